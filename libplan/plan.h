@@ -1,0 +1,159 @@
+// The plan as a value (document pp.plan): stages, workers and their programs, devices, what the plan promises and why it
+// was chosen. It embeds the model and the devices, so pp-run needs nothing else. Can be written or edited by hand:
+// check_plan() validates it in full.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libplan/schedule/program.h"
+#include "libplan/schedule/schedule.h"
+#include "libplan/simulate/simulate.h"
+#include "libprofile/core/cluster.h"
+#include "libprofile/core/context.h"
+#include "libprofile/core/json_reader.h"
+#include "libprofile/core/model_graph.h"
+
+namespace pp::plan {
+
+enum class RecomputePolicy { never };
+enum class OptimizerName { sgd, adamw };
+
+}  // namespace pp::plan
+
+namespace pp {
+template <>
+struct EnumNames<plan::RecomputePolicy> {
+  static constexpr std::array table{std::pair{plan::RecomputePolicy::never, "never"sv}};
+};
+template <>
+struct EnumNames<plan::OptimizerName> {
+  static constexpr std::array table{std::pair{plan::OptimizerName::sgd, "sgd"sv},
+                                    std::pair{plan::OptimizerName::adamw, "adamw"sv}};
+};
+}  // namespace pp
+
+namespace pp::plan {
+
+struct Training {
+  int mini_batch = 1;     ///< samples per optimizer update
+  int micro_batches = 1;  ///< per update
+  DType dtype = DType::float32;
+  OptimizerName optimizer = OptimizerName::sgd;
+  std::string replica_routing = "round_robin";  ///< a description: the programs say who does what
+  bool operator==(const Training&) const = default;
+};
+
+struct ScheduleInfo {
+  std::string name;
+  WeightPolicy weight_policy = WeightPolicy::flush;
+  RecomputePolicy recompute = RecomputePolicy::never;
+  int chunks_per_worker = 1;
+  bool operator==(const ScheduleInfo&) const = default;
+};
+
+struct Stage {
+  std::vector<std::string> layers;
+  std::vector<WorkerId> workers;       ///< its replicas
+  std::vector<std::string> recompute;  ///< layers recomputed inside B
+  bool operator==(const Stage&) const = default;
+};
+
+/// A parameter that stages share: gradients are added over the stages (group k: ARg<k>).
+struct TiedParameter {
+  std::string parameter;
+  std::vector<std::string> layers;
+  std::vector<StageId> stages;
+  bool operator==(const TiedParameter&) const = default;
+};
+
+struct Worker {
+  WorkerId id{};
+  DeviceId device{};
+  int rank = 0;
+  WorkerProgram program;
+  bool operator==(const Worker&) const = default;
+};
+
+struct WorkerPrediction {
+  Seconds busy{};  ///< per step
+  MemoryPeak memory;
+  bool operator==(const WorkerPrediction&) const = default;
+};
+
+struct LinkPrediction {
+  WorkerId from{}, to{};
+  Bytes bytes_per_step;
+  bool operator==(const LinkPrediction&) const = default;
+};
+
+struct Prediction {
+  Seconds step{};      ///< steady period of chained steps; asynchronous: seconds per update
+  Seconds makespan{};  ///< of one isolated step
+  double samples_per_s = 0;
+  double bubble_fraction = 0;
+  std::vector<WorkerPrediction> workers;
+  std::vector<LinkPrediction> links;
+  bool operator==(const Prediction&) const = default;
+};
+
+/// How good the plan is proven to be.
+struct Certificate {
+  Seconds objective{};
+  Seconds lower_bound{};  ///< no plan of the searched family is faster
+  double gap = 0;         ///< objective/lower_bound - 1
+  std::string search;     ///< what was searched, in words
+  bool operator==(const Certificate&) const = default;
+};
+
+struct Alternative {
+  std::string schedule;
+  std::string stages;    ///< layers per stage: `7|5`
+  std::string replicas;  ///< `1-1`
+  int micro_batches = 1;
+  Seconds step{};
+  Bytes peak;            ///< largest over the workers
+  std::string why_not;
+  bool operator==(const Alternative&) const = default;
+};
+
+struct Plan {
+  Context context;
+  ModelGraph model;
+  std::string profile_hash;
+  std::string cluster_hash;
+  Training training;
+  ScheduleInfo schedule;
+  std::vector<Device> devices;
+  std::vector<Level> levels;
+  std::vector<Stage> stages;
+  std::vector<TiedParameter> tied;
+  std::vector<Worker> workers;
+  Prediction predicted;
+  Certificate certificate;
+  std::vector<Alternative> alternatives;
+  bool operator==(const Plan&) const = default;
+};
+
+Plan plan_from_json(const Json& json);
+Json to_json(const Plan& plan);
+Plan parse_plan(std::string_view text);
+std::string plan_hash(const Plan& plan);
+
+/// Replicas per stage: `3-1`.
+std::string replicas_text(const Plan& plan);
+/// Layers per stage: `7|5`.
+std::string stages_text(const Plan& plan);
+
+/// Sizes of the micro-batches of a mini-batch by the tensor_split rule: 10 in 4 is 3,3,2,2.
+/// Throws pp::Error (usage): `micro_batches = 8 exceeds the mini-batch of 6 samples`.
+std::vector<int> micro_batch_sizes(int mini_batch, int micro_batches);
+
+/// Full validation: every layer in exactly one stage, stages in an order that the edges allow, workers, devices and
+/// programs consistent, programs valid (schedule/validate.h; streams are expanded to two rounds), predicted memory within
+/// the devices. Throws pp::Error (data) with the JSON pointer.
+void check_plan(const Plan& plan);
+
+}  // namespace pp::plan

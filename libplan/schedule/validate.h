@@ -1,0 +1,28 @@
+// The validator (schedules.md 1.4): placement, completeness, progress without deadlock, order. The first failure is a
+// pp::Error (data); a deadlock names every worker's next operation and what it waits for.
+#pragma once
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "libplan/schedule/program.h"
+
+namespace pp::plan {
+
+/// Everything validity depends on. Programs are finite (streams expanded).
+struct ProgramSet {
+  std::vector<Program> workers;
+  std::vector<std::vector<WorkerId>> stage_workers;       ///< per stage its replicas
+  std::vector<std::pair<StageId, StageId>> skips;         ///< besides the chain s -> s+1
+  int micro_batches = 1;
+  bool synchronous = true;  ///< one U per stage after all its backwards; else U follows each backward
+};
+
+/// O(operations). Throws pp::Error (data).
+void validate(const ProgramSet& set);
+
+/// Largest number of micro-batches in flight on this worker, walking its list: F adds 1/v, B or W subtracts 1/v.
+double peak_in_flight(std::span<const Op> program, int chunks_per_worker);
+
+}  // namespace pp::plan

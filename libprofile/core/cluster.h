@@ -1,0 +1,70 @@
+// The machine as a value (document pp.cluster): devices, and the links between them as levels from the innermost group
+// outwards.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libprofile/core/context.h"
+#include "libprofile/core/ids.h"
+#include "libprofile/core/json_reader.h"
+#include "libprofile/core/profile.h"
+#include "libprofile/core/units.h"
+
+namespace pp {
+
+struct Device {
+  DeviceId id{};
+  DeviceKind kind = DeviceKind::cpu;
+  int index = 0;           ///< cuda: ordinal on its node; cpu: which set of cores
+  std::vector<int> cores;  ///< cpu only; empty: not bound yet
+  std::string node;        ///< empty: the only one
+  Bytes memory;            ///< 0: unknown, no limit
+  double speed = 1.0;      ///< relative to the profiled device
+  bool operator==(const Device&) const = default;
+};
+
+/// One measured message size of a link.
+struct LinkSample {
+  Bytes size;
+  TimeStat time;
+  bool operator==(const LinkSample&) const = default;
+};
+
+/// The links among the devices of one group. `devices` is cumulative: 8, then 16 for two groups of 8.
+struct Level {
+  std::string name;
+  int devices = 1;
+  BytesPerSecond bandwidth;
+  Seconds latency{};
+  double fit_residual = 0;          ///< largest relative error of latency + size/bandwidth over the samples; 0 when given
+  std::vector<LinkSample> samples;  ///< empty unless measured
+  bool operator==(const Level&) const = default;
+};
+
+struct Cluster {
+  Context context;
+  bool measured = false;
+  std::vector<Device> devices;
+  std::vector<Level> levels;
+  bool operator==(const Cluster&) const = default;
+};
+
+/// `count` equal abstract devices joined by one level. `memory` 0: no limit.
+Cluster flat_cluster(int count, DeviceKind kind, BytesPerSecond bandwidth, Seconds latency, Bytes memory);
+
+/// `cpu:1`, `cuda:0`
+std::string to_text(const Device& device);
+
+Json to_json(const Device& device);
+Json to_json(const Level& level);
+Device device_from_json(ObjectReader& reader);
+Level level_from_json(ObjectReader& reader);
+
+Cluster cluster_from_json(const Json& json);
+Json to_json(const Cluster& cluster);
+Cluster parse_cluster(std::string_view text);
+std::string cluster_hash(const Cluster& cluster);
+
+}  // namespace pp

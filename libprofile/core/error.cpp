@@ -1,0 +1,16 @@
+#include "libprofile/core/error.h"
+
+namespace pp {
+
+void Error::add_context(std::string context) {
+  contexts_.insert(contexts_.begin(), std::move(context));
+  render();
+}
+
+void Error::render() {
+  text_.clear();
+  for (const std::string& context : contexts_) text_ += context + ": ";
+  text_ += message_;
+}
+
+}  // namespace pp

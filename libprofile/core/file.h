@@ -1,0 +1,37 @@
+// Whole-file reading and atomic writing.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace pp {
+
+/// Throws pp::Error (data): `PATH: cannot be read: reason`. Files above `limit` bytes are refused.
+std::string read_file(const std::filesystem::path& path, std::size_t limit = std::size_t{256} << 20);
+
+/// A file that appears whole or not at all. The temporary beside it is created at once, so a folder that cannot be
+/// written is found before the long work; commit() flushes and renames; without it the destructor removes the temporary.
+class AtomicFile {
+ public:
+  /// Throws pp::Error (usage): `PATH: cannot be written: reason`.
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  /// Appends. Throws pp::Error (run) when the disk is full.
+  void write(std::string_view bytes);
+  void commit();
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  int descriptor_ = -1;
+};
+
+void write_file(const std::filesystem::path& path, std::string_view bytes);
+
+}  // namespace pp

@@ -1,0 +1,85 @@
+// Strict reading of the JSON documents (rules: README.md beside this file). ObjectReader knows its JSON pointer, hands
+// out checked values and refuses what it was not asked for: an unknown key, a wrong type, a missing key, a number out of
+// range are pp::Error (data) that name file, pointer, value and limit. Only *_json.cpp files use it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libprofile/core/enum_names.h"
+#include "libprofile/core/error.h"
+
+namespace pp {
+
+/// Keys keep their order in memory and in the file.
+using Json = nlohmann::ordered_json;
+
+/// Parses text that may come from anybody: duplicate keys, NaN, more than 256 MiB or more than 64 levels are refused.
+Json parse_json(std::string_view text);
+/// Numbers shortest round-trip, two-space indent, newline at the end. Throws (internal) on NaN or infinity.
+std::string dump_json(const Json& json);
+/// One line, for hashes and for stdout.
+std::string dump_json_compact(const Json& json);
+
+struct IntegerRange {
+  std::int64_t min = 0;
+  std::int64_t max = std::numeric_limits<std::int64_t>::max();
+};
+struct NumberRange {
+  double min = 0.0;
+  double max = std::numeric_limits<double>::max();
+};
+
+class ObjectReader {
+ public:
+  /// `json` must outlive the reader. Throws unless it is an object.
+  ObjectReader(const Json& json, std::string pointer);
+
+  bool has(std::string_view key) const;
+  const std::string& pointer() const { return pointer_; }
+
+  std::string text(std::string_view key);
+  bool boolean(std::string_view key);
+  std::int64_t integer(std::string_view key, IntegerRange range = {});
+  double number(std::string_view key, NumberRange range = {});
+  std::vector<std::string> texts(std::string_view key);
+  std::vector<std::int64_t> integers(std::string_view key, IntegerRange range = {});
+  template <NamedEnum E>
+  E enumerator(std::string_view key) {
+    const std::string name = text(key);
+    if (auto value = find_enum<E>(name)) return *value;
+    fail(key, "unknown name \"" + name + "\"; use one of " + list_names<E>());
+  }
+
+  /// Reads the member object with `read`, which gets its own reader; what `read` leaves unread is refused.
+  void object(std::string_view key, const std::function<void(ObjectReader&)>& read);
+  /// Reads each element, an object, of the member array.
+  void objects(std::string_view key, const std::function<void(ObjectReader&)>& read);
+  /// A member of any shape, checked by the caller (attributes of layers, context).
+  const Json& raw(std::string_view key);
+
+  /// Throws `POINTER/key: message`.
+  [[noreturn]] void fail(std::string_view key, const std::string& message) const;
+  [[noreturn]] void fail(const std::string& message) const;
+  /// Refuses keys that nobody asked for. Called by object(), objects() and read_document().
+  void finish() const;
+
+ private:
+  const Json& at(std::string_view key);
+
+  const Json& json_;
+  std::string pointer_;
+  std::set<std::string, std::less<>> read_;
+};
+
+/// Reads a whole document: checks "format" and "version", then calls `read`, then refuses unread keys.
+void read_document(const Json& json, std::string_view format, int version,
+                   const std::function<void(ObjectReader&)>& read);
+
+}  // namespace pp

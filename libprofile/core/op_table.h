@@ -1,0 +1,56 @@
+// One row per operation: its attributes with defaults and checks, parameters, buffers, output shapes and FLOPs, without
+// Torch. The forward functions stand in libprofile/model/ops; a test compares the two sets of names. The table drives
+// reading, checking, `pp-profile models --ops` and the documentation.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libprofile/core/model_graph.h"
+
+namespace pp {
+
+struct AttributeSpec {
+  std::string_view name;
+  std::optional<Attribute> default_value;  ///< none: required
+  double min = 0;                          ///< for numbers, inclusive
+  double max = 0;
+  std::string_view summary;
+  Attribute type;                          ///< the alternative that values must have
+};
+
+struct OpResult {
+  std::vector<TensorType> outputs;
+  std::vector<ParameterSpec> parameters;
+  std::vector<ParameterSpec> buffers;
+  Flops forward_flops;  ///< per sample; a multiply-add counts 2
+};
+
+struct OpRow {
+  std::string_view name;
+  std::string_view summary;
+  int min_inputs = 1;
+  int max_inputs = 1;
+  std::vector<AttributeSpec> attributes;
+  /// Shapes, parameters and FLOPs. `attributes` are complete and in range. Throws pp::Error (data) with the shape found
+  /// and the one needed.
+  OpResult (*infer)(const Attributes& attributes, std::span<const TensorType> inputs);
+};
+
+/// Sorted by name.
+const std::vector<OpRow>& op_table();
+const OpRow* find_op(std::string_view name);
+
+/// Losses: cross_entropy, mse. Inputs are prediction and target; the mean over the samples (and positions) of a
+/// micro-batch. Returns a scalar.
+const std::vector<OpRow>& loss_table();
+const OpRow* find_loss(std::string_view name);
+
+std::int64_t integer(const Attributes& attributes, std::string_view name);
+double number(const Attributes& attributes, std::string_view name);
+bool boolean(const Attributes& attributes, std::string_view name);
+
+}  // namespace pp

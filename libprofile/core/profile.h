@@ -1,0 +1,115 @@
+// The profile as a value (document pp.profile): per layer and micro-batch size times and bytes, the whole model as a
+// cross-check, optimizer costs. Times are of one micro-batch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libprofile/core/context.h"
+#include "libprofile/core/enum_names.h"
+#include "libprofile/core/json_reader.h"
+#include "libprofile/core/model_graph.h"
+#include "libprofile/core/units.h"
+
+namespace pp {
+
+enum class DeviceKind { cpu, cuda };
+template <>
+struct EnumNames<DeviceKind> {
+  static constexpr std::array table{std::pair{DeviceKind::cpu, "cpu"sv}, std::pair{DeviceKind::cuda, "cuda"sv}};
+};
+
+enum class ProfileMode { in_place, isolated, imported };
+template <>
+struct EnumNames<ProfileMode> {
+  static constexpr std::array table{std::pair{ProfileMode::in_place, "in_place"sv},
+                                    std::pair{ProfileMode::isolated, "isolated"sv},
+                                    std::pair{ProfileMode::imported, "imported"sv}};
+};
+
+/// A measured time. `low` and `high` are the 16th and 84th percentile; samples = 0 means imported, without spread.
+struct TimeStat {
+  Seconds median{};
+  Seconds low{};
+  Seconds high{};
+  std::int64_t samples = 0;
+  bool operator==(const TimeStat&) const = default;
+};
+
+struct LayerPoint {
+  std::int64_t micro_batch_size = 1;
+  bool out_of_memory = false;  ///< then only the size is meaningful
+  TimeStat forward, backward;
+  std::optional<TimeStat> input_gradient, weight_gradient;  ///< absent: backward was never split (imported)
+  Bytes output;
+  Bytes saved;        ///< kept for backward, parameters excluded, each storage at the first layer that keeps it
+  Bytes saved_input;  ///< the part of `saved` that is the layer's own input
+  Bytes workspace;    ///< peak above inputs, outputs and saved
+  bool operator==(const LayerPoint&) const = default;
+};
+
+struct LayerProfile {
+  std::string name;
+  std::int64_t parameter_count = 0;
+  Bytes parameters;
+  Bytes buffers;
+  Flops forward_flops_per_sample;
+  std::vector<LayerPoint> points;  ///< ascending in micro_batch_size, the profile's sizes
+  bool operator==(const LayerProfile&) const = default;
+};
+
+struct WholeModelPoint {
+  std::int64_t micro_batch_size = 1;
+  TimeStat forward, backward;
+  Bytes peak;
+  bool operator==(const WholeModelPoint&) const = default;
+};
+
+struct OptimizerProfile {
+  std::string name;
+  double state_bytes_per_parameter_byte = 0;
+  TimeStat update;  ///< of all parameters of the model at once
+  Bytes parameters;
+  bool operator==(const OptimizerProfile&) const = default;
+};
+
+struct ProfiledDevice {
+  DeviceKind kind = DeviceKind::cpu;
+  std::string name;
+  int cores_per_device = 1;
+  int devices_busy = 1;
+  Bytes memory;
+  bool operator==(const ProfiledDevice&) const = default;
+};
+
+struct Profile {
+  Context context;
+  ModelGraph model;
+  std::string model_hash;
+  ProfiledDevice device;
+  DType dtype = DType::float32;
+  ProfileMode mode = ProfileMode::in_place;
+  std::vector<std::int64_t> micro_batch_sizes;  ///< ascending
+  std::vector<LayerProfile> layers;             ///< one per layer of the model, same order
+  std::optional<LayerProfile> loss;             ///< the virtual last layer, when the model has a loss
+  std::vector<WholeModelPoint> whole_model;
+  std::vector<OptimizerProfile> optimizers;
+  /// What is not measured but assumed: `input_gradient_s` (backward not split), `saved_bytes`, `batch_size`.
+  std::vector<std::string> estimated;
+  bool operator==(const Profile&) const = default;
+};
+
+/// Sum over layers and loss of forward + backward at one size, divided by the whole-model time; the cross-check.
+/// Nothing when the profile has no whole-model time at that size.
+std::optional<double> layer_sum_ratio(const Profile& profile, std::int64_t micro_batch_size);
+
+Profile profile_from_json(const Json& json);
+Json to_json(const Profile& profile);
+/// Reads and checks the text of a file: also that the layers are those of the embedded model and the hash is its hash.
+Profile parse_profile(std::string_view text);
+std::string profile_hash(const Profile& profile);
+
+}  // namespace pp

@@ -1,0 +1,61 @@
+// The layer profiler: runs the model layer by layer in place, as the executor runs it, at several micro-batch sizes, with
+// every device busy, and returns the Profile. Plain values only: apps include this header.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libprofile/core/cluster.h"
+#include "libprofile/core/model_graph.h"
+#include "libprofile/core/profile.h"
+
+namespace pp::profile {
+
+/// What is measured on: `count` devices of `cores` cores each, all busy; the first one's times are recorded.
+struct DeviceSet {
+  DeviceKind kind = DeviceKind::cpu;
+  int first = 0;
+  int count = 1;
+  int cores = 1;
+  bool operator==(const DeviceSet&) const = default;
+};
+/// `cpu:0` (device 0, one core), `cpu:2x1` (two devices of one core, both working), `cuda:0`. Throws pp::Error (usage) with the
+/// forms, or (device) with the devices that exist.
+DeviceSet parse_device_set(std::string_view text);
+
+struct ProfileOptions {
+  std::vector<std::int64_t> micro_batch_sizes{1, 2, 4, 8, 16};
+  DeviceSet devices;
+  DType dtype = DType::float32;
+  /// Stop sampling a size when the half-width of the 95 % interval of the median is below this share of it, ...
+  double precision = 0.02;
+  /// ... or after this much time per micro-batch size, warm-up excluded.
+  Seconds budget_per_size{6.0};
+  int min_samples = 10;
+  int max_samples = 400;
+  std::uint64_t seed = 1;
+};
+/// A rough profile in seconds, for demos and first tries: 5 % precision, 0.6 s per size.
+ProfileOptions quick(ProfileOptions options);
+
+/// Progress and findings; called on the measuring thread, never inside a timed region.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void progress(std::string_view phase, double done, Seconds remaining) = 0;  ///< done in [0, 1]
+  virtual void warning(std::string_view text) = 0;  ///< with its remedy
+};
+
+/// Throws pp::Error: (data) for a model that cannot run, (device) for a device that does not exist.
+Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Observer& observer);
+
+/// Process-wide settings that every measuring or training tool makes first in main: malloc thresholds (libtorch.md 7), the
+/// saved-tensor meter. Call once, before any tensor exists.
+void prepare_process();
+
+/// CPU model name, core count, LibTorch version, load average: the context of a measured document.
+Context measurement_context();
+
+}  // namespace pp::profile

@@ -1,0 +1,32 @@
+// Built-in model families: C++ builders with arguments that only produce a ModelGraph (no Torch).
+//   `lenet5`, `vgg16:classes=10,image=32`, `transformer:layers=4,width=128,heads=4,vocabulary=256,sequence=64`
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libprofile/core/model_graph.h"
+
+namespace pp::model {
+
+struct FamilyArgument {
+  std::string_view name;
+  double default_value;
+  double min, max;
+  std::string_view summary;
+};
+
+struct FamilyRow {
+  std::string_view name;
+  std::string_view summary;
+  std::vector<FamilyArgument> arguments;
+};
+
+const std::vector<FamilyRow>& family_table();
+
+/// `name` or `name:key=value,...`. Throws pp::Error (usage) that lists the families, or the family's arguments with their
+/// defaults and limits.
+ModelGraph build_family(std::string_view spec);
+
+}  // namespace pp::model

@@ -1,0 +1,120 @@
+// The segment runner: a set of layers that runs together, forward and backward, full or split into input and weight
+// gradient. Profiler and runtime run this same code.
+//
+// Every layer has an autograd graph of its own, cut off at its inputs and outputs, wherever the stage boundaries are: the
+// same kernels run on the same bytes in every partition (bit-equality), splitting backward costs nothing (libtorch.md 5), and
+// a layer keeps exactly what it saves, because the cuts hold graph edges and not tensors.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "libprofile/core/model_graph.h"
+#include "libprofile/model/ops.h"
+
+namespace pp::model {
+
+/// One version of a segment's weights: per layer of the segment its parameters, leaves that require gradients. Layers that
+/// share parameters hold the same leaves. Alive as long as a pass in flight holds it: the reference count is the version count.
+struct Weights {
+  std::vector<std::vector<at::Tensor>> layers;
+  int version = 0;
+};
+
+/// Accumulated gradients, one dense buffer per use of a parameter, same indices as Weights::layers. Undefined until the first
+/// addition.
+struct Gradients {
+  std::vector<std::vector<at::Tensor>> layers;
+};
+
+/// One micro-batch in flight. Movable; frees what it holds as soon as the backward of each layer has run.
+class Pass {
+ public:
+  Pass();
+  Pass(Pass&&) noexcept;
+  Pass& operator=(Pass&&) noexcept;
+  ~Pass();
+
+  std::vector<at::Tensor> outputs;  ///< of Segment::outputs(): detached, dense; the caller may move them away
+  at::Tensor loss;                  ///< scalar, mean over the micro-batch, unweighted; undefined without a loss
+  std::vector<BatchStatistics> statistics;  ///< training batch norm layers, in layer order
+
+ private:
+  friend class Segment;
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+struct PassContext {
+  Mode mode = Mode::training;
+  RandomKey key;
+  at::Generator* generator = nullptr;
+  std::span<const std::vector<at::Tensor>> buffers;  ///< per layer of the segment
+};
+
+/// Told before and after each layer's part of an operation; for the profiler. Null members are skipped.
+class LayerObserver {
+ public:
+  enum class Phase { forward, backward, input_gradient, weight_gradient };
+  virtual ~LayerObserver() = default;
+  /// `position`: index within the segment; layer_count() for the loss.
+  virtual void begin(int position, Phase phase) = 0;
+  virtual void end(int position, Phase phase) = 0;
+};
+
+class Segment {
+ public:
+  /// `layers`: model-wide indices, ascending. `with_loss`: the loss runs after the last layer; its sources must be computed
+  /// or received here. The model must outlive the segment.
+  Segment(const ResolvedModel& model, std::vector<int> layers, bool with_loss);
+
+  const std::vector<int>& layers() const { return layers_; }
+  int layer_count() const { return static_cast<int>(layers_.size()); }
+  bool has_loss() const { return with_loss_; }
+  /// Distinct tensors read from outside: other segments' layer outputs (ascending layer, output), then model inputs, then
+  /// targets.
+  const std::vector<TensorSource>& inputs() const { return inputs_; }
+  /// Layer outputs of this segment that other layers, or the model's outputs, use outside of it; ascending.
+  const std::vector<TensorSource>& outputs() const { return outputs_; }
+  /// True for the inputs whose producer wants a gradient: floating, from a layer with parameters behind it.
+  bool input_needs_gradient(int input) const { return input_gradient_[static_cast<std::size_t>(input)]; }
+
+  /// Leaves for the first version, from the seed.
+  std::shared_ptr<Weights> initial_weights(std::uint64_t seed, DType dtype) const;
+  std::vector<std::vector<at::Tensor>> initial_buffers(DType dtype) const;
+  Gradients empty_gradients() const;
+
+  /// Training with a graph per layer; evaluation without any. `inputs` as inputs(), read-only, may be moved from by the caller
+  /// afterwards.
+  Pass forward(std::shared_ptr<const Weights> weights, std::span<const at::Tensor> inputs, const PassContext& context,
+               LayerObserver* observer = nullptr) const;
+
+  /// `output_gradients[k]`: the gradients that arrived for outputs()[k], in the order to be added (descending consumer
+  /// stage); empty when none. The loss gradient starts from `loss_weight` (n_m/N). Adds weight gradients to `gradients`.
+  /// Returns one gradient per input, undefined where input_needs_gradient() is false. A tensor with several consumers
+  /// folds their gradients in descending layer order, what arrived first.
+  std::vector<at::Tensor> backward(Pass& pass, std::span<const std::vector<at::Tensor>> output_gradients,
+                                   double loss_weight, Gradients& gradients, LayerObserver* observer = nullptr) const;
+  /// The halves of backward; together bit-equal to it. Between them the pass keeps each layer's output gradient.
+  std::vector<at::Tensor> input_gradient(Pass& pass, std::span<const std::vector<at::Tensor>> output_gradients,
+                                         double loss_weight, LayerObserver* observer = nullptr) const;
+  void weight_gradient(Pass& pass, Gradients& gradients, LayerObserver* observer = nullptr) const;
+
+ private:
+  const ResolvedModel* model_;
+  std::vector<int> layers_;
+  bool with_loss_;
+  std::vector<TensorSource> inputs_;
+  std::vector<TensorSource> outputs_;
+  std::vector<bool> input_gradient_;
+};
+
+/// Adds the deferred sums of a mini-batch, given in micro-batch order, to running mean and unbiased running variance with
+/// `momentum` (schedules.md 3.1). buffers: running_mean, running_var [channels].
+void commit_statistics(std::span<const BatchStatistics> in_order, double momentum, std::span<at::Tensor> buffers);
+
+}  // namespace pp::model

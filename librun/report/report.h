@@ -1,0 +1,77 @@
+// What a run measured, beside what the plan predicted (document pp.report).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libplan/plan.h"
+#include "libprofile/core/context.h"
+#include "libprofile/core/json_reader.h"
+#include "libprofile/core/units.h"
+
+namespace pp::run {
+
+struct EpochReport {
+  int epoch = 0;
+  double train_loss = 0;  ///< mean over the samples
+  std::optional<double> test_loss;
+  std::optional<double> test_accuracy;
+  double samples_per_s = 0;
+  bool operator==(const EpochReport&) const = default;
+};
+
+struct WorkerReport {
+  WorkerId id{};
+  Seconds busy{};            ///< per step, median over the measured steps
+  double bubble_fraction = 0;
+  Bytes peak;                ///< measured peak of this worker
+  Bytes weights, gradients, optimizer, versions, saved;  ///< parts that are counted exactly
+  int peak_in_flight = 0;
+  int peak_versions = 1;
+  Bytes sent_per_step;
+  bool operator==(const WorkerReport&) const = default;
+};
+
+/// Measured time by kind of operation and stage: count, median.
+struct OpTime {
+  plan::OpKind kind{};
+  StageId stage{};
+  std::int64_t count = 0;
+  Seconds median{};
+  bool operator==(const OpTime&) const = default;
+};
+
+/// A quantity that the plan promised, and what came out.
+struct Comparison {
+  std::string name;  ///< `step_s`, `samples_per_s`, `bubble_fraction`, `worker_0_peak_bytes`, ...
+  double predicted = 0;
+  double measured = 0;
+  double ratio = 0;  ///< measured/predicted; 0 when nothing was predicted
+  bool operator==(const Comparison&) const = default;
+};
+
+struct RunReport {
+  Context context;
+  std::string plan_hash;
+  Context settings;
+  std::string exit_reason;  ///< `completed`, `interrupted`
+  std::int64_t steps = 0;
+  std::uint64_t seed = 0;
+  Seconds step{};           ///< median over the steps after warm-up
+  double samples_per_s = 0;
+  double bubble_fraction = 0;
+  std::vector<double> step_losses;  ///< one per step (update), mean over its samples
+  std::vector<EpochReport> epochs;
+  std::vector<WorkerReport> workers;
+  std::vector<OpTime> op_times;
+  std::vector<Comparison> comparisons;
+  std::string trace;        ///< Chrome trace JSON when asked for; not part of the document
+};
+
+Json to_json(const RunReport& report);
+RunReport report_from_json(const Json& json);
+
+}  // namespace pp::run

@@ -1,0 +1,37 @@
+# Finds the LibTorch of a torch wheel and offers it as LibTorch::cpu (libtorch_cpu and libc10 only) and, where the
+# wheel and its NVIDIA libraries hold them, LibTorch::cuda. Torch's own package configuration needs a CUDA toolkit
+# and nvcc to configure even a CPU-only build; this one needs neither.
+#
+# Looked for in LIBTORCH_ROOT (a folder with include/ and lib/), then where scripts/setup puts it.
+set(_pp_cache "$ENV{PP_CACHE}")
+if(NOT _pp_cache)
+  set(_pp_cache "$ENV{XDG_CACHE_HOME}")
+  if(NOT _pp_cache)
+    set(_pp_cache "$ENV{HOME}/.cache")
+  endif()
+  string(APPEND _pp_cache "/pp")
+endif()
+
+find_path(LIBTORCH_INCLUDE_DIR torch/csrc/api/include/torch/torch.h
+  HINTS ${LIBTORCH_ROOT}/include $ENV{PP_LIBTORCH}/include ${_pp_cache}/torch-2.11.0/torch/include NO_DEFAULT_PATH)
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(LibTorch REQUIRED_VARS LIBTORCH_INCLUDE_DIR
+  REASON_FAILURE_MESSAGE "run scripts/setup, or set LIBTORCH_ROOT to the torch folder of an installed wheel")
+
+if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
+  cmake_path(GET LIBTORCH_INCLUDE_DIR PARENT_PATH LIBTORCH_ROOT)
+  add_library(LibTorch::cpu INTERFACE IMPORTED)
+  target_include_directories(LibTorch::cpu SYSTEM INTERFACE
+    ${LIBTORCH_ROOT}/include ${LIBTORCH_ROOT}/include/torch/csrc/api/include)
+  target_link_libraries(LibTorch::cpu INTERFACE ${LIBTORCH_ROOT}/lib/libtorch_cpu.so ${LIBTORCH_ROOT}/lib/libc10.so)
+
+  set(_nv ${LIBTORCH_ROOT}/../nvidia)
+  if(EXISTS ${LIBTORCH_ROOT}/lib/libtorch_cuda.so AND EXISTS ${_nv}/cu13/lib/libcudart.so.13
+     AND EXISTS ${_nv}/nccl/lib/libnccl.so.2)
+    add_library(LibTorch::cuda INTERFACE IMPORTED)
+    target_include_directories(LibTorch::cuda SYSTEM INTERFACE ${_nv}/cu13/include ${_nv}/nccl/include)
+    target_link_libraries(LibTorch::cuda INTERFACE LibTorch::cpu
+      -Wl,--push-state,--no-as-needed ${LIBTORCH_ROOT}/lib/libtorch_cuda.so -Wl,--pop-state
+      ${LIBTORCH_ROOT}/lib/libc10_cuda.so ${_nv}/cu13/lib/libcudart.so.13 ${_nv}/nccl/lib/libnccl.so.2)
+  endif()
+endif()

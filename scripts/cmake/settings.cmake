@@ -1,0 +1,45 @@
+# What every target of the project shares: language level, warnings, include root, sanitizers.
+include_guard()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  # Files that use a precompiled header hit the cache only with this sloppiness.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
+endif()
+
+add_library(pp_warnings INTERFACE)
+target_compile_options(pp_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Woverloaded-virtual)
+
+add_library(pp_settings INTERFACE)
+target_compile_features(pp_settings INTERFACE cxx_std_20)
+target_include_directories(pp_settings INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_definitions(pp_settings INTERFACE PP_VERSION="${PROJECT_VERSION}")
+# One rounding per operation: the planner's searches compare doubles bit for bit.
+target_compile_options(pp_settings INTERFACE -ffp-contract=off)
+if(PP_SANITIZE)
+  target_compile_options(pp_settings INTERFACE -fsanitize=${PP_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(pp_settings INTERFACE -fsanitize=${PP_SANITIZE})
+endif()
+
+# pp_library(NAME [TORCH] SOURCES ... HEADERS ... LINK ...): a static library pp_NAME with the alias pp::NAME.
+# LINK is public. TORCH links LibTorch privately: its include directory brings an fmt that collides with spdlog's.
+function(pp_library name)
+  cmake_parse_arguments(arg "TORCH" "" "SOURCES;HEADERS;LINK" ${ARGN})
+  add_library(pp_${name} STATIC ${arg_SOURCES})
+  add_library(pp::${name} ALIAS pp_${name})
+  target_sources(pp_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${arg_HEADERS})
+  target_link_libraries(pp_${name} PUBLIC pp_settings ${arg_LINK} PRIVATE pp_warnings)
+  if(arg_TORCH)
+    pp_use_torch(pp_${name})
+  endif()
+endfunction()
+
+# Links LibTorch into one target, PRIVATE; -g1 because full debug information doubles the compile time of Torch files.
+function(pp_use_torch target)
+  target_link_libraries(${target} PRIVATE LibTorch::cpu)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-g1>)
+  if(PP_PCH)
+    target_precompile_headers(${target} PRIVATE <torch/torch.h>)
+  endif()
+endfunction()
