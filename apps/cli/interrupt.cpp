@@ -1,0 +1,27 @@
+#include "apps/cli/interrupt.h"
+
+#include <csignal>
+#include <unistd.h>
+
+namespace pp::cli {
+namespace {
+
+volatile std::sig_atomic_t g_signals = 0;  // the one mutable global: a signal handler can reach nothing else
+
+extern "C" void on_signal(int) {
+  if (g_signals != 0) _exit(130);
+  g_signals = 1;
+}
+
+}  // namespace
+
+void catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+bool interrupted() { return g_signals != 0; }
+
+}  // namespace pp::cli

@@ -1,0 +1,23 @@
+#include "apps/cli/options.h"
+
+#include <charconv>
+
+namespace pp::cli {
+
+std::vector<int> parse_counts(const std::string& text, char separator, const std::string& option) {
+  std::vector<int> counts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    int value = 0;
+    const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, value);
+    if (error != std::errc() || rest != text.data() + end || value < 1) {
+      throw Error(ErrorKind::usage, option + ": \"" + text.substr(begin, end - begin) +
+                                        "\" is not a whole number of at least 1; write for example 1" + separator + "2");
+    }
+    counts.push_back(value);
+    begin = end + 1;
+  }
+  return counts;
+}
+
+}  // namespace pp::cli

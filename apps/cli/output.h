@@ -1,0 +1,34 @@
+// Where documents come from and go to. `-o FILE` is opened before the long work and appears whole; `-` is stdout.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "libprofile/core/error.h"
+#include "libprofile/core/file.h"
+
+namespace pp::cli {
+
+class Output {
+ public:
+  /// Empty path: nothing is written. Throws pp::Error (usage) when the file cannot be written.
+  explicit Output(const std::string& path);
+  bool wanted() const { return wanted_; }
+  bool is_stdout() const { return wanted_ && !file_; }
+  /// Once, with everything.
+  void write(std::string_view bytes);
+
+ private:
+  bool wanted_;
+  std::optional<AtomicFile> file_;
+};
+
+/// Reads a document; errors carry the file's name: `plan.json: /stages/3: ...`.
+template <class Parse>
+auto load(const std::string& path, Parse&& parse) {
+  const std::string text = read_file(path);
+  return with_context(path, [&] { return parse(text); });
+}
+
+}  // namespace pp::cli

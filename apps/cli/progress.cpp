@@ -1,0 +1,38 @@
+#include "apps/cli/progress.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "apps/cli/table.h"
+
+namespace pp::cli {
+
+ProgressLine::ProgressLine(const Shell& shell) {
+  const char* term = std::getenv("TERM");
+  const bool terminal = isatty(STDERR_FILENO) == 1 && term != nullptr && std::string_view(term) != "dumb";
+  style_ = shell.quiet ? Style::none : terminal ? Style::line : Style::phases;
+}
+
+ProgressLine::~ProgressLine() { clear(); }
+
+void ProgressLine::update(std::string_view phase, double done, std::string_view detail) {
+  if (style_ == Style::phases && phase != phase_) spdlog::info("{}", phase);
+  const auto now = std::chrono::steady_clock::now();
+  const bool due = phase != phase_ || now - last_ >= std::chrono::milliseconds(100);
+  phase_ = phase;
+  if (style_ != Style::line || !due) return;
+  last_ = now;
+  shown_ = true;
+  std::string filled = bar(done, 24);
+  std::cerr << "\r\033[K" << phase << " [" << filled << "] " << percent(done) << "  " << detail << std::flush;
+}
+
+void ProgressLine::clear() {
+  if (shown_) std::cerr << "\r\033[K" << std::flush;
+  shown_ = false;
+}
+
+}  // namespace pp::cli

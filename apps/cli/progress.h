@@ -1,0 +1,32 @@
+// Progress on stderr: a line that is rewritten on a terminal, one line per phase elsewhere, nothing with -q.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include "apps/cli/shell.h"
+
+namespace pp::cli {
+
+class ProgressLine {
+ public:
+  explicit ProgressLine(const Shell& shell);
+  ~ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  /// `phase` names the work, `detail` what changes. Redrawn at most ten times a second.
+  void update(std::string_view phase, double done, std::string_view detail);
+  /// Removes the line, so that other output can follow.
+  void clear();
+
+ private:
+  enum class Style { none, phases, line };
+  Style style_;
+  std::string phase_;
+  bool shown_ = false;
+  std::chrono::steady_clock::time_point last_{};
+};
+
+}  // namespace pp::cli

@@ -1,0 +1,133 @@
+#include "apps/cli/shell.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+
+#include "libprofile/core/error.h"
+
+namespace pp::cli {
+namespace {
+
+ExitCode exit_code_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::usage:
+    case ErrorKind::data:
+    case ErrorKind::device: return ExitCode::usage;
+    case ErrorKind::run:
+    case ErrorKind::internal: break;
+  }
+  return ExitCode::failed;
+}
+
+std::string footer_of(std::span<const std::string_view> examples) {
+  std::string footer = "Examples:";
+  for (std::string_view example : examples) footer.append("\n  ").append(example);
+  return footer;
+}
+
+/// Lower-case text on stderr, `warning: ...`; -q shows errors only, -v adds decisions.
+void configure_log(const Shell& shell) {
+  auto logger = std::make_shared<spdlog::logger>(shell.tool, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_pattern("%n: %l: %v");
+  logger->set_level(shell.quiet ? spdlog::level::err
+                                : shell.verbosity > 0 ? spdlog::level::debug : spdlog::level::info);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+/// The arguments with the default subcommand put in front where none is named.
+std::vector<std::string> complete_arguments(const Tool& tool, const CLI::App& app, int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.empty()) return arguments;
+  const std::string& first = arguments.front();
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  const bool named = std::any_of(commands.begin(), commands.end(),
+                                 [&](const CLI::App* command) { return command->get_name() == first; });
+  const bool own = first == "-h" || first == "--help" || first == "--version";
+  if (!named && !own) arguments.insert(arguments.begin(), tool.default_command);
+  return arguments;
+}
+
+int report(const Tool& tool, ExitCode code, std::string_view message) {
+  std::cerr << tool.name << ": error: " << message << '\n';
+  return static_cast<int>(code);
+}
+
+int parse_and_run(const Tool& tool, CLI::App& app, Shell& shell, std::vector<std::string> arguments) {
+  try {
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+    app.parse(std::move(arguments));
+    std::cout.flush();
+    if (!std::cout) return report(tool, ExitCode::failed, "standard output cannot be written");
+    return static_cast<int>(shell.exit_code);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+    return report(tool, ExitCode::usage, std::string(e.what()) + "; see " + tool.name + " --help");
+  } catch (const Error& e) {
+    return report(tool, exit_code_of(e.kind()), e.what());
+  } catch (const std::bad_alloc&) {
+    return report(tool, ExitCode::failed, "out of memory; use smaller micro-batches or a smaller model");
+  } catch (const std::exception& e) {
+    return report(tool, ExitCode::failed, std::string("internal: ") + e.what());
+  }
+}
+
+}  // namespace
+
+void add_common_options(CLI::App& command, Shell& shell, std::span<const std::string_view> examples) {
+  command.add_flag("--json", shell.json, "machine-readable result on stdout")->group("Common");
+  command.add_flag("-q,--quiet", shell.quiet, "errors only on stderr")->group("Common");
+  command.add_flag("-v,--verbose", shell.verbosity, "also say what was decided and why")->group("Common");
+  const std::map<std::string, ColorMode> modes{
+      {"auto", ColorMode::automatic}, {"always", ColorMode::always}, {"never", ColorMode::never}};
+  command
+      .add_option_function<std::string>(
+          "--color",
+          [&shell, modes](const std::string& name) {
+            const auto found = modes.find(name);
+            if (found == modes.end()) {
+              throw Error(ErrorKind::usage, "--color: unknown name \"" + name + "\"; use one of auto, always, never");
+            }
+            shell.color = found->second;
+          },
+          "auto, always or never; NO_COLOR is honoured")
+      ->type_name("MODE")
+      ->group("Common");
+  command.footer(footer_of(examples));
+  command.parse_complete_callback([&shell] { configure_log(shell); });
+}
+
+int run_tool(const Tool& tool, int argc, char** argv) {
+  CLI::App app(tool.summary, tool.name);
+  app.set_version_flag("--version", tool.name + " " + PP_VERSION);
+  app.require_subcommand(1);
+  app.footer(footer_of(tool.examples) + "\n\n`" + tool.name + " COMMAND --help` lists a command's options; without a command, " +
+             tool.default_command + " is meant.");
+  app.option_defaults()->always_capture_default();
+
+  Shell shell;
+  shell.tool = tool.name;
+  for (int i = 0; i < argc; ++i) shell.command_line.append(i > 0 ? " " : "").append(argv[i]);
+  tool.add_commands(app, shell);
+
+  std::vector<std::string> arguments = complete_arguments(tool, app, argc, argv);
+  if (arguments.empty()) {
+    std::cerr << app.help();
+    return static_cast<int>(ExitCode::usage);
+  }
+  return parse_and_run(tool, app, shell, std::move(arguments));
+}
+
+bool use_color(const Shell& shell) {
+  if (shell.color != ColorMode::automatic) return shell.color == ColorMode::always;
+  const char* term = std::getenv("TERM");
+  const bool dumb = term == nullptr || std::string_view(term) == "dumb";
+  return std::getenv("NO_COLOR") == nullptr && !dumb && isatty(STDOUT_FILENO) == 1;
+}
+
+}  // namespace pp::cli

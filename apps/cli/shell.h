@@ -1,0 +1,49 @@
+// What the three tools share around their subcommands: common options, exit codes, error messages, help layout.
+// stdout is the result and nothing else; everything said on the way goes to stderr.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pp::cli {
+
+/// 0 done, 1 the run failed, 2 usage or bad input, 3 no feasible plan, 130 interrupted.
+enum class ExitCode { done = 0, failed = 1, usage = 2, infeasible = 3, interrupted = 130 };
+
+enum class ColorMode { automatic, always, never };
+
+/// State of one invocation, handed to every subcommand.
+struct Shell {
+  std::string tool;          ///< `pp-plan`
+  std::string command_line;  ///< as typed, for the context of measured documents
+  bool json = false;
+  bool quiet = false;
+  int verbosity = 0;
+  ColorMode color = ColorMode::automatic;
+  ExitCode exit_code = ExitCode::done;
+};
+
+/// Adds --json, -q, -v, --color to a subcommand, and its examples to the end of its help.
+void add_common_options(CLI::App& command, Shell& shell, std::span<const std::string_view> examples);
+
+struct Tool {
+  std::string name;
+  std::string summary;
+  /// Taken when the first argument is not the name of a subcommand: `pp-plan profile.json` is `pp-plan make profile.json`.
+  std::string default_command;
+  std::vector<std::string_view> examples;
+  std::function<void(CLI::App&, Shell&)> add_commands;
+};
+
+/// Parses, runs the chosen subcommand, turns exceptions into one line on stderr and an exit code. The whole of main().
+int run_tool(const Tool& tool, int argc, char** argv);
+
+/// Whether to use colour on stdout: --color, then NO_COLOR and TERM=dumb, then whether it is a terminal.
+bool use_color(const Shell& shell);
+
+}  // namespace pp::cli

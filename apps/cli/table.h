@@ -1,0 +1,37 @@
+// Text tables for people: one unit per column, numbers right-aligned, at most 100 columns.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace pp::cli {
+
+enum class Align { left, right };
+
+struct Column {
+  std::string title;  ///< with its unit: `forward ms`
+  Align align = Align::right;
+};
+
+class Table {
+ public:
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  /// One cell per column.
+  void add(std::vector<std::string> cells);
+  /// Two spaces between columns, a rule under the titles. The widest left-aligned column is shortened with `...` where the
+  /// table would exceed `max_width`.
+  std::string text(std::size_t max_width = 100) const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// A number for a table: `digits` significant digits, never an exponent below 1e7, so that columns of one unit compare by eye.
+std::string cell(double value, int digits = 4);
+/// `12.5 %`
+std::string percent(double share);
+/// A bar of `width` cells filled in eighths.
+std::string bar(double share, int width);
+
+}  // namespace pp::cli

@@ -1,0 +1,97 @@
+// pp-profile [run] MODEL: the layer profiler.
+#include <spdlog/spdlog.h>
+
+#include <array>
+#include <iostream>
+#include <memory>
+
+#include "apps/cli/options.h"
+#include "apps/cli/output.h"
+#include "apps/cli/progress.h"
+#include "apps/profile/commands.h"
+#include "apps/profile/model_argument.h"
+#include "apps/profile/tables.h"
+#include "libprofile/measure/profiler.h"
+
+namespace pp::profile_tool {
+namespace {
+
+struct Options {
+  std::string model;
+  std::string output;
+  std::string device = "cpu:0";
+  std::string sizes = "1,2,4,8,16";
+  bool quick = false;
+  profile::ProfileOptions profile;
+};
+
+class TerminalObserver : public profile::Observer {
+ public:
+  explicit TerminalObserver(const cli::Shell& shell) : line_(shell) {}
+  void progress(std::string_view phase, double done, Seconds remaining) override {
+    line_.update(phase, done, "about " + to_text(remaining) + " left");
+  }
+  void warning(std::string_view text) override {
+    line_.clear();
+    spdlog::warn("{}", text);
+  }
+
+ private:
+  cli::ProgressLine line_;
+};
+
+void run(const Options& options, const cli::Shell& shell) {
+  profile::ProfileOptions settings = options.profile;
+  settings.devices = profile::parse_device_set(options.device);
+  settings.micro_batch_sizes.clear();
+  for (int size : cli::parse_counts(options.sizes, ',', "--micro-batch-sizes")) settings.micro_batch_sizes.push_back(size);
+  if (options.quick) settings = profile::quick(settings);
+
+  const ModelGraph model = load_model(options.model);
+  cli::Output output(options.output);
+  Profile profile = [&] {
+    TerminalObserver observer(shell);
+    return profile::profile_model(model, settings, observer);
+  }();
+  profile.context["command"] = shell.command_line;
+
+  const std::string text = dump_json(to_json(profile));
+  output.write(text);
+  if (output.is_stdout()) return;
+  if (shell.json) {
+    std::cout << text;
+  } else {
+    std::cout << profile_summary(profile) << '\n' << layer_table(profile, {.limit = 12, .color = cli::use_color(shell)});
+  }
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, cli::Shell& shell) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("run", "measure a model layer by layer (the default command)");
+  command->add_option("model", options->model, "a model.json, or a built-in family: `pp-profile models` lists them")
+      ->required()
+      ->type_name("MODEL");
+  command->add_option("-o,--output", options->output, "write the profile; - for stdout")->type_name("FILE");
+  command->add_option("--micro-batch-sizes", options->sizes, "samples per micro-batch to measure, rising")->type_name("LIST");
+  command->add_option("--device", options->device,
+                      "cpu:0 (one core), cpu:2x1 (two devices of one core, both busy), cuda:0")
+      ->type_name("DEVICES");
+  cli::add_enum(*command, "--dtype", options->profile.dtype, "floating type of weights and activations");
+  command->add_flag("--quick", options->quick, "a rough profile in seconds: for demos and first tries");
+  command->add_option("--precision", options->profile.precision,
+                      "stop when the median is known to this share of itself, with 95 % confidence")
+      ->check(CLI::Range(0.001, 0.5));
+  cli::add_seconds(*command, "--budget", options->profile.budget_per_size, "longest time per micro-batch size")
+      ->default_str(to_text(options->profile.budget_per_size));
+  command->add_option("--seed", options->profile.seed, "of weights and inputs");
+  static constexpr std::array<std::string_view, 3> kExamples{
+      "pp-profile lenet5 -o profile.json",
+      "pp-profile vgg11:image=32,classes=10 --device cpu:2x1 --micro-batch-sizes 4,8,16 -o vgg11.json",
+      "pp-profile my-model.json --quick --json"};
+  cli::add_common_options(*command, shell, kExamples);
+  command->final_callback([options, &shell] { run(*options, shell); });
+}
+
+}  // namespace pp::profile_tool

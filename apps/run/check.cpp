@@ -1,0 +1,38 @@
+// pp-run check: everything that training would refuse, without training.
+#include <array>
+#include <iostream>
+#include <memory>
+
+#include "apps/cli/output.h"
+#include "apps/run/commands.h"
+#include "apps/run/run_options.h"
+
+namespace pp::run_tool {
+namespace {
+
+void check(const PlanAndOptions& options, const cli::Shell& shell) {
+  const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
+  with_context(options.plan, [&] { run::check(plan, options.run); });
+  if (shell.json) {
+    std::cout << dump_json(Json{{"plan_hash", plan::plan_hash(plan)}, {"ok", true}});
+  } else {
+    std::cout << options.plan << ": can run (" << plan.schedule.name << ", " << plan.stages.size() << " stages, "
+              << plan.workers.size() << " workers)\n";
+  }
+}
+
+}  // namespace
+
+void add_check(CLI::App& app, cli::Shell& shell) {
+  auto options = std::make_shared<PlanAndOptions>();
+  CLI::App* command = app.add_subcommand("check", "check plan, data and devices without training");
+  options->run.steps = 1;
+  add_run_options(*command, *options);
+  static constexpr std::array<std::string_view, 3> kExamples{"pp-run check plan.json --data configs/data/digits",
+                                                             "pp-run check plan.json --data synthetic",
+                                                             "pp-run check plan.json --data synthetic --json"};
+  cli::add_common_options(*command, shell, kExamples);
+  command->final_callback([options, &shell] { check(*options, shell); });
+}
+
+}  // namespace pp::run_tool

@@ -1,0 +1,11 @@
+// The subcommands of pp-run, one file each.
+#pragma once
+
+#include "apps/cli/shell.h"
+
+namespace pp::run_tool {
+
+void add_train(CLI::App& app, cli::Shell& shell);
+void add_check(CLI::App& app, cli::Shell& shell);
+
+}  // namespace pp::run_tool

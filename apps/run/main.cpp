@@ -1,0 +1,20 @@
+// pp-run: executes a plan.
+#include "apps/run/commands.h"
+#include "libprofile/measure/profiler.h"
+
+int main(int argc, char** argv) {
+  pp::profile::prepare_process();
+  const pp::cli::Tool tool{
+      .name = "pp-run",
+      .summary = "Trains a model as its plan says.",
+      .default_command = "train",
+      .examples = {"pp-run plan.json --data configs/data/digits --epochs 20 -o report.json",
+                   "pp-run plan.json --data synthetic --steps 50 --trace trace.json",
+                   "pp-run check plan.json --data configs/data/digits"},
+      .add_commands =
+          [](CLI::App& app, pp::cli::Shell& shell) {
+            pp::run_tool::add_train(app, shell);
+            pp::run_tool::add_check(app, shell);
+          }};
+  return pp::cli::run_tool(tool, argc, argv);
+}

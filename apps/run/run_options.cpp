@@ -1,0 +1,40 @@
+#include "apps/run/run_options.h"
+
+#include "apps/cli/options.h"
+
+namespace pp::run_tool {
+
+void add_run_options(CLI::App& command, PlanAndOptions& options) {
+  run::RunOptions& run = options.run;
+  command.add_option("plan", options.plan, "a plan.json")->required()->type_name("PLAN");
+  command.add_option("--data", run.data, "`synthetic`, or a folder with {train,test}-{images,labels}.idx")
+      ->required()
+      ->type_name("DATA")
+      ->group("Data");
+  command.add_option("--synthetic-samples", run.synthetic_samples, "samples per epoch of synthetic data")
+      ->check(CLI::PositiveNumber)
+      ->group("Data");
+  command.add_option("--scale", run.scale, "multiplies integer images; default: 1/(maximum of their type)")->group("Data");
+  command.add_flag("!--no-shuffle", run.shuffle, "keep the order of the data")->group("Data");
+  command.add_flag("--drop-last", run.drop_last, "leave out a last partial mini-batch that is too small")->group("Data");
+
+  CLI::Option* epochs = command.add_option("--epochs", run.epochs, "passes over the data")->check(CLI::PositiveNumber);
+  CLI::Option* steps = command.add_option("--steps", run.steps, "optimizer steps")->check(CLI::PositiveNumber);
+  epochs->excludes(steps)->group("Length");
+  steps->group("Length");
+
+  const auto training = [&](const char* name, auto& value, const char* summary) {
+    command.add_option(name, value, summary)->check(CLI::NonNegativeNumber)->group("Training");
+  };
+  training("--learning-rate,--lr", run.learning_rate, "step size of the optimizer in the plan");
+  training("--momentum", run.momentum, "sgd");
+  training("--weight-decay", run.weight_decay, "sgd: added to the gradient; adamw: decoupled");
+  training("--beta1", run.beta1, "adamw");
+  training("--beta2", run.beta2, "adamw");
+  training("--epsilon", run.epsilon, "adamw");
+  command.add_option("--seed", run.seed, "of initial weights, dropout and shuffling")->group("Training");
+  cli::add_seconds(command, "--stall-timeout", run.stall_timeout, "a worker that waits this long stops the run")
+      ->default_str(to_text(run.stall_timeout));
+}
+
+}  // namespace pp::run_tool

@@ -1,0 +1,60 @@
+#include "apps/run/summary.h"
+
+#include "apps/cli/table.h"
+
+namespace pp::run_tool {
+namespace {
+
+/// A comparison in the unit that its name ends in: seconds as ms, bytes as MiB, shares as they are.
+std::vector<std::string> comparison_cells(const run::Comparison& comparison) {
+  double scale = 1;
+  std::string name = comparison.name;
+  const auto unit = [&](std::string_view suffix, double factor, std::string_view shown) {
+    if (!name.ends_with(suffix)) return;
+    name.replace(name.size() - suffix.size(), suffix.size(), shown);
+    scale = factor;
+  };
+  unit("_bytes", 1.0 / (1 << 20), ", MiB");
+  unit("_per_s", 1, " per s");
+  unit("_s", 1e3, ", ms");
+  for (char& c : name) c = c == '_' ? ' ' : c;
+  return {name, cli::cell(scale * comparison.predicted), cli::cell(scale * comparison.measured),
+          comparison.ratio > 0 ? cli::cell(comparison.ratio, 3) : "-"};
+}
+
+std::string worker_table(const plan::Plan& plan, const run::RunReport& report) {
+  cli::Table table({{"worker"}, {"stage"}, {"busy ms"}, {"bubble"}, {"peak"}, {"in flight"}, {"versions"}, {"sent per step"}});
+  for (const run::WorkerReport& worker : report.workers) {
+    std::string stages;
+    for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+      for (WorkerId holder : plan.stages[s].workers) {
+        if (holder == worker.id) stages.append(stages.empty() ? "" : ",").append(std::to_string(s));
+      }
+    }
+    table.add({std::to_string(number(worker.id)), stages, cli::cell(1e3 * worker.busy.count()),
+               cli::percent(worker.bubble_fraction), to_text(worker.peak), std::to_string(worker.peak_in_flight),
+               std::to_string(worker.peak_versions), to_text(worker.sent_per_step)});
+  }
+  return table.text();
+}
+
+}  // namespace
+
+std::string epoch_line(const run::EpochReport& epoch) {
+  std::string text = "epoch " + std::to_string(epoch.epoch) + ": train loss " + cli::cell(epoch.train_loss);
+  if (epoch.test_loss) text += ", test loss " + cli::cell(*epoch.test_loss);
+  if (epoch.test_accuracy) text += ", test accuracy " + cli::percent(*epoch.test_accuracy);
+  return text + ", " + cli::cell(epoch.samples_per_s, 4) + " samples/s";
+}
+
+std::string summary(const plan::Plan& plan, const run::RunReport& report) {
+  std::string text = plan.model.name + ", " + plan.schedule.name + ", stages " + plan::stages_text(plan) + ", replicas " +
+                     plan::replicas_text(plan) + ": " + std::to_string(report.steps) + " steps, " + report.exit_reason + "\n\n";
+  cli::Table table({{"quantity", cli::Align::left}, {"predicted"}, {"measured"}, {"measured/predicted"}});
+  for (const run::Comparison& comparison : report.comparisons) table.add(comparison_cells(comparison));
+  text += table.text() + '\n' + worker_table(plan, report);
+  if (!report.epochs.empty()) text += '\n' + epoch_line(report.epochs.back()) + '\n';
+  return text;
+}
+
+}  // namespace pp::run_tool

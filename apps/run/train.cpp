@@ -1,0 +1,92 @@
+// pp-run [train] PLAN: the training run.
+#include <spdlog/spdlog.h>
+
+#include <array>
+#include <iostream>
+#include <memory>
+
+#include "apps/cli/interrupt.h"
+#include "apps/cli/options.h"
+#include "apps/cli/output.h"
+#include "apps/cli/progress.h"
+#include "apps/cli/table.h"
+#include "apps/run/commands.h"
+#include "apps/run/run_options.h"
+#include "apps/run/summary.h"
+
+namespace pp::run_tool {
+namespace {
+
+struct Options : PlanAndOptions {
+  std::string output;
+  std::string trace;
+};
+
+class TerminalObserver : public run::Observer {
+ public:
+  explicit TerminalObserver(const cli::Shell& shell) : line_(shell) {}
+  void step(const run::Progress& progress) override {
+    const double done = progress.steps > 0 ? static_cast<double>(progress.step) / static_cast<double>(progress.steps) : 0;
+    line_.update("training", done,
+                 "step " + std::to_string(progress.step) + "/" + std::to_string(progress.steps) + ", loss " +
+                     cli::cell(progress.loss) + ", " + cli::cell(progress.samples_per_s) + " samples/s");
+  }
+  void epoch(const run::EpochReport& epoch) override {
+    line_.clear();
+    spdlog::info("{}", epoch_line(epoch));
+  }
+  void warning(std::string_view text) override {
+    line_.clear();
+    spdlog::warn("{}", text);
+  }
+
+ private:
+  cli::ProgressLine line_;
+};
+
+void train(const Options& options, cli::Shell& shell) {
+  const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
+  run::RunOptions settings = options.run;
+  settings.trace = !options.trace.empty();
+  cli::Output output(options.output);
+  cli::Output trace(options.trace);
+  cli::catch_interrupts();
+
+  run::RunReport report = [&] {
+    TerminalObserver observer(shell);
+    return run::run(plan, settings, observer, cli::interrupted);
+  }();
+  report.context["command"] = shell.command_line;
+
+  const Json document = run::to_json(report);
+  output.write(dump_json(document));
+  trace.write(report.trace);
+  if (!output.is_stdout() && !trace.is_stdout()) {
+    std::cout << (shell.json ? dump_json_compact(document) + '\n' : summary(plan, report));
+  }
+  if (report.exit_reason == "interrupted") shell.exit_code = cli::ExitCode::interrupted;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, cli::Shell& shell) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("train", "train as the plan says (the default command)");
+  add_run_options(*command, *options);
+  command->add_option("-o,--output", options->output, "write the report; - for stdout")->type_name("FILE")->group("Results");
+  command->add_option("--trace", options->trace, "write the last steps as Chrome trace JSON, for Perfetto")
+      ->type_name("FILE")
+      ->group("Results");
+  command->add_option("--save-weights", options->run.save_weights, "write the trained weights as safetensors")
+      ->type_name("FILE")
+      ->group("Results");
+  command->add_flag("!--no-evaluate", options->run.evaluate, "leave out the evaluation after each epoch")->group("Results");
+  static constexpr std::array<std::string_view, 3> kExamples{
+      "pp-run plan.json --data configs/data/digits --epochs 20 --lr 0.05 -o report.json",
+      "pp-run plan.json --data synthetic --steps 50 --trace trace.json",
+      "pp-run plan.json --data configs/data/digits --epochs 5 --save-weights weights.safetensors --json"};
+  cli::add_common_options(*command, shell, kExamples);
+  command->final_callback([options, &shell] { train(*options, shell); });
+}
+
+}  // namespace pp::run_tool
