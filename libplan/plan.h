@@ -1,6 +1,6 @@
-// The plan as a value (document pp.plan): stages, workers and their programs, devices, what the plan promises and why it
-// was chosen. It embeds the model and the devices, so pp-run needs nothing else. Can be written or edited by hand:
-// check_plan() validates it in full.
+// The plan as a value (document pp.plan): stages, workers and their programs, devices, what the plan promises
+// and why it was chosen. It embeds the model and the devices, so pp-run needs nothing else. Can be written or
+// edited by hand: check_plan() validates it in full.
 #pragma once
 
 #include <optional>
@@ -15,6 +15,7 @@
 #include "libprofile/core/context.h"
 #include "libprofile/core/json_reader.h"
 #include "libprofile/core/model_graph.h"
+#include "libprofile/core/profile.h"
 
 namespace pp::plan {
 
@@ -96,6 +97,11 @@ struct Prediction {
   double bubble_fraction = 0;
   std::vector<WorkerPrediction> workers;
   std::vector<LinkPrediction> links;
+  /// What the simulator was given, so that a plan can be simulated again without its profile.
+  std::vector<StageCosts> stages;
+  std::vector<StageEdge> edges;
+  std::vector<double> micro_batch_scale;  ///< empty: all micro-batches are equal
+  double all_reduce_overlap = 0;          ///< share of the last backward that hides the all-reduce
   bool operator==(const Prediction&) const = default;
 };
 
@@ -114,7 +120,7 @@ struct Alternative {
   std::string replicas;  ///< `1-1`
   int micro_batches = 1;
   Seconds step{};
-  Bytes peak;            ///< largest over the workers
+  Bytes peak;  ///< largest over the workers
   std::string why_not;
   bool operator==(const Alternative&) const = default;
 };
@@ -151,9 +157,14 @@ std::string stages_text(const Plan& plan);
 /// Throws pp::Error (usage): `micro_batches = 8 exceeds the mini-batch of 6 samples`.
 std::vector<int> micro_batch_sizes(int mini_batch, int micro_batches);
 
-/// Full validation: every layer in exactly one stage, stages in an order that the edges allow, workers, devices and
-/// programs consistent, programs valid (schedule/validate.h; streams are expanded to two rounds), predicted memory within
-/// the devices. Throws pp::Error (data) with the JSON pointer.
+/// Full validation: every layer in exactly one stage, stages in an order that the edges allow, workers, devices
+/// and programs consistent, programs valid (schedule/validate.h; streams are expanded to two rounds), predicted
+/// memory within the devices. Throws pp::Error (data) with the JSON pointer.
 void check_plan(const Plan& plan);
+
+/// Throws pp::Error (data) that names both models when `plan` was made for another one.
+void require_model(const Plan& plan, const ModelGraph& model);
+/// Throws pp::Error (data) when `plan` was not made from this profile.
+void require_profile(const Plan& plan, const Profile& profile);
 
 }  // namespace pp::plan

@@ -1,0 +1,94 @@
+// The planner: profile, cluster and request in; a plan, or why none fits, out. Searches every layer order,
+// micro-batch size and schedule the request allows and prices the finalists with the simulator (README.md of
+// libplan explains how).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "libplan/plan.h"
+#include "libprofile/core/cluster.h"
+#include "libprofile/core/profile.h"
+
+namespace pp::plan {
+
+struct PlanRequest {
+  /// Samples per optimizer update; 0 (not given) is refused.
+  int mini_batch = 0;
+  /// Micro-batches per update; unset: every profiled size that divides the mini-batch is tried.
+  std::optional<int> micro_batches;
+  /// Samples per micro-batch; must divide the mini-batch. At most one of the two may be set.
+  std::optional<int> micro_batch_size;
+
+  /// `auto` (the best synchronous one) or a name of schedule_table().
+  std::string schedule = "auto";
+  /// Unset: the schedule's own.
+  std::optional<WeightPolicy> weight_policy;
+  /// Micro-batches in flight per replica, for 1F1B kinds. `windows`: with explicit_list, one per stage.
+  WindowRule window = WindowRule::win;
+  std::vector<int> windows;
+
+  /// Exact number of stages; unset: any up to `max_stages` (unset: no bound).
+  std::optional<int> stages;
+  std::optional<int> max_stages;
+  /// Boundaries in the file order of the layers: `3,5` starts stages at layers 0, 3 and 5.
+  std::vector<int> cuts;
+  /// Replicas per stage, first stage first; empty: free.
+  std::vector<int> replicas;
+
+  /// Usable bytes per device, taken as given. Unset: (1 - reserve) of what the device has.
+  std::optional<Bytes> memory_limit;
+  /// Share of a device's memory that is left free for fragmentation. Ignored with `memory_limit`.
+  double reserve = 0.05;
+  /// Bytes of a process that computes nothing yet; counted once per device.
+  Bytes context_bytes{0};
+  OptimizerName optimizer = OptimizerName::sgd;
+  /// Bytes of optimizer state per byte of parameters; unset: the profile's, else sgd 1 (momentum), adamw 2.
+  std::optional<double> optimizer_state_ratio;
+  /// Share of the last backward that hides the all-reduce. 0: the runtime reduces after it.
+  double all_reduce_overlap = 0;
+
+  /// Alternatives listed beside the chosen plan.
+  int top = 5;
+  /// Micro-batch sizes outside the profiled range: continue the nearest segment.
+  bool extrapolate = false;
+  /// A profile with one micro-batch size: scale it linearly.
+  bool linear_batch = false;
+  /// Accept times and bandwidths that look like another unit.
+  bool force_units = false;
+};
+
+/// No plan keeps to the limits.
+struct Infeasible {
+  std::string reason;                   ///< one sentence: thing, value, limit
+  std::optional<int> stage;             ///< of the best attempt, the one that falls short
+  std::optional<DeviceId> device;       ///< where that stage would run
+  std::vector<std::string> layers;      ///< of that stage
+  Bytes short_by;                       ///< bytes that device lacks
+  std::optional<Bytes> smallest_limit;  ///< the least `memory_limit` under which this request has a plan
+  std::string remedy;  ///< the smallest change that was planned and fits, as an option; empty: none found
+  bool operator==(const Infeasible&) const = default;
+};
+
+/// Seconds to plan are small: O(orders * sizes * schedules * layers * devices^2). Same input, same plan, bit
+/// for bit. Throws pp::Error: usage for a request that contradicts itself, the profile or the cluster (`stages
+/// = 9 exceeds the number of layers, 6`), data for a profile or cluster that cannot be used.
+std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& cluster,
+                                         const PlanRequest& request);
+
+/// The devices and links a plan was made for.
+Cluster cluster_of(const Plan& plan);
+
+/// What `plan` costs on `cluster`, by the simulator: also for plans written or edited by hand. Devices are
+/// found by id. Throws pp::Error (data) when a layer, a device or a micro-batch size is missing.
+Prediction predict(const Plan& plan, const Profile& profile, const Cluster& cluster,
+                   const PlanRequest& options = {});
+
+/// The simulator's input for `plan` with the costs it carries (plan.predicted.stages): what `pp-plan simulate`
+/// draws. Streams are expanded to `updates` optimizer updates. Throws pp::Error (data) when the plan carries no
+/// costs.
+SimulationInput simulation_input(const Plan& plan, int updates = 1);
+
+}  // namespace pp::plan
