@@ -26,6 +26,12 @@ struct EnumNames<plan::WeightPolicy> {
   static constexpr std::array table{std::pair{plan::WeightPolicy::flush, "flush"sv},
                                     std::pair{plan::WeightPolicy::stash, "stash"sv}};
 };
+template <>
+struct EnumNames<plan::WindowRule> {
+  static constexpr std::array table{std::pair{plan::WindowRule::published, "published"sv},
+                                    std::pair{plan::WindowRule::win, "win"sv}, std::pair{plan::WindowRule::wide, "wide"sv},
+                                    std::pair{plan::WindowRule::explicit_list, "explicit"sv}};
+};
 }  // namespace pp
 
 namespace pp::plan {

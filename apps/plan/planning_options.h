@@ -1,0 +1,34 @@
+// The options of a planning request, shared by pp-plan's commands.
+#pragma once
+
+#include <string>
+
+#include "apps/cli/shell.h"
+#include "libplan/search/planner.h"
+
+namespace pp::plan_tool {
+
+struct ClusterOptions {
+  std::string file;  ///< --cluster
+  int devices = 0;   ///< --devices, without a file
+  BytesPerSecond bandwidth{0};
+  Seconds latency{};
+};
+
+void add_cluster_options(CLI::App& command, ClusterOptions& options);
+/// The cluster of the file, or so many equal devices of the profile's kind. Throws pp::Error (usage) when neither is given.
+Cluster load_cluster(const ClusterOptions& options, const Profile& profile);
+
+/// Everything of a PlanRequest that people choose; `cuts`, `replicas` and `windows` as text until parsed.
+struct RequestOptions {
+  plan::PlanRequest request;
+  std::string micro_batches = "auto";
+  std::string cuts;
+  std::string replicas;
+  std::string window = "win";
+};
+
+void add_request_options(CLI::App& command, RequestOptions& options);
+plan::PlanRequest to_request(const RequestOptions& options);
+
+}  // namespace pp::plan_tool
