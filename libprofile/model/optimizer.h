@@ -1,5 +1,5 @@
-// Optimizer updates on plain tensors: SGD with momentum and weight decay, AdamW, as torch.optim defines them. The one file
-// that calls ATen's fused kernels, and checks the layouts they silently rely on.
+// Optimizer updates on plain tensors: SGD with momentum and weight decay, AdamW, as torch.optim defines them.
+// The one file that calls ATen's fused kernels, and checks the layouts they silently rely on.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,9 +27,10 @@ struct AdamWOptions {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  /// Updates `weights` in place, without gradient tracking. Throws pp::Error (internal) unless each gradient has the dtype
-  /// and strides of its weight.
-  virtual void step(std::span<const at::Tensor> weights, std::span<const at::Tensor> gradients, double learning_rate) = 0;
+  /// Updates `weights` in place, without gradient tracking. Throws pp::Error (internal) unless each gradient
+  /// has the dtype and strides of its weight.
+  virtual void step(std::span<const at::Tensor> weights, std::span<const at::Tensor> gradients,
+                    double learning_rate) = 0;
   /// Bytes of state per byte of parameters: SGD 0 or 1, AdamW 2.
   virtual double state_ratio() const = 0;
   /// Tensors of the state in a fixed order, for checkpoints; empty before the first step.

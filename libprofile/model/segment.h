@@ -1,9 +1,10 @@
-// The segment runner: a set of layers that runs together, forward and backward, full or split into input and weight
-// gradient. Profiler and runtime run this same code.
+// The segment runner: a set of layers that runs together, forward and backward, full or split into input and
+// weight gradient. Profiler and runtime run this same code.
 //
-// Every layer has an autograd graph of its own, cut off at its inputs and outputs, wherever the stage boundaries are: the
-// same kernels run on the same bytes in every partition (bit-equality), splitting backward costs nothing (libtorch.md 5), and
-// a layer keeps exactly what it saves, because the cuts hold graph edges and not tensors.
+// Every layer has an autograd graph of its own, cut off at its inputs and outputs, wherever the stage
+// boundaries are: the same kernels run on the same bytes in every partition (bit-equality), splitting backward
+// costs nothing (libtorch.md 5), and a layer keeps exactly what it saves, because the cuts hold graph edges and
+// not tensors.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -18,15 +19,21 @@
 
 namespace pp::model {
 
-/// One version of a segment's weights: per layer of the segment its parameters, leaves that require gradients. Layers that
-/// share parameters hold the same leaves. Alive as long as a pass in flight holds it: the reference count is the version count.
+namespace detail {
+struct PassState;
+struct SegmentPlan;
+}  // namespace detail
+
+/// One version of a segment's weights: per layer of the segment its parameters, leaves that require gradients.
+/// Layers that share parameters hold the same leaves. Alive as long as a pass in flight holds it: the reference
+/// count is the version count.
 struct Weights {
   std::vector<std::vector<at::Tensor>> layers;
   int version = 0;
 };
 
-/// Accumulated gradients, one dense buffer per use of a parameter, same indices as Weights::layers. Undefined until the first
-/// addition.
+/// Accumulated gradients, one dense buffer per use of a parameter, same indices as Weights::layers. Undefined
+/// until the first addition.
 struct Gradients {
   std::vector<std::vector<at::Tensor>> layers;
 };
@@ -45,18 +52,23 @@ class Pass {
 
  private:
   friend class Segment;
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<detail::PassState> state_;
 };
+
+/// Whether a training forward can be followed by backward. `none`: for a forward that will be run again before
+/// its backward (recompute): same numbers, nothing is kept.
+enum class Record { graph, none };
 
 struct PassContext {
   Mode mode = Mode::training;
+  Record record = Record::graph;  ///< evaluation records nothing in any case
   RandomKey key;
   at::Generator* generator = nullptr;
-  std::span<const std::vector<at::Tensor>> buffers;  ///< per layer of the segment
+  std::span<const std::vector<at::Tensor>> buffers;  ///< per layer of the segment; read in evaluation only
 };
 
-/// Told before and after each layer's part of an operation; for the profiler. Null members are skipped.
+/// Told before and after each layer's part of an operation; for the profiler. A layer without work in an
+/// operation is left out: all layers have a forward, only those with parameters have a weight gradient.
 class LayerObserver {
  public:
   enum class Phase { forward, backward, input_gradient, weight_gradient };
@@ -66,55 +78,60 @@ class LayerObserver {
   virtual void end(int position, Phase phase) = 0;
 };
 
+/// Immutable: several threads may run passes of one segment at once, each with its own generator.
+/// A layer that fails throws pp::Error (run), OutOfMemory (errors.h) when memory ran out; both name the layer.
 class Segment {
  public:
-  /// `layers`: model-wide indices, ascending. `with_loss`: the loss runs after the last layer; its sources must be computed
-  /// or received here. The model must outlive the segment.
+  /// `layers`: model-wide indices, ascending. `with_loss`: the loss runs after the last layer; its sources must
+  /// be computed or received here. The model must outlive the segment. Throws pp::Error (internal).
   Segment(const ResolvedModel& model, std::vector<int> layers, bool with_loss);
 
-  const std::vector<int>& layers() const { return layers_; }
-  int layer_count() const { return static_cast<int>(layers_.size()); }
-  bool has_loss() const { return with_loss_; }
-  /// Distinct tensors read from outside: other segments' layer outputs (ascending layer, output), then model inputs, then
-  /// targets.
-  const std::vector<TensorSource>& inputs() const { return inputs_; }
-  /// Layer outputs of this segment that other layers, or the model's outputs, use outside of it; ascending.
-  const std::vector<TensorSource>& outputs() const { return outputs_; }
-  /// True for the inputs whose producer wants a gradient: floating, from a layer with parameters behind it.
-  bool input_needs_gradient(int input) const { return input_gradient_[static_cast<std::size_t>(input)]; }
+  const std::vector<int>& layers() const;
+  int layer_count() const { return static_cast<int>(layers().size()); }
+  bool has_loss() const;
+  /// Distinct tensors read from outside: other segments' layer outputs (ascending layer, output), then model
+  /// inputs, then targets.
+  const std::vector<TensorSource>& inputs() const;
+  /// Layer outputs of this segment that other layers, the model's outputs or a loss elsewhere use outside of
+  /// it; ascending.
+  const std::vector<TensorSource>& outputs() const;
+  /// True for the inputs whose producer wants a gradient: floating, from a layer with parameters at or behind
+  /// it, and read by a layer here that the loss (without a loss: a model output) depends on.
+  bool input_needs_gradient(int input) const;
 
   /// Leaves for the first version, from the seed.
   std::shared_ptr<Weights> initial_weights(std::uint64_t seed, DType dtype) const;
   std::vector<std::vector<at::Tensor>> initial_buffers(DType dtype) const;
   Gradients empty_gradients() const;
 
-  /// Training with a graph per layer; evaluation without any. `inputs` as inputs(), read-only, may be moved from by the caller
-  /// afterwards.
-  Pass forward(std::shared_ptr<const Weights> weights, std::span<const at::Tensor> inputs, const PassContext& context,
-               LayerObserver* observer = nullptr) const;
+  /// Training with a graph per layer; evaluation without any. `inputs` as inputs(), read-only, dense, may be
+  /// moved from by the caller afterwards.
+  Pass forward(std::shared_ptr<const Weights> weights, std::span<const at::Tensor> inputs,
+               const PassContext& context, LayerObserver* observer = nullptr) const;
 
-  /// `output_gradients[k]`: the gradients that arrived for outputs()[k], in the order to be added (descending consumer
-  /// stage); empty when none. The loss gradient starts from `loss_weight` (n_m/N). Adds weight gradients to `gradients`.
-  /// Returns one gradient per input, undefined where input_needs_gradient() is false. A tensor with several consumers
-  /// folds their gradients in descending layer order, what arrived first.
+  /// `output_gradients[k]`: the gradients that arrived for outputs()[k], in the order to be added (descending
+  /// consumer stage); empty when none. The loss gradient starts from `loss_weight` (n_m/N). Adds weight
+  /// gradients to `gradients`. Returns one gradient per input, undefined where input_needs_gradient() is false.
+  /// A tensor with several consumers folds their gradients in descending layer order, what arrived first. What
+  /// is returned may share storage with what arrived: it is read-only for both. Ends the pass: its weights and
+  /// graphs are released layer by layer.
   std::vector<at::Tensor> backward(Pass& pass, std::span<const std::vector<at::Tensor>> output_gradients,
-                                   double loss_weight, Gradients& gradients, LayerObserver* observer = nullptr) const;
-  /// The halves of backward; together bit-equal to it. Between them the pass keeps each layer's output gradient.
+                                   double loss_weight, Gradients& gradients,
+                                   LayerObserver* observer = nullptr) const;
+  /// The halves of backward; together bit-equal to it. Between them the pass keeps each layer's output
+  /// gradient, and what the layers with parameters saved.
   std::vector<at::Tensor> input_gradient(Pass& pass, std::span<const std::vector<at::Tensor>> output_gradients,
                                          double loss_weight, LayerObserver* observer = nullptr) const;
   void weight_gradient(Pass& pass, Gradients& gradients, LayerObserver* observer = nullptr) const;
 
  private:
   const ResolvedModel* model_;
-  std::vector<int> layers_;
-  bool with_loss_;
-  std::vector<TensorSource> inputs_;
-  std::vector<TensorSource> outputs_;
-  std::vector<bool> input_gradient_;
+  std::shared_ptr<const detail::SegmentPlan> plan_;
 };
 
-/// Adds the deferred sums of a mini-batch, given in micro-batch order, to running mean and unbiased running variance with
-/// `momentum` (schedules.md 3.1). buffers: running_mean, running_var [channels].
-void commit_statistics(std::span<const BatchStatistics> in_order, double momentum, std::span<at::Tensor> buffers);
+/// Adds the deferred sums of a mini-batch, given in micro-batch order, to running mean and unbiased running
+/// variance with `momentum` (schedules.md 3.1). buffers: running_mean, running_var [channels].
+void commit_statistics(std::span<const BatchStatistics> in_order, double momentum,
+                       std::span<at::Tensor> buffers);
 
 }  // namespace pp::model

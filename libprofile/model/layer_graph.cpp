@@ -1,0 +1,82 @@
+#include "libprofile/model/layer_graph.h"
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <memory>
+#include <utility>
+
+#include "libprofile/core/error.h"
+
+namespace pp::model::detail {
+namespace {
+
+using torch::autograd::Edge;
+using torch::autograd::variable_list;
+
+/// Stands where a leaf would stand, without holding its tensor. The engine captures gradients on the way into
+/// it.
+struct Boundary : torch::autograd::Node {
+  variable_list apply(variable_list&& /*gradients*/) override {
+    throw Error(ErrorKind::internal, "layer graph: a gradient passed the layer's input");
+  }
+};
+
+bool has_default_strides(const at::Tensor& tensor) {
+  std::int64_t stride = 1;
+  for (std::int64_t d = tensor.dim(); d-- > 0;) {
+    if (tensor.stride(d) != stride) return false;
+    stride *= tensor.size(d);
+  }
+  return true;
+}
+
+}  // namespace
+
+at::Tensor cut_input(const at::Tensor& tensor, Edge& edge) {
+  at::Tensor start = tensor.detach();
+  edge = Edge(std::make_shared<Boundary>(), 0);
+  torch::autograd::create_gradient_edge(start, edge.function);
+  return start;
+}
+
+Edge output_edge(const at::Tensor& tensor) {
+  return tensor.requires_grad() ? torch::autograd::impl::gradient_edge(tensor) : Edge();
+}
+
+at::Tensor dense(const at::Tensor& tensor) {
+  const std::size_t bytes = static_cast<std::size_t>(tensor.numel()) * tensor.element_size();
+  if (has_default_strides(tensor) && tensor.storage().nbytes() == bytes) return tensor;
+  return tensor.clone(at::MemoryFormat::Contiguous);
+}
+
+std::vector<at::Tensor> run_backward(const LayerGraph& graph, std::span<const at::Tensor> output_gradients,
+                                     const Edges& wanted, Graph after) {
+  Edges roots, captured;
+  variable_list gradients;
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    if (!graph.outputs[i].is_valid() || !output_gradients[i].defined()) continue;
+    roots.push_back(graph.outputs[i]);
+    gradients.push_back(output_gradients[i]);
+  }
+  for (const Edge& edge : wanted) {
+    if (edge.is_valid()) captured.push_back(edge);
+  }
+  std::vector<at::Tensor> results(wanted.size());
+  if (roots.empty() || captured.empty()) return results;
+  variable_list found = torch::autograd::Engine::get_default_engine().execute(
+      roots, gradients, after == Graph::keep, /*create_graph=*/false, /*accumulate_grad=*/false, captured);
+  for (std::size_t i = 0, next = 0; i < wanted.size(); ++i) {
+    if (wanted[i].is_valid()) results[i] = std::move(found[next++]);
+  }
+  return results;
+}
+
+Edges leaf_edges(std::span<const at::Tensor> leaves) {
+  Edges edges;
+  for (const at::Tensor& leaf : leaves) edges.push_back(torch::autograd::impl::gradient_edge(leaf));
+  return edges;
+}
+
+}  // namespace pp::model::detail

@@ -1,0 +1,56 @@
+// The forward functions, one per op, and how the parameters of an op start. table.cpp puts both under the op's
+// name. Shapes are written [n, ...] with n the samples of the micro-batch.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "libprofile/core/model_graph.h"
+#include "libprofile/model/ops.h"
+
+namespace pp::model::ops {
+
+using Tensors = std::vector<at::Tensor>;
+using TensorSpan = std::span<const at::Tensor>;
+
+using ForwardFunction = Tensors(const Attributes& attributes, TensorSpan inputs, TensorSpan weights,
+                                LayerContext& context);
+ForwardFunction adaptive_avg_pool2d, add, avg_pool2d, batch_norm2d, concat, conv2d, dropout, embedding, flatten,
+    gelu, layer_norm, linear, max_pool2d, multi_head_attention, relu, softmax, tanh;
+
+/// Zeroes each element with `probability` and scales the rest by 1/(1-probability). The layer's first draw
+/// reseeds the context's generator from (key, layer), further ones continue. Keeps one byte per element for
+/// backward.
+at::Tensor drop(const at::Tensor& x, double probability, LayerContext& context);
+
+/// Fills parameter `index` of a layer, a float32 tensor, from `generator`. `parameters`: all of the layer's.
+using Initialise = void (*)(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
+                            const at::Generator& generator);
+/// U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weight and bias; fan_in is what one output of the first parameter
+/// reads.
+void initialise_by_fan_in(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
+                          const at::Generator& generator);
+/// N(0, 1)
+void initialise_normal(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
+                       const at::Generator& generator);
+/// weight 1, bias 0
+void initialise_norm(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
+                     const at::Generator& generator);
+/// Xavier-uniform input projection, output projection by fan-in, biases 0.
+void initialise_attention(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
+                          const at::Generator& generator);
+
+struct Row {
+  std::string_view name;
+  Forward forward;
+  Initialise initialise;  ///< null: no parameters
+};
+/// Sorted by name.
+std::span<const Row> table();
+const Row* find(std::string_view name);
+
+}  // namespace pp::model::ops

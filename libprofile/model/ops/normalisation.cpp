@@ -1,0 +1,59 @@
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/native_batch_norm.h>
+#include <c10/core/GradMode.h>
+
+#include <string>
+
+#include "libprofile/core/error.h"
+#include "libprofile/core/op_table.h"
+#include "libprofile/model/ops/forward.h"
+
+namespace pp::model::ops {
+namespace {
+
+/// Sums over the values of each channel, from what the kernel has computed anyway: mean and 1/sqrt(variance +
+/// eps), biased.
+BatchStatistics statistics_of(const at::Tensor& mean, const at::Tensor& inverse_deviation, double eps,
+                              std::int64_t count, int layer) {
+  const c10::AutoGradMode no_grad(false);
+  const double n = static_cast<double>(count);
+  const at::Tensor mean64 = mean.detach().to(at::kDouble);
+  const at::Tensor variance = inverse_deviation.detach().to(at::kDouble).pow(-2).sub(eps);
+  return {
+      .layer = layer, .count = count, .sum = mean64.mul(n), .square_sum = variance.add(mean64.square()).mul(n)};
+}
+
+}  // namespace
+
+// [n, c, h, w] -> the same; weight, bias, running_mean, running_var [c]. Training normalises with the
+// statistics of the micro-batch and never touches the running ones (schedules.md 3.1, deferred).
+Tensors batch_norm2d(const Attributes& attributes, TensorSpan inputs, TensorSpan weights,
+                     LayerContext& context) {
+  const at::Tensor& x = inputs[0];
+  const double eps = number(attributes, "eps");
+  if (context.mode == Mode::evaluation) {
+    if (context.buffers.size() < 2)
+      throw Error(ErrorKind::internal, "batch norm: evaluation without running statistics");
+    return {std::get<0>(at::native_batch_norm(x, weights[0], weights[1], context.buffers[0], context.buffers[1],
+                                              /*training=*/false, /*momentum=*/0, eps))};
+  }
+  const std::int64_t count = x.numel() / x.size(1);
+  if (count < 2) {
+    throw Error(ErrorKind::run, "batch norm: micro-batch " + std::to_string(context.key.micro_batch) +
+                                    " has 1 value per channel; lower micro_batches");
+  }
+  const auto [y, mean, inverse_deviation] =
+      at::native_batch_norm(x, weights[0], weights[1], {}, {}, /*training=*/true, /*momentum=*/0, eps);
+  if (context.statistics != nullptr) {
+    context.statistics->push_back(statistics_of(mean, inverse_deviation, eps, count, context.layer));
+  }
+  return {y};
+}
+
+// [n, ..., d] -> the same, normalised over the last dimension; weight, bias [d]
+Tensors layer_norm(const Attributes& attributes, TensorSpan inputs, TensorSpan weights,
+                   LayerContext& /*context*/) {
+  return {at::layer_norm(inputs[0], weights[0].sizes(), weights[0], weights[1], number(attributes, "eps"))};
+}
+
+}  // namespace pp::model::ops

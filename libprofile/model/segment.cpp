@@ -1,0 +1,64 @@
+#include "libprofile/model/segment.h"
+
+#include <utility>
+
+#include "libprofile/model/parameters.h"
+#include "libprofile/model/pass_state.h"
+#include "libprofile/model/segment_plan.h"
+
+namespace pp::model {
+
+Pass::Pass() = default;
+Pass::Pass(Pass&&) noexcept = default;
+Pass& Pass::operator=(Pass&&) noexcept = default;
+Pass::~Pass() = default;
+
+Segment::Segment(const ResolvedModel& model, std::vector<int> layers, bool with_loss)
+    : model_(&model),
+      plan_(std::make_shared<const detail::SegmentPlan>(
+          detail::plan_segment(model, std::move(layers), with_loss))) {}
+
+const std::vector<int>& Segment::layers() const { return plan_->layers; }
+bool Segment::has_loss() const { return plan_->with_loss; }
+const std::vector<TensorSource>& Segment::inputs() const { return plan_->inputs; }
+const std::vector<TensorSource>& Segment::outputs() const { return plan_->outputs; }
+bool Segment::input_needs_gradient(int input) const {
+  return plan_->input_gradient[static_cast<std::size_t>(input)];
+}
+
+std::shared_ptr<Weights> Segment::initial_weights(std::uint64_t seed, DType dtype) const {
+  auto weights = std::make_shared<Weights>();
+  std::vector<std::vector<at::Tensor>> by_owner(model_->layers.size());
+  for (const int layer : layers()) {
+    const ResolvedLayer& resolved = model_->layers[static_cast<std::size_t>(layer)];
+    std::vector<at::Tensor>& leaves = by_owner[static_cast<std::size_t>(resolved.weights_layer)];
+    if (leaves.empty()) {
+      for (std::size_t i = 0; i < resolved.parameters.size(); ++i) {
+        leaves.push_back(initial_parameter(*model_, layer, static_cast<int>(i), seed, dtype).requires_grad_());
+      }
+    }
+    weights->layers.push_back(leaves);
+  }
+  return weights;
+}
+
+std::vector<std::vector<at::Tensor>> Segment::initial_buffers(DType dtype) const {
+  std::vector<std::vector<at::Tensor>> buffers;
+  for (const int layer : layers()) {
+    std::vector<at::Tensor>& own = buffers.emplace_back();
+    const std::size_t count = model_->layers[static_cast<std::size_t>(layer)].buffers.size();
+    for (std::size_t i = 0; i < count; ++i)
+      own.push_back(initial_buffer(*model_, layer, static_cast<int>(i), dtype));
+  }
+  return buffers;
+}
+
+Gradients Segment::empty_gradients() const {
+  Gradients gradients;
+  for (const int layer : layers()) {
+    gradients.layers.emplace_back(model_->layers[static_cast<std::size_t>(layer)].parameters.size());
+  }
+  return gradients;
+}
+
+}  // namespace pp::model

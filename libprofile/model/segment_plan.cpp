@@ -1,0 +1,191 @@
+#include "libprofile/model/segment_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "libprofile/core/error.h"
+
+namespace pp::model::detail {
+namespace {
+
+using Kind = TensorSource::Kind;
+
+/// Ascending layer and output, then model inputs, then targets.
+struct SourceOrder {
+  bool operator()(const TensorSource& a, const TensorSource& b) const {
+    return std::tuple(a.kind, a.index, a.output) < std::tuple(b.kind, b.index, b.output);
+  }
+};
+using TensorNumbers = std::map<TensorSource, int, SourceOrder>;
+
+decltype(auto) at(const auto& values, int index) { return values[static_cast<std::size_t>(index)]; }
+
+/// Per layer of the model: its outputs depend on a parameter.
+std::vector<bool> trainable_layers(const ResolvedModel& model) {
+  std::vector<bool> trainable;
+  for (const ResolvedLayer& layer : model.layers) {
+    trainable.push_back(
+        !layer.parameters.empty() ||
+        std::any_of(layer.sources.begin(), layer.sources.end(), [&](const TensorSource& source) {
+          return source.kind == Kind::layer && trainable[static_cast<std::size_t>(source.index)];
+        }));
+  }
+  return trainable;
+}
+
+/// Per layer of the model: what is optimised, the loss or else the outputs, depends on it.
+std::vector<bool> useful_layers(const ResolvedModel& model) {
+  std::vector<bool> useful(model.layers.size(), false);
+  const auto mark = [&](const std::vector<TensorSource>& sources) {
+    for (const TensorSource& source : sources) {
+      if (source.kind == Kind::layer) useful[static_cast<std::size_t>(source.index)] = true;
+    }
+  };
+  mark(model.graph.loss ? model.loss_sources : model.outputs);
+  for (std::size_t layer = model.layers.size(); layer-- > 0;) {
+    if (useful[layer]) mark(model.layers[layer].sources);
+  }
+  return useful;
+}
+
+class Planner {
+ public:
+  Planner(const ResolvedModel& model, std::vector<int> layers, bool with_loss)
+      : model_(model), trainable_(trainable_layers(model)), useful_(useful_layers(model)) {
+    plan_.layers = std::move(layers);
+    plan_.with_loss = with_loss;
+    inside_.resize(model.layers.size(), false);
+    for (const int layer : plan_.layers) inside_[static_cast<std::size_t>(layer)] = true;
+  }
+
+  SegmentPlan build() {
+    number_inputs();
+    for (std::size_t i = 0; i < plan_.layers.size(); ++i) add_layer(static_cast<int>(i), plan_.layers[i]);
+    if (plan_.with_loss) add_loss();
+    find_uses();
+    find_outputs();
+    return std::move(plan_);
+  }
+
+ private:
+  bool is_inside(const TensorSource& source) const {
+    return source.kind == Kind::layer && at(inside_, source.index);
+  }
+
+  bool wants_gradient(const TensorSource& source) const {
+    return source.kind == Kind::layer && at(trainable_, source.index) &&
+           is_floating(at(at(model_.layers, source.index).outputs, source.output).dtype);
+  }
+
+  void number_inputs() {
+    const auto collect = [&](const std::vector<TensorSource>& sources) {
+      for (const TensorSource& source : sources) {
+        if (!is_inside(source)) numbers_.emplace(source, 0);
+      }
+    };
+    for (const int layer : plan_.layers) collect(at(model_.layers, layer).sources);
+    if (plan_.with_loss) collect(model_.loss_sources);
+    for (auto& [source, number] : numbers_) {
+      number = static_cast<int>(plan_.inputs.size());
+      plan_.inputs.push_back(source);
+    }
+    plan_.input_gradient.resize(plan_.inputs.size(), false);
+    next_tensor_ = static_cast<int>(plan_.inputs.size());
+  }
+
+  void add_layer(int position, int layer) {
+    const ResolvedLayer& resolved = at(model_.layers, layer);
+    const int outputs = static_cast<int>(resolved.outputs.size());
+    for (int output = 0; output < outputs; ++output) {
+      numbers_.emplace(TensorSource{Kind::layer, layer, output}, next_tensor_ + output);
+    }
+    add_unit({.position = position, .layer = layer, .output_count = outputs}, resolved.sources,
+             !resolved.parameters.empty(), at(useful_, layer));
+  }
+
+  void add_loss() {
+    add_unit({.position = static_cast<int>(plan_.layers.size())}, model_.loss_sources, false, true);
+  }
+
+  void add_unit(Unit unit, const std::vector<TensorSource>& sources, bool has_parameters, bool useful) {
+    unit.first_output = next_tensor_;
+    next_tensor_ += unit.output_count;
+    unit.backward = useful && has_parameters;
+    for (const TensorSource& source : sources) {
+      const bool gradient = useful && wants_gradient(source);
+      unit.sources.push_back(numbers_.at(source));
+      unit.source_gradient.push_back(gradient);
+      unit.backward = unit.backward || gradient;
+      if (gradient && !is_inside(source))
+        plan_.input_gradient[static_cast<std::size_t>(unit.sources.back())] = true;
+    }
+    plan_.units.push_back(std::move(unit));
+  }
+
+  void find_uses() {
+    plan_.last_use.assign(static_cast<std::size_t>(next_tensor_), -1);
+    for (std::size_t u = 0; u < plan_.units.size(); ++u) {
+      for (const int tensor : plan_.units[u].sources)
+        plan_.last_use[static_cast<std::size_t>(tensor)] = static_cast<int>(u);
+    }
+  }
+
+  void find_outputs() {
+    std::map<TensorSource, int, SourceOrder> leaving;
+    const auto collect = [&](const std::vector<TensorSource>& sources) {
+      for (const TensorSource& source : sources) {
+        if (is_inside(source)) leaving.emplace(source, numbers_.at(source));
+      }
+    };
+    for (std::size_t layer = 0; layer < model_.layers.size(); ++layer) {
+      if (!inside_[layer]) collect(model_.layers[layer].sources);
+    }
+    collect(model_.outputs);
+    if (!plan_.with_loss) collect(model_.loss_sources);
+    plan_.leaves.assign(static_cast<std::size_t>(next_tensor_), false);
+    for (const auto& [source, tensor] : leaving) {
+      plan_.outputs.push_back(source);
+      plan_.output_tensor.push_back(tensor);
+      plan_.leaves[static_cast<std::size_t>(tensor)] = true;
+    }
+    if (plan_.with_loss) plan_.leaves.back() = true;
+  }
+
+  const ResolvedModel& model_;
+  std::vector<bool> trainable_, useful_, inside_;
+  TensorNumbers numbers_;
+  int next_tensor_ = 0;
+  SegmentPlan plan_;
+};
+
+void check_layers(const ResolvedModel& model, const std::vector<int>& layers, bool with_loss) {
+  const auto fail = [](const std::string& message) { throw Error(ErrorKind::internal, "segment: " + message); };
+  if (layers.empty()) fail("no layers; give it at least one");
+  if (with_loss && !model.graph.loss) fail("the model has no loss");
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i] < 0 || layers[i] >= model.layer_count()) {
+      fail("layer " + std::to_string(layers[i]) + " is not one of the model's " +
+           std::to_string(model.layer_count()));
+    }
+    if (i > 0 && layers[i] <= layers[i - 1])
+      fail("layer " + std::to_string(layers[i]) + " is not in ascending order");
+  }
+}
+
+}  // namespace
+
+SegmentPlan plan_segment(const ResolvedModel& model, std::vector<int> layers, bool with_loss) {
+  check_layers(model, layers, with_loss);
+  return Planner(model, std::move(layers), with_loss).build();
+}
+
+std::string unit_name(const ResolvedModel& model, const Unit& unit) {
+  if (unit.layer < 0) return "loss (" + model.graph.loss->op + ")";
+  const Layer& layer = model.graph.layers[static_cast<std::size_t>(unit.layer)];
+  return "layer \"" + layer.name + "\" (" + layer.op + ")";
+}
+
+}  // namespace pp::model::detail

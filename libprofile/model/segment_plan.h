@@ -1,0 +1,44 @@
+// What a segment can know before any tensor exists: which tensors enter and leave it, in which order its layers
+// run, where each input comes from, and which of them want a gradient. Free of Torch.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "libprofile/core/model_graph.h"
+
+namespace pp::model::detail {
+
+/// A layer of the segment, or the loss behind the last one. Tensors are numbered: first the segment's inputs,
+/// then every output of every layer, the loss last.
+struct Unit {
+  int position = 0;                     ///< within the segment; the number of layers for the loss
+  int layer = -1;                       ///< model-wide; -1 for the loss
+  std::vector<int> sources{};           ///< tensor of each input
+  std::vector<bool> source_gradient{};  ///< which inputs want a gradient
+  int first_output = 0;                 ///< tensor of its output 0, the others follow
+  int output_count = 1;
+  bool backward = false;  ///< it has parameters or an input that wants a gradient, and the loss depends on it
+};
+
+struct SegmentPlan {
+  std::vector<int> layers;
+  bool with_loss = false;
+  std::vector<TensorSource> inputs;
+  std::vector<TensorSource> outputs;
+  std::vector<bool> input_gradient;
+  std::vector<Unit> units;         ///< in the order of execution
+  std::vector<int> output_tensor;  ///< of outputs[k]
+  std::vector<int> last_use;       ///< per tensor: the last unit that reads it; -1: nobody here
+  std::vector<bool> leaves;        ///< per tensor: it is one of the outputs, or the loss
+  int tensor_count() const { return static_cast<int>(last_use.size()); }
+};
+
+/// O(layers + edges) of the whole model. Throws pp::Error (internal) when `layers` is empty, not ascending or
+/// out of range.
+SegmentPlan plan_segment(const ResolvedModel& model, std::vector<int> layers, bool with_loss);
+
+/// `layer "conv1" (conv2d)`, `loss (mse)`
+std::string unit_name(const ResolvedModel& model, const Unit& unit);
+
+}  // namespace pp::model::detail
