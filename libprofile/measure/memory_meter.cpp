@@ -1,0 +1,136 @@
+#include "libprofile/measure/memory_meter.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+namespace pp::profile {
+
+namespace detail {
+
+/// Referenced by handles, scopes and live blocks; deleted with the last of them.
+struct MemoryCounters {
+  explicit MemoryCounters(std::int64_t bytes) : limit(bytes) {}
+
+  void retain() { references.fetch_add(1, std::memory_order_relaxed); }
+  void release() {
+    if (references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+  /// False, and nothing changed, when the block does not fit.
+  bool add(std::int64_t bytes) {
+    const std::int64_t now = live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    if (now > limit) {
+      live.fetch_sub(bytes, std::memory_order_relaxed);
+      return false;
+    }
+    std::int64_t seen = peak.load(std::memory_order_relaxed);
+    while (seen < now && !peak.compare_exchange_weak(seen, now, std::memory_order_relaxed)) {
+    }
+    retain();
+    return true;
+  }
+  void remove(std::int64_t bytes) {
+    live.fetch_sub(bytes, std::memory_order_relaxed);
+    release();
+  }
+
+  const std::int64_t limit;
+  std::atomic<std::int64_t> live{0};
+  std::atomic<std::int64_t> peak{0};
+  std::atomic<std::int64_t> references{1};
+};
+
+}  // namespace detail
+
+namespace {
+
+using detail::MemoryCounters;
+
+constexpr std::size_t kAlignment = 64;  // what Torch's own CPU allocator promises, and the size of the header
+
+thread_local MemoryCounters* t_charged = nullptr;  // set by ChargeMemory only
+
+/// Stands before each block, so that a free finds the account and the size from the address alone.
+struct alignas(kAlignment) BlockHeader {
+  MemoryCounters* owner;
+  std::size_t bytes;
+};
+static_assert(sizeof(BlockHeader) == kAlignment);
+
+void free_block(void* data) {
+  if (data == nullptr) return;
+  BlockHeader* header = static_cast<BlockHeader*>(data) - 1;
+  if (header->owner != nullptr) header->owner->remove(static_cast<std::int64_t>(header->bytes));
+  std::free(header);
+}
+
+void* allocate_block(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  MemoryCounters* owner = t_charged;
+  TORCH_CHECK_WITH(OutOfMemoryError, owner == nullptr || owner->add(static_cast<std::int64_t>(bytes)),
+                   "out of memory: ", bytes, " bytes asked for, ", owner->live.load(), " of ", owner->limit,
+                   " bytes in use");
+  const std::size_t rounded = (bytes + sizeof(BlockHeader) + kAlignment - 1) / kAlignment * kAlignment;
+  void* memory = rounded < bytes ? nullptr : std::aligned_alloc(kAlignment, rounded);
+  if (memory == nullptr && owner != nullptr) owner->remove(static_cast<std::int64_t>(bytes));
+  TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr, "out of memory: the system refused ", bytes, " bytes");
+  return new (memory) BlockHeader{owner, bytes} + 1;
+}
+
+/// Data and context of a block are one address and the deleter is always free_block, as oneDNN's raw_allocate()
+/// demands.
+class CountingAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    void* data = allocate_block(bytes);
+    return {data, data, &free_block, c10::Device(c10::DeviceType::CPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &free_block; }
+  void copy_data(void* target, const void* source, std::size_t bytes) const override {
+    default_copy_data(target, source, bytes);
+  }
+};
+
+}  // namespace
+
+void install_memory_meter() {
+  if (memory_meter_installed()) return;
+  // Lives as long as the process: static tensors may be freed after any destructor of ours.
+  c10::SetCPUAllocator(new CountingAllocator, /*priority=*/1);
+}
+
+bool memory_meter_installed() { return c10::GetCPUAllocator()->raw_deleter() == &free_block; }
+
+MemoryAccount::MemoryAccount(Bytes limit) : counters_(new MemoryCounters(limit.value)) {}
+
+MemoryAccount::MemoryAccount(const MemoryAccount& other) noexcept : counters_(other.counters_) {
+  counters_->retain();
+}
+
+MemoryAccount& MemoryAccount::operator=(const MemoryAccount& other) noexcept {
+  other.counters_->retain();
+  std::exchange(counters_, other.counters_)->release();
+  return *this;
+}
+
+MemoryAccount::~MemoryAccount() { counters_->release(); }
+
+Bytes MemoryAccount::live() const { return Bytes(counters_->live.load(std::memory_order_relaxed)); }
+
+Bytes MemoryAccount::peak() const { return Bytes(counters_->peak.load(std::memory_order_relaxed)); }
+
+void MemoryAccount::reset_peak() { counters_->peak.store(counters_->live.load(std::memory_order_relaxed)); }
+
+Bytes MemoryAccount::limit() const { return Bytes(counters_->limit); }
+
+ChargeMemory::ChargeMemory(const MemoryAccount& account)
+    : account_(account), previous_(std::exchange(t_charged, account_.counters_)) {}
+
+ChargeMemory::~ChargeMemory() { t_charged = previous_; }
+
+}  // namespace pp::profile
