@@ -1,0 +1,182 @@
+#include "libplan/search/pair_search.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace pp::plan {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// A suffix of the layers and what the stages in front of it need to know.
+struct Label {
+  int devices = 0;
+  int demand = 0;
+  double fill = 0;
+  int stages = 0;
+  int end = 0;
+  int replicas = 0;
+  int next = -1;  ///< among the labels of `end`, one level lower
+
+  auto rank() const { return std::tuple(fill, devices, stages, end, replicas, demand, next); }
+  /// No partition in front is better off with `other`.
+  bool dominates(const Label& other) const {
+    const bool no_worse = devices <= other.devices && demand <= other.demand && fill <= other.fill;
+    const bool equal = devices == other.devices && demand == other.demand && fill == other.fill;
+    return no_worse && (!equal || rank() <= other.rank());
+  }
+};
+using Front = std::vector<Label>;
+
+void insert(Front& front, const Label& label) {
+  for (const Label& known : front) {
+    if (known.dominates(label)) return;
+  }
+  std::erase_if(front, [&](const Label& known) { return label.dominates(known); });
+  front.push_back(label);
+}
+
+class PairProbe {
+ public:
+  PairProbe(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
+            std::span<const double> fill, double limit)
+      : space_(space), cost_(cost), memory_(memory), fill_(fill), limit_(limit), layers_(space.layers) {
+    fronts_.resize(static_cast<std::size_t>(space.levels() + 1) * static_cast<std::size_t>(layers_ + 1));
+    front(0, layers_).push_back({});
+  }
+
+  void run() {
+    for (int start = layers_ - 1; start >= 0; --start) {
+      if (start != 0 && !space_.may_cut(start)) continue;
+      for (int level = 1; level <= std::max(space_.levels(), 1); ++level) {
+        for (int replicas = 1; replicas <= space_.replica_limit(); ++replicas) {
+          if (space_.may_replicate(level, replicas)) relax(start, level, replicas);
+        }
+      }
+    }
+  }
+
+  Partition partition() {
+    const int first = space_.exact_stages;
+    int level = first;
+    const Label* best = nullptr;
+    for (int other = first; other <= space_.levels(); ++other) {
+      for (const Label& label : front(other, 0)) {
+        if (best == nullptr || label.rank() < best->rank()) best = &label, level = other;
+      }
+    }
+    Partition result;
+    for (int start = 0; best != nullptr && start < layers_;) {
+      result.push_back({start, best->end, best->replicas});
+      start = best->end;
+      if (space_.levels() != 0) --level;
+      best = &front(level, start)[static_cast<std::size_t>(best->next)];
+    }
+    return result;
+  }
+
+  double next() const { return next_; }
+
+ private:
+  Front& front(int level, int boundary) {
+    return fronts_[static_cast<std::size_t>(level) * static_cast<std::size_t>(layers_ + 1) +
+                   static_cast<std::size_t>(boundary)];
+  }
+  bool accept(double load) {
+    if (load <= limit_) return true;
+    next_ = std::min(next_, load);
+    return false;
+  }
+
+  void relax(int start, int level, int replicas) {
+    const int from = space_.levels() == 0 ? 0 : level - 1;
+    const int to = space_.levels() == 0 ? 0 : level;
+    if (start != 0 && !accept(cost_.cut(start, replicas, CutSide::in))) return;
+    for (int end = start + 1; end <= layers_; ++end) {
+      if (!accept(cost_.stage(start, end, replicas))) {
+        if (replicas == space_.scan_replicas) continue;
+        break;  // larger stages cost no less
+      }
+      const Front& tails = front(from, end);
+      if (tails.empty()) continue;
+      if (end != layers_ && !accept(cost_.cut(end, replicas, CutSide::out))) continue;
+      for (std::size_t next = 0; next < tails.size(); ++next) {
+        extend({start, end, replicas}, tails[next], static_cast<int>(next), front(to, start));
+      }
+    }
+  }
+
+  void extend(const StageRange& stage, const Label& tail, int next, Front& into) {
+    Label made = tail;
+    made.devices += stage.replicas;
+    if (made.devices > space_.devices) return;
+    if (memory_ != nullptr) {
+      made.demand = memory_->demand(stage.replicas, tail.devices, tail.demand);
+      if (!memory_->fits(stage, made.demand)) return;
+    } else if (!cost_.fits(stage.begin, stage.end, stage.replicas, tail.devices)) {
+      return;
+    }
+    made.stages += 1;
+    made.end = stage.end;
+    made.replicas = stage.replicas;
+    made.next = next;
+    if (stage.begin != 0 && !fill_.empty()) made.fill += fill_[static_cast<std::size_t>(stage.begin)];
+    insert(into, made);
+  }
+
+  const SearchSpace& space_;
+  const StageCost& cost_;
+  const ExactMemory* memory_;
+  std::span<const double> fill_;
+  double limit_;
+  int layers_;
+  double next_ = kInfinity;
+  std::vector<Front> fronts_;
+};
+
+double fill_of(const Partition& partition, std::span<const double> fill) {
+  double sum = 0;
+  for (auto stage = partition.rbegin(); stage != partition.rend(); ++stage) {
+    if (stage->begin != 0) sum += fill[static_cast<std::size_t>(stage->begin)];
+  }
+  return sum;
+}
+
+}  // namespace
+
+BottleneckTest test_pairs(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
+                          double limit) {
+  PairProbe probe(space, cost, memory, {}, limit);
+  probe.run();
+  BottleneckTest test{probe.partition(), kInfinity, probe.next()};
+  if (test.feasible()) test.value = bottleneck_value(test.partition, space.layers, cost);
+  return test;
+}
+
+BottleneckResult search_pairs(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
+                              double lower_bound) {
+  return bisect_bottleneck([&](double limit) { return test_pairs(space, cost, memory, limit); }, lower_bound);
+}
+
+FillTest least_fill_pairs(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
+                          std::span<const double> fill, double limit) {
+  PairProbe probe(space, cost, memory, fill, limit);
+  probe.run();
+  FillTest test;
+  test.partition = probe.partition();
+  if (!test.feasible()) return test;
+  test.theta = bottleneck_value(test.partition, space.layers, cost);
+  test.fill = fill_of(test.partition, fill);
+  return test;
+}
+
+SynchronousResult search_synchronous_pairs(const SearchSpace& space, const StageCost& cost,
+                                           const ExactMemory* memory, std::span<const double> fill,
+                                           double base) {
+  const BottleneckResult least = search_pairs(space, cost, memory);
+  if (!least.feasible()) return {};
+  return enumerate_points(least.value, base,
+                          [&](double limit) { return least_fill_pairs(space, cost, memory, fill, limit); });
+}
+
+}  // namespace pp::plan

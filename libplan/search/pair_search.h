@@ -1,0 +1,43 @@
+// The slow exact search: every (start, end, replicas) is looked at, so nothing about the costs has to be
+// monotone, and memory may depend on the whole pipeline behind a stage (planning.md 3.5). Decides where the
+// fast searches, which test a lower bound of the memory, return a partition that does not fit after all; and is
+// their oracle in tests.
+#pragma once
+
+#include <span>
+
+#include "libplan/cost/stage_cost.h"
+#include "libplan/search/bottleneck.h"
+#include "libplan/search/synchronous.h"
+
+namespace pp::plan {
+
+/// Memory that knows the in-flight window of a stage, which follows from the stages behind it. `demand` is what
+/// a stage wants in flight in front of it, over its replicas; 0 behind the last stage.
+class ExactMemory {
+ public:
+  virtual ~ExactMemory() = default;
+  /// Demand of a stage with `replicas`, `later` devices behind it and the demand of its successor. Never falls
+  /// when `later` or `successor` grow.
+  virtual int demand(int replicas, int later, int successor) const = 0;
+  /// `demand` is the stage's own.
+  virtual bool fits(const StageRange& stage, int demand) const = 0;
+};
+
+/// One probe as test_bottleneck(), with the exact memory. O(layers^2 * devices * labels); labels is the size of
+/// the Pareto front of (devices, demand), rarely above 3. `memory` null: cost.fits decides.
+BottleneckTest test_pairs(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
+                          double limit);
+BottleneckResult search_pairs(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
+                              double lower_bound = 0);
+
+/// One probe as least_fill() of synchronous.h, with the exact memory.
+FillTest least_fill_pairs(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
+                          std::span<const double> fill, double limit);
+
+/// All Pareto points as search_synchronous() finds them, with the exact memory.
+SynchronousResult search_synchronous_pairs(const SearchSpace& space, const StageCost& cost,
+                                           const ExactMemory* memory, std::span<const double> fill,
+                                           double base);
+
+}  // namespace pp::plan
