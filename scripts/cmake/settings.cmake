@@ -32,6 +32,10 @@ function(pp_library name)
   target_link_libraries(pp_${name} PUBLIC pp_settings ${arg_LINK} PRIVATE pp_warnings)
   if(arg_TORCH)
     pp_use_torch(pp_${name})
+    # The targets that verify its headers, and only these, see LibTorch without linking it themselves.
+    set(verifies $<BOOL:$<FILTER:$<TARGET_PROPERTY:NAME>,INCLUDE,_verify_interface_header_sets$>>)
+    target_include_directories(pp_${name} SYSTEM INTERFACE
+      $<${verifies}:$<TARGET_PROPERTY:LibTorch::cpu,INTERFACE_INCLUDE_DIRECTORIES>>)
   endif()
 endfunction()
 

@@ -1,0 +1,116 @@
+"""layering.py ROOT: checks who may include whom, by reading #include lines. Prints one line per violation; exit 1 if any.
+
+The rules are those of the project's structure: dependencies point one way (core -> model -> measure, core -> libplan, all of
+these -> librun -> apps), the planner never sees LibTorch, and no file sees both LibTorch and spdlog, whose fmt collide.
+"""
+
+import dataclasses
+import pathlib
+import re
+import sys
+
+ROOMS = ["apps", "libprofile", "libplan", "librun", "tests"]
+SUFFIXES = {".h", ".cpp", ".cu"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+TORCH = r"(torch|ATen|c10|caffe2)/"
+CUDA = r"(cuda|cublas|cudnn|nccl|nvtx3/|cupti)"
+SHELL = r"(CLI/|spdlog/|fmt/)"
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """No file whose path matches `files` (and not `but`) may include what matches `forbidden`."""
+
+    files: str
+    forbidden: str
+    reason: str
+    remedy: str
+    but: str = r"$^"
+
+
+RULES = [
+    Rule(r"(libplan|libprofile/core|libprofile/model/families)/", f"({TORCH}|{CUDA})",
+         "this room is free of LibTorch and CUDA", "move the code to libprofile/model, libprofile/measure or librun"),
+    Rule(r"libprofile/core/", r"(libprofile/(?!core/)|libplan/|librun/|apps/)",
+         "core includes only the standard library and nlohmann", "move what is needed down into libprofile/core"),
+    Rule(r"libprofile/model/", r"(libprofile/measure/|libplan/|librun/|apps/)",
+         "model may include core only", "pass the value in as an argument, or move its type to libprofile/core"),
+    Rule(r"libprofile/measure/", r"(libplan/|librun/|apps/)",
+         "measure may include core and model only", "pass the value in as an argument, or move its type to libprofile/core"),
+    Rule(r"libplan/", r"(libprofile/(?!core/)|librun/|apps/)",
+         "the planner may include core only", "read the number from the Profile or the Cluster document instead"),
+    Rule(r"librun/", r"apps/", "dependencies point from apps to libraries", "move the code into the library, or pass a callback"),
+    Rule(r"(libprofile|libplan|librun)/", SHELL,
+         "only apps parse command lines and log", "return a value, throw pp::Error, or tell the library's Observer"),
+    Rule(r".*\.(h|cu)$", r"torch/torch\.h$",
+         "torch/torch.h costs 13 s wherever it is included", "include ATen/core/Tensor.h in headers"),
+    Rule(r".*", r"doctest/doctest\.h$", "c10's CHECK would win and abort the process",
+         "include tests/support/doctest.h last, or tests/support/torch_test.h", but=r"tests/support/(doctest\.h|main\.cpp)$"),
+]
+
+GETENV = re.compile(r"\b(secure_)?(getenv|setenv|putenv)\s*\(")
+
+
+@dataclasses.dataclass(frozen=True)
+class Include:
+    line: int
+    path: str
+
+
+def read_includes(text: str) -> list[Include]:
+    matches = ((number, INCLUDE.match(line)) for number, line in enumerate(text.splitlines(), 1))
+    return [Include(number, match.group(2)) for number, match in matches if match]
+
+
+def check_rules(includes: dict[str, list[Include]]) -> list[str]:
+    return [f"{file}:{include.line}: includes {include.path}, but {rule.reason}; {rule.remedy}"
+            for file, list_ in includes.items() for include in list_ for rule in RULES
+            if re.match(rule.files, file) and not re.match(rule.but, file) and re.match(rule.forbidden, include.path)]
+
+
+def check_environment(texts: dict[str, str]) -> list[str]:
+    return [f"{file}:{number}: reads or changes the environment, but only apps may; pass the value in as an argument"
+            for file, text in texts.items() if not file.startswith(("apps/", "tests/"))
+            for number, line in enumerate(text.splitlines(), 1) if GETENV.search(line.split("//")[0])]
+
+
+def torch_chain(header: str, includes: dict[str, list[Include]], seen: set[str]) -> list[str]:
+    """The includes that lead from `header` to a Torch header, empty if none do."""
+    for include in includes.get(header, []):
+        if re.match(TORCH, include.path):
+            return [include.path]
+        if include.path in includes and include.path not in seen:
+            seen.add(include.path)
+            chain = torch_chain(include.path, includes, seen)
+            if chain:
+                return [include.path, *chain]
+    return []
+
+
+def check_apps(includes: dict[str, list[Include]]) -> list[str]:
+    found = []
+    for file in includes:
+        chain = torch_chain(file, includes, {file}) if file.startswith("apps/") else []
+        if chain:
+            line = next(include.line for include in includes[file] if include.path == chain[0])
+            found.append(f"{file}:{line}: sees LibTorch through {' -> '.join(chain)}, and its fmt collides with spdlog's; "
+                         "keep Torch out of that header and link it privately")
+    return found
+
+
+def main() -> None:
+    root = pathlib.Path(sys.argv[1])
+    files = sorted(p for room in ROOMS for p in (root / room).rglob("*") if p.suffix in SUFFIXES)
+    texts = {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in files}
+    includes = {file: read_includes(text) for file, text in texts.items()}
+    violations = check_rules(includes) + check_environment(texts) + check_apps(includes)
+    for violation in violations:
+        print(violation)
+    if not files:
+        sys.exit(f"layering.py: no sources below {root}")
+    print(f"layering: {len(files)} files, {len(violations)} violations")
+    sys.exit(1 if violations else 0)
+
+
+main()
