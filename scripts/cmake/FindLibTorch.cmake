@@ -2,7 +2,12 @@
 # wheel and its NVIDIA libraries hold them, LibTorch::cuda. Torch's own package configuration needs a CUDA toolkit
 # and nvcc to configure even a CPU-only build; this one needs neither.
 #
-# Looked for in LIBTORCH_ROOT (a folder with include/ and lib/), then where scripts/setup puts it.
+# Looked for in LIBTORCH_ROOT and in $PP_LIBTORCH (folders with include/ and lib/), then where scripts/setup puts it:
+# $PP_CACHE/torch-2.11.0/torch, where PP_CACHE is ${XDG_CACHE_HOME:-~/.cache}/pp unless set. The NVIDIA libraries stand
+# beside it, in nvidia/, as pip installs them.
+if(LIBTORCH_INCLUDE_DIR AND NOT EXISTS ${LIBTORCH_INCLUDE_DIR})
+  unset(LIBTORCH_INCLUDE_DIR CACHE)  # it has moved since the last configuration
+endif()
 set(_pp_cache "$ENV{PP_CACHE}")
 if(NOT _pp_cache)
   set(_pp_cache "$ENV{XDG_CACHE_HOME}")
