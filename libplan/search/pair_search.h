@@ -12,18 +12,6 @@
 
 namespace pp::plan {
 
-/// Memory that knows the in-flight window of a stage, which follows from the stages behind it. `demand` is what
-/// a stage wants in flight in front of it, over its replicas; 0 behind the last stage.
-class ExactMemory {
- public:
-  virtual ~ExactMemory() = default;
-  /// Demand of a stage with `replicas`, `later` devices behind it and the demand of its successor. Never falls
-  /// when `later` or `successor` grow.
-  virtual int demand(int replicas, int later, int successor) const = 0;
-  /// `demand` is the stage's own.
-  virtual bool fits(const StageRange& stage, int demand) const = 0;
-};
-
 /// One probe as test_bottleneck(), with the exact memory. O(layers^2 * devices * labels); labels is the size of
 /// the Pareto front of (devices, demand), rarely above 3. `memory` null: cost.fits decides.
 BottleneckTest test_pairs(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,

@@ -1,0 +1,151 @@
+#include "libplan/cost/chain.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace pp::plan {
+namespace {
+
+std::size_t at(int position) { return static_cast<std::size_t>(position); }
+
+/// A tensor of the chain by positions; `readers` ascend and are all behind `producer`.
+struct Tensor {
+  int producer;
+  std::vector<int> readers;
+  std::int64_t bytes;
+  bool gradient;
+};
+
+std::vector<Tensor> tensors_of(const PlanGraph& graph, const std::vector<int>& order, const std::vector<int>& position,
+                               std::span<const LayerPrice> prices) {
+  const int last = static_cast<int>(order.size()) - 1;
+  std::vector<Tensor> tensors;
+  for (int p = 0; p <= last; ++p) {
+    const GraphLayer& layer = graph.layers[at(order[at(p)])];
+    Tensor tensor{p, {}, prices[at(order[at(p)])].output, layer.has_gradient};
+    for (const int consumer : layer.consumers) tensor.readers.push_back(position[at(consumer)]);
+    if (layer.feeds_loss && p != last) tensor.readers.push_back(last);
+    std::sort(tensor.readers.begin(), tensor.readers.end());
+    tensor.readers.erase(std::unique(tensor.readers.begin(), tensor.readers.end()), tensor.readers.end());
+    if (!tensor.readers.empty()) tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+void add_tensor(Chain& chain, const Tensor& tensor) {
+  auto reader = tensor.readers.begin();
+  const auto bytes = static_cast<double>(tensor.bytes);
+  for (int boundary = tensor.producer + 1; boundary <= tensor.readers.back(); ++boundary) {
+    while (*reader < boundary) ++reader;
+    chain.incoming.add(boundary, *reader - boundary, tensor.bytes);
+    chain.outgoing.add(boundary, boundary - 1 - tensor.producer, tensor.bytes);
+    chain.cut_activation[at(boundary)] += bytes;
+    chain.cut_activations[at(boundary)] += 1;
+    if (!tensor.gradient) continue;
+    chain.cut_gradient[at(boundary)] += bytes;
+    chain.cut_gradients[at(boundary)] += 1;
+  }
+  chain.least_out[at(tensor.producer + 1)] += bytes;
+  for (const int position : tensor.readers) chain.least_in[at(position)] += bytes;
+}
+
+/// What layer `position` keeps of its inputs is held by the stage's input once the producer is in front of the boundary.
+void add_entering(Chain& chain, int position, std::int64_t saved_input, const GraphLayer& layer,
+                  const std::vector<int>& positions, std::span<const LayerPrice> prices) {
+  int first = position;
+  for (const int producer : layer.producers) first = std::min(first, positions[at(producer)]);
+  for (int boundary = first + 1; boundary <= position; ++boundary) {
+    std::int64_t in_front = 0;
+    for (const int producer : layer.producers) {
+      if (positions[at(producer)] < boundary) in_front += prices[at(producer)].output;
+    }
+    chain.entering.add(boundary, position - boundary, std::min(saved_input, in_front));
+  }
+}
+
+void fill_workspace(Chain& chain, std::vector<std::int64_t> row) {
+  const std::size_t size = row.size();
+  chain.workspace.push_back(std::move(row));
+  for (std::size_t width = 2; width <= size; width *= 2) {
+    const auto& half = chain.workspace.back();
+    std::vector<std::int64_t> next(size - width + 1);
+    for (std::size_t i = 0; i < next.size(); ++i) next[i] = std::max(half[i], half[i + width / 2]);
+    chain.workspace.push_back(std::move(next));
+  }
+}
+
+void allocate(Chain& chain) {
+  const std::size_t boundaries = chain.order.size() + 1;
+  for (auto* prefix : {&chain.forward, &chain.backward, &chain.update, &chain.weights, &chain.cut_activation,
+                       &chain.cut_gradient, &chain.least_in, &chain.least_out}) {
+    prefix->assign(boundaries, 0);
+  }
+  for (auto* prefix : {&chain.parameters, &chain.buffers, &chain.saved}) prefix->assign(boundaries, 0);
+  for (auto* counts : {&chain.cut_activations, &chain.cut_gradients}) counts->assign(boundaries, 0);
+  const int rows = static_cast<int>(boundaries);
+  chain.incoming = chain.outgoing = chain.entering = CrossingTable(rows);
+}
+
+}  // namespace
+
+void CrossingTable::add(int boundary, int distance, std::int64_t bytes) {
+  if (bytes != 0) rows_[at(boundary)].push_back({distance, bytes});
+}
+
+void CrossingTable::finish() {
+  for (std::vector<Item>& row : rows_) {
+    std::stable_sort(row.begin(), row.end(), [](const Item& a, const Item& b) { return a.distance < b.distance; });
+    std::int64_t sum = 0;
+    for (Item& item : row) item.bytes = sum += item.bytes;
+  }
+}
+
+std::int64_t CrossingTable::sum(int boundary, int reach) const {
+  const std::vector<Item>& row = rows_[at(boundary)];
+  const auto end = std::partition_point(row.begin(), row.end(), [&](const Item& i) { return i.distance < reach; });
+  return end == row.begin() ? 0 : std::prev(end)->bytes;
+}
+
+std::int64_t Chain::largest_workspace(int begin, int end) const {
+  const int level = std::bit_width(static_cast<unsigned>(end - begin)) - 1;
+  const auto& row = workspace[at(level)];
+  return std::max(row[at(begin)], row[at(end - (1 << level))]);
+}
+
+Chain make_chain(const PlanGraph& graph, std::vector<int> order, std::span<const LayerPrice> prices,
+                 const LayerPrice& loss, const OptimizerCost& optimizer) {
+  Chain chain;
+  chain.order = std::move(order);
+  chain.state_ratio = optimizer.state_ratio;
+  allocate(chain);
+  const int layers = chain.size();
+  std::vector<int> position(at(layers));
+  for (int p = 0; p < layers; ++p) position[at(chain.order[at(p)])] = p;
+  std::vector<std::int64_t> workspace;
+  for (int p = 0; p < layers; ++p) {
+    const GraphLayer& layer = graph.layers[at(chain.order[at(p)])];
+    LayerPrice price = prices[at(chain.order[at(p)])];
+    add_entering(chain, p, price.saved_input, layer, position, prices);
+    if (p == layers - 1) {
+      price.forward += loss.forward;
+      price.backward += loss.backward;
+      price.saved += loss.saved;
+      price.workspace = std::max(price.workspace, loss.workspace);
+    }
+    const auto parameters = static_cast<double>(layer.parameter_bytes);
+    chain.forward[at(p + 1)] = chain.forward[at(p)] + price.forward;
+    chain.backward[at(p + 1)] = chain.backward[at(p)] + price.backward;
+    chain.weights[at(p + 1)] = chain.weights[at(p)] + parameters;
+    chain.update[at(p + 1)] = chain.update[at(p)] + parameters * optimizer.update_per_byte;
+    chain.parameters[at(p + 1)] = chain.parameters[at(p)] + layer.parameter_bytes;
+    chain.buffers[at(p + 1)] = chain.buffers[at(p)] + layer.buffer_bytes;
+    chain.saved[at(p + 1)] = chain.saved[at(p)] + price.saved;
+    workspace.push_back(price.workspace);
+  }
+  for (const Tensor& tensor : tensors_of(graph, chain.order, position, prices)) add_tensor(chain, tensor);
+  for (CrossingTable* table : {&chain.incoming, &chain.outgoing, &chain.entering}) table->finish();
+  fill_workspace(chain, std::move(workspace));
+  return chain;
+}
+
+}  // namespace pp::plan

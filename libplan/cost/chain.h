@@ -1,0 +1,70 @@
+// One linear order of a model at one micro-batch size: prefix sums of everything a stage [begin, end) needs, so that a
+// stage is priced in O(1). Tensors are sent straight from the producing to each consuming stage (planning.md 2.9, direct).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "libplan/cost/graph.h"
+#include "libplan/cost/layer_curve.h"
+
+namespace pp::plan {
+
+/// Sums over the tensors at a boundary, by how far from it they start or end.
+class CrossingTable {
+ public:
+  explicit CrossingTable(int boundaries = 0) : rows_(static_cast<std::size_t>(boundaries)) {}
+  void add(int boundary, int distance, std::int64_t bytes);
+  /// Sorts and sums up; call once, after the last add().
+  void finish();
+  /// Bytes at `boundary` with distance < `reach`. O(log tensors at the boundary).
+  std::int64_t sum(int boundary, int reach) const;
+
+ private:
+  struct Item {
+    int distance;
+    std::int64_t bytes;  ///< of this and all nearer ones after finish()
+  };
+  std::vector<std::vector<Item>> rows_;
+};
+
+/// What the optimizer adds to a parameter.
+struct OptimizerCost {
+  double state_ratio = 1;        ///< state bytes per parameter byte
+  double update_per_byte = 0;    ///< seconds per parameter byte
+};
+
+/// Read-only after make_chain(). Boundaries are 0..N; prefix arrays have N + 1 entries.
+struct Chain {
+  std::vector<int> order;  ///< layer at each position
+  std::vector<double> forward, backward, update, weights;  ///< prefix sums; seconds, and parameter bytes
+  std::vector<std::int64_t> parameters, buffers, saved;    ///< prefix sums, bytes
+  std::vector<double> cut_activation, cut_gradient;        ///< per boundary: bytes of the live set (2.3)
+  std::vector<int> cut_activations, cut_gradients;         ///< and the number of its tensors
+  std::vector<double> least_in, least_out;  ///< bytes any stage that begins (ends) here must receive (send)
+  double state_ratio = 1;
+  CrossingTable incoming, outgoing, entering;
+  std::vector<std::vector<std::int64_t>> workspace;  ///< sparse table: [level][position]
+
+  int size() const { return static_cast<int>(order.size()); }
+  double sum(const std::vector<double>& prefix, int begin, int end) const {
+    return prefix[static_cast<std::size_t>(end)] - prefix[static_cast<std::size_t>(begin)];
+  }
+  std::int64_t sum(const std::vector<std::int64_t>& prefix, int begin, int end) const {
+    return prefix[static_cast<std::size_t>(end)] - prefix[static_cast<std::size_t>(begin)];
+  }
+  double compute(int begin, int end) const { return sum(forward, begin, end) + sum(backward, begin, end); }
+  std::int64_t largest_workspace(int begin, int end) const;
+  /// Distinct tensors received from earlier stages, and sent to later ones, each once.
+  std::int64_t in_bytes(int begin, int end) const { return incoming.sum(begin, end - begin); }
+  std::int64_t out_bytes(int begin, int end) const { return outgoing.sum(end, end - begin); }
+  /// The part of `saved` that in_bytes() holds already.
+  std::int64_t saved_elsewhere(int begin, int end) const { return entering.sum(begin, end - begin); }
+};
+
+/// `prices` are per layer of the graph, `loss` is added to the last position. O(layers + sum of tensor lifetimes).
+Chain make_chain(const PlanGraph& graph, std::vector<int> order, std::span<const LayerPrice> prices,
+                 const LayerPrice& loss, const OptimizerCost& optimizer);
+
+}  // namespace pp::plan

@@ -1,0 +1,90 @@
+#include "libplan/cost/graph.h"
+
+#include <algorithm>
+#include <map>
+
+#include "libprofile/core/error.h"
+
+namespace pp::plan {
+namespace {
+
+void check_layers(const Profile& profile) {
+  const auto& layers = profile.model.layers;
+  if (layers.empty()) throw Error(ErrorKind::data, "the profile's model has no layers: nothing to plan");
+  if (profile.layers.size() != layers.size()) {
+    throw Error(ErrorKind::data, "the profile has " + std::to_string(profile.layers.size()) + " layers, its model " +
+                                     std::to_string(layers.size()) + "; profile the model again");
+  }
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i].name == profile.layers[i].name) continue;
+    throw Error(ErrorKind::data, "layer " + std::to_string(i) + " is \"" + profile.layers[i].name +
+                                     "\" in the profile and \"" + layers[i].name +
+                                     "\" in its model; profile the model again");
+  }
+}
+
+void connect(PlanGraph& graph, int producer, int consumer) {
+  auto& producers = graph.layers[static_cast<std::size_t>(consumer)].producers;
+  if (std::find(producers.begin(), producers.end(), producer) != producers.end()) return;
+  producers.push_back(producer);
+  graph.layers[static_cast<std::size_t>(producer)].consumers.push_back(consumer);
+}
+
+bool trainable(const ResolvedModel& model, std::size_t layer) {
+  return model.graph.layers[layer].op == "opaque" || !model.layers[layer].parameters.empty();
+}
+
+bool any_floating(const ResolvedLayer& layer) {
+  return layer.outputs.empty() || std::any_of(layer.outputs.begin(), layer.outputs.end(),
+                                              [](const TensorType& type) { return is_floating(type.dtype); });
+}
+
+void mark_gradients(PlanGraph& graph, const ResolvedModel& model) {
+  for (std::size_t i = 0; i < graph.layers.size(); ++i) {
+    GraphLayer& layer = graph.layers[i];
+    const bool upstream = std::any_of(layer.producers.begin(), layer.producers.end(), [&](int producer) {
+      return graph.layers[static_cast<std::size_t>(producer)].has_gradient;
+    });
+    layer.has_gradient = (upstream || trainable(model, i)) && any_floating(model.layers[i]);
+  }
+}
+
+void group_tied(PlanGraph& graph, const ResolvedModel& model) {
+  std::map<int, std::vector<int>> users;
+  for (int i = 0; i < graph.size(); ++i) {
+    const int owner = model.layers[static_cast<std::size_t>(i)].weights_layer;
+    if (owner >= 0) users[owner].push_back(i);
+  }
+  for (auto& [owner, layers] : users) {
+    if (layers.size() > 1) graph.tied.push_back(std::move(layers));
+  }
+}
+
+}  // namespace
+
+PlanGraph make_graph(const Profile& profile) {
+  check_layers(profile);
+  const ResolvedModel model = resolve(profile.model);
+  PlanGraph graph;
+  for (const LayerProfile& layer : profile.layers) {
+    graph.layers.push_back({.name = layer.name,
+                            .producers = {},
+                            .consumers = {},
+                            .parameter_bytes = layer.parameters.value,
+                            .buffer_bytes = layer.buffers.value});
+  }
+  for (int i = 0; i < graph.size(); ++i) {
+    for (const TensorSource& source : model.layers[static_cast<std::size_t>(i)].sources) {
+      if (source.kind == TensorSource::Kind::layer) connect(graph, source.index, i);
+    }
+  }
+  for (GraphLayer& layer : graph.layers) std::sort(layer.producers.begin(), layer.producers.end());
+  for (const TensorSource& source : model.loss_sources) {
+    if (source.kind == TensorSource::Kind::layer) graph.layers[static_cast<std::size_t>(source.index)].feeds_loss = true;
+  }
+  mark_gradients(graph, model);
+  group_tied(graph, model);
+  return graph;
+}
+
+}  // namespace pp::plan

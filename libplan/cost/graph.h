@@ -1,0 +1,33 @@
+// The model as the planner sees it: who produces what for whom, which bytes belong to a layer whatever the micro-batch
+// size, and which layers must stay together.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libprofile/core/profile.h"
+
+namespace pp::plan {
+
+struct GraphLayer {
+  std::string name;
+  std::vector<int> producers;  ///< layers this one reads, ascending, each once
+  std::vector<int> consumers;  ///< layers that read this one, ascending, each once
+  bool feeds_loss = false;     ///< the loss, a virtual last layer, reads it
+  bool has_gradient = true;    ///< its output is a float tensor that depends on a trained parameter
+  std::int64_t parameter_bytes = 0;
+  std::int64_t buffer_bytes = 0;
+};
+
+struct PlanGraph {
+  std::vector<GraphLayer> layers;       ///< in file order, which is topological
+  std::vector<std::vector<int>> tied;   ///< groups of layers that share parameters; no stage boundary runs through one
+  int size() const { return static_cast<int>(layers.size()); }
+};
+
+/// Resolves the profile's model. Opaque layers count as trainable. Throws pp::Error (data) as resolve() does, and when the
+/// profile's layers are not the model's.
+PlanGraph make_graph(const Profile& profile);
+
+}  // namespace pp::plan

@@ -1,0 +1,98 @@
+#include "libplan/cost/layer_curve.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libprofile/core/error.h"
+
+namespace pp::plan {
+namespace {
+
+std::vector<const LayerPoint*> usable_points(const LayerProfile& layer) {
+  std::vector<const LayerPoint*> points;
+  for (const LayerPoint& point : layer.points) {
+    if (!point.out_of_memory) points.push_back(&point);
+  }
+  if (points.empty()) {
+    throw Error(ErrorKind::data, "layer " + layer.name + ": no micro-batch size was profiled without running out of "
+                                 "memory; profile smaller sizes");
+  }
+  return points;
+}
+
+[[noreturn]] void refuse(const LayerProfile& layer, std::int64_t size, const std::vector<const LayerPoint*>& points) {
+  const std::string low = std::to_string(points.front()->micro_batch_size);
+  const std::string high = std::to_string(points.back()->micro_batch_size);
+  const bool single = points.size() == 1;
+  throw Error(ErrorKind::usage, "layer " + layer.name + ": micro-batch size " + std::to_string(size) +
+                                    (single ? " differs from the only profiled size " + low
+                                            : " is outside the profiled " + low + ".." + high) +
+                                    "; profile that size, choose another or allow " +
+                                    (single ? "--linear-batch" : "--extrapolate"));
+}
+
+/// A weighted sum of two points; weight 0 is the lower one.
+struct Mix {
+  const LayerPoint* low;
+  const LayerPoint* high;
+  double weight;
+
+  double operator()(double a, double b) const {
+    return weight == 0 ? a : weight == 1 ? b : std::max(0.0, a + (b - a) * weight);
+  }
+  double time(TimeStat LayerPoint::* member) const {
+    return (*this)((low->*member).median.count(), (high->*member).median.count());
+  }
+  double time(std::optional<TimeStat> LayerPoint::* member) const {
+    if (!(low->*member) || !(high->*member)) return 0;
+    return (*this)((low->*member)->median.count(), (high->*member)->median.count());
+  }
+  std::int64_t bytes(Bytes LayerPoint::* member) const {
+    const double mixed =
+        (*this)(static_cast<double>((low->*member).value), static_cast<double>((high->*member).value));
+    return static_cast<std::int64_t>(std::ceil(mixed));
+  }
+};
+
+LayerPrice price(const Mix& mix) {
+  return {.forward = mix.time(&LayerPoint::forward),
+          .backward = mix.time(&LayerPoint::backward),
+          .input_gradient = mix.time(&LayerPoint::input_gradient),
+          .weight_gradient = mix.time(&LayerPoint::weight_gradient),
+          .output = mix.bytes(&LayerPoint::output),
+          .saved = mix.bytes(&LayerPoint::saved),
+          .saved_input = mix.bytes(&LayerPoint::saved_input),
+          .workspace = mix.bytes(&LayerPoint::workspace)};
+}
+
+LayerPrice scaled(const LayerPoint& point, std::int64_t size) {
+  LayerPoint origin;  // all zero at size 0
+  if (point.input_gradient) origin.input_gradient = TimeStat{};
+  if (point.weight_gradient) origin.weight_gradient = TimeStat{};
+  return price({&origin, &point, static_cast<double>(size) / static_cast<double>(point.micro_batch_size)});
+}
+
+}  // namespace
+
+LayerPrice price_layer(const LayerProfile& layer, std::int64_t size, const CurveOptions& options) {
+  const std::vector<const LayerPoint*> points = usable_points(layer);
+  const auto above = std::find_if(points.begin(), points.end(),
+                                  [&](const LayerPoint* point) { return point->micro_batch_size >= size; });
+  if (above != points.end() && (*above)->micro_batch_size == size) return price({*above, *above, 0});
+  if (points.size() == 1) {
+    if (!options.linear_batch) refuse(layer, size, points);
+    return scaled(*points.front(), size);
+  }
+  const bool outside = above == points.begin() || above == points.end();
+  if (outside && !options.extrapolate) refuse(layer, size, points);
+  const auto at = std::clamp<std::ptrdiff_t>(above - points.begin(), 1, std::ssize(points) - 1);
+  const LayerPoint* low = points[static_cast<std::size_t>(at - 1)];
+  const LayerPoint* high = points[static_cast<std::size_t>(at)];
+  const double span = static_cast<double>(high->micro_batch_size - low->micro_batch_size);
+  return price({low, high, static_cast<double>(size - low->micro_batch_size) / span});
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,34 @@
+// What one layer costs at one micro-batch size: the profile's points, joined by straight lines (planning.md 2.1). Never a
+// time divided by samples: times are not linear in the size.
+#pragma once
+
+#include <cstdint>
+
+#include "libprofile/core/profile.h"
+
+namespace pp::plan {
+
+/// What may be assumed outside the measured sizes.
+struct CurveOptions {
+  bool extrapolate = false;   ///< continue the nearest segment, clamped at 0
+  bool linear_batch = false;  ///< scale a single point
+};
+
+/// Seconds and bytes of one micro-batch. Doubles, because the searches add and compare them in prefix sums.
+struct LayerPrice {
+  double forward = 0;
+  double backward = 0;
+  double input_gradient = 0;   ///< 0 with weight_gradient 0: not measured
+  double weight_gradient = 0;
+  std::int64_t output = 0;
+  std::int64_t saved = 0;
+  std::int64_t saved_input = 0;
+  std::int64_t workspace = 0;
+  bool operator==(const LayerPrice&) const = default;
+};
+
+/// Throws pp::Error (usage) when `size` is outside the usable points: `layer conv1: micro-batch size 32 is outside the
+/// profiled 1..16; profile that size, choose another or allow --extrapolate`. Points that ran out of memory do not count.
+LayerPrice price_layer(const LayerProfile& layer, std::int64_t size, const CurveOptions& options);
+
+}  // namespace pp::plan

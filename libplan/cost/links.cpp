@@ -1,0 +1,96 @@
+#include "libplan/cost/links.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+
+namespace pp::plan {
+namespace {
+
+double per_second(const Link& link, double bytes) { return link.bandwidth.value == 0 ? 0 : bytes / link.bandwidth.value; }
+
+/// The slowest of the links among `devices`.
+Link slowest_among(const Cluster& cluster, std::span<const int> devices) {
+  Link slowest = link_between(cluster, devices.front(), devices.back());
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    for (std::size_t j = i + 1; j < devices.size(); ++j) {
+      const Link link = link_between(cluster, devices[i], devices[j]);
+      if (link.bandwidth < slowest.bandwidth) slowest = link;
+    }
+  }
+  return slowest;
+}
+
+}  // namespace
+
+double occupancy(double bytes, const Link& link) { return per_second(link, bytes); }
+
+double transfer_time(double bytes, int messages, const Link& link) {
+  return messages * link.latency.count() + per_second(link, bytes);
+}
+
+double ring_all_reduce(int replicas, double bytes, const Link& link) {
+  const double steps = 2.0 * (replicas - 1);
+  return steps * link.latency.count() + steps / replicas * per_second(link, bytes);
+}
+
+double tree_all_reduce(int replicas, double bytes, const Link& link) {
+  if (replicas == 1) return 0;
+  const int depth = std::bit_width(static_cast<unsigned>(replicas - 1));
+  return 2.0 * depth * link.latency.count() + 2 * per_second(link, bytes);
+}
+
+double two_level_all_reduce(int nodes, int per_node, int cards, double bytes, const Link& inside, const Link& between) {
+  const double shared = bytes / std::min(per_node, cards);
+  return ring_all_reduce(per_node, bytes, inside) + ring_all_reduce(nodes, shared, between);
+}
+
+double flat_all_reduce(int replicas, double bytes, const Link& link) {
+  return std::min(ring_all_reduce(replicas, bytes, link), tree_all_reduce(replicas, bytes, link));
+}
+
+Link link_between(const Cluster& cluster, int first, int second) {
+  if (first == second) return {};
+  for (const Level& level : cluster.levels) {
+    if (first / level.devices == second / level.devices) return {level.bandwidth, level.latency};
+  }
+  return slowest_link(cluster);
+}
+
+Link slowest_link(const Cluster& cluster) {
+  Link slowest;
+  for (const Level& level : cluster.levels) {
+    if (slowest.bandwidth.value == 0 || level.bandwidth < slowest.bandwidth) slowest.bandwidth = level.bandwidth;
+    slowest.latency = std::max(slowest.latency, level.latency);
+  }
+  return slowest;
+}
+
+Link fastest_link(const Cluster& cluster) {
+  Link fastest;
+  for (const Level& level : cluster.levels) {
+    fastest.latency = fastest.bandwidth.value == 0 ? level.latency : std::min(fastest.latency, level.latency);
+    fastest.bandwidth = std::max(fastest.bandwidth, level.bandwidth);
+  }
+  return fastest;
+}
+
+Seconds all_reduce_time(const Cluster& cluster, std::span<const int> devices, Bytes bytes) {
+  const int replicas = static_cast<int>(devices.size());
+  if (replicas == 1 || cluster.levels.empty()) return {};
+  const auto size = static_cast<double>(bytes.value);
+  double best = flat_all_reduce(replicas, size, slowest_among(cluster, devices));
+  std::map<int, int> per_group;
+  for (const int device : devices) ++per_group[device / cluster.levels.front().devices];
+  const int group = per_group.begin()->second;
+  const bool even = std::all_of(per_group.begin(), per_group.end(), [&](const auto& g) { return g.second == group; });
+  if (even && group > 1 && per_group.size() > 1) {
+    const Level& inner = cluster.levels.front();
+    const Link inside{inner.bandwidth, inner.latency};
+    const Link between = slowest_among(cluster, devices);
+    best = std::min(best, two_level_all_reduce(static_cast<int>(per_group.size()), group, 1, size, inside, between));
+  }
+  return Seconds(best);
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,99 @@
+#include "libplan/cost/memory.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pp::plan {
+namespace {
+
+constexpr int kEndless = 1 << 20;  ///< a stream: no step ends the window
+
+int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+StageMemory::StageMemory(const Chain& chain, InFlight in_flight, MemoryLimit limit)
+    : chain_(chain), in_flight_(std::move(in_flight)), limit_(limit) {}
+
+int StageMemory::micro_batches_of(int replicas) const {
+  return in_flight_.micro_batches == 0 ? kEndless : ceil_div(in_flight_.micro_batches, replicas);
+}
+
+bool StageMemory::fits_at_least(int begin, int end, int replicas, int later) const {
+  int least = ceil_div(later + replicas, replicas);
+  if (in_flight_.rule == WindowRule::wide) least = 2 * least - 1;
+  if (in_flight_.rule == WindowRule::explicit_list) {
+    least = *std::min_element(in_flight_.windows.begin(), in_flight_.windows.end());
+  }
+  const int most = micro_batches_of(replicas);
+  const int window = in_flight_.all ? most : std::min(least, most);
+  StageBytes part = fixed_bytes({begin, end, replicas}, window);
+  part.saved = chain_.sum(chain_.saved, begin, end);  // no more than saved and input together
+  return part.total() + limit_.context <= limit_.bytes;
+}
+
+int StageMemory::demand(int replicas, int later, int successor) const {
+  if (in_flight_.all) return replicas * micro_batches_of(replicas);
+  if (in_flight_.rule == WindowRule::published) return replicas * ceil_div(later + replicas, replicas);
+  return replicas * (1 + ceil_div(successor, replicas));
+}
+
+int StageMemory::window(const StageRange& stage, int demand) const {
+  int window = demand / stage.replicas;
+  if (in_flight_.rule == WindowRule::wide) window = 2 * window - 1;
+  if (in_flight_.rule == WindowRule::explicit_list) {
+    window = *std::max_element(in_flight_.windows.begin(), in_flight_.windows.end());
+  }
+  return std::min(window, micro_batches_of(stage.replicas));
+}
+
+bool StageMemory::fits(const StageRange& stage, int demand) const {
+  return bytes(stage, window(stage, demand)).total() + limit_.context <= limit_.bytes;
+}
+
+StageBytes StageMemory::fixed_bytes(const StageRange& stage, int window) const {
+  const auto& [begin, end, replicas] = stage;
+  const std::int64_t parameters = chain_.sum(chain_.parameters, begin, end);
+  StageBytes part;
+  part.weights = parameters + chain_.sum(chain_.buffers, begin, end);
+  part.gradients = parameters;
+  part.optimizer = static_cast<std::int64_t>(std::ceil(chain_.state_ratio * static_cast<double>(parameters)));
+  part.versions = in_flight_.stash ? (window - 1) * parameters : 0;
+  part.workspace = chain_.largest_workspace(begin, end);
+  part.in_flight = window;
+  return part;
+}
+
+StageBytes StageMemory::bytes(const StageRange& stage, int window) const {
+  StageBytes part = fixed_bytes(stage, window);
+  part.input = chain_.in_bytes(stage.begin, stage.end);
+  part.saved = chain_.sum(chain_.saved, stage.begin, stage.end) - chain_.saved_elsewhere(stage.begin, stage.end);
+  part.boundary = 2 * (part.input + chain_.out_bytes(stage.begin, stage.end));
+  return part;
+}
+
+std::vector<StageBytes> StageMemory::stages(const Partition& partition) const {
+  std::vector<StageBytes> result(partition.size());
+  int later = 0;
+  int wanted = 0;
+  for (std::size_t s = partition.size(); s-- > 0;) {
+    const StageRange& stage = partition[s];
+    wanted = demand(stage.replicas, later, wanted);
+    int count = window(stage, wanted);
+    if (in_flight_.rule == WindowRule::explicit_list && !in_flight_.all) {
+      count = std::min(in_flight_.windows[s], micro_batches_of(stage.replicas));
+    }
+    result[s] = bytes(stage, count);
+    later += stage.replicas;
+  }
+  return result;
+}
+
+bool StageMemory::fits(const Partition& partition) const {
+  const std::vector<StageBytes> parts = stages(partition);
+  return std::all_of(parts.begin(), parts.end(), [&](const StageBytes& part) {
+    return part.total() + limit_.context <= limit_.bytes;
+  });
+}
+
+}  // namespace pp::plan

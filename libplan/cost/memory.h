@@ -1,0 +1,69 @@
+// Memory of one device of a stage (planning.md 2.7), as a bound for the fast searches and exactly for a whole partition.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "libplan/cost/chain.h"
+#include "libplan/cost/stage_cost.h"
+#include "libplan/schedule/schedule.h"
+
+namespace pp::plan {
+
+/// How many micro-batches a replica keeps in flight, and with how many weight versions.
+struct InFlight {
+  bool all = false;  ///< every micro-batch of the step (gpipe); otherwise by `rule`
+  WindowRule rule = WindowRule::win;
+  std::vector<int> windows;  ///< rule = explicit_list: per stage
+  bool stash = false;        ///< one weight version per micro-batch in flight
+  int micro_batches = 0;     ///< per step; 0: a stream without end
+};
+
+/// Fixed costs of every device and what it may hold.
+struct MemoryLimit {
+  std::int64_t bytes = std::numeric_limits<std::int64_t>::max();  ///< usable, after reserve
+  std::int64_t context = 0;
+};
+
+/// Bytes of one stage by part, as they are added up.
+struct StageBytes {
+  std::int64_t weights = 0, gradients = 0, optimizer = 0, versions = 0;
+  std::int64_t saved = 0;     ///< one micro-batch, without what `input` holds
+  std::int64_t input = 0;     ///< one micro-batch
+  std::int64_t boundary = 0;  ///< transfer buffers: 2*(in + out)
+  std::int64_t workspace = 0;
+  int in_flight = 1;
+  std::int64_t total() const {
+    return weights + gradients + optimizer + versions + in_flight * (saved + input) + boundary + workspace;
+  }
+};
+
+/// The chain must outlive it.
+class StageMemory : public ExactMemory {
+ public:
+  StageMemory(const Chain& chain, InFlight in_flight, MemoryLimit limit);
+
+  /// Lower bound: the in-flight window that `later` devices force at least, no boundary tensors. Grows with the stage.
+  bool fits_at_least(int begin, int end, int replicas, int later) const;
+
+  int demand(int replicas, int later, int successor) const override;
+  bool fits(const StageRange& stage, int demand) const override;
+
+  /// Exact, per stage.
+  std::vector<StageBytes> stages(const Partition& partition) const;
+  bool fits(const Partition& partition) const;
+  std::int64_t limit() const { return limit_.bytes; }
+
+ private:
+  int window(const StageRange& stage, int demand) const;
+  StageBytes bytes(const StageRange& stage, int window) const;
+  StageBytes fixed_bytes(const StageRange& stage, int window) const;  ///< without tensors of micro-batches
+  int micro_batches_of(int replicas) const;
+
+  const Chain& chain_;
+  InFlight in_flight_;
+  MemoryLimit limit_;
+};
+
+}  // namespace pp::plan
