@@ -1,0 +1,117 @@
+// The main job through the three binaries: profile, plan, run on the handwritten digits.
+#include <filesystem>
+
+#include "libplan/plan.h"
+#include "libprofile/core/cluster.h"
+#include "libprofile/core/file.h"
+#include "libprofile/core/profile.h"
+#include "tests/support/process.h"
+
+#include "tests/support/doctest.h"
+
+namespace {
+
+using pp::test::Outcome;
+using pp::test::TemporaryFolder;
+
+struct Folder : TemporaryFolder {
+  Outcome run(const std::string& tool, std::vector<std::string> arguments, int interrupt_after_ms = 0) const {
+    return pp::test::run_program(std::filesystem::path(PP_BIN) / tool, arguments, path(), interrupt_after_ms);
+  }
+  std::string file(const std::string& name) const { return pp::read_file(path() / name); }
+  bool has(const std::string& name) const { return std::filesystem::exists(path() / name); }
+
+  void profile() const {
+    const Outcome outcome = run("pp-profile", {"lenet5:image=8", "--micro-batch-sizes", "4,8,32", "--quick", "-o", "profile.json"});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+  }
+  void plan(const std::string& name, std::vector<std::string> more) const {
+    std::vector<std::string> arguments{"profile.json", "--devices", "2", "--bandwidth", "1e9", "--mini-batch", "32", "-o", name};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run("pp-plan", arguments);
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+  }
+  Outcome train(const std::string& plan_file, std::vector<std::string> more) const {
+    std::vector<std::string> arguments{plan_file, "--data", PP_DIGITS};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run("pp-run", arguments);
+  }
+};
+
+}  // namespace
+
+TEST_SUITE("apps/chain") {
+  TEST_CASE("profile, plan and run hand over by files alone, and every plan trains to the same bytes") {
+    const Folder folder;
+    folder.profile();
+    const pp::Profile profile = pp::parse_profile(folder.file("profile.json"));
+    CHECK(profile.micro_batch_sizes == std::vector<std::int64_t>{4, 8, 32});
+
+    folder.plan("one.json", {"--stages", "1", "--replicas", "1", "--micro-batches", "4"});
+    folder.plan("two.json", {"--stages", "2", "--replicas", "1-1", "--micro-batches", "4", "--schedule", "1f1b"});
+    for (const std::string name : {"one", "two"}) {
+      const Outcome outcome = folder.train(name + ".json", {"--steps", "5", "--no-evaluate", "--save-weights",
+                                                            name + ".safetensors", "-o", name + "-report.json"});
+      CAPTURE(outcome.err);
+      REQUIRE(outcome.code == 0);
+      CHECK(outcome.out.find("measured/predicted") != std::string::npos);
+    }
+    CHECK(folder.file("one.safetensors") == folder.file("two.safetensors"));
+    const pp::Json one = pp::parse_json(folder.file("one-report.json"));
+    const pp::Json two = pp::parse_json(folder.file("two-report.json"));
+    CHECK(one["step_losses"] == two["step_losses"]);
+    CHECK(one["step_losses"].size() == 5);
+  }
+
+  TEST_CASE("two runs with one seed give the same weights and losses, another seed others") {
+    const Folder folder;
+    folder.profile();
+    folder.plan("plan.json", {"--stages", "2", "--micro-batches", "4"});
+    const auto run = [&](const std::string& name, const std::string& seed) {
+      REQUIRE(folder.train("plan.json", {"--steps", "3", "--seed", seed, "--save-weights", name, "--json", "--no-evaluate"}).code == 0);
+      return folder.file(name);
+    };
+    const std::string first = run("a", "7");
+    CHECK(run("b", "7") == first);
+    CHECK(run("c", "8") != first);
+  }
+
+  TEST_CASE("an asynchronous plan trains, and a trace of the run is written") {
+    const Folder folder;
+    folder.profile();
+    folder.plan("plan.json", {"--schedule", "pipedream", "--stages", "2", "--replicas", "1-1"});
+    const Outcome outcome = folder.train("plan.json", {"--epochs", "1", "--trace", "trace.json", "--drop-last", "--json"});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    const pp::Json report = pp::parse_json(outcome.out);
+    CHECK(report["epochs"].size() == 1);
+    CHECK(pp::parse_json(folder.file("trace.json")).at("traceEvents").size() > 4);
+  }
+
+  TEST_CASE("links are measured into a cluster that the planner reads") {
+    const Folder folder;
+    const Outcome outcome = folder.run("pp-profile", {"links", "--devices", "cpu:2", "-o", "cluster.json"});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    const pp::Cluster cluster = pp::parse_cluster(folder.file("cluster.json"));
+    CHECK(cluster.devices.size() == 2);
+    CHECK(cluster.measured);
+    folder.profile();
+    const Outcome plan = folder.run("pp-plan", {"profile.json", "--cluster", "cluster.json", "--mini-batch", "32", "-o", "plan.json"});
+    CAPTURE(plan.err);
+    CHECK(plan.code == 0);
+  }
+
+  TEST_CASE("SIGINT finishes the step, writes the report and exits 130") {
+    const Folder folder;
+    folder.profile();
+    folder.plan("plan.json", {"--stages", "2", "--micro-batches", "4"});
+    const Outcome outcome = folder.run(
+        "pp-run", {"plan.json", "--data", PP_DIGITS, "--epochs", "100000", "-o", "report.json"}, 3000);
+    CAPTURE(outcome.err);
+    CHECK(outcome.code == 130);
+    CHECK(pp::parse_json(folder.file("report.json"))["exit_reason"] == "interrupted");
+  }
+}

@@ -1,0 +1,61 @@
+// Every command explains itself and ends its help with three examples.
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "tests/support/process.h"
+
+#include "tests/support/doctest.h"
+
+namespace {
+
+pp::test::Outcome run(const std::string& tool, const std::vector<std::string>& arguments) {
+  return pp::test::run_program(std::filesystem::path(PP_BIN) / tool, arguments, std::filesystem::temp_directory_path());
+}
+
+/// The lines behind `Examples:` that call the tool.
+int example_count(const std::string& help, const std::string& tool) {
+  std::istringstream lines(help.substr(std::min(help.find("Examples:"), help.size())));
+  int count = 0;
+  for (std::string line; std::getline(lines, line);) count += line.starts_with("  " + tool + " ") ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+TEST_SUITE("apps/help") {
+  TEST_CASE("each command's help ends with three examples") {
+    const std::vector<std::pair<std::string, std::vector<std::string>>> tools{
+        {"pp-profile", {"", "run", "links", "models", "show", "import"}},
+        {"pp-plan", {"", "make", "show", "check", "simulate", "schedules"}},
+        {"pp-run", {"", "train", "check"}}};
+    for (const auto& [tool, commands] : tools) {
+      for (const std::string& command : commands) {
+        std::vector<std::string> arguments{"--help"};
+        if (!command.empty()) arguments.insert(arguments.begin(), command);
+        const pp::test::Outcome outcome = run(tool, arguments);
+        const std::string called = tool + " " + command;
+        CAPTURE(called);
+        CHECK(outcome.code == 0);
+        CHECK(example_count(outcome.out, tool) == 3);
+      }
+    }
+  }
+
+  TEST_CASE("without arguments the help goes to stderr with exit 2") {
+    for (const std::string tool : {"pp-profile", "pp-plan", "pp-run"}) {
+      const pp::test::Outcome outcome = run(tool, {});
+      CHECK(outcome.code == 2);
+      CHECK(outcome.out.empty());
+      CHECK(outcome.err.find("Examples:") != std::string::npos);
+    }
+  }
+
+  TEST_CASE("--version names tool and version") {
+    for (const std::string tool : {"pp-profile", "pp-plan", "pp-run"}) {
+      const pp::test::Outcome outcome = run(tool, {"--version"});
+      CHECK(outcome.code == 0);
+      CHECK(outcome.out.starts_with(tool + " 0."));
+    }
+  }
+}

@@ -1,0 +1,112 @@
+// pp-plan on a profile of round numbers: plans, their files and their text.
+#include <filesystem>
+
+#include "libplan/plan.h"
+#include "libprofile/core/file.h"
+#include "tests/apps/sample_profile.h"
+#include "tests/support/process.h"
+
+#include "tests/support/doctest.h"
+
+namespace {
+
+using pp::test::Outcome;
+using pp::test::TemporaryFolder;
+
+const std::filesystem::path kPlan = std::filesystem::path(PP_BIN) / "pp-plan";
+
+/// Six layers, 2 ms each per 16 samples: forward + backward 6 ms a layer.
+struct Folder : TemporaryFolder {
+  Folder() { pp::test::write_profile(path(), pp::test::sample_profile(std::vector<double>(6, 2.0))); }
+  Outcome plan(std::vector<std::string> arguments) const { return pp::test::run_program(kPlan, arguments, path()); }
+};
+
+const std::vector<std::string> kTwoStages{"profile.json", "--devices",  "2",       "--bandwidth",     "1e12", "--mini-batch", "64",
+                                          "--stages",     "2",          "--micro-batches", "4", "--schedule", "1f1b", "-o", "plan.json"};
+
+}  // namespace
+
+TEST_SUITE("apps/plan") {
+  TEST_CASE("two equal stages of an even chain take (M+1)/M of half the work") {
+    const Folder folder;
+    const Outcome outcome = folder.plan(kTwoStages);
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    const pp::plan::Plan plan = pp::plan::parse_plan(pp::read_file(folder.path() / "plan.json"));
+    CHECK(pp::plan::stages_text(plan) == "3|3");
+    CHECK(pp::plan::replicas_text(plan) == "1-1");
+    // Per micro-batch of 16 a stage takes 3 * 6 = 18 ms; (M + K - 1) = 5 of them; the links are practically free.
+    CHECK(plan.predicted.makespan.count() == doctest::Approx(5 * 0.018).epsilon(1e-3));
+    CHECK(plan.predicted.bubble_fraction == doctest::Approx(0.2).epsilon(1e-3));
+    CHECK(outcome.out.find("<- bottleneck") != std::string::npos);
+    CHECK(outcome.out.find("lower bound") != std::string::npos);
+  }
+
+  TEST_CASE("the same request writes the same bytes") {
+    const Folder folder;
+    REQUIRE(folder.plan(kTwoStages).code == 0);
+    const std::string first = pp::read_file(folder.path() / "plan.json");
+    REQUIRE(folder.plan(kTwoStages).code == 0);
+    CHECK(pp::read_file(folder.path() / "plan.json") == first);
+  }
+
+  TEST_CASE("a plan that was written is valid, shows its timeline and simulates to its own makespan") {
+    const Folder folder;
+    REQUIRE(folder.plan(kTwoStages).code == 0);
+    CHECK(folder.plan({"check", "plan.json", "--profile", "profile.json"}).code == 0);
+    const Outcome shown = folder.plan({"show", "plan.json", "--timeline", "--programs"});
+    CHECK(shown.code == 0);
+    CHECK(shown.out.find("worker 1: F1.0 B1.0 F1.1 B1.1 F1.2 B1.2 F1.3 B1.3 U1") != std::string::npos);
+    const Outcome simulated = folder.plan({"simulate", "plan.json", "--json"});
+    REQUIRE(simulated.code == 0);
+    const pp::plan::Plan plan = pp::plan::parse_plan(pp::read_file(folder.path() / "plan.json"));
+    CHECK(pp::parse_json(simulated.out)["makespan_s"].get<double>() == doctest::Approx(plan.predicted.makespan.count()));
+  }
+
+  TEST_CASE("the trace is a Chrome trace with one event per operation at least") {
+    const Folder folder;
+    REQUIRE(folder.plan(kTwoStages).code == 0);
+    REQUIRE(folder.plan({"simulate", "plan.json", "--trace", "trace.json"}).code == 0);
+    const pp::Json trace = pp::parse_json(pp::read_file(folder.path() / "trace.json"));
+    CHECK(trace.at("traceEvents").size() >= 2 * (4 + 4 + 1));  // two workers: four F, four B, one U each
+  }
+
+  TEST_CASE("--json and -o - print the plan alone") {
+    const Folder folder;
+    std::vector<std::string> arguments = kTwoStages;
+    arguments.back() = "-";
+    const Outcome plain = folder.plan(arguments);
+    REQUIRE(plain.code == 0);
+    CHECK(pp::plan::parse_plan(plain.out).stages.size() == 2);
+    arguments.resize(arguments.size() - 2);
+    arguments.emplace_back("--json");
+    CHECK(folder.plan(arguments).out == plain.out);
+  }
+
+  TEST_CASE("a memory limit below the weights is exit 3 with a limit that works") {
+    const Folder folder;
+    const std::vector<std::string> request{"profile.json", "--devices",    "2",  "--bandwidth", "1e9",
+                                           "--mini-batch", "64", "--micro-batches", "4",  "--json"};
+    std::vector<std::string> limited = request;
+    limited.insert(limited.end(), {"--memory-limit", "1KiB"});
+    const Outcome refused = folder.plan(limited);
+    REQUIRE(refused.code == 3);
+    CHECK(refused.err.find("no feasible plan") != std::string::npos);
+    const pp::Json answer = pp::parse_json(refused.out);
+    CHECK(answer["feasible"] == false);
+    const auto smallest = answer["smallest_memory_limit_bytes"].get<std::int64_t>();
+    limited.back() = std::to_string(smallest);
+    CHECK(folder.plan(limited).code == 0);
+    limited.back() = std::to_string(smallest - 1);
+    CHECK(folder.plan(limited).code == 3);
+  }
+
+  TEST_CASE("the schedules are listed") {
+    const Folder folder;
+    const Outcome outcome = folder.plan({"schedules", "--json"});
+    REQUIRE(outcome.code == 0);
+    std::vector<std::string> names;
+    for (const pp::Json& row : pp::parse_json(outcome.out)) names.push_back(row["name"].get<std::string>());
+    for (const char* name : {"gpipe", "1f1b", "pipedream"}) CHECK(std::find(names.begin(), names.end(), name) != names.end());
+  }
+}
