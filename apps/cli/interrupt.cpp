@@ -1,7 +1,7 @@
 #include "apps/cli/interrupt.h"
 
-#include <csignal>
 #include <unistd.h>
+#include <csignal>
 
 namespace pp::cli {
 namespace {

@@ -12,7 +12,8 @@ std::vector<int> parse_counts(const std::string& text, char separator, const std
     const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, value);
     if (error != std::errc() || rest != text.data() + end || value < 1) {
       throw Error(ErrorKind::usage, option + ": \"" + text.substr(begin, end - begin) +
-                                        "\" is not a whole number of at least 1; write for example 1" + separator + "2");
+                                        "\" is not a whole number of at least 1; write for example 1" +
+                                        separator + "2");
     }
     counts.push_back(value);
     begin = end + 1;

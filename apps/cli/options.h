@@ -14,20 +14,23 @@ template <NamedEnum E>
 CLI::Option* add_enum(CLI::App& command, const std::string& name, E& value, const std::string& summary) {
   return command
       .add_option_function<std::string>(
-          name, [&value, name](const std::string& text) { value = parse_enum<E>(text, name, ErrorKind::usage); },
+          name,
+          [&value, name](const std::string& text) { value = parse_enum<E>(text, name, ErrorKind::usage); },
           summary + ": " + list_names<E>())
       ->type_name("NAME")
       ->default_str(std::string(name_of(value)));
 }
 
-inline CLI::Option* add_bytes(CLI::App& command, const std::string& name, Bytes& value, const std::string& summary) {
+inline CLI::Option* add_bytes(CLI::App& command, const std::string& name, Bytes& value,
+                              const std::string& summary) {
   return command
       .add_option_function<std::string>(
           name, [&value, name](const std::string& text) { value = parse_bytes(text, name); }, summary)
       ->type_name("SIZE");
 }
 
-inline CLI::Option* add_seconds(CLI::App& command, const std::string& name, Seconds& value, const std::string& summary) {
+inline CLI::Option* add_seconds(CLI::App& command, const std::string& name, Seconds& value,
+                                const std::string& summary) {
   return command
       .add_option_function<std::string>(
           name, [&value, name](const std::string& text) { value = parse_seconds(text, name); }, summary)

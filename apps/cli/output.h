@@ -1,4 +1,5 @@
-// Where documents come from and go to. `-o FILE` is opened before the long work and appears whole; `-` is stdout.
+// Where documents come from and go to. `-o FILE` is opened before the long work and appears whole; `-` is
+// stdout.
 #pragma once
 
 #include <optional>

@@ -35,8 +35,9 @@ std::string footer_of(std::span<const std::string_view> examples) {
 void configure_log(const Shell& shell) {
   auto logger = std::make_shared<spdlog::logger>(shell.tool, std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_pattern("%n: %l: %v");
-  logger->set_level(shell.quiet ? spdlog::level::err
-                                : shell.verbosity > 0 ? spdlog::level::debug : spdlog::level::info);
+  logger->set_level(shell.quiet           ? spdlog::level::err
+                    : shell.verbosity > 0 ? spdlog::level::debug
+                                          : spdlog::level::info);
   spdlog::set_default_logger(std::move(logger));
 }
 
@@ -91,7 +92,8 @@ void add_common_options(CLI::App& command, Shell& shell, std::span<const std::st
           [&shell, modes](const std::string& name) {
             const auto found = modes.find(name);
             if (found == modes.end()) {
-              throw Error(ErrorKind::usage, "--color: unknown name \"" + name + "\"; use one of auto, always, never");
+              throw Error(ErrorKind::usage,
+                          "--color: unknown name \"" + name + "\"; use one of auto, always, never");
             }
             shell.color = found->second;
           },
@@ -106,8 +108,9 @@ int run_tool(const Tool& tool, int argc, char** argv) {
   CLI::App app(tool.summary, tool.name);
   app.set_version_flag("--version", tool.name + " " + PP_VERSION);
   app.require_subcommand(1);
-  app.footer(footer_of(tool.examples) + "\n\n`" + tool.name + " COMMAND --help` lists a command's options; without a command, " +
-             tool.default_command + " is meant.");
+  app.footer(footer_of(tool.examples) + "\n\n`" + tool.name +
+             " COMMAND --help` lists a command's options; without a command, " + tool.default_command +
+             " is meant.");
   app.option_defaults()->always_capture_default();
 
   Shell shell;

@@ -34,13 +34,15 @@ void add_common_options(CLI::App& command, Shell& shell, std::span<const std::st
 struct Tool {
   std::string name;
   std::string summary;
-  /// Taken when the first argument is not the name of a subcommand: `pp-plan profile.json` is `pp-plan make profile.json`.
+  /// Taken when the first argument is not the name of a subcommand: `pp-plan profile.json` is `pp-plan make
+  /// profile.json`.
   std::string default_command;
   std::vector<std::string_view> examples;
   std::function<void(CLI::App&, Shell&)> add_commands;
 };
 
-/// Parses, runs the chosen subcommand, turns exceptions into one line on stderr and an exit code. The whole of main().
+/// Parses, runs the chosen subcommand, turns exceptions into one line on stderr and an exit code. The whole of
+/// main().
 int run_tool(const Tool& tool, int argc, char** argv);
 
 /// Whether to use colour on stdout: --color, then NO_COLOR and TERM=dumb, then whether it is a terminal.

@@ -8,10 +8,16 @@
 namespace pp::cli {
 namespace {
 
-/// Characters as shown: UTF-8 continuation bytes take no column.
+/// Characters as shown: UTF-8 continuation bytes and colour sequences take no column.
 std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+  std::size_t width = 0;
+  bool escape = false;
+  for (char c : text) {
+    if (c == '\033') escape = true;
+    if (!escape && (static_cast<unsigned char>(c) & 0xC0U) != 0x80U) ++width;
+    if (c == 'm') escape = false;
+  }
+  return width;
 }
 
 std::string fitted(const std::string& text, std::size_t width, Align align) {
@@ -34,7 +40,8 @@ std::string Table::text(std::size_t max_width) const {
     for (const auto& row : rows_) width = std::max(width, width_of(row[c]));
     widths.push_back(width);
   }
-  const std::size_t total = std::accumulate(widths.begin(), widths.end(), std::size_t{0}) + 2 * (widths.size() - 1);
+  const std::size_t total =
+      std::accumulate(widths.begin(), widths.end(), std::size_t{0}) + 2 * (widths.size() - 1);
   std::size_t widest = widths.size();
   for (std::size_t c = 0; c < widths.size(); ++c) {
     if (columns_[c].align == Align::left && (widest == widths.size() || widths[c] > widths[widest])) widest = c;
@@ -76,6 +83,10 @@ std::string percent(double share) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
   return text;
+}
+
+std::string colored(const std::string& text, bool color) {
+  return color ? "\033[36m" + text + "\033[0m" : text;
 }
 
 std::string bar(double share, int width) {

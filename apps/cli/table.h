@@ -18,8 +18,8 @@ class Table {
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   /// One cell per column.
   void add(std::vector<std::string> cells);
-  /// Two spaces between columns, a rule under the titles. The widest left-aligned column is shortened with `...` where the
-  /// table would exceed `max_width`.
+  /// Two spaces between columns, a rule under the titles. The widest left-aligned column is shortened with
+  /// `...` where the table would exceed `max_width`.
   std::string text(std::size_t max_width = 100) const;
 
  private:
@@ -27,10 +27,13 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// A number for a table: `digits` significant digits, never an exponent below 1e7, so that columns of one unit compare by eye.
+/// A number for a table: `digits` significant digits, never an exponent below 1e7, so that columns of one unit
+/// compare by eye.
 std::string cell(double value, int digits = 4);
 /// `12.5 %`
 std::string percent(double share);
+/// `text` in the one accent colour of the tools, or as it is.
+std::string colored(const std::string& text, bool color);
 /// A bar of `width` cells filled in eighths.
 std::string bar(double share, int width);
 

@@ -36,7 +36,8 @@ void add_check(CLI::App& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("check", "check a plan: stages, workers, programs, memory");
   command->add_option("plan", options->plan, "a plan.json")->required()->type_name("PLAN");
-  command->add_option("--profile", options->profile, "also that the plan was made from this profile")->type_name("PROFILE");
+  command->add_option("--profile", options->profile, "also that the plan was made from this profile")
+      ->type_name("PROFILE");
   static constexpr std::array<std::string_view, 3> kExamples{"pp-plan check plan.json",
                                                              "pp-plan check plan.json --profile profile.json",
                                                              "pp-plan check plan.json --json"};

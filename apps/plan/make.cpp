@@ -45,7 +45,10 @@ struct Options {
 void report_infeasible(const plan::Infeasible& none, cli::Shell& shell) {
   shell.exit_code = cli::ExitCode::infeasible;
   if (shell.json) {
-    Json json{{"feasible", false}, {"reason", none.reason}, {"short_by_bytes", none.short_by.value}, {"remedy", none.remedy}};
+    Json json{{"feasible", false},
+              {"reason", none.reason},
+              {"short_by_bytes", none.short_by.value},
+              {"remedy", none.remedy}};
     if (none.smallest_limit) json["smallest_memory_limit_bytes"] = none.smallest_limit->value;
     std::cout << dump_json(json);
   }
@@ -60,8 +63,11 @@ void warn_about(const Profile& profile) {
   for (const WholeModelPoint& point : profile.whole_model) {
     const std::optional<double> ratio = layer_sum_ratio(profile, point.micro_batch_size);
     if (ratio && std::abs(*ratio - 1) > 0.10) {
-      spdlog::warn("at micro-batch size {} the layers of the profile add up to {:.2f} of the whole model; profile again on a "
-                   "quieter machine", point.micro_batch_size, *ratio);
+      spdlog::warn(
+          "at micro-batch size {} the layers of the profile add up to {:.2f} of the whole model; profile again "
+          "on a "
+          "quieter machine",
+          point.micro_batch_size, *ratio);
     }
   }
 }
@@ -70,7 +76,8 @@ void make_peer_plan(const Options& options, const Profile& profile, cli::Shell& 
   plan::PipedreamOptions peer;
   peer.machines = options.cluster.devices;
   peer.bandwidth = options.cluster.bandwidth;
-  if (options.machines) peer.rule = parse_enum<plan::MachinesRule>(*options.machines, "--machines", ErrorKind::usage);
+  if (options.machines)
+    peer.rule = parse_enum<plan::MachinesRule>(*options.machines, "--machines", ErrorKind::usage);
   if (options.no_activation_cost) peer.activation_compression.reset();
   peer.memory_limit = options.request.request.memory_limit;
   const auto begin = std::chrono::steady_clock::now();
@@ -99,21 +106,26 @@ void make(const Options& options, cli::Shell& shell) {
   const plan::Plan& plan = std::get<plan::Plan>(result);
   const std::string text = dump_json(plan::to_json(plan));
   output.write(text);
-  if (!output.is_stdout()) std::cout << (shell.json ? text : plan_text(plan));
+  if (!output.is_stdout()) std::cout << (shell.json ? text : plan_text(plan, cli::use_color(shell)));
 }
 
 }  // namespace
 
 void add_make(CLI::App& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("make", "make the best plan for a profile and a machine (the default command)");
+  CLI::App* command =
+      app.add_subcommand("make", "make the best plan for a profile and a machine (the default command)");
   command->add_option("profile", options->profile, "a profile.json")->required()->type_name("PROFILE");
   command->add_option("-o,--output", options->output, "write the plan; - for stdout")->type_name("FILE");
   add_cluster_options(*command, options->cluster);
   add_request_options(*command, options->request);
-  cli::add_enum(*command, "--cost-model", options->cost_model, "ours, or a peer's for comparison")->group("Peers");
-  command->add_option("--machines", options->machines, "pipedream-code: exactly or at-most; default exactly")->group("Peers");
-  command->add_flag("--no-activation-cost", options->no_activation_cost, "pipedream-code: activations cross cuts for free")
+  cli::add_enum(*command, "--cost-model", options->cost_model, "ours, or a peer's for comparison")
+      ->group("Peers");
+  command->add_option("--machines", options->machines, "pipedream-code: exactly or at-most; default exactly")
+      ->group("Peers");
+  command
+      ->add_flag("--no-activation-cost", options->no_activation_cost,
+                 "pipedream-code: activations cross cuts for free")
       ->group("Peers");
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-plan profile.json --cluster cluster.json --mini-batch 64 -o plan.json",

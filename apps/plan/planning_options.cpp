@@ -6,11 +6,16 @@
 namespace pp::plan_tool {
 
 void add_cluster_options(CLI::App& command, ClusterOptions& options) {
-  CLI::Option* file = command.add_option("--cluster", options.file, "a cluster.json, as pp-profile links writes it")->type_name("FILE");
+  CLI::Option* file =
+      command.add_option("--cluster", options.file, "a cluster.json, as pp-profile links writes it")
+          ->type_name("FILE");
   CLI::Option* devices =
-      command.add_option("--devices", options.devices, "so many equal devices of the profile's kind")->check(CLI::PositiveNumber);
-  CLI::Option* bandwidth = cli::add_bandwidth(command, "--bandwidth", options.bandwidth, "of every link, with --devices: 10GB/s");
-  CLI::Option* latency = cli::add_seconds(command, "--latency", options.latency, "of every link, with --devices: 5us");
+      command.add_option("--devices", options.devices, "so many equal devices of the profile's kind")
+          ->check(CLI::PositiveNumber);
+  CLI::Option* bandwidth =
+      cli::add_bandwidth(command, "--bandwidth", options.bandwidth, "of every link, with --devices: 10GB/s");
+  CLI::Option* latency =
+      cli::add_seconds(command, "--latency", options.latency, "of every link, with --devices: 5us");
   for (CLI::Option* option : {devices, bandwidth, latency}) option->excludes(file)->group("Machine");
   file->group("Machine");
 }
@@ -21,8 +26,9 @@ Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
     throw Error(ErrorKind::usage, "no machine given; add --cluster FILE, or --devices N --bandwidth RATE");
   }
   if (options.devices > 1 && options.bandwidth.value <= 0) {
-    throw Error(ErrorKind::usage, "--devices " + std::to_string(options.devices) +
-                                      " needs --bandwidth, for example --bandwidth 10GB/s; pp-profile links measures it");
+    throw Error(ErrorKind::usage,
+                "--devices " + std::to_string(options.devices) +
+                    " needs --bandwidth, for example --bandwidth 10GB/s; pp-profile links measures it");
   }
   const BytesPerSecond bandwidth = options.bandwidth.value > 0 ? options.bandwidth : BytesPerSecond(1e9);
   return flat_cluster(options.devices, profile.device.kind, bandwidth, options.latency, profile.device.memory);
@@ -30,20 +36,33 @@ Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
 
 void add_request_options(CLI::App& command, RequestOptions& options) {
   plan::PlanRequest& request = options.request;
-  command.add_option("--mini-batch", request.mini_batch, "samples per optimizer update")->check(CLI::PositiveNumber)->group("Training");
-  CLI::Option* count = command.add_option("--micro-batches", options.micro_batches, "per mini-batch, or auto")->group("Training");
-  command.add_option("--micro-batch-size", request.micro_batch_size, "samples per micro-batch, instead of their number")
+  command.add_option("--mini-batch", request.mini_batch, "samples per optimizer update")
+      ->check(CLI::PositiveNumber)
+      ->group("Training");
+  CLI::Option* count = command.add_option("--micro-batches", options.micro_batches, "per mini-batch, or auto")
+                           ->group("Training");
+  command
+      .add_option("--micro-batch-size", request.micro_batch_size,
+                  "samples per micro-batch, instead of their number")
       ->check(CLI::PositiveNumber)
       ->excludes(count)
       ->group("Training");
   cli::add_enum(command, "--optimizer", request.optimizer, "whose state counts as memory")->group("Training");
 
   command.add_option("--schedule", request.schedule, "auto, or a name of `pp-plan schedules`")->group("Search");
-  command.add_option("--stages", request.stages, "exactly so many stages")->check(CLI::PositiveNumber)->group("Search");
-  command.add_option("--max-stages", request.max_stages, "at most so many stages")->check(CLI::PositiveNumber)->group("Search");
-  command.add_option("--cuts", options.cuts, "boundaries: 3,5 starts stages at layers 0, 3 and 5")->type_name("K,K")->group("Search");
+  command.add_option("--stages", request.stages, "exactly so many stages")
+      ->check(CLI::PositiveNumber)
+      ->group("Search");
+  command.add_option("--max-stages", request.max_stages, "at most so many stages")
+      ->check(CLI::PositiveNumber)
+      ->group("Search");
+  command.add_option("--cuts", options.cuts, "boundaries: 3,5 starts stages at layers 0, 3 and 5")
+      ->type_name("K,K")
+      ->group("Search");
   command.add_option("--replicas", options.replicas, "per stage: 3-1")->type_name("R-R")->group("Search");
-  command.add_option("--window", options.window, "micro-batches in flight of 1F1B kinds: win, published, wide, or K0,K1,..")
+  command
+      .add_option("--window", options.window,
+                  "micro-batches in flight of 1F1B kinds: win, published, wide, or K0,K1,..")
       ->group("Search");
   command
       .add_option_function<std::string>(
@@ -52,11 +71,16 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
           "usable bytes per device: 16GiB")
       ->type_name("SIZE")
       ->group("Search");
-  command.add_option("--top", request.top, "alternatives to list")->check(CLI::NonNegativeNumber)->group("Search");
+  command.add_option("--top", request.top, "alternatives to list")
+      ->check(CLI::NonNegativeNumber)
+      ->group("Search");
 
-  command.add_flag("--extrapolate", request.extrapolate, "allow micro-batch sizes outside the profile")->group("Profile");
-  command.add_flag("--linear-batch", request.linear_batch, "scale a profile of one micro-batch size linearly")->group("Profile");
-  command.add_flag("--force-units", request.force_units, "accept times and rates that look like another unit")->group("Profile");
+  command.add_flag("--extrapolate", request.extrapolate, "allow micro-batch sizes outside the profile")
+      ->group("Profile");
+  command.add_flag("--linear-batch", request.linear_batch, "scale a profile of one micro-batch size linearly")
+      ->group("Profile");
+  command.add_flag("--force-units", request.force_units, "accept times and rates that look like another unit")
+      ->group("Profile");
 }
 
 plan::PlanRequest to_request(const RequestOptions& options) {

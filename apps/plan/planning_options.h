@@ -16,7 +16,8 @@ struct ClusterOptions {
 };
 
 void add_cluster_options(CLI::App& command, ClusterOptions& options);
-/// The cluster of the file, or so many equal devices of the profile's kind. Throws pp::Error (usage) when neither is given.
+/// The cluster of the file, or so many equal devices of the profile's kind. Throws pp::Error (usage) when
+/// neither is given.
 Cluster load_cluster(const ClusterOptions& options, const Profile& profile);
 
 /// Everything of a PlanRequest that people choose; `cuts`, `replicas` and `windows` as text until parsed.

@@ -25,7 +25,7 @@ void show(const Options& options, const cli::Shell& shell) {
     std::cout << dump_json(plan::to_json(plan));
     return;
   }
-  std::cout << plan_text(plan);
+  std::cout << plan_text(plan, cli::use_color(shell));
   if (options.programs) std::cout << '\n' << programs_text(plan);
   if (options.timeline) {
     std::cout << '\n' << timeline(plan::simulate(plan::simulation_input(plan)), kTimelineWidth);
@@ -40,8 +40,8 @@ void add_show(CLI::App& app, cli::Shell& shell) {
   command->add_option("plan", options->plan, "a plan.json")->required()->type_name("PLAN");
   command->add_flag("--timeline", options->timeline, "one step, simulated, as text");
   command->add_flag("--programs", options->programs, "every worker's operations");
-  static constexpr std::array<std::string_view, 3> kExamples{"pp-plan show plan.json", "pp-plan show plan.json --timeline",
-                                                             "pp-plan show plan.json --programs"};
+  static constexpr std::array<std::string_view, 3> kExamples{
+      "pp-plan show plan.json", "pp-plan show plan.json --timeline", "pp-plan show plan.json --programs"};
   cli::add_common_options(*command, shell, kExamples);
   command->final_callback([options, &shell] { show(*options, shell); });
 }

@@ -21,9 +21,12 @@ struct Options {
 };
 
 Json to_json(const plan::SimulationResult& result) {
-  Json json{{"makespan_s", result.makespan.count()}, {"bubble_fraction", result.bubble_fraction}, {"workers", Json::array()}};
+  Json json{{"makespan_s", result.makespan.count()},
+            {"bubble_fraction", result.bubble_fraction},
+            {"workers", Json::array()}};
   for (std::size_t w = 0; w < result.busy.size(); ++w) {
-    json["workers"].push_back({{"busy_s", result.busy[w].count()}, {"peak_bytes", result.memory[w].peak.value}});
+    json["workers"].push_back(
+        {{"busy_s", result.busy[w].count()}, {"peak_bytes", result.memory[w].peak.value}});
   }
   return json;
 }
@@ -40,8 +43,8 @@ void simulate(const Options& options, const cli::Shell& shell) {
     return;
   }
   std::cout << "makespan " << to_text(result.makespan) << ", bubble " << cli::percent(result.bubble_fraction)
-            << " (1 - busy/(workers * makespan)), " << result.ops.size() << " operations, " << result.messages.size()
-            << " messages\n"
+            << " (1 - busy/(workers * makespan)), " << result.ops.size() << " operations, "
+            << result.messages.size() << " messages\n"
             << timeline(result, kTimelineWidth);
 }
 
@@ -51,7 +54,8 @@ void add_simulate(CLI::App& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("simulate", "simulate a plan's step");
   command->add_option("plan", options->plan, "a plan.json")->required()->type_name("PLAN");
-  command->add_option("--trace", options->trace, "write Chrome trace JSON, for Perfetto; - for stdout")->type_name("FILE");
+  command->add_option("--trace", options->trace, "write Chrome trace JSON, for Perfetto; - for stdout")
+      ->type_name("FILE");
   command->add_option("--updates", options->updates, "optimizer updates to simulate, for asynchronous plans")
       ->check(CLI::PositiveNumber);
   static constexpr std::array<std::string_view, 3> kExamples{"pp-plan simulate plan.json",

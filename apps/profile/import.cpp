@@ -37,8 +37,9 @@ namespace {
 
 void import(const Options& options, const cli::Shell& shell) {
   const std::string name = std::filesystem::path(options.file).stem().string();
-  const Profile profile =
-      cli::load(options.file, [&](std::string_view text) { return plan::import_pipedream(text, name, options.batch_size); });
+  const Profile profile = cli::load(options.file, [&](std::string_view text) {
+    return plan::import_pipedream(text, name, options.batch_size);
+  });
   const std::string text = dump_json(to_json(profile));
   cli::Output output(options.output);
   output.write(text);
@@ -54,7 +55,9 @@ void add_import(CLI::App& app, cli::Shell& shell) {
   command->add_option("file", options->file, "the foreign file")->required()->type_name("FILE");
   command->add_option("-o,--output", options->output, "write the profile; - for stdout")->type_name("FILE");
   cli::add_enum(*command, "--format", options->format, "format of the file");
-  command->add_option("--batch-size", options->batch_size, "samples per micro-batch of the foreign profile, which does not say")
+  command
+      ->add_option("--batch-size", options->batch_size,
+                   "samples per micro-batch of the foreign profile, which does not say")
       ->check(CLI::PositiveNumber);
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-profile import graph.txt --format pipedream -o profile.json",

@@ -4,20 +4,18 @@
 
 int main(int argc, char** argv) {
   pp::profile::prepare_process();
-  const pp::cli::Tool tool{
-      .name = "pp-profile",
-      .summary = "Measures a model layer by layer, and the links between devices.",
-      .default_command = "run",
-      .examples = {"pp-profile lenet5 --device cpu:2x1 -o profile.json",
-                   "pp-profile links --devices cpu:2 -o cluster.json",
-                   "pp-profile show profile.json --sort time"},
-      .add_commands =
-          [](CLI::App& app, pp::cli::Shell& shell) {
-            pp::profile_tool::add_run(app, shell);
-            pp::profile_tool::add_links(app, shell);
-            pp::profile_tool::add_models(app, shell);
-            pp::profile_tool::add_show(app, shell);
-            pp::profile_tool::add_import(app, shell);
-          }};
+  const pp::cli::Tool tool{.name = "pp-profile",
+                           .summary = "Measures a model layer by layer, and the links between devices.",
+                           .default_command = "run",
+                           .examples = {"pp-profile lenet5 --device cpu:2x1 -o profile.json",
+                                        "pp-profile links --devices cpu:2 -o cluster.json",
+                                        "pp-profile show profile.json --sort time"},
+                           .add_commands = [](CLI::App& app, pp::cli::Shell& shell) {
+                             pp::profile_tool::add_run(app, shell);
+                             pp::profile_tool::add_links(app, shell);
+                             pp::profile_tool::add_models(app, shell);
+                             pp::profile_tool::add_show(app, shell);
+                             pp::profile_tool::add_import(app, shell);
+                           }};
   return pp::cli::run_tool(tool, argc, argv);
 }

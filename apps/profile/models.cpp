@@ -22,23 +22,30 @@ struct Options {
 std::string argument_list(const model::FamilyRow& family) {
   std::string list;
   for (const model::FamilyArgument& argument : family.arguments) {
-    list.append(list.empty() ? "" : ",").append(argument.name).append("=").append(cli::cell(argument.default_value, 6));
+    list.append(list.empty() ? "" : ",")
+        .append(argument.name)
+        .append("=")
+        .append(cli::cell(argument.default_value, 6));
   }
   return list;
 }
 
 void list_families() {
   cli::Table table({{"family", cli::Align::left}, {"arguments and defaults", cli::Align::left}});
-  for (const model::FamilyRow& family : model::family_table()) table.add({std::string(family.name), argument_list(family)});
+  for (const model::FamilyRow& family : model::family_table())
+    table.add({std::string(family.name), argument_list(family)});
   std::cout << table.text() << "\nUse as NAME or NAME:argument=value,...\n";
 }
 
 void list_operations() {
-  cli::Table table({{"operation", cli::Align::left}, {"what it does", cli::Align::left}, {"attributes", cli::Align::left}});
+  cli::Table table(
+      {{"operation", cli::Align::left}, {"what it does", cli::Align::left}, {"attributes", cli::Align::left}});
   for (const OpRow& op : op_table()) {
     std::string attributes;
     for (const AttributeSpec& attribute : op.attributes) {
-      attributes.append(attributes.empty() ? "" : ", ").append(attribute.name).append(attribute.default_value ? "" : "*");
+      attributes.append(attributes.empty() ? "" : ", ")
+          .append(attribute.name)
+          .append(attribute.default_value ? "" : "*");
     }
     table.add({std::string(op.name), std::string(op.summary), attributes});
   }
@@ -47,11 +54,16 @@ void list_operations() {
 
 void show_model(const ModelGraph& graph) {
   const ResolvedModel model = resolve(graph);
-  cli::Table table({{"layer", cli::Align::left}, {"op", cli::Align::left}, {"output", cli::Align::left}, {"parameters"}, {"MFLOP"}});
+  cli::Table table({{"layer", cli::Align::left},
+                    {"op", cli::Align::left},
+                    {"output", cli::Align::left},
+                    {"parameters"},
+                    {"MFLOP"}});
   for (int l = 0; l < model.layer_count(); ++l) {
     const ResolvedLayer& layer = model.layers[static_cast<std::size_t>(l)];
-    table.add({model.graph.layers[static_cast<std::size_t>(l)].name, model.graph.layers[static_cast<std::size_t>(l)].op,
-               to_text(layer.outputs.front().shape), std::to_string(parameter_bytes(model, l, DType::uint8).value),
+    table.add({model.graph.layers[static_cast<std::size_t>(l)].name,
+               model.graph.layers[static_cast<std::size_t>(l)].op, to_text(layer.outputs.front().shape),
+               std::to_string(parameter_bytes(model, l, DType::uint8).value),
                cli::cell(layer.forward_flops.value / 1e6)});
   }
   std::cout << table.text() << '\n' << model.graph.name << ": " << parameter_count(model) << " parameters\n";
@@ -76,12 +88,14 @@ void models(const Options& options, const cli::Shell& shell) {
 
 void add_models(CLI::App& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("models", "list the built-in models; show one, or write it as model.json");
-  command->add_option("model", options->model, "a family, with or without arguments, or a model.json")->type_name("MODEL");
+  CLI::App* command =
+      app.add_subcommand("models", "list the built-in models; show one, or write it as model.json");
+  command->add_option("model", options->model, "a family, with or without arguments, or a model.json")
+      ->type_name("MODEL");
   command->add_option("-o,--output", options->output, "write the model; - for stdout")->type_name("FILE");
   command->add_flag("--ops", options->operations, "list the operations that a model.json may use");
-  static constexpr std::array<std::string_view, 3> kExamples{"pp-profile models", "pp-profile models resnet18:image=32",
-                                                             "pp-profile models lenet5 -o model.json"};
+  static constexpr std::array<std::string_view, 3> kExamples{
+      "pp-profile models", "pp-profile models resnet18:image=32", "pp-profile models lenet5 -o model.json"};
   cli::add_common_options(*command, shell, kExamples);
   command->final_callback([options, &shell] { models(*options, shell); });
 }

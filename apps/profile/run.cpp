@@ -44,7 +44,8 @@ void run(const Options& options, const cli::Shell& shell) {
   profile::ProfileOptions settings = options.profile;
   settings.devices = profile::parse_device_set(options.device);
   settings.micro_batch_sizes.clear();
-  for (int size : cli::parse_counts(options.sizes, ',', "--micro-batch-sizes")) settings.micro_batch_sizes.push_back(size);
+  for (int size : cli::parse_counts(options.sizes, ',', "--micro-batch-sizes"))
+    settings.micro_batch_sizes.push_back(size);
   if (options.quick) settings = profile::quick(settings);
 
   const ModelGraph model = load_model(options.model);
@@ -61,7 +62,10 @@ void run(const Options& options, const cli::Shell& shell) {
   if (shell.json) {
     std::cout << text;
   } else {
-    std::cout << profile_summary(profile) << '\n' << layer_table(profile, {.limit = 12, .color = cli::use_color(shell)});
+    LayerTableOptions table;
+    table.limit = 12;
+    table.color = cli::use_color(shell);
+    std::cout << profile_summary(profile) << '\n' << layer_table(profile, table);
   }
 }
 
@@ -70,18 +74,23 @@ void run(const Options& options, const cli::Shell& shell) {
 void add_run(CLI::App& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("run", "measure a model layer by layer (the default command)");
-  command->add_option("model", options->model, "a model.json, or a built-in family: `pp-profile models` lists them")
+  command
+      ->add_option("model", options->model,
+                   "a model.json, or a built-in family: `pp-profile models` lists them")
       ->required()
       ->type_name("MODEL");
   command->add_option("-o,--output", options->output, "write the profile; - for stdout")->type_name("FILE");
-  command->add_option("--micro-batch-sizes", options->sizes, "samples per micro-batch to measure, rising")->type_name("LIST");
-  command->add_option("--device", options->device,
-                      "cpu:0 (one core), cpu:2x1 (two devices of one core, both busy), cuda:0")
+  command->add_option("--micro-batch-sizes", options->sizes, "samples per micro-batch to measure, rising")
+      ->type_name("LIST");
+  command
+      ->add_option("--device", options->device,
+                   "cpu:0 (one core), cpu:2x1 (two devices of one core, both busy), cuda:0")
       ->type_name("DEVICES");
   cli::add_enum(*command, "--dtype", options->profile.dtype, "floating type of weights and activations");
   command->add_flag("--quick", options->quick, "a rough profile in seconds: for demos and first tries");
-  command->add_option("--precision", options->profile.precision,
-                      "stop when the median is known to this share of itself, with 95 % confidence")
+  command
+      ->add_option("--precision", options->profile.precision,
+                   "stop when the median is known to this share of itself, with 95 % confidence")
       ->check(CLI::Range(0.001, 0.5));
   cli::add_seconds(*command, "--budget", options->profile.budget_per_size, "longest time per micro-batch size")
       ->default_str(to_text(options->profile.budget_per_size));

@@ -34,12 +34,14 @@ void add_show(CLI::App& app, cli::Shell& shell) {
   CLI::App* command = app.add_subcommand("show", "print a profile: one row per layer");
   command->add_option("profile", options->profile, "a profile.json")->required()->type_name("PROFILE");
   cli::add_enum(*command, "--sort", options->table.order, "order of the rows");
-  command->add_option("--micro-batch-size", options->table.micro_batch_size, "which measured size; default: the largest")
+  command
+      ->add_option("--micro-batch-size", options->table.micro_batch_size,
+                   "which measured size; default: the largest")
       ->type_name("N");
   command->add_option("--limit", options->table.limit, "rows to show; 0: all")->check(CLI::NonNegativeNumber);
-  static constexpr std::array<std::string_view, 3> kExamples{"pp-profile show profile.json",
-                                                             "pp-profile show profile.json --sort time --limit 10",
-                                                             "pp-profile show profile.json --micro-batch-size 4"};
+  static constexpr std::array<std::string_view, 3> kExamples{
+      "pp-profile show profile.json", "pp-profile show profile.json --sort time --limit 10",
+      "pp-profile show profile.json --micro-batch-size 4"};
   cli::add_common_options(*command, shell, kExamples);
   command->final_callback([options, &shell] { show(*options, shell); });
 }

@@ -40,7 +40,9 @@ std::vector<Row> rows_at(const Profile& profile, std::size_t position) {
   return rows;
 }
 
-std::string optional_ms(const std::optional<TimeStat>& time) { return time ? cli::cell(ms(time->median)) : "-"; }
+std::string optional_ms(const std::optional<TimeStat>& time) {
+  return time ? cli::cell(ms(time->median)) : "-";
+}
 
 }  // namespace
 
@@ -49,12 +51,13 @@ std::string profile_summary(const Profile& profile) {
   for (const LayerProfile& layer : profile.layers) parameters += layer.parameter_count;
   std::string text = profile.model.name + ": " + std::to_string(profile.layers.size()) + " layers, " +
                      std::to_string(parameters) + " parameters, " + std::string(name_of(profile.dtype)) + "\n";
-  text += "measured on " + profile.device.name + ", " + std::to_string(profile.device.devices_busy) + " device(s) of " +
-          std::to_string(profile.device.cores_per_device) + " core(s) busy\n";
+  text += "measured on " + profile.device.name + ", " + std::to_string(profile.device.devices_busy) +
+          " device(s) of " + std::to_string(profile.device.cores_per_device) + " core(s) busy\n";
   for (const WholeModelPoint& point : profile.whole_model) {
     const std::optional<double> ratio = layer_sum_ratio(profile, point.micro_batch_size);
-    text += "  micro-batch " + std::to_string(point.micro_batch_size) + ": forward " + to_text(point.forward.median) +
-            ", backward " + to_text(point.backward.median) + ", peak " + to_text(point.peak);
+    text += "  micro-batch " + std::to_string(point.micro_batch_size) + ": forward " +
+            to_text(point.forward.median) + ", backward " + to_text(point.backward.median) + ", peak " +
+            to_text(point.peak);
     if (ratio) {
       text += ", sum of layers / whole model " + cli::cell(*ratio, 3);
       if (std::abs(*ratio - 1) > kWarnRatio) text += " (over 10 % off: profile again on a quieter machine)";
@@ -67,18 +70,28 @@ std::string profile_summary(const Profile& profile) {
 std::string layer_table(const Profile& profile, const LayerTableOptions& options) {
   const std::size_t position = size_position(profile, options.micro_batch_size);
   std::vector<Row> rows = rows_at(profile, position);
-  const Seconds total = std::accumulate(rows.begin(), rows.end(), Seconds{}, [](Seconds s, const Row& r) { return s + r.time(); });
+  const Seconds total = std::accumulate(rows.begin(), rows.end(), Seconds{},
+                                        [](Seconds s, const Row& r) { return s + r.time(); });
   if (options.order == LayerOrder::time) {
     std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.time() > b.time(); });
   } else if (options.order == LayerOrder::memory) {
-    std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.memory() > b.memory(); });
+    std::stable_sort(rows.begin(), rows.end(),
+                     [](const Row& a, const Row& b) { return a.memory() > b.memory(); });
   }
-  const std::size_t shown = options.limit > 0 ? std::min(rows.size(), static_cast<std::size_t>(options.limit)) : rows.size();
+  const std::size_t shown =
+      options.limit > 0 ? std::min(rows.size(), static_cast<std::size_t>(options.limit)) : rows.size();
 
   cli::Table table({{"layer", cli::Align::left},
-                    {"F ms"}, {"B ms"}, {"I ms"}, {"W ms"},
-                    {"spread"}, {"weights KiB"}, {"output KiB"}, {"saved KiB"},
-                    {"share"}, {"of F+B", cli::Align::left}});
+                    {"F ms"},
+                    {"B ms"},
+                    {"I ms"},
+                    {"W ms"},
+                    {"spread"},
+                    {"weights KiB"},
+                    {"output KiB"},
+                    {"saved KiB"},
+                    {"share"},
+                    {"of F+B", cli::Align::left}});
   for (std::size_t r = 0; r < shown; ++r) {
     const LayerPoint& point = *rows[r].point;
     if (point.out_of_memory) {
@@ -91,9 +104,11 @@ std::string layer_table(const Profile& profile, const LayerTableOptions& options
     table.add({rows[r].layer->name, cli::cell(ms(f.median)), cli::cell(ms(point.backward.median)),
                optional_ms(point.input_gradient), optional_ms(point.weight_gradient),
                f.samples > 0 ? "±" + cli::percent(spread) : "-", cli::cell(kib(rows[r].layer->parameters)),
-               cli::cell(kib(point.output)), cli::cell(kib(point.saved)), cli::percent(share), cli::bar(share, 10)});
+               cli::cell(kib(point.output)), cli::cell(kib(point.saved)), cli::percent(share),
+               cli::colored(cli::bar(share, 10), options.color)});
   }
-  std::string text = "per micro-batch of " + std::to_string(profile.micro_batch_sizes[position]) + " samples:\n" + table.text(120);
+  std::string text = "per micro-batch of " + std::to_string(profile.micro_batch_sizes[position]) +
+                     " samples:\n" + table.text(120);
   if (shown < rows.size()) text += "(" + std::to_string(rows.size() - shown) + " more: pp-profile show)\n";
   return text;
 }

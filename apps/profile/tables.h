@@ -20,8 +20,8 @@ struct LayerTableOptions {
 
 /// What was measured, on what, and how far the sum of the layers is from the whole model.
 std::string profile_summary(const Profile& profile);
-/// One row per layer: times in ms, bytes in KiB, a bar of its share of the time. Throws pp::Error (usage) for a size that was
-/// not measured.
+/// One row per layer: times in ms, bytes in KiB, a bar of its share of the time. Throws pp::Error (usage) for a
+/// size that was not measured.
 std::string layer_table(const Profile& profile, const LayerTableOptions& options);
 
 }  // namespace pp::profile_tool

@@ -16,8 +16,8 @@ void check(const PlanAndOptions& options, const cli::Shell& shell) {
   if (shell.json) {
     std::cout << dump_json(Json{{"plan_hash", plan::plan_hash(plan)}, {"ok", true}});
   } else {
-    std::cout << options.plan << ": can run (" << plan.schedule.name << ", " << plan.stages.size() << " stages, "
-              << plan.workers.size() << " workers)\n";
+    std::cout << options.plan << ": can run (" << plan.schedule.name << ", " << plan.stages.size()
+              << " stages, " << plan.workers.size() << " workers)\n";
   }
 }
 
@@ -28,9 +28,9 @@ void add_check(CLI::App& app, cli::Shell& shell) {
   CLI::App* command = app.add_subcommand("check", "check plan, data and devices without training");
   options->run.steps = 1;
   add_run_options(*command, *options);
-  static constexpr std::array<std::string_view, 3> kExamples{"pp-run check plan.json --data configs/data/digits",
-                                                             "pp-run check plan.json --data synthetic",
-                                                             "pp-run check plan.json --data synthetic --json"};
+  static constexpr std::array<std::string_view, 3> kExamples{
+      "pp-run check plan.json --data configs/data/digits", "pp-run check plan.json --data synthetic",
+      "pp-run check plan.json --data synthetic --json"};
   cli::add_common_options(*command, shell, kExamples);
   command->final_callback([options, &shell] { check(*options, shell); });
 }

@@ -14,11 +14,14 @@ void add_run_options(CLI::App& command, PlanAndOptions& options) {
   command.add_option("--synthetic-samples", run.synthetic_samples, "samples per epoch of synthetic data")
       ->check(CLI::PositiveNumber)
       ->group("Data");
-  command.add_option("--scale", run.scale, "multiplies integer images; default: 1/(maximum of their type)")->group("Data");
+  command.add_option("--scale", run.scale, "multiplies integer images; default: 1/(maximum of their type)")
+      ->group("Data");
   command.add_flag("!--no-shuffle", run.shuffle, "keep the order of the data")->group("Data");
-  command.add_flag("--drop-last", run.drop_last, "leave out a last partial mini-batch that is too small")->group("Data");
+  command.add_flag("--drop-last", run.drop_last, "leave out a last partial mini-batch that is too small")
+      ->group("Data");
 
-  CLI::Option* epochs = command.add_option("--epochs", run.epochs, "passes over the data")->check(CLI::PositiveNumber);
+  CLI::Option* epochs =
+      command.add_option("--epochs", run.epochs, "passes over the data")->check(CLI::PositiveNumber);
   CLI::Option* steps = command.add_option("--steps", run.steps, "optimizer steps")->check(CLI::PositiveNumber);
   epochs->excludes(steps)->group("Length");
   steps->group("Length");

@@ -23,7 +23,14 @@ std::vector<std::string> comparison_cells(const run::Comparison& comparison) {
 }
 
 std::string worker_table(const plan::Plan& plan, const run::RunReport& report) {
-  cli::Table table({{"worker"}, {"stage"}, {"busy ms"}, {"bubble"}, {"peak"}, {"in flight"}, {"versions"}, {"sent per step"}});
+  cli::Table table({{"worker"},
+                    {"stage"},
+                    {"busy ms"},
+                    {"bubble"},
+                    {"peak"},
+                    {"in flight"},
+                    {"versions"},
+                    {"sent per step"}});
   for (const run::WorkerReport& worker : report.workers) {
     std::string stages;
     for (std::size_t s = 0; s < plan.stages.size(); ++s) {
@@ -32,8 +39,9 @@ std::string worker_table(const plan::Plan& plan, const run::RunReport& report) {
       }
     }
     table.add({std::to_string(number(worker.id)), stages, cli::cell(1e3 * worker.busy.count()),
-               cli::percent(worker.bubble_fraction), to_text(worker.peak), std::to_string(worker.peak_in_flight),
-               std::to_string(worker.peak_versions), to_text(worker.sent_per_step)});
+               cli::percent(worker.bubble_fraction), to_text(worker.peak),
+               std::to_string(worker.peak_in_flight), std::to_string(worker.peak_versions),
+               to_text(worker.sent_per_step)});
   }
   return table.text();
 }
@@ -48,8 +56,9 @@ std::string epoch_line(const run::EpochReport& epoch) {
 }
 
 std::string summary(const plan::Plan& plan, const run::RunReport& report) {
-  std::string text = plan.model.name + ", " + plan.schedule.name + ", stages " + plan::stages_text(plan) + ", replicas " +
-                     plan::replicas_text(plan) + ": " + std::to_string(report.steps) + " steps, " + report.exit_reason + "\n\n";
+  std::string text = plan.model.name + ", " + plan.schedule.name + ", stages " + plan::stages_text(plan) +
+                     ", replicas " + plan::replicas_text(plan) + ": " + std::to_string(report.steps) +
+                     " steps, " + report.exit_reason + "\n\n";
   cli::Table table({{"quantity", cli::Align::left}, {"predicted"}, {"measured"}, {"measured/predicted"}});
   for (const run::Comparison& comparison : report.comparisons) table.add(comparison_cells(comparison));
   text += table.text() + '\n' + worker_table(plan, report);

@@ -26,7 +26,8 @@ class TerminalObserver : public run::Observer {
  public:
   explicit TerminalObserver(const cli::Shell& shell) : line_(shell) {}
   void step(const run::Progress& progress) override {
-    const double done = progress.steps > 0 ? static_cast<double>(progress.step) / static_cast<double>(progress.steps) : 0;
+    const double done =
+        progress.steps > 0 ? static_cast<double>(progress.step) / static_cast<double>(progress.steps) : 0;
     line_.update("training", done,
                  "step " + std::to_string(progress.step) + "/" + std::to_string(progress.steps) + ", loss " +
                      cli::cell(progress.loss) + ", " + cli::cell(progress.samples_per_s) + " samples/s");
@@ -73,14 +74,17 @@ void add_train(CLI::App& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("train", "train as the plan says (the default command)");
   add_run_options(*command, *options);
-  command->add_option("-o,--output", options->output, "write the report; - for stdout")->type_name("FILE")->group("Results");
+  command->add_option("-o,--output", options->output, "write the report; - for stdout")
+      ->type_name("FILE")
+      ->group("Results");
   command->add_option("--trace", options->trace, "write the last steps as Chrome trace JSON, for Perfetto")
       ->type_name("FILE")
       ->group("Results");
   command->add_option("--save-weights", options->run.save_weights, "write the trained weights as safetensors")
       ->type_name("FILE")
       ->group("Results");
-  command->add_flag("!--no-evaluate", options->run.evaluate, "leave out the evaluation after each epoch")->group("Results");
+  command->add_flag("!--no-evaluate", options->run.evaluate, "leave out the evaluation after each epoch")
+      ->group("Results");
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-run plan.json --data configs/data/digits --epochs 20 --lr 0.05 -o report.json",
       "pp-run plan.json --data synthetic --steps 50 --trace trace.json",

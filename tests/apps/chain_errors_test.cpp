@@ -42,7 +42,9 @@ void refused(const Outcome& outcome, std::initializer_list<std::string_view> par
 }  // namespace
 
 TEST_SUITE("apps/chain_errors") {
-  TEST_CASE("the small model itself can be profiled") { CHECK(Folder().profile_model(small_model()).code == 0); }
+  TEST_CASE("the small model itself can be profiled") {
+    CHECK(Folder().profile_model(small_model()).code == 0);
+  }
 
   TEST_CASE("an unknown operation names its place and the known ones") {
     pp::Json model = small_model();
@@ -78,34 +80,49 @@ TEST_SUITE("apps/chain_errors") {
   }
 
   TEST_CASE("micro-batch sizes that are no counts") {
-    refused(Folder().run("pp-profile", {"lenet5", "--micro-batch-sizes", "4,0"}), {"--micro-batch-sizes", "\"0\""});
+    refused(Folder().run("pp-profile", {"lenet5", "--micro-batch-sizes", "4,0"}),
+            {"--micro-batch-sizes", "\"0\""});
   }
 
   TEST_CASE("missing data names the file, and nothing is written") {
     const Folder folder;
-    REQUIRE(folder.run("pp-profile", {"lenet5:image=8", "--quick", "--micro-batch-sizes", "8", "-o", "profile.json"}).code == 0);
-    REQUIRE(folder.run("pp-plan", {"profile.json", "--devices", "1", "--mini-batch", "8", "-o", "plan.json"}).code == 0);
-    refused(folder.run("pp-run", {"plan.json", "--data", "no-such-folder", "--steps", "1", "-o", "report.json"}),
-            {"no-such-folder"});
+    REQUIRE(
+        folder
+            .run("pp-profile", {"lenet5:image=8", "--quick", "--micro-batch-sizes", "8", "-o", "profile.json"})
+            .code == 0);
+    REQUIRE(folder.run("pp-plan", {"profile.json", "--devices", "1", "--mini-batch", "8", "-o", "plan.json"})
+                .code == 0);
+    refused(
+        folder.run("pp-run", {"plan.json", "--data", "no-such-folder", "--steps", "1", "-o", "report.json"}),
+        {"no-such-folder"});
     CHECK_FALSE(folder.has("report.json"));
-    refused(folder.run("pp-run", {"plan.json", "--data", PP_DIGITS, "--steps", "1", "-o", "missing/report.json"}),
-            {"missing/report.json"});
+    refused(
+        folder.run("pp-run", {"plan.json", "--data", PP_DIGITS, "--steps", "1", "-o", "missing/report.json"}),
+        {"missing/report.json"});
   }
 
   TEST_CASE("data of another shape than the model's input") {
     const Folder folder;
-    REQUIRE(folder.run("pp-profile", {"lenet5", "--quick", "--micro-batch-sizes", "8", "-o", "profile.json"}).code == 0);
-    REQUIRE(folder.run("pp-plan", {"profile.json", "--devices", "1", "--mini-batch", "8", "-o", "plan.json"}).code == 0);
-    refused(folder.run("pp-run", {"plan.json", "--data", PP_DIGITS, "--steps", "1"}), {"train-images.idx", "28"});
+    REQUIRE(folder.run("pp-profile", {"lenet5", "--quick", "--micro-batch-sizes", "8", "-o", "profile.json"})
+                .code == 0);
+    REQUIRE(folder.run("pp-plan", {"profile.json", "--devices", "1", "--mini-batch", "8", "-o", "plan.json"})
+                .code == 0);
+    refused(folder.run("pp-run", {"plan.json", "--data", PP_DIGITS, "--steps", "1"}),
+            {"train-images.idx", "28"});
   }
 
   TEST_CASE("a plan whose layers are not those of its model") {
     const Folder folder;
-    REQUIRE(folder.run("pp-profile", {"lenet5:image=8", "--quick", "--micro-batch-sizes", "8", "-o", "profile.json"}).code == 0);
-    REQUIRE(folder.run("pp-plan", {"profile.json", "--devices", "1", "--mini-batch", "8", "-o", "plan.json"}).code == 0);
+    REQUIRE(
+        folder
+            .run("pp-profile", {"lenet5:image=8", "--quick", "--micro-batch-sizes", "8", "-o", "profile.json"})
+            .code == 0);
+    REQUIRE(folder.run("pp-plan", {"profile.json", "--devices", "1", "--mini-batch", "8", "-o", "plan.json"})
+                .code == 0);
     pp::Json plan = pp::parse_json(pp::read_file(folder.path() / "plan.json"));
     plan["stages"][0]["layers"][0] = "conv9";
     pp::write_file(folder.path() / "plan.json", plan.dump());
-    refused(folder.run("pp-run", {"check", "plan.json", "--data", "synthetic"}), {"plan.json: /stages/0/layers/0", "conv9"});
+    refused(folder.run("pp-run", {"check", "plan.json", "--data", "synthetic"}),
+            {"plan.json: /stages/0/layers/0", "conv9"});
   }
 }

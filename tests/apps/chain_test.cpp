@@ -22,12 +22,14 @@ struct Folder : TemporaryFolder {
   bool has(const std::string& name) const { return std::filesystem::exists(path() / name); }
 
   void profile() const {
-    const Outcome outcome = run("pp-profile", {"lenet5:image=8", "--micro-batch-sizes", "4,8,32", "--quick", "-o", "profile.json"});
+    const Outcome outcome =
+        run("pp-profile", {"lenet5:image=8", "--micro-batch-sizes", "4,8,32", "--quick", "-o", "profile.json"});
     CAPTURE(outcome.err);
     REQUIRE(outcome.code == 0);
   }
   void plan(const std::string& name, std::vector<std::string> more) const {
-    std::vector<std::string> arguments{"profile.json", "--devices", "2", "--bandwidth", "1e9", "--mini-batch", "32", "-o", name};
+    std::vector<std::string> arguments{"profile.json", "--devices", "2",  "--bandwidth", "1e9",
+                                       "--mini-batch", "32",        "-o", name};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Outcome outcome = run("pp-plan", arguments);
     CAPTURE(outcome.err);
@@ -50,10 +52,12 @@ TEST_SUITE("apps/chain") {
     CHECK(profile.micro_batch_sizes == std::vector<std::int64_t>{4, 8, 32});
 
     folder.plan("one.json", {"--stages", "1", "--replicas", "1", "--micro-batches", "4"});
-    folder.plan("two.json", {"--stages", "2", "--replicas", "1-1", "--micro-batches", "4", "--schedule", "1f1b"});
+    folder.plan("two.json",
+                {"--stages", "2", "--replicas", "1-1", "--micro-batches", "4", "--schedule", "1f1b"});
     for (const std::string name : {"one", "two"}) {
-      const Outcome outcome = folder.train(name + ".json", {"--steps", "5", "--no-evaluate", "--save-weights",
-                                                            name + ".safetensors", "-o", name + "-report.json"});
+      const Outcome outcome =
+          folder.train(name + ".json", {"--steps", "5", "--no-evaluate", "--save-weights",
+                                        name + ".safetensors", "-o", name + "-report.json"});
       CAPTURE(outcome.err);
       REQUIRE(outcome.code == 0);
       CHECK(outcome.out.find("measured/predicted") != std::string::npos);
@@ -70,7 +74,10 @@ TEST_SUITE("apps/chain") {
     folder.profile();
     folder.plan("plan.json", {"--stages", "2", "--micro-batches", "4"});
     const auto run = [&](const std::string& name, const std::string& seed) {
-      REQUIRE(folder.train("plan.json", {"--steps", "3", "--seed", seed, "--save-weights", name, "--json", "--no-evaluate"}).code == 0);
+      REQUIRE(folder
+                  .train("plan.json",
+                         {"--steps", "3", "--seed", seed, "--save-weights", name, "--json", "--no-evaluate"})
+                  .code == 0);
       return folder.file(name);
     };
     const std::string first = run("a", "7");
@@ -82,7 +89,8 @@ TEST_SUITE("apps/chain") {
     const Folder folder;
     folder.profile();
     folder.plan("plan.json", {"--schedule", "pipedream", "--stages", "2", "--replicas", "1-1"});
-    const Outcome outcome = folder.train("plan.json", {"--epochs", "1", "--trace", "trace.json", "--drop-last", "--json"});
+    const Outcome outcome =
+        folder.train("plan.json", {"--epochs", "1", "--trace", "trace.json", "--drop-last", "--json"});
     CAPTURE(outcome.err);
     REQUIRE(outcome.code == 0);
     const pp::Json report = pp::parse_json(outcome.out);
@@ -99,7 +107,8 @@ TEST_SUITE("apps/chain") {
     CHECK(cluster.devices.size() == 2);
     CHECK(cluster.measured);
     folder.profile();
-    const Outcome plan = folder.run("pp-plan", {"profile.json", "--cluster", "cluster.json", "--mini-batch", "32", "-o", "plan.json"});
+    const Outcome plan = folder.run(
+        "pp-plan", {"profile.json", "--cluster", "cluster.json", "--mini-batch", "32", "-o", "plan.json"});
     CAPTURE(plan.err);
     CHECK(plan.code == 0);
   }

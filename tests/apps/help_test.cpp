@@ -10,7 +10,8 @@
 namespace {
 
 pp::test::Outcome run(const std::string& tool, const std::vector<std::string>& arguments) {
-  return pp::test::run_program(std::filesystem::path(PP_BIN) / tool, arguments, std::filesystem::temp_directory_path());
+  return pp::test::run_program(std::filesystem::path(PP_BIN) / tool, arguments,
+                               std::filesystem::temp_directory_path());
 }
 
 /// The lines behind `Examples:` that call the tool.

@@ -16,10 +16,13 @@ const std::filesystem::path kPlan = std::filesystem::path(PP_BIN) / "pp-plan";
 
 struct Folder : TemporaryFolder {
   Folder() { pp::test::write_profile(path(), pp::test::sample_profile(std::vector<double>(6, 2.0))); }
-  Outcome plan(std::vector<std::string> arguments) const { return pp::test::run_program(kPlan, arguments, path()); }
+  Outcome plan(std::vector<std::string> arguments) const {
+    return pp::test::run_program(kPlan, arguments, path());
+  }
   /// Two devices and a mini-batch of 64 with these arguments behind.
   Outcome request(std::vector<std::string> more) const {
-    std::vector<std::string> arguments{"profile.json", "--devices", "2", "--bandwidth", "1e9", "--mini-batch", "64"};
+    std::vector<std::string> arguments{"profile.json", "--devices",    "2", "--bandwidth",
+                                       "1e9",          "--mini-batch", "64"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return plan(arguments);
   }
@@ -51,19 +54,23 @@ TEST_SUITE("apps/plan_errors") {
   }
 
   TEST_CASE("several devices without a bandwidth") {
-    refused(Folder().plan({"profile.json", "--mini-batch", "64", "--devices", "2"}), "--devices 2 needs --bandwidth");
+    refused(Folder().plan({"profile.json", "--mini-batch", "64", "--devices", "2"}),
+            "--devices 2 needs --bandwidth");
   }
 
   TEST_CASE("a unit that does not exist") {
-    refused(Folder().plan({"profile.json", "--mini-batch", "64", "--devices", "2", "--bandwidth", "10parsec"}), "--bandwidth");
+    refused(Folder().plan({"profile.json", "--mini-batch", "64", "--devices", "2", "--bandwidth", "10parsec"}),
+            "--bandwidth");
   }
 
   TEST_CASE("more micro-batches than samples") {
-    refused(Folder().request({"--micro-batches", "65"}), "micro_batches = 65 exceeds the mini-batch of 64 samples");
+    refused(Folder().request({"--micro-batches", "65"}),
+            "micro_batches = 65 exceeds the mini-batch of 64 samples");
   }
 
   TEST_CASE("a file that is missing") {
-    refused(Folder().plan({"nothing.json", "--mini-batch", "64", "--devices", "1"}), "nothing.json: cannot be read");
+    refused(Folder().plan({"nothing.json", "--mini-batch", "64", "--devices", "1"}),
+            "nothing.json: cannot be read");
   }
 
   TEST_CASE("malformed JSON names the file and the place") {
@@ -98,7 +105,8 @@ TEST_SUITE("apps/plan_errors") {
 
   TEST_CASE("an edited program that deadlocks names every worker's operation") {
     const Folder folder;
-    REQUIRE(folder.request({"-o", "plan.json", "--stages", "2", "--schedule", "gpipe", "--micro-batches", "2"}).code == 0);
+    REQUIRE(folder.request({"-o", "plan.json", "--stages", "2", "--schedule", "gpipe", "--micro-batches", "2"})
+                .code == 0);
     std::string text = pp::read_file(folder.path() / "plan.json");
     const std::string program = "F0.0 F0.1 B0.0 B0.1 U0";
     REQUIRE(text.find(program) != std::string::npos);

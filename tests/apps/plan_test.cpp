@@ -18,11 +18,14 @@ const std::filesystem::path kPlan = std::filesystem::path(PP_BIN) / "pp-plan";
 /// Six layers, 2 ms each per 16 samples: forward + backward 6 ms a layer.
 struct Folder : TemporaryFolder {
   Folder() { pp::test::write_profile(path(), pp::test::sample_profile(std::vector<double>(6, 2.0))); }
-  Outcome plan(std::vector<std::string> arguments) const { return pp::test::run_program(kPlan, arguments, path()); }
+  Outcome plan(std::vector<std::string> arguments) const {
+    return pp::test::run_program(kPlan, arguments, path());
+  }
 };
 
-const std::vector<std::string> kTwoStages{"profile.json", "--devices",  "2",       "--bandwidth",     "1e12", "--mini-batch", "64",
-                                          "--stages",     "2",          "--micro-batches", "4", "--schedule", "1f1b", "-o", "plan.json"};
+const std::vector<std::string> kTwoStages{
+    "profile.json",    "--devices", "2",          "--bandwidth", "1e12", "--mini-batch", "64", "--stages", "2",
+    "--micro-batches", "4",         "--schedule", "1f1b",        "-o",   "plan.json"};
 
 }  // namespace
 
@@ -35,7 +38,8 @@ TEST_SUITE("apps/plan") {
     const pp::plan::Plan plan = pp::plan::parse_plan(pp::read_file(folder.path() / "plan.json"));
     CHECK(pp::plan::stages_text(plan) == "3|3");
     CHECK(pp::plan::replicas_text(plan) == "1-1");
-    // Per micro-batch of 16 a stage takes 3 * 6 = 18 ms; (M + K - 1) = 5 of them; the links are practically free.
+    // Per micro-batch of 16 a stage takes 3 * 6 = 18 ms; (M + K - 1) = 5 of them; the links are practically
+    // free.
     CHECK(plan.predicted.makespan.count() == doctest::Approx(5 * 0.018).epsilon(1e-3));
     CHECK(plan.predicted.bubble_fraction == doctest::Approx(0.2).epsilon(1e-3));
     CHECK(outcome.out.find("<- bottleneck") != std::string::npos);
@@ -60,7 +64,8 @@ TEST_SUITE("apps/plan") {
     const Outcome simulated = folder.plan({"simulate", "plan.json", "--json"});
     REQUIRE(simulated.code == 0);
     const pp::plan::Plan plan = pp::plan::parse_plan(pp::read_file(folder.path() / "plan.json"));
-    CHECK(pp::parse_json(simulated.out)["makespan_s"].get<double>() == doctest::Approx(plan.predicted.makespan.count()));
+    CHECK(pp::parse_json(simulated.out)["makespan_s"].get<double>() ==
+          doctest::Approx(plan.predicted.makespan.count()));
   }
 
   TEST_CASE("the trace is a Chrome trace with one event per operation at least") {
@@ -85,8 +90,9 @@ TEST_SUITE("apps/plan") {
 
   TEST_CASE("a memory limit below the weights is exit 3 with a limit that works") {
     const Folder folder;
-    const std::vector<std::string> request{"profile.json", "--devices",    "2",  "--bandwidth", "1e9",
-                                           "--mini-batch", "64", "--micro-batches", "4",  "--json"};
+    const std::vector<std::string> request{
+        "profile.json", "--devices",       "2", "--bandwidth", "1e9", "--mini-batch",
+        "64",           "--micro-batches", "4", "--json"};
     std::vector<std::string> limited = request;
     limited.insert(limited.end(), {"--memory-limit", "1KiB"});
     const Outcome refused = folder.plan(limited);
@@ -107,6 +113,7 @@ TEST_SUITE("apps/plan") {
     REQUIRE(outcome.code == 0);
     std::vector<std::string> names;
     for (const pp::Json& row : pp::parse_json(outcome.out)) names.push_back(row["name"].get<std::string>());
-    for (const char* name : {"gpipe", "1f1b", "pipedream"}) CHECK(std::find(names.begin(), names.end(), name) != names.end());
+    for (const char* name : {"gpipe", "1f1b", "pipedream"})
+      CHECK(std::find(names.begin(), names.end(), name) != names.end());
   }
 }

@@ -14,7 +14,8 @@ TimeStat exactly(double ms) {
 
 Layer layer_of(std::size_t position, const std::string& input) {
   const std::string name = "layer" + std::to_string(position);
-  if (position % 2 == 1) return {.name = name, .op = "relu", .inputs = {input}, .attributes = {}, .weights_of = {}};
+  if (position % 2 == 1)
+    return {.name = name, .op = "relu", .inputs = {input}, .attributes = {}, .weights_of = {}};
   return {.name = name,
           .op = "linear",
           .inputs = {input},
@@ -39,7 +40,11 @@ Profile sample_profile(std::span<const double> forward_ms) {
   Profile profile;
   profile.model = model.graph;
   profile.model_hash = model_hash(model.graph);
-  profile.device = {.kind = DeviceKind::cpu, .name = "sample", .cores_per_device = 1, .devices_busy = 1, .memory = Bytes(1 << 30)};
+  profile.device = {.kind = DeviceKind::cpu,
+                    .name = "sample",
+                    .cores_per_device = 1,
+                    .devices_busy = 1,
+                    .memory = Bytes(1 << 30)};
   profile.micro_batch_sizes = {1, 2, 4, 8, 16};
   for (std::size_t l = 0; l < forward_ms.size(); ++l) {
     const bool linear = l % 2 == 0;

@@ -13,7 +13,8 @@ struct Outcome {
   std::string err;
 };
 
-/// `program` with `arguments`, in `folder`, standard input closed; `interrupt_after_ms` > 0: SIGINT after so long.
+/// `program` with `arguments`, in `folder`, standard input closed; `interrupt_after_ms` > 0: SIGINT after so
+/// long.
 Outcome run_program(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                     const std::filesystem::path& folder, int interrupt_after_ms = 0);
 
