@@ -1,0 +1,68 @@
+#include "libplan/cost/priced_model.h"
+
+#include <algorithm>
+
+namespace pp::plan {
+namespace {
+
+LayerPrice price_loss(const Profile& profile, int size, const CurveOptions& options) {
+  return profile.loss ? price_layer(*profile.loss, size, options) : LayerPrice{};
+}
+
+std::vector<LayerPrice> price_layers(const Profile& profile, int size, const CurveOptions& options) {
+  std::vector<LayerPrice> prices;
+  for (const LayerProfile& layer : profile.layers) prices.push_back(price_layer(layer, size, options));
+  return prices;
+}
+
+double total_time(std::span<const LayerPrice> layers, const LayerPrice& loss) {
+  double total = loss.forward + loss.backward;
+  for (const LayerPrice& layer : layers) total += layer.forward + layer.backward;
+  return total;
+}
+
+}  // namespace
+
+PricedModel price_model(const Profile& profile, std::span<const int> sizes, const CurveOptions& options) {
+  const int largest = *std::max_element(sizes.begin(), sizes.end());
+  const int smallest = *std::min_element(sizes.begin(), sizes.end());
+  PricedModel model{price_layers(profile, largest, options), price_loss(profile, largest, options),
+                    {sizes.begin(), sizes.end()}, {}};
+  if (smallest == largest) return model;
+  const double small = total_time(price_layers(profile, smallest, options), price_loss(profile, smallest, options));
+  const double large = total_time(model.layers, model.loss);
+  for (const int size : sizes) model.scale.push_back(size == largest || large == 0 ? 1.0 : small / large);
+  return model;
+}
+
+PricedModel cheapest_model(const Profile& profile, std::span<const int> sizes, const CurveOptions& options) {
+  const int smallest = *std::min_element(sizes.begin(), sizes.end());
+  PricedModel model = price_model(profile, sizes, options);
+  if (model.scale.empty()) return model;
+  // The simulator scales all layers of a micro-batch by one factor, so the bound does too.
+  const double factor = std::min(1.0, *std::min_element(model.scale.begin(), model.scale.end()));
+  for (LayerPrice& layer : model.layers) {
+    layer.forward *= factor;
+    layer.backward *= factor;
+  }
+  model.loss.forward *= factor;
+  model.loss.backward *= factor;
+  model.sizes.assign(sizes.size(), smallest);
+  model.scale.clear();
+  return model;
+}
+
+OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer, std::optional<double> state_ratio) {
+  OptimizerCost cost{optimizer == OptimizerName::adamw ? 2.0 : 1.0, 0};
+  for (const OptimizerProfile& measured : profile.optimizers) {
+    if (measured.name != name_of(optimizer)) continue;
+    cost.state_ratio = measured.state_bytes_per_parameter_byte;
+    if (measured.parameters.value > 0) {
+      cost.update_per_byte = measured.update.median.count() / static_cast<double>(measured.parameters.value);
+    }
+  }
+  if (state_ratio) cost.state_ratio = *state_ratio;
+  return cost;
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,32 @@
+// Every layer of a model at the size of its micro-batches: what chains are built from and what the simulator is given.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "libplan/cost/chain.h"
+#include "libplan/cost/graph.h"
+#include "libplan/cost/layer_curve.h"
+#include "libplan/plan.h"
+
+namespace pp::plan {
+
+struct PricedModel {
+  std::vector<LayerPrice> layers;  ///< of the largest micro-batch
+  LayerPrice loss;                 ///< zero without a loss
+  std::vector<int> sizes;          ///< samples of each micro-batch
+  std::vector<double> scale;       ///< per micro-batch, its forward and backward relative to `layers`; empty: all equal
+};
+
+/// Unequal micro-batches are priced at their own size. Throws pp::Error (usage) as price_layer() does.
+PricedModel price_model(const Profile& profile, std::span<const int> sizes, const CurveOptions& options);
+
+/// The same with each layer's time at its least over the sizes: what a bound may count for every micro-batch.
+PricedModel cheapest_model(const Profile& profile, std::span<const int> sizes, const CurveOptions& options);
+
+/// `state_ratio` unset: the profile's for this optimizer, else sgd 1 (momentum), adamw 2. Without a profiled update the
+/// update costs nothing.
+OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer, std::optional<double> state_ratio);
+
+}  // namespace pp::plan

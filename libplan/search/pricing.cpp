@@ -1,0 +1,228 @@
+#include "libplan/search/pricing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "libplan/cost/links.h"
+
+namespace pp::plan {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+std::vector<int> stages_of_layers(const PlanGraph& graph, const Assignment& assignment) {
+  std::vector<int> stage_of(graph.layers.size(), -1);
+  for (int s = 0; s < assignment.stages(); ++s) {
+    for (const int layer : assignment.stage_layers[at(s)]) stage_of[at(layer)] = s;
+  }
+  return stage_of;
+}
+
+/// Stages that read the layer's output, ascending, without its own.
+std::vector<int> reading_stages(const GraphLayer& layer, int own, const std::vector<int>& stage_of, int last) {
+  std::vector<int> readers;
+  for (const int consumer : layer.consumers) readers.push_back(stage_of[at(consumer)]);
+  if (layer.feeds_loss) readers.push_back(last);
+  std::sort(readers.begin(), readers.end());
+  readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
+  std::erase(readers, own);
+  return readers;
+}
+
+struct Traffic {
+  std::map<std::pair<int, int>, StageEdge> edges;
+  std::vector<std::int64_t> in, out;
+};
+
+Traffic traffic_of(const PlanGraph& graph, const PricedModel& model, const std::vector<int>& stage_of, int stages) {
+  Traffic traffic;
+  traffic.in.assign(at(stages), 0);
+  traffic.out.assign(at(stages), 0);
+  for (int l = 0; l < graph.size(); ++l) {
+    const GraphLayer& layer = graph.layers[at(l)];
+    const int own = stage_of[at(l)];
+    const Bytes size{model.layers[at(l)].output};
+    const std::vector<int> readers = reading_stages(layer, own, stage_of, stages - 1);
+    for (const int reader : readers) {
+      const StageEdge fresh{StageId{own}, StageId{reader}, {}, {}, 0, 0};
+      StageEdge& edge = traffic.edges.try_emplace({own, reader}, fresh).first->second;
+      edge.activation += size;
+      edge.activation_tensors += 1;
+      if (layer.has_gradient) edge.gradient += size;
+      if (layer.has_gradient) edge.gradient_tensors += 1;
+      traffic.in[at(reader)] += size.value;
+    }
+    if (!readers.empty()) traffic.out[at(own)] += size.value;
+  }
+  return traffic;
+}
+
+/// The part of what the stage's layers keep that is a tensor from another stage.
+std::int64_t saved_elsewhere(const PricingContext& context, const std::vector<int>& stage_of, int stage, int layer) {
+  std::int64_t outside = 0;
+  for (const int producer : context.graph.layers[at(layer)].producers) {
+    if (stage_of[at(producer)] != stage) outside += context.model.layers[at(producer)].output;
+  }
+  return std::min(context.model.layers[at(layer)].saved_input, outside);
+}
+
+double slowest_speed(const Cluster& cluster, const std::vector<int>& devices) {
+  double speed = cluster.devices[at(devices.front())].speed;
+  for (const int device : devices) speed = std::min(speed, cluster.devices[at(device)].speed);
+  return speed;
+}
+
+/// Micro-batches of the longest window: K forwards come before the first backward of a replica.
+int in_flight(const WorkerProgram& program) {
+  if (!program.stream) return 0;
+  int forwards = 0;
+  int peak = 0;
+  const auto count = [&](const Program& ops) {
+    for (const Op& op : ops) {
+      if (op.kind == OpKind::forward) peak = std::max(peak, ++forwards);
+      if (op.kind == OpKind::backward || op.kind == OpKind::weight_gradient) --forwards;
+    }
+  };
+  count(program.stream->prologue);
+  count(program.stream->body);
+  return peak;
+}
+
+StageCosts price_stage(const PricingContext& context, const Assignment& assignment, const std::vector<int>& stage_of,
+                       const Traffic& traffic, int stage) {
+  StageCosts costs;
+  std::int64_t parameters = 0;
+  std::int64_t buffers = 0;
+  const auto add = [&](const LayerPrice& price) {
+    costs.forward += Seconds(price.forward);
+    costs.backward += Seconds(price.backward);
+    costs.input_gradient += Seconds(price.input_gradient);
+    costs.weight_gradient += Seconds(price.weight_gradient);
+    costs.saved += Bytes(price.saved);
+    costs.workspace = std::max(costs.workspace, Bytes(price.workspace));
+  };
+  for (const int layer : assignment.stage_layers[at(stage)]) {
+    add(context.model.layers[at(layer)]);
+    costs.saved -= Bytes(saved_elsewhere(context, stage_of, stage, layer));
+    parameters += context.graph.layers[at(layer)].parameter_bytes;
+    buffers += context.graph.layers[at(layer)].buffer_bytes;
+  }
+  if (stage == assignment.stages() - 1) add(context.model.loss);
+
+  std::vector<int> devices;
+  for (const int worker : assignment.stage_workers[at(stage)]) devices.push_back(assignment.worker_devices[at(worker)]);
+  const double speed = slowest_speed(context.cluster, devices);
+  costs.update = Seconds(static_cast<double>(parameters) * context.optimizer.update_per_byte);
+  for (Seconds* time : {&costs.forward, &costs.backward, &costs.input_gradient, &costs.weight_gradient, &costs.update}) {
+    *time /= speed;
+  }
+  costs.all_reduce = all_reduce_time(context.cluster, devices, Bytes(parameters));
+  costs.weights = Bytes(parameters + buffers);
+  costs.gradients = Bytes(parameters);
+  costs.optimizer = Bytes(static_cast<std::int64_t>(std::ceil(context.optimizer.state_ratio * static_cast<double>(parameters))));
+  costs.input = Bytes(traffic.in[at(stage)]);
+  costs.boundary = Bytes(2 * (traffic.in[at(stage)] + traffic.out[at(stage)]));
+  costs.versions = std::max(1, in_flight(assignment.programs[at(assignment.stage_workers[at(stage)].front())]));
+  return costs;
+}
+
+/// Times of all replicas together in which every one of them has had its turn.
+int round_of(const Assignment& assignment) {
+  int round = 1;
+  for (const auto& workers : assignment.stage_workers) round = std::lcm(round, static_cast<int>(workers.size()));
+  return round;
+}
+
+/// At least 20 rounds per stage, in thirds, unless that is more than the simulator should be given.
+int steady_length(const Assignment& assignment) {
+  constexpr int kMostOperations = 200'000;
+  const int round = round_of(assignment);
+  const int wanted = (20 * assignment.stages() + 2) / 3;
+  const int affordable = std::max(1, kMostOperations / (3 * round * 2 * assignment.stages()));
+  return 3 * round * std::min(wanted, affordable);
+}
+
+void add_traffic(Prediction& prediction, const SimulationResult& result, int updates) {
+  std::map<std::pair<WorkerId, WorkerId>, Bytes> sums;
+  for (const MessageEvent& message : result.messages) sums[{message.from, message.to}] += message.bytes;
+  for (const auto& [ends, bytes] : sums) {
+    prediction.links.push_back({ends.first, ends.second, Bytes(bytes.value / updates)});
+  }
+}
+
+}  // namespace
+
+PricedStages price_stages(const PricingContext& context, const Assignment& assignment) {
+  const std::vector<int> stage_of = stages_of_layers(context.graph, assignment);
+  const Traffic traffic = traffic_of(context.graph, context.model, stage_of, assignment.stages());
+  PricedStages priced;
+  for (int s = 0; s < assignment.stages(); ++s) {
+    priced.stages.push_back(price_stage(context, assignment, stage_of, traffic, s));
+  }
+  for (const auto& [ends, edge] : traffic.edges) priced.edges.push_back(edge);
+  return priced;
+}
+
+SimulationInput make_input(const PricedStages& priced, const Assignment& assignment, const Cluster& cluster,
+                           const std::vector<double>& scale, double all_reduce_overlap, int micro_batches) {
+  SimulationInput input;
+  input.programs.micro_batches = micro_batches;
+  input.programs.synchronous = assignment.synchronous;
+  for (const WorkerProgram& program : assignment.programs) {
+    input.programs.workers.push_back(program.stream ? expand(*program.stream, micro_batches) : program.program);
+  }
+  for (const auto& workers : assignment.stage_workers) {
+    auto& ids = input.programs.stage_workers.emplace_back();
+    for (const int worker : workers) ids.push_back(WorkerId{worker});
+  }
+  for (const StageEdge& edge : priced.edges) {
+    if (number(edge.to) != number(edge.from) + 1) input.programs.skips.emplace_back(edge.from, edge.to);
+  }
+  input.stages = priced.stages;
+  input.edges = priced.edges;
+  for (const int from : assignment.worker_devices) {
+    auto& row = input.links.emplace_back();
+    for (const int to : assignment.worker_devices) row.push_back(link_between(cluster, from, to));
+  }
+  input.micro_batch_scale = scale;
+  input.all_reduce_overlap = all_reduce_overlap;
+  return input;
+}
+
+Prediction simulate_prediction(const PricedStages& priced, const Assignment& assignment, const PricingContext& context) {
+  const auto input = [&](int micro_batches) {
+    return make_input(priced, assignment, context.cluster, context.model.scale, context.all_reduce_overlap, micro_batches);
+  };
+  Prediction prediction;
+  prediction.stages = priced.stages;
+  prediction.edges = priced.edges;
+  prediction.micro_batch_scale = context.model.scale;
+  prediction.all_reduce_overlap = context.all_reduce_overlap;
+
+  const int length = assignment.synchronous ? assignment.micro_batches : steady_length(assignment);
+  const int updates = assignment.synchronous ? 1 : length;
+  const SimulationInput whole = input(length);
+  const SimulationResult result = simulate(whole);
+  const auto workers = static_cast<double>(assignment.programs.size());
+  if (assignment.synchronous) {
+    prediction.makespan = result.makespan;
+    prediction.step = chained_period(whole);
+    prediction.bubble_fraction = result.bubble_fraction;
+  } else {
+    prediction.makespan = simulate(input(round_of(assignment))).makespan;
+    prediction.step = steady_period(whole);
+    const Seconds busy = std::accumulate(result.busy.begin(), result.busy.end(), Seconds{});
+    prediction.bubble_fraction = std::max(0.0, 1 - busy / (workers * updates * prediction.step));
+  }
+  const int samples = std::accumulate(context.model.sizes.begin(), context.model.sizes.end(), 0);
+  prediction.samples_per_s = prediction.step.count() > 0 ? samples / prediction.step.count() : 0;
+  for (std::size_t w = 0; w < result.busy.size(); ++w) {
+    prediction.workers.push_back({result.busy[w] / updates, result.memory[w]});
+  }
+  add_traffic(prediction, result, updates);
+  return prediction;
+}
+
+}  // namespace pp::plan

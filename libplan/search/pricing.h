@@ -1,0 +1,51 @@
+// From stages, workers and programs to what the simulator says about them. Stages may be any sets of layers here, so
+// that plans written by hand are priced as the planner's are.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "libplan/cost/graph.h"
+#include "libplan/cost/priced_model.h"
+#include "libplan/plan.h"
+#include "libplan/simulate/simulate.h"
+#include "libprofile/core/cluster.h"
+
+namespace pp::plan {
+
+/// Who does what where. Workers and devices by position.
+struct Assignment {
+  std::vector<std::vector<int>> stage_layers;   ///< layers of the graph
+  std::vector<std::vector<int>> stage_workers;  ///< its replicas
+  std::vector<int> worker_devices;              ///< position in the cluster
+  std::vector<WorkerProgram> programs;          ///< per worker
+  int micro_batches = 1;                        ///< per update
+  bool synchronous = true;
+
+  int stages() const { return static_cast<int>(stage_layers.size()); }
+};
+
+struct PricingContext {
+  const PlanGraph& graph;
+  const PricedModel& model;
+  const Cluster& cluster;
+  OptimizerCost optimizer;
+  double all_reduce_overlap = 0;
+};
+
+/// Costs of every stage, on its slowest device, and the tensors that go straight from stage to stage.
+struct PricedStages {
+  std::vector<StageCosts> stages;
+  std::vector<StageEdge> edges;
+};
+PricedStages price_stages(const PricingContext& context, const Assignment& assignment);
+
+/// The simulator's input for one step; streams are expanded to `micro_batches` of them.
+SimulationInput make_input(const PricedStages& priced, const Assignment& assignment, const Cluster& cluster,
+                           const std::vector<double>& scale, double all_reduce_overlap, int micro_batches);
+
+/// Step time, busy times, memory and traffic by the simulator. Streams run long enough for a steady period
+/// (planning.md 2.12). Throws pp::Error (data) on a deadlock.
+Prediction simulate_prediction(const PricedStages& priced, const Assignment& assignment, const PricingContext& context);
+
+}  // namespace pp::plan

@@ -1,0 +1,172 @@
+#include "libplan/search/request.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace pp::plan {
+namespace {
+
+std::string join(const std::vector<int>& numbers, std::string_view separator) {
+  std::string text;
+  for (const int n : numbers) text.append(text.empty() ? "" : separator).append(std::to_string(n));
+  return text;
+}
+
+/// Profiled sizes at which every layer had enough memory.
+std::vector<int> usable_sizes(const Profile& profile) {
+  std::vector<int> sizes;
+  for (const std::int64_t size : profile.micro_batch_sizes) {
+    const auto fails = [&](const LayerProfile& layer) {
+      return std::any_of(layer.points.begin(), layer.points.end(), [&](const LayerPoint& point) {
+        return point.micro_batch_size == size && point.out_of_memory;
+      });
+    };
+    const bool failed = std::any_of(profile.layers.begin(), profile.layers.end(), fails) ||
+                        (profile.loss && fails(*profile.loss));
+    if (!failed) sizes.push_back(static_cast<int>(size));
+  }
+  return sizes;
+}
+
+/// What PlanRequest can mean without `auto`: one option.
+BatchOption given_count(const PlanRequest& request) {
+  return {*request.micro_batches, micro_batch_sizes(request.mini_batch, *request.micro_batches)};
+}
+
+BatchOption given_size(const PlanRequest& request, int size) {
+  const int count = request.mini_batch / size;
+  return {count, std::vector<int>(static_cast<std::size_t>(count), size)};
+}
+
+std::int64_t usable_bytes(const Device& device, const PlanRequest& request) {
+  std::int64_t bytes = std::numeric_limits<std::int64_t>::max();
+  if (device.memory.value > 0) {
+    bytes = static_cast<std::int64_t>(std::floor((1 - request.reserve) * static_cast<double>(device.memory.value)));
+    if (request.memory_limit) bytes = device.memory.value;
+  }
+  return request.memory_limit ? std::min(bytes, request.memory_limit->value) : bytes;
+}
+
+}  // namespace
+
+std::vector<const ScheduleRow*> requested_schedules(const PlanRequest& request) {
+  if (request.schedule != "auto") return {&require_schedule(request.schedule)};
+  std::vector<const ScheduleRow*> rows;
+  for (const ScheduleRow& row : schedule_table()) {
+    if (row.synchronous) rows.push_back(&row);
+  }
+  return rows;
+}
+
+std::vector<BatchOption> batch_options(const Profile& profile, const PlanRequest& request, const ScheduleRow& schedule) {
+  if (!schedule.synchronous) {
+    const bool one = request.micro_batches.value_or(1) == 1 &&
+                     request.micro_batch_size.value_or(request.mini_batch) == request.mini_batch;
+    if (!one) {
+      throw Error(ErrorKind::usage, "schedule " + std::string(schedule.name) +
+                                        " updates after every micro-batch: micro_batches must be 1; leave it out and set "
+                                        "the mini-batch to the size of one micro-batch");
+    }
+    return {{1, {request.mini_batch}}};
+  }
+  if (request.micro_batches) return {given_count(request)};
+  if (request.micro_batch_size) {
+    if (request.mini_batch % *request.micro_batch_size != 0) {
+      const int count = std::max(1, request.mini_batch / *request.micro_batch_size);
+      throw Error(ErrorKind::usage, "micro_batch_size = " + std::to_string(*request.micro_batch_size) +
+                                        " does not divide the mini-batch of " + std::to_string(request.mini_batch) +
+                                        " samples; use a mini-batch of " +
+                                        std::to_string(count * *request.micro_batch_size) + ", or --micro-batches for "
+                                        "unequal sizes");
+    }
+    return {given_size(request, *request.micro_batch_size)};
+  }
+  std::vector<BatchOption> options;
+  std::vector<int> sizes = usable_sizes(profile);
+  std::sort(sizes.rbegin(), sizes.rend());
+  for (const int size : sizes) {
+    if (request.mini_batch % size == 0) options.push_back(given_size(request, size));
+  }
+  if (options.empty() && (request.extrapolate || request.linear_batch)) options.push_back(given_size(request, request.mini_batch));
+  if (options.empty()) {
+    std::sort(sizes.begin(), sizes.end());
+    throw Error(ErrorKind::usage, "no profiled micro-batch size (" + join(sizes, ", ") + ") divides the mini-batch of " +
+                                      std::to_string(request.mini_batch) +
+                                      " samples; use a multiple of one of them, or give --micro-batches");
+  }
+  return options;
+}
+
+std::vector<DeviceSet> device_sets(const Cluster& cluster, const PlanRequest& request) {
+  const auto make_set = [&](double speed, std::int64_t bytes) {
+    DeviceSet set{{}, std::numeric_limits<double>::infinity(), 0, {}};
+    set.limit.context = request.context_bytes.value;
+    for (std::size_t i = 0; i < cluster.devices.size(); ++i) {
+      const Device& device = cluster.devices[i];
+      const std::int64_t usable = usable_bytes(device, request);
+      if (device.speed < speed || usable < bytes) continue;
+      set.positions.push_back(static_cast<int>(i));
+      set.speed = std::min(set.speed, device.speed);
+      set.best_speed = std::max(set.best_speed, device.speed);
+      set.limit.bytes = std::min(set.limit.bytes, usable);
+    }
+    return set;
+  };
+  std::vector<DeviceSet> sets{make_set(0, 0)};
+  for (const Device& slowest : cluster.devices) {
+    for (const Device& smallest : cluster.devices) {
+      DeviceSet set = make_set(slowest.speed, usable_bytes(smallest, request));
+      const bool known = set.positions.empty() || std::any_of(sets.begin(), sets.end(), [&](const DeviceSet& other) {
+        return other.positions == set.positions;
+      });
+      if (!known) sets.push_back(std::move(set));
+    }
+  }
+  return sets;
+}
+
+SearchSpace search_space(const PlanGraph& graph, const std::vector<int>& order, const PlanRequest& request, int devices,
+                         int most_replicas) {
+  SearchSpace space;
+  space.layers = graph.size();
+  space.devices = devices;
+  space.max_replicas = std::min(devices, most_replicas);
+  space.exact_stages = requested_stages(request);
+  space.max_stages = request.max_stages.value_or(0);
+  space.replicas = request.replicas;
+  if (request.cuts.empty() && graph.tied.empty()) return space;
+  space.cut_allowed.assign(order.size() + 1, request.cuts.empty() ? 1 : 0);
+  for (const int cut : request.cuts) space.cut_allowed[static_cast<std::size_t>(cut)] = 1;
+  for (const std::vector<int>& group : graph.tied) {
+    const auto member = [&](int layer) { return std::find(group.begin(), group.end(), layer) != group.end(); };
+    const auto first = std::find_if(order.begin(), order.end(), member) - order.begin();
+    const auto last = order.rend() - std::find_if(order.rbegin(), order.rend(), member) - 1;
+    std::fill(space.cut_allowed.begin() + first + 1, space.cut_allowed.begin() + last + 1, char{0});
+  }
+  return space;
+}
+
+InFlight in_flight_of(const ScheduleRow& schedule, const PlanRequest& request, int micro_batches) {
+  InFlight in_flight;
+  in_flight.all = schedule.name == "gpipe";
+  in_flight.rule = request.window;
+  in_flight.windows = request.windows;
+  in_flight.stash = policy_of(schedule, request) == WeightPolicy::stash;
+  in_flight.micro_batches = schedule.synchronous ? micro_batches : 0;
+  return in_flight;
+}
+
+WeightPolicy policy_of(const ScheduleRow& schedule, const PlanRequest& request) {
+  return request.weight_policy.value_or(schedule.default_policy);
+}
+
+int requested_stages(const PlanRequest& request) {
+  if (request.stages) return *request.stages;
+  if (!request.cuts.empty()) return static_cast<int>(request.cuts.size()) + 1;
+  if (!request.replicas.empty()) return static_cast<int>(request.replicas.size());
+  if (request.window == WindowRule::explicit_list) return static_cast<int>(request.windows.size());
+  return 0;
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,55 @@
+// What a request asks for, checked against profile and cluster and spelled out: which schedules, which micro-batches,
+// which devices, which stages.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "libplan/cost/graph.h"
+#include "libplan/cost/memory.h"
+#include "libplan/cost/stage_cost.h"
+#include "libplan/search/planner.h"
+
+namespace pp::plan {
+
+/// One way to cut the mini-batch.
+struct BatchOption {
+  int micro_batches = 1;
+  std::vector<int> sizes;  ///< samples of each
+};
+
+/// Equal enough devices to be searched as one kind: all at least this fast, with at least this much memory.
+struct DeviceSet {
+  std::vector<int> positions;  ///< in the cluster, ascending
+  double speed = 1;            ///< of the slowest
+  double best_speed = 1;       ///< of the fastest
+  MemoryLimit limit;           ///< of the smallest
+};
+
+/// Throws pp::Error (usage) for everything that no search could answer: contradictions, counts out of range, another
+/// device kind, figures that look like another unit.
+void check_request(const Profile& profile, const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request);
+
+/// `auto`: all synchronous ones.
+std::vector<const ScheduleRow*> requested_schedules(const PlanRequest& request);
+
+/// Micro-batch counts to try for this schedule, more samples per micro-batch first. Throws pp::Error (usage) when no
+/// profiled size divides the mini-batch, and names sizes that would.
+std::vector<BatchOption> batch_options(const Profile& profile, const PlanRequest& request, const ScheduleRow& schedule);
+
+/// One set for each distinct speed and memory size of the cluster, all devices in the first; sets that hold the same devices
+/// appear once. A stage is searched as if on the slowest device of its set and priced on its own.
+std::vector<DeviceSet> device_sets(const Cluster& cluster, const PlanRequest& request);
+
+/// Boundaries, stage counts and replicas that the request and the tied weights allow, in the order `positions` (of each
+/// layer). `most_replicas` is the number of micro-batches of a synchronous step.
+SearchSpace search_space(const PlanGraph& graph, const std::vector<int>& order, const PlanRequest& request, int devices,
+                         int most_replicas);
+
+InFlight in_flight_of(const ScheduleRow& schedule, const PlanRequest& request, int micro_batches);
+WeightPolicy policy_of(const ScheduleRow& schedule, const PlanRequest& request);
+
+/// Stages asked for by --stages, --cuts, --replicas or --window; 0: free.
+int requested_stages(const PlanRequest& request);
+
+}  // namespace pp::plan
