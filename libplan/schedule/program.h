@@ -1,6 +1,6 @@
-// A plan is a program: per worker the ordered list of operations it executes. This file is the type and its text form
-// (`F2.1` forward of stage 2 on micro-batch 1, `AR2`, `U2`); generators write it, the validator, the simulator and the
-// executor read it. Sends and receives are derived from the dependencies, never written.
+// A plan is a program: per worker the ordered list of operations it executes. This file is the type and its
+// text form (`F2.1` forward of stage 2 on micro-batch 1, `AR2`, `U2`); generators write it, the validator, the
+// simulator and the executor read it. Sends and receives are derived from the dependencies, never written.
 #pragma once
 
 #include <optional>
@@ -23,9 +23,9 @@ namespace pp {
 template <>
 struct EnumNames<plan::OpKind> {
   static constexpr std::array table{
-      std::pair{plan::OpKind::forward, "F"sv},         std::pair{plan::OpKind::backward, "B"sv},
-      std::pair{plan::OpKind::input_gradient, "I"sv},  std::pair{plan::OpKind::weight_gradient, "W"sv},
-      std::pair{plan::OpKind::recompute, "R"sv},       std::pair{plan::OpKind::all_reduce, "AR"sv},
+      std::pair{plan::OpKind::forward, "F"sv},        std::pair{plan::OpKind::backward, "B"sv},
+      std::pair{plan::OpKind::input_gradient, "I"sv}, std::pair{plan::OpKind::weight_gradient, "W"sv},
+      std::pair{plan::OpKind::recompute, "R"sv},      std::pair{plan::OpKind::all_reduce, "AR"sv},
       std::pair{plan::OpKind::update, "U"sv}};
 };
 }  // namespace pp
@@ -44,7 +44,8 @@ constexpr bool has_micro_batch(OpKind kind) { return kind != OpKind::all_reduce 
 /// The finite list of one worker.
 using Program = std::vector<Op>;
 
-/// An asynchronous program: the prologue once, then the body, iteration k with k*period added to every micro-batch index.
+/// An asynchronous program: the prologue once, then the body, iteration k with k*period added to every
+/// micro-batch index.
 struct Stream {
   Program prologue;
   Program body;
@@ -52,14 +53,15 @@ struct Stream {
   bool operator==(const Stream&) const = default;
 };
 
-/// The list for `micro_batches` micro-batches: F and B beyond the last are dropped, and an iteration left without B (or
-/// W) is dropped with its AR and U (semantics.md, Streams).
+/// The list for `micro_batches` micro-batches: F and B beyond the last are dropped, and an iteration left
+/// without B (or W) is dropped with its AR and U (semantics.md, Streams).
 Program expand(const Stream& stream, int micro_batches);
 
 /// `F0.0 F0.1 B0.0 AR0 U0`, single spaces.
 std::string to_text(const Op& op);
 std::string to_text(std::span<const Op> program);
-/// Throws pp::Error (data) that names the token and its position: `operation 3, "G0.1": unknown kind; use F, B, ...`.
+/// Throws pp::Error (data) that names the token and its position: `operation 3, "G0.1": unknown kind; use F, B,
+/// ...`.
 Program parse_program(std::string_view text);
 
 }  // namespace pp::plan

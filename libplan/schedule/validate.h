@@ -1,5 +1,5 @@
-// The validator (schedules.md 1.4): placement, completeness, progress without deadlock, order. The first failure is a
-// pp::Error (data); a deadlock names every worker's next operation and what it waits for.
+// The validator (schedules.md 1.4): placement, completeness, progress without deadlock, order. The first
+// failure is a pp::Error (data); a deadlock names every worker's next operation and what it waits for.
 #pragma once
 
 #include <span>
@@ -13,16 +13,20 @@ namespace pp::plan {
 /// Everything validity depends on. Programs are finite (streams expanded).
 struct ProgramSet {
   std::vector<Program> workers;
-  std::vector<std::vector<WorkerId>> stage_workers;       ///< per stage its replicas
-  std::vector<std::pair<StageId, StageId>> skips;         ///< besides the chain s -> s+1
+  std::vector<std::vector<WorkerId>> stage_workers;  ///< per stage its replicas
+  std::vector<std::pair<StageId, StageId>> skips;  ///< besides the chain s -> s+1; each leads to a later stage
   int micro_batches = 1;
-  bool synchronous = true;  ///< one U per stage after all its backwards; else U follows each backward
+  bool synchronous = true;       ///< one U per stage after all its backwards; else U follows each backward
+  int backwards_per_update = 1;  ///< asynchronous: backwards of a worker from one U to the next
 };
 
-/// O(operations). Throws pp::Error (data).
+/// Placement, completeness, progress, order (schedules.md 1.4, in this sequence; its memory check is the
+/// simulator's). O(operations). Throws pp::Error (data) with the first failure: `worker 1, operation 4 (B1.3):
+/// ...`, positions from 0.
 void validate(const ProgramSet& set);
 
-/// Largest number of micro-batches in flight on this worker, walking its list: F adds 1/v, B or W subtracts 1/v.
+/// Largest number of micro-batches in flight on this worker, walking its list: F adds 1/v, B or W subtracts
+/// 1/v.
 double peak_in_flight(std::span<const Op> program, int chunks_per_worker);
 
 }  // namespace pp::plan

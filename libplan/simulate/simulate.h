@@ -1,6 +1,6 @@
-// The event simulator (planning.md 2.12, schedules.md 1.5): start and end of every operation and message of a set of
-// programs under given costs; step time, bubble, memory over time. Exact and deterministic: ties are broken by
-// (time, kind, stage, micro-batch, worker). O(operations log operations).
+// The event simulator (planning.md 2.12, schedules.md 1.5): start and end of every operation and message of a
+// set of programs under given costs; step time, bubble, memory over time. Exact and deterministic: ties are
+// broken by (time, kind, stage, micro-batch, worker). O(operations log operations).
 #pragma once
 
 #include <span>
@@ -16,18 +16,21 @@ namespace pp::plan {
 /// Costs and sizes of one stage on one of its workers, per micro-batch unless noted.
 struct StageCosts {
   Seconds forward{}, backward{}, input_gradient{}, weight_gradient{}, recompute{};
-  Seconds all_reduce{};  ///< per step, without overlap
-  Seconds update{};      ///< per step
-  Bytes weights, gradients, optimizer;   ///< of one version
-  Bytes saved;        ///< activations kept from F to B (or W), stage input excluded
-  Bytes input;        ///< boundary input kept from F to B
-  Bytes boundary;     ///< transfer buffers: 2*(in + out)
-  Bytes workspace;    ///< transient peak
-  int versions = 1;   ///< weight versions alive at the peak
+  Seconds all_reduce{};                 ///< per AR, without overlap
+  Seconds update{};                     ///< per U
+  Bytes weights, gradients, optimizer;  ///< of one version
+  Bytes saved;                          ///< activations kept from F to B (or W), stage input excluded
+  Bytes input;                          ///< boundary input kept from F to B
+  Bytes boundary;                       ///< transfer buffers: 2*(in + out)
+  Bytes workspace;                      ///< transient peak
+  int versions =
+      1;  ///< weight versions the policy keeps; an asynchronous walk counts more where the programs need them
   bool operator==(const StageCosts&) const = default;
 };
 
-/// A tensor flow between two stages: forward from -> to, gradient to -> from. Sizes per micro-batch.
+/// A tensor flow between two stages: forward from -> to, gradient to -> from. Sizes per micro-batch. Sent once
+/// per consuming stage, straight from worker to worker; nothing is sent within a worker. No gradient tensors:
+/// no gradient message.
 struct StageEdge {
   StageId from{}, to{};
   Bytes activation, gradient;
@@ -35,21 +38,29 @@ struct StageEdge {
   bool operator==(const StageEdge&) const = default;
 };
 
+/// One direction between two workers. A transfer is requested when its producer ends, starts when the sender's
+/// out-port and the receiver's in-port are free (in the order of requests) and occupies both for
+/// bytes/bandwidth; it arrives tensors * latency later.
 struct Link {
   BytesPerSecond bandwidth{0};  ///< 0: infinite
   Seconds latency{};
 };
 
+/// An AR waits for the others of its stage and then lasts all_reduce seconds (`blocking`), or what is left of
+/// them when the reduction began behind the last backward (`overlapped`): max(0, all_reduce - o_ar * B) after
+/// equal backwards. Reductions of one worker follow each other. `free`: no waiting, no time.
 enum class AllReduceMode { overlapped, blocking, free };
 
 struct SimulationInput {
   ProgramSet programs;
   std::vector<StageCosts> stages;
-  std::vector<StageEdge> edges;           ///< empty: the chain, without bytes
-  std::vector<std::vector<Link>> links;   ///< [from worker][to worker]; empty: free and instant
-  std::vector<double> micro_batch_scale;  ///< per micro-batch: times and bytes relative to `stages` (unequal sizes); empty: 1
+  std::vector<StageEdge>
+      edges;  ///< empty: the chain, one tensor without bytes; else the order of the chain still holds
+  std::vector<std::vector<Link>> links;  ///< [from worker][to worker]; empty: free and instant
+  std::vector<double>
+      micro_batch_scale;  ///< per micro-batch: times and bytes relative to `stages` (unequal sizes); empty: 1
   AllReduceMode all_reduce = AllReduceMode::overlapped;
-  double all_reduce_overlap = 1.0;        ///< o_ar: the share of the last backward that hides all-reduce
+  double all_reduce_overlap = 1.0;  ///< o_ar: the share of the last backward that hides all-reduce
 };
 
 struct OpEvent {
@@ -67,7 +78,8 @@ struct MessageEvent {
   bool operator==(const MessageEvent&) const = default;
 };
 
-/// Peak bytes of one worker by part; `peak` is the largest sum at one time, which is at most the sum of the parts.
+/// Peak bytes of one worker by part; `peak` is the largest sum at one time, which is at most the sum of the
+/// parts.
 struct MemoryPeak {
   Bytes weights, gradients, optimizer, versions, saved, boundary, workspace;
   Bytes peak;
@@ -76,25 +88,30 @@ struct MemoryPeak {
 
 struct SimulationResult {
   Seconds makespan{};
-  double bubble_fraction = 0;  ///< 1 - busy/(workers*makespan)
-  std::vector<Seconds> busy;   ///< per worker
-  std::vector<OpEvent> ops;    ///< by start time
-  std::vector<MessageEvent> messages;
-  std::vector<MemoryPeak> memory;  ///< per worker
+  double bubble_fraction = 0;          ///< 1 - busy/(workers*makespan)
+  std::vector<Seconds> busy;           ///< per worker: the sum of its operations, AR and U included
+  std::vector<OpEvent> ops;            ///< by start time, then worker and its list
+  std::vector<MessageEvent> messages;  ///< by start time
+  std::vector<MemoryPeak> memory;      ///< per worker
 };
 
-/// Throws pp::Error (data) with the deadlock report when the programs cannot finish.
+/// Placement and the completeness of F, B, I, W, R are checked as in validate(); U and AR may be missing
+/// (published figures leave them out). Throws pp::Error (data) for those, and with the deadlock report when the
+/// programs cannot finish.
 SimulationResult simulate(const SimulationInput& input);
 
 /// Seconds per step when steps follow each other without a barrier: T(n+1) - T(n) of n chained copies, n = 2
 /// (schedules.md 1.5). Synchronous programs only.
 Seconds chained_period(const SimulationInput& input);
 
-/// Seconds per micro-batch of an asynchronous set in steady state: (E(2J/3) - E(J/3)) / (J/3), E(n) = latest end of a
-/// stage-0 backward among the first n micro-batches. The programs must be expanded to J = 3k*lcm(replicas) micro-batches.
+/// Seconds per micro-batch of an asynchronous set in steady state: (E(2J/3) - E(J/3)) / (J/3), E(n) = latest
+/// end of a stage-0 backward among the first n micro-batches. J must be a multiple of 3; with J =
+/// 3k*lcm(replicas) both ends of the middle third stand at the same place of the round robin. Throws pp::Error
+/// (internal) otherwise.
 Seconds steady_period(const SimulationInput& input);
 
-/// Chrome trace JSON (one row per worker, one per link direction), for Perfetto or chrome://tracing.
+/// Chrome trace JSON (one row per worker, one per link direction that was used), for Perfetto or
+/// chrome://tracing.
 std::string chrome_trace(const SimulationResult& result);
 
 }  // namespace pp::plan

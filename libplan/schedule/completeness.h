@@ -1,0 +1,16 @@
+// Which operations must be listed (schedules.md 1.4, 2). Internal to the validator and the index.
+#pragma once
+
+#include "libplan/schedule/program_index.h"
+
+namespace pp::plan {
+
+/// Exactly one F per stage and micro-batch, or one on every worker of the stage; with it, on the same worker,
+/// one B or else one I and one W. Throws pp::Error (data) that names what is missing or stray.
+void check_micro_batches(const ProgramSet& set, const ProgramIndex& index);
+
+/// U and AR as often as the set's kind asks: once per worker and stage, or (asynchronous) once per
+/// set.backwards_per_update backwards; AR only where a stage has several workers. Throws pp::Error (data).
+void check_updates(const ProgramSet& set, const ProgramIndex& index);
+
+}  // namespace pp::plan

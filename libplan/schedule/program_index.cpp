@@ -1,0 +1,226 @@
+#include "libplan/schedule/program_index.h"
+
+#include <limits>
+
+#include "libplan/schedule/completeness.h"
+#include "libprofile/core/error.h"
+
+namespace pp::plan {
+namespace {
+
+[[noreturn]] void fail(const std::string& message) { throw Error(ErrorKind::data, message); }
+
+std::size_t at(int i) { return ProgramIndex::at(i); }
+
+std::string name(StageId stage) { return "stage " + std::to_string(number(stage)); }
+
+/// Every stage has workers, each of them exists and is named once.
+void check_stages(const ProgramSet& set) {
+  const int workers = static_cast<int>(set.workers.size());
+  std::vector<int> seen_in(set.workers.size(), kNone);
+  for (std::size_t s = 0; s < set.stage_workers.size(); ++s) {
+    const std::string stage = "stage " + std::to_string(s);
+    if (set.stage_workers[s].empty()) fail(stage + " has no worker; give it at least one");
+    for (const WorkerId worker : set.stage_workers[s]) {
+      const std::string text = std::to_string(number(worker));
+      if (number(worker) < 0 || number(worker) >= workers) {
+        fail(stage + " is on worker " + text + ", but there are " + std::to_string(workers) + " workers");
+      }
+      if (std::exchange(seen_in[index(worker)], static_cast<int>(s)) == static_cast<int>(s)) {
+        fail(stage + " names worker " + text + " twice; name it once");
+      }
+    }
+  }
+}
+
+void add_dependency(ProgramIndex& index, StageId from, StageId to) {
+  const Dependency edge{number(from), number(to)};
+  if (edge.from < 0 || edge.from >= edge.to || edge.to >= index.stages) {
+    fail("skip from " + name(from) + " to " + name(to) + ": it must lead to a later one of the " +
+         std::to_string(index.stages) + " stages");
+  }
+  if (std::ranges::find(index.dependencies, edge) == index.dependencies.end())
+    index.dependencies.push_back(edge);
+}
+
+void connect_stages(ProgramIndex& index, const ProgramSet& set,
+                    std::span<const std::pair<StageId, StageId>> skips) {
+  for (int s = 0; s + 1 < index.stages; ++s) index.dependencies.push_back({s, s + 1});
+  for (const auto& [from, to] : set.skips) add_dependency(index, from, to);
+  for (const auto& [from, to] : skips) add_dependency(index, from, to);
+  index.edges_out.resize(at(index.stages));
+  index.edges_in.resize(at(index.stages));
+  for (std::size_t e = 0; e < index.dependencies.size(); ++e) {
+    index.edges_out[at(index.dependencies[e].from)].push_back(static_cast<int>(e));
+    index.edges_in[at(index.dependencies[e].to)].push_back(static_cast<int>(e));
+  }
+}
+
+void flatten(ProgramIndex& index, const ProgramSet& set) {
+  std::size_t total = 0;
+  for (const Program& program : set.workers) total += program.size();
+  if (total > at(std::numeric_limits<int>::max())) fail("the programs hold more than 2147483647 operations");
+  index.ops.reserve(total);
+  index.worker_of.reserve(total);
+  index.worker_begin.push_back(0);
+  for (std::size_t w = 0; w < set.workers.size(); ++w) {
+    index.ops.insert(index.ops.end(), set.workers[w].begin(), set.workers[w].end());
+    index.worker_of.resize(index.ops.size(), static_cast<int>(w));
+    index.worker_begin.push_back(static_cast<int>(index.ops.size()));
+  }
+}
+
+std::string worker_list(std::span<const WorkerId> workers) {
+  std::string text = workers.size() == 1 ? "worker " : "workers ";
+  for (std::size_t i = 0; i < workers.size(); ++i) {
+    text.append(i == 0 ? "" : ", ").append(std::to_string(number(workers[i])));
+  }
+  return text;
+}
+
+void check_op(const ProgramSet& set, const ProgramIndex& index, int id, const std::vector<int>& held_by) {
+  const Op& op = index.ops[at(id)];
+  const auto refuse = [&](const std::string& text) { fail(locate(index, id) + ": " + text); };
+  if (number(op.stage) < 0 || number(op.stage) >= index.stages) {
+    refuse(name(op.stage) + " does not exist; there are " + std::to_string(index.stages) + " stages, from 0");
+  }
+  if (held_by[pp::index(op.stage)] != index.worker_of[at(id)]) {
+    refuse(name(op.stage) + " is not on this worker; move the operation to " +
+           worker_list(set.stage_workers[pp::index(op.stage)]));
+  }
+  if (op.micro_batch < 0 || op.micro_batch >= index.micro_batches) {
+    refuse("micro-batch " + std::to_string(op.micro_batch) + " does not exist; there are " +
+           std::to_string(index.micro_batches) + ", from 0");
+  }
+}
+
+void check_placement(const ProgramSet& set, const ProgramIndex& index) {
+  std::vector<int> held_by(at(index.stages), kNone);  // the worker in hand, for its own stages
+  for (int worker = 0; worker < index.workers(); ++worker) {
+    for (const int s : index.stages_of_worker[at(worker)]) held_by[at(s)] = worker;
+    for (int id = index.worker_begin[at(worker)]; id < index.worker_begin[at(worker) + 1]; ++id) {
+      check_op(set, index, id, held_by);
+    }
+  }
+}
+
+Slot slot_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::forward: return Slot::forward;
+    case OpKind::weight_gradient: return Slot::weight_gradient;
+    case OpKind::recompute: return Slot::recompute;
+    default: return Slot::backward;
+  }
+}
+
+void insert(ProgramIndex& index, int id) {
+  const Op& op = index.ops[at(id)];
+  auto& table = index.slots[static_cast<std::size_t>(slot_of(op.kind))];
+  int& first = table[pp::index(op.stage) * at(index.micro_batches) + at(op.micro_batch)];
+  if (first != kNone && index.worker_of[at(first)] == index.worker_of[at(id)]) {
+    const Op& other = index.ops[at(first)];
+    fail(
+        locate(index, id) + ": operation " + std::to_string(index.position(first)) + " is " + to_text(other) +
+        (other == op ? " already; list it once" : " and computes the same gradient; list B alone, or I and W"));
+  }
+  if (first != kNone) {
+    if (index.next.empty()) index.next.resize(index.ops.size(), kNone);
+    index.next[at(id)] = first;
+  }
+  first = id;
+}
+
+/// Workers last to first, so that the operations of a split micro-batch are linked by ascending worker.
+void fill_slots(ProgramIndex& index) {
+  for (auto& table : index.slots) table.assign(at(index.stages) * at(index.micro_batches), kNone);
+  for (int worker = index.workers(); worker-- > 0;) {
+    for (int id = index.worker_begin[at(worker)]; id < index.worker_begin[at(worker) + 1]; ++id) {
+      if (has_micro_batch(index.ops[at(id)].kind)) insert(index, id);
+    }
+  }
+}
+
+void slice_split_micro_batches(ProgramIndex& index, const ProgramSet& set) {
+  if (index.next.empty()) return;
+  index.slices.resize(index.ops.size());
+  for (int id = 0; id < static_cast<int>(index.ops.size()); ++id) {
+    const Op& op = index.ops[at(id)];
+    if (!has_micro_batch(op.kind)) continue;
+    const int first = index.first(Slot::forward, number(op.stage), op.micro_batch);
+    if (first == kNone || index.following(first) == kNone) continue;
+    const auto& workers = set.stage_workers[pp::index(op.stage)];
+    const auto found = std::ranges::find(workers, WorkerId{index.worker_of[at(id)]});
+    index.slices[at(id)] = {static_cast<int>(found - workers.begin()), static_cast<int>(workers.size())};
+  }
+}
+
+void group_all_reduces(ProgramIndex& index) {
+  std::vector<int> count(at(index.stages), 0);  // AR listed so far, per stage of the worker in hand
+  std::vector<int> most(at(index.stages), 0);   // over the workers of the stage
+  index.group_of.assign(index.ops.size(), kNone);
+  for (int worker = 0; worker < index.workers(); ++worker) {
+    const std::vector<int>& stages = index.stages_of_worker[at(worker)];
+    for (const int s : stages) count[at(s)] = 0;
+    for (int id = index.worker_begin[at(worker)]; id < index.worker_begin[at(worker) + 1]; ++id) {
+      const Op& op = index.ops[at(id)];
+      if (op.kind == OpKind::all_reduce) index.group_of[at(id)] = count[pp::index(op.stage)]++;
+    }
+    for (const int s : stages) most[at(s)] = std::max(most[at(s)], count[at(s)]);
+  }
+
+  index.group_begin.push_back(0);
+  std::vector<int> first_group(at(index.stages), 0);
+  for (int s = 0; s < index.stages; ++s) {
+    first_group[at(s)] = index.groups();
+    for (int k = 0; k < most[at(s)]; ++k) {
+      index.group_begin.push_back(index.group_begin.back() + index.workers_of_stage[at(s)]);
+    }
+  }
+  index.group_members.assign(at(index.group_begin.back()), kNone);
+  std::vector<int> filled(at(index.groups()), 0);
+  for (std::size_t id = 0; id < index.ops.size(); ++id) {
+    if (index.group_of[id] == kNone) continue;
+    const int group = index.group_of[id] += first_group[pp::index(index.ops[id].stage)];
+    index.group_members[at(index.group_begin[at(group)] + filled[at(group)]++)] = static_cast<int>(id);
+  }
+}
+
+}  // namespace
+
+double overlap(Slice a, Slice b) {
+  const double begin = std::max(double(a.rank) / a.parts, double(b.rank) / b.parts);
+  const double end = std::min(double(a.rank + 1) / a.parts, double(b.rank + 1) / b.parts);
+  return std::max(0.0, end - begin);
+}
+
+std::string locate(const ProgramIndex& index, int id) {
+  return "worker " + std::to_string(index.worker_of[at(id)]) + ", operation " +
+         std::to_string(index.position(id)) + " (" + to_text(index.ops[at(id)]) + ")";
+}
+
+ProgramIndex index_programs(const ProgramSet& set, std::span<const std::pair<StageId, StageId>> skips) {
+  ProgramIndex index;
+  index.stages = static_cast<int>(set.stage_workers.size());
+  index.micro_batches = set.micro_batches;
+  if (index.stages == 0) fail("there are no stages; a set of programs needs at least one");
+  if (set.micro_batches < 1) {
+    fail("micro_batches = " + std::to_string(set.micro_batches) + "; a set of programs needs at least one");
+  }
+  check_stages(set);
+  index.stages_of_worker.resize(set.workers.size());
+  for (std::size_t s = 0; s < set.stage_workers.size(); ++s) {
+    index.workers_of_stage.push_back(static_cast<int>(set.stage_workers[s].size()));
+    for (const WorkerId w : set.stage_workers[s])
+      index.stages_of_worker[pp::index(w)].push_back(static_cast<int>(s));
+  }
+  connect_stages(index, set, skips);
+  flatten(index, set);
+  check_placement(set, index);
+  fill_slots(index);
+  slice_split_micro_batches(index, set);
+  check_micro_batches(set, index);
+  group_all_reduces(index);
+  return index;
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,153 @@
+// A set of programs with its dependencies (schedules.md 1.3) as flat arrays: what the validator and the
+// simulator walk. Operations get ids, worker by worker, in list order. Who needs whom is read off (stage,
+// micro-batch) tables; it is never stored per pair.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libplan/schedule/program.h"
+#include "libplan/schedule/validate.h"
+
+namespace pp::plan {
+
+/// No operation, no edge, no group.
+inline constexpr int kNone = -1;
+
+/// Tensors flow from stage `from` to stage `to`, gradients back.
+struct Dependency {
+  int from = 0;
+  int to = 0;
+  bool operator==(const Dependency&) const = default;
+};
+
+/// What an owner does with a micro-batch on a stage, each at most once. B and I share a slot: both yield the
+/// input gradient.
+enum class Slot { forward, backward, weight_gradient, recompute };
+
+/// A micro-batch that every worker of the stage lists is split over them: slice `rank` of `parts`. Otherwise 0
+/// of 1.
+struct Slice {
+  int rank = 0;
+  int parts = 1;
+};
+/// The share of the micro-batch that both slices hold, 0..1.
+double overlap(Slice a, Slice b);
+
+/// Built by index_programs(); read only.
+struct ProgramIndex {
+  int stages = 0;
+  int micro_batches = 0;
+  std::vector<Op> ops;            ///< by id
+  std::vector<int> worker_of;     ///< by id
+  std::vector<int> worker_begin;  ///< [workers + 1]: ids of worker w are [worker_begin[w], worker_begin[w + 1])
+  std::vector<int> workers_of_stage;               ///< how many
+  std::vector<std::vector<int>> stages_of_worker;  ///< which, ascending
+
+  std::array<std::vector<int>, 4> slots;  ///< per Slot, [stage * micro_batches + m]: id, or kNone
+  std::vector<int> next;      ///< by id: same slot and micro-batch on the next worker; empty: nothing is split
+  std::vector<Slice> slices;  ///< by id; empty: nothing is split
+
+  std::vector<Dependency> dependencies;     ///< "edges": the chain s -> s+1 as 0..stages-2, then the skips
+  std::vector<std::vector<int>> edges_out;  ///< per stage, ascending
+  std::vector<std::vector<int>> edges_in;
+
+  /// All-reduces: the k-th AR of a worker joins the k-th AR of every other worker of the stage. A group with
+  /// fewer members than the stage has workers cannot complete.
+  std::vector<int> group_of;       ///< by id; kNone: not an all-reduce
+  std::vector<int> group_begin;    ///< [groups + 1], into group_members
+  std::vector<int> group_members;  ///< ids, by worker; kNone where a worker has no k-th AR
+
+  int workers() const { return static_cast<int>(worker_begin.size()) - 1; }
+  int groups() const { return static_cast<int>(group_begin.size()) - 1; }
+  /// Position of `id` in its worker's list.
+  int position(int id) const { return id - worker_begin[at(worker_of[at(id)])]; }
+  Slice slice(int id) const { return slices.empty() ? Slice{} : slices[at(id)]; }
+  int first(Slot slot, int stage, int micro_batch) const {
+    return slots[static_cast<std::size_t>(slot)][at(stage) * at(micro_batches) + at(micro_batch)];
+  }
+  int following(int id) const { return next.empty() ? kNone : next[at(id)]; }
+  /// The operation of `slot` for the stage and micro-batch of `id` on the same worker, kNone if there is none.
+  int local(Slot slot, int id) const {
+    int found = first(slot, number(ops[at(id)].stage), ops[at(id)].micro_batch);
+    while (found != kNone && worker_of[at(found)] != worker_of[at(id)]) found = following(found);
+    return found;
+  }
+
+  /// Calls visit(producer, edge) for all that `id` waits for; edge is kNone within one stage. AR and U wait for
+  /// nothing here: they take their turn in the list, and AR for its group.
+  template <class Visit>
+  void for_each_producer(int id, Visit visit) const;
+  /// The reverse relation: visit(consumer, edge).
+  template <class Visit>
+  void for_each_consumer(int id, Visit visit) const;
+
+  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+ private:
+  template <class Visit>
+  void visit_local(Slot slot, int id, Visit visit) const {
+    if (const int found = local(slot, id); found != kNone) visit(found, kNone);
+  }
+  template <class Visit>
+  void visit_edge(Slot slot, int stage, int id, int edge, Visit visit) const {
+    for (int other = first(slot, stage, ops[at(id)].micro_batch); other != kNone; other = following(other)) {
+      if (slices.empty() || overlap(slice(other), slice(id)) > 0) visit(other, edge);
+    }
+  }
+};
+
+/// Checks stages, placement and completeness of F, B, I, W, R (schedules.md 1.4, 1 and 2). `skips` are
+/// dependencies besides the chain and set.skips; repeated ones count once. O(operations + stages *
+/// micro-batches). Throws pp::Error (data).
+ProgramIndex index_programs(const ProgramSet& set, std::span<const std::pair<StageId, StageId>> skips = {});
+
+/// `worker 1, operation 4 (B1.3)`: how messages name an operation.
+std::string locate(const ProgramIndex& index, int id);
+
+template <class Visit>
+void ProgramIndex::for_each_producer(int id, Visit visit) const {
+  const Op& op = ops[at(id)];
+  const std::size_t stage = pp::index(op.stage);
+  switch (op.kind) {
+    case OpKind::forward:
+      for (const int e : edges_in[stage]) visit_edge(Slot::forward, dependencies[at(e)].from, id, e, visit);
+      break;
+    case OpKind::backward:
+    case OpKind::input_gradient:
+      visit_local(local(Slot::recompute, id) == kNone ? Slot::forward : Slot::recompute, id, visit);
+      for (const int e : edges_out[stage]) visit_edge(Slot::backward, dependencies[at(e)].to, id, e, visit);
+      break;
+    case OpKind::weight_gradient: visit_local(Slot::backward, id, visit); break;
+    case OpKind::recompute: visit_local(Slot::forward, id, visit); break;
+    case OpKind::all_reduce:
+    case OpKind::update: break;
+  }
+}
+
+template <class Visit>
+void ProgramIndex::for_each_consumer(int id, Visit visit) const {
+  const Op& op = ops[at(id)];
+  const std::size_t stage = pp::index(op.stage);
+  switch (op.kind) {
+    case OpKind::forward:
+      visit_local(local(Slot::recompute, id) == kNone ? Slot::backward : Slot::recompute, id, visit);
+      for (const int e : edges_out[stage]) visit_edge(Slot::forward, dependencies[at(e)].to, id, e, visit);
+      break;
+    case OpKind::backward:
+    case OpKind::input_gradient:
+      visit_local(Slot::weight_gradient, id, visit);
+      for (const int e : edges_in[stage]) visit_edge(Slot::backward, dependencies[at(e)].from, id, e, visit);
+      break;
+    case OpKind::recompute: visit_local(Slot::backward, id, visit); break;
+    case OpKind::weight_gradient:
+    case OpKind::all_reduce:
+    case OpKind::update: break;
+  }
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,83 @@
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+#include "libplan/schedule/schedule.h"
+#include "libprofile/core/error.h"
+
+namespace pp::plan {
+namespace {
+
+/// Far above any useful window; keeps the products of windows and replicas from overflowing.
+constexpr std::int64_t kLargestWindow = std::int64_t{1} << 20;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Stage s supplies all that the next stage wants in flight, plus one per own replica.
+std::vector<int> supplying_windows(std::span<const int> replicas) {
+  std::vector<int> result(replicas.size(), 1);
+  for (std::size_t s = replicas.size() - 1; s-- > 0;) {
+    const std::int64_t wanted = std::int64_t{result[s + 1]} * replicas[s + 1];
+    result[s] = static_cast<int>(std::min(1 + ceil_div(wanted, replicas[s]), kLargestWindow));
+  }
+  return result;
+}
+
+std::vector<int> published_windows(std::span<const int> replicas) {
+  std::vector<int> result(replicas.size(), 1);
+  std::int64_t suffix = 0;
+  for (std::size_t s = replicas.size(); s-- > 0;) {
+    suffix += replicas[s];
+    result[s] = static_cast<int>(std::min(ceil_div(suffix, replicas[s]), kLargestWindow));
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<int> windows(WindowRule rule, std::span<const int> replicas) {
+  if (replicas.empty()) return {};
+  switch (rule) {
+    case WindowRule::published: return published_windows(replicas);
+    case WindowRule::win: return supplying_windows(replicas);
+    case WindowRule::wide: {
+      std::vector<int> result = supplying_windows(replicas);
+      for (int& window : result) window = 2 * window - 1;
+      return result;
+    }
+    case WindowRule::explicit_list: break;
+  }
+  throw Error(ErrorKind::internal, "windows: an explicit list has no rule; read it from the request");
+}
+
+std::vector<int> first_workers(std::span<const int> replicas) {
+  std::vector<int> first(replicas.size() + 1, 0);
+  std::partial_sum(replicas.begin(), replicas.end(), first.begin() + 1);
+  return first;
+}
+
+std::vector<std::vector<WorkerId>> replicated_placement(std::span<const int> replicas) {
+  std::vector<std::vector<WorkerId>> stages;
+  int worker = 0;
+  for (const int count : replicas) {
+    auto& workers = stages.emplace_back();
+    for (int q = 0; q < count; ++q) workers.push_back(WorkerId{worker++});
+  }
+  return stages;
+}
+
+void check_stream_length(std::span<const int> replicas, int micro_batches) {
+  std::int64_t round = 1;
+  for (const int count : replicas) round = std::lcm(round, std::int64_t{count});
+  for (std::size_t s = 0; s < replicas.size(); ++s) {
+    if (micro_batches % replicas[s] == 0) continue;
+    const std::int64_t below = micro_batches / round * round;
+    throw Error(ErrorKind::usage, "schedule pipedream: " + std::to_string(micro_batches) +
+                                      " mini-batches are not a multiple of the " + std::to_string(replicas[s]) +
+                                      " replicas of stage " + std::to_string(s) + "; use " +
+                                      (below > 0 ? std::to_string(below) + " or " : "") +
+                                      std::to_string(below + round) + ", or --drop-last");
+  }
+}
+
+}  // namespace pp::plan

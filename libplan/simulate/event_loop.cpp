@@ -1,0 +1,268 @@
+#include "libplan/simulate/event_loop.h"
+
+#include <cmath>
+#include <limits>
+#include <queue>
+#include <tuple>
+
+#include "libplan/schedule/progress.h"
+#include "libprofile/core/error.h"
+
+namespace pp::plan {
+namespace {
+
+std::size_t at(int i) { return ProgramIndex::at(i); }
+
+/// What one micro-batch puts on an edge.
+struct Flow {
+  bool forward = false;  ///< a message is sent at all
+  bool backward = false;
+  double activation = 0;  ///< bytes
+  double gradient = 0;
+  int activation_tensors = 0;
+  int gradient_tensors = 0;
+};
+
+/// Per dependency. Without edges every pair of neighbours exchanges one empty tensor; with edges a dependency
+/// that has none is an order without a message.
+std::vector<Flow> flows(const ProgramIndex& index, const SimulationInput& input) {
+  std::vector<Flow> result(index.dependencies.size());
+  if (input.edges.empty()) {
+    for (Flow& flow : result) flow = {true, true, 0, 0, 1, 1};
+  }
+  for (const StageEdge& edge : input.edges) {
+    const Dependency pair{number(edge.from), number(edge.to)};
+    Flow& flow = result[static_cast<std::size_t>(std::ranges::find(index.dependencies, pair) -
+                                                 index.dependencies.begin())];
+    flow.forward = true;
+    flow.backward |= edge.gradient_tensors > 0;
+    flow.activation += static_cast<double>(edge.activation.value);
+    flow.gradient += static_cast<double>(edge.gradient.value);
+    flow.activation_tensors += edge.activation_tensors;
+    flow.gradient_tensors += edge.gradient_tensors;
+  }
+  return result;
+}
+
+/// Seconds of one operation of `kind` on a whole micro-batch; AR takes what its mode says.
+double duration_of(const StageCosts& costs, OpKind kind) {
+  switch (kind) {
+    case OpKind::forward: return costs.forward.count();
+    case OpKind::backward: return costs.backward.count();
+    case OpKind::input_gradient: return costs.input_gradient.count();
+    case OpKind::weight_gradient: return costs.weight_gradient.count();
+    case OpKind::recompute: return costs.recompute.count();
+    case OpKind::update: return costs.update.count();
+    case OpKind::all_reduce: break;
+  }
+  return 0;
+}
+
+class EventLoop {
+ public:
+  EventLoop(const ProgramIndex& index, const SimulationInput& input, Messages messages)
+      : index_(index),
+        input_(input),
+        keep_messages_(messages == Messages::keep),
+        flows_(flows(index, input)),
+        events_(Later{index}),
+        missing_(index.ops.size(), 0),
+        ready_(index.ops.size(), 0),
+        heads_(index.worker_begin.begin(), index.worker_begin.end() - 1),
+        idle_(at(index.workers()), true),
+        free_(at(index.workers()), 0),
+        out_port_(at(index.workers()), 0),
+        in_port_(at(index.workers()), 0),
+        reducer_free_(at(index.workers()), 0),
+        arrived_(at(index.groups()), 0) {
+    timeline_.start.resize(index.ops.size());
+    timeline_.end.resize(index.ops.size());
+    for (int id = 0; id < static_cast<int>(index.ops.size()); ++id) {
+      index.for_each_consumer(id, [&](int consumer, int) { ++missing_[at(consumer)]; });
+    }
+  }
+
+  Timeline run() {
+    for (int worker = 0; worker < index_.workers(); ++worker) start_head(worker);
+    std::size_t finished = 0;
+    for (; !events_.empty(); ++finished) {
+      const int id = events_.top().id;
+      events_.pop();
+      finish(id);
+    }
+    if (finished < index_.ops.size()) report_deadlock();
+    return std::move(timeline_);
+  }
+
+ private:
+  struct End {
+    double time;
+    int id;
+  };
+  struct Later {
+    const ProgramIndex& index;
+    bool operator()(const End& a, const End& b) const {
+      if (a.time != b.time) return a.time > b.time;
+      return key(a.id) > key(b.id);
+    }
+    std::tuple<OpKind, StageId, int, int> key(int id) const {
+      const Op& op = index.ops[at(id)];
+      return {op.kind, op.stage, op.micro_batch, index.worker_of[at(id)]};
+    }
+  };
+
+  double scale(const Op& op) const {
+    return input_.micro_batch_scale.empty() || !has_micro_batch(op.kind)
+               ? 1
+               : input_.micro_batch_scale[at(op.micro_batch)];
+  }
+
+  /// Starts the next operation of an idle worker, if nothing is missing.
+  void start_head(int worker) {
+    const int id = heads_[at(worker)];
+    if (!idle_[at(worker)] || id == index_.worker_begin[at(worker) + 1] || missing_[at(id)] != 0) return;
+    idle_[at(worker)] = false;
+    ++heads_[at(worker)];
+    const Op& op = index_.ops[at(id)];
+    if (op.kind == OpKind::all_reduce && input_.all_reduce != AllReduceMode::free)
+      return join_group(index_.group_of[at(id)]);
+    const double start = std::max(free_[at(worker)], ready_[at(id)]);
+    schedule(id, start, start + duration_of(input_.stages[pp::index(op.stage)], op.kind) * scale(op));
+  }
+
+  void schedule(int id, double start, double end) {
+    timeline_.start[at(id)] = start;
+    timeline_.end[at(id)] = end;
+    events_.push({end, id});
+  }
+
+  /// One more worker waits at the AR of this group; the last one starts it for all.
+  void join_group(int group) {
+    const auto begin = index_.group_members.begin() + index_.group_begin[at(group)];
+    const std::span members(begin, index_.group_members.begin() + index_.group_begin[at(group) + 1]);
+    if (++arrived_[at(group)] < static_cast<int>(members.size())) return;
+
+    double start = 0;  // all have reached it
+    double begun = 0;  // the reduction may run behind the last backwards
+    for (const int id : members) {
+      start = std::max(start, free_[at(index_.worker_of[at(id)])]);
+      begun = std::max({begun, reducer_free_[at(index_.worker_of[at(id)])], gradients_flow(id)});
+    }
+    const double cost = input_.stages[pp::index(index_.ops[at(members.front())].stage)].all_reduce.count();
+    const bool overlapped = input_.all_reduce == AllReduceMode::overlapped;
+    const double end = overlapped ? std::max(start, begun + cost) : start + cost;
+    for (const int id : members) {
+      reducer_free_[at(index_.worker_of[at(id)])] = end;
+      schedule(id, start, end);
+    }
+  }
+
+  /// When the share all_reduce_overlap of the last backward before this AR is left to run; 0 without a
+  /// backward.
+  double gradients_flow(int all_reduce) const {
+    const Op& op = index_.ops[at(all_reduce)];
+    for (int id = all_reduce - 1; id >= index_.worker_begin[at(index_.worker_of[at(all_reduce)])]; --id) {
+      const Op& before = index_.ops[at(id)];
+      if (before.stage != op.stage) continue;
+      if (before.kind == OpKind::update) break;
+      if (before.kind != OpKind::backward && before.kind != OpKind::weight_gradient) continue;
+      const double end = timeline_.end[at(id)];
+      return end - input_.all_reduce_overlap * (end - timeline_.start[at(id)]);
+    }
+    return 0;
+  }
+
+  void finish(int id) {
+    const double now = timeline_.end[at(id)];
+    const int worker = index_.worker_of[at(id)];
+    timeline_.makespan = std::max(timeline_.makespan, now);
+    free_[at(worker)] = now;
+    idle_[at(worker)] = true;
+    index_.for_each_consumer(id, [&](int consumer, int edge) {
+      const int to = index_.worker_of[at(consumer)];
+      const double arrival = to == worker || edge == kNone ? now : send(id, consumer, edge, now);
+      ready_[at(consumer)] = std::max(ready_[at(consumer)], arrival);
+      if (--missing_[at(consumer)] == 0 && heads_[at(to)] == consumer) start_head(to);
+    });
+    start_head(worker);
+  }
+
+  /// Requests the transfer now; returns the arrival.
+  double send(int producer, int consumer, int edge, double now) {
+    const Op& op = index_.ops[at(producer)];
+    const bool forward = op.kind == OpKind::forward;
+    const Flow& flow = flows_[at(edge)];
+    if (!(forward ? flow.forward : flow.backward)) return now;
+    const int from = index_.worker_of[at(producer)];
+    const int to = index_.worker_of[at(consumer)];
+    const Link link = input_.links.empty() ? Link{} : input_.links[at(from)][at(to)];
+    const double share = overlap(index_.slice(producer), index_.slice(consumer));
+    const double bytes = (forward ? flow.activation : flow.gradient) * scale(op) * share;
+    double start = now;
+    double end = now;
+    if (link.bandwidth.value > 0 && bytes > 0) {
+      start = std::max({now, out_port_[at(from)], in_port_[at(to)]});
+      end = out_port_[at(from)] = in_port_[at(to)] = start + bytes / link.bandwidth.value;
+    }
+    if (keep_messages_) {
+      timeline_.messages.push_back(
+          {WorkerId{from}, WorkerId{to}, op, Bytes(std::llround(bytes)), Seconds(start), Seconds(end)});
+    }
+    return end + (forward ? flow.activation_tensors : flow.gradient_tensors) * link.latency.count();
+  }
+
+  [[noreturn]] void report_deadlock() {
+    // A worker that waits inside an AR has already passed it.
+    for (int worker = 0; worker < index_.workers(); ++worker) heads_[at(worker)] -= idle_[at(worker)] ? 0 : 1;
+    throw Error(ErrorKind::data, deadlock_report(index_, heads_));
+  }
+
+  const ProgramIndex& index_;
+  const SimulationInput& input_;
+  const bool keep_messages_;
+  const std::vector<Flow> flows_;
+  std::priority_queue<End, std::vector<End>, Later> events_;
+  std::vector<int> missing_;      ///< by id: inputs not produced yet
+  std::vector<double> ready_;     ///< by id: latest arrival so far
+  std::vector<int> heads_;        ///< per worker: next id to start
+  std::vector<bool> idle_;        ///< per worker
+  std::vector<double> free_;      ///< per worker: end of its last operation
+  std::vector<double> out_port_;  ///< per worker: free from
+  std::vector<double> in_port_;
+  std::vector<double> reducer_free_;  ///< per worker: its reductions follow each other
+  std::vector<int> arrived_;          ///< per group
+  Timeline timeline_;
+};
+
+[[noreturn]] void misfit(const std::string& message) {
+  throw Error(ErrorKind::internal, "simulation: " + message);
+}
+
+void check_size(const char* what, std::size_t found, std::size_t wanted) {
+  if (found == wanted) return;
+  misfit(std::to_string(found) + " " + what + ", expected " + std::to_string(wanted));
+}
+
+}  // namespace
+
+ProgramIndex index_simulation(const SimulationInput& input) {
+  const ProgramSet& set = input.programs;
+  check_size("stage costs", input.stages.size(), set.stage_workers.size());
+  if (!input.links.empty()) check_size("rows of links", input.links.size(), set.workers.size());
+  for (const auto& row : input.links) check_size("links in a row", row.size(), set.workers.size());
+  if (!input.micro_batch_scale.empty()) {
+    check_size("micro-batch scales", input.micro_batch_scale.size(), at(set.micro_batches));
+  }
+  if (!(input.all_reduce_overlap >= 0 && input.all_reduce_overlap <= 1)) {
+    misfit("all_reduce_overlap = " + std::to_string(input.all_reduce_overlap) + "; it is a share, 0 to 1");
+  }
+  std::vector<std::pair<StageId, StageId>> skips;
+  for (const StageEdge& edge : input.edges) skips.emplace_back(edge.from, edge.to);
+  return index_programs(set, skips);
+}
+
+Timeline run_event_loop(const ProgramIndex& index, const SimulationInput& input, Messages messages) {
+  return EventLoop(index, input, messages).run();
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,30 @@
+// The core of the simulator: start and end of every operation and message. What people want to know about them
+// (bubble, memory, periods, traces) is computed elsewhere from the timeline.
+#pragma once
+
+#include <vector>
+
+#include "libplan/schedule/program_index.h"
+#include "libplan/simulate/simulate.h"
+
+namespace pp::plan {
+
+struct Timeline {
+  std::vector<double> start;  ///< seconds, by operation id
+  std::vector<double> end;
+  std::vector<MessageEvent> messages;  ///< in the order of their requests
+  double makespan = 0;
+};
+
+/// Periods need no messages, only what they delay.
+enum class Messages { drop, keep };
+
+/// Throws pp::Error: internal when a vector of `input` does not fit its programs, data for what
+/// index_programs() refuses.
+ProgramIndex index_simulation(const SimulationInput& input);
+
+/// Time-ordered, ties by (kind, stage, micro-batch, worker). O(operations log workers + messages). Throws
+/// pp::Error (data) with the deadlock report.
+Timeline run_event_loop(const ProgramIndex& index, const SimulationInput& input, Messages messages);
+
+}  // namespace pp::plan

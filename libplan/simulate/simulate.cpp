@@ -1,0 +1,106 @@
+#include "libplan/simulate/simulate.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "libplan/simulate/event_loop.h"
+#include "libplan/simulate/memory_walk.h"
+#include "libprofile/core/error.h"
+
+namespace pp::plan {
+namespace {
+
+std::size_t at(int i) { return ProgramIndex::at(i); }
+
+/// By start time; what starts together stays in the order of workers and their lists.
+std::vector<OpEvent> op_events(const ProgramIndex& index, const Timeline& timeline) {
+  std::vector<OpEvent> events;
+  events.reserve(index.ops.size());
+  for (std::size_t id = 0; id < index.ops.size(); ++id) {
+    events.push_back(
+        {WorkerId{index.worker_of[id]}, index.ops[id], Seconds(timeline.start[id]), Seconds(timeline.end[id])});
+  }
+  std::ranges::stable_sort(events, {}, &OpEvent::start);
+  return events;
+}
+
+std::vector<Seconds> busy_times(const ProgramIndex& index, const Timeline& timeline) {
+  std::vector<Seconds> busy(at(index.workers()));
+  for (std::size_t id = 0; id < index.ops.size(); ++id) {
+    busy[at(index.worker_of[id])] += Seconds(timeline.end[id] - timeline.start[id]);
+  }
+  return busy;
+}
+
+double makespan(const SimulationInput& input) {
+  return run_event_loop(index_simulation(input), input, Messages::drop).makespan;
+}
+
+/// `copies` steps one after the other: copy i runs micro-batches m + i * micro_batches.
+SimulationInput chained(const SimulationInput& input, int copies) {
+  SimulationInput result = input;
+  const int step = input.programs.micro_batches;
+  result.programs.micro_batches = step * copies;
+  for (std::size_t w = 0; w < input.programs.workers.size(); ++w) {
+    for (int i = 1; i < copies; ++i) {
+      for (Op op : input.programs.workers[w]) {
+        if (has_micro_batch(op.kind)) op.micro_batch += i * step;
+        result.programs.workers[w].push_back(op);
+      }
+    }
+  }
+  const auto& scale = input.micro_batch_scale;
+  for (int i = 1; i < copies; ++i)
+    result.micro_batch_scale.insert(result.micro_batch_scale.end(), scale.begin(), scale.end());
+  return result;
+}
+
+bool is_backward(OpKind kind) {
+  return kind == OpKind::backward || kind == OpKind::input_gradient || kind == OpKind::weight_gradient;
+}
+
+}  // namespace
+
+SimulationResult simulate(const SimulationInput& input) {
+  const ProgramIndex index = index_simulation(input);
+  Timeline timeline = run_event_loop(index, input, Messages::keep);
+  SimulationResult result;
+  result.makespan = Seconds(timeline.makespan);
+  result.busy = busy_times(index, timeline);
+  const Seconds busy = std::accumulate(result.busy.begin(), result.busy.end(), Seconds{});
+  if (timeline.makespan > 0) result.bubble_fraction = 1 - busy / (index.workers() * result.makespan);
+  result.ops = op_events(index, timeline);
+  result.messages = std::move(timeline.messages);
+  std::ranges::stable_sort(result.messages, {}, &MessageEvent::start);
+  result.memory = walk_memory(index, input);
+  return result;
+}
+
+Seconds chained_period(const SimulationInput& input) {
+  if (!input.programs.synchronous) {
+    throw Error(ErrorKind::internal, "chained period: the programs are asynchronous; use the steady period");
+  }
+  return Seconds(makespan(chained(input, 3)) - makespan(chained(input, 2)));
+}
+
+Seconds steady_period(const SimulationInput& input) {
+  const int micro_batches = input.programs.micro_batches;
+  if (micro_batches < 3 || micro_batches % 3 != 0) {
+    throw Error(ErrorKind::internal, "steady period: " + std::to_string(micro_batches) +
+                                         " micro-batches are not a multiple of 3; expand the streams to one");
+  }
+  const ProgramIndex index = index_simulation(input);
+  const Timeline timeline = run_event_loop(index, input, Messages::drop);
+  const int third = micro_batches / 3;
+  double first = 0;
+  double second = 0;
+  for (std::size_t id = 0; id < index.ops.size(); ++id) {
+    const Op& op = index.ops[id];
+    if (op.stage != StageId{0} || !is_backward(op.kind)) continue;
+    if (op.micro_batch < third) first = std::max(first, timeline.end[id]);
+    if (op.micro_batch < 2 * third) second = std::max(second, timeline.end[id]);
+  }
+  return Seconds((second - first) / third);
+}
+
+}  // namespace pp::plan
