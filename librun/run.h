@@ -1,5 +1,5 @@
-// Executing a plan: workers, transports, data, report behind one call with plain values. Apps include this header; it is
-// free of Torch.
+// Executing a plan: workers, transports, data, report behind one call with plain values. Apps include this
+// header; it is free of Torch.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,20 @@ struct RunOptions {
   std::string data;  ///< `synthetic`, or a folder with {train,test}-{images,labels}.idx
   /// Samples of synthetic data per epoch.
   int synthetic_samples = 1024;
-  std::optional<double> scale;   ///< multiplies integer images; default 1/(maximum of the type)
-  std::optional<int> epochs;     ///< one of epochs and steps is given
+  std::optional<double> scale;  ///< multiplies integer images; default 1/(maximum of the type)
+  std::optional<int> epochs;    ///< one of epochs and steps is given
   std::optional<std::int64_t> steps;
   double learning_rate = 0.01;
-  double momentum = 0.9;         ///< sgd
+  double momentum = 0.9;  ///< sgd
   double weight_decay = 0.0;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  ///< adamw
   std::uint64_t seed = 1;
-  bool shuffle = true;           ///< a permutation keyed by (seed, epoch)
-  bool drop_last = false;        ///< leave out a last partial mini-batch that has fewer samples than micro-batches
-  bool evaluate = true;          ///< after each epoch, when there is test data and the loss is cross_entropy or mse
+  bool shuffle = true;     ///< a permutation keyed by (seed, epoch)
+  bool drop_last = false;  ///< leave out a last partial mini-batch that has fewer samples than micro-batches
+  bool evaluate = true;    ///< after each epoch, when there is test data and the loss is cross_entropy or mse
   std::filesystem::path save_weights;  ///< safetensors, keys are parameter names; empty: none
-  bool trace = false;            ///< record every operation of the last steps for the report's Chrome trace
-  Seconds stall_timeout{60};     ///< a worker that waits this long is reported as stalled
+  bool trace = false;         ///< record every operation of the last steps for the report's Chrome trace
+  Seconds stall_timeout{60};  ///< a worker that waits this long is reported as stalled
   /// Tests only: throws inside the worker before this operation of this step.
   std::function<void(std::int64_t step, WorkerId worker, const plan::Op& op)> before_op;
 };
@@ -52,14 +52,15 @@ class Observer {
   virtual void warning(std::string_view text) = 0;
 };
 
-/// Everything that can be found before work starts: the plan (check_plan), its devices, the data against the model, the last
-/// mini-batch, J of asynchronous streams. Throws pp::Error (data, usage, device).
+/// Everything that can be found before work starts: the plan (check_plan), its devices, the data against the
+/// model, the last mini-batch, J of asynchronous streams. Throws pp::Error (data, usage, device).
 void check(const plan::Plan& plan, const RunOptions& options);
 
-/// Trains. `interrupted` is polled between steps: true ends the run after the step (RunReport::exit_reason). A failure of one
-/// worker stops all and is rethrown as pp::Error (run) that names worker, stage, operation and micro-batch; no file is left
-/// half-written.
-RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& observer,
-              const std::function<bool()>& interrupted = [] { return false; });
+/// Trains. `interrupted` is polled between steps: true ends the run after the step (RunReport::exit_reason). A
+/// failure of one worker stops all and is rethrown as pp::Error (run) that names worker, stage, operation and
+/// micro-batch; no file is left half-written.
+RunReport run(
+    const plan::Plan& plan, const RunOptions& options, Observer& observer,
+    const std::function<bool()>& interrupted = [] { return false; });
 
 }  // namespace pp::run

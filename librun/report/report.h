@@ -25,9 +25,9 @@ struct EpochReport {
 
 struct WorkerReport {
   WorkerId id{};
-  Seconds busy{};            ///< per step, median over the measured steps
+  Seconds busy{};  ///< per step, median over the measured steps
   double bubble_fraction = 0;
-  Bytes peak;                ///< measured peak of this worker
+  Bytes peak;                                            ///< measured peak of this worker
   Bytes weights, gradients, optimizer, versions, saved;  ///< parts that are counted exactly
   int peak_in_flight = 0;
   int peak_versions = 1;
@@ -60,7 +60,7 @@ struct RunReport {
   std::string exit_reason;  ///< `completed`, `interrupted`
   std::int64_t steps = 0;
   std::uint64_t seed = 0;
-  Seconds step{};           ///< median over the steps after warm-up
+  Seconds step{};  ///< median over the steps after warm-up
   double samples_per_s = 0;
   double bubble_fraction = 0;
   std::vector<double> step_losses;  ///< one per step (update), mean over its samples
@@ -68,7 +68,7 @@ struct RunReport {
   std::vector<WorkerReport> workers;
   std::vector<OpTime> op_times;
   std::vector<Comparison> comparisons;
-  std::string trace;        ///< Chrome trace JSON when asked for; not part of the document
+  std::string trace;  ///< Chrome trace JSON when asked for; not part of the document
 };
 
 Json to_json(const RunReport& report);

@@ -1,0 +1,47 @@
+#include "librun/checkpoint/weights.h"
+
+#include <ATen/ops/empty.h>
+
+#include <cstring>
+
+#include "libprofile/core/error.h"
+#include "libprofile/model/ops.h"
+#include "librun/checkpoint/safetensors.h"
+
+namespace pp::run {
+
+namespace {
+
+DType dtype_of(const std::string& name, at::ScalarType type) {
+  for (const auto& [dtype, text] : EnumNames<DType>::table) {
+    if (model::scalar_type(dtype) == type) return dtype;
+  }
+  throw Error(ErrorKind::internal, name + ": a tensor of a type that models do not have");
+}
+
+}  // namespace
+
+void write_weights(AtomicFile& file, const NamedTensors& tensors) {
+  std::vector<at::Tensor> dense;  // keeps the bytes alive that the entries refer to
+  std::vector<StoredTensor> entries;
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor& kept = dense.emplace_back(tensor.detach().contiguous());
+    entries.push_back({name,
+                       {kept.sizes().vec(), dtype_of(name, kept.scalar_type())},
+                       {static_cast<const char*>(kept.const_data_ptr()), kept.nbytes()}});
+  }
+  write_safetensors(file, entries);
+}
+
+NamedTensors read_weights(const std::filesystem::path& path) {
+  const SafetensorsFile file(path);
+  NamedTensors tensors;
+  for (const StoredTensor& stored : file.tensors()) {
+    at::Tensor tensor = at::empty(stored.type.shape, at::TensorOptions(model::scalar_type(stored.type.dtype)));
+    if (!stored.bytes.empty()) std::memcpy(tensor.data_ptr(), stored.bytes.data(), stored.bytes.size());
+    tensors.emplace_back(stored.name, std::move(tensor));
+  }
+  return tensors;
+}
+
+}  // namespace pp::run

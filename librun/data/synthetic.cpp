@@ -1,0 +1,136 @@
+#include "librun/data/synthetic.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/where.h>
+
+#include <algorithm>
+
+#include "libprofile/model/ops.h"
+
+namespace pp::run {
+
+namespace {
+
+constexpr std::int64_t kMostClasses = 16;
+constexpr double kNoise = 0.5;         // standard deviation around a prototype, whose own is 1
+constexpr double kRandomTokens = 0.1;  // share of tokens that do not follow the rule
+// The token after t is (kFactor*t + kStep) mod vocabulary.
+constexpr std::int64_t kFactor = 5, kStep = 3;
+
+// What a draw is for: with the seed it keys the generator, so that draws do not depend on each other's number.
+enum class Purpose { classes, tokens, input_prototype, input_noise, target_prototype, target_noise };
+
+at::Generator generator(std::uint64_t seed, Purpose purpose, std::size_t tensor, int subset) {
+  const model::RandomKey key{seed, static_cast<std::int64_t>(purpose), static_cast<std::int64_t>(tensor)};
+  return at::make_generator<at::CPUGeneratorImpl>(model::mix(key, subset));
+}
+
+Shape with_samples(std::int64_t samples, const Shape& shape) {
+  Shape all{samples};
+  all.insert(all.end(), shape.begin(), shape.end());
+  return all;
+}
+
+// Number of different tokens of an integer input: what the embedding that reads it has rows for; else 16.
+std::int64_t vocabulary(const ResolvedModel& model, std::size_t input) {
+  const TensorSource wanted{TensorSource::Kind::input, static_cast<int>(input), 0};
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    if (model.graph.layers[i].op == "embedding" && model.layers[i].sources.front() == wanted) {
+      return model.layers[i].parameters.front().shape.front();
+    }
+  }
+  return kMostClasses;
+}
+
+// Draws the tensors of one data set.
+class Maker {
+ public:
+  Maker(const ResolvedModel& model, std::int64_t samples, std::uint64_t seed, Subset subset, DType dtype)
+      : model_(model),
+        samples_(samples),
+        seed_(seed),
+        subset_(subset == Subset::training ? 1 : 2),
+        dtype_(dtype) {
+    const std::int64_t classes = class_count(model);
+    classes_ = classes == 0 ? kMostClasses : std::min(classes, kMostClasses);
+    at::Generator gen = generator(seed_, Purpose::classes, 0, subset_);
+    hidden_ = at::empty({samples_}, at::kLong).random_(0, classes_, gen);
+  }
+
+  Column input(std::size_t i) {
+    const TensorType& type = model_.graph.inputs[i].type;
+    if (is_floating(type.dtype)) return floating(type, Purpose::input_prototype, Purpose::input_noise, i);
+    const at::Tensor sequence = tokens(i);  // [samples, length + 1]
+    const std::int64_t length = sequence.size(1) - 1;
+    sequences_.emplace_back(type.shape, sequence);
+    return integers(type, sequence.narrow(1, 0, length));
+  }
+
+  Column target(std::size_t i) {
+    const TensorType& type = model_.graph.targets[i].type;
+    if (is_floating(type.dtype)) return floating(type, Purpose::target_prototype, Purpose::target_noise, i);
+    for (const auto& [shape, sequence] : sequences_) {
+      if (shape == type.shape && !shape.empty())
+        return integers(type, sequence.narrow(1, 1, sequence.size(1) - 1));
+    }
+    const at::Tensor offsets = at::arange(element_count(type.shape), at::kLong);
+    return integers(type, hidden_.unsqueeze(1).add(offsets).remainder(classes_));
+  }
+
+ private:
+  Column floating(const TensorType& type, Purpose prototype, Purpose noise, std::size_t i) {
+    at::Generator shared = generator(seed_, prototype, i, 0);
+    at::Generator own = generator(seed_, noise, i, subset_);
+    const at::Tensor prototypes =
+        at::empty(with_samples(classes_, type.shape), at::kFloat).normal_(0, 1, shared);
+    at::Tensor values = at::empty(with_samples(samples_, type.shape), at::kFloat).normal_(0, kNoise, own);
+    values.add_(at::index_select(prototypes, 0, hidden_));
+    return {values, type.shape, model::scalar_type(dtype_), 1};
+  }
+
+  static Column integers(const TensorType& type, const at::Tensor& values) {
+    return {values.reshape(with_samples(values.size(0), type.shape)).contiguous(), type.shape,
+            model::scalar_type(type.dtype), 1};
+  }
+
+  at::Tensor tokens(std::size_t i) {
+    const std::int64_t count = vocabulary(model_, i), length = element_count(model_.graph.inputs[i].type.shape);
+    at::Generator gen = generator(seed_, Purpose::tokens, i, subset_);
+    std::vector<at::Tensor> sequence{hidden_.remainder(count)};
+    for (std::int64_t t = 0; t < length; ++t) {
+      const at::Tensor random = at::empty({samples_}, at::kLong).random_(0, count, gen);
+      const at::Tensor stray = at::empty({samples_}, at::kFloat).uniform_(0, 1, gen).lt(kRandomTokens);
+      sequence.push_back(at::where(stray, random, sequence.back().mul(kFactor).add(kStep).remainder(count)));
+    }
+    for (at::Tensor& token : sequence) token = token.unsqueeze(1);
+    return at::cat(sequence, 1);
+  }
+
+  const ResolvedModel& model_;
+  std::int64_t samples_;
+  std::uint64_t seed_;
+  int subset_;
+  DType dtype_;
+  std::int64_t classes_ = 1;
+  at::Tensor hidden_;  // [samples], the class of each
+  std::vector<std::pair<Shape, at::Tensor>> sequences_;
+};
+
+}  // namespace
+
+Dataset make_synthetic(const ResolvedModel& model, std::int64_t samples, std::uint64_t seed, Subset subset,
+                       DType dtype) {
+  Dataset data;
+  data.source = "synthetic";
+  data.samples = samples;
+  Maker maker(model, samples, seed, subset, dtype);
+  for (std::size_t i = 0; i < model.graph.inputs.size(); ++i) data.inputs.push_back(maker.input(i));
+  for (std::size_t i = 0; i < model.graph.targets.size(); ++i) data.targets.push_back(maker.target(i));
+  return data;
+}
+
+}  // namespace pp::run

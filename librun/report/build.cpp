@@ -1,0 +1,145 @@
+#include "librun/report/build.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+namespace pp::run {
+
+namespace {
+
+// Mean seconds per mini-batch in the middle third of one epoch.
+Seconds streamed_period(std::span<const UnitRecord> epoch, Seconds epoch_start) {
+  const std::size_t n = epoch.size();
+  std::vector<Seconds> latest;  // E(i + 1)
+  for (const UnitRecord& unit : epoch)
+    latest.push_back(latest.empty() ? unit.end : std::max(latest.back(), unit.end));
+  if (n < 6) return (latest.back() - epoch_start) / static_cast<double>(n);
+  const std::size_t third = n / 3;
+  return (latest[2 * third - 1] - latest[third - 1]) / static_cast<double>(third);
+}
+
+Seconds streamed_step_time(std::span<const UnitRecord> units) {
+  std::vector<Seconds> periods;
+  Seconds start{};
+  for (std::size_t first = 0; first < units.size();) {
+    std::size_t last = first;
+    while (last < units.size() && units[last].epoch == units[first].epoch) ++last;
+    const auto epoch = units.subspan(first, last - first);
+    periods.push_back(streamed_period(epoch, start));
+    for (const UnitRecord& unit : epoch) start = std::max(start, unit.end);
+    first = last;
+  }
+  return median(std::move(periods));
+}
+
+double fraction_idle(Seconds busy, double workers, Seconds step) {
+  if (step.count() <= 0) return 0;
+  return std::clamp(1 - busy.count() / (workers * step.count()), 0.0, 1.0);
+}
+
+void compare(RunReport& report, std::string name, double predicted, double measured) {
+  report.comparisons.push_back(
+      {std::move(name), predicted, measured, predicted == 0 ? 0 : measured / predicted});
+}
+
+WorkerReport worker_report(WorkerId id, const WorkerRecord& record, Seconds step, std::int64_t steps) {
+  WorkerReport report;
+  report.id = id;
+  report.busy = median(record.busy);
+  report.bubble_fraction = fraction_idle(report.busy, 1, step);
+  report.peak = record.peak;
+  report.weights = record.weights;
+  report.gradients = record.gradients;
+  report.optimizer = record.optimizer;
+  report.versions = record.versions;
+  report.saved = record.saved;
+  report.peak_in_flight = record.peak_in_flight;
+  report.peak_versions = record.peak_versions;
+  report.sent_per_step = Bytes(record.sent.value / std::max<std::int64_t>(steps, 1));
+  return report;
+}
+
+// Replicas of a stage share a row: their counts are added, the median is the first replica's with the most
+// operations.
+std::vector<OpTime> op_times(std::span<const WorkerRecord* const> workers) {
+  std::map<std::pair<StageId, plan::OpKind>, OpTime> rows;
+  std::map<std::pair<StageId, plan::OpKind>, std::int64_t> most;
+  for (const WorkerRecord* worker : workers) {
+    for (const auto& [key, times] : worker->op_times) {
+      const std::pair by_stage{key.second, key.first};
+      OpTime& row = rows[by_stage];
+      row.kind = key.first;
+      row.stage = key.second;
+      row.count += times.count();
+      if (times.count() <= most[by_stage]) continue;
+      most[by_stage] = times.count();
+      row.median = times.median();
+    }
+  }
+  std::vector<OpTime> list;
+  for (const auto& [key, row] : rows) list.push_back(row);
+  return list;
+}
+
+void add_comparisons(RunReport& report, const plan::Prediction& predicted) {
+  compare(report, "step_s", predicted.step.count(), report.step.count());
+  compare(report, "samples_per_s", predicted.samples_per_s, report.samples_per_s);
+  compare(report, "bubble_fraction", predicted.bubble_fraction, report.bubble_fraction);
+  for (std::size_t w = 0; w < report.workers.size() && w < predicted.workers.size(); ++w) {
+    const std::string prefix = "worker_" + std::to_string(w) + "_";
+    const WorkerReport& measured = report.workers[w];
+    compare(report, prefix + "busy_s", predicted.workers[w].busy.count(), measured.busy.count());
+    compare(report, prefix + "peak_bytes", static_cast<double>(predicted.workers[w].memory.peak.value),
+            static_cast<double>(measured.peak.value));
+  }
+}
+
+}  // namespace
+
+Seconds step_time(std::span<const UnitRecord> units, bool streams) {
+  if (units.empty()) return Seconds(0);
+  if (streams) return streamed_step_time(units);
+  std::vector<Seconds> chained, all;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    const bool first_of_epoch = i == 0 || units[i].epoch != units[i - 1].epoch;
+    const Seconds time = units[i].end - (i == 0 ? Seconds(0) : units[i - 1].end);
+    all.push_back(time);
+    if (!first_of_epoch && i >= kWarmUpSteps) chained.push_back(time);
+  }
+  return median(chained.empty() ? all : chained);
+}
+
+void add_measurements(RunReport& report, const plan::Plan& plan, std::span<const UnitRecord> units,
+                      std::span<const WorkerRecord* const> workers) {
+  const bool streams = plan.workers.front().program.stream.has_value();
+  report.step = step_time(units, streams);
+  report.steps = static_cast<std::int64_t>(units.size());
+  if (report.step.count() > 0) report.samples_per_s = plan.training.mini_batch / report.step.count();
+  Seconds busy{};
+  for (std::size_t w = 0; w < workers.size(); ++w) {
+    report.workers.push_back(
+        worker_report(WorkerId{static_cast<int>(w)}, *workers[w], report.step, report.steps));
+    busy += report.workers.back().busy;
+  }
+  report.bubble_fraction = fraction_idle(busy, static_cast<double>(workers.size()), report.step);
+  report.op_times = op_times(workers);
+  add_comparisons(report, plan.predicted);
+}
+
+std::string make_trace(std::span<const WorkerRecord* const> workers) {
+  plan::SimulationResult events;
+  for (const WorkerRecord* worker : workers) {
+    events.ops.insert(events.ops.end(), worker->ops.begin(), worker->ops.end());
+    events.messages.insert(events.messages.end(), worker->messages.begin(), worker->messages.end());
+    events.busy.push_back({});
+    events.memory.push_back({});
+  }
+  const auto by_start = [](const auto& a, const auto& b) { return a.start < b.start; };
+  std::stable_sort(events.ops.begin(), events.ops.end(), by_start);
+  std::stable_sort(events.messages.begin(), events.messages.end(), by_start);
+  for (const plan::OpEvent& op : events.ops) events.makespan = std::max(events.makespan, op.end);
+  return plan::chrome_trace(events);
+}
+
+}  // namespace pp::run

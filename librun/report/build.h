@@ -1,0 +1,35 @@
+// From what workers and driver wrote down to the report: medians, fractions, predicted beside measured.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "libplan/plan.h"
+#include "librun/report/report.h"
+#include "librun/worker/record.h"
+
+namespace pp::run {
+
+/// One unit (step; streams: mini-batch) as the driver saw it; times count from the start of the run.
+struct UnitRecord {
+  int epoch = 0;
+  double loss = 0;
+  int samples = 0;
+  Seconds end{};
+};
+
+/// Median seconds per step. Programs: from the end of one step to the end of the next; the first step of an
+/// epoch, which had no predecessor to overlap with, and the first `kWarmUpSteps` of the run are left out as
+/// long as others remain. Streams: per epoch (E(2n/3) - E(n/3))/(n/3) with E(i) = latest end among the first i
+/// of the epoch's n mini-batches, as the planner's steady period; the whole epoch's mean where n < 6.
+Seconds step_time(std::span<const UnitRecord> units, bool streams);
+inline constexpr int kWarmUpSteps = 3;
+
+/// Fills step time, throughput, bubble, workers, op times and comparisons of `report`.
+void add_measurements(RunReport& report, const plan::Plan& plan, std::span<const UnitRecord> units,
+                      std::span<const WorkerRecord* const> workers);
+
+/// Chrome trace JSON of the recorded operations and messages.
+std::string make_trace(std::span<const WorkerRecord* const> workers);
+
+}  // namespace pp::run

@@ -1,0 +1,186 @@
+// The only place that knows the keys of pp.report.
+#include <optional>
+
+#include "librun/report/report.h"
+
+namespace pp::run {
+
+namespace {
+
+constexpr auto kFormat = "pp.report";
+constexpr int kVersion = 1;
+
+Json write(const Context& context) {
+  Json json = Json::object();
+  for (const auto& [key, value] : context) json[key] = value;
+  return json;
+}
+
+Json write(const EpochReport& epoch) {
+  Json json{{"epoch", epoch.epoch}, {"train_loss", epoch.train_loss}};
+  if (epoch.test_loss) json["test_loss"] = *epoch.test_loss;
+  if (epoch.test_accuracy) json["test_accuracy"] = *epoch.test_accuracy;
+  json["samples_per_s"] = epoch.samples_per_s;
+  return json;
+}
+
+Json write(const WorkerReport& worker) {
+  return {{"id", number(worker.id)},
+          {"busy_s", worker.busy.count()},
+          {"bubble_fraction", worker.bubble_fraction},
+          {"peak_bytes", worker.peak.value},
+          {"parts",
+           {{"weights", worker.weights.value},
+            {"gradients", worker.gradients.value},
+            {"optimizer", worker.optimizer.value},
+            {"versions", worker.versions.value},
+            {"saved", worker.saved.value}}},
+          {"peak_in_flight", worker.peak_in_flight},
+          {"peak_versions", worker.peak_versions},
+          {"sent_bytes_per_step", worker.sent_per_step.value}};
+}
+
+Json write(const OpTime& row) {
+  return {{"kind", name_of(row.kind)},
+          {"stage", number(row.stage)},
+          {"count", row.count},
+          {"median_s", row.median.count()}};
+}
+
+Json write(const Comparison& row) {
+  return {{"name", row.name}, {"predicted", row.predicted}, {"measured", row.measured}, {"ratio", row.ratio}};
+}
+
+template <class Value>
+Json write_all(const std::vector<Value>& values) {
+  Json json = Json::array();
+  for (const Value& value : values) json.push_back(write(value));
+  return json;
+}
+
+Context read_context(ObjectReader& reader, std::string_view key) {
+  Context context;
+  const Json& json = reader.raw(key);
+  if (!json.is_object()) reader.fail(key, "must be an object of texts");
+  for (const auto& [name, value] : json.items()) {
+    if (!value.is_string()) reader.fail(key, "\"" + name + "\" must be a text");
+    context[name] = value.get<std::string>();
+  }
+  return context;
+}
+
+// Losses may be any finite number, also below zero.
+constexpr NumberRange kAnyNumber{std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max()};
+
+EpochReport read_epoch(ObjectReader& reader) {
+  EpochReport epoch;
+  epoch.epoch = static_cast<int>(reader.integer("epoch", {0, std::numeric_limits<int>::max()}));
+  epoch.train_loss = reader.number("train_loss", kAnyNumber);
+  if (reader.has("test_loss")) epoch.test_loss = reader.number("test_loss", kAnyNumber);
+  if (reader.has("test_accuracy")) epoch.test_accuracy = reader.number("test_accuracy", {0, 1});
+  epoch.samples_per_s = reader.number("samples_per_s");
+  return epoch;
+}
+
+WorkerReport read_worker(ObjectReader& reader) {
+  WorkerReport worker;
+  const IntegerRange count{0, std::numeric_limits<int>::max()};
+  worker.id = WorkerId{static_cast<int>(reader.integer("id", count))};
+  worker.busy = Seconds(reader.number("busy_s"));
+  worker.bubble_fraction = reader.number("bubble_fraction", {0, 1});
+  worker.peak = Bytes(reader.integer("peak_bytes"));
+  reader.object("parts", [&](ObjectReader& parts) {
+    worker.weights = Bytes(parts.integer("weights"));
+    worker.gradients = Bytes(parts.integer("gradients"));
+    worker.optimizer = Bytes(parts.integer("optimizer"));
+    worker.versions = Bytes(parts.integer("versions"));
+    worker.saved = Bytes(parts.integer("saved"));
+  });
+  worker.peak_in_flight = static_cast<int>(reader.integer("peak_in_flight", count));
+  worker.peak_versions = static_cast<int>(reader.integer("peak_versions", count));
+  worker.sent_per_step = Bytes(reader.integer("sent_bytes_per_step"));
+  return worker;
+}
+
+OpTime read_op_time(ObjectReader& reader) {
+  OpTime row;
+  row.kind = reader.enumerator<plan::OpKind>("kind");
+  row.stage = StageId{static_cast<int>(reader.integer("stage", {0, std::numeric_limits<int>::max()}))};
+  row.count = reader.integer("count");
+  row.median = Seconds(reader.number("median_s"));
+  return row;
+}
+
+Comparison read_comparison(ObjectReader& reader) {
+  Comparison row;
+  row.name = reader.text("name");
+  row.predicted = reader.number("predicted", kAnyNumber);
+  row.measured = reader.number("measured", kAnyNumber);
+  row.ratio = reader.number("ratio", kAnyNumber);
+  return row;
+}
+
+std::vector<double> read_losses(ObjectReader& reader) {
+  std::vector<double> losses;
+  const Json& json = reader.raw("step_losses");
+  if (!json.is_array()) reader.fail("step_losses", "must be an array of numbers");
+  for (const Json& value : json) {
+    if (!value.is_number()) reader.fail("step_losses", "must be an array of numbers");
+    losses.push_back(value.get<double>());
+  }
+  return losses;
+}
+
+// A seed is any of the 64 bits, more than a JSON integer of our reader holds.
+std::uint64_t read_seed(ObjectReader& reader) {
+  const Json& json = reader.raw("seed");
+  if (!json.is_number_unsigned() && !(json.is_number_integer() && json.get<std::int64_t>() >= 0)) {
+    reader.fail("seed", "must be an integer from 0 to 2^64-1");
+  }
+  return json.get<std::uint64_t>();
+}
+
+}  // namespace
+
+Json to_json(const RunReport& report) {
+  return {{"format", kFormat},
+          {"version", kVersion},
+          {"context", write(report.context)},
+          {"plan_hash", report.plan_hash},
+          {"settings", write(report.settings)},
+          {"exit_reason", report.exit_reason},
+          {"seed", report.seed},
+          {"steps", report.steps},
+          {"step_s", report.step.count()},
+          {"samples_per_s", report.samples_per_s},
+          {"bubble_fraction", report.bubble_fraction},
+          {"epochs", write_all(report.epochs)},
+          {"workers", write_all(report.workers)},
+          {"op_times", write_all(report.op_times)},
+          {"comparisons", write_all(report.comparisons)},
+          {"step_losses", report.step_losses}};
+}
+
+RunReport report_from_json(const Json& json) {
+  RunReport report;
+  read_document(json, kFormat, kVersion, [&](ObjectReader& reader) {
+    report.context = read_context(reader, "context");
+    report.plan_hash = reader.text("plan_hash");
+    report.settings = read_context(reader, "settings");
+    report.exit_reason = reader.text("exit_reason");
+    report.seed = read_seed(reader);
+    report.steps = reader.integer("steps");
+    report.step = Seconds(reader.number("step_s"));
+    report.samples_per_s = reader.number("samples_per_s");
+    report.bubble_fraction = reader.number("bubble_fraction", {0, 1});
+    reader.objects("epochs", [&](ObjectReader& epoch) { report.epochs.push_back(read_epoch(epoch)); });
+    reader.objects("workers", [&](ObjectReader& worker) { report.workers.push_back(read_worker(worker)); });
+    reader.objects("op_times", [&](ObjectReader& row) { report.op_times.push_back(read_op_time(row)); });
+    reader.objects("comparisons",
+                   [&](ObjectReader& row) { report.comparisons.push_back(read_comparison(row)); });
+    report.step_losses = read_losses(reader);
+  });
+  return report;
+}
+
+}  // namespace pp::run

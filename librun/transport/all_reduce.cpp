@@ -1,0 +1,78 @@
+#include "librun/transport/all_reduce.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace pp::run {
+
+namespace {
+
+constexpr auto kWaiting = "the other replicas at the all-reduce";
+
+std::size_t position(const std::vector<WorkerId>& workers, WorkerId worker) {
+  return static_cast<std::size_t>(std::find(workers.begin(), workers.end(), worker) - workers.begin());
+}
+
+// First replica that has a gradient for the parameter, or null.
+const at::Tensor* base_of(const std::vector<StepGradients>& parts, std::size_t parameter) {
+  for (const StepGradients& part : parts) {
+    if (part.parameters[parameter].defined()) return &part.parameters[parameter];
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+AllReduce::AllReduce(Coordinator& coordinator, std::vector<WorkerId> replicas)
+    : replicas_(replicas), barrier_(coordinator, std::move(replicas)), parts_(replicas_.size()) {}
+
+StepGradients AllReduce::reduce(WorkerId worker, StepGradients mine, Reduction reduction, Seconds& elapsed) {
+  const std::size_t replica = position(replicas_, worker);
+  parts_[replica] = std::move(mine);
+  barrier_.arrive_and_wait(worker, kWaiting);
+  const auto start = Coordinator::Clock::now();
+  add_slice(replica, reduction);
+  elapsed = Coordinator::Clock::now() - start;
+  barrier_.arrive_and_wait(worker, kWaiting);
+  StepGradients reduced = collect();
+  barrier_.arrive_and_wait(worker, kWaiting);  // nobody clears its part while another one still collects
+  parts_[replica] = {};
+  return reduced;
+}
+
+void AllReduce::add_slice(std::size_t replica, Reduction reduction) {
+  const std::size_t parameters = parts_.front().parameters.size();
+  for (std::size_t i = 0; i < parameters; ++i) {
+    const at::Tensor* base = base_of(parts_, i);
+    if (base == nullptr) continue;
+    const std::int64_t size = base->numel();
+    const auto count = static_cast<std::int64_t>(replicas_.size());
+    const auto first = static_cast<std::int64_t>(replica) * size / count;
+    const std::int64_t length = (static_cast<std::int64_t>(replica) + 1) * size / count - first;
+    // The buffers are dense and all have the parameter's layout: the same range of storage is the same
+    // elements.
+    const auto slice = [&](const at::Tensor& t) {
+      return t.as_strided({length}, {1}, t.storage_offset() + first);
+    };
+    at::Tensor sum = slice(*base);
+    for (const StepGradients& part : parts_) {
+      const at::Tensor& other = part.parameters[i];
+      if (other.defined() && &other != base) sum.add_(slice(other));
+    }
+    if (reduction == Reduction::mean) sum.div_(static_cast<double>(count));
+  }
+}
+
+StepGradients AllReduce::collect() const {
+  StepGradients reduced;
+  for (std::size_t i = 0; i < parts_.front().parameters.size(); ++i) {
+    const at::Tensor* base = base_of(parts_, i);
+    reduced.parameters.push_back(base == nullptr ? at::Tensor() : *base);
+  }
+  for (const StepGradients& part : parts_)
+    reduced.statistics.insert(part.statistics.begin(), part.statistics.end());
+  return reduced;
+}
+
+}  // namespace pp::run

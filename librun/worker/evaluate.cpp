@@ -1,0 +1,120 @@
+// The forward-only pipeline over the test set, and what a worker writes down.
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/eq.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "librun/worker/worker.h"
+
+namespace pp::run {
+
+void Worker::evaluate() {
+  for (int t = 0; t < job_.evaluation_count(); ++t) {
+    for (const auto& [id, stage] : stages_) {
+      if (job_.evaluation_owner(id, t) == id_) evaluate(id, stage, t);
+    }
+  }
+  job_.coordinator.announce(id_, std::nullopt);
+}
+
+void Worker::evaluate(StageId id, const Stage& stage, int micro_batch) {
+  const Dataset& test = *job_.test;
+  const std::int64_t first = std::int64_t{micro_batch} * job_.evaluation_size();
+  std::vector<std::int64_t> samples(
+      static_cast<std::size_t>(std::min<std::int64_t>(job_.evaluation_size(), test.samples - first)));
+  std::iota(samples.begin(), samples.end(), first);
+  job_.coordinator.announce(id_, plan::Op{plan::OpKind::forward, id, micro_batch});
+
+  const StageWiring& wiring = job_.wiring[index(id)];
+  std::vector<at::Tensor> inputs;
+  for (const StageInput& input : wiring.inputs) {
+    if (input.producer < 0) {
+      inputs.push_back(cut(test, input.source, samples));
+      continue;
+    }
+    const Tag tag{Direction::evaluation, input.source.index, input.source.output, id,
+                  position_.epoch,       micro_batch};
+    inputs.push_back(
+        job_.transport->receive(id_, job_.evaluation_owner(StageId{input.producer}, micro_batch), tag));
+  }
+  const model::Pass pass = stage.evaluate(inputs, generator_);
+  for (std::size_t k = 0; k < wiring.outputs.size(); ++k) {
+    const StageOutput& output = wiring.outputs[k];
+    for (const StageOutput::Consumer& consumer : output.consumers) {
+      const Tag tag{Direction::evaluation, output.source.index, output.source.output,
+                    consumer.stage,        position_.epoch,     micro_batch};
+      job_.transport->send(id_, job_.evaluation_owner(consumer.stage, micro_batch), tag, pass.outputs[k]);
+    }
+  }
+  if (!stage.segment().has_loss()) return;
+  const auto count = static_cast<std::int64_t>(samples.size());
+  job_.ledger.evaluation(position_.epoch, micro_batch, judge(stage, inputs, pass, count));
+}
+
+EvaluationPart Worker::judge(const Stage& stage, std::span<const at::Tensor> inputs, const model::Pass& pass,
+                             std::int64_t samples) const {
+  EvaluationPart part;
+  part.samples = samples;
+  part.loss_sum = pass.loss.item<double>() * static_cast<double>(samples);
+  const ResolvedModel& model = job_.setup.model;
+  if (class_count(model) == 0) return part;
+  const auto find = [&](const TensorSource& source) -> at::Tensor {
+    const auto& in = stage.segment().inputs();
+    const auto& out = stage.segment().outputs();
+    if (const auto i = std::find(in.begin(), in.end(), source); i != in.end())
+      return inputs[static_cast<std::size_t>(i - in.begin())];
+    if (const auto o = std::find(out.begin(), out.end(), source); o != out.end())
+      return pass.outputs[static_cast<std::size_t>(o - out.begin())];
+    return {};
+  };
+  const at::Tensor prediction = find(model.loss_sources[0]);  // [n, ..., classes]
+  const at::Tensor target = find(model.loss_sources[1]);      // [n, ...]
+  if (!prediction.defined() || !target.defined()) return part;
+  part.correct = at::eq(at::argmax(prediction, -1), target).sum().item<std::int64_t>();
+  part.predictions = target.numel();
+  return part;
+}
+
+void Worker::note(const plan::Op& op, Time begin, Time end) {
+  const Seconds duration = end - begin;
+  busy_ += duration;
+  record_.op_times[{op.kind, op.stage}].add(duration);
+  if (!job_.options.trace) return;
+  record_.ops.push_back({id_, op, begin - job_.start, end - job_.start});
+  forget_old_events();
+}
+
+// A trace shows the last steps; the events of a long run would fill the memory.
+void Worker::forget_old_events() {
+  constexpr std::size_t kSteps = 4, kStreamedOps = 24;
+  const std::size_t per_step = job_.setup.streams ? kStreamedOps : job_.programs[index(id_)].size();
+  const std::size_t most = kSteps * per_step;
+  if (record_.ops.size() < 2 * most) return;
+  record_.ops.erase(record_.ops.begin(), record_.ops.end() - static_cast<std::ptrdiff_t>(most));
+  const Seconds oldest = record_.ops.front().start;
+  std::erase_if(record_.messages, [&](const plan::MessageEvent& message) { return message.start < oldest; });
+}
+
+void Worker::note_bytes() {
+  int in_flight = 0;
+  StageBytes sum;
+  for (const auto& [id, stage] : stages_) {
+    in_flight += stage.flight_count();
+    record_.peak_versions = std::max(record_.peak_versions, stage.version_count());
+    const StageBytes bytes = stage.bytes();
+    sum.weights += bytes.weights;
+    sum.versions += bytes.versions;
+    sum.gradients += bytes.gradients;
+    sum.optimizer += bytes.optimizer;
+  }
+  const Bytes kept = memory_.live() - sum.weights - sum.versions - sum.gradients - sum.optimizer;
+  record_.peak_in_flight = std::max(record_.peak_in_flight, in_flight);
+  record_.weights = std::max(record_.weights, sum.weights);
+  record_.versions = std::max(record_.versions, sum.versions);
+  record_.gradients = std::max(record_.gradients, sum.gradients);
+  record_.optimizer = std::max(record_.optimizer, sum.optimizer);
+  record_.saved = std::max(record_.saved, kept);
+}
+
+}  // namespace pp::run

@@ -1,0 +1,54 @@
+#include "librun/worker/job.h"
+
+#include "librun/data/synthetic.h"
+
+namespace pp::run {
+
+namespace {
+
+Dataset load(const Setup& setup, const plan::Plan& plan, const RunOptions& options, Subset subset) {
+  const DType dtype = plan.training.dtype;
+  if (options.data != "synthetic")
+    return load_folder(setup.model, options.data, subset, {dtype, options.scale});
+  const std::int64_t samples = subset == Subset::training ? options.synthetic_samples : setup.test_samples;
+  return make_synthetic(setup.model, samples, options.seed, subset, dtype);
+}
+
+// Micro-batches that programs are expanded to: M of a step, or the mini-batches of the longest epoch.
+int program_length(const Setup& setup, const plan::Plan& plan) {
+  return setup.streams ? static_cast<int>(setup.length.count(0)) : plan.training.micro_batches;
+}
+
+}  // namespace
+
+Job::Job(const plan::Plan& the_plan, const RunOptions& the_options, Setup the_setup)
+    : plan(the_plan),
+      options(the_options),
+      setup(std::move(the_setup)),
+      training(load(setup, plan, options, Subset::training)),
+      layers(stage_layers(plan)),
+      wiring(wire(make_segments(plan, setup.model))),
+      programs(finite_programs(plan, program_length(setup, plan))),
+      owners(find_owners(programs, static_cast<int>(plan.stages.size()), program_length(setup, plan))),
+      coordinator(static_cast<int>(plan.workers.size()), options.stall_timeout),
+      gate(coordinator),
+      ledger(coordinator),
+      transport(make_in_process_transport(coordinator, mailbox_capacity(plan, wiring, programs))),
+      start(Coordinator::Clock::now()) {
+  if (setup.test_samples > 0) test = load(setup, plan, options, Subset::test);
+  for (const plan::Stage& stage : plan.stages) {
+    reducers.push_back(std::make_unique<AllReduce>(coordinator, stage.workers));
+  }
+}
+
+WorkerId Job::evaluation_owner(StageId stage, int micro_batch) const {
+  const std::vector<WorkerId>& workers = plan.stages[index(stage)].workers;
+  return workers[static_cast<std::size_t>(micro_batch) % workers.size()];
+}
+
+int Job::evaluation_count() const {
+  if (!test) return 0;
+  return static_cast<int>((test->samples + evaluation_size() - 1) / evaluation_size());
+}
+
+}  // namespace pp::run

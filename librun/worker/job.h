@@ -1,0 +1,77 @@
+// Everything the workers of one run share: plan and data, read-only, and the objects that they meet at.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "libplan/plan.h"
+#include "librun/data/dataset.h"
+#include "librun/data/order.h"
+#include "librun/run.h"
+#include "librun/transport/all_reduce.h"
+#include "librun/transport/coordinator.h"
+#include "librun/transport/transport.h"
+#include "librun/worker/progress.h"
+#include "librun/worker/thread.h"
+#include "librun/worker/wiring.h"
+
+namespace pp::run {
+
+/// How long the run is, in units (steps; in streams mini-batches, each of them an update).
+struct Length {
+  Unit total = 0;
+  EpochShape epoch;
+  int epochs() const { return static_cast<int>((total + epoch.count - 1) / epoch.count); }
+  Unit first(int index) const { return index * epoch.count; }
+  /// Units of an epoch; the last one may be cut short by `steps`.
+  Unit count(int index) const { return std::min<Unit>(epoch.count, total - first(index)); }
+};
+
+/// A checked plan and its options, with all that follows from them before any data is read.
+struct Setup {
+  ResolvedModel model;
+  bool streams = false;  ///< programs are streams: asynchronous
+  int round = 1;  ///< streams: mini-batches come in multiples of this (least common multiple of the replicas)
+  std::int64_t test_samples = 0;  ///< 0: no evaluation
+  Length length;
+  CoreBinding cores;  ///< per worker
+};
+
+/// Everything that run.h promises for check(). Throws pp::Error.
+Setup make_setup(const plan::Plan& plan, const RunOptions& options);
+
+/// Not movable: its parts refer to each other. Plan and options must outlive it.
+struct Job {
+  Job(const plan::Plan& plan, const RunOptions& options, Setup setup);
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  /// Worker that runs a micro-batch of a stage; evaluation goes round robin.
+  WorkerId owner(StageId stage, int micro_batch) const {
+    return owners[index(stage)][static_cast<std::size_t>(micro_batch)];
+  }
+  WorkerId evaluation_owner(StageId stage, int micro_batch) const;
+  bool evaluates() const { return test.has_value(); }
+  /// Samples of an evaluation micro-batch (the last one may have fewer): as many as in training.
+  int evaluation_size() const { return std::max(1, plan.training.mini_batch / plan.training.micro_batches); }
+  int evaluation_count() const;
+
+  const plan::Plan& plan;
+  const RunOptions& options;
+  const Setup setup;
+  Dataset training;
+  std::optional<Dataset> test;
+  std::vector<std::vector<int>> layers;  ///< per stage
+  std::vector<StageWiring> wiring;       ///< per stage
+  std::vector<plan::Program> programs;   ///< per worker; of a whole epoch for streams
+  Owners owners;
+  Coordinator coordinator;
+  Gate gate;
+  Ledger ledger;
+  std::unique_ptr<Transport> transport;
+  std::vector<std::unique_ptr<AllReduce>> reducers;  ///< per stage
+  Coordinator::Clock::time_point start;              ///< zero of all recorded times
+};
+
+}  // namespace pp::run

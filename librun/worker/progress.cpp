@@ -1,0 +1,76 @@
+#include "librun/worker/progress.h"
+
+#include <algorithm>
+#include <string>
+
+namespace pp::run {
+
+bool Gate::admit(WorkerId worker, Unit unit) {
+  Coordinator::Lock lock = coordinator_.lock();
+  coordinator_.wait(
+      lock, worker, [&] { return unit < end_ || closed_; },
+      [&] { return "step " + std::to_string(unit) + " to be started"; });
+  return unit < end_;
+}
+
+void Gate::grant(Unit end) {
+  const Coordinator::Lock lock = coordinator_.lock();
+  if (closed_) return;
+  end_ = std::max(end_, end);
+  coordinator_.notify_all();
+}
+
+void Gate::close() {
+  const Coordinator::Lock lock = coordinator_.lock();
+  closed_ = true;
+  coordinator_.notify_all();
+}
+
+void Ledger::loss(Unit unit, int micro_batch, double value) {
+  const Coordinator::Lock lock = coordinator_.lock();
+  units_[unit].losses[micro_batch] = value;
+  coordinator_.notify_driver();
+}
+
+void Ledger::finish(Unit unit, Coordinator::Clock::time_point end) {
+  const Coordinator::Lock lock = coordinator_.lock();
+  Entry& entry = units_[unit];
+  ++entry.finished;
+  entry.end = std::max(entry.end, end);
+  coordinator_.notify_driver();
+}
+
+void Ledger::evaluation(int epoch, int micro_batch, const EvaluationPart& part) {
+  const Coordinator::Lock lock = coordinator_.lock();
+  evaluations_[epoch][micro_batch] = part;
+  coordinator_.notify_driver();
+}
+
+UnitResult Ledger::await_unit(Unit unit, int micro_batches, int participants) {
+  Coordinator::Lock lock = coordinator_.lock();
+  coordinator_.wait_driver(lock, [&] {
+    const Entry& entry = units_[unit];
+    return entry.finished == participants && static_cast<int>(entry.losses.size()) == micro_batches;
+  });
+  UnitResult result;
+  for (const auto& [micro_batch, value] : units_[unit].losses) result.losses.push_back(value);
+  result.end = units_[unit].end;
+  units_.erase(unit);
+  return result;
+}
+
+EvaluationPart Ledger::await_evaluation(int epoch, int micro_batches) {
+  Coordinator::Lock lock = coordinator_.lock();
+  coordinator_.wait_driver(lock, [&] { return static_cast<int>(evaluations_[epoch].size()) == micro_batches; });
+  EvaluationPart sum;
+  for (const auto& [micro_batch, part] : evaluations_[epoch]) {
+    sum.loss_sum += part.loss_sum;
+    sum.samples += part.samples;
+    sum.correct += part.correct;
+    sum.predictions += part.predictions;
+  }
+  evaluations_.erase(epoch);
+  return sum;
+}
+
+}  // namespace pp::run

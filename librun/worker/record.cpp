@@ -1,0 +1,25 @@
+#include "librun/worker/record.h"
+
+#include <algorithm>
+
+namespace pp::run {
+
+void TimeSample::add(Seconds time) {
+  if (count_++ % stride_ != 0) return;
+  kept_.push_back(time);
+  if (kept_.size() < kMost) return;
+  for (std::size_t i = 0; 2 * i < kept_.size(); ++i) kept_[i] = kept_[2 * i];
+  kept_.resize((kept_.size() + 1) / 2);
+  stride_ *= 2;
+}
+
+Seconds TimeSample::median() const { return run::median(kept_); }
+
+Seconds median(std::vector<Seconds> times) {
+  if (times.empty()) return Seconds(0);
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+}  // namespace pp::run

@@ -1,0 +1,203 @@
+// All checks before a run, and what follows from them.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "libprofile/core/error.h"
+#include "librun/worker/job.h"
+
+namespace pp::run {
+
+namespace {
+
+[[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
+
+void require(bool holds, std::string_view name, double value, std::string_view limit) {
+  if (holds) return;
+  std::string number = std::to_string(value);
+  refuse(ErrorKind::usage, std::string(name) + " = " + number + ": must be " + std::string(limit));
+}
+
+void check_options(const RunOptions& options) {
+  if (options.epochs.has_value() == options.steps.has_value()) {
+    refuse(ErrorKind::usage, "give the length of the run as one of --epochs and --steps");
+  }
+  require(options.epochs.value_or(1) >= 1, "epochs", options.epochs.value_or(1), "at least 1");
+  require(options.steps.value_or(1) >= 1, "steps", static_cast<double>(options.steps.value_or(1)),
+          "at least 1");
+  require(std::isfinite(options.learning_rate) && options.learning_rate > 0, "learning_rate",
+          options.learning_rate, "above 0");
+  require(options.momentum >= 0 && options.momentum < 1, "momentum", options.momentum, "in [0, 1)");
+  require(std::isfinite(options.weight_decay) && options.weight_decay >= 0, "weight_decay",
+          options.weight_decay, "0 or more");
+  require(options.beta1 >= 0 && options.beta1 < 1, "beta1", options.beta1, "in [0, 1)");
+  require(options.beta2 >= 0 && options.beta2 < 1, "beta2", options.beta2, "in [0, 1)");
+  require(std::isfinite(options.epsilon) && options.epsilon > 0, "epsilon", options.epsilon, "above 0");
+  require(options.stall_timeout.count() > 0, "stall_timeout", options.stall_timeout.count(), "above 0");
+  require(!options.scale || std::isfinite(*options.scale), "scale", options.scale.value_or(0), "finite");
+}
+
+void check_model(const ResolvedModel& model) {
+  for (const Layer& layer : model.graph.layers) {
+    if (layer.op != "opaque") continue;
+    refuse(ErrorKind::data,
+           "layer \"" + layer.name +
+               "\" is opaque: the model comes from another planner's profile, it can be planned and "
+               "simulated, not run; plan a model with layers");
+  }
+  if (!model.graph.loss) {
+    refuse(ErrorKind::data, "model \"" + model.graph.name + "\" has no loss; add one to train it");
+  }
+}
+
+void check_shared_parameters(const plan::Plan& plan, const ResolvedModel& model) {
+  std::vector<std::size_t> stage_of(model.layers.size());
+  const std::vector<std::vector<int>> layers = stage_layers(plan);
+  for (std::size_t s = 0; s < layers.size(); ++s) {
+    for (const int layer : layers[s]) stage_of[static_cast<std::size_t>(layer)] = s;
+  }
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    const int owner = model.layers[i].weights_layer;
+    if (owner < 0 || stage_of[static_cast<std::size_t>(owner)] == stage_of[i] ||
+        model.layers[i].parameters.empty())
+      continue;
+    const std::string name = model.graph.layers[static_cast<std::size_t>(owner)].name + "." +
+                             model.layers[i].parameters.front().name;
+    refuse(ErrorKind::data, "parameter \"" + name + "\" is shared by stages " +
+                                std::to_string(stage_of[static_cast<std::size_t>(owner)]) + " and " +
+                                std::to_string(stage_of[i]) +
+                                ", which pp-run cannot train; plan with both layers in one stage");
+  }
+}
+
+// Batch norm needs two values per channel in the smallest micro-batch.
+void check_batch_norm(const plan::Plan& plan, const ResolvedModel& model, int smallest_mini_batch) {
+  const int smallest = smallest_mini_batch / plan.training.micro_batches;
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    if (model.graph.layers[i].op != "batch_norm2d") continue;
+    const Shape& shape = model.layers[i].outputs.front().shape;
+    const std::int64_t values = smallest * element_count(shape) / shape.front();
+    if (values >= 2) continue;
+    refuse(ErrorKind::data, "layer \"" + model.graph.layers[i].name + "\": batch norm: a micro-batch of " +
+                                std::to_string(smallest) + " samples has " + std::to_string(values) +
+                                " value per channel; lower micro_batches or use --drop-last");
+  }
+}
+
+void check_programs(const plan::Plan& plan, bool streams) {
+  const plan::WeightPolicy wanted = streams ? plan::WeightPolicy::stash : plan::WeightPolicy::flush;
+  if (plan.schedule.weight_policy != wanted) {
+    refuse(ErrorKind::data, "/schedule/weight_policy: \"" + std::string(name_of(plan.schedule.weight_policy)) +
+                                "\" does not fit " + (streams ? "streams" : "programs") + "; use \"" +
+                                std::string(name_of(wanted)) + "\"");
+  }
+  if (streams && plan.training.micro_batches != 1) {
+    refuse(ErrorKind::data, "/training/micro_batches: " + std::to_string(plan.training.micro_batches) +
+                                " in a plan with streams, which update after every micro-batch; use 1");
+  }
+  for (std::size_t w = 0; w < plan.workers.size(); ++w) {
+    const plan::WorkerProgram& program = plan.workers[w].program;
+    if (program.stream.has_value() != streams) {
+      refuse(ErrorKind::data, "/workers/" + std::to_string(w) +
+                                  ": some workers have a program, others a stream; use one of them for all");
+    }
+    for (const plan::Op& op : streams ? program.stream->body : program.program) {
+      if (op.kind != plan::OpKind::recompute) continue;
+      refuse(ErrorKind::data, "/workers/" + std::to_string(w) + ": operation " + plan::to_text(op) +
+                                  ": pp-run does not recompute; plan with --recompute never");
+    }
+  }
+}
+
+void check_devices(const plan::Plan& plan) {
+  for (const plan::Worker& worker : plan.workers) {
+    const Device& device = plan.devices[index(worker.device)];
+    const std::string who = "worker " + std::to_string(number(worker.id)) + ": ";
+    if (device.kind != DeviceKind::cpu) {
+      refuse(ErrorKind::device,
+             who + "device " + to_text(device) + ": this build of pp-run has no CUDA; plan for CPU devices");
+    }
+    if (worker.rank != 0) {
+      refuse(ErrorKind::device, who + "rank " + std::to_string(worker.rank) +
+                                    ": this build of pp-run is one process; set every rank to 0");
+    }
+  }
+}
+
+CoreBinding bind_workers(const plan::Plan& plan) {
+  std::vector<Device> devices;
+  for (const plan::Worker& worker : plan.workers) devices.push_back(plan.devices[index(worker.device)]);
+  return bind_cores(devices, allowed_cores());
+}
+
+struct Samples {
+  std::int64_t training = 0, test = 0;
+};
+
+Samples count_samples(const ResolvedModel& model, const RunOptions& options) {
+  if (options.data.empty()) refuse(ErrorKind::usage, "--data: give a folder, or synthetic");
+  Samples samples;
+  if (options.data == "synthetic") {
+    require(options.synthetic_samples >= 1, "synthetic_samples", options.synthetic_samples, "at least 1");
+    samples = {options.synthetic_samples, std::max(1, options.synthetic_samples / 4)};
+  } else {
+    const FolderCheck found = check_folder(model, options.data);
+    samples = {found.training_samples, found.test_samples};
+  }
+  if (!options.evaluate) samples.test = 0;
+  return samples;
+}
+
+// The stage whose replicas decide how streams end, and the multiple that suits all of them.
+std::pair<int, int> rounds(const plan::Plan& plan) {
+  int common = 1, stage = 0;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const int replicas = static_cast<int>(plan.stages[s].workers.size());
+    if (std::lcm(common, replicas) != common) stage = static_cast<int>(s);
+    common = std::lcm(common, replicas);
+  }
+  return {common, stage};
+}
+
+Length find_length(const plan::Plan& plan, const RunOptions& options, std::int64_t samples, int round,
+                   int round_stage) {
+  EpochRequest request{
+      samples,     plan.training.mini_batch, plan.training.micro_batches, options.drop_last, round, round_stage,
+      options.data};
+  Length length;
+  length.epoch = epoch_shape(request);
+  length.total = options.steps.value_or(length.epoch.count * options.epochs.value_or(1));
+  if (length.total % round != 0) {
+    const Unit below = length.total - length.total % round;
+    refuse(ErrorKind::usage, "steps = " + std::to_string(length.total) + " is not a multiple of the " +
+                                 std::to_string(round) + " replicas of stage " + std::to_string(round_stage) +
+                                 "; use " + (below > 0 ? std::to_string(below) + " or " : "") +
+                                 std::to_string(below + round));
+  }
+  return length;
+}
+
+}  // namespace
+
+Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
+  check_options(options);
+  plan::check_plan(plan);
+  Setup setup;
+  setup.model = resolve(plan.model);
+  check_model(setup.model);
+  setup.streams = plan.workers.front().program.stream.has_value();
+  check_programs(plan, setup.streams);
+  check_shared_parameters(plan, setup.model);
+  check_devices(plan);
+  setup.cores = bind_workers(plan);
+  const Samples samples = count_samples(setup.model, options);
+  setup.test_samples = samples.test;
+  const auto [round, stage] = setup.streams ? rounds(plan) : std::pair{1, 0};
+  setup.round = round;
+  setup.length = find_length(plan, options, samples.training, round, stage);
+  const EpochShape& epoch = setup.length.epoch;
+  check_batch_norm(plan, setup.model, epoch.size(epoch.count - 1));
+  return setup;
+}
+
+}  // namespace pp::run

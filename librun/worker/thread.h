@@ -1,0 +1,30 @@
+// Cores: which ones this process may use, how a plan's CPU devices are bound to them, and pinning a thread.
+// Free of Torch.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "libprofile/core/cluster.h"
+
+namespace pp::run {
+
+/// The cores this process may run on, ascending.
+std::vector<int> allowed_cores();
+
+/// The cores of every device, in the plan's order, and what is doubtful about them.
+struct CoreBinding {
+  std::vector<std::vector<int>> cores;
+  std::vector<std::string> warnings;
+};
+
+/// Devices that name their cores keep them; the others get one core each, in order, first those that nobody
+/// has, then shared ones (with a warning). Throws pp::Error (device) for a core that is not in `allowed`.
+CoreBinding bind_cores(std::span<const Device> devices, std::span<const int> allowed);
+
+/// Restricts the calling thread, and threads it starts, to `cores`. Throws pp::Error (device) when the system
+/// refuses.
+void pin_thread(std::span<const int> cores);
+
+}  // namespace pp::run

@@ -1,0 +1,304 @@
+#include "librun/worker/worker.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "libprofile/core/error.h"
+#include "libprofile/model/errors.h"
+#include "libprofile/model/threads.h"
+
+namespace pp::run {
+
+namespace {
+
+// Whatever an operation throws becomes a failure of the run that says where.
+Error located(const Error& error, WorkerId worker, const plan::Op& op) {
+  Error run_error(ErrorKind::run, error.what());
+  run_error.add_context(plan::to_text(op));
+  run_error.add_context("stage " + std::to_string(number(op.stage)));
+  run_error.add_context("worker " + std::to_string(number(worker)));
+  return run_error;
+}
+
+}  // namespace
+
+Worker::Worker(Job& job, WorkerId id)
+    : job_(job), id_(id), generator_(at::make_generator<at::CPUGeneratorImpl>(0)) {}
+
+void Worker::run() noexcept {
+  try {
+    try {
+      const profile::ChargeMemory charged(memory_);
+      train();
+    } catch (const Stopped&) {
+      return;  // another worker has the error
+    } catch (...) {
+      model::detail::rethrow_as_error();
+    }
+  } catch (...) {
+    job_.coordinator.stop(std::current_exception());
+  }
+}
+
+void Worker::train() {
+  const std::vector<int>& cores = job_.setup.cores.cores[index(id_)];
+  pin_thread(cores);
+  model::enter_worker_thread(static_cast<int>(cores.size()));
+  make_stages();
+  const Length& length = job_.setup.length;
+  for (int epoch = 0; epoch < length.epochs(); ++epoch) {
+    order_ = epoch_order(length.epoch.samples, job_.options.seed, epoch, job_.options.shuffle);
+    position_ = {epoch, length.first(epoch), length.first(epoch), {}};
+    memory_.reset_peak();
+    const bool whole = job_.setup.streams ? run_stream(length.count(epoch)) : run_steps(length.count(epoch));
+    record_.peak = std::max(record_.peak, memory_.peak());
+    if (!whole) return;
+    if (job_.evaluates()) evaluate();
+  }
+}
+
+void Worker::make_stages() {
+  for (std::size_t s = 0; s < job_.plan.stages.size(); ++s) {
+    const std::vector<WorkerId>& workers = job_.plan.stages[s].workers;
+    if (std::find(workers.begin(), workers.end(), id_) == workers.end()) continue;
+    StageOptions options;
+    options.layers = job_.layers[s];
+    options.with_loss = s + 1 == job_.plan.stages.size();
+    options.dtype = job_.plan.training.dtype;
+    options.seed = job_.options.seed;
+    options.optimizer = make_optimizer(job_.plan, job_.options);
+    stages_.try_emplace(StageId{static_cast<int>(s)}, job_.setup.model, std::move(options));
+  }
+}
+
+bool Worker::run_steps(Unit count) {
+  for (Unit i = 0; i < count; ++i) {
+    position_.unit = position_.first + i;
+    if (!job_.gate.admit(id_, position_.unit)) return false;
+    step();
+  }
+  return true;
+}
+
+void Worker::step() {
+  const int size = job_.setup.length.epoch.size(position_.unit - position_.first);
+  position_.offsets = micro_batch_offsets(size, job_.plan.training.micro_batches);
+  for (const plan::Op& op : job_.programs[index(id_)]) execute(op);
+  job_.coordinator.announce(id_, std::nullopt);
+  job_.ledger.finish(position_.unit, Coordinator::Clock::now());
+  record_.busy.push_back(std::exchange(busy_, Seconds(0)));
+}
+
+// A mini-batch beyond the closed gate is left out with its backward; the iteration's all-reduce and update go
+// with it.
+bool Worker::run_stream(Unit count) {
+  const auto& stream = *job_.plan.workers[index(id_)].program.stream;
+  std::map<StageId, bool> skipped;
+  Unit last = -1;  // of the mini-batches that ran
+  for (const plan::Op& op : plan::expand(stream, static_cast<int>(count))) {
+    switch (op.kind) {
+      case plan::OpKind::forward:
+        if (!job_.gate.admit(id_, position_.first + op.micro_batch)) continue;
+        last = std::max<Unit>(last, op.micro_batch);
+        break;
+      case plan::OpKind::all_reduce:
+      case plan::OpKind::update:
+        if (skipped[op.stage]) continue;
+        break;
+      default:
+        skipped[op.stage] = !stages_.at(op.stage).in_flight(op.micro_batch);
+        if (skipped[op.stage]) continue;
+    }
+    execute(op);
+  }
+  job_.coordinator.announce(id_, std::nullopt);
+  const Unit ran =
+      (last + job_.setup.round) / job_.setup.round * job_.setup.round;  // whole rounds, over all replicas
+  if (last >= 0) record_.busy.push_back(std::exchange(busy_, Seconds(0)) / static_cast<double>(ran));
+  return job_.gate.admit(id_, position_.first + count - 1);
+}
+
+void Worker::execute(const plan::Op& op) {
+  try {
+    try {
+      job_.coordinator.announce(id_, op);
+      if (job_.options.before_op) job_.options.before_op(unit_of(op), id_, op);
+      dispatch(op);
+    } catch (const Stopped&) {
+      throw;
+    } catch (...) {
+      model::detail::rethrow_as_error();
+    }
+  } catch (const Error& error) {
+    throw located(error, id_, op);
+  }
+}
+
+void Worker::dispatch(const plan::Op& op) {
+  Stage& stage = stages_.at(op.stage);
+  switch (op.kind) {
+    case plan::OpKind::forward: forward(op, stage); break;
+    case plan::OpKind::backward:
+    case plan::OpKind::input_gradient: backward(op, stage); break;
+    case plan::OpKind::weight_gradient: weight_gradient(op, stage); break;
+    case plan::OpKind::all_reduce: all_reduce(op, stage); break;
+    case plan::OpKind::update: update(op, stage); break;
+    case plan::OpKind::recompute:
+      throw Error(ErrorKind::internal, "recompute passed the checks before the run");
+  }
+  note_bytes();
+}
+
+void Worker::forward(const plan::Op& op, Stage& stage) {
+  const Piece piece = this->piece(op);
+  const StageWiring& wiring = job_.wiring[index(op.stage)];
+  std::vector<at::Tensor> inputs(wiring.inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const StageInput& input = wiring.inputs[i];
+    if (input.producer < 0) continue;
+    const Tag tag{Direction::activation, input.source.index, input.source.output, op.stage,
+                  piece.round,           op.micro_batch};
+    inputs[i] = job_.transport->receive(id_, job_.owner(StageId{input.producer}, op.micro_batch), tag);
+  }
+  const Time begin = Coordinator::Clock::now();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (wiring.inputs[i].producer < 0) inputs[i] = cut(job_.training, wiring.inputs[i].source, piece.samples);
+  }
+  std::vector<at::Tensor> outputs = stage.forward(op.micro_batch, inputs, piece.key, generator_);
+  inputs.clear();
+  note(op, begin, Coordinator::Clock::now());
+  send_outputs(op, piece, std::move(outputs));
+  if (stage.segment().has_loss()) job_.ledger.loss(piece.unit, piece.loss_index, stage.loss(op.micro_batch));
+}
+
+void Worker::backward(const plan::Op& op, Stage& stage) {
+  const Piece piece = this->piece(op);
+  position_.unit = piece.unit;
+  const std::vector<std::vector<at::Tensor>> arrived = receive_gradients(op, piece);
+  const Time begin = Coordinator::Clock::now();
+  std::vector<at::Tensor> gradients = op.kind == plan::OpKind::backward
+                                          ? stage.backward(op.micro_batch, arrived, piece.weight)
+                                          : stage.input_gradient(op.micro_batch, arrived, piece.weight);
+  const Time end = Coordinator::Clock::now();
+  note(op, begin, end);
+  send_gradients(op, piece, std::move(gradients));
+  if (job_.setup.streams && op.kind == plan::OpKind::backward) job_.ledger.finish(piece.unit, end);
+}
+
+void Worker::weight_gradient(const plan::Op& op, Stage& stage) {
+  const Time begin = Coordinator::Clock::now();
+  stage.weight_gradient(op.micro_batch);
+  const Time end = Coordinator::Clock::now();
+  note(op, begin, end);
+  if (job_.setup.streams) job_.ledger.finish(piece(op).unit, end);
+}
+
+void Worker::all_reduce(const plan::Op& op, Stage& stage) {
+  const Reduction reduction = job_.setup.streams ? Reduction::mean : Reduction::sum;
+  Seconds elapsed{};
+  reduced_[op.stage] = job_.reducers[index(op.stage)]->reduce(id_, stage.take_gradients(), reduction, elapsed);
+  const Time end = Coordinator::Clock::now();
+  note(op, end - std::chrono::duration_cast<Coordinator::Clock::duration>(elapsed), end);
+}
+
+void Worker::update(const plan::Op& op, Stage& stage) {
+  const Time begin = Coordinator::Clock::now();
+  const auto reduced = reduced_.find(op.stage);
+  if (reduced == reduced_.end()) {
+    stage.update(stage.take_gradients(), job_.options.learning_rate);
+  } else {
+    stage.update(std::move(reduced->second), job_.options.learning_rate);
+    reduced_.erase(reduced);
+  }
+  note(op, begin, Coordinator::Clock::now());
+}
+
+Unit Worker::unit_of(const plan::Op& op) const {
+  const bool streamed = job_.setup.streams && plan::has_micro_batch(op.kind);
+  return streamed ? position_.first + op.micro_batch : position_.unit;
+}
+
+Worker::Piece Worker::piece(const plan::Op& op) const {
+  const EpochShape& epoch = job_.setup.length.epoch;
+  const std::span<const std::int64_t> order(order_);
+  const auto batch = [&](Unit i) {
+    return order.subspan(static_cast<std::size_t>(epoch.first(i)), static_cast<std::size_t>(epoch.size(i)));
+  };
+  Piece piece;
+  piece.unit = unit_of(op);
+  if (job_.setup.streams) {
+    piece.round = position_.epoch;
+    piece.samples = batch(op.micro_batch);
+  } else {
+    piece.round = position_.unit;
+    piece.loss_index = op.micro_batch;
+    const auto m = static_cast<std::size_t>(op.micro_batch);
+    const auto first = static_cast<std::size_t>(position_.offsets[m]),
+               end = static_cast<std::size_t>(position_.offsets[m + 1]);
+    piece.samples = batch(position_.unit - position_.first).subspan(first, end - first);
+    piece.weight = static_cast<double>(end - first) / position_.offsets.back();
+  }
+  piece.key = {job_.options.seed, piece.unit, piece.loss_index};
+  return piece;
+}
+
+std::vector<std::vector<at::Tensor>> Worker::receive_gradients(const plan::Op& op, const Piece& piece) {
+  std::vector<std::vector<at::Tensor>> arrived;
+  for (const StageOutput& output : job_.wiring[index(op.stage)].outputs) {
+    std::vector<at::Tensor>& gradients = arrived.emplace_back();
+    for (const StageOutput::Consumer& consumer : output.consumers) {
+      if (!consumer.gradient) continue;
+      const Tag tag{Direction::gradient, output.source.index, output.source.output,
+                    consumer.stage,      piece.round,         op.micro_batch};
+      gradients.push_back(job_.transport->receive(id_, job_.owner(consumer.stage, op.micro_batch), tag));
+    }
+  }
+  return arrived;
+}
+
+void Worker::send_outputs(const plan::Op& op, const Piece& piece, std::vector<at::Tensor> outputs) {
+  const StageWiring& wiring = job_.wiring[index(op.stage)];
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    const StageOutput& output = wiring.outputs[k];
+    for (const StageOutput::Consumer& consumer : output.consumers) {
+      const Tag tag{Direction::activation, output.source.index, output.source.output,
+                    consumer.stage,        piece.round,         op.micro_batch};
+      send(op, job_.owner(consumer.stage, op.micro_batch), tag, outputs[k]);
+    }
+  }
+}
+
+void Worker::send_gradients(const plan::Op& op, const Piece& piece, std::vector<at::Tensor> gradients) {
+  const StageWiring& wiring = job_.wiring[index(op.stage)];
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const StageInput& input = wiring.inputs[i];
+    if (input.producer < 0 || !input.gradient) continue;
+    const Tag tag{Direction::gradient, input.source.index, input.source.output, op.stage,
+                  piece.round,         op.micro_batch};
+    send(op, job_.owner(StageId{input.producer}, op.micro_batch), tag, gradients[i]);
+  }
+}
+
+void Worker::send(const plan::Op& op, WorkerId to, const Tag& tag, const at::Tensor& tensor) {
+  const Bytes bytes(static_cast<std::int64_t>(tensor.nbytes()));
+  const Seconds begin = Coordinator::Clock::now() - job_.start;
+  job_.transport->send(id_, to, tag, tensor);
+  if (to == id_) return;
+  record_.sent += bytes;
+  if (!job_.options.trace) return;
+  record_.messages.push_back({id_, to, op, bytes, begin, Coordinator::Clock::now() - job_.start});
+}
+
+std::unique_ptr<model::Optimizer> make_optimizer(const plan::Plan& plan, const RunOptions& options) {
+  if (plan.training.optimizer == plan::OptimizerName::sgd) {
+    return model::make_sgd({.momentum = options.momentum, .weight_decay = options.weight_decay});
+  }
+  return model::make_adamw({.beta1 = options.beta1,
+                            .beta2 = options.beta2,
+                            .epsilon = options.epsilon,
+                            .weight_decay = options.weight_decay});
+}
+
+}  // namespace pp::run

@@ -1,0 +1,98 @@
+// The executor: walks the programs of one worker, receives before and sends after each operation what the
+// tensor edges say, and writes down times and bytes. It knows no schedule.
+#pragma once
+
+#include <ATen/core/Generator.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libprofile/measure/memory_meter.h"
+#include "librun/stage/stage.h"
+#include "librun/worker/job.h"
+#include "librun/worker/record.h"
+
+namespace pp::run {
+
+/// Made, run and destroyed by the driver; run() is the whole life of its thread. What is left afterwards may be
+/// read once the thread has ended.
+class Worker {
+ public:
+  Worker(Job& job, WorkerId id);
+
+  /// Never throws: an error stops the run through the coordinator, with worker, stage and operation in front.
+  void run() noexcept;
+
+  const WorkerRecord& record() const { return record_; }
+  const std::map<StageId, Stage>& stages() const { return stages_; }
+
+ private:
+  using Time = Coordinator::Clock::time_point;
+
+  /// One micro-batch as an operation sees it.
+  struct Piece {
+    Unit unit = 0;
+    std::int64_t round = 0;  ///< of its messages
+    int loss_index = 0;      ///< micro-batch within the unit
+    std::span<const std::int64_t> samples;
+    double weight = 1;  ///< n_m/N
+    model::RandomKey key;
+  };
+  /// Where the loop stands.
+  struct Position {
+    int epoch = 0;
+    Unit first = 0;            ///< of the epoch
+    Unit unit = 0;             ///< the current step; streams: of the last backward
+    std::vector<int> offsets;  ///< rows of the current step's micro-batches
+  };
+
+  void train();
+  void make_stages();
+  /// False when the gate closed before the end of the epoch.
+  bool run_steps(Unit count);
+  bool run_stream(Unit count);
+  void step();
+
+  void execute(const plan::Op& op);
+  void dispatch(const plan::Op& op);
+  void forward(const plan::Op& op, Stage& stage);
+  void backward(const plan::Op& op, Stage& stage);
+  void weight_gradient(const plan::Op& op, Stage& stage);
+  void all_reduce(const plan::Op& op, Stage& stage);
+  void update(const plan::Op& op, Stage& stage);
+
+  Unit unit_of(const plan::Op& op) const;
+  Piece piece(const plan::Op& op) const;
+  std::vector<std::vector<at::Tensor>> receive_gradients(const plan::Op& op, const Piece& piece);
+  void send_outputs(const plan::Op& op, const Piece& piece, std::vector<at::Tensor> outputs);
+  void send_gradients(const plan::Op& op, const Piece& piece, std::vector<at::Tensor> gradients);
+  void send(const plan::Op& op, WorkerId to, const Tag& tag, const at::Tensor& tensor);
+
+  void evaluate();
+  void evaluate(StageId id, const Stage& stage, int micro_batch);
+  EvaluationPart judge(const Stage& stage, std::span<const at::Tensor> inputs, const model::Pass& pass,
+                       std::int64_t samples) const;
+
+  void note(const plan::Op& op, Time begin, Time end);
+  void note_bytes();
+  void forget_old_events();
+
+  Job& job_;
+  WorkerId id_;
+  at::Generator generator_;
+  profile::MemoryAccount memory_;
+  std::map<StageId, Stage> stages_;
+  std::map<StageId, StepGradients> reduced_;  ///< between AR and U
+  std::vector<std::int64_t> order_;           ///< samples of the current epoch
+  Position position_;
+  Seconds busy_{};  ///< since the last entry of the record
+  WorkerRecord record_;
+};
+
+/// What make_stages() uses: the plan's optimizer with the run's settings.
+std::unique_ptr<model::Optimizer> make_optimizer(const plan::Plan& plan, const RunOptions& options);
+
+}  // namespace pp::run
