@@ -1,5 +1,5 @@
-// The machine as a value (document pp.cluster): devices, and the links between them as levels from the innermost group
-// outwards.
+// The machine as a value (document pp.cluster): devices, and the links between them as levels from the
+// innermost group outwards.
 #pragma once
 
 #include <string>
@@ -38,7 +38,8 @@ struct Level {
   int devices = 1;
   BytesPerSecond bandwidth;
   Seconds latency{};
-  double fit_residual = 0;          ///< largest relative error of latency + size/bandwidth over the samples; 0 when given
+  double fit_residual =
+      0;  ///< largest relative error of latency + size/bandwidth over the samples; 0 when given
   std::vector<LinkSample> samples;  ///< empty unless measured
   bool operator==(const Level&) const = default;
 };

@@ -1,5 +1,5 @@
-// Where a document comes from: tool, version, host, device, libraries, threads, time. Never changes what a tool does with
-// the document, except for warnings.
+// Where a document comes from: tool, version, host, device, libraries, threads, time. Never changes what a tool
+// does with the document, except for warnings.
 #pragma once
 
 #include <map>

@@ -1,5 +1,6 @@
 // One constexpr table of names per enum, shared by JSON, the command line, messages and --help:
-//   template <> struct EnumNames<Colour> { static constexpr std::array table{std::pair{Colour::red, "red"sv}, ...}; };
+//   template <> struct EnumNames<Colour> { static constexpr std::array table{std::pair{Colour::red, "red"sv},
+//   ...}; };
 #pragma once
 
 #include <array>
@@ -19,7 +20,9 @@ template <class E>
 struct EnumNames;
 
 template <class E>
-concept NamedEnum = requires { EnumNames<E>::table.size(); };
+concept NamedEnum = requires {
+  EnumNames<E>::table.size();
+};
 
 template <NamedEnum E>
 constexpr std::string_view name_of(E value) {
@@ -49,7 +52,8 @@ std::string list_names() {
 template <NamedEnum E>
 E parse_enum(std::string_view name, std::string_view what, ErrorKind kind) {
   if (auto value = find_enum<E>(name)) return *value;
-  throw Error(kind, std::string(what) + ": unknown name \"" + std::string(name) + "\"; use one of " + list_names<E>());
+  throw Error(
+      kind, std::string(what) + ": unknown name \"" + std::string(name) + "\"; use one of " + list_names<E>());
 }
 
 }  // namespace pp

@@ -1,5 +1,5 @@
-// The one exception of the toolchain. A message names the thing, the value found, the limit and the remedy; contexts
-// added on the way up (file, pointer, stage) stand before it, outermost first.
+// The one exception of the toolchain. A message names the thing, the value found, the limit and the remedy;
+// contexts added on the way up (file, pointer, stage) stand before it, outermost first.
 #pragma once
 
 #include <exception>
@@ -9,8 +9,8 @@
 
 namespace pp {
 
-/// Apps turn the kind into the exit code: `usage`, `data` and `device` are found before work starts (2), `run` and
-/// `internal` are failures during work (1).
+/// Apps turn the kind into the exit code: `usage`, `data` and `device` are found before work starts (2), `run`
+/// and `internal` are failures during work (1).
 enum class ErrorKind { usage, data, device, run, internal };
 
 class Error : public std::exception {

@@ -11,8 +11,9 @@ namespace pp {
 /// Throws pp::Error (data): `PATH: cannot be read: reason`. Files above `limit` bytes are refused.
 std::string read_file(const std::filesystem::path& path, std::size_t limit = std::size_t{256} << 20);
 
-/// A file that appears whole or not at all. The temporary beside it is created at once, so a folder that cannot be
-/// written is found before the long work; commit() flushes and renames; without it the destructor removes the temporary.
+/// A file that appears whole or not at all. The temporary beside it is created at once, so a folder that cannot
+/// be written is found before the long work; commit() flushes and renames; without it the destructor removes
+/// the temporary.
 class AtomicFile {
  public:
   /// Throws pp::Error (usage): `PATH: cannot be written: reason`.

@@ -1,13 +1,13 @@
-// Strict reading of the JSON documents (rules: README.md beside this file). ObjectReader knows its JSON pointer, hands
-// out checked values and refuses what it was not asked for: an unknown key, a wrong type, a missing key, a number out of
-// range are pp::Error (data) that name file, pointer, value and limit. Only *_json.cpp files use it.
+// Strict reading of the JSON documents (rules: README.md beside this file). ObjectReader knows its JSON
+// pointer, hands out checked values and refuses what it was not asked for: an unknown key, a wrong type, a
+// missing key, a number out of range are pp::Error (data) that name file, pointer, value and limit. Only
+// *_json.cpp files use it.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,12 +20,17 @@ namespace pp {
 /// Keys keep their order in memory and in the file.
 using Json = nlohmann::ordered_json;
 
-/// Parses text that may come from anybody: duplicate keys, NaN, more than 256 MiB or more than 64 levels are refused.
+/// Parses text that may come from anybody: duplicate keys, NaN, integers beyond 64 bits, more than 256 MiB or
+/// more than 64 levels are refused. Syntax errors name line and column (in bytes), the others the JSON pointer.
 Json parse_json(std::string_view text);
-/// Numbers shortest round-trip, two-space indent, newline at the end. Throws (internal) on NaN or infinity.
+/// Numbers shortest round-trip, two-space indent, what fits in 100 columns on one line, newline at the end.
+/// Throws (internal) on NaN or infinity.
 std::string dump_json(const Json& json);
-/// One line, for hashes and for stdout.
+/// One line without spaces, for hashes and for stdout. Throws as dump_json().
 std::string dump_json_compact(const Json& json);
+
+/// `/layers` and `a/b` -> `/layers/a~1b` (RFC 6901).
+std::string append_pointer(std::string_view pointer, std::string_view key);
 
 struct IntegerRange {
   std::int64_t min = 0;
@@ -41,8 +46,11 @@ class ObjectReader {
   /// `json` must outlive the reader. Throws unless it is an object.
   ObjectReader(const Json& json, std::string pointer);
 
-  bool has(std::string_view key) const;
+  /// Also makes the key known: finish() accepts it and lists it.
+  bool has(std::string_view key);
   const std::string& pointer() const { return pointer_; }
+  /// The object's keys in the order of the file; for objects whose keys are data (attributes, context).
+  std::vector<std::string> keys() const;
 
   std::string text(std::string_view key);
   bool boolean(std::string_view key);
@@ -71,15 +79,18 @@ class ObjectReader {
   void finish() const;
 
  private:
-  const Json& at(std::string_view key);
+  /// `expected` words the remedy when the key is missing.
+  const Json& at(std::string_view key, std::string_view expected);
+  const Json& array(std::string_view key);
 
   const Json& json_;
   std::string pointer_;
-  std::set<std::string, std::less<>> read_;
+  std::vector<std::string> known_;  ///< in the order they were asked for
 };
 
 /// Reads a whole document: checks "format" and "version", then calls `read`, then refuses unread keys.
+/// `pointer`: where the document stands in the file, when another one embeds it.
 void read_document(const Json& json, std::string_view format, int version,
-                   const std::function<void(ObjectReader&)>& read);
+                   const std::function<void(ObjectReader&)>& read, std::string pointer = {});
 
 }  // namespace pp

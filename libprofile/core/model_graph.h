@@ -1,5 +1,5 @@
-// The model as a value: layers in topological order, a DAG whose edges are tensors (document pp.model). Shapes are per
-// sample, without the batch dimension. What an op means, its attributes, shapes and FLOPs: op_table.h.
+// The model as a value: layers in topological order, a DAG whose edges are tensors (document pp.model). Shapes
+// are per sample, without the batch dimension. What an op means, its attributes, shapes and FLOPs: op_table.h.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,10 @@ namespace pp {
 enum class DType { float32, float64, bfloat16, int64, uint8 };
 template <>
 struct EnumNames<DType> {
-  static constexpr std::array table{std::pair{DType::float32, "float32"sv}, std::pair{DType::float64, "float64"sv},
-                                    std::pair{DType::bfloat16, "bfloat16"sv}, std::pair{DType::int64, "int64"sv},
-                                    std::pair{DType::uint8, "uint8"sv}};
+  static constexpr std::array table{std::pair{DType::float32, "float32"sv},
+                                    std::pair{DType::float64, "float64"sv},
+                                    std::pair{DType::bfloat16, "bfloat16"sv},
+                                    std::pair{DType::int64, "int64"sv}, std::pair{DType::uint8, "uint8"sv}};
 };
 constexpr std::int64_t size_of(DType dtype) {
   switch (dtype) {
@@ -101,14 +102,14 @@ struct TensorSource {
 
 /// What validation derives for one layer.
 struct ResolvedLayer {
-  std::vector<TensorSource> sources;    ///< one per input
-  std::vector<TensorType> inputs;       ///< one per input
+  std::vector<TensorSource> sources;  ///< one per input
+  std::vector<TensorType> inputs;     ///< one per input
   std::vector<TensorType> outputs;
   std::vector<ParameterSpec> parameters;  ///< of the op, also when they belong to another layer
   std::vector<ParameterSpec> buffers;
-  Flops forward_flops;                  ///< per sample
-  int weights_layer = -1;               ///< the layer whose parameters are used: itself, or the one of weights_of
-  std::vector<int> consumers;           ///< layers that read an output of this one, ascending, each once
+  Flops forward_flops;         ///< per sample
+  int weights_layer = -1;      ///< the layer whose parameters are used: itself, or the one of weights_of
+  std::vector<int> consumers;  ///< layers that read an output of this one, ascending, each once
   bool operator==(const ResolvedLayer&) const = default;
 };
 
@@ -121,16 +122,23 @@ struct ResolvedModel {
   int layer_count() const { return static_cast<int>(graph.layers.size()); }
 };
 
-/// Checks names, edges, order, attributes and shapes, and derives the rest. Throws pp::Error (data) that names the JSON
-/// pointer (`/layers/3/inputs/0`), what was found and what is allowed. O(layers + edges).
-ResolvedModel resolve(ModelGraph graph);
+/// Checks names, edges, order, attributes and shapes, and derives the rest. Throws pp::Error (data) that names
+/// the JSON pointer (`/layers/3/inputs/0`), what was found and what is allowed. `pointer`: where the model
+/// stands in the file, when another document embeds it. O(layers + edges), times the logarithm of the number of
+/// names.
+ResolvedModel resolve(ModelGraph graph, std::string_view pointer = {});
 
-Bytes parameter_bytes(const ResolvedModel& model, int layer, DType dtype);  ///< 0 when the layer uses another's weights
+Bytes parameter_bytes(const ResolvedModel& model, int layer,
+                      DType dtype);  ///< 0 when the layer uses another's weights
 std::int64_t parameter_count(const ResolvedModel& model);
 
-ModelGraph model_from_json(const Json& json);
+/// Reads and checks: resolve() has accepted the result, its attributes are complete. `pointer` as for
+/// resolve().
+ModelGraph model_from_json(const Json& json, std::string_view pointer = {});
+/// Complete: attributes that the graph leaves to their defaults are written.
 Json to_json(const ModelGraph& graph);
 ModelGraph parse_model(std::string_view text);
+/// Of the complete document in compact form: leaving out a default does not change it.
 std::string model_hash(const ModelGraph& graph);
 
 }  // namespace pp

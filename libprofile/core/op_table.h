@@ -1,6 +1,6 @@
-// One row per operation: its attributes with defaults and checks, parameters, buffers, output shapes and FLOPs, without
-// Torch. The forward functions stand in libprofile/model/ops; a test compares the two sets of names. The table drives
-// reading, checking, `pp-profile models --ops` and the documentation.
+// One row per operation: its attributes with defaults and checks, parameters, buffers, output shapes and FLOPs,
+// without Torch. The forward functions stand in libprofile/model/ops; a test compares the two sets of names.
+// The table drives reading, checking, `pp-profile models --ops` and the documentation.
 #pragma once
 
 #include <optional>
@@ -15,13 +15,15 @@ namespace pp {
 
 struct AttributeSpec {
   std::string_view name;
-  std::optional<Attribute> default_value;  ///< none: required
-  double min = 0;                          ///< for numbers, inclusive
+  Attribute type;  ///< the alternative that values must have: bool, std::int64_t or double
+  std::optional<Attribute> default_value;  ///< none: required, unless `default_from` names another attribute
+  std::string_view default_from;  ///< the attribute whose value is the default (stride of a pool: kernel_size)
+  double min = 0;                 ///< for numbers, inclusive
   double max = 0;
   std::string_view summary;
-  Attribute type;                          ///< the alternative that values must have
 };
 
+/// What one layer of the op has and costs.
 struct OpResult {
   std::vector<TensorType> outputs;
   std::vector<ParameterSpec> parameters;
@@ -35,8 +37,8 @@ struct OpRow {
   int min_inputs = 1;
   int max_inputs = 1;
   std::vector<AttributeSpec> attributes;
-  /// Shapes, parameters and FLOPs. `attributes` are complete and in range. Throws pp::Error (data) with the shape found
-  /// and the one needed.
+  /// Shapes, parameters and FLOPs. `attributes` are complete and in range. Throws pp::Error (data) with the
+  /// shape found and the one needed.
   OpResult (*infer)(const Attributes& attributes, std::span<const TensorType> inputs);
 };
 
@@ -49,6 +51,15 @@ const OpRow* find_op(std::string_view name);
 const std::vector<OpRow>& loss_table();
 const OpRow* find_loss(std::string_view name);
 
+/// The op of layers that only have edges and sizes (another planner's graph): plannable, never runnable.
+inline constexpr std::string_view kOpaqueOp = "opaque";
+
+/// Fills in defaults and turns whole numbers into doubles where the op wants a number. `pointer` is that of the
+/// attributes. Throws pp::Error (data): `POINTER/kernel_size: must be an integer from 1 to 1048576, not 0`, and
+/// for unknown or missing ones.
+Attributes complete_attributes(const OpRow& row, const Attributes& given, std::string_view pointer);
+
+/// Of complete attributes. Throw pp::Error (internal) when the op has no such attribute of this type.
 std::int64_t integer(const Attributes& attributes, std::string_view name);
 double number(const Attributes& attributes, std::string_view name);
 bool boolean(const Attributes& attributes, std::string_view name);

@@ -1,5 +1,5 @@
-// The profile as a value (document pp.profile): per layer and micro-batch size times and bytes, the whole model as a
-// cross-check, optimizer costs. Times are of one micro-batch.
+// The profile as a value (document pp.profile): per layer and micro-batch size times and bytes, the whole model
+// as a cross-check, optimizer costs. Times are of one micro-batch.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,8 @@ struct EnumNames<ProfileMode> {
                                     std::pair{ProfileMode::imported, "imported"sv}};
 };
 
-/// A measured time. `low` and `high` are the 16th and 84th percentile; samples = 0 means imported, without spread.
+/// A measured time. `low` and `high` are the 16th and 84th percentile; samples = 0 means imported, without
+/// spread.
 struct TimeStat {
   Seconds median{};
   Seconds low{};
@@ -38,6 +39,10 @@ struct TimeStat {
   std::int64_t samples = 0;
   bool operator==(const TimeStat&) const = default;
 };
+
+Json to_json(const TimeStat& time);
+/// Throws unless low <= median <= high where there are samples.
+TimeStat time_stat_from_json(ObjectReader& reader);
 
 struct LayerPoint {
   std::int64_t micro_batch_size = 1;
@@ -102,13 +107,13 @@ struct Profile {
   bool operator==(const Profile&) const = default;
 };
 
-/// Sum over layers and loss of forward + backward at one size, divided by the whole-model time; the cross-check.
-/// Nothing when the profile has no whole-model time at that size.
+/// Sum over layers and loss of forward + backward at one size, divided by the whole-model time; the
+/// cross-check. Nothing when the profile has no whole-model time at that size.
 std::optional<double> layer_sum_ratio(const Profile& profile, std::int64_t micro_batch_size);
 
+/// Checks also that the layers are those of the embedded model and that the hash is its hash.
 Profile profile_from_json(const Json& json);
 Json to_json(const Profile& profile);
-/// Reads and checks the text of a file: also that the layers are those of the embedded model and the hash is its hash.
 Profile parse_profile(std::string_view text);
 std::string profile_hash(const Profile& profile);
 

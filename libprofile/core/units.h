@@ -1,5 +1,5 @@
-// Physical quantities of the documents and the cost model. Seconds are std::chrono durations of double; bytes and
-// rates are Quantity<Tag, Rep>, so that only meaningful mixes compile (Bytes / BytesPerSecond is Seconds).
+// Physical quantities of the documents and the cost model. Seconds are std::chrono durations of double; bytes
+// and rates are Quantity<Tag, Rep>, so that only meaningful mixes compile (Bytes / BytesPerSecond is Seconds).
 #pragma once
 
 #include <chrono>
@@ -35,15 +35,17 @@ constexpr Seconds operator/(Bytes bytes, BytesPerSecond rate) {
   return Seconds(static_cast<double>(bytes.value) / rate.value);
 }
 
-/// `16GiB`, `1.5MB`, `4096`: binary and decimal suffixes with their own meaning (GB is 1e9). Throws pp::Error (usage)
-/// that names `what` and lists the suffixes; a fraction of a byte is rounded down.
+/// `16GiB`, `1.5MB`, `4096`: binary and decimal suffixes with their own meaning (GB is 1e9). Throws pp::Error
+/// (usage) that names `what` and lists the suffixes; a fraction of a byte is rounded down.
 Bytes parse_bytes(std::string_view text, std::string_view what);
 /// `250ms`, `3us`, `1.5s`, `2min`; a bare number is seconds. Throws pp::Error (usage).
 Seconds parse_seconds(std::string_view text, std::string_view what);
-/// `1e9`, `10GB/s`, `25GiB/s`, `100Gbit/s`; a bare number is bytes per second. Throws pp::Error (usage) unless > 0.
+/// `1e9`, `10GB/s`, `25GiB/s`, `100Gbit/s`; a bare number is bytes per second. Throws pp::Error (usage) unless
+/// > 0.
 BytesPerSecond parse_bandwidth(std::string_view text, std::string_view what);
 
-/// For people: three significant digits and the unit that fits (`12.3 ms`, `1.31 GiB`, `2.5 GB/s`). Files never use these.
+/// For people: three significant digits and the unit that fits (`12.3 ms`, `1.31 GiB`, `2.5 GB/s`). Files never
+/// use these.
 std::string to_text(Seconds time);
 std::string to_text(Bytes bytes);
 std::string to_text(BytesPerSecond rate);

@@ -1,0 +1,172 @@
+#include "libprofile/core/json_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pp {
+namespace {
+
+/// What stands in the file, short enough for a message.
+std::string found(const Json& json) {
+  switch (json.type()) {
+    case Json::value_t::object: return "an object";
+    case Json::value_t::array: return "an array";
+    case Json::value_t::null: return "null";
+    default: break;
+  }
+  std::string text = dump_json_compact(json);
+  constexpr std::size_t kLongest = 60;
+  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
+  return text;
+}
+
+std::string number_text(double value) { return Json(value).dump(); }
+
+std::string describe(IntegerRange range) {
+  const std::string from = "an integer from " + std::to_string(range.min);
+  if (range.max == std::numeric_limits<std::int64_t>::max()) return from + " upwards";
+  return from + " to " + std::to_string(range.max);
+}
+std::string describe(NumberRange range) {
+  const std::string from = "a number from " + number_text(range.min);
+  if (range.max == std::numeric_limits<double>::max()) return from + " upwards";
+  return from + " to " + number_text(range.max);
+}
+
+[[noreturn]] void fail_at(const std::string& pointer, const std::string& message) {
+  throw Error(ErrorKind::data, pointer.empty() ? message : pointer + ": " + message);
+}
+
+std::int64_t to_integer(const Json& json, const std::string& pointer, IntegerRange range) {
+  // An unsigned value is above 2^63 - 1 exactly when its signed reading is negative.
+  const bool fits = json.is_number_integer() && !(json.is_number_unsigned() && json.get<std::int64_t>() < 0);
+  if (fits) {
+    const auto value = json.get<std::int64_t>();
+    if (value >= range.min && value <= range.max) return value;
+  }
+  fail_at(pointer, "must be " + describe(range) + ", not " + found(json));
+}
+
+std::string to_text(const Json& json, const std::string& pointer) {
+  if (!json.is_string()) fail_at(pointer, "must be a string, not " + found(json));
+  return json.get<std::string>();
+}
+
+}  // namespace
+
+ObjectReader::ObjectReader(const Json& json, std::string pointer) : json_(json), pointer_(std::move(pointer)) {
+  if (!json_.is_object()) fail("must be an object, not " + found(json_));
+}
+
+bool ObjectReader::has(std::string_view key) {
+  if (std::find(known_.begin(), known_.end(), key) == known_.end()) known_.emplace_back(key);
+  return json_.contains(key);
+}
+
+std::vector<std::string> ObjectReader::keys() const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json_.items()) keys.push_back(key);
+  return keys;
+}
+
+const Json& ObjectReader::at(std::string_view key, std::string_view expected) {
+  if (!has(key)) fail(key, "missing; add this key, " + std::string(expected));
+  return *json_.find(key);
+}
+
+std::string ObjectReader::text(std::string_view key) {
+  return to_text(at(key, "a string"), append_pointer(pointer_, key));
+}
+
+bool ObjectReader::boolean(std::string_view key) {
+  const Json& json = at(key, "true or false");
+  if (!json.is_boolean()) fail(key, "must be true or false, not " + found(json));
+  return json.get<bool>();
+}
+
+std::int64_t ObjectReader::integer(std::string_view key, IntegerRange range) {
+  return to_integer(at(key, describe(range)), append_pointer(pointer_, key), range);
+}
+
+double ObjectReader::number(std::string_view key, NumberRange range) {
+  const Json& json = at(key, describe(range));
+  if (json.is_number()) {
+    const auto value = json.get<double>();
+    if (value >= range.min && value <= range.max) return value;
+  }
+  fail(key, "must be " + describe(range) + ", not " + found(json));
+}
+
+const Json& ObjectReader::array(std::string_view key) {
+  const Json& json = at(key, "an array");
+  if (!json.is_array()) fail(key, "must be an array, not " + found(json));
+  return json;
+}
+
+std::vector<std::string> ObjectReader::texts(std::string_view key) {
+  std::vector<std::string> values;
+  const std::string pointer = append_pointer(pointer_, key);
+  for (const Json& element : array(key)) {
+    values.push_back(to_text(element, append_pointer(pointer, std::to_string(values.size()))));
+  }
+  return values;
+}
+
+std::vector<std::int64_t> ObjectReader::integers(std::string_view key, IntegerRange range) {
+  std::vector<std::int64_t> values;
+  const std::string pointer = append_pointer(pointer_, key);
+  for (const Json& element : array(key)) {
+    values.push_back(to_integer(element, append_pointer(pointer, std::to_string(values.size())), range));
+  }
+  return values;
+}
+
+void ObjectReader::object(std::string_view key, const std::function<void(ObjectReader&)>& read) {
+  ObjectReader member(at(key, "an object"), append_pointer(pointer_, key));
+  read(member);
+  member.finish();
+}
+
+void ObjectReader::objects(std::string_view key, const std::function<void(ObjectReader&)>& read) {
+  const std::string pointer = append_pointer(pointer_, key);
+  std::size_t position = 0;
+  for (const Json& element : array(key)) {
+    ObjectReader member(element, append_pointer(pointer, std::to_string(position++)));
+    read(member);
+    member.finish();
+  }
+}
+
+const Json& ObjectReader::raw(std::string_view key) { return at(key, "see the document's description"); }
+
+void ObjectReader::fail(std::string_view key, const std::string& message) const {
+  fail_at(append_pointer(pointer_, key), message);
+}
+
+void ObjectReader::fail(const std::string& message) const { fail_at(pointer_, message); }
+
+void ObjectReader::finish() const {
+  for (const auto& [key, value] : json_.items()) {
+    if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+    std::string allowed;
+    for (const std::string& name : known_) allowed.append(allowed.empty() ? "" : ", ").append(name);
+    fail(key, "unknown key; use one of " + allowed);
+  }
+}
+
+void read_document(const Json& json, std::string_view format, int version,
+                   const std::function<void(ObjectReader&)>& read, std::string pointer) {
+  ObjectReader reader(json, std::move(pointer));
+  if (const std::string actual = reader.text("format"); actual != format) {
+    reader.fail("format",
+                "this is a \"" + actual + "\" document; a \"" + std::string(format) + "\" is needed here");
+  }
+  if (const std::int64_t actual = reader.integer("version"); actual != version) {
+    reader.fail("version", "version " + std::to_string(actual) + " of " + std::string(format) +
+                               " is not known; this program reads version " + std::to_string(version));
+  }
+  read(reader);
+  reader.finish();
+}
+
+}  // namespace pp

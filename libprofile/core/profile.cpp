@@ -1,0 +1,41 @@
+#include "libprofile/core/profile.h"
+
+#include <algorithm>
+
+#include "libprofile/core/hash.h"
+
+namespace pp {
+namespace {
+
+/// Forward + backward of one layer at one size; nothing when it was not measured.
+std::optional<Seconds> pass_time(const LayerProfile& layer, std::int64_t micro_batch_size) {
+  for (const LayerPoint& point : layer.points) {
+    if (point.micro_batch_size == micro_batch_size && !point.out_of_memory)
+      return point.forward.median + point.backward.median;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<double> layer_sum_ratio(const Profile& profile, std::int64_t micro_batch_size) {
+  const auto whole =
+      std::find_if(profile.whole_model.begin(), profile.whole_model.end(),
+                   [&](const WholeModelPoint& point) { return point.micro_batch_size == micro_batch_size; });
+  if (whole == profile.whole_model.end()) return std::nullopt;
+  const Seconds whole_time = whole->forward.median + whole->backward.median;
+  if (whole_time <= Seconds{}) return std::nullopt;
+
+  Seconds sum{};
+  for (const LayerProfile& layer : profile.layers) {
+    const auto time = pass_time(layer, micro_batch_size);
+    if (!time) return std::nullopt;
+    sum += *time;
+  }
+  if (profile.loss) sum += pass_time(*profile.loss, micro_batch_size).value_or(Seconds{});
+  return sum / whole_time;
+}
+
+std::string profile_hash(const Profile& profile) { return content_hash(dump_json_compact(to_json(profile))); }
+
+}  // namespace pp

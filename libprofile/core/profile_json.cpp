@@ -1,0 +1,240 @@
+// The keys of pp.profile.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "libprofile/core/context_json.h"
+#include "libprofile/core/profile.h"
+
+namespace pp {
+namespace {
+
+constexpr std::string_view kFormat = "pp.profile";
+constexpr int kVersion = 1;
+constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
+
+TimeStat read_time(ObjectReader& reader, std::string_view key) {
+  TimeStat time;
+  reader.object(key, [&](ObjectReader& member) { time = time_stat_from_json(member); });
+  return time;
+}
+
+std::optional<TimeStat> read_optional_time(ObjectReader& reader, std::string_view key) {
+  if (!reader.has(key)) return std::nullopt;
+  return read_time(reader, key);
+}
+
+LayerPoint read_point(ObjectReader& reader) {
+  LayerPoint point;
+  point.micro_batch_size = reader.integer("micro_batch_size", {.min = 1});
+  if (reader.has("out_of_memory")) point.out_of_memory = reader.boolean("out_of_memory");
+  if (point.out_of_memory) return point;
+  point.forward = read_time(reader, "forward_s");
+  point.backward = read_time(reader, "backward_s");
+  point.input_gradient = read_optional_time(reader, "input_gradient_s");
+  point.weight_gradient = read_optional_time(reader, "weight_gradient_s");
+  point.output = Bytes(reader.integer("output_bytes"));
+  point.saved = Bytes(reader.integer("saved_bytes"));
+  point.saved_input = Bytes(reader.integer("saved_input_bytes", {.max = point.saved.value}));
+  point.workspace = Bytes(reader.integer("workspace_bytes"));
+  return point;
+}
+
+Json point_json(const LayerPoint& point) {
+  Json json{{"micro_batch_size", point.micro_batch_size}};
+  if (point.out_of_memory) {
+    json["out_of_memory"] = true;
+    return json;
+  }
+  json["forward_s"] = to_json(point.forward);
+  json["backward_s"] = to_json(point.backward);
+  if (point.input_gradient) json["input_gradient_s"] = to_json(*point.input_gradient);
+  if (point.weight_gradient) json["weight_gradient_s"] = to_json(*point.weight_gradient);
+  json["output_bytes"] = point.output.value;
+  json["saved_bytes"] = point.saved.value;
+  json["saved_input_bytes"] = point.saved_input.value;
+  json["workspace_bytes"] = point.workspace.value;
+  return json;
+}
+
+LayerProfile read_layer(ObjectReader& reader, const std::vector<std::int64_t>& sizes) {
+  LayerProfile layer;
+  layer.name = reader.text("name");
+  layer.parameter_count = reader.integer("parameter_count");
+  layer.parameters = Bytes(reader.integer("parameter_bytes"));
+  layer.buffers = Bytes(reader.integer("buffer_bytes"));
+  layer.forward_flops_per_sample = Flops(reader.number("forward_flops_per_sample"));
+  reader.objects("points", [&](ObjectReader& member) { layer.points.push_back(read_point(member)); });
+  const auto same_size = [](const LayerPoint& point, std::int64_t size) {
+    return point.micro_batch_size == size;
+  };
+  if (!std::equal(layer.points.begin(), layer.points.end(), sizes.begin(), sizes.end(), same_size)) {
+    reader.fail("points",
+                "must have one entry per size in /micro_batch_sizes, " + to_text(sizes) + ", in that order");
+  }
+  return layer;
+}
+
+Json layer_json(const LayerProfile& layer) {
+  Json json{{"name", layer.name},
+            {"parameter_count", layer.parameter_count},
+            {"parameter_bytes", layer.parameters.value},
+            {"buffer_bytes", layer.buffers.value},
+            {"forward_flops_per_sample", layer.forward_flops_per_sample.value}};
+  json["points"] = Json::array();
+  for (const LayerPoint& point : layer.points) json["points"].push_back(point_json(point));
+  return json;
+}
+
+ProfiledDevice read_device(ObjectReader& reader) {
+  ProfiledDevice device;
+  device.kind = reader.enumerator<DeviceKind>("kind");
+  device.name = reader.text("name");
+  device.cores_per_device = static_cast<int>(reader.integer("cores_per_device", {.max = kMaxInt}));
+  device.devices_busy = static_cast<int>(reader.integer("devices_busy", {.min = 1, .max = kMaxInt}));
+  device.memory = Bytes(reader.integer("memory_bytes"));
+  return device;
+}
+
+Json device_json(const ProfiledDevice& device) {
+  return {{"kind", name_of(device.kind)},
+          {"name", device.name},
+          {"cores_per_device", device.cores_per_device},
+          {"devices_busy", device.devices_busy},
+          {"memory_bytes", device.memory.value}};
+}
+
+WholeModelPoint read_whole(ObjectReader& reader) {
+  WholeModelPoint point;
+  point.micro_batch_size = reader.integer("micro_batch_size", {.min = 1});
+  point.forward = read_time(reader, "forward_s");
+  point.backward = read_time(reader, "backward_s");
+  point.peak = Bytes(reader.integer("peak_bytes"));
+  return point;
+}
+
+Json whole_json(const WholeModelPoint& point) {
+  return {{"micro_batch_size", point.micro_batch_size},
+          {"forward_s", to_json(point.forward)},
+          {"backward_s", to_json(point.backward)},
+          {"peak_bytes", point.peak.value}};
+}
+
+OptimizerProfile read_optimizer(ObjectReader& reader) {
+  OptimizerProfile optimizer;
+  optimizer.name = reader.text("name");
+  optimizer.state_bytes_per_parameter_byte = reader.number("state_bytes_per_parameter_byte");
+  optimizer.update = read_time(reader, "update_s");
+  optimizer.parameters = Bytes(reader.integer("parameter_bytes"));
+  return optimizer;
+}
+
+Json optimizer_json(const OptimizerProfile& optimizer) {
+  return {{"name", optimizer.name},
+          {"state_bytes_per_parameter_byte", optimizer.state_bytes_per_parameter_byte},
+          {"update_s", to_json(optimizer.update)},
+          {"parameter_bytes", optimizer.parameters.value}};
+}
+
+std::vector<std::int64_t> read_sizes(ObjectReader& reader) {
+  std::vector<std::int64_t> sizes = reader.integers("micro_batch_sizes", {.min = 1});
+  const bool ascending = std::adjacent_find(sizes.begin(), sizes.end(), std::greater_equal<>()) == sizes.end();
+  if (sizes.empty() || !ascending) {
+    reader.fail("micro_batch_sizes", to_text(sizes) + " must hold at least one size, ascending, each once");
+  }
+  return sizes;
+}
+
+/// The layers are those of the model, in its order.
+void check_layers(const Profile& profile, const ObjectReader& reader) {
+  const auto& layers = profile.model.layers;
+  if (profile.layers.size() != layers.size()) {
+    reader.fail("layers", "has " + std::to_string(profile.layers.size()) + " entries, but the model has " +
+                              std::to_string(layers.size()) + " layers; profile the model again");
+  }
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (profile.layers[i].name == layers[i].name) continue;
+    reader.fail("layers", "entry " + std::to_string(i) + " is \"" + profile.layers[i].name +
+                              "\", but that layer of the model is \"" + layers[i].name +
+                              "\"; profile the model again");
+  }
+}
+
+Profile read_profile(ObjectReader& reader) {
+  Profile profile;
+  profile.context = read_context(reader);
+  profile.model = model_from_json(reader.raw("model"), append_pointer(reader.pointer(), "model"));
+  profile.model_hash = reader.text("model_hash");
+  if (const std::string actual = model_hash(profile.model); profile.model_hash != actual) {
+    reader.fail("model_hash", "is " + profile.model_hash + ", but the model in this file has " + actual +
+                                  "; the model was changed after profiling, profile it again");
+  }
+  reader.object("device", [&](ObjectReader& member) { profile.device = read_device(member); });
+  profile.dtype = reader.enumerator<DType>("dtype");
+  profile.mode = reader.enumerator<ProfileMode>("mode");
+  profile.micro_batch_sizes = read_sizes(reader);
+  const auto read = [&](ObjectReader& member) { return read_layer(member, profile.micro_batch_sizes); };
+  reader.objects("layers", [&](ObjectReader& member) { profile.layers.push_back(read(member)); });
+  check_layers(profile, reader);
+  if (reader.has("loss")) reader.object("loss", [&](ObjectReader& member) { profile.loss = read(member); });
+  reader.objects("whole_model",
+                 [&](ObjectReader& member) { profile.whole_model.push_back(read_whole(member)); });
+  reader.objects("optimizers",
+                 [&](ObjectReader& member) { profile.optimizers.push_back(read_optimizer(member)); });
+  profile.estimated = reader.texts("estimated");
+  return profile;
+}
+
+template <class List, class Write>
+Json list_json(const List& list, Write write) {
+  Json json = Json::array();
+  for (const auto& element : list) json.push_back(write(element));
+  return json;
+}
+
+}  // namespace
+
+TimeStat time_stat_from_json(ObjectReader& reader) {
+  TimeStat time;
+  time.median = Seconds(reader.number("median"));
+  time.low = Seconds(reader.number("low"));
+  time.high = Seconds(reader.number("high"));
+  time.samples = reader.integer("samples");
+  if (time.samples > 0 && !(time.low <= time.median && time.median <= time.high))
+    reader.fail("median", "must lie between low and high");
+  return time;
+}
+
+Json to_json(const TimeStat& time) {
+  return {{"median", time.median.count()},
+          {"low", time.low.count()},
+          {"high", time.high.count()},
+          {"samples", time.samples}};
+}
+
+Profile profile_from_json(const Json& json) {
+  Profile profile;
+  read_document(json, kFormat, kVersion, [&](ObjectReader& reader) { profile = read_profile(reader); });
+  return profile;
+}
+
+Json to_json(const Profile& profile) {
+  Json json{{"format", kFormat}, {"version", kVersion}};
+  json["context"] = context_json(profile.context);
+  json["model"] = to_json(profile.model);
+  json["model_hash"] = profile.model_hash;
+  json["device"] = device_json(profile.device);
+  json["dtype"] = name_of(profile.dtype);
+  json["mode"] = name_of(profile.mode);
+  json["micro_batch_sizes"] = profile.micro_batch_sizes;
+  json["layers"] = list_json(profile.layers, layer_json);
+  if (profile.loss) json["loss"] = layer_json(*profile.loss);
+  json["whole_model"] = list_json(profile.whole_model, whole_json);
+  json["optimizers"] = list_json(profile.optimizers, optimizer_json);
+  json["estimated"] = profile.estimated;
+  return json;
+}
+
+Profile parse_profile(std::string_view text) { return profile_from_json(parse_json(text)); }
+
+}  // namespace pp
