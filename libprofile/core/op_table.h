@@ -21,6 +21,7 @@ struct AttributeSpec {
   double min = 0;                 ///< for numbers, inclusive
   double max = 0;
   std::string_view summary;
+  bool required() const { return !default_value && default_from.empty(); }
 };
 
 /// What one layer of the op has and costs.

@@ -13,8 +13,9 @@ namespace pp::model {
 struct FamilyArgument {
   std::string_view name;
   double default_value;
-  double min, max;
+  double min, max;  ///< inclusive
   std::string_view summary;
+  bool whole = true;  ///< an integer
 };
 
 struct FamilyRow {
@@ -25,8 +26,9 @@ struct FamilyRow {
 
 const std::vector<FamilyRow>& family_table();
 
-/// `name` or `name:key=value,...`. Throws pp::Error (usage) that lists the families, or the family's arguments with their
-/// defaults and limits.
+/// `name` or `name:key=value,...`. The result is checked, its attributes are complete; its name is the family's
+/// with the arguments that differ from their defaults. Throws pp::Error (usage) that lists the families, or the
+/// family's arguments with their defaults, or the limits of the one out of range.
 ModelGraph build_family(std::string_view spec);
 
 }  // namespace pp::model

@@ -1,0 +1,64 @@
+// What family builders share: their parsed arguments and a graph that grows layer by layer. Private to the
+// families.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "libprofile/core/model_graph.h"
+
+namespace pp::model {
+
+/// Complete: every argument of the family, checked against its limits.
+class Arguments {
+ public:
+  explicit Arguments(std::map<std::string, double, std::less<>> values) : values_(std::move(values)) {}
+  std::int64_t whole(std::string_view name) const { return static_cast<std::int64_t>(number(name)); }
+  double number(std::string_view name) const { return values_.find(name)->second; }
+
+ private:
+  std::map<std::string, double, std::less<>> values_;
+};
+
+/// Every function that adds a layer returns its name, the input of the next one.
+class GraphBuilder {
+ public:
+  /// `name`: of the model.
+  explicit GraphBuilder(std::string name) { graph_.name = std::move(name); }
+
+  std::string input(std::string name, TensorType type);
+  std::string add(std::string name, std::string op, std::vector<std::string> inputs,
+                  Attributes attributes = {});
+  std::string linear(std::string name, const std::string& input, std::int64_t out_features, bool bias = true);
+  std::string conv2d(std::string name, const std::string& input, std::int64_t out_channels, std::int64_t kernel,
+                     std::int64_t stride, std::int64_t padding, bool bias);
+  std::string pool2d(std::string name, std::string op, const std::string& input, std::int64_t kernel,
+                     std::int64_t stride, std::int64_t padding);
+  /// Without a layer when p is 0: returns `input` then.
+  std::string dropout(std::string name, const std::string& input, double p);
+  Layer& last() { return graph_.layers.back(); }
+
+  /// Logits against int64 labels of `shape`, by cross entropy.
+  ModelGraph classify(const std::string& logits, Shape shape) &&;
+
+ private:
+  ModelGraph graph_;
+};
+
+using Build = ModelGraph (*)(GraphBuilder builder, const Arguments& arguments);
+
+ModelGraph build_mlp(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_lenet5(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_vgg11(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_vgg16(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_vgg19(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_resnet18(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_resnet50(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_resnet101(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_transformer(GraphBuilder builder, const Arguments& arguments);
+
+}  // namespace pp::model

@@ -1,0 +1,165 @@
+#include "libprofile/model/families/families.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "libprofile/core/error.h"
+#include "libprofile/core/json_reader.h"
+#include "libprofile/model/families/builder.h"
+
+namespace pp::model {
+namespace {
+
+struct Family {
+  FamilyRow row;
+  Build build;
+};
+
+std::vector<FamilyArgument> vgg_arguments() {
+  return {{"classes", 1000, 1, 1 << 20, "output classes"},
+          {"image", 224, 32, 4096, "side of the input image, 3 channels"},
+          {"batch_norm", 0, 0, 1, "1: batch norm after each convolution"},
+          {"dropout", 0.5, 0, 0.99, "in the classifier", false},
+          {"width", 4096, 1, 1 << 16, "of the classifier's hidden layers"}};
+}
+
+std::vector<FamilyArgument> resnet_arguments() {
+  return {{"classes", 1000, 1, 1 << 20, "output classes"},
+          {"image", 224, 32, 4096, "side of the input image, 3 channels"},
+          {"width", 64, 1, 4096, "channels of the first layers"}};
+}
+
+std::vector<Family> make_families() {
+  return {
+      {{"mlp",
+        "linear layers with relu between them",
+        {{"inputs", 784, 1, 1 << 20, "input features"},
+         {"width", 512, 1, 1 << 20, "features of the hidden layers"},
+         {"layers", 3, 1, 10000, "linear layers"},
+         {"classes", 10, 1, 1 << 20, "output classes"},
+         {"dropout", 0, 0, 0.99, "after each relu", false}}},
+       build_mlp},
+      {{"lenet5",
+        "two convolutions and three linear layers for small grey images",
+        {{"classes", 10, 1, 1 << 20, "output classes"},
+         {"image", 28, 4, 4096, "side of the input image, 1 channel"}}},
+       build_lenet5},
+      {{"vgg11", "VGG with 11 layers (A)", vgg_arguments()}, build_vgg11},
+      {{"vgg16", "VGG with 16 layers (D)", vgg_arguments()}, build_vgg16},
+      {{"vgg19", "VGG with 19 layers (E)", vgg_arguments()}, build_vgg19},
+      {{"resnet18", "residual network of 18 layers, basic blocks", resnet_arguments()}, build_resnet18},
+      {{"resnet50", "residual network of 50 layers, bottlenecks", resnet_arguments()}, build_resnet50},
+      {{"resnet101", "residual network of 101 layers, bottlenecks", resnet_arguments()}, build_resnet101},
+      {{"transformer",
+        "decoder-only language model",
+        {{"layers", 4, 1, 1000, "blocks of attention and perceptron"},
+         {"width", 128, 1, 1 << 16, "features per position"},
+         {"heads", 4, 1, 1 << 16, "attention heads, a divisor of width"},
+         {"vocabulary", 256, 1, 1 << 24, "tokens"},
+         {"sequence", 64, 1, 1 << 16, "positions"},
+         {"dropout", 0.1, 0, 0.99, "on embeddings, attention and both branches", false},
+         {"tied", 0, 0, 1, "1: the head uses the token embedding's weights"}}},
+       build_transformer},
+  };
+}
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> table = make_families();
+  return table;
+}
+
+/// Integers without `.0`.
+std::string number_text(double value) {
+  return std::floor(value) == value ? std::to_string(std::llround(value)) : Json(value).dump();
+}
+
+[[noreturn]] void fail(const std::string& message) { throw Error(ErrorKind::usage, message); }
+
+const Family& find_family(std::string_view name) {
+  std::string names;
+  for (const Family& family : families()) {
+    if (family.row.name == name) return family;
+    names.append(names.empty() ? "" : ", ").append(family.row.name);
+  }
+  fail("unknown model family \"" + std::string(name) + "\"; use one of " + names);
+}
+
+const FamilyArgument& find_argument(const FamilyRow& row, std::string_view name) {
+  std::string names;
+  for (const FamilyArgument& argument : row.arguments) {
+    if (argument.name == name) return argument;
+    names +=
+        (names.empty() ? "" : ", ") + std::string(argument.name) + "=" + number_text(argument.default_value);
+  }
+  fail(std::string(row.name) + ": unknown argument \"" + std::string(name) + "\"; use one of " + names +
+       " (the defaults)");
+}
+
+double parse_value(const FamilyRow& row, const FamilyArgument& argument, std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_number = error == std::errc{} && end == text.data() + text.size();
+  const bool valid = is_number && value >= argument.min && value <= argument.max &&
+                     (!argument.whole || std::floor(value) == value);
+  if (valid) return value;
+  fail(std::string(row.name) + ": " + std::string(argument.name) + "=" + std::string(text) +
+       " is out of range; use " + (argument.whole ? "an integer" : "a number") + " from " +
+       number_text(argument.min) + " to " + number_text(argument.max));
+}
+
+/// `classes=10,image=32`; what is missing gets its default.
+std::map<std::string, double, std::less<>> parse_arguments(const FamilyRow& row, std::string_view text) {
+  std::map<std::string, double, std::less<>> values;
+  while (!text.empty()) {
+    const std::string_view item = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), item.size() + 1));
+    const std::size_t equals = item.find('=');
+    if (equals == std::string_view::npos) {
+      fail(std::string(row.name) + ": \"" + std::string(item) + "\" is no argument; write " +
+           std::string(row.name) + ":name=value,name=value");
+    }
+    const FamilyArgument& argument = find_argument(row, item.substr(0, equals));
+    if (!values.emplace(argument.name, parse_value(row, argument, item.substr(equals + 1))).second) {
+      fail(std::string(row.name) + ": argument \"" + std::string(argument.name) +
+           "\" appears twice; give it once");
+    }
+  }
+  for (const FamilyArgument& argument : row.arguments) values.emplace(argument.name, argument.default_value);
+  return values;
+}
+
+/// The family's name with the arguments that differ from their defaults, in the table's order.
+std::string model_name(const FamilyRow& row, const Arguments& arguments) {
+  std::string name(row.name);
+  char separator = ':';
+  for (const FamilyArgument& argument : row.arguments) {
+    const double value = arguments.number(argument.name);
+    if (value == argument.default_value) continue;
+    name += std::exchange(separator, ',') + std::string(argument.name) + "=" + number_text(value);
+  }
+  return name;
+}
+
+}  // namespace
+
+const std::vector<FamilyRow>& family_table() {
+  static const std::vector<FamilyRow> table = [] {
+    std::vector<FamilyRow> rows;
+    for (const Family& family : families()) rows.push_back(family.row);
+    return rows;
+  }();
+  return table;
+}
+
+ModelGraph build_family(std::string_view spec) {
+  const std::size_t colon = spec.find(':');
+  const Family& family = find_family(spec.substr(0, colon));
+  const std::string_view text = colon == std::string_view::npos ? std::string_view{} : spec.substr(colon + 1);
+  const Arguments arguments(parse_arguments(family.row, text));
+  GraphBuilder builder(model_name(family.row, arguments));
+  return resolve(family.build(std::move(builder), arguments)).graph;
+}
+
+}  // namespace pp::model
