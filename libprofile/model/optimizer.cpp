@@ -19,9 +19,7 @@ using Tensors = std::vector<at::Tensor>;
 /// The fused kernels walk raw memory: another layout would give wrong numbers without an error (libtorch.md
 /// 10).
 void check(std::span<const at::Tensor> weights, std::span<const at::Tensor> gradients) {
-  const auto fail = [](const std::string& message) {
-    throw Error(ErrorKind::internal, "optimizer: " + message);
-  };
+  const auto fail = [](const std::string& message) { throw Error(ErrorKind::internal, message); };
   if (weights.size() != gradients.size()) {
     fail("got " + std::to_string(gradients.size()) + " gradients for " + std::to_string(weights.size()) +
          " weights");
@@ -46,7 +44,7 @@ template <class Update>
 void guarded_step(std::span<const at::Tensor> weights, std::span<const at::Tensor> gradients, Update&& update) {
   if (weights.empty() && gradients.empty()) return;
   const c10::AutoGradMode no_grad(false);
-  detail::guarded([] { return std::string("optimizer step"); },
+  detail::guarded([] { return std::string("optimizer"); },
                   [&] {
                     check(weights, gradients);
                     update();

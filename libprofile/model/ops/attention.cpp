@@ -20,15 +20,17 @@ at::Tensor future(std::int64_t length, const at::Tensor& like) {
 }  // namespace
 
 // Self-attention as torch.nn.MultiheadAttention with batch_first: [n, s, d] -> [n, s, d]; weights:
-// in_proj_weight [3d, d], in_proj_bias [3d], out_proj.weight [d, d], out_proj.bias [d]. Written out, so that
-// dropout can draw from our generator.
+// in_proj_weight [3d, d], in_proj_bias [3d], out_proj.weight [d, d], out_proj.bias [d], the biases only with
+// the attribute. Written out, so that dropout can draw from our generator.
 Tensors multi_head_attention(const Attributes& attributes, TensorSpan inputs, TensorSpan weights,
                              LayerContext& context) {
   const at::Tensor& x = inputs[0];
   const std::int64_t heads = integer(attributes, "num_heads");
   const std::int64_t n = x.size(0), s = x.size(1), d = x.size(2), width = d / heads;
 
-  const at::Tensor projected = at::linear(x, weights[0], weights[1]);  // [n, s, 3d]
+  const bool bias = boolean(attributes, "bias");
+  const at::Tensor none;
+  const at::Tensor projected = at::linear(x, weights[0], bias ? weights[1] : none);  // [n, s, 3d]
   const at::Tensor split =
       projected.view({n, s, 3, heads, width}).permute({2, 0, 3, 1, 4});  // [3, n, heads, s, width]
   const at::Tensor query = split.select(0, 0).mul(1.0 / std::sqrt(static_cast<double>(width)));
@@ -40,7 +42,8 @@ Tensors multi_head_attention(const Attributes& attributes, TensorSpan inputs, Te
   const double probability = number(attributes, "dropout");
   if (context.mode == Mode::training && probability > 0.0) shares = drop(shares, probability, context);
   const at::Tensor mixed = at::matmul(shares, split.select(0, 2));  // [n, heads, s, width]
-  return {at::linear(mixed.transpose(1, 2).reshape({n, s, d}), weights[2], weights[3])};
+  return {
+      at::linear(mixed.transpose(1, 2).reshape({n, s, d}), weights[bias ? 2 : 1], bias ? weights[3] : none)};
 }
 
 }  // namespace pp::model::ops

@@ -1,6 +1,5 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/where.h>
-#include <ATen/ops/zeros_like.h>
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/op_table.h"
@@ -9,7 +8,6 @@
 namespace pp::model::ops {
 
 at::Tensor drop(const at::Tensor& x, double probability, LayerContext& context) {
-  if (probability >= 1.0) return x.mul(0);
   if (context.generator == nullptr) {
     throw Error(ErrorKind::internal, "dropout: no generator; give the pass context one");
   }

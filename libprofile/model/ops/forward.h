@@ -20,9 +20,9 @@ using TensorSpan = std::span<const at::Tensor>;
 using ForwardFunction = Tensors(const Attributes& attributes, TensorSpan inputs, TensorSpan weights,
                                 LayerContext& context);
 ForwardFunction adaptive_avg_pool2d, add, avg_pool2d, batch_norm2d, concat, conv2d, dropout, embedding, flatten,
-    gelu, layer_norm, linear, max_pool2d, multi_head_attention, relu, softmax, tanh;
+    gelu, layer_norm, linear, max_pool2d, multi_head_attention, position_embedding, relu, softmax, tanh;
 
-/// Zeroes each element with `probability` and scales the rest by 1/(1-probability). The layer's first draw
+/// Zeroes each element with `probability` < 1 and scales the rest by 1/(1-probability). The layer's first draw
 /// reseeds the context's generator from (key, layer), further ones continue. Keeps one byte per element for
 /// backward.
 at::Tensor drop(const at::Tensor& x, double probability, LayerContext& context);

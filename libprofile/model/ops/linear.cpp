@@ -17,4 +17,10 @@ Tensors embedding(const Attributes& /*attributes*/, TensorSpan inputs, TensorSpa
   return {at::embedding(weights[0], inputs[0])};
 }
 
+// [n, positions, width] -> the same; weight [positions, width], added to every sample
+Tensors position_embedding(const Attributes& /*attributes*/, TensorSpan inputs, TensorSpan weights,
+                           LayerContext& /*context*/) {
+  return {inputs[0].add(weights[0])};
+}
+
 }  // namespace pp::model::ops

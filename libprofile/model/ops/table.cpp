@@ -22,6 +22,7 @@ constexpr std::array kTable{
     Row{"linear", linear, initialise_by_fan_in},
     Row{"max_pool2d", max_pool2d, nullptr},
     Row{"multi_head_attention", multi_head_attention, initialise_attention},
+    Row{"position_embedding", position_embedding, initialise_normal},
     Row{"relu", relu, nullptr},
     Row{"softmax", softmax, nullptr},
     Row{"tanh", tanh, nullptr},

@@ -1,0 +1,73 @@
+// Gradients of every op and loss against central differences, in float64.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <functional>
+
+#include "tests/libprofile/model/op_cases.h"
+#include "tests/support/torch_test.h"
+
+using namespace pp;
+using namespace pp::model;
+using namespace pp::model::test;
+
+namespace {
+
+/// d value / d variable by (f(x + h) - f(x - h)) / 2h in each element. h^2 times the third derivative and
+/// 1e-16/h are both near 1e-10.
+at::Tensor central_differences(const std::function<at::Tensor()>& value, const at::Tensor& variable) {
+  constexpr double h = 1e-5;
+  const c10::AutoGradMode no_grad(false);
+  at::Tensor gradient = at::empty(variable.sizes(), at::kDouble);
+  at::Tensor flat = variable.detach().view(-1);
+  for (std::int64_t i = 0; i < flat.numel(); ++i) {
+    const double x = flat[i].item<double>();
+    flat[i].fill_(x + h);
+    const double above = value().item<double>();
+    flat[i].fill_(x - h);
+    const double below = value().item<double>();
+    flat[i].fill_(x);
+    gradient.view(-1)[i].fill_((above - below) / (2 * h));
+  }
+  return gradient;
+}
+
+void check_gradients(const std::function<at::Tensor()>& value, std::vector<at::Tensor> variables) {
+  for (at::Tensor& variable : variables) variable.requires_grad_();
+  const auto analytic = torch::autograd::grad({value()}, variables);
+  for (std::size_t i = 0; i < variables.size(); ++i) {
+    CAPTURE(i);
+    CHECK(analytic[i].allclose(central_differences(value, variables[i]), 1e-6, 1e-7));
+  }
+}
+
+}  // namespace
+
+TEST_SUITE("libprofile/model/gradients") {
+  TEST_CASE("every op's gradients equal central differences") {
+    for (const OpCase& op_case : op_cases()) {
+      const std::string text = to_text(op_case);
+      CAPTURE(text);
+      const OpInstance op = instantiate(op_case, 2);
+      auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
+      const at::Tensor weighting = at::empty(op()[0].sizes(), at::kDouble).normal_(0, 1, generator);
+      std::vector<at::Tensor> variables = op.weights;
+      for (const at::Tensor& input : op.inputs) {
+        if (input.is_floating_point()) variables.push_back(input);
+      }
+      check_gradients([&] { return op()[0].mul(weighting).sum(); }, variables);
+    }
+  }
+
+  TEST_CASE("every loss's gradient equals central differences") {
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
+    const at::Tensor prediction = at::empty({3, 2, 4}, at::kDouble).normal_(0, 1, generator);
+    const at::Tensor classes = at::empty({3, 2}, at::kLong).random_(0, 4, generator);
+    const at::Tensor numbers = at::empty({3, 2, 4}, at::kDouble).normal_(0, 1, generator);
+    check_gradients([&] { return find_loss_forward("cross_entropy")({}, prediction, classes); }, {prediction});
+    check_gradients([&] { return find_loss_forward("mse")({}, prediction.detach(), numbers); }, {numbers});
+    check_gradients([&] { return find_loss_forward("mse")({}, prediction, numbers); }, {prediction});
+  }
+}

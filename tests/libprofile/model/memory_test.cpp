@@ -1,0 +1,117 @@
+// A pass holds what the operations save, and not a byte more.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/ones.h>
+
+#include "libprofile/model/segment.h"
+#include "tests/libprofile/model/counting_allocator.h"
+#include "tests/libprofile/model/graph_builder.h"
+#include "tests/support/torch_test.h"
+
+using namespace pp;
+using namespace pp::model;
+using namespace pp::model::test;
+
+namespace {
+
+/// image [1, 8, 8] -> conv [4, 8, 8] -> relu -> flatten -> linear [10]; two float32 samples:
+/// image 512 bytes, conv and relu 2048 each, head 80.
+ResolvedModel small_model() {
+  return GraphBuilder()
+      .input("image", {1, 8, 8})
+      .layer("conv", "conv2d", {"image"},
+             {{"out_channels", whole(4)}, {"kernel_size", whole(3)}, {"padding", whole(1)}})
+      .layer("relu", "relu", {"conv"})
+      .layer("flat", "flatten", {"relu"})
+      .layer("head", "linear", {"flat"}, {{"out_features", whole(10)}})
+      .output("head")
+      .build();
+}
+
+/// Runs the model once and drops input and output, as a runtime does; every parameter has a gradient buffer
+/// already.
+struct Fixture {
+  CountingAllocator& allocator = CountingAllocator::install();
+  ResolvedModel model = small_model();
+  Segment segment{model, {0, 1, 2, 3}, false};
+  std::shared_ptr<Weights> weights = segment.initial_weights(1, DType::float32);
+  Gradients gradients = segment.empty_gradients();
+  std::int64_t before = 0;
+
+  Fixture() {
+    Pass warm_up = forward(weights);
+    segment.backward(warm_up, output_gradient(), 1.0, gradients);
+    before = allocator.live();
+  }
+  Pass forward(const std::shared_ptr<const Weights>& version) const {
+    Pass pass = segment.forward(version, std::vector{at::ones({2, 1, 8, 8})}, {.key = {}, .buffers = {}});
+    pass.outputs.clear();
+    return pass;
+  }
+  static std::vector<std::vector<at::Tensor>> output_gradient() { return {{at::ones({2, 10})}}; }
+  std::int64_t held() const { return allocator.live() - before; }
+};
+
+}  // namespace
+
+TEST_SUITE("libprofile/model/memory") {
+  TEST_CASE("after forward a pass holds the saved tensors only") {
+    const Fixture f;
+    Pass pass = f.forward(f.weights);
+    // conv saves the image, relu its result, linear the same storage; the result of conv is gone.
+    CHECK(f.held() == 512 + 2048);
+  }
+
+  TEST_CASE("after backward a pass holds nothing") {
+    Fixture f;
+    Pass pass = f.forward(f.weights);
+    f.segment.backward(pass, Fixture::output_gradient(), 1.0, f.gradients);
+    CHECK(f.held() == 0);
+  }
+
+  TEST_CASE(
+      "between the halves of backward it holds saved tensors and output gradients of layers with parameters") {
+    Fixture f;
+    Pass pass = f.forward(f.weights);
+    f.segment.input_gradient(pass, Fixture::output_gradient(), 1.0);
+    // head: its input (relu's result) and its output gradient; conv: the image and the gradient behind relu.
+    CHECK(f.held() == (2048 + 80) + (512 + 2048));
+    f.segment.weight_gradient(pass, f.gradients);
+    CHECK(f.held() == 0);
+  }
+
+  TEST_CASE("a dropped pass holds nothing") {
+    const Fixture f;
+    {
+      const Pass pass = f.forward(f.weights);
+      CHECK(f.held() > 0);
+    }
+    CHECK(f.held() == 0);
+  }
+
+  TEST_CASE("evaluation and a forward without a record hold nothing") {
+    const Fixture f;
+    const std::vector<at::Tensor> image{at::ones({2, 1, 8, 8})};
+    const Pass evaluated =
+        f.segment.forward(f.weights, image, {.mode = Mode::evaluation, .key = {}, .buffers = {}});
+    const Pass bare = f.segment.forward(f.weights, image, {.record = Record::none, .key = {}, .buffers = {}});
+    CHECK(f.held() == 512 + 80 + 80);  // our image and the two outputs
+  }
+
+  TEST_CASE("dropout keeps one byte per element") {
+    CountingAllocator& allocator = CountingAllocator::install();
+    const ResolvedModel model = GraphBuilder()
+                                    .input("x", {8})
+                                    .layer("in", "linear", {"x"}, {{"out_features", whole(100)}})
+                                    .layer("drop", "dropout", {"in"}, {{"p", 0.5}})
+                                    .output("drop")
+                                    .build();
+    const Segment segment(model, {0, 1}, false);
+    const auto weights = segment.initial_weights(1, DType::float32);
+    const std::vector<at::Tensor> x{at::ones({2, 8})};
+    auto generator = at::make_generator<at::CPUGeneratorImpl>();
+    const std::int64_t before = allocator.live();
+    Pass pass = segment.forward(weights, x, {.key = {}, .generator = &generator, .buffers = {}});
+    pass.outputs.clear();
+    CHECK(allocator.live() - before == 2 * 100);
+  }
+}

@@ -1,0 +1,114 @@
+#include "libprofile/model/parameters.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+
+#include "libprofile/model/segment.h"
+#include "tests/libprofile/model/graph_builder.h"
+#include "tests/libprofile/model/models.h"
+#include "tests/support/torch_test.h"
+
+using namespace pp;
+using namespace pp::model;
+using namespace pp::model::test;
+
+namespace {
+
+/// All values in [-bound, bound), close to both ends, with the mean and variance of the uniform distribution.
+void check_uniform(const at::Tensor& x, double bound) {
+  const double n = static_cast<double>(x.numel());
+  CHECK(x.abs().max().item<double>() <= bound * (1 + 1e-6));
+  CHECK(x.abs().max().item<double>() > bound * 0.9);
+  CHECK(std::abs(x.mean().item<double>()) < 5 * bound / std::sqrt(3 * n));
+  CHECK(x.var().item<double>() == doctest::Approx(bound * bound / 3).epsilon(0.1));
+}
+
+ResolvedModel wide_model() {
+  return GraphBuilder()
+      .input("image", {4, 8, 8})
+      .layer("conv", "conv2d", {"image"}, {{"out_channels", whole(100)}, {"kernel_size", whole(3)}})
+      .layer("norm", "batch_norm2d", {"conv"})
+      .layer("flat", "flatten", {"norm"})
+      .layer("head", "linear", {"flat"}, {{"out_features", whole(120)}})
+      .output("head")
+      .build();
+}
+
+}  // namespace
+
+TEST_SUITE("libprofile/model/parameters") {
+  TEST_CASE("linear and conv2d start uniform within 1/sqrt(fan_in)") {
+    const ResolvedModel model = wide_model();
+    // conv: 4 channels of 3x3 = 36 inputs; head: 100 channels of 6x6 = 3600.
+    check_uniform(initial_parameter(model, 0, 0, 1, DType::float32), 1 / std::sqrt(36.0));
+    check_uniform(initial_parameter(model, 0, 1, 1, DType::float32), 1 / std::sqrt(36.0));
+    check_uniform(initial_parameter(model, 3, 0, 1, DType::float32), 1 / std::sqrt(3600.0));
+    check_uniform(initial_parameter(model, 3, 1, 1, DType::float32), 1 / std::sqrt(3600.0));
+  }
+
+  TEST_CASE("norms start as the identity, running statistics at mean 0 and variance 1") {
+    const ResolvedModel model = wide_model();
+    CHECK(initial_parameter(model, 1, 0, 1, DType::float32).equal(at::ones({100})));
+    CHECK(initial_parameter(model, 1, 1, 1, DType::float32).equal(at::zeros({100})));
+    CHECK(initial_buffer(model, 1, 0, DType::float32).equal(at::zeros({100})));
+    CHECK(initial_buffer(model, 1, 1, DType::float32).equal(at::ones({100})));
+  }
+
+  TEST_CASE("embeddings start normal, attention Xavier-uniform with zero biases") {
+    const ResolvedModel model =
+        GraphBuilder()
+            .input("tokens", {6}, DType::int64)
+            .layer("embedding", "embedding", {"tokens"},
+                   {{"num_embeddings", whole(500)}, {"embedding_dim", whole(32)}})
+            .layer("attention", "multi_head_attention", {"embedding"}, {{"num_heads", whole(2)}})
+            .output("attention")
+            .build();
+    const at::Tensor rows = initial_parameter(model, 0, 0, 1, DType::float32);
+    CHECK(std::abs(rows.mean().item<double>()) < 5 / std::sqrt(16000.0));
+    CHECK(rows.std().item<double>() == doctest::Approx(1.0).epsilon(0.03));
+    // in_proj_weight [96, 32]: sqrt(6 / (96 + 32)); out_proj.weight [32, 32]: 1/sqrt(32)
+    check_uniform(initial_parameter(model, 1, 0, 1, DType::float32), std::sqrt(6.0 / 128));
+    CHECK(initial_parameter(model, 1, 1, 1, DType::float32).equal(at::zeros({96})));
+    check_uniform(initial_parameter(model, 1, 2, 1, DType::float32), 1 / std::sqrt(32.0));
+    CHECK(initial_parameter(model, 1, 3, 1, DType::float32).equal(at::zeros({32})));
+  }
+
+  TEST_CASE("the bits depend on seed and name, not on threads or order") {
+    const ResolvedModel model = wide_model();
+    const int threads = at::get_num_threads();
+    at::set_num_threads(1);
+    const at::Tensor one = initial_parameter(model, 3, 0, 1, DType::float32);
+    at::set_num_threads(2);
+    initial_parameter(model, 0, 0, 1, DType::float32);
+    CHECK(initial_parameter(model, 3, 0, 1, DType::float32).equal(one));
+    at::set_num_threads(threads);
+    CHECK_FALSE(initial_parameter(model, 3, 0, 2, DType::float32).equal(one));
+    // Layers of one shape differ by their name.
+    const ResolvedModel residual = residual_model();
+    const at::Tensor conv1 = initial_parameter(residual, 2, 0, 1, DType::float32);
+    const at::Tensor conv2 = initial_parameter(residual, 5, 0, 1, DType::float32);
+    REQUIRE(conv1.sizes() == conv2.sizes());
+    CHECK_FALSE(conv1.equal(conv2));
+  }
+
+  TEST_CASE("float64 weights are the float32 draw") {
+    const ResolvedModel model = wide_model();
+    const at::Tensor single = initial_parameter(model, 0, 0, 1, DType::float32);
+    CHECK(initial_parameter(model, 0, 0, 1, DType::float64).equal(single.to(at::kDouble)));
+  }
+
+  TEST_CASE("shared weights are one leaf in a segment, and start equal in two") {
+    const ResolvedModel model = language_model();  // layer 14 has the weights of layer 0
+    std::vector<int> all(15);
+    for (int i = 0; i < 15; ++i) all[static_cast<std::size_t>(i)] = i;
+    const auto together = Segment(model, all, true).initial_weights(1, DType::float32);
+    CHECK(together->layers[0][0].is_same(together->layers[14][0]));
+    CHECK(together->layers[0][0].is_leaf());
+    CHECK(together->layers[0][0].requires_grad());
+    const auto apart = Segment(model, {14}, true).initial_weights(1, DType::float32);
+    CHECK(apart->layers[0][0].equal(together->layers[0][0]));
+  }
+}

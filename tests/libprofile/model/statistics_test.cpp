@@ -1,0 +1,95 @@
+// Deferred running statistics of batch norm against one torch.nn.BatchNorm2d update with the whole mini-batch.
+#include <torch/nn/modules/batchnorm.h>
+
+#include "libprofile/model/segment.h"
+#include "tests/libprofile/model/graph_builder.h"
+#include "tests/support/torch_test.h"
+
+using namespace pp;
+using namespace pp::model;
+using namespace pp::model::test;
+
+namespace {
+
+ResolvedModel norm_model(double momentum) {
+  return GraphBuilder()
+      .input("x", {3, 4, 5})
+      .layer("norm", "batch_norm2d", {"x"}, {{"momentum", momentum}})
+      .output("norm")
+      .build();
+}
+
+/// Sums of the micro-batches x[0..4), x[4..5), x[5..8).
+std::vector<BatchStatistics> statistics_of(const ResolvedModel& model, const at::Tensor& x) {
+  const Segment segment(model, {0}, false);
+  const auto weights = segment.initial_weights(1, DType::float32);
+  std::vector<BatchStatistics> statistics;
+  std::int64_t start = 0;
+  for (const std::int64_t size : {4, 1, 3}) {
+    const Pass pass =
+        segment.forward(weights, std::vector{x.narrow(0, start, size)}, {.key = {}, .buffers = {}});
+    statistics.insert(statistics.end(), pass.statistics.begin(), pass.statistics.end());
+    start += size;
+  }
+  return statistics;
+}
+
+}  // namespace
+
+TEST_SUITE("libprofile/model/statistics") {
+  TEST_CASE("the sums count every value of a channel once") {
+    const ResolvedModel model = norm_model(0.1);
+    const at::Tensor x = torch::randn({8, 3, 4, 5});
+    const std::vector<BatchStatistics> parts = statistics_of(model, x);
+    REQUIRE(parts.size() == 3);
+    const std::int64_t counts[] = {4 * 20, 1 * 20, 3 * 20};
+    std::int64_t start = 0;
+    for (std::size_t i = 0; i < 3; ++i) {
+      CHECK(parts[i].layer == 0);
+      CHECK(parts[i].count == counts[i]);
+      const at::Tensor values = x.narrow(0, start, counts[i] / 20).to(at::kDouble);
+      CHECK(parts[i].sum.allclose(values.sum({0, 2, 3}), 1e-5, 1e-4));
+      CHECK(parts[i].square_sum.allclose(values.square().sum({0, 2, 3}), 1e-5, 1e-4));
+      start += counts[i] / 20;
+    }
+  }
+
+  TEST_CASE("unequal micro-batches commit what one full batch would") {
+    for (const double momentum : {0.1, 1.0}) {
+      const ResolvedModel model = norm_model(momentum);
+      std::vector<at::Tensor> buffers = Segment(model, {0}, false).initial_buffers(DType::float32)[0];
+      torch::nn::BatchNorm2d reference(torch::nn::BatchNormOptions(3).momentum(momentum));
+      for (int step = 0; step < 3; ++step) {
+        // Far from zero and unlike in its parts, so that rounding and the parts' weights would show.
+        const at::Tensor x = torch::randn({8, 3, 4, 5}) * 3 + torch::arange(8).view({8, 1, 1, 1}) + 10;
+        reference(x);
+        commit_statistics(statistics_of(model, x), momentum, buffers);
+        CHECK(buffers[0].allclose(reference->running_mean, 1e-5, 0));
+        CHECK(buffers[1].allclose(reference->running_var, 1e-5, 0));
+      }
+    }
+  }
+
+  TEST_CASE("the variance is unbiased") {
+    // Two samples of two values: 0, 0 and 2, 2 in channel 0: mean 1, sum of squared differences 4, 4/(4-1)
+    // = 1.3333.
+    const BatchStatistics a{.layer = 0,
+                            .count = 2,
+                            .sum = torch::zeros({1}, torch::kDouble),
+                            .square_sum = torch::zeros({1}, torch::kDouble)};
+    const BatchStatistics b{.layer = 0,
+                            .count = 2,
+                            .sum = torch::full({1}, 4.0, torch::kDouble),
+                            .square_sum = torch::full({1}, 8.0, torch::kDouble)};
+    std::vector<at::Tensor> buffers{torch::zeros({1}), torch::ones({1})};
+    commit_statistics(std::vector{a, b}, 1.0, buffers);
+    CHECK(buffers[0].item<float>() == 1.0f);
+    CHECK(buffers[1].item<float>() == doctest::Approx(4.0 / 3.0));
+  }
+
+  TEST_CASE("nothing is committed without micro-batches") {
+    std::vector<at::Tensor> buffers{torch::zeros({1}), torch::ones({1})};
+    commit_statistics({}, 0.5, buffers);
+    CHECK(buffers[1].item<float>() == 1.0f);
+  }
+}
