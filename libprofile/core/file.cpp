@@ -51,7 +51,11 @@ fs::path real_target(fs::path path) {
 std::pair<int, fs::path> create_temporary(const fs::path& path) {
   for (int attempt = 0;; ++attempt) {
     fs::path candidate = path;
-    candidate += "." + std::to_string(::getpid()) + "-" + std::to_string(attempt) + ".tmp";
+    candidate += std::string(".")
+                     .append(std::to_string(::getpid()))
+                     .append("-")
+                     .append(std::to_string(attempt))
+                     .append(".tmp");
     const int descriptor = ::open(candidate.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor >= 0) return {descriptor, std::move(candidate)};
     if (errno != EEXIST || attempt == 1000) fail(ErrorKind::usage, path, "cannot be written", errno);

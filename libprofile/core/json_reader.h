@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 /// Parses text that may come from anybody: duplicate keys, NaN, integers beyond 64 bits, more than 256 MiB or
 /// more than 64 levels are refused. Syntax errors name line and column (in bytes), the others the JSON pointer.
 Json parse_json(std::string_view text);
-/// Numbers shortest round-trip, two-space indent, what fits in 100 columns on one line, newline at the end.
+/// Numbers shortest round-trip, two-space indent, what fits in 120 columns on one line, newline at the end.
 /// Throws (internal) on NaN or infinity.
 std::string dump_json(const Json& json);
 /// One line without spaces, for hashes and for stdout. Throws as dump_json().

@@ -7,7 +7,7 @@
 namespace pp {
 namespace {
 
-constexpr std::size_t kLineWidth = 100;
+constexpr std::size_t kLineWidth = 120;
 
 void require_finite(const Json& json, const std::string& pointer) {
   if (json.is_number_float() && !std::isfinite(json.get<double>())) {
@@ -33,7 +33,7 @@ void append_line(std::string& text, const Json& json, std::size_t limit) {
     if (text.size() > limit) return;
     if (!first) text += ", ";
     first = false;
-    if (json.is_object()) text += scalar(key) + ": ";
+    if (json.is_object()) text.append(scalar(key)).append(": ");
     append_line(text, value, limit);
   }
   text += json.is_object() ? " }" : "]";
@@ -52,11 +52,12 @@ void append_indented(std::string& text, const Json& json, std::size_t indent, st
   for (const auto& [key, value] : json.items()) {
     text += first ? "\n" : ",\n";
     first = false;
-    const std::string name = json.is_object() ? scalar(key) + ": " : "";
-    text += std::string(indent + 2, ' ') + name;
-    append_indented(text, value, indent + 2, indent + 2 + name.size());
+    const std::size_t start = text.size();
+    text.append(indent + 2, ' ');
+    if (json.is_object()) text.append(scalar(key)).append(": ");
+    append_indented(text, value, indent + 2, text.size() - start);
   }
-  text += "\n" + std::string(indent, ' ') + (json.is_object() ? "}" : "]");
+  text.append("\n").append(indent, ' ').append(json.is_object() ? "}" : "]");
 }
 
 }  // namespace
@@ -65,7 +66,8 @@ std::string dump_json(const Json& json) {
   require_finite(json, "");
   std::string text;
   append_indented(text, json, 0, 0);
-  return text + "\n";
+  text += '\n';
+  return text;
 }
 
 std::string dump_json_compact(const Json& json) {
