@@ -16,8 +16,8 @@ struct Tensor {
   bool gradient;
 };
 
-std::vector<Tensor> tensors_of(const PlanGraph& graph, const std::vector<int>& order, const std::vector<int>& position,
-                               std::span<const LayerPrice> prices) {
+std::vector<Tensor> tensors_of(const PlanGraph& graph, const std::vector<int>& order,
+                               const std::vector<int>& position, std::span<const LayerPrice> prices) {
   const int last = static_cast<int>(order.size()) - 1;
   std::vector<Tensor> tensors;
   for (int p = 0; p <= last; ++p) {
@@ -49,7 +49,8 @@ void add_tensor(Chain& chain, const Tensor& tensor) {
   for (const int position : tensor.readers) chain.least_in[at(position)] += bytes;
 }
 
-/// What layer `position` keeps of its inputs is held by the stage's input once the producer is in front of the boundary.
+/// What layer `position` keeps of its inputs is held by the stage's input once the producer is in front of the
+/// boundary.
 void add_entering(Chain& chain, int position, std::int64_t saved_input, const GraphLayer& layer,
                   const std::vector<int>& positions, std::span<const LayerPrice> prices) {
   int first = position;
@@ -94,7 +95,8 @@ void CrossingTable::add(int boundary, int distance, std::int64_t bytes) {
 
 void CrossingTable::finish() {
   for (std::vector<Item>& row : rows_) {
-    std::stable_sort(row.begin(), row.end(), [](const Item& a, const Item& b) { return a.distance < b.distance; });
+    std::stable_sort(row.begin(), row.end(),
+                     [](const Item& a, const Item& b) { return a.distance < b.distance; });
     std::int64_t sum = 0;
     for (Item& item : row) item.bytes = sum += item.bytes;
   }
@@ -102,7 +104,8 @@ void CrossingTable::finish() {
 
 std::int64_t CrossingTable::sum(int boundary, int reach) const {
   const std::vector<Item>& row = rows_[at(boundary)];
-  const auto end = std::partition_point(row.begin(), row.end(), [&](const Item& i) { return i.distance < reach; });
+  const auto end =
+      std::partition_point(row.begin(), row.end(), [&](const Item& i) { return i.distance < reach; });
   return end == row.begin() ? 0 : std::prev(end)->bytes;
 }
 

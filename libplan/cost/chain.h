@@ -1,5 +1,6 @@
-// One linear order of a model at one micro-batch size: prefix sums of everything a stage [begin, end) needs, so that a
-// stage is priced in O(1). Tensors are sent straight from the producing to each consuming stage (planning.md 2.9, direct).
+// One linear order of a model at one micro-batch size: prefix sums of everything a stage [begin, end) needs, so
+// that a stage is priced in O(1). Tensors are sent straight from the producing to each consuming stage
+// (planning.md 2.9, direct).
 #pragma once
 
 #include <cstdint>
@@ -31,13 +32,13 @@ class CrossingTable {
 
 /// What the optimizer adds to a parameter.
 struct OptimizerCost {
-  double state_ratio = 1;        ///< state bytes per parameter byte
-  double update_per_byte = 0;    ///< seconds per parameter byte
+  double state_ratio = 1;      ///< state bytes per parameter byte
+  double update_per_byte = 0;  ///< seconds per parameter byte
 };
 
 /// Read-only after make_chain(). Boundaries are 0..N; prefix arrays have N + 1 entries.
 struct Chain {
-  std::vector<int> order;  ///< layer at each position
+  std::vector<int> order;                                  ///< layer at each position
   std::vector<double> forward, backward, update, weights;  ///< prefix sums; seconds, and parameter bytes
   std::vector<std::int64_t> parameters, buffers, saved;    ///< prefix sums, bytes
   std::vector<double> cut_activation, cut_gradient;        ///< per boundary: bytes of the live set (2.3)
@@ -63,7 +64,8 @@ struct Chain {
   std::int64_t saved_elsewhere(int begin, int end) const { return entering.sum(begin, end - begin); }
 };
 
-/// `prices` are per layer of the graph, `loss` is added to the last position. O(layers + sum of tensor lifetimes).
+/// `prices` are per layer of the graph, `loss` is added to the last position. O(layers + sum of tensor
+/// lifetimes).
 Chain make_chain(const PlanGraph& graph, std::vector<int> order, std::span<const LayerPrice> prices,
                  const LayerPrice& loss, const OptimizerCost& optimizer);
 

@@ -4,7 +4,8 @@
 
 namespace pp::plan {
 
-ChainLoad::ChainLoad(const Chain& chain, const LoadOptions& options, const StageMemory* memory, int max_replicas)
+ChainLoad::ChainLoad(const Chain& chain, const LoadOptions& options, const StageMemory* memory,
+                     int max_replicas)
     : chain_(chain), options_(options), memory_(memory), max_replicas_(max_replicas) {
   per_byte_ = occupancy(1, options.link);
   by_replicas_.resize(static_cast<std::size_t>(max_replicas) + 1);
@@ -30,8 +31,10 @@ double ChainLoad::stage(int begin, int end, int replicas) const {
   const double n = q.count;
   switch (options_.kind) {
     case LoadKind::period:
-    case LoadKind::period_bound: return (std::max(f + b, f + (1 - overlap) * b + all_reduce) + update) / replicas;
-    case LoadKind::step: return std::max((n - 1) * (f + b), (n - 1) * f + (n - 1 - overlap) * b + all_reduce) + update;
+    case LoadKind::period_bound:
+      return (std::max(f + b, f + (1 - overlap) * b + all_reduce) + update) / replicas;
+    case LoadKind::step:
+      return std::max((n - 1) * (f + b), (n - 1) * f + (n - 1 - overlap) * b + all_reduce) + update;
     case LoadKind::step_bound:
       return std::max(chain_.compute(0, end) + (n - 1) * (f + b),
                       n * f + std::max(n * b, (n - overlap) * b + all_reduce) + update);
@@ -64,7 +67,9 @@ bool ChainLoad::fits(int begin, int end, int replicas, int later) const {
 int ChainLoad::scan_replicas() const {
   // With one micro-batch per replica the backward only hides the all-reduce, so its factor is negative.
   const bool negative = options_.kind == LoadKind::step && options_.all_reduce_overlap > 0;
-  return negative && options_.micro_batches > 1 && options_.micro_batches <= max_replicas_ ? options_.micro_batches : 0;
+  return negative && options_.micro_batches > 1 && options_.micro_batches <= max_replicas_
+             ? options_.micro_batches
+             : 0;
 }
 
 std::vector<double> fill_times(const Chain& chain, const Link& link) {

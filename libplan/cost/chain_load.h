@@ -1,5 +1,5 @@
-// The loads of our cost model (`--cost-model pp`) over a chain: what the searches minimise, and what no plan can beat
-// (planning.md 2.11, 3.1, 3.8).
+// The loads of our cost model (`--cost-model pp`) over a chain: what the searches minimise, and what no plan
+// can beat (planning.md 2.11, 3.1, 3.8).
 #pragma once
 
 #include <vector>
@@ -12,18 +12,19 @@
 namespace pp::plan {
 
 enum class LoadKind {
-  period,          ///< asynchronous: seconds per micro-batch
-  period_bound,    ///< the same with the tensors that every stage must exchange whatever the others are
-  step,            ///< synchronous: the steady part of a step
-  step_bound,      ///< certificate of the steady step time: fill and drain around the stage, or its own work and update
+  period,        ///< asynchronous: seconds per micro-batch
+  period_bound,  ///< the same with the tensors that every stage must exchange whatever the others are
+  step,          ///< synchronous: the steady part of a step
+  step_bound,    ///< certificate of the steady step time: fill and drain around the stage, or its own work and
+                 ///< update
   makespan_bound,  ///< the same of one isolated step: the fill in front of the stage counts in both
 };
 
 struct LoadOptions {
   LoadKind kind = LoadKind::step;
-  int micro_batches = 1;            ///< per step; not read by the period kinds
-  double all_reduce_overlap = 0;    ///< share of the last backward that hides the all-reduce
-  Link link;                        ///< of cuts and all-reduces
+  int micro_batches = 1;          ///< per step; not read by the period kinds
+  double all_reduce_overlap = 0;  ///< share of the last backward that hides the all-reduce
+  Link link;                      ///< of cuts and all-reduces
 };
 
 /// Chain and memory must outlive it; `memory` null: everything fits.

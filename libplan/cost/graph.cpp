@@ -4,6 +4,7 @@
 #include <map>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/op_table.h"
 
 namespace pp::plan {
 namespace {
@@ -12,8 +13,9 @@ void check_layers(const Profile& profile) {
   const auto& layers = profile.model.layers;
   if (layers.empty()) throw Error(ErrorKind::data, "the profile's model has no layers: nothing to plan");
   if (profile.layers.size() != layers.size()) {
-    throw Error(ErrorKind::data, "the profile has " + std::to_string(profile.layers.size()) + " layers, its model " +
-                                     std::to_string(layers.size()) + "; profile the model again");
+    throw Error(ErrorKind::data, "the profile has " + std::to_string(profile.layers.size()) +
+                                     " layers, its model " + std::to_string(layers.size()) +
+                                     "; profile the model again");
   }
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (layers[i].name == profile.layers[i].name) continue;
@@ -30,13 +32,12 @@ void connect(PlanGraph& graph, int producer, int consumer) {
   graph.layers[static_cast<std::size_t>(producer)].consumers.push_back(consumer);
 }
 
-bool trainable(const ResolvedModel& model, std::size_t layer) {
-  return model.graph.layers[layer].op == "opaque" || !model.layers[layer].parameters.empty();
-}
+/// A layer of another planner's graph, of which only sizes are known: trained, and its output has a gradient.
+bool opaque(const ResolvedModel& model, std::size_t layer) { return model.graph.layers[layer].op == kOpaqueOp; }
 
 bool any_floating(const ResolvedLayer& layer) {
-  return layer.outputs.empty() || std::any_of(layer.outputs.begin(), layer.outputs.end(),
-                                              [](const TensorType& type) { return is_floating(type.dtype); });
+  return std::any_of(layer.outputs.begin(), layer.outputs.end(),
+                     [](const TensorType& type) { return is_floating(type.dtype); });
 }
 
 void mark_gradients(PlanGraph& graph, const ResolvedModel& model) {
@@ -45,7 +46,8 @@ void mark_gradients(PlanGraph& graph, const ResolvedModel& model) {
     const bool upstream = std::any_of(layer.producers.begin(), layer.producers.end(), [&](int producer) {
       return graph.layers[static_cast<std::size_t>(producer)].has_gradient;
     });
-    layer.has_gradient = (upstream || trainable(model, i)) && any_floating(model.layers[i]);
+    const bool trained = upstream || !model.layers[i].parameters.empty();
+    layer.has_gradient = opaque(model, i) || (trained && any_floating(model.layers[i]));
   }
 }
 
@@ -80,7 +82,8 @@ PlanGraph make_graph(const Profile& profile) {
   }
   for (GraphLayer& layer : graph.layers) std::sort(layer.producers.begin(), layer.producers.end());
   for (const TensorSource& source : model.loss_sources) {
-    if (source.kind == TensorSource::Kind::layer) graph.layers[static_cast<std::size_t>(source.index)].feeds_loss = true;
+    if (source.kind == TensorSource::Kind::layer)
+      graph.layers[static_cast<std::size_t>(source.index)].feeds_loss = true;
   }
   mark_gradients(graph, model);
   group_tied(graph, model);

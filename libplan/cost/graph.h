@@ -1,5 +1,5 @@
-// The model as the planner sees it: who produces what for whom, which bytes belong to a layer whatever the micro-batch
-// size, and which layers must stay together.
+// The model as the planner sees it: who produces what for whom, which bytes belong to a layer whatever the
+// micro-batch size, and which layers must stay together.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,14 @@ struct GraphLayer {
 };
 
 struct PlanGraph {
-  std::vector<GraphLayer> layers;       ///< in file order, which is topological
-  std::vector<std::vector<int>> tied;   ///< groups of layers that share parameters; no stage boundary runs through one
+  std::vector<GraphLayer> layers;  ///< in file order, which is topological
+  std::vector<std::vector<int>>
+      tied;  ///< groups of layers that share parameters; no stage boundary runs through one
   int size() const { return static_cast<int>(layers.size()); }
 };
 
-/// Resolves the profile's model. Opaque layers count as trainable. Throws pp::Error (data) as resolve() does, and when the
-/// profile's layers are not the model's.
+/// Resolves the profile's model. Opaque layers count as trainable. Throws pp::Error (data) as resolve() does,
+/// and when the profile's layers are not the model's.
 PlanGraph make_graph(const Profile& profile);
 
 }  // namespace pp::plan

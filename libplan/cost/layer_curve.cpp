@@ -17,13 +17,15 @@ std::vector<const LayerPoint*> usable_points(const LayerProfile& layer) {
     if (!point.out_of_memory) points.push_back(&point);
   }
   if (points.empty()) {
-    throw Error(ErrorKind::data, "layer " + layer.name + ": no micro-batch size was profiled without running out of "
-                                 "memory; profile smaller sizes");
+    throw Error(ErrorKind::data, "layer " + layer.name +
+                                     ": no micro-batch size was profiled without running out of "
+                                     "memory; profile smaller sizes");
   }
   return points;
 }
 
-[[noreturn]] void refuse(const LayerProfile& layer, std::int64_t size, const std::vector<const LayerPoint*>& points) {
+[[noreturn]] void refuse(const LayerProfile& layer, std::int64_t size,
+                         const std::vector<const LayerPoint*>& points) {
   const std::string low = std::to_string(points.front()->micro_batch_size);
   const std::string high = std::to_string(points.back()->micro_batch_size);
   const bool single = points.size() == 1;
@@ -43,14 +45,14 @@ struct Mix {
   double operator()(double a, double b) const {
     return weight == 0 ? a : weight == 1 ? b : std::max(0.0, a + (b - a) * weight);
   }
-  double time(TimeStat LayerPoint::* member) const {
+  double time(TimeStat LayerPoint::*member) const {
     return (*this)((low->*member).median.count(), (high->*member).median.count());
   }
-  double time(std::optional<TimeStat> LayerPoint::* member) const {
+  double time(std::optional<TimeStat> LayerPoint::*member) const {
     if (!(low->*member) || !(high->*member)) return 0;
     return (*this)((low->*member)->median.count(), (high->*member)->median.count());
   }
-  std::int64_t bytes(Bytes LayerPoint::* member) const {
+  std::int64_t bytes(Bytes LayerPoint::*member) const {
     const double mixed =
         (*this)(static_cast<double>((low->*member).value), static_cast<double>((high->*member).value));
     return static_cast<std::int64_t>(std::ceil(mixed));

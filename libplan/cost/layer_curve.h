@@ -1,5 +1,5 @@
-// What one layer costs at one micro-batch size: the profile's points, joined by straight lines (planning.md 2.1). Never a
-// time divided by samples: times are not linear in the size.
+// What one layer costs at one micro-batch size: the profile's points, joined by straight lines
+// (planning.md 2.1). Never a time divided by samples: times are not linear in the size.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct CurveOptions {
 struct LayerPrice {
   double forward = 0;
   double backward = 0;
-  double input_gradient = 0;   ///< 0 with weight_gradient 0: not measured
+  double input_gradient = 0;  ///< 0 with weight_gradient 0: not measured
   double weight_gradient = 0;
   std::int64_t output = 0;
   std::int64_t saved = 0;
@@ -27,8 +27,9 @@ struct LayerPrice {
   bool operator==(const LayerPrice&) const = default;
 };
 
-/// Throws pp::Error (usage) when `size` is outside the usable points: `layer conv1: micro-batch size 32 is outside the
-/// profiled 1..16; profile that size, choose another or allow --extrapolate`. Points that ran out of memory do not count.
+/// Throws pp::Error (usage) when `size` is outside the usable points: `layer conv1: micro-batch size 32 is
+/// outside the profiled 1..16; profile that size, choose another or allow --extrapolate`. Points that ran out
+/// of memory do not count.
 LayerPrice price_layer(const LayerProfile& layer, std::int64_t size, const CurveOptions& options);
 
 }  // namespace pp::plan

@@ -7,7 +7,9 @@
 namespace pp::plan {
 namespace {
 
-double per_second(const Link& link, double bytes) { return link.bandwidth.value == 0 ? 0 : bytes / link.bandwidth.value; }
+double per_second(const Link& link, double bytes) {
+  return link.bandwidth.value == 0 ? 0 : bytes / link.bandwidth.value;
+}
 
 /// The slowest of the links among `devices`.
 Link slowest_among(const Cluster& cluster, std::span<const int> devices) {
@@ -40,7 +42,8 @@ double tree_all_reduce(int replicas, double bytes, const Link& link) {
   return 2.0 * depth * link.latency.count() + 2 * per_second(link, bytes);
 }
 
-double two_level_all_reduce(int nodes, int per_node, int cards, double bytes, const Link& inside, const Link& between) {
+double two_level_all_reduce(int nodes, int per_node, int cards, double bytes, const Link& inside,
+                            const Link& between) {
   const double shared = bytes / std::min(per_node, cards);
   return ring_all_reduce(per_node, bytes, inside) + ring_all_reduce(nodes, shared, between);
 }
@@ -60,7 +63,8 @@ Link link_between(const Cluster& cluster, int first, int second) {
 Link slowest_link(const Cluster& cluster) {
   Link slowest;
   for (const Level& level : cluster.levels) {
-    if (slowest.bandwidth.value == 0 || level.bandwidth < slowest.bandwidth) slowest.bandwidth = level.bandwidth;
+    if (slowest.bandwidth.value == 0 || level.bandwidth < slowest.bandwidth)
+      slowest.bandwidth = level.bandwidth;
     slowest.latency = std::max(slowest.latency, level.latency);
   }
   return slowest;
@@ -83,12 +87,14 @@ Seconds all_reduce_time(const Cluster& cluster, std::span<const int> devices, By
   std::map<int, int> per_group;
   for (const int device : devices) ++per_group[device / cluster.levels.front().devices];
   const int group = per_group.begin()->second;
-  const bool even = std::all_of(per_group.begin(), per_group.end(), [&](const auto& g) { return g.second == group; });
+  const bool even =
+      std::all_of(per_group.begin(), per_group.end(), [&](const auto& g) { return g.second == group; });
   if (even && group > 1 && per_group.size() > 1) {
     const Level& inner = cluster.levels.front();
     const Link inside{inner.bandwidth, inner.latency};
     const Link between = slowest_among(cluster, devices);
-    best = std::min(best, two_level_all_reduce(static_cast<int>(per_group.size()), group, 1, size, inside, between));
+    best = std::min(best,
+                    two_level_all_reduce(static_cast<int>(per_group.size()), group, 1, size, inside, between));
   }
   return Seconds(best);
 }

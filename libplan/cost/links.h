@@ -18,20 +18,22 @@ double transfer_time(double bytes, int messages, const Link& link);
 double ring_all_reduce(int replicas, double bytes, const Link& link);
 /// 2 ceil(log2 r) alpha + 2 W/beta. 0 for one replica.
 double tree_all_reduce(int replicas, double bytes, const Link& link);
-/// A ring inside each of `nodes` nodes with `per_node` replicas, then one across them over `cards` network cards a node.
-double two_level_all_reduce(int nodes, int per_node, int cards, double bytes, const Link& inside, const Link& between);
+/// A ring inside each of `nodes` nodes with `per_node` replicas, then one across them over `cards` network
+/// cards a node.
+double two_level_all_reduce(int nodes, int per_node, int cards, double bytes, const Link& inside,
+                            const Link& between);
 /// The cheaper of ring and tree. Does not fall in `bytes`, in doubles too.
 double flat_all_reduce(int replicas, double bytes, const Link& link);
 
-/// The link between two positions of the cluster's device list: the innermost level whose groups of consecutive devices
-/// hold both. A free and instant link from a device to itself, and in a cluster without levels.
+/// The link between two positions of the cluster's device list: the innermost level whose groups of consecutive
+/// devices hold both. A free and instant link from a device to itself, and in a cluster without levels.
 Link link_between(const Cluster& cluster, int first, int second);
 /// Slowest (least bandwidth, most latency) and fastest over all levels.
 Link slowest_link(const Cluster& cluster);
 Link fastest_link(const Cluster& cluster);
 
-/// The cheapest form that exists for these devices (positions in the cluster): ring and tree over their slowest link,
-/// and two levels when they fill groups of the innermost level evenly.
+/// The cheapest form that exists for these devices (positions in the cluster): ring and tree over their slowest
+/// link, and two levels when they fill groups of the innermost level evenly.
 Seconds all_reduce_time(const Cluster& cluster, std::span<const int> devices, Bytes bytes);
 
 }  // namespace pp::plan

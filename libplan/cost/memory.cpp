@@ -58,7 +58,7 @@ StageBytes StageMemory::fixed_bytes(const StageRange& stage, int window) const {
   part.weights = parameters + chain_.sum(chain_.buffers, begin, end);
   part.gradients = parameters;
   part.optimizer = static_cast<std::int64_t>(std::ceil(chain_.state_ratio * static_cast<double>(parameters)));
-  part.versions = in_flight_.stash ? (window - 1) * parameters : 0;
+  part.versions = in_flight_.stash ? (window - 1) * part.weights : 0;
   part.workspace = chain_.largest_workspace(begin, end);
   part.in_flight = window;
   return part;
@@ -67,7 +67,8 @@ StageBytes StageMemory::fixed_bytes(const StageRange& stage, int window) const {
 StageBytes StageMemory::bytes(const StageRange& stage, int window) const {
   StageBytes part = fixed_bytes(stage, window);
   part.input = chain_.in_bytes(stage.begin, stage.end);
-  part.saved = chain_.sum(chain_.saved, stage.begin, stage.end) - chain_.saved_elsewhere(stage.begin, stage.end);
+  part.saved =
+      chain_.sum(chain_.saved, stage.begin, stage.end) - chain_.saved_elsewhere(stage.begin, stage.end);
   part.boundary = 2 * (part.input + chain_.out_bytes(stage.begin, stage.end));
   return part;
 }
@@ -91,9 +92,8 @@ std::vector<StageBytes> StageMemory::stages(const Partition& partition) const {
 
 bool StageMemory::fits(const Partition& partition) const {
   const std::vector<StageBytes> parts = stages(partition);
-  return std::all_of(parts.begin(), parts.end(), [&](const StageBytes& part) {
-    return part.total() + limit_.context <= limit_.bytes;
-  });
+  return std::all_of(parts.begin(), parts.end(),
+                     [&](const StageBytes& part) { return part.total() + limit_.context <= limit_.bytes; });
 }
 
 }  // namespace pp::plan

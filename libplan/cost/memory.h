@@ -1,4 +1,5 @@
-// Memory of one device of a stage (planning.md 2.7), as a bound for the fast searches and exactly for a whole partition.
+// Memory of one device of a stage (planning.md 2.7), as a bound for the fast searches and exactly for a whole
+// partition.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +45,8 @@ class StageMemory : public ExactMemory {
  public:
   StageMemory(const Chain& chain, InFlight in_flight, MemoryLimit limit);
 
-  /// Lower bound: the in-flight window that `later` devices force at least, no boundary tensors. Grows with the stage.
+  /// Lower bound: the in-flight window that `later` devices force at least, no boundary tensors. Grows with the
+  /// stage.
   bool fits_at_least(int begin, int end, int replicas, int later) const;
 
   int demand(int replicas, int later, int successor) const override;

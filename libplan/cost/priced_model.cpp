@@ -26,10 +26,13 @@ double total_time(std::span<const LayerPrice> layers, const LayerPrice& loss) {
 PricedModel price_model(const Profile& profile, std::span<const int> sizes, const CurveOptions& options) {
   const int largest = *std::max_element(sizes.begin(), sizes.end());
   const int smallest = *std::min_element(sizes.begin(), sizes.end());
-  PricedModel model{price_layers(profile, largest, options), price_loss(profile, largest, options),
-                    {sizes.begin(), sizes.end()}, {}};
+  PricedModel model{price_layers(profile, largest, options),
+                    price_loss(profile, largest, options),
+                    {sizes.begin(), sizes.end()},
+                    {}};
   if (smallest == largest) return model;
-  const double small = total_time(price_layers(profile, smallest, options), price_loss(profile, smallest, options));
+  const double small =
+      total_time(price_layers(profile, smallest, options), price_loss(profile, smallest, options));
   const double large = total_time(model.layers, model.loss);
   for (const int size : sizes) model.scale.push_back(size == largest || large == 0 ? 1.0 : small / large);
   return model;
@@ -52,7 +55,8 @@ PricedModel cheapest_model(const Profile& profile, std::span<const int> sizes, c
   return model;
 }
 
-OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer, std::optional<double> state_ratio) {
+OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer,
+                             std::optional<double> state_ratio) {
   OptimizerCost cost{optimizer == OptimizerName::adamw ? 2.0 : 1.0, 0};
   for (const OptimizerProfile& measured : profile.optimizers) {
     if (measured.name != name_of(optimizer)) continue;

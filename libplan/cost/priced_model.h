@@ -1,4 +1,5 @@
-// Every layer of a model at the size of its micro-batches: what chains are built from and what the simulator is given.
+// Every layer of a model at the size of its micro-batches: what chains are built from and what the simulator is
+// given.
 #pragma once
 
 #include <optional>
@@ -16,7 +17,8 @@ struct PricedModel {
   std::vector<LayerPrice> layers;  ///< of the largest micro-batch
   LayerPrice loss;                 ///< zero without a loss
   std::vector<int> sizes;          ///< samples of each micro-batch
-  std::vector<double> scale;       ///< per micro-batch, its forward and backward relative to `layers`; empty: all equal
+  std::vector<double>
+      scale;  ///< per micro-batch, its forward and backward relative to `layers`; empty: all equal
 };
 
 /// Unequal micro-batches are priced at their own size. Throws pp::Error (usage) as price_layer() does.
@@ -25,8 +27,9 @@ PricedModel price_model(const Profile& profile, std::span<const int> sizes, cons
 /// The same with each layer's time at its least over the sizes: what a bound may count for every micro-batch.
 PricedModel cheapest_model(const Profile& profile, std::span<const int> sizes, const CurveOptions& options);
 
-/// `state_ratio` unset: the profile's for this optimizer, else sgd 1 (momentum), adamw 2. Without a profiled update the
-/// update costs nothing.
-OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer, std::optional<double> state_ratio);
+/// `state_ratio` unset: the profile's for this optimizer, else sgd 1 (momentum), adamw 2. Without a profiled
+/// update the update costs nothing.
+OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer,
+                             std::optional<double> state_ratio);
 
 }  // namespace pp::plan

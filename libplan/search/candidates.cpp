@@ -11,8 +11,10 @@ namespace {
 
 ChainLoad make_load(const SearchCase& what, const SearchSpace& space, LoadKind kind) {
   const bool bound = kind == LoadKind::step_bound || kind == LoadKind::period_bound;
-  const LoadOptions options{kind, what.micro_batches, what.all_reduce_overlap, bound ? what.best_link : what.link};
-  return {bound ? what.bound_chain : what.chain, options, what.limited ? &what.memory : nullptr, space.replica_limit()};
+  const LoadOptions options{kind, what.micro_batches, what.all_reduce_overlap,
+                            bound ? what.best_link : what.link};
+  return {bound ? what.bound_chain : what.chain, options, what.limited ? &what.memory : nullptr,
+          space.replica_limit()};
 }
 
 /// Collects distinct partitions with what the search objective says about them.
@@ -50,8 +52,9 @@ SynchronousResult exact_synchronous(const SearchCase& what, const SearchSpace& s
                                     const std::vector<double>& fill) {
   const double base = what.chain.compute(0, what.chain.size());
   SynchronousResult result = search_synchronous(space, load, fill, base);
-  const bool fits = std::all_of(result.points.begin(), result.points.end(),
-                                [&](const SynchronousPoint& point) { return what.memory.fits(point.partition); });
+  const bool fits = std::all_of(result.points.begin(), result.points.end(), [&](const SynchronousPoint& point) {
+    return what.memory.fits(point.partition);
+  });
   return fits ? result : search_synchronous_pairs(space, load, &what.memory, fill, base);
 }
 
@@ -79,7 +82,8 @@ void add_baselines(const SearchCase& what, const SearchSpace& space, Collector& 
   }
   SearchSpace straight = space;
   straight.max_replicas = 1;
-  const bool replicated = std::any_of(space.replicas.begin(), space.replicas.end(), [](int count) { return count > 1; });
+  const bool replicated =
+      std::any_of(space.replicas.begin(), space.replicas.end(), [](int count) { return count > 1; });
   if (!replicated) collector.add(exact_bottleneck(what, straight, load).partition, load);
 }
 

@@ -1,5 +1,5 @@
-// Everything worth pricing for one chain (one layer order at one micro-batch size) under one schedule: all Pareto points
-// of the search, the plan of the bound, and the baselines that always compete.
+// Everything worth pricing for one chain (one layer order at one micro-batch size) under one schedule: all
+// Pareto points of the search, the plan of the bound, and the baselines that always compete.
 #pragma once
 
 #include <limits>
@@ -15,14 +15,14 @@ namespace pp::plan {
 /// What one search is about. Chains and memory must outlive it.
 struct SearchCase {
   const Chain& chain;
-  const Chain& bound_chain;    ///< no micro-batch of the step costs less; the same chain when all are equal
+  const Chain& bound_chain;  ///< no micro-batch of the step costs less; the same chain when all are equal
   const StageMemory& memory;
-  bool limited = false;        ///< some device can be too small
+  bool limited = false;  ///< some device can be too small
   bool synchronous = true;
   int micro_batches = 1;
   double all_reduce_overlap = 0;
-  Link link;                   ///< of cuts and all-reduces, for the objective
-  Link best_link;              ///< for the bound
+  Link link;       ///< of cuts and all-reduces, for the objective
+  Link best_link;  ///< for the bound
 };
 
 struct Candidate {
@@ -32,12 +32,13 @@ struct Candidate {
 
 struct CandidateList {
   std::vector<Candidate> candidates;  ///< all keep to the memory limit
-  /// No partition of this chain in this space, with this memory, is faster: seconds as `estimate`, of steady steps.
+  /// No partition of this chain in this space, with this memory, is faster: seconds as `estimate`, of steady
+  /// steps.
   double bound = std::numeric_limits<double>::infinity();
 };
 
-/// `spaces`: device counts to search, the largest last; the bound is that of the last. A result of the fast searches that
-/// does not fit exactly is replaced by that of the pair search.
+/// `spaces`: device counts to search, the largest last; the bound is that of the last. A result of the fast
+/// searches that does not fit exactly is replaced by that of the pair search.
 CandidateList find_candidates(const SearchCase& what, const std::vector<SearchSpace>& spaces);
 
 /// Any partition that keeps to the limit, one of fewest devices; empty: there is none.

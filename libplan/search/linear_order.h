@@ -1,5 +1,5 @@
-// Linear orders of a model graph. Pipelines are contiguous in one order, so the order decides which stages are possible
-// and what crosses them; six cheap ones are tried (planning.md 3.9).
+// Linear orders of a model graph. Pipelines are contiguous in one order, so the order decides which stages are
+// possible and what crosses them; six cheap ones are tried (planning.md 3.9).
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 namespace pp::plan {
 
 struct LinearOrder {
-  std::string_view name;    ///< `dfs`, `bfs`, `minlive`, `rdfs`, `rbfs`, `rbig`; `file` for the order of the file
+  std::string_view name;  ///< `dfs`, `bfs`, `minlive`, `rdfs`, `rbfs`, `rbig`; `file` for the order of the file
   std::vector<int> layers;  ///< layer at each position
 };
 
-/// The distinct ones of the six, first name kept. `output_bytes` per layer guides minlive and rbig. Ties go to the layer
-/// that stands first in the file. A chain has one order. O(layers^2 + edges).
+/// The distinct ones of the six, first name kept. `output_bytes` per layer guides minlive and rbig. Ties go to
+/// the layer that stands first in the file. A chain has one order. O(layers^2 + edges).
 std::vector<LinearOrder> linear_orders(const PlanGraph& graph, std::span<const std::int64_t> output_bytes);
 
 LinearOrder file_order(const PlanGraph& graph);

@@ -36,7 +36,8 @@ struct Traffic {
   std::vector<std::int64_t> in, out;
 };
 
-Traffic traffic_of(const PlanGraph& graph, const PricedModel& model, const std::vector<int>& stage_of, int stages) {
+Traffic traffic_of(const PlanGraph& graph, const PricedModel& model, const std::vector<int>& stage_of,
+                   int stages) {
   Traffic traffic;
   traffic.in.assign(at(stages), 0);
   traffic.out.assign(at(stages), 0);
@@ -60,7 +61,8 @@ Traffic traffic_of(const PlanGraph& graph, const PricedModel& model, const std::
 }
 
 /// The part of what the stage's layers keep that is a tensor from another stage.
-std::int64_t saved_elsewhere(const PricingContext& context, const std::vector<int>& stage_of, int stage, int layer) {
+std::int64_t saved_elsewhere(const PricingContext& context, const std::vector<int>& stage_of, int stage,
+                             int layer) {
   std::int64_t outside = 0;
   for (const int producer : context.graph.layers[at(layer)].producers) {
     if (stage_of[at(producer)] != stage) outside += context.model.layers[at(producer)].output;
@@ -90,8 +92,8 @@ int in_flight(const WorkerProgram& program) {
   return peak;
 }
 
-StageCosts price_stage(const PricingContext& context, const Assignment& assignment, const std::vector<int>& stage_of,
-                       const Traffic& traffic, int stage) {
+StageCosts price_stage(const PricingContext& context, const Assignment& assignment,
+                       const std::vector<int>& stage_of, const Traffic& traffic, int stage) {
   StageCosts costs;
   std::int64_t parameters = 0;
   std::int64_t buffers = 0;
@@ -112,27 +114,23 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
   if (stage == assignment.stages() - 1) add(context.model.loss);
 
   std::vector<int> devices;
-  for (const int worker : assignment.stage_workers[at(stage)]) devices.push_back(assignment.worker_devices[at(worker)]);
+  for (const int worker : assignment.stage_workers[at(stage)])
+    devices.push_back(assignment.worker_devices[at(worker)]);
   const double speed = slowest_speed(context.cluster, devices);
   costs.update = Seconds(static_cast<double>(parameters) * context.optimizer.update_per_byte);
-  for (Seconds* time : {&costs.forward, &costs.backward, &costs.input_gradient, &costs.weight_gradient, &costs.update}) {
+  for (Seconds* time :
+       {&costs.forward, &costs.backward, &costs.input_gradient, &costs.weight_gradient, &costs.update}) {
     *time /= speed;
   }
   costs.all_reduce = all_reduce_time(context.cluster, devices, Bytes(parameters));
   costs.weights = Bytes(parameters + buffers);
   costs.gradients = Bytes(parameters);
-  costs.optimizer = Bytes(static_cast<std::int64_t>(std::ceil(context.optimizer.state_ratio * static_cast<double>(parameters))));
+  costs.optimizer = Bytes(
+      static_cast<std::int64_t>(std::ceil(context.optimizer.state_ratio * static_cast<double>(parameters))));
   costs.input = Bytes(traffic.in[at(stage)]);
   costs.boundary = Bytes(2 * (traffic.in[at(stage)] + traffic.out[at(stage)]));
   costs.versions = std::max(1, in_flight(assignment.programs[at(assignment.stage_workers[at(stage)].front())]));
   return costs;
-}
-
-/// Times of all replicas together in which every one of them has had its turn.
-int round_of(const Assignment& assignment) {
-  int round = 1;
-  for (const auto& workers : assignment.stage_workers) round = std::lcm(round, static_cast<int>(workers.size()));
-  return round;
 }
 
 /// At least 20 rounds per stage, in thirds, unless that is more than the simulator should be given.
@@ -153,6 +151,13 @@ void add_traffic(Prediction& prediction, const SimulationResult& result, int upd
 }
 
 }  // namespace
+
+int round_of(const Assignment& assignment) {
+  int round = 1;
+  for (const auto& workers : assignment.stage_workers)
+    round = std::lcm(round, static_cast<int>(workers.size()));
+  return round;
+}
 
 PricedStages price_stages(const PricingContext& context, const Assignment& assignment) {
   const std::vector<int> stage_of = stages_of_layers(context.graph, assignment);
@@ -191,9 +196,11 @@ SimulationInput make_input(const PricedStages& priced, const Assignment& assignm
   return input;
 }
 
-Prediction simulate_prediction(const PricedStages& priced, const Assignment& assignment, const PricingContext& context) {
+Prediction simulate_prediction(const PricedStages& priced, const Assignment& assignment,
+                               const PricingContext& context) {
   const auto input = [&](int micro_batches) {
-    return make_input(priced, assignment, context.cluster, context.model.scale, context.all_reduce_overlap, micro_batches);
+    return make_input(priced, assignment, context.cluster, context.model.scale, context.all_reduce_overlap,
+                      micro_batches);
   };
   Prediction prediction;
   prediction.stages = priced.stages;

@@ -1,5 +1,5 @@
-// From stages, workers and programs to what the simulator says about them. Stages may be any sets of layers here, so
-// that plans written by hand are priced as the planner's are.
+// From stages, workers and programs to what the simulator says about them. Stages may be any sets of layers
+// here, so that plans written by hand are priced as the planner's are.
 #pragma once
 
 #include <string>
@@ -25,6 +25,9 @@ struct Assignment {
   int stages() const { return static_cast<int>(stage_layers.size()); }
 };
 
+/// Micro-batches after which every replica of every stage has had equally many turns.
+int round_of(const Assignment& assignment);
+
 struct PricingContext {
   const PlanGraph& graph;
   const PricedModel& model;
@@ -46,6 +49,7 @@ SimulationInput make_input(const PricedStages& priced, const Assignment& assignm
 
 /// Step time, busy times, memory and traffic by the simulator. Streams run long enough for a steady period
 /// (planning.md 2.12). Throws pp::Error (data) on a deadlock.
-Prediction simulate_prediction(const PricedStages& priced, const Assignment& assignment, const PricingContext& context);
+Prediction simulate_prediction(const PricedStages& priced, const Assignment& assignment,
+                               const PricingContext& context);
 
 }  // namespace pp::plan

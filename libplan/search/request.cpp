@@ -42,7 +42,8 @@ BatchOption given_size(const PlanRequest& request, int size) {
 std::int64_t usable_bytes(const Device& device, const PlanRequest& request) {
   std::int64_t bytes = std::numeric_limits<std::int64_t>::max();
   if (device.memory.value > 0) {
-    bytes = static_cast<std::int64_t>(std::floor((1 - request.reserve) * static_cast<double>(device.memory.value)));
+    bytes =
+        static_cast<std::int64_t>(std::floor((1 - request.reserve) * static_cast<double>(device.memory.value)));
     if (request.memory_limit) bytes = device.memory.value;
   }
   return request.memory_limit ? std::min(bytes, request.memory_limit->value) : bytes;
@@ -59,14 +60,16 @@ std::vector<const ScheduleRow*> requested_schedules(const PlanRequest& request) 
   return rows;
 }
 
-std::vector<BatchOption> batch_options(const Profile& profile, const PlanRequest& request, const ScheduleRow& schedule) {
+std::vector<BatchOption> batch_options(const Profile& profile, const PlanRequest& request,
+                                       const ScheduleRow& schedule) {
   if (!schedule.synchronous) {
     const bool one = request.micro_batches.value_or(1) == 1 &&
                      request.micro_batch_size.value_or(request.mini_batch) == request.mini_batch;
     if (!one) {
-      throw Error(ErrorKind::usage, "schedule " + std::string(schedule.name) +
-                                        " updates after every micro-batch: micro_batches must be 1; leave it out and set "
-                                        "the mini-batch to the size of one micro-batch");
+      throw Error(ErrorKind::usage,
+                  "schedule " + std::string(schedule.name) +
+                      " updates after every micro-batch: micro_batches must be 1; leave it out and set "
+                      "the mini-batch to the size of one micro-batch");
     }
     return {{1, {request.mini_batch}}};
   }
@@ -75,9 +78,10 @@ std::vector<BatchOption> batch_options(const Profile& profile, const PlanRequest
     if (request.mini_batch % *request.micro_batch_size != 0) {
       const int count = std::max(1, request.mini_batch / *request.micro_batch_size);
       throw Error(ErrorKind::usage, "micro_batch_size = " + std::to_string(*request.micro_batch_size) +
-                                        " does not divide the mini-batch of " + std::to_string(request.mini_batch) +
-                                        " samples; use a mini-batch of " +
-                                        std::to_string(count * *request.micro_batch_size) + ", or --micro-batches for "
+                                        " does not divide the mini-batch of " +
+                                        std::to_string(request.mini_batch) + " samples; use a mini-batch of " +
+                                        std::to_string(count * *request.micro_batch_size) +
+                                        ", or --micro-batches for "
                                         "unequal sizes");
     }
     return {given_size(request, *request.micro_batch_size)};
@@ -88,11 +92,12 @@ std::vector<BatchOption> batch_options(const Profile& profile, const PlanRequest
   for (const int size : sizes) {
     if (request.mini_batch % size == 0) options.push_back(given_size(request, size));
   }
-  if (options.empty() && (request.extrapolate || request.linear_batch)) options.push_back(given_size(request, request.mini_batch));
+  if (options.empty() && (request.extrapolate || request.linear_batch))
+    options.push_back(given_size(request, request.mini_batch));
   if (options.empty()) {
     std::sort(sizes.begin(), sizes.end());
-    throw Error(ErrorKind::usage, "no profiled micro-batch size (" + join(sizes, ", ") + ") divides the mini-batch of " +
-                                      std::to_string(request.mini_batch) +
+    throw Error(ErrorKind::usage, "no profiled micro-batch size (" + join(sizes, ", ") +
+                                      ") divides the mini-batch of " + std::to_string(request.mini_batch) +
                                       " samples; use a multiple of one of them, or give --micro-batches");
   }
   return options;
@@ -117,17 +122,17 @@ std::vector<DeviceSet> device_sets(const Cluster& cluster, const PlanRequest& re
   for (const Device& slowest : cluster.devices) {
     for (const Device& smallest : cluster.devices) {
       DeviceSet set = make_set(slowest.speed, usable_bytes(smallest, request));
-      const bool known = set.positions.empty() || std::any_of(sets.begin(), sets.end(), [&](const DeviceSet& other) {
-        return other.positions == set.positions;
-      });
+      const bool known = set.positions.empty() ||
+                         std::any_of(sets.begin(), sets.end(),
+                                     [&](const DeviceSet& other) { return other.positions == set.positions; });
       if (!known) sets.push_back(std::move(set));
     }
   }
   return sets;
 }
 
-SearchSpace search_space(const PlanGraph& graph, const std::vector<int>& order, const PlanRequest& request, int devices,
-                         int most_replicas) {
+SearchSpace search_space(const PlanGraph& graph, const std::vector<int>& order, const PlanRequest& request,
+                         int devices, int most_replicas) {
   SearchSpace space;
   space.layers = graph.size();
   space.devices = devices;

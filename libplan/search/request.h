@@ -1,5 +1,5 @@
-// What a request asks for, checked against profile and cluster and spelled out: which schedules, which micro-batches,
-// which devices, which stages.
+// What a request asks for, checked against profile and cluster and spelled out: which schedules, which
+// micro-batches, which devices, which stages.
 #pragma once
 
 #include <cstdint>
@@ -26,25 +26,27 @@ struct DeviceSet {
   MemoryLimit limit;           ///< of the smallest
 };
 
-/// Throws pp::Error (usage) for everything that no search could answer: contradictions, counts out of range, another
-/// device kind, figures that look like another unit.
-void check_request(const Profile& profile, const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request);
+/// Throws pp::Error (usage) for everything that no search could answer: contradictions, counts out of range,
+/// another device kind, figures that look like another unit.
+void check_request(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                   const PlanRequest& request);
 
 /// `auto`: all synchronous ones.
 std::vector<const ScheduleRow*> requested_schedules(const PlanRequest& request);
 
-/// Micro-batch counts to try for this schedule, more samples per micro-batch first. Throws pp::Error (usage) when no
-/// profiled size divides the mini-batch, and names sizes that would.
-std::vector<BatchOption> batch_options(const Profile& profile, const PlanRequest& request, const ScheduleRow& schedule);
+/// Micro-batch counts to try for this schedule, more samples per micro-batch first. Throws pp::Error (usage)
+/// when no profiled size divides the mini-batch, and names sizes that would.
+std::vector<BatchOption> batch_options(const Profile& profile, const PlanRequest& request,
+                                       const ScheduleRow& schedule);
 
-/// One set for each distinct speed and memory size of the cluster, all devices in the first; sets that hold the same devices
-/// appear once. A stage is searched as if on the slowest device of its set and priced on its own.
+/// One set for each distinct speed and memory size of the cluster, all devices in the first; sets that hold the
+/// same devices appear once. A stage is searched as if on the slowest device of its set and priced on its own.
 std::vector<DeviceSet> device_sets(const Cluster& cluster, const PlanRequest& request);
 
-/// Boundaries, stage counts and replicas that the request and the tied weights allow, in the order `positions` (of each
-/// layer). `most_replicas` is the number of micro-batches of a synchronous step.
-SearchSpace search_space(const PlanGraph& graph, const std::vector<int>& order, const PlanRequest& request, int devices,
-                         int most_replicas);
+/// Boundaries, stage counts and replicas that the request and the tied weights allow, in the order `positions`
+/// (of each layer). `most_replicas` is the number of micro-batches of a synchronous step.
+SearchSpace search_space(const PlanGraph& graph, const std::vector<int>& order, const PlanRequest& request,
+                         int devices, int most_replicas);
 
 InFlight in_flight_of(const ScheduleRow& schedule, const PlanRequest& request, int micro_batches);
 WeightPolicy policy_of(const ScheduleRow& schedule, const PlanRequest& request);

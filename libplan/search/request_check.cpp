@@ -47,14 +47,16 @@ void check_counts_agree(const PlanRequest& request) {
   if (request.window == WindowRule::explicit_list) counts.push_back({"window", request.windows.size()});
   for (const Count& count : counts) {
     if (count.stages == counts.front().stages) continue;
-    refuse(std::string(counts.front().option) + " asks for " + std::to_string(counts.front().stages) + " stages, " +
-           std::string(count.option) + " for " + std::to_string(count.stages) + "; make them agree");
+    refuse(std::string(counts.front().option) + " asks for " + std::to_string(counts.front().stages) +
+           " stages, " + std::string(count.option) + " for " + std::to_string(count.stages) +
+           "; make them agree");
   }
 }
 
 /// `name = 9 exceeds the number of layers, 6`
 void require_at_most(int value, int most, const std::string& name, const std::string& of) {
-  if (value > most) refuse(name + " = " + std::to_string(value) + " exceeds the number of " + of + ", " + std::to_string(most));
+  if (value > most)
+    refuse(name + " = " + std::to_string(value) + " exceeds the number of " + of + ", " + std::to_string(most));
 }
 
 int most_stages_with_ties(const PlanGraph& graph) {
@@ -91,8 +93,8 @@ void check_cuts(const PlanGraph& graph, const PlanRequest& request) {
       refuse("cuts: boundary " + std::to_string(cut) + " is outside 1.." + std::to_string(graph.size() - 1));
     }
     if (i > 0 && cut <= request.cuts[i - 1]) {
-      refuse("cuts: boundary " + std::to_string(cut) + " does not come after " + std::to_string(request.cuts[i - 1]) +
-             "; list them in ascending order");
+      refuse("cuts: boundary " + std::to_string(cut) + " does not come after " +
+             std::to_string(request.cuts[i - 1]) + "; list them in ascending order");
     }
     for (const std::vector<int>& group : graph.tied) {
       if (cut <= group.front() || cut > group.back()) continue;
@@ -129,7 +131,8 @@ void check_devices(const Profile& profile, const Cluster& cluster, const PlanReq
     if (!(device.speed > 0)) refuse("device " + std::to_string(number(device.id)) + ": speed must be above 0");
   }
   if (request.memory_limit) {
-    if (request.memory_limit->value < 1) refuse("memory_limit = " + std::to_string(request.memory_limit->value) + " bytes; give at least 1");
+    if (request.memory_limit->value < 1)
+      refuse("memory_limit = " + std::to_string(request.memory_limit->value) + " bytes; give at least 1");
   }
   if (!(request.reserve >= 0 && request.reserve < 1)) refuse("reserve must be at least 0 and below 1");
 }
@@ -139,7 +142,8 @@ void check_units(const Profile& profile, const Cluster& cluster, const PlanReque
   double forward = 0;
   for (const LayerProfile& layer : profile.layers) {
     const LayerPoint* first = layer.points.empty() ? nullptr : &layer.points.front();
-    if (first != nullptr) forward += first->forward.median.count() / static_cast<double>(first->micro_batch_size);
+    if (first != nullptr)
+      forward += first->forward.median.count() / static_cast<double>(first->micro_batch_size);
   }
   if (forward < 1e-9 || forward > 1e3) {
     refuse("the profile's forward time of one sample is " + pp::to_text(Seconds(forward)) +
@@ -157,14 +161,15 @@ void check_policy(const PlanRequest& request) {
     const WeightPolicy policy = policy_of(*row, request);
     const bool allowed = row->synchronous ? policy == WeightPolicy::flush : policy == WeightPolicy::stash;
     if (allowed) continue;
-    refuse("weight_policy = " + std::string(name_of(policy)) + " does not go with schedule " + std::string(row->name) +
-           "; use " + std::string(name_of(row->default_policy)));
+    refuse("weight_policy = " + std::string(name_of(policy)) + " does not go with schedule " +
+           std::string(row->name) + "; use " + std::string(name_of(row->default_policy)));
   }
 }
 
 }  // namespace
 
-void check_request(const Profile& profile, const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request) {
+void check_request(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                   const PlanRequest& request) {
   check_batch(request);
   check_policy(request);
   check_devices(profile, cluster, request);

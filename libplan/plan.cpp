@@ -1,0 +1,62 @@
+#include "libplan/plan.h"
+
+#include "libprofile/core/hash.h"
+
+namespace pp::plan {
+namespace {
+
+std::string join(const std::vector<std::size_t>& counts, char separator) {
+  std::string text;
+  for (const std::size_t count : counts) {
+    if (!text.empty()) text += separator;
+    text += std::to_string(count);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string plan_hash(const Plan& plan) { return content_hash(dump_json_compact(to_json(plan))); }
+
+std::string replicas_text(const Plan& plan) {
+  std::vector<std::size_t> counts;
+  for (const Stage& stage : plan.stages) counts.push_back(stage.workers.size());
+  return join(counts, '-');
+}
+
+std::string stages_text(const Plan& plan) {
+  std::vector<std::size_t> counts;
+  for (const Stage& stage : plan.stages) counts.push_back(stage.layers.size());
+  return join(counts, '|');
+}
+
+std::vector<int> micro_batch_sizes(int mini_batch, int micro_batches) {
+  if (micro_batches < 1) {
+    throw Error(ErrorKind::usage, "micro_batches = " + std::to_string(micro_batches) + "; give at least 1");
+  }
+  if (micro_batches > mini_batch) {
+    throw Error(ErrorKind::usage, "micro_batches = " + std::to_string(micro_batches) +
+                                      " exceeds the mini-batch of " + std::to_string(mini_batch) + " samples");
+  }
+  std::vector<int> sizes(static_cast<std::size_t>(micro_batches), mini_batch / micro_batches);
+  for (int m = 0; m < mini_batch % micro_batches; ++m) ++sizes[static_cast<std::size_t>(m)];
+  return sizes;
+}
+
+void require_model(const Plan& plan, const ModelGraph& model) {
+  const std::string planned = model_hash(plan.model);
+  const std::string given = model_hash(model);
+  if (planned == given) return;
+  throw Error(ErrorKind::data, "the plan is for model \"" + plan.model.name + "\" (" + planned +
+                                   "), not for \"" + model.name + "\" (" + given + "); plan this model");
+}
+
+void require_profile(const Plan& plan, const Profile& profile) {
+  require_model(plan, profile.model);
+  const std::string given = profile_hash(profile);
+  if (plan.profile_hash == given) return;
+  throw Error(ErrorKind::data, "/profile_hash: the plan was made from profile " + plan.profile_hash +
+                                   ", not from " + given + "; plan again with this profile");
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,259 @@
+// check_plan(): everything that can be wrong with a plan before work starts.
+#include <map>
+#include <numeric>
+#include <set>
+#include <string>
+
+#include "libplan/plan.h"
+
+namespace pp::plan {
+namespace {
+
+std::string in_quotes(std::string_view name) { return std::string("\"").append(name).append("\""); }
+
+std::string pointer(std::string_view list, std::size_t i, std::string_view member = {}) {
+  std::string text("/");
+  text.append(list).append("/").append(std::to_string(i));
+  if (!member.empty()) text.append("/").append(member);
+  return text;
+}
+
+[[noreturn]] void fail(const std::string& where, const std::string& message) {
+  throw Error(ErrorKind::data, where + ": " + message);
+}
+
+class Checker {
+ public:
+  explicit Checker(const Plan& plan) : plan_(plan), model_(resolve(plan.model, "/model")) {}
+
+  void run() {
+    check_training();
+    check_devices();
+    check_workers();
+    check_stages();
+    check_layers();
+    check_edges();
+    check_tied();
+    check_programs();
+    check_prediction();
+  }
+
+ private:
+  void check_training() {
+    const ScheduleRow* row = find_schedule(plan_.schedule.name);
+    if (row == nullptr) {
+      with_context("/schedule/name", [&] { require_schedule(plan_.schedule.name); });
+    }
+    synchronous_ = row->synchronous;
+    const WeightPolicy policy = plan_.schedule.weight_policy;
+    if (policy != row->default_policy) {
+      fail("/schedule/weight_policy", in_quotes(name_of(policy)) + " does not go with schedule " +
+                                          plan_.schedule.name + "; use " +
+                                          in_quotes(name_of(row->default_policy)));
+    }
+    if (plan_.schedule.chunks_per_worker != 1) {
+      fail("/schedule/chunks_per_worker", "is " + std::to_string(plan_.schedule.chunks_per_worker) +
+                                              ", schedule " + plan_.schedule.name + " runs 1 stage per worker");
+    }
+    if (plan_.training.micro_batches > plan_.training.mini_batch) {
+      fail("/training/micro_batches", std::to_string(plan_.training.micro_batches) +
+                                          " exceeds the mini-batch of " +
+                                          std::to_string(plan_.training.mini_batch) + " samples");
+    }
+    if (!synchronous_ && plan_.training.micro_batches != 1) {
+      fail("/training/micro_batches", "is " + std::to_string(plan_.training.micro_batches) + ", schedule " +
+                                          plan_.schedule.name + " updates after every micro-batch and needs 1");
+    }
+  }
+
+  void check_devices() {
+    for (std::size_t i = 0; i < plan_.devices.size(); ++i) {
+      if (!devices_.emplace(plan_.devices[i].id, i).second) {
+        fail(pointer("devices", i, "id"), std::to_string(number(plan_.devices[i].id)) + " stands twice");
+      }
+    }
+  }
+
+  void check_workers() {
+    if (plan_.workers.empty()) fail("/workers", "must not be empty; a plan needs at least one worker");
+    for (std::size_t i = 0; i < plan_.workers.size(); ++i) {
+      const Worker& worker = plan_.workers[i];
+      if (index(worker.id) != i) {
+        fail(pointer("workers", i, "id"),
+             "is " + std::to_string(number(worker.id)) + "; number the workers 0, 1, 2, ... in their order");
+      }
+      if (!devices_.contains(worker.device)) {
+        fail(pointer("workers", i, "device"), std::to_string(number(worker.device)) + " is not in /devices");
+      }
+    }
+  }
+
+  void check_stages() {
+    if (plan_.stages.empty()) fail("/stages", "must not be empty; a plan needs at least one stage");
+    std::vector<int> stage_of(plan_.workers.size(), -1);
+    for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
+      const Stage& stage = plan_.stages[s];
+      if (stage.layers.empty())
+        fail(pointer("stages", s, "layers"), "must not be empty; give the stage at least one layer");
+      if (stage.workers.empty())
+        fail(pointer("stages", s, "workers"), "must not be empty; give the stage at least one worker");
+      if (!stage.recompute.empty()) {
+        fail(pointer("stages", s, "recompute"),
+             "must be empty with recompute " + in_quotes(name_of(plan_.schedule.recompute)));
+      }
+      for (const WorkerId worker : stage.workers) {
+        if (index(worker) >= plan_.workers.size()) {
+          fail(pointer("stages", s, "workers"), std::to_string(number(worker)) + " is not in /workers");
+        }
+        int& owner = stage_of[index(worker)];
+        if (owner >= 0) {
+          fail(pointer("stages", s, "workers"), "worker " + std::to_string(number(worker)) + " runs stage " +
+                                                    std::to_string(owner) + " already");
+        }
+        owner = static_cast<int>(s);
+      }
+    }
+    for (std::size_t w = 0; w < stage_of.size(); ++w) {
+      if (stage_of[w] < 0) fail(pointer("workers", w), "is in no stage; remove the worker");
+    }
+  }
+
+  void check_layers() {
+    std::map<std::string_view, int> layers;
+    for (int l = 0; l < model_.layer_count(); ++l)
+      layers.emplace(model_.graph.layers[static_cast<std::size_t>(l)].name, l);
+    place_.assign(layers.size(), {-1, 0});
+    for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
+      for (std::size_t i = 0; i < plan_.stages[s].layers.size(); ++i) {
+        const std::string& name = plan_.stages[s].layers[i];
+        const auto found = layers.find(name);
+        if (found == layers.end())
+          fail(pointer("stages", s, "layers"), "layer " + in_quotes(name) + " is not in the model");
+        auto& place = place_[static_cast<std::size_t>(found->second)];
+        if (place.first >= 0) {
+          fail(pointer("stages", s, "layers"),
+               "layer " + in_quotes(name) + " is in stage " + std::to_string(place.first) + " already");
+        }
+        place = {static_cast<int>(s), static_cast<int>(i)};
+      }
+    }
+    for (const auto& [name, l] : layers) {
+      if (place_[static_cast<std::size_t>(l)].first < 0)
+        fail("/stages", "layer " + in_quotes(name) + " is in no stage");
+    }
+  }
+
+  void check_edges() {
+    for (int l = 0; l < model_.layer_count(); ++l) {
+      const auto consumer = static_cast<std::size_t>(l);
+      for (const TensorSource& source : model_.layers[consumer].sources) {
+        if (source.kind != TensorSource::Kind::layer) continue;
+        const auto producer = static_cast<std::size_t>(source.index);
+        if (place_[producer] < place_[consumer]) {
+          add_skip(place_[producer].first, place_[consumer].first);
+          continue;
+        }
+        fail(pointer("stages", static_cast<std::size_t>(place_[consumer].first), "layers"),
+             in_quotes(plan_.model.layers[consumer].name) + " reads " +
+                 in_quotes(plan_.model.layers[producer].name) + ", which stands " +
+                 (place_[producer].first == place_[consumer].first
+                      ? std::string("behind it")
+                      : "in stage " + std::to_string(place_[producer].first)) +
+                 "; a layer comes after what it reads");
+      }
+    }
+    for (const TensorSource& source : model_.loss_sources) {
+      if (source.kind == TensorSource::Kind::layer) {
+        add_skip(place_[static_cast<std::size_t>(source.index)].first,
+                 static_cast<int>(plan_.stages.size()) - 1);
+      }
+    }
+  }
+
+  void add_skip(int from, int to) {
+    if (to > from + 1) skips_.emplace(StageId{from}, StageId{to});
+  }
+
+  void check_tied() {
+    for (int l = 0; l < model_.layer_count(); ++l) {
+      const auto user = static_cast<std::size_t>(l);
+      const int owner = model_.layers[user].weights_layer;
+      if (owner < 0 || place_[static_cast<std::size_t>(owner)].first == place_[user].first) continue;
+      fail(pointer("stages", static_cast<std::size_t>(place_[user].first), "layers"),
+           in_quotes(plan_.model.layers[user].name) + " shares weights with " +
+               in_quotes(plan_.model.layers[static_cast<std::size_t>(owner)].name) + " of stage " +
+               std::to_string(place_[static_cast<std::size_t>(owner)].first) + "; put both in one stage");
+    }
+    if (!plan_.tied.empty()) fail("/tied", "must be empty: layers that share weights are in one stage");
+  }
+
+  void check_programs() {
+    for (std::size_t w = 0; w < plan_.workers.size(); ++w) {
+      const bool stream = plan_.workers[w].program.stream.has_value();
+      if (stream == !synchronous_) continue;
+      fail(pointer("workers", w), "has a " + std::string(stream ? "stream" : "program") + "; schedule " +
+                                      plan_.schedule.name + " needs a " + (stream ? "program" : "stream"));
+    }
+    ProgramSet set;
+    int round = 1;
+    for (const Stage& stage : plan_.stages) {
+      set.stage_workers.push_back(stage.workers);
+      round = std::lcm(round, static_cast<int>(stage.workers.size()));
+    }
+    set.synchronous = synchronous_;
+    set.micro_batches = synchronous_ ? plan_.training.micro_batches : 2 * round;
+    set.skips.assign(skips_.begin(), skips_.end());
+    for (const Worker& worker : plan_.workers) {
+      set.workers.push_back(worker.program.stream ? expand(*worker.program.stream, set.micro_batches)
+                                                  : worker.program.program);
+    }
+    with_context("/workers", [&] { validate(set); });
+  }
+
+  void check_prediction() {
+    const Prediction& predicted = plan_.predicted;
+    if (!predicted.workers.empty() && predicted.workers.size() != plan_.workers.size()) {
+      fail("/predicted/workers", "has " + std::to_string(predicted.workers.size()) + " entries for " +
+                                     std::to_string(plan_.workers.size()) + " workers");
+    }
+    if (!predicted.stages.empty() && predicted.stages.size() != plan_.stages.size()) {
+      fail("/predicted/stages", "has " + std::to_string(predicted.stages.size()) + " entries for " +
+                                    std::to_string(plan_.stages.size()) + " stages");
+    }
+    for (std::size_t e = 0; e < predicted.edges.size(); ++e) {
+      const StageEdge& edge = predicted.edges[e];
+      if (edge.from < edge.to && index(edge.to) < plan_.stages.size()) continue;
+      fail(pointer("predicted/edges", e),
+           "must lead from a stage to a later one, below " + std::to_string(plan_.stages.size()));
+    }
+    const std::size_t scales = predicted.micro_batch_scale.size();
+    if (scales != 0 && scales != static_cast<std::size_t>(plan_.training.micro_batches)) {
+      fail("/predicted/micro_batch_scale", "has " + std::to_string(scales) + " entries for " +
+                                               std::to_string(plan_.training.micro_batches) + " micro-batches");
+    }
+    for (std::size_t w = 0; w < predicted.workers.size(); ++w) check_memory(w);
+  }
+
+  void check_memory(std::size_t w) {
+    const Device& device = plan_.devices[devices_.at(plan_.workers[w].device)];
+    const Bytes peak = plan_.predicted.workers[w].memory.peak;
+    if (device.memory.value == 0 || peak <= device.memory) return;
+    fail(pointer("predicted/workers", w, "peak_bytes"),
+         std::to_string(peak.value) + " exceeds the " + std::to_string(device.memory.value) +
+             " bytes of device " + std::to_string(number(device.id)) +
+             "; use more stages or smaller micro-batches");
+  }
+
+  const Plan& plan_;
+  ResolvedModel model_;
+  bool synchronous_ = true;
+  std::map<DeviceId, std::size_t> devices_;  ///< id -> position
+  std::vector<std::pair<int, int>> place_;   ///< per layer: stage, position in it
+  std::set<std::pair<StageId, StageId>> skips_;
+};
+
+}  // namespace
+
+void check_plan(const Plan& plan) { Checker(plan).run(); }
+
+}  // namespace pp::plan

@@ -1,0 +1,78 @@
+#include "libplan/search/cases.h"
+
+#include <limits>
+
+#include "libplan/cost/priced_model.h"
+
+namespace pp::plan {
+namespace {
+
+/// Times as on a device `speed` times as fast as the profiled one.
+PricedModel at_speed(PricedModel model, double speed) {
+  const auto scale = [&](LayerPrice& price) {
+    for (double* time : {&price.forward, &price.backward, &price.input_gradient, &price.weight_gradient})
+      *time /= speed;
+  };
+  for (LayerPrice& layer : model.layers) scale(layer);
+  scale(model.loss);
+  return model;
+}
+
+OptimizerCost at_speed(OptimizerCost cost, double speed) {
+  cost.update_per_byte /= speed;
+  return cost;
+}
+
+std::vector<LinearOrder> orders_of(const PlanGraph& graph, const PlanRequest& request,
+                                   const PricedModel& model) {
+  if (!request.cuts.empty()) return {file_order(graph)};  // cuts count layers in file order
+  std::vector<std::int64_t> outputs;
+  for (const LayerPrice& layer : model.layers) outputs.push_back(layer.output);
+  return linear_orders(graph, outputs);
+}
+
+}  // namespace
+
+void for_each_case(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                   const PlanRequest& request, const std::function<void(const PlanCase&)>& visit) {
+  const CurveOptions curve{request.extrapolate, request.linear_batch};
+  const OptimizerCost optimizer = optimizer_cost(profile, request.optimizer, request.optimizer_state_ratio);
+  const std::vector<const ScheduleRow*> schedules = requested_schedules(request);
+  const std::vector<BatchOption> batches = batch_options(profile, request, *schedules.front());
+  for (const DeviceSet& devices : device_sets(cluster, request)) {
+    for (const BatchOption& batch : batches) {
+      const PricedModel model = at_speed(price_model(profile, batch.sizes, curve), devices.speed);
+      const PricedModel least = at_speed(cheapest_model(profile, batch.sizes, curve), devices.best_speed);
+      for (const LinearOrder& order : orders_of(graph, request, model)) {
+        const Chain chain =
+            make_chain(graph, order.layers, model.layers, model.loss, at_speed(optimizer, devices.speed));
+        const Chain bound =
+            make_chain(graph, order.layers, least.layers, least.loss, at_speed(optimizer, devices.best_speed));
+        for (const ScheduleRow* schedule : schedules) {
+          const int count = static_cast<int>(devices.positions.size());
+          const int most = schedule->synchronous ? batch.micro_batches : count;
+          visit({devices, batch, order, *schedule, chain, bound,
+                 search_space(graph, order.layers, request, count, most),
+                 in_flight_of(*schedule, request, batch.micro_batches), schedule == schedules.front()});
+        }
+      }
+    }
+  }
+}
+
+SearchCase search_case(const PlanCase& one, const StageMemory& memory, const Cluster& cluster,
+                       const PlanRequest& request) {
+  return {.chain = one.chain,
+          .bound_chain = one.bound_chain,
+          .memory = memory,
+          .limited = is_limited(one.devices.limit),
+          .synchronous = one.schedule.synchronous,
+          .micro_batches = one.batch.micro_batches,
+          .all_reduce_overlap = request.all_reduce_overlap,
+          .link = slowest_link(cluster),
+          .best_link = fastest_link(cluster)};
+}
+
+bool is_limited(const MemoryLimit& limit) { return limit.bytes != std::numeric_limits<std::int64_t>::max(); }
+
+}  // namespace pp::plan

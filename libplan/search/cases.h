@@ -1,0 +1,38 @@
+// The combinations a request leaves open (devices, micro-batches, layer order, schedule), each ready to be
+// searched.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "libplan/search/candidates.h"
+#include "libplan/search/linear_order.h"
+#include "libplan/search/request.h"
+
+namespace pp::plan {
+
+/// One combination. References live as long as the call that hands it out.
+struct PlanCase {
+  const DeviceSet& devices;
+  const BatchOption& batch;
+  const LinearOrder& order;
+  const ScheduleRow& schedule;
+  const Chain& chain;
+  const Chain& bound_chain;
+  SearchSpace space;  ///< with all devices of the set
+  InFlight in_flight;
+  bool first_schedule;  ///< of this chain: later ones differ in the schedule alone
+};
+
+/// In a fixed order: device sets, micro-batch counts, layer orders, schedules. Throws pp::Error (usage) when a
+/// micro-batch size cannot be priced.
+void for_each_case(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                   const PlanRequest& request, const std::function<void(const PlanCase&)>& visit);
+
+/// What find_candidates() needs; `memory` must be that of the case.
+SearchCase search_case(const PlanCase& one, const StageMemory& memory, const Cluster& cluster,
+                       const PlanRequest& request);
+
+bool is_limited(const MemoryLimit& limit);
+
+}  // namespace pp::plan

@@ -1,0 +1,44 @@
+// The short list: candidates of all cases, the best by the search's estimate simulated, the rest dropped.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "libplan/search/cases.h"
+#include "libplan/search/planner.h"
+#include "libplan/search/pricing.h"
+
+namespace pp::plan {
+
+/// A candidate with everything its case knew, and what the simulator says.
+struct Finalist {
+  Partition partition;
+  std::vector<int> order;  ///< layer at each position
+  BatchOption batch;
+  const ScheduleRow* schedule = nullptr;
+  std::vector<int> devices;  ///< positions in the cluster, for the workers in turn
+  double estimate = 0;
+  Assignment assignment;
+  Prediction prediction;
+
+  std::int64_t peak() const;
+};
+
+struct SearchOutcome {
+  std::vector<Finalist> ranked;  ///< simulated, best first; empty: nothing fits
+  double bound = 0;              ///< seconds per step; no plan of the searched family is faster
+  int orders = 0;                ///< distinct layer orders of one case
+  int batches = 0;
+  int schedules = 0;
+  int candidates = 0;
+};
+
+/// Equal step times rank by devices, then stages, then peak bytes, then schedule and stages in byte order.
+SearchOutcome search_and_price(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                               const PlanRequest& request);
+
+/// `7|5` and `1-1` of a partition.
+std::string stages_text(const Partition& partition);
+std::string replicas_text(const Partition& partition);
+
+}  // namespace pp::plan

@@ -1,0 +1,14 @@
+// Why nothing fits, and the smallest change that would.
+#pragma once
+
+#include "libplan/cost/graph.h"
+#include "libplan/search/planner.h"
+
+namespace pp::plan {
+
+/// For a request whose search found nothing. Bisects the memory limit to the byte and tries changes of the
+/// request, each by the same search for a fitting partition that planning uses.
+Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                              const PlanRequest& request);
+
+}  // namespace pp::plan

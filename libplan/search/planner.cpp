@@ -1,0 +1,140 @@
+#include "libplan/search/planner.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "libplan/search/finalists.h"
+#include "libplan/search/infeasible.h"
+#include "libplan/search/request.h"
+
+namespace pp::plan {
+namespace {
+
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
+  return text;
+}
+
+/// What made `other` lose, by the first rank that differs.
+std::string why_not(const Finalist& other, const Finalist& best) {
+  if (other.prediction.step > best.prediction.step) {
+    return percent(other.prediction.step / best.prediction.step - 1) + " slower";
+  }
+  const int more_devices = device_count(other.partition) - device_count(best.partition);
+  if (more_devices > 0) return "as fast, needs " + std::to_string(more_devices) + " more devices";
+  if (other.partition.size() > best.partition.size()) return "as fast, has more stages";
+  if (other.peak() > best.peak())
+    return "as fast, needs " + pp::to_text(Bytes(other.peak() - best.peak())) + " more memory";
+  return "as fast and as small; first in byte order wins";
+}
+
+std::vector<Alternative> alternatives(const SearchOutcome& outcome, int top) {
+  std::vector<Alternative> list;
+  const Finalist& best = outcome.ranked.front();
+  for (std::size_t i = 1; i < outcome.ranked.size() && std::ssize(list) < top; ++i) {
+    const Finalist& other = outcome.ranked[i];
+    list.push_back({std::string(other.schedule->name), stages_text(other.partition),
+                    replicas_text(other.partition), other.batch.micro_batches, other.prediction.step,
+                    Bytes(other.peak()), why_not(other, best)});
+  }
+  return list;
+}
+
+Certificate certify(const SearchOutcome& outcome) {
+  const auto count = [](int n, const std::string& one, const std::string& many) {
+    return std::to_string(n) + " " + (n == 1 ? one : many);
+  };
+  Certificate certificate;
+  certificate.objective = outcome.ranked.front().prediction.step;
+  certificate.lower_bound = std::min(Seconds(outcome.bound), certificate.objective);  // rounding
+  if (certificate.lower_bound.count() > 0)
+    certificate.gap = certificate.objective / certificate.lower_bound - 1;
+  certificate.search = "exact over " + count(outcome.orders, "layer order", "layer orders") + ", " +
+                       count(outcome.batches, "micro-batch count", "micro-batch counts") + " and " +
+                       count(outcome.schedules, "schedule", "schedules") + "; " +
+                       count(outcome.candidates, "candidate", "candidates") + ", " +
+                       std::to_string(outcome.ranked.size()) + " simulated";
+  return certificate;
+}
+
+/// Ranks are processes: one per node, in the order of the devices.
+std::map<std::string, int> ranks_of(const Cluster& cluster) {
+  std::map<std::string, int> ranks;
+  for (const Device& device : cluster.devices) ranks.try_emplace(device.node, static_cast<int>(ranks.size()));
+  return ranks;
+}
+
+void add_stages(Plan& plan, const Finalist& best, const Cluster& cluster) {
+  const std::map<std::string, int> ranks = ranks_of(cluster);
+  for (std::size_t s = 0; s < best.partition.size(); ++s) {
+    Stage& stage = plan.stages.emplace_back();
+    for (const int layer : best.assignment.stage_layers[s]) {
+      stage.layers.push_back(plan.model.layers[static_cast<std::size_t>(layer)].name);
+    }
+    for (const int worker : best.assignment.stage_workers[s]) stage.workers.push_back(WorkerId{worker});
+  }
+  for (std::size_t w = 0; w < best.assignment.worker_devices.size(); ++w) {
+    const Device& device = cluster.devices[static_cast<std::size_t>(best.assignment.worker_devices[w])];
+    plan.workers.push_back(
+        {WorkerId{static_cast<int>(w)}, device.id, ranks.at(device.node), best.assignment.programs[w]});
+  }
+}
+
+/// Options that shaped the plan; nothing of host, path or time.
+Context plan_context(const PlanRequest& request) {
+  Context context{{"tool", "pp-plan"}, {"version", PP_VERSION}};
+  context["schedule"] = request.schedule;
+  context["micro_batches"] = request.micro_batches ? std::to_string(*request.micro_batches) : "auto";
+  if (request.micro_batch_size) context["micro_batch_size"] = std::to_string(*request.micro_batch_size);
+  if (request.stages) context["stages"] = std::to_string(*request.stages);
+  if (request.max_stages) context["max_stages"] = std::to_string(*request.max_stages);
+  if (request.memory_limit) context["memory_limit_bytes"] = std::to_string(request.memory_limit->value);
+  const auto list = [&](const char* name, const std::vector<int>& numbers, const char* separator) {
+    std::string text;
+    for (const int n : numbers) text.append(text.empty() ? "" : separator).append(std::to_string(n));
+    if (!text.empty()) context[name] = text;
+  };
+  list("cuts", request.cuts, ",");
+  list("replicas", request.replicas, "-");
+  context["window"] = std::string(name_of(request.window));
+  list("window", request.windows, ",");
+  return context;
+}
+
+Plan assemble(const Profile& profile, const Cluster& cluster, const PlanRequest& request,
+              const SearchOutcome& outcome) {
+  const Finalist& best = outcome.ranked.front();
+  Plan plan;
+  plan.context = plan_context(request);
+  plan.model = profile.model;
+  plan.profile_hash = profile_hash(profile);
+  plan.cluster_hash = cluster_hash(cluster);
+  plan.training = {.mini_batch = request.mini_batch,
+                   .micro_batches = best.batch.micro_batches,
+                   .dtype = profile.dtype,
+                   .optimizer = request.optimizer};
+  plan.schedule = {.name = std::string(best.schedule->name),
+                   .weight_policy = policy_of(*best.schedule, request)};
+  plan.devices = cluster.devices;
+  plan.levels = cluster.levels;
+  add_stages(plan, best, cluster);
+  plan.predicted = best.prediction;
+  plan.certificate = certify(outcome);
+  plan.alternatives = alternatives(outcome, request.top);
+  return plan;
+}
+
+}  // namespace
+
+std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& cluster,
+                                         const PlanRequest& request) {
+  const PlanGraph graph = make_graph(profile);
+  check_request(profile, cluster, graph, request);
+  const SearchOutcome outcome = search_and_price(profile, cluster, graph, request);
+  if (outcome.ranked.empty()) return explain_infeasible(profile, cluster, graph, request);
+  return assemble(profile, cluster, request, outcome);
+}
+
+}  // namespace pp::plan

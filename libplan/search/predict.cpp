@@ -1,0 +1,95 @@
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "libplan/search/planner.h"
+#include "libplan/search/pricing.h"
+
+namespace pp::plan {
+namespace {
+
+std::map<std::string, int> layers_by_name(const PlanGraph& graph) {
+  std::map<std::string, int> layers;
+  for (int l = 0; l < graph.size(); ++l) layers.emplace(graph.layers[static_cast<std::size_t>(l)].name, l);
+  return layers;
+}
+
+int position_of(const Cluster& cluster, const Worker& worker) {
+  for (std::size_t d = 0; d < cluster.devices.size(); ++d) {
+    if (cluster.devices[d].id == worker.device) return static_cast<int>(d);
+  }
+  throw Error(ErrorKind::data, "worker " + std::to_string(number(worker.id)) + " runs on device " +
+                                   std::to_string(number(worker.device)) + ", which the cluster does not have");
+}
+
+/// `graph` null: without layers, for a plan that carries its costs.
+Assignment assignment_of(const Plan& plan, const Cluster& cluster, const PlanGraph* graph) {
+  const std::map<std::string, int> layers =
+      graph == nullptr ? std::map<std::string, int>{} : layers_by_name(*graph);
+  Assignment assignment;
+  for (const Stage& stage : plan.stages) {
+    auto& ids = assignment.stage_layers.emplace_back();
+    for (const std::string& name : stage.layers) {
+      if (graph == nullptr) continue;
+      const auto found = layers.find(name);
+      if (found == layers.end())
+        throw Error(ErrorKind::data, "layer " + name + " of the plan is not in the profile");
+      ids.push_back(found->second);
+    }
+    auto& workers = assignment.stage_workers.emplace_back();
+    for (const WorkerId worker : stage.workers) workers.push_back(number(worker));
+  }
+  for (const Worker& worker : plan.workers) {
+    assignment.worker_devices.push_back(position_of(cluster, worker));
+    assignment.programs.push_back(worker.program);
+  }
+  assignment.micro_batches = plan.training.micro_batches;
+  assignment.synchronous = require_schedule(plan.schedule.name).synchronous;
+  return assignment;
+}
+
+/// Every layer of the profile has to run somewhere.
+void require_all_layers(const Assignment& assignment, const PlanGraph& graph) {
+  std::vector<char> seen(graph.layers.size(), 0);
+  for (const auto& layers : assignment.stage_layers) {
+    for (const int layer : layers) seen[static_cast<std::size_t>(layer)] = 1;
+  }
+  const auto missing = std::find(seen.begin(), seen.end(), 0);
+  if (missing == seen.end()) return;
+  throw Error(ErrorKind::data, "layer " + graph.layers[static_cast<std::size_t>(missing - seen.begin())].name +
+                                   " of the profile is in no stage of the plan");
+}
+
+}  // namespace
+
+Cluster cluster_of(const Plan& plan) { return {{}, false, plan.devices, plan.levels}; }
+
+Prediction predict(const Plan& plan, const Profile& profile, const Cluster& cluster,
+                   const PlanRequest& options) {
+  const PlanGraph graph = make_graph(profile);
+  const Assignment assignment = assignment_of(plan, cluster, &graph);
+  require_all_layers(assignment, graph);
+  const std::vector<int> sizes = micro_batch_sizes(plan.training.mini_batch, plan.training.micro_batches);
+  const PricedModel model = price_model(profile, sizes, {options.extrapolate, options.linear_batch});
+  const OptimizerCost optimizer =
+      optimizer_cost(profile, plan.training.optimizer, options.optimizer_state_ratio);
+  const PricingContext context{graph, model, cluster, optimizer, options.all_reduce_overlap};
+  return simulate_prediction(price_stages(context, assignment), assignment, context);
+}
+
+SimulationInput simulation_input(const Plan& plan, int updates) {
+  if (plan.predicted.stages.size() != plan.stages.size()) {
+    throw Error(ErrorKind::data, "/predicted/stages: has " + std::to_string(plan.predicted.stages.size()) +
+                                     " entries for " + std::to_string(plan.stages.size()) +
+                                     " stages; plan again, or price it with its profile");
+  }
+  const Cluster cluster = cluster_of(plan);
+  const Assignment assignment = assignment_of(plan, cluster, nullptr);
+  const PricedStages priced{plan.predicted.stages, plan.predicted.edges};
+  const int round = round_of(assignment);
+  const int length = assignment.synchronous ? assignment.micro_batches : (updates + round - 1) / round * round;
+  return make_input(priced, assignment, cluster, plan.predicted.micro_batch_scale,
+                    plan.predicted.all_reduce_overlap, length);
+}
+
+}  // namespace pp::plan
