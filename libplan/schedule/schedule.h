@@ -68,8 +68,8 @@ const ScheduleRow* find_schedule(std::string_view name);
 const ScheduleRow& require_schedule(std::string_view name);
 
 /// Micro-batches in flight per replica, per stage (planning.md 2.6), not yet capped by the number of
-/// micro-batches. published: ceil(suffix/r_s); win: 1 + ceil(win_{s+1} r_{s+1} / r_s); wide: 2*win-1. No window
-/// exceeds 2^20 (wide: 2^21). An explicit list has no rule: throws pp::Error (internal).
+/// micro-batches. published: ceil(suffix/r_s); win: 1 + ceil(win_{s+1} r_{s+1} / r_s); wide: 2*win-1. An
+/// explicit list has no rule: throws pp::Error (internal).
 std::vector<int> windows(WindowRule rule, std::span<const int> replicas);
 
 /// First worker of each stage, and one past the last at the end: [0, r_0, r_0 + r_1, ...].

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cstdint>
 #include <numeric>
 
@@ -8,17 +7,15 @@
 namespace pp::plan {
 namespace {
 
-/// Far above any useful window; keeps the products of windows and replicas from overflowing.
-constexpr std::int64_t kLargestWindow = std::int64_t{1} << 20;
-
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-/// Stage s supplies all that the next stage wants in flight, plus one per own replica.
+/// Stage s supplies all that the next stage wants in flight, plus one per own replica: win_s * r_s is at most
+/// twice the number of workers from s on, so nothing overflows.
 std::vector<int> supplying_windows(std::span<const int> replicas) {
   std::vector<int> result(replicas.size(), 1);
   for (std::size_t s = replicas.size() - 1; s-- > 0;) {
     const std::int64_t wanted = std::int64_t{result[s + 1]} * replicas[s + 1];
-    result[s] = static_cast<int>(std::min(1 + ceil_div(wanted, replicas[s]), kLargestWindow));
+    result[s] = static_cast<int>(1 + ceil_div(wanted, replicas[s]));
   }
   return result;
 }
@@ -28,7 +25,7 @@ std::vector<int> published_windows(std::span<const int> replicas) {
   std::int64_t suffix = 0;
   for (std::size_t s = replicas.size(); s-- > 0;) {
     suffix += replicas[s];
-    result[s] = static_cast<int>(std::min(ceil_div(suffix, replicas[s]), kLargestWindow));
+    result[s] = static_cast<int>(ceil_div(suffix, replicas[s]));
   }
   return result;
 }

@@ -1,0 +1,57 @@
+// Sets of programs for tests: from a schedule's name or written out as text.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libplan/schedule/schedule.h"
+#include "libplan/schedule/validate.h"
+#include "libprofile/core/error.h"
+
+namespace pp::plan::test {
+
+/// Streams are expanded to `length` micro-batches.
+inline ProgramSet program_set(const ScheduleRequest& request, int length = 0) {
+  const ScheduleRow& row = require_schedule(request.name);
+  ProgramSet set;
+  set.synchronous = row.synchronous;
+  set.micro_batches = row.synchronous ? request.micro_batches : length;
+  set.stage_workers = replicated_placement(request.replicas);
+  for (const WorkerProgram& worker : row.generate(request)) {
+    set.workers.push_back(worker.stream ? expand(*worker.stream, length) : worker.program);
+  }
+  return set;
+}
+
+/// One stage per worker.
+inline ProgramSet straight(const std::string& name, int stages, int micro_batches,
+                           WindowRule window = WindowRule::win) {
+  return program_set({name, std::vector<int>(static_cast<std::size_t>(stages), 1), micro_batches, window, {}});
+}
+
+/// `placement[s]`: the workers of stage s.
+inline ProgramSet written(const std::vector<std::string>& programs,
+                          const std::vector<std::vector<int>>& placement, int micro_batches) {
+  ProgramSet set;
+  set.micro_batches = micro_batches;
+  for (const std::string& text : programs) set.workers.push_back(parse_program(text));
+  for (const auto& workers : placement) {
+    auto& stage = set.stage_workers.emplace_back();
+    for (const int worker : workers) stage.push_back(WorkerId{worker});
+  }
+  return set;
+}
+
+/// What pp::Error says; empty when `call` does not throw.
+template <class Call>
+std::string error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace pp::plan::test

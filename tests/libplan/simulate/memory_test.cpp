@@ -1,0 +1,112 @@
+#include "tests/libplan/schedule/support.h"
+#include "tests/libplan/simulate/support.h"
+#include "tests/support/doctest.h"
+
+namespace pp::plan {
+namespace {
+
+using test::equal_stages;
+using test::program_set;
+using test::straight;
+using test::written;
+
+StageCosts sized() {
+  StageCosts result = test::costs(1, 2);
+  result.weights = Bytes(100);
+  result.gradients = Bytes(100);
+  result.optimizer = Bytes(200);
+  result.saved = Bytes(10);
+  result.input = Bytes(3);
+  result.boundary = Bytes(8);
+  result.workspace = Bytes(5);
+  return result;
+}
+
+std::vector<MemoryPeak> memory(ProgramSet set, std::vector<double> scale = {}) {
+  SimulationInput input = equal_stages(std::move(set));
+  input.stages.assign(input.stages.size(), sized());
+  input.micro_batch_scale = std::move(scale);
+  return simulate(input).memory;
+}
+
+TEST_SUITE("libplan/simulate/memory") {
+  TEST_CASE("1f1b holds as many micro-batches as its window") {
+    const auto peaks = memory(straight("1f1b", 2, 3));
+    // Always there: 100 + 100 + 200 + 8 = 408. Stage 0 holds 2 x (10 + 3), stage 1 one; 5 on top inside an
+    // operation.
+    CHECK(peaks[0] ==
+          MemoryPeak{Bytes(100), Bytes(100), Bytes(200), Bytes(0), Bytes(26), Bytes(8), Bytes(5), Bytes(439)});
+    CHECK(peaks[1] ==
+          MemoryPeak{Bytes(100), Bytes(100), Bytes(200), Bytes(0), Bytes(13), Bytes(8), Bytes(5), Bytes(426)});
+  }
+
+  TEST_CASE("gpipe holds all micro-batches") { CHECK(memory(straight("gpipe", 2, 3))[1].saved == Bytes(39)); }
+
+  TEST_CASE("a split backward holds everything until W") {
+    // F0 F1 are both held before the first W.
+    CHECK(memory(written({"F0.0 I0.0 F0.1 W0.0 I0.1 W0.1 U0"}, {{0}}, 2))[0].saved == Bytes(26));
+    CHECK(memory(written({"F0.0 I0.0 W0.0 F0.1 I0.1 W0.1 U0"}, {{0}}, 2))[0].saved == Bytes(13));
+  }
+
+  TEST_CASE("between F and R only the input is held") {
+    // Two inputs 6, R adds 10: 16; after B0.0 one input is left, R0.1 makes it 13.
+    const MemoryPeak peak = memory(written({"F0.0 F0.1 R0.0 B0.0 R0.1 B0.1 U0"}, {{0}}, 2))[0];
+    CHECK(peak.saved == Bytes(16));
+    CHECK(peak.peak == Bytes(408 + 16 + 5));
+  }
+
+  TEST_CASE("a worker with several stages holds all their weights") {
+    const MemoryPeak peak = memory(written({"F0.0 F1.0 B1.0 B0.0 U0 U1"}, {{0}, {0}}, 1))[0];
+    CHECK(peak ==
+          MemoryPeak{Bytes(200), Bytes(200), Bytes(400), Bytes(0), Bytes(26), Bytes(16), Bytes(5), Bytes(847)});
+  }
+
+  TEST_CASE("smaller micro-batches hold less") {
+    // gpipe, sizes 1 and 0.5: saved 10 + 5, input 3 + 1.5 rounded to 2. The peak is in the largest workspace or
+    // with both held: B0.0 runs with 20 held and 5 on top.
+    const MemoryPeak peak = memory(straight("gpipe", 1, 2), {1, 0.5})[0];
+    CHECK(peak.saved == Bytes(20));
+    CHECK(peak.workspace == Bytes(5));
+    CHECK(peak.peak == Bytes(408 + 20 + 5));
+  }
+
+  TEST_CASE("the peak is one moment, not the sum of the parts' peaks") {
+    // A stage with two kinds of pressure: micro-batch 0 is large and alone, 1 and 2 are small and together.
+    SimulationInput input = equal_stages(written({"F0.0 B0.0 F0.1 F0.2 B0.1 B0.2 U0"}, {{0}}, 3));
+    input.stages[0].saved = Bytes(100);
+    input.stages[0].workspace = Bytes(100);
+    input.micro_batch_scale = {1, 0.6, 0.6};
+    const MemoryPeak peak = simulate(input).memory[0];
+    CHECK(peak.saved == Bytes(120));
+    CHECK(peak.workspace == Bytes(100));
+    CHECK(peak.peak == Bytes(200));  // 100 + 100 in F0.0; 120 + 60 later
+  }
+
+  TEST_CASE("stashing keeps K - s versions, counted from the programs") {
+    // K = 4: 4, 3, 2, 1 versions, so 3, 2, 1, 0 copies beside the newest (schedules.md 5.3).
+    const auto peaks = memory(program_set({"pipedream", {1, 1, 1, 1}, 1, WindowRule::win, {}}, 12));
+    for (int s = 0; s < 4; ++s) {
+      CHECK(peaks[static_cast<std::size_t>(s)].versions == Bytes((3 - s) * 100));
+      CHECK(peaks[static_cast<std::size_t>(s)].saved == Bytes((4 - s) * 13));
+    }
+    // All of it at once: at F0.4 the micro-batches 1, 2, 3 hold version 0, F0.4 takes version 1; later four
+    // different.
+    CHECK(peaks[0].peak == Bytes(408 + 300 + 52 + 5));
+  }
+
+  TEST_CASE("a stream too short to fill the window makes fewer versions") {
+    // J = 2 on stage 0 of 4: F0 F1 B0 U B1 U. Version 0 is held by micro-batch 1 while version 1 is the newest.
+    CHECK(memory(program_set({"pipedream", {1, 1, 1, 1}, 1, WindowRule::win, {}}, 2))[0].versions ==
+          Bytes(100));
+  }
+
+  TEST_CASE("versions that the policy keeps are there from the start") {
+    SimulationInput input = equal_stages(straight("1f1b", 1, 2));
+    input.stages[0] = sized();
+    input.stages[0].versions = 3;
+    CHECK(simulate(input).memory[0].versions == Bytes(200));
+  }
+}
+
+}  // namespace
+}  // namespace pp::plan

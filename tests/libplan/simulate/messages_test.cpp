@@ -1,0 +1,115 @@
+#include "tests/libplan/schedule/support.h"
+#include "tests/libplan/simulate/support.h"
+#include "tests/support/doctest.h"
+
+namespace pp::plan {
+namespace {
+
+using test::equal_stages;
+using test::link_all;
+using test::program_set;
+using test::straight;
+using test::times;
+using test::transfers;
+using test::written;
+
+constexpr BytesPerSecond kBandwidth{1000};
+
+StageEdge edge(int from, int to, int activation, int gradient) {
+  return {StageId{from}, StageId{to}, Bytes(activation), Bytes(gradient)};
+}
+
+TEST_SUITE("libplan/simulate/messages") {
+  TEST_CASE("latency delays and occupies nothing, bytes occupy the ports") {
+    SimulationInput input = equal_stages(straight("gpipe", 2, 2));
+    input.edges = {edge(0, 1, 1500, 500)};
+    link_all(input, {kBandwidth, Seconds(0.25)});
+    // F0.0 ends at 1, F0.1 at 2. The port sends 1-2.5 and 2.5-4; arrivals 2.75 and 4.25. Worker 1: F 2.75-3.75,
+    // F 4.25-5.25, B 5.25-7.25, B 7.25-9.25; gradients 7.25-7.75 and 9.25-9.75, arrivals +0.25.
+    const SimulationResult result = simulate(input);
+    CHECK(transfers(result) == "F0.0 0>1 1-2.5, F0.1 0>1 2.5-4, B1.0 1>0 7.25-7.75, B1.1 1>0 9.25-9.75");
+    CHECK(times(result, 1) == "F1.0 2.75-3.75, F1.1 4.25-5.25, B1.0 5.25-7.25, B1.1 7.25-9.25, U1 9.25-9.25");
+    CHECK(times(result, 0) == "F0.0 0-1, F0.1 1-2, B0.0 8-10, B0.1 10-12, U0 12-12");
+    CHECK(result.messages[0].bytes == Bytes(1500));
+    CHECK(result.messages[2].bytes == Bytes(500));
+  }
+
+  TEST_CASE("every tensor of a message pays the latency") {
+    SimulationInput input = equal_stages(straight("gpipe", 2, 1));
+    input.edges = {{StageId{0}, StageId{1}, Bytes(0), Bytes(0), 3, 2}};
+    link_all(input, {BytesPerSecond(0), Seconds(0.5)});
+    CHECK(times(simulate(input), 1) == "F1.0 2.5-3.5, B1.0 3.5-5.5, U1 5.5-5.5");
+    CHECK(times(simulate(input), 0) == "F0.0 0-1, B0.0 6.5-8.5, U0 8.5-8.5");
+  }
+
+  TEST_CASE("two senders share the receiver's port, the lower micro-batch first") {
+    SimulationInput input = equal_stages(program_set({"gpipe", {2, 1}, 2, WindowRule::win, {}}));
+    input.edges = {edge(0, 1, 1000, 2000)};
+    link_all(input, {kBandwidth, Seconds(0)});
+    // Both forwards end at 1: worker 2 receives 1-2 and 2-3. B1.0 ends at 6, B1.1 at 8: its out-port sends 6-8,
+    // 8-10.
+    const SimulationResult result = simulate(input);
+    CHECK(times(result, 2) == "F1.0 2-3, F1.1 3-4, B1.0 4-6, B1.1 6-8, U1 8-8");
+    CHECK(transfers(result) == "F0.0 0>2 1-2, F0.1 1>2 2-3, B1.0 2>0 6-8, B1.1 2>1 8-10");
+  }
+
+  TEST_CASE("sending and receiving at once is free: ports are full duplex") {
+    SimulationInput input = equal_stages(straight("1f1b", 2, 2));
+    input.edges = {edge(0, 1, 4000, 1000)};
+    link_all(input, {kBandwidth, Seconds(0)});
+    // Activations 1-5 and 5-9. Worker 1: F1.0 5-6, B1.0 6-8; its gradient returns 8-9 while F0.1's tensor still
+    // comes. Then F1.1 9-10, B1.1 10-12, gradient 12-13.
+    CHECK(transfers(simulate(input)) == "F0.0 0>1 1-5, F0.1 0>1 5-9, B1.0 1>0 8-9, B1.1 1>0 12-13");
+  }
+
+  TEST_CASE("a skip tensor goes straight to its consumer and shares the ports") {
+    SimulationInput input = equal_stages(straight("gpipe", 3, 1));
+    input.edges = {edge(0, 1, 1000, 1000), edge(1, 2, 1000, 1000), edge(0, 2, 2000, 2000)};
+    link_all(input, {kBandwidth, Seconds(0)});
+    // F0 ends at 1: to stage 1 1-2, to stage 2 2-4. F1 2-3, its tensor waits for worker 2's in-port: 4-5. F2
+    // 5-6, B2 6-8. Gradients: to stage 1 8-9, to stage 0 9-11. B1 9-11, gradient 11-12 (worker 0's in-port is
+    // free at 11). B0 12-14.
+    const SimulationResult result = simulate(input);
+    CHECK(transfers(result) ==
+          "F0.0 0>1 1-2, F0.0 0>2 2-4, F1.0 1>2 4-5, B2.0 2>1 8-9, B2.0 2>0 9-11, B1.0 1>0 11-12");
+    CHECK(times(result, 0) == "F0.0 0-1, B0.0 12-14, U0 14-14");
+  }
+
+  TEST_CASE("edges of one pair travel together, and a pair without an edge keeps its order without a message") {
+    SimulationInput input = equal_stages(straight("gpipe", 3, 1));
+    input.edges = {edge(0, 1, 300, 0), edge(0, 1, 700, 0), edge(0, 2, 0, 0)};
+    input.edges[0].gradient_tensors = input.edges[1].gradient_tensors = 0;
+    link_all(input, {kBandwidth, Seconds(0.5)});
+    // 0 to 1: 1000 bytes 1-2 and two latencies, so F1 starts at 3; the skip's empty tensor arrives at 1.5.
+    // Nothing flows from 1 to 2: F2 starts when F1 ends. No gradient from 1 to 0, only the skip's: B2 5-7, B1
+    // 7-9, B0 after both, at 9.
+    const SimulationResult result = simulate(input);
+    CHECK(transfers(result) == "F0.0 0>1 1-2, F0.0 0>2 1-1, B2.0 2>0 7-7");
+    CHECK(times(result, 2) == "F2.0 4-5, B2.0 5-7, U2 7-7");
+    CHECK(times(result, 0) == "F0.0 0-1, B0.0 9-11, U0 11-11");
+  }
+
+  TEST_CASE("bytes follow the size of the micro-batch and of the slice") {
+    SimulationInput input = equal_stages(straight("gpipe", 2, 2));
+    input.edges = {edge(0, 1, 1000, 0)};
+    input.micro_batch_scale = {1, 0.5};
+    SimulationResult result = simulate(input);
+    CHECK(result.messages[0].bytes == Bytes(1000));
+    CHECK(result.messages[1].bytes == Bytes(500));
+
+    // Halves on workers 0 and 1, thirds on 2, 3, 4: overlaps 1/3, 1/6, 1/6, 1/3.
+    input = equal_stages(written(
+        {"F0.0 B0.0 AR0 U0", "F0.0 B0.0 AR0 U0", "F1.0 B1.0 AR1 U1", "F1.0 B1.0 AR1 U1", "F1.0 B1.0 AR1 U1"},
+        {{0, 1}, {2, 3, 4}}, 1));
+    input.edges = {edge(0, 1, 600, 600)};
+    result = simulate(input);
+    REQUIRE(result.messages.size() == 8);
+    std::vector<std::int64_t> forward_bytes;
+    for (std::size_t i = 0; i < 4; ++i) forward_bytes.push_back(result.messages[i].bytes.value);
+    CHECK(forward_bytes == std::vector<std::int64_t>{200, 100, 100, 200});
+    CHECK(transfers(result).starts_with("F0.0 0>2 1-1, F0.0 0>3 1-1, F0.0 1>3 1-1, F0.0 1>4 1-1, "));
+  }
+}
+
+}  // namespace
+}  // namespace pp::plan
