@@ -34,6 +34,7 @@ struct MemoryCounters {
     retain();
     return true;
   }
+  std::int64_t next_serial() { return serials.fetch_add(1, std::memory_order_relaxed); }
   void remove(std::int64_t bytes) {
     live.fetch_sub(bytes, std::memory_order_relaxed);
     release();
@@ -42,6 +43,7 @@ struct MemoryCounters {
   const std::int64_t limit;
   std::atomic<std::int64_t> live{0};
   std::atomic<std::int64_t> peak{0};
+  std::atomic<std::int64_t> serials{0};
   std::atomic<std::int64_t> references{1};
 };
 
@@ -59,6 +61,7 @@ thread_local MemoryCounters* t_charged = nullptr;  // set by ChargeMemory only
 struct alignas(kAlignment) BlockHeader {
   MemoryCounters* owner;
   std::size_t bytes;
+  std::int64_t serial;  ///< how many blocks the owner had charged before this one
 };
 static_assert(sizeof(BlockHeader) == kAlignment);
 
@@ -79,7 +82,7 @@ void* allocate_block(std::size_t bytes) {
   void* memory = rounded < bytes ? nullptr : std::aligned_alloc(kAlignment, rounded);
   if (memory == nullptr && owner != nullptr) owner->remove(static_cast<std::int64_t>(bytes));
   TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr, "out of memory: the system refused ", bytes, " bytes");
-  return new (memory) BlockHeader{owner, bytes} + 1;
+  return new (memory) BlockHeader{owner, bytes, owner == nullptr ? 0 : owner->next_serial()} + 1;
 }
 
 /// Data and context of a block are one address and the deleter is always free_block, as oneDNN's raw_allocate()
@@ -125,6 +128,14 @@ Bytes MemoryAccount::live() const { return Bytes(counters_->live.load(std::memor
 Bytes MemoryAccount::peak() const { return Bytes(counters_->peak.load(std::memory_order_relaxed)); }
 
 void MemoryAccount::reset_peak() { counters_->peak.store(counters_->live.load(std::memory_order_relaxed)); }
+
+std::int64_t MemoryAccount::blocks() const { return counters_->serials.load(std::memory_order_relaxed); }
+
+bool MemoryAccount::charged_since(const c10::DataPtr& block, std::int64_t mark) const {
+  if (block.get_deleter() != &free_block || block.get_context() == nullptr) return false;
+  const BlockHeader* header = static_cast<const BlockHeader*>(block.get_context()) - 1;
+  return header->owner == counters_ && header->serial >= mark;
+}
 
 Bytes MemoryAccount::limit() const { return Bytes(counters_->limit); }
 

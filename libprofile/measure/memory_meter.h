@@ -9,6 +9,10 @@
 
 #include "libprofile/core/units.h"
 
+namespace c10 {
+class DataPtr;
+}
+
 namespace pp::profile {
 
 /// Installs the counting allocator for the whole process; later calls do nothing. Call before any tensor exists
@@ -41,6 +45,10 @@ class MemoryAccount {
   /// From now on the peak starts at live().
   void reset_peak();
   Bytes limit() const;
+  /// How many blocks have been charged so far: a mark for charged_since().
+  std::int64_t blocks() const;
+  /// True when `block` is charged to this account and was allocated when blocks() was `mark` or more.
+  bool charged_since(const c10::DataPtr& block, std::int64_t mark) const;
 
  private:
   friend class ChargeMemory;

@@ -1,5 +1,5 @@
-// The layer profiler: runs the model layer by layer in place, as the executor runs it, at several micro-batch sizes, with
-// every device busy, and returns the Profile. Plain values only: apps include this header.
+// The layer profiler: runs the model layer by layer in place, as the executor runs it, at several micro-batch
+// sizes, with every device busy, and returns the Profile. Plain values only: apps include this header.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct DeviceSet {
   int cores = 1;
   bool operator==(const DeviceSet&) const = default;
 };
-/// `cpu:0` (device 0, one core), `cpu:2x1` (two devices of one core, both working), `cuda:0`. Throws pp::Error (usage) with the
-/// forms, or (device) with the devices that exist.
+/// `cpu:0` (device 0, one core), `cpu:2x1` (two devices of one core, both working), `cuda:0`. Throws pp::Error
+/// (usage) with the forms, or (device) with the devices that exist.
 DeviceSet parse_device_set(std::string_view text);
 
 struct ProfileOptions {
@@ -40,19 +40,19 @@ struct ProfileOptions {
 /// A rough profile in seconds, for demos and first tries: 5 % precision, 0.6 s per size.
 ProfileOptions quick(ProfileOptions options);
 
-/// Progress and findings; called on the measuring thread, never inside a timed region.
+/// Progress and findings; called on the thread that called profile_model(), never inside a timed region.
 class Observer {
  public:
   virtual ~Observer() = default;
   virtual void progress(std::string_view phase, double done, Seconds remaining) = 0;  ///< done in [0, 1]
-  virtual void warning(std::string_view text) = 0;  ///< with its remedy
+  virtual void warning(std::string_view text) = 0;                                    ///< with its remedy
 };
 
 /// Throws pp::Error: (data) for a model that cannot run, (device) for a device that does not exist.
 Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Observer& observer);
 
-/// Process-wide settings that every measuring or training tool makes first in main: malloc thresholds (libtorch.md 7), the
-/// saved-tensor meter. Call once, before any tensor exists.
+/// Process-wide settings that every measuring or training tool makes first in main: malloc thresholds
+/// (libtorch.md 7), the saved-tensor meter. Call once, before any tensor exists.
 void prepare_process();
 
 /// CPU model name, core count, LibTorch version, load average: the context of a measured document.

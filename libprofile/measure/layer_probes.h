@@ -1,0 +1,63 @@
+// What watches a pass layer by layer: a timer and a byte counter. Both are LayerObservers; position
+// layer_count() is the loss.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "libprofile/measure/clock.h"
+#include "libprofile/measure/memory_meter.h"
+#include "libprofile/measure/saved_meter.h"
+#include "libprofile/model/segment.h"
+
+namespace pp::profile {
+
+inline constexpr int kPhases = 4;
+/// Seconds per phase of LayerObserver and position; 0 for a layer without work in a phase.
+using PassTimes = std::array<std::vector<double>, kPhases>;
+
+/// Times laps: a layer's time runs from the end of the layer before it to its own end. So what the runner does
+/// between two layers is counted too, as the executor will pay it, and a layer costs one reading of the clock.
+class LapTimer final : public model::LayerObserver {
+ public:
+  LapTimer(const Clock& clock, int positions);
+
+  /// Before the forward, the backward, or each half of it.
+  void start() { last_ = clock_.now(); }
+  void begin(int, Phase) override {}
+  void end(int position, Phase phase) override;
+  /// The times since construction or the last take().
+  PassTimes take();
+  /// From start(), or the last end(), until now.
+  double since_start() const { return (clock_.now() - last_).count(); }
+
+ private:
+  const Clock& clock_;
+  int positions_;
+  Seconds last_{};
+  PassTimes times_;
+};
+
+/// Per position: what it saves, and the most memory it needs beyond what it keeps.
+class ByteProbe final : public model::LayerObserver {
+ public:
+  /// `outputs[p]`: bytes of the outputs at position p, the size of the gradients that reach it in backward.
+  ByteProbe(std::vector<Bytes> outputs, SavedMeter& saved, const MemoryAccount& account);
+
+  void begin(int position, Phase phase) override;
+  void end(int position, Phase phase) override;
+
+  /// Forward: the peak above what is live at its end, hence above inputs, outputs and saved tensors. Backward
+  /// and its halves: the peak above what is live at its begin, plus the output gradients that are live then:
+  /// gradients of inputs and outputs, fresh weight gradients and scratch. The largest of all.
+  const std::vector<Bytes>& workspace() const { return workspace_; }
+
+ private:
+  std::vector<Bytes> outputs_;
+  SavedMeter& saved_;
+  MemoryAccount account_;
+  Bytes live_at_begin_;
+  std::vector<Bytes> workspace_;
+};
+
+}  // namespace pp::profile

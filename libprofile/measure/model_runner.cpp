@@ -1,0 +1,219 @@
+#include "libprofile/measure/model_runner.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "libprofile/measure/batch.h"
+#include "libprofile/model/errors.h"
+#include "libprofile/model/ops.h"
+
+namespace pp::profile {
+namespace {
+
+using Phase = model::LayerObserver::Phase;
+
+std::vector<int> all_layers(const ResolvedModel& model) {
+  std::vector<int> layers(model.layers.size());
+  std::iota(layers.begin(), layers.end(), 0);
+  return layers;
+}
+
+/// With a loss nothing arrives from outside; without one, ones arrive at every floating output.
+std::vector<std::vector<at::Tensor>> gradients_for_outputs(const ResolvedModel& model,
+                                                           const model::Segment& segment, std::int64_t n,
+                                                           DType dtype) {
+  std::vector<std::vector<at::Tensor>> gradients(segment.outputs().size());
+  if (segment.has_loss()) return gradients;
+  for (std::size_t k = 0; k < gradients.size(); ++k) {
+    const TensorType& type = type_of(model, segment.outputs()[k]);
+    if (!is_floating(type.dtype)) continue;
+    std::vector<std::int64_t> shape{n};
+    shape.insert(shape.end(), type.shape.begin(), type.shape.end());
+    gradients[k].push_back(at::ones(shape, model::scalar_type(dtype)));
+  }
+  return gradients;
+}
+
+double total(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+}  // namespace
+
+std::vector<double> pass_seconds(const VisitTimes& times) {
+  std::vector<double> seconds;
+  for (const PassTimes& pass : times.layers) {
+    double sum = 0;
+    for (const std::vector<double>& phase : pass) sum += total(phase);
+    seconds.push_back(sum);
+  }
+  for (std::size_t i = 0; i < times.forward.size(); ++i)
+    seconds.push_back(times.forward[i] + times.backward[i]);
+  return seconds;
+}
+
+ModelRunner::ModelRunner(const ResolvedModel& model, std::vector<std::int64_t> sizes, DType dtype,
+                         std::uint64_t seed, const MemoryAccount& account, const Clock& clock)
+    : model_(model),
+      sizes_(std::move(sizes)),
+      dtype_(dtype),
+      account_(account),
+      clock_(clock),
+      segment_(model, all_layers(model), model.graph.loss.has_value()),
+      generator_(at::make_generator<at::CPUGeneratorImpl>(seed)),
+      weights_(segment_.initial_weights(seed, dtype)),
+      buffers_(segment_.initial_buffers(dtype)),
+      gradients_(segment_.empty_gradients()),
+      seed_(seed) {
+  for (std::size_t layer = 0; layer < gradients_.layers.size(); ++layer) {
+    for (std::size_t i = 0; i < gradients_.layers[layer].size(); ++i) {
+      gradients_.layers[layer][i] = at::zeros_like(weights_->layers[layer][i].detach());
+    }
+  }
+  batches_.resize(sizes_.size());
+  output_gradients_.resize(sizes_.size());
+}
+
+void ModelRunner::make_batch(std::size_t size) {
+  model::detail::guarded(
+      [] { return "data"; },
+      [&] {
+        batches_[size] = random_batch(model_, segment_.inputs(), sizes_[size], dtype_, seed_);
+        output_gradients_[size] = gradients_for_outputs(model_, segment_, sizes_[size], dtype_);
+      });
+}
+
+model::Pass ModelRunner::forward(std::size_t size, model::LayerObserver* observer) {
+  const model::PassContext context{
+      .key = {.seed = seed_, .step = step_++, .micro_batch = 0}, .generator = &generator_, .buffers = buffers_};
+  return segment_.forward(weights_, batches_[size], context, observer);
+}
+
+void ModelRunner::backward(model::Pass& pass, std::size_t size, PassKind kind, model::LayerObserver* observer) {
+  const auto& arriving = output_gradients_[size];
+  if (kind != PassKind::split) {
+    segment_.backward(pass, arriving, /*loss_weight=*/1.0, gradients_, observer);
+    return;
+  }
+  segment_.input_gradient(pass, arriving, /*loss_weight=*/1.0, observer);
+  segment_.weight_gradient(pass, gradients_, observer);
+}
+
+PassBytes ModelRunner::measure_bytes(std::size_t size) {
+  PassBytes bytes;
+  make_batch(size);
+  account_.reset_peak();
+  const Bytes before = account_.live();
+  {
+    model::Pass pass = forward(size, nullptr);
+    bytes.kept = account_.live() - before;
+    backward(pass, size, PassKind::full, nullptr);
+  }
+  bytes.peak = account_.peak() - bytes_of_other_batches(size);
+  bytes.outputs = output_bytes(size);
+  SavedMeter saved(distinct_parameters(), positions(), account_);
+  ByteProbe probe(bytes.outputs, saved, account_);
+  {
+    model::Pass pass = forward(size, &probe);
+    bytes.saved = saved.layers();
+    backward(pass, size, PassKind::full, &probe);
+  }
+  model::Pass pass = forward(size, &probe);
+  backward(pass, size, PassKind::split, &probe);
+  bytes.workspace = probe.workspace();
+  return bytes;
+}
+
+Bytes ModelRunner::bytes_of_other_batches(std::size_t size) const {
+  Bytes sum;
+  for (std::size_t other = 0; other < batches_.size(); ++other) {
+    if (other == size) continue;
+    for (const at::Tensor& tensor : batches_[other]) sum += Bytes(static_cast<std::int64_t>(tensor.nbytes()));
+  }
+  return sum;
+}
+
+VisitTimes ModelRunner::run_visit(const Visit& visit, int in_flight) {
+  VisitTimes times, dropped;
+  std::deque<model::Pass> flying;
+  for (int i = 1; i < in_flight; ++i) flying.push_back(forward(visit.size, nullptr));
+  for (int i = 0; i < visit.dropped; ++i) run_pass(flying, visit, dropped);
+  for (int i = 0; i < visit.passes; ++i) run_pass(flying, visit, times);
+  for (model::Pass& pass : flying) backward(pass, visit.size, PassKind::full, nullptr);
+  return times;
+}
+
+void ModelRunner::run_pass(std::deque<model::Pass>& flying, const Visit& visit, VisitTimes& times) {
+  LapTimer timer(clock_, positions());
+  const bool whole = visit.kind == PassKind::whole;
+  model::LayerObserver* const observer = whole ? nullptr : &timer;
+
+  timer.start();
+  flying.push_back(forward(visit.size, observer));
+  if (whole) times.forward.push_back(timer.since_start());
+
+  model::Pass pass = std::move(flying.front());
+  flying.pop_front();
+  timer.start();
+  backward(pass, visit.size, visit.kind, observer);
+  if (whole) {
+    times.backward.push_back(timer.since_start());
+  } else {
+    times.layers.push_back(timer.take());
+  }
+}
+
+std::vector<double> ModelRunner::time_updates(model::Optimizer& optimizer, int dropped, int steps) {
+  const std::vector<at::Tensor> weights = distinct_parameters();
+  std::vector<at::Tensor> gradients;
+  for (std::size_t i = 0; i < model_.layers.size(); ++i) {
+    if (model_.layers[i].weights_layer != static_cast<int>(i)) continue;
+    gradients.insert(gradients.end(), gradients_.layers[i].begin(), gradients_.layers[i].end());
+  }
+  std::vector<double> seconds;
+  for (int i = 0; i < dropped + steps; ++i) {
+    const Seconds start = clock_.now();
+    optimizer.step(weights, gradients, /*learning_rate=*/0.0);
+    if (i >= dropped) seconds.push_back((clock_.now() - start).count());
+  }
+  return seconds;
+}
+
+std::vector<at::Tensor> ModelRunner::distinct_parameters() const {
+  std::vector<at::Tensor> parameters;
+  for (std::size_t i = 0; i < model_.layers.size(); ++i) {
+    if (model_.layers[i].weights_layer != static_cast<int>(i)) continue;
+    parameters.insert(parameters.end(), weights_->layers[i].begin(), weights_->layers[i].end());
+  }
+  return parameters;
+}
+
+std::vector<Bytes> ModelRunner::output_bytes(std::size_t size) const {
+  const auto bytes_at = [&](TensorType type) {
+    if (is_floating(type.dtype)) type.dtype = dtype_;
+    return bytes_of(type);
+  };
+  std::vector<Bytes> bytes;
+  for (const ResolvedLayer& layer : model_.layers) {
+    Bytes sum;
+    for (const TensorType& type : layer.outputs) sum += bytes_at(type) * sizes_[size];
+    bytes.push_back(sum);
+  }
+  if (segment_.has_loss()) bytes.push_back(Bytes(size_of(dtype_)));
+  return bytes;
+}
+
+std::vector<Bytes> ModelRunner::buffer_bytes() const {
+  std::vector<Bytes> bytes;
+  for (const std::vector<at::Tensor>& layer : buffers_) {
+    Bytes sum;
+    for (const at::Tensor& buffer : layer) sum += Bytes(static_cast<std::int64_t>(buffer.nbytes()));
+    bytes.push_back(sum);
+  }
+  return bytes;
+}
+
+}  // namespace pp::profile

@@ -1,0 +1,90 @@
+// The whole model on one device as the executor runs it: one segment with the loss, training passes on random
+// data. All members are called on the device's own thread.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "libprofile/core/model_graph.h"
+#include "libprofile/measure/clock.h"
+#include "libprofile/measure/layer_probes.h"
+#include "libprofile/measure/memory_meter.h"
+#include "libprofile/measure/rounds.h"
+#include "libprofile/model/optimizer.h"
+#include "libprofile/model/segment.h"
+
+namespace pp::profile {
+
+/// Bytes of one training pass at one micro-batch size.
+struct PassBytes {
+  std::vector<Bytes> outputs;  ///< per layer, then the loss
+  std::vector<SavedBytes> saved;
+  std::vector<Bytes> workspace;
+  Bytes peak;  ///< of the model with weights, gradients, data and this one micro-batch; without optimizer state
+  Bytes kept;  ///< between forward and backward
+};
+
+/// Per recorded pass, in seconds.
+struct VisitTimes {
+  std::vector<PassTimes> layers;          ///< empty for PassKind::whole
+  std::vector<double> forward, backward;  ///< of the whole model; filled for PassKind::whole only
+};
+/// One number per recorded pass: forward plus backward of all layers.
+std::vector<double> pass_seconds(const VisitTimes& times);
+
+class ModelRunner {
+ public:
+  /// Draws weights, makes gradient buffers and one batch per micro-batch size; all of it is charged to the
+  /// account that the calling thread charges, which is `account`. `model` and `clock` must outlive it.
+  ModelRunner(const ResolvedModel& model, std::vector<std::int64_t> sizes, DType dtype, std::uint64_t seed,
+              const MemoryAccount& account, const Clock& clock);
+
+  /// Makes the batch of size `size`, which stays, and runs three passes on it: plain, probed with full
+  /// backward, probed with split backward. Throws model::OutOfMemory; nothing of the pass is held then.
+  PassBytes measure_bytes(std::size_t size);
+
+  /// Runs `visit.dropped` + `visit.passes` passes with `in_flight` micro-batches in flight, as the first stage
+  /// of a pipeline has them: each backward belongs to the forward that is in_flight - 1 earlier.
+  VisitTimes run_visit(const Visit& visit, int in_flight);
+
+  /// Runs `dropped` + `steps` updates of all parameters at learning rate 0; seconds of the last `steps`.
+  std::vector<double> time_updates(model::Optimizer& optimizer, int dropped, int steps);
+
+  /// Bytes of the buffers of each layer.
+  std::vector<Bytes> buffer_bytes() const;
+  const MemoryAccount& account() const { return account_; }
+
+ private:
+  void make_batch(std::size_t size);
+  int positions() const { return segment_.layer_count() + (segment_.has_loss() ? 1 : 0); }
+  model::Pass forward(std::size_t size, model::LayerObserver* observer);
+  void backward(model::Pass& pass, std::size_t size, PassKind kind, model::LayerObserver* observer);
+  void run_pass(std::deque<model::Pass>& flying, const Visit& visit, VisitTimes& times);
+  std::vector<at::Tensor> distinct_parameters() const;
+  Bytes bytes_of_other_batches(std::size_t size) const;
+  std::vector<Bytes> output_bytes(std::size_t size) const;
+
+  const ResolvedModel& model_;
+  std::vector<std::int64_t> sizes_;
+  DType dtype_;
+  MemoryAccount account_;
+  const Clock& clock_;
+  model::Segment segment_;
+  at::Generator generator_;
+  std::shared_ptr<const model::Weights> weights_;
+  std::vector<std::vector<at::Tensor>> buffers_;
+  model::Gradients gradients_;
+  std::vector<std::vector<at::Tensor>> batches_;  ///< per size, as segment_.inputs()
+  /// Per size and output of the segment: the gradients that enter there; none with a loss.
+  std::vector<std::vector<std::vector<at::Tensor>>> output_gradients_;
+  std::uint64_t seed_;
+  std::int64_t step_ = 0;
+};
+
+}  // namespace pp::profile

@@ -1,0 +1,84 @@
+// The document from what was measured.
+#include "libprofile/core/op_table.h"
+#include "libprofile/measure/batch.h"
+#include "libprofile/measure/machine.h"
+#include "libprofile/measure/profiling.h"
+
+namespace pp::profile {
+namespace {
+
+Flops loss_flops(const ResolvedModel& model) {
+  std::vector<TensorType> inputs;
+  for (const TensorSource& source : model.loss_sources) inputs.push_back(type_of(model, source));
+  return find_loss(model.graph.loss->op)->infer(model.graph.loss->attributes, inputs).forward_flops;
+}
+
+}  // namespace
+
+LayerProfile Profiling::layer_result(int position) const {
+  const std::size_t p = static_cast<std::size_t>(position);
+  LayerProfile layer;
+  if (position < model_.layer_count()) {
+    const ResolvedLayer& resolved = model_.layers[p];
+    layer.name = model_.graph.layers[p].name;
+    layer.parameters = parameter_bytes(model_, position, options_.dtype);
+    layer.parameter_count = layer.parameters.value / size_of(options_.dtype);
+    layer.buffers = runners_.front()->buffer_bytes()[p];
+    layer.forward_flops_per_sample = resolved.forward_flops;
+  } else {
+    layer.name = "loss";
+    layer.forward_flops_per_sample = loss_flops(model_);
+  }
+  for (const Size& size : sizes_) {
+    LayerPoint& point = layer.points.emplace_back();
+    point.micro_batch_size = size.micro_batch_size;
+    point.out_of_memory = size.out_of_memory;
+    if (size.out_of_memory) continue;
+    size.samples.fill_times(position, point);
+    point.output = size.bytes.outputs[p];
+    point.saved = size.bytes.saved[p].total;
+    point.saved_input = size.bytes.saved[p].own_input;
+    point.workspace = size.bytes.workspace[p];
+  }
+  return layer;
+}
+
+Context Profiling::context() const {
+  Context context = environment_.context;
+  std::string in_flight;
+  for (const Size& size : sizes_) {
+    if (size.out_of_memory) continue;
+    if (!in_flight.empty()) in_flight += ",";
+    in_flight += std::to_string(size.in_flight);
+  }
+  context["devices"] = to_text(options_.devices);
+  context["micro_batches_in_flight"] = in_flight;
+  return context;
+}
+
+Profile Profiling::result() const {
+  Profile profile;
+  profile.context = context();
+  profile.model = model_.graph;
+  profile.model_hash = model_hash(profile.model);
+  profile.device = {.kind = DeviceKind::cpu,
+                    .name = cpu_name(),
+                    .cores_per_device = options_.devices.cores,
+                    .devices_busy = options_.devices.count,
+                    .memory = accounts_.front().limit()};
+  profile.dtype = options_.dtype;
+  profile.micro_batch_sizes = options_.micro_batch_sizes;
+  for (int layer = 0; layer < model_.layer_count(); ++layer) profile.layers.push_back(layer_result(layer));
+  if (model_.graph.loss) profile.loss = layer_result(model_.layer_count());
+  for (const Size& size : sizes_) {
+    if (size.out_of_memory) continue;
+    WholeModelPoint& point = profile.whole_model.emplace_back();
+    point.micro_batch_size = size.micro_batch_size;
+    size.samples.fill_times(point);
+    point.peak = size.bytes.peak;
+  }
+  profile.optimizers = optimizers_;
+  return profile;
+}
+
+}  // namespace pp::profile

@@ -1,0 +1,24 @@
+// profile_model() in an environment that the caller describes: the clock, the machine and its load are
+// arguments.
+#pragma once
+
+#include <optional>
+
+#include "libprofile/measure/clock.h"
+#include "libprofile/measure/device_set.h"
+#include "libprofile/measure/profiler.h"
+
+namespace pp::profile {
+
+struct Environment {
+  const Clock& clock;
+  MachineDevices machine;
+  Bytes memory;                ///< the machine's; the devices of a set share it equally
+  std::optional<double> load;  ///< load average before measuring
+  Context context;             ///< goes into the profile
+};
+
+Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Observer& observer,
+                      const Environment& environment);
+
+}  // namespace pp::profile

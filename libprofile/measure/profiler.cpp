@@ -1,0 +1,102 @@
+#include "libprofile/measure/profiler.h"
+
+#include "libprofile/core/error.h"
+#include "libprofile/measure/cuda_devices.h"
+#include "libprofile/measure/findings.h"
+#include "libprofile/measure/machine.h"
+#include "libprofile/measure/memory_meter.h"
+#include "libprofile/measure/profile_run.h"
+#include "libprofile/measure/profiling.h"
+#include "libprofile/model/errors.h"
+
+namespace pp::profile {
+namespace {
+
+void check_sizes(const std::vector<std::int64_t>& sizes) {
+  const auto fail = [](const std::string& message) {
+    throw Error(ErrorKind::usage, "micro-batch sizes: " + message);
+  };
+  if (sizes.empty()) fail("none given; name at least one, such as 1,2,4");
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] < 1) fail(std::to_string(sizes[i]) + " must be at least 1; leave it out");
+    if (i > 0 && sizes[i] <= sizes[i - 1]) {
+      fail(std::to_string(sizes[i]) + " after " + std::to_string(sizes[i - 1]) +
+           " must be larger; name each size once, rising");
+    }
+  }
+}
+
+void check_device(const DeviceSet& devices, const MachineDevices& machine) {
+  if (devices.kind == DeviceKind::cuda) {
+    throw Error(ErrorKind::device,
+                "device \"" + to_text(devices) +
+                    "\": layers are profiled on CPU devices only so far; use --device cpu:0");
+  }
+  parse_device_set(to_text(devices), machine);
+}
+
+void check_options(const ProfileOptions& options, const MachineDevices& machine) {
+  check_sizes(options.micro_batch_sizes);
+  check_device(options.devices, machine);
+  if (!is_floating(options.dtype)) {
+    throw Error(ErrorKind::usage, "dtype " + std::string(name_of(options.dtype)) +
+                                      " has no gradients; use float32, float64 or bfloat16");
+  }
+  if (!memory_meter_installed()) {
+    throw Error(ErrorKind::internal, "profiler: bytes are not counted; call prepare_process() first in main");
+  }
+}
+
+/// Failures of the first pass belong to the model or the machine, not to the measurement.
+[[noreturn]] void rethrow_as_input_error(const model::OutOfMemory* out_of_memory, const Error& error,
+                                         const Environment& environment, int devices) {
+  if (out_of_memory == nullptr) throw Error(ErrorKind::data, error.what());
+  throw Error(ErrorKind::device, std::string(error.what()) + "; each of " + std::to_string(devices) +
+                                     " devices has " + to_text(Bytes(environment.memory.value / devices)) +
+                                     ": profile a smaller model or size, or fewer devices at once");
+}
+
+}  // namespace
+
+ProfileOptions quick(ProfileOptions options) {
+  options.precision = 0.05;
+  options.budget_per_size = Seconds(0.6);
+  return options;
+}
+
+Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Observer& observer,
+                      const Environment& environment) {
+  check_options(options, environment.machine);
+  const ResolvedModel resolved = resolve(model);
+  const int cores = static_cast<int>(environment.machine.cores.size());
+  for (const std::string& finding : conditions_findings(options.devices, cores, environment.load)) {
+    observer.warning(finding);
+  }
+  std::optional<Profiling> profiling;
+  try {
+    profiling.emplace(resolved, options, observer, environment);
+    profiling->measure_bytes();
+  } catch (const model::OutOfMemory& error) {
+    rethrow_as_input_error(&error, error, environment, options.devices.count);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::run) throw;
+    rethrow_as_input_error(nullptr, error, environment, options.devices.count);
+  }
+  profiling->measure_times();
+  profiling->measure_optimizers();
+  Profile profile = profiling->result();
+  for (const std::string& finding : profile_findings(profile)) observer.warning(finding);
+  return profile;
+}
+
+Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Observer& observer) {
+  const SteadyClock clock;
+  return profile_model(model, options, observer,
+                       {.clock = clock,
+                        .machine = {usable_cores(), cuda_device_count(), why_no_cuda()},
+                        .memory = machine_memory(),
+                        .load = load_average(),
+                        .context = measurement_context()});
+}
+
+}  // namespace pp::profile

@@ -1,0 +1,179 @@
+#include "libprofile/measure/profiling.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "libprofile/measure/findings.h"
+#include "libprofile/measure/machine.h"
+#include "libprofile/measure/statistics.h"
+#include "libprofile/model/errors.h"
+#include "libprofile/model/threads.h"
+
+namespace pp::profile {
+namespace {
+
+constexpr Seconds kUpdateVisit{0.03};  // steps that are timed between two looks at the stopping rule
+
+StoppingRule rule_of(const ProfileOptions& options, Seconds budget) {
+  return {.min_samples = options.min_samples,
+          .max_samples = options.max_samples,
+          .precision = options.precision,
+          .budget = budget};
+}
+
+int positions_of(const ResolvedModel& model) { return model.layer_count() + (model.graph.loss ? 1 : 0); }
+
+Bytes memory_per_device(const ProfileOptions& options, const Environment& environment) {
+  return Bytes(environment.memory.value / options.devices.count);
+}
+
+/// As many micro-batches as there are devices, or as many as fit beside one another; at least the one that was
+/// run.
+int micro_batches_in_flight(const PassBytes& bytes, Bytes limit, int devices) {
+  if (bytes.kept.value <= 0) return devices;
+  const std::int64_t fitting = 1 + (limit - bytes.peak).value / bytes.kept.value;
+  return static_cast<int>(std::clamp<std::int64_t>(fitting, 1, devices));
+}
+
+}  // namespace
+
+Profiling::Profiling(const ResolvedModel& model, const ProfileOptions& options, Observer& observer,
+                     const Environment& environment)
+    : model_(model),
+      options_(options),
+      observer_(observer),
+      environment_(environment),
+      runners_(static_cast<std::size_t>(options.devices.count)),
+      gang_(options.devices.count, [&](int device) {
+        pin_thread(cores_of(options.devices, device, environment.machine.cores));
+        model::enter_worker_thread(options.devices.cores);
+      }) {
+  for (const std::int64_t n : options.micro_batch_sizes) {
+    sizes_.push_back({.micro_batch_size = n, .bytes = {}, .samples = LayerSamples(positions_of(model))});
+  }
+  for (int device = 0; device < options.devices.count; ++device) {
+    accounts_.emplace_back(memory_per_device(options, environment));
+  }
+  gang_.run([&](int device) {
+    const std::size_t d = static_cast<std::size_t>(device);
+    const ChargeMemory charged(accounts_[d]);
+    model::detail::guarded([] { return "weights and gradients"; },
+                           [&] {
+                             runners_[d] =
+                                 std::make_unique<ModelRunner>(model, options.micro_batch_sizes, options.dtype,
+                                                               options.seed, accounts_[d], environment.clock);
+                           });
+  });
+}
+
+void Profiling::on_devices(const std::function<void(int device, ModelRunner& runner)>& work) {
+  gang_.run([&](int device) {
+    const std::size_t d = static_cast<std::size_t>(device);
+    const ChargeMemory charged(accounts_[d]);
+    work(device, *runners_[d]);
+  });
+}
+
+PassBytes Profiling::measure_bytes_at(std::size_t size) {
+  PassBytes bytes;
+  on_devices([&](int device, ModelRunner& runner) {
+    PassBytes own = runner.measure_bytes(size);
+    if (device == 0) bytes = std::move(own);
+  });
+  return bytes;
+}
+
+void Profiling::measure_bytes() {
+  const Bytes limit = accounts_.front().limit();
+  for (std::size_t i = 0; i < sizes_.size(); ++i) {
+    Size& size = sizes_[i];
+    observer_.progress("counting bytes", static_cast<double>(i) / static_cast<double>(sizes_.size()),
+                       static_cast<double>(sizes_.size()) * options_.budget_per_size + 2 * optimizer_budget());
+    const std::string text = "micro-batch size " + std::to_string(size.micro_batch_size);
+    try {
+      size.bytes = with_context(text, [&] { return measure_bytes_at(i); });
+    } catch (const model::OutOfMemory& error) {
+      if (i == 0) throw;
+      for (std::size_t above = i; above < sizes_.size(); ++above) sizes_[above].out_of_memory = true;
+      observer_.warning(text + " and above do not fit into the device's " + to_text(limit) +
+                        ": recorded as out of memory; leave these sizes out");
+      return;
+    }
+    size.in_flight = micro_batches_in_flight(size.bytes, limit, options_.devices.count);
+  }
+}
+
+void Profiling::measure_times() {
+  std::vector<bool> usable;
+  for (const Size& size : sizes_) usable.push_back(!size.out_of_memory);
+  Rounds rounds(rule_of(options_, options_.budget_per_size), usable);
+  while (const std::optional<Visit> visit = rounds.next()) {
+    Size& size = sizes_[visit->size];
+    VisitTimes times;
+    const Seconds start = environment_.clock.now();
+    on_devices([&](int device, ModelRunner& runner) {
+      VisitTimes own = runner.run_visit(*visit, size.in_flight);
+      if (device == 0) times = std::move(own);
+    });
+    const Seconds duration = environment_.clock.now() - start;
+    size.samples.add(times, visit->kind);
+    rounds.report(*visit, pass_seconds(times), duration);
+    observer_.progress("timing layers", rounds.done(), rounds.remaining() + 2 * optimizer_budget());
+  }
+  for (std::size_t i = 0; i < sizes_.size(); ++i) {
+    const auto finding = outlier_finding(sizes_[i].micro_batch_size, rounds.samples(i, PassKind::whole));
+    if (finding) observer_.warning(*finding);
+  }
+}
+
+void Profiling::measure_optimizers() {
+  if (parameter_count(model_) == 0) return;
+  const auto sgd = [] { return model::make_sgd({.momentum = 0.9}); };
+  const auto adamw = [] { return model::make_adamw({}); };
+  const std::vector<std::pair<std::string, std::function<std::unique_ptr<model::Optimizer>()>>> all{
+      {"sgd", sgd}, {"adamw", adamw}};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    observer_.progress("timing optimizers", static_cast<double>(i) / static_cast<double>(all.size()),
+                       static_cast<double>(all.size() - i) * optimizer_budget());
+    try {
+      optimizers_.push_back(measure_optimizer(all[i].first, all[i].second));
+    } catch (const model::OutOfMemory&) {
+      observer_.warning("the state of " + all[i].first + " does not fit into the device's " +
+                        to_text(accounts_.front().limit()) +
+                        ": left out of the profile; train with the other optimizer, or profile on more memory");
+    }
+  }
+}
+
+OptimizerProfile Profiling::measure_optimizer(const std::string& name,
+                                              const std::function<std::unique_ptr<model::Optimizer>()>& make) {
+  const StoppingRule rule = rule_of(options_, optimizer_budget());
+  std::vector<std::unique_ptr<model::Optimizer>> optimizers(runners_.size());
+  std::generate(optimizers.begin(), optimizers.end(), make);
+  std::vector<double> samples;
+  const auto visit = [&](int dropped, int steps) {
+    const Seconds start = environment_.clock.now();
+    on_devices([&](int device, ModelRunner& runner) {
+      const std::vector<double> own =
+          runner.time_updates(*optimizers[static_cast<std::size_t>(device)], dropped, steps);
+      if (device == 0) samples.insert(samples.end(), own.begin(), own.end());
+    });
+    return (environment_.clock.now() - start) / (dropped + steps);
+  };
+  Seconds step_time = visit(rule.warm_up_passes, 0);
+  for (Seconds spent{}; decide(rule, samples, spent) == Verdict::more;) {
+    const double fitting = kUpdateVisit / std::max(step_time, Seconds(1e-9));
+    const int steps = static_cast<int>(std::clamp(fitting, 1.0, 32.0));
+    step_time = visit(/*dropped=*/0, steps);
+    spent += steps * step_time;
+  }
+  Bytes parameters;
+  for (int layer = 0; layer < model_.layer_count(); ++layer)
+    parameters += parameter_bytes(model_, layer, options_.dtype);
+  return {.name = name,
+          .state_bytes_per_parameter_byte = optimizers.front()->state_ratio(),
+          .update = summarise(samples),
+          .parameters = parameters};
+}
+
+}  // namespace pp::profile

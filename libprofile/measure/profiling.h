@@ -1,0 +1,61 @@
+// One profile in the making: devices, the byte passes, the rounds of timing, the optimizers, and the document
+// from them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "libprofile/core/profile.h"
+#include "libprofile/measure/device_gang.h"
+#include "libprofile/measure/layer_samples.h"
+#include "libprofile/measure/model_runner.h"
+#include "libprofile/measure/profile_run.h"
+
+namespace pp::profile {
+
+class Profiling {
+ public:
+  /// Starts the devices and draws the weights. Throws pp::Error (device) when these alone do not fit. All
+  /// arguments must outlive it; `options` are checked.
+  Profiling(const ResolvedModel& model, const ProfileOptions& options, Observer& observer,
+            const Environment& environment);
+
+  /// The steps, in this order. A size that does not fit is marked, and so are all above it; throws pp::Error
+  /// (device) when none fits, (data) when the model cannot run.
+  void measure_bytes();
+  void measure_times();
+  void measure_optimizers();
+  Profile result() const;
+
+ private:
+  struct Size {
+    std::int64_t micro_batch_size = 1;
+    bool out_of_memory = false;
+    PassBytes bytes;
+    int in_flight = 1;  ///< micro-batches in flight while timing: one per device where memory allows
+    LayerSamples samples;
+  };
+
+  /// `work` on every device at once, its allocations charged to the device's account.
+  void on_devices(const std::function<void(int device, ModelRunner& runner)>& work);
+  PassBytes measure_bytes_at(std::size_t size);
+  OptimizerProfile measure_optimizer(const std::string& name,
+                                     const std::function<std::unique_ptr<model::Optimizer>()>& make);
+  Seconds optimizer_budget() const { return options_.budget_per_size / 4; }
+  LayerProfile layer_result(int position) const;
+  Context context() const;
+
+  const ResolvedModel& model_;
+  const ProfileOptions& options_;
+  Observer& observer_;
+  const Environment& environment_;
+  std::vector<Size> sizes_;
+  std::vector<OptimizerProfile> optimizers_;
+  std::vector<MemoryAccount> accounts_;                ///< per device
+  std::vector<std::unique_ptr<ModelRunner>> runners_;  ///< per device
+  DeviceGang gang_;
+};
+
+}  // namespace pp::profile

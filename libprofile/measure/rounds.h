@@ -1,0 +1,67 @@
+// Which micro-batch size is measured next, how, and when all are done. A round visits every unfinished size
+// once, so that a machine that slows down or speeds up hits all sizes alike; successive visits of a size
+// alternate between full backward, split backward and the whole model without layer timers. Pure: tests feed it
+// times.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "libprofile/core/units.h"
+#include "libprofile/measure/stopping_rule.h"
+
+namespace pp::profile {
+
+/// How a pass is run: `full` times each layer's forward and full backward; `split` its forward, input gradient
+/// and weight gradient; `whole` the model's forward and backward without layer timers.
+enum class PassKind { full, split, whole };
+inline constexpr int kPassKinds = 3;
+
+struct Visit {
+  std::size_t size = 0;  ///< which micro-batch size
+  PassKind kind = PassKind::full;
+  int dropped = 0;  ///< passes run first and not recorded
+  int passes = 1;   ///< passes recorded
+};
+
+class Rounds {
+ public:
+  /// `usable[i]`: size i can be measured at all (it is not out of memory).
+  Rounds(const StoppingRule& rule, const std::vector<bool>& usable);
+
+  /// Nothing when every usable size is done. The first visit of a size is its warm-up: `passes` is 0.
+  std::optional<Visit> next();
+  /// Reports the visit that next() gave: the recorded passes' times in seconds, and the duration of the visit
+  /// as a whole.
+  void report(const Visit& visit, std::span<const double> pass_seconds, Seconds duration);
+
+  /// Share of the work that is done, in [0, 1], and the time that the rest takes at most, from the durations so
+  /// far.
+  double done() const;
+  Seconds remaining() const;
+
+  std::span<const double> samples(std::size_t size, PassKind kind) const;
+
+ private:
+  struct Size {
+    bool finished = false;
+    bool warm = false;
+    int visits = 0;       ///< without the warm-up
+    Seconds pass_time{};  ///< of the last visit, per pass
+    Seconds spent{};
+    std::array<std::vector<double>, kPassKinds> samples;
+  };
+
+  bool is_finished(const Size& size) const;
+  Seconds remaining(const Size& size) const;
+
+  StoppingRule rule_;
+  std::vector<Size> sizes_;
+  std::size_t cursor_ = 0;
+  Seconds spent_{};
+};
+
+}  // namespace pp::profile
