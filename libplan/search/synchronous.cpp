@@ -47,6 +47,9 @@ class FillProbe {
     table_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(layers_ + 1) * width());
     const int queues = std::max(space.levels(), 1) * replica_limit_ * static_cast<int>(width());
     ends_.resize(static_cast<std::size_t>(queues));
+    active_.resize(static_cast<std::size_t>(std::max(space.levels(), 1) * replica_limit_));
+    known_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(layers_ + 1));
+    known_[static_cast<std::size_t>(layers_)] = {0};
     reach_.assign(static_cast<std::size_t>(replica_limit_) + 1, layers_);
     suffix(0, layers_, 0).fill = 0;
   }
@@ -73,6 +76,13 @@ class FillProbe {
     const auto row = static_cast<std::size_t>((level - 1) * replica_limit_ + replicas - 1);
     return ends_[row * width() + static_cast<std::size_t>(used)];
   }
+  std::vector<int>& active(int level, int replicas) {
+    return active_[static_cast<std::size_t>((level - 1) * replica_limit_ + replicas - 1)];
+  }
+  std::vector<int>& known(int level, int boundary) {
+    return known_[static_cast<std::size_t>(level) * static_cast<std::size_t>(layers_ + 1) +
+                  static_cast<std::size_t>(boundary)];
+  }
   int& reach(int replicas) { return reach_[static_cast<std::size_t>(replicas)]; }
 
   /// Moves the furthest end whose stage load is within the limit; the same for every level and device count.
@@ -93,22 +103,27 @@ class FillProbe {
       const int end = start + 1;
       const bool leaves =
           end == layers_ || (space_.may_cut(end) && cost_.cut(end, replicas, CutSide::out) <= limit_);
-      for (int used = 0; used + replicas <= devices_; ++used) {
-        if (leaves) push(ends(level, replicas, used), end, from, used);
-        slide(start, level, from, to, {replicas, used, enters});
-      }
+      if (leaves) push(level, replicas, end, from);
+      std::erase_if(active(level, replicas), [&](int used) {
+        return !slide(start, level, from, to, {replicas, used, enters});
+      });
     }
+    if (open) prune(start, to);
     if (open && start != 0) charge(start, to);
   }
 
-  void push(Ends& queue, int end, int from, int used) {
-    const Suffix& added = suffix(from, end, used);
-    if (!added.known()) return;
-    while (!queue.empty() && !suffix(from, queue.items.back(), used).better_than(added)) {
-      queue.items.pop_back();
+  /// Boundary `end` becomes a possible end of stages with `replicas` devices.
+  void push(int level, int replicas, int end, int from) {
+    for (const int used : known(from, end)) {
+      if (used + replicas > devices_) break;
+      Ends& queue = ends(level, replicas, used);
+      if (queue.empty()) active(level, replicas).push_back(used);
+      while (!queue.empty() && !suffix(from, queue.items.back(), used).better_than(suffix(from, end, used))) {
+        queue.items.pop_back();
+      }
+      if (queue.empty()) queue.clear();
+      queue.items.push_back(end);
     }
-    if (queue.empty()) queue.clear();
-    queue.items.push_back(end);
   }
 
   struct Step {
@@ -116,23 +131,25 @@ class FillProbe {
     int used;
     bool enters;
   };
-  void slide(int start, int level, int from, int to, const Step& step) {
+  /// False: no end is left for this device count.
+  bool slide(int start, int level, int from, int to, const Step& step) {
     Ends& queue = ends(level, step.replicas, step.used);
     while (!queue.empty()) {
       const int end = queue.items[queue.head];
       if (end <= reach(step.replicas) && cost_.fits(start, end, step.replicas, step.used)) break;
       queue.pop_front();
     }
-    if (queue.empty() || !step.enters) return;
-    offer(start, queue.items[queue.head], from, to, step.replicas, step.used);
+    if (queue.empty()) return false;
+    if (step.enters) offer(start, queue.items[queue.head], from, to, step.replicas, step.used);
+    return true;
   }
 
   void scan(int start, int from, int to, int replicas) {
     for (int end = start + 1; end <= layers_; ++end) {
       if (end != layers_ && (!space_.may_cut(end) || cost_.cut(end, replicas, CutSide::out) > limit_)) continue;
       if (cost_.stage(start, end, replicas) > limit_) continue;
-      for (int used = 0; used + replicas <= devices_; ++used) {
-        if (suffix(from, end, used).known() && cost_.fits(start, end, replicas, used)) {
+      for (const int used : known(from, end)) {
+        if (used + replicas <= devices_ && cost_.fits(start, end, replicas, used)) {
           offer(start, end, from, to, replicas, used);
         }
       }
@@ -142,16 +159,29 @@ class FillProbe {
   void offer(int start, int end, int from, int to, int replicas, int used) {
     const Suffix& tail = suffix(from, end, used);
     const Suffix made{tail.fill, tail.stages + 1, end, replicas};
-    Suffix& known = suffix(to, start, used + replicas);
-    const bool tie = made.fill == known.fill && made.stages == known.stages;
-    if (made.better_than(known) || (tie && made.end < known.end)) known = made;
+    Suffix& best = suffix(to, start, used + replicas);
+    const bool tie = made.fill == best.fill && made.stages == best.stages;
+    if (made.better_than(best) || (tie && made.end < best.end)) best = made;
+  }
+
+  /// A suffix that uses more devices than another and fills no faster is of no use to anybody.
+  void prune(int start, int level) {
+    double least = kInfinity;
+    for (int used = 1; used <= devices_; ++used) {
+      Suffix& one = suffix(level, start, used);
+      if (one.fill < least) {
+        least = one.fill;
+        known(level, start).push_back(used);
+      } else {
+        one.fill = kInfinity;
+      }
+    }
   }
 
   /// Boundary `start` becomes a cut for whoever stands in front of these suffixes.
   void charge(int start, int level) {
-    for (int used = 1; used <= devices_; ++used) {
-      Suffix& known = suffix(level, start, used);
-      if (known.known()) known.fill += fill_[static_cast<std::size_t>(start)];
+    for (const int used : known(level, start)) {
+      suffix(level, start, used).fill += fill_[static_cast<std::size_t>(start)];
     }
   }
 
@@ -191,6 +221,10 @@ class FillProbe {
   int replica_limit_ = 0;
   std::vector<Suffix> table_;
   std::vector<Ends> ends_;
+  std::vector<std::vector<int>>
+      active_;  ///< per level and replica count, the device counts with ends in their queue
+  std::vector<std::vector<int>>
+      known_;               ///< per level and boundary, the device counts of useful suffixes, ascending
   std::vector<int> reach_;  ///< per replica count, the furthest end within the limit
 };
 
