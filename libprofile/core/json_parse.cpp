@@ -42,11 +42,12 @@ std::string describe_error(std::string_view text, std::size_t position, const st
   const std::string_view rest = text.substr(std::min(at, text.size()));
   const std::string_view what = error.what();
   if (text.empty()) return message + "the file is empty";
-  if (rest.starts_with("NaN") || rest.starts_with("Inf") || rest.starts_with("-Inf")) {
+  if (rest.starts_with("NaN") || rest.starts_with("Inf")) {
     return message + "NaN and infinity are not allowed; write a finite number";
   }
   if (what.find("number overflow") != std::string_view::npos) return message + "the number is too large";
-  if (what.find("end of input") != std::string_view::npos) return message + "the file ends too early";
+  if (what.find("unexpected end of input") != std::string_view::npos)
+    return message + "the file ends too early";
   return message + plain_words(what);
 }
 

@@ -1,0 +1,97 @@
+#include "libprofile/core/cluster.h"
+#include "tests/libprofile/core/error_text.h"
+#include "tests/libprofile/core/golden.h"
+#include "tests/support/doctest.h"
+
+using namespace pp;
+using pp::test::golden;
+
+namespace {
+
+/// Two nodes of two devices, the inner link measured.
+Cluster two_nodes() {
+  Cluster cluster;
+  cluster.context = {{"tool", "pp-profile 0.1.0"}};
+  cluster.measured = true;
+  for (int i = 0; i < 4; ++i) {
+    cluster.devices.push_back({.id = DeviceId{i},
+                               .kind = DeviceKind::cpu,
+                               .index = i % 2,
+                               .cores = {i % 2},
+                               .node = i < 2 ? "a" : "b",
+                               .memory = Bytes(1 << 30),
+                               .speed = 1.0});
+  }
+  cluster.devices[3] = {.id = DeviceId{3},
+                        .kind = DeviceKind::cuda,
+                        .index = 0,
+                        .cores = {},
+                        .node = "b",
+                        .memory = Bytes(1 << 30),
+                        .speed = 2.5};
+  const TimeStat time{Seconds(0.5), Seconds(0.25), Seconds(1), 20};
+  cluster.levels = {
+      {"node", 2, BytesPerSecond(2.5e10), Seconds(5e-6), 0.125, {{Bytes(1024), time}, {Bytes(65536), time}}},
+      {"cluster", 4, BytesPerSecond(1.25e9), Seconds(3e-5), 0, {}}};
+  return cluster;
+}
+
+template <class Change>
+std::string refused(Change change) {
+  Json json = parse_json(golden("two_nodes.cluster.json"));
+  change(json);
+  return test::error_text([&] { return cluster_from_json(json); });
+}
+
+}  // namespace
+
+TEST_SUITE("libprofile/core/cluster_json") {
+  TEST_CASE("a cluster is the golden file, byte for byte, both ways") {
+    CHECK(dump_json(to_json(two_nodes())) == golden("two_nodes.cluster.json"));
+    CHECK((parse_cluster(golden("two_nodes.cluster.json")) == two_nodes()));
+  }
+
+  TEST_CASE("a person writes ids, kinds and bandwidths only") {
+    const Cluster cluster = parse_cluster(R"({"format": "pp.cluster", "version": 1,
+      "devices": [{"id": 0, "kind": "cuda"}, {"id": 1, "kind": "cuda"}],
+      "levels": [{"name": "node", "devices": 2, "bandwidth_bytes_per_s": 1e9}]})");
+    Cluster expected = flat_cluster(2, DeviceKind::cuda, BytesPerSecond(1e9), Seconds(0), Bytes(0));
+    expected.levels[0].name = "node";
+    CHECK((cluster == expected));
+    CHECK(to_text(cluster.devices[1]) == "cuda:1");
+    CHECK(cluster_hash(cluster) == cluster_hash(expected));
+  }
+
+  TEST_CASE("devices are numbered in their order") {
+    CHECK(refused([](Json& j) { j["devices"][1]["id"] = 7; }) ==
+          "[data] /devices: entry 1 has id 7; number the devices 0, 1, 2, ... in their order");
+    CHECK(refused([](Json& j) { j["devices"] = Json::array(); }) ==
+          "[data] /devices: is empty; a cluster needs at least one device");
+  }
+
+  TEST_CASE("levels count cumulatively and join all devices") {
+    CHECK(refused([](Json& j) { j["levels"][1]["devices"] = 3; }) ==
+          "[data] /levels: entry 1 has groups of 3 devices, not a multiple of the 2 inside it; count "
+          "cumulatively, from the "
+          "innermost level outwards");
+    CHECK(refused([](Json& j) { j["levels"].erase(1); }) ==
+          "[data] /levels: the outermost level joins 2 of 4 devices; add a level that joins all of them");
+  }
+
+  TEST_CASE("one device needs no link") {
+    CHECK(refused([](Json& j) {
+            j["devices"] = Json::array({j["devices"][0]});
+            j["levels"] = Json::array();
+          }) == "no error");
+  }
+
+  TEST_CASE("numbers that cannot be are refused where they stand") {
+    CHECK(refused([](Json& j) {
+            j["levels"][0]["bandwidth_bytes_per_s"] = 0;
+          }).starts_with("[data] /levels/0/bandwidth_bytes_per_s: must be "));
+    CHECK(refused([](Json& j) { j["levels"][0]["latency_s"] = -1; }) ==
+          "[data] /levels/0/latency_s: must be a number from 0.0 upwards, not -1");
+    CHECK(refused([](Json& j) { j["devices"][3]["cores"] = {1}; }) ==
+          "[data] /devices/3/cores: belongs to cpu devices only; remove it");
+  }
+}

@@ -1,0 +1,154 @@
+#include "libprofile/core/file.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/libprofile/core/error_text.h"
+#include "tests/support/doctest.h"
+
+namespace fs = std::filesystem;
+using namespace pp;
+using pp::test::error_text;
+
+namespace {
+
+/// A new empty folder that goes away with the object.
+class Folder {
+ public:
+  Folder() {
+    std::string pattern = (fs::temp_directory_path() / "pp_file_test_XXXXXX").string();
+    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
+    path_ = pattern;
+  }
+  ~Folder() { fs::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  fs::path operator/(const char* name) const { return path_ / name; }
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const fs::directory_entry& entry : fs::directory_iterator(path_))
+      names.push_back(entry.path().filename().string());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+ private:
+  fs::path path_;
+};
+
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+TEST_SUITE("libprofile/core/file") {
+  TEST_CASE("what is written is read back, bytes and all") {
+    const Folder folder;
+    const std::string bytes("a\0b\r\n\xff", 6);
+    write_file(folder / "x.bin", bytes);
+    CHECK(read_file(folder / "x.bin") == bytes);
+    CHECK((folder.names() == Names{"x.bin"}));
+  }
+
+  TEST_CASE("until commit() the old file stands, after it the new one") {
+    const Folder folder;
+    write_file(folder / "plan.json", "old");
+    AtomicFile file(folder / "plan.json");
+    file.write("new ");
+    file.write("bytes");
+    CHECK(read_file(folder / "plan.json") == "old");
+    file.commit();
+    CHECK(read_file(folder / "plan.json") == "new bytes");
+    CHECK((folder.names() == Names{"plan.json"}));
+  }
+
+  TEST_CASE("without commit() nothing is left behind") {
+    const Folder folder;
+    {
+      AtomicFile file(folder / "plan.json");
+      file.write("half a docu");
+      CHECK(folder.names().size() == 1);
+      CHECK(!fs::exists(folder / "plan.json"));
+    }
+    CHECK(folder.names().empty());
+  }
+
+  TEST_CASE("two writers of one file do not meet: the last commit stays") {
+    const Folder folder;
+    AtomicFile first(folder / "x");
+    AtomicFile second(folder / "x");
+    first.write("first");
+    second.write("second");
+    second.commit();
+    first.commit();
+    CHECK(read_file(folder / "x") == "first");
+    CHECK((folder.names() == Names{"x"}));
+  }
+
+  TEST_CASE("a link keeps pointing to the file that is replaced") {
+    const Folder folder;
+    write_file(folder / "real", "old");
+    fs::create_symlink(folder / "real", folder / "link");
+    write_file(folder / "link", "new");
+    CHECK(fs::is_symlink(folder / "link"));
+    CHECK(read_file(folder / "real") == "new");
+  }
+
+  TEST_CASE("a device is written through, not replaced") {
+    write_file("/dev/null", "gone");
+    CHECK(fs::is_character_file("/dev/null"));
+  }
+
+  TEST_CASE("a folder that does not exist is found before the work") {
+    const Folder folder;
+    const std::string path = (folder / "no" / "plan.json").string();
+    CHECK(error_text([&] { return AtomicFile(path), 0; }) ==
+          "[usage] " + path + ": cannot be written: No such file or directory");
+  }
+
+  TEST_CASE("a folder is no file") {
+    const Folder folder;
+    const std::string path = (folder / "sub").string();
+    fs::create_directory(path);
+    CHECK(error_text([&] { return AtomicFile(path), 0; }) ==
+          "[usage] " + path + ": cannot be written: Is a directory");
+    CHECK(error_text([&] { return read_file(path); }) == "[data] " + path + ": cannot be read: Is a directory");
+  }
+
+  TEST_CASE("a missing file is named with the reason") {
+    CHECK(error_text([] { return read_file("/nowhere/profile.json"); }) ==
+          "[data] /nowhere/profile.json: cannot be read: No such file or directory");
+  }
+
+  TEST_CASE("a file above the limit is refused, one of exactly the limit is read") {
+    const Folder folder;
+    const std::string path = (folder / "x").string();
+    write_file(path, std::string(100, 'x'));
+    CHECK(read_file(path, 100).size() == 100);
+    CHECK(error_text([&] { return read_file(path, 99); }) ==
+          "[data] " + path + ": is larger than the limit of 99 bytes");
+  }
+
+  TEST_CASE("a full disk is a failed run") {
+    if (!fs::exists("/dev/full")) {
+      MESSAGE("SKIPPED: no /dev/full");
+      return;
+    }
+    CHECK(error_text([] { return write_file("/dev/full", "x"), 0; }) ==
+          "[run] /dev/full: cannot be written: No space left on device");
+  }
+
+  TEST_CASE("writing after commit() is our own bug") {
+    const Folder folder;
+    const fs::path path = folder / "x";
+    AtomicFile file(path);
+    file.commit();
+    CHECK(error_text([&] { return file.write("late"), 0; }) ==
+          "[internal] " + path.string() + ": written after commit()");
+    CHECK(error_text([&] { return file.commit(), 0; }) == "[internal] " + path.string() + ": committed twice");
+  }
+}
