@@ -6,6 +6,7 @@
 
 #include "libplan/cost/chain.h"
 #include "libplan/cost/priced_model.h"
+#include "libplan/cost/stage_cost.h"
 #include "libplan/search/linear_order.h"
 
 namespace pp::plan {
