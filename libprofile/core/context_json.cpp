@@ -5,8 +5,10 @@ namespace pp {
 Context read_context(ObjectReader& document) {
   Context context;
   if (!document.has("context")) return context;
-  document.object("context", [&](ObjectReader& member) {
-    for (const std::string& key : member.keys()) context.emplace(key, member.text(key));
+  document.members("context", [&](const std::string& name, const Json& value, const std::string& pointer) {
+    if (!value.is_string())
+      throw Error(ErrorKind::data, pointer + ": must be a string, the context is free text");
+    context.emplace(name, value.get<std::string>());
   });
   return context;
 }

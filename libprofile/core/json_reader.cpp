@@ -63,12 +63,6 @@ bool ObjectReader::has(std::string_view key) {
   return json_.contains(key);
 }
 
-std::vector<std::string> ObjectReader::keys() const {
-  std::vector<std::string> keys;
-  for (const auto& [key, value] : json_.items()) keys.push_back(key);
-  return keys;
-}
-
 const Json& ObjectReader::at(std::string_view key, std::string_view expected) {
   if (!has(key)) fail(key, "missing; add this key, " + std::string(expected));
   return *json_.find(key);
@@ -135,6 +129,13 @@ void ObjectReader::objects(std::string_view key, const std::function<void(Object
     read(member);
     member.finish();
   }
+}
+
+void ObjectReader::members(std::string_view key, const ReadMember& read) {
+  const Json& json = at(key, "an object");
+  if (!json.is_object()) fail(key, "must be an object, not " + found(json));
+  const std::string pointer = append_pointer(pointer_, key);
+  for (const auto& [name, value] : json.items()) read(name, value, append_pointer(pointer, name));
 }
 
 const Json& ObjectReader::raw(std::string_view key) { return at(key, "see the document's description"); }

@@ -49,8 +49,6 @@ class ObjectReader {
   /// Also makes the key known: finish() accepts it and lists it.
   bool has(std::string_view key);
   const std::string& pointer() const { return pointer_; }
-  /// The object's keys in the order of the file; for objects whose keys are data (attributes, context).
-  std::vector<std::string> keys() const;
 
   std::string text(std::string_view key);
   bool boolean(std::string_view key);
@@ -69,7 +67,12 @@ class ObjectReader {
   void object(std::string_view key, const std::function<void(ObjectReader&)>& read);
   /// Reads each element, an object, of the member array.
   void objects(std::string_view key, const std::function<void(ObjectReader&)>& read);
-  /// A member of any shape, checked by the caller (attributes of layers, context).
+  /// Each name, value and pointer within the member object; for objects whose keys are data (attributes,
+  /// context). Linear in the number of keys.
+  using ReadMember =
+      std::function<void(const std::string& name, const Json& value, const std::string& pointer)>;
+  void members(std::string_view key, const ReadMember& read);
+  /// A member of any shape, checked by the caller: an embedded document, a union of types.
   const Json& raw(std::string_view key);
 
   /// Throws `POINTER/key: message`.

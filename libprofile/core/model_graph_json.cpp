@@ -18,20 +18,19 @@ DataTensor read_tensor(ObjectReader& reader) {
   return tensor;
 }
 
-Attribute read_attribute(const Json& json, const ObjectReader& reader, std::string_view name) {
+Attribute read_attribute(const Json& json, const std::string& pointer) {
   if (json.is_boolean()) return json.get<bool>();
-  if (json.is_number_integer() && !(json.is_number_unsigned() && json.get<std::int64_t>() < 0))
-    return json.get<std::int64_t>();
+  const bool fits = !(json.is_number_unsigned() && json.get<std::int64_t>() < 0);
+  if (json.is_number_integer() && fits) return json.get<std::int64_t>();
   if (json.is_number_float()) return json.get<double>();
   if (json.is_string()) return json.get<std::string>();
-  reader.fail(name, "must be true, false, a number below 2^63 or a string");
+  throw Error(ErrorKind::data, pointer + ": must be true, false, a number below 2^63 or a string");
 }
 
 Attributes read_attributes(ObjectReader& reader) {
   Attributes attributes;
-  reader.object("attributes", [&](ObjectReader& member) {
-    for (const std::string& name : member.keys())
-      attributes.emplace(name, read_attribute(member.raw(name), member, name));
+  reader.members("attributes", [&](const std::string& name, const Json& value, const std::string& pointer) {
+    attributes.emplace(name, read_attribute(value, pointer));
   });
   return attributes;
 }

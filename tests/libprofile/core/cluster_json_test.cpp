@@ -78,6 +78,12 @@ TEST_SUITE("libprofile/core/cluster_json") {
           "[data] /levels: the outermost level joins 2 of 4 devices; add a level that joins all of them");
   }
 
+  TEST_CASE("the context is an object of strings") {
+    CHECK(refused([](Json& j) { j["context"]["threads"] = 2; }) ==
+          "[data] /context/threads: must be a string, the context is free text");
+    CHECK(refused([](Json& j) { j["context"] = "desk"; }) == "[data] /context: must be an object, not \"desk\"");
+  }
+
   TEST_CASE("one device needs no link") {
     CHECK(refused([](Json& j) {
             j["devices"] = Json::array({j["devices"][0]});
