@@ -123,7 +123,7 @@ void check_updates(const ProgramSet& set, const ProgramIndex& index) {
     for (const int s : stages) counts[at(s)] = {};
     for (const Op& op : set.workers[at(w)]) {
       StageCounts& stage = counts[pp::index(op.stage)];
-      if (op.kind == OpKind::backward || op.kind == OpKind::weight_gradient) ++stage.backwards;
+      if (completes_backward(op.kind)) ++stage.backwards;
       if (op.kind == OpKind::all_reduce) ++stage.all_reduces;
       if (op.kind == OpKind::update) ++stage.updates;
     }

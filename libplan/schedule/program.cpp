@@ -7,9 +7,7 @@
 namespace pp::plan {
 namespace {
 
-bool is_backward(OpKind kind) {
-  return kind == OpKind::backward || kind == OpKind::input_gradient || kind == OpKind::weight_gradient;
-}
+bool is_backward(OpKind kind) { return completes_backward(kind) || kind == OpKind::input_gradient; }
 
 /// Iteration `shift` of the body: what lies beyond the last micro-batch is left out.
 Program shifted(const Program& body, std::int64_t shift, int micro_batches) {

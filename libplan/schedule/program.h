@@ -40,6 +40,10 @@ struct Op {
 };
 
 constexpr bool has_micro_batch(OpKind kind) { return kind != OpKind::all_reduce && kind != OpKind::update; }
+/// B, or the last half of it: activations are freed and the gradient of the micro-batch is final.
+constexpr bool completes_backward(OpKind kind) {
+  return kind == OpKind::backward || kind == OpKind::weight_gradient;
+}
 
 /// The finite list of one worker.
 using Program = std::vector<Op>;

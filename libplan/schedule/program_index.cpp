@@ -18,17 +18,17 @@ std::string name(StageId stage) { return "stage " + std::to_string(number(stage)
 void check_stages(const ProgramSet& set) {
   const int workers = static_cast<int>(set.workers.size());
   std::vector<int> seen_in(set.workers.size(), kNone);
-  for (std::size_t s = 0; s < set.stage_workers.size(); ++s) {
-    const std::string stage = "stage " + std::to_string(s);
-    if (set.stage_workers[s].empty()) fail(stage + " has no worker; give it at least one");
-    for (const WorkerId worker : set.stage_workers[s]) {
-      const std::string text = std::to_string(number(worker));
-      if (number(worker) < 0 || number(worker) >= workers) {
-        fail(stage + " is on worker " + text + ", but there are " + std::to_string(workers) + " workers");
+  for (int s = 0; s < static_cast<int>(set.stage_workers.size()); ++s) {
+    const auto refuse = [s](const std::string& text) { fail(name(StageId{s}) + text); };
+    if (set.stage_workers[at(s)].empty()) refuse(" has no worker; give it at least one");
+    for (const WorkerId worker : set.stage_workers[at(s)]) {
+      const int w = number(worker);
+      if (w < 0 || w >= workers) {
+        refuse(" is on worker " + std::to_string(w) + ", but the workers are 0 to " +
+               std::to_string(workers - 1));
       }
-      if (std::exchange(seen_in[index(worker)], static_cast<int>(s)) == static_cast<int>(s)) {
-        fail(stage + " names worker " + text + " twice; name it once");
-      }
+      if (std::exchange(seen_in[at(w)], s) == s)
+        refuse(" names worker " + std::to_string(w) + " twice; name it once");
     }
   }
 }

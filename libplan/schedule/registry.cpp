@@ -7,13 +7,11 @@ namespace pp::plan {
 
 const std::vector<ScheduleRow>& schedule_table() {
   static const std::vector<ScheduleRow> table{
-      {"gpipe", "all forwards, then all backwards; every micro-batch in flight", "", true, WeightPolicy::flush,
-       generate_gpipe},
-      {"1f1b", "one forward, one backward in turn; a window of micro-batches in flight", "", true,
-       WeightPolicy::flush, generate_one_forward_one_backward},
-      {"pipedream", "asynchronous 1f1b; an update after every micro-batch, stashed weights, no bubble",
-       "micro_batches = 1 per update; with replicas, an epoch of a multiple of each stage's replicas", false,
-       WeightPolicy::stash, generate_pipedream},
+      {"gpipe", "all forwards, then all backwards", "", true, WeightPolicy::flush, generate_gpipe},
+      {"1f1b", "one forward, one backward in turn", "", true, WeightPolicy::flush,
+       generate_one_forward_one_backward},
+      {"pipedream", "1f1b without flush, stashed weights", "micro_batches = 1", false, WeightPolicy::stash,
+       generate_pipedream},
   };
   return table;
 }

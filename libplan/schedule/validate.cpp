@@ -16,8 +16,6 @@ struct Pending {
   bool reduced = false;
 };
 
-bool completes_backward(OpKind kind) { return kind == OpKind::backward || kind == OpKind::weight_gradient; }
-
 /// A group is the backwards from one U to the next: AR comes after the last of them, U after AR. Counts are
 /// complete already, so a U or AR that comes too early is what can be wrong.
 class OrderCheck {

@@ -165,7 +165,7 @@ class EventLoop {
       const Op& before = index_.ops[at(id)];
       if (before.stage != op.stage) continue;
       if (before.kind == OpKind::update) break;
-      if (before.kind != OpKind::backward && before.kind != OpKind::weight_gradient) continue;
+      if (!completes_backward(before.kind)) continue;
       const double end = timeline_.end[at(id)];
       return end - input_.all_reduce_overlap * (end - timeline_.start[at(id)]);
     }

@@ -84,7 +84,7 @@ class Walk {
   }
 
   void finish(int id, const Op& op, const StageCosts& costs) {
-    if (op.kind == OpKind::backward || op.kind == OpKind::weight_gradient) {
+    if (completes_backward(op.kind)) {
       saved_ -= scaled(costs.input, scale(op)) + scaled(costs.saved, scale(op));
       if (!input_.programs.synchronous) {
         const int forward = index_.local(Slot::forward, id);
@@ -131,6 +131,7 @@ class Walk {
 
 std::vector<MemoryPeak> walk_memory(const ProgramIndex& index, const SimulationInput& input) {
   std::vector<MemoryPeak> result;
+  result.reserve(at(index.workers()));
   for (int worker = 0; worker < index.workers(); ++worker) result.push_back(Walk(index, input, worker).run());
   return result;
 }

@@ -55,10 +55,6 @@ SimulationInput chained(const SimulationInput& input, int copies) {
   return result;
 }
 
-bool is_backward(OpKind kind) {
-  return kind == OpKind::backward || kind == OpKind::input_gradient || kind == OpKind::weight_gradient;
-}
-
 }  // namespace
 
 SimulationResult simulate(const SimulationInput& input) {
@@ -96,7 +92,7 @@ Seconds steady_period(const SimulationInput& input) {
   double second = 0;
   for (std::size_t id = 0; id < index.ops.size(); ++id) {
     const Op& op = index.ops[id];
-    if (op.stage != StageId{0} || !is_backward(op.kind)) continue;
+    if (op.stage != StageId{0} || !completes_backward(op.kind)) continue;
     if (op.micro_batch < third) first = std::max(first, timeline.end[id]);
     if (op.micro_batch < 2 * third) second = std::max(second, timeline.end[id]);
   }

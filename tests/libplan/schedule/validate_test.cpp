@@ -31,7 +31,7 @@ TEST_SUITE("libplan/schedule/validate") {
 
   TEST_CASE("stages without workers, with unknown or repeated ones are refused") {
     CHECK(refusal(written({"U0"}, {{0}, {}}, 1)) == "stage 1 has no worker; give it at least one");
-    CHECK(refusal(written({"U0"}, {{1}}, 1)) == "stage 0 is on worker 1, but there are 1 workers");
+    CHECK(refusal(written({"U0"}, {{1}}, 1)) == "stage 0 is on worker 1, but the workers are 0 to 0");
     CHECK(refusal(written({"U0"}, {{0, 0}}, 1)) == "stage 0 names worker 0 twice; name it once");
     CHECK(refusal(written({"U0"}, {}, 1)) == "there are no stages; a set of programs needs at least one");
     CHECK(refusal(written({"U0"}, {{0}}, 0)) == "micro_batches = 0; a set of programs needs at least one");

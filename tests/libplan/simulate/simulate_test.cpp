@@ -19,8 +19,8 @@ using test::written;
 TEST_SUITE("libplan/simulate/simulate") {
   TEST_CASE("two stages, two micro-batches: every start and end") {
     const SimulationResult result = simulate(equal_stages(straight("1f1b", 2, 2)));
-    // worker 0  F0.0 0-1  F0.1 1-2  B0.0 when B1.0 is done, 4-6   B0.1 when B1.1 is done, 7-9 worker 1
-    // F1.0 1-2  B1.0 2-4  F1.1 4-5  B1.1 5-7
+    // worker 0  F0.0 0-1  F0.1 1-2  B0.0 when B1.0 is done, 4-6   B0.1 when B1.1 is done, 7-9 worker 1 F1.0 1-2
+    // B1.0 2-4  F1.1 4-5  B1.1 5-7
     CHECK(times(result, 0) == "F0.0 0-1, F0.1 1-2, B0.0 4-6, B0.1 7-9, U0 9-9");
     CHECK(times(result, 1) == "F1.0 1-2, B1.0 2-4, F1.1 4-5, B1.1 5-7, U1 7-7");
     CHECK(result.makespan.count() == 9);
