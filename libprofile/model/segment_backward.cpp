@@ -56,14 +56,9 @@ class Backwarding {
   void backward(Gradients& gradients) {
     for_each_unit([&](const Unit& unit, LayerGraph& graph) {
       const std::vector<at::Tensor> arrived = take_output_gradients(unit);
-      const std::span<const at::Tensor> weights = weights_of(unit);
-      Edges wanted = graph.inputs;
-      for (torch::autograd::Edge& edge : detail::leaf_edges(weights)) wanted.push_back(std::move(edge));
       observed(unit, Phase::backward, [&] {
-        std::vector<at::Tensor> results = detail::run_backward(graph, arrived, wanted, Graph::free);
-        add_input_gradients(unit, results);
-        add_weight_gradients(unit, weights, std::span(results).subspan(graph.inputs.size()), gradients);
-        graph = LayerGraph();
+        std::vector<at::Tensor> weight_gradients = inputs_and_weights(unit, graph, arrived);
+        add_weight_gradients(unit, weight_gradients, gradients);
       });
     });
   }
@@ -71,31 +66,35 @@ class Backwarding {
   void input_gradient() {
     for_each_unit([&](const Unit& unit, LayerGraph& graph) {
       std::vector<at::Tensor> arrived = take_output_gradients(unit);
-      const bool has_weights = !weights_of(unit).empty();
-      const bool has_inputs = std::find(unit.source_gradient.begin(), unit.source_gradient.end(), true) !=
-                              unit.source_gradient.end();
-      if (has_inputs) {
-        observed(unit, Phase::input_gradient, [&] {
-          add_input_gradients(unit, detail::run_backward(graph, arrived, graph.inputs,
-                                                         has_weights ? Graph::keep : Graph::free));
-        });
-      }
-      if (has_weights) {
+      if (!wants_input_gradient(unit)) {
         graph.output_gradients = std::move(arrived);
-      } else {
-        graph = LayerGraph();
+        return;
       }
+      observed(unit, Phase::input_gradient, [&] {
+        if (weights_of(unit).empty()) {
+          add_input_gradients(unit, detail::run_backward(graph, arrived, graph.inputs, Graph::free));
+          graph = LayerGraph();
+        } else if (graph.weights_with_inputs) {
+          std::vector<at::Tensor> weight_gradients = inputs_and_weights(unit, graph, arrived);
+          graph.weight_gradients = std::move(weight_gradients);
+        } else {
+          add_input_gradients(unit, detail::run_backward(graph, arrived, graph.inputs, Graph::keep));
+          graph.output_gradients = std::move(arrived);
+        }
+      });
     });
   }
 
   void weight_gradient(Gradients& gradients) {
     for_each_unit([&](const Unit& unit, LayerGraph& graph) {
-      const std::span<const at::Tensor> weights = weights_of(unit);
       observed(unit, Phase::weight_gradient, [&] {
-        std::vector<at::Tensor> results =
-            detail::run_backward(graph, graph.output_gradients, detail::leaf_edges(weights), Graph::free);
-        add_weight_gradients(unit, weights, results, gradients);
+        std::vector<at::Tensor> results = std::move(graph.weight_gradients);
+        if (results.empty()) {
+          const Edges weights = detail::leaf_edges(weights_of(unit));
+          results = detail::run_backward(graph, graph.output_gradients, weights, Graph::free);
+        }
         graph = LayerGraph();
+        add_weight_gradients(unit, results, gradients);
       });
     });
   }
@@ -147,14 +146,31 @@ class Backwarding {
     return gradients;
   }
 
+  static bool wants_input_gradient(const Unit& unit) {
+    return std::find(unit.source_gradient.begin(), unit.source_gradient.end(), true) !=
+           unit.source_gradient.end();
+  }
+
+  /// The unit's whole backward: ends its graph, passes the input gradients on and returns the weight gradients.
+  std::vector<at::Tensor> inputs_and_weights(const Unit& unit, LayerGraph& graph,
+                                             std::span<const at::Tensor> output_gradients) {
+    Edges wanted = graph.inputs;
+    for (torch::autograd::Edge& edge : detail::leaf_edges(weights_of(unit))) wanted.push_back(std::move(edge));
+    std::vector<at::Tensor> results = detail::run_backward(graph, output_gradients, wanted, Graph::free);
+    graph = LayerGraph();
+    add_input_gradients(unit, results);
+    results.erase(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(unit.sources.size()));
+    return results;
+  }
+
   void add_input_gradients(const Unit& unit, std::span<const at::Tensor> results) {
     for (std::size_t i = 0; i < unit.sources.size(); ++i) {
       if (results[i].defined()) sum(unit.sources[i]).add(detail::dense(results[i]));
     }
   }
 
-  void add_weight_gradients(const Unit& unit, std::span<const at::Tensor> weights,
-                            std::span<at::Tensor> results, Gradients& gradients) const {
+  void add_weight_gradients(const Unit& unit, std::span<at::Tensor> results, Gradients& gradients) const {
+    const std::span<const at::Tensor> weights = weights_of(unit);
     for (std::size_t i = 0; i < weights.size(); ++i) {
       at::Tensor& buffer = gradients.layers[static_cast<std::size_t>(unit.position)][i];
       detail::accumulate(buffer, weights[i], std::move(results[i]));

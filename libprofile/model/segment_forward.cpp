@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "libprofile/model/errors.h"
+#include "libprofile/model/ops/forward.h"
 #include "libprofile/model/pass_state.h"
 #include "libprofile/model/segment.h"
 #include "libprofile/model/segment_plan.h"
@@ -36,7 +37,8 @@ class Forwarding {
     const bool record = unit.backward && context_.mode == Mode::training && context_.record == Record::graph;
     const c10::AutoGradMode grad_mode(record);
     LayerGraph graph;
-    std::vector<at::Tensor> outputs = compute(unit, arguments(unit, record, graph));
+    const std::vector<at::Tensor> inputs = arguments(unit, record, graph);
+    const std::vector<at::Tensor> outputs = unit.layer < 0 ? loss(inputs) : layer(unit, inputs, graph);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const at::Tensor output = detail::dense(outputs[i]);
       if (record) graph.outputs.push_back(detail::output_edge(output));
@@ -68,11 +70,12 @@ class Forwarding {
     return arguments;
   }
 
-  std::vector<at::Tensor> compute(const Unit& unit, std::span<const at::Tensor> arguments) const {
-    if (unit.layer < 0) {
-      const LossSpec& loss = *model_.graph.loss;
-      return {find_loss_forward(loss.op)(loss.attributes, arguments[0], arguments[1])};
-    }
+  std::vector<at::Tensor> loss(std::span<const at::Tensor> inputs) const {
+    const LossSpec& loss = *model_.graph.loss;
+    return {find_loss_forward(loss.op)(loss.attributes, inputs[0], inputs[1])};
+  }
+
+  std::vector<at::Tensor> layer(const Unit& unit, std::span<const at::Tensor> inputs, LayerGraph& graph) const {
     const Layer& layer = model_.graph.layers[static_cast<std::size_t>(unit.layer)];
     const std::size_t position = static_cast<std::size_t>(unit.position);
     LayerContext context{.mode = context_.mode,
@@ -82,9 +85,10 @@ class Forwarding {
                          .buffers = {},
                          .statistics = &statistics_};
     if (position < context_.buffers.size()) context.buffers = context_.buffers[position];
-    const Forward forward = find_forward(layer.op);
-    if (forward == nullptr) throw Error(ErrorKind::data, "this operation can be planned, but not run");
-    return forward(layer.attributes, arguments, weights_.layers[position], context);
+    const ops::Row* row = ops::find(layer.op);
+    if (row == nullptr) throw Error(ErrorKind::data, "this operation can be planned, but not run");
+    graph.weights_with_inputs = row->weight_gradient == ops::WeightGradient::with_input;
+    return row->forward(layer.attributes, inputs, weights_.layers[position], context);
   }
 
   const ResolvedModel& model_;

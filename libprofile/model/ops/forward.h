@@ -44,10 +44,15 @@ void initialise_norm(at::Tensor& tensor, std::span<const ParameterSpec> paramete
 void initialise_attention(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
                           const at::Generator& generator);
 
+/// When a split backward computes the weight gradient. `with_input`: it falls out of the input gradient and is
+/// small, so waiting would repeat the work and hold the saved tensors.
+enum class WeightGradient { separate, with_input };
+
 struct Row {
   std::string_view name;
   Forward forward;
-  Initialise initialise;  ///< null: no parameters
+  Initialise initialise = nullptr;  ///< null: no parameters
+  WeightGradient weight_gradient = WeightGradient::separate;
 };
 /// Sorted by name.
 std::span<const Row> table();

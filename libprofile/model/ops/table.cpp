@@ -8,24 +8,24 @@ namespace ops {
 namespace {
 
 constexpr std::array kTable{
-    Row{"adaptive_avg_pool2d", adaptive_avg_pool2d, nullptr},
-    Row{"add", add, nullptr},
-    Row{"avg_pool2d", avg_pool2d, nullptr},
-    Row{"batch_norm2d", batch_norm2d, initialise_norm},
-    Row{"concat", concat, nullptr},
+    Row{"adaptive_avg_pool2d", adaptive_avg_pool2d},
+    Row{"add", add},
+    Row{"avg_pool2d", avg_pool2d},
+    Row{"batch_norm2d", batch_norm2d, initialise_norm, WeightGradient::with_input},
+    Row{"concat", concat},
     Row{"conv2d", conv2d, initialise_by_fan_in},
-    Row{"dropout", dropout, nullptr},
+    Row{"dropout", dropout},
     Row{"embedding", embedding, initialise_normal},
-    Row{"flatten", flatten, nullptr},
-    Row{"gelu", gelu, nullptr},
-    Row{"layer_norm", layer_norm, initialise_norm},
+    Row{"flatten", flatten},
+    Row{"gelu", gelu},
+    Row{"layer_norm", layer_norm, initialise_norm, WeightGradient::with_input},
     Row{"linear", linear, initialise_by_fan_in},
-    Row{"max_pool2d", max_pool2d, nullptr},
+    Row{"max_pool2d", max_pool2d},
     Row{"multi_head_attention", multi_head_attention, initialise_attention},
     Row{"position_embedding", position_embedding, initialise_normal},
-    Row{"relu", relu, nullptr},
-    Row{"softmax", softmax, nullptr},
-    Row{"tanh", tanh, nullptr},
+    Row{"relu", relu},
+    Row{"softmax", softmax},
+    Row{"tanh", tanh},
 };
 
 }  // namespace

@@ -10,6 +10,8 @@
 #include <tuple>
 #include <utility>
 
+#include "libprofile/model/threads.h"
+
 namespace pp::model::test {
 namespace {
 
@@ -151,6 +153,7 @@ std::vector<at::Tensor> data_of(const Job& job, std::size_t index) {
 }
 
 Outcome run_plain(const Job& job) {
+  enter_worker_thread(1);
   const Segment whole(*job.model, all_layers(*job.model), true);
   const std::shared_ptr<Weights> weights = whole.initial_weights(job.key.seed, job.dtype);
   std::vector<at::Tensor> leaves;
@@ -181,6 +184,7 @@ Outcome run_plain(const Job& job) {
 }
 
 Outcome run_stages(const Job& job, const std::vector<std::vector<int>>& layers, Halves halves) {
+  enter_worker_thread(1);
   std::vector<Stage> stages;
   for (std::size_t s = 0; s < layers.size(); ++s) {
     Segment segment(*job.model, layers[s], s + 1 == layers.size());

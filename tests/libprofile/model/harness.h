@@ -32,7 +32,8 @@ enum class Halves { together, apart };
 /// The tensors that the data provides for micro-batch `index`: inputs, then targets, fixed by the index.
 std::vector<at::Tensor> data_of(const Job& job, std::size_t index);
 
-/// One graph over all layers, torch::autograd::grad, gradients added in micro-batch order.
+/// One graph over all layers, torch::autograd::grad, gradients added in micro-batch order. Like run_stages() it
+/// gives the calling thread the settings of a worker with one thread inside operations.
 Outcome run_plain(const Job& job);
 
 /// `stages`: the layers of each segment, the loss belongs to the last. All forwards, then all backwards;

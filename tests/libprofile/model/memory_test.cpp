@@ -79,6 +79,28 @@ TEST_SUITE("libprofile/model/memory") {
     CHECK(f.held() == 0);
   }
 
+  TEST_CASE("between the halves a norm holds its weight gradients only") {
+    CountingAllocator& allocator = CountingAllocator::install();
+    const ResolvedModel model = GraphBuilder()
+                                    .input("x", {2})
+                                    .layer("in", "linear", {"x"}, {{"out_features", whole(100)}})
+                                    .layer("norm", "layer_norm", {"in"})
+                                    .output("norm")
+                                    .build();
+    const Segment segment(model, {0, 1}, false);
+    const auto weights = segment.initial_weights(1, DType::float32);
+    const std::vector<at::Tensor> x{at::ones({5, 2})};
+    const std::vector<std::vector<at::Tensor>> gradient{{at::ones({5, 100})}};
+    const std::int64_t before = allocator.live();
+    Pass pass = segment.forward(weights, x, {.key = {}, .buffers = {}});
+    pass.outputs.clear();
+    // The result of `in` [5, 100], mean and inverse deviation [5, 1].
+    CHECK(allocator.live() - before == 2000 + 20 + 20);
+    segment.input_gradient(pass, gradient, 1.0);
+    // The gradients of norm's weight and bias [100], the output gradient of `in` [5, 100].
+    CHECK(allocator.live() - before == 2 * 400 + 2000);
+  }
+
   TEST_CASE("a dropped pass holds nothing") {
     const Fixture f;
     {

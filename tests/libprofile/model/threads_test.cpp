@@ -16,6 +16,7 @@ using namespace pp::model::test;
 TEST_SUITE("libprofile/model/threads") {
   TEST_CASE("the settings hold in the calling thread only") {
     const int before = at::get_num_threads();
+    const bool engine_threads_before = c10::AutogradState::get_tls_state().get_multithreading_enabled();
     int inside = 0;
     bool engine_threads = true;
     std::thread([&] {
@@ -26,7 +27,7 @@ TEST_SUITE("libprofile/model/threads") {
     CHECK(inside == 1);
     CHECK_FALSE(engine_threads);
     CHECK(at::get_num_threads() == before);
-    CHECK(c10::AutogradState::get_tls_state().get_multithreading_enabled());
+    CHECK(c10::AutogradState::get_tls_state().get_multithreading_enabled() == engine_threads_before);
   }
 
   TEST_CASE("two threads that train at once get the bits of one") {
