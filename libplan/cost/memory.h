@@ -16,7 +16,7 @@ namespace pp::plan {
 struct InFlight {
   bool all = false;  ///< every micro-batch of the step (gpipe); otherwise by `rule`
   WindowRule rule = WindowRule::win;
-  std::vector<int> windows;  ///< rule = explicit_list: per stage
+  std::vector<int> windows = {};  ///< rule = explicit_list: per stage
   bool stash = false;        ///< one weight version per micro-batch in flight
   int micro_batches = 0;     ///< per step; 0: a stream without end
 };

@@ -36,7 +36,7 @@ struct PipedreamOptions {
   /// option.
   std::optional<double> activation_compression = 1.0;
   /// The released code's memory test; it never applies to the last stage.
-  std::optional<Bytes> memory_limit;
+  std::optional<Bytes> memory_limit = std::nullopt;
 };
 
 struct PipedreamStage {

@@ -263,6 +263,6 @@ TEST_CASE("layers without time, equal layers and times of 1e-9 beside 10 are no 
   CHECK(search_bottleneck(space_of(3, 3), dust).value == doctest::Approx((10 + 2e-9) / 3).epsilon(1e-15));
 }
 
-TEST_SUITE_END();
-
 }  // namespace pp::plan
+
+TEST_SUITE_END();

@@ -140,6 +140,6 @@ TEST_CASE("a load that falls when the stage grows is found by scanning all start
   CHECK(search_synchronous(space, Hidden(), {{0, 1, 1, 0}}, 5).objective == 5);
 }
 
-TEST_SUITE_END();
-
 }  // namespace pp::plan
+
+TEST_SUITE_END();

@@ -1,0 +1,145 @@
+#include "libplan/cost/chain.h"
+
+#include <numeric>
+
+#include "libplan/cost/chain_load.h"
+#include "libplan/cost/memory.h"
+#include "libplan/cost/priced_model.h"
+#include "tests/libplan/search/profiles.h"
+#include "tests/support/doctest.h"
+
+TEST_SUITE_BEGIN("libplan/cost/chain");
+
+namespace pp::plan {
+namespace {
+
+Chain chain_of(const Profile& profile, std::vector<int> order = {}) {
+  const PlanGraph graph = make_graph(profile);
+  if (order.empty()) {
+    order.resize(graph.layers.size());
+    std::iota(order.begin(), order.end(), 0);
+  }
+  const PricedModel model = price_model(profile, std::vector<int>{1}, {});
+  return make_chain(graph, order, model.layers, model.loss, {1.0, 0});
+}
+
+/// Chain 0-1-2-3-4 plus 0 -> 3, outputs 4,2,2,2,1 (planning.md 2.9); every layer saves its inputs.
+Profile skip_profile() {
+  return test::make_profile({{{1, 2, 10, 4, 0, 0, 5},
+                              {1, 2, 10, 2, 4, 4, 1},
+                              {1, 2, 10, 2, 2, 2, 1},
+                              {1, 2, 10, 2, 6, 6, 9},
+                              {1, 2, 10, 1, 2, 2, 1}},
+                             {{0, 1}, {1, 2}, {2, 3}, {0, 3}, {3, 4}},
+                             {1}});
+}
+
+}  // namespace
+
+TEST_CASE("a skip tensor is part of every boundary it crosses") {
+  const Chain chain = chain_of(skip_profile());
+  CHECK(chain.cut_activation == std::vector<double>{0, 4, 6, 6, 2, 0});
+  CHECK(chain.cut_gradient == chain.cut_activation);
+  CHECK(chain.cut_activations == std::vector{0, 1, 2, 2, 1, 0});
+}
+
+TEST_CASE("stages receive and send each tensor once, straight from its producer") {
+  const Chain chain = chain_of(skip_profile());
+  // {0},{1,2},{3,4}: stage 1 receives 4 and sends 2, stage 2 receives 2 + 4.
+  CHECK(chain.in_bytes(0, 1) == 0);
+  CHECK(chain.out_bytes(0, 1) == 4);
+  CHECK(chain.in_bytes(1, 3) == 4);
+  CHECK(chain.out_bytes(1, 3) == 2);
+  CHECK(chain.in_bytes(3, 5) == 6);
+  CHECK(chain.out_bytes(3, 5) == 0);
+  // What layers 3 and 4 keep: 6 + 2, of which the 6 that came in are held as input.
+  CHECK(chain.sum(chain.saved, 3, 5) == 8);
+  CHECK(chain.saved_elsewhere(3, 5) == 6);
+  // With the cut before layer 2, layer 3 gets one of its inputs from the stage itself.
+  CHECK(chain.saved_elsewhere(2, 5) == 2 + 4);
+  CHECK(chain.least_in == std::vector<double>{0, 4, 2, 6, 2, 0});
+  CHECK(chain.least_out == std::vector<double>{0, 4, 2, 2, 2, 0});
+}
+
+TEST_CASE("the largest workspace of any range") {
+  const Chain chain = chain_of(skip_profile());
+  CHECK(chain.largest_workspace(0, 5) == 9);
+  CHECK(chain.largest_workspace(0, 3) == 5);
+  CHECK(chain.largest_workspace(1, 3) == 1);
+  CHECK(chain.largest_workspace(3, 4) == 9);
+}
+
+TEST_CASE("memory of a stage: parts by hand, and the bound never above the exact sum") {
+  const Chain chain = chain_of(skip_profile());
+  const StageMemory memory(chain, {.rule = WindowRule::win, .micro_batches = 8}, {});
+  // Stages {0},{1,2},{3,4}, one device each: windows 3, 2, 1.
+  const std::vector<StageBytes> parts = memory.stages({{0, 1, 1}, {1, 3, 1}, {3, 5, 1}});
+  CHECK(parts[0].in_flight == 3);
+  CHECK(parts[1].in_flight == 2);
+  CHECK(parts[1].weights + parts[1].gradients + parts[1].optimizer == 60);
+  // Layer 1 keeps the 4 that came in, layer 2 the 2 made here: 2 * (2 + 4) + 2 * (4 + 2) + workspace 1.
+  CHECK(parts[1].saved == 2);
+  CHECK(parts[1].input == 4);
+  CHECK(parts[1].boundary == 12);
+  CHECK(parts[1].total() == 60 + 12 + 12 + 1);
+  const StageMemory tight(chain, {.rule = WindowRule::win, .micro_batches = 8}, {85, 0});
+  CHECK(tight.fits(StageRange{1, 3, 1}, 2));
+  CHECK(tight.fits_at_least(1, 3, 1, 1));
+  const StageMemory short_by_one(chain, {.rule = WindowRule::win, .micro_batches = 8}, {84, 0});
+  CHECK_FALSE(short_by_one.fits(StageRange{1, 3, 1}, 2));
+  CHECK(short_by_one.fits_at_least(1, 3, 1, 1));  // without boundary buffers: 60 + 2*6 + 1 = 73
+}
+
+TEST_CASE("windows in memory: all of gpipe, never more than the step has, one version each when stashing") {
+  const Chain chain = chain_of(skip_profile());
+  const Partition straight{{0, 1, 1}, {1, 3, 1}, {3, 5, 1}};
+  const auto windows = [&](const InFlight& in_flight) {
+    std::vector<int> result;
+    for (const StageBytes& part : StageMemory(chain, in_flight, {}).stages(straight))
+      result.push_back(part.in_flight);
+    return result;
+  };
+  CHECK(windows({.all = true, .micro_batches = 7}) == std::vector{7, 7, 7});
+  CHECK(windows({.rule = WindowRule::win, .micro_batches = 2}) == std::vector{2, 2, 1});
+  CHECK(windows({.rule = WindowRule::wide, .micro_batches = 8}) == std::vector{5, 3, 1});
+  CHECK(windows({.rule = WindowRule::explicit_list, .windows = {4, 2, 1}, .micro_batches = 8}) ==
+        std::vector{4, 2, 1});
+  const InFlight stash{.rule = WindowRule::win, .stash = true};
+  CHECK(windows(stash) == std::vector{3, 2, 1});
+  CHECK(StageMemory(chain, stash, {}).stages(straight)[0].versions == 2 * 10);
+  // 1-4-1: win is 9, 2, 1, the published rule 6, 2, 1.
+  const Partition uneven{{0, 1, 1}, {1, 3, 4}, {3, 5, 1}};
+  CHECK(StageMemory(chain, stash, {}).stages(uneven)[0].in_flight == 9);
+  CHECK(StageMemory(chain, {.rule = WindowRule::published}, {}).stages(uneven)[0].in_flight == 6);
+}
+
+TEST_CASE("the certificate of Example C is 48 ms, 44 with all of the all-reduce hidden") {
+  const Profile profile = test::example_c();
+  const Chain chain = chain_of(profile);
+  const auto bound = [&](double overlap) {
+    const Link link{BytesPerSecond(1e9), Seconds(0)};
+    const ChainLoad load(chain, {LoadKind::makespan_bound, 6, overlap, link}, nullptr, 3);
+    double best = 1e9;
+    for (int cut = 0; cut < 4; ++cut) {
+      for (int q = 1; q <= 3; ++q) {
+        if (cut == 0) best = std::min(best, load.stage(0, 4, q));
+        for (int r = 1; cut != 0 && q + r <= 3; ++r) {
+          best = std::min(best, std::max(load.stage(0, cut, q), load.stage(cut, 4, r)));
+        }
+      }
+    }
+    for (int a = 1; a < 4; ++a) {
+      for (int b = a + 1; b < 4; ++b) {
+        best = std::min(best, std::max({load.stage(0, a, 1), load.stage(a, b, 1), load.stage(b, 4, 1)}));
+      }
+    }
+    return best;
+  };
+  // Layers 0-2 on two devices: 15 + 2*15 = 45 and, with the all-reduce, 15*3 + 3 = 48; layer 3: 18 + 5*3 = 33.
+  CHECK(bound(0) == doctest::Approx(0.048).epsilon(1e-12));
+  CHECK(bound(1) == doctest::Approx(0.044).epsilon(1e-12));
+}
+
+}  // namespace pp::plan
+
+TEST_SUITE_END();

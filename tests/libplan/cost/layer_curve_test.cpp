@@ -1,0 +1,91 @@
+#include "libplan/cost/layer_curve.h"
+
+#include "libprofile/core/error.h"
+#include "tests/support/doctest.h"
+
+TEST_SUITE_BEGIN("libplan/cost/layer_curve");
+
+namespace pp::plan {
+namespace {
+
+LayerPoint point(std::int64_t size, double forward, std::int64_t output) {
+  LayerPoint result;
+  result.micro_batch_size = size;
+  result.forward.median = Seconds(forward);
+  result.backward.median = Seconds(2 * forward);
+  result.output = Bytes(output);
+  return result;
+}
+
+LayerProfile layer(std::vector<LayerPoint> points) {
+  LayerProfile profile;
+  profile.name = "conv1";
+  profile.points = std::move(points);
+  return profile;
+}
+
+std::string message(const LayerProfile& profile, std::int64_t size) {
+  try {
+    price_layer(profile, size, {});
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::usage);
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("between two points the value lies on their line, not on a ray through 0") {
+  const LayerProfile profile = layer({point(1, 1.0, 10), point(4, 2.5, 40), point(8, 3.5, 80)});
+  CHECK(price_layer(profile, 4, {}).forward == 2.5);
+  CHECK(price_layer(profile, 2, {}).forward == 1.5);   // 1 + 1.5/3
+  CHECK(price_layer(profile, 2, {}).backward == 3.0);  // twice that
+  CHECK(price_layer(profile, 6, {}).forward == 3.0);   // 2.5 + 1/2
+  CHECK(price_layer(profile, 6, {}).output == 60);
+}
+
+TEST_CASE("outside the points: refused, or the nearest segment continued") {
+  const LayerProfile profile = layer({point(2, 1.0, 10), point(4, 2.5, 40)});
+  CHECK(message(profile, 8) ==
+        "layer conv1: micro-batch size 8 is outside the profiled 2..4; profile that size, choose "
+        "another or allow --extrapolate");
+  CHECK(message(profile, 1) ==
+        "layer conv1: micro-batch size 1 is outside the profiled 2..4; profile that size, choose "
+        "another or allow --extrapolate");
+  CHECK(price_layer(profile, 8, {.extrapolate = true}).forward == 5.5);  // 1 + 3*1.5
+  CHECK(price_layer(profile, 1, {.extrapolate = true}).forward == 0.25);
+  CHECK(price_layer(profile, 1, {.extrapolate = true}).output == 0);  // -5, clamped
+}
+
+TEST_CASE("a single point prices its own size only, or scales when allowed") {
+  const LayerProfile profile = layer({point(4, 2.0, 40)});
+  CHECK(price_layer(profile, 4, {}).forward == 2.0);
+  CHECK(message(profile, 8) ==
+        "layer conv1: micro-batch size 8 differs from the only profiled size 4; profile that size, "
+        "choose another or allow --linear-batch");
+  CHECK(price_layer(profile, 8, {.linear_batch = true}).forward == 4.0);
+  CHECK(price_layer(profile, 2, {.linear_batch = true}).output == 20);
+}
+
+TEST_CASE("points that ran out of memory do not count") {
+  LayerPoint failed = point(8, 0, 0);
+  failed.out_of_memory = true;
+  const LayerProfile profile = layer({point(2, 1.0, 10), point(4, 2.0, 40), failed});
+  CHECK(message(profile, 8) ==
+        "layer conv1: micro-batch size 8 is outside the profiled 2..4; profile that size, choose "
+        "another or allow --extrapolate");
+}
+
+TEST_CASE("a split of backward that was not measured stays unmeasured") {
+  LayerPoint split = point(4, 2.0, 40);
+  split.input_gradient = TimeStat{.median = Seconds(1)};
+  split.weight_gradient = TimeStat{.median = Seconds(3)};
+  CHECK(price_layer(layer({split}), 4, {}).weight_gradient == 3);
+  CHECK(price_layer(layer({split}), 2, {.linear_batch = true}).input_gradient == 0.5);
+  CHECK(price_layer(layer({point(4, 2.0, 40)}), 4, {}).weight_gradient == 0);
+}
+
+}  // namespace pp::plan
+
+TEST_SUITE_END();

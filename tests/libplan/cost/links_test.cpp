@@ -1,0 +1,75 @@
+#include "libplan/cost/links.h"
+
+#include "tests/support/doctest.h"
+
+TEST_SUITE_BEGIN("libplan/cost/links");
+
+namespace pp::plan {
+namespace {
+
+Link link(double bandwidth, double latency) { return {BytesPerSecond(bandwidth), Seconds(latency)}; }
+doctest::Approx exactly(double value) { return doctest::Approx(value).epsilon(1e-12); }
+
+/// Two nodes of two devices: 10 GB/s and 5 us inside, 1 GB/s and 20 us between.
+Cluster two_nodes() {
+  Cluster cluster = flat_cluster(4, DeviceKind::cpu, BytesPerSecond(1e10), Seconds(5e-6), Bytes(0));
+  Level inner = cluster.levels.front();
+  inner.devices = 2;
+  Level outer = inner;
+  outer.devices = 4;
+  outer.bandwidth = BytesPerSecond(1e9);
+  outer.latency = Seconds(2e-5);
+  cluster.levels = {inner, outer};
+  return cluster;
+}
+
+}  // namespace
+
+TEST_CASE("all-reduce of 100 MB and of 1 kB over four replicas at 10 us and 1 GB/s") {
+  // ring: 6*10us + 6/4*100ms; tree: 4*10us + 200ms; 1 kB: 60us + 1.5us and 40us + 2us.
+  CHECK(ring_all_reduce(4, 1e8, link(1e9, 1e-5)) == exactly(0.15006));
+  CHECK(tree_all_reduce(4, 1e8, link(1e9, 1e-5)) == exactly(0.20004));
+  CHECK(ring_all_reduce(4, 1e3, link(1e9, 1e-5)) == exactly(61.5e-6));
+  CHECK(tree_all_reduce(4, 1e3, link(1e9, 1e-5)) == exactly(42e-6));
+  CHECK(flat_all_reduce(4, 1e3, link(1e9, 1e-5)) == exactly(42e-6));
+  CHECK(flat_all_reduce(1, 1e8, link(1e9, 1e-5)) == 0);
+}
+
+TEST_CASE("two levels: one network card per node, or one per replica") {
+  // 6*5us + 1.5*10ms + 2*20us + 1*100ms = 115.07 ms; with 4 cards the last term is 25 ms.
+  CHECK(two_level_all_reduce(2, 4, 1, 1e8, link(1e10, 5e-6), link(1e9, 2e-5)) == exactly(0.11507));
+  CHECK(two_level_all_reduce(2, 4, 4, 1e8, link(1e10, 5e-6), link(1e9, 2e-5)) == exactly(0.04007));
+}
+
+TEST_CASE("a message pays its latency once, and bandwidth for every byte") {
+  CHECK(transfer_time(3e6, 2, link(1e9, 1e-3)) == exactly(0.005));
+  CHECK(occupancy(3e6, link(1e9, 1e-3)) == exactly(0.003));
+  CHECK(occupancy(3e6, Link{}) == 0);
+}
+
+TEST_CASE("the innermost level that holds both devices is their link") {
+  const Cluster cluster = two_nodes();
+  CHECK(link_between(cluster, 0, 1).bandwidth.value == 1e10);
+  CHECK(link_between(cluster, 1, 2).bandwidth.value == 1e9);
+  CHECK(link_between(cluster, 3, 3).bandwidth.value == 0);
+  CHECK(slowest_link(cluster).bandwidth.value == 1e9);
+  CHECK(slowest_link(cluster).latency.count() == 2e-5);
+  CHECK(fastest_link(cluster).bandwidth.value == 1e10);
+  CHECK(fastest_link(cluster).latency.count() == 5e-6);
+}
+
+TEST_CASE("an all-reduce takes the cheapest form its devices allow") {
+  const Cluster cluster = two_nodes();
+  const std::vector<int> inside{0, 1}, across{1, 2}, all{0, 1, 2, 3};
+  // ring(2) at 10 GB/s: 10us + 10ms.
+  CHECK(all_reduce_time(cluster, inside, Bytes(100'000'000)).count() == exactly(0.01001));
+  // one replica per node: ring(2) at 1 GB/s.
+  CHECK(all_reduce_time(cluster, across, Bytes(100'000'000)).count() == exactly(0.10004));
+  // two levels: 10us + 10ms + 40us + 100ms = 110.05 ms, below the ring's 6*20us + 150ms.
+  CHECK(all_reduce_time(cluster, all, Bytes(100'000'000)).count() == exactly(0.11005));
+  CHECK(all_reduce_time(cluster, std::vector<int>{2}, Bytes(100'000'000)).count() == 0);
+}
+
+}  // namespace pp::plan
+
+TEST_SUITE_END();
