@@ -10,9 +10,9 @@
 namespace pp::profile {
 
 struct MachineDevices {
-  std::vector<int> cores;   ///< core numbers; `cpu:k` is the k-th of them
-  int cuda = 0;             ///< devices that LibTorch sees
-  std::string why_no_cuda;  ///< when there are none
+  std::vector<int> cores;     ///< core numbers; `cpu:k` is the k-th of them
+  int cuda = 0;               ///< devices that LibTorch sees
+  std::string why_no_cuda{};  ///< when there are none
 };
 
 /// As the public parse_device_set(), on a machine that the caller describes. More cores than the machine has

@@ -20,9 +20,26 @@ std::string one_decimal(double value) {
   return text;
 }
 
-std::string at_size(std::int64_t micro_batch_size) {
-  return "micro-batch size " + std::to_string(micro_batch_size);
+/// `micro-batch size 4`, `micro-batch sizes 1, 2`
+std::string at_sizes(const std::vector<std::int64_t>& sizes) {
+  std::string text = sizes.size() == 1 ? "micro-batch size" : "micro-batch sizes";
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    text.append(i == 0 ? " " : ", ").append(std::to_string(sizes[i]));
+  return text;
 }
+
+/// The sizes where a figure passes its limit, and the worst of them.
+struct Offenders {
+  std::vector<std::int64_t> sizes;
+  double worst = 0;
+
+  void add(std::int64_t size, double excess, double value) {
+    sizes.push_back(size);
+    if (excess > largest_excess) worst = value;
+    largest_excess = std::max(largest_excess, excess);
+  }
+  double largest_excess = 0;
+};
 
 }  // namespace
 
@@ -44,34 +61,34 @@ std::vector<std::string> conditions_findings(const DeviceSet& devices, int machi
 }
 
 std::vector<std::string> profile_findings(const Profile& profile) {
-  std::vector<std::string> findings;
+  Offenders noisy, unequal;
   for (const WholeModelPoint& point : profile.whole_model) {
     const double spread = std::max(relative_spread(point.forward), relative_spread(point.backward));
-    if (spread > kTolerance) {
-      findings.push_back(
-          "times at " + at_size(point.micro_batch_size) + " spread by " + percent(spread) +
-          " around the median: predictions will be as rough; end other programs, or raise --budget");
-    }
-    const auto ratio = layer_sum_ratio(profile, point.micro_batch_size);
-    if (ratio && std::abs(*ratio - 1.0) > kTolerance) {
-      findings.push_back(
-          "the layers at " + at_size(point.micro_batch_size) + " add up to " + percent(*ratio) +
-          " of the whole model's time: the layer times are not those of a run; raise --budget, or leave "
-          "this size out");
-    }
+    if (spread > kTolerance) noisy.add(point.micro_batch_size, spread, spread);
+    const double ratio = layer_sum_ratio(profile, point.micro_batch_size).value_or(1.0);
+    if (std::abs(ratio - 1.0) > kTolerance) unequal.add(point.micro_batch_size, std::abs(ratio - 1.0), ratio);
+  }
+  std::vector<std::string> findings;
+  if (!noisy.sizes.empty()) {
+    findings.push_back(
+        "times at " + at_sizes(noisy.sizes) + " spread by up to " + percent(noisy.worst) +
+        " around the median: predictions will be as rough; end other programs, or raise --budget");
+  }
+  if (!unequal.sizes.empty()) {
+    findings.push_back(
+        "the layers at " + at_sizes(unequal.sizes) + " add up to " + percent(unequal.worst) +
+        " of the whole model's time: predictions will be off by as much; end other programs, or raise "
+        "--budget");
   }
   return findings;
 }
 
-std::optional<std::string> outlier_finding(std::int64_t micro_batch_size,
-                                           std::span<const double> pass_seconds) {
-  const int outliers = count_outliers(pass_seconds);
-  const int passes = static_cast<int>(pass_seconds.size());
-  if (outliers <= kTolerance * passes) return std::nullopt;
-  return std::to_string(outliers) + " of " + std::to_string(passes) + " passes at " +
-         at_size(micro_batch_size) +
-         " were interrupted (far above the median): other programs use these cores; end them, or choose other "
-         "cores";
+std::optional<std::string> outlier_finding(int outliers, int passes) {
+  if (outliers < 3 || outliers <= kTolerance * passes) return std::nullopt;
+  return std::to_string(outliers) + " of " + std::to_string(passes) +
+         " passes were interrupted (far above the median of their size): other programs use these cores; end "
+         "them, or "
+         "choose other cores with --device";
 }
 
 }  // namespace pp::profile

@@ -1,9 +1,7 @@
 // What makes a profile doubtful, as sentences with their remedy. Pure, Torch-free.
 #pragma once
 
-#include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -16,11 +14,13 @@ namespace pp::profile {
 std::vector<std::string> conditions_findings(const DeviceSet& devices, int machine_cores,
                                              std::optional<double> load);
 
-/// Of a finished profile, per micro-batch size: forward plus backward of the whole model spread by more than 10
-/// %; the layers' sum differs from the whole model by more than 10 %.
+/// Of a finished profile, one sentence each: the micro-batch sizes at which the whole model's forward or
+/// backward spreads by more than 10 %; those at which the sum of the layers differs from the whole model by
+/// more than 10 %.
 std::vector<std::string> profile_findings(const Profile& profile);
 
-/// Nothing unless more than a tenth of the passes at this size are outliers (statistics.h).
-std::optional<std::string> outlier_finding(std::int64_t micro_batch_size, std::span<const double> pass_seconds);
+/// Nothing unless at least three, and more than a tenth, of the passes are outliers (statistics.h) of their
+/// size.
+std::optional<std::string> outlier_finding(int outliers, int passes);
 
 }  // namespace pp::profile

@@ -9,7 +9,8 @@
 
 namespace pp::profile {
 
-/// Core numbers that the process may run on (its affinity, so taskset and containers are respected), ascending.
+/// Core numbers that the calling thread may run on, ascending: in main those of the process, so that
+/// taskset and containers are respected.
 std::vector<int> usable_cores();
 /// Restricts the calling thread, and threads that it starts later, to `cores`; nothing happens for an empty
 /// list.

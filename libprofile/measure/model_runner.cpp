@@ -89,7 +89,9 @@ void ModelRunner::make_batch(std::size_t size) {
 model::Pass ModelRunner::forward(std::size_t size, model::LayerObserver* observer) {
   const model::PassContext context{
       .key = {.seed = seed_, .step = step_++, .micro_batch = 0}, .generator = &generator_, .buffers = buffers_};
-  return segment_.forward(weights_, batches_[size], context, observer);
+  model::Pass pass = segment_.forward(weights_, batches_[size], context, observer);
+  pass.outputs.clear();  // nobody here reads the predictions; the executor hands its outputs on as well
+  return pass;
 }
 
 void ModelRunner::backward(model::Pass& pass, std::size_t size, PassKind kind, model::LayerObserver* observer) {

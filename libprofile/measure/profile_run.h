@@ -13,9 +13,9 @@ namespace pp::profile {
 struct Environment {
   const Clock& clock;
   MachineDevices machine;
-  Bytes memory;                ///< the machine's; the devices of a set share it equally
-  std::optional<double> load;  ///< load average before measuring
-  Context context;             ///< goes into the profile
+  Bytes memory{};                ///< the machine's; the devices of a set share it equally
+  std::optional<double> load{};  ///< load average before measuring
+  Context context{};             ///< goes into the profile
 };
 
 Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Observer& observer,

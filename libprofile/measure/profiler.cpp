@@ -50,7 +50,10 @@ void check_options(const ProfileOptions& options, const MachineDevices& machine)
 /// Failures of the first pass belong to the model or the machine, not to the measurement.
 [[noreturn]] void rethrow_as_input_error(const model::OutOfMemory* out_of_memory, const Error& error,
                                          const Environment& environment, int devices) {
-  if (out_of_memory == nullptr) throw Error(ErrorKind::data, error.what());
+  if (out_of_memory == nullptr) {
+    throw Error(ErrorKind::data,
+                std::string(error.what()) + "; correct the model, or leave this micro-batch size out");
+  }
   throw Error(ErrorKind::device, std::string(error.what()) + "; each of " + std::to_string(devices) +
                                      " devices has " + to_text(Bytes(environment.memory.value / devices)) +
                                      ": profile a smaller model or size, or fewer devices at once");

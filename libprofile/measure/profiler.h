@@ -27,7 +27,7 @@ DeviceSet parse_device_set(std::string_view text);
 
 struct ProfileOptions {
   std::vector<std::int64_t> micro_batch_sizes{1, 2, 4, 8, 16};
-  DeviceSet devices;
+  DeviceSet devices{};
   DType dtype = DType::float32;
   /// Stop sampling a size when the half-width of the 95 % interval of the median is below this share of it, ...
   double precision = 0.02;

@@ -120,10 +120,13 @@ void Profiling::measure_times() {
     rounds.report(*visit, pass_seconds(times), duration);
     observer_.progress("timing layers", rounds.done(), rounds.remaining() + 2 * optimizer_budget());
   }
+  int outliers = 0, passes = 0;
   for (std::size_t i = 0; i < sizes_.size(); ++i) {
-    const auto finding = outlier_finding(sizes_[i].micro_batch_size, rounds.samples(i, PassKind::whole));
-    if (finding) observer_.warning(*finding);
+    const std::span<const double> samples = rounds.samples(i, PassKind::whole);
+    outliers += count_outliers(samples);
+    passes += static_cast<int>(samples.size());
   }
+  if (const auto finding = outlier_finding(outliers, passes)) observer_.warning(*finding);
 }
 
 void Profiling::measure_optimizers() {

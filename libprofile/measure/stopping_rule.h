@@ -21,7 +21,7 @@ struct StoppingRule {
 };
 
 /// What even a spent budget does not save: with fewer, median and spread mean nothing.
-inline constexpr int kFewestSamples = 3;
+inline constexpr int kFewestSamples = 5;
 
 enum class Verdict { more, precise, budget_spent, enough };
 

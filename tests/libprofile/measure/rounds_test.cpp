@@ -1,0 +1,100 @@
+#include "libprofile/measure/rounds.h"
+
+#include <string>
+
+#include "tests/support/doctest.h"
+
+namespace pp::profile {
+namespace {
+
+/// Runs a visit on a machine where every pass takes `pass` seconds.
+void serve(Rounds& rounds, const Visit& visit, double pass) {
+  const std::vector<double> seconds(static_cast<std::size_t>(visit.passes), pass);
+  rounds.report(visit, seconds, Seconds(pass * (visit.dropped + visit.passes)));
+}
+
+}  // namespace
+
+TEST_SUITE("libprofile/measure/rounds") {
+  TEST_CASE("each size is warmed up first, then sizes and kinds take turns") {
+    Rounds rounds({.budget = Seconds(100)}, {true, true});
+    std::string order;
+    for (int i = 0; i < 10; ++i) {
+      const Visit visit = rounds.next().value();
+      order += std::to_string(visit.size) +
+               (visit.passes == 0 ? "w" : std::to_string(static_cast<int>(visit.kind))) + " ";
+      serve(rounds, visit, 0.1);
+    }
+    // w: warm-up; 0 full, 1 split, 2 whole
+    CHECK(order == "0w 1w 00 10 01 11 02 12 00 10 ");
+  }
+
+  TEST_CASE("what runs in a warm-up is not a sample") {
+    Rounds rounds({.warm_up_passes = 4}, {true});
+    const Visit visit = rounds.next().value();
+    CHECK(visit.dropped == 4);
+    CHECK(visit.passes == 0);
+    serve(rounds, visit, 0.1);
+    CHECK(rounds.samples(0, PassKind::full).empty());
+  }
+
+  TEST_CASE("short passes come in groups after a dropped one, long passes singly") {
+    Rounds rounds({}, {true, true, true});
+    const double seconds[] = {0.001, 0.01, 0.1};
+    for (const double pass : seconds) serve(rounds, rounds.next().value(), pass);
+    const Visit shortest = rounds.next().value(), middle = rounds.next().value(),
+                longest = rounds.next().value();
+    CHECK(shortest.passes == 16);  // 30 ms hold 30, at most 16
+    CHECK(middle.passes == 3);
+    CHECK(longest.passes == 1);
+    CHECK(shortest.dropped == 1);
+    CHECK(middle.dropped == 1);
+    CHECK(longest.dropped == 0);
+  }
+
+  TEST_CASE("equal times are precise after one visit of each kind") {
+    Rounds rounds({}, {true});
+    int visits = 0;
+    while (const auto visit = rounds.next()) {
+      serve(rounds, *visit, 0.001);
+      ++visits;
+    }
+    CHECK(visits == 4);  // warm-up, and 16 samples (10 are enough) of each of three kinds
+    CHECK(rounds.samples(0, PassKind::whole).size() == 16);
+    CHECK(rounds.done() == 1.0);
+    CHECK(rounds.remaining().count() == 0.0);
+  }
+
+  TEST_CASE("slow passes end when each kind has five samples, though the budget is long spent") {
+    Rounds rounds({.budget = Seconds(1)}, {true});
+    int visits = 0;
+    while (const auto visit = rounds.next()) {
+      serve(rounds, *visit, 10.0);
+      ++visits;
+    }
+    CHECK(visits == 1 + 3 * 5);
+  }
+
+  TEST_CASE("a size that is out of memory is never visited") {
+    Rounds rounds({}, {true, false});
+    while (const auto visit = rounds.next()) {
+      CHECK(visit->size == 0);
+      serve(rounds, *visit, 0.001);
+    }
+    CHECK_FALSE(Rounds({}, {false}).next().has_value());
+  }
+
+  TEST_CASE("the remaining time is the budget that is left, or what the missing samples take if that is more") {
+    Rounds rounds({.budget = Seconds(1)}, {true});
+    CHECK(rounds.remaining().count() == 1.0);
+    CHECK(rounds.done() == 0.0);
+    serve(rounds, rounds.next().value(), 0.02);  // warm-up: 3 passes, 60 ms
+    CHECK(rounds.remaining().count() == 1.0);    // 15 missing passes of 20 ms take less
+    serve(rounds, rounds.next().value(), 0.2);   // one dropped, one recorded
+    // 14 samples are missing, 0.2 s each; the budget has only 0.6 s left.
+    CHECK(rounds.remaining().count() == doctest::Approx(2.8));
+    CHECK(rounds.done() == doctest::Approx(0.46 / (0.46 + 2.8)));
+  }
+}
+
+}  // namespace pp::profile
