@@ -92,14 +92,15 @@ void add_baselines(const SearchCase& what, const SearchSpace& space, Collector& 
 CandidateList find_candidates(const SearchCase& what, const std::vector<SearchSpace>& spaces) {
   CandidateList list;
   Collector collector(what, list);
-  for (const SearchSpace& space : spaces) search(what, space, collector);
-  add_baselines(what, spaces.back(), collector);
-  const ChainLoad load = make_load(what, spaces.back(), what.synchronous ? LoadKind::step : LoadKind::period);
-  const ChainLoad bound =
-      make_load(what, spaces.back(), what.synchronous ? LoadKind::step_bound : LoadKind::period_bound);
-  const BottleneckResult least = search_bottleneck(spaces.back(), bound);
-  list.bound = least.value;
-  collector.add(least.partition, load);
+  for (const SearchSpace& space : spaces) {
+    search(what, space, collector);
+    add_baselines(what, space, collector);
+    const ChainLoad load = make_load(what, space, what.synchronous ? LoadKind::step : LoadKind::period);
+    const ChainLoad bound = make_load(what, space, what.synchronous ? LoadKind::step_bound : LoadKind::period_bound);
+    const BottleneckResult least = search_bottleneck(space, bound);
+    list.bound = least.value;
+    collector.add(least.partition, load);
+  }
   return list;
 }
 
