@@ -51,9 +51,10 @@ void check_size(const std::filesystem::path& path, const IdxHeader& header) {
   std::int64_t elements = 1;
   for (const std::int64_t dimension : header.shape) {
     if (dimension == 0) refuse(path, "the shape " + to_text(header.shape) + " has no elements");
-    elements *= dimension;
-    if (elements > kMaxElements)
+    if (dimension > kMaxElements / elements) {
       refuse(path, "the shape " + to_text(header.shape) + " has more than 2^40 elements");
+    }
+    elements *= dimension;
   }
   const auto expected = static_cast<std::uintmax_t>(elements * size_of(header.type));
   const std::uintmax_t found = std::filesystem::file_size(path) - header.data_offset;

@@ -1,5 +1,7 @@
 // All checks before a run, and what follows from them.
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <numeric>
 
@@ -14,8 +16,10 @@ namespace {
 
 void require(bool holds, std::string_view name, double value, std::string_view limit) {
   if (holds) return;
-  std::string number = std::to_string(value);
-  refuse(ErrorKind::usage, std::string(name) + " = " + number + ": must be " + std::string(limit));
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  refuse(ErrorKind::usage,
+         std::string(name) + " = " + std::string(text.data(), end) + ": must be " + std::string(limit));
 }
 
 void check_options(const RunOptions& options) {
@@ -50,26 +54,6 @@ void check_model(const ResolvedModel& model) {
   }
 }
 
-void check_shared_parameters(const plan::Plan& plan, const ResolvedModel& model) {
-  std::vector<std::size_t> stage_of(model.layers.size());
-  const std::vector<std::vector<int>> layers = stage_layers(plan);
-  for (std::size_t s = 0; s < layers.size(); ++s) {
-    for (const int layer : layers[s]) stage_of[static_cast<std::size_t>(layer)] = s;
-  }
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    const int owner = model.layers[i].weights_layer;
-    if (owner < 0 || stage_of[static_cast<std::size_t>(owner)] == stage_of[i] ||
-        model.layers[i].parameters.empty())
-      continue;
-    const std::string name = model.graph.layers[static_cast<std::size_t>(owner)].name + "." +
-                             model.layers[i].parameters.front().name;
-    refuse(ErrorKind::data, "parameter \"" + name + "\" is shared by stages " +
-                                std::to_string(stage_of[static_cast<std::size_t>(owner)]) + " and " +
-                                std::to_string(stage_of[i]) +
-                                ", which pp-run cannot train; plan with both layers in one stage");
-  }
-}
-
 // Batch norm needs two values per channel in the smallest micro-batch.
 void check_batch_norm(const plan::Plan& plan, const ResolvedModel& model, int smallest_mini_batch) {
   const int smallest = smallest_mini_batch / plan.training.micro_batches;
@@ -84,24 +68,11 @@ void check_batch_norm(const plan::Plan& plan, const ResolvedModel& model, int sm
   }
 }
 
-void check_programs(const plan::Plan& plan, bool streams) {
-  const plan::WeightPolicy wanted = streams ? plan::WeightPolicy::stash : plan::WeightPolicy::flush;
-  if (plan.schedule.weight_policy != wanted) {
-    refuse(ErrorKind::data, "/schedule/weight_policy: \"" + std::string(name_of(plan.schedule.weight_policy)) +
-                                "\" does not fit " + (streams ? "streams" : "programs") + "; use \"" +
-                                std::string(name_of(wanted)) + "\"");
-  }
-  if (streams && plan.training.micro_batches != 1) {
-    refuse(ErrorKind::data, "/training/micro_batches: " + std::to_string(plan.training.micro_batches) +
-                                " in a plan with streams, which update after every micro-batch; use 1");
-  }
+// check_plan() knows recompute as a part of the schedules to come; this executor does not.
+void check_operations(const plan::Plan& plan) {
   for (std::size_t w = 0; w < plan.workers.size(); ++w) {
     const plan::WorkerProgram& program = plan.workers[w].program;
-    if (program.stream.has_value() != streams) {
-      refuse(ErrorKind::data, "/workers/" + std::to_string(w) +
-                                  ": some workers have a program, others a stream; use one of them for all");
-    }
-    for (const plan::Op& op : streams ? program.stream->body : program.program) {
+    for (const plan::Op& op : program.stream ? program.stream->body : program.program) {
       if (op.kind != plan::OpKind::recompute) continue;
       refuse(ErrorKind::data, "/workers/" + std::to_string(w) + ": operation " + plan::to_text(op) +
                                   ": pp-run does not recompute; plan with --recompute never");
@@ -109,9 +80,14 @@ void check_programs(const plan::Plan& plan, bool streams) {
   }
 }
 
+const Device& device_of(const plan::Plan& plan, const plan::Worker& worker) {
+  return *std::find_if(plan.devices.begin(), plan.devices.end(),
+                       [&](const Device& device) { return device.id == worker.device; });
+}
+
 void check_devices(const plan::Plan& plan) {
   for (const plan::Worker& worker : plan.workers) {
-    const Device& device = plan.devices[index(worker.device)];
+    const Device& device = device_of(plan, worker);
     const std::string who = "worker " + std::to_string(number(worker.id)) + ": ";
     if (device.kind != DeviceKind::cpu) {
       refuse(ErrorKind::device,
@@ -126,7 +102,7 @@ void check_devices(const plan::Plan& plan) {
 
 CoreBinding bind_workers(const plan::Plan& plan) {
   std::vector<Device> devices;
-  for (const plan::Worker& worker : plan.workers) devices.push_back(plan.devices[index(worker.device)]);
+  for (const plan::Worker& worker : plan.workers) devices.push_back(device_of(plan, worker));
   return bind_cores(devices, allowed_cores());
 }
 
@@ -186,8 +162,7 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   setup.model = resolve(plan.model);
   check_model(setup.model);
   setup.streams = plan.workers.front().program.stream.has_value();
-  check_programs(plan, setup.streams);
-  check_shared_parameters(plan, setup.model);
+  check_operations(plan);
   check_devices(plan);
   setup.cores = bind_workers(plan);
   const Samples samples = count_samples(setup.model, options);

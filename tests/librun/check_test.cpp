@@ -1,0 +1,159 @@
+#include <functional>
+
+#include "libprofile/core/error.h"
+#include "librun/data/idx.h"
+#include "librun/run.h"
+#include "tests/librun/folder.h"
+#include "tests/librun/models.h"
+#include "tests/support/plans.h"
+#include "tests/support/torch_test.h"
+
+using namespace pp;
+
+namespace {
+
+run::RunOptions synthetic() {
+  run::RunOptions options;
+  options.data = "synthetic";
+  options.synthetic_samples = 64;
+  options.epochs = 1;
+  return options;
+}
+
+PlanSpec small() { return {.model = test::dropout_mlp(), .cuts = {3}}; }
+
+std::pair<std::string, ErrorKind> refusal(const plan::Plan& plan, const run::RunOptions& options) {
+  try {
+    run::check(plan, options);
+  } catch (const Error& error) {
+    return {error.what(), error.kind()};
+  }
+  return {"accepted", ErrorKind::internal};
+}
+
+std::string refused_options(const std::function<void(run::RunOptions&)>& change) {
+  run::RunOptions options = synthetic();
+  change(options);
+  const auto [message, kind] = refusal(make_plan(small()), options);
+  CHECK((message == "accepted" || kind == ErrorKind::usage || kind == ErrorKind::data));
+  return message;
+}
+
+std::string refused_plan(const std::function<void(plan::Plan&)>& change, ErrorKind expected) {
+  plan::Plan plan = make_plan(small());
+  change(plan);
+  const auto [message, kind] = refusal(plan, synthetic());
+  CHECK(kind == expected);
+  return message;
+}
+
+}  // namespace
+
+TEST_SUITE("librun/check") {
+  TEST_CASE("a plan with its options is accepted") {
+    CHECK(refused_options([](run::RunOptions&) {}) == "accepted");
+    CHECK(refused_options([](run::RunOptions& o) {
+            o.epochs.reset();
+            o.steps = 5;
+          }) == "accepted");
+  }
+
+  TEST_CASE("options out of range are refused") {
+    CHECK(refused_options([](auto& o) { o.steps = 5; }) ==
+          "give the length of the run as one of --epochs and --steps");
+    CHECK(refused_options([](auto& o) { o.epochs.reset(); }) ==
+          "give the length of the run as one of --epochs and --steps");
+    CHECK(refused_options([](auto& o) { o.epochs = 0; }) == "epochs = 0: must be at least 1");
+    CHECK(refused_options([](auto& o) { o.learning_rate = -1; }) == "learning_rate = -1: must be above 0");
+    CHECK(refused_options([](auto& o) { o.momentum = 1; }) == "momentum = 1: must be in [0, 1)");
+    CHECK(refused_options([](auto& o) { o.stall_timeout = Seconds(0); }) ==
+          "stall_timeout = 0: must be above 0");
+    CHECK(refused_options([](auto& o) { o.data = ""; }) == "--data: give a folder, or synthetic");
+    CHECK(refused_options([](auto& o) { o.synthetic_samples = 7; }) ==
+          "synthetic: mini_batch = 8 exceeds the data set of 7 samples; plan with a smaller mini-batch or give "
+          "more data");
+    CHECK(refused_options([](auto& o) { o.synthetic_samples = 19; }) ==
+          "synthetic: the last mini-batch has 3 samples, fewer than micro_batches = 4; leave it out with "
+          "--drop-last");
+    CHECK(refused_options([](auto& o) {
+            o.synthetic_samples = 19;
+            o.drop_last = true;
+          }) == "accepted");
+  }
+
+  TEST_CASE("devices that this build does not have are refused") {
+    CHECK(refused_plan([](plan::Plan& p) { p.devices[1].kind = DeviceKind::cuda; }, ErrorKind::device) ==
+          "worker 1: device cuda:1: this build of pp-run has no CUDA; plan for CPU devices");
+    CHECK(refused_plan([](plan::Plan& p) { p.workers[1].rank = 1; }, ErrorKind::device) ==
+          "worker 1: rank 1: this build of pp-run is one process; set every rank to 0");
+    const std::string message =
+        refused_plan([](plan::Plan& p) { p.devices[0].cores = {4095}; }, ErrorKind::device);
+    CHECK(message.starts_with("device cpu:0: core 4095 is not available, this process may use "));
+  }
+
+  TEST_CASE("models that cannot be trained are refused") {
+    CHECK(refused_plan([](plan::Plan& p) { p.model.loss.reset(); }, ErrorKind::data) ==
+          "model \"dropout_mlp\" has no loss; add one to train it");
+  }
+
+  TEST_CASE("a plan that contradicts itself is refused as pp-plan refuses it") {
+    CHECK(refused_plan([](plan::Plan& p) { p.stages[1].layers.pop_back(); }, ErrorKind::data)
+              .starts_with("/stages: layer \"head\""));
+  }
+
+  TEST_CASE("a stream whose mini-batches do not fill the rounds of its replicas is refused") {
+    const plan::Plan plan = make_plan({.model = test::mlp(2),
+                                       .cuts = {2},
+                                       .replicas = {2, 1},
+                                       .schedule = "pipedream",
+                                       .mini_batch = 8,
+                                       .micro_batches = 1});
+    run::RunOptions options = synthetic();
+    options.synthetic_samples = 56;  // 7 mini-batches
+    CHECK(refusal(plan, options).first ==
+          "schedule pipedream: 7 mini-batches are not a multiple of the 2 replicas of stage 0; use 6 or 8, or "
+          "--drop-last");
+    options.drop_last = true;
+    CHECK(refusal(plan, options).first == "accepted");
+    options.epochs.reset();
+    options.steps = 3;
+    CHECK(refusal(plan, options).first ==
+          "steps = 3 is not a multiple of the 2 replicas of stage 0; use 2 or 4");
+  }
+
+  TEST_CASE("batch norm on one value per channel is found before the run") {
+    // Images of 1x1: a micro-batch of one sample has one value.
+    PlanSpec spec{.model = test::residual_net(), .mini_batch = 4, .micro_batches = 4};
+    spec.model.inputs[0].type.shape = {2, 1, 1};
+    CHECK(refusal(make_plan(spec), synthetic()).first ==
+          "layer \"bn0\": batch norm: a micro-batch of 1 samples has 1 value per channel; lower micro_batches "
+          "or use --drop-last");
+  }
+
+  TEST_CASE("data files are checked against the model before the run") {
+    const TestFolder folder;
+    run::RunOptions options = synthetic();
+    options.data = folder.path().string();
+    const auto message = [&] {
+      const std::string text = refusal(make_plan(small()), options).first;
+      const auto at = text.find(options.data);
+      return at == std::string::npos ? text : text.substr(at + options.data.size());
+    };
+    CHECK(message() == "/train-images.idx: no such file");
+    folder.write("train-images.idx", run::idx_bytes(run::IdxType::uint8, {16, 2, 3}, std::string(96, 'x')));
+    folder.write("train-labels.idx", run::idx_bytes(run::IdxType::uint8, {16}, std::string(16, '\1')));
+    CHECK(message() ==
+          "/train-images.idx: samples have the shape [2, 3], the model's input \"x\" is [5]; give data of that "
+          "shape or plan a "
+          "model for this data");
+    folder.write("train-images.idx", run::idx_bytes(run::IdxType::uint8, {15, 5}, std::string(75, 'x')));
+    CHECK(message().starts_with("/train-labels.idx: 16 labels for 15 images in "));
+    folder.write("train-images.idx", run::idx_bytes(run::IdxType::uint8, {16, 5}, std::string(80, 'x')));
+    CHECK(message() == "accepted");
+    folder.write("test-labels.idx", run::idx_bytes(run::IdxType::uint8, {4}, std::string(4, '\1')));
+    CHECK(message() == "/test-images.idx: no such file");
+    options.data = "no/such/folder";
+    CHECK(message() ==
+          ": no such folder; give a folder with train-images.idx and train-labels.idx, or synthetic");
+  }
+}

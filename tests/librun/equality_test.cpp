@@ -1,0 +1,116 @@
+#include <random>
+#include <set>
+
+#include "libprofile/model/families/families.h"
+#include "tests/librun/models.h"
+#include "tests/librun/reference.h"
+#include "tests/support/plans.h"
+#include "tests/support/torch_test.h"
+
+using namespace pp;
+
+namespace {
+
+run::RunOptions short_run() {
+  run::RunOptions options;
+  options.data = "synthetic";
+  options.synthetic_samples = 24;
+  options.steps = 3;
+  options.learning_rate = 0.05;
+  options.weight_decay = 0.01;
+  options.evaluate = false;
+  return options;
+}
+
+// `stages`-1 different boundaries, ascending.
+std::vector<int> random_cuts(std::mt19937& random, std::size_t layers, int stages) {
+  std::set<int> cuts;
+  while (static_cast<int>(cuts.size()) < stages - 1) cuts.insert(1 + static_cast<int>(random() % (layers - 1)));
+  return {cuts.begin(), cuts.end()};
+}
+
+std::string text(const std::vector<int>& cuts) {
+  std::string list;
+  for (const int cut : cuts) list.append(" ").append(std::to_string(cut));
+  return list;
+}
+
+// Weights and losses of gpipe and 1f1b with 1 to 4 stages at seeded cuts, against training by the book: every
+// bit.
+void check_all_plans(PlanSpec spec, const run::RunOptions& options) {
+  const test::Trained expected = test::train_alone(make_plan(spec), options);
+  std::mt19937 random(11);
+  for (int stages = 1; stages <= 4; ++stages) {
+    for (const char* schedule : {"gpipe", "1f1b"}) {
+      spec.schedule = schedule;
+      spec.cuts = random_cuts(random, spec.model.layers.size(), stages);
+      const std::string where = std::string(schedule) + ", cuts" + text(spec.cuts);
+      CAPTURE(where);
+      const test::Run found = test::run_plan(make_plan(spec), options);
+      CHECK(test::first_difference(expected.tensors, found.tensors) == "");
+      CHECK(found.report.step_losses == expected.losses);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_SUITE("librun/equality") {
+  TEST_CASE("mlp: every cut of gpipe and 1f1b equals the single device bit for bit") {
+    check_all_plans({.model = model::build_family("mlp:inputs=12,width=16,layers=4,classes=4,dropout=0.3")},
+                    short_run());
+  }
+
+  TEST_CASE("lenet5: every cut equals the single device") {
+    check_all_plans({.model = model::build_family("lenet5:image=12")}, short_run());
+  }
+
+  TEST_CASE("resnet18: every cut equals the single device, through residual edges and running statistics") {
+    check_all_plans({.model = model::build_family("resnet18:classes=4,image=32,width=4")}, short_run());
+  }
+
+  TEST_CASE("transformer: every cut equals the single device, with dropout on") {
+    check_all_plans({.model = model::build_family(
+                         "transformer:layers=2,width=16,heads=2,vocabulary=20,sequence=8,dropout=0.2")},
+                    short_run());
+  }
+
+  TEST_CASE("tied weights in one stage: the uses are added in ascending layer order") {
+    const PlanSpec spec{
+        .model = model::build_family("transformer:layers=1,width=16,heads=2,vocabulary=20,sequence=8,tied=1")};
+    const run::RunOptions options = short_run();
+    const test::Trained expected = test::train_alone(make_plan(spec), options);
+    CHECK(test::first_difference(expected.tensors, test::run_plan(make_plan(spec), options).tensors) == "");
+  }
+
+  TEST_CASE("dropout between linears: every cut of gpipe and 1f1b equals the single device bit for bit") {
+    check_all_plans({.model = test::dropout_mlp()}, short_run());
+  }
+
+  TEST_CASE("batch norm, a residual edge and a long skip: every cut equals the single device, buffers too") {
+    check_all_plans({.model = test::residual_net()}, short_run());
+  }
+
+  TEST_CASE("adamw: every cut equals the single device") {
+    check_all_plans({.model = test::dropout_mlp(), .optimizer = plan::OptimizerName::adamw}, short_run());
+  }
+
+  TEST_CASE("unequal micro-batches and a partial last mini-batch are weighted by their samples") {
+    // 10 in 4 is 3,3,2,2; 26 samples are two mini-batches of 10 and one of 6, which is 2,2,1,1.
+    run::RunOptions options = short_run();
+    options.synthetic_samples = 26;
+    options.steps = 4;
+    check_all_plans({.model = test::dropout_mlp(), .mini_batch = 10}, options);
+  }
+
+  TEST_CASE("every single cut of the residual net, two stages") {
+    const run::RunOptions options = short_run();
+    PlanSpec spec{.model = test::residual_net()};
+    const test::Trained expected = test::train_alone(make_plan(spec), options);
+    for (int cut = 1; cut < static_cast<int>(spec.model.layers.size()); ++cut) {
+      CAPTURE(cut);
+      spec.cuts = {cut};
+      CHECK(test::first_difference(expected.tensors, test::run_plan(make_plan(spec), options).tensors) == "");
+    }
+  }
+}

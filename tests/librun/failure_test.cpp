@@ -1,0 +1,120 @@
+#include <atomic>
+
+#include "libprofile/core/error.h"
+#include "tests/librun/folder.h"
+#include "tests/librun/models.h"
+#include "tests/librun/reference.h"
+#include "tests/support/plans.h"
+#include "tests/support/torch_test.h"
+
+#include <thread>
+
+using namespace pp;
+
+namespace {
+
+run::RunOptions options_with(std::function<void(std::int64_t, WorkerId, const plan::Op&)> before_op) {
+  run::RunOptions options;
+  options.data = "synthetic";
+  options.synthetic_samples = 32;
+  options.steps = 6;
+  options.before_op = std::move(before_op);
+  return options;
+}
+
+// The message of the error that ends the run, and its kind.
+std::pair<std::string, ErrorKind> failure(const plan::Plan& plan, const run::RunOptions& options) {
+  test::SilentObserver observer;
+  try {
+    run::run(plan, options, observer);
+  } catch (const Error& error) {
+    return {error.what(), error.kind()};
+  }
+  return {"completed", ErrorKind::internal};
+}
+
+bool is(const plan::Op& op, const char* text) { return plan::to_text(op) == text; }
+
+}  // namespace
+
+TEST_SUITE("librun/failure") {
+  TEST_CASE("a worker that throws stops all; the error names worker, stage, operation and leaves no file") {
+    const TestFolder folder;
+    for (const char* schedule : {"gpipe", "1f1b"}) {
+      const plan::Plan plan = make_plan({.model = test::dropout_mlp(), .cuts = {3, 6}, .schedule = schedule});
+      run::RunOptions options = options_with([](std::int64_t step, WorkerId, const plan::Op& op) {
+        if (step == 2 && is(op, "B1.3")) throw std::runtime_error("the disk is on fire");
+      });
+      options.save_weights = folder.path() / "weights.safetensors";
+      const auto [message, kind] = failure(plan, options);
+      CHECK(message == "worker 1: stage 1: B1.3: the disk is on fire");
+      CHECK(kind == ErrorKind::run);
+      CHECK(folder.file_count() == 0);
+    }
+  }
+
+  TEST_CASE("an error of the plan's kind during work becomes a failure of the run") {
+    const auto [message, kind] =
+        failure(make_plan({.model = test::dropout_mlp()}), options_with([](auto, WorkerId, const plan::Op& op) {
+                  if (is(op, "U0")) throw Error(ErrorKind::data, "bad value");
+                }));
+    CHECK(message == "worker 0: stage 0: U0: bad value");
+    CHECK(kind == ErrorKind::run);
+  }
+
+  TEST_CASE("in a stream with replicas a failure ends all workers, also those in an all-reduce") {
+    const plan::Plan plan = make_plan({.model = test::mlp(2),
+                                       .cuts = {2},
+                                       .replicas = {2, 1},
+                                       .schedule = "pipedream",
+                                       .mini_batch = 4,
+                                       .micro_batches = 1});
+    const auto [message, kind] =
+        failure(plan, options_with([](std::int64_t step, WorkerId, const plan::Op& op) {
+                  if (step == 3 && op.kind == plan::OpKind::backward && op.stage == StageId{0})
+                    throw std::runtime_error("lost");
+                }));
+    CHECK(message == "worker 1: stage 0: B0.3: lost");
+    CHECK(kind == ErrorKind::run);
+  }
+
+  TEST_CASE("several failures at once: the first one is told") {
+    const plan::Plan plan = make_plan({.model = test::dropout_mlp(), .cuts = {3}});
+    const auto [message, kind] =
+        failure(plan, options_with([](auto, WorkerId, const plan::Op&) { throw std::runtime_error("no"); }));
+    CHECK((message == "worker 0: stage 0: F0.0: no" || message == "worker 1: stage 1: F1.0: no"));
+    CHECK(kind == ErrorKind::run);
+  }
+
+  TEST_CASE("a stall ends the run and names every worker's operation") {
+    const plan::Plan plan = make_plan({.model = test::dropout_mlp(), .cuts = {3}, .schedule = "gpipe"});
+    std::atomic<bool> over = false;
+    run::RunOptions options = options_with([&](std::int64_t step, WorkerId, const plan::Op& op) {
+      while (step == 1 && is(op, "F1.2") && !over) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    });
+    options.stall_timeout = Seconds(0.2);
+    std::thread release([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      over = true;
+    });
+    const auto [message, kind] = failure(plan, options);
+    release.join();
+    CHECK(message ==
+          "worker 0: stage 0: B0.0: stalled: no operation has ended for 200 ms; raise the stall timeout if "
+          "single "
+          "operations take that long\n"
+          "  worker 0: B0.0, waits for the gradient of layer 2 for micro-batch 0 from worker 1\n"
+          "  worker 1: F1.2, running");
+    CHECK(kind == ErrorKind::run);
+  }
+
+  TEST_CASE("an error in the observer stops the workers and passes through") {
+    class Broken : public test::SilentObserver {
+      void step(const run::Progress& progress) override {
+        if (progress.step == 2) throw std::runtime_error("terminal gone");
+      }
+    } observer;
+    const plan::Plan plan = make_plan({.model = test::dropout_mlp(), .cuts = {3}});
+    CHECK_THROWS_WITH_AS(run::run(plan, options_with({}), observer), "terminal gone", std::runtime_error);
+  }
+}

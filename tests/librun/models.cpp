@@ -1,0 +1,86 @@
+#include "tests/librun/models.h"
+
+#include <string>
+
+namespace test {
+
+namespace {
+
+using namespace pp;
+
+// Appends layers one after the other, each reading the one before unless told otherwise.
+class Builder {
+ public:
+  Builder(std::string name, Shape input) {
+    graph_.name = std::move(name);
+    graph_.inputs = {{"x", {std::move(input), DType::float32}}};
+    graph_.targets = {{"y", {{}, DType::int64}}};
+  }
+
+  Builder& add(const std::string& name, const std::string& op, Attributes attributes = {},
+               std::vector<std::string> inputs = {}) {
+    if (inputs.empty()) inputs = {graph_.layers.empty() ? "x" : graph_.layers.back().name};
+    graph_.layers.push_back({name, op, std::move(inputs), std::move(attributes), ""});
+    return *this;
+  }
+  Builder& linear(const std::string& name, std::int64_t features) {
+    return add(name, "linear", {{"out_features", features}});
+  }
+  Builder& conv(const std::string& name, std::int64_t channels) {
+    return add(name, "conv2d",
+               {{"out_channels", channels}, {"kernel_size", std::int64_t{3}}, {"padding", std::int64_t{1}}});
+  }
+
+  ModelGraph finish(const std::string& loss = "cross_entropy") {
+    graph_.outputs = {graph_.layers.back().name};
+    graph_.loss = LossSpec{loss, {graph_.layers.back().name, "y"}, {}};
+    return graph_;
+  }
+  ModelGraph& graph() { return graph_; }
+
+ private:
+  ModelGraph graph_;
+};
+
+}  // namespace
+
+ModelGraph mlp(int layers) {
+  Builder model("mlp", {5});
+  for (int i = 0; i < layers; ++i) {
+    model.linear("fc" + std::to_string(i), 6).add("tanh" + std::to_string(i), "tanh");
+  }
+  return model.linear("head", 3).finish();
+}
+
+ModelGraph dropout_mlp() {
+  const Attributes half{{"p", 0.5}};
+  return Builder("dropout_mlp", {5})
+      .linear("fc0", 16)
+      .add("relu0", "relu")
+      .add("drop0", "dropout", half)
+      .linear("fc1", 16)
+      .add("relu1", "relu")
+      .add("drop1", "dropout", half)
+      .linear("fc2", 16)
+      .linear("head", 3)
+      .finish();
+}
+
+ModelGraph residual_net() {
+  Builder model("residual_net", {2, 6, 6});
+  model.conv("conv0", 4).add("bn0", "batch_norm2d").add("relu0", "relu");
+  model.conv("conv1", 4).add("bn1", "batch_norm2d").add("relu1", "relu");
+  model.conv("conv2", 4).add("bn2", "batch_norm2d");
+  model.add("sum", "add", {}, {"bn2", "relu0"}).add("relu2", "relu");
+  model.conv("conv3", 4).add("relu3", "relu");
+  model.add("join", "concat", {}, {"relu3", "relu0"}).add("flat", "flatten");
+  return model.linear("head", 3).finish();
+}
+
+ModelGraph regression() {
+  Builder model("regression", {4});
+  model.graph().targets = {{"y", {{2}, DType::float32}}};
+  return model.linear("fc0", 6).add("tanh0", "tanh").linear("head", 2).finish("mse");
+}
+
+}  // namespace test

@@ -1,0 +1,17 @@
+// Small models for the runtime's tests.
+#pragma once
+
+#include "libprofile/core/model_graph.h"
+
+namespace test {
+
+/// `layers` times linear + tanh, width 6, then a linear to 3 classes: 2*layers + 1 layers.
+pp::ModelGraph mlp(int layers);
+/// Three linears with dropout between: 8 layers.
+pp::ModelGraph dropout_mlp();
+/// Convolutions with batch norm, a residual edge and a long skip into a concat: 15 layers.
+pp::ModelGraph residual_net();
+/// Regression: a linear, tanh, a linear, mse.
+pp::ModelGraph regression();
+
+}  // namespace test

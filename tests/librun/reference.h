@@ -1,0 +1,53 @@
+// Training on one device by the book, independent of stages, passes and transports: one autograd graph over the
+// whole model for each micro-batch. What every plan must equal.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "libplan/plan.h"
+#include "librun/run.h"
+
+namespace test {
+
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+struct Trained {
+  std::vector<double> losses;  ///< per step
+  NamedTensors tensors;        ///< parameters and buffers in model order
+};
+
+/// Accumulates over the plan's micro-batches of synthetic data, then steps; single thread.
+Trained train_alone(const pp::plan::Plan& plan, const pp::run::RunOptions& options);
+
+/// PipeDream with stashing as schedules.md 5.3 states it: stage s uses for its local mini-batch i version
+/// max(0, i - warm_s), and its i-th update, on the newest version, applies the mean over a round of its
+/// replicas.
+Trained train_delayed(const pp::plan::Plan& plan, const pp::run::RunOptions& options);
+
+/// Runs the plan and reads the weights it saved.
+struct Run {
+  pp::run::RunReport report;
+  NamedTensors tensors;
+};
+Run run_plan(const pp::plan::Plan& plan, pp::run::RunOptions options);
+
+/// Name of the first tensor that is not bit-equal, with the largest difference; empty: all are.
+std::string first_difference(const NamedTensors& expected, const NamedTensors& found);
+double largest_difference(const NamedTensors& expected, const NamedTensors& found);
+
+class SilentObserver : public pp::run::Observer {
+ public:
+  void step(const pp::run::Progress& progress) override { steps.push_back(progress); }
+  void epoch(const pp::run::EpochReport& epoch) override { epochs.push_back(epoch); }
+  void warning(std::string_view text) override { warnings.emplace_back(text); }
+  std::vector<pp::run::Progress> steps;
+  std::vector<pp::run::EpochReport> epochs;
+  std::vector<std::string> warnings;
+};
+
+}  // namespace test

@@ -1,0 +1,92 @@
+#include "librun/report/build.h"
+
+#include "libprofile/core/json_reader.h"
+#include "tests/support/doctest.h"
+
+using namespace pp;
+using namespace pp::run;
+
+namespace {
+
+UnitRecord unit(int epoch, double end) { return {epoch, 0.5, 8, Seconds(end)}; }
+
+plan::Plan two_workers() {
+  plan::Plan plan;
+  plan.training.mini_batch = 8;
+  plan.workers.resize(2);
+  plan.predicted.step = Seconds(1);
+  plan.predicted.samples_per_s = 8;
+  plan.predicted.workers.resize(2);
+  plan.predicted.workers[1].busy = Seconds(0.5);
+  plan.predicted.workers[1].memory.peak = Bytes(100);
+  return plan;
+}
+
+}  // namespace
+
+TEST_SUITE("librun/report/build") {
+  TEST_CASE("step time leaves out the warm-up and the first step of an epoch") {
+    // Steps take 9, 8, 7 (warm-up), 2, 3 | evaluation and a first step that together take 50, then 4, 2: median
+    // of 2, 3, 4, 2 with the upper one of an even number.
+    const std::vector<UnitRecord> units{unit(0, 9),  unit(0, 17), unit(0, 24), unit(0, 26),
+                                        unit(0, 29), unit(1, 79), unit(1, 83), unit(1, 85)};
+    CHECK(step_time(units, false).count() == doctest::Approx(3));
+  }
+
+  TEST_CASE("a run of warm-up steps only still has a step time") {
+    const std::vector<UnitRecord> units{unit(0, 2), unit(0, 3)};
+    CHECK(step_time(units, false).count() == doctest::Approx(2));
+    CHECK(step_time({}, false).count() == 0);
+  }
+
+  TEST_CASE("a stream's step time is the mean of the middle third") {
+    // n = 6: E(4) = 8, E(2) = 5, so (8 - 5)/2. The fourth ends before the third: E is a running maximum.
+    const std::vector<UnitRecord> units{unit(0, 4), unit(0, 5), unit(0, 8),
+                                        unit(0, 7), unit(0, 9), unit(0, 20)};
+    CHECK(step_time(units, true).count() == doctest::Approx(1.5));
+    // Fewer than 6: the whole epoch, 12 s for 4 mini-batches.
+    const std::vector<UnitRecord> few{unit(0, 3), unit(0, 6), unit(0, 9), unit(0, 12)};
+    CHECK(step_time(few, true).count() == doctest::Approx(3));
+  }
+
+  TEST_CASE("bubble, throughput and predicted beside measured") {
+    // Steps of 2 s after warm-up; busy 1.5 and 0.5 of them: bubble 1 - 2/(2*2) = 0.5; per worker 0.25 and 0.75.
+    std::vector<UnitRecord> units;
+    for (int i = 1; i <= 6; ++i) units.push_back(unit(0, 2 * i));
+    WorkerRecord first, second;
+    first.busy.assign(6, Seconds(1.5));
+    first.sent = Bytes(600);
+    first.op_times[{plan::OpKind::forward, StageId{0}}].add(Seconds(0.25));
+    second.busy.assign(6, Seconds(0.5));
+    second.peak = Bytes(150);
+    const std::vector<const WorkerRecord*> records{&first, &second};
+    RunReport report;
+    add_measurements(report, two_workers(), units, records);
+    CHECK(report.steps == 6);
+    CHECK(report.step.count() == doctest::Approx(2));
+    CHECK(report.samples_per_s == doctest::Approx(4));
+    CHECK(report.bubble_fraction == doctest::Approx(0.5));
+    REQUIRE(report.workers.size() == 2);
+    CHECK(report.workers[0].bubble_fraction == doctest::Approx(0.25));
+    CHECK(report.workers[1].bubble_fraction == doctest::Approx(0.75));
+    CHECK(report.workers[0].sent_per_step == Bytes(100));
+    REQUIRE(report.op_times.size() == 1);
+    CHECK(report.op_times[0] == OpTime{plan::OpKind::forward, StageId{0}, 1, Seconds(0.25)});
+    REQUIRE(report.comparisons.size() == 7);
+    CHECK(report.comparisons[0] == Comparison{"step_s", 1, 2, 2});
+    CHECK(report.comparisons[1] == Comparison{"samples_per_s", 8, 4, 0.5});
+    CHECK(report.comparisons[2] == Comparison{"bubble_fraction", 0, 0.5, 0});  // nothing predicted: ratio 0
+    CHECK(report.comparisons[5] == Comparison{"worker_1_busy_s", 0.5, 0.5, 1});
+    CHECK(report.comparisons[6] == Comparison{"worker_1_peak_bytes", 100, 150, 1.5});
+  }
+
+  TEST_CASE("the trace holds every recorded operation") {
+    WorkerRecord worker;
+    const plan::Op op{plan::OpKind::forward, StageId{0}, 3};
+    worker.ops.push_back({WorkerId{0}, op, Seconds(1), Seconds(2)});
+    const std::vector<const WorkerRecord*> records{&worker};
+    const std::string trace = make_trace(records);
+    CHECK(parse_json(trace).is_object());
+    CHECK(trace.find("F0.3") != std::string::npos);
+  }
+}

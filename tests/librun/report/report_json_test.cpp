@@ -1,0 +1,67 @@
+#include "libprofile/core/error.h"
+#include "librun/report/report.h"
+#include "tests/support/doctest.h"
+
+using namespace pp;
+using namespace pp::run;
+
+namespace {
+
+RunReport full_report() {
+  RunReport report;
+  report.context = {{"pp", "0.1"}};
+  report.plan_hash = "sha256:00";
+  report.settings = {{"data", "synthetic"}};
+  report.exit_reason = "completed";
+  report.steps = 2;
+  report.seed = 0xffffffffffffffffu;
+  report.step = Seconds(0.25);
+  report.samples_per_s = 32;
+  report.bubble_fraction = 0.125;
+  report.step_losses = {2.5, -0.5};
+  report.epochs = {{0, 1.5, 1.25, 0.5, 100}, {1, 1.0, std::nullopt, std::nullopt, 90}};
+  report.workers = {{WorkerId{1}, Seconds(0.2), 0.2, Bytes(9), Bytes(1), Bytes(2), Bytes(3), Bytes(4), Bytes(5),
+                     6, 7, Bytes(8)}};
+  report.op_times = {{plan::OpKind::backward, StageId{1}, 8, Seconds(0.01)}};
+  report.comparisons = {{"step_s", 0.2, 0.25, 1.25}};
+  return report;
+}
+
+}  // namespace
+
+TEST_SUITE("librun/report/report_json") {
+  TEST_CASE("a report comes back from its JSON as it was, without the trace") {
+    RunReport report = full_report();
+    const RunReport read = report_from_json(parse_json(dump_json(to_json(report))));
+    CHECK(to_json(read) == to_json(report));
+    CHECK(read.seed == report.seed);
+    CHECK(read.epochs == report.epochs);
+    CHECK(read.workers == report.workers);
+    CHECK(read.op_times == report.op_times);
+    CHECK(read.comparisons == report.comparisons);
+    CHECK(read.step_losses == report.step_losses);
+    CHECK(read.context == report.context);
+    CHECK(read.settings == report.settings);
+  }
+
+  TEST_CASE("reports with unknown keys or wrong types are refused with their place") {
+    const auto refusal = [](auto&& change) {
+      Json json = to_json(full_report());
+      change(json);
+      try {
+        report_from_json(json);
+      } catch (const Error& error) {
+        return std::string(error.what());
+      }
+      return std::string("accepted");
+    };
+    CHECK(refusal([](Json&) {}) == "accepted");
+    CHECK(refusal([](Json& json) { json["workers"][0]["pace"] = 1; }).find("/workers/0/pace") !=
+          std::string::npos);
+    CHECK(refusal([](Json& json) { json["steps"] = 1.5; }).find("/steps") != std::string::npos);
+    CHECK(refusal([](Json& json) { json["step_losses"] = {"a"}; }) ==
+          "/step_losses: must be an array of numbers");
+    CHECK(refusal([](Json& json) { json["seed"] = -1; }) == "/seed: must be an integer from 0 to 2^64-1");
+    CHECK(refusal([](Json& json) { json.erase("plan_hash"); }).find("plan_hash") != std::string::npos);
+  }
+}

@@ -1,0 +1,194 @@
+#include "librun/run.h"
+
+#include "libprofile/core/file.h"
+#include "libprofile/core/json_reader.h"
+#include "librun/worker/thread.h"
+#include "tests/librun/folder.h"
+#include "tests/librun/models.h"
+#include "tests/librun/reference.h"
+#include "tests/support/plans.h"
+#include "tests/support/torch_test.h"
+
+using namespace pp;
+
+namespace {
+
+run::RunOptions synthetic(int samples, int epochs) {
+  run::RunOptions options;
+  options.data = "synthetic";
+  options.synthetic_samples = samples;
+  options.epochs = epochs;
+  options.learning_rate = 0.05;
+  return options;
+}
+
+plan::Plan two_stages(const char* schedule = "1f1b") {
+  return make_plan({.model = test::dropout_mlp(), .cuts = {3}, .schedule = schedule});
+}
+
+}  // namespace
+
+TEST_SUITE("librun/run") {
+  TEST_CASE("synthetic data are learned, and evaluation says so") {
+    run::RunOptions options = synthetic(256, 12);
+    test::SilentObserver observer;
+    const run::RunReport report =
+        run::run(make_plan({.model = test::mlp(2), .cuts = {2}, .mini_batch = 16}), options, observer);
+    CHECK(report.exit_reason == "completed");
+    CHECK(report.steps == 12 * 16);
+    REQUIRE(report.epochs.size() == 12);
+    CHECK((observer.epochs == report.epochs));
+    CHECK(report.epochs.back().train_loss < 0.5 * report.epochs.front().train_loss);
+    REQUIRE(report.epochs.back().test_accuracy.has_value());
+    CHECK(*report.epochs.back().test_accuracy > 0.9);
+    CHECK(*report.epochs.back().test_loss < 0.5);
+  }
+
+  TEST_CASE("the epoch's loss is the mean over its samples, steps are told in order") {
+    run::RunOptions options = synthetic(22, 1);  // 8, 8, 6
+    options.evaluate = false;
+    test::SilentObserver observer;
+    const run::RunReport report = run::run(two_stages(), options, observer);
+    REQUIRE(report.step_losses.size() == 3);
+    const double mean =
+        (8 * report.step_losses[0] + 8 * report.step_losses[1] + 6 * report.step_losses[2]) / 22;
+    CHECK(report.epochs.at(0).train_loss == doctest::Approx(mean).epsilon(1e-12));
+    CHECK_FALSE(report.epochs.at(0).test_loss.has_value());
+    REQUIRE(observer.steps.size() == 3);
+    for (std::size_t i = 0; i < 3; ++i) {
+      CHECK(observer.steps[i].step == static_cast<std::int64_t>(i) + 1);
+      CHECK(observer.steps[i].steps == 3);
+      CHECK(observer.steps[i].loss == report.step_losses[i]);
+    }
+  }
+
+  TEST_CASE("two runs with one seed are identical, another seed is not; so are their files for any plan") {
+    const TestFolder folder;
+    const auto bytes = [&](const plan::Plan& plan, std::uint64_t seed) {
+      run::RunOptions options = synthetic(32, 1);
+      options.seed = seed;
+      options.save_weights = folder.path() / "w.safetensors";
+      test::SilentObserver observer;
+      run::run(plan, options, observer);
+      return read_file(options.save_weights);
+    };
+    const std::string first = bytes(two_stages(), 5);
+    CHECK(first == bytes(two_stages(), 5));
+    CHECK(first == bytes(two_stages("gpipe"), 5));
+    CHECK(first == bytes(make_plan({.model = test::dropout_mlp()}), 5));
+    CHECK(first != bytes(two_stages(), 6));
+    CHECK(folder.file_count() == 1);
+  }
+
+  TEST_CASE("evaluation does not depend on the plan") {
+    run::RunOptions options = synthetic(40, 2);
+    test::SilentObserver one, two, three;
+    PlanSpec spec{.model = test::residual_net()};
+    run::run(make_plan(spec), options, one);
+    spec.cuts = {4, 9};
+    run::run(make_plan(spec), options, two);
+    REQUIRE(one.epochs.size() == 2);
+    for (std::size_t e = 0; e < 2; ++e) {
+      CHECK(one.epochs[e].test_loss == two.epochs[e].test_loss);
+      CHECK(one.epochs[e].test_accuracy == two.epochs[e].test_accuracy);
+    }
+    spec.replicas = {2, 1, 2};
+    run::run(make_plan(spec), options, three);
+    CHECK(*three.epochs[1].test_loss == doctest::Approx(*one.epochs[1].test_loss).epsilon(1e-4));
+  }
+
+  TEST_CASE("mse trains and reports a loss without accuracy") {
+    test::SilentObserver observer;
+    const run::RunReport report =
+        run::run(make_plan({.model = test::regression(), .cuts = {1}}), synthetic(128, 6), observer);
+    CHECK(report.epochs.back().train_loss < 0.7 * report.epochs.front().train_loss);
+    CHECK(report.epochs.back().test_loss.has_value());
+    CHECK_FALSE(report.epochs.back().test_accuracy.has_value());
+  }
+
+  TEST_CASE("an interrupted run finishes its step, stops all workers at the same one and keeps its weights") {
+    for (const char* schedule : {"1f1b", "gpipe", "pipedream"}) {
+      CAPTURE(schedule);
+      const bool streams = std::string(schedule) == "pipedream";
+      const plan::Plan plan = make_plan({.model = test::mlp(2),
+                                         .cuts = {2},
+                                         .replicas = {2, 1},
+                                         .schedule = schedule,
+                                         .mini_batch = 4,
+                                         .micro_batches = streams ? 1 : 4});
+      const TestFolder folder;
+      run::RunOptions options = synthetic(400, 3);  // 100 steps in an epoch
+      options.save_weights = folder.path() / "w.safetensors";
+      test::SilentObserver observer;
+      const run::RunReport report =
+          run::run(plan, options, observer, [&] { return observer.steps.size() >= 5; });
+      CHECK(report.exit_reason == "interrupted");
+      // Five were done; the ones already allowed to start are finished: 1 more step, or two windows of the
+      // stream in rounds.
+      CHECK(report.steps >= 5);
+      CHECK(report.steps <= (streams ? 5 + 2 * 5 + 2 : 7));
+      CHECK(report.steps % (streams ? 2 : 1) == 0);
+      CHECK(report.epochs.empty());
+      CHECK(report.step_losses.size() == static_cast<std::size_t>(report.steps));
+      // The same number of steps, uninterrupted, gives the same weights.
+      const auto interrupted = read_file(options.save_weights);
+      run::RunOptions same = options;
+      same.epochs.reset();
+      same.steps = report.steps;
+      run::run(plan, same, observer);
+      CHECK(read_file(options.save_weights) == interrupted);
+    }
+  }
+
+  TEST_CASE("steps may end in the middle of an epoch and go over several") {
+    run::RunOptions options = synthetic(32, 1);  // 4 steps in an epoch
+    options.epochs.reset();
+    options.steps = 6;
+    test::SilentObserver observer;
+    const run::RunReport report = run::run(two_stages(), options, observer);
+    CHECK(report.steps == 6);
+    CHECK(report.epochs.size() == 2);
+  }
+
+  TEST_CASE("the report counts times, bytes and messages") {
+    run::RunOptions options = synthetic(32, 2);
+    options.trace = true;
+    test::SilentObserver observer;
+    const run::RunReport report = run::run(two_stages(), options, observer);
+    CHECK(report.step.count() > 0);
+    CHECK(report.bubble_fraction >= 0);
+    CHECK(report.bubble_fraction < 1);
+    REQUIRE(report.workers.size() == 2);
+    // fc0 of stage 0: 16*5 + 16 floats = 384 bytes; its gradient and its momentum as many.
+    CHECK(report.workers[0].weights == Bytes(384));
+    CHECK(report.workers[0].gradients == Bytes(384));
+    CHECK(report.workers[0].optimizer == Bytes(384));
+    CHECK(report.workers[0].versions == Bytes(0));
+    // One 16-float vector per sample, 8 samples: 512 bytes a step each way.
+    CHECK(report.workers[0].sent_per_step == Bytes(512));
+    CHECK(report.workers[1].sent_per_step == Bytes(512));
+    for (const run::WorkerReport& worker : report.workers) {
+      CHECK(worker.busy.count() > 0);
+      CHECK(worker.peak >= worker.weights + worker.gradients + worker.optimizer);
+      CHECK(worker.saved.value > 0);
+    }
+    CHECK(report.workers[0].peak_in_flight == 2);
+    CHECK(report.workers[1].peak_in_flight == 1);
+    // 8 steps: 32 forwards and backwards of each stage, 8 updates.
+    for (const run::OpTime& row : report.op_times)
+      CHECK(row.count == (row.kind == plan::OpKind::update ? 8 : 32));
+    CHECK(report.op_times.size() == 6);
+    CHECK(parse_json(report.trace).is_object());
+    CHECK(run::to_json(run::report_from_json(run::to_json(report))) == run::to_json(report));
+  }
+
+  TEST_CASE("a shared core is a warning") {
+    test::SilentObserver observer;
+    plan::Plan plan = two_stages();
+    const int core = run::allowed_cores().front();
+    for (Device& device : plan.devices) device.cores = {core};
+    run::run(plan, synthetic(16, 1), observer);
+    REQUIRE(observer.warnings.size() == 1);
+    CHECK(observer.warnings[0].starts_with("core " + std::to_string(core) + " is shared by 2 devices: "));
+  }
+}

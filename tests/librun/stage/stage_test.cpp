@@ -1,0 +1,109 @@
+#include "librun/stage/stage.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/full.h>
+
+#include "tests/librun/models.h"
+#include "tests/support/torch_test.h"
+
+using namespace pp;
+using namespace pp::run;
+
+namespace {
+
+// The first linear and tanh of a small mlp as a stage of its own, learning rate 1, no momentum.
+struct FirstStage {
+  ResolvedModel model = resolve(test::mlp(1));
+  Stage stage;
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(0);
+
+  FirstStage() : stage(model, options()) {}
+  static StageOptions options() {
+    StageOptions options;
+    options.layers = {0, 1};
+    options.dtype = DType::float64;
+    options.optimizer = model::make_sgd({});
+    return options;
+  }
+  at::Tensor weight() const { return stage.named_tensors().front().second.front().second; }
+  void forward(int m) {
+    stage.forward(m, std::vector<at::Tensor>{at::full({2, 5}, 0.1 * (m + 1), at::kDouble)}, {1, 0, m},
+                  generator);
+  }
+  void backward(int m) {
+    stage.backward(m, std::vector<std::vector<at::Tensor>>{{at::full({2, 6}, 1.0, at::kDouble)}}, 1.0);
+  }
+  void update() { stage.update(stage.take_gradients(), 1.0); }
+};
+
+}  // namespace
+
+TEST_SUITE("librun/stage") {
+  TEST_CASE("without passes in flight the update works in place") {
+    FirstStage first;
+    const void* storage = first.weight().data_ptr();
+    const at::Tensor before = first.weight().clone();
+    first.forward(0);
+    first.backward(0);
+    first.update();
+    CHECK(first.weight().data_ptr() == storage);
+    CHECK_FALSE(first.weight().equal(before));
+    CHECK(first.stage.version() == 1);
+    CHECK(first.stage.version_count() == 1);
+  }
+
+  TEST_CASE("a pass in flight keeps the version of its forward through updates") {
+    FirstStage first;
+    first.forward(0);
+    first.forward(1);
+    const at::Tensor old = first.weight();
+    const at::Tensor before = old.clone();
+    first.backward(0);
+    first.update();
+    CHECK(first.weight().data_ptr() != old.data_ptr());
+    CHECK(old.equal(before));
+    CHECK(first.stage.version_of(1) == 0);
+    CHECK(first.stage.version_count() == 2);
+    CHECK(first.stage.bytes().versions == first.stage.bytes().weights);
+    first.backward(1);
+    CHECK(first.stage.version_count() == 1);
+    CHECK(first.stage.flight_count() == 0);
+  }
+
+  TEST_CASE("the gradient of an old pass is that of its version") {
+    // Both passes on version 0: the second gradient must not see the first update, so it equals that of a stage
+    // without one.
+    FirstStage updated, plain;
+    for (FirstStage* stage : {&updated, &plain}) {
+      stage->forward(0);
+      stage->forward(1);
+      stage->backward(0);
+    }
+    updated.update();
+    plain.stage.take_gradients();
+    updated.backward(1);
+    plain.backward(1);
+    CHECK(updated.stage.take_gradients().parameters[0].equal(plain.stage.take_gradients().parameters[0]));
+  }
+
+  TEST_CASE("bytes are those of the tensors") {
+    FirstStage first;
+    // 6*5 + 6 doubles.
+    CHECK(first.stage.bytes().weights == Bytes(36 * 8));
+    CHECK(first.stage.bytes().gradients == Bytes(0));
+    first.forward(0);
+    first.backward(0);
+    CHECK(first.stage.bytes().gradients == Bytes(36 * 8));
+    first.update();
+    CHECK(first.stage.bytes().gradients == Bytes(0));
+    CHECK(first.stage.bytes().optimizer == Bytes(0));
+  }
+
+  TEST_CASE("a parameter without a gradient is updated with zero") {
+    FirstStage first;
+    const at::Tensor before = first.weight().clone();
+    first.update();
+    CHECK(first.weight().equal(before));
+    CHECK(first.stage.version() == 1);
+  }
+}

@@ -1,0 +1,178 @@
+#include "librun/transport/coordinator.h"
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "libprofile/core/error.h"
+#include "librun/transport/mailbox.h"
+#include "tests/support/doctest.h"
+
+using namespace pp;
+using namespace pp::run;
+
+namespace {
+
+const plan::Op kForward{plan::OpKind::forward, StageId{0}, 4};
+const plan::Op kBackward{plan::OpKind::backward, StageId{1}, 1};
+const Tag kTag{Direction::gradient, 3, 0, StageId{1}, 0, 1};
+
+// What leaves `body`, as text.
+template <class Body>
+std::string outcome(Body&& body) {
+  try {
+    body();
+    return "returned";
+  } catch (const Stopped&) {
+    return "stopped";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+TEST_SUITE("librun/transport/coordinator") {
+  TEST_CASE("a stall names every worker's operation and what it waits for") {
+    Coordinator coordinator(3, Seconds(0.02));
+    Mailbox<int> box(coordinator, WorkerId{0}, {1, 1, 1});
+    coordinator.announce(WorkerId{0}, kBackward);
+    coordinator.announce(WorkerId{1}, kForward);
+    CHECK(outcome([&] { box.take(WorkerId{1}, kTag); }) ==
+          "stalled: no operation has ended for 20 ms; raise the stall timeout if single operations take that "
+          "long\n"
+          "  worker 0: B1.1, waits for the gradient of layer 3 for micro-batch 1 from worker 1\n"
+          "  worker 1: F0.4, running\n"
+          "  worker 2: between steps, running");
+  }
+
+  TEST_CASE("a wait outlasts the timeout while others make progress") {
+    Coordinator coordinator(2, Seconds(0.08));
+    Mailbox<int> box(coordinator, WorkerId{0}, {1, 1});
+    std::thread other([&] {  // 15 operations of 20 ms: 300 ms, almost four timeouts
+      for (int i = 0; i < 15; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        coordinator.announce(WorkerId{1}, kForward);
+      }
+      box.put(WorkerId{1}, kTag, 7);
+    });
+    CHECK(outcome([&] { CHECK(box.take(WorkerId{1}, kTag) == 7); }) == "returned");
+    other.join();
+  }
+
+  TEST_CASE("stop wakes every waiting worker and the driver, and keeps the first error") {
+    Coordinator coordinator(2, Seconds(60));
+    Mailbox<int> box(coordinator, WorkerId{0}, {1, 1});
+    Barrier barrier(coordinator, {WorkerId{0}, WorkerId{1}});
+    std::string taking, meeting;
+    std::thread first([&] { taking = outcome([&] { box.take(WorkerId{1}, kTag); }); });
+    std::thread second([&] { meeting = outcome([&] { barrier.arrive_and_wait(WorkerId{1}, "the other"); }); });
+    std::thread failing([&] {
+      coordinator.stop(std::make_exception_ptr(Error(ErrorKind::run, "first")));
+      coordinator.stop(std::make_exception_ptr(Error(ErrorKind::run, "second")));
+    });
+    CHECK(outcome([&] {
+            Coordinator::Lock lock = coordinator.lock();
+            coordinator.wait_driver(lock, [] { return false; });
+          }) == "stopped");
+    first.join();
+    second.join();
+    failing.join();
+    CHECK(taking == "stopped");
+    CHECK(meeting == "stopped");
+    CHECK(outcome([&] { std::rethrow_exception(coordinator.error()); }) == "first");
+  }
+
+  TEST_CASE("a barrier lets nobody into round n+1 before all have left round n") {
+    constexpr int kWorkers = 3, kRounds = 200;
+    Coordinator coordinator(kWorkers, Seconds(60));
+    Barrier barrier(coordinator, {WorkerId{0}, WorkerId{1}, WorkerId{2}});
+    std::atomic<int> arrived = 0, wrong = 0;
+    std::vector<std::thread> threads;
+    for (int w = 0; w < kWorkers; ++w) {
+      threads.emplace_back([&, w] {
+        for (int round = 1; round <= kRounds; ++round) {
+          ++arrived;
+          barrier.arrive_and_wait(WorkerId{w}, "the others");
+          if (arrived < round * kWorkers) ++wrong;  // all of this round have arrived
+          barrier.arrive_and_wait(WorkerId{w}, "the others");
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    CHECK(wrong == 0);
+    CHECK(arrived == kWorkers * kRounds);
+  }
+}
+
+TEST_SUITE("librun/transport/mailbox") {
+  TEST_CASE("messages are matched by tag, whatever the order of arrival") {
+    Coordinator coordinator(2, Seconds(60));
+    Mailbox<std::string> box(coordinator, WorkerId{0}, {4, 4});
+    Tag activation = kTag, later = kTag;
+    activation.direction = Direction::activation;
+    later.round = 1;
+    box.put(WorkerId{1}, later, "next step");
+    box.put(WorkerId{1}, activation, "activation");
+    box.put(WorkerId{1}, kTag, "gradient");
+    CHECK(box.take(WorkerId{1}, kTag) == "gradient");
+    CHECK(box.take(WorkerId{1}, activation) == "activation");
+    CHECK(box.take(WorkerId{1}, later) == "next step");
+  }
+
+  TEST_CASE("a sender waits while the receiver has its capacity unread, another sender does not") {
+    Coordinator coordinator(3, Seconds(60));
+    Mailbox<int> box(coordinator, WorkerId{0}, {1, 2, 1});
+    std::atomic<int> sent = 0;
+    std::thread sender([&] {
+      for (int m = 0; m < 10; ++m) {
+        Tag tag = kTag;
+        tag.micro_batch = m;
+        box.put(WorkerId{1}, tag, m);
+        ++sent;
+      }
+    });
+    Tag other = kTag;
+    other.layer = 9;
+    box.put(WorkerId{2}, other, 99);
+    int most = 0;
+    for (int m = 0; m < 10; ++m) {
+      Tag tag = kTag;
+      tag.micro_batch = m;
+      CHECK(box.take(WorkerId{1}, tag) == m);
+      // Taken m+1, unread at most 2, and one more put may have returned before it was counted here.
+      most = std::max(most, sent - (m + 1));
+    }
+    sender.join();
+    CHECK(most <= 2);
+    CHECK(box.take(WorkerId{2}, other) == 99);
+  }
+
+  TEST_CASE("many workers at once lose and duplicate nothing") {
+    constexpr int kWorkers = 4, kMessages = 500;
+    Coordinator coordinator(kWorkers, Seconds(60));
+    std::vector<std::unique_ptr<Mailbox<int>>> boxes;
+    for (int w = 0; w < kWorkers; ++w) {
+      boxes.push_back(std::make_unique<Mailbox<int>>(coordinator, WorkerId{w}, std::vector<int>(kWorkers, 3)));
+    }
+    std::vector<long> sums(kWorkers, 0);
+    std::vector<std::thread> threads;
+    for (int w = 0; w < kWorkers; ++w) {  // a ring: each sends to the next and takes from the one before
+      threads.emplace_back([&, w] {
+        const int next = (w + 1) % kWorkers, before = (w + kWorkers - 1) % kWorkers;
+        for (int i = 0; i < kMessages; ++i) {
+          Tag tag = kTag;
+          tag.micro_batch = i;
+          boxes[static_cast<std::size_t>(next)]->put(WorkerId{w}, tag, i * kWorkers + w);
+          sums[static_cast<std::size_t>(w)] += boxes[static_cast<std::size_t>(w)]->take(WorkerId{before}, tag);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    // Sum over i of 4 i + before = 4 * 499*500/2 + 500 * before.
+    for (int w = 0; w < kWorkers; ++w) {
+      const int before = (w + kWorkers - 1) % kWorkers;
+      CHECK(sums[static_cast<std::size_t>(w)] == 4 * 499 * 500 / 2 + 500 * before);
+    }
+  }
+}

@@ -1,0 +1,112 @@
+#include "librun/worker/thread.h"
+
+#include <thread>
+
+#include "libprofile/core/error.h"
+#include "librun/worker/progress.h"
+#include "librun/worker/record.h"
+#include "tests/support/doctest.h"
+
+using namespace pp;
+using namespace pp::run;
+
+namespace {
+
+Device cpu(std::vector<int> cores) {
+  Device device;
+  device.cores = std::move(cores);
+  return device;
+}
+
+}  // namespace
+
+TEST_SUITE("librun/worker/thread") {
+  TEST_CASE("devices without cores get free cores in order") {
+    const std::vector<int> allowed{2, 3, 5};
+    const std::vector<Device> devices{cpu({}), cpu({2}), cpu({})};
+    const CoreBinding binding = bind_cores(devices, allowed);
+    CHECK(binding.cores == std::vector<std::vector<int>>{{3}, {2}, {5}});
+    CHECK(binding.warnings.empty());
+  }
+
+  TEST_CASE("more devices than cores share them, with a warning") {
+    const std::vector<int> allowed{0, 1};
+    const std::vector<Device> devices{cpu({}), cpu({}), cpu({})};
+    const CoreBinding binding = bind_cores(devices, allowed);
+    CHECK(binding.cores == std::vector<std::vector<int>>{{0}, {1}, {0}});
+    REQUIRE(binding.warnings.size() == 1);
+    CHECK(binding.warnings[0] ==
+          "core 0 is shared by 2 devices: measured times will not match the prediction; use at most 2 devices "
+          "of one "
+          "core on this machine");
+  }
+
+  TEST_CASE("a core that is not there is refused") {
+    const std::vector<int> allowed{0, 1};
+    const std::vector<Device> devices{cpu({7})};
+    CHECK_THROWS_WITH_AS(
+        bind_cores(devices, allowed),
+        "device cpu:0: core 7 is not available, this process may use 0,1; plan with devices that leave "
+        "their cores open (--devices N)",
+        Error);
+  }
+
+  TEST_CASE("a pinned thread may use its core only") {
+    const int core = allowed_cores().back();
+    std::vector<int> seen;
+    std::thread pinned([&] {
+      pin_thread(std::vector<int>{core});
+      seen = allowed_cores();
+    });
+    pinned.join();
+    CHECK(seen == std::vector<int>{core});
+  }
+}
+
+TEST_SUITE("librun/worker/progress") {
+  TEST_CASE("the gate admits granted units and refuses the rest once it is closed") {
+    Coordinator coordinator(1, Seconds(60));
+    Gate gate(coordinator);
+    gate.grant(2);
+    CHECK(gate.admit(WorkerId{0}, 1));
+    bool third = true;
+    std::thread waiting([&] { third = gate.admit(WorkerId{0}, 2); });
+    gate.close();
+    waiting.join();
+    CHECK_FALSE(third);
+    gate.grant(10);  // after the end: no effect
+    CHECK_FALSE(gate.admit(WorkerId{0}, 5));
+    CHECK(gate.admit(WorkerId{0}, 1));
+  }
+
+  TEST_CASE(
+      "a unit is complete when all losses and all participants are there; losses come in micro-batch order") {
+    Coordinator coordinator(2, Seconds(60));
+    Ledger ledger(coordinator);
+    const auto start = Coordinator::Clock::now();
+    std::thread worker([&] {
+      ledger.loss(5, 1, 0.25);
+      ledger.finish(5, start + std::chrono::seconds(2));
+      ledger.finish(5, start + std::chrono::seconds(1));
+      ledger.loss(5, 0, 0.75);
+    });
+    const UnitResult result = ledger.await_unit(5, 2, 2);
+    worker.join();
+    CHECK(result.losses == std::vector<double>{0.75, 0.25});
+    CHECK(result.end == start + std::chrono::seconds(2));
+  }
+}
+
+TEST_SUITE("librun/worker/record") {
+  TEST_CASE("the median of many times is kept in bounded memory") {
+    TimeSample sample;
+    for (int i = 0; i < 100000; ++i) sample.add(Seconds(i % 1000));
+    CHECK(sample.count() == 100000);
+    CHECK(sample.median().count() == doctest::Approx(500).epsilon(0.05));
+  }
+
+  TEST_CASE("the median of few times is exact") {
+    CHECK(median({Seconds(3), Seconds(1), Seconds(2)}) == Seconds(2));
+    CHECK(median({}) == Seconds(0));
+  }
+}
