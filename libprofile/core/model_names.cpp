@@ -69,9 +69,8 @@ void NameTable::declare_tensor(const DataTensor& tensor, TensorSource source, co
   declare(tensor.name, source, pointer);
   const Shape& shape = tensor.type.shape;
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    if (shape[d] < 1)
-      fail_at(member(pointer, "shape", d),
-              "must be an integer from 1 upwards, not " + std::to_string(shape[d]));
+    if (shape[d] >= 1) continue;
+    fail_at(member(pointer, "shape", d), "must be an integer from 1 upwards, not " + std::to_string(shape[d]));
   }
   if (too_large(shape)) fail_at(pointer + "/shape", "has more than 2^40 elements; use smaller sizes");
 }
@@ -139,10 +138,11 @@ std::string NameTable::path_back(std::size_t from, std::size_t to) const {
     }
   }
   if (!reader_of.contains(to)) return "";
-  std::string path = " reads " + in_quotes(graph_.layers[to].name);
-  for (std::size_t layer = to; layer != from;) {
-    layer = reader_of.at(layer);
-    path = " reads " + in_quotes(graph_.layers[layer].name) + path;
+  std::vector<std::size_t> chain{to};
+  while (chain.back() != from) chain.push_back(reader_of.at(chain.back()));
+  std::string path;
+  for (auto layer = chain.rbegin(); layer != chain.rend(); ++layer) {
+    path.append(" reads ").append(in_quotes(graph_.layers[*layer].name));
   }
   return path;
 }

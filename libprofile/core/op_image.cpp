@@ -41,13 +41,14 @@ OpResult infer_conv2d(const Attributes& attributes, std::span<const TensorType> 
   const Window window{kernel, integer(attributes, "stride"), integer(attributes, "padding"),
                       integer(attributes, "dilation")};
   const bool bias = boolean(attributes, "bias");
+  const std::int64_t in_channels = in[0] / groups;  // that one output channel sees
   OpResult result{{{{out_channels, positions(in[1], window), positions(in[2], window)}, inputs[0].dtype}},
-                  {{"weight", {out_channels, in[0] / groups, kernel, kernel}}},
+                  {{"weight", {out_channels, in_channels, kernel, kernel}}},
                   {},
                   {}};
   if (bias) result.parameters.push_back({"bias", {out_channels}});
   const double multiply_adds =
-      static_cast<double>(in[0] / groups) * static_cast<double>(kernel) * static_cast<double>(kernel);
+      static_cast<double>(in_channels) * static_cast<double>(kernel) * static_cast<double>(kernel);
   result.forward_flops = Flops(elements(result.outputs[0]) * (2.0 * multiply_adds + (bias ? 1 : 0)));
   return result;
 }

@@ -81,7 +81,8 @@ TEST_SUITE("libprofile/core/cluster_json") {
   TEST_CASE("the context is an object of strings") {
     CHECK(refused([](Json& j) { j["context"]["threads"] = 2; }) ==
           "[data] /context/threads: must be a string, the context is free text");
-    CHECK(refused([](Json& j) { j["context"] = "desk"; }) == "[data] /context: must be an object, not \"desk\"");
+    CHECK(refused([](Json& j) { j["context"] = "desk"; }) ==
+          "[data] /context: must be an object, not \"desk\"");
   }
 
   TEST_CASE("one device needs no link") {
