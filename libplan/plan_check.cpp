@@ -42,7 +42,10 @@ class Checker {
   void check_training() {
     const ScheduleRow* row = find_schedule(plan_.schedule.name);
     if (row == nullptr) {
-      with_context("/schedule/name", [&] { require_schedule(plan_.schedule.name); });
+      std::string names;
+      for (const ScheduleRow& known : schedule_table())
+        names.append(names.empty() ? "" : ", ").append(known.name);
+      fail("/schedule/name", "unknown name " + in_quotes(plan_.schedule.name) + "; use one of " + names);
     }
     synchronous_ = row->synchronous;
     const WeightPolicy policy = plan_.schedule.weight_policy;

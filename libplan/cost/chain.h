@@ -3,6 +3,7 @@
 // (planning.md 2.9, direct).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -60,8 +61,10 @@ struct Chain {
   /// Distinct tensors received from earlier stages, and sent to later ones, each once.
   std::int64_t in_bytes(int begin, int end) const { return incoming.sum(begin, end - begin); }
   std::int64_t out_bytes(int begin, int end) const { return outgoing.sum(end, end - begin); }
-  /// The part of `saved` that in_bytes() holds already.
-  std::int64_t saved_elsewhere(int begin, int end) const { return entering.sum(begin, end - begin); }
+  /// The part of `saved` that in_bytes() holds already; never more than that, whatever a profile says.
+  std::int64_t saved_elsewhere(int begin, int end) const {
+    return std::min(entering.sum(begin, end - begin), in_bytes(begin, end));
+  }
 };
 
 /// `prices` are per layer of the graph, `loss` is added to the last position. O(layers + sum of tensor

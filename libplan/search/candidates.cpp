@@ -96,7 +96,8 @@ CandidateList find_candidates(const SearchCase& what, const std::vector<SearchSp
     search(what, space, collector);
     add_baselines(what, space, collector);
     const ChainLoad load = make_load(what, space, what.synchronous ? LoadKind::step : LoadKind::period);
-    const ChainLoad bound = make_load(what, space, what.synchronous ? LoadKind::step_bound : LoadKind::period_bound);
+    const ChainLoad bound =
+        make_load(what, space, what.synchronous ? LoadKind::step_bound : LoadKind::period_bound);
     const BottleneckResult least = search_bottleneck(space, bound);
     list.bound = least.value;
     collector.add(least.partition, load);

@@ -97,6 +97,7 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
   StageCosts costs;
   std::int64_t parameters = 0;
   std::int64_t buffers = 0;
+  std::int64_t elsewhere = 0;
   const auto add = [&](const LayerPrice& price) {
     costs.forward += Seconds(price.forward);
     costs.backward += Seconds(price.backward);
@@ -107,11 +108,12 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
   };
   for (const int layer : assignment.stage_layers[at(stage)]) {
     add(context.model.layers[at(layer)]);
-    costs.saved -= Bytes(saved_elsewhere(context, stage_of, stage, layer));
+    elsewhere += saved_elsewhere(context, stage_of, stage, layer);
     parameters += context.graph.layers[at(layer)].parameter_bytes;
     buffers += context.graph.layers[at(layer)].buffer_bytes;
   }
   if (stage == assignment.stages() - 1) add(context.model.loss);
+  costs.saved -= Bytes(std::min(elsewhere, traffic.in[at(stage)]));
 
   std::vector<int> devices;
   for (const int worker : assignment.stage_workers[at(stage)])

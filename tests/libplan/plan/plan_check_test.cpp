@@ -1,0 +1,134 @@
+#include "libplan/plan.h"
+#include "libplan/search/planner.h"
+#include "tests/libplan/search/profiles.h"
+#include "tests/support/doctest.h"
+
+TEST_SUITE_BEGIN("libplan/plan/plan_check");
+
+namespace pp::plan {
+namespace {
+
+/// Layers a, b, c | d on devices 0, 1 and 2; six micro-batches.
+Plan valid_plan() {
+  PlanRequest request;
+  request.mini_batch = 6;
+  request.micro_batches = 6;
+  request.cuts = {3};
+  request.replicas = {2, 1};
+  return std::get<Plan>(make_plan(test::example_c(), test::make_cluster(3), request));
+}
+
+/// The message of the data error after a change.
+template <class Change>
+std::string refusal(Change change) {
+  Plan plan = valid_plan();
+  change(plan);
+  try {
+    check_plan(plan);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::data);
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("every layer in exactly one stage") {
+  CHECK(refusal([](Plan&) {}) == "accepted");
+  CHECK(refusal([](Plan& p) { p.stages[1].layers = {"a"}; }) ==
+        "/stages/1/layers: layer \"a\" is in stage 0 already");
+  CHECK(refusal([](Plan& p) { p.stages[0].layers.pop_back(); }) == "/stages: layer \"c\" is in no stage");
+  CHECK(refusal([](Plan& p) { p.stages[1].layers = {"x"}; }) ==
+        "/stages/1/layers: layer \"x\" is not in the model");
+  CHECK(refusal([](Plan& p) { p.stages[1].layers.clear(); }) ==
+        "/stages/1/layers: must not be empty; give the stage at least one layer");
+  CHECK(refusal([](Plan& p) { p.stages.clear(); }) ==
+        "/stages: must not be empty; a plan needs at least one stage");
+}
+
+TEST_CASE("a layer comes after what it reads") {
+  CHECK(refusal([](Plan& p) { std::swap(p.stages[0].layers, p.stages[1].layers); }) ==
+        "/stages/0/layers: \"d\" reads \"c\", which stands in stage 1; a layer comes after what it reads");
+  CHECK(refusal([](Plan& p) { std::swap(p.stages[0].layers[0], p.stages[0].layers[1]); }) ==
+        "/stages/0/layers: \"b\" reads \"a\", which stands behind it; a layer comes after what it reads");
+}
+
+TEST_CASE("workers and devices exist and are used once") {
+  CHECK(refusal([](Plan& p) { p.stages[0].workers.clear(); }) ==
+        "/stages/0/workers: must not be empty; give the stage at least one worker");
+  CHECK(refusal([](Plan& p) { p.stages[1].workers = {WorkerId{7}}; }) ==
+        "/stages/1/workers: 7 is not in /workers");
+  CHECK(refusal([](Plan& p) { p.stages[1].workers = {WorkerId{0}}; }) ==
+        "/stages/1/workers: worker 0 runs stage 0 already");
+  CHECK(refusal([](Plan& p) { p.stages[0].workers.pop_back(); }) ==
+        "/workers/1: is in no stage; remove the worker");
+  CHECK(refusal([](Plan& p) { p.workers[2].device = DeviceId{9}; }) ==
+        "/workers/2/device: 9 is not in /devices");
+  CHECK(refusal([](Plan& p) { p.workers[2].id = WorkerId{5}; }) ==
+        "/workers/2/id: is 5; number the workers 0, 1, 2, ... in their order");
+  CHECK(refusal([](Plan& p) { p.devices[1].id = DeviceId{0}; }) == "/devices/1/id: 0 stands twice");
+  CHECK(refusal([](Plan& p) { p.workers.clear(); }) ==
+        "/workers: must not be empty; a plan needs at least one worker");
+}
+
+TEST_CASE("schedule, policy and micro-batches go together") {
+  CHECK(refusal([](Plan& p) {
+          p.schedule.name = "dream";
+        }).starts_with("/schedule/name: schedule: unknown name \"dream\""));
+  CHECK(refusal([](Plan& p) { p.schedule.weight_policy = WeightPolicy::stash; }) ==
+        "/schedule/weight_policy: \"stash\" does not go with schedule 1f1b; use \"flush\"");
+  CHECK(refusal([](Plan& p) { p.schedule.chunks_per_worker = 2; }) ==
+        "/schedule/chunks_per_worker: is 2, schedule 1f1b runs 1 stage per worker");
+  CHECK(refusal([](Plan& p) { p.training.mini_batch = 5; }) ==
+        "/training/micro_batches: 6 exceeds the mini-batch of 5 samples");
+  CHECK(refusal([](Plan& p) {
+          p.schedule.name = "pipedream", p.schedule.weight_policy = WeightPolicy::stash;
+        }) == "/training/micro_batches: is 6, schedule pipedream updates after every micro-batch and needs 1");
+  CHECK(refusal([](Plan& p) { p.stages[0].recompute = {"a"}; }) ==
+        "/stages/0/recompute: must be empty with recompute \"never\"");
+}
+
+TEST_CASE("programs are validated in full") {
+  CHECK(refusal([](Plan& p) { p.workers[2].program.program.pop_back(); }).starts_with("/workers: "));
+  CHECK(refusal([](Plan& p) { p.workers[2].program.stream = Stream{}; }) ==
+        "/workers/2: has a stream; schedule 1f1b needs a program");
+}
+
+TEST_CASE("the promise has to fit the devices and the plan") {
+  CHECK(refusal([](Plan& p) {
+          p.devices[2].memory = Bytes(1000);
+          p.predicted.workers[2].memory.peak = Bytes(1001);
+        }) ==
+        "/predicted/workers/2/peak_bytes: 1001 exceeds the 1000 bytes of device 2; use more stages or smaller "
+        "micro-batches");
+  CHECK(refusal([](Plan& p) { p.predicted.workers.pop_back(); }) ==
+        "/predicted/workers: has 2 entries for 3 workers");
+  CHECK(refusal([](Plan& p) { p.predicted.stages.pop_back(); }) ==
+        "/predicted/stages: has 1 entries for 2 stages");
+  CHECK(refusal([](Plan& p) { p.predicted.edges[0].to = StageId{2}; }) ==
+        "/predicted/edges/0: must lead from a stage to a later one, below 2");
+  CHECK(refusal([](Plan& p) { p.predicted.micro_batch_scale = {1}; }) ==
+        "/predicted/micro_batch_scale: has 1 entries for 6 micro-batches");
+}
+
+TEST_CASE("a plan of another model or profile is refused by name and hash") {
+  const Plan plan = valid_plan();
+  require_profile(plan, test::example_c());
+  Profile other = test::example_c();
+  other.model.name = "other";
+  CHECK_THROWS_WITH(require_model(plan, other.model),
+                    ("the plan is for model \"example\" (" + model_hash(plan.model) + "), not for \"other\" (" +
+                     model_hash(other.model) + "); plan this model")
+                        .c_str());
+  other = test::example_c();
+  other.layers[0].points[0].forward.median = Seconds(1);
+  CHECK_THROWS_WITH(require_profile(plan, other),
+                    ("/profile_hash: the plan was made from profile " + plan.profile_hash + ", not from " +
+                     profile_hash(other) + "; plan again with this profile")
+                        .c_str());
+}
+
+}  // namespace pp::plan
+
+TEST_SUITE_END();

@@ -1,0 +1,114 @@
+#include "libplan/plan.h"
+#include "libplan/search/planner.h"
+#include "libprofile/core/file.h"
+#include "tests/libplan/search/profiles.h"
+#include "tests/support/doctest.h"
+
+TEST_SUITE_BEGIN("libplan/plan/plan_json");
+
+namespace pp::plan {
+namespace {
+
+const std::string kGolden = std::string(PP_TEST_DATA) + "/plan/example_c.json";
+
+/// Planning.md's Example C as a 2-1 pipeline of six micro-batches.
+Plan golden_plan() {
+  PlanRequest request;
+  request.mini_batch = 6;
+  request.micro_batches = 6;
+  request.cuts = {3};
+  request.replicas = {2, 1};
+  return std::get<Plan>(make_plan(test::example_c(), test::make_cluster(3), request));
+}
+
+std::string refusal(const Json& json) {
+  try {
+    plan_from_json(json);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::data);
+    return error.what();
+  }
+  return "accepted";
+}
+
+Json golden_json() { return parse_json(read_file(kGolden)); }
+
+}  // namespace
+
+TEST_CASE("the golden file is what the planner writes, and reading it gives the same bytes") {
+  const std::string golden = read_file(kGolden);
+  CHECK(dump_json(to_json(golden_plan())) == golden);
+  CHECK(dump_json(to_json(parse_plan(golden))) == golden);
+  CHECK(parse_plan(golden) == golden_plan());
+  CHECK(plan_hash(parse_plan(golden)) == plan_hash(golden_plan()));
+  check_plan(parse_plan(golden));
+}
+
+TEST_CASE("a plan written by hand may leave out what only the planner knows") {
+  Json json = golden_json();
+  for (const char* key : {"context", "profile_hash", "cluster_hash", "levels", "tied", "predicted",
+                          "certificate", "alternatives"}) {
+    json.erase(key);
+  }
+  json["schedule"] = {{"name", "1f1b"}, {"weight_policy", "flush"}};
+  for (Json& worker : json["workers"]) worker.erase("rank");
+  const Plan plan = plan_from_json(json);
+  check_plan(plan);
+  CHECK(replicas_text(plan) == "2-1");
+  CHECK(stages_text(plan) == "3|1");
+  CHECK_THROWS_WITH(simulation_input(plan),
+                    "/predicted/stages: has 0 entries for 2 stages; plan again, or price it with its profile");
+}
+
+TEST_CASE("streams are read and written") {
+  PlanRequest request;
+  request.mini_batch = 1;
+  request.schedule = "pipedream";
+  request.stages = 2;
+  const Plan plan = std::get<Plan>(make_plan(test::example_c(), test::make_cluster(2), request));
+  const Json json = to_json(plan);
+  CHECK(json["workers"][0]["stream"]["prologue"] == "F0.0");
+  CHECK(json["workers"][0]["stream"]["body"] == "F0.1 B0.0 U0");
+  CHECK(json["workers"][0]["stream"]["period"] == 1);
+  CHECK_FALSE(json["workers"][0].contains("program"));
+  CHECK(plan_from_json(json) == plan);
+}
+
+TEST_CASE("reading is strict and names the pointer") {
+  Json json = golden_json();
+  json["extra"] = 1;
+  CHECK(refusal(json).starts_with("/extra: unknown key"));
+  json = golden_json();
+  json["training"]["mini_batch"] = 1.5;
+  CHECK(refusal(json).starts_with("/training/mini_batch: "));
+  json = golden_json();
+  json["stages"][0].erase("workers");
+  CHECK(refusal(json).starts_with("/stages/0/workers: "));
+  json = golden_json();
+  json["workers"][1]["program"] = "F0.1 X0.1";
+  CHECK(refusal(json).starts_with("/workers/1/program: operation 1, \"X0.1\": "));
+  json = golden_json();
+  json["workers"][1]["stream"] = Json::object();
+  CHECK(refusal(json) == "/workers/1: needs either \"program\" or \"stream\"");
+  json = golden_json();
+  json["schedule"]["weight_policy"] = "stale";
+  CHECK(refusal(json) == "/schedule/weight_policy: unknown name \"stale\"; use one of flush, stash");
+  json = golden_json();
+  json["predicted"]["micro_batch_scale"] = {1, 0};
+  CHECK(refusal(json) == "/predicted/micro_batch_scale: entry 1 must be a number above 0");
+  json = golden_json();
+  json["version"] = 2;
+  CHECK(refusal(json).find("version") != std::string::npos);
+}
+
+TEST_CASE("mini-batches are cut as tensor_split does") {
+  CHECK(micro_batch_sizes(10, 4) == std::vector{3, 3, 2, 2});
+  CHECK(micro_batch_sizes(8, 4) == std::vector{2, 2, 2, 2});
+  CHECK(micro_batch_sizes(3, 3) == std::vector{1, 1, 1});
+  CHECK_THROWS_WITH(micro_batch_sizes(6, 8), "micro_batches = 8 exceeds the mini-batch of 6 samples");
+  CHECK_THROWS_WITH(micro_batch_sizes(6, 0), "micro_batches = 0; give at least 1");
+}
+
+}  // namespace pp::plan
+
+TEST_SUITE_END();
