@@ -1,7 +1,9 @@
 #include "libplan/search/finalists.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -58,7 +60,7 @@ Assignment assign(const Finalist& finalist, const PlanRequest& request) {
 }
 
 auto rank(const Finalist& finalist) {
-  return std::tuple(finalist.prediction.step, device_count(finalist.partition), finalist.partition.size(),
+  return std::tuple(finalist.rounded_step(), device_count(finalist.partition), finalist.partition.size(),
                     finalist.peak(), std::string(finalist.schedule->name), stages_text(finalist.partition),
                     replicas_text(finalist.partition), finalist.batch.micro_batches,
                     finalist.assignment.stage_layers, finalist.devices);
@@ -112,6 +114,13 @@ std::int64_t Finalist::peak() const {
   std::int64_t peak = 0;
   for (const WorkerPrediction& worker : prediction.workers) peak = std::max(peak, worker.memory.peak.value);
   return peak;
+}
+
+double Finalist::rounded_step() const {
+  constexpr int kBits = 36;
+  int exponent = 0;
+  const double mantissa = std::frexp(prediction.step.count(), &exponent);
+  return std::ldexp(std::round(std::ldexp(mantissa, kBits)), exponent - kBits);
 }
 
 SearchOutcome search_and_price(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,

@@ -22,6 +22,8 @@ struct Finalist {
   Prediction prediction;
 
   std::int64_t peak() const;
+  /// The step time to 36 bits, so that equal plans tie whatever the order of their sums.
+  double rounded_step() const;
 };
 
 struct SearchOutcome {

@@ -19,7 +19,7 @@ std::string percent(double share) {
 
 /// What made `other` lose, by the first rank that differs.
 std::string why_not(const Finalist& other, const Finalist& best) {
-  if (other.prediction.step > best.prediction.step) {
+  if (other.rounded_step() > best.rounded_step()) {
     return percent(other.prediction.step / best.prediction.step - 1) + " slower";
   }
   const int more_devices = device_count(other.partition) - device_count(best.partition);
