@@ -4,7 +4,6 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros_like.h>
 
-#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -14,8 +13,6 @@
 
 namespace pp::profile {
 namespace {
-
-using Phase = model::LayerObserver::Phase;
 
 std::vector<int> all_layers(const ResolvedModel& model) {
   std::vector<int> layers(model.layers.size());

@@ -21,6 +21,9 @@
 
 namespace pp::profile {
 
+/// What ModelRunner::measure_bytes() runs.
+inline constexpr int kBytePasses = 3;
+
 /// Bytes of one training pass at one micro-batch size.
 struct PassBytes {
   std::vector<Bytes> outputs;  ///< per layer, then the loss
@@ -58,7 +61,6 @@ class ModelRunner {
 
   /// Bytes of the buffers of each layer.
   std::vector<Bytes> buffer_bytes() const;
-  const MemoryAccount& account() const { return account_; }
 
  private:
   void make_batch(std::size_t size);

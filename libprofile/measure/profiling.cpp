@@ -83,30 +83,54 @@ PassBytes Profiling::measure_bytes_at(std::size_t size) {
   return bytes;
 }
 
+/// Before the byte passes of size `size`: what it and the sizes after it will take if passes grow as the sizes
+/// do, and the timing of all.
+Seconds Profiling::remaining_before(std::size_t size) const {
+  const StoppingRule rule = rule_of(options_, options_.budget_per_size);
+  Seconds total = 2 * optimizer_budget();
+  for (std::size_t i = 0; i < sizes_.size(); ++i) {
+    Seconds pass_time = sizes_[i].pass_time;
+    if (i >= size) {
+      if (size > 0) {
+        const Size& known = sizes_[size - 1];
+        const auto samples = [](const Size& s) { return static_cast<double>(s.micro_batch_size); };
+        pass_time = known.pass_time * (samples(sizes_[i]) / samples(known));
+      }
+      total += kBytePasses * pass_time;
+    }
+    total += expected_time(rule, pass_time);
+  }
+  return total;
+}
+
 void Profiling::measure_bytes() {
   const Bytes limit = accounts_.front().limit();
   for (std::size_t i = 0; i < sizes_.size(); ++i) {
     Size& size = sizes_[i];
     observer_.progress("counting bytes", static_cast<double>(i) / static_cast<double>(sizes_.size()),
-                       static_cast<double>(sizes_.size()) * options_.budget_per_size + 2 * optimizer_budget());
+                       remaining_before(i));
     const std::string text = "micro-batch size " + std::to_string(size.micro_batch_size);
+    const Seconds start = environment_.clock.now();
     try {
       size.bytes = with_context(text, [&] { return measure_bytes_at(i); });
-    } catch (const model::OutOfMemory& error) {
+    } catch (const model::OutOfMemory&) {
       if (i == 0) throw;
       for (std::size_t above = i; above < sizes_.size(); ++above) sizes_[above].out_of_memory = true;
       observer_.warning(text + " and above do not fit into the device's " + to_text(limit) +
                         ": recorded as out of memory; leave these sizes out");
       return;
     }
+    size.pass_time = (environment_.clock.now() - start) / kBytePasses;
     size.in_flight = micro_batches_in_flight(size.bytes, limit, options_.devices.count);
   }
 }
 
 void Profiling::measure_times() {
-  std::vector<bool> usable;
-  for (const Size& size : sizes_) usable.push_back(!size.out_of_memory);
-  Rounds rounds(rule_of(options_, options_.budget_per_size), usable);
+  std::vector<std::optional<Seconds>> pass_times;
+  for (const Size& size : sizes_) {
+    pass_times.push_back(size.out_of_memory ? std::nullopt : std::optional(size.pass_time));
+  }
+  Rounds rounds(rule_of(options_, options_.budget_per_size), pass_times);
   while (const std::optional<Visit> visit = rounds.next()) {
     Size& size = sizes_[visit->size];
     VisitTimes times;

@@ -34,13 +34,15 @@ class Profiling {
     std::int64_t micro_batch_size = 1;
     bool out_of_memory = false;
     PassBytes bytes;
-    int in_flight = 1;  ///< micro-batches in flight while timing: one per device where memory allows
+    Seconds pass_time{};  ///< of the byte passes: a first guess
+    int in_flight = 1;    ///< micro-batches in flight while timing: one per device where memory allows
     LayerSamples samples;
   };
 
   /// `work` on every device at once, its allocations charged to the device's account.
   void on_devices(const std::function<void(int device, ModelRunner& runner)>& work);
   PassBytes measure_bytes_at(std::size_t size);
+  Seconds remaining_before(std::size_t size) const;
   OptimizerProfile measure_optimizer(const std::string& name,
                                      const std::function<std::unique_ptr<model::Optimizer>()>& make);
   Seconds optimizer_budget() const { return options_.budget_per_size / 4; }

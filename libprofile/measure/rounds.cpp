@@ -18,8 +18,16 @@ std::size_t slot(PassKind kind) { return static_cast<std::size_t>(kind); }
 
 }  // namespace
 
-Rounds::Rounds(const StoppingRule& rule, const std::vector<bool>& usable) : rule_(rule), sizes_(usable.size()) {
-  for (std::size_t i = 0; i < usable.size(); ++i) sizes_[i].finished = !usable[i];
+Seconds expected_time(const StoppingRule& rule, Seconds pass_time) {
+  return std::max(rule.budget, (rule.warm_up_passes + kPassKinds * kFewestSamples) * pass_time);
+}
+
+Rounds::Rounds(const StoppingRule& rule, const std::vector<std::optional<Seconds>>& pass_times)
+    : rule_(rule), sizes_(pass_times.size()) {
+  for (std::size_t i = 0; i < pass_times.size(); ++i) {
+    sizes_[i].finished = !pass_times[i].has_value();
+    sizes_[i].pass_time = pass_times[i].value_or(Seconds(0));
+  }
 }
 
 std::optional<Visit> Rounds::next() {
@@ -61,7 +69,8 @@ bool Rounds::is_finished(const Size& size) const {
 
 Seconds Rounds::remaining(const Size& size) const {
   if (size.finished) return Seconds(0);
-  int missing = size.warm ? 0 : rule_.warm_up_passes;
+  if (!size.warm) return expected_time(rule_, size.pass_time);
+  int missing = 0;
   for (const std::vector<double>& samples : size.samples) {
     missing += std::max(0, kFewestSamples - static_cast<int>(samples.size()));
   }

@@ -27,10 +27,15 @@ struct Visit {
   int passes = 1;   ///< passes recorded
 };
 
+/// What one size takes at most when a pass takes `pass_time`: the budget, or the warm-up and the fewest samples
+/// of each kind if that is more.
+Seconds expected_time(const StoppingRule& rule, Seconds pass_time);
+
 class Rounds {
  public:
-  /// `usable[i]`: size i can be measured at all (it is not out of memory).
-  Rounds(const StoppingRule& rule, const std::vector<bool>& usable);
+  /// Per size a first guess of the time of one pass, for remaining(); nothing: the size cannot be measured (out
+  /// of memory).
+  Rounds(const StoppingRule& rule, const std::vector<std::optional<Seconds>>& pass_times);
 
   /// Nothing when every usable size is done. The first visit of a size is its warm-up: `passes` is 0.
   std::optional<Visit> next();

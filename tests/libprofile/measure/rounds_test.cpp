@@ -17,7 +17,7 @@ void serve(Rounds& rounds, const Visit& visit, double pass) {
 
 TEST_SUITE("libprofile/measure/rounds") {
   TEST_CASE("each size is warmed up first, then sizes and kinds take turns") {
-    Rounds rounds({.budget = Seconds(100)}, {true, true});
+    Rounds rounds({.budget = Seconds(100)}, {Seconds(0), Seconds(0)});
     std::string order;
     for (int i = 0; i < 10; ++i) {
       const Visit visit = rounds.next().value();
@@ -30,7 +30,7 @@ TEST_SUITE("libprofile/measure/rounds") {
   }
 
   TEST_CASE("what runs in a warm-up is not a sample") {
-    Rounds rounds({.warm_up_passes = 4}, {true});
+    Rounds rounds({.warm_up_passes = 4}, {Seconds(0)});
     const Visit visit = rounds.next().value();
     CHECK(visit.dropped == 4);
     CHECK(visit.passes == 0);
@@ -39,7 +39,7 @@ TEST_SUITE("libprofile/measure/rounds") {
   }
 
   TEST_CASE("short passes come in groups after a dropped one, long passes singly") {
-    Rounds rounds({}, {true, true, true});
+    Rounds rounds({}, {Seconds(0), Seconds(0), Seconds(0)});
     const double seconds[] = {0.001, 0.01, 0.1};
     for (const double pass : seconds) serve(rounds, rounds.next().value(), pass);
     const Visit shortest = rounds.next().value(), middle = rounds.next().value(),
@@ -53,7 +53,7 @@ TEST_SUITE("libprofile/measure/rounds") {
   }
 
   TEST_CASE("equal times are precise after one visit of each kind") {
-    Rounds rounds({}, {true});
+    Rounds rounds({}, {Seconds(0)});
     int visits = 0;
     while (const auto visit = rounds.next()) {
       serve(rounds, *visit, 0.001);
@@ -66,7 +66,7 @@ TEST_SUITE("libprofile/measure/rounds") {
   }
 
   TEST_CASE("slow passes end when each kind has five samples, though the budget is long spent") {
-    Rounds rounds({.budget = Seconds(1)}, {true});
+    Rounds rounds({.budget = Seconds(1)}, {Seconds(0)});
     int visits = 0;
     while (const auto visit = rounds.next()) {
       serve(rounds, *visit, 10.0);
@@ -76,16 +76,24 @@ TEST_SUITE("libprofile/measure/rounds") {
   }
 
   TEST_CASE("a size that is out of memory is never visited") {
-    Rounds rounds({}, {true, false});
+    Rounds rounds({}, {Seconds(0), std::nullopt});
     while (const auto visit = rounds.next()) {
       CHECK(visit->size == 0);
       serve(rounds, *visit, 0.001);
     }
-    CHECK_FALSE(Rounds({}, {false}).next().has_value());
+    CHECK_FALSE(Rounds({}, {std::nullopt}).next().has_value());
+  }
+
+  TEST_CASE("a size is expected to take its budget, or its fewest passes if that is more") {
+    const StoppingRule rule{.warm_up_passes = 3, .budget = Seconds(1)};
+    CHECK(expected_time(rule, Seconds(0.01)).count() == 1.0);
+    CHECK(expected_time(rule, Seconds(0.1)).count() == doctest::Approx(1.8));  // 3 + 3 * 5 passes
+    const Rounds rounds(rule, {Seconds(0.01), Seconds(0.1), std::nullopt});
+    CHECK(rounds.remaining().count() == doctest::Approx(2.8));
   }
 
   TEST_CASE("the remaining time is the budget that is left, or what the missing samples take if that is more") {
-    Rounds rounds({.budget = Seconds(1)}, {true});
+    Rounds rounds({.budget = Seconds(1)}, {Seconds(0)});
     CHECK(rounds.remaining().count() == 1.0);
     CHECK(rounds.done() == 0.0);
     serve(rounds, rounds.next().value(), 0.02);  // warm-up: 3 passes, 60 ms
