@@ -9,7 +9,7 @@ bool Gate::admit(WorkerId worker, Unit unit) {
   Coordinator::Lock lock = coordinator_.lock();
   coordinator_.wait(
       lock, worker, [&] { return unit < end_ || closed_; },
-      [&] { return "step " + std::to_string(unit) + " to be started"; });
+      [&] { return "step " + std::to_string(unit + 1) + " to be started"; });
   return unit < end_;
 }
 

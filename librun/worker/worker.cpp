@@ -154,14 +154,7 @@ void Worker::dispatch(const plan::Op& op) {
 void Worker::forward(const plan::Op& op, Stage& stage) {
   const Piece piece = this->piece(op);
   const StageWiring& wiring = job_.wiring[index(op.stage)];
-  std::vector<at::Tensor> inputs(wiring.inputs.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const StageInput& input = wiring.inputs[i];
-    if (input.producer < 0) continue;
-    const Tag tag{Direction::activation, input.source.index, input.source.output, op.stage,
-                  piece.round,           op.micro_batch};
-    inputs[i] = job_.transport->receive(id_, job_.owner(StageId{input.producer}, op.micro_batch), tag);
-  }
+  std::vector<at::Tensor> inputs = receive_inputs(op, piece);
   const Time begin = Coordinator::Clock::now();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (wiring.inputs[i].producer < 0) inputs[i] = cut(job_.training, wiring.inputs[i].source, piece.samples);
@@ -242,53 +235,6 @@ Worker::Piece Worker::piece(const plan::Op& op) const {
   }
   piece.key = {job_.options.seed, piece.unit, piece.loss_index};
   return piece;
-}
-
-std::vector<std::vector<at::Tensor>> Worker::receive_gradients(const plan::Op& op, const Piece& piece) {
-  std::vector<std::vector<at::Tensor>> arrived;
-  for (const StageOutput& output : job_.wiring[index(op.stage)].outputs) {
-    std::vector<at::Tensor>& gradients = arrived.emplace_back();
-    for (const StageOutput::Consumer& consumer : output.consumers) {
-      if (!consumer.gradient) continue;
-      const Tag tag{Direction::gradient, output.source.index, output.source.output,
-                    consumer.stage,      piece.round,         op.micro_batch};
-      gradients.push_back(job_.transport->receive(id_, job_.owner(consumer.stage, op.micro_batch), tag));
-    }
-  }
-  return arrived;
-}
-
-void Worker::send_outputs(const plan::Op& op, const Piece& piece, std::vector<at::Tensor> outputs) {
-  const StageWiring& wiring = job_.wiring[index(op.stage)];
-  for (std::size_t k = 0; k < outputs.size(); ++k) {
-    const StageOutput& output = wiring.outputs[k];
-    for (const StageOutput::Consumer& consumer : output.consumers) {
-      const Tag tag{Direction::activation, output.source.index, output.source.output,
-                    consumer.stage,        piece.round,         op.micro_batch};
-      send(op, job_.owner(consumer.stage, op.micro_batch), tag, outputs[k]);
-    }
-  }
-}
-
-void Worker::send_gradients(const plan::Op& op, const Piece& piece, std::vector<at::Tensor> gradients) {
-  const StageWiring& wiring = job_.wiring[index(op.stage)];
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
-    const StageInput& input = wiring.inputs[i];
-    if (input.producer < 0 || !input.gradient) continue;
-    const Tag tag{Direction::gradient, input.source.index, input.source.output, op.stage,
-                  piece.round,         op.micro_batch};
-    send(op, job_.owner(StageId{input.producer}, op.micro_batch), tag, gradients[i]);
-  }
-}
-
-void Worker::send(const plan::Op& op, WorkerId to, const Tag& tag, const at::Tensor& tensor) {
-  const Bytes bytes(static_cast<std::int64_t>(tensor.nbytes()));
-  const Seconds begin = Coordinator::Clock::now() - job_.start;
-  job_.transport->send(id_, to, tag, tensor);
-  if (to == id_) return;
-  record_.sent += bytes;
-  if (!job_.options.trace) return;
-  record_.messages.push_back({id_, to, op, bytes, begin, Coordinator::Clock::now() - job_.start});
 }
 
 std::unique_ptr<model::Optimizer> make_optimizer(const plan::Plan& plan, const RunOptions& options) {

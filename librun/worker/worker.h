@@ -66,6 +66,9 @@ class Worker {
 
   Unit unit_of(const plan::Op& op) const;
   Piece piece(const plan::Op& op) const;
+  /// In the order of the stage's inputs; undefined where the data provide them.
+  std::vector<at::Tensor> receive_inputs(const plan::Op& op, const Piece& piece);
+  /// Per output of the stage, in descending consumer order.
   std::vector<std::vector<at::Tensor>> receive_gradients(const plan::Op& op, const Piece& piece);
   void send_outputs(const plan::Op& op, const Piece& piece, std::vector<at::Tensor> outputs);
   void send_gradients(const plan::Op& op, const Piece& piece, std::vector<at::Tensor> gradients);

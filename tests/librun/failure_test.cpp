@@ -108,6 +108,15 @@ TEST_SUITE("librun/failure") {
     CHECK(kind == ErrorKind::run);
   }
 
+  TEST_CASE("a loss that is not finite ends the run with a remedy") {
+    run::RunOptions options = options_with({});
+    options.learning_rate = 1e30;
+    const auto [message, kind] = failure(make_plan({.model = test::regression(), .cuts = {1}}), options);
+    CHECK((message == "step 2: the loss is inf; lower the learning rate of 1e+30 or check the data" ||
+           message == "step 2: the loss is nan; lower the learning rate of 1e+30 or check the data"));
+    CHECK(kind == ErrorKind::run);
+  }
+
   TEST_CASE("an error in the observer stops the workers and passes through") {
     class Broken : public test::SilentObserver {
       void step(const run::Progress& progress) override {
