@@ -17,8 +17,8 @@ struct InFlight {
   bool all = false;  ///< every micro-batch of the step (gpipe); otherwise by `rule`
   WindowRule rule = WindowRule::win;
   std::vector<int> windows = {};  ///< rule = explicit_list: per stage
-  bool stash = false;        ///< one weight version per micro-batch in flight
-  int micro_batches = 0;     ///< per step; 0: a stream without end
+  bool stash = false;             ///< one weight version per micro-batch in flight
+  int micro_batches = 0;          ///< per step; 0: a stream without end
 };
 
 /// Fixed costs of every device and what it may hold.

@@ -43,8 +43,8 @@ std::vector<BatchOption> batch_options(const Profile& profile, const PlanRequest
 /// same devices appear once. A stage is searched as if on the slowest device of its set and priced on its own.
 std::vector<DeviceSet> device_sets(const Cluster& cluster, const PlanRequest& request);
 
-/// Boundaries, stage counts and replicas that the request and the tied weights allow; `order` is the layer at each
-/// position. `most_replicas` is the number of micro-batches of a synchronous step.
+/// Boundaries, stage counts and replicas that the request and the tied weights allow; `order` is the layer at
+/// each position. `most_replicas` is the number of micro-batches of a synchronous step.
 SearchSpace search_space(const PlanGraph& graph, const std::vector<int>& order, const PlanRequest& request,
                          int devices, int most_replicas);
 
