@@ -86,6 +86,7 @@ void Barrier::arrive_and_wait(WorkerId worker, const std::string& what) {
   if (++arrived_ == members_.size()) {
     arrived_ = 0;
     ++generation_;
+    lock.unlock();
     for (const WorkerId member : members_) coordinator_.notify(member);
     return;
   }

@@ -45,7 +45,8 @@ class Coordinator {
   /// The calling thread's wait, which never stalls by itself: the workers do. Throws Stopped after stop().
   void wait_driver(Lock& lock, const std::function<bool()>& ready);
 
-  /// With the lock held: makes the worker, all workers, the driver look again.
+  /// Makes the worker, all workers, the driver look again, after what they wait for has changed under the lock.
+  /// Better called without it: who wakes up takes it at once.
   void notify(WorkerId worker) { slots_[index(worker)]->condition.notify_one(); }
   void notify_all();
   void notify_driver() { driver_.notify_one(); }

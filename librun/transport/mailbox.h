@@ -61,6 +61,7 @@ class Mailbox {
         lock, from, [&] { return unread < capacity_[index(from)]; }, [&] { return full(); });
     ++unread;
     messages_.emplace(tag, std::pair{from, std::move(message)});
+    lock.unlock();
     coordinator_.notify(owner_);
   }
 
@@ -74,7 +75,9 @@ class Mailbox {
     const WorkerId sender = found->second.first;
     Message message = std::move(found->second.second);
     messages_.erase(found);
-    if (--unread_[index(sender)] + 1 == capacity_[index(sender)]) coordinator_.notify(sender);
+    const bool was_full = unread_[index(sender)]-- == capacity_[index(sender)];
+    lock.unlock();
+    if (was_full) coordinator_.notify(sender);
     return message;
   }
 

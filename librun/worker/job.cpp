@@ -14,6 +14,11 @@ Dataset load(const Setup& setup, const plan::Plan& plan, const RunOptions& optio
   return make_synthetic(setup.model, samples, options.seed, subset, dtype);
 }
 
+std::optional<Dataset> load_test(const Setup& setup, const plan::Plan& plan, const RunOptions& options) {
+  if (setup.test_samples == 0) return std::nullopt;
+  return load(setup, plan, options, Subset::test);
+}
+
 // Micro-batches that programs are expanded to: M of a step, or the mini-batches of the longest epoch.
 int program_length(const Setup& setup, const plan::Plan& plan) {
   return setup.streams ? static_cast<int>(setup.length.count(0)) : plan.training.micro_batches;
@@ -26,19 +31,24 @@ Job::Job(const plan::Plan& the_plan, const RunOptions& the_options, Setup the_se
       options(the_options),
       setup(std::move(the_setup)),
       training(load(setup, plan, options, Subset::training)),
+      test(load_test(setup, plan, options)),
       layers(stage_layers(plan)),
       wiring(wire(make_segments(plan, setup.model))),
       programs(finite_programs(plan, program_length(setup, plan))),
       owners(find_owners(programs, static_cast<int>(plan.stages.size()), program_length(setup, plan))),
       coordinator(static_cast<int>(plan.workers.size()), options.stall_timeout),
       gate(coordinator),
-      ledger(coordinator),
+      ledger(coordinator, ledger_shape()),
       transport(make_in_process_transport(coordinator, mailbox_capacity(plan, wiring, programs))),
       start(Coordinator::Clock::now()) {
-  if (setup.test_samples > 0) test = load(setup, plan, options, Subset::test);
   for (const plan::Stage& stage : plan.stages) {
     reducers.push_back(std::make_unique<AllReduce>(coordinator, stage.workers));
   }
+}
+
+LedgerShape Job::ledger_shape() const {
+  const std::size_t participants = setup.streams ? plan.stages.size() : plan.workers.size();
+  return {plan.training.micro_batches, static_cast<int>(participants), evaluation_count()};
 }
 
 WorkerId Job::evaluation_owner(StageId stage, int micro_batch) const {

@@ -56,6 +56,7 @@ struct Job {
   /// Samples of an evaluation micro-batch (the last one may have fewer): as many as in training.
   int evaluation_size() const { return std::max(1, plan.training.mini_batch / plan.training.micro_batches); }
   int evaluation_count() const;
+  LedgerShape ledger_shape() const;
 
   const plan::Plan& plan;
   const RunOptions& options;

@@ -26,10 +26,15 @@ void Gate::close() {
   coordinator_.notify_all();
 }
 
+bool Ledger::complete(const Entry& entry) const {
+  return entry.finished == shape_.participants && static_cast<int>(entry.losses.size()) == shape_.micro_batches;
+}
+
 void Ledger::loss(Unit unit, int micro_batch, double value) {
   const Coordinator::Lock lock = coordinator_.lock();
-  units_[unit].losses[micro_batch] = value;
-  coordinator_.notify_driver();
+  Entry& entry = units_[unit];
+  entry.losses[micro_batch] = value;
+  if (complete(entry)) coordinator_.notify_driver();
 }
 
 void Ledger::finish(Unit unit, Coordinator::Clock::time_point end) {
@@ -37,21 +42,19 @@ void Ledger::finish(Unit unit, Coordinator::Clock::time_point end) {
   Entry& entry = units_[unit];
   ++entry.finished;
   entry.end = std::max(entry.end, end);
-  coordinator_.notify_driver();
+  if (complete(entry)) coordinator_.notify_driver();
 }
 
 void Ledger::evaluation(int epoch, int micro_batch, const EvaluationPart& part) {
   const Coordinator::Lock lock = coordinator_.lock();
-  evaluations_[epoch][micro_batch] = part;
-  coordinator_.notify_driver();
+  auto& parts = evaluations_[epoch];
+  parts[micro_batch] = part;
+  if (static_cast<int>(parts.size()) == shape_.evaluations) coordinator_.notify_driver();
 }
 
-UnitResult Ledger::await_unit(Unit unit, int micro_batches, int participants) {
+UnitResult Ledger::await_unit(Unit unit) {
   Coordinator::Lock lock = coordinator_.lock();
-  coordinator_.wait_driver(lock, [&] {
-    const Entry& entry = units_[unit];
-    return entry.finished == participants && static_cast<int>(entry.losses.size()) == micro_batches;
-  });
+  coordinator_.wait_driver(lock, [&] { return complete(units_[unit]); });
   UnitResult result;
   for (const auto& [micro_batch, value] : units_[unit].losses) result.losses.push_back(value);
   result.end = units_[unit].end;
@@ -59,9 +62,10 @@ UnitResult Ledger::await_unit(Unit unit, int micro_batches, int participants) {
   return result;
 }
 
-EvaluationPart Ledger::await_evaluation(int epoch, int micro_batches) {
+EvaluationPart Ledger::await_evaluation(int epoch) {
   Coordinator::Lock lock = coordinator_.lock();
-  coordinator_.wait_driver(lock, [&] { return static_cast<int>(evaluations_[epoch].size()) == micro_batches; });
+  coordinator_.wait_driver(lock,
+                           [&] { return static_cast<int>(evaluations_[epoch].size()) == shape_.evaluations; });
   EvaluationPart sum;
   for (const auto& [micro_batch, part] : evaluations_[epoch]) {
     sum.loss_sum += part.loss_sum;

@@ -42,9 +42,17 @@ struct EvaluationPart {
   std::int64_t predictions = 0;  ///< of cross_entropy: samples, or positions of sequences; 0: no accuracy
 };
 
+/// What makes a unit or an evaluation complete.
+struct LedgerShape {
+  int micro_batches = 1;  ///< losses of a unit
+  int participants = 1;   ///< workers of a step; stages of a streamed mini-batch
+  int evaluations = 0;    ///< micro-batches of an evaluation
+};
+
+/// Wakes the driver only for what is complete.
 class Ledger {
  public:
-  explicit Ledger(Coordinator& coordinator) : coordinator_(coordinator) {}
+  Ledger(Coordinator& coordinator, LedgerShape shape) : coordinator_(coordinator), shape_(shape) {}
 
   void loss(Unit unit, int micro_batch, double value);
   /// One participant (a worker of a step, a stage of a streamed mini-batch) is done with the unit.
@@ -52,8 +60,8 @@ class Ledger {
   void evaluation(int epoch, int micro_batch, const EvaluationPart& part);
 
   /// The driver's side: blocks until all of it is there, and takes it.
-  UnitResult await_unit(Unit unit, int micro_batches, int participants);
-  EvaluationPart await_evaluation(int epoch, int micro_batches);
+  UnitResult await_unit(Unit unit);
+  EvaluationPart await_evaluation(int epoch);
 
  private:
   struct Entry {
@@ -62,7 +70,10 @@ class Ledger {
     Coordinator::Clock::time_point end;
   };
 
+  bool complete(const Entry& entry) const;
+
   Coordinator& coordinator_;
+  LedgerShape shape_;
   std::map<Unit, Entry> units_;
   std::map<int, std::map<int, EvaluationPart>> evaluations_;
 };

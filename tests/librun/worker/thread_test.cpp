@@ -82,7 +82,7 @@ TEST_SUITE("librun/worker/progress") {
   TEST_CASE(
       "a unit is complete when all losses and all participants are there; losses come in micro-batch order") {
     Coordinator coordinator(2, Seconds(60));
-    Ledger ledger(coordinator);
+    Ledger ledger(coordinator, {.micro_batches = 2, .participants = 2});
     const auto start = Coordinator::Clock::now();
     std::thread worker([&] {
       ledger.loss(5, 1, 0.25);
@@ -90,7 +90,7 @@ TEST_SUITE("librun/worker/progress") {
       ledger.finish(5, start + std::chrono::seconds(1));
       ledger.loss(5, 0, 0.75);
     });
-    const UnitResult result = ledger.await_unit(5, 2, 2);
+    const UnitResult result = ledger.await_unit(5);
     worker.join();
     CHECK(result.losses == std::vector<double>{0.75, 0.25});
     CHECK(result.end == start + std::chrono::seconds(2));
