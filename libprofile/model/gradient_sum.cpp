@@ -10,8 +10,7 @@ namespace {
 /// Nobody else sees the storage, and it looks like `weight`.
 bool can_keep(const at::Tensor& gradient, const at::Tensor& weight) {
   return gradient.use_count() == 1 && gradient.storage().use_count() == 1 && !gradient.requires_grad() &&
-         gradient.strides() == weight.strides() &&
-         gradient.storage().nbytes() == static_cast<std::size_t>(gradient.numel()) * gradient.element_size();
+         gradient.strides() == weight.strides() && gradient.storage().nbytes() == gradient.nbytes();
 }
 
 }  // namespace

@@ -46,8 +46,7 @@ Edge output_edge(const at::Tensor& tensor) {
 }
 
 at::Tensor dense(const at::Tensor& tensor) {
-  const std::size_t bytes = static_cast<std::size_t>(tensor.numel()) * tensor.element_size();
-  if (has_default_strides(tensor) && tensor.storage().nbytes() == bytes) return tensor;
+  if (has_default_strides(tensor) && tensor.storage().nbytes() == tensor.nbytes()) return tensor;
   return tensor.clone(at::MemoryFormat::Contiguous);
 }
 

@@ -140,6 +140,7 @@ class Backwarding {
   /// All consumers of the unit's outputs have been visited before.
   std::vector<at::Tensor> take_output_gradients(const Unit& unit) {
     std::vector<at::Tensor> gradients;
+    gradients.reserve(static_cast<std::size_t>(unit.output_count));
     for (int output = 0; output < unit.output_count; ++output) {
       gradients.push_back(sum(unit.first_output + output).take());
     }
