@@ -1,6 +1,7 @@
 // Everything the workers of one run share: plan and data, read-only, and the objects that they meet at.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <vector>
