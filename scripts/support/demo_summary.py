@@ -10,7 +10,7 @@ def shape(plan: dict) -> str:
     replicas = "-".join(str(len(stage["workers"])) for stage in plan["stages"])
     training = plan["training"]
     return (f"{plan['schedule']['name']}, layers per stage {layers}, replicas {replicas}, "
-            f"{training['micro_batches']} micro-batches of {training['mini_batch']} samples")
+            f"{training['mini_batch']} samples in {training['micro_batches']} micro-batch(es)")
 
 
 def comparison(report: dict, name: str, factor: float, unit: str) -> str:
