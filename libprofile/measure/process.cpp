@@ -18,14 +18,13 @@
 namespace pp::profile {
 namespace {
 
-/// Large blocks stay with the process instead of being returned and faulted in again; one arena for all
-/// threads.
+/// Large blocks stay with the process instead of being returned and faulted in again. Every thread keeps an
+/// arena of its own: with one for all, workers wait for each other's small blocks.
 void keep_memory() {
   constexpr int kNever = 1 << 30;
   constexpr int kOldMaximum = 32 << 20;  // glibc before 2.36 refuses more
   if (mallopt(M_MMAP_THRESHOLD, kNever) != 1) mallopt(M_MMAP_THRESHOLD, kOldMaximum);
   mallopt(M_TRIM_THRESHOLD, kNever);
-  mallopt(M_ARENA_MAX, 1);
 }
 
 std::string host_name() {

@@ -105,13 +105,13 @@ TEST_SUITE("apps/plan_errors") {
 
   TEST_CASE("an edited program that deadlocks names every worker's operation") {
     const Folder folder;
-    REQUIRE(folder.request({"-o", "plan.json", "--stages", "2", "--schedule", "gpipe", "--micro-batches", "2"})
+    REQUIRE(folder.request({"-o", "plan.json", "--stages", "2", "--schedule", "gpipe", "--micro-batches", "4"})
                 .code == 0);
     std::string text = pp::read_file(folder.path() / "plan.json");
-    const std::string program = "F0.0 F0.1 B0.0 B0.1 U0";
+    const std::string program = "F0.0 F0.1 F0.2 F0.3 B0.0 B0.1 B0.2 B0.3 U0";
     REQUIRE(text.find(program) != std::string::npos);
-    text.replace(text.find(program), program.size(), "F0.0 B0.0 F0.1 B0.1 U0");
-    const std::string last = "F1.0 F1.1 B1.0 B1.1 U1";
+    text.replace(text.find(program), program.size(), "F0.0 B0.0 F0.1 F0.2 F0.3 B0.1 B0.2 B0.3 U0");
+    const std::string last = "F1.0 F1.1 F1.2 F1.3 B1.0 B1.1 B1.2 B1.3 U1";
     REQUIRE(text.find(last) != std::string::npos);
     pp::write_file(folder.path() / "plan.json", text);
     const Outcome outcome = folder.plan({"check", "plan.json"});
