@@ -45,7 +45,7 @@ void list_operations() {
     for (const AttributeSpec& attribute : op.attributes) {
       attributes.append(attributes.empty() ? "" : ", ")
           .append(attribute.name)
-          .append(attribute.default_value ? "" : "*");
+          .append(attribute.required() ? "*" : "");
     }
     table.add({std::string(op.name), std::string(op.summary), attributes});
   }
