@@ -18,13 +18,8 @@ constexpr std::size_t kFinalists = 8;  ///< orders that the simulator prices bes
 struct Candidate {
   std::string how;
   Order order;
+  OrderTimes times;
   Score score;
-};
-
-struct Priced {
-  std::string how;
-  ProgramSet programs;
-  Seconds period{}, makespan{};
 };
 
 /// Only some order of the pipeline: what the bounds and the clock read off does not depend on it.
@@ -61,11 +56,15 @@ class Search {
  private:
   std::vector<Candidate> timed(const std::vector<NamedOrder>& orders) {
     std::vector<Candidate> result;
-    for (const auto& [name, order] : orders) result.push_back({name, order, score(clock_.time(order), goal_)});
+    for (const auto& [name, order] : orders) {
+      const OrderTimes times = clock_.time(order);
+      result.push_back({name, order, times, score(times, goal_)});
+    }
     return result;
   }
 
   void set_limits(const std::vector<Candidate>& hand_written) {
+    goal_.period_limit = goal_.makespan_limit = std::numeric_limits<double>::infinity();
     for (const Candidate& candidate : hand_written) {
       goal_.period_limit = std::min(goal_.period_limit, candidate.score.period);
       goal_.makespan_limit = std::min(goal_.makespan_limit, candidate.score.makespan);
@@ -85,42 +84,44 @@ class Search {
     candidates = std::move(kept);
   }
 
-  /// The improved orders come beside those they started from.
+  /// The improved orders come beside those they started from. Stops at a proof.
   void improve_best(std::vector<Candidate>& candidates, int evaluations) {
     const std::size_t starts = std::min(kImproved, candidates.size());
     for (std::size_t i = 0; i < starts && !is_optimal(candidates.front().score, goal_); ++i) {
-      const Candidate& start = candidates[i];
-      ScoredOrder improved =
-          improve({start.order, start.score}, clock_, rooms_, goal_, evaluations / static_cast<int>(starts));
-      candidates.push_back({start.how + ", improved", std::move(improved.order), improved.score});
+      Candidate candidate = candidates[i];
+      candidate.how += ", improved";
+      candidate.order =
+          improve(std::move(candidate.order), clock_, rooms_, goal_, evaluations / static_cast<int>(starts));
+      candidate.times = clock_.time(candidate.order);
+      candidate.score = score(candidate.times, goal_);
+      candidates.push_back(std::move(candidate));
     }
   }
 
   /// By what the simulator says, where messages wait for ports.
-  ZeroBubbleResult choose(const std::vector<Candidate>& hand_written, const std::vector<Candidate>& finalists) {
-    std::vector<Priced> priced;
-    Seconds least_period{std::numeric_limits<double>::infinity()};
-    Seconds least_makespan = least_period;
-    for (const Candidate& candidate : hand_written) {
-      priced.push_back(price(candidate));
-      least_period = std::min(least_period, priced.back().period);
-      least_makespan = std::min(least_makespan, priced.back().makespan);
-    }
-    for (const Candidate& candidate : finalists) priced.push_back(price(candidate));
-    const auto rank = [&](const Priced& order) {
-      const bool dominated = order.period > least_period || order.makespan > least_makespan;
-      return std::tuple(dominated, order.period, order.makespan);
+  ZeroBubbleResult choose(std::vector<Candidate> hand_written, std::vector<Candidate> finalists) {
+    for (Candidate& candidate : hand_written) price(candidate);
+    set_limits(hand_written);
+    for (Candidate& candidate : finalists) price(candidate);
+    finalists.insert(finalists.begin(), hand_written.begin(), hand_written.end());
+    const auto rank = [&](const Candidate& candidate) {
+      const Score found = score(candidate.times, goal_);
+      return std::tuple(found.excess > 0, found.period, found.makespan);
     };
-    const Priced& best = *std::ranges::min_element(priced, {}, rank);
-    return {best.programs,           best.period, best.makespan, Seconds(goal_.period),
-            Seconds(goal_.makespan), best.how};
+    const Candidate& best = *std::ranges::min_element(finalists, {}, rank);
+    return {to_programs(best.order, input_.programs),
+            Seconds(std::max(best.times.period, goal_.period)),
+            Seconds(best.times.makespan),
+            Seconds(goal_.period),
+            Seconds(goal_.makespan),
+            best.how};
   }
 
-  Priced price(const Candidate& candidate) const {
+  void price(Candidate& candidate) const {
     SimulationInput input = input_;
-    input.programs = to_programs(candidate.order, std::move(input.programs));
-    const Score times = score({simulate(input).makespan.count(), chained_period(input).count(), 0}, goal_);
-    return {candidate.how, std::move(input.programs), Seconds(times.period), Seconds(times.makespan)};
+    input.programs = to_programs(candidate.order, input.programs);
+    candidate.times = {simulate(input).makespan.count(), chained_period(input).count(), 0};
+    candidate.score = score(candidate.times, goal_);
   }
 
   const std::vector<Room> rooms_;

@@ -11,8 +11,6 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-constexpr double kInvalid = std::numeric_limits<double>::infinity();
-
 double rounded(double seconds) {
   constexpr int kBits = 36;
   if (!std::isfinite(seconds)) return seconds;
@@ -79,30 +77,28 @@ bool is_optimal(const Score& score, const Goal& goal) {
   return score.period <= rounded(goal.period) && score.makespan <= rounded(goal.makespan);
 }
 
-ScoredOrder improve(ScoredOrder start, OrderClock& clock, const std::vector<Room>& rooms, const Goal& goal,
-                    int evaluations) {
-  ScoredOrder best = std::move(start);
-  Order order = best.order;
+Order improve(Order order, OrderClock& clock, const std::vector<Room>& rooms, const Goal& goal,
+              int evaluations) {
   Proposals proposals;
   std::array<std::vector<Place>, 2> paths;  // of the isolated step, and of three chained ones
   const auto find_paths = [&] { paths = {clock.critical_path(1), clock.critical_path(3)}; };
-  clock.time(order);
+  Score best = score(clock.time(order), goal);
   find_paths();
-  for (int proposal = 0; proposal < evaluations && !is_optimal(best.score, goal); ++proposal) {
+  for (int tried = 0; tried < evaluations && !is_optimal(best, goal); ++tried) {
     const Move move = proposals.next(paths[at(proposals.below(2))]);
     WorkerOrder& changed = order[move.worker];
     if (changed[at(move.from)] == changed[at(move.to)]) continue;
     shift(changed, move.from, move.to);
-    const Score found =
-        is_valid(changed, rooms[move.worker]) ? score(clock.time(order), goal) : Score{kInvalid};
-    if (found > best.score) {
+    const bool allowed = is_valid(changed, rooms[move.worker]);
+    const Score found = allowed ? score(clock.time(order), goal) : best;
+    if (!allowed || found > best) {
       shift(changed, move.to, move.from);
     } else {
-      best = {order, found};
+      best = found;
       find_paths();
     }
   }
-  return best;
+  return order;
 }
 
 }  // namespace pp::plan

@@ -30,14 +30,10 @@ Score score(const OrderTimes& times, const Goal& goal);
 /// Both figures are at their bounds: no order is better.
 bool is_optimal(const Score& score, const Goal& goal);
 
-struct ScoredOrder {
-  Order order;
-  Score score;
-};
-
 /// Moves operations of one worker past others, where the critical path runs, and keeps what is not worse; tries
-/// `evaluations` moves or until is_optimal(). Deterministic. O(evaluations * operations).
-ScoredOrder improve(ScoredOrder start, OrderClock& clock, const std::vector<Room>& rooms, const Goal& goal,
-                    int evaluations);
+/// at most `evaluations` moves, fewer once is_optimal(). `order` is valid for `rooms` and does not deadlock; so
+/// is the result. Deterministic. O(evaluations * operations).
+Order improve(Order order, OrderClock& clock, const std::vector<Room>& rooms, const Goal& goal,
+              int evaluations);
 
 }  // namespace pp::plan

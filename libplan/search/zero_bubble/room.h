@@ -17,9 +17,9 @@ struct ZeroBubbleRequest {
   std::vector<int> in_flight_limit;
   /// Per worker its peak as simulate() counts it (MemoryPeak::peak), weights included; empty: no limit.
   std::vector<Bytes> memory_limit;
-  /// Orders the search may time; its only measure of effort, so the same request gives the same result. A few
-  /// hundred suffice for stages of similar cost; a search that meets its bounds stops by itself.
-  int evaluations = 6000;
+  /// Moves the local search may try, its only measure of effort: the same request gives the same result. More
+  /// than this hardly ever finds more; a search that meets its bounds stops by itself.
+  int evaluations = 12000;
 };
 
 /// Checks the request and turns its limits into room. Throws pp::Error: usage when a stage has replicas, when
