@@ -22,16 +22,18 @@ struct ZeroBubbleResult {
   std::string how;  ///< where the order comes from, for people: `greedy, then improved`
 };
 
-/// What is guaranteed, to the rounding of sums (36 bits). Let the hand-written orders be ZB-H1, ZB-H2 and 1F1B
-/// with I and W in place of B, as far as they respect the limits. The result's period is at most that of each
-/// of them, and if it is equal to the least, the makespan is at most that of those which reach it. If any order
-/// found reaches the least period and the least makespan of the hand-written ones both, the result does so too.
-/// All of them are candidates and every candidate is priced by the simulator, with ports. The limits hold, the
-/// programs pass validate(), and on every stage F, I and W run micro-batches 0..M-1 in this order, so gradients
-/// are bit-equal to those of 1F1B.
+/// Guaranteed, to the rounding of sums (36 bits): let the hand-written orders be ZB-H1, ZB-H2 and 1F1B with I
+/// and W in place of B, those of them that respect the limits.
+/// - The period is at most that of each of them. The makespan is at most that of each whose period is not
+/// longer.
+/// - If one of them has both the least period and the least makespan, or the search met any order that reaches
+///   both, so does the result.
+/// - The programs pass validate() and hold no more than the limits. On every stage F, I and W run micro-batches
+///   0..M-1 in this order, so gradients are bit-equal to those of 1F1B.
+/// The hand-written orders are candidates, and the simulator prices every candidate. Beyond that orders rank by
+/// period, then makespan. The same request gives the same result.
 ///
-/// Orders are ranked by period, then makespan. The same request gives the same result. O(evaluations * stages *
-/// micro-batches). Throws what make_rooms() throws.
+/// O((evaluations + a few hundred) * stages * micro-batches). Throws what make_rooms() and simulate() throw.
 ZeroBubbleResult search_zero_bubble(const ZeroBubbleRequest& request);
 
 }  // namespace pp::plan
