@@ -87,7 +87,8 @@ class Search {
   /// The improved orders come beside those they started from. Stops at a proof.
   void improve_best(std::vector<Candidate>& candidates, int evaluations) {
     const std::size_t starts = std::min(kImproved, candidates.size());
-    for (std::size_t i = 0; i < starts && !is_optimal(candidates.front().score, goal_); ++i) {
+    const auto proven = [&](const Candidate& candidate) { return is_optimal(candidate.score, goal_); };
+    for (std::size_t i = 0; i < starts && std::ranges::none_of(candidates, proven); ++i) {
       Candidate candidate = candidates[i];
       candidate.how += ", improved";
       candidate.order =

@@ -19,15 +19,14 @@ struct ZeroBubbleResult {
   /// No order of this pipeline within the limits is shorter; equal to the figure above: the figure is optimal.
   Seconds period_bound{};
   Seconds makespan_bound{};
-  std::string how;  ///< where the order comes from, for people: `greedy, then improved`
+  std::string how;  ///< where the order comes from, for people: `greedy, improved`
 };
 
 /// Guaranteed, to the rounding of sums (36 bits): let the hand-written orders be ZB-H1, ZB-H2 and 1F1B with I
 /// and W in place of B, those of them that respect the limits.
-/// - The period is at most that of each of them. The makespan is at most that of each whose period is not
-/// longer.
-/// - If one of them has both the least period and the least makespan, or the search met any order that reaches
-///   both, so does the result.
+/// - The period is at most that of each of them. The makespan is at most that of each with the same period.
+/// - If one of them has both the least period and the least makespan, the result is at most both; likewise if
+///   any order that the simulator prices is. Such orders win over a shorter period with a longer makespan.
 /// - The programs pass validate() and hold no more than the limits. On every stage F, I and W run micro-batches
 ///   0..M-1 in this order, so gradients are bit-equal to those of 1F1B.
 /// The hand-written orders are candidates, and the simulator prices every candidate. Beyond that orders rank by

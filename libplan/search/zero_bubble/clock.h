@@ -1,4 +1,4 @@
-// Makespan and steady period of orders, about a hundred times faster than the simulator gives them. Messages do
+// Makespan and steady period of orders, about twenty times faster than the simulator gives them. Messages do
 // not wait for each other's ports here; otherwise both agree to rounding.
 #pragma once
 

@@ -17,8 +17,8 @@ struct GreedyRule {
   /// Otherwise W fills gaps: it runs when at least this share of it fits before the next known arrival. 0: W
   /// never waits; 1: W delays nothing.
   double fitting_share = 1;
-  bool inputs_first =
-      false;  ///< when both could start: I before F; I serves the workers before, F those behind
+  /// When both could start: I, which serves the workers before, or F, which serves those behind.
+  bool inputs_first = false;
 };
 
 /// Valid for `rooms`, and never deadlocks: it is the record of a run. O(operations * workers).

@@ -32,10 +32,23 @@ void check_placement(const ProgramSet& set) {
   }
 }
 
-void check_length(const char* what, std::size_t found, std::size_t workers) {
-  if (found == 0 || found == workers) return;
-  throw Error(ErrorKind::internal, "auto-zb: " + std::to_string(found) + " " + what + " for " +
-                                       std::to_string(workers) + " workers; give one each, or none");
+void check_size(const char* what, std::size_t found, std::size_t wanted) {
+  if (found == wanted) return;
+  throw Error(ErrorKind::internal,
+              "auto-zb: " + std::to_string(found) + " " + what + ", expected " + std::to_string(wanted));
+}
+
+/// Optional vectors may be empty.
+void check_sizes(const ZeroBubbleRequest& request) {
+  const SimulationInput& input = request.pipeline;
+  const std::size_t workers = input.programs.stage_workers.size();
+  check_size("stage costs", input.stages.size(), workers);
+  if (!request.in_flight_limit.empty()) check_size("in-flight limits", request.in_flight_limit.size(), workers);
+  if (!request.memory_limit.empty()) check_size("memory limits", request.memory_limit.size(), workers);
+  if (!input.micro_batch_scale.empty()) {
+    check_size("micro-batch scales", input.micro_batch_scale.size(),
+               static_cast<std::size_t>(input.programs.micro_batches));
+  }
 }
 
 /// Bytes of one worker, as the simulator's memory walk adds them up.
@@ -84,10 +97,8 @@ void limit_bytes(Room& room, const WorkerMemory& memory, Bytes limit, std::size_
 std::vector<Room> make_rooms(const ZeroBubbleRequest& request) {
   const ProgramSet& set = request.pipeline.programs;
   check_placement(set);
+  check_sizes(request);
   const std::size_t workers = set.stage_workers.size();
-  check_length("in-flight limits", request.in_flight_limit.size(), workers);
-  check_length("memory limits", request.memory_limit.size(), workers);
-
   const int count = set.micro_batches;
   std::vector<Room> rooms(workers, Room(static_cast<std::size_t>(count), count));
   for (std::size_t s = 0; s < workers; ++s) {

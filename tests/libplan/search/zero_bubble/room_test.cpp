@@ -85,11 +85,19 @@ TEST_CASE("replicas, other placements and asynchronous sets are refused") {
         "auto-zb: it orders one synchronous step; choose an asynchronous schedule by name");
 }
 
-TEST_CASE("limits come one per worker") {
+TEST_CASE("costs and limits come one per worker, scales one per micro-batch") {
   ZeroBubbleRequest request = equal_pipeline(2, 4);
   request.in_flight_limit = {3};
-  CHECK(error_of([&] { make_rooms(request); }) ==
-        "auto-zb: 1 in-flight limits for 2 workers; give one each, or none");
+  CHECK(error_of([&] { make_rooms(request); }) == "auto-zb: 1 in-flight limits, expected 2");
+  request = equal_pipeline(2, 4);
+  request.memory_limit = {Bytes(1), Bytes(1), Bytes(1)};
+  CHECK(error_of([&] { make_rooms(request); }) == "auto-zb: 3 memory limits, expected 2");
+  request = equal_pipeline(2, 4);
+  request.pipeline.stages.pop_back();
+  CHECK(error_of([&] { make_rooms(request); }) == "auto-zb: 1 stage costs, expected 2");
+  request = equal_pipeline(2, 4);
+  request.pipeline.micro_batch_scale = {1, 1};
+  CHECK(error_of([&] { make_rooms(request); }) == "auto-zb: 2 micro-batch scales, expected 4");
 }
 
 }  // namespace pp::plan
