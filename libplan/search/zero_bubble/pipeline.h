@@ -21,7 +21,6 @@ struct StageTimes {
   double update = 0;
   std::vector<Inlet> activations, gradients;
 
-  double total() const;
   const std::vector<double>& of(OpKind kind) const;
 };
 
