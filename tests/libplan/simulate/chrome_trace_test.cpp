@@ -1,3 +1,5 @@
+#include "libplan/simulate/chrome_trace.h"
+
 #include <nlohmann/json.hpp>
 
 #include "tests/libplan/schedule/support.h"
