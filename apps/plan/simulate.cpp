@@ -1,4 +1,4 @@
-// pp-plan simulate: a plan's step by the event simulator, as figures, timeline and Chrome trace.
+// pp-plan simulate: a plan's step by the event simulator, as figures and pictures.
 #include <array>
 #include <iostream>
 #include <memory>
@@ -6,18 +6,17 @@
 #include "apps/cli/output.h"
 #include "apps/cli/table.h"
 #include "apps/plan/commands.h"
+#include "apps/plan/pictures.h"
 #include "apps/plan/tables.h"
 #include "libplan/search/planner.h"
 
 namespace pp::plan_tool {
 namespace {
 
-constexpr int kTimelineWidth = 88;
-
 struct Options {
   std::string plan;
-  std::string trace;
   int updates = 1;
+  PictureOptions pictures;
 };
 
 Json to_json(const plan::SimulationResult& result) {
@@ -34,10 +33,11 @@ Json to_json(const plan::SimulationResult& result) {
 void simulate(const Options& options, const cli::Shell& shell) {
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
   with_context(options.plan, [&] { plan::check_plan(plan); });
-  cli::Output trace(options.trace);
-  const plan::SimulationResult result = plan::simulate(plan::simulation_input(plan, options.updates));
-  trace.write(plan::chrome_trace(result));
-  if (trace.is_stdout()) return;
+  PictureFiles files(options.pictures);
+  const Simulated simulated = simulate_all(plan_title(plan), plan::simulation_input(plan, options.updates));
+  const plan::SimulationResult& result = simulated.result;
+  files.write(simulated);
+  if (files.take_stdout()) return;
   if (shell.json) {
     std::cout << dump_json(to_json(result));
     return;
@@ -45,7 +45,7 @@ void simulate(const Options& options, const cli::Shell& shell) {
   std::cout << "makespan " << to_text(result.makespan) << ", bubble " << cli::percent(result.bubble_fraction)
             << " (1 - busy/(workers * makespan)), " << result.ops.size() << " operations, "
             << result.messages.size() << " messages\n"
-            << timeline(result, kTimelineWidth);
+            << timeline(simulated, options.pictures, cli::use_color(shell));
 }
 
 }  // namespace
@@ -54,11 +54,10 @@ void add_simulate(CLI::App& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("simulate", "simulate a plan's step");
   command->add_option("plan", options->plan, "a plan.json")->required()->type_name("PLAN");
-  command->add_option("--trace", options->trace, "write Chrome trace JSON, for Perfetto; - for stdout")
-      ->type_name("FILE");
+  add_picture_options(*command, options->pictures);
   command->add_option("--updates", options->updates, "optimizer updates to simulate, for asynchronous plans")
       ->check(CLI::PositiveNumber);
-  static constexpr std::array<std::string_view, 3> kExamples{"pp-plan simulate plan.json",
+  static constexpr std::array<std::string_view, 3> kExamples{"pp-plan simulate plan.json --svg step.svg",
                                                              "pp-plan simulate plan.json --trace trace.json",
                                                              "pp-plan simulate plan.json --updates 12 --json"};
   cli::add_common_options(*command, shell, kExamples);

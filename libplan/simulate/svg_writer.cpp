@@ -24,8 +24,8 @@ std::string xml_escaped(std::string_view text) {
 
 std::string svg_number(double value) {
   std::array<char, 32> text{};
-  const auto hundredths = std::llround(value * 100);
-  char* end = std::to_chars(text.data(), text.data() + text.size(), static_cast<double>(hundredths) / 100).ptr;
+  const double rounded = static_cast<double>(std::llround(value * 100)) / 100;
+  char* end = std::to_chars(text.data(), text.data() + text.size(), rounded, std::chars_format::fixed).ptr;
   return {text.data(), end};
 }
 

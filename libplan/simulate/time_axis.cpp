@@ -32,14 +32,17 @@ TimeAxis time_axis(Seconds length, int most) {
   TimeAxis axis = unit_for(length);
   const double units = length.count() / axis.unit_seconds;
   if (units <= 0) return axis;
-  const double least = units / std::max(most - 1, 1);
-  const double power = std::pow(10, std::floor(std::log10(least)));
-  double step = 10 * power;
-  for (const double factor : {5.0, 2.0, 1.0}) {
-    if (factor * power >= least * (1 - kSlack)) step = factor * power;
+  const auto ticks_after_first = [&](double step) { return static_cast<int>(units / step * (1 + kSlack)); };
+  const int most_after_first = std::max(most - 1, 2);  // some 1-2-5 step always fits twice at most, and once
+  double power = std::pow(10, std::floor(std::log10(units / (most_after_first + 1))));
+  double step = 0;
+  for (; step == 0; power *= 10) {
+    for (const double factor : {5.0, 2.0, 1.0}) {
+      if (ticks_after_first(factor * power) <= most_after_first) step = factor * power;
+    }
   }
   axis.step = Seconds(step * axis.unit_seconds);
-  axis.last = std::min(static_cast<int>(units / step * (1 + kSlack)), std::max(most - 1, 0));
+  axis.last = ticks_after_first(step);
   axis.decimals = std::max(0, -static_cast<int>(std::floor(std::log10(step) + kSlack)));
   return axis;
 }

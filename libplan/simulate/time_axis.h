@@ -21,8 +21,8 @@ struct TimeAxis {
   std::string label(int tick) const;
 };
 
-/// At most `most` ticks, at least one, at 1, 2 or 5 times a power of ten of the unit: ns below 1 us, us below
-/// 1 ms, ms below 10 s, then s. A length of 0 has the one tick 0.
+/// At most `most` ticks (taken as 3 if less) and at least 2, at 1, 2 or 5 times a power of ten of the unit: ns
+/// below 1 us, us below 1 ms, ms below 10 s, then s. A length of 0 has the one tick 0.
 TimeAxis time_axis(Seconds length, int most);
 
 }  // namespace pp::plan

@@ -1,8 +1,7 @@
 #include "libplan/simulate/timeline_boxes.h"
 
-#include <algorithm>
-#include <array>
 #include <span>
+#include <utility>
 
 namespace pp::plan {
 namespace {
@@ -10,15 +9,13 @@ namespace {
 Seconds length(const OpEvent* op) { return op->end - op->start; }
 
 TimelineBox joined(std::span<const OpEvent* const> run) {
-  std::array<Seconds, EnumNames<OpKind>::table.size()> by_kind{};
-  const auto total = [&](const OpEvent* op) -> Seconds& {
-    return by_kind[static_cast<std::size_t>(op->op.kind)];
-  };
-  for (const OpEvent* op : run) total(op) += length(op);
   TimelineBox box{run.front()->start, run.back()->end, {}, run.front(), static_cast<int>(run.size())};
+  const auto busy = [&](const OpEvent* op) -> Seconds& {
+    return box.busy[static_cast<std::size_t>(op->op.kind)];
+  };
+  for (const OpEvent* op : run) busy(op) += length(op);
   for (const OpEvent* op : run) {
-    box.busy += length(op);
-    if (std::pair(total(op), length(op)) > std::pair(total(box.op), length(box.op))) box.op = op;
+    if (std::pair(busy(op), length(op)) > std::pair(busy(box.op), length(box.op))) box.op = op;
   }
   return box;
 }

@@ -1,6 +1,7 @@
 // The operations of one worker as boxes of a size that can be drawn.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "libplan/simulate/timeline_rows.h"
@@ -10,7 +11,7 @@ namespace pp::plan {
 /// One operation, or a run of short ones.
 struct TimelineBox {
   Seconds start{}, end{};
-  Seconds busy{};               ///< of the run; less than end - start where idle time is between
+  std::array<Seconds, EnumNames<OpKind>::table.size()> busy{};  ///< by kind
   const OpEvent* op = nullptr;  ///< the operation, or the longest of the run's prevailing kind
   int count = 1;
 };

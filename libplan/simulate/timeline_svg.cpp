@@ -12,10 +12,12 @@ namespace pp::plan {
 namespace {
 
 constexpr double kLeastWidth = 400;
-constexpr double kMostBoxes = 20000;       ///< wide enough to be drawn alone, of all workers together
+constexpr double kMostBoxes = 10000;       ///< wide enough to be drawn alone, of all workers together
 constexpr std::size_t kMostArrows = 400;   ///< more are a grey cloud
 constexpr std::size_t kArrowWorkers = 16;  ///< with more, rows are too thin for arrows between them
-constexpr double kSmallFont = 9;
+constexpr double kSmallFont = 8;
+constexpr double kOutlined = 3;  ///< pixels; a white outline would hide what is thinner
+constexpr double kSwatch = 22;   ///< of the legend, with the space behind it
 constexpr double kLegendLine = 20;
 constexpr double kFirstLegendLine = 72;
 
@@ -24,7 +26,7 @@ constexpr std::string_view kStyle = R"(text{font-size:11px;fill:#222;pointer-eve
 .s{font-size:12px;fill:#555}
 .b{font-weight:bold}
 .c{fill:#000}
-.n{fill:#000;font-size:9px}
+.n{fill:#000;font-size:8px}
 .bg{fill:#f4f4f4}
 .idle{fill:url(#hatch);stroke:#ccc;stroke-width:.5}
 .grid{stroke:#000;stroke-opacity:.13}
@@ -58,7 +60,7 @@ std::string box_css(std::span<const OpKind> kinds, int chunks) {
              ";stroke:#fff;stroke-width:.6}\n";
     }
   }
-  return css;
+  return css + ".j{stroke:none}\n";
 }
 
 std::string percent(double share) {
@@ -66,6 +68,8 @@ std::string percent(double share) {
   std::snprintf(text.data(), text.size(), "%.1f %%", 100 * share);
   return text.data();
 }
+
+bool is_run(const TimelineBox& box) { return box.count > 1 && box.end > box.start; }
 
 class SvgTimeline {
  public:
@@ -82,6 +86,10 @@ class SvgTimeline {
         size_(row_size(rows_.size(), arrows_)),
         layout_{std::max(options.width, kLeastWidth), result.makespan, {}} {
     layout_.axis = time_axis(result.makespan, static_cast<int>(layout_.plot() / 70) + 1);
+    const double least_pixels = std::max(1.0, layout_.plot() * static_cast<double>(rows_.size()) / kMostBoxes);
+    for (const TimelineRow& row : rows_) {
+      boxes_.push_back(timeline_boxes(row, result_.makespan * (least_pixels / layout_.plot())));
+    }
     legend_ = legend_items();
     top_ = legend_.back().y + 34;
     bottom_ = top_ + static_cast<double>(rows_.size()) * (size_.height + size_.gap);
@@ -95,7 +103,9 @@ class SvgTimeline {
     draw_legend(svg);
     for (std::size_t w = 0; w < rows_.size(); ++w) background(svg, w);
     axis(svg);
-    for (std::size_t w = 0; w < rows_.size(); ++w) operations(svg, w);
+    for (std::size_t w = 0; w < rows_.size(); ++w) {
+      for (const TimelineBox& box : boxes_[w]) draw_box(svg, w, box);
+    }
     if (arrows_) messages(svg);
     if (!memory_.empty()) draw_memory(svg, layout_, memory_, bottom_);
     return std::move(svg).finish();
@@ -103,7 +113,7 @@ class SvgTimeline {
 
  private:
   struct LegendItem {
-    std::string css, label;
+    std::string css, label;  ///< without css: the label alone
     double x = 0, y = 0;
   };
 
@@ -121,9 +131,12 @@ class SvgTimeline {
       items.push_back({"act", "activation sent"});
       items.push_back({"grad", "gradient sent"});
     }
+    if (std::ranges::any_of(boxes_, [](const auto& row) { return std::ranges::any_of(row, is_run); })) {
+      items.push_back({"", "where operations are too short to draw: their shares, stacked"});
+    }
     double x = SvgLayout::kLeft, y = kFirstLegendLine;
     for (LegendItem& item : items) {
-      const double width = 22 + text_width(item.label) + 12;
+      const double width = (item.css.empty() ? 0 : kSwatch) + text_width(item.label) + 12;
       if (x > SvgLayout::kLeft && x + width > layout_.width) {
         x = SvgLayout::kLeft;
         y += kLegendLine;
@@ -148,10 +161,10 @@ class SvgTimeline {
     for (const LegendItem& item : legend_) {
       if (item.css == "act" || item.css == "grad") {
         svg.line(item.x, item.y - 4, item.x + 16, item.y - 4, item.css);
-      } else {
+      } else if (!item.css.empty()) {
         svg.rect(item.x, item.y - 10, 16, 12, item.css);
       }
-      svg.text(item.x + 22, item.y, "t", item.label);
+      svg.text(item.x + (item.css.empty() ? 0 : kSwatch), item.y, "t", item.label);
     }
   }
 
@@ -179,25 +192,28 @@ class SvgTimeline {
     svg.text(layout_.width - SvgLayout::kRight + 8, top_ - 9, "t", layout_.axis.unit);
   }
 
-  void operations(SvgWriter& svg, std::size_t worker) const {
-    const double least_pixels = std::max(1.0, layout_.plot() * static_cast<double>(rows_.size()) / kMostBoxes);
-    for (const TimelineBox& box :
-         timeline_boxes(rows_[worker], result_.makespan * (least_pixels / layout_.plot()))) {
-      draw_box(svg, worker, box);
+  void draw_box(SvgWriter& svg, std::size_t worker, const TimelineBox& box) const {
+    const double x = layout_.x(box.start);
+    const double width = std::max(layout_.x(box.end) - x, 1.0);
+    if (is_run(box)) return draw_run(svg, worker, box, x, width);
+    const TimelineRow& row = rows_[worker];
+    const std::string css = css_of(box.op->op.kind, row.chunk(box.op->op.stage));
+    svg.rect(x, y(worker), width, size_.height, width < kOutlined ? css + " j" : css, tooltip(worker, box));
+    if (size_.height > SvgLayout::kFont) {
+      draw_label(svg, x + width / 2, y(worker) + size_.height / 2, label_of(row, box, width - 2));
     }
   }
 
-  void draw_box(SvgWriter& svg, std::size_t worker, const TimelineBox& box) const {
-    const TimelineRow& row = rows_[worker];
-    const double x = layout_.x(box.start);
-    const double width = std::max(layout_.x(box.end) - x, 1.0);
-    const bool joined = box.count > 1 && box.end > box.start;
-    const double height = size_.height * (joined ? std::min(box.busy / (box.end - box.start), 1.0) : 1);
-    const double y = this->y(worker) + size_.height - height;
-    svg.rect(x, y, width, height, css_of(box.op->op.kind, row.chunk(box.op->op.stage)), tooltip(worker, box));
-    if (size_.height < SvgLayout::kFont + 1) return;
-    const Label label = label_of(row, box, width - 3);
-    svg_label(svg, x + width / 2, y + height / 2, label);
+  /// Kinds on top of each other, each as high as its share of the time; above them it is idle.
+  void draw_run(SvgWriter& svg, std::size_t worker, const TimelineBox& box, double x, double width) const {
+    const int chunk = rows_[worker].chunk(box.op->op.stage);
+    double top = y(worker) + size_.height;
+    for (const OpKind kind : kinds_) {
+      const double height = box.busy[static_cast<std::size_t>(kind)] / (box.end - box.start) * size_.height;
+      if (height <= 0) continue;
+      top -= height;
+      svg.rect(x, top, width, height, css_of(kind, chunk) + " j", tooltip(worker, box));
+    }
   }
 
   struct Label {
@@ -218,7 +234,7 @@ class SvgTimeline {
     return text_width(least, kSmallFont) <= width ? Label{least, true} : Label{};
   }
 
-  static void svg_label(SvgWriter& svg, double x, double middle, const Label& label) {
+  static void draw_label(SvgWriter& svg, double x, double middle, const Label& label) {
     if (label.text.empty()) return;
     svg.text(x, middle + (label.small ? 3 : 4), label.small ? "n" : "c", label.text, TextAnchor::middle);
   }
@@ -228,7 +244,7 @@ class SvgTimeline {
                               in_unit(box.end) + ' ' + std::string(layout_.axis.unit);
     if (box.count > 1) {
       return std::to_string(box.count) + " operations, mostly " + std::string(style_of(box.op->op.kind).name) +
-             "\n" + times + ", busy " + pp::to_text(box.busy);
+             "\n" + times;
     }
     return to_text(box.op->op) + " " + std::string(style_of(box.op->op.kind).name) + "\n" + times + ": " +
            pp::to_text(box.end - box.start);
@@ -272,6 +288,7 @@ class SvgTimeline {
   const bool arrows_;
   const RowSize size_;
   SvgLayout layout_;
+  std::vector<std::vector<TimelineBox>> boxes_;  ///< per worker
   std::vector<LegendItem> legend_;
   double top_ = 0;     ///< of the first row
   double bottom_ = 0;  ///< of the last row, its gap included

@@ -15,7 +15,7 @@ namespace pp::plan {
 namespace {
 
 constexpr int kLeastCells = 8;
-constexpr int kCellsPerTick = 9;
+constexpr int kCellsPerTick = 7;
 constexpr int kRight = 9;           // `|1.31 GiB`
 constexpr int kWidthForWords = 60;  // below it a row is named by its number alone
 constexpr const char* kIdle = "·";
@@ -99,6 +99,7 @@ class TextTimeline {
     name_ = options.width < kWidthForWords ? "" : "worker ";
     left_ = name_.size() + std::max<std::size_t>(last.size(), 2);
     cells_ = std::max(kLeastCells, options.width - static_cast<int>(left_) - 2 - kRight);
+    width_ = left_ + 2 + at(cells_ + kRight);
   }
 
   std::string text() {
@@ -114,17 +115,22 @@ class TextTimeline {
   }
 
  private:
+  /// A bar at each tick's column and its number behind it, as far as the heading of the right column leaves
+  /// room.
   void axis(const std::string& right) {
     const TimeAxis axis = time_axis(result_.makespan, cells_ / kCellsPerTick + 1);
-    std::string line(at(cells_), ' ');
+    std::string line(at(cells_ + kRight), ' ');
+    line.replace(line.size() - right.size(), right.size(), right);
+    std::size_t free = 0;
     for (int tick = 0; tick <= axis.last; ++tick) {
       const double place = result_.makespan.count() > 0 ? axis.time(tick) / result_.makespan * cells_ : 0;
       const std::size_t column = static_cast<std::size_t>(place + 1e-6);
       const std::string label = "|" + axis.label(tick);
-      if (column + label.size() <= line.size()) line.replace(column, label.size(), label);
+      if (column < free || column + label.size() >= line.size() - right.size()) continue;
+      line.replace(column, label.size(), label);
+      free = column + label.size() + 1;
     }
-    text_ +=
-        padded_left(std::string(axis.unit), left_) + "  " + line + " " + padded_left(right, kRight - 1) + '\n';
+    text_ += padded_left(std::string(axis.unit), left_) + "  " + line + '\n';
   }
 
   void begin_row(std::size_t worker) { text_ += padded_left(name_ + std::to_string(worker), left_) + " |"; }
@@ -150,85 +156,108 @@ class TextTimeline {
     const OpStyle& style = style_of(*cell.kind);
     const bool second = cell.op != nullptr && cell.op->op.micro_batch % 2 == 1;
     if (cell.op == nullptr) {
-      paint(std::string(count, name_of(*cell.kind).front()), style, second);
+      joined_ = true;
+      text_ += painted(std::string(count, name_of(*cell.kind).front()), style, second);
     } else {
       std::string label = label_of(row, *cell.op, count);
       label.resize(count, color_ ? ' ' : style.fill);
-      paint(label, style, second);
+      text_ += painted(label, style, second);
     }
   }
 
   /// The longest text that fits. Judged by the operation's length, not by the cells it won, so that equal
   /// operations look alike.
   std::string label_of(const TimelineRow& row, const OpEvent& event, std::size_t cells) {
-    const Op& op = event.op;
     const auto length = std::llround((event.end - event.start) / result_.makespan * cells_);
     const std::size_t width = std::min(cells, static_cast<std::size_t>(std::max(length, 1LL)));
-    std::string label;
-    for (std::string& text : texts(op, row.stages.size() > 1)) {
-      if (text.size() > width) continue;
-      label = std::move(text);
-      break;
-    }
-    if (row.chunk(op.stage) % 2 == 1) {
+    std::string label = fitting_label(event.op, row.stages.size() > 1, width);
+    if (row.chunk(event.op.stage) % 2 == 1) {
       for (char& c : label) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     }
     return label;
   }
 
-  /// From long to short, the last of one character.
-  std::vector<std::string> texts(const Op& op, bool with_stage) const {
+  /// `F2.13`, `F13`, then `13` and `3` where digits alone say the kind, else `B3` and `B`.
+  std::string fitting_label(const Op& op, bool with_stage, std::size_t width) {
     const std::string letters(name_of(op.kind));
-    std::vector<std::string> texts;
-    if (with_stage) texts.push_back(to_text(op));
-    if (!has_micro_batch(op.kind)) {
-      texts.insert(texts.end(), {letters, letters.substr(0, 1)});
-      return texts;
-    }
-    const std::string number = std::to_string(op.micro_batch);
-    texts.push_back(letters + number);
-    if (color_ || op.kind == OpKind::forward) {
-      texts.insert(texts.end(), {number, number.substr(number.size() - 1)});
-    } else {
-      texts.insert(texts.end(), {letters + number.substr(number.size() - 1), letters.substr(0, 1)});
-    }
-    return texts;
+    const std::string number = has_micro_batch(op.kind) ? std::to_string(op.micro_batch) : "";
+    const std::string whole = with_stage ? to_text(op) : letters + number;
+    if (whole.size() <= width) return whole;
+    if (letters.size() + number.size() <= width) return letters + number;
+    if (number.empty()) return letters.substr(0, width);
+
+    const std::string digit = number.substr(number.size() - 1);
+    const bool alone = color_ || op.kind == OpKind::forward;
+    digits_ |= alone;
+    if (alone && number.size() <= width) return number;
+    cut_ |= number.size() > 1 && (alone || width > 1);
+    if (alone) return digit;
+    return width > 1 ? letters + digit : letters;
   }
 
-  void paint(const std::string& label, const OpStyle& style, bool second) {
-    if (!color_) {
-      text_ += label;
-      return;
-    }
-    text_ +=
-        "\033[38;5;16;48;5;" + std::to_string(second ? style.ansi_second : style.ansi) + "m" + label + kReset;
+  std::string painted(const std::string& label, const OpStyle& style, bool second) const {
+    if (!color_) return label;
+    const int background = second ? style.ansi_second : style.ansi;
+    return "\033[38;5;16;48;5;" + std::to_string(background) + "m" + label + kReset;
   }
+
+  struct Piece {
+    std::string text;
+    std::size_t columns = 0;
+  };
 
   void legend() {
-    text_ += std::string(left_ + 2, ' ');
+    std::vector<Piece> pieces;
     for (const OpKind kind : kinds_of(result_)) {
       const OpStyle& style = style_of(kind);
       std::string sample(name_of(kind));
       sample.resize(3, color_ ? ' ' : style.fill);
-      paint(sample, style, false);
-      text_ += " " + std::string(style.name) + "  ";
+      const std::string name = " " + std::string(style.name);
+      pieces.push_back({painted(sample, style, false) + name, sample.size() + name.size()});
     }
-    text_ += std::string(kIdle) + " idle\n";
-    note(color_ ? "digits alone: the micro-batch, or its last digit"
-                : "digits alone: a forward; of long numbers the last digit");
+    pieces.push_back({std::string(kIdle) + " idle", 6});
+    flow(pieces, "  ");
+    if (digits_) note(color_ ? "digits alone: the micro-batch" : "digits alone: a forward of that micro-batch");
+    if (cut_) note("of micro-batches from 10 on, short operations show the last digit");
+    if (joined_) note("where operations are too short: the letter of the kind that takes most of a column");
     if (most_chunks(rows_) > 1) note("small letters: every second stage of a worker");
-    if (const auto count =
-            std::ranges::count_if(result_.ops, [](const OpEvent& e) { return e.start == e.end; })) {
-      note(std::to_string(count) + " operations take no time and are not drawn");
+    const auto takes_no_time = [](const OpEvent& event) { return event.start == event.end; };
+    if (const auto count = std::ranges::count_if(result_.ops, takes_no_time)) {
+      note("without length, not drawn: " + std::to_string(count) + " operations");
     }
   }
 
-  void note(const std::string& what) { text_ += std::string(left_ + 2, ' ') + what + '\n'; }
+  void note(const std::string& what) {
+    std::vector<Piece> words;
+    for (std::size_t begin = 0; begin < what.size();) {
+      const std::size_t end = std::min(what.find(' ', begin), what.size());
+      words.push_back({what.substr(begin, end - begin), end - begin});
+      begin = end + 1;
+    }
+    flow(words, " ");
+  }
+
+  /// One after the other below the rows, in as many lines as the width asks for.
+  void flow(const std::vector<Piece>& pieces, std::string_view gap) {
+    const std::size_t indent = left_ + 2;
+    std::size_t column = 0;
+    for (const Piece& piece : pieces) {
+      if (column > 0 && column + gap.size() + piece.columns > width_) {
+        text_ += '\n';
+        column = 0;
+      }
+      text_ += column == 0 ? std::string(indent, ' ') : std::string(gap);
+      text_ += piece.text;
+      column += (column == 0 ? indent : gap.size()) + piece.columns;
+    }
+    text_ += '\n';
+  }
 
   void draw_memory() {
     static constexpr std::array<const char*, 9> kLevels{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     const Bytes full = highest(memory_);
-    text_ += '\n' + padded_left("memory", left_) + "  " + "full height: " + to_text(full) + '\n';
+    text_ += '\n';
+    note("memory, full height " + to_text(full));
     for (std::size_t w = 0; w < memory_.size(); ++w) {
       begin_row(w);
       for (const MemoryParts& held : sample(memory_[w], result_.makespan, cells_)) {
@@ -243,9 +272,13 @@ class TextTimeline {
   const std::span<const MemoryCurve> memory_;
   const bool color_;
   const std::vector<TimelineRow> rows_;
+  bool digits_ = false;  ///< what the legend has to explain
+  bool cut_ = false;
+  bool joined_ = false;
   std::string name_;  ///< of a row, before its number
   std::size_t left_ = 0;
   int cells_ = 0;
+  std::size_t width_ = 0;  ///< in all
   std::string text_;
 };
 
