@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "libplan/simulate/svg_legend.h"
+
 namespace pp::plan {
 namespace {
 
@@ -25,16 +27,13 @@ bool occurs(const MemoryPart& part, std::span<const MemoryCurve> curves) {
   return false;
 }
 
-void draw_legend(SvgWriter& svg, std::span<const MemoryCurve> curves, Bytes full, double y) {
-  const std::string heading = "memory, full height " + to_text(full);
-  svg.text(SvgLayout::kLeft, y, "b", heading);
-  double x = SvgLayout::kLeft + text_width(heading) + 24;
+void draw_heading(SvgWriter& svg, const SvgLayout& layout, std::span<const MemoryCurve> curves, double y) {
+  std::vector<LegendItem> items{{"", "memory, full height " + to_text(highest(curves)) + ":", Swatch::none}};
   for (std::size_t p = 0; p < kMemoryParts.size(); ++p) {
-    if (!occurs(kMemoryParts[p], curves)) continue;
-    svg.rect(x, y - 10, 12, 12, css_of(p));
-    svg.text(x + 17, y, "t", kMemoryParts[p].name);
-    x += 17 + text_width(kMemoryParts[p].name) + 16;
+    if (occurs(kMemoryParts[p], curves)) items.push_back({css_of(p), std::string(kMemoryParts[p].name)});
   }
+  place_legend(items, y, layout.width);
+  draw_legend(svg, items);
 }
 
 /// The stack below the top of one part, one height per column.
@@ -92,13 +91,12 @@ double memory_height(std::size_t workers) {
 }
 
 void draw_memory(SvgWriter& svg, const SvgLayout& layout, std::span<const MemoryCurve> curves, double y) {
-  const Bytes full = highest(curves);
-  draw_legend(svg, curves, full, y + kHeading - 14);
+  draw_heading(svg, layout, curves, y + kHeading - 14);
   const double height = band_height(curves.size());
   const double share = std::max(100.0, kMostColumns / static_cast<double>(curves.size()));
   const int columns = static_cast<int>(std::min(layout.plot(), share));
   Band band{SvgLayout::kLeft, y + kHeading + height, layout.plot() / columns,
-            height / static_cast<double>(full.value)};
+            height / static_cast<double>(highest(curves).value)};
   for (std::size_t w = 0; w < curves.size(); ++w, band.base += height + kGap) {
     const std::vector<MemoryParts> samples = sample(curves[w], layout.makespan, columns);
     const auto peak = std::ranges::max_element(samples, {}, total);

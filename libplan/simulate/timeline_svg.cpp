@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "libplan/simulate/svg_layout.h"
+#include "libplan/simulate/svg_legend.h"
 #include "libplan/simulate/svg_memory.h"
 #include "libplan/simulate/timeline_boxes.h"
 
@@ -17,14 +18,12 @@ constexpr std::size_t kMostArrows = 400;   ///< more are a grey cloud
 constexpr std::size_t kArrowWorkers = 16;  ///< with more, rows are too thin for arrows between them
 constexpr double kSmallFont = 8;
 constexpr double kOutlined = 3;  ///< pixels; a white outline would hide what is thinner
-constexpr double kSwatch = 22;   ///< of the legend, with the space behind it
-constexpr double kLegendLine = 20;
 constexpr double kFirstLegendLine = 72;
+constexpr double kAxisHeight = 34;  ///< from the legend to the first row
 
 constexpr std::string_view kStyle = R"(text{font-size:11px;fill:#222;pointer-events:none}
 .h{font-size:16px;font-weight:bold}
 .s{font-size:12px;fill:#555}
-.b{font-weight:bold}
 .c{fill:#000}
 .n{fill:#000;font-size:8px}
 .bg{fill:#f4f4f4}
@@ -91,7 +90,7 @@ class SvgTimeline {
       boxes_.push_back(timeline_boxes(row, result_.makespan * (least_pixels / layout_.plot())));
     }
     legend_ = legend_items();
-    top_ = legend_.back().y + 34;
+    top_ = place_legend(legend_, kFirstLegendLine, layout_.width) + kAxisHeight;
     bottom_ = top_ + static_cast<double>(rows_.size()) * (size_.height + size_.gap);
   }
 
@@ -100,7 +99,7 @@ class SvgTimeline {
     SvgWriter svg(layout_.width, height, std::string(kStyle) + box_css(kinds_, chunks_) + memory_css());
     svg.raw(kDefinitions);
     heading(svg);
-    draw_legend(svg);
+    draw_legend(svg, legend_);
     for (std::size_t w = 0; w < rows_.size(); ++w) background(svg, w);
     axis(svg);
     for (std::size_t w = 0; w < rows_.size(); ++w) {
@@ -112,38 +111,19 @@ class SvgTimeline {
   }
 
  private:
-  struct LegendItem {
-    std::string css, label;  ///< without css: the label alone
-    double x = 0, y = 0;
-  };
-
-  /// Placed one after the other, in as many lines as they need.
   std::vector<LegendItem> legend_items() const {
     std::vector<LegendItem> items;
     for (const OpKind kind : kinds_) {
       items.push_back({css_of(kind, 0), std::string(name_of(kind)) + " " + std::string(style_of(kind).name)});
     }
-    if (chunks_ > 1 && !kinds_.empty()) {
-      items.push_back({css_of(kinds_.front(), chunks_ - 1), "lighter: a worker's later stages"});
-    }
+    if (chunks_ > 1) items.push_back({css_of(kinds_.front(), chunks_ - 1), "lighter: a worker's later stages"});
     items.push_back({"idle", "idle (bubble)"});
     if (arrows_ && !result_.messages.empty()) {
-      items.push_back({"act", "activation sent"});
-      items.push_back({"grad", "gradient sent"});
+      items.push_back({"act", "activation sent", Swatch::line});
+      items.push_back({"grad", "gradient sent", Swatch::line});
     }
     if (std::ranges::any_of(boxes_, [](const auto& row) { return std::ranges::any_of(row, is_run); })) {
-      items.push_back({"", "where operations are too short to draw: their shares, stacked"});
-    }
-    double x = SvgLayout::kLeft, y = kFirstLegendLine;
-    for (LegendItem& item : items) {
-      const double width = (item.css.empty() ? 0 : kSwatch) + text_width(item.label) + 12;
-      if (x > SvgLayout::kLeft && x + width > layout_.width) {
-        x = SvgLayout::kLeft;
-        y += kLegendLine;
-      }
-      item.x = x;
-      item.y = y;
-      x += width;
+      items.push_back({"", "where operations are too short to draw: their shares, stacked", Swatch::none});
     }
     return items;
   }
@@ -155,17 +135,6 @@ class SvgTimeline {
                  " (1 - busy / (workers x makespan)), " + std::to_string(rows_.size()) + " workers, " +
                  std::to_string(result_.ops.size()) + " operations, " +
                  std::to_string(result_.messages.size()) + " messages");
-  }
-
-  void draw_legend(SvgWriter& svg) const {
-    for (const LegendItem& item : legend_) {
-      if (item.css == "act" || item.css == "grad") {
-        svg.line(item.x, item.y - 4, item.x + 16, item.y - 4, item.css);
-      } else if (!item.css.empty()) {
-        svg.rect(item.x, item.y - 10, 16, 12, item.css);
-      }
-      svg.text(item.x + (item.css.empty() ? 0 : kSwatch), item.y, "t", item.label);
-    }
   }
 
   double y(std::size_t worker) const { return top_ + static_cast<double>(worker) * (size_.height + size_.gap); }

@@ -156,7 +156,7 @@ class TextTimeline {
     const OpStyle& style = style_of(*cell.kind);
     const bool second = cell.op != nullptr && cell.op->op.micro_batch % 2 == 1;
     if (cell.op == nullptr) {
-      joined_ = true;
+      joined_ |= has_micro_batch(*cell.kind);
       text_ += painted(std::string(count, name_of(*cell.kind).front()), style, second);
     } else {
       std::string label = label_of(row, *cell.op, count);

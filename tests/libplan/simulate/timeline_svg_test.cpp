@@ -109,7 +109,7 @@ worker 0, 4000 to 6000 ms: 2 s</title></rect>)"));
       stage.saved = Bytes(10);
     }
     const std::string svg = svg_of(input, {"t", 1200});
-    CHECK(has(svg, ">memory, full height 120 B<"));
+    CHECK(has(svg, ">memory, full height 120 B:<"));
     CHECK(has(svg, "<title>peak 120 B:\nweights 100 B\nsaved 20 B</title>"));
     CHECK(count_of(svg, R"(class="m0"><title>)") == 2);  // weights, one area a worker
     CHECK_FALSE(has(svg, R"(class="m1"><title>)"));      // no gradients
