@@ -1,35 +1,46 @@
-// pp-plan show: a plan as text.
+// pp-plan show: a plan as text and pictures.
 #include <array>
 #include <iostream>
 #include <memory>
 
 #include "apps/cli/output.h"
 #include "apps/plan/commands.h"
+#include "apps/plan/pictures.h"
 #include "apps/plan/tables.h"
 #include "libplan/search/planner.h"
 
 namespace pp::plan_tool {
 namespace {
 
-constexpr int kTimelineWidth = 88;  // with the row's name below 100 columns
-
 struct Options {
   std::string plan;
   bool timeline = false;
   bool programs = false;
+  PictureOptions pictures;
 };
+
+/// Enough of a stream that filling, steady state and draining are seen.
+int updates_to_show(const plan::Plan& plan) {
+  const bool synchronous = plan::require_schedule(plan.schedule.name).synchronous;
+  return synchronous ? 1 : 3 * static_cast<int>(plan.workers.size());
+}
 
 void show(const Options& options, const cli::Shell& shell) {
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
+  PictureFiles files(options.pictures);
+  Simulated simulated;
+  if (options.timeline || files.wanted()) {
+    simulated = simulate_all(plan_title(plan), plan::simulation_input(plan, updates_to_show(plan)));
+  }
+  files.write(simulated);
+  if (files.take_stdout()) return;
   if (shell.json) {
     std::cout << dump_json(plan::to_json(plan));
     return;
   }
   std::cout << plan_text(plan, cli::use_color(shell));
   if (options.programs) std::cout << '\n' << programs_text(plan);
-  if (options.timeline) {
-    std::cout << '\n' << timeline(plan::simulate(plan::simulation_input(plan)), kTimelineWidth);
-  }
+  if (options.timeline) std::cout << '\n' << timeline(simulated, options.pictures, cli::use_color(shell));
 }
 
 }  // namespace
@@ -38,10 +49,12 @@ void add_show(CLI::App& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("show", "print a plan: stages, promise, bound, alternatives");
   command->add_option("plan", options->plan, "a plan.json")->required()->type_name("PLAN");
-  command->add_flag("--timeline", options->timeline, "one step, simulated, as text");
+  command->add_flag("--timeline", options->timeline, "one step, simulated, as text, with memory over time");
   command->add_flag("--programs", options->programs, "every worker's operations");
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-plan show plan.json", "pp-plan show plan.json --timeline", "pp-plan show plan.json --programs"};
+  add_picture_options(*command, options->pictures);
+  static constexpr std::array<std::string_view, 3> kExamples{"pp-plan show plan.json --programs",
+                                                             "pp-plan show plan.json --timeline",
+                                                             "pp-plan show plan.json --svg step.svg"};
   cli::add_common_options(*command, shell, kExamples);
   command->final_callback([options, &shell] { show(*options, shell); });
 }

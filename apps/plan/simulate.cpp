@@ -1,4 +1,6 @@
-// pp-plan simulate: a plan's step by the event simulator, as figures, timeline and Chrome trace.
+// pp-plan simulate: a plan's step, or a schedule by itself, by the event simulator, as figures and pictures.
+#include <spdlog/spdlog.h>
+
 #include <array>
 #include <iostream>
 #include <memory>
@@ -6,19 +8,32 @@
 #include "apps/cli/output.h"
 #include "apps/cli/table.h"
 #include "apps/plan/commands.h"
+#include "apps/plan/pictures.h"
+#include "apps/plan/schedule_options.h"
 #include "apps/plan/tables.h"
+#include "libplan/schedule/closed_forms.h"
+#include "libplan/schedule/csv.h"
+#include "libplan/schedule/queues.h"
 #include "libplan/search/planner.h"
 
 namespace pp::plan_tool {
 namespace {
 
-constexpr int kTimelineWidth = 88;
-
 struct Options {
   std::string plan;
-  std::string trace;
   int updates = 1;
+  PictureOptions pictures;
+  ScheduleOptions schedule;
+  bool programs = false;
+  std::string to_csv;
+  std::optional<int> queues;
 };
+
+std::string figures_text(const plan::SimulationResult& result) {
+  return "makespan " + to_text(result.makespan) + ", bubble " + cli::percent(result.bubble_fraction) +
+         " (1 - busy/(workers * makespan)), " + std::to_string(result.ops.size()) + " operations, " +
+         std::to_string(result.messages.size()) + " messages\n";
+}
 
 Json to_json(const plan::SimulationResult& result) {
   Json json{{"makespan_s", result.makespan.count()},
@@ -31,36 +46,119 @@ Json to_json(const plan::SimulationResult& result) {
   return json;
 }
 
-void simulate(const Options& options, const cli::Shell& shell) {
+Json programs_json(const plan::ProgramSet& set) {
+  Json programs = Json::array();
+  for (const plan::Program& program : set.workers) programs.push_back(plan::to_text(program));
+  return programs;
+}
+
+/// Times in the unit of --costs.
+Json to_json(const plan::ScheduleFigures& figures, bool programs) {
+  Json json{{"makespan", figures.result.makespan.count()},
+            {"makespan_bound", figures.makespan_bound.count()},
+            {"bubble_fraction", figures.result.bubble_fraction},
+            {"peak_in_flight", figures.peak_in_flight},
+            {"steady_period", nullptr}};
+  if (figures.steady_period) json["steady_period"] = figures.steady_period->count();
+  if (!figures.search.empty()) json["search"] = figures.search;
+  if (programs) json["programs"] = programs_json(figures.input.programs);
+  return json;
+}
+
+std::string peaks_text(const std::vector<double>& peaks) {
+  std::string text;
+  for (const double peak : peaks) text.append(text.empty() ? "" : " ").append(cli::cell(peak));
+  return text;
+}
+
+std::string figures_text(const plan::ScheduleStudy& study, const plan::ScheduleFigures& figures) {
+  std::string text = figures_text(figures.result);
+  if (figures.steady_period) {
+    text += std::string(figures.input.programs.synchronous ? "chained steps" : "steady state") + ": " +
+            to_text(*figures.steady_period) +
+            (figures.input.programs.synchronous ? " per step\n" : " per micro-batch\n");
+  }
+  text += "no order of these operations takes less than " + to_text(figures.makespan_bound) + " (gap " +
+          cli::percent(figures.result.makespan / figures.makespan_bound - 1) + ")\n";
+  if (!figures.search.empty()) text += "order: " + figures.search + '\n';
+  text += "in flight at most, in shares of a worker: " + peaks_text(figures.peak_in_flight) + '\n';
+  if (study.programs || study.costs.communication > 0 || study.costs.backward) return text;
+  const plan::ShareTimes times{study.costs.forward, study.costs.input_gradient, study.costs.weight_gradient};
+  if (const auto form = plan::closed_form(study.request, times)) {
+    text += "by formula: makespan " + to_text(Seconds(form->makespan)) + ", bubble " + cli::percent(form->bubble_fraction) + '\n';
+  }
+  return text;
+}
+
+void simulate_plan(const Options& options, const cli::Shell& shell) {
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
   with_context(options.plan, [&] { plan::check_plan(plan); });
-  cli::Output trace(options.trace);
-  const plan::SimulationResult result = plan::simulate(plan::simulation_input(plan, options.updates));
-  trace.write(plan::chrome_trace(result));
-  if (trace.is_stdout()) return;
+  PictureFiles files(options.pictures);
+  const Simulated simulated = simulate_all(plan_title(plan), plan::simulation_input(plan, options.updates));
+  files.write(simulated);
+  if (files.take_stdout()) return;
   if (shell.json) {
-    std::cout << dump_json(to_json(result));
+    std::cout << dump_json(to_json(simulated.result));
     return;
   }
-  std::cout << "makespan " << to_text(result.makespan) << ", bubble " << cli::percent(result.bubble_fraction)
-            << " (1 - busy/(workers * makespan)), " << result.ops.size() << " operations, "
-            << result.messages.size() << " messages\n"
-            << timeline(result, kTimelineWidth);
+  std::cout << figures_text(simulated.result) << timeline(simulated, options.pictures, cli::use_color(shell));
+}
+
+std::string study_title(const ScheduleOptions& options) {
+  if (!options.csv.empty()) return options.csv;
+  const plan::ScheduleRequest& request = options.study.request;
+  return request.name + ", micro-batches " + std::to_string(request.micro_batches);
+}
+
+void simulate_schedule(const Options& options, const cli::Shell& shell) {
+  const plan::ScheduleStudy study = study_of(options.schedule);
+  cli::Output csv(options.to_csv);
+  PictureFiles files(options.pictures);
+  const auto run = [&] { return plan::study_schedule(study); };
+  const plan::ScheduleFigures figures =
+      options.schedule.csv.empty() ? run() : with_context(options.schedule.csv, run);
+  if (const std::string warning = study.programs ? "" : plan::schedule_warning(study.request); !warning.empty())
+    spdlog::warn(warning);
+  if (options.queues) plan::check_queues(figures.input.programs, *options.queues);
+  csv.write(plan::to_csv(figures.input.programs));
+  const Simulated simulated = simulate_all(study_title(options.schedule), figures.input);
+  files.write(simulated);
+  if (files.take_stdout() || csv.is_stdout()) return;
+  if (shell.json) {
+    std::cout << dump_json(to_json(figures, options.programs));
+    return;
+  }
+  std::cout << figures_text(study, figures) << timeline(simulated, options.pictures, cli::use_color(shell));
+  if (!options.programs) return;
+  for (const plan::Program& program : figures.input.programs.workers) std::cout << plan::to_text(program) << '\n';
+}
+
+void simulate(const Options& options, const cli::Shell& shell) {
+  if (!options.plan.empty()) return simulate_plan(options, shell);
+  if (options.schedule.study.request.name.empty() && options.schedule.csv.empty())
+    throw Error(ErrorKind::usage, "nothing to simulate; name a plan.json, --schedule NAME, or --csv FILE");
+  simulate_schedule(options, shell);
 }
 
 }  // namespace
 
 void add_simulate(CLI::App& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("simulate", "simulate a plan's step");
-  command->add_option("plan", options->plan, "a plan.json")->required()->type_name("PLAN");
-  command->add_option("--trace", options->trace, "write Chrome trace JSON, for Perfetto; - for stdout")
-      ->type_name("FILE");
+  CLI::App* command = app.add_subcommand("simulate", "simulate a plan's step, or a schedule by itself");
+  CLI::Option* plan = command->add_option("plan", options->plan, "a plan.json")->type_name("PLAN");
+  add_picture_options(*command, options->pictures);
   command->add_option("--updates", options->updates, "optimizer updates to simulate, for asynchronous plans")
       ->check(CLI::PositiveNumber);
-  static constexpr std::array<std::string_view, 3> kExamples{"pp-plan simulate plan.json",
-                                                             "pp-plan simulate plan.json --trace trace.json",
-                                                             "pp-plan simulate plan.json --updates 12 --json"};
+  add_schedule_options(*command, options->schedule, plan);
+  command->add_flag("--programs", options->programs, "also every worker's operations");
+  command->add_option("--to-csv", options->to_csv, "write the programs in PyTorch's exchange form; - for stdout")
+      ->type_name("FILE");
+  command->add_option("--queues", options->queues,
+                      "check that queues of so many messages suffice; 0: blocking sends")
+      ->check(CLI::NonNegativeNumber);
+  static constexpr std::array<std::string_view, 3> kExamples{
+      "pp-plan simulate plan.json --svg step.svg", "pp-plan simulate plan.json --trace trace.json",
+      "pp-plan simulate --schedule zb-h1 --stages 4 --micro-batches 8 --costs F=1,I=1,W=1,comm=0.1 --json"};
   cli::add_common_options(*command, shell, kExamples);
   command->final_callback([options, &shell] { simulate(*options, shell); });
 }

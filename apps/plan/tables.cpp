@@ -1,7 +1,6 @@
 #include "apps/plan/tables.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "apps/cli/table.h"
 
@@ -77,30 +76,19 @@ std::string alternatives_table(const Plan& plan) {
   return table.text();
 }
 
-char letter(plan::OpKind kind, int micro_batch) {
-  switch (kind) {
-    case plan::OpKind::forward: return static_cast<char>('0' + micro_batch % 10);
-    case plan::OpKind::backward: return static_cast<char>('a' + micro_batch % 26);
-    case plan::OpKind::input_gradient: return static_cast<char>('a' + micro_batch % 26);
-    case plan::OpKind::weight_gradient: return 'w';
-    case plan::OpKind::recompute: return 'r';
-    case plan::OpKind::all_reduce: return '+';
-    case plan::OpKind::update: return '=';
-    case plan::OpKind::load: return '<';
-    case plan::OpKind::evict: return '>';
-  }
-  return '?';
-}
-
 }  // namespace
+
+std::string plan_title(const Plan& plan) {
+  return plan.model.name + ": " + plan.schedule.name + " (" +
+         std::string(name_of(plan.schedule.weight_policy)) + "), " + std::to_string(plan.stages.size()) +
+         " stage(s), replicas " + plan::replicas_text(plan) + ", mini-batch " +
+         std::to_string(plan.training.mini_batch) + " = " + std::to_string(plan.training.micro_batches) +
+         " micro-batch(es)";
+}
 
 std::string plan_text(const Plan& plan, bool color) {
   const plan::Prediction& predicted = plan.predicted;
-  std::string text =
-      plan.model.name + ": " + plan.schedule.name + " (" + std::string(name_of(plan.schedule.weight_policy)) +
-      "), " + std::to_string(plan.stages.size()) + " stage(s), replicas " + plan::replicas_text(plan) +
-      ", mini-batch " + std::to_string(plan.training.mini_batch) + " = " +
-      std::to_string(plan.training.micro_batches) + " micro-batch(es)\n\n" + stage_table(plan, color) + '\n';
+  std::string text = plan_title(plan) + "\n\n" + stage_table(plan, color) + '\n';
   text += "step " + to_text(predicted.step) + ", " + cli::cell(predicted.samples_per_s) +
           " samples/s, bubble " + cli::percent(predicted.bubble_fraction) + ", one isolated step " +
           to_text(predicted.makespan) + '\n';
@@ -108,23 +96,6 @@ std::string plan_text(const Plan& plan, bool color) {
           to_text(plan.certificate.objective) + ", gap " + cli::percent(plan.certificate.gap) + "  (" +
           plan.certificate.search + ")\n";
   if (!plan.alternatives.empty()) text += "\nalternatives:\n" + alternatives_table(plan);
-  return text;
-}
-
-std::string timeline(const plan::SimulationResult& result, int width) {
-  if (result.makespan.count() <= 0) return "";
-  const double per_cell = result.makespan.count() / width;
-  std::vector<std::string> rows(result.busy.size(), std::string(static_cast<std::size_t>(width), '.'));
-  for (const plan::OpEvent& event : result.ops) {
-    const int begin = static_cast<int>(std::lround(event.start.count() / per_cell));
-    const int end = static_cast<int>(std::lround(event.end.count() / per_cell));
-    for (int c = begin; c < std::min(end, width); ++c) {
-      rows[index(event.worker)][static_cast<std::size_t>(c)] = letter(event.op.kind, event.op.micro_batch);
-    }
-  }
-  std::string text = "0 .. " + to_text(result.makespan) +
-                     "; digits: forward, letters: backward of the same micro-batch, dots: idle\n";
-  for (std::size_t w = 0; w < rows.size(); ++w) text += "worker " + std::to_string(w) + " |" + rows[w] + "|\n";
   return text;
 }
 

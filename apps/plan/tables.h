@@ -7,12 +7,12 @@
 
 namespace pp::plan_tool {
 
-/// One line of what was chosen, then the stages with the bottleneck marked, the promise, the bound and the
+/// One line: model, schedule, sizes.
+std::string plan_title(const plan::Plan& plan);
+
+/// The title, then the stages with the bottleneck marked, the promise, the bound and the
 /// alternatives.
 std::string plan_text(const plan::Plan& plan, bool color);
-
-/// One row per worker: its operations as a timeline of `width` characters, from the simulator's events.
-std::string timeline(const plan::SimulationResult& result, int width);
 
 /// Every worker's program.
 std::string programs_text(const plan::Plan& plan);

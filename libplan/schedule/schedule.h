@@ -120,6 +120,10 @@ const ScheduleRow& require_schedule(std::string_view name);
 /// worker`.
 Schedule make_schedule(const ScheduleRequest& request);
 
+/// What a legal request gives away, for people; empty: nothing. `schedule zb-h2: micro_batches = 4 is less than
+/// 2*workers-1 = 7; the schedule is not bubble-free`.
+std::string schedule_warning(const ScheduleRequest& request);
+
 /// The finite set of a schedule; streams are written out for `stream_length` micro-batches (partime: frames).
 ProgramSet program_set(const ScheduleRequest& request, const Schedule& schedule, int stream_length);
 /// The same of make_schedule(request).

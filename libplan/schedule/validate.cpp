@@ -1,6 +1,9 @@
 #include "libplan/schedule/validate.h"
 
 #include <algorithm>
+#include <set>
+#include <sstream>
+#include <utility>
 
 #include "libplan/schedule/completeness.h"
 #include "libplan/schedule/program_index.h"
@@ -99,13 +102,34 @@ void validate(const ProgramSet& set) {
 }
 
 double peak_in_flight(std::span<const Op> program, int chunks_per_worker) {
-  int in_flight = 0;
-  int peak = 0;
+  std::set<std::pair<StageId, int>> completed;
   for (const Op& op : program) {
-    if (op.kind == OpKind::forward) peak = std::max(peak, ++in_flight);
-    if (completes_backward(op.kind)) --in_flight;
+    if (completes_backward(op.kind)) completed.emplace(op.stage, op.micro_batch);
+  }
+  std::set<std::pair<StageId, int>> held;
+  std::size_t peak = 0;
+  for (const Op& op : program) {
+    const std::pair unit(op.stage, op.micro_batch);
+    if (op.kind == OpKind::forward) {
+      held.insert(unit);
+      peak = std::max(peak, held.size());
+      if (!completed.contains(unit)) held.erase(unit);
+    }
+    if (completes_backward(op.kind)) held.erase(unit);
   }
   return static_cast<double>(peak) / chunks_per_worker;
+}
+
+void check_in_flight(const ProgramSet& set, std::span<const double> limits, int chunks_per_worker) {
+  for (std::size_t w = 0; w < set.workers.size(); ++w) {
+    const double limit = limits[limits.size() == 1 ? 0 : w];
+    const double peak = peak_in_flight(set.workers[w], chunks_per_worker);
+    if (peak <= limit) continue;
+    std::ostringstream text;
+    text << "worker " << w << ": holds up to " << peak << " micro-batches in flight, its limit is " << limit
+         << "; use a smaller window or another schedule";
+    throw Error(ErrorKind::data, text.str());
+  }
 }
 
 }  // namespace pp::plan

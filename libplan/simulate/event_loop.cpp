@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "libplan/schedule/progress.h"
+#include "libplan/simulate/op_costs.h"
 #include "libprofile/core/error.h"
 
 namespace pp::plan {
@@ -42,22 +43,6 @@ std::vector<Flow> flows(const ProgramIndex& index, const SimulationInput& input)
     flow.gradient_tensors += edge.gradient_tensors;
   }
   return result;
-}
-
-/// Seconds of one operation of `kind` on a whole micro-batch; AR takes what its mode says.
-double duration_of(const StageCosts& costs, OpKind kind) {
-  switch (kind) {
-    case OpKind::forward: return costs.forward.count();
-    case OpKind::backward: return costs.backward.count();
-    case OpKind::input_gradient: return costs.input_gradient.count();
-    case OpKind::weight_gradient: return costs.weight_gradient.count();
-    case OpKind::recompute: return costs.recompute.count();
-    case OpKind::update: return costs.update.count();
-    case OpKind::load: return costs.load.count();
-    case OpKind::evict: return costs.evict.count();
-    case OpKind::all_reduce: break;
-  }
-  return 0;
 }
 
 class EventLoop {
@@ -129,7 +114,7 @@ class EventLoop {
     if (op.kind == OpKind::all_reduce && input_.all_reduce != AllReduceMode::free)
       return join_group(index_.group_of[at(id)]);
     const double start = std::max(free_[at(worker)], ready_[at(id)]);
-    schedule(id, start, start + duration_of(input_.stages[pp::index(op.stage)], op.kind) * scale(op));
+    schedule(id, start, start + least_duration(index_, input_, id));
   }
 
   void schedule(int id, double start, double end) {

@@ -20,7 +20,8 @@ class LongestPaths {
         synchronous_(input.programs.synchronous),
         transfers_(index, input),
         jobs_(index.ops.size()) {
-    for (std::size_t id = 0; id < jobs_.size(); ++id) jobs_[id].duration = least_duration(input, index.ops[id]);
+    for (int id = 0; id < static_cast<int>(jobs_.size()); ++id)
+      jobs_[at(id)].duration = least_duration(index, input, id);
     const std::vector<int> order = topological_order();
     for (const int id : order) {
       for_each_consumer(id, [&](int consumer, double transfer) {
@@ -117,13 +118,11 @@ Seconds makespan_bound(const SimulationInput& input) {
 }
 
 Seconds period_bound(const SimulationInput& input) {
-  double bound = 0;
-  for (const Program& program : input.programs.workers) {
-    double busy = 0;
-    for (const Op& op : program) busy += least_duration(input, op);
-    bound = std::max(bound, busy);
-  }
-  return Seconds(bound);
+  const ProgramIndex index = index_simulation(input);
+  std::vector<double> busy(at(index.workers()), 0);
+  for (int id = 0; id < static_cast<int>(index.ops.size()); ++id)
+    busy[at(index.worker_of[at(id)])] += least_duration(index, input, id);
+  return Seconds(*std::ranges::max_element(busy));
 }
 
 }  // namespace pp::plan

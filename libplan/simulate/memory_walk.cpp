@@ -38,34 +38,33 @@ class Versions {
 
 class Walk {
  public:
-  Walk(const ProgramIndex& index, const SimulationInput& input, int worker)
+  Walk(const ProgramIndex& index, const SimulationInput& input, int worker, const MemoryVisit& visit)
       : index_(index),
         input_(input),
+        visit_(visit),
         begin_(index.worker_begin[at(worker)]),
         end_(index.worker_begin[at(worker) + 1]) {
-    const std::vector<int>& stages = index.stages_of_worker[at(worker)];
     versions_.resize(at(index.stages));
     version_held_.resize(at(end_ - begin_));
-    for (const int s : stages) {
+    for (const int s : index.stages_of_worker[at(worker)]) {
       const StageCosts& costs = input.stages[at(s)];
-      peak_.weights += costs.weights;
-      peak_.gradients += costs.gradients;
-      peak_.optimizer += costs.optimizer;
-      peak_.boundary += costs.boundary;
-      versions_bytes_ += extra_versions(s);
+      held_.boundary += costs.boundary;
+      if (index.rules == RuleSet::swapped) continue;
+      load(costs);
+      held_.versions += extra_versions(s);
     }
   }
 
-  MemoryPeak run() {
-    observe(Bytes(0));
+  void run() {
+    visit_(kNone, WalkPoint::before_all, held_);
     for (int id = begin_; id < end_; ++id) {
       const Op& op = index_.ops[at(id)];
       const StageCosts& costs = input_.stages[pp::index(op.stage)];
       start(id, op, costs);
-      observe(has_micro_batch(op.kind) ? scaled(costs.workspace, scale(op)) : Bytes(0));
+      visit_(id, WalkPoint::start, held_);
       finish(id, op, costs);
+      visit_(id, WalkPoint::end, held_);
     }
-    return peak_;
   }
 
  private:
@@ -73,34 +72,65 @@ class Walk {
     return input_.micro_batch_scale.empty() ? 1 : input_.micro_batch_scale[at(op.micro_batch)];
   }
 
+  /// Weights come and go with their gradients and optimizer state.
+  void load(const StageCosts& costs) {
+    held_.weights += costs.weights;
+    held_.gradients += costs.gradients;
+    held_.optimizer += costs.optimizer;
+  }
+  void evict(const StageCosts& costs) {
+    held_.weights -= costs.weights;
+    held_.gradients -= costs.gradients;
+    held_.optimizer -= costs.optimizer;
+  }
+
+  bool is_swapped() const { return index_.rules == RuleSet::swapped; }
+
+  /// Whether this worker holds something of the micro-batch after its forward: not if it has no backward for it
+  /// (inference, swaps, early clock steps), nor if the input is stashed on the host until the recomputation.
+  bool is_kept(int forward) const {
+    return index_.local(Slot::backward, forward) != kNone &&
+           !(is_swapped() && index_.local(Slot::recompute, forward) != kNone);
+  }
+
   void start(int id, const Op& op, const StageCosts& costs) {
     if (op.kind == OpKind::forward) {
-      const bool recomputed = index_.local(Slot::recompute, id) != kNone;
-      saved_ += scaled(costs.input, scale(op)) + (recomputed ? Bytes(0) : scaled(costs.saved, scale(op)));
+      const bool activations = is_kept(id) && index_.local(Slot::recompute, id) == kNone;
+      held_.saved += scaled(costs.input, scale(op)) + (activations ? scaled(costs.saved, scale(op)) : Bytes(0));
       if (!input_.programs.synchronous) version_held_[at(id - begin_)] = versions_[pp::index(op.stage)].hold();
     } else if (op.kind == OpKind::recompute) {
-      saved_ += scaled(costs.saved, scale(op));
+      held_.saved += scaled(costs.saved, scale(op)) + (is_swapped() ? scaled(costs.input, scale(op)) : Bytes(0));
+    } else if (op.kind == OpKind::load) {
+      load(costs);
     }
+    if (has_micro_batch(op.kind)) held_.workspace = scaled(costs.workspace, scale(op));
   }
 
   void finish(int id, const Op& op, const StageCosts& costs) {
-    if (completes_backward(op.kind)) {
-      saved_ -= scaled(costs.input, scale(op)) + scaled(costs.saved, scale(op));
-      if (!input_.programs.synchronous) {
-        const int forward = index_.local(Slot::forward, id);
-        change_versions(op.stage, [&](Versions& v) { v.release(version_held_[at(forward - begin_)]); });
-      }
+    held_.workspace = Bytes(0);
+    if (op.kind == OpKind::forward && !is_kept(id)) {
+      held_.saved -= scaled(costs.input, scale(op));
+      release_version(id, op);
+    } else if (completes_backward(op.kind)) {
+      held_.saved -= scaled(costs.input, scale(op)) + scaled(costs.saved, scale(op));
+      release_version(index_.local(Slot::forward, id), op);
     } else if (op.kind == OpKind::update && !input_.programs.synchronous) {
       change_versions(op.stage, [](Versions& v) { v.update(); });
-      observe(Bytes(0));
+    } else if (op.kind == OpKind::evict) {
+      evict(costs);
     }
+  }
+
+  void release_version(int forward, const Op& op) {
+    if (input_.programs.synchronous) return;
+    change_versions(op.stage, [&](Versions& v) { v.release(version_held_[at(forward - begin_)]); });
   }
 
   template <class Change>
   void change_versions(StageId stage, Change change) {
-    versions_bytes_ -= extra_versions(number(stage));
+    held_.versions -= extra_versions(number(stage));
     change(versions_[pp::index(stage)]);
-    versions_bytes_ += extra_versions(number(stage));
+    held_.versions += extra_versions(number(stage));
   }
 
   Bytes extra_versions(int stage) const {
@@ -108,32 +138,42 @@ class Walk {
     return costs.weights * (std::max(versions_[at(stage)].alive(), costs.versions) - 1);
   }
 
-  void observe(Bytes workspace) {
-    peak_.saved = std::max(peak_.saved, saved_);
-    peak_.versions = std::max(peak_.versions, versions_bytes_);
-    peak_.workspace = std::max(peak_.workspace, workspace);
-    const Bytes constant = peak_.weights + peak_.gradients + peak_.optimizer + peak_.boundary;
-    peak_.peak = std::max(peak_.peak, constant + versions_bytes_ + saved_ + workspace);
-  }
-
   const ProgramIndex& index_;
   const SimulationInput& input_;
+  const MemoryVisit& visit_;
   const int begin_;
   const int end_;
   std::vector<Versions> versions_;  ///< per stage
   std::vector<int> version_held_;   ///< per forward of this worker, by position
-  Bytes saved_;
-  Bytes versions_bytes_;
-  MemoryPeak peak_;
+  MemoryParts held_;
 };
+
+/// Of every part and of their sum.
+void raise(MemoryPeak& peak, const MemoryParts& held) {
+  peak.weights = std::max(peak.weights, held.weights);
+  peak.gradients = std::max(peak.gradients, held.gradients);
+  peak.optimizer = std::max(peak.optimizer, held.optimizer);
+  peak.versions = std::max(peak.versions, held.versions);
+  peak.saved = std::max(peak.saved, held.saved);
+  peak.boundary = std::max(peak.boundary, held.boundary);
+  peak.workspace = std::max(peak.workspace, held.workspace);
+  peak.peak = std::max(peak.peak, total(held));
+}
 
 }  // namespace
 
+void walk_worker(const ProgramIndex& index, const SimulationInput& input, int worker,
+                 const MemoryVisit& visit) {
+  Walk(index, input, worker, visit).run();
+}
+
 std::vector<MemoryPeak> walk_memory(const ProgramIndex& index, const SimulationInput& input) {
-  std::vector<MemoryPeak> result;
-  result.reserve(at(index.workers()));
-  for (int worker = 0; worker < index.workers(); ++worker) result.push_back(Walk(index, input, worker).run());
-  return result;
+  std::vector<MemoryPeak> peaks(at(index.workers()));
+  for (int worker = 0; worker < index.workers(); ++worker) {
+    MemoryPeak& peak = peaks[at(worker)];
+    walk_worker(index, input, worker, [&peak](int, WalkPoint, const MemoryParts& held) { raise(peak, held); });
+  }
+  return peaks;
 }
 
 }  // namespace pp::plan

@@ -1,6 +1,9 @@
 // Memory of every worker over its program (planning.md 2.12). Internal to the simulator.
 #pragma once
 
+#include <array>
+#include <functional>
+#include <string_view>
 #include <vector>
 
 #include "libplan/schedule/program_index.h"
@@ -8,13 +11,45 @@
 
 namespace pp::plan {
 
-/// Walks each list once: F takes the saved bytes and the input when it starts (the input alone where R follows,
+/// What one worker holds at one time.
+struct MemoryParts {
+  Bytes weights, gradients, optimizer, versions, saved, boundary, workspace;
+  bool operator==(const MemoryParts&) const = default;
+};
+
+struct MemoryPart {
+  std::string_view name;
+  Bytes MemoryParts::*bytes;
+};
+
+/// What is always there first, what comes and goes last: the order in which pictures stack them.
+inline constexpr std::array kMemoryParts{
+    MemoryPart{"weights", &MemoryParts::weights},     MemoryPart{"gradients", &MemoryParts::gradients},
+    MemoryPart{"optimizer", &MemoryParts::optimizer}, MemoryPart{"boundary", &MemoryParts::boundary},
+    MemoryPart{"versions", &MemoryParts::versions},   MemoryPart{"saved", &MemoryParts::saved},
+    MemoryPart{"workspace", &MemoryParts::workspace}};
+
+constexpr Bytes total(const MemoryParts& parts) {
+  Bytes sum;
+  for (const MemoryPart& part : kMemoryParts) sum += parts.*part.bytes;
+  return sum;
+}
+
+enum class WalkPoint { before_all, start, end };
+
+/// Called with an operation's id (kNone before all) and what its worker holds from that point on.
+using MemoryVisit = std::function<void(int id, WalkPoint point, const MemoryParts& held)>;
+
+/// Walks one list once: F takes the saved bytes and the input when it starts (the input alone where R follows,
 /// which takes the saved bytes then), B or W returns them when it ends, the workspace lives inside an
 /// operation. Operations of one worker never overlap, so the list fixes the sequence and no times are needed.
 ///
 /// Versions: a synchronous worker keeps StageCosts::versions. An asynchronous one makes a new version at each
 /// U; its micro-batches in flight hold the version they ran forward on, and the newest is always there; at
-/// least StageCosts::versions. O(operations).
+/// least StageCosts::versions. O(operations of the worker).
+void walk_worker(const ProgramIndex& index, const SimulationInput& input, int worker, const MemoryVisit& visit);
+
+/// The largest values of every walk. O(operations).
 std::vector<MemoryPeak> walk_memory(const ProgramIndex& index, const SimulationInput& input);
 
 }  // namespace pp::plan

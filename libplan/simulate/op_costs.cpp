@@ -14,9 +14,10 @@ double scale_of(const SimulationInput& input, const Op& op) {
 
 }  // namespace
 
-double least_duration(const SimulationInput& input, const Op& op) {
-  const StageCosts& costs = input.stages[index(op.stage)];
-  const double scale = scale_of(input, op);
+double least_duration(const ProgramIndex& index, const SimulationInput& input, int id) {
+  const Op& op = index.ops[at(id)];
+  const StageCosts& costs = input.stages[pp::index(op.stage)];
+  const double scale = scale_of(input, op) / index.slice(id).parts;
   switch (op.kind) {
     case OpKind::forward: return costs.forward.count() * scale;
     case OpKind::backward: return costs.backward.count() * scale;
@@ -24,8 +25,11 @@ double least_duration(const SimulationInput& input, const Op& op) {
     case OpKind::weight_gradient: return costs.weight_gradient.count() * scale;
     case OpKind::recompute: return costs.recompute.count() * scale;
     case OpKind::update: return costs.update.count();
-    default: return 0;
+    case OpKind::load: return costs.load.count();
+    case OpKind::evict: return costs.evict.count();
+    case OpKind::all_reduce: break;
   }
+  return 0;
 }
 
 FreeTransfers::FreeTransfers(const ProgramIndex& index, const SimulationInput& input)

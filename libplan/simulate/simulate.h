@@ -4,7 +4,6 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <vector>
 
 #include "libplan/schedule/program.h"
@@ -110,9 +109,5 @@ Seconds chained_period(const SimulationInput& input);
 /// 3k*lcm(replicas) both ends of the middle third stand at the same place of the round robin. Throws pp::Error
 /// (internal) otherwise.
 Seconds steady_period(const SimulationInput& input);
-
-/// Chrome trace JSON (one row per worker, one per link direction that was used), for Perfetto or
-/// chrome://tracing.
-std::string chrome_trace(const SimulationResult& result);
 
 }  // namespace pp::plan

@@ -4,6 +4,8 @@
 #include <map>
 #include <string>
 
+#include "libplan/simulate/chrome_trace.h"
+
 namespace pp::run {
 
 namespace {

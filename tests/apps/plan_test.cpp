@@ -76,6 +76,40 @@ TEST_SUITE("apps/plan") {
     CHECK(trace.at("traceEvents").size() >= 2 * (4 + 4 + 1));  // two workers: four F, four B, one U each
   }
 
+  TEST_CASE("pictures go to files, or alone to stdout") {
+    const Folder folder;
+    REQUIRE(folder.plan(kTwoStages).code == 0);
+    const Outcome both = folder.plan({"simulate", "plan.json", "--svg", "s.svg", "--trace", "t.json", "-q"});
+    REQUIRE(both.code == 0);
+    const std::string svg = pp::read_file(folder.path() / "s.svg");
+    CHECK(svg.starts_with("<svg "));
+    CHECK(svg.ends_with("</svg>\n"));
+    CHECK(pp::parse_json(pp::read_file(folder.path() / "t.json")).contains("traceEvents"));
+    CHECK(both.out.find("worker 1 |") != std::string::npos);
+    CHECK(folder.plan({"simulate", "plan.json", "--svg", "-"}).out == svg);
+    CHECK(folder.plan({"show", "plan.json", "--svg", "-"}).out == svg);
+    const Outcome refused = folder.plan({"simulate", "plan.json", "--svg", "-", "--trace", "-"});
+    CHECK(refused.code == 2);
+    CHECK(refused.err == "pp-plan: error: --svg - and --trace - both want stdout; give one of them a file\n");
+  }
+
+  TEST_CASE("the timeline keeps to its width and is coloured on request only") {
+    const Folder folder;
+    REQUIRE(folder.plan(kTwoStages).code == 0);
+    const Outcome plain = folder.plan({"show", "plan.json", "--timeline", "--width", "60"});
+    REQUIRE(plain.code == 0);
+    CHECK(plain.out.find('\033') == std::string::npos);
+    // 60 columns: 9 for the name, 2 for the frame, 9 for the share of idle time, 40 for the step.
+    const std::size_t row = plain.out.find(" worker 1 |") + 11;
+    std::size_t cells = 0;
+    for (std::size_t i = row; plain.out.at(i) != '|'; ++i) {
+      if ((static_cast<unsigned char>(plain.out[i]) & 0xC0U) != 0x80U) ++cells;  // idle time is a two-byte dot
+    }
+    CHECK(cells == 40);
+    const Outcome colored = folder.plan({"show", "plan.json", "--timeline", "--color", "always"});
+    CHECK(colored.out.find("\033[38;5;16;48;5;75mF0") != std::string::npos);
+  }
+
   TEST_CASE("--json and -o - print the plan alone") {
     const Folder folder;
     std::vector<std::string> arguments = kTwoStages;

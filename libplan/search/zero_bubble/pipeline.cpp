@@ -57,7 +57,7 @@ Pipeline make_pipeline(const SimulationInput& input) {
   for (int id = 0; id < static_cast<int>(index.ops.size()); ++id) {
     const Op& op = index.ops[at(id)];
     StageTimes& stage = pipeline.stages[pp::index(op.stage)];
-    const double duration = least_duration(input, op);
+    const double duration = least_duration(index, input, id);
     const bool forward = op.kind == OpKind::forward;
     if (forward) {
       stage.forward[at(op.micro_batch)] = duration;

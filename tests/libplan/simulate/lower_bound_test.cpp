@@ -13,7 +13,6 @@ namespace {
 using test::approx;
 using test::equal_stages;
 using test::makespan;
-using test::program_set;
 using test::straight;
 using test::written;
 

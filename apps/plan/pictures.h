@@ -1,0 +1,49 @@
+// A simulated step as pictures: the timeline on stdout, SVG and Chrome trace as files.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/cli/output.h"
+#include "apps/cli/shell.h"
+#include "libplan/simulate/memory_curve.h"
+#include "libplan/simulate/simulate.h"
+
+namespace pp::plan_tool {
+
+struct PictureOptions {
+  std::string svg;    ///< path, - for stdout, empty for none
+  std::string trace;  ///< likewise
+  int width = 0;      ///< columns of the text timeline; 0: the terminal's, 100 where stdout is none
+};
+
+/// --svg, --trace, --width.
+void add_picture_options(CLI::App& command, PictureOptions& options);
+
+/// Everything the pictures show.
+struct Simulated {
+  std::string title;
+  plan::SimulationResult result;
+  std::vector<plan::MemoryCurve> memory;
+};
+Simulated simulate_all(std::string title, const plan::SimulationInput& input);
+
+/// The text timeline, at most 200 columns unless --width asks for more.
+std::string timeline(const Simulated& simulated, const PictureOptions& options, bool color);
+
+/// Opens what --svg and --trace name, before the work. Throws pp::Error (usage) when both are stdout or one
+/// cannot be written.
+class PictureFiles {
+ public:
+  explicit PictureFiles(const PictureOptions& options);
+  bool wanted() const { return svg_.wanted() || trace_.wanted(); }
+  /// Then nothing else belongs there.
+  bool take_stdout() const { return svg_.is_stdout() || trace_.is_stdout(); }
+  void write(const Simulated& simulated);
+
+ private:
+  cli::Output svg_;
+  cli::Output trace_;
+};
+
+}  // namespace pp::plan_tool

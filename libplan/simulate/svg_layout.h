@@ -1,0 +1,32 @@
+// Where things stand in the SVG timeline. Internal to it.
+#pragma once
+
+#include <algorithm>
+
+#include "libplan/simulate/svg_writer.h"
+#include "libplan/simulate/time_axis.h"
+
+namespace pp::plan {
+
+/// Pixels. Both parts of the picture share the time axis: names at the left, figures at the right of it.
+struct SvgLayout {
+  static constexpr double kLeft = 84;
+  static constexpr double kRight = 112;
+  static constexpr double kFont = 11;
+
+  double width = 0;
+  Seconds makespan{};
+  TimeAxis axis;
+
+  double plot() const { return width - kLeft - kRight; }
+  double x(Seconds time) const {
+    return kLeft + (makespan.count() > 0 ? std::clamp(time / makespan, 0.0, 1.0) * plot() : 0);
+  }
+};
+
+/// Pixels that `text` takes at most, for a font that is not known here.
+inline double text_width(std::string_view text, double font = SvgLayout::kFont) {
+  return 0.62 * font * static_cast<double>(text.size());
+}
+
+}  // namespace pp::plan
