@@ -10,6 +10,12 @@
 namespace pp::plan_tool {
 namespace {
 
+Json policies_json(const plan::ScheduleRow& row) {
+  Json policies = Json::array();
+  for (const plan::WeightPolicy policy : row.policies) policies.push_back(name_of(policy));
+  return policies;
+}
+
 void schedules(const cli::Shell& shell) {
   cli::Table table({{"schedule", cli::Align::left},
                     {"kind", cli::Align::left},
@@ -18,17 +24,20 @@ void schedules(const cli::Shell& shell) {
                     {"needs", cli::Align::left}});
   Json json = Json::array();
   for (const plan::ScheduleRow& row : plan::schedule_table()) {
-    const std::string kind = row.synchronous ? "sync" : "async";
-    const std::string policy(name_of(row.default_policy()));
-    table.add({std::string(row.name), kind, policy, std::string(row.summary),
-               row.needs.empty() ? "-" : std::string(row.needs)});
+    table.add({std::string(row.name), row.synchronous ? "sync" : "async", std::string(name_of(row.default_policy())),
+               std::string(row.summary), row.needs.empty() ? "-" : std::string(row.needs)});
     json.push_back({{"name", row.name},
                     {"synchronous", row.synchronous},
-                    {"weight_policy", policy},
+                    {"rules", name_of(row.rules)},
+                    {"weight_policies", policies_json(row)},
                     {"summary", row.summary},
                     {"needs", row.needs}});
   }
-  std::cout << (shell.json ? dump_json(json) : table.text());
+  if (shell.json) {
+    std::cout << dump_json(json);
+    return;
+  }
+  std::cout << table.text() << "\nK workers, M micro-batches per update, v stages per worker\n";
 }
 
 }  // namespace
@@ -37,7 +46,7 @@ void add_schedules(CLI::App& app, cli::Shell& shell) {
   CLI::App* command = app.add_subcommand("schedules", "list the schedules");
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-plan schedules", "pp-plan schedules --json",
-      "pp-plan profile.json --schedule 1f1b --mini-batch 64 --devices 2"};
+      "pp-plan simulate --schedule interleaved --stages 4 --micro-batches 8 --chunks 2"};
   cli::add_common_options(*command, shell, kExamples);
   command->final_callback([&shell] { schedules(shell); });
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/cli/table.h"
+#include "libplan/schedule/closed_forms.h"
 
 namespace pp::plan_tool {
 namespace {
@@ -61,6 +62,36 @@ std::string stage_table(const Plan& plan, bool color) {
   return table.text();
 }
 
+/// Compute of each stage per micro-batch, shared by its replicas; empty for a plan without predictions.
+std::vector<double> stage_times(const Plan& plan) {
+  std::vector<double> times;
+  for (std::size_t s = 0; s < plan.predicted.stages.size(); ++s) {
+    const plan::StageCosts& costs = plan.predicted.stages[s];
+    times.push_back((costs.forward + costs.backward).count() / static_cast<double>(plan.stages[s].workers.size()));
+  }
+  return times;
+}
+
+/// What the formulas of libplan/schedule/closed_forms.h say beside the simulation.
+std::string formulas_text(const Plan& plan) {
+  const std::vector<double> stages = stage_times(plan);
+  if (stages.empty()) return "";
+  std::string text = "partition efficiency " + cli::percent(plan::partition_efficiency(stages)) +
+                     " (sum of the stages / (number * slowest))";
+  if (plan.schedule.name.starts_with("gpipe") && plan.workers.size() == plan.stages.size()) {
+    std::vector<double> forward;
+    std::vector<double> backward;
+    for (const plan::StageCosts& costs : plan.predicted.stages) {
+      forward.push_back(costs.forward.count());
+      backward.push_back(costs.backward.count());
+    }
+    text += ", one step by formula " +
+            to_text(Seconds(plan::gpipe_makespan(forward, backward, plan.training.micro_batches))) +
+            " without transfers and update";
+  }
+  return text + '\n';
+}
+
 std::string alternatives_table(const Plan& plan) {
   cli::Table table({{"schedule", cli::Align::left},
                     {"layers", cli::Align::left},
@@ -95,6 +126,7 @@ std::string plan_text(const Plan& plan, bool color) {
   text += "lower bound " + to_text(plan.certificate.lower_bound) + ", objective " +
           to_text(plan.certificate.objective) + ", gap " + cli::percent(plan.certificate.gap) + "  (" +
           plan.certificate.search + ")\n";
+  text += formulas_text(plan);
   if (!plan.alternatives.empty()) text += "\nalternatives:\n" + alternatives_table(plan);
   return text;
 }
