@@ -24,8 +24,9 @@ void schedules(const cli::Shell& shell) {
                     {"needs", cli::Align::left}});
   Json json = Json::array();
   for (const plan::ScheduleRow& row : plan::schedule_table()) {
-    table.add({std::string(row.name), row.synchronous ? "sync" : "async", std::string(name_of(row.default_policy())),
-               std::string(row.summary), row.needs.empty() ? "-" : std::string(row.needs)});
+    table.add({std::string(row.name), row.synchronous ? "sync" : "async",
+               std::string(name_of(row.default_policy())), std::string(row.summary),
+               row.needs.empty() ? "-" : std::string(row.needs)});
     json.push_back({{"name", row.name},
                     {"synchronous", row.synchronous},
                     {"rules", name_of(row.rules)},

@@ -85,7 +85,8 @@ std::string figures_text(const plan::ScheduleStudy& study, const plan::ScheduleF
   if (study.programs || study.costs.communication > 0 || study.costs.backward) return text;
   const plan::ShareTimes times{study.costs.forward, study.costs.input_gradient, study.costs.weight_gradient};
   if (const auto form = plan::closed_form(study.request, times)) {
-    text += "by formula: makespan " + to_text(Seconds(form->makespan)) + ", bubble " + cli::percent(form->bubble_fraction) + '\n';
+    text += "by formula: makespan " + to_text(Seconds(form->makespan)) + ", bubble " +
+            cli::percent(form->bubble_fraction) + '\n';
   }
   return text;
 }
@@ -130,7 +131,8 @@ void simulate_schedule(const Options& options, const cli::Shell& shell) {
   }
   std::cout << figures_text(study, figures) << timeline(simulated, options.pictures, cli::use_color(shell));
   if (!options.programs) return;
-  for (const plan::Program& program : figures.input.programs.workers) std::cout << plan::to_text(program) << '\n';
+  for (const plan::Program& program : figures.input.programs.workers)
+    std::cout << plan::to_text(program) << '\n';
 }
 
 void simulate(const Options& options, const cli::Shell& shell) {
@@ -151,10 +153,12 @@ void add_simulate(CLI::App& app, cli::Shell& shell) {
       ->check(CLI::PositiveNumber);
   add_schedule_options(*command, options->schedule, plan);
   command->add_flag("--programs", options->programs, "also every worker's operations");
-  command->add_option("--to-csv", options->to_csv, "write the programs in PyTorch's exchange form; - for stdout")
+  command
+      ->add_option("--to-csv", options->to_csv, "write the programs in PyTorch's exchange form; - for stdout")
       ->type_name("FILE");
-  command->add_option("--queues", options->queues,
-                      "check that queues of so many messages suffice; 0: blocking sends")
+  command
+      ->add_option("--queues", options->queues,
+                   "check that queues of so many messages suffice; 0: blocking sends")
       ->check(CLI::NonNegativeNumber);
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-plan simulate plan.json --svg step.svg", "pp-plan simulate plan.json --trace trace.json",

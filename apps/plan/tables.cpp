@@ -67,7 +67,8 @@ std::vector<double> stage_times(const Plan& plan) {
   std::vector<double> times;
   for (std::size_t s = 0; s < plan.predicted.stages.size(); ++s) {
     const plan::StageCosts& costs = plan.predicted.stages[s];
-    times.push_back((costs.forward + costs.backward).count() / static_cast<double>(plan.stages[s].workers.size()));
+    times.push_back((costs.forward + costs.backward).count() /
+                    static_cast<double>(plan.stages[s].workers.size()));
   }
   return times;
 }

@@ -9,10 +9,7 @@ namespace {
 using enum WeightPolicy;
 
 const std::vector<ScheduleRow> kTable{
-    {.name = "naive",
-     .summary = "one micro-batch at a time",
-     .needs = "M = 1",
-     .generate = generate_naive},
+    {.name = "naive", .summary = "one micro-batch at a time", .needs = "M = 1", .generate = generate_naive},
     {.name = "data-parallel",
      .summary = "the whole model on every worker",
      .needs = "one stage",

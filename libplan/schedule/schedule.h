@@ -96,7 +96,8 @@ struct Schedule {
 struct ScheduleRow {
   std::string_view name;
   std::string_view summary;
-  std::string_view needs = {};  ///< in K workers, M micro-batches per update, v stages per worker; empty: nothing
+  std::string_view needs =
+      {};  ///< in K workers, M micro-batches per update, v stages per worker; empty: nothing
   bool synchronous = true;
   RuleSet rules = RuleSet::standard;
   Chunks chunks = Chunks::one;

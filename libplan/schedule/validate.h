@@ -17,8 +17,8 @@ void validate(const ProgramSet& set);
 /// 1/v; a forward without a backward on this worker (inference, swaps) leaves nothing behind. O(n log n).
 double peak_in_flight(std::span<const Op> program, int chunks_per_worker);
 
-/// Throws pp::Error (data) that names the first worker whose peak exceeds its limit. `limits`: one per worker, or one for
-/// all.
+/// Throws pp::Error (data) that names the first worker whose peak exceeds its limit. `limits`: one per worker,
+/// or one for all.
 void check_in_flight(const ProgramSet& set, std::span<const double> limits, int chunks_per_worker);
 
 }  // namespace pp::plan

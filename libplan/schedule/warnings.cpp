@@ -6,7 +6,8 @@ namespace pp::plan {
 std::string schedule_warning(const ScheduleRequest& request) {
   const int workers = static_cast<int>(request.replicas.size());
   const int m = request.micro_batches;
-  const std::string found = "schedule " + request.name + ": micro_batches = " + std::to_string(m) + " is less than ";
+  const std::string found =
+      "schedule " + request.name + ": micro_batches = " + std::to_string(m) + " is less than ";
   if ((request.name == "zb-h2" || request.name == "zb-v") && m < 2 * workers - 1)
     return found + "2*workers-1 = " + std::to_string(2 * workers - 1) + "; the schedule is not bubble-free";
   const bool fills = request.name == "1f1b" || request.name == "dapple-pa" || request.name == "gpipe" ||

@@ -29,17 +29,28 @@ void set_cost(ShareCosts& costs, std::string_view part) {
   const std::size_t equals = std::min(part.find('='), part.size());
   const std::string_view key = part.substr(0, equals);
   const double value = parse_time(part, part.substr(std::min(equals + 1, part.size())));
-  if (key == "F") costs.forward = value;
-  else if (key == "I") costs.input_gradient = value;
-  else if (key == "W") costs.weight_gradient = value;
-  else if (key == "B") costs.backward = value;
-  else if (key == "R") costs.recompute = value;
-  else if (key == "AR") costs.all_reduce = value;
-  else if (key == "U") costs.update = value;
-  else if (key == "L") costs.load = value;
-  else if (key == "E") costs.evict = value;
-  else if (key == "comm") costs.communication = value;
-  else refuse_cost(part, "is unknown; use F, I, W, B, R, AR, U, L, E or comm");
+  if (key == "F")
+    costs.forward = value;
+  else if (key == "I")
+    costs.input_gradient = value;
+  else if (key == "W")
+    costs.weight_gradient = value;
+  else if (key == "B")
+    costs.backward = value;
+  else if (key == "R")
+    costs.recompute = value;
+  else if (key == "AR")
+    costs.all_reduce = value;
+  else if (key == "U")
+    costs.update = value;
+  else if (key == "L")
+    costs.load = value;
+  else if (key == "E")
+    costs.evict = value;
+  else if (key == "comm")
+    costs.communication = value;
+  else
+    refuse_cost(part, "is unknown; use F, I, W, B, R, AR, U, L, E or comm");
 }
 
 StageCosts stage_costs(const ShareCosts& costs, int chunks) {
@@ -86,7 +97,8 @@ ZeroBubbleRequest search_request(const ScheduleStudy& study) {
   ZeroBubbleRequest search;
   search.pipeline = make_input(std::move(programs), study.costs, 1);
   search.in_flight_limit = study.in_flight_limits;
-  if (search.in_flight_limit.size() == 1) search.in_flight_limit.resize(request.replicas.size(), search.in_flight_limit[0]);
+  if (search.in_flight_limit.size() == 1)
+    search.in_flight_limit.resize(request.replicas.size(), search.in_flight_limit[0]);
   return search;
 }
 
@@ -142,7 +154,8 @@ ScheduleFigures study_schedule(const ScheduleStudy& study) {
     const std::vector<double> limits(study.in_flight_limits.begin(), study.in_flight_limits.end());
     check_in_flight(programs, limits, chunks);
   }
-  for (const Program& program : programs.workers) figures.peak_in_flight.push_back(peak_in_flight(program, chunks));
+  for (const Program& program : programs.workers)
+    figures.peak_in_flight.push_back(peak_in_flight(program, chunks));
   figures.input = make_input(std::move(programs), study.costs, chunks);
   figures.result = simulate(figures.input);
   figures.steady_period = period_of(study, figures.input);

@@ -1,5 +1,5 @@
-// A schedule by itself, without any profile: its programs under equal stages and given costs, checked, simulated, with its
-// bounds. What `pp-plan simulate --schedule` prints.
+// A schedule by itself, without any profile: its programs under equal stages and given costs, checked,
+// simulated, with its bounds. What `pp-plan simulate --schedule` prints.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@
 
 namespace pp::plan {
 
-/// Times of a worker's whole share for one micro-batch, in any unit; a stage of v on a worker takes 1/v. `communication` is
-/// pure latency between two workers.
+/// Times of a worker's whole share for one micro-batch, in any unit; a stage of v on a worker takes 1/v.
+/// `communication` is pure latency between two workers.
 struct ShareCosts {
   double forward = 1;
   double input_gradient = 1;
@@ -35,8 +35,9 @@ struct ScheduleStudy {
   std::optional<ProgramSet> programs;  ///< written elsewhere: takes the place of request
   ShareCosts costs;
   RecomputeStart recompute_start = RecomputeStart::early;
-  int stream_length = 0;              ///< micro-batches of an asynchronous schedule, frames of partime
-  std::vector<int> in_flight_limits;  ///< checked, and searched within (auto-zb): one per worker, or one for all
+  int stream_length = 0;  ///< micro-batches of an asynchronous schedule, frames of partime
+  std::vector<int>
+      in_flight_limits;  ///< checked, and searched within (auto-zb): one per worker, or one for all
 };
 
 struct ScheduleFigures {
@@ -44,8 +45,8 @@ struct ScheduleFigures {
   SimulationResult result;
   int chunks_per_worker = 1;
   std::vector<double> peak_in_flight;  ///< per worker, in whole shares
-  /// Seconds per step of chained steps; asynchronous: per micro-batch. Nothing for token generation, whose steps depend on
-  /// each other only within one prompt.
+  /// Seconds per step of chained steps; asynchronous: per micro-batch. Nothing for token generation, whose
+  /// steps depend on each other only within one prompt.
   std::optional<Seconds> steady_period;
   Seconds makespan_bound{};  ///< no order of these operations on these workers is shorter
   std::string search;        ///< auto-zb: where the order comes from

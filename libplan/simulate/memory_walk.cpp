@@ -99,7 +99,8 @@ class Walk {
       held_.saved += scaled(costs.input, scale(op)) + (activations ? scaled(costs.saved, scale(op)) : Bytes(0));
       if (!input_.programs.synchronous) version_held_[at(id - begin_)] = versions_[pp::index(op.stage)].hold();
     } else if (op.kind == OpKind::recompute) {
-      held_.saved += scaled(costs.saved, scale(op)) + (is_swapped() ? scaled(costs.input, scale(op)) : Bytes(0));
+      held_.saved +=
+          scaled(costs.saved, scale(op)) + (is_swapped() ? scaled(costs.input, scale(op)) : Bytes(0));
     } else if (op.kind == OpKind::load) {
       load(costs);
     }

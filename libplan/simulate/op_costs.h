@@ -9,8 +9,8 @@
 
 namespace pp::plan {
 
-/// Seconds of an operation of its own; a slice of a split micro-batch takes its part. An AR takes at least 0: what it
-/// really takes depends on its mode and on other workers.
+/// Seconds of an operation of its own; a slice of a split micro-batch takes its part. An AR takes at least 0:
+/// what it really takes depends on its mode and on other workers.
 double least_duration(const ProgramIndex& index, const SimulationInput& input, int id);
 
 /// From the end of an operation to the arrival of its tensor on another worker, when the ports are free.

@@ -12,15 +12,33 @@ namespace {
 
 std::size_t at(int i) { return ProgramIndex::at(i); }
 
-/// By start time; what starts together stays in the order of workers and their lists.
+/// By start time; what starts together stays in the order of workers and their lists. Each list is in order
+/// already.
 std::vector<OpEvent> op_events(const ProgramIndex& index, const Timeline& timeline) {
+  std::vector<int> next(index.worker_begin.begin(), index.worker_begin.end() - 1);
+  const auto later = [&](int a, int b) {
+    const double start_a = timeline.start[at(next[at(a)])];
+    const double start_b = timeline.start[at(next[at(b)])];
+    return start_a > start_b || (start_a == start_b && a > b);
+  };
+  std::vector<int> workers;  // a heap, the earliest head on top
+  for (int w = 0; w < index.workers(); ++w) {
+    if (next[at(w)] < index.worker_begin[at(w) + 1]) workers.push_back(w);
+  }
+  std::ranges::make_heap(workers, later);
   std::vector<OpEvent> events;
   events.reserve(index.ops.size());
-  for (std::size_t id = 0; id < index.ops.size(); ++id) {
-    events.push_back(
-        {WorkerId{index.worker_of[id]}, index.ops[id], Seconds(timeline.start[id]), Seconds(timeline.end[id])});
+  while (!workers.empty()) {
+    std::ranges::pop_heap(workers, later);
+    const int w = workers.back();
+    const auto id = at(next[at(w)]++);
+    events.push_back({WorkerId{w}, index.ops[id], Seconds(timeline.start[id]), Seconds(timeline.end[id])});
+    if (next[at(w)] == index.worker_begin[at(w) + 1]) {
+      workers.pop_back();
+    } else {
+      std::ranges::push_heap(workers, later);
+    }
   }
-  std::ranges::stable_sort(events, {}, &OpEvent::start);
   return events;
 }
 
@@ -67,7 +85,8 @@ SimulationResult simulate(const SimulationInput& input) {
   if (timeline.makespan > 0) result.bubble_fraction = 1 - busy / (index.workers() * result.makespan);
   result.ops = op_events(index, timeline);
   result.messages = std::move(timeline.messages);
-  std::ranges::stable_sort(result.messages, {}, &MessageEvent::start);
+  if (!std::ranges::is_sorted(result.messages, {}, &MessageEvent::start))
+    std::ranges::stable_sort(result.messages, {}, &MessageEvent::start);
   result.memory = walk_memory(index, input);
   return result;
 }

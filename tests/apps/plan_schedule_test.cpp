@@ -30,7 +30,8 @@ struct Folder : pp::test::TemporaryFolder {
 };
 
 std::vector<std::string> named(const std::string& schedule, int stages, int micro_batches) {
-  return {"--schedule", schedule, "--stages", std::to_string(stages), "--micro-batches", std::to_string(micro_batches)};
+  return {"--schedule",           schedule,          "--stages",
+          std::to_string(stages), "--micro-batches", std::to_string(micro_batches)};
 }
 
 }  // namespace
@@ -113,24 +114,29 @@ TEST_SUITE("apps/plan_schedule") {
       return outcome.err;
     };
     CHECK(error({"--csv", "bad.csv"}) ==
-          "pp-plan: error: bad.csv: row 0, cell 1, \"0G0\": give stage, kind and micro-batch, as in 1F2; kinds are "
+          "pp-plan: error: bad.csv: row 0, cell 1, \"0G0\": give stage, kind and micro-batch, as in 1F2; kinds "
+          "are "
           "F, B, I, W, R\n");
     CHECK(error(named("interleaved", 4, 6)) ==
-          "pp-plan: error: schedule interleaved: micro_batches = 6 is not a multiple of 4 workers; use 4 or 8, or group = 6\n");
+          "pp-plan: error: schedule interleaved: micro_batches = 6 is not a multiple of 4 workers; use 4 or 8, "
+          "or group = 6\n");
     CHECK(error(named("dualpipe-v", 4, 4)) ==
           "pp-plan: error: schedule dualpipe-v: micro_batches = 4 is less than 2*workers = 8\n");
     CHECK(error(named("naive", 4, 4)) == "pp-plan: error: schedule naive: needs micro_batches = 1, found 4\n");
     CHECK(error(named("chimera", 3, 3)) == "pp-plan: error: schedule chimera: workers = 3 is odd\n");
     CHECK(error({"--schedule", "gpipe"}) ==
           "pp-plan: error: --schedule needs the number of workers; add --stages K, or --replicas R-R\n");
-    CHECK(error({}) == "pp-plan: error: nothing to simulate; name a plan.json, --schedule NAME, or --csv FILE\n");
+    CHECK(error({}) ==
+          "pp-plan: error: nothing to simulate; name a plan.json, --schedule NAME, or --csv FILE\n");
     auto costs = named("gpipe", 2, 2);
     costs.insert(costs.end(), {"--costs", "F=1,X=2"});
-    CHECK(error(costs) == "pp-plan: error: costs: \"X=2\" is unknown; use F, I, W, B, R, AR, U, L, E or comm\n");
+    CHECK(error(costs) ==
+          "pp-plan: error: costs: \"X=2\" is unknown; use F, I, W, B, R, AR, U, L, E or comm\n");
     auto limited = named("1f1b", 4, 8);
     limited.insert(limited.end(), {"--in-flight-limit", "3"});
     CHECK(error(limited) ==
-          "pp-plan: error: worker 0: holds up to 4 micro-batches in flight, its limit is 3; use a smaller window or another "
+          "pp-plan: error: worker 0: holds up to 4 micro-batches in flight, its limit is 3; use a smaller "
+          "window or another "
           "schedule\n");
   }
 

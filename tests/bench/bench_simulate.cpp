@@ -1,5 +1,5 @@
-// scripts/bench simulate: operations per second of the validator and the simulator, from 10^4 to 10^6 operations of one
-// core's CPU time, and how the time grows.
+// scripts/bench simulate: operations per second of the validator and the simulator, from 10^4 to 10^6
+// operations of one core's CPU time, and how the time grows.
 #include <ctime>
 #include <iomanip>
 #include <iostream>
@@ -54,8 +54,9 @@ void report(const std::string& name) {
     const double per_operation = simulated / static_cast<double>(count);
     if (first == 0) first = per_operation;
     std::cout << std::left << std::setw(8) << name << std::right << std::setw(11) << count << std::fixed
-              << std::setprecision(2) << std::setw(16) << 1e-6 * static_cast<double>(count) / validated << std::setw(16)
-              << 1e-6 * static_cast<double>(count) / simulated << std::setw(16) << per_operation / first << '\n';
+              << std::setprecision(2) << std::setw(16) << 1e-6 * static_cast<double>(count) / validated
+              << std::setw(16) << 1e-6 * static_cast<double>(count) / simulated << std::setw(16)
+              << per_operation / first << '\n';
   }
 }
 

@@ -73,8 +73,9 @@ TEST_CASE("workers and devices exist and are used once") {
 }
 
 TEST_CASE("schedule, policy and micro-batches go together") {
-  CHECK(refusal([](Plan& p) { p.schedule.name = "dream"; })
-            .starts_with("/schedule/name: unknown name \"dream\"; use one of naive, data-parallel, gpipe, "));
+  CHECK(refusal([](Plan& p) {
+          p.schedule.name = "dream";
+        }).starts_with("/schedule/name: unknown name \"dream\"; use one of naive, data-parallel, gpipe, "));
   CHECK(refusal([](Plan& p) { p.schedule.weight_policy = WeightPolicy::stash; }) ==
         "/schedule/weight_policy: \"stash\" does not go with schedule 1f1b; use \"flush\"");
   CHECK(refusal([](Plan& p) { p.schedule.chunks_per_worker = 2; }) ==

@@ -92,7 +92,9 @@ TEST_CASE("reading is strict and names the pointer") {
   CHECK(refusal(json) == "/workers/1: needs either \"program\" or \"stream\"");
   json = golden_json();
   json["schedule"]["weight_policy"] = "stale";
-  CHECK(refusal(json) == "/schedule/weight_policy: unknown name \"stale\"; use one of flush, stash, vertical_sync, two_buffered, macrobatch, latest");
+  CHECK(refusal(json) ==
+        "/schedule/weight_policy: unknown name \"stale\"; use one of flush, stash, vertical_sync, "
+        "two_buffered, macrobatch, latest");
   json = golden_json();
   json["predicted"]["micro_batch_scale"] = {1, 0};
   CHECK(refusal(json) == "/predicted/micro_batch_scale: entry 1 must be a number above 0");

@@ -63,8 +63,9 @@ TEST_CASE("constraints that contradict each other or the machine") {
   CHECK(refusal([](PlanRequest& r) {
           r.replicas = {3, 1}, r.micro_batches = 2;
         }) == "replicas = 3 exceeds the number of micro-batches, 2; replicas beyond it would be idle");
-  CHECK(refusal([](PlanRequest& r) { r.schedule = "fastest"; })
-            .starts_with("schedule: unknown name \"fastest\"; use one of naive, data-parallel, gpipe, "));
+  CHECK(refusal([](PlanRequest& r) {
+          r.schedule = "fastest";
+        }).starts_with("schedule: unknown name \"fastest\"; use one of naive, data-parallel, gpipe, "));
   CHECK(refusal([](PlanRequest& r) { r.schedule = "gpipe", r.weight_policy = WeightPolicy::stash; }) ==
         "weight_policy = stash does not go with schedule gpipe; use flush");
   CHECK(refusal([](PlanRequest& r) { r.schedule = "pipedream", r.micro_batches = 4; }) ==

@@ -107,7 +107,8 @@ TEST_SUITE("libplan/simulate/messages") {
     for (std::size_t i = 0; i < 4; ++i) forward_bytes.push_back(result.messages[i].bytes.value);
     CHECK(forward_bytes == std::vector<std::int64_t>{200, 100, 100, 200});
     // Half a micro-batch takes half its time.
-    CHECK(transfers(result).starts_with("F0.0 0>2 0.5-0.5, F0.0 0>3 0.5-0.5, F0.0 1>3 0.5-0.5, F0.0 1>4 0.5-0.5, "));
+    CHECK(transfers(result).starts_with(
+        "F0.0 0>2 0.5-0.5, F0.0 0>3 0.5-0.5, F0.0 1>3 0.5-0.5, F0.0 1>4 0.5-0.5, "));
   }
 }
 
