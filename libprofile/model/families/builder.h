@@ -24,6 +24,17 @@ class Arguments {
   std::map<std::string, double, std::less<>> values_;
 };
 
+struct Convolution {
+  std::int64_t out_channels = 1;
+  std::int64_t kernel = 1;  ///< height, and width unless kernel_width is given
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t groups = 1;
+  bool bias = false;
+  std::int64_t kernel_width = 0;   ///< 0: square
+  std::int64_t padding_width = 0;  ///< only with kernel_width
+};
+
 /// Every function that adds a layer returns its name, the input of the next one.
 class GraphBuilder {
  public:
@@ -34,10 +45,10 @@ class GraphBuilder {
   std::string add(std::string name, std::string op, std::vector<std::string> inputs,
                   Attributes attributes = {});
   std::string linear(std::string name, const std::string& input, std::int64_t out_features, bool bias = true);
-  std::string conv2d(std::string name, const std::string& input, std::int64_t out_channels, std::int64_t kernel,
-                     std::int64_t stride, std::int64_t padding, bool bias);
+  std::string conv2d(std::string name, const std::string& input, const Convolution& convolution);
   std::string pool2d(std::string name, std::string op, const std::string& input, std::int64_t kernel,
                      std::int64_t stride, std::int64_t padding);
+  std::string global_pool(std::string name, const std::string& input);
   /// Without a layer when p is 0: returns `input` then.
   std::string dropout(std::string name, const std::string& input, double p);
   Layer& last() { return graph_.layers.back(); }
@@ -53,12 +64,25 @@ using Build = ModelGraph (*)(GraphBuilder builder, const Arguments& arguments);
 
 ModelGraph build_mlp(GraphBuilder builder, const Arguments& arguments);
 ModelGraph build_lenet5(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_alexnet(GraphBuilder builder, const Arguments& arguments);
 ModelGraph build_vgg11(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_vgg13(GraphBuilder builder, const Arguments& arguments);
 ModelGraph build_vgg16(GraphBuilder builder, const Arguments& arguments);
 ModelGraph build_vgg19(GraphBuilder builder, const Arguments& arguments);
 ModelGraph build_resnet18(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_resnet34(GraphBuilder builder, const Arguments& arguments);
 ModelGraph build_resnet50(GraphBuilder builder, const Arguments& arguments);
 ModelGraph build_resnet101(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_resnet152(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_resnext50(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_resnext101(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_wide_resnet50(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_wide_resnet101(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_squeezenet1_0(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_squeezenet1_1(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_mobilenet_v2(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_densenet121(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_inception_v3(GraphBuilder builder, const Arguments& arguments);
 ModelGraph build_transformer(GraphBuilder builder, const Arguments& arguments);
 
 }  // namespace pp::model

@@ -1,6 +1,6 @@
 // VGG (Simonyan, Zisserman, Very deep convolutional networks for large-scale image recognition, 2015;
-// configurations A, D and E), with torchvision's layer names. The classifier starts from at most 7x7 features;
-// smaller images have fewer (image/32), where torchvision would repeat them.
+// configurations A, B, D and E), with torchvision's layer names. The classifier starts from at most 7x7
+// features; smaller images have fewer (image/32), where torchvision would repeat them.
 #include <algorithm>
 #include <array>
 
@@ -18,7 +18,8 @@ std::string add_features(GraphBuilder& builder, std::string x, const Depths& dep
   const auto name = [&] { return "features." + std::to_string(position++); };
   for (std::size_t block = 0; block < depths.size(); ++block) {
     for (int i = 0; i < depths[block]; ++i) {
-      x = builder.conv2d(name(), x, kChannels[block], 3, 1, 1, true);
+      x = builder.conv2d(name(), x,
+                         {.out_channels = kChannels[block], .kernel = 3, .padding = 1, .bias = true});
       if (batch_norm) x = builder.add(name(), "batch_norm2d", {x});
       x = builder.add(name(), "relu", {x});
     }
@@ -50,6 +51,9 @@ ModelGraph build_vgg(GraphBuilder builder, const Arguments& arguments, const Dep
 
 ModelGraph build_vgg11(GraphBuilder builder, const Arguments& arguments) {
   return build_vgg(std::move(builder), arguments, {1, 1, 2, 2, 2});
+}
+ModelGraph build_vgg13(GraphBuilder builder, const Arguments& arguments) {
+  return build_vgg(std::move(builder), arguments, {2, 2, 2, 2, 2});
 }
 ModelGraph build_vgg16(GraphBuilder builder, const Arguments& arguments) {
   return build_vgg(std::move(builder), arguments, {2, 2, 3, 3, 3});
