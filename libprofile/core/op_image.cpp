@@ -44,7 +44,7 @@ OpResult infer_conv2d(const Attributes& attributes, std::span<const TensorType> 
   const std::int64_t dilation = integer(attributes, "dilation");
   const Window rows{integer(attributes, "kernel_size"), integer(attributes, "stride"),
                     integer(attributes, "padding"), dilation};
-  const Window columns{integer(attributes, "kernel_width"), integer(attributes, "stride_width"),
+  const Window columns{integer(attributes, "kernel_width"), integer(attributes, "stride"),
                        integer(attributes, "padding_width"), dilation};
   const bool bias = boolean(attributes, "bias");
   const std::int64_t in_channels = in[0] / groups;  // that one output channel sees
@@ -191,7 +191,6 @@ std::vector<OpRow> image_ops() {
         integer_attribute("groups", 1, 1, kMaxSize, "groups of channels that do not mix"),
         flag_attribute("bias", true, "add one value per output channel"),
         integer_like("kernel_width", "kernel_size", 1, kMaxSize, "width of the kernel"),
-        integer_like("stride_width", "stride", 1, kMaxSize, "step along the width"),
         integer_like("padding_width", "padding", 0, kMaxSize, "zeros added left and right")},
        infer_conv2d},
       {"max_pool2d", "maximum of each window; padding counts as -infinity", 1, 1, pool_attributes(),

@@ -16,13 +16,21 @@ namespace pp::model {
 /// Complete: every argument of the family, checked against its limits.
 class Arguments {
  public:
-  explicit Arguments(std::map<std::string, double, std::less<>> values) : values_(std::move(values)) {}
+  Arguments(std::string family, std::map<std::string, double, std::less<>> values)
+      : family_(std::move(family)), values_(std::move(values)) {}
+  const std::string& family() const { return family_; }
   std::int64_t whole(std::string_view name) const { return static_cast<std::int64_t>(number(name)); }
   double number(std::string_view name) const { return values_.find(name)->second; }
 
  private:
+  std::string family_;
   std::map<std::string, double, std::less<>> values_;
 };
+
+/// Throws pp::Error (usage) unless `heads` divides `width`.
+void require_heads(const Arguments& arguments);
+/// Throws pp::Error (usage) unless the argument is a multiple of `factor`.
+void require_multiple(const Arguments& arguments, std::string_view name, std::int64_t factor);
 
 struct Convolution {
   std::int64_t out_channels = 1;
@@ -44,6 +52,8 @@ class GraphBuilder {
   std::string input(std::string name, TensorType type);
   std::string add(std::string name, std::string op, std::vector<std::string> inputs,
                   Attributes attributes = {});
+  std::string embedding(std::string name, const std::string& tokens, std::int64_t rows, std::int64_t width,
+                        double dropout = 0);
   std::string linear(std::string name, const std::string& input, std::int64_t out_features, bool bias = true);
   std::string conv2d(std::string name, const std::string& input, const Convolution& convolution);
   std::string pool2d(std::string name, std::string op, const std::string& input, std::int64_t kernel,
@@ -51,8 +61,13 @@ class GraphBuilder {
   std::string global_pool(std::string name, const std::string& input);
   /// Without a layer when p is 0: returns `input` then.
   std::string dropout(std::string name, const std::string& input, double p);
+  /// The layer added last has the parameters of `owner` from now on, where `shared`.
+  void share_weights(const std::string& owner, bool shared);
   Layer& last() { return graph_.layers.back(); }
 
+  /// `outputs` is what the model computes; the loss compares its prediction with `target`.
+  ModelGraph train(std::vector<std::string> outputs, const std::string& loss, const std::string& prediction,
+                   DataTensor target) &&;
   /// Logits against int64 labels of `shape`, by cross entropy.
   ModelGraph classify(const std::string& logits, Shape shape) &&;
 
@@ -83,6 +98,16 @@ ModelGraph build_squeezenet1_1(GraphBuilder builder, const Arguments& arguments)
 ModelGraph build_mobilenet_v2(GraphBuilder builder, const Arguments& arguments);
 ModelGraph build_densenet121(GraphBuilder builder, const Arguments& arguments);
 ModelGraph build_inception_v3(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_amoebanet_d(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_unet(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_east(GraphBuilder builder, const Arguments& arguments);
 ModelGraph build_transformer(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_transformer_encoder(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_bert(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_gpt2(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_t5(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_gnmt(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_awd_lstm(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_s2vt(GraphBuilder builder, const Arguments& arguments);
 
 }  // namespace pp::model

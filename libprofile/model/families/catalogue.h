@@ -13,7 +13,7 @@ struct Family {
   Build build;
 };
 
-/// In the order in which people are shown them: plain networks, images, sequences.
+/// In the order in which people are shown them: plain networks, images, language, recurrent networks.
 const std::vector<Family>& families();
 
 }  // namespace pp::model

@@ -99,7 +99,7 @@ ModelGraph build_family(std::string_view spec) {
   const std::size_t colon = spec.find(':');
   const Family& family = find_family(spec.substr(0, colon));
   const std::string_view text = colon == std::string_view::npos ? std::string_view{} : spec.substr(colon + 1);
-  const Arguments arguments(parse_arguments(family.row, text));
+  const Arguments arguments(std::string(family.row.name), parse_arguments(family.row, text));
   GraphBuilder builder(model_name(family.row, arguments));
   return resolve(family.build(std::move(builder), arguments)).graph;
 }

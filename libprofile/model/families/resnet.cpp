@@ -3,9 +3,9 @@
 // networks, 2016) with torchvision's layer names and its stride: in bottlenecks the 3x3 convolution halves the
 // image
 // ("v1.5"). torchvision uses one relu module several times; here each use is a layer, relu1, relu2, ...
+#include <algorithm>
 #include <array>
 
-#include "libprofile/core/error.h"
 #include "libprofile/model/families/builder.h"
 
 namespace pp::model {
@@ -66,10 +66,7 @@ std::string add_block(GraphBuilder& builder, const std::string& name, const std:
 ModelGraph build_resnet(GraphBuilder builder, const Arguments& arguments, const Config& config) {
   const std::int64_t image = arguments.whole("image");
   const std::int64_t width = arguments.whole("width");
-  if (width * config.widening % config.groups != 0) {
-    throw Error(ErrorKind::usage, "resnext: width=" + std::to_string(width) + " must be a multiple of " +
-                                      std::to_string(config.groups / config.widening));
-  }
+  require_multiple(arguments, "width", std::max<std::int64_t>(1, config.groups / config.widening));
   std::string x = builder.input("image", {{3, image, image}});
   x = add_conv_norm(builder, "conv1", "bn1", x, {.out_channels = width, .kernel = 7, .stride = 2});
   x = builder.add("relu", "relu", {x});

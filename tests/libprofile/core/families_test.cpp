@@ -45,8 +45,7 @@ TEST_SUITE("libprofile/model/families") {
       CAPTURE(row.name);
       const ModelGraph graph = build_family(row.name);
       CHECK(graph.name == row.name);
-      REQUIRE(graph.loss.has_value());
-      CHECK(graph.loss->op == "cross_entropy");
+      CHECK(graph.loss.has_value());
       CHECK((parse_model(dump_json(to_json(graph))) == graph));
     }
   }

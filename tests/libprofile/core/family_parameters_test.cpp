@@ -1,4 +1,6 @@
 // Parameter counts of the built-in families against published ones.
+#include <cmath>
+#include <initializer_list>
 #include <string_view>
 
 #include "libprofile/model/families/families.h"
@@ -14,6 +16,10 @@ struct Published {
 };
 
 std::int64_t parameters(std::string_view spec) { return parameter_count(resolve(model::build_family(spec))); }
+
+std::int64_t rounded(std::string_view spec, double unit) {
+  return std::llround(static_cast<double>(parameters(spec)) / unit);
+}
 
 void check_all(std::initializer_list<Published> table) {
   for (const Published& row : table) {
@@ -70,9 +76,82 @@ TEST_SUITE("libprofile/model/family_parameters") {
     check_all({{"lenet5", 61'706}});
   }
 
-  TEST_CASE("language models") {
-    // GPT-2 small (Radford et al. 2019; 124M): 50257*768 + 1024*768 + 12 * 7,087,872 + 2*768.
-    check_all(
-        {{"transformer:layers=12,width=768,heads=12,vocabulary=50257,sequence=1024,tied=1", 124'439'808}});
+  TEST_CASE("transformers have the parameters of the Hugging Face models") {
+    check_all({
+        // GPT-2: 50257*w + 1024*w + layers * (12 w^2 + 13 w) + 2 w for widths w of 768, 1024, 1280, 1600.
+        {"gpt2", 124'439'808},
+        {"gpt2_medium", 354'823'168},
+        {"gpt2_large", 774'030'080},
+        {"gpt2_xl", 1'557'611'200},
+        {"transformer:layers=12,width=768,heads=12,vocabulary=50257,sequence=1024,tied=1", 124'439'808},
+        // BertForMaskedLM (bert-base-uncased, bert-large-uncased), whose head shares the embedding. The paper's
+        // 110
+        // and 340 million include the pooler of next-sentence prediction.
+        {"bert_base", 109'514'298},
+        {"bert_large", 335'174'458},
+        // T5ForConditionalGeneration (t5-small).
+        {"t5_small", 60'506'624},
+    });
+  }
+
+  TEST_CASE("bert_48 has the 640 million of the pipeline papers") {
+    // DAPPLE (Fan et al. 2021), table 2. BERT-large and 24 more layers of 12 w^2 + 13 w, w = 1024.
+    CHECK(parameters("bert_48") == 335'174'458 + 24 * (12 * 1024 * 1024 + 13 * 1024));
+    CHECK(rounded("bert_48", 1e7) == 64);
+  }
+
+  TEST_CASE("the transformer encoder's layers have torch.nn.TransformerEncoderLayer's parameters") {
+    // Width 512, hidden 2048: attention 4 (512^2 + 512), perceptron 2*512*2048 + 2048 + 512, two norms 4*512.
+    const std::int64_t layer = 4 * (512 * 512 + 512) + 2 * 512 * 2048 + 2048 + 512 + 4 * 512;
+    CHECK(layer == 3'152'384);
+    CHECK(parameters("transformer_encoder") == 37000 * 512 + 6 * layer + 2 * 513);
+  }
+
+  TEST_CASE("recurrent networks") {
+    check_all({
+        // "Number of parameters" in the training log of NVIDIA's DeepLearningExamples, PyTorch GNMT v2.
+        // Embedding
+        // 33,095,680; encoder 16,793,600 + 12,591,104 + 2 * 8,396,800; decoder 8,396,800 + 3 * 12,591,104,
+        // attention
+        // 2,099,201, classifier 33,128,000.
+        {"gnmt:layers=4", 160'671'297},
+        // "Model total parameters" of the authors' code on Penn Treebank and on WikiText-2; the paper says 24
+        // and 33
+        // million.
+        {"awd_lstm", 24'221'600},
+        {"awd_lstm:vocabulary=33278", 33'556'078},
+    });
+    // No count is published: embeddings 4096*500 + 500 and 12594*500, LSTMs 4000 (500 + 1000 + 2) and
+    // 4000 (1000 + 500 + 1000 + 2), classifier 12594 * 1001.
+    CHECK(parameters("s2vt") == 2'048'500 + 6'297'000 + 6'008'000 + 10'008'000 + 12'606'594);
+  }
+
+  TEST_CASE("amoebanet_d has the published millions") {
+    // torchgpipe, benchmarks/amoebanetd-memory: 81.5M, 319.0M, 542.7M, 1.06B, 1.84B; GPipe's table 1 has the
+    // same within 1 %.
+    CHECK(rounded("amoebanet_d", 1e5) == 815);
+    CHECK(rounded("amoebanet_d:D=416", 1e5) == 3190);
+    CHECK(rounded("amoebanet_d:D=544", 1e5) == 5427);
+    CHECK(rounded("amoebanet_d:L=36,D=544", 1e7) == 106);
+    CHECK(rounded("amoebanet_d:L=72,D=512", 1e7) == 184);
+  }
+
+  TEST_CASE("unet has the published millions") {
+    // torchgpipe, benchmarks/unet-memory: 362.2M, 2.21B, 4.99B, 7.80B, 15.82B.
+    CHECK(rounded("unet:B=6,C=72", 1e5) == 3622);
+    CHECK(rounded("unet:B=11,C=128", 1e7) == 221);
+    CHECK(rounded("unet:B=24,C=128", 1e7) == 499);
+    CHECK(rounded("unet:B=24,C=160", 1e7) == 780);
+    CHECK(rounded("unet:B=48,C=160", 1e7) == 1582);
+  }
+
+  TEST_CASE("east is VGG16's features, three merges and three heads") {
+    // No count is published. VGG16 without its classifier: 138,357,544 - 123,642,856, and 2 per channel for
+    // batch norm.
+    const std::int64_t trunk = 14'714'688 + 2 * (2 * 64 + 2 * 128 + 3 * 256 + 6 * 512);
+    // 1x1 and 3x3 of each merge with batch norm, then the last 3x3.
+    const std::int64_t merges = (1024 * 128 + 128 * 128 * 9 + 4 * 128) + (384 * 64 + 64 * 64 * 9 + 4 * 64) +
+                                (192 * 32 + 32 * 32 * 9 + 4 * 32) + (32 * 32 * 9 + 2 * 32);
+    CHECK(parameters("east") == trunk + merges + 6 * 33);
   }
 }

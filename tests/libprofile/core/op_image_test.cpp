@@ -76,12 +76,11 @@ TEST_SUITE("libprofile/core/op_image") {
                                 {"kernel_width", whole(7)},
                                 {"padding", whole(0)},
                                 {"padding_width", whole(3)},
-                                {"stride_width", whole(2)},
                                 {"bias", false}},
                                {real({2, 5, 8})});
-    CHECK((out(row) == Shape{4, 5, 4}));  // (8+6-7)/2+1 = 4
+    CHECK((out(row) == Shape{4, 5, 8}));  // 8+6-7+1 = 8
     CHECK((row.parameters == Specs{{"weight", {4, 2, 1, 7}}}));
-    CHECK(row.forward_flops == Flops(2240));  // 4*5*4 * 2*2*7
+    CHECK(row.forward_flops == Flops(4480));  // 4*5*8 * 2*2*7
   }
 
   TEST_CASE("in ceil mode a pool's last window may hang over, if it starts inside") {

@@ -47,7 +47,7 @@ std::vector<OpCase> op_cases() {
        {{"out_channels", whole(2)},
         {"kernel_size", whole(1)},
         {"kernel_width", whole(3)},
-        {"stride_width", whole(2)},
+        {"stride", whole(2)},
         {"padding_width", whole(1)}}},
       {"cross_attention", {real({3, 4}), real({5, 4})}, {{"num_heads", whole(2)}, {"dropout", 0.3}}},
       {"cross_attention",
