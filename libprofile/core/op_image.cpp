@@ -151,7 +151,7 @@ AttributeSpec scale_factor() {
 std::vector<OpRow> norm_ops() {
   return {
       {"batch_norm2d",
-       "normalises each channel over the micro-batch; running statistics in evaluation",
+       "normalises each channel over the micro-batch",
        1,
        1,
        {number_attribute("eps", 1e-5, 0, 1, "added to the variance"),
@@ -164,7 +164,7 @@ std::vector<OpRow> norm_ops() {
        {number_attribute("eps", 1e-5, 0, 1, "added to the variance")},
        infer_instance_norm2d},
       {"local_response_norm",
-       "x / (k + alpha * mean of the squares of neighbouring channels)^beta",
+       "divides by (k + alpha * mean of neighbours squared)^beta",
        1,
        1,
        {required_integer("size", 1, kMaxSize, "channels that are neighbours, itself included"),
@@ -180,7 +180,7 @@ std::vector<OpRow> image_ops() {
   std::vector<OpRow> rows = norm_ops();
   const std::vector<OpRow> others{
       {"conv2d",
-       "convolution of an image; kernels are square unless kernel_width says otherwise",
+       "convolution; kernels are square without kernel_width",
        1,
        1,
        {required_integer("out_channels", 1, kMaxSize, "channels of the output"),

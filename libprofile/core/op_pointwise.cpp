@@ -46,7 +46,7 @@ std::vector<OpRow> pointwise_ops() {
         number_attribute("offset", 0, -1e6, 1e6, "is added to every element")},
        infer_pointwise<2>},
       {"dropout",
-       "zeroes elements with probability p in training and scales the others by 1/(1-p)",
+       "zeroes elements with probability p, scales the others",
        1,
        1,
        {number_attribute("p", 0.5, 0, 0.99, "probability")},

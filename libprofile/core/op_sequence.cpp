@@ -120,7 +120,7 @@ std::vector<OpRow> sequence_ops() {
        {number_attribute("eps", 1e-6, 0, 1, "added to the mean square")},
        infer_rms_norm},
       {"lstm",
-       "long short-term memory from zero states; the hidden state at every position",
+       "long short-term memory from zero states",
        1,
        1,
        {required_integer("hidden_size", 1, kMaxSize / 8, "features of the hidden state, per direction"),

@@ -115,13 +115,13 @@ class AmoebaNet {
 
   std::string pool(const std::string& name, const std::string& op, const std::string& x, std::int64_t kernel,
                    std::int64_t stride) {
-    return builder_.pool2d(name, op, x, kernel, stride, kernel / 2 * (kernel % 2));
+    return builder_.pool2d(name, op, x, kernel, stride, kernel == 3 ? 1 : 0);
   }
 
   std::string operation(const std::string& name, const std::string& x, Op op, std::int64_t stride) {
     const std::int64_t inner = channels_ / 4;
     switch (op) {
-      case Op::none: return x;
+      case Op::none: break;
       case Op::max_pool_3x3: return pool(name, "max_pool2d", x, 3, stride);
       case Op::max_pool_2x2: return pool(name, "max_pool2d", x, 2, stride);
       case Op::avg_pool_3x3: {

@@ -32,8 +32,7 @@ const FamilyArgument& find_argument(const FamilyRow& row, std::string_view name)
   std::string names;
   for (const FamilyArgument& argument : row.arguments) {
     if (argument.name == name) return argument;
-    names +=
-        (names.empty() ? "" : ", ") + std::string(argument.name) + "=" + number_text(argument.default_value);
+    names.append(names.empty() ? "" : ", ").append(to_text(argument));
   }
   fail(std::string(row.name) + ": unknown argument \"" + std::string(name) + "\"; use one of " + names +
        " (the defaults)");
@@ -85,6 +84,10 @@ std::string model_name(const FamilyRow& row, const Arguments& arguments) {
 }
 
 }  // namespace
+
+std::string to_text(const FamilyArgument& argument) {
+  return std::string(argument.name) + "=" + number_text(argument.default_value);
+}
 
 const std::vector<FamilyRow>& family_table() {
   static const std::vector<FamilyRow> table = [] {

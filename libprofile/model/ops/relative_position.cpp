@@ -23,7 +23,7 @@ std::int64_t position_bucket(std::int64_t distance, std::int64_t buckets, std::i
   if (apart < exact) return first + apart;
   const double near = static_cast<double>(exact);
   const double share =
-      std::log(static_cast<double>(apart) / near) / std::log(static_cast<double>(max_distance) / near);
+      std::log2(static_cast<double>(apart) / near) / std::log2(static_cast<double>(max_distance) / near);
   const auto shared = static_cast<std::int64_t>(share * static_cast<double>(buckets - exact));
   return first + std::min(exact + shared, buckets - 1);
 }
