@@ -3,7 +3,6 @@
 // table 1): L normal cells in three groups, D filters. Which outputs a normal cell joins follows Google's
 // implementation, which has the paper's parameter counts.
 #include <array>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -65,13 +64,8 @@ class AmoebaNet {
     std::vector<std::string> states{relu_conv_norm(name + ".reduce1", last_, {.out_channels = channels_}),
                                     reduce_before(name + ".reduce2")};
     for (const auto& pair : genotype.branches) {
-      const std::string number = std::to_string(states.size());
-      std::vector<std::string> sum;
-      for (const Branch& branch : pair) {
-        const std::string part = name + ".state" + number + (sum.empty() ? "a" : "b");
-        sum.push_back(operation(part, states[branch.state], branch.op, branch.state < 2 ? genotype.stride : 1));
-      }
-      states.push_back(builder_.add(name + ".state" + number, "add", std::move(sum)));
+      states.push_back(
+          add_state(name + ".state" + std::to_string(states.size()), states, pair, genotype.stride));
     }
     std::vector<std::string> joined;
     for (const std::size_t state : genotype.joined) joined.push_back(states[state]);
@@ -84,6 +78,17 @@ class AmoebaNet {
   const std::string& output() const { return last_; }
 
  private:
+  /// `stride`: of operations on states 0 and 1.
+  std::string add_state(const std::string& name, const std::vector<std::string>& states,
+                        const std::array<Branch, 2>& pair, std::int64_t stride) {
+    const auto branch = [&](const std::string& part, const Branch& b) {
+      return operation(part, states[b.state], b.op, b.state < 2 ? stride : 1);
+    };
+    const std::string a = branch(name + "a", pair[0]);
+    const std::string b = branch(name + "b", pair[1]);
+    return builder_.add(name, "add", {a, b});
+  }
+
   std::string relu_conv_norm(const std::string& name, const std::string& x, const Convolution& convolution) {
     const std::string y =
         builder_.conv2d(name + ".conv", builder_.add(name + ".relu", "relu", {x}), convolution);
@@ -125,7 +130,7 @@ class AmoebaNet {
       case Op::max_pool_3x3: return pool(name, "max_pool2d", x, 3, stride);
       case Op::max_pool_2x2: return pool(name, "max_pool2d", x, 2, stride);
       case Op::avg_pool_3x3: {
-        const std::string y = pool(name, "avg_pool2d", x, 3, stride);
+        std::string y = pool(name, "avg_pool2d", x, 3, stride);
         builder_.last().attributes.emplace("count_include_pad", false);
         return y;
       }

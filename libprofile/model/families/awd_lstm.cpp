@@ -18,15 +18,14 @@ ModelGraph build_awd_lstm(GraphBuilder builder, const Arguments& arguments) {
   std::string x = builder.input("tokens", {{sequence}, DType::int64});
   x = builder.embedding("encoder", x, vocabulary, width, arguments.number("embedding_dropout"));
   x = add_locked_dropout(builder, "dropout", x, arguments.number("input_dropout"));
-  for (std::int64_t i = 0; i < layers; ++i) {
-    const std::string name = "rnns." + std::to_string(i);
-    const bool last = i + 1 == layers;
-    x = builder.add(name, "lstm", {x},
-                    {{"hidden_size", last ? width : arguments.whole("hidden")},
-                     {"weight_dropout", arguments.number("weight_dropout")}});
-    x = add_locked_dropout(builder, name + ".dropout", x,
-                           arguments.number(last ? "output_dropout" : "hidden_dropout"));
-  }
+  const auto layer = [&](const std::string& name, std::int64_t hidden, std::string_view dropout) {
+    const std::string states = builder.add(
+        name, "lstm", {x}, {{"hidden_size", hidden}, {"weight_dropout", arguments.number("weight_dropout")}});
+    return add_locked_dropout(builder, name + ".dropout", states, arguments.number(dropout));
+  };
+  for (std::int64_t i = 0; i + 1 < layers; ++i)
+    x = layer("rnns." + std::to_string(i), arguments.whole("hidden"), "hidden_dropout");
+  x = layer("rnns." + std::to_string(layers - 1), width, "output_dropout");
   x = builder.linear("decoder", x, vocabulary, false);
   builder.share_weights("encoder", arguments.whole("tied") == 1);
   x = builder.add("decoder.bias", "bias", {x});

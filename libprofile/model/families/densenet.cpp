@@ -24,6 +24,21 @@ std::string add_dense_layer(GraphBuilder& builder, const std::string& name, cons
   return builder.add(name + ".concat", "concat", {x, y});
 }
 
+std::string add_block(GraphBuilder& builder, const std::string& name, std::string x, int layers,
+                      std::int64_t growth) {
+  const auto layer = [&](int i) { return name + ".denselayer" + std::to_string(i); };
+  for (int i = 1; i <= layers; ++i) x = add_dense_layer(builder, layer(i), x, growth);
+  return x;
+}
+
+/// Between blocks: fewer channels, half the side.
+std::string add_transition(GraphBuilder& builder, const std::string& name, std::string x,
+                           std::int64_t channels) {
+  x = add_norm_relu(builder, name + ".norm", name + ".relu", x);
+  x = builder.conv2d(name + ".conv", x, {.out_channels = channels});
+  return builder.pool2d(name + ".pool", "avg_pool2d", x, 2, 2, 0);
+}
+
 }  // namespace
 
 ModelGraph build_densenet121(GraphBuilder builder, const Arguments& arguments) {
@@ -34,17 +49,12 @@ ModelGraph build_densenet121(GraphBuilder builder, const Arguments& arguments) {
   x = builder.conv2d("features.conv0", x, {.out_channels = channels, .kernel = 7, .stride = 2, .padding = 3});
   x = add_norm_relu(builder, "features.norm0", "features.relu0", x);
   x = builder.pool2d("features.pool0", "max_pool2d", x, 3, 2, 1);
+  const auto numbered = [](const char* name, std::size_t block) { return name + std::to_string(block + 1); };
   for (std::size_t block = 0; block < kDepths.size(); ++block) {
-    const std::string number = std::to_string(block + 1);
-    for (int i = 1; i <= kDepths[block]; ++i, channels += growth)
-      x = add_dense_layer(builder, "features.denseblock" + number + ".denselayer" + std::to_string(i), x,
-                          growth);
+    x = add_block(builder, numbered("features.denseblock", block), x, kDepths[block], growth);
     if (block + 1 == kDepths.size()) break;
-    const std::string transition = "features.transition" + number;
-    channels /= 2;
-    x = add_norm_relu(builder, transition + ".norm", transition + ".relu", x);
-    x = builder.conv2d(transition + ".conv", x, {.out_channels = channels});
-    x = builder.pool2d(transition + ".pool", "avg_pool2d", x, 2, 2, 0);
+    channels = (channels + kDepths[block] * growth) / 2;
+    x = add_transition(builder, numbered("features.transition", block), x, channels);
   }
   x = add_norm_relu(builder, "features.norm5", "relu", x);
   x = builder.global_pool("avgpool", x);

@@ -21,14 +21,17 @@ class Gnmt {
                         {{"hidden_size", arguments_.whole("width")}, {"bidirectional", bidirectional}});
   }
 
+  /// The LSTM of `x`, plus `shortcut`.
+  std::string residual(const std::string& name, const std::string& x, const std::string& shortcut) {
+    return builder_.add(name + ".add", "add", {lstm(name, x), shortcut});
+  }
+
   std::string encode(const std::string& tokens) {
     std::string x = embedding("encoder.embedding", tokens);
     x = lstm("encoder.lstm0", x, true);
     x = lstm("encoder.lstm1", x);
-    for (std::int64_t i = 2; i < arguments_.whole("layers"); ++i) {
-      const std::string name = "encoder.lstm" + std::to_string(i);
-      x = builder_.add(name + ".add", "add", {lstm(name, x), x});
-    }
+    for (std::int64_t i = 2; i < arguments_.whole("layers"); ++i)
+      x = residual("encoder.lstm" + std::to_string(i), x, x);
     return x;
   }
 
@@ -38,12 +41,13 @@ class Gnmt {
     x = lstm("decoder.lstm0", x);
     const std::string attended = builder_.add("decoder.attention", "additive_attention", {x, memory},
                                               {{"num_units", arguments_.whole("width")}});
-    for (std::int64_t i = 1; i < arguments_.whole("layers"); ++i) {
+    const auto with_attention = [&](const std::string& name) {
+      return builder_.add(name + ".concat", "concat", {x, attended}, {{"dim", std::int64_t{1}}});
+    };
+    x = lstm("decoder.lstm1", with_attention("decoder.lstm1"));
+    for (std::int64_t i = 2; i < arguments_.whole("layers"); ++i) {
       const std::string name = "decoder.lstm" + std::to_string(i);
-      const std::string both =
-          builder_.add(name + ".concat", "concat", {x, attended}, {{"dim", std::int64_t{1}}});
-      const std::string y = lstm(name, both);
-      x = i == 1 ? y : builder_.add(name + ".add", "add", {y, x});
+      x = residual(name, with_attention(name), x);
     }
     return builder_.linear("decoder.classifier", x, arguments_.whole("vocabulary"));
   }

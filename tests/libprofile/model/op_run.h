@@ -1,7 +1,7 @@
 // One forward function by hand, for tests that compare it with the torch.nn module of the same name.
 #pragma once
 
-#include <torch/torch.h>
+#include <ATen/core/Tensor.h>
 
 #include <string_view>
 #include <vector>
@@ -20,7 +20,7 @@ inline at::Tensor run(std::string_view op, const Attributes& attributes, std::ve
 /// The module's parameters in float64, in the module's order.
 template <class Module>
 std::vector<at::Tensor> parameters_of(Module& module) {
-  module->to(torch::kDouble);
+  module->to(at::kDouble);
   return module->parameters();
 }
 

@@ -1,6 +1,8 @@
 // Attention, recurrence, positions and dropout against the torch.nn module of the same name, or by hand.
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <torch/torch.h>
+
 #include <cmath>
 
 #include "tests/libprofile/model/graph_builder.h"

@@ -1,5 +1,7 @@
 // Forward functions and losses against the torch.nn module of the same name, with the same weights. Attention,
 // recurrence and dropout: ops_sequence_test.cpp.
+#include <torch/torch.h>
+
 #include <cmath>
 
 #include "tests/libprofile/model/graph_builder.h"
