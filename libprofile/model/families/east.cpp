@@ -31,12 +31,17 @@ class East {
     return step(name + ".2", x, channels, 3);
   }
 
+  /// `channels` maps with values from 0 to 1.
+  std::string shares(const std::string& name, const std::string& x, std::int64_t channels) {
+    const std::string y = builder_.conv2d(name + ".conv", x, {.out_channels = channels, .bias = true});
+    return builder_.add(name, "sigmoid", {y});
+  }
+
   /// `channels` maps with values from `low` to `high`.
-  std::string head(const std::string& name, std::string x, std::int64_t channels, double low, double high) {
-    x = builder_.conv2d(name + ".conv", x, {.out_channels = channels, .bias = true});
-    x = builder_.add(name + ".sigmoid", "sigmoid", {x});
-    if (low == 0 && high == 1) return x;
-    return builder_.add(name + ".scale", "scale", {x}, {{"factor", high - low}, {"offset", low}});
+  std::string values(const std::string& name, const std::string& x, std::int64_t channels, double low,
+                     double high) {
+    return builder_.add(name, "scale", {shares(name + ".sigmoid", x, channels)},
+                        {{"factor", high - low}, {"offset", low}});
   }
 
  private:
@@ -58,9 +63,9 @@ ModelGraph build_east(GraphBuilder builder, const Arguments& arguments) {
   for (std::size_t i = 0; i < channels.size(); ++i)
     x = east.merge("merge" + std::to_string(i + 1), x, pools[3 - i], channels[i]);
   x = east.step("merge4", x, 32, 3);
-  const std::string score = east.head("score", x, 1, 0, 1);
-  const std::string distances = east.head("distances", x, 4, 0, static_cast<double>(image));
-  const std::string angle = east.head("angle", x, 1, -std::numbers::pi / 2, std::numbers::pi / 2);
+  const std::string score = east.shares("score", x, 1);
+  const std::string distances = east.values("distances", x, 4, 0, static_cast<double>(image));
+  const std::string angle = east.values("angle", x, 1, -std::numbers::pi / 2, std::numbers::pi / 2);
   const std::string geometry = builder.add("geometry", "concat", {distances, angle});
   const std::string maps = builder.add("maps", "concat", {score, geometry});
   return std::move(builder).train({score, geometry}, "text_detection", maps,

@@ -115,10 +115,10 @@ TEST_SUITE("libprofile/model/families") {
 
   TEST_CASE("east has two outputs, which its loss reads joined") {
     const ModelGraph graph = build_family("east");
-    CHECK((graph.outputs == std::vector<std::string>{"score.sigmoid", "geometry"}));
+    CHECK((graph.outputs == std::vector<std::string>{"score", "geometry"}));
     CHECK((graph.loss->inputs == std::vector<std::string>{"maps", "text"}));
     CHECK((find_layer(graph, "maps").inputs == graph.outputs));
-    CHECK((output_shape("east", "score.sigmoid") == Shape{1, 128, 128}));
+    CHECK((output_shape("east", "score") == Shape{1, 128, 128}));
     CHECK((output_shape("east", "geometry") == Shape{5, 128, 128}));
   }
 
