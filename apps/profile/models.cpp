@@ -21,12 +21,8 @@ struct Options {
 
 std::string argument_list(const model::FamilyRow& family) {
   std::string list;
-  for (const model::FamilyArgument& argument : family.arguments) {
-    list.append(list.empty() ? "" : ",")
-        .append(argument.name)
-        .append("=")
-        .append(cli::cell(argument.default_value, 6));
-  }
+  for (const model::FamilyArgument& argument : family.arguments)
+    list.append(list.empty() ? "" : ",").append(model::to_text(argument));
   return list;
 }
 

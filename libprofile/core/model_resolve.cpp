@@ -1,5 +1,6 @@
 // Checks a model graph and derives sources, shapes, parameters and consumers: resolve().
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -31,8 +32,12 @@ std::string parameters_text(const std::vector<ParameterSpec>& parameters) {
 void check_input_count(const OpRow& row, std::size_t count, const std::string& pointer) {
   const auto n = static_cast<std::int64_t>(count);
   if (n >= row.min_inputs && n <= row.max_inputs) return;
-  const std::string needed =
-      (row.max_inputs > row.min_inputs ? "at least " : "") + std::to_string(row.min_inputs);
+  std::string needed = std::to_string(row.min_inputs);
+  if (row.max_inputs == std::numeric_limits<int>::max()) {
+    needed.insert(0, "at least ");
+  } else if (row.max_inputs > row.min_inputs) {
+    needed.append(" to ").append(std::to_string(row.max_inputs));
+  }
   fail_at(pointer, "has " + std::to_string(n) + (n == 1 ? " entry; " : " entries; ") + std::string(row.name) +
                        " needs " + needed);
 }

@@ -1,5 +1,5 @@
-// Rows of the op table for ops on any shape: linear, pointwise functions, flatten, dropout, add, concat,
-// opaque.
+// Rows of the op table that mix, join or reshape tensors of any rank: linear, bias, add, multiply, concat, pad,
+// mean, flatten, opaque.
 #include <limits>
 #include <utility>
 
@@ -8,16 +8,9 @@
 namespace pp::detail {
 namespace {
 
-/// Pointwise: the shape stays; `cost` operations per element.
-template <int cost>
-OpResult infer_pointwise(const Attributes&, std::span<const TensorType> inputs) {
-  require_floating(inputs);
-  return {{inputs[0]}, {}, {}, Flops(cost * elements(inputs[0]))};
-}
-
 OpResult infer_linear(const Attributes& attributes, std::span<const TensorType> inputs) {
   require_floating(inputs);
-  if (inputs[0].shape.empty()) refuse_input(0, inputs[0], "at least one dimension, [..., features]");
+  require_last_dimension(inputs, "[..., features]");
   const std::int64_t in = inputs[0].shape.back();
   const std::int64_t out = integer(attributes, "out_features");
   const bool bias = boolean(attributes, "bias");
@@ -32,7 +25,14 @@ OpResult infer_flatten(const Attributes&, std::span<const TensorType> inputs) {
   return {{{{element_count(inputs[0].shape)}, inputs[0].dtype}}, {}, {}, {}};
 }
 
-OpResult infer_add(const Attributes&, std::span<const TensorType> inputs) {
+OpResult infer_bias(const Attributes&, std::span<const TensorType> inputs) {
+  require_floating(inputs);
+  require_last_dimension(inputs, "[..., features]");
+  return {{inputs[0]}, {{"bias", {inputs[0].shape.back()}}}, {}, Flops(elements(inputs[0]))};
+}
+
+/// add and multiply
+OpResult infer_elementwise(const Attributes&, std::span<const TensorType> inputs) {
   require_floating(inputs);
   for (std::size_t i = 1; i < inputs.size(); ++i) {
     if (inputs[i] != inputs[0])
@@ -41,12 +41,22 @@ OpResult infer_add(const Attributes&, std::span<const TensorType> inputs) {
   return {{inputs[0]}, {}, {}, Flops(static_cast<double>(inputs.size() - 1) * elements(inputs[0]))};
 }
 
-OpResult infer_concat(const Attributes& attributes, std::span<const TensorType> inputs) {
+/// The attribute `dim`; throws when input 0 has fewer dimensions.
+std::size_t dimension(const Attributes& attributes, std::span<const TensorType> inputs) {
   const auto dim = static_cast<std::size_t>(integer(attributes, "dim"));
   if (dim >= inputs[0].shape.size()) {
     refuse_input(0, inputs[0],
                  "a dimension " + std::to_string(dim) + " (attribute dim, counted without the batch)");
   }
+  return dim;
+}
+
+AttributeSpec dim_attribute() {
+  return integer_attribute("dim", 0, 0, 15, "dimension, counted without the batch");
+}
+
+OpResult infer_concat(const Attributes& attributes, std::span<const TensorType> inputs) {
+  const std::size_t dim = dimension(attributes, inputs);
   TensorType output = inputs[0];
   for (std::size_t i = 1; i < inputs.size(); ++i) {
     TensorType like_first = inputs[i];
@@ -59,6 +69,30 @@ OpResult infer_concat(const Attributes& attributes, std::span<const TensorType> 
     output.shape[dim] += inputs[i].shape[dim];
   }
   return {{std::move(output)}, {}, {}, {}};
+}
+
+OpResult infer_pad(const Attributes& attributes, std::span<const TensorType> inputs) {
+  require_floating(inputs);
+  const std::size_t dim = dimension(attributes, inputs);
+  TensorType output = inputs[0];
+  const std::int64_t before = integer(attributes, "before"), after = integer(attributes, "after");
+  output.shape[dim] += before + after;
+  if (output.shape[dim] < 1 || -before >= inputs[0].shape[dim] || -after >= inputs[0].shape[dim]) {
+    throw Error(ErrorKind::data, "before " + std::to_string(before) + " and after " + std::to_string(after) +
+                                     " leave nothing of dimension " + std::to_string(dim) + ", which has " +
+                                     std::to_string(inputs[0].shape[dim]) + " elements; cut off less");
+  }
+  return {{std::move(output)}, {}, {}, {}};
+}
+
+OpResult infer_mean(const Attributes& attributes, std::span<const TensorType> inputs) {
+  require_floating(inputs);
+  const std::size_t dim = dimension(attributes, inputs);
+  TensorType output = inputs[0];
+  output.shape.erase(output.shape.begin() + static_cast<std::ptrdiff_t>(dim));
+  // Each input element is added once, each output divided once.
+  const Flops flops(elements(inputs[0]) + elements(output));
+  return {{std::move(output)}, {}, {}, flops};
 }
 
 OpResult infer_opaque(const Attributes& attributes, std::span<const TensorType>) {
@@ -78,25 +112,21 @@ std::vector<OpRow> basic_ops() {
        {required_integer("out_features", 1, kMaxSize, "features of the output"),
         flag_attribute("bias", true, "add b")},
        infer_linear},
-      {"relu", "max(x, 0)", 1, 1, {}, infer_pointwise<1>},
-      {"tanh", "hyperbolic tangent", 1, 1, {}, infer_pointwise<1>},
-      {"gelu", "x * Phi(x), exact (by erf)", 1, 1, {}, infer_pointwise<5>},
-      {"dropout",
-       "zeroes elements with probability p in training and scales the others by 1/(1-p)",
-       1,
-       1,
-       {number_attribute("p", 0.5, 0, 0.99, "probability")},
-       infer_pointwise<2>},
       {"flatten", "all dimensions into one", 1, 1, {}, infer_flatten},
-      {"add", "sum of two or more tensors of one shape", 2, kMany, {}, infer_add},
-      {"concat",
-       "tensors one after the other along a dimension",
-       2,
-       kMany,
-       {integer_attribute("dim", 0, 0, 15, "dimension, counted without the batch")},
-       infer_concat},
+      {"bias", "adds a learned vector to the last dimension", 1, 1, {}, infer_bias},
+      {"add", "sum of two or more tensors of one shape", 2, kMany, {}, infer_elementwise},
+      {"multiply", "product of two or more tensors of one shape", 2, kMany, {}, infer_elementwise},
+      {"concat", "tensors one after the other along a dimension", 2, kMany, {dim_attribute()}, infer_concat},
+      {"pad",
+       "zeros around a dimension; negative counts cut off",
+       1,
+       1,
+       {dim_attribute(), integer_attribute("before", 0, -kMaxSize, kMaxSize, "elements added in front"),
+        integer_attribute("after", 0, -kMaxSize, kMaxSize, "elements added behind")},
+       infer_pad},
+      {"mean", "mean over a dimension, which disappears", 1, 1, {dim_attribute()}, infer_mean},
       {kOpaqueOp,
-       "a layer of another planner's graph: edges and sizes only, not runnable",
+       "a layer of another planner's graph, not runnable",
        0,
        kMany,
        {integer_attribute("output_bytes", 0, 0, kMaxBytes, "bytes of the output per sample")},

@@ -27,12 +27,16 @@ AttributeSpec flag_attribute(std::string_view name, bool value, std::string_view
 /// `meaning` names the dimensions: `[channels, height, width]`.
 void require_rank(std::span<const TensorType> inputs, std::size_t position, std::size_t rank,
                   const std::string& meaning);
+/// `meaning` as for require_rank(): `[..., width]`.
+void require_last_dimension(std::span<const TensorType> inputs, const std::string& meaning);
 void require_floating(std::span<const TensorType> inputs);
 double elements(const TensorType& type);
 
 /// The groups of rows; op_table() joins and sorts them.
+std::vector<OpRow> attention_ops();
 std::vector<OpRow> basic_ops();
 std::vector<OpRow> image_ops();
+std::vector<OpRow> pointwise_ops();
 std::vector<OpRow> sequence_ops();
 std::vector<OpRow> losses();
 

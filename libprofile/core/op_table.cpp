@@ -16,7 +16,8 @@ std::vector<OpRow> sorted(std::vector<OpRow> rows) {
 
 std::vector<OpRow> all_ops() {
   std::vector<OpRow> rows = detail::basic_ops();
-  for (std::vector<OpRow> group : {detail::image_ops(), detail::sequence_ops()}) {
+  for (std::vector<OpRow> group :
+       {detail::pointwise_ops(), detail::image_ops(), detail::sequence_ops(), detail::attention_ops()}) {
     rows.insert(rows.end(), group.begin(), group.end());
   }
   return sorted(std::move(rows));
@@ -154,6 +155,10 @@ void refuse_input(std::size_t position, const TensorType& found, const std::stri
 void require_rank(std::span<const TensorType> inputs, std::size_t position, std::size_t rank,
                   const std::string& meaning) {
   if (inputs[position].shape.size() != rank) refuse_input(position, inputs[position], meaning);
+}
+
+void require_last_dimension(std::span<const TensorType> inputs, const std::string& meaning) {
+  if (inputs[0].shape.empty()) refuse_input(0, inputs[0], "at least one dimension, " + meaning);
 }
 
 void require_floating(std::span<const TensorType> inputs) {

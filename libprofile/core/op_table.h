@@ -47,8 +47,8 @@ struct OpRow {
 const std::vector<OpRow>& op_table();
 const OpRow* find_op(std::string_view name);
 
-/// Losses: cross_entropy, mse. Inputs are prediction and target; the mean over the samples (and positions) of a
-/// micro-batch. Returns a scalar.
+/// Losses, sorted by name. Inputs are prediction and target; the result is a scalar, the mean over the samples
+/// (and positions) of a micro-batch.
 const std::vector<OpRow>& loss_table();
 const OpRow* find_loss(std::string_view name);
 

@@ -1,9 +1,12 @@
+#include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/minimum.h>
 #include <ATen/ops/mse_loss.h>
 
 #include <algorithm>
 #include <array>
 
+#include "libprofile/core/op_table.h"
 #include "libprofile/model/ops.h"
 
 namespace pp::model {
@@ -15,16 +18,61 @@ at::Tensor cross_entropy(const Attributes& /*attributes*/, const at::Tensor& pre
   return at::cross_entropy_loss(prediction.flatten(0, -2), target.flatten().to(at::kLong));
 }
 
+// Logits and targets of one shape, targets brought between 0 and 1; the mean over all elements.
+at::Tensor binary_cross_entropy(const Attributes& /*attributes*/, const at::Tensor& prediction,
+                                const at::Tensor& target) {
+  return at::binary_cross_entropy_with_logits(prediction, target.to(prediction.scalar_type()).clamp(0, 1));
+}
+
 // Prediction and target of one shape; the mean over all elements.
 at::Tensor mse(const Attributes& /*attributes*/, const at::Tensor& prediction, const at::Tensor& target) {
   return at::mse_loss(prediction, target.to(prediction.scalar_type()));
+}
+
+/// -beta t log p - (1 - beta) (1 - t) log(1 - p) with beta the share of a sample's pixels without text. [n, h,
+/// w] for both and for the result; p is kept off 0 and 1 by 1e-6.
+at::Tensor balanced_cross_entropy(const at::Tensor& score, const at::Tensor& text) {
+  const at::Tensor beta = text.mean({1, 2}, /*keepdim=*/true).neg().add(1.0);
+  const at::Tensor p = score.clamp(1e-6, 1.0 - 1e-6);
+  const at::Tensor on_text = beta.mul(text).mul(p.log());
+  const at::Tensor beside_text = beta.neg().add(1.0).mul(text.neg().add(1.0)).mul(p.neg().log1p());
+  return on_text.add(beside_text).neg();
+}
+
+/// -log((overlap + 1) / (union + 1)) per pixel, of boxes given by distances [n, 4, h, w] to top, right, bottom
+/// and left. [n, h, w]
+at::Tensor overlap_loss(const at::Tensor& box, const at::Tensor& wanted) {
+  const auto area = [](const at::Tensor& d) {
+    return d.select(1, 0).add(d.select(1, 2)).mul(d.select(1, 1).add(d.select(1, 3)));
+  };
+  const at::Tensor overlap = area(at::minimum(box, wanted));
+  const at::Tensor together = area(box).add(area(wanted)).sub(overlap);
+  return together.add(1.0).log().sub(overlap.add(1.0).log());
+}
+
+// Maps [n, 6, h, w] of score, four distances and angle. Zhou et al., EAST: an efficient and accurate scene text
+// detector, 2017, sec. 3.4. Ours: every term is a mean within its sample (the score over all pixels, the
+// geometry over those with text), so that micro-batches add up; areas are smoothed by 1; targets are brought
+// into the range of scores (0 to 1) and distances (0 or more).
+at::Tensor text_detection(const Attributes& attributes, const at::Tensor& prediction,
+                          const at::Tensor& target) {
+  const at::Tensor wanted = target.to(prediction.scalar_type());
+  const at::Tensor text = wanted.select(1, 0).clamp(0, 1);  // [n, h, w]
+  const at::Tensor overlap = overlap_loss(prediction.narrow(1, 1, 4), wanted.narrow(1, 1, 4).clamp_min(0));
+  const at::Tensor angle = prediction.select(1, 5).sub(wanted.select(1, 5)).cos().neg().add(1.0);
+  const at::Tensor geometry = overlap.add(angle.mul(number(attributes, "angle_weight"))).mul(text);
+  const at::Tensor on_text = geometry.sum({1, 2}).div(text.sum({1, 2}).clamp_min(1.0));  // [n]
+  const at::Tensor score = balanced_cross_entropy(prediction.select(1, 0), text).mean({1, 2});
+  return score.add(on_text.mul(number(attributes, "geometry_weight"))).mean();
 }
 
 struct Row {
   std::string_view name;
   LossForward forward;
 };
-constexpr std::array kTable{Row{"cross_entropy", cross_entropy}, Row{"mse", mse}};
+constexpr std::array kTable{Row{"binary_cross_entropy", binary_cross_entropy},
+                            Row{"cross_entropy", cross_entropy}, Row{"mse", mse},
+                            Row{"text_detection", text_detection}};
 
 }  // namespace
 

@@ -35,6 +35,11 @@ void initialise_normal(at::Tensor& tensor, std::span<const ParameterSpec> /*para
   tensor.normal_(0.0, 1.0, generator);
 }
 
+void initialise_zero(at::Tensor& tensor, std::span<const ParameterSpec> /*parameters*/, std::size_t /*index*/,
+                     const at::Generator& /*generator*/) {
+  tensor.zero_();
+}
+
 void initialise_norm(at::Tensor& tensor, std::span<const ParameterSpec> /*parameters*/, std::size_t index,
                      const at::Generator& /*generator*/) {
   tensor.fill_(index == 0 ? 1.0 : 0.0);
@@ -51,6 +56,24 @@ void initialise_attention(at::Tensor& tensor, std::span<const ParameterSpec> par
   } else {
     uniform(tensor, 1.0 / std::sqrt(fan_in(parameter)), generator);
   }
+}
+
+void initialise_additive_attention(at::Tensor& tensor, std::span<const ParameterSpec> parameters,
+                                   std::size_t index, const at::Generator& generator) {
+  const ParameterSpec& parameter = parameters[index];
+  const double units = static_cast<double>(parameters[0].shape[0]);
+  if (parameter.name == "normalize_scalar") {
+    tensor.fill_(1.0 / std::sqrt(units));
+  } else if (parameter.name == "normalize_bias") {
+    tensor.zero_();
+  } else {
+    uniform(tensor, 1.0 / std::sqrt(static_cast<double>(parameter.shape.back())), generator);
+  }
+}
+
+void initialise_lstm(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t /*index*/,
+                     const at::Generator& generator) {
+  uniform(tensor, 1.0 / std::sqrt(fan_in(parameters[1])), generator);  // weight_hh_l0 [4 hidden, hidden]
 }
 
 }  // namespace ops

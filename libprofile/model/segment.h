@@ -119,8 +119,8 @@ class Segment {
                                    double loss_weight, Gradients& gradients,
                                    LayerObserver* observer = nullptr) const;
   /// The halves of backward; together bit-equal to it. Between them the pass keeps, of the layers with
-  /// parameters, output gradients and saved tensors; of batch and layer norm, whose weight gradients fall out
-  /// of the input gradient, only these.
+  /// parameters, output gradients and saved tensors; of norms and LSTMs, whose weight gradients fall out of the
+  /// input gradient, only these.
   std::vector<at::Tensor> input_gradient(Pass& pass, std::span<const std::vector<at::Tensor>> output_gradients,
                                          double loss_weight, LayerObserver* observer = nullptr) const;
   void weight_gradient(Pass& pass, Gradients& gradients, LayerObserver* observer = nullptr) const;

@@ -7,68 +7,10 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/json_reader.h"
-#include "libprofile/model/families/builder.h"
+#include "libprofile/model/families/catalogue.h"
 
 namespace pp::model {
 namespace {
-
-struct Family {
-  FamilyRow row;
-  Build build;
-};
-
-std::vector<FamilyArgument> vgg_arguments() {
-  return {{"classes", 1000, 1, 1 << 20, "output classes"},
-          {"image", 224, 32, 4096, "side of the input image, 3 channels"},
-          {"batch_norm", 0, 0, 1, "1: batch norm after each convolution"},
-          {"dropout", 0.5, 0, 0.99, "in the classifier", false},
-          {"width", 4096, 1, 1 << 16, "of the classifier's hidden layers"}};
-}
-
-std::vector<FamilyArgument> resnet_arguments() {
-  return {{"classes", 1000, 1, 1 << 20, "output classes"},
-          {"image", 224, 32, 4096, "side of the input image, 3 channels"},
-          {"width", 64, 1, 4096, "channels of the first layers"}};
-}
-
-std::vector<Family> make_families() {
-  return {
-      {{"mlp",
-        "linear layers with relu between them",
-        {{"inputs", 784, 1, 1 << 20, "input features"},
-         {"width", 512, 1, 1 << 20, "features of the hidden layers"},
-         {"layers", 3, 1, 10000, "linear layers"},
-         {"classes", 10, 1, 1 << 20, "output classes"},
-         {"dropout", 0, 0, 0.99, "after each relu", false}}},
-       build_mlp},
-      {{"lenet5",
-        "two convolutions and three linear layers for small grey images",
-        {{"classes", 10, 1, 1 << 20, "output classes"},
-         {"image", 28, 4, 4096, "side of the input image, 1 channel"}}},
-       build_lenet5},
-      {{"vgg11", "VGG with 11 layers (A)", vgg_arguments()}, build_vgg11},
-      {{"vgg16", "VGG with 16 layers (D)", vgg_arguments()}, build_vgg16},
-      {{"vgg19", "VGG with 19 layers (E)", vgg_arguments()}, build_vgg19},
-      {{"resnet18", "residual network of 18 layers, basic blocks", resnet_arguments()}, build_resnet18},
-      {{"resnet50", "residual network of 50 layers, bottlenecks", resnet_arguments()}, build_resnet50},
-      {{"resnet101", "residual network of 101 layers, bottlenecks", resnet_arguments()}, build_resnet101},
-      {{"transformer",
-        "decoder-only language model",
-        {{"layers", 4, 1, 1000, "blocks of attention and perceptron"},
-         {"width", 128, 1, 1 << 16, "features per position"},
-         {"heads", 4, 1, 1 << 16, "attention heads, a divisor of width"},
-         {"vocabulary", 256, 1, 1 << 24, "tokens"},
-         {"sequence", 64, 1, 1 << 16, "positions"},
-         {"dropout", 0.1, 0, 0.99, "on embeddings, attention and both branches", false},
-         {"tied", 0, 0, 1, "1: the head uses the token embedding's weights"}}},
-       build_transformer},
-  };
-}
-
-const std::vector<Family>& families() {
-  static const std::vector<Family> table = make_families();
-  return table;
-}
 
 /// Integers without `.0`.
 std::string number_text(double value) {
@@ -90,8 +32,7 @@ const FamilyArgument& find_argument(const FamilyRow& row, std::string_view name)
   std::string names;
   for (const FamilyArgument& argument : row.arguments) {
     if (argument.name == name) return argument;
-    names +=
-        (names.empty() ? "" : ", ") + std::string(argument.name) + "=" + number_text(argument.default_value);
+    names.append(names.empty() ? "" : ", ").append(to_text(argument));
   }
   fail(std::string(row.name) + ": unknown argument \"" + std::string(name) + "\"; use one of " + names +
        " (the defaults)");
@@ -144,6 +85,10 @@ std::string model_name(const FamilyRow& row, const Arguments& arguments) {
 
 }  // namespace
 
+std::string to_text(const FamilyArgument& argument) {
+  return std::string(argument.name) + "=" + number_text(argument.default_value);
+}
+
 const std::vector<FamilyRow>& family_table() {
   static const std::vector<FamilyRow> table = [] {
     std::vector<FamilyRow> rows;
@@ -157,7 +102,7 @@ ModelGraph build_family(std::string_view spec) {
   const std::size_t colon = spec.find(':');
   const Family& family = find_family(spec.substr(0, colon));
   const std::string_view text = colon == std::string_view::npos ? std::string_view{} : spec.substr(colon + 1);
-  const Arguments arguments(parse_arguments(family.row, text));
+  const Arguments arguments(std::string(family.row.name), parse_arguments(family.row, text));
   GraphBuilder builder(model_name(family.row, arguments));
   return resolve(family.build(std::move(builder), arguments)).graph;
 }

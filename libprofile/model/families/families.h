@@ -18,6 +18,9 @@ struct FamilyArgument {
   bool whole = true;  ///< an integer
 };
 
+/// `classes=1000`: the argument with its default.
+std::string to_text(const FamilyArgument& argument);
+
 struct FamilyRow {
   std::string_view name;
   std::string_view summary;

@@ -10,10 +10,10 @@ ModelGraph build_lenet5(GraphBuilder builder, const Arguments& arguments) {
   // The second convolution sees half the image. Below 8x8 its 5x5 kernel has no room without padding.
   const std::int64_t padding = image < 16 ? 2 : 0;
   std::string x = builder.input("image", {{1, image, image}});
-  x = builder.conv2d("conv1", x, 6, 5, 1, 2, true);
+  x = builder.conv2d("conv1", x, {.out_channels = 6, .kernel = 5, .padding = 2, .bias = true});
   x = builder.add("relu1", "relu", {x});
   x = builder.pool2d("pool1", "max_pool2d", x, 2, 2, 0);
-  x = builder.conv2d("conv2", x, 16, 5, 1, padding, true);
+  x = builder.conv2d("conv2", x, {.out_channels = 16, .kernel = 5, .padding = padding, .bias = true});
   x = builder.add("relu2", "relu", {x});
   x = builder.pool2d("pool2", "max_pool2d", x, 2, 2, 0);
   x = builder.add("flatten", "flatten", {x});

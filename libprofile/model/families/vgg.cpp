@@ -1,38 +1,44 @@
 // VGG (Simonyan, Zisserman, Very deep convolutional networks for large-scale image recognition, 2015;
-// configurations A, D and E), with torchvision's layer names. The classifier starts from at most 7x7 features;
-// smaller images have fewer (image/32), where torchvision would repeat them.
+// configurations A, B, D and E), with torchvision's layer names. The classifier starts from at most 7x7
+// features; smaller images have fewer (image/32), where torchvision would repeat them.
+#include "libprofile/model/families/vgg.h"
+
 #include <algorithm>
 #include <array>
-
-#include "libprofile/model/families/builder.h"
 
 namespace pp::model {
 namespace {
 
-/// Convolutions per block; each block ends with a pool that halves the image.
-using Depths = std::array<int, 5>;
 constexpr std::array<std::int64_t, 5> kChannels{64, 128, 256, 512, 512};
 
-std::string add_features(GraphBuilder& builder, std::string x, const Depths& depths, bool batch_norm) {
+}  // namespace
+
+std::vector<std::string> add_vgg_features(GraphBuilder& builder, std::string x, const VggDepths& depths,
+                                          bool batch_norm) {
+  std::vector<std::string> pools;
   int position = 0;  // within torchvision's Sequential
   const auto name = [&] { return "features." + std::to_string(position++); };
   for (std::size_t block = 0; block < depths.size(); ++block) {
     for (int i = 0; i < depths[block]; ++i) {
-      x = builder.conv2d(name(), x, kChannels[block], 3, 1, 1, true);
+      x = builder.conv2d(name(), x,
+                         {.out_channels = kChannels[block], .kernel = 3, .padding = 1, .bias = true});
       if (batch_norm) x = builder.add(name(), "batch_norm2d", {x});
       x = builder.add(name(), "relu", {x});
     }
     x = builder.pool2d(name(), "max_pool2d", x, 2, 2, 0);
+    pools.push_back(x);
   }
-  return x;
+  return pools;
 }
 
-ModelGraph build_vgg(GraphBuilder builder, const Arguments& arguments, const Depths& depths) {
+namespace {
+
+ModelGraph build_vgg(GraphBuilder builder, const Arguments& arguments, const VggDepths& depths) {
   const std::int64_t image = arguments.whole("image");
   const std::int64_t width = arguments.whole("width");
   const double dropout = arguments.number("dropout");
   std::string x = builder.input("image", {{3, image, image}});
-  x = add_features(builder, std::move(x), depths, arguments.whole("batch_norm") == 1);
+  x = add_vgg_features(builder, std::move(x), depths, arguments.whole("batch_norm") == 1).back();
   x = builder.add("avgpool", "adaptive_avg_pool2d", {x},
                   {{"output_size", std::min<std::int64_t>(7, image / 32)}});
   x = builder.add("flatten", "flatten", {x});
@@ -51,8 +57,11 @@ ModelGraph build_vgg(GraphBuilder builder, const Arguments& arguments, const Dep
 ModelGraph build_vgg11(GraphBuilder builder, const Arguments& arguments) {
   return build_vgg(std::move(builder), arguments, {1, 1, 2, 2, 2});
 }
+ModelGraph build_vgg13(GraphBuilder builder, const Arguments& arguments) {
+  return build_vgg(std::move(builder), arguments, {2, 2, 2, 2, 2});
+}
 ModelGraph build_vgg16(GraphBuilder builder, const Arguments& arguments) {
-  return build_vgg(std::move(builder), arguments, {2, 2, 3, 3, 3});
+  return build_vgg(std::move(builder), arguments, kVgg16);
 }
 ModelGraph build_vgg19(GraphBuilder builder, const Arguments& arguments) {
   return build_vgg(std::move(builder), arguments, {2, 2, 4, 4, 4});

@@ -2,48 +2,110 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/tanh.h>
 
 #include <cmath>
 #include <limits>
 
 #include "libprofile/core/op_table.h"
 #include "libprofile/model/ops/forward.h"
+#include "libprofile/model/ops/relative_position.h"
 
 namespace pp::model::ops {
 namespace {
+
+/// in_proj_weight [3d, d], in_proj_bias [3d], out_proj.weight [d, d], out_proj.bias [d], the biases only with
+/// the attribute, else undefined.
+struct Projections {
+  at::Tensor in, in_bias, out, out_bias;
+};
+
+Projections projections(const Attributes& attributes, TensorSpan weights) {
+  if (!boolean(attributes, "bias")) return {weights[0], {}, weights[1], {}};
+  return {weights[0], weights[1], weights[2], weights[3]};
+}
+
+/// [n, l, k d] -> [k, n, heads, l, d / heads]
+at::Tensor split_heads(const at::Tensor& projected, std::int64_t k, std::int64_t heads) {
+  const std::int64_t n = projected.size(0), l = projected.size(1);
+  return projected.view({n, l, k, heads, projected.size(2) / (k * heads)}).permute({2, 0, 3, 1, 4});
+}
 
 /// True above the diagonal: what a position must not see. [s, s]
 at::Tensor future(std::int64_t length, const at::Tensor& like) {
   return at::ones({length, length}, like.options().dtype(at::kBool).requires_grad(false)).triu(1);
 }
 
-}  // namespace
+/// Query [n, heads, l, width], key [n, heads, k, width] -> [n, heads, l, k]
+at::Tensor scores_of(const Attributes& attributes, const at::Tensor& query, const at::Tensor& key) {
+  const double factor =
+      boolean(attributes, "scaled") ? 1.0 / std::sqrt(static_cast<double>(query.size(-1))) : 1.0;
+  return at::matmul(query.mul(factor), key.transpose(-2, -1));
+}
 
-// Self-attention as torch.nn.MultiheadAttention with batch_first: [n, s, d] -> [n, s, d]; weights:
-// in_proj_weight [3d, d], in_proj_bias [3d], out_proj.weight [d, d], out_proj.bias [d], the biases only with
-// the attribute. Written out, so that dropout can draw from our generator.
-Tensors multi_head_attention(const Attributes& attributes, TensorSpan inputs, TensorSpan weights,
-                             LayerContext& context) {
-  const at::Tensor& x = inputs[0];
-  const std::int64_t heads = integer(attributes, "num_heads");
-  const std::int64_t n = x.size(0), s = x.size(1), d = x.size(2), width = d / heads;
-
-  const bool bias = boolean(attributes, "bias");
-  const at::Tensor none;
-  const at::Tensor projected = at::linear(x, weights[0], bias ? weights[1] : none);  // [n, s, 3d]
-  const at::Tensor split =
-      projected.view({n, s, 3, heads, width}).permute({2, 0, 3, 1, 4});  // [3, n, heads, s, width]
-  const at::Tensor query = split.select(0, 0).mul(1.0 / std::sqrt(static_cast<double>(width)));
-  at::Tensor scores = at::matmul(query, split.select(0, 1).transpose(-2, -1));  // [n, heads, s, s]
-  if (boolean(attributes, "causal")) {
-    scores = scores.masked_fill(future(s, x), -std::numeric_limits<double>::infinity());
-  }
+/// Scores [n, heads, l, k], value [n, heads, k, width] -> [n, l, heads width]
+at::Tensor mix_values(const Attributes& attributes, const at::Tensor& scores, const at::Tensor& value,
+                      LayerContext& context) {
   at::Tensor shares = at::softmax(scores, -1);
   const double probability = number(attributes, "dropout");
   if (context.mode == Mode::training && probability > 0.0) shares = drop(shares, probability, context);
-  const at::Tensor mixed = at::matmul(shares, split.select(0, 2));  // [n, heads, s, width]
-  return {
-      at::linear(mixed.transpose(1, 2).reshape({n, s, d}), weights[bias ? 2 : 1], bias ? weights[3] : none)};
+  return at::matmul(shares, value).transpose(1, 2).flatten(2);
+}
+
+}  // namespace
+
+// Self-attention as torch.nn.MultiheadAttention with batch_first: [n, s, d], with a bias by relative position
+// also [n, buckets, heads] -> [n, s, d]. Written out, so that dropout can draw from our generator.
+Tensors multi_head_attention(const Attributes& attributes, TensorSpan inputs, TensorSpan weights,
+                             LayerContext& context) {
+  const at::Tensor& x = inputs[0];
+  const Projections projection = projections(attributes, weights);
+  const bool causal = boolean(attributes, "causal");
+  const at::Tensor projected =
+      split_heads(at::linear(x, projection.in, projection.in_bias), 3, integer(attributes, "num_heads"));
+  at::Tensor scores =
+      scores_of(attributes, projected.select(0, 0), projected.select(0, 1));  // [n, heads, s, s]
+  if (inputs.size() > 1) {
+    const Sight sight = causal ? Sight::backward : Sight::both_sides;
+    scores = scores.add(position_bias(inputs[1], x.size(1), integer(attributes, "max_distance"), sight));
+  }
+  if (causal) scores = scores.masked_fill(future(x.size(1), x), -std::numeric_limits<double>::infinity());
+  const at::Tensor mixed = mix_values(attributes, scores, projected.select(0, 2), context);
+  return {at::linear(mixed, projection.out, projection.out_bias)};
+}
+
+// As torch.nn.MultiheadAttention with batch_first, query from the first input, key and value from the second:
+// [n, l, d], [n, k, d] -> [n, l, d].
+Tensors cross_attention(const Attributes& attributes, TensorSpan inputs, TensorSpan weights,
+                        LayerContext& context) {
+  const at::Tensor &x = inputs[0], &memory = inputs[1];
+  const Projections projection = projections(attributes, weights);
+  const std::int64_t d = x.size(2), heads = integer(attributes, "num_heads");
+  const auto rows = [](const at::Tensor& all, std::int64_t first, std::int64_t count) {
+    return all.defined() ? all.narrow(0, first, count) : all;
+  };
+  const at::Tensor query =
+      split_heads(at::linear(x, rows(projection.in, 0, d), rows(projection.in_bias, 0, d)), 1, heads);
+  const at::Tensor projected = split_heads(
+      at::linear(memory, rows(projection.in, d, 2 * d), rows(projection.in_bias, d, 2 * d)), 2, heads);
+  const at::Tensor scores =
+      scores_of(attributes, query.select(0, 0), projected.select(0, 0));  // [n, heads, l, k]
+  const at::Tensor mixed = mix_values(attributes, scores, projected.select(0, 1), context);
+  return {at::linear(mixed, projection.out, projection.out_bias)};
+}
+
+// Queries [n, l, d], keys [n, k, e] -> context [n, l, e]; linear_q.weight [u, d], linear_k.weight [u, e],
+// linear_att and normalize_bias [u], normalize_scalar [1]. Bahdanau et al., Neural machine translation by
+// jointly learning to align and translate, 2015, with the vector normalised as weights are by Salimans and
+// Kingma, 2016.
+Tensors additive_attention(const Attributes& /*attributes*/, TensorSpan inputs, TensorSpan weights,
+                           LayerContext& /*context*/) {
+  const at::Tensor query = at::linear(inputs[0], weights[0]).unsqueeze(2);  // [n, l, 1, u]
+  const at::Tensor key = at::linear(inputs[1], weights[1]).unsqueeze(1);    // [n, 1, k, u]
+  const at::Tensor hidden = at::tanh(query.add(key.add(weights[4])));       // [n, l, k, u]
+  const at::Tensor vector = weights[2].mul(weights[3].div(weights[2].norm()));
+  const at::Tensor shares = at::softmax(at::matmul(hidden, vector), -1);  // [n, l, k]
+  return {at::matmul(shares, inputs[1])};
 }
 
 }  // namespace pp::model::ops

@@ -19,13 +19,18 @@ using TensorSpan = std::span<const at::Tensor>;
 
 using ForwardFunction = Tensors(const Attributes& attributes, TensorSpan inputs, TensorSpan weights,
                                 LayerContext& context);
-ForwardFunction adaptive_avg_pool2d, add, avg_pool2d, batch_norm2d, concat, conv2d, dropout, embedding, flatten,
-    gelu, layer_norm, linear, max_pool2d, multi_head_attention, position_embedding, relu, softmax, tanh;
+ForwardFunction adaptive_avg_pool2d, add, additive_attention, avg_pool2d, batch_norm2d, bias, concat, conv2d,
+    cross_attention, dropout, dropout2d, embedding, flatten, gelu, instance_norm2d, layer_norm, leaky_relu,
+    linear, local_response_norm, locked_dropout, lstm, max_pool2d, mean, multi_head_attention, multiply, pad,
+    position_embedding, position_encoding, relative_position_bias, relu, relu6, rms_norm, scale, sigmoid, silu,
+    softmax, tanh, upsample_bilinear2d, upsample_nearest2d;
 
 /// Zeroes each element with `probability` < 1 and scales the rest by 1/(1-probability). The layer's first draw
 /// reseeds the context's generator from (key, layer), further ones continue. Keeps one byte per element for
 /// backward.
 at::Tensor drop(const at::Tensor& x, double probability, LayerContext& context);
+/// With a mask of these sizes, spread over `x` where they are 1.
+at::Tensor drop(const at::Tensor& x, double probability, LayerContext& context, at::IntArrayRef mask);
 
 /// Fills parameter `index` of a layer, a float32 tensor, from `generator`. `parameters`: all of the layer's.
 using Initialise = void (*)(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
@@ -37,6 +42,9 @@ void initialise_by_fan_in(at::Tensor& tensor, std::span<const ParameterSpec> par
 /// N(0, 1)
 void initialise_normal(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
                        const at::Generator& generator);
+/// 0
+void initialise_zero(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
+                     const at::Generator& generator);
 /// weight 1, bias 0
 void initialise_norm(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
                      const at::Generator& generator);
@@ -44,8 +52,15 @@ void initialise_norm(at::Tensor& tensor, std::span<const ParameterSpec> paramete
 void initialise_attention(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
                           const at::Generator& generator);
 
-/// When a split backward computes the weight gradient. `with_input`: it falls out of the input gradient and is
-/// small, so waiting would repeat the work and hold the saved tensors.
+/// Projections by fan-in, the vector like one more, its scale 1/sqrt(num_units), the bias 0.
+void initialise_additive_attention(at::Tensor& tensor, std::span<const ParameterSpec> parameters,
+                                   std::size_t index, const at::Generator& generator);
+/// U(-1/sqrt(hidden_size), 1/sqrt(hidden_size))
+void initialise_lstm(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
+                     const at::Generator& generator);
+
+/// When a split backward computes the weight gradient. `with_input`: it falls out of the input gradient, so
+/// waiting would repeat the work (of an LSTM: the whole walk through time) and hold the saved tensors.
 enum class WeightGradient { separate, with_input };
 
 struct Row {

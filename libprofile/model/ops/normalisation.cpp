@@ -1,5 +1,9 @@
+#include <ATen/ops/avg_pool2d.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/instance_norm.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/native_batch_norm.h>
+#include <ATen/ops/rms_norm.h>
 #include <c10/core/GradMode.h>
 
 #include <string>
@@ -54,6 +58,33 @@ Tensors batch_norm2d(const Attributes& attributes, TensorSpan inputs, TensorSpan
 Tensors layer_norm(const Attributes& attributes, TensorSpan inputs, TensorSpan weights,
                    LayerContext& /*context*/) {
   return {at::layer_norm(inputs[0], weights[0].sizes(), weights[0], weights[1], number(attributes, "eps"))};
+}
+
+// [n, ..., d] -> the same, over the root of the mean square of the last dimension; weight [d]
+Tensors rms_norm(const Attributes& attributes, TensorSpan inputs, TensorSpan weights,
+                 LayerContext& /*context*/) {
+  return {at::rms_norm(inputs[0], weights[0].sizes(), weights[0], number(attributes, "eps"))};
+}
+
+// [n, c, h, w] -> the same, by the statistics of each sample's channels, in evaluation too
+Tensors instance_norm2d(const Attributes& attributes, TensorSpan inputs, TensorSpan /*weights*/,
+                        LayerContext& /*context*/) {
+  return {at::instance_norm(inputs[0], {}, {}, {}, {}, /*use_input_stats=*/true, /*momentum=*/0,
+                            number(attributes, "eps"), /*cudnn_enabled=*/false)};
+}
+
+// [n, c, h, w] -> the same. alpha times the mean over `size` channels, zeros beyond the first and the last:
+// Krizhevsky et al., ImageNet classification with deep convolutional neural networks, 2012, sec. 3.3, with
+// torch.nn's alpha (the paper's times size).
+Tensors local_response_norm(const Attributes& attributes, TensorSpan inputs, TensorSpan /*weights*/,
+                            LayerContext& /*context*/) {
+  const at::Tensor& x = inputs[0];
+  const std::int64_t size = integer(attributes, "size");
+  const at::Tensor squares =
+      at::constant_pad_nd(x.square().flatten(2), {0, 0, size / 2, (size - 1) / 2});  // [n, c + size - 1, h w]
+  const at::Tensor means = at::avg_pool2d(squares, {size, 1}, /*stride=*/1).view(x.sizes());
+  const at::Tensor sums = means.mul(number(attributes, "alpha")).add(number(attributes, "k"));
+  return {x.div(sums.pow(number(attributes, "beta")))};
 }
 
 }  // namespace pp::model::ops

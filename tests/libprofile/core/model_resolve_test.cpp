@@ -32,9 +32,11 @@ std::string refused(Change change) {
 }
 
 constexpr const char* kOps =
-    "adaptive_avg_pool2d, add, avg_pool2d, batch_norm2d, concat, conv2d, dropout, embedding, flatten, gelu, "
-    "layer_norm, linear, "
-    "max_pool2d, multi_head_attention, opaque, position_embedding, relu, softmax, tanh";
+    "adaptive_avg_pool2d, add, additive_attention, avg_pool2d, batch_norm2d, bias, concat, conv2d, "
+    "cross_attention, dropout, dropout2d, embedding, flatten, gelu, instance_norm2d, layer_norm, leaky_relu, "
+    "linear, local_response_norm, locked_dropout, lstm, max_pool2d, mean, multi_head_attention, multiply, "
+    "opaque, pad, position_embedding, position_encoding, relative_position_bias, relu, relu6, rms_norm, scale, "
+    "sigmoid, silu, softmax, tanh, upsample_bilinear2d, upsample_nearest2d";
 
 using Kind = TensorSource::Kind;
 
@@ -76,7 +78,8 @@ TEST_SUITE("libprofile/core/model_resolve") {
     CHECK(refused([](ModelGraph& g) { g.layers[1].op = "conv3d"; }) ==
           std::string("[data] /layers/1/op: unknown operation \"conv3d\"; use one of ") + kOps);
     CHECK(refused([](ModelGraph& g) { g.loss->op = "nll"; }) ==
-          "[data] /loss/op: unknown loss \"nll\"; use one of cross_entropy, mse");
+          "[data] /loss/op: unknown loss \"nll\"; use one of binary_cross_entropy, cross_entropy, mse, "
+          "text_detection");
   }
 
   TEST_CASE("attributes are checked where they stand") {
@@ -176,6 +179,9 @@ TEST_SUITE("libprofile/core/model_resolve") {
     CHECK(refused([](ModelGraph& g) {
             g.layers[1].inputs = {"a", "a"};
           }) == "[data] /layers/1/inputs: has 2 entries; relu needs 1");
+    CHECK(refused([](ModelGraph& g) {
+            g.layers[1] = layer("b", "multi_head_attention", {"a", "a", "a"}, {{"num_heads", whole(1)}});
+          }) == "[data] /layers/1/inputs: has 3 entries; multi_head_attention needs 1 to 2");
     CHECK(refused([](ModelGraph& g) { g.loss->inputs = {"c"}; }) ==
           "[data] /loss/inputs: has 1 entry; cross_entropy needs 2");
   }

@@ -20,23 +20,44 @@ TEST_SUITE("libprofile/core/op_table") {
   TEST_CASE("the table has every op, sorted by name") {
     const std::vector<std::string_view> expected{"adaptive_avg_pool2d",
                                                  "add",
+                                                 "additive_attention",
                                                  "avg_pool2d",
                                                  "batch_norm2d",
+                                                 "bias",
                                                  "concat",
                                                  "conv2d",
+                                                 "cross_attention",
                                                  "dropout",
+                                                 "dropout2d",
                                                  "embedding",
                                                  "flatten",
                                                  "gelu",
+                                                 "instance_norm2d",
                                                  "layer_norm",
+                                                 "leaky_relu",
                                                  "linear",
+                                                 "local_response_norm",
+                                                 "locked_dropout",
+                                                 "lstm",
                                                  "max_pool2d",
+                                                 "mean",
                                                  "multi_head_attention",
+                                                 "multiply",
                                                  "opaque",
+                                                 "pad",
                                                  "position_embedding",
+                                                 "position_encoding",
+                                                 "relative_position_bias",
                                                  "relu",
+                                                 "relu6",
+                                                 "rms_norm",
+                                                 "scale",
+                                                 "sigmoid",
+                                                 "silu",
                                                  "softmax",
-                                                 "tanh"};
+                                                 "tanh",
+                                                 "upsample_bilinear2d",
+                                                 "upsample_nearest2d"};
     std::vector<std::string_view> names;
     for (const OpRow& row : op_table()) names.push_back(row.name);
     CHECK((names == expected));
@@ -66,9 +87,11 @@ TEST_SUITE("libprofile/core/op_table") {
     CHECK((complete("linear", {{"out_features", whole(3)}}) ==
            Attributes{{"out_features", whole(3)}, {"bias", true}}));
     CHECK((complete("max_pool2d", {{"kernel_size", whole(3)}}) ==
-           Attributes{{"kernel_size", whole(3)}, {"stride", whole(3)}, {"padding", whole(0)}}));
+           Attributes{
+               {"kernel_size", whole(3)}, {"stride", whole(3)}, {"padding", whole(0)}, {"ceil_mode", false}}));
     CHECK((complete("max_pool2d", {{"kernel_size", whole(3)}, {"stride", whole(2)}}) ==
-           Attributes{{"kernel_size", whole(3)}, {"stride", whole(2)}, {"padding", whole(0)}}));
+           Attributes{
+               {"kernel_size", whole(3)}, {"stride", whole(2)}, {"padding", whole(0)}, {"ceil_mode", false}}));
   }
 
   TEST_CASE("a whole number is a number, but a number is no integer") {
@@ -95,7 +118,8 @@ TEST_SUITE("libprofile/core/op_table") {
 
   TEST_CASE("an unknown attribute is refused with the known ones") {
     CHECK(refused("max_pool2d", {{"kernel", whole(2)}}) ==
-          "[data] /a/kernel: unknown attribute of max_pool2d; use one of kernel_size, stride, padding");
+          "[data] /a/kernel: unknown attribute of max_pool2d; use one of kernel_size, stride, padding, "
+          "ceil_mode");
     CHECK(refused("relu", {{"inplace", true}}) ==
           "[data] /a/inplace: unknown attribute of relu; remove it, the op has none");
   }

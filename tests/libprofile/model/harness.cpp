@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "libprofile/core/op_table.h"
 #include "libprofile/model/threads.h"
 
 namespace pp::model::test {
@@ -43,22 +44,26 @@ std::vector<int> all_layers(const ResolvedModel& model) {
   return layers;
 }
 
-/// All layers of one micro-batch in one graph; the unweighted loss.
-at::Tensor plain_forward(const Job& job, const Weights& weights, std::size_t m, at::Generator& generator,
-                         std::vector<BatchStatistics>& statistics) {
+using LayerOutputs = std::vector<std::vector<at::Tensor>>;
+
+std::vector<at::Tensor> gather(const Job& job, const std::vector<at::Tensor>& data, const LayerOutputs& values,
+                               const std::vector<TensorSource>& sources) {
+  std::vector<at::Tensor> tensors;
+  for (const TensorSource& source : sources) {
+    tensors.push_back(
+        source.kind == Kind::layer
+            ? values[static_cast<std::size_t>(source.index)][static_cast<std::size_t>(source.output)]
+            : source_tensor(*job.model, data, source));
+  }
+  return tensors;
+}
+
+/// All layers of one micro-batch in one graph.
+LayerOutputs plain_layers(const Job& job, const Weights& weights, std::size_t m, at::Generator& generator,
+                          std::vector<BatchStatistics>& statistics) {
   const ResolvedModel& model = *job.model;
   const std::vector<at::Tensor> data = data_of(job, m);
-  std::vector<std::vector<at::Tensor>> values;
-  const auto gather = [&](const std::vector<TensorSource>& sources) {
-    std::vector<at::Tensor> tensors;
-    for (const TensorSource& source : sources) {
-      tensors.push_back(
-          source.kind == Kind::layer
-              ? values[static_cast<std::size_t>(source.index)][static_cast<std::size_t>(source.output)]
-              : source_tensor(model, data, source));
-    }
-    return tensors;
-  };
+  LayerOutputs values;
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     LayerContext context{.mode = Mode::training,
                          .key = key_of(job, m),
@@ -67,11 +72,19 @@ at::Tensor plain_forward(const Job& job, const Weights& weights, std::size_t m, 
                          .buffers = {},
                          .statistics = &statistics};
     const Layer& layer = model.graph.layers[i];
-    values.push_back(
-        find_forward(layer.op)(layer.attributes, gather(model.layers[i].sources), weights.layers[i], context));
+    const std::vector<at::Tensor> inputs = gather(job, data, values, model.layers[i].sources);
+    values.push_back(find_forward(layer.op)(layer.attributes, inputs, weights.layers[i], context));
   }
-  const std::vector<at::Tensor> ends = gather(model.loss_sources);
-  return find_loss_forward(model.graph.loss->op)(model.graph.loss->attributes, ends[0], ends[1]);
+  return values;
+}
+
+/// The unweighted loss of one micro-batch.
+at::Tensor plain_forward(const Job& job, const Weights& weights, std::size_t m, at::Generator& generator,
+                         std::vector<BatchStatistics>& statistics) {
+  const LayerOutputs values = plain_layers(job, weights, m, generator, statistics);
+  const std::vector<at::Tensor> ends = gather(job, data_of(job, m), values, job.model->loss_sources);
+  const LossSpec& loss = *job.model->graph.loss;
+  return find_loss_forward(loss.op)(loss.attributes, ends[0], ends[1]);
 }
 
 /// One stage of run_stages().
@@ -127,6 +140,16 @@ void backward(const Job& job, std::vector<Stage>& stages, std::size_t m, Halves 
   for (Stage& stage : stages) stage.segment.weight_gradient(stage.passes[m], stage.gradients);
 }
 
+/// Values for an integer tensor: what embeddings have rows for, at most 5, below every count of classes here.
+std::int64_t rows_of(const ResolvedModel& model, const std::string& tensor) {
+  std::int64_t rows = 5;
+  for (const Layer& layer : model.graph.layers) {
+    if (layer.op == "embedding" && layer.inputs.front() == tensor)
+      rows = std::min(rows, integer(layer.attributes, "num_embeddings"));
+  }
+  return rows;
+}
+
 std::string compare(const std::string& what, const at::Tensor& a, const at::Tensor& b) {
   if (a.defined() != b.defined()) return what + ": only one is defined";
   if (!a.defined() || a.equal(b)) return "";
@@ -144,7 +167,7 @@ std::vector<at::Tensor> data_of(const Job& job, std::size_t index) {
     if (is_floating(spec.type.dtype)) {
       tensors.push_back(at::empty(sizes, at::kDouble).normal_(0, 1, generator).to(scalar_type(job.dtype)));
     } else {
-      tensors.push_back(at::empty(sizes, at::kLong).random_(0, 5, generator));  // below every count of classes
+      tensors.push_back(at::empty(sizes, at::kLong).random_(0, rows_of(*job.model, spec.name), generator));
     }
   };
   for (const DataTensor& input : job.model->graph.inputs) draw(input);
@@ -181,6 +204,22 @@ Outcome run_plain(const Job& job) {
     }
   }
   return outcome;
+}
+
+std::string wrong_shape(const Job& job) {
+  const ResolvedModel& model = *job.model;
+  const auto weights = Segment(model, all_layers(model), true).initial_weights(job.key.seed, job.dtype);
+  auto generator = at::make_generator<at::CPUGeneratorImpl>();
+  std::vector<BatchStatistics> statistics;
+  const LayerOutputs outputs = plain_layers(job, *weights, 0, generator, statistics);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    for (std::size_t k = 0; k < outputs[i].size(); ++k) {
+      Shape expected = model.layers[i].outputs.at(k).shape;
+      expected.insert(expected.begin(), job.micro_batches[0]);
+      if (outputs[i][k].sizes() != at::IntArrayRef(expected)) return model.graph.layers[i].name;
+    }
+  }
+  return "";
 }
 
 Outcome run_stages(const Job& job, const std::vector<std::vector<int>>& layers, Halves halves) {

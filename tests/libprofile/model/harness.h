@@ -36,6 +36,9 @@ std::vector<at::Tensor> data_of(const Job& job, std::size_t index);
 /// gives the calling thread the settings of a worker with one thread inside operations.
 Outcome run_plain(const Job& job);
 
+/// The first layer whose outputs do not have the inferred shapes, empty when all have. Runs micro-batch 0.
+std::string wrong_shape(const Job& job);
+
 /// `stages`: the layers of each segment, the loss belongs to the last. All forwards, then all backwards;
 /// `apart`: backward in two halves, the weight gradients of a micro-batch after the input gradients of all its
 /// stages.

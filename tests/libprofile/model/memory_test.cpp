@@ -101,6 +101,28 @@ TEST_SUITE("libprofile/model/memory") {
     CHECK(allocator.live() - before == 2 * 400 + 2000);
   }
 
+  TEST_CASE("between the halves an lstm holds its weight gradients only") {
+    CountingAllocator& allocator = CountingAllocator::install();
+    const ResolvedModel model =
+        GraphBuilder()
+            .input("tokens", {4}, DType::int64)
+            .layer("rows", "embedding", {"tokens"}, {{"num_embeddings", whole(9)}, {"embedding_dim", whole(8)}})
+            .layer("lstm", "lstm", {"rows"}, {{"hidden_size", whole(16)}, {"bias", false}})
+            .output("lstm")
+            .build();
+    const Segment segment(model, {0, 1}, false);
+    const auto weights = segment.initial_weights(1, DType::float32);
+    const std::vector<at::Tensor> tokens{at::ones({2, 4}, at::kLong)};
+    const std::vector<std::vector<at::Tensor>> gradient{{at::ones({2, 4, 16})}};
+    const std::int64_t before = allocator.live();
+    Pass pass = segment.forward(weights, tokens, {.key = {}, .buffers = {}});
+    pass.outputs.clear();
+    segment.input_gradient(pass, gradient, 1.0);
+    // weight_ih [64, 8] and weight_hh [64, 16]; the output gradient of `rows` [2, 4, 8]. What embedding saves,
+    // the tokens, is ours.
+    CHECK(allocator.live() - before == 64 * 24 * 4 + 64 * 4);
+  }
+
   TEST_CASE("a dropped pass holds nothing") {
     const Fixture f;
     {

@@ -76,6 +76,27 @@ TEST_SUITE("libprofile/model/parameters") {
     CHECK(initial_parameter(model, 1, 3, 1, DType::float32).equal(at::zeros({32})));
   }
 
+  TEST_CASE("an lstm starts uniform within 1/sqrt(hidden_size), additive attention by what it reads") {
+    const ResolvedModel model =
+        GraphBuilder()
+            .input("x", {6, 20})
+            .layer("lstm", "lstm", {"x"}, {{"hidden_size", whole(64)}})
+            .layer("attention", "additive_attention", {"lstm", "x"}, {{"num_units", whole(100)}})
+            .layer("bias", "bias", {"attention"})
+            .output("bias")
+            .build();
+    // weight_ih [256, 20], weight_hh [256, 64], two biases [256]
+    for (int i = 0; i < 4; ++i)
+      check_uniform(initial_parameter(model, 0, i, 1, DType::float32), 1 / std::sqrt(64.0));
+    // linear_q [100, 64], linear_k [100, 20], linear_att [100]
+    check_uniform(initial_parameter(model, 1, 0, 1, DType::float32), 1 / std::sqrt(64.0));
+    check_uniform(initial_parameter(model, 1, 1, 1, DType::float32), 1 / std::sqrt(20.0));
+    CHECK(initial_parameter(model, 1, 2, 1, DType::float32).abs().max().item<double>() <= 0.1);
+    CHECK(initial_parameter(model, 1, 3, 1, DType::float32).equal(at::ones({1}).mul(0.1)));
+    CHECK(initial_parameter(model, 1, 4, 1, DType::float32).equal(at::zeros({100})));
+    CHECK(initial_parameter(model, 2, 0, 1, DType::float32).equal(at::zeros({20})));
+  }
+
   TEST_CASE("the bits depend on seed and name, not on threads or order") {
     const ResolvedModel model = wide_model();
     const int threads = at::get_num_threads();

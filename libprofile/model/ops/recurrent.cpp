@@ -1,0 +1,45 @@
+#include <ATen/ops/lstm.h>
+#include <ATen/ops/zeros.h>
+
+#include "libprofile/core/op_table.h"
+#include "libprofile/model/ops/forward.h"
+
+namespace pp::model::ops {
+namespace {
+
+/// Of one layer, both directions: the hidden-to-hidden weights in training without what weight dropout takes.
+/// `weights`: per direction weight_ih, weight_hh and with biases bias_ih, bias_hh.
+Tensors layer_weights(TensorSpan weights, std::size_t per_direction, double weight_dropout,
+                      LayerContext& context) {
+  Tensors all(weights.begin(), weights.end());
+  if (context.mode == Mode::evaluation || weight_dropout == 0.0) return all;
+  for (std::size_t i = 1; i < all.size(); i += per_direction) all[i] = drop(all[i], weight_dropout, context);
+  return all;
+}
+
+}  // namespace
+
+// [n, l, d] -> [n, l, directions * hidden], as torch.nn.LSTM with batch_first and zero initial states; per
+// layer and direction weight_ih [4 hidden, in], weight_hh [4 hidden, hidden], bias_ih and bias_hh [4 hidden].
+// Layer by layer, so that dropout can draw from our generator. Weight dropout: Merity et al., Regularizing and
+// optimizing LSTM language models, 2018, sec. 2.
+Tensors lstm(const Attributes& attributes, TensorSpan inputs, TensorSpan weights, LayerContext& context) {
+  at::Tensor x = inputs[0];
+  const bool bias = boolean(attributes, "bias"), both = boolean(attributes, "bidirectional");
+  const std::size_t per_direction = bias ? 4 : 2;
+  const std::size_t per_layer = per_direction * (both ? 2 : 1);
+  const bool training = context.mode == Mode::training;
+  const double dropout = number(attributes, "dropout");
+  const at::Tensor zero = at::zeros({both ? 2 : 1, x.size(0), integer(attributes, "hidden_size")},
+                                    x.options().requires_grad(false));
+  for (std::size_t first = 0; first < weights.size(); first += per_layer) {
+    if (first > 0 && training && dropout > 0.0) x = drop(x, dropout, context);
+    const Tensors own = layer_weights(weights.subspan(first, per_layer), per_direction,
+                                      number(attributes, "weight_dropout"), context);
+    x = std::get<0>(at::lstm(x, {zero, zero}, own, bias, /*num_layers=*/1, /*dropout=*/0.0, training, both,
+                             /*batch_first=*/true));
+  }
+  return {x};
+}
+
+}  // namespace pp::model::ops

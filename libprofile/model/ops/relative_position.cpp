@@ -1,0 +1,50 @@
+#include "libprofile/model/ops/relative_position.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "libprofile/model/ops/forward.h"
+
+namespace pp::model::ops {
+
+std::int64_t position_bucket(std::int64_t distance, std::int64_t buckets, std::int64_t max_distance,
+                             Sight sight) {
+  std::int64_t first = 0;
+  std::int64_t apart = std::max<std::int64_t>(-distance, 0);
+  if (sight == Sight::both_sides) {
+    buckets /= 2;
+    first = distance > 0 ? buckets : 0;
+    apart = std::abs(distance);
+  }
+  const std::int64_t exact = buckets / 2;
+  if (apart < exact) return first + apart;
+  const double near = static_cast<double>(exact);
+  const double share =
+      std::log2(static_cast<double>(apart) / near) / std::log2(static_cast<double>(max_distance) / near);
+  const auto shared = static_cast<std::int64_t>(share * static_cast<double>(buckets - exact));
+  return first + std::min(exact + shared, buckets - 1);
+}
+
+at::Tensor position_bias(const at::Tensor& table, std::int64_t length, std::int64_t max_distance, Sight sight) {
+  std::vector<std::int64_t> bucket_of;  // of key - query from 1 - length on
+  for (std::int64_t distance = 1 - length; distance < length; ++distance)
+    bucket_of.push_back(position_bucket(distance, table.size(1), max_distance, sight));
+  const at::Tensor index = at::empty({length * length}, at::kLong);
+  auto* next = index.mutable_data_ptr<std::int64_t>();
+  for (std::int64_t query = 0; query < length; ++query)
+    next = std::copy_n(bucket_of.begin() + (length - 1 - query), length, next);
+  return table.transpose(1, 2)
+      .index_select(2, index.to(table.device()))
+      .view({table.size(0), table.size(2), length, length});
+}
+
+// Any [n, ...] -> [n, buckets, heads], the weight for every sample
+Tensors relative_position_bias(const Attributes& /*attributes*/, TensorSpan inputs, TensorSpan weights,
+                               LayerContext& /*context*/) {
+  return {weights[0].unsqueeze(0).expand({inputs[0].size(0), -1, -1})};
+}
+
+}  // namespace pp::model::ops
