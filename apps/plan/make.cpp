@@ -13,6 +13,7 @@
 #include "apps/plan/peer_options.h"
 #include "apps/plan/planning_options.h"
 #include "apps/plan/tables.h"
+#include "libplan/search/baselines/strategy.h"
 
 namespace pp::plan_tool {
 namespace {
@@ -69,13 +70,19 @@ void make_peer_plan(const Options& options, const plan::PeerOptions& peer, const
   if (!output.is_stdout()) std::cout << text;
 }
 
+plan::Strategy strategy_of(const Options& options) {
+  if (options.strategy.empty()) return plan::Strategy::automatic;
+  return parse_enum<plan::Strategy>(options.strategy, "--strategy", ErrorKind::usage);
+}
+
 void make(const Options& options, cli::Shell& shell) {
   const Profile profile = cli::load(options.profile, parse_profile);
   if (const auto peer = peer_options(options.peer, options.strategy, options.cluster, options.request.request))
     return make_peer_plan(options, *peer, profile, shell);
   warn_about(profile);
-  const plan::PlanRequest request = to_request(options.request);
   const Cluster cluster = load_cluster(options.cluster, profile);
+  const plan::PlanRequest request =
+      plan::narrowed(profile, cluster, to_request(options.request), strategy_of(options));
   cli::Output output(options.output);
   const auto result = plan::make_plan(profile, cluster, request);
   if (const auto* none = std::get_if<plan::Infeasible>(&result)) return report_infeasible(*none, shell);
@@ -96,7 +103,10 @@ void add_make(CLI::App& app, cli::Shell& shell) {
   command->add_option("-o,--output", options->output, "write the plan; - for stdout")->type_name("FILE");
   add_cluster_options(*command, options->cluster);
   add_request_options(*command, options->request);
-  command->add_option("--strategy", options->strategy, "auto, or the peer's own (default under its cost model)")
+  command
+      ->add_option("--strategy", options->strategy,
+                   "under our cost model: " + list_names<plan::Strategy>() +
+                       "; under a peer's: its own (the default) or auto")
       ->type_name("NAME")
       ->group("Search");
   add_peer_options(*command, options->peer);

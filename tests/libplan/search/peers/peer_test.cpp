@@ -83,7 +83,7 @@ TEST_CASE("figures that look like another unit are refused unless forced") {
         "bandwidth 1 kB/s is outside 1e6..1e13 bytes per second: another unit? Allow it with --force-units");
   const Profile slow = test::make_profile({{{2e6, 4e6}}, {}, {1}});  // 6,000 s
   CHECK(refusal(on(PeerModel::pipedream_code, 2), slow) ==
-        "the profile's forward and backward time of one sample is 6e+03 s, outside 1e-9..1e3 s: not seconds? "
+        "the profile's forward and backward time of one sample is 100 min, outside 1e-9..1e3 s: not seconds? "
         "Allow "
         "it with --force-units");
   CHECK(test::plan_of(slow, on(PeerModel::pipedream_code, 2)).has_value());
