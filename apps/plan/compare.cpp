@@ -20,7 +20,8 @@ struct Options {
 
 std::int64_t peak_bytes(const plan::Plan& plan) {
   std::int64_t peak = 0;
-  for (const plan::WorkerPrediction& worker : plan.predicted.workers) peak = std::max(peak, worker.peak.value);
+  for (const plan::WorkerPrediction& worker : plan.predicted.workers)
+    peak = std::max(peak, worker.memory.peak.value);
   return peak;
 }
 

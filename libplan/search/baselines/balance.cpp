@@ -56,18 +56,6 @@ class Blocks {
     }
     return lengths;
   }
-  /// Added up anew each time: differences of prefix sums would not be exact enough for the rule to end.
-  double size(int block) const {
-    double sum = 0;
-    for (int i = begin(block); i < ends_[at(block)]; ++i) sum += costs_[at(i)];
-    return sum;
-  }
-  int begin(int block) const { return block == 0 ? 0 : ends_[at(block - 1)]; }
-  std::vector<int> lengths() const {
-    std::vector<int> lengths;
-    for (int b = 0; b < count(); ++b) lengths.push_back(ends_[at(b)] - begin(b));
-    return lengths;
-  }
 
   /// Ties: the last one.
   int largest() const {
