@@ -40,7 +40,7 @@ void add_export(CLI::App& app, cli::Shell& shell) {
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-plan export plan.json --profile profile.json",
       "pp-plan export plan.json --profile profile.json -o graph.txt",
-      "pp-profile import graph.txt -o again.json"};
+      "pp-plan export plan.json --profile profile.json -q > graph.txt"};
   cli::add_common_options(*command, shell, kExamples);
   command->final_callback([options] { export_plan(*options); });
 }

@@ -72,8 +72,8 @@ int device_count(const PeerOptions& options) {
 
 std::variant<PeerPlan, Infeasible> plan_as_peer(const Profile& profile, const PeerOptions& options,
                                                 bool force_units) {
-  check_options(profile, options);
   const PeerInput input = peer_input(profile);
+  check_options(profile, options);
   if (!force_units) check_units(profile, input, options);
   switch (options.model) {
     case PeerModel::pipedream_code:

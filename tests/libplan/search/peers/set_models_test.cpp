@@ -184,6 +184,16 @@ TEST_CASE("a tensor is moved once by its producer and once for each stage that r
   CHECK(replicas_text(*plan) == "1");
 }
 
+TEST_CASE("the diamond on two devices") {
+  // s 7, a 3, b 10, c 4 ms, transfers free: sa | bc = 10 and 14; sb | ac = 17 and 7; s | abc = 7 and 17.
+  Profile profile =
+      test::make_profile({{{0, 7}, {0, 3}, {0, 10}, {0, 4}}, {{0, 1}, {0, 2}, {1, 3}, {2, 3}}, {1}});
+  const auto plan = test::plan_of(profile, on(PeerModel::dnn_partitioning, 2));
+  CHECK(plan->objective.count() == doctest::Approx(0.014).epsilon(1e-12));
+  CHECK(plan->stages.front().layers == std::vector<std::string>{"a", "b"});  // named in file order
+  CHECK(plan->lower_bound == plan->objective);
+}
+
 TEST_CASE("Piper's times equal enumeration on random graphs, with memory and recomputed layers") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
