@@ -49,10 +49,10 @@ class Checker {
     }
     synchronous_ = row->synchronous;
     const WeightPolicy policy = plan_.schedule.weight_policy;
-    if (policy != row->default_policy) {
+    if (std::ranges::count(row->policies, policy) == 0) {
       fail("/schedule/weight_policy", in_quotes(name_of(policy)) + " does not go with schedule " +
                                           plan_.schedule.name + "; use " +
-                                          in_quotes(name_of(row->default_policy)));
+                                          in_quotes(name_of(row->default_policy())));
     }
     if (plan_.schedule.chunks_per_worker != 1) {
       fail("/schedule/chunks_per_worker", "is " + std::to_string(plan_.schedule.chunks_per_worker) +

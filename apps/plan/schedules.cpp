@@ -19,7 +19,7 @@ void schedules(const cli::Shell& shell) {
   Json json = Json::array();
   for (const plan::ScheduleRow& row : plan::schedule_table()) {
     const std::string kind = row.synchronous ? "sync" : "async";
-    const std::string policy(name_of(row.default_policy));
+    const std::string policy(name_of(row.default_policy()));
     table.add({std::string(row.name), kind, policy, std::string(row.summary),
                row.needs.empty() ? "-" : std::string(row.needs)});
     json.push_back({{"name", row.name},

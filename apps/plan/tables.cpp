@@ -86,6 +86,8 @@ char letter(plan::OpKind kind, int micro_batch) {
     case plan::OpKind::recompute: return 'r';
     case plan::OpKind::all_reduce: return '+';
     case plan::OpKind::update: return '=';
+    case plan::OpKind::load: return '<';
+    case plan::OpKind::evict: return '>';
   }
   return '?';
 }

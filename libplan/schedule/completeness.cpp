@@ -1,5 +1,6 @@
 #include "libplan/schedule/completeness.h"
 
+#include "libplan/schedule/rule_sets.h"
 #include "libprofile/core/error.h"
 
 namespace pp::plan {
@@ -58,8 +59,17 @@ struct StageCounts {
 
 std::string times(int count) { return std::to_string(count) + (count == 1 ? " time" : " times"); }
 
-/// How often U must be listed, in words.
+/// How often a worker must list U.
+int updates_of(const ProgramSet& set, const StageCounts& counts) {
+  if (set.rules == RuleSet::forward_only) return 0;
+  if (set.rules == RuleSet::swapped) return counts.backwards > 0 ? 1 : 0;
+  return set.synchronous ? 1 : counts.backwards / set.backwards_per_update;
+}
+
+/// The same in words.
 std::string update_rule(const ProgramSet& set, int backwards) {
+  if (set.rules == RuleSet::forward_only) return "an inference program has forwards only";
+  if (set.rules == RuleSet::swapped) return "the worker of the stage's backwards lists it once";
   if (set.synchronous) return "a synchronous program lists it once";
   const int per_update = set.backwards_per_update;
   const std::string each =
@@ -67,10 +77,10 @@ std::string update_rule(const ProgramSet& set, int backwards) {
   return "it follows " + each + std::to_string(backwards) + " backwards";
 }
 
-void check_counts(const ProgramSet& set, int worker, int stage, StageCounts counts) {
-  const std::size_t workers = set.stage_workers[at(stage)].size();
-  const int updates = set.synchronous ? 1 : counts.backwards / set.backwards_per_update;
-  const int all_reduces = workers > 1 ? updates : 0;
+/// `partners`: workers of the stage that add to its gradient.
+void check_counts(const ProgramSet& set, int worker, int stage, StageCounts counts, int partners) {
+  const int updates = updates_of(set, counts);
+  const int all_reduces = partners > 1 ? updates : 0;
   if (counts.updates == updates && counts.all_reduces == all_reduces) return;
 
   const std::string where = "worker " + std::to_string(worker) + ": ";
@@ -79,11 +89,11 @@ void check_counts(const ProgramSet& set, int worker, int stage, StageCounts coun
   if (counts.updates != updates) {
     fail(where + update + " is listed " + times(counts.updates) + "; " + update_rule(set, counts.backwards));
   }
-  if (workers == 1) {
+  if (partners == 1) {
     fail(where + reduce + " is listed, but stage " + std::to_string(stage) + " has one worker; leave it out");
   }
   fail(where + reduce + " is listed " + times(counts.all_reduces) + "; stage " + std::to_string(stage) +
-       " has " + std::to_string(workers) + " workers, so each " + update + " needs one before it");
+       " has " + std::to_string(partners) + " workers, so each " + update + " needs one before it");
 }
 
 /// The k-th all-reduce needs a partner on every worker of the stage.
@@ -100,10 +110,28 @@ void check_groups(const ProgramIndex& index) {
 
 }  // namespace
 
+std::vector<int> partners_of_stages(const ProgramSet& set, const ProgramIndex& index) {
+  if (set.rules != RuleSet::swapped) return index.workers_of_stage;
+  std::vector<int> partners(at(index.stages), 0);
+  std::vector<int> counted(at(index.stages), kNone);  // the last worker counted
+  for (int id = 0; id < static_cast<int>(index.ops.size()); ++id) {
+    const Op& op = index.ops[at(id)];
+    int& last = counted[pp::index(op.stage)];
+    if (!completes_backward(op.kind) || last == index.worker_of[at(id)]) continue;
+    last = index.worker_of[at(id)];
+    ++partners[pp::index(op.stage)];
+  }
+  return partners;
+}
+
 void check_micro_batches(const ProgramSet& set, const ProgramIndex& index) {
+  check_kinds(set, index);
+  if (set.rules == RuleSet::clocked) return check_clock_steps(set, index);
   for (int s = 0; s < index.stages; ++s) {
     for (int m = 0; m < index.micro_batches; ++m) check_forward(set, index, s, m);
   }
+  if (set.rules == RuleSet::swapped) return check_swapped_backwards(index);
+  if (set.rules == RuleSet::forward_only) return;
   for (int id = 0; id < static_cast<int>(index.ops.size()); ++id) {
     const Op& op = index.ops[at(id)];
     if (op.kind == OpKind::forward) {
@@ -117,6 +145,7 @@ void check_micro_batches(const ProgramSet& set, const ProgramIndex& index) {
 }
 
 void check_updates(const ProgramSet& set, const ProgramIndex& index) {
+  const std::vector<int> partners = partners_of_stages(set, index);
   std::vector<StageCounts> counts(at(index.stages));
   for (int w = 0; w < index.workers(); ++w) {
     const std::vector<int>& stages = index.stages_of_worker[at(w)];
@@ -127,7 +156,7 @@ void check_updates(const ProgramSet& set, const ProgramIndex& index) {
       if (op.kind == OpKind::all_reduce) ++stage.all_reduces;
       if (op.kind == OpKind::update) ++stage.updates;
     }
-    for (const int s : stages) check_counts(set, w, s, counts[at(s)]);
+    for (const int s : stages) check_counts(set, w, s, counts[at(s)], partners[at(s)]);
   }
   check_groups(index);
 }

@@ -6,8 +6,13 @@
 namespace pp::plan {
 
 /// Exactly one F per stage and micro-batch, or one on every worker of the stage; with it, on the same worker,
-/// one B or else one I and one W. Throws pp::Error (data) that names what is missing or stray.
+/// one B or else one I and one W. Other rule sets: rule_sets.h. Throws pp::Error (data) that names what is
+/// missing or stray.
 void check_micro_batches(const ProgramSet& set, const ProgramIndex& index);
+
+/// Per stage how many workers add to its gradient: all of them, even those without a micro-batch of their own;
+/// under swaps those that run backwards.
+std::vector<int> partners_of_stages(const ProgramSet& set, const ProgramIndex& index);
 
 /// U and AR as often as the set's kind asks: once per worker and stage, or (asynchronous) once per
 /// set.backwards_per_update backwards; AR only where a stage has several workers. Throws pp::Error (data).

@@ -1,38 +1,84 @@
-// Asynchronous 1F1B and 1F1B-RR (PipeDream, Narayanan et al., SOSP'19; schedules.md 5.2): a window of forwards,
-// then one forward, one backward and one update in turn for as long as micro-batches come.
+// Asynchronous 1F1B: PipeDream's 1F1B and 1F1B-RR (Narayanan et al., SOSP'19; schedules.md 5.2, 5.4) and
+// PipeDream-2BW (ICML'21; 5.5). A window of forwards, then one forward and one backward in turn for as long as
+// micro-batches come, an update after each or after every few backwards. The lists are the same for every
+// weight policy.
+#include <algorithm>
+
 #include "libplan/schedule/generators.h"
-#include "libprofile/core/error.h"
 
 namespace pp::plan {
 namespace {
 
-Stream replica_stream(StageId stage, int q, int replicas, int window) {
+bool aggregates(WeightPolicy policy) {
+  return policy == WeightPolicy::two_buffered || policy == WeightPolicy::macrobatch;
+}
+
+/// `backwards`: from one update to the next.
+Stream replica_stream(StageId stage, int q, int replicas, int window, int backwards) {
   Stream stream;
-  stream.period = replicas;
-  for (int i = 0; i + 1 < window; ++i) stream.prologue.push_back({OpKind::forward, stage, q + i * replicas});
-  stream.body.push_back({OpKind::forward, stage, q + (window - 1) * replicas});
-  stream.body.push_back({OpKind::backward, stage, q});
+  stream.period = backwards * replicas;
+  const auto micro_batch = [&](int i) { return q + i * replicas; };
+  for (int i = 0; i + 1 < window; ++i) stream.prologue.push_back({OpKind::forward, stage, micro_batch(i)});
+  for (int i = 0; i < backwards; ++i) {
+    stream.body.push_back({OpKind::forward, stage, micro_batch(window - 1 + i)});
+    stream.body.push_back({OpKind::backward, stage, micro_batch(i)});
+  }
   append_update(stream.body, stage, replicas);
   return stream;
 }
 
+void check_single_updates(const ScheduleRequest& request) {
+  if (request.micro_batches == 1) return;
+  refuse(request, "updates after every micro-batch and needs micro_batches = 1, found " +
+                      std::to_string(request.micro_batches));
+}
+
+/// With fewer micro-batches per update than stages a forward would need a version that does not exist yet
+/// (two_buffered), or hold a third one (macrobatch).
+void check_aggregation(const ScheduleRequest& request) {
+  const int stages = static_cast<int>(request.replicas.size());
+  const int replicas = request.replicas.front();
+  const int per_replica = request.micro_batches / replicas;
+  for (const int other : request.replicas) {
+    if (other == replicas) continue;
+    refuse(request, "replicas differ from stage to stage; give every stage the same number");
+  }
+  const std::string found = "micro_batches = " + std::to_string(request.micro_batches) + " per update";
+  if (request.micro_batches % replicas != 0) {
+    refuse(request, found + " is not a multiple of " + std::to_string(replicas) + " replicas");
+  }
+  if (per_replica < stages) {
+    refuse(request, found + " is less than " + std::to_string(stages) + " stages" +
+                        (replicas > 1 ? " times " + std::to_string(replicas) + " replicas" : ""));
+  }
+}
+
+void check_vertical_sync(const ScheduleRequest& request) {
+  for (std::size_t s = 0; s < request.replicas.size(); ++s) {
+    if (request.replicas[s] == 1) continue;
+    refuse(request, "stage " + std::to_string(s) + " has " + std::to_string(request.replicas[s]) +
+                        " replicas; weight policy vertical_sync needs a straight pipeline");
+  }
+}
+
 }  // namespace
 
-std::vector<WorkerProgram> generate_pipedream(const ScheduleRequest& request) {
-  check_request(request);
-  if (request.micro_batches != 1) {
-    throw Error(ErrorKind::usage,
-                "schedule pipedream: updates after every micro-batch and needs micro_batches = 1, found " +
-                    std::to_string(request.micro_batches));
-  }
+Schedule generate_pipedream(const ScheduleRequest& request) {
+  const WeightPolicy policy = request.weight_policy.value_or(require_schedule(request.name).default_policy());
+  aggregates(policy) ? check_aggregation(request) : check_single_updates(request);
+  if (policy == WeightPolicy::vertical_sync) check_vertical_sync(request);
+
   const std::vector<int> window = request_windows(request);
-  std::vector<WorkerProgram> workers;
+  Schedule schedule{replicated_placement(request.replicas), {}};
   for (std::size_t s = 0; s < request.replicas.size(); ++s) {
-    for (int q = 0; q < request.replicas[s]; ++q) {
-      workers.push_back({{}, replica_stream(StageId{static_cast<int>(s)}, q, request.replicas[s], window[s])});
+    const int replicas = request.replicas[s];
+    const int backwards = std::max(1, request.micro_batches / replicas);
+    for (int q = 0; q < replicas; ++q) {
+      const StageId stage{static_cast<int>(s)};
+      schedule.workers.push_back({{}, replica_stream(stage, q, replicas, window[s], backwards)});
     }
   }
-  return workers;
+  return schedule;
 }
 
 }  // namespace pp::plan

@@ -15,7 +15,17 @@
 namespace pp::plan {
 
 /// The names are the letters of the text form.
-enum class OpKind { forward, backward, input_gradient, weight_gradient, recompute, all_reduce, update };
+enum class OpKind {
+  forward,
+  backward,
+  input_gradient,
+  weight_gradient,
+  recompute,
+  all_reduce,
+  update,
+  load,
+  evict
+};
 
 }  // namespace pp::plan
 
@@ -26,7 +36,8 @@ struct EnumNames<plan::OpKind> {
       std::pair{plan::OpKind::forward, "F"sv},        std::pair{plan::OpKind::backward, "B"sv},
       std::pair{plan::OpKind::input_gradient, "I"sv}, std::pair{plan::OpKind::weight_gradient, "W"sv},
       std::pair{plan::OpKind::recompute, "R"sv},      std::pair{plan::OpKind::all_reduce, "AR"sv},
-      std::pair{plan::OpKind::update, "U"sv}};
+      std::pair{plan::OpKind::update, "U"sv},         std::pair{plan::OpKind::load, "L"sv},
+      std::pair{plan::OpKind::evict, "E"sv}};
 };
 }  // namespace pp
 
@@ -35,11 +46,12 @@ namespace pp::plan {
 struct Op {
   OpKind kind = OpKind::forward;
   StageId stage{};
-  int micro_batch = 0;  ///< 0 for all_reduce and update, which belong to no single micro-batch
+  int micro_batch = 0;  ///< 0 where has_micro_batch() says no
   bool operator==(const Op&) const = default;
 };
 
-constexpr bool has_micro_batch(OpKind kind) { return kind != OpKind::all_reduce && kind != OpKind::update; }
+/// All-reduce, update and the swaps of weights (load, evict) belong to no single micro-batch.
+constexpr bool has_micro_batch(OpKind kind) { return kind < OpKind::all_reduce; }
 /// B, or the last half of it: activations are freed and the gradient of the micro-batch is final.
 constexpr bool completes_backward(OpKind kind) {
   return kind == OpKind::backward || kind == OpKind::weight_gradient;

@@ -54,6 +54,7 @@ void connect_stages(ProgramIndex& index, const ProgramSet& set,
     index.edges_out[at(index.dependencies[e].from)].push_back(static_cast<int>(e));
     index.edges_in[at(index.dependencies[e].to)].push_back(static_cast<int>(e));
   }
+  if (index.tokens.groups > 0) index.dependencies.push_back({index.stages - 1, 0});
 }
 
 void flatten(ProgramIndex& index, const ProgramSet& set) {
@@ -200,6 +201,9 @@ std::string locate(const ProgramIndex& index, int id) {
 
 ProgramIndex index_programs(const ProgramSet& set, std::span<const std::pair<StageId, StageId>> skips) {
   ProgramIndex index;
+  index.rules = set.rules;
+  index.recompute_start = set.recompute_start;
+  index.tokens = set.tokens;
   index.stages = static_cast<int>(set.stage_workers.size());
   index.micro_batches = set.micro_batches;
   if (index.stages == 0) fail("there are no stages; a set of programs needs at least one");

@@ -10,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "libplan/schedule/program.h"
-#include "libplan/schedule/validate.h"
+#include "libplan/schedule/program_set.h"
 
 namespace pp::plan {
 
@@ -40,6 +39,9 @@ double overlap(Slice a, Slice b);
 
 /// Built by index_programs(); read only.
 struct ProgramIndex {
+  RuleSet rules = RuleSet::standard;
+  RecomputeStart recompute_start = RecomputeStart::early;
+  TokenLoop tokens;
   int stages = 0;
   int micro_batches = 0;
   std::vector<Op> ops;            ///< by id
@@ -52,7 +54,9 @@ struct ProgramIndex {
   std::vector<int> next;      ///< by id: same slot and micro-batch on the next worker; empty: nothing is split
   std::vector<Slice> slices;  ///< by id; empty: nothing is split
 
-  std::vector<Dependency> dependencies;     ///< "edges": the chain s -> s+1 as 0..stages-2, then the skips
+  /// "Edges": the chain s -> s+1 as 0..stages-2, then the skips, then from the last stage back to the first if
+  /// there is a token loop.
+  std::vector<Dependency> dependencies;
   std::vector<std::vector<int>> edges_out;  ///< per stage, ascending
   std::vector<std::vector<int>> edges_in;
 
@@ -78,8 +82,8 @@ struct ProgramIndex {
     return found;
   }
 
-  /// Calls visit(producer, edge) for all that `id` waits for; edge is kNone within one stage. AR and U wait for
-  /// nothing here: they take their turn in the list, and AR for its group.
+  /// Calls visit(producer, edge) for all that `id` waits for; edge is kNone within one stage. AR, U and swaps
+  /// wait for nothing here: they take their turn in the list, and AR for its group.
   template <class Visit>
   void for_each_producer(int id, Visit visit) const;
   /// The reverse relation: visit(consumer, edge).
@@ -89,16 +93,41 @@ struct ProgramIndex {
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
  private:
+  /// Frames of a clocked set move on by one stage per step.
+  int lag() const { return rules == RuleSet::clocked ? 1 : 0; }
+  bool is_late(int recompute) const { return recompute != kNone && recompute_start == RecomputeStart::late; }
+  int token_edge() const { return static_cast<int>(dependencies.size()) - 1; }
+  /// The forward that a backward or recompute continues.
+  int forward_of(int id) const {
+    return rules == RuleSet::swapped ? first(Slot::forward, number(ops[at(id)].stage), ops[at(id)].micro_batch)
+                                     : local(Slot::forward, id);
+  }
+  /// What continues a forward: its recompute if there is one, else its backward.
+  int continuation(int forward) const;
+
   template <class Visit>
-  void visit_local(Slot slot, int id, Visit visit) const {
-    if (const int found = local(slot, id); found != kNone) visit(found, kNone);
+  static void visit_found(int id, Visit visit) {
+    if (id != kNone) visit(id, kNone);
   }
   template <class Visit>
-  void visit_edge(Slot slot, int stage, int id, int edge, Visit visit) const {
-    for (int other = first(slot, stage, ops[at(id)].micro_batch); other != kNone; other = following(other)) {
+  void visit_edge(Slot slot, int stage, int micro_batch, int id, int edge, Visit visit) const {
+    if (micro_batch < 0 || micro_batch >= micro_batches) return;
+    for (int other = first(slot, stage, micro_batch); other != kNone; other = following(other)) {
       if (slices.empty() || overlap(slice(other), slice(id)) > 0) visit(other, edge);
     }
   }
+  /// Gradients of micro-batch m that stage `op.stage` gets from later stages.
+  template <class Visit>
+  void visit_gradients(int id, Visit visit) const {
+    const Op& op = ops[at(id)];
+    for (const int e : edges_out[pp::index(op.stage)]) {
+      visit_edge(Slot::backward, dependencies[at(e)].to, op.micro_batch - lag(), id, e, visit);
+    }
+  }
+  template <class Visit>
+  void visit_previous_token(int id, Visit visit) const;
+  template <class Visit>
+  void visit_next_token(int id, Visit visit) const;
 };
 
 /// Checks stages, placement and completeness of F, B, I, W, R (schedules.md 1.4, 1 and 2). `skips` are
@@ -109,44 +138,93 @@ ProgramIndex index_programs(const ProgramSet& set, std::span<const std::pair<Sta
 /// `worker 1, operation 4 (B1.3)`: how messages name an operation.
 std::string locate(const ProgramIndex& index, int id);
 
+inline int ProgramIndex::continuation(int forward) const {
+  const auto found = [&](Slot slot) {
+    const Op& op = ops[at(forward)];
+    return rules == RuleSet::swapped ? first(slot, number(op.stage), op.micro_batch) : local(slot, forward);
+  };
+  const int recompute = found(Slot::recompute);
+  return recompute != kNone ? recompute : found(Slot::backward);
+}
+
+template <class Visit>
+void ProgramIndex::visit_previous_token(int id, Visit visit) const {
+  const Op& op = ops[at(id)];
+  if (tokens.groups == 0 || op.stage != StageId{0}) return;
+  const int token = op.micro_batch / tokens.groups;
+  const int previous = tokens.barrier ? token * tokens.groups - 1 : op.micro_batch - tokens.groups;
+  visit_edge(Slot::forward, stages - 1, previous, id, token_edge(), visit);
+}
+
+template <class Visit>
+void ProgramIndex::visit_next_token(int id, Visit visit) const {
+  const Op& op = ops[at(id)];
+  if (tokens.groups == 0 || number(op.stage) != stages - 1) return;
+  if (!tokens.barrier) {
+    visit_edge(Slot::forward, 0, op.micro_batch + tokens.groups, id, token_edge(), visit);
+  } else if ((op.micro_batch + 1) % tokens.groups == 0) {
+    for (int g = 1; g <= tokens.groups; ++g)
+      visit_edge(Slot::forward, 0, op.micro_batch + g, id, token_edge(), visit);
+  }
+}
+
 template <class Visit>
 void ProgramIndex::for_each_producer(int id, Visit visit) const {
   const Op& op = ops[at(id)];
-  const std::size_t stage = pp::index(op.stage);
   switch (op.kind) {
     case OpKind::forward:
-      for (const int e : edges_in[stage]) visit_edge(Slot::forward, dependencies[at(e)].from, id, e, visit);
+      for (const int e : edges_in[pp::index(op.stage)]) {
+        visit_edge(Slot::forward, dependencies[at(e)].from, op.micro_batch - lag(), id, e, visit);
+      }
+      visit_previous_token(id, visit);
       break;
     case OpKind::backward:
-    case OpKind::input_gradient:
-      visit_local(local(Slot::recompute, id) == kNone ? Slot::forward : Slot::recompute, id, visit);
-      for (const int e : edges_out[stage]) visit_edge(Slot::backward, dependencies[at(e)].to, id, e, visit);
+    case OpKind::input_gradient: {
+      const int recompute = local(Slot::recompute, id);
+      visit_found(recompute != kNone ? recompute : forward_of(id), visit);
+      if (!is_late(recompute)) visit_gradients(id, visit);
       break;
-    case OpKind::weight_gradient: visit_local(Slot::backward, id, visit); break;
-    case OpKind::recompute: visit_local(Slot::forward, id, visit); break;
+    }
+    case OpKind::weight_gradient: visit_found(local(Slot::backward, id), visit); break;
+    case OpKind::recompute:
+      visit_found(forward_of(id), visit);
+      if (is_late(id)) visit_gradients(id, visit);
+      break;
     case OpKind::all_reduce:
-    case OpKind::update: break;
+    case OpKind::update:
+    case OpKind::load:
+    case OpKind::evict: break;
   }
 }
 
 template <class Visit>
 void ProgramIndex::for_each_consumer(int id, Visit visit) const {
   const Op& op = ops[at(id)];
-  const std::size_t stage = pp::index(op.stage);
   switch (op.kind) {
     case OpKind::forward:
-      visit_local(local(Slot::recompute, id) == kNone ? Slot::backward : Slot::recompute, id, visit);
-      for (const int e : edges_out[stage]) visit_edge(Slot::forward, dependencies[at(e)].to, id, e, visit);
+      visit_found(continuation(id), visit);
+      for (const int e : edges_out[pp::index(op.stage)]) {
+        visit_edge(Slot::forward, dependencies[at(e)].to, op.micro_batch + lag(), id, e, visit);
+      }
+      visit_next_token(id, visit);
       break;
     case OpKind::backward:
     case OpKind::input_gradient:
-      visit_local(Slot::weight_gradient, id, visit);
-      for (const int e : edges_in[stage]) visit_edge(Slot::backward, dependencies[at(e)].from, id, e, visit);
+      visit_found(local(Slot::weight_gradient, id), visit);
+      for (const int e : edges_in[pp::index(op.stage)]) {
+        const auto visit_user = [&](int backward, int edge) {
+          const int recompute = local(Slot::recompute, backward);
+          visit(is_late(recompute) ? recompute : backward, edge);
+        };
+        visit_edge(Slot::backward, dependencies[at(e)].from, op.micro_batch + lag(), id, e, visit_user);
+      }
       break;
-    case OpKind::recompute: visit_local(Slot::backward, id, visit); break;
+    case OpKind::recompute: visit_found(local(Slot::backward, id), visit); break;
     case OpKind::weight_gradient:
     case OpKind::all_reduce:
-    case OpKind::update: break;
+    case OpKind::update:
+    case OpKind::load:
+    case OpKind::evict: break;
   }
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 
 #include "libplan/schedule/generators.h"
@@ -6,23 +7,95 @@
 namespace pp::plan {
 namespace {
 
-[[noreturn]] void refuse(const ScheduleRequest& request, const std::string& message) {
-  throw Error(ErrorKind::usage, "schedule " + request.name + ": " + message);
-}
+std::string text(int number) { return std::to_string(number); }
 
-}  // namespace
-
-void check_request(const ScheduleRequest& request) {
+void check_counts(const ScheduleRequest& request) {
   if (request.replicas.empty()) refuse(request, "no stages; give the replicas of at least one");
   for (std::size_t s = 0; s < request.replicas.size(); ++s) {
     if (request.replicas[s] < 1) {
-      refuse(request, "stage " + std::to_string(s) + " has " + std::to_string(request.replicas[s]) +
+      refuse(request, "stage " + std::to_string(s) + " has " + text(request.replicas[s]) +
                           " replicas; give it at least 1");
     }
   }
   if (request.micro_batches < 1) {
-    refuse(request, "micro_batches = " + std::to_string(request.micro_batches) + "; give at least 1");
+    refuse(request, "micro_batches = " + text(request.micro_batches) + "; give at least 1");
   }
+}
+
+void check_replication(const ScheduleRequest& request, Replication allowed) {
+  const int first = request.replicas.front();
+  for (std::size_t s = 0; s < request.replicas.size(); ++s) {
+    const int found = request.replicas[s];
+    if (allowed == Replication::none && found != 1) {
+      refuse(request,
+             "stage " + std::to_string(s) + " has " + text(found) + " replicas; it runs 1 worker per stage");
+    }
+    if (allowed == Replication::equal && found != first) {
+      refuse(request, "stage " + std::to_string(s) + " has " + text(found) + " replicas, stage 0 has " +
+                          text(first) + "; give every stage the same number");
+    }
+  }
+}
+
+void check_chunks(const ScheduleRequest& request, Chunks allowed) {
+  const int chunks = chunks_of(request);
+  const std::string found = "chunks_per_worker = " + text(chunks);
+  if (allowed == Chunks::one && chunks != 1) refuse(request, found + "; it runs 1 stage per worker");
+  if (allowed == Chunks::two && chunks != 2) refuse(request, found + "; it runs 2 stages per worker");
+  if (chunks < 1) refuse(request, found + "; give at least 1");
+}
+
+void check_policy(const ScheduleRequest& request, const ScheduleRow& row) {
+  if (!request.weight_policy || std::ranges::count(row.policies, *request.weight_policy) > 0) return;
+  std::string allowed;
+  for (const WeightPolicy policy : row.policies)
+    allowed.append(allowed.empty() ? "" : ", ").append(name_of(policy));
+  refuse(request, "weight policy " + std::string(name_of(*request.weight_policy)) +
+                      " does not go with it; use " + allowed);
+}
+
+void check_recompute(const ScheduleRequest& request, const ScheduleRow& row) {
+  const std::size_t stages = request.replicas.size() * static_cast<std::size_t>(chunks_of(request));
+  const std::size_t found = request.recompute.size();
+  if (found > 1 && found != stages) {
+    refuse(request, std::to_string(found) + " recompute modes for " + std::to_string(stages) +
+                        " stages; give one for all, or one per stage");
+  }
+  for (const Recompute mode : request.recompute) {
+    if (mode == Recompute::never) continue;
+    if (row.rules != RuleSet::standard) refuse(request, "recompute is not a choice here; leave it at never");
+    if (!row.synchronous && mode == Recompute::except_last) {
+      refuse(request, "recompute except_last needs a last micro-batch, a stream has none; use always or never");
+    }
+  }
+}
+
+}  // namespace
+
+void refuse(const ScheduleRequest& request, const std::string& message) {
+  throw Error(ErrorKind::usage, "schedule " + request.name + ": " + message);
+}
+
+int chunks_of(const ScheduleRequest& request) {
+  if (request.chunks_per_worker != 0) return request.chunks_per_worker;
+  const ScheduleRow& row = require_schedule(request.name);
+  return row.chunks == Chunks::one || row.rules == RuleSet::swapped ? 1 : 2;
+}
+
+void check_request(const ScheduleRequest& request, const ScheduleRow& row) {
+  check_counts(request);
+  check_replication(request, row.replication);
+  check_chunks(request, row.chunks);
+  check_policy(request, row);
+  check_recompute(request, row);
+}
+
+void require_multiple(const ScheduleRequest& request, int unit, const std::string& alternative) {
+  const int m = request.micro_batches;
+  if (m % unit == 0) return;
+  const int below = m / unit * unit;
+  refuse(request, "micro_batches = " + text(m) + " is not a multiple of " + text(unit) + " workers; use " +
+                      (below > 0 ? text(below) + " or " : "") + text(below + unit) + alternative);
 }
 
 std::vector<int> request_windows(const ScheduleRequest& request) {
@@ -38,11 +111,6 @@ std::vector<int> request_windows(const ScheduleRequest& request) {
     }
   }
   return request.windows;
-}
-
-void append_update(Program& program, StageId stage, int replicas) {
-  if (replicas > 1) program.push_back({OpKind::all_reduce, stage, 0});
-  program.push_back({OpKind::update, stage, 0});
 }
 
 }  // namespace pp::plan

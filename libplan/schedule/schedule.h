@@ -9,15 +9,27 @@
 #include <string_view>
 #include <vector>
 
-#include "libplan/schedule/program.h"
+#include "libplan/schedule/program_set.h"
 #include "libprofile/core/enum_names.h"
 
 namespace pp::plan {
 
-enum class WeightPolicy { flush, stash };
+/// Which version of the weights a micro-batch runs on (schedules.md 5): the only one, updated after a flush;
+/// the newest at its forward, kept for its backward; the one its forward saw on stage 0, on every stage; the
+/// one before the update in progress; the newest at its forward, updated every few micro-batches; whatever is
+/// newest, forward and backward alike (a demonstration: the gradient of no function).
+enum class WeightPolicy { flush, stash, vertical_sync, two_buffered, macrobatch, latest };
 
 /// How many micro-batches a replica of a stage keeps in flight (1F1B kinds; semantics.md, Windows).
 enum class WindowRule { published, win, wide, explicit_list };
+
+/// Micro-batches of a stage whose forward runs again before their backward (schedules.md 2.4).
+enum class Recompute { never, except_last, always };
+
+/// Stages on one worker that a schedule can have.
+enum class Chunks { one, two, several };
+/// Workers per stage that a schedule can have: one; the same number everywhere; any number.
+enum class Replication { none, equal, any };
 
 }  // namespace pp::plan
 
@@ -25,7 +37,11 @@ namespace pp {
 template <>
 struct EnumNames<plan::WeightPolicy> {
   static constexpr std::array table{std::pair{plan::WeightPolicy::flush, "flush"sv},
-                                    std::pair{plan::WeightPolicy::stash, "stash"sv}};
+                                    std::pair{plan::WeightPolicy::stash, "stash"sv},
+                                    std::pair{plan::WeightPolicy::vertical_sync, "vertical_sync"sv},
+                                    std::pair{plan::WeightPolicy::two_buffered, "two_buffered"sv},
+                                    std::pair{plan::WeightPolicy::macrobatch, "macrobatch"sv},
+                                    std::pair{plan::WeightPolicy::latest, "latest"sv}};
 };
 template <>
 struct EnumNames<plan::WindowRule> {
@@ -33,16 +49,34 @@ struct EnumNames<plan::WindowRule> {
       std::pair{plan::WindowRule::published, "published"sv}, std::pair{plan::WindowRule::win, "win"sv},
       std::pair{plan::WindowRule::wide, "wide"sv}, std::pair{plan::WindowRule::explicit_list, "explicit"sv}};
 };
+template <>
+struct EnumNames<plan::Recompute> {
+  static constexpr std::array table{std::pair{plan::Recompute::never, "never"sv},
+                                    std::pair{plan::Recompute::except_last, "except_last"sv},
+                                    std::pair{plan::Recompute::always, "always"sv}};
+};
 }  // namespace pp
 
 namespace pp::plan {
 
 struct ScheduleRequest {
   std::string name;
-  std::vector<int> replicas;            ///< per stage; workers are numbered stage by stage, replica by replica
-  int micro_batches = 1;                ///< per optimizer step; asynchronous pipedream: 1
-  WindowRule window = WindowRule::win;  ///< read by the schedules of 1F1B kind
-  std::vector<int> windows;             ///< explicit_list: one per stage
+  /// One entry per place in the pipeline: how many workers stand there. Workers are numbered place by place,
+  /// replica by replica. With one stage per worker a place is a stage; with v of them the K places hold K*v
+  /// stages.
+  std::vector<int> replicas;
+  int micro_batches = 1;                   ///< per optimizer step; generation: sequence groups; partime: frames
+  WindowRule window = WindowRule::win;     ///< read by the schedules of 1F1B kind
+  std::vector<int> windows = {};           ///< explicit_list: one per stage
+  int chunks_per_worker = 0;               ///< v; 0: the schedule's own (1, or 2 where it needs several)
+  int group = 0;                           ///< interleaved: micro-batches per round of a chunk; 0: workers
+  std::vector<int> in_flight_limits = {};  ///< dapple: per stage; empty: no limit
+  std::vector<Recompute> recompute = {};   ///< per stage, or one for all; empty: never
+  std::optional<WeightPolicy> weight_policy = {};  ///< unset: the schedule's default
+  TokenLoop tokens = {};                           ///< generation: groups is ignored, barrier is read
+  int token_count = 1;                             ///< generation: tokens per sequence group
+  std::vector<int> forward_packs = {};             ///< harmony: stages per pack, in order; empty: one each
+  std::vector<int> backward_packs = {};
 };
 
 /// What one worker runs: a finite list per step, or a stream.
@@ -52,20 +86,47 @@ struct WorkerProgram {
   bool operator==(const WorkerProgram&) const = default;
 };
 
+/// What a generator makes: who holds which stage, and what everybody runs.
+struct Schedule {
+  std::vector<std::vector<WorkerId>> stage_workers;
+  std::vector<WorkerProgram> workers;
+  bool operator==(const Schedule&) const = default;
+};
+
 struct ScheduleRow {
   std::string_view name;
   std::string_view summary;
-  std::string_view needs;  ///< the documented restriction, for people; empty: none
+  std::string_view needs = {};  ///< the documented restriction, for people; empty: none
   bool synchronous = true;
-  WeightPolicy default_policy = WeightPolicy::flush;
-  /// Throws pp::Error (usage) with the restriction and the nearest legal value.
-  std::vector<WorkerProgram> (*generate)(const ScheduleRequest& request);
+  RuleSet rules = RuleSet::standard;
+  Chunks chunks = Chunks::one;
+  Replication replication = Replication::none;
+  std::vector<WeightPolicy> policies{WeightPolicy::flush};  ///< the first is the default
+  bool candidate = false;                                   ///< pp-plan --schedule auto tries it
+  /// Throws pp::Error (usage) with the restriction and the nearest legal value. Null: the order depends on
+  /// costs and is searched for (libplan/search/auto_zero_bubble.h).
+  Schedule (*generate)(const ScheduleRequest& request) = nullptr;
+
+  WeightPolicy default_policy() const { return policies.front(); }
 };
 
 const std::vector<ScheduleRow>& schedule_table();
 const ScheduleRow* find_schedule(std::string_view name);
 /// Throws pp::Error (usage) that lists the names.
 const ScheduleRow& require_schedule(std::string_view name);
+
+/// Checks the request against the schedule's row, makes the programs and puts the recomputations in.
+/// O(operations). Throws pp::Error (usage): `schedule zb-v: chunks_per_worker = 3; it runs 2 stages per
+/// worker`.
+Schedule make_schedule(const ScheduleRequest& request);
+
+/// The finite set of a schedule; streams are written out for `stream_length` micro-batches (partime: frames).
+ProgramSet program_set(const ScheduleRequest& request, const Schedule& schedule, int stream_length);
+/// The same of make_schedule(request).
+ProgramSet program_set(const ScheduleRequest& request, int stream_length = 0);
+
+/// Stages per worker that a request means: its own number, or the schedule's default.
+int chunks_of(const ScheduleRequest& request);
 
 /// Micro-batches in flight per replica, per stage (planning.md 2.6), not yet capped by the number of
 /// micro-batches. published: ceil(suffix/r_s); win: 1 + ceil(win_{s+1} r_{s+1} / r_s); wide: 2*win-1. An

@@ -5,6 +5,7 @@
 #include "libplan/schedule/completeness.h"
 #include "libplan/schedule/program_index.h"
 #include "libplan/schedule/progress.h"
+#include "libplan/schedule/rule_sets.h"
 #include "libprofile/core/error.h"
 
 namespace pp::plan {
@@ -20,7 +21,8 @@ struct Pending {
 /// complete already, so a U or AR that comes too early is what can be wrong.
 class OrderCheck {
  public:
-  OrderCheck(const ProgramSet& set, const ProgramIndex& index) : set_(set), index_(index) {}
+  OrderCheck(const ProgramSet& set, const ProgramIndex& index)
+      : set_(set), index_(index), partners_(partners_of_stages(set, index)) {}
 
   void run() {
     std::vector<Pending> pending(ProgramIndex::at(index_.stages));
@@ -59,7 +61,7 @@ class OrderCheck {
       pending.reduced = true;
     } else if (op.kind == OpKind::update) {
       check_finished(id, pending, group);
-      if (index_.workers_of_stage[pp::index(op.stage)] > 1 && !pending.reduced) {
+      if (partners_[pp::index(op.stage)] > 1 && !pending.reduced) {
         refuse(id, to_text(Op{OpKind::all_reduce, op.stage, 0}) + " must come first");
       }
       pending = {};
@@ -78,6 +80,7 @@ class OrderCheck {
 
   const ProgramSet& set_;
   const ProgramIndex& index_;
+  const std::vector<int> partners_;  ///< per stage
 };
 
 }  // namespace
@@ -91,6 +94,8 @@ void validate(const ProgramSet& set) {
   check_updates(set, index);
   check_progress(index);
   OrderCheck(set, index).run();
+  check_clock_order(set, index);
+  check_residency(index);
 }
 
 double peak_in_flight(std::span<const Op> program, int chunks_per_worker) {

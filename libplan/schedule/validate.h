@@ -3,22 +3,10 @@
 #pragma once
 
 #include <span>
-#include <utility>
-#include <vector>
 
-#include "libplan/schedule/program.h"
+#include "libplan/schedule/program_set.h"
 
 namespace pp::plan {
-
-/// Everything validity depends on. Programs are finite (streams expanded).
-struct ProgramSet {
-  std::vector<Program> workers;
-  std::vector<std::vector<WorkerId>> stage_workers;  ///< per stage its replicas
-  std::vector<std::pair<StageId, StageId>> skips;  ///< besides the chain s -> s+1; each leads to a later stage
-  int micro_batches = 1;
-  bool synchronous = true;       ///< one U per stage after all its backwards; else U follows each backward
-  int backwards_per_update = 1;  ///< asynchronous: backwards of a worker from one U to the next
-};
 
 /// Placement, completeness, progress, order (schedules.md 1.4, in this sequence; its memory check is the
 /// simulator's). O(operations). Throws pp::Error (data) with the first failure: `worker 1, operation 4 (B1.3):

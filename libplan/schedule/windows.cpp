@@ -47,22 +47,6 @@ std::vector<int> windows(WindowRule rule, std::span<const int> replicas) {
   throw Error(ErrorKind::internal, "windows: an explicit list has no rule; read it from the request");
 }
 
-std::vector<int> first_workers(std::span<const int> replicas) {
-  std::vector<int> first(replicas.size() + 1, 0);
-  std::partial_sum(replicas.begin(), replicas.end(), first.begin() + 1);
-  return first;
-}
-
-std::vector<std::vector<WorkerId>> replicated_placement(std::span<const int> replicas) {
-  std::vector<std::vector<WorkerId>> stages;
-  int worker = 0;
-  for (const int count : replicas) {
-    auto& workers = stages.emplace_back();
-    for (int q = 0; q < count; ++q) workers.push_back(WorkerId{worker++});
-  }
-  return stages;
-}
-
 void check_stream_length(std::span<const int> replicas, int micro_batches) {
   std::int64_t round = 1;
   for (const int count : replicas) round = std::lcm(round, std::int64_t{count});

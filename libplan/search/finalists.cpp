@@ -51,11 +51,12 @@ Assignment assign(const Finalist& finalist, const PlanRequest& request) {
   assignment.worker_devices.assign(finalist.devices.begin(), finalist.devices.begin() + worker);
   assignment.micro_batches = finalist.batch.micro_batches;
   assignment.synchronous = finalist.schedule->synchronous;
-  assignment.programs = finalist.schedule->generate({.name = std::string(finalist.schedule->name),
-                                                     .replicas = replicas_of(finalist.partition),
-                                                     .micro_batches = finalist.batch.micro_batches,
-                                                     .window = request.window,
-                                                     .windows = request.windows});
+  assignment.programs = make_schedule({.name = std::string(finalist.schedule->name),
+                                       .replicas = replicas_of(finalist.partition),
+                                       .micro_batches = finalist.batch.micro_batches,
+                                       .window = request.window,
+                                       .windows = request.windows})
+                            .workers;
   return assignment;
 }
 

@@ -110,8 +110,7 @@ std::string find_remedy(const Profile& profile, const Cluster& cluster, const Pl
     for (const ScheduleRow& row : schedule_table()) {
       PlanRequest changed = request;
       changed.schedule = row.name;
-      if (row.synchronous && feasible(profile, cluster, graph, changed))
-        return "--schedule " + changed.schedule;
+      if (row.candidate && feasible(profile, cluster, graph, changed)) return "--schedule " + changed.schedule;
     }
   }
   Cluster larger = cluster;

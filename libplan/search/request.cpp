@@ -55,7 +55,7 @@ std::vector<const ScheduleRow*> requested_schedules(const PlanRequest& request) 
   if (request.schedule != "auto") return {&require_schedule(request.schedule)};
   std::vector<const ScheduleRow*> rows;
   for (const ScheduleRow& row : schedule_table()) {
-    if (row.synchronous) rows.push_back(&row);
+    if (row.candidate) rows.push_back(&row);
   }
   return rows;
 }
@@ -164,7 +164,7 @@ InFlight in_flight_of(const ScheduleRow& schedule, const PlanRequest& request, i
 }
 
 WeightPolicy policy_of(const ScheduleRow& schedule, const PlanRequest& request) {
-  return request.weight_policy.value_or(schedule.default_policy);
+  return request.weight_policy.value_or(schedule.default_policy());
 }
 
 int requested_stages(const PlanRequest& request) {

@@ -159,10 +159,9 @@ void check_units(const Profile& profile, const Cluster& cluster, const PlanReque
 void check_policy(const PlanRequest& request) {
   for (const ScheduleRow* row : requested_schedules(request)) {
     const WeightPolicy policy = policy_of(*row, request);
-    const bool allowed = row->synchronous ? policy == WeightPolicy::flush : policy == WeightPolicy::stash;
-    if (allowed) continue;
+    if (std::ranges::count(row->policies, policy) > 0) continue;
     refuse("weight_policy = " + std::string(name_of(policy)) + " does not go with schedule " +
-           std::string(row->name) + "; use " + std::string(name_of(row->default_policy)));
+           std::string(row->name) + "; use " + std::string(name_of(row->default_policy())));
   }
 }
 

@@ -26,6 +26,8 @@ const char* category(OpKind kind) {
     case OpKind::recompute: return "recompute";
     case OpKind::all_reduce: return "all-reduce";
     case OpKind::update: return "update";
+    case OpKind::load: return "load";
+    case OpKind::evict: return "evict";
   }
   return "";
 }

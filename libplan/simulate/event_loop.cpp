@@ -53,6 +53,8 @@ double duration_of(const StageCosts& costs, OpKind kind) {
     case OpKind::weight_gradient: return costs.weight_gradient.count();
     case OpKind::recompute: return costs.recompute.count();
     case OpKind::update: return costs.update.count();
+    case OpKind::load: return costs.load.count();
+    case OpKind::evict: return costs.evict.count();
     case OpKind::all_reduce: break;
   }
   return 0;

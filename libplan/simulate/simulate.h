@@ -18,6 +18,7 @@ struct StageCosts {
   Seconds forward{}, backward{}, input_gradient{}, weight_gradient{}, recompute{};
   Seconds all_reduce{};                 ///< per AR, without overlap
   Seconds update{};                     ///< per U
+  Seconds load{}, evict{};              ///< per L and E: the stage's weights between host and device
   Bytes weights, gradients, optimizer;  ///< of one version
   Bytes saved;                          ///< activations kept from F to B (or W), stage input excluded
   Bytes input;                          ///< boundary input kept from F to B

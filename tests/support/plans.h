@@ -29,7 +29,7 @@ inline pp::plan::Plan make_plan(const PlanSpec& spec) {
   plan.training.dtype = spec.dtype;
   plan.training.optimizer = spec.optimizer;
   const plan::ScheduleRow& row = plan::require_schedule(spec.schedule);
-  plan.schedule = {spec.schedule, row.default_policy, plan::RecomputePolicy::never, 1};
+  plan.schedule = {spec.schedule, row.default_policy(), plan::RecomputePolicy::never, 1};
 
   std::vector<int> replicas = spec.replicas;
   if (replicas.empty()) replicas.assign(spec.cuts.size() + 1, 1);
@@ -37,7 +37,7 @@ inline pp::plan::Plan make_plan(const PlanSpec& spec) {
   request.name = spec.schedule;
   request.replicas = replicas;
   request.micro_batches = spec.micro_batches;
-  const std::vector<plan::WorkerProgram> programs = row.generate(request);
+  const std::vector<plan::WorkerProgram> programs = plan::make_schedule(request).workers;
 
   std::size_t layer = 0;
   for (std::size_t s = 0; s < replicas.size(); ++s) {

@@ -9,7 +9,6 @@
 namespace pp::plan {
 namespace {
 
-using test::program_set;
 using test::straight;
 using test::written;
 
@@ -72,6 +71,8 @@ class Oracle {
         return all_backwards_done(set_.workers[w], position_[w], op.stage) &&
                (set_.stage_workers[pp::index(op.stage)].size() == 1 ||
                 done_.contains("AR" + std::to_string(s) + " on " + std::to_string(w)));
+      case OpKind::load:
+      case OpKind::evict: return false;  // no swaps in these sets
     }
     return false;
   }
@@ -107,8 +108,14 @@ void for_each_swap(const ProgramSet& set, Visit visit) {
 }
 
 std::vector<ProgramSet> specimens() {
+  const auto places = [](const std::string& name, int workers, int micro_batches) {
+    return program_set(
+        {name, std::vector<int>(static_cast<std::size_t>(workers), 1), micro_batches, WindowRule::win, {}});
+  };
   return {
-      straight("gpipe", 3, 4), straight("1f1b", 3, 4), program_set({"1f1b", {2, 1}, 4, WindowRule::win, {}}),
+      places("zb-h1", 3, 3), places("zb-h2", 3, 4), places("interleaved", 2, 2), places("looped-bfs", 2, 2),
+      places("zb-v", 2, 3), places("dualpipe-v", 2, 4), places("chimera", 2, 2), straight("gpipe", 3, 4),
+      straight("1f1b", 3, 4), program_set({"1f1b", {2, 1}, 4, WindowRule::win, {}}),
       program_set({"1f1b", {1, 2, 1}, 3, WindowRule::win, {}}),
       // Split backwards, two stages per worker in V order, recompute.
       written({"F0.0 F0.1 I0.0 W0.0 I0.1 W0.1 U0", "F1.0 I1.0 F1.1 W1.0 I1.1 W1.1 U1"}, {{0}, {1}}, 2),

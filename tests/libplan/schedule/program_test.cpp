@@ -30,7 +30,7 @@ TEST_SUITE("libplan/schedule/program") {
   }
 
   TEST_CASE("an unknown kind is refused with its position and the kinds there are") {
-    const std::string kinds = ": unknown kind; use F, B, I, W, R, AR, U";
+    const std::string kinds = ": unknown kind; use F, B, I, W, R, AR, U, L, E";
     CHECK(error_of([] { parse_program("F0.0 F0.1 B0.0 G0.1"); }) == "operation 3, \"G0.1\"" + kinds);
     CHECK(error_of([] { parse_program("f0.0"); }) == "operation 0, \"f0.0\"" + kinds);
     CHECK(error_of([] { parse_program("0.0"); }) == "operation 0, \"0.0\"" + kinds);

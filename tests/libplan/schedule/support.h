@@ -11,19 +11,6 @@
 
 namespace pp::plan::test {
 
-/// Streams are expanded to `length` micro-batches.
-inline ProgramSet program_set(const ScheduleRequest& request, int length = 0) {
-  const ScheduleRow& row = require_schedule(request.name);
-  ProgramSet set;
-  set.synchronous = row.synchronous;
-  set.micro_batches = row.synchronous ? request.micro_batches : length;
-  set.stage_workers = replicated_placement(request.replicas);
-  for (const WorkerProgram& worker : row.generate(request)) {
-    set.workers.push_back(worker.stream ? expand(*worker.stream, length) : worker.program);
-  }
-  return set;
-}
-
 /// One stage per worker.
 inline ProgramSet straight(const std::string& name, int stages, int micro_batches,
                            WindowRule window = WindowRule::win) {

@@ -8,7 +8,6 @@ namespace pp::plan {
 namespace {
 
 using test::error_of;
-using test::program_set;
 using test::written;
 
 std::string refusal(const ProgramSet& set) {

@@ -13,7 +13,6 @@ using test::costs;
 using test::equal_stages;
 using test::link_all;
 using test::makespan;
-using test::program_set;
 using test::straight;
 using test::written;
 

@@ -6,7 +6,6 @@ namespace pp::plan {
 namespace {
 
 using test::equal_stages;
-using test::program_set;
 using test::straight;
 using test::written;
 

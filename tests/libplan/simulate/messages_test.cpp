@@ -7,7 +7,6 @@ namespace {
 
 using test::equal_stages;
 using test::link_all;
-using test::program_set;
 using test::straight;
 using test::times;
 using test::transfers;

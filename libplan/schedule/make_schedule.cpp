@@ -1,0 +1,54 @@
+#include <algorithm>
+
+#include "libplan/schedule/generators.h"
+#include "libprofile/core/error.h"
+
+namespace pp::plan {
+namespace {
+
+/// A clocked stage sees its first frame s steps after the first stage does, so its stream runs s steps longer.
+int steps_of(const ScheduleRow& row, std::size_t worker, int length) {
+  return length + (row.rules == RuleSet::clocked ? static_cast<int>(worker) : 0);
+}
+
+int micro_batches_of(const ScheduleRow& row, const ScheduleRequest& request, const Schedule& schedule,
+                     int length) {
+  if (row.rules == RuleSet::clocked) return length + static_cast<int>(schedule.workers.size()) - 1;
+  return row.synchronous ? request.micro_batches * request.token_count : length;
+}
+
+}  // namespace
+
+Schedule make_schedule(const ScheduleRequest& request) {
+  const ScheduleRow& row = require_schedule(request.name);
+  check_request(request, row);
+  if (row.generate == nullptr)
+    refuse(request, "its order depends on costs; search for it with the costs at hand");
+  Schedule schedule = row.generate(request);
+  insert_recompute(request, schedule);
+  return schedule;
+}
+
+ProgramSet program_set(const ScheduleRequest& request, const Schedule& schedule, int stream_length) {
+  const ScheduleRow& row = require_schedule(request.name);
+  ProgramSet set;
+  set.stage_workers = schedule.stage_workers;
+  set.synchronous = row.synchronous;
+  set.rules = row.rules;
+  set.micro_batches = micro_batches_of(row, request, schedule, stream_length);
+  if (row.rules == RuleSet::standard && !row.synchronous)
+    set.backwards_per_update = std::max(1, request.micro_batches / request.replicas.front());
+  if (request.token_count > 1) set.tokens = {request.micro_batches, request.tokens.barrier};
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    const WorkerProgram& worker = schedule.workers[w];
+    set.workers.push_back(worker.stream ? expand(*worker.stream, steps_of(row, w, stream_length))
+                                        : worker.program);
+  }
+  return set;
+}
+
+ProgramSet program_set(const ScheduleRequest& request, int stream_length) {
+  return program_set(request, make_schedule(request), stream_length);
+}
+
+}  // namespace pp::plan

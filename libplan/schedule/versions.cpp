@@ -1,0 +1,120 @@
+#include "libplan/schedule/versions.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "libprofile/core/error.h"
+
+namespace pp::plan {
+namespace {
+
+/// Of one stage on one worker.
+struct StageVersions {
+  int newest = 0;
+  std::map<int, int> held;        ///< version -> micro-batches in flight on it
+  std::map<int, int> version_of;  ///< micro-batch in flight -> version
+  int next_wanted = 0;            ///< by the forward after the last one
+};
+
+class VersionWalk {
+ public:
+  VersionWalk(const ProgramSet& set, WeightPolicy policy)
+      : set_(set),
+        policy_(policy),
+        per_update_(set.backwards_per_update * static_cast<int>(set.stage_workers.front().size())),
+        live_(set.stage_workers.size(), 1) {}
+
+  std::vector<int> run() {
+    for (std::size_t w = 0; w < set_.workers.size(); ++w) {
+      std::map<StageId, StageVersions> stages;
+      for (std::size_t i = 0; i < set_.workers[w].size(); ++i) {
+        worker_ = w, position_ = i;
+        step(stages[op().stage]);
+      }
+    }
+    return live_;
+  }
+
+ private:
+  const Op& op() const { return set_.workers[worker_][position_]; }
+
+  void step(StageVersions& stage) {
+    if (op().kind == OpKind::forward && policy_ != WeightPolicy::latest) {
+      const int version = version_of(stage);
+      stage.next_wanted = wanted(op().micro_batch + replicas(), stage);
+      ++stage.held[version];
+      stage.version_of[op().micro_batch] = version;
+    } else if (completes_backward(op().kind) && policy_ != WeightPolicy::latest) {
+      release(stage);
+    } else if (op().kind == OpKind::update) {
+      ++stage.newest;
+    }
+    live_[index(op().stage)] = std::max(live_[index(op().stage)], alive(stage));
+    check_buffers(stage);
+  }
+
+  int replicas() const { return static_cast<int>(set_.stage_workers[index(op().stage)].size()); }
+  /// The policy looks back by a fixed number of versions, so what lies between must be kept.
+  bool delayed() const {
+    return policy_ == WeightPolicy::vertical_sync || policy_ == WeightPolicy::two_buffered;
+  }
+
+  int wanted(int micro_batch, const StageVersions& stage) const {
+    const int stages = static_cast<int>(set_.stage_workers.size());
+    if (policy_ == WeightPolicy::vertical_sync) return std::max(0, micro_batch - (stages - 1));
+    if (policy_ == WeightPolicy::two_buffered) return std::max(0, micro_batch / per_update_ - 1);
+    return stage.newest;
+  }
+
+  int version_of(const StageVersions& stage) const {
+    const int version = wanted(op().micro_batch, stage);
+    if (version <= stage.newest) return version;
+    refuse("needs version " + std::to_string(version) + " of stage " + std::to_string(number(op().stage)) +
+           ", the newest is " + std::to_string(stage.newest) +
+           "; update less often, or keep fewer micro-batches in flight");
+  }
+
+  int alive(const StageVersions& stage) const {
+    if (!delayed()) return static_cast<int>(stage.held.size()) + (stage.held.contains(stage.newest) ? 0 : 1);
+    const int oldest = stage.held.empty() ? stage.newest : stage.held.begin()->first;
+    return stage.newest - std::min(oldest, stage.next_wanted) + 1;
+  }
+
+  void release(StageVersions& stage) const {
+    const int version = stage.version_of.at(op().micro_batch);
+    stage.version_of.erase(op().micro_batch);
+    if (--stage.held.at(version) == 0) stage.held.erase(version);
+  }
+
+  void check_buffers(const StageVersions& stage) const {
+    const bool two = policy_ == WeightPolicy::two_buffered || policy_ == WeightPolicy::macrobatch;
+    if (!two || alive(stage) <= 2) return;
+    refuse("leaves " + std::to_string(alive(stage)) + " versions of stage " +
+           std::to_string(number(op().stage)) + " alive, weight policy " + std::string(name_of(policy_)) +
+           " keeps 2; update less often, or keep fewer micro-batches in flight");
+  }
+
+  [[noreturn]] void refuse(const std::string& message) const {
+    throw Error(ErrorKind::data, "worker " + std::to_string(worker_) + ", operation " +
+                                     std::to_string(position_) + " (" + to_text(op()) + "): " + message);
+  }
+
+  const ProgramSet& set_;
+  const WeightPolicy policy_;
+  const int per_update_;  ///< micro-batches of the stream from one version to the next
+  std::size_t worker_ = 0;
+  std::size_t position_ = 0;
+  std::vector<int> live_;  ///< per stage
+};
+
+}  // namespace
+
+std::vector<int> live_versions(const ProgramSet& set, WeightPolicy policy) {
+  if (set.synchronous) {
+    throw Error(ErrorKind::internal, "weight versions: a synchronous set has one");
+  }
+  return VersionWalk(set, policy).run();
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,129 @@
+#include "libplan/simulate/lower_bound.h"
+
+#include <algorithm>
+#include <numeric>
+#include <queue>
+
+#include "libplan/simulate/event_loop.h"
+#include "libplan/simulate/op_costs.h"
+
+namespace pp::plan {
+namespace {
+
+std::size_t at(int i) { return ProgramIndex::at(i); }
+
+/// Longest paths through the dependencies of a set of programs.
+class LongestPaths {
+ public:
+  LongestPaths(const ProgramIndex& index, const SimulationInput& input)
+      : index_(index),
+        synchronous_(input.programs.synchronous),
+        transfers_(index, input),
+        jobs_(index.ops.size()) {
+    for (std::size_t id = 0; id < jobs_.size(); ++id) jobs_[id].duration = least_duration(input, index.ops[id]);
+    const std::vector<int> order = topological_order();
+    for (const int id : order) {
+      for_each_consumer(id, [&](int consumer, double transfer) {
+        double& head = jobs_[at(consumer)].head;
+        head = std::max(head, jobs_[at(id)].head + jobs_[at(id)].duration + transfer);
+      });
+    }
+    for (auto id = order.rbegin(); id != order.rend(); ++id) {
+      for_each_consumer(*id, [&](int consumer, double transfer) {
+        double& tail = jobs_[at(*id)].tail;
+        tail = std::max(tail, transfer + jobs_[at(consumer)].duration + jobs_[at(consumer)].tail);
+      });
+    }
+  }
+
+  /// The operations of one worker.
+  std::span<const Job> jobs(int worker) const {
+    const int begin = index_.worker_begin[at(worker)];
+    return std::span(jobs_).subspan(at(begin), at(index_.worker_begin[at(worker) + 1] - begin));
+  }
+
+ private:
+  /// visit(consumer, seconds from the end of `id` to its earliest start).
+  template <class Visit>
+  void for_each_consumer(int id, Visit visit) const {
+    index_.for_each_consumer(
+        id, [&](int consumer, int edge) { visit(consumer, transfers_.seconds(id, consumer, edge)); });
+    if (!synchronous_ || !completes_backward(index_.ops[at(id)].kind)) return;
+    const int worker = index_.worker_of[at(id)];
+    for (int last = index_.worker_begin[at(worker) + 1] - 1; last > id; --last) {
+      const Op& op = index_.ops[at(last)];
+      if (has_micro_batch(op.kind)) break;  // AR and U stand at the end of the list
+      if (op.kind == OpKind::update && op.stage == index_.ops[at(id)].stage) visit(last, 0.0);
+    }
+  }
+
+  std::vector<int> topological_order() const {
+    std::vector<int> missing(index_.ops.size(), 0);
+    const int count = static_cast<int>(missing.size());
+    for (int id = 0; id < count; ++id) {
+      for_each_consumer(id, [&](int consumer, double) { ++missing[at(consumer)]; });
+    }
+    std::vector<int> order;
+    for (int id = 0; id < count; ++id) {
+      if (missing[at(id)] == 0) order.push_back(id);
+    }
+    for (std::size_t next = 0; next < order.size(); ++next) {
+      for_each_consumer(order[next], [&](int consumer, double) {
+        if (--missing[at(consumer)] == 0) order.push_back(consumer);
+      });
+    }
+    return order;
+  }
+
+  const ProgramIndex& index_;
+  const bool synchronous_;
+  const FreeTransfers transfers_;
+  std::vector<Job> jobs_;  ///< by operation id
+};
+
+}  // namespace
+
+double one_machine_bound(std::span<const Job> jobs) {
+  std::vector<Job> waiting(jobs.begin(), jobs.end());
+  std::ranges::sort(waiting, {}, &Job::head);
+  const auto shorter_tail = [](const Job& a, const Job& b) { return a.tail < b.tail; };
+  std::priority_queue<Job, std::vector<Job>, decltype(shorter_tail)> ready(shorter_tail);
+  double now = 0;
+  double end = 0;
+  for (auto next = waiting.begin(); next != waiting.end() || !ready.empty();) {
+    if (ready.empty()) now = std::max(now, next->head);
+    for (; next != waiting.end() && next->head <= now; ++next) ready.push(*next);
+    Job job = ready.top();
+    ready.pop();
+    const double done = now + job.duration;
+    if (next == waiting.end() || done <= next->head) {
+      now = done;
+      end = std::max(end, now + job.tail);
+    } else {
+      job.duration = done - next->head;
+      now = next->head;
+      ready.push(job);
+    }
+  }
+  return end;
+}
+
+Seconds makespan_bound(const SimulationInput& input) {
+  const ProgramIndex index = index_simulation(input);
+  const LongestPaths paths(index, input);
+  double bound = 0;
+  for (int w = 0; w < index.workers(); ++w) bound = std::max(bound, one_machine_bound(paths.jobs(w)));
+  return Seconds(bound);
+}
+
+Seconds period_bound(const SimulationInput& input) {
+  double bound = 0;
+  for (const Program& program : input.programs.workers) {
+    double busy = 0;
+    for (const Op& op : program) busy += least_duration(input, op);
+    bound = std::max(bound, busy);
+  }
+  return Seconds(bound);
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,168 @@
+// The formulas of schedules.md against the simulated lists, over grids.
+#include "libplan/schedule/closed_forms.h"
+
+#include <algorithm>
+
+#include "tests/libplan/schedule/support.h"
+#include "tests/libplan/simulate/support.h"
+#include "tests/support/doctest.h"
+
+namespace pp::plan {
+namespace {
+
+using test::approx;
+using test::equal_stages;
+
+ScheduleRequest request(const std::string& name, int workers, int micro_batches, int chunks = 0) {
+  ScheduleRequest result{
+      name, std::vector<int>(static_cast<std::size_t>(workers), 1), micro_batches, WindowRule::win, {}};
+  result.chunks_per_worker = chunks;
+  return result;
+}
+
+/// Whether the schedule has a list for these numbers.
+bool legal(const ScheduleRequest& what) {
+  return test::error_of([&] { make_schedule(what); }).empty();
+}
+
+SimulationInput with_times(const ScheduleRequest& what, const ShareTimes& times) {
+  SimulationInput input = equal_stages(program_set(what));
+  const int v = chunks_of(what);
+  for (StageCosts& stage : input.stages) {
+    stage.forward = Seconds(times.forward / v);
+    stage.input_gradient = Seconds(times.input_gradient / v);
+    stage.weight_gradient = Seconds(times.weight_gradient / v);
+    stage.backward = stage.input_gradient + stage.weight_gradient;
+  }
+  return input;
+}
+
+TEST_SUITE("libplan/schedule/closed forms") {
+  TEST_CASE("every schedule's makespan, bubble and peaks are those of its row") {
+    int compared = 0;
+    for (const ScheduleRow& row : schedule_table()) {
+      for (int k = 1; k <= 10; ++k) {
+        for (int m = 1; m <= 4 * k + 2; m += m < 12 ? 1 : 5) {
+          for (int v : row.chunks == Chunks::several ? std::vector{2, 3, 4} : std::vector{0}) {
+            const ScheduleRequest what = request(std::string(row.name), k, m, v);
+            if (row.generate == nullptr || !legal(what)) continue;
+            const auto expected = closed_form(what);
+            if (!expected) continue;
+            INFO(what.name);
+            CAPTURE(k);
+            CAPTURE(m);
+            CAPTURE(v);
+            const SimulationInput input = with_times(what, {});
+            const SimulationResult result = simulate(input);
+            CHECK(result.makespan.count() == approx(expected->makespan));
+            CHECK(result.bubble_fraction == doctest::Approx(expected->bubble_fraction).epsilon(1e-9));
+            for (std::size_t r = 0; r < expected->peak_in_flight.size(); ++r)
+              CHECK(peak_in_flight(input.programs.workers[r], chunks_of(what)) ==
+                    approx(expected->peak_in_flight[r]));
+            ++compared;
+          }
+        }
+      }
+    }
+    CHECK(compared > 1500);
+  }
+
+  TEST_CASE("where formulas are not for unit times only, unequal F, I and W follow them too") {
+    const ShareTimes times{1.5, 0.75, 0.5};
+    for (const std::string name : {"gpipe", "1f1b", "interleaved", "looped-bfs"}) {
+      for (const auto& [k, m] : {std::pair{2, 4}, {4, 8}, {3, 3}}) {
+        const ScheduleRequest what = request(name, k, m);
+        CHECK(simulate(with_times(what, times)).makespan.count() == approx(closed_form(what, times)->makespan));
+      }
+    }
+    CHECK_FALSE(closed_form(request("zb-h1", 4, 8), times));
+  }
+
+  TEST_CASE("there is no formula for replicas, windows, limits and groups") {
+    ScheduleRequest what = request("1f1b", 3, 6);
+    CHECK(closed_form(what));
+    what.replicas = {2, 1, 1};
+    CHECK_FALSE(closed_form(what));
+    what = request("dapple-pa", 3, 6);
+    what.in_flight_limits = {1};
+    CHECK_FALSE(closed_form(what));
+    what = request("interleaved", 3, 6);
+    what.group = 6;
+    CHECK_FALSE(closed_form(what));
+  }
+
+  TEST_CASE("gpipe with unequal stages") {
+    // schedules.md 2.3: F = [3,2,5,2], B = 2F, M = 8: 12 + 7*5 + 24 + 7*10 = 141; 1f1b takes 136.
+    const std::vector<double> f{3, 2, 5, 2};
+    const std::vector<double> b{6, 4, 10, 4};
+    CHECK(gpipe_makespan(f, b, 8) == approx(141));
+    for (const auto& [name, makespan] :
+         {std::pair{"gpipe", 141.0}, {"gpipe-reverse", 141.0}, {"1f1b", 136.0}}) {
+      SimulationInput input = equal_stages(program_set(request(name, 4, 8)));
+      for (std::size_t s = 0; s < 4; ++s) input.stages[s] = test::costs(f[s], b[s]);
+      CHECK(test::makespan(input) == approx(makespan));
+    }
+  }
+
+  TEST_CASE("with latency the lost time of the zero-bubble paper comes out of the lists") {
+    // Span of a worker = last end - first start; the largest is M*T + x (schedules.md 4.3).
+    const ShareTimes times{1.0, 1.0, 0.75};
+    for (const double c : {0.0, 0.05, 0.1}) {
+      for (const std::string name : {"1f1b", "zb-h1", "zb-h2", "interleaved"}) {
+        const ScheduleRequest what = request(name, 4, 16);
+        SimulationInput input = with_times(what, times);
+        test::link_all(input, {BytesPerSecond(0), Seconds(c)});
+        const SimulationResult result = simulate(input);
+        std::vector<double> first(4, 1e9);
+        std::vector<double> last(4, 0);
+        for (const OpEvent& event : result.ops) {
+          if (!has_micro_batch(event.op.kind)) continue;
+          const std::size_t w = index(event.worker);
+          first[w] = std::min(first[w], event.start.count());
+          last[w] = std::max(last[w], event.end.count());
+        }
+        double span = 0;
+        for (std::size_t w = 0; w < 4; ++w) span = std::max(span, last[w] - first[w]);
+        INFO(name);
+        CAPTURE(c);
+        CHECK(span - 16 * times.total() == doctest::Approx(*bubble_time(what, times, c)).epsilon(1e-9));
+      }
+    }
+  }
+
+  TEST_CASE("the VGG16 report's time(m) and efficiency, by hand") {
+    // Table 4.2, m = 1: 180.168 + 131.326 + 145.231 + 113.475 = 570.2; efficiency 570.2/(4*180.168) = 79.12 %.
+    const std::vector<double> one{180.168, 131.326, 145.231, 113.475};
+    CHECK(forward_time(one, 1) == approx(570.2));
+    CHECK(partition_efficiency(one) == doctest::Approx(0.7912).epsilon(1e-4));
+    // m = 8: 21.956 + 16.1 + 17.923 + 15.65 + 7*21.956 = 225.321.
+    CHECK(forward_time(std::vector<double>{21.956, 16.1, 17.923, 15.65}, 8) == approx(225.321));
+  }
+
+  TEST_CASE("token generation: the ticks of the lists, with a barrier and queued") {
+    for (int k = 1; k <= 5; ++k) {
+      for (int m = 1; m <= 7; ++m) {
+        for (const int tokens : {1, 2, 5}) {
+          for (const bool barrier : {true, false}) {
+            ScheduleRequest what = request("generation", k, m);
+            what.token_count = tokens;
+            what.tokens.barrier = barrier;
+            const ProgramSet set = program_set(what);
+            CHECK_NOTHROW(validate(set));
+            CHECK(test::makespan(equal_stages(set)) == generation_ticks(k, m, tokens, barrier));
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("clock cycles run the diagonals") {
+    using Cycles = std::vector<std::vector<std::pair<int, int>>>;
+    CHECK(clock_cycles(1, 3) == Cycles{{{0, 0}}, {{0, 1}}, {{0, 2}}});
+    CHECK(clock_cycles(4, 2) ==
+          Cycles{{{0, 0}}, {{1, 0}, {0, 1}}, {{2, 0}, {1, 1}}, {{3, 0}, {2, 1}}, {{3, 1}}});
+  }
+}
+
+}  // namespace
+}  // namespace pp::plan
