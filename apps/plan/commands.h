@@ -6,6 +6,8 @@
 namespace pp::plan_tool {
 
 void add_make(CLI::App& app, cli::Shell& shell);
+void add_compare(CLI::App& app, cli::Shell& shell);
+void add_export(CLI::App& app, cli::Shell& shell);
 void add_show(CLI::App& app, cli::Shell& shell);
 void add_check(CLI::App& app, cli::Shell& shell);
 void add_simulate(CLI::App& app, cli::Shell& shell);

@@ -12,9 +12,11 @@ int main(int argc, char** argv) {
            "pp-plan show plan.json --timeline"},
       .add_commands = [](CLI::App& app, pp::cli::Shell& shell) {
         pp::plan_tool::add_make(app, shell);
+        pp::plan_tool::add_compare(app, shell);
         pp::plan_tool::add_show(app, shell);
         pp::plan_tool::add_check(app, shell);
         pp::plan_tool::add_simulate(app, shell);
+        pp::plan_tool::add_export(app, shell);
         pp::plan_tool::add_schedules(app, shell);
       }};
   return pp::cli::run_tool(tool, argc, argv);

@@ -10,23 +10,10 @@
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/plan/commands.h"
+#include "apps/plan/peer_options.h"
 #include "apps/plan/planning_options.h"
 #include "apps/plan/tables.h"
-#include "libplan/search/pipedream_code.h"
-
-namespace pp::plan_tool {
-
-enum class CostModel { pp, pipedream_code };
-
-}  // namespace pp::plan_tool
-
-namespace pp {
-template <>
-struct EnumNames<plan_tool::CostModel> {
-  static constexpr std::array table{std::pair{plan_tool::CostModel::pp, "pp"sv},
-                                    std::pair{plan_tool::CostModel::pipedream_code, "pipedream-code"sv}};
-};
-}  // namespace pp
+#include "libplan/search/baselines/strategy.h"
 
 namespace pp::plan_tool {
 namespace {
@@ -36,9 +23,8 @@ struct Options {
   std::string output;
   ClusterOptions cluster;
   RequestOptions request;
-  CostModel cost_model = CostModel::pp;
-  std::optional<std::string> machines;
-  bool no_activation_cost = false;
+  PeerArguments peer;
+  std::string strategy;
 };
 
 /// Exit 3: the reason, then what would help.
@@ -72,33 +58,31 @@ void warn_about(const Profile& profile) {
   }
 }
 
-void make_peer_plan(const Options& options, const Profile& profile, cli::Shell& shell) {
-  plan::PipedreamOptions peer;
-  peer.machines = options.cluster.devices;
-  peer.bandwidth = options.cluster.bandwidth;
-  if (options.machines)
-    peer.rule = parse_enum<plan::MachinesRule>(*options.machines, "--machines", ErrorKind::usage);
-  if (options.no_activation_cost) peer.activation_compression.reset();
-  peer.memory_limit = options.request.request.memory_limit;
+void make_peer_plan(const Options& options, const plan::PeerOptions& peer, const Profile& profile,
+                    cli::Shell& shell) {
+  cli::Output output(options.output);
   const auto begin = std::chrono::steady_clock::now();
-  const auto result = plan::plan_pipedream_code(profile, peer);
+  const auto result = plan::plan_as_peer(profile, peer, options.request.request.force_units);
   const Seconds elapsed = std::chrono::steady_clock::now() - begin;
   if (const auto* none = std::get_if<plan::Infeasible>(&result)) return report_infeasible(*none, shell);
-  const std::string text = dump_json(plan::to_json(std::get<plan::PipedreamResult>(result), elapsed));
-  cli::Output output(options.output);
+  const std::string text = dump_json(plan::to_json(std::get<plan::PeerPlan>(result), elapsed));
   output.write(text);
   if (!output.is_stdout()) std::cout << text;
 }
 
+plan::Strategy strategy_of(const Options& options) {
+  if (options.strategy.empty()) return plan::Strategy::automatic;
+  return parse_enum<plan::Strategy>(options.strategy, "--strategy", ErrorKind::usage);
+}
+
 void make(const Options& options, cli::Shell& shell) {
   const Profile profile = cli::load(options.profile, parse_profile);
-  if (options.cost_model == CostModel::pipedream_code) return make_peer_plan(options, profile, shell);
-  if (options.machines || options.no_activation_cost) {
-    throw Error(ErrorKind::usage, "--machines and --no-activation-cost belong to --cost-model pipedream-code");
-  }
+  if (const auto peer = peer_options(options.peer, options.strategy, options.cluster, options.request.request))
+    return make_peer_plan(options, *peer, profile, shell);
   warn_about(profile);
-  const plan::PlanRequest request = to_request(options.request);
   const Cluster cluster = load_cluster(options.cluster, profile);
+  const plan::PlanRequest request =
+      plan::narrowed(profile, cluster, to_request(options.request), strategy_of(options));
   cli::Output output(options.output);
   const auto result = plan::make_plan(profile, cluster, request);
   if (const auto* none = std::get_if<plan::Infeasible>(&result)) return report_infeasible(*none, shell);
@@ -119,14 +103,13 @@ void add_make(CLI::App& app, cli::Shell& shell) {
   command->add_option("-o,--output", options->output, "write the plan; - for stdout")->type_name("FILE");
   add_cluster_options(*command, options->cluster);
   add_request_options(*command, options->request);
-  cli::add_enum(*command, "--cost-model", options->cost_model, "ours, or a peer's for comparison")
-      ->group("Peers");
-  command->add_option("--machines", options->machines, "pipedream-code: exactly or at-most; default exactly")
-      ->group("Peers");
   command
-      ->add_flag("--no-activation-cost", options->no_activation_cost,
-                 "pipedream-code: activations cross cuts for free")
-      ->group("Peers");
+      ->add_option("--strategy", options->strategy,
+                   "under our cost model: " + list_names<plan::Strategy>() +
+                       "; under a peer's: its own (the default) or auto")
+      ->type_name("NAME")
+      ->group("Search");
+  add_peer_options(*command, options->peer);
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-plan profile.json --cluster cluster.json --mini-batch 64 -o plan.json",
       "pp-plan profile.json --devices 4 --bandwidth 10GB/s --mini-batch 64 --stages 4 --schedule gpipe",

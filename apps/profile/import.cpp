@@ -8,18 +8,21 @@
 #include "apps/cli/output.h"
 #include "apps/profile/commands.h"
 #include "apps/profile/tables.h"
+#include "libplan/interop/dnn_partitioning_json.h"
 #include "libplan/interop/pipedream_text.h"
+#include "libplan/interop/piper_json.h"
 
 namespace pp::profile_tool {
 namespace {
 
-enum class Format { pipedream };
+enum class Format { automatic, pipedream, dapple, dnn_partitioning, piper };
 
 struct Options {
   std::string file;
   std::string output;
-  Format format = Format::pipedream;
-  int batch_size = 1;
+  Format format = Format::automatic;
+  std::string time_unit;
+  int batch_size = 0;  ///< 0: as the file's name says, else 1
 };
 
 }  // namespace
@@ -28,18 +31,56 @@ struct Options {
 namespace pp {
 template <>
 struct EnumNames<profile_tool::Format> {
-  static constexpr std::array table{std::pair{profile_tool::Format::pipedream, "pipedream"sv}};
+  static constexpr std::array table{std::pair{profile_tool::Format::automatic, "auto"sv},
+                                    std::pair{profile_tool::Format::pipedream, "pipedream"sv},
+                                    std::pair{profile_tool::Format::dapple, "dapple"sv},
+                                    std::pair{profile_tool::Format::dnn_partitioning, "dnn-partitioning"sv},
+                                    std::pair{profile_tool::Format::piper, "piper"sv}};
 };
 }  // namespace pp
 
 namespace pp::profile_tool {
 namespace {
 
+/// JSON is one of two, told apart by a key that each node of the one has.
+Format recognised(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos || text[first] != '{') return Format::pipedream;
+  return text.find("\"TMPCs\"") != std::string_view::npos ? Format::piper : Format::dnn_partitioning;
+}
+
+/// DAPPLE's files carry the batch of the profile in their names: `vgg-19-pbs-32`.
+int batch_size_of(const Options& options, const std::string& name) {
+  if (options.batch_size > 0) return options.batch_size;
+  const std::size_t at = name.rfind("-pbs-");
+  if (at == std::string::npos) return 1;
+  return cli::parse_counts(name.substr(at + 5), ',', "the batch size in the file's name").front();
+}
+
+plan::TimeUnit time_unit(const Options& options) {
+  if (options.time_unit.empty()) {
+    throw Error(ErrorKind::usage,
+                "Piper's files do not say their unit of time; add --time-unit s or --time-unit ms");
+  }
+  return parse_enum<plan::TimeUnit>(options.time_unit, "--time-unit", ErrorKind::usage);
+}
+
+Profile import_as(Format format, std::string_view text, const std::string& name, const Options& options) {
+  const int batch_size = batch_size_of(options, name);
+  switch (format) {
+    case Format::automatic: return import_as(recognised(text), text, name, options);
+    case Format::pipedream:
+    case Format::dapple: return plan::import_pipedream(text, name, batch_size);
+    case Format::dnn_partitioning: return plan::import_dnn_partitioning(text, name, batch_size);
+    case Format::piper: return plan::import_piper(text, name, batch_size, time_unit(options));
+  }
+  throw Error(ErrorKind::internal, "unknown format");
+}
+
 void import(const Options& options, const cli::Shell& shell) {
   const std::string name = std::filesystem::path(options.file).stem().string();
-  const Profile profile = cli::load(options.file, [&](std::string_view text) {
-    return plan::import_pipedream(text, name, options.batch_size);
-  });
+  const Profile profile = cli::load(
+      options.file, [&](std::string_view text) { return import_as(options.format, text, name, options); });
   const std::string text = dump_json(to_json(profile));
   cli::Output output(options.output);
   output.write(text);
@@ -57,11 +98,14 @@ void add_import(CLI::App& app, cli::Shell& shell) {
   cli::add_enum(*command, "--format", options->format, "format of the file");
   command
       ->add_option("--batch-size", options->batch_size,
-                   "samples per micro-batch of the foreign profile, which does not say")
+                   "samples per micro-batch of the foreign profile; else N of `-pbs-N` in its name, else 1")
       ->check(CLI::PositiveNumber);
+  command->add_option("--time-unit", options->time_unit, "of Piper's files: " + list_names<plan::TimeUnit>())
+      ->type_name("UNIT");
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-profile import graph.txt --format pipedream -o profile.json",
-      "pp-profile import graph.txt --batch-size 64 -o profile.json", "pp-profile import graph.txt --json"};
+      "pp-profile import graph.txt --batch-size 64 -o profile.json",
+      "pp-profile import graph.json --format piper --time-unit ms -o profile.json"};
   cli::add_common_options(*command, shell, kExamples);
   command->final_callback([options, &shell] { import(*options, shell); });
 }

@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <functional>
 #include <map>
-#include <queue>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "libplan/interop/foreign_graph.h"
 #include "libprofile/core/error.h"
-#include "libprofile/core/op_table.h"
 
 namespace pp::plan {
 namespace {
@@ -82,6 +80,21 @@ std::int64_t bytes_of(std::string_view numbers, std::string_view key, int line) 
   return std::llround(sum);
 }
 
+LayerProfile layer_profile(const Node& node, int batch_size) {
+  LayerPoint point;
+  point.micro_batch_size = batch_size;
+  point.forward = imported_time(Seconds(node.forward_ms / 1e3));
+  point.backward = imported_time(Seconds(node.backward_ms / 1e3));
+  point.output = Bytes(node.activation);
+  point.saved = Bytes(node.activation);
+  return {.name = node.id,
+          .parameter_count = node.parameters / size_of(DType::float32),
+          .parameters = Bytes(node.parameters),
+          .buffers = {},
+          .forward_flops_per_sample = {},
+          .points = {point}};
+}
+
 class Graph {
  public:
   void read(std::string_view text) {
@@ -119,35 +132,20 @@ class Graph {
     for (const int item : items) drop(nodes_[static_cast<std::size_t>(item)]);
   }
 
-  /// Kahn's algorithm, ties in line order. Throws on a cycle.
-  std::vector<const Node*> sorted() const {
-    std::vector<std::size_t> open;
-    std::priority_queue<int, std::vector<int>, std::greater<>> ready;
-    std::size_t kept = 0;
+  /// What is left, in line order.
+  std::vector<ForeignLayer> layers(int batch_size) const {
+    std::map<int, int> positions;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      open.push_back(nodes_[i].before.size());
-      if (nodes_[i].dropped) continue;
-      ++kept;
-      if (open[i] == 0) ready.push(static_cast<int>(i));
+      if (!nodes_[i].dropped) positions.emplace(static_cast<int>(i), static_cast<int>(positions.size()));
     }
-    if (kept == 0) throw Error(ErrorKind::data, "the graph has no layer");
-    std::vector<const Node*> order;
-    while (!ready.empty()) {
-      const Node& next = nodes_[static_cast<std::size_t>(ready.top())];
-      ready.pop();
-      order.push_back(&next);
-      for (const int reader : next.after) {
-        if (--open[static_cast<std::size_t>(reader)] == 0) ready.push(reader);
-      }
+    std::vector<ForeignLayer> layers;
+    for (const auto& [index, position] : positions) {
+      const Node& node = nodes_[static_cast<std::size_t>(index)];
+      layers.push_back({layer_profile(node, batch_size), {}});
+      for (const int producer : node.before) layers.back().producers.insert(positions.at(producer));
     }
-    if (order.size() == kept) return order;
-    for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      if (open[i] != 0) throw Error(ErrorKind::data, "node " + nodes_[i].id + " is on a cycle, or behind one");
-    }
-    throw Error(ErrorKind::internal, "sorting the graph lost a node");
+    return layers;
   }
-
-  const std::string& id(int index) const { return nodes_[static_cast<std::size_t>(index)].id; }
 
  private:
   static std::vector<std::string_view> split_lines(std::string_view text) {
@@ -205,26 +203,6 @@ class Graph {
   std::map<std::string, int> by_id_;
 };
 
-TimeStat imported_time(double milliseconds) {
-  const Seconds time(milliseconds / 1e3);
-  return {time, time, time, 0};
-}
-
-LayerProfile layer_profile(const Node& node, int batch_size) {
-  LayerPoint point;
-  point.micro_batch_size = batch_size;
-  point.forward = imported_time(node.forward_ms);
-  point.backward = imported_time(node.backward_ms);
-  point.output = Bytes(node.activation);
-  point.saved = Bytes(node.activation);
-  return {.name = node.id,
-          .parameter_count = node.parameters / size_of(DType::float32),
-          .parameters = Bytes(node.parameters),
-          .buffers = {},
-          .forward_flops_per_sample = {},
-          .points = {point}};
-}
-
 }  // namespace
 
 Profile import_pipedream(std::string_view text, std::string_view name, int batch_size) {
@@ -235,24 +213,7 @@ Profile import_pipedream(std::string_view text, std::string_view name, int batch
   graph.read(text);
   graph.drop_inputs_and_items();
 
-  Profile profile;
-  profile.context = {{"tool", "pp-profile"}, {"version", PP_VERSION}, {"format", "pipedream"}};
-  profile.model.name = name;
-  profile.device.kind = DeviceKind::cuda;  // what its authors measured on
-  profile.device.name = "imported";
-  profile.mode = ProfileMode::imported;
-  profile.micro_batch_sizes = {batch_size};
-  for (const Node* node : graph.sorted()) {
-    Layer layer{
-        .name = node->id, .op = std::string(kOpaqueOp), .inputs = {}, .attributes = {}, .weights_of = {}};
-    for (const int source : node->before) layer.inputs.push_back(graph.id(source));
-    layer.attributes["output_bytes"] = node->activation / batch_size;
-    profile.model.layers.push_back(std::move(layer));
-    if (node->after.empty()) profile.model.outputs.push_back(node->id);
-    profile.layers.push_back(layer_profile(*node, batch_size));
-  }
-  profile.model = resolve(std::move(profile.model)).graph;
-  profile.model_hash = model_hash(profile.model);
+  Profile profile = foreign_profile(name, "pipedream", graph.layers(batch_size), batch_size);
   profile.estimated = {"input_gradient_s", "saved_bytes", "batch_size"};
   return profile;
 }

@@ -25,6 +25,7 @@ OptimizerCost at_speed(OptimizerCost cost, double speed) {
 
 std::vector<LinearOrder> orders_of(const PlanGraph& graph, const PlanRequest& request,
                                    const PricedModel& model) {
+  if (!request.layer_order.empty()) return {{"given", request.layer_order}};
   if (!request.cuts.empty()) return {file_order(graph)};  // cuts count layers in file order
   std::vector<std::int64_t> outputs;
   for (const LayerPrice& layer : model.layers) outputs.push_back(layer.output);

@@ -35,6 +35,11 @@ struct PlanRequest {
   std::optional<int> max_stages;
   /// Boundaries in the file order of the layers: `3,5` starts stages at layers 0, 3 and 5.
   std::vector<int> cuts;
+  /// Every layer once, in a topological order: the only one that is searched, and in which cuts count. Empty:
+  /// free.
+  std::vector<int> layer_order;
+  /// Most replicas of any stage; 0: free.
+  int max_replicas = 0;
   /// Replicas per stage, first stage first; empty: free.
   std::vector<int> replicas;
 

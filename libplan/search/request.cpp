@@ -137,6 +137,7 @@ SearchSpace search_space(const PlanGraph& graph, const std::vector<int>& order, 
   space.layers = graph.size();
   space.devices = devices;
   space.max_replicas = std::min(devices, most_replicas);
+  if (request.max_replicas > 0) space.max_replicas = std::min(space.max_replicas, request.max_replicas);
   space.exact_stages = requested_stages(request);
   space.max_stages = request.max_stages.value_or(0);
   space.replicas = request.replicas;

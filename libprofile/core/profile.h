@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -53,7 +54,26 @@ struct LayerPoint {
   Bytes saved;        ///< kept for backward, parameters excluded, each storage at the first layer that keeps it
   Bytes saved_input;  ///< the part of `saved` that is the layer's own input
   Bytes workspace;    ///< peak above inputs, outputs and saved
+  /// Imported from dnn-partitioning: what moving its output, and the gradients of its inputs, takes once.
+  std::optional<Seconds> transfer = std::nullopt, gradient_transfer = std::nullopt;
   bool operator==(const LayerPoint&) const = default;
+};
+
+/// One way to run a layer in Piper's terms: `time` forward and backward together, `saved` for each micro-batch
+/// in flight, `fixed` once.
+struct PiperVariant {
+  Seconds time{};
+  Bytes saved;
+  Bytes fixed;
+  bool operator==(const PiperVariant&) const = default;
+};
+
+/// What Piper's files say of a layer and no other field holds. Only Piper's cost model reads it.
+struct PiperLayer {
+  PiperVariant plain;
+  std::optional<PiperVariant> recompute;
+  std::map<std::string, Bytes> incoming;  ///< charged for each edge, by producer
+  bool operator==(const PiperLayer&) const = default;
 };
 
 struct LayerProfile {
@@ -63,6 +83,7 @@ struct LayerProfile {
   Bytes buffers;
   Flops forward_flops_per_sample;
   std::vector<LayerPoint> points;  ///< ascending in micro_batch_size, the profile's sizes
+  std::optional<PiperLayer> piper = std::nullopt;
   bool operator==(const LayerProfile&) const = default;
 };
 

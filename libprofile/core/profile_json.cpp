@@ -24,6 +24,11 @@ std::optional<TimeStat> read_optional_time(ObjectReader& reader, std::string_vie
   return read_time(reader, key);
 }
 
+std::optional<Seconds> read_optional_seconds(ObjectReader& reader, std::string_view key) {
+  if (!reader.has(key)) return std::nullopt;
+  return Seconds(reader.number(key));
+}
+
 LayerPoint read_point(ObjectReader& reader) {
   LayerPoint point;
   point.micro_batch_size = reader.integer("micro_batch_size", {.min = 1});
@@ -37,6 +42,8 @@ LayerPoint read_point(ObjectReader& reader) {
   point.saved = Bytes(reader.integer("saved_bytes"));
   point.saved_input = Bytes(reader.integer("saved_input_bytes", {.max = point.saved.value}));
   point.workspace = Bytes(reader.integer("workspace_bytes"));
+  point.transfer = read_optional_seconds(reader, "transfer_s");
+  point.gradient_transfer = read_optional_seconds(reader, "gradient_transfer_s");
   return point;
 }
 
@@ -54,6 +61,39 @@ Json point_json(const LayerPoint& point) {
   json["saved_bytes"] = point.saved.value;
   json["saved_input_bytes"] = point.saved_input.value;
   json["workspace_bytes"] = point.workspace.value;
+  if (point.transfer) json["transfer_s"] = point.transfer->count();
+  if (point.gradient_transfer) json["gradient_transfer_s"] = point.gradient_transfer->count();
+  return json;
+}
+
+PiperVariant read_variant(ObjectReader& reader) {
+  return {Seconds(reader.number("time_s")), Bytes(reader.integer("saved_bytes")),
+          Bytes(reader.integer("fixed_bytes"))};
+}
+
+Json variant_json(const PiperVariant& variant) {
+  return {{"time_s", variant.time.count()},
+          {"saved_bytes", variant.saved.value},
+          {"fixed_bytes", variant.fixed.value}};
+}
+
+PiperLayer read_piper(ObjectReader& reader) {
+  PiperLayer layer;
+  reader.object("plain", [&](ObjectReader& member) { layer.plain = read_variant(member); });
+  if (reader.has("recompute"))
+    reader.object("recompute", [&](ObjectReader& member) { layer.recompute = read_variant(member); });
+  reader.objects("incoming", [&](ObjectReader& member) {
+    layer.incoming[member.text("layer")] = Bytes(member.integer("bytes"));
+  });
+  return layer;
+}
+
+Json piper_json(const PiperLayer& layer) {
+  Json json{{"plain", variant_json(layer.plain)}};
+  if (layer.recompute) json["recompute"] = variant_json(*layer.recompute);
+  json["incoming"] = Json::array();
+  for (const auto& [name, bytes] : layer.incoming)
+    json["incoming"].push_back({{"layer", name}, {"bytes", bytes.value}});
   return json;
 }
 
@@ -65,6 +105,8 @@ LayerProfile read_layer(ObjectReader& reader, const std::vector<std::int64_t>& s
   layer.buffers = Bytes(reader.integer("buffer_bytes"));
   layer.forward_flops_per_sample = Flops(reader.number("forward_flops_per_sample"));
   reader.objects("points", [&](ObjectReader& member) { layer.points.push_back(read_point(member)); });
+  if (reader.has("piper"))
+    reader.object("piper", [&](ObjectReader& member) { layer.piper = read_piper(member); });
   const auto same_size = [](const LayerPoint& point, std::int64_t size) {
     return point.micro_batch_size == size;
   };
@@ -83,6 +125,7 @@ Json layer_json(const LayerProfile& layer) {
             {"forward_flops_per_sample", layer.forward_flops_per_sample.value}};
   json["points"] = Json::array();
   for (const LayerPoint& point : layer.points) json["points"].push_back(point_json(point));
+  if (layer.piper) json["piper"] = piper_json(*layer.piper);
   return json;
 }
 

@@ -1,0 +1,100 @@
+// pp-plan compare: every strategy, priced by one simulator.
+#include <array>
+#include <iostream>
+#include <memory>
+
+#include "apps/cli/output.h"
+#include "apps/cli/table.h"
+#include "apps/plan/commands.h"
+#include "apps/plan/planning_options.h"
+#include "libplan/search/baselines/strategy.h"
+
+namespace pp::plan_tool {
+namespace {
+
+struct Options {
+  std::string profile;
+  ClusterOptions cluster;
+  RequestOptions request;
+};
+
+std::int64_t peak_bytes(const plan::Plan& plan) {
+  std::int64_t peak = 0;
+  for (const plan::WorkerPrediction& worker : plan.predicted.workers)
+    peak = std::max(peak, worker.memory.peak.value);
+  return peak;
+}
+
+Json row_json(const plan::Comparison& row, Seconds ours) {
+  Json json{{"strategy", name_of(row.strategy)}};
+  if (const auto* why = std::get_if<std::string>(&row.result)) {
+    json["why_not"] = *why;
+    return json;
+  }
+  const plan::Plan& plan = std::get<plan::Plan>(row.result);
+  json["schedule"] = plan.schedule.name;
+  json["stages"] = plan::stages_text(plan);
+  json["replicas"] = plan::replicas_text(plan);
+  json["micro_batches"] = plan.training.micro_batches;
+  json["step_s"] = plan.predicted.step.count();
+  json["slower"] = plan.predicted.step / ours - 1;
+  json["peak_bytes"] = peak_bytes(plan);
+  return json;
+}
+
+std::vector<std::string> row_cells(const plan::Comparison& row, Seconds ours) {
+  const std::string strategy(name_of(row.strategy));
+  if (const auto* why = std::get_if<std::string>(&row.result)) return {strategy, "-", *why, "-", "-", "-", "-"};
+  const plan::Plan& plan = std::get<plan::Plan>(row.result);
+  return {strategy,
+          plan.schedule.name,
+          plan::stages_text(plan) + " on " + plan::replicas_text(plan),
+          std::to_string(plan.training.micro_batches),
+          cli::cell(plan.predicted.step.count() * 1e3),
+          "+" + cli::percent(plan.predicted.step / ours - 1),
+          cli::cell(static_cast<double>(peak_bytes(plan)) / 1048576)};
+}
+
+void compare(const Options& options, cli::Shell& shell) {
+  const Profile profile = cli::load(options.profile, parse_profile);
+  const plan::PlanRequest request = to_request(options.request);
+  const auto rows = plan::compare_strategies(profile, load_cluster(options.cluster, profile), request);
+  const auto* best = std::get_if<plan::Plan>(&rows.front().result);
+  if (best == nullptr) {
+    shell.exit_code = cli::ExitCode::infeasible;
+    std::cerr << shell.tool << ": no feasible plan: " << std::get<std::string>(rows.front().result) << '\n';
+    return;
+  }
+  cli::Table table({{"strategy", cli::Align::left},
+                    {"schedule", cli::Align::left},
+                    {"stages on replicas", cli::Align::left},
+                    {"M"},
+                    {"step ms"},
+                    {"slower"},
+                    {"peak MiB"}});
+  Json json = Json::array();
+  for (const plan::Comparison& row : rows) {
+    table.add(row_cells(row, best->predicted.step));
+    json.push_back(row_json(row, best->predicted.step));
+  }
+  std::cout << (shell.json ? dump_json(json) : table.text());
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, cli::Shell& shell) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("compare", "our plan beside every baseline's, priced by one simulator");
+  command->add_option("profile", options->profile, "a profile.json")->required()->type_name("PROFILE");
+  add_cluster_options(*command, options->cluster);
+  add_request_options(*command, options->request);
+  static constexpr std::array<std::string_view, 3> kExamples{
+      "pp-plan compare profile.json --cluster cluster.json --mini-batch 64",
+      "pp-plan compare profile.json --devices 4 --bandwidth 10GB/s --mini-batch 64 --schedule 1f1b",
+      "pp-plan compare profile.json --devices 8 --bandwidth 10GB/s --mini-batch 256 --json"};
+  cli::add_common_options(*command, shell, kExamples);
+  command->final_callback([options, &shell] { compare(*options, shell); });
+}
+
+}  // namespace pp::plan_tool

@@ -1,0 +1,109 @@
+#include "apps/plan/peer_options.h"
+
+#include "apps/cli/options.h"
+
+namespace pp::plan_tool {
+namespace {
+
+constexpr std::string_view kOurs = "pp";
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorKind::usage, message); }
+
+/// `8@4294967296,2@2GB/s`: devices in a group of the innermost level first.
+std::vector<plan::PeerLevel> parse_levels(const std::string& text) {
+  std::vector<plan::PeerLevel> levels;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    const std::size_t at = part.find('@');
+    if (at == std::string::npos)
+      refuse("--levels: \"" + part + "\" is not devices@bandwidth; write for example 8@10GB/s,2@1GB/s");
+    levels.push_back({cli::parse_counts(part.substr(0, at), ',', "--levels").front(),
+                      parse_bandwidth(part.substr(at + 1), "--levels")});
+    begin = end + 1;
+  }
+  return levels;
+}
+
+/// `2x8`: two servers of eight devices.
+std::vector<plan::PeerLevel> parse_servers(const std::string& text) {
+  const std::vector<int> counts = cli::parse_counts(text, 'x', "--servers");
+  if (counts.size() != 2) refuse("--servers: \"" + text + "\" is not servers x devices; write for example 2x8");
+  return {{counts[1], BytesPerSecond(0)}, {counts[0], BytesPerSecond(0)}};
+}
+
+std::vector<plan::PeerLevel> machine(const PeerArguments& arguments, const ClusterOptions& cluster) {
+  const int given = static_cast<int>(cluster.devices > 0) + static_cast<int>(!arguments.levels.empty()) +
+                    static_cast<int>(!arguments.servers.empty());
+  if (given > 1) refuse("--devices, --levels and --servers describe one machine; give one of them");
+  if (!cluster.file.empty())
+    refuse("a peer's cost model reads no --cluster; give --devices, --levels or --servers");
+  if (!arguments.levels.empty()) return parse_levels(arguments.levels);
+  if (!arguments.servers.empty()) return parse_servers(arguments.servers);
+  if (cluster.devices == 0) return {};
+  return {{cluster.devices, cluster.bandwidth}};
+}
+
+plan::PeerStrategy parse_strategy(const std::string& strategy, const std::string& model) {
+  if (strategy == "auto") return plan::PeerStrategy::automatic;
+  if (strategy.empty() || strategy == model) return plan::PeerStrategy::released;
+  if (strategy == "pipedream" && model.starts_with("pipedream-")) return plan::PeerStrategy::released;
+  refuse("--strategy " + strategy + " does not go with --cost-model " + model + "; use auto or " + model);
+}
+
+void refuse_foreign(const PeerArguments& arguments, const std::string& model) {
+  const bool pipedream = model.starts_with("pipedream-");
+  const auto belongs = [&](bool given, const char* option, bool allowed, const char* models) {
+    if (given && !allowed) refuse(std::string(option) + " belongs to --cost-model " + models);
+  };
+  belongs(!arguments.machines.empty(), "--machines", pipedream, "pipedream-code or pipedream-paper");
+  belongs(arguments.no_activation_cost, "--no-activation-cost", pipedream, "pipedream-code or pipedream-paper");
+  belongs(!arguments.levels.empty(), "--levels", pipedream, "pipedream-code or pipedream-paper");
+  belongs(!arguments.servers.empty(), "--servers", model == "dapple", "dapple");
+  belongs(arguments.micro_batches_in_batch != 1, "--micro-batches-in-batch", model == "piper", "piper");
+}
+
+}  // namespace
+
+void add_peer_options(CLI::App& command, PeerArguments& arguments) {
+  const auto add = [&](const char* name, auto& value, const std::string& summary) {
+    return command.add_option(name, value, summary)->group("Peers");
+  };
+  add("--cost-model", arguments.cost_model,
+      "pp (ours), or a peer's for comparison: " + list_names<plan::PeerModel>())
+      ->type_name("NAME")
+      ->capture_default_str();
+  add("--machines", arguments.machines, "pipedream-*: exactly or at-most; default exactly")->type_name("RULE");
+  add("--levels", arguments.levels, "pipedream-*: innermost first, 8@10GB/s,2@1GB/s")->type_name("N@RATE,..");
+  command
+      .add_flag("--no-activation-cost", arguments.no_activation_cost,
+                "pipedream-*: activations cross cuts for free")
+      ->group("Peers");
+  add("--servers", arguments.servers, "dapple: servers x devices, 2x8")->type_name("SxD");
+  add("--micro-batches-in-batch", arguments.micro_batches_in_batch, "piper: replicas of a stage divide it")
+      ->check(CLI::PositiveNumber);
+}
+
+std::optional<plan::PeerOptions> peer_options(const PeerArguments& arguments, const std::string& strategy,
+                                              const ClusterOptions& cluster, const plan::PlanRequest& request) {
+  refuse_foreign(arguments, arguments.cost_model);
+  if (arguments.cost_model == kOurs) return std::nullopt;
+  plan::PeerOptions options;
+  const auto model = find_enum<plan::PeerModel>(arguments.cost_model);
+  if (!model) {
+    refuse("--cost-model: unknown name \"" + arguments.cost_model + "\"; use one of pp, " +
+           list_names<plan::PeerModel>());
+  }
+  options.model = *model;
+  options.strategy = parse_strategy(strategy, arguments.cost_model);
+  options.levels = machine(arguments, cluster);
+  if (!arguments.machines.empty())
+    options.machines = parse_enum<plan::MachinesRule>(arguments.machines, "--machines", ErrorKind::usage);
+  if (arguments.no_activation_cost) options.activation_compression.reset();
+  options.memory_limit = request.memory_limit;
+  options.micro_batches_in_batch = arguments.micro_batches_in_batch;
+  options.mini_batch = request.mini_batch;
+  return options;
+}
+
+}  // namespace pp::plan_tool

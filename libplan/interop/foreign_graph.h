@@ -1,0 +1,28 @@
+// What the readers of other planners' files share: layers that arrive in any order become a profile of opaque
+// layers.
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libprofile/core/profile.h"
+
+namespace pp::plan {
+
+struct ForeignLayer {
+  LayerProfile profile;     ///< with one point
+  std::set<int> producers;  ///< positions in the vector that holds this layer
+};
+
+/// The profile of `layers` in topological order, ties in the order given; one micro-batch size, device memory
+/// unknown, nothing in `estimated`. `format` goes into the context. Throws pp::Error (data) for a cycle and
+/// when there is no layer.
+Profile foreign_profile(std::string_view name, std::string_view format, const std::vector<ForeignLayer>& layers,
+                        int batch_size);
+
+/// A time without spread.
+TimeStat imported_time(Seconds time);
+
+}  // namespace pp::plan

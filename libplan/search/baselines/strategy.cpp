@@ -1,0 +1,175 @@
+#include "libplan/search/baselines/strategy.h"
+
+#include <algorithm>
+#include <map>
+
+#include "libplan/cost/priced_model.h"
+#include "libplan/search/baselines/balance.h"
+#include "libplan/search/peers/peer.h"
+#include "libplan/search/request.h"
+
+namespace pp::plan {
+namespace {
+
+std::string name(Strategy strategy) { return std::string(name_of(strategy)); }
+
+int device_count(const Cluster& cluster) { return static_cast<int>(cluster.devices.size()); }
+
+/// The most micro-batches that the request allows.
+int most_micro_batches(const Profile& profile, const PlanRequest& request) {
+  int most = 1;
+  for (const BatchOption& batch : batch_options(profile, request, *requested_schedules(request).front()))
+    most = std::max(most, batch.micro_batches);
+  return most;
+}
+
+double total_flops(const Profile& profile) {
+  double sum = 0;
+  for (const LayerProfile& layer : profile.layers) sum += layer.forward_flops_per_sample.value;
+  return sum;
+}
+
+/// One number per layer, at the profile's first micro-batch size.
+std::vector<double> balance_costs(const Profile& profile, const PlanRequest& request, Strategy strategy) {
+  const int size = static_cast<int>(profile.micro_batch_sizes.front());
+  const PricedModel model = price_model(profile, std::vector<int>{size}, {});
+  const double scale = request.optimizer == OptimizerName::sgd ? 2 : 4;
+  const bool flops = total_flops(profile) > 0;
+  std::vector<double> costs;
+  for (std::size_t i = 0; i < profile.layers.size(); ++i) {
+    const LayerPrice& price = model.layers[i];
+    const LayerProfile& layer = profile.layers[i];
+    switch (strategy) {
+      case Strategy::balance_by_size:
+      case Strategy::block_by_size:
+        costs.push_back(static_cast<double>(price.output) +
+                        scale * static_cast<double>(layer.parameters.value));
+        break;
+      case Strategy::lingvo:
+        costs.push_back(flops ? layer.forward_flops_per_sample.value : price.forward);
+        break;
+      default: costs.push_back(price.forward + price.backward);
+    }
+  }
+  return costs;
+}
+
+std::vector<int> block_lengths(std::span<const double> costs, int blocks, Strategy strategy) {
+  switch (strategy) {
+    case Strategy::block_by_time:
+    case Strategy::block_by_size: return block_partition(costs, blocks);
+    case Strategy::lingvo: return lingvo_partition(costs, blocks);
+    default: return balance_exactly(costs, blocks);
+  }
+}
+
+PlanRequest balanced(const Profile& profile, const Cluster& cluster, PlanRequest request, Strategy strategy) {
+  const int layers = static_cast<int>(profile.layers.size());
+  const int stages = request.stages.value_or(std::min(device_count(cluster), layers));
+  if (stages > layers) {
+    throw Error(ErrorKind::usage, "stages = " + std::to_string(stages) + " exceeds the number of layers, " +
+                                      std::to_string(layers));
+  }
+  const std::vector<int> lengths = block_lengths(balance_costs(profile, request, strategy), stages, strategy);
+  request.cuts.clear();
+  int end = 0;
+  for (std::size_t block = 0; block < lengths.size(); ++block) {
+    if (lengths[block] == 0) {
+      throw Error(ErrorKind::usage, name(strategy) + ": partition " + std::to_string(block) + " of " +
+                                        std::to_string(stages) +
+                                        " has no layers; use balance-by-time, or fewer stages");
+    }
+    end += lengths[block];
+    if (end < layers) request.cuts.push_back(end);
+  }
+  request.replicas.assign(lengths.size(), 1);
+  return request;
+}
+
+/// The cluster as the peers describe machines: fan-out of each level.
+std::vector<PeerLevel> peer_levels(const Cluster& cluster, PeerModel model) {
+  std::vector<PeerLevel> levels;
+  int inner = 1;
+  for (const Level& level : cluster.levels) {
+    levels.push_back({level.devices / inner, level.bandwidth});
+    inner = level.devices;
+  }
+  if (model == PeerModel::piper || model == PeerModel::dnn_partitioning)
+    return {{device_count(cluster), cluster.levels.back().bandwidth}};
+  if (model == PeerModel::dapple && levels.size() > 2) {
+    for (; levels.size() > 2; levels.pop_back()) levels[1].devices *= levels.back().devices;
+  }
+  return levels;
+}
+
+PlanRequest as_peer(const Profile& profile, const Cluster& cluster, PlanRequest request, PeerModel model) {
+  PeerOptions options;
+  options.model = model;
+  options.levels = peer_levels(cluster, model);
+  options.memory_limit = request.memory_limit;
+  options.mini_batch = request.mini_batch;
+  options.micro_batches_in_batch = most_micro_batches(profile, request);
+  const auto result = plan_as_peer(profile, options, request.force_units);
+  if (const auto* none = std::get_if<Infeasible>(&result)) {
+    throw Error(ErrorKind::usage, std::string(name_of(model)) + ": " + none->reason);
+  }
+  const PeerPlan& plan = std::get<PeerPlan>(result);
+  std::map<std::string, int> positions;
+  for (const LayerProfile& layer : profile.layers)
+    positions.emplace(layer.name, static_cast<int>(positions.size()));
+  request.replicas.clear();
+  request.layer_order.clear();
+  for (const PeerStage& stage : plan.stages) {
+    request.replicas.push_back(stage.replicas);
+    for (const std::string& layer : stage.layers) request.layer_order.push_back(positions.at(layer));
+  }
+  request.cuts = cuts_of(plan);
+  request.stages = static_cast<int>(plan.stages.size());
+  return request;
+}
+
+}  // namespace
+
+PlanRequest narrowed(const Profile& profile, const Cluster& cluster, const PlanRequest& request,
+                     Strategy strategy) {
+  PlanRequest result = request;
+  switch (strategy) {
+    case Strategy::automatic: return result;
+    case Strategy::manual:
+      if (request.cuts.empty()) throw Error(ErrorKind::usage, "strategy manual needs the cuts; add --cuts K,K");
+      return result;
+    case Strategy::data_parallel:
+      result.stages = 1;
+      result.replicas = {std::min(device_count(cluster), most_micro_batches(profile, request))};
+      return result;
+    case Strategy::straight: result.max_replicas = 1; return result;
+    case Strategy::pipedream_code: return as_peer(profile, cluster, result, PeerModel::pipedream_code);
+    case Strategy::pipedream_paper: return as_peer(profile, cluster, result, PeerModel::pipedream_paper);
+    case Strategy::dnn_partitioning: return as_peer(profile, cluster, result, PeerModel::dnn_partitioning);
+    case Strategy::piper: return as_peer(profile, cluster, result, PeerModel::piper);
+    case Strategy::dapple: return as_peer(profile, cluster, result, PeerModel::dapple);
+    default: return balanced(profile, cluster, result, strategy);
+  }
+}
+
+std::vector<Comparison> compare_strategies(const Profile& profile, const Cluster& cluster,
+                                           const PlanRequest& request) {
+  const auto priced = [&](Strategy strategy) -> std::variant<Plan, std::string> {
+    const auto result = make_plan(profile, cluster, narrowed(profile, cluster, request, strategy));
+    if (const auto* none = std::get_if<Infeasible>(&result)) return none->reason;
+    return std::get<Plan>(result);
+  };
+  std::vector<Comparison> rows{{Strategy::automatic, priced(Strategy::automatic)}};
+  for (const auto& [strategy, text] : EnumNames<Strategy>::table) {
+    if (strategy == Strategy::automatic || strategy == Strategy::manual) continue;
+    try {
+      rows.push_back({strategy, priced(strategy)});
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::usage) throw;
+      rows.push_back({strategy, std::string(error.what())});
+    }
+  }
+  return rows;
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,131 @@
+// pp-plan under other planners' cost models, and beside them.
+#include <filesystem>
+
+#include "libprofile/core/file.h"
+#include "libprofile/core/json_reader.h"
+#include "tests/apps/sample_profile.h"
+#include "tests/support/process.h"
+
+#include "tests/support/doctest.h"
+
+namespace {
+
+using pp::test::Outcome;
+
+/// Six layers, 2 ms each per 16 samples, whose first size is 1 sample: 0.125 ms forward, 0.25 ms backward.
+struct Folder : pp::test::TemporaryFolder {
+  Folder() { pp::test::write_profile(path(), pp::test::sample_profile(std::vector<double>(6, 2.0))); }
+  Outcome plan(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), "profile.json");
+    return run(arguments);
+  }
+  Outcome run(const std::vector<std::string>& arguments) const {
+    return pp::test::run_program(std::filesystem::path(PP_BIN) / "pp-plan", arguments, path());
+  }
+};
+
+std::string error(const std::vector<std::string>& arguments) {
+  const Outcome outcome = Folder().plan(arguments);
+  CHECK(outcome.code == 2);
+  return outcome.err;
+}
+
+}  // namespace
+
+TEST_SUITE("apps/peers") {
+  TEST_CASE("every peer's model answers with objective, replicas, cuts and the time of the search") {
+    const Folder folder;
+    for (const std::vector<std::string>& arguments :
+         {std::vector<std::string>{"pipedream-code", "--devices", "4", "--bandwidth", "1e9"},
+          {"pipedream-code", "--levels", "2@4294967296,2@1e9", "--machines", "at-most"},
+          {"pipedream-paper", "--devices", "4", "--bandwidth", "1e9", "--no-activation-cost"},
+          {"dnn-partitioning", "--devices", "2", "--bandwidth", "1e9", "--memory-limit", "1GiB"},
+          {"piper", "--devices", "4", "--bandwidth", "1e9", "--micro-batches-in-batch", "8"},
+          {"dapple", "--servers", "2x2", "--mini-batch", "64"}}) {
+      for (const char* strategy : {"auto", ""}) {
+        std::vector<std::string> all{"--json", "--cost-model"};
+        all.insert(all.end(), arguments.begin(), arguments.end());
+        if (*strategy != '\0') all.insert(all.end(), {"--strategy", strategy});
+        const Outcome outcome = folder.plan(all);
+        CAPTURE(arguments.front());
+        CAPTURE(outcome.err);
+        REQUIRE(outcome.code == 0);
+        const pp::Json json = pp::parse_json(outcome.out);
+        CHECK(json["cost_model"] == arguments.front());
+        CHECK(json["certificate"]["objective_s"].get<double>() > 0);
+        CHECK(json["cuts"].size() + 1 == json["stages"].size());
+        CHECK_FALSE(json["replicas"].get<std::string>().empty());
+        CHECK(json["search"]["seconds"].get<double>() >= 0);
+      }
+    }
+  }
+
+  TEST_CASE("a peer's plan that does not fit is exit 3 with the limit that would") {
+    const Folder folder;
+    std::vector<std::string> request{"--cost-model", "dnn-partitioning", "--devices",      "2",  "--bandwidth",
+                                     "1e9",          "--json",           "--memory-limit", "100"};
+    const Outcome refused = folder.plan(request);
+    REQUIRE(refused.code == 3);
+    CHECK(refused.err.find("no feasible plan: does not fit 2 devices of 100 bytes") != std::string::npos);
+    request.back() =
+        std::to_string(pp::parse_json(refused.out)["smallest_memory_limit_bytes"].get<std::int64_t>());
+    CHECK(folder.plan(request).code == 0);
+  }
+
+  TEST_CASE("options of one model are refused with another, and machines that are given twice") {
+    CHECK(
+        error({"--cost-model", "alpa"}) ==
+        "pp-plan: error: --cost-model: unknown name \"alpa\"; use one of pp, pipedream-code, pipedream-paper, "
+        "dnn-partitioning, piper, dapple\n");
+    CHECK(error({"--machines", "exactly", "--mini-batch", "4", "--devices", "1"}) ==
+          "pp-plan: error: --machines belongs to --cost-model pipedream-code or pipedream-paper\n");
+    CHECK(error({"--cost-model", "piper", "--servers", "2x8"}) ==
+          "pp-plan: error: --servers belongs to --cost-model dapple\n");
+    CHECK(error({"--cost-model", "dapple", "--servers", "2x8", "--devices", "16"}) ==
+          "pp-plan: error: --devices, --levels and --servers describe one machine; give one of them\n");
+    CHECK(error({"--cost-model", "dapple", "--servers", "16"}) ==
+          "pp-plan: error: --servers: \"16\" is not servers x devices; write for example 2x8\n");
+    CHECK(error({"--cost-model", "pipedream-code", "--levels", "8"}) ==
+          "pp-plan: error: --levels: \"8\" is not devices@bandwidth; write for example 8@10GB/s,2@1GB/s\n");
+    CHECK(error({"--cost-model", "dapple", "--strategy", "lingvo", "--servers", "2x8"}) ==
+          "pp-plan: error: --strategy lingvo does not go with --cost-model dapple; use auto or dapple\n");
+  }
+
+  TEST_CASE("a baseline is a strategy of our own cost model") {
+    const Folder folder;
+    const Outcome outcome = folder.plan({"--devices", "2", "--bandwidth", "1e9", "--mini-batch", "32",
+                                         "--strategy", "balance-by-time", "--json"});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    CHECK(pp::parse_json(outcome.out)["stages"].size() == 2);
+  }
+
+  TEST_CASE("compare prices every strategy, none faster than ours") {
+    const Folder folder;
+    const std::vector<std::string> request{"compare",     "profile.json", "--devices",    "3",
+                                           "--bandwidth", "1e9",          "--mini-batch", "32"};
+    const Outcome table = folder.run(request);
+    CAPTURE(table.err);
+    REQUIRE(table.code == 0);
+    for (const char* name : {"auto", "data-parallel", "lingvo", "pipedream-code", "dapple"})
+      CHECK(table.out.find(name) != std::string::npos);
+    std::vector<std::string> as_json = request;
+    as_json.emplace_back("--json");
+    for (const pp::Json& row : pp::parse_json(folder.run(as_json).out)) {
+      CAPTURE(row.dump());
+      CHECK((row.contains("why_not") || row["slower"].get<double>() >= 0));
+    }
+  }
+
+  TEST_CASE("a plan is exported as PipeDream's stage text") {
+    const Folder folder;
+    REQUIRE(folder
+                .plan({"--devices", "2", "--bandwidth", "1e9", "--mini-batch", "32", "--cuts", "3", "-o",
+                       "plan.json"})
+                .code == 0);
+    const Outcome outcome = folder.run({"export", "plan.json", "--profile", "profile.json"});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    CHECK(outcome.out.find("stage_id=1\n\t") != std::string::npos);  // the last layer, then the edges
+  }
+}

@@ -1,0 +1,89 @@
+#include "libplan/search/baselines/balance.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "tests/libplan/search/instances.h"
+#include "tests/support/doctest.h"
+
+TEST_SUITE_BEGIN("libplan/search/baselines/balance");
+
+namespace pp::plan {
+namespace {
+
+using Costs = std::vector<double>;
+using Lengths = std::vector<int>;
+
+double largest_block(const Costs& costs, const Lengths& lengths) {
+  double largest = 0;
+  std::size_t next = 0;
+  for (const int length : lengths) {
+    double sum = 0;
+    for (int i = 0; i < length; ++i) sum += costs[next++];
+    largest = std::max(largest, sum);
+  }
+  return largest;
+}
+
+/// Over every choice of cuts.
+double least_largest_block(const Costs& costs, int blocks) {
+  double least = std::numeric_limits<double>::infinity();
+  Lengths lengths;
+  const std::function<void(int)> extend = [&](int left) {
+    if (std::ssize(lengths) == blocks) {
+      if (left == 0) least = std::min(least, largest_block(costs, lengths));
+      return;
+    }
+    for (int length = 1; length <= left; ++length) {
+      lengths.push_back(length);
+      extend(left - length);
+      lengths.pop_back();
+    }
+  };
+  extend(static_cast<int>(costs.size()));
+  return least;
+}
+
+}  // namespace
+
+TEST_CASE("the block partition of known sequences") {
+  CHECK(block_partition(Costs{1, 2, 3, 4, 5, 6}, 2) == Lengths{4, 2});
+  CHECK(block_partition(Costs{6, 5, 4, 3, 2, 1}, 2) == Lengths{2, 4});
+  CHECK(block_partition(Costs{31, 31, 55, 43}, 3) == Lengths{3, 0, 1});
+  CHECK(block_partition(Costs{10, 10, 10, 10, 20}, 3) == Lengths{1, 1, 3});
+  CHECK(block_partition(Costs{9, 1, 1, 1, 1, 1, 1, 9}, 3) == Lengths{2, 2, 4});
+  CHECK(block_partition(Costs{5, 5, 5, 5}, 2) == Lengths{2, 2});  // equal costs scale to 0
+  CHECK(block_partition(Costs{1, 2, 3}, 1) == Lengths{3});
+}
+
+TEST_CASE("the exact balance of the same sequences is smaller") {
+  // 31 + 31 | 55 | 43: 62, not 117. 10 + 10 | 10 + 10 | 20: 20, not 40. 9 | six ones | 9: 9, not 12.
+  CHECK(balance_exactly(Costs{31, 31, 55, 43}, 3) == Lengths{2, 1, 1});
+  CHECK(balance_exactly(Costs{10, 10, 10, 10, 20}, 3) == Lengths{2, 2, 1});
+  CHECK(balance_exactly(Costs{9, 1, 1, 1, 1, 1, 1, 9}, 3) == Lengths{1, 6, 1});
+}
+
+TEST_CASE("the exact balance equals enumeration and is never above the block partition") {
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    CAPTURE(seed);
+    test::Random random(seed);
+    const int layers = random.integer(1, 8);
+    const int blocks = random.integer(1, layers);
+    const Costs costs = random.values(layers, 20, seed % 2 == 0);
+    const Lengths exact = balance_exactly(costs, blocks);
+    REQUIRE(std::ssize(exact) == blocks);
+    CHECK(largest_block(costs, exact) == doctest::Approx(least_largest_block(costs, blocks)).epsilon(1e-12));
+    CHECK(largest_block(costs, block_partition(costs, blocks)) >= largest_block(costs, exact) * (1 - 1e-12));
+  }
+}
+
+TEST_CASE("Lingvo places a layer by the share of the total up to and with it") {
+  CHECK(lingvo_partition(Costs{6, 5, 4, 3, 2}, 3) == Lengths{1, 1, 3});  // 0.3, 0.55, 0.75, 0.9, 1
+  CHECK(lingvo_partition(Costs{1, 1, 1, 1}, 2) == Lengths{1, 3});        // 0.25, 0.5, 0.75, 1
+  CHECK(lingvo_partition(Costs{1, 1, 1, 1, 8}, 3) == Lengths{3, 1, 1});  // 1/12, 2/12, 3/12, 4/12, 1
+  CHECK(lingvo_partition(Costs{0, 9, 1}, 4) == Lengths{1, 0, 0, 2});
+}
+
+}  // namespace pp::plan
+
+TEST_SUITE_END();
