@@ -54,10 +54,11 @@ class Checker {
                                           plan_.schedule.name + "; use " +
                                           in_quotes(name_of(row->default_policy())));
     }
-    if (plan_.schedule.chunks_per_worker != 1) {
-      fail("/schedule/chunks_per_worker", "is " + std::to_string(plan_.schedule.chunks_per_worker) +
-                                              ", schedule " + plan_.schedule.name + " runs 1 stage per worker");
+    if (row->rules != RuleSet::standard || (policy != WeightPolicy::flush && policy != WeightPolicy::stash)) {
+      fail("/schedule/name", in_quotes(plan_.schedule.name) + " with weight policy " +
+                                 in_quotes(name_of(policy)) + " can be simulated, not planned and run");
     }
+    check_chunks(*row);
     if (plan_.training.micro_batches > plan_.training.mini_batch) {
       fail("/training/micro_batches", std::to_string(plan_.training.micro_batches) +
                                           " exceeds the mini-batch of " +
@@ -67,6 +68,17 @@ class Checker {
       fail("/training/micro_batches", "is " + std::to_string(plan_.training.micro_batches) + ", schedule " +
                                           plan_.schedule.name + " updates after every micro-batch and needs 1");
     }
+  }
+
+  void check_chunks(const ScheduleRow& row) {
+    const int chunks = plan_.schedule.chunks_per_worker;
+    const std::string found = "is " + std::to_string(chunks) + ", schedule " + plan_.schedule.name + " runs ";
+    if (row.chunks == Chunks::one && chunks != 1)
+      fail("/schedule/chunks_per_worker", found + "1 stage per worker");
+    if (row.chunks == Chunks::two && chunks != 2)
+      fail("/schedule/chunks_per_worker", found + "2 stages per worker");
+    if (chunks < 1) fail("/schedule/chunks_per_worker", found + "at least 1 stage per worker");
+    several_stages_ = row.replication == Replication::none;
   }
 
   void check_devices() {
@@ -109,7 +121,7 @@ class Checker {
           fail(pointer("stages", s, "workers"), std::to_string(number(worker)) + " is not in /workers");
         }
         int& owner = stage_of[index(worker)];
-        if (owner >= 0) {
+        if (owner >= 0 && !several_stages_) {
           fail(pointer("stages", s, "workers"), "worker " + std::to_string(number(worker)) + " runs stage " +
                                                     std::to_string(owner) + " already");
         }
@@ -250,6 +262,7 @@ class Checker {
   const Plan& plan_;
   ResolvedModel model_;
   bool synchronous_ = true;
+  bool several_stages_ = false;              ///< a worker may hold more than one
   std::map<DeviceId, std::size_t> devices_;  ///< id -> position
   std::vector<std::pair<int, int>> place_;   ///< per layer: stage, position in it
   std::set<std::pair<StageId, StageId>> skips_;

@@ -2,6 +2,7 @@
 
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
+#include "libplan/schedule/csv.h"
 
 namespace pp::plan_tool {
 
@@ -50,6 +51,21 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
   cli::add_enum(command, "--optimizer", request.optimizer, "whose state counts as memory")->group("Training");
 
   command.add_option("--schedule", request.schedule, "auto, or a name of `pp-plan schedules`")->group("Search");
+  command
+      .add_option("--chunks", request.chunks_per_worker,
+                  "stages per worker, for the schedules with several; --stages counts workers there")
+      ->check(CLI::PositiveNumber)
+      ->group("Search");
+  command
+      .add_option_function<std::string>(
+          "--programs",
+          [&request](const std::string& path) {
+            request.programs = cli::load(path, plan::parse_csv);
+            request.schedule = "custom";
+          },
+          "a schedule written elsewhere, in PyTorch's exchange form")
+      ->type_name("FILE")
+      ->group("Search");
   command.add_option("--stages", request.stages, "exactly so many stages")
       ->check(CLI::PositiveNumber)
       ->group("Search");

@@ -23,7 +23,7 @@ Schedule make_schedule(const ScheduleRequest& request) {
   const ScheduleRow& row = require_schedule(request.name);
   check_request(request, row);
   if (row.generate == nullptr)
-    refuse(request, "its order depends on costs; search for it with the costs at hand");
+    refuse(request, "its programs come from costs or from a file, not from these numbers");
   Schedule schedule = row.generate(request);
   insert_recompute(request, schedule);
   return schedule;

@@ -104,8 +104,9 @@ struct ScheduleRow {
   Replication replication = Replication::none;
   std::vector<WeightPolicy> policies{WeightPolicy::flush};  ///< the first is the default
   bool candidate = false;                                   ///< pp-plan --schedule auto tries it
-  /// Throws pp::Error (usage) with the restriction and the nearest legal value. Null: the order depends on
-  /// costs and is searched for (libplan/search/auto_zero_bubble.h).
+  bool planned = true;  ///< pp-plan makes plans with it; else it is generated, checked and simulated only
+  /// Throws pp::Error (usage) with the restriction and the nearest legal value. Null: its
+  /// programs come from a search with the costs at hand (auto-zb) or from a file (custom).
   Schedule (*generate)(const ScheduleRequest& request) = nullptr;
 
   WeightPolicy default_policy() const { return policies.front(); }

@@ -1,5 +1,7 @@
 #include "libplan/search/finalists.h"
 
+#include "libplan/search/placed.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -61,8 +63,8 @@ Assignment assign(const Finalist& finalist, const PlanRequest& request) {
 }
 
 auto rank(const Finalist& finalist) {
-  return std::tuple(finalist.rounded_step(), device_count(finalist.partition), finalist.partition.size(),
-                    finalist.peak(), std::string(finalist.schedule->name), stages_text(finalist.partition),
+  return std::tuple(finalist.rounded_step(), finalist.workers(), finalist.partition.size(), finalist.peak(),
+                    std::string(finalist.schedule->name), stages_text(finalist.partition),
                     replicas_text(finalist.partition), finalist.batch.micro_batches,
                     finalist.assignment.stage_layers, finalist.devices);
 }
@@ -89,7 +91,7 @@ std::vector<Finalist> shortlist(std::vector<Finalist> all, const PlanRequest& re
       continue;
     }
     ++kept[name];
-    finalist.assignment = assign(finalist, request);
+    if (!finalist.placed) finalist.assignment = assign(finalist, request);
     best.push_back(std::move(finalist));
   }
   return best;
@@ -104,8 +106,12 @@ void simulate_all(std::vector<Finalist>& finalists, const Profile& profile, cons
     const int count = finalist.batch.micro_batches;
     if (!models.contains(count)) models.emplace(count, price_model(profile, finalist.batch.sizes, curve));
     const PricingContext context{graph, models.at(count), cluster, optimizer, request.all_reduce_overlap};
-    finalist.prediction =
-        simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
+    if (finalist.placed) {
+      settle_placed(finalist, context, request);
+    } else {
+      finalist.prediction =
+          simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
+    }
   }
 }
 
@@ -137,6 +143,11 @@ SearchOutcome search_and_price(const Profile& profile, const Cluster& cluster, c
     orders.insert(one.order.name);
     schedules.insert(one.schedule.name);
     batches.insert(one.batch.micro_batches);
+    if (is_placed(one.schedule)) {
+      std::vector<Finalist> placed = placed_finalists(one, cluster, request, outcome.bound);
+      std::ranges::move(placed, std::back_inserter(all));
+      return;
+    }
     const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
     const SearchCase what = search_case(one, memory, cluster, request);
     if (one.first_schedule || what.limited) list = find_candidates(what, prefixes(one.space));
@@ -147,6 +158,7 @@ SearchOutcome search_and_price(const Profile& profile, const Cluster& cluster, c
                      one.batch,
                      &one.schedule,
                      one.devices.positions,
+                     {},
                      candidate.estimate,
                      {},
                      {}});
@@ -158,6 +170,11 @@ SearchOutcome search_and_price(const Profile& profile, const Cluster& cluster, c
   outcome.candidates = static_cast<int>(all.size());
   outcome.ranked = shortlist(std::move(all), request);
   simulate_all(outcome.ranked, profile, cluster, graph, request);
+  for (const Finalist& finalist : outcome.ranked) {
+    if (finalist.placed)
+      outcome.short_by = std::min(outcome.short_by.value_or(finalist.short_by), finalist.short_by);
+  }
+  std::erase_if(outcome.ranked, [](const Finalist& finalist) { return finalist.short_by > Bytes(0); });
   std::sort(outcome.ranked.begin(), outcome.ranked.end(),
             [](const Finalist& a, const Finalist& b) { return rank(a) < rank(b); });
   return outcome;

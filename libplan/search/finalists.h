@@ -1,6 +1,7 @@
 // The short list: candidates of all cases, the best by the search's estimate simulated, the rest dropped.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,20 +17,25 @@ struct Finalist {
   std::vector<int> order;  ///< layer at each position
   BatchOption batch;
   const ScheduleRow* schedule = nullptr;
-  std::vector<int> devices;  ///< positions in the cluster, for the workers in turn
+  std::vector<int> devices;        ///< positions in the cluster, for the workers in turn
+  std::optional<Schedule> placed;  ///< of schedules that place the stages themselves (placed.h)
   double estimate = 0;
-  Assignment assignment;
-  Prediction prediction;
+  Assignment assignment{};
+  Prediction prediction{};
+  Bytes short_by{
+      0};  ///< of the worst device, by the simulated peaks; the search itself keeps to the limits unless placed
 
+  int workers() const { return placed ? static_cast<int>(placed->workers.size()) : device_count(partition); }
   std::int64_t peak() const;
   /// The step time to 36 bits, so that equal plans tie whatever the order of their sums.
   double rounded_step() const;
 };
 
 struct SearchOutcome {
-  std::vector<Finalist> ranked;  ///< simulated, best first; empty: nothing fits
-  double bound = 0;              ///< seconds per step; no plan of the searched family is faster
-  int orders = 0;                ///< distinct layer orders of one case
+  std::vector<Finalist> ranked;   ///< simulated, best first; empty: nothing fits
+  std::optional<Bytes> short_by;  ///< nothing fits, placed schedules: what the best attempt lacks on one device
+  double bound = 0;               ///< seconds per step; no plan of the searched family is faster
+  int orders = 0;                 ///< distinct layer orders of one case
   int batches = 0;
   int schedules = 0;
   int candidates = 0;

@@ -22,7 +22,7 @@ std::string why_not(const Finalist& other, const Finalist& best) {
   if (other.rounded_step() > best.rounded_step()) {
     return percent(other.prediction.step / best.prediction.step - 1) + " slower";
   }
-  const int more_devices = device_count(other.partition) - device_count(best.partition);
+  const int more_devices = other.workers() - best.workers();
   if (more_devices > 0) return "as fast, needs " + std::to_string(more_devices) + " more devices";
   if (other.partition.size() > best.partition.size()) return "as fast, has more stages";
   if (other.peak() > best.peak())
@@ -103,6 +103,22 @@ Context plan_context(const PlanRequest& request) {
   return context;
 }
 
+/// Stages of a worker; the two copies of chimera are one each.
+int chunks_of(const Finalist& best) {
+  const bool copies = best.assignment.stage_workers.front().size() > 1;
+  return best.placed && !copies ? static_cast<int>(best.partition.size()) / best.workers() : 1;
+}
+
+/// A schedule that places its stages itself knows its memory only once it is simulated.
+Infeasible explain_placed(const PlanRequest& request, const SearchOutcome& outcome) {
+  Infeasible answer;
+  answer.short_by = *outcome.short_by;
+  answer.reason = "schedule " + request.schedule + ": the best attempt lacks " + pp::to_text(answer.short_by) +
+                  " on one device";
+  answer.remedy = "more micro-batches, fewer samples each, or --schedule 1f1b";
+  return answer;
+}
+
 Plan assemble(const Profile& profile, const Cluster& cluster, const PlanRequest& request,
               const SearchOutcome& outcome) {
   const Finalist& best = outcome.ranked.front();
@@ -116,7 +132,8 @@ Plan assemble(const Profile& profile, const Cluster& cluster, const PlanRequest&
                    .dtype = profile.dtype,
                    .optimizer = request.optimizer};
   plan.schedule = {.name = std::string(best.schedule->name),
-                   .weight_policy = policy_of(*best.schedule, request)};
+                   .weight_policy = policy_of(*best.schedule, request),
+                   .chunks_per_worker = chunks_of(best)};
   plan.devices = cluster.devices;
   plan.levels = cluster.levels;
   add_stages(plan, best, cluster);
@@ -133,7 +150,10 @@ std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& 
   const PlanGraph graph = make_graph(profile);
   check_request(profile, cluster, graph, request);
   const SearchOutcome outcome = search_and_price(profile, cluster, graph, request);
-  if (outcome.ranked.empty()) return explain_infeasible(profile, cluster, graph, request);
+  if (outcome.ranked.empty()) {
+    return outcome.short_by ? explain_placed(request, outcome)
+                            : explain_infeasible(profile, cluster, graph, request);
+  }
   return assemble(profile, cluster, request, outcome);
 }
 

@@ -30,6 +30,11 @@ struct PlanRequest {
   WindowRule window = WindowRule::win;
   std::vector<int> windows;
 
+  /// Stages per worker, for the schedules with several; 0: the schedule's own. --stages counts workers there.
+  int chunks_per_worker = 0;
+  /// Schedule `custom`: the programs, which fix placement, stages and micro-batches.
+  std::optional<ProgramSet> programs;
+
   /// Exact number of stages; unset: any up to `max_stages` (unset: no bound).
   std::optional<int> stages;
   std::optional<int> max_stages;

@@ -39,6 +39,8 @@ BatchOption given_size(const PlanRequest& request, int size) {
   return {count, std::vector<int>(static_cast<std::size_t>(count), size)};
 }
 
+}  // namespace
+
 std::int64_t usable_bytes(const Device& device, const PlanRequest& request) {
   std::int64_t bytes = std::numeric_limits<std::int64_t>::max();
   if (device.memory.value > 0) {
@@ -48,8 +50,6 @@ std::int64_t usable_bytes(const Device& device, const PlanRequest& request) {
   }
   return request.memory_limit ? std::min(bytes, request.memory_limit->value) : bytes;
 }
-
-}  // namespace
 
 std::vector<const ScheduleRow*> requested_schedules(const PlanRequest& request) {
   if (request.schedule != "auto") return {&require_schedule(request.schedule)};

@@ -49,6 +49,8 @@ SearchSpace search_space(const PlanGraph& graph, const std::vector<int>& order, 
                          int devices, int most_replicas);
 
 InFlight in_flight_of(const ScheduleRow& schedule, const PlanRequest& request, int micro_batches);
+/// Bytes that a plan may use on the device, without context_bytes taken off.
+std::int64_t usable_bytes(const Device& device, const PlanRequest& request);
 WeightPolicy policy_of(const ScheduleRow& schedule, const PlanRequest& request);
 
 /// Stages asked for by --stages, --cuts, --replicas or --window; 0: free.

@@ -71,14 +71,28 @@ int most_stages_with_ties(const PlanGraph& graph) {
   return stages;
 }
 
+/// More than one for the schedules with several.
+int stages_per_worker(const PlanRequest& request) {
+  if (request.schedule == "auto" || request.programs) return 1;
+  ScheduleRequest one;
+  one.name = request.schedule;
+  one.chunks_per_worker = request.chunks_per_worker;
+  return chunks_of(one);
+}
+
 void check_stages(const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request) {
   const int devices = static_cast<int>(cluster.devices.size());
   check_counts_agree(request);
   if (request.stages) require_at_least(*request.stages, 1, "stages");
   if (request.max_stages) require_at_least(*request.max_stages, 1, "max_stages");
-  const int stages = requested_stages(request);
+  const int chunks = stages_per_worker(request);
+  const int stages = request.stages && chunks > 1 ? *request.stages * chunks : requested_stages(request);
+  if (stages % chunks != 0) {
+    refuse("cuts: " + std::to_string(stages) + " stages are not a multiple of " + std::to_string(chunks) +
+           " stages per worker");
+  }
   require_at_most(stages, graph.size(), "stages", "layers");
-  require_at_most(stages, devices, "stages", "devices");
+  require_at_most(stages / chunks, devices, chunks > 1 ? "workers" : "stages", "devices");
   if (request.max_stages) require_at_most(stages, *request.max_stages, "stages", "max_stages");
   if (!graph.tied.empty() && stages > most_stages_with_ties(graph)) {
     refuse("stages = " + std::to_string(stages) + " exceeds " + std::to_string(most_stages_with_ties(graph)) +
@@ -156,10 +170,28 @@ void check_units(const Profile& profile, const Cluster& cluster, const PlanReque
   }
 }
 
+std::string planned_names() {
+  std::string names;
+  for (const ScheduleRow& row : schedule_table()) {
+    if (row.planned) names.append(names.empty() ? "" : ", ").append(row.name);
+  }
+  return names;
+}
+
 void check_policy(const PlanRequest& request) {
   for (const ScheduleRow* row : requested_schedules(request)) {
+    if (!row->planned) {
+      refuse("schedule " + std::string(row->name) +
+             " is simulated only (pp-plan simulate --schedule); plan with one of " + planned_names());
+    }
+    const bool single = row->replication == Replication::none && row->synchronous;
+    if (single && std::ranges::any_of(request.replicas, [](int r) { return r != 1; }))
+      refuse("schedule " + std::string(row->name) + " runs 1 worker per stage; leave --replicas out");
+    if ((row->name == "custom") != request.programs.has_value())
+      refuse("schedule custom and a file of programs go together; add --programs FILE.csv");
     const WeightPolicy policy = policy_of(*row, request);
-    if (std::ranges::count(row->policies, policy) > 0) continue;
+    const bool runs = policy == WeightPolicy::flush || policy == WeightPolicy::stash;
+    if (runs && std::ranges::count(row->policies, policy) > 0) continue;
     refuse("weight_policy = " + std::string(name_of(policy)) + " does not go with schedule " +
            std::string(row->name) + "; use " + std::string(name_of(row->default_policy())));
   }

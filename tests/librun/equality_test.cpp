@@ -75,6 +75,20 @@ TEST_SUITE("librun/equality") {
                     short_run());
   }
 
+  TEST_CASE("split backwards and several stages per worker equal the single device bit for bit") {
+    // schedules.md 8: the backwards of every stage run 0..M-1. Four stages: four workers, or two with two each.
+    for (const ModelGraph& model : {test::residual_net(), model::build_family("lenet5:image=12")}) {
+      PlanSpec spec{.model = model, .cuts = {2, 4, 7}};
+      const test::Trained expected = test::train_alone(make_plan(spec), short_run());
+      for (const std::string schedule : {"zb-h1", "zb-h2", "interleaved", "zb-v", "dualpipe-v"}) {
+        INFO(schedule);
+        spec.schedule = schedule;
+        CHECK(test::first_difference(expected.tensors, test::run_plan(make_plan(spec), short_run()).tensors) ==
+              "");
+      }
+    }
+  }
+
   TEST_CASE("tied weights in one stage: the uses are added in ascending layer order") {
     const PlanSpec spec{
         .model = model::build_family("transformer:layers=1,width=16,heads=2,vocabulary=20,sequence=8,tied=1")};

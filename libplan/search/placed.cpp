@@ -1,0 +1,204 @@
+#include "libplan/search/placed.h"
+
+#include <algorithm>
+
+#include "libplan/search/zero_bubble/auto_zero_bubble.h"
+#include "libprofile/core/error.h"
+
+namespace pp::plan {
+namespace {
+
+bool is_searched(const ScheduleRow& row) { return row.name == "auto-zb"; }
+
+ScheduleRequest schedule_request(const PlanRequest& request, const ScheduleRow& row, int micro_batches,
+                                 int workers) {
+  ScheduleRequest what;
+  what.name = std::string(row.name);
+  what.replicas.assign(static_cast<std::size_t>(workers), 1);
+  what.micro_batches = micro_batches;
+  what.chunks_per_worker = request.chunks_per_worker;
+  return what;
+}
+
+Schedule schedule_for(const PlanRequest& request, const ScheduleRow& row, int micro_batches, int workers) {
+  const ScheduleRequest what = schedule_request(request, row, micro_batches, workers);
+  if (!is_searched(row)) return make_schedule(what);
+  return {replicated_placement(what.replicas), std::vector<WorkerProgram>(what.replicas.size())};
+}
+
+Schedule schedule_of(const ProgramSet& set, int micro_batches, int devices) {
+  const auto refuse = [](const std::string& text) {
+    throw Error(ErrorKind::usage, "schedule custom: " + text);
+  };
+  if (set.micro_batches != micro_batches) {
+    refuse("its programs run " + std::to_string(set.micro_batches) + " micro-batches, not " +
+           std::to_string(micro_batches) + "; use --micro-batches " + std::to_string(set.micro_batches));
+  }
+  if (static_cast<int>(set.workers.size()) > devices) {
+    refuse("its programs need " + std::to_string(set.workers.size()) + " devices, the cluster has " +
+           std::to_string(devices));
+  }
+  Schedule schedule{set.stage_workers, {}};
+  for (const Program& program : set.workers) schedule.workers.push_back({program, std::nullopt});
+  return schedule;
+}
+
+Assignment assignment_of(const Finalist& finalist) {
+  Assignment assignment;
+  for (const StageRange& stage : finalist.partition) {
+    auto& layers = assignment.stage_layers.emplace_back(finalist.order.begin() + stage.begin,
+                                                        finalist.order.begin() + stage.end);
+    std::ranges::sort(layers);
+  }
+  for (const auto& workers : finalist.placed->stage_workers) {
+    auto& positions = assignment.stage_workers.emplace_back();
+    for (const WorkerId worker : workers) positions.push_back(number(worker));
+  }
+  assignment.worker_devices.assign(finalist.devices.begin(), finalist.devices.begin() + finalist.workers());
+  assignment.programs = finalist.placed->workers;
+  assignment.micro_batches = finalist.batch.micro_batches;
+  return assignment;
+}
+
+std::vector<Bytes> limits_of(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request) {
+  std::vector<Bytes> limits;
+  for (int w = 0; w < finalist.workers(); ++w) {
+    const Device& device =
+        cluster.devices[static_cast<std::size_t>(finalist.devices[static_cast<std::size_t>(w)])];
+    limits.push_back(Bytes(usable_bytes(device, request)) - request.context_bytes);
+  }
+  return limits;
+}
+
+/// Programs of auto-zb for these stages. Where a worker cannot hold one micro-batch, zb-h1's, which then do not
+/// fit either.
+std::vector<WorkerProgram> searched_programs(const PricedStages& priced, const Finalist& finalist,
+                                             const PricingContext& context, const std::vector<Bytes>& limits) {
+  const Assignment& assignment = finalist.assignment;
+  ZeroBubbleRequest search;
+  search.pipeline = make_input(priced, assignment, context.cluster, context.model.scale,
+                               context.all_reduce_overlap, assignment.micro_batches);
+  search.memory_limit = limits;
+  try {
+    std::vector<WorkerProgram> programs;
+    for (Program& program : search_zero_bubble(search).programs.workers)
+      programs.push_back({std::move(program), std::nullopt});
+    return programs;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::usage) throw;
+  }
+  ScheduleRequest fallback{"zb-h1", {}, assignment.micro_batches};
+  fallback.replicas.assign(assignment.programs.size(), 1);
+  return make_schedule(fallback).workers;
+}
+
+/// Assignment, prediction and what the worst device lacks.
+void price(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
+  const std::vector<Bytes> limits = limits_of(finalist, context.cluster, request);
+  finalist.assignment = assignment_of(finalist);
+  const PricedStages priced = price_stages(context, finalist.assignment);
+  if (is_searched(*finalist.schedule))
+    finalist.assignment.programs = searched_programs(priced, finalist, context, limits);
+  finalist.prediction = simulate_prediction(priced, finalist.assignment, context);
+  finalist.short_by = Bytes(0);
+  for (std::size_t w = 0; w < limits.size(); ++w)
+    finalist.short_by = std::max(finalist.short_by, finalist.prediction.workers[w].memory.peak - limits[w]);
+}
+
+/// The partition with boundary `cut` (between stages cut-1 and cut) moved by `by` layers; empty when a stage
+/// would be.
+Partition moved(const Partition& partition, std::size_t cut, int by) {
+  Partition result = partition;
+  result[cut - 1].end += by;
+  result[cut].begin += by;
+  if (result[cut - 1].end <= result[cut - 1].begin || result[cut].end <= result[cut].begin) return {};
+  return result;
+}
+
+bool may_move(const Finalist& finalist, const PricingContext& context, const PlanRequest& request,
+              const Partition& partition) {
+  const SearchSpace space =
+      search_space(context.graph, finalist.order, request, static_cast<int>(partition.size()), 1);
+  for (std::size_t s = 1; s < partition.size(); ++s) {
+    if (!space.may_cut(partition[s].begin)) return false;
+  }
+  return !partition.empty();
+}
+
+}  // namespace
+
+bool is_placed(const ScheduleRow& row) { return row.replication == Replication::none && row.synchronous; }
+
+std::vector<Schedule> placed_schedules(const PlanRequest& request, const ScheduleRow& row, int micro_batches,
+                                       int devices) {
+  if (request.programs) return {schedule_of(*request.programs, micro_batches, devices)};
+  std::vector<Schedule> schedules;
+  std::optional<Error> refusal;
+  const int cut_stages = request.cuts.empty() ? 0 : static_cast<int>(request.cuts.size()) + 1;
+  const int chunks = chunks_of(schedule_request(request, row, micro_batches, 1));
+  const int asked = request.stages.value_or(cut_stages / chunks);
+  for (int workers = asked > 0 ? asked : 1; workers <= (asked > 0 ? asked : devices); ++workers) {
+    try {
+      schedules.push_back(schedule_for(request, row, micro_batches, workers));
+    } catch (const Error& error) {
+      if (!refusal) refusal = error;
+    }
+  }
+  if (schedules.empty() && refusal) throw *refusal;
+  return schedules;
+}
+
+std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
+                                       double& bound) {
+  const int devices = static_cast<int>(one.devices.positions.size());
+  const StageMemory unlimited(one.chain, one.in_flight, {});
+  SearchCase what = search_case(one, unlimited, cluster, request);
+  what.limited = false;
+  std::vector<Finalist> finalists;
+  for (const Schedule& schedule : placed_schedules(request, one.schedule, one.batch.micro_batches, devices)) {
+    const int stages = static_cast<int>(schedule.stage_workers.size());
+    if (stages > one.chain.size()) continue;
+    SearchSpace space = one.space;
+    space.devices = space.exact_stages = stages;
+    space.max_stages = 0;
+    space.max_replicas = 1;
+    space.replicas.clear();
+    for (const Candidate& candidate : find_candidates(what, {space}).candidates) {
+      Finalist finalist{candidate.partition,
+                        one.order.layers,
+                        one.batch,
+                        &one.schedule,
+                        one.devices.positions,
+                        {},
+                        candidate.estimate,
+                        {},
+                        {}};
+      finalist.placed = schedule;
+      finalists.push_back(std::move(finalist));
+    }
+    const double work = one.bound_chain.compute(0, one.bound_chain.size()) * one.batch.micro_batches;
+    bound = std::min(bound, work / static_cast<double>(devices));
+  }
+  return finalists;
+}
+
+void settle_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
+  price(finalist, context, request);
+  const auto key = [](const Finalist& one) { return std::pair(one.short_by, one.rounded_step()); };
+  for (bool improved = request.cuts.empty(); improved;) {
+    improved = false;
+    for (std::size_t cut = 1; cut < finalist.partition.size(); ++cut) {
+      for (const int by : {-1, 1}) {
+        Finalist other = finalist;
+        other.partition = moved(finalist.partition, cut, by);
+        if (!may_move(finalist, context, request, other.partition)) continue;
+        price(other, context, request);
+        if (key(other) >= key(finalist)) continue;
+        finalist = std::move(other);
+        improved = true;
+      }
+    }
+  }
+}
+
+}  // namespace pp::plan
