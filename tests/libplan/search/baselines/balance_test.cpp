@@ -1,7 +1,11 @@
 #include "libplan/search/baselines/balance.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "tests/libplan/search/instances.h"
 #include "tests/support/doctest.h"
@@ -54,6 +58,29 @@ TEST_CASE("the block partition of known sequences") {
   CHECK(block_partition(Costs{9, 1, 1, 1, 1, 1, 1, 9}, 3) == Lengths{2, 2, 4});
   CHECK(block_partition(Costs{5, 5, 5, 5}, 2) == Lengths{2, 2});  // equal costs scale to 0
   CHECK(block_partition(Costs{1, 2, 3}, 1) == Lengths{3});
+}
+
+TEST_CASE("the golden block partitions and their optima") {
+  std::ifstream file(std::filesystem::path(PP_SHARED_DATA) / "schedules/golden.json");
+  if (!file) {
+    std::cout << "SKIPPED: no golden.json\n";
+    return;
+  }
+  int compared = 0;
+  const nlohmann::json document = nlohmann::json::parse(file);
+  for (const nlohmann::json& entry : document.at("entries")) {
+    if (entry.at("group") != "block_partition") continue;
+    INFO(entry.at("name").get<std::string>());
+    const Costs costs = entry.at("inputs").at("costs");
+    const int parts = entry.at("inputs").at("parts");
+    const nlohmann::json& expected = entry.at("expected");
+    const Lengths blocks = block_partition(costs, parts);
+    CHECK(nlohmann::json(blocks) == expected.at("block_partition_sizes"));
+    CHECK(largest_block(costs, blocks) == expected.at("block_partition_max").get<double>());
+    CHECK(largest_block(costs, balance_exactly(costs, parts)) == expected.at("optimum_max").get<double>());
+    ++compared;
+  }
+  CHECK(compared == 6);
 }
 
 TEST_CASE("the exact balance of the same sequences is smaller") {
