@@ -12,5 +12,6 @@ void add_show(CLI::App& app, cli::Shell& shell);
 void add_check(CLI::App& app, cli::Shell& shell);
 void add_simulate(CLI::App& app, cli::Shell& shell);
 void add_schedules(CLI::App& app, cli::Shell& shell);
+void add_sweep(CLI::App& app, cli::Shell& shell);
 
 }  // namespace pp::plan_tool

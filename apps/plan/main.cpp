@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
         pp::plan_tool::add_simulate(app, shell);
         pp::plan_tool::add_export(app, shell);
         pp::plan_tool::add_schedules(app, shell);
+        pp::plan_tool::add_sweep(app, shell);
       }};
   return pp::cli::run_tool(tool, argc, argv);
 }

@@ -7,17 +7,21 @@
 namespace pp::plan_tool {
 
 void add_cluster_options(CLI::App& command, ClusterOptions& options) {
-  CLI::Option* file =
-      command.add_option("--cluster", options.file, "a cluster.json, as pp-profile links writes it")
-          ->type_name("FILE");
   CLI::Option* devices =
       command.add_option("--devices", options.devices, "so many equal devices of the profile's kind")
           ->check(CLI::PositiveNumber);
+  add_machine_options(command, options, *devices);
+}
+
+void add_machine_options(CLI::App& command, ClusterOptions& options, CLI::Option& devices) {
+  CLI::Option* file =
+      command.add_option("--cluster", options.file, "a cluster.json, as pp-profile links writes it")
+          ->type_name("FILE");
   CLI::Option* bandwidth =
       cli::add_bandwidth(command, "--bandwidth", options.bandwidth, "of every link, with --devices: 10GB/s");
   CLI::Option* latency =
       cli::add_seconds(command, "--latency", options.latency, "of every link, with --devices: 5us");
-  for (CLI::Option* option : {devices, bandwidth, latency}) option->excludes(file)->group("Machine");
+  for (CLI::Option* option : {&devices, bandwidth, latency}) option->excludes(file)->group("Machine");
   file->group("Machine");
 }
 
@@ -35,11 +39,29 @@ Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
   return flat_cluster(options.devices, profile.device.kind, bandwidth, options.latency, profile.device.memory);
 }
 
-void add_request_options(CLI::App& command, RequestOptions& options) {
-  plan::PlanRequest& request = options.request;
+void add_basic_options(CLI::App& command, plan::PlanRequest& request) {
   command.add_option("--mini-batch", request.mini_batch, "samples per optimizer update")
       ->check(CLI::PositiveNumber)
       ->group("Training");
+  cli::add_enum(command, "--optimizer", request.optimizer, "whose state counts as memory")->group("Training");
+  command
+      .add_option_function<std::string>(
+          "--memory-limit",
+          [&request](const std::string& text) { request.memory_limit = parse_bytes(text, "--memory-limit"); },
+          "usable bytes per device: 16GiB")
+      ->type_name("SIZE")
+      ->group("Search");
+  command.add_flag("--extrapolate", request.extrapolate, "allow micro-batch sizes outside the profile")
+      ->group("Profile");
+  command.add_flag("--linear-batch", request.linear_batch, "scale a profile of one micro-batch size linearly")
+      ->group("Profile");
+  command.add_flag("--force-units", request.force_units, "accept times and rates that look like another unit")
+      ->group("Profile");
+}
+
+void add_request_options(CLI::App& command, RequestOptions& options) {
+  plan::PlanRequest& request = options.request;
+  add_basic_options(command, request);
   CLI::Option* count = command.add_option("--micro-batches", options.micro_batches, "per mini-batch, or auto")
                            ->group("Training");
   command
@@ -48,8 +70,6 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
       ->check(CLI::PositiveNumber)
       ->excludes(count)
       ->group("Training");
-  cli::add_enum(command, "--optimizer", request.optimizer, "whose state counts as memory")->group("Training");
-
   command.add_option("--schedule", request.schedule, "auto, or a name of `pp-plan schedules`")->group("Search");
   command
       .add_option("--chunks", request.chunks_per_worker,
@@ -80,23 +100,9 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
       .add_option("--window", options.window,
                   "micro-batches in flight of 1F1B kinds: win, published, wide, or K0,K1,..")
       ->group("Search");
-  command
-      .add_option_function<std::string>(
-          "--memory-limit",
-          [&request](const std::string& text) { request.memory_limit = parse_bytes(text, "--memory-limit"); },
-          "usable bytes per device: 16GiB")
-      ->type_name("SIZE")
-      ->group("Search");
   command.add_option("--top", request.top, "alternatives to list")
       ->check(CLI::NonNegativeNumber)
       ->group("Search");
-
-  command.add_flag("--extrapolate", request.extrapolate, "allow micro-batch sizes outside the profile")
-      ->group("Profile");
-  command.add_flag("--linear-batch", request.linear_batch, "scale a profile of one micro-batch size linearly")
-      ->group("Profile");
-  command.add_flag("--force-units", request.force_units, "accept times and rates that look like another unit")
-      ->group("Profile");
 }
 
 plan::PlanRequest to_request(const RequestOptions& options) {

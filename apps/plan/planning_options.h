@@ -16,6 +16,8 @@ struct ClusterOptions {
 };
 
 void add_cluster_options(CLI::App& command, ClusterOptions& options);
+/// The same for a command with its own `--devices`.
+void add_machine_options(CLI::App& command, ClusterOptions& options, CLI::Option& devices);
 /// The cluster of the file, or so many equal devices of the profile's kind. Throws pp::Error (usage) when
 /// neither is given.
 Cluster load_cluster(const ClusterOptions& options, const Profile& profile);
@@ -29,6 +31,9 @@ struct RequestOptions {
   std::string window = "win";
 };
 
+/// What every planning command takes: mini-batch, optimizer, memory, what to accept of a profile.
+void add_basic_options(CLI::App& command, plan::PlanRequest& request);
+/// Those, and what a single plan is asked for.
 void add_request_options(CLI::App& command, RequestOptions& options);
 plan::PlanRequest to_request(const RequestOptions& options);
 

@@ -1,4 +1,4 @@
-// Where things stand in the SVG timeline. Internal to it.
+// Where things stand in the SVG pictures. Internal to them.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace pp::plan {
 
-/// Pixels. Both parts of the picture share the time axis: names at the left, figures at the right of it.
+/// Pixels. Both parts of the timeline share the time axis: names at the left, figures at the right of it.
 struct SvgLayout {
   static constexpr double kLeft = 84;
   static constexpr double kRight = 112;

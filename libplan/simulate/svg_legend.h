@@ -1,4 +1,4 @@
-// The legend of the SVG timeline. Internal to it.
+// The legend of the SVG pictures. Internal to them.
 #pragma once
 
 #include <span>

@@ -28,7 +28,7 @@ TEST_SUITE("apps/help") {
   TEST_CASE("each command's help ends with three examples") {
     const std::vector<std::pair<std::string, std::vector<std::string>>> tools{
         {"pp-profile", {"", "run", "links", "models", "show", "import"}},
-        {"pp-plan", {"", "make", "compare", "show", "check", "simulate", "export", "schedules"}},
+        {"pp-plan", {"", "make", "compare", "show", "check", "simulate", "export", "schedules", "sweep"}},
         {"pp-run", {"", "train", "check"}}};
     for (const auto& [tool, commands] : tools) {
       for (const std::string& command : commands) {

@@ -1,0 +1,76 @@
+// The planner over a grid of machines, schedules and micro-batch counts: which combinations have a plan, what
+// it promises, and why the others have none. Rows as values, CSV and JSON; sweep_svg.h draws them.
+#pragma once
+
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "libplan/search/planner.h"
+
+namespace pp::plan {
+
+/// Every cluster with every schedule and every micro-batch count, rows in that order.
+struct SweepSpec {
+  std::vector<Cluster> clusters;
+  std::vector<std::string> schedules;  ///< names of schedule_table()
+  std::vector<int> micro_batches;
+  PlanRequest request;  ///< of all combinations; its schedule and micro-batches are replaced
+  int threads = 1;      ///< that plan at the same time; the rows do not depend on it
+};
+
+/// What the best plan of a combination promises.
+struct SweepFigures {
+  std::string stages;    ///< layers per stage: `7|5`
+  std::string replicas;  ///< `1-1`
+  Seconds step{};
+  double samples_per_s = 0;
+  double bubble_fraction = 0;
+  Bytes peak;      ///< largest over the workers
+  double gap = 0;  ///< to the certificate's lower bound
+  bool operator==(const SweepFigures&) const = default;
+};
+
+/// Why a combination has no plan: nothing fits the limits, or the schedule refuses the request.
+struct SweepFailure {
+  enum class Kind { infeasible, refused };
+  Kind kind = Kind::infeasible;
+  std::string reason;  ///< one sentence, as the planner alone would say it
+  bool operator==(const SweepFailure&) const = default;
+};
+
+struct SweepRow {
+  int devices = 0;
+  std::string schedule;
+  int micro_batches = 1;
+  std::variant<SweepFigures, SweepFailure> result;
+  bool operator==(const SweepRow&) const = default;
+
+  /// Null for a combination without a plan.
+  const SweepFigures* figures() const { return std::get_if<SweepFigures>(&result); }
+};
+
+/// make_plan() for every combination, on `threads` threads. One that throws pp::Error of kind usage becomes a
+/// row; of other errors the first in row order leaves, after the work in progress. Throws pp::Error (usage) for
+/// an unknown schedule and a spec without a mini-batch, which no combination could answer.
+std::vector<SweepRow> sweep(const Profile& profile, const SweepSpec& spec);
+
+/// `planned`, `infeasible` or `refused`.
+std::string_view status_of(const SweepRow& row);
+
+/// One record per row behind a header, fields quoted as in RFC 4180 where needed, lines that end with `\n`.
+/// Seconds, bytes and fractions; what a row does not have is empty. Columns are only ever added at the end.
+std::string sweep_csv(std::span<const SweepRow> rows);
+/// An array of objects with the columns of the CSV as keys; what a row does not have is left out.
+Json to_json(std::span<const SweepRow> rows);
+
+}  // namespace pp::plan
+
+namespace pp {
+template <>
+struct EnumNames<plan::SweepFailure::Kind> {
+  static constexpr std::array table{std::pair{plan::SweepFailure::Kind::infeasible, "infeasible"sv},
+                                    std::pair{plan::SweepFailure::Kind::refused, "refused"sv}};
+};
+}  // namespace pp

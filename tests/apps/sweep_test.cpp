@@ -1,0 +1,159 @@
+// pp-plan sweep: table, CSV, JSON and picture of a grid of plans; what it refuses.
+#include <filesystem>
+
+#include "libprofile/core/file.h"
+#include "libprofile/core/json_reader.h"
+#include "tests/apps/sample_profile.h"
+#include "tests/support/process.h"
+#include "tests/support/xml.h"
+
+#include "tests/support/doctest.h"
+
+namespace {
+
+using pp::test::Outcome;
+
+const std::filesystem::path kPlan = std::filesystem::path(PP_BIN) / "pp-plan";
+
+struct Folder : pp::test::TemporaryFolder {
+  Folder() { pp::test::write_profile(path(), pp::test::sample_profile(std::vector<double>(6, 2.0))); }
+  /// `sweep profile.json` with these arguments behind.
+  Outcome sweep(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {"sweep", "profile.json"});
+    return pp::test::run_program(kPlan, arguments, path());
+  }
+  /// Two and four devices, a mini-batch of 16, gpipe and 1f1b with 2, 4 and 32 micro-batches: 32 are refused.
+  Outcome grid(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments{"--devices",    "2,4",       "--bandwidth",     "1e9",
+                                       "--mini-batch", "16",        "--micro-batches", "2,4,32",
+                                       "--schedules",  "gpipe,1f1b"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return sweep(arguments);
+  }
+  std::string file(const std::string& name) const { return pp::read_file(path() / name); }
+};
+
+/// Records of fields, as RFC 4180 has them, with lines that end with `\n`.
+std::vector<std::vector<std::string>> parse_csv(const std::string& text) {
+  std::vector<std::vector<std::string>> records{{""}};
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool doubled = quoted && text.substr(i, 2) == "\"\"";
+    if (text[i] == '"' && !doubled) {
+      quoted = !quoted;
+    } else if (text[i] == ',' && !quoted) {
+      records.back().emplace_back();
+    } else if (text[i] == '\n' && !quoted) {
+      records.push_back({""});
+    } else {
+      records.back().back() += text[doubled ? i++ : i];
+    }
+  }
+  records.pop_back();
+  return records;
+}
+
+std::size_t lines_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+void refused(const Outcome& outcome, std::string_view message) {
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 2);
+  CHECK(outcome.out.empty());
+  CHECK(outcome.err.find(message) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_SUITE("apps/sweep") {
+  TEST_CASE("the table has a line per combination, the reasons stand under it once") {
+    const Outcome outcome = Folder().grid({});
+    CAPTURE(outcome.out);
+    REQUIRE(outcome.code == 0);
+    CHECK(lines_of(outcome.out) == 2 + 2 * 2 * 3 + 2);
+    CHECK(outcome.out.find("refused (1)") != std::string::npos);
+    CHECK(outcome.out.ends_with("\n\n(1) micro_batches = 32 exceeds the mini-batch of 16 samples\n"));
+  }
+
+  TEST_CASE("CSV and JSON say the same") {
+    const Folder folder;
+    const Outcome outcome = folder.grid({"--csv", "sweep.csv", "--json"});
+    REQUIRE(outcome.code == 0);
+    const pp::Json json = pp::parse_json(outcome.out);
+    const auto records = parse_csv(folder.file("sweep.csv"));
+    REQUIRE(records.size() == 1 + 12);
+    REQUIRE(json.size() == 12);
+    for (std::size_t r = 1; r < records.size(); ++r) {
+      REQUIRE(records[r].size() == records[0].size());
+      for (std::size_t c = 0; c < records[r].size(); ++c) {
+        const pp::Json& object = json[r - 1];
+        const std::string& field = records[r][c];
+        CAPTURE(field);
+        if (field.empty()) {
+          CHECK_FALSE(object.contains(records[0][c]));
+        } else {
+          const pp::Json& value = object.at(records[0][c]);
+          CHECK(field == (value.is_string() ? value.get<std::string>() : value.dump()));
+        }
+      }
+    }
+    // 6 layers of 2 ms and 4 ms per 16 samples: 36 ms of work, shared by two devices that never wait.
+    CHECK(json[1].at("micro_batches") == 4);
+    CHECK(json[1].at("step_s").get<double>() >= 0.018);
+  }
+
+  TEST_CASE("the picture is SVG with a line per schedule and device count") {
+    const Folder folder;
+    REQUIRE(folder.grid({"--svg", "sweep.svg"}).code == 0);
+    const std::string svg = folder.file("sweep.svg");
+    CHECK(svg.starts_with("<svg "));
+    CHECK(pp::test::xml_error(svg).empty());
+    std::size_t paths = 0;
+    for (std::size_t at = svg.find("<path "); at != std::string::npos; at = svg.find("<path ", at + 1)) ++paths;
+    CHECK(paths == 4);
+    CHECK(folder.grid({"--svg", "-"}).out == svg);
+  }
+
+  TEST_CASE("the bytes do not depend on the number of threads") {
+    const Folder folder;
+    const Outcome alone = folder.grid({"--threads", "1"});
+    CHECK(alone.code == 0);
+    CHECK(folder.grid({"--threads", "4"}).out == alone.out);
+    const std::string csv = folder.grid({"--threads", "1", "--csv", "-"}).out;
+    CHECK(lines_of(csv) == 13);
+    CHECK(folder.grid({"--threads", "3", "--csv", "-"}).out == csv);
+  }
+
+  TEST_CASE("the machine may come from a file") {
+    const Folder folder;
+    const pp::Cluster cluster =
+        pp::flat_cluster(3, pp::DeviceKind::cpu, pp::BytesPerSecond(1e9), pp::Seconds(0), pp::Bytes(1 << 30));
+    pp::write_file(folder.path() / "cluster.json", pp::dump_json(pp::to_json(cluster)));
+    const Outcome outcome = folder.sweep({"--cluster", "cluster.json", "--mini-batch", "16", "--json"});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    const pp::Json json = pp::parse_json(outcome.out);
+    REQUIRE(json.size() == 3 * 5);  // the default schedules and counts
+    CHECK(json[0].at("devices") == 3);
+  }
+
+  TEST_CASE("exit 3 when no combination has a plan; the rows say why") {
+    const Outcome outcome = Folder().grid({"--memory-limit", "1KiB"});
+    CHECK(outcome.code == 3);
+    CHECK(outcome.out.find("infeasible (1)") != std::string::npos);
+    CHECK(outcome.err == "pp-plan: no combination has a plan\n");
+  }
+
+  TEST_CASE("what is wrong with the grid is found before the work") {
+    const Folder folder;
+    refused(folder.grid({"--schedules", "2f2b"}), "schedule: unknown name \"2f2b\"; use one of");
+    refused(folder.grid({"--csv", "-", "--svg", "-"}), "--csv - and --svg - both want stdout");
+    refused(folder.grid({"--csv", "missing/sweep.csv"}), "missing/sweep.csv: cannot be written");
+    refused(folder.grid({"--cluster", "cluster.json"}), "--cluster");
+    refused(folder.sweep({"--devices", "2,x", "--mini-batch", "16"}), "--devices: \"x\" is not a whole number");
+    refused(folder.sweep({"--devices", "1,2", "--mini-batch", "16"}), "--devices 2 needs --bandwidth");
+    refused(folder.sweep({"--mini-batch", "16"}), "no machine given");
+    refused(folder.sweep({"--devices", "1"}), "add --mini-batch N");
+  }
+}
