@@ -132,7 +132,8 @@ void add_grid_options(CLI::App& command, Options& options) {
       ->default_str("gpipe,1f1b,zb-h1")
       ->type_name("NAME,NAME")
       ->group("Search");
-  command.add_option("--threads", options.threads, "plans made at the same time; default: one per core")
+  command.add_option("--threads", options.threads, "plans made at the same time")
+      ->default_str("one per core")
       ->check(CLI::PositiveNumber)
       ->group("Search");
 }

@@ -91,7 +91,7 @@ class SweepChart {
     std::string css(kStyle);
     for (std::size_t s = 0; s < schedules_.size(); ++s) {
       const std::string color = svg_color(kColors[s % kColors.size()]);
-      const double wider = 2 * static_cast<double>(std::min<std::size_t>(schedules_.size() - 1 - s, 3));
+      const double wider = 1.5 * static_cast<double>(std::min<std::size_t>(schedules_.size() - 1 - s, 3));
       css += ".l." + color_css(s) + "{stroke:" + color + ";stroke-width:" + svg_number(2 + wider) + "}\n";
       css += ".m." + color_css(s) + "{fill:" + color + "}\n";
     }

@@ -1,6 +1,8 @@
 // pp-plan sweep: table, CSV, JSON and picture of a grid of plans; what it refuses.
+#include <algorithm>
 #include <filesystem>
 
+#include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
 #include "tests/apps/sample_profile.h"

@@ -45,7 +45,7 @@ TEST_SUITE("libplan/search/sweep svg") {
     const std::vector<SweepRow> rows{planned(2, "gpipe", 4, 0.2), planned(2, "1f1b", 4, 0.1),
                                      planned(4, "gpipe", 4, 0.1), planned(4, "1f1b", 4, 0.05)};
     const std::string svg = sweep_svg(rows, {"a model", 800});
-    CHECK(has(svg, ".l.c0{stroke:#0072b2;stroke-width:4}"));
+    CHECK(has(svg, ".l.c0{stroke:#0072b2;stroke-width:3.5}"));
     CHECK(has(svg, ".l.c1{stroke:#e69f00;stroke-width:2}"));
     for (const std::string css : {"l c0 d0", "l c1 d0", "l c0 d1", "l c1 d1"})
       CHECK(has(svg, "class=\"" + css + "\""));
