@@ -63,7 +63,7 @@ std::optional<double> recorded_spread(const Profile& profile, int micro_batch_si
 Explanation explain(const Plan& plan, const Profile& profile, const Cluster& cluster,
                     const PlanRequest& request);
 
-/// Sentences and figures, at most 100 columns unless a name is long.
+/// Sentences and figures, one statement a line.
 std::string to_text(const Explanation& explanation);
 /// The figures; times in seconds under keys that end in `_s`.
 Json to_json(const Explanation& explanation);

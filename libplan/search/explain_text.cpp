@@ -43,21 +43,24 @@ std::string limit_text(const Explanation& why) {
       "Compute limits it: the largest part is the busiest worker's own work.",
       "The links limit it: the largest part is messages and all-reduces.",
       "The bubble limits it: the largest part is fill, drain and waiting."};
-  std::string text = "Where the step goes: " + to_text(why.parts.compute) + " compute of the busiest worker, " +
-                     to_text(why.parts.links) + " messages and all-reduces, " + to_text(why.parts.bubble) +
-                     " fill, drain and waiting for other stages.\n";
+  const auto line = [&](const std::string& part, Seconds time) {
+    return "  " + part + ": " + to_text(time) + " (" + percent(time / why.step) + ")\n";
+  };
+  const std::string text = "Where the step goes:\n" + line("compute of the busiest worker", why.parts.compute) +
+                           line("messages and all-reduces", why.parts.links) +
+                           line("fill, drain and waiting for other stages", why.parts.bubble);
   if (why.step_without_memory_limit) {
     return text + "Memory limits it: with room for everything the best plan takes " +
            to_text(*why.step_without_memory_limit) + " per step.\n";
   }
-  return text.append(kSentences.at(static_cast<std::size_t>(why.limit))) + '\n';
+  return text + std::string(kSentences.at(static_cast<std::size_t>(why.limit))) + '\n';
 }
 
 std::string certainty_text(const Certificate& certificate) {
   const std::string bound = to_text(certificate.lower_bound);
   if (change_text(certificate.gap) == "no change")
-    return "How sure: proven, no plan that was searched for can take less than " + bound + ".\n";
-  return "How sure: no plan that was searched for can take less than " + bound + "; this one takes " +
+    return "How sure: proven, no plan of the searched family takes less than " + bound + ".\n";
+  return "How sure: no plan of the searched family takes less than " + bound + "; this one takes " +
          percent(certificate.gap) + " more.\n";
 }
 

@@ -84,11 +84,12 @@ TEST_CASE("an uneven pipeline: the slow stage decides, the other has half its ti
              "Chosen: 1f1b, layers 1|1 on replicas 1-1, 4 micro-batches: 25 ms per step, the fastest of all");
   check_says(why, "Bottleneck: stage 0 (a), busy 24 ms of every step (96.0 %).\n");
   check_says(why, "  stage 1 (b) is busy 12 ms, 12 ms (50.0 %) less\n");
-  check_says(
-      why,
-      "Where the step goes: 24 ms compute of the busiest worker, 0 s messages and all-reduces, 1 ms fill, "
-      "drain and waiting for other stages.\n"
-      "Compute limits it: the largest part is the busiest worker's own work.\n");
+  check_says(why,
+             "Where the step goes:\n"
+             "  compute of the busiest worker: 24 ms (96.0 %)\n"
+             "  messages and all-reduces: 0 s (0.0 %)\n"
+             "  fill, drain and waiting for other stages: 1 ms (4.0 %)\n"
+             "Compute limits it: the largest part is the busiest worker's own work.\n");
   check_says(why, "Runner-up: none with other stages or micro-batches is listed.\n");
   check_silent(why, "Hint");
 }
@@ -183,12 +184,12 @@ TEST_CASE("the runner-up: how much slower, and in what") {
 TEST_CASE("a gap of 0 is a proof, any other is named") {
   // Four layers of 3 ms on four devices, data parallel: 8 * 12 / 4 = 24 ms is all there is to share.
   check_says(explained(even_chain(4), make_cluster(4), request_of(8, 8)),
-             "How sure: proven, no plan that was searched for can take less than 24 ms.\n");
+             "How sure: proven, no plan of the searched family takes less than 24 ms.\n");
   Explanation why = explained(even_chain(4), make_cluster(4), request_of(8, 8));
   why.certificate.lower_bound = Seconds(0.020);
   why.certificate.gap = 0.2;
   check_says(why,
-             "How sure: no plan that was searched for can take less than 20 ms; this one takes 20.0 % more.\n");
+             "How sure: no plan of the searched family takes less than 20 ms; this one takes 20.0 % more.\n");
 }
 
 TEST_CASE("an asynchronous plan has no fill and drain, whatever the number of micro-batches") {
