@@ -10,6 +10,10 @@ namespace {
 
 using pp::to_text;
 
+constexpr double kRounding = 1e-9;  // relative; of sums in another order
+
+double share_of(Seconds part, Seconds whole) { return whole > Seconds{} ? part / whole : 0; }
+
 std::string percent(double share) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.1f %%", 100 * share);
@@ -28,12 +32,12 @@ double margin(const Explanation& why) { return why.runner_up->alternative.step /
 std::string loads_text(const Explanation& why) {
   const Load& most = why.loads[why.bottleneck];
   std::string text = "Bottleneck: " + most.name + ", busy " + to_text(most.busy) + " of every step (" +
-                     percent(most.busy / why.step) + ").\n";
+                     percent(share_of(most.busy, why.step)) + ").\n";
   for (std::size_t i = 0; i < why.loads.size(); ++i) {
     if (i == why.bottleneck) continue;
     const Seconds slack = most.busy - why.loads[i].busy;
     text += "  " + why.loads[i].name + " is busy " + to_text(why.loads[i].busy) + ", " + to_text(slack) + " (" +
-            percent(slack / most.busy) + ") less\n";
+            percent(share_of(slack, most.busy)) + ") less\n";
   }
   return text;
 }
@@ -44,7 +48,7 @@ std::string limit_text(const Explanation& why) {
       "The links limit it: the largest part is messages and all-reduces.",
       "The bubble limits it: the largest part is fill, drain and waiting."};
   const auto line = [&](const std::string& part, Seconds time) {
-    return "  " + part + ": " + to_text(time) + " (" + percent(time / why.step) + ")\n";
+    return "  " + part + ": " + to_text(time) + " (" + percent(share_of(time, why.step)) + ")\n";
   };
   const std::string text = "Where the step goes:\n" + line("compute of the busiest worker", why.parts.compute) +
                            line("messages and all-reduces", why.parts.links) +
@@ -58,7 +62,7 @@ std::string limit_text(const Explanation& why) {
 
 std::string certainty_text(const Certificate& certificate) {
   const std::string bound = to_text(certificate.lower_bound);
-  if (change_text(certificate.gap) == "no change")
+  if (certificate.gap < kRounding)
     return "How sure: proven, no plan of the searched family takes less than " + bound + ".\n";
   return "How sure: no plan of the searched family takes less than " + bound + "; this one takes " +
          percent(certificate.gap) + " more.\n";
@@ -78,10 +82,7 @@ std::string runner_up_text(const Explanation& why) {
   if (!why.runner_up) return "Runner-up: none with other stages or micro-batches is listed.\n";
   const auto& [other, parts] = *why.runner_up;
   std::string text = "Runner-up: " + plan_summary(other) + ": " + to_text(other.step) + ", " + other.why_not;
-  if (parts && margin(why) > 0) {
-    const std::string reason = lost_in(*parts, why.parts);
-    text += "; " + reason;
-  }
+  if (parts && margin(why) > kRounding) text += "; " + lost_in(*parts, why.parts);
   return text + ".\n";
 }
 

@@ -100,10 +100,10 @@ TEST_CASE(
   const Explanation why = explained(uneven(), make_cluster(2), two_stages());
   REQUIRE(why.changes.size() == 3);
   CHECK(why.changes[1] == WhatIf{"twice the bandwidth", why.step, why.plan});
-  check_says(why, "  twice the bandwidth            25 ms, no change\n");
+  check_says(why, "  twice the bandwidth          25 ms, no change\n");
   // 8 micro-batches of 1 + 2 and 0.5 + 1 ms: 24 ms and a wait of 0.5 ms.
   check_says(why,
-             "  twice the micro-batches (8)    24.5 ms, 2.0 % faster: 1f1b, layers 1|1 on replicas 1-1, 8 "
+             "  twice the micro-batches (8)  24.5 ms, 2.0 % faster: 1f1b, layers 1|1 on replicas 1-1, 8 "
              "micro-batches\n");
   REQUIRE(why.changes[0].step);
   CHECK(why.changes[0].change == "one more device (3 in all)");
