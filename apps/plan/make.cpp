@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
