@@ -121,6 +121,21 @@ TEST_CASE("a change that the request does not admit is left out") {
   CHECK(why.changes.size() == 2);
 }
 
+TEST_CASE("a change under which nothing fits any more says so") {
+  // gpipe keeps all M micro-batches, 1 MB a stage and micro-batch whatever its size: 2 MB for two, 4 for four.
+  Profile profile = make_profile({{{1, 2, 0, 0, 0, 0, 0}, {1, 2, 0, 0, 0, 0, 0}}, {}, {1, 2}});
+  for (LayerProfile& layer : profile.layers) {
+    for (LayerPoint& point : layer.points) point.saved = Bytes(1'000'000);
+  }
+  PlanRequest request = request_of(4, 2);
+  request.schedule = "gpipe";
+  request.stages = 2;
+  request.memory_limit = Bytes(2'000'000);
+  const Explanation why = explained(profile, make_cluster(2), request);
+  CHECK(why.limit == Limit::compute);
+  check_says(why, "  twice the micro-batches (4)  no plan fits\n");
+}
+
 TEST_CASE("slow links are the bottleneck, and more bandwidth helps") {
   // 10 MB at 1 MB/ms are 10 ms a message; four of them each way: ports are busy 40 ms, stages 4 * 3 = 12.
   PlanRequest request = request_of(4, 4);
