@@ -24,7 +24,7 @@ struct Load {
   bool operator==(const Load&) const = default;
 };
 
-/// Four simulations of a synchronous plan, two of a long stream of an asynchronous one. Throws pp::Error (data)
+/// Three simulations of a synchronous plan, two of a long stream of an asynchronous one. Throws pp::Error (data)
 /// when the plan carries no costs.
 StepParts step_parts(const Plan& plan);
 
