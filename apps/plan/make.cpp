@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
@@ -14,6 +15,7 @@
 #include "apps/plan/planning_options.h"
 #include "apps/plan/tables.h"
 #include "libplan/search/baselines/strategy.h"
+#include "libplan/search/explain.h"
 
 namespace pp::plan_tool {
 namespace {
@@ -25,6 +27,7 @@ struct Options {
   RequestOptions request;
   PeerArguments peer;
   std::string strategy;
+  bool explain = false;
 };
 
 /// Exit 3: the reason, then what would help.
@@ -70,6 +73,24 @@ void make_peer_plan(const Options& options, const plan::PeerOptions& peer, const
   if (!output.is_stdout()) std::cout << text;
 }
 
+/// Where --explain has no place to speak: stdout is the plan alone, or the plan is a peer's.
+void refuse_mute_explain(const Options& options, const cli::Shell& shell, bool peer) {
+  if (peer) throw Error(ErrorKind::usage, "--explain: only for --cost-model pp; leave one of the two out");
+  if (options.output == "-" || (shell.json && options.output.empty()))
+    throw Error(ErrorKind::usage, "--explain: stdout is the plan alone; write the plan to a file with -o FILE");
+}
+
+void print_plan(const plan::Plan& plan, const std::optional<plan::Explanation>& why, const cli::Shell& shell) {
+  if (!shell.json) {
+    std::cout << plan_text(plan, cli::use_color(shell));
+    if (why) std::cout << '\n' << plan::to_text(*why);
+    return;
+  }
+  Json json = plan::to_json(plan);
+  if (why) json["explanation"] = plan::to_json(*why);
+  std::cout << dump_json(json);
+}
+
 plan::Strategy strategy_of(const Options& options) {
   if (options.strategy.empty()) return plan::Strategy::automatic;
   return parse_enum<plan::Strategy>(options.strategy, "--strategy", ErrorKind::usage);
@@ -77,8 +98,9 @@ plan::Strategy strategy_of(const Options& options) {
 
 void make(const Options& options, cli::Shell& shell) {
   const Profile profile = cli::load(options.profile, parse_profile);
-  if (const auto peer = peer_options(options.peer, options.strategy, options.cluster, options.request.request))
-    return make_peer_plan(options, *peer, profile, shell);
+  const auto peer = peer_options(options.peer, options.strategy, options.cluster, options.request.request);
+  if (options.explain) refuse_mute_explain(options, shell, peer.has_value());
+  if (peer) return make_peer_plan(options, *peer, profile, shell);
   warn_about(profile);
   const Cluster cluster = load_cluster(options.cluster, profile);
   const plan::PlanRequest request =
@@ -88,9 +110,11 @@ void make(const Options& options, cli::Shell& shell) {
   if (const auto* none = std::get_if<plan::Infeasible>(&result)) return report_infeasible(*none, shell);
 
   const plan::Plan& plan = std::get<plan::Plan>(result);
-  const std::string text = dump_json(plan::to_json(plan));
-  output.write(text);
-  if (!output.is_stdout()) std::cout << (shell.json ? text : plan_text(plan, cli::use_color(shell)));
+  output.write(dump_json(plan::to_json(plan)));
+  if (output.is_stdout()) return;
+  std::optional<plan::Explanation> why;
+  if (options.explain) why = plan::explain(plan, profile, cluster, request);
+  print_plan(plan, why, shell);
 }
 
 }  // namespace
@@ -108,6 +132,10 @@ void add_make(CLI::App& app, cli::Shell& shell) {
                    "under our cost model: " + list_names<plan::Strategy>() +
                        "; under a peer's: its own (the default) or auto")
       ->type_name("NAME")
+      ->group("Search");
+  command
+      ->add_flag("--explain", options->explain,
+                 "after the table: what decides the step, how sure that is, what would help")
       ->group("Search");
   add_peer_options(*command, options->peer);
   static constexpr std::array<std::string_view, 3> kExamples{

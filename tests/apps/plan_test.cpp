@@ -122,6 +122,43 @@ TEST_SUITE("apps/plan") {
     CHECK(folder.plan(arguments).out == plain.out);
   }
 
+  TEST_CASE("--explain follows the table, or joins the printed JSON; the plan's file stays as it is") {
+    const Folder folder;
+    const Outcome plain = folder.plan(kTwoStages);
+    const std::string file = pp::read_file(folder.path() / "plan.json");
+    std::vector<std::string> arguments = kTwoStages;
+    arguments.emplace_back("--explain");
+    const Outcome text = folder.plan(arguments);
+    REQUIRE(text.code == 0);
+    CHECK(text.out.starts_with(plain.out + "\nChosen: 1f1b, layers 3|3 on replicas 1-1, 4 micro-batches: "));
+    CHECK(pp::read_file(folder.path() / "plan.json") == file);
+
+    arguments.emplace_back("--json");
+    const Outcome printed = folder.plan(arguments);
+    REQUIRE(printed.code == 0);
+    CHECK(pp::read_file(folder.path() / "plan.json") == file);
+    pp::Json json = pp::parse_json(printed.out);
+    // 18 ms a stage and micro-batch, four of them, and one more to fill.
+    CHECK(json.at("explanation").at("parts").at("bubble_s").get<double>() ==
+          doctest::Approx(0.018).epsilon(1e-3));
+    json.erase("explanation");
+    CHECK(pp::dump_json(json) == file);
+  }
+
+  TEST_CASE("--explain is refused where stdout is the plan alone or a peer's") {
+    const Folder folder;
+    std::vector<std::string> arguments{"profile.json", "--devices", "2",         "--bandwidth", "1e9",
+                                       "--mini-batch", "64",        "--explain", "--json"};
+    const Outcome alone = folder.plan(arguments);
+    CHECK(alone.code == 2);
+    CHECK(alone.err ==
+          "pp-plan: error: --explain: stdout is the plan alone; write the plan to a file with -o FILE\n");
+    arguments.insert(arguments.end(), {"--cost-model", "pipedream-code"});
+    const Outcome peer = folder.plan(arguments);
+    CHECK(peer.code == 2);
+    CHECK(peer.err == "pp-plan: error: --explain: only for --cost-model pp; leave one of the two out\n");
+  }
+
   TEST_CASE("a memory limit below the weights is exit 3 with a limit that works") {
     const Folder folder;
     const std::vector<std::string> request{

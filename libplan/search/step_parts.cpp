@@ -1,0 +1,83 @@
+#include "libplan/search/step_parts.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "libplan/cost/links.h"
+#include "libplan/search/planner.h"
+
+namespace pp::plan {
+namespace {
+
+/// `whole` - `part`, without the rounding of sums.
+Seconds remainder(Seconds whole, Seconds part) {
+  constexpr double kRounding = 1e-9;
+  const Seconds rest = whole - part;
+  return rest > kRounding * whole ? rest : Seconds{};
+}
+
+/// Updates to simulate: enough of a stream for a steady period, which wants thirds of whole rounds.
+int simulated_updates(const Plan& plan) {
+  constexpr int kRounds = 10;
+  int round = 1;
+  for (const Stage& stage : plan.stages) round = std::lcm(round, static_cast<int>(stage.workers.size()));
+  return 3 * round * kRounds * static_cast<int>(plan.stages.size());
+}
+
+SimulationInput without_links(SimulationInput input) {
+  input.links.clear();
+  input.all_reduce = AllReduceMode::free;
+  return input;
+}
+
+/// From or to one worker, all its messages of a step.
+std::map<std::string, Seconds> port_loads(const Plan& plan) {
+  const Cluster cluster = cluster_of(plan);
+  const auto position = [&](WorkerId id) {
+    const DeviceId device = plan.workers[index(id)].device;
+    return static_cast<int>(std::ranges::find(cluster.devices, device, &Device::id) - cluster.devices.begin());
+  };
+  std::map<std::string, Seconds> loads;
+  for (const LinkPrediction& sent : plan.predicted.links) {
+    const Link link = link_between(cluster, position(sent.from), position(sent.to));
+    const Seconds time(occupancy(static_cast<double>(sent.bytes_per_step.value), link));
+    loads["the link into worker " + std::to_string(number(sent.to))] += time;
+    loads["the link out of worker " + std::to_string(number(sent.from))] += time;
+  }
+  return loads;
+}
+
+std::string stage_name(const Plan& plan, std::size_t s) {
+  const std::vector<std::string>& layers = plan.stages[s].layers;
+  const std::string range = layers.size() == 1 ? layers.front() : layers.front() + " .. " + layers.back();
+  return "stage " + std::to_string(s) + " (" + range + ")";
+}
+
+}  // namespace
+
+StepParts step_parts(const Plan& plan) {
+  const bool synchronous = require_schedule(plan.schedule.name).synchronous;
+  const int updates = synchronous ? 1 : simulated_updates(plan);
+  const SimulationInput free = without_links(simulation_input(plan, updates));
+  const Seconds step = synchronous ? chained_period(free) : steady_period(free);
+  const std::vector<Seconds> busy = simulate(free).busy;
+  const Seconds compute = *std::ranges::max_element(busy) / updates;
+  return {compute, remainder(plan.predicted.step, std::max(step, compute)), remainder(step, compute)};
+}
+
+std::vector<Load> loads_of(const Plan& plan) {
+  std::vector<Load> loads;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    Load load{stage_name(plan, s), {}};
+    for (const WorkerId worker : plan.stages[s].workers)
+      load.busy = std::max(load.busy, plan.predicted.workers[index(worker)].busy);
+    loads.push_back(std::move(load));
+  }
+  const std::map<std::string, Seconds> ports = port_loads(plan);
+  const auto busiest = std::ranges::max_element(ports, {}, [](const auto& port) { return port.second; });
+  if (busiest != ports.end() && busiest->second > Seconds{}) loads.push_back({busiest->first, busiest->second});
+  return loads;
+}
+
+}  // namespace pp::plan

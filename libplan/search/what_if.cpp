@@ -1,0 +1,154 @@
+#include "libplan/search/what_if.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace pp::plan {
+namespace {
+
+/// The relative difference below which two steps are one: sums in another order.
+constexpr double kRounding = 1e-9;
+
+/// Throws what make_plan() throws.
+std::optional<Plan> best_plan(const Profile& profile, const Cluster& cluster, PlanRequest request) {
+  request.top = 0;
+  request.force_units = true;  // units were checked when the plan was made
+  auto result = make_plan(profile, cluster, request);
+  if (std::holds_alternative<Infeasible>(result)) return std::nullopt;
+  return std::get<Plan>(std::move(result));
+}
+
+Cluster with_one_more_device(Cluster cluster) {
+  Device copy = cluster.devices.back();
+  copy.id = DeviceId{number(copy.id) + 1};
+  copy.index += 1;
+  copy.cores.clear();
+  cluster.devices.push_back(copy);
+  if (!cluster.levels.empty()) {
+    int& outermost = cluster.levels.back().devices;
+    outermost = std::max(outermost, static_cast<int>(cluster.devices.size()));
+  }
+  return cluster;
+}
+
+Cluster with_bandwidth(Cluster cluster, double factor) {
+  for (Level& level : cluster.levels) level.bandwidth.value *= factor;
+  return cluster;
+}
+
+Bytes scaled(Bytes bytes, double factor) {
+  return Bytes(static_cast<std::int64_t>(static_cast<double>(bytes.value) * factor));
+}
+
+/// Numbers between separators: `7|5`.
+std::vector<int> numbers_in(const std::string& text) {
+  std::vector<int> numbers;
+  const char* const end = text.data() + text.size();
+  for (const char* begin = text.data(); begin < end; ++begin) {
+    int& value = numbers.emplace_back();
+    begin = std::from_chars(begin, end, value).ptr;
+  }
+  return numbers;
+}
+
+std::string summary(const std::string& schedule, const std::string& stages, const std::string& replicas,
+                    int micro_batches) {
+  return schedule + ", layers " + stages + " on replicas " + replicas + ", " + std::to_string(micro_batches) +
+         (micro_batches == 1 ? " micro-batch" : " micro-batches");
+}
+
+/// Plans the changes, in the order they are added.
+class Changes {
+ public:
+  explicit Changes(const Profile& profile) : profile_(profile) {}
+
+  void add(std::string change, const Cluster& cluster, const PlanRequest& request) {
+    WhatIf& one = list_.emplace_back(WhatIf{std::move(change), {}, {}});
+    try {
+      if (const std::optional<Plan> plan = best_plan(profile_, cluster, request)) {
+        one.step = plan->predicted.step;
+        one.plan = plan_summary(*plan);
+      }
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::internal) throw;
+      list_.pop_back();  // refused: not a change that is open to the user
+    }
+  }
+  std::vector<WhatIf> list() && { return std::move(list_); }
+
+ private:
+  const Profile& profile_;
+  std::vector<WhatIf> list_;
+};
+
+}  // namespace
+
+std::string plan_summary(const Plan& plan) {
+  return summary(plan.schedule.name, stages_text(plan), replicas_text(plan), plan.training.micro_batches);
+}
+
+std::string plan_summary(const Alternative& other) {
+  return summary(other.schedule, other.stages, other.replicas, other.micro_batches);
+}
+
+std::optional<Seconds> step_without_memory_limit(const Plan& plan, const Profile& profile,
+                                                 const Cluster& cluster, const PlanRequest& request) {
+  const bool limited = request.memory_limit || std::ranges::any_of(cluster.devices, [](const Device& device) {
+                         return device.memory > Bytes(0);
+                       });
+  if (!limited) return std::nullopt;
+  PlanRequest free = request;
+  free.memory_limit.reset();
+  Cluster roomy = cluster;
+  for (Device& device : roomy.devices) device.memory = Bytes(0);
+  const std::optional<Plan> best = best_plan(profile, roomy, free);
+  if (!best || best->predicted.step >= (1 - kRounding) * plan.predicted.step) return std::nullopt;
+  return best->predicted.step;
+}
+
+std::vector<WhatIf> what_if(const Plan& plan, const Profile& profile, const Cluster& cluster,
+                            const PlanRequest& request, MemoryLimits memory) {
+  constexpr double kMoreMemory = 1.1;
+  Changes changes(profile);
+  changes.add("one more device (" + std::to_string(cluster.devices.size() + 1) + " in all)",
+              with_one_more_device(cluster), request);
+  changes.add("twice the bandwidth", with_bandwidth(cluster, 2), request);
+  if (memory == MemoryLimits::yes) {
+    PlanRequest larger = request;
+    if (larger.memory_limit) larger.memory_limit = scaled(*larger.memory_limit, kMoreMemory);
+    Cluster roomier = cluster;
+    for (Device& device : roomier.devices) device.memory = scaled(device.memory, kMoreMemory);
+    changes.add("10 % more memory", roomier, larger);
+  }
+  PlanRequest finer = request;
+  finer.micro_batches = 2 * plan.training.micro_batches;
+  finer.micro_batch_size.reset();
+  changes.add("twice the micro-batches (" + std::to_string(*finer.micro_batches) + ")", cluster, finer);
+  return std::move(changes).list();
+}
+
+std::optional<Plan> plan_of(const Alternative& other, const Profile& profile, const Cluster& cluster,
+                            const PlanRequest& request) {
+  PlanRequest fixed = request;
+  fixed.schedule = other.schedule;
+  fixed.micro_batches = other.micro_batches;
+  fixed.micro_batch_size.reset();
+  fixed.stages.reset();
+  fixed.cuts.clear();
+  int layers = 0;
+  for (const int stage : numbers_in(other.stages)) fixed.cuts.push_back(layers += stage);
+  fixed.cuts.pop_back();
+  fixed.replicas = numbers_in(other.replicas);
+  try {
+    std::optional<Plan> plan = best_plan(profile, cluster, fixed);
+    const bool same = plan && plan_summary(*plan) == plan_summary(other) &&
+                      std::abs(plan->predicted.step / other.step - 1) < kRounding;
+    return same ? plan : std::nullopt;
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::internal) throw;
+    return std::nullopt;
+  }
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,41 @@
+// What would help: changes of the machine or the request, each planned again in full.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libplan/search/planner.h"
+
+namespace pp::plan {
+
+/// A change and the best plan under it.
+struct WhatIf {
+  std::string change;           ///< `one more device (3 in all)`
+  std::optional<Seconds> step;  ///< nothing: no plan fits any more
+  std::string plan;             ///< plan_summary()
+  bool operator==(const WhatIf&) const = default;
+};
+
+/// `1f1b, layers 7|5 on replicas 1-1, 4 micro-batches`
+std::string plan_summary(const Plan& plan);
+std::string plan_summary(const Alternative& other);
+
+/// The step of the best plan when devices have room for everything; nothing when memory is not limited, or does
+/// not slow `plan` down. Costs one make_plan().
+std::optional<Seconds> step_without_memory_limit(const Plan& plan, const Profile& profile,
+                                                 const Cluster& cluster, const PlanRequest& request);
+
+enum class MemoryLimits { no, yes };
+/// One more device like the last, twice the bandwidth of every level, 10 % more memory (only where memory
+/// limits the plan), twice the micro-batches; changes that the request or the profile does not admit are left
+/// out. Costs one make_plan() each.
+std::vector<WhatIf> what_if(const Plan& plan, const Profile& profile, const Cluster& cluster,
+                            const PlanRequest& request, MemoryLimits memory);
+
+/// `other` as a plan of its own; nothing when the request cannot say it (a layer order of its own, stages
+/// placed by the schedule).
+std::optional<Plan> plan_of(const Alternative& other, const Profile& profile, const Cluster& cluster,
+                            const PlanRequest& request);
+
+}  // namespace pp::plan
