@@ -108,7 +108,12 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
 plan::PlanRequest to_request(const RequestOptions& options) {
   plan::PlanRequest request = options.request;
   if (options.micro_batches != "auto") {
-    request.micro_batches = cli::parse_counts(options.micro_batches, ',', "--micro-batches").front();
+    const std::vector<int> counts = cli::parse_counts(options.micro_batches, ',', "--micro-batches");
+    if (counts.size() > 1) {
+      throw Error(ErrorKind::usage, "--micro-batches " + options.micro_batches +
+                                        ": a plan has one number; give one, auto, or use pp-plan sweep");
+    }
+    request.micro_batches = counts.front();
   }
   if (!options.cuts.empty()) request.cuts = cli::parse_counts(options.cuts, ',', "--cuts");
   if (!options.replicas.empty()) request.replicas = cli::parse_counts(options.replicas, '-', "--replicas");

@@ -48,8 +48,8 @@ struct Mix {
   double time(TimeStat LayerPoint::*member) const {
     return (*this)((low->*member).median.count(), (high->*member).median.count());
   }
-  double time(std::optional<TimeStat> LayerPoint::*member) const {
-    if (!(low->*member) || !(high->*member)) return 0;
+  std::optional<double> time(std::optional<TimeStat> LayerPoint::*member) const {
+    if (!(low->*member) || !(high->*member)) return std::nullopt;
     return (*this)((low->*member)->median.count(), (high->*member)->median.count());
   }
   std::int64_t bytes(Bytes LayerPoint::*member) const {
@@ -59,22 +59,28 @@ struct Mix {
   }
 };
 
-LayerPrice price(const Mix& mix) {
+/// A profile without the split of the backward: halves, or all input gradient without parameters (semantics.md,
+/// Time and memory).
+LayerPrice price(const LayerProfile& layer, const Mix& mix) {
+  const double backward = mix.time(&LayerPoint::backward);
+  const std::optional<double> input = mix.time(&LayerPoint::input_gradient);
+  const double estimate = layer.parameter_count > 0 || layer.parameters > Bytes(0) ? backward / 2 : backward;
   return {.forward = mix.time(&LayerPoint::forward),
-          .backward = mix.time(&LayerPoint::backward),
-          .input_gradient = mix.time(&LayerPoint::input_gradient),
-          .weight_gradient = mix.time(&LayerPoint::weight_gradient),
+          .backward = backward,
+          .input_gradient = input.value_or(estimate),
+          .weight_gradient = mix.time(&LayerPoint::weight_gradient).value_or(input ? 0 : backward - estimate),
           .output = mix.bytes(&LayerPoint::output),
           .saved = mix.bytes(&LayerPoint::saved),
           .saved_input = mix.bytes(&LayerPoint::saved_input),
           .workspace = mix.bytes(&LayerPoint::workspace)};
 }
 
-LayerPrice scaled(const LayerPoint& point, std::int64_t size) {
+LayerPrice scaled(const LayerProfile& layer, const LayerPoint& point, std::int64_t size) {
   LayerPoint origin;  // all zero at size 0
   if (point.input_gradient) origin.input_gradient = TimeStat{};
   if (point.weight_gradient) origin.weight_gradient = TimeStat{};
-  return price({&origin, &point, static_cast<double>(size) / static_cast<double>(point.micro_batch_size)});
+  return price(layer,
+               {&origin, &point, static_cast<double>(size) / static_cast<double>(point.micro_batch_size)});
 }
 
 }  // namespace
@@ -83,10 +89,10 @@ LayerPrice price_layer(const LayerProfile& layer, std::int64_t size, const Curve
   const std::vector<const LayerPoint*> points = usable_points(layer);
   const auto above = std::find_if(points.begin(), points.end(),
                                   [&](const LayerPoint* point) { return point->micro_batch_size >= size; });
-  if (above != points.end() && (*above)->micro_batch_size == size) return price({*above, *above, 0});
+  if (above != points.end() && (*above)->micro_batch_size == size) return price(layer, {*above, *above, 0});
   if (points.size() == 1) {
     if (!options.linear_batch) refuse(layer, size, points);
-    return scaled(*points.front(), size);
+    return scaled(layer, *points.front(), size);
   }
   const bool outside = above == points.begin() || above == points.end();
   if (outside && !options.extrapolate) refuse(layer, size, points);
@@ -94,7 +100,7 @@ LayerPrice price_layer(const LayerProfile& layer, std::int64_t size, const Curve
   const LayerPoint* low = points[static_cast<std::size_t>(at - 1)];
   const LayerPoint* high = points[static_cast<std::size_t>(at)];
   const double span = static_cast<double>(high->micro_batch_size - low->micro_batch_size);
-  return price({low, high, static_cast<double>(size - low->micro_batch_size) / span});
+  return price(layer, {low, high, static_cast<double>(size - low->micro_batch_size) / span});
 }
 
 }  // namespace pp::plan

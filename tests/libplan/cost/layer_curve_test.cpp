@@ -77,13 +77,20 @@ TEST_CASE("points that ran out of memory do not count") {
         "another or allow --extrapolate");
 }
 
-TEST_CASE("a split of backward that was not measured stays unmeasured") {
+TEST_CASE("a split of backward that was not measured is halves, or all input gradient without parameters") {
   LayerPoint split = point(4, 2.0, 40);
   split.input_gradient = TimeStat{.median = Seconds(1)};
   split.weight_gradient = TimeStat{.median = Seconds(3)};
   CHECK(price_layer(layer({split}), 4, {}).weight_gradient == 3);
   CHECK(price_layer(layer({split}), 2, {.linear_batch = true}).input_gradient == 0.5);
-  CHECK(price_layer(layer({point(4, 2.0, 40)}), 4, {}).weight_gradient == 0);
+  // Forward 2, backward 4.
+  LayerProfile unsplit = layer({point(4, 2.0, 40)});
+  CHECK(price_layer(unsplit, 4, {}).input_gradient == 4);
+  CHECK(price_layer(unsplit, 4, {}).weight_gradient == 0);
+  unsplit.parameters = Bytes(8);
+  CHECK(price_layer(unsplit, 4, {}).input_gradient == 2);
+  CHECK(price_layer(unsplit, 4, {}).weight_gradient == 2);
+  CHECK(price_layer(unsplit, 2, {.linear_batch = true}).weight_gradient == 1);
 }
 
 }  // namespace pp::plan
