@@ -13,6 +13,8 @@ namespace pp::plan {
 namespace {
 
 constexpr std::size_t kSimulated = 64;  ///< per schedule
+constexpr std::size_t kPlaced =
+    4;  ///< per placed schedule and number of workers: each is improved by simulation
 
 /// Device counts to search: fewer devices can simulate better than the objective says, and every count that a
 /// smaller cluster would have had keeps larger clusters from doing worse.
@@ -78,19 +80,22 @@ std::vector<Finalist> shortlist(std::vector<Finalist> all, const PlanRequest& re
   using Identity =
       std::tuple<std::string, int, std::vector<std::vector<int>>, std::vector<int>, std::vector<int>>;
   std::set<Identity> known;
-  std::map<std::string, std::size_t> kept;
+  // By schedule; of placed ones by workers too: few workers with room for memory may beat many by simulation
+  // alone.
+  std::map<std::pair<std::string, int>, std::size_t> kept;
   std::vector<Finalist> best;
   for (Finalist& finalist : all) {
     const std::string name(finalist.schedule->name);
     const bool baseline = finalist.partition.size() == 1;
-    if (kept[name] >= kSimulated && !baseline) continue;
+    std::size_t& count = kept[{name, finalist.placed ? finalist.workers() : 0}];
+    if (count >= (finalist.placed ? kPlaced : kSimulated) && !baseline) continue;
     if (!known
              .emplace(name, finalist.batch.micro_batches, stage_layers(finalist.partition, finalist.order),
                       replicas_of(finalist.partition), finalist.devices)
              .second) {
       continue;
     }
-    ++kept[name];
+    ++count;
     if (!finalist.placed) finalist.assignment = assign(finalist, request);
     best.push_back(std::move(finalist));
   }
