@@ -9,6 +9,8 @@
 #include <new>
 #include <utility>
 
+#include "libprofile/measure/block_cache.h"
+
 namespace pp::profile {
 
 namespace detail {
@@ -65,11 +67,43 @@ struct alignas(kAlignment) BlockHeader {
 };
 static_assert(sizeof(BlockHeader) == kAlignment);
 
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kReuseLargeBlocks = false;  // AddressSanitizer watches malloc's blocks only
+#else
+constexpr bool kReuseLargeBlocks = true;
+#endif
+
+/// Lives as long as the process: static tensors may be freed after any destructor of ours.
+BlockCache& large_blocks() {
+  static auto* cache = new BlockCache;
+  return *cache;
+}
+
+bool is_large(std::size_t bytes) { return kReuseLargeBlocks && bytes >= BlockCache::kSmallest; }
+
+/// `bytes` of a whole block, header included; null when there are none left.
+void* take_memory(std::size_t bytes) {
+  return is_large(bytes) ? large_blocks().take(bytes) : std::aligned_alloc(kAlignment, bytes);
+}
+
+void give_memory(void* memory, std::size_t bytes) {
+  if (is_large(bytes))
+    large_blocks().give(memory, bytes);
+  else
+    std::free(memory);
+}
+
+/// What a tensor of `bytes` occupies with its header, a multiple of the alignment; 0 when no size holds it.
+std::size_t block_bytes(std::size_t bytes) {
+  const std::size_t rounded = (bytes + sizeof(BlockHeader) + kAlignment - 1) / kAlignment * kAlignment;
+  return rounded < bytes ? 0 : rounded;
+}
+
 void free_block(void* data) {
   if (data == nullptr) return;
   BlockHeader* header = static_cast<BlockHeader*>(data) - 1;
   if (header->owner != nullptr) header->owner->remove(static_cast<std::int64_t>(header->bytes));
-  std::free(header);
+  give_memory(header, block_bytes(header->bytes));
 }
 
 void* allocate_block(std::size_t bytes) {
@@ -78,8 +112,8 @@ void* allocate_block(std::size_t bytes) {
   TORCH_CHECK_WITH(OutOfMemoryError, owner == nullptr || owner->add(static_cast<std::int64_t>(bytes)),
                    "out of memory: ", bytes, " bytes asked for, ", owner->live.load(), " of ", owner->limit,
                    " bytes in use");
-  const std::size_t rounded = (bytes + sizeof(BlockHeader) + kAlignment - 1) / kAlignment * kAlignment;
-  void* memory = rounded < bytes ? nullptr : std::aligned_alloc(kAlignment, rounded);
+  const std::size_t needed = block_bytes(bytes);
+  void* memory = needed == 0 ? nullptr : take_memory(needed);
   if (memory == nullptr && owner != nullptr) owner->remove(static_cast<std::int64_t>(bytes));
   TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr, "out of memory: the system refused ", bytes, " bytes");
   return new (memory) BlockHeader{owner, bytes, owner == nullptr ? 0 : owner->next_serial()} + 1;

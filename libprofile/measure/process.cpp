@@ -18,8 +18,9 @@
 namespace pp::profile {
 namespace {
 
-/// Large blocks stay with the process instead of being returned and faulted in again. Every thread keeps an
-/// arena of its own: with one for all, workers wait for each other's small blocks.
+/// What malloc holds stays with the process instead of being returned and faulted in again (tensors of some size
+/// never get here: BlockCache). Every thread keeps an arena of its own: with one for all, workers wait for each
+/// other's small blocks.
 void keep_memory() {
   constexpr int kNever = 1 << 30;
   constexpr int kOldMaximum = 32 << 20;  // glibc before 2.36 refuses more
