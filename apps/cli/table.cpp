@@ -28,6 +28,10 @@ std::string fitted(const std::string& text, std::size_t width, Align align) {
   return align == Align::left ? text + pad : pad + text;
 }
 
+std::size_t total_of(const std::vector<std::size_t>& widths) {
+  return std::accumulate(widths.begin(), widths.end(), 2 * (widths.size() - 1));
+}
+
 /// Broken behind spaces and commas into lines of at most `width` columns; only a longer word exceeds them.
 std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   std::vector<std::string> lines(1);
@@ -50,15 +54,21 @@ void Table::add(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::vector<std::size_t> Table::widths(std::size_t max_width) const {
+std::vector<std::size_t> Table::natural_widths() const {
   std::vector<std::size_t> widths;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
     std::size_t width = width_of(columns_[c].title);
     for (const auto& row : rows_) width = std::max(width, width_of(row[c]));
     widths.push_back(width);
   }
-  std::size_t total = std::accumulate(widths.begin(), widths.end(), 2 * (widths.size() - 1));
-  for (; total > max_width; --total) {
+  return widths;
+}
+
+std::size_t Table::width() const { return total_of(natural_widths()); }
+
+std::vector<std::size_t> Table::widths(std::size_t max_width) const {
+  std::vector<std::size_t> widths = natural_widths();
+  for (std::size_t total = total_of(widths); total > max_width; --total) {
     std::size_t* widest = nullptr;
     for (std::size_t c = 0; c < widths.size(); ++c) {
       const bool shrinks = columns_[c].align == Align::left && widths[c] > kNarrowest;

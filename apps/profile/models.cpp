@@ -27,7 +27,8 @@ std::string argument_list(const model::FamilyRow& family) {
 }
 
 void list_families() {
-  cli::Table table({{"family", cli::Align::left}, {"arguments and defaults", cli::Align::left, cli::Overflow::wrap}});
+  cli::Table table(
+      {{"family", cli::Align::left}, {"arguments and defaults", cli::Align::left, cli::Overflow::wrap}});
   for (const model::FamilyRow& family : model::family_table())
     table.add({std::string(family.name), argument_list(family)});
   std::cout << table.text() << "\nUse as NAME or NAME:argument=value,...\n";

@@ -32,7 +32,8 @@ std::string svg_number(double value) {
 
 double text_width(std::string_view text, double font) {
   const auto continuation = [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; };
-  return 0.62 * font * static_cast<double>(text.size() - static_cast<std::size_t>(std::ranges::count_if(text, continuation)));
+  return 0.62 * font *
+         static_cast<double>(text.size() - static_cast<std::size_t>(std::ranges::count_if(text, continuation)));
 }
 
 std::string svg_color(Rgb color) {
