@@ -1,5 +1,6 @@
 #include "libplan/search/finalists.h"
 
+#include "libplan/search/local_improvement.h"
 #include "libplan/search/placed.h"
 
 #include <algorithm>
@@ -15,6 +16,7 @@ namespace {
 constexpr std::size_t kSimulated = 64;  ///< per schedule
 constexpr std::size_t kPlaced =
     4;  ///< per placed schedule and number of workers: each is improved by simulation
+constexpr std::int64_t kImproved = 400'000;  ///< operations simulated for local improvement: about a second
 
 /// Device counts to search: fewer devices can simulate better than the objective says, and every count that a
 /// smaller cluster would have had keeps larger clusters from doing worse.
@@ -42,26 +44,6 @@ std::vector<std::vector<int>> stage_layers(const Partition& partition, const std
     std::sort(stages.back().begin(), stages.back().end());
   }
   return stages;
-}
-
-Assignment assign(const Finalist& finalist, const PlanRequest& request) {
-  Assignment assignment;
-  assignment.stage_layers = stage_layers(finalist.partition, finalist.order);
-  int worker = 0;
-  for (const StageRange& stage : finalist.partition) {
-    auto& workers = assignment.stage_workers.emplace_back();
-    for (int q = 0; q < stage.replicas; ++q) workers.push_back(worker++);
-  }
-  assignment.worker_devices.assign(finalist.devices.begin(), finalist.devices.begin() + worker);
-  assignment.micro_batches = finalist.batch.micro_batches;
-  assignment.synchronous = finalist.schedule->synchronous;
-  assignment.programs = make_schedule({.name = std::string(finalist.schedule->name),
-                                       .replicas = replicas_of(finalist.partition),
-                                       .micro_batches = finalist.batch.micro_batches,
-                                       .window = request.window,
-                                       .windows = request.windows})
-                            .workers;
-  return assignment;
 }
 
 auto rank(const Finalist& finalist) {
@@ -102,22 +84,70 @@ std::vector<Finalist> shortlist(std::vector<Finalist> all, const PlanRequest& re
   return best;
 }
 
-void simulate_all(std::vector<Finalist>& finalists, const Profile& profile, const Cluster& cluster,
-                  const PlanGraph& graph, const PlanRequest& request) {
-  const CurveOptions curve{request.extrapolate, request.linear_batch};
-  const OptimizerCost optimizer = optimizer_cost(profile, request.optimizer, request.optimizer_state_ratio);
-  std::map<int, PricedModel> models;
-  for (Finalist& finalist : finalists) {
-    const int count = finalist.batch.micro_batches;
-    if (!models.contains(count)) models.emplace(count, price_model(profile, finalist.batch.sizes, curve));
-    const PricingContext context{graph, models.at(count), cluster, optimizer, request.all_reduce_overlap};
+/// Prices finalists; the model at each micro-batch count once.
+class Pricer {
+ public:
+  Pricer(const Profile& profile, const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request)
+      : profile_(profile),
+        cluster_(cluster),
+        graph_(graph),
+        request_(request),
+        optimizer_(optimizer_cost(profile, request.optimizer, request.optimizer_state_ratio)) {}
+
+  void simulate(Finalist& finalist) {
+    const PricingContext context = context_of(finalist);
     if (finalist.placed) {
-      settle_placed(finalist, context, request);
+      settle_placed(finalist, context, request_);
     } else {
       finalist.prediction =
           simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
     }
   }
+
+  /// The best of every set of stages, replicas and micro-batches, in turn, while operations are left. How many
+  /// got faster.
+  int improve(std::vector<Finalist>& ranked) {
+    int improved = 0;
+    std::set<std::tuple<std::vector<std::vector<int>>, std::vector<int>, int>> known;
+    std::int64_t operations = kImproved;
+    for (Finalist& finalist : ranked) {
+      const bool fresh = known
+                             .emplace(finalist.assignment.stage_layers, replicas_of(finalist.partition),
+                                      finalist.batch.micro_batches)
+                             .second;
+      if (finalist.placed || !fresh || operations <= 0) continue;
+      const Seconds before = finalist.prediction.step;
+      improve_locally(finalist, context_of(finalist), request_, operations);
+      improved += finalist.prediction.step < before ? 1 : 0;
+    }
+    return improved;
+  }
+
+ private:
+  PricingContext context_of(const Finalist& finalist) {
+    const int count = finalist.batch.micro_batches;
+    if (!models_.contains(count)) {
+      const CurveOptions curve{request_.extrapolate, request_.linear_batch};
+      models_.emplace(count, price_model(profile_, finalist.batch.sizes, curve));
+    }
+    return {graph_, models_.at(count), cluster_, optimizer_, request_.all_reduce_overlap};
+  }
+
+  const Profile& profile_;
+  const Cluster& cluster_;
+  const PlanGraph& graph_;
+  const PlanRequest& request_;
+  OptimizerCost optimizer_;
+  std::map<int, PricedModel> models_;
+};
+
+/// Best first; of equal plans, to which different ones can be improved, one.
+void sort_by_rank(std::vector<Finalist>& finalists) {
+  std::ranges::sort(finalists, [](const Finalist& a, const Finalist& b) { return rank(a) < rank(b); });
+  const auto same = std::ranges::unique(finalists, [](const Finalist& a, const Finalist& b) {
+    return rank(a) == rank(b) && a.windows == b.windows;
+  });
+  finalists.erase(same.begin(), same.end());
 }
 
 }  // namespace
@@ -133,6 +163,45 @@ double Finalist::rounded_step() const {
   int exponent = 0;
   const double mantissa = std::frexp(prediction.step.count(), &exponent);
   return std::ldexp(std::round(std::ldexp(mantissa, kBits)), exponent - kBits);
+}
+
+Assignment assign(const Finalist& finalist, const PlanRequest& request) {
+  Assignment assignment;
+  assignment.stage_layers = stage_layers(finalist.partition, finalist.order);
+  int worker = 0;
+  for (const StageRange& stage : finalist.partition) {
+    auto& workers = assignment.stage_workers.emplace_back();
+    for (int q = 0; q < stage.replicas; ++q) workers.push_back(worker++);
+  }
+  assignment.worker_devices.assign(finalist.devices.begin(), finalist.devices.begin() + worker);
+  assignment.micro_batches = finalist.batch.micro_batches;
+  assignment.synchronous = finalist.schedule->synchronous;
+  assignment.programs =
+      make_schedule({.name = std::string(finalist.schedule->name),
+                     .replicas = replicas_of(finalist.partition),
+                     .micro_batches = finalist.batch.micro_batches,
+                     .window = finalist.windows.empty() ? request.window : WindowRule::explicit_list,
+                     .windows = finalist.windows.empty() ? request.windows : finalist.windows})
+          .workers;
+  return assignment;
+}
+
+std::vector<Bytes> worker_limits(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request) {
+  std::vector<Bytes> limits;
+  for (int w = 0; w < finalist.workers(); ++w) {
+    const Device& device =
+        cluster.devices[static_cast<std::size_t>(finalist.devices[static_cast<std::size_t>(w)])];
+    limits.push_back(Bytes(usable_bytes(device, request)) - request.context_bytes);
+  }
+  return limits;
+}
+
+Bytes simulated_shortage(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request) {
+  const std::vector<Bytes> limits = worker_limits(finalist, cluster, request);
+  Bytes shortage = finalist.prediction.workers.front().memory.peak - limits.front();
+  for (std::size_t w = 1; w < limits.size(); ++w)
+    shortage = std::max(shortage, finalist.prediction.workers[w].memory.peak - limits[w]);
+  return shortage;
 }
 
 SearchOutcome search_and_price(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
@@ -174,14 +243,16 @@ SearchOutcome search_and_price(const Profile& profile, const Cluster& cluster, c
   outcome.schedules = static_cast<int>(schedules.size());
   outcome.candidates = static_cast<int>(all.size());
   outcome.ranked = shortlist(std::move(all), request);
-  simulate_all(outcome.ranked, profile, cluster, graph, request);
+  Pricer pricer(profile, cluster, graph, request);
+  for (Finalist& finalist : outcome.ranked) pricer.simulate(finalist);
   for (const Finalist& finalist : outcome.ranked) {
     if (finalist.placed)
       outcome.short_by = std::min(outcome.short_by.value_or(finalist.short_by), finalist.short_by);
   }
   std::erase_if(outcome.ranked, [](const Finalist& finalist) { return finalist.short_by > Bytes(0); });
-  std::sort(outcome.ranked.begin(), outcome.ranked.end(),
-            [](const Finalist& a, const Finalist& b) { return rank(a) < rank(b); });
+  sort_by_rank(outcome.ranked);
+  outcome.improved = pricer.improve(outcome.ranked);
+  sort_by_rank(outcome.ranked);
   return outcome;
 }
 
