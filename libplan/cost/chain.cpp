@@ -100,7 +100,8 @@ std::int64_t CrossingTable::sum(int boundary, int reach) const {
 std::int64_t Chain::transient(int begin, int end) const {
   const int level = std::bit_width(static_cast<unsigned>(end - begin)) - 1;
   const auto& row = reach[at(level)];
-  return std::max(row[at(begin)], row[at(end - (1 << level))]) - saved[at(end)];
+  const std::int64_t most = std::max(row[at(begin)], row[at(end - (1 << level))]);
+  return std::max<std::int64_t>(0, most - saved[at(end)]);
 }
 
 Chain empty_chain(int boundaries) {
