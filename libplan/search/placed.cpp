@@ -123,14 +123,14 @@ bool may_move(const Finalist& finalist, const PricingContext& context, const Pla
   return !partition.empty();
 }
 
-/// Moves one boundary by one layer at a time as long as that makes the step faster, under the programs that the
-/// finalist has; false: none did.
+/// Moves one boundary by one, two or four layers at a time as long as that makes the step faster, under the
+/// programs that the finalist has; false: none did.
 bool move_boundaries(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
   bool ever = false;
   for (bool improved = true; improved; ever |= improved) {
     improved = false;
     for (std::size_t cut = 1; cut < finalist.partition.size(); ++cut) {
-      for (const int by : {-1, 1}) {
+      for (const int by : {-1, 1, -2, 2, -4, 4}) {
         Finalist other = finalist;
         other.partition = moved(finalist.partition, cut, by);
         if (!may_move(finalist, context, request, other.partition)) continue;
