@@ -1,6 +1,7 @@
 #include "libplan/search/placed.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "libplan/search/zero_bubble/auto_zero_bubble.h"
 #include "libprofile/core/error.h"
@@ -124,21 +125,23 @@ bool may_move(const Finalist& finalist, const PricingContext& context, const Pla
 }
 
 /// Moves one boundary by one, two or four layers at a time as long as that makes the step faster, under the
-/// programs that the finalist has; false: none did.
+/// programs that the finalist has. A boundary is tried again when it or a neighbour has moved. False: none did.
 bool move_boundaries(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
+  const std::size_t cuts = finalist.partition.size() - 1;
+  std::vector<char> open(cuts + 2, 1);
   bool ever = false;
-  for (bool improved = true; improved; ever |= improved) {
-    improved = false;
-    for (std::size_t cut = 1; cut < finalist.partition.size(); ++cut) {
-      for (const int by : {-1, 1, -2, 2, -4, 4}) {
-        Finalist other = finalist;
-        other.partition = moved(finalist.partition, cut, by);
-        if (!may_move(finalist, context, request, other.partition)) continue;
-        price(other, context, request, Programs::keep);
-        if (!is_better(other, finalist)) continue;
-        finalist = std::move(other);
-        improved = true;
-      }
+  for (std::size_t quiet = 0, cut = 1; quiet < cuts; cut = cut % cuts + 1, ++quiet) {
+    if (std::exchange(open[cut], 0) == 0) continue;
+    for (const int by : {-1, 1, -2, 2, -4, 4}) {
+      Finalist other = finalist;
+      other.partition = moved(finalist.partition, cut, by);
+      if (!may_move(finalist, context, request, other.partition)) continue;
+      price(other, context, request, Programs::keep);
+      if (!is_better(other, finalist)) continue;
+      finalist = std::move(other);
+      open[cut - 1] = open[cut] = open[cut + 1] = 1;
+      ever = true;
+      quiet = 0;
     }
   }
   return ever;
