@@ -84,7 +84,7 @@ void add_baselines(const SearchCase& what, const SearchSpace& space, Collector& 
 ChainLoad make_load(const SearchCase& what, const SearchSpace& space, LoadKind kind) {
   const bool bound = kind == LoadKind::step_bound || kind == LoadKind::period_bound;
   const LoadOptions options{kind, what.micro_batches, what.all_reduce_overlap,
-                            bound ? what.best_link : what.link};
+                            bound ? what.best_link : what.link, what.recompute};
   return {bound ? what.bound_chain : what.chain, options, what.limited ? &what.memory : nullptr,
           space.replica_limit()};
 }

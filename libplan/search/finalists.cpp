@@ -3,6 +3,7 @@
 #include "libplan/search/gather.h"
 #include "libplan/search/local_improvement.h"
 #include "libplan/search/placed.h"
+#include "libplan/search/simulate_finalist.h"
 
 #include <algorithm>
 #include <cmath>
@@ -30,38 +31,39 @@ std::vector<std::vector<int>> stage_layers(const Partition& partition, const std
 }
 
 auto rank(const Finalist& finalist) {
-  return std::tuple(finalist.rounded_step(), finalist.workers(), finalist.partition.size(), finalist.peak(),
+  return std::tuple(finalist.rounded_step(), finalist.workers(), finalist.partition.size(),
+                    recomputed_layers(finalist.again, finalist.assignment), finalist.peak(),
                     std::string(finalist.schedule->name), stages_text(finalist.partition),
                     replicas_text(finalist.partition), finalist.batch.micro_batches,
                     finalist.assignment.stage_layers, finalist.devices);
 }
 
 /// The best by estimate of each schedule; different orders often give the same stages.
-std::vector<Finalist> shortlist(std::vector<Finalist> all, const PlanRequest& request) {
+std::vector<Finalist> shortlist(std::vector<Finalist> all) {
   std::stable_sort(all.begin(), all.end(), [](const Finalist& a, const Finalist& b) {
     return std::tuple(a.estimate, device_count(a.partition)) <
            std::tuple(b.estimate, device_count(b.partition));
   });
-  using Identity =
-      std::tuple<std::string, int, std::vector<std::vector<int>>, std::vector<int>, std::vector<int>>;
+  using Identity = std::tuple<std::string, RecomputeMode, int, std::vector<std::vector<int>>, std::vector<int>,
+                              std::vector<int>>;
   std::set<Identity> known;
-  // By schedule; of placed ones by workers too: few workers with room for memory may beat many by simulation
-  // alone.
-  std::map<std::pair<std::string, int>, std::size_t> kept;
+  // By schedule and what may run again; of placed ones by workers too: few workers with room for memory may
+  // beat many by simulation alone.
+  std::map<std::tuple<std::string, RecomputeMode, int>, std::size_t> kept;
   std::vector<Finalist> best;
   for (Finalist& finalist : all) {
     const std::string name(finalist.schedule->name);
     const bool baseline = finalist.partition.size() == 1;
-    std::size_t& count = kept[{name, finalist.placed ? finalist.workers() : 0}];
+    std::size_t& count = kept[{name, finalist.recompute, finalist.placed ? finalist.workers() : 0}];
     if (count >= (finalist.placed ? kPlaced : kSimulated) && !baseline) continue;
     if (!known
-             .emplace(name, finalist.batch.micro_batches, stage_layers(finalist.partition, finalist.order),
-                      replicas_of(finalist.partition), finalist.devices)
+             .emplace(name, finalist.recompute, finalist.batch.micro_batches,
+                      stage_layers(finalist.partition, finalist.order), replicas_of(finalist.partition),
+                      finalist.devices)
              .second) {
       continue;
     }
     ++count;
-    if (!finalist.placed) finalist.assignment = assign(finalist, request);
     best.push_back(std::move(finalist));
   }
   return best;
@@ -82,9 +84,7 @@ class Pricer {
     if (finalist.placed) {
       settle_placed(finalist, context, request_);
     } else {
-      finalist.prediction =
-          simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
-      finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, cluster_, request_));
+      simulate_finalist(finalist, context, request_);
     }
   }
 
@@ -198,7 +198,7 @@ SearchOutcome search_and_price(const Profile& profile, const Cluster& cluster, c
   outcome.batches = gathered.batches;
   outcome.schedules = gathered.schedules;
   outcome.candidates = static_cast<int>(gathered.finalists.size());
-  outcome.ranked = shortlist(std::move(gathered.finalists), request);
+  outcome.ranked = shortlist(std::move(gathered.finalists));
   Pricer pricer(profile, cluster, graph, request);
   for (Finalist& finalist : outcome.ranked) pricer.simulate(finalist);
   for (const Finalist& finalist : outcome.ranked) {

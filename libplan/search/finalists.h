@@ -8,6 +8,7 @@
 #include "libplan/search/cases.h"
 #include "libplan/search/planner.h"
 #include "libplan/search/pricing.h"
+#include "libplan/search/recompute_choice.h"
 
 namespace pp::plan {
 
@@ -20,6 +21,8 @@ struct Finalist {
   std::vector<int> devices;        ///< positions in the cluster, for the workers in turn
   std::optional<Schedule> placed;  ///< of schedules that place the stages themselves (placed.h)
   double estimate = 0;
+  RecomputeMode recompute = RecomputeMode::never;  ///< of its case; automatic: `again` is chosen for it
+  RecomputeChoice again{};                         ///< what its stages run again
   std::vector<int> windows{};  ///< micro-batches in flight per stage; empty: by the request's rule
   Assignment assignment{};
   Prediction prediction{};

@@ -38,6 +38,7 @@ Finalist finalist_of(const PlanCase& one, const Partition& partition, const std:
   finalist.schedule = &one.schedule;
   finalist.devices = one.devices.positions;
   finalist.estimate = estimate;
+  finalist.recompute = one.in_flight.recompute;
   return finalist;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "libplan/search/simulate_finalist.h"
 #include "libplan/search/zero_bubble/auto_zero_bubble.h"
 #include "libprofile/core/error.h"
 
@@ -90,13 +91,16 @@ enum class Programs { search, keep };
 void price(Finalist& finalist, const PricingContext& context, const PlanRequest& request, Programs from) {
   std::vector<WorkerProgram> known = std::move(finalist.assignment.programs);
   finalist.assignment = assignment_of(finalist);
-  const PricedStages priced = price_stages(context, finalist.assignment);
   if (is_searched(*finalist.schedule)) {
     const std::vector<Bytes> limits = worker_limits(finalist, context.cluster, request);
     finalist.assignment.programs =
-        from == Programs::keep ? std::move(known) : searched_programs(priced, finalist, context, limits);
+        from == Programs::keep
+            ? std::move(known)
+            : searched_programs(price_stages(context, finalist.assignment), finalist, context, limits);
   }
-  finalist.prediction = simulate_prediction(priced, finalist.assignment, context);
+  finalist.assignment = with_recompute(std::move(finalist.assignment), finalist.again);
+  finalist.prediction =
+      simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
   finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, context.cluster, request));
 }
 
@@ -145,6 +149,26 @@ bool move_boundaries(Finalist& finalist, const PricingContext& context, const Pl
     }
   }
   return ever;
+}
+
+/// Stages that need not run again keep what they save, stage by stage, where that is faster and fits.
+void keep_activations(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
+  for (std::size_t s = 0; s < finalist.again.size(); ++s) {
+    Finalist other = finalist;
+    other.again[s] = {};
+    price(other, context, request, Programs::search);
+    if (is_better(other, finalist)) finalist = std::move(other);
+  }
+}
+
+/// Boundaries and, where they are searched for, programs in turn, as long as that helps.
+void improve(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
+  while (move_boundaries(finalist, context, request) && is_searched(*finalist.schedule)) {
+    Finalist other = finalist;
+    price(other, context, request, Programs::search);
+    if (!is_better(other, finalist)) return;
+    finalist = std::move(other);
+  }
 }
 
 }  // namespace
@@ -196,6 +220,7 @@ std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& clust
                         {},
                         {}};
       finalist.placed = schedule;
+      finalist.recompute = one.in_flight.recompute;
       finalists.push_back(std::move(finalist));
     }
     const double work = one.bound_chain.compute(0, one.bound_chain.size()) * one.batch.micro_batches;
@@ -205,14 +230,13 @@ std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& clust
 }
 
 void settle_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
+  const std::optional<Recompute> mode = whole_mode(finalist.recompute);
+  if (mode != Recompute::never)
+    finalist.again =
+        whole_stages(static_cast<int>(finalist.partition.size()), mode.value_or(Recompute::always));
   price(finalist, context, request, Programs::search);
-  if (!request.cuts.empty()) return;
-  while (move_boundaries(finalist, context, request) && is_searched(*finalist.schedule)) {
-    Finalist other = finalist;
-    price(other, context, request, Programs::search);
-    if (!is_better(other, finalist)) return;
-    finalist = std::move(other);
-  }
+  if (request.cuts.empty()) improve(finalist, context, request);
+  if (!mode) keep_activations(finalist, context, request);
 }
 
 }  // namespace pp::plan

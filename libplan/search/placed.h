@@ -27,7 +27,8 @@ std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& clust
 
 /// Prices a finalist and moves one boundary by a few layers at a time while that makes the step faster.
 /// Programs that follow the costs (auto-zb) are kept while boundaries move and searched for again where they
-/// stop, as long as that helps. Sets assignment and prediction, and short_by when a worker's simulated peak
+/// stop, as long as that helps. With recompute, stages run again as a whole: all, and with `automatic` then
+/// fewer, as long as it fits. Sets assignment and prediction, and short_by when a worker's simulated peak
 /// exceeds its device.
 void settle_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request);
 

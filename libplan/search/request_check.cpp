@@ -189,6 +189,12 @@ void check_policy(const PlanRequest& request) {
       refuse("schedule " + std::string(row->name) + " runs 1 worker per stage; leave --replicas out");
     if ((row->name == "custom") != request.programs.has_value())
       refuse("schedule custom and a file of programs go together; add --programs FILE.csv");
+    if (row->name == "custom" && request.recompute != RecomputeMode::never)
+      refuse("schedule custom: its programs say what runs again; leave --recompute out");
+    if (!row->synchronous && request.recompute == RecomputeMode::except_last) {
+      refuse("recompute except_last needs a last micro-batch, schedule " + std::string(row->name) +
+             " has none; use always or auto");
+    }
     const WeightPolicy policy = policy_of(*row, request);
     const bool runs = policy == WeightPolicy::flush || policy == WeightPolicy::stash;
     if (runs && std::ranges::count(row->policies, policy) > 0) continue;
