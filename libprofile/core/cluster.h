@@ -2,6 +2,7 @@
 // innermost group outwards.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,16 @@ struct LinkSample {
   bool operator==(const LinkSample&) const = default;
 };
 
+/// What adding up equal vectors of all devices takes, as latency + size/bandwidth; `size` is that of one
+/// vector.
+struct MeasuredAllReduce {
+  BytesPerSecond bandwidth;
+  Seconds latency{};
+  double fit_residual = 0;
+  std::vector<LinkSample> samples;
+  bool operator==(const MeasuredAllReduce&) const = default;
+};
+
 /// The links among the devices of one group. `devices` is cumulative: 8, then 16 for two groups of 8.
 struct Level {
   std::string name;
@@ -41,6 +52,8 @@ struct Level {
   double fit_residual =
       0;  ///< largest relative error of latency + size/bandwidth over the samples; 0 when given
   std::vector<LinkSample> samples;  ///< empty unless measured
+  /// Of all devices of a group, where it was measured: to compare with; plans are priced with the link.
+  std::optional<MeasuredAllReduce> all_reduce = std::nullopt;
   bool operator==(const Level&) const = default;
 };
 
