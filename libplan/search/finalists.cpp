@@ -1,5 +1,6 @@
 #include "libplan/search/finalists.h"
 
+#include "libplan/search/gather.h"
 #include "libplan/search/local_improvement.h"
 #include "libplan/search/placed.h"
 
@@ -17,24 +18,6 @@ constexpr std::size_t kSimulated = 64;  ///< per schedule
 constexpr std::size_t kPlaced =
     4;  ///< per placed schedule and number of workers: each is improved by simulation
 constexpr std::int64_t kImproved = 400'000;  ///< operations simulated for local improvement: about a second
-
-/// Device counts to search: fewer devices can simulate better than the objective says, and every count that a
-/// smaller cluster would have had keeps larger clusters from doing worse.
-std::vector<SearchSpace> prefixes(const SearchSpace& space) {
-  constexpr int kAllUpTo = 8;
-  std::vector<SearchSpace> spaces;
-  int least = space.exact_stages;
-  for (const int count : space.replicas) least += count - 1;
-  for (int devices = 1; devices < space.devices; ++devices) {
-    const bool power = (devices & (devices - 1)) == 0;
-    if (devices < least || (space.devices > kAllUpTo && !power)) continue;
-    spaces.push_back(space);
-    spaces.back().devices = devices;
-    spaces.back().max_replicas = std::min(devices, space.max_replicas);
-  }
-  spaces.push_back(space);
-  return spaces;
-}
 
 /// Each stage's layers in file order.
 std::vector<std::vector<int>> stage_layers(const Partition& partition, const std::vector<int>& order) {
@@ -101,6 +84,7 @@ class Pricer {
     } else {
       finalist.prediction =
           simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
+      finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, cluster_, request_));
     }
   }
 
@@ -207,42 +191,14 @@ Bytes simulated_shortage(const Finalist& finalist, const Cluster& cluster, const
 SearchOutcome search_and_price(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                                const PlanRequest& request) {
   SearchOutcome outcome;
-  outcome.bound = std::numeric_limits<double>::infinity();
-  std::set<std::string_view> orders;
-  std::set<std::string_view> schedules;
-  std::set<int> batches;
-  std::vector<Finalist> all;
-  CandidateList list;
-  for_each_case(profile, cluster, graph, request, [&](const PlanCase& one) {
-    orders.insert(one.order.name);
-    schedules.insert(one.schedule.name);
-    batches.insert(one.batch.micro_batches);
-    if (is_placed(one.schedule)) {
-      std::vector<Finalist> placed = placed_finalists(one, cluster, request, outcome.bound);
-      std::ranges::move(placed, std::back_inserter(all));
-      return;
-    }
-    const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
-    const SearchCase what = search_case(one, memory, cluster, request);
-    if (one.first_schedule || what.limited) list = find_candidates(what, prefixes(one.space));
-    outcome.bound = std::min(outcome.bound, list.bound);
-    for (const Candidate& candidate : list.candidates) {
-      all.push_back({candidate.partition,
-                     one.order.layers,
-                     one.batch,
-                     &one.schedule,
-                     one.devices.positions,
-                     {},
-                     candidate.estimate,
-                     {},
-                     {}});
-    }
-  });
-  outcome.orders = static_cast<int>(orders.size());
-  outcome.batches = static_cast<int>(batches.size());
-  outcome.schedules = static_cast<int>(schedules.size());
-  outcome.candidates = static_cast<int>(all.size());
-  outcome.ranked = shortlist(std::move(all), request);
+  Gathered gathered = gather(profile, cluster, graph, request);
+  outcome.bound = gathered.bound;
+  outcome.bound_holds = gathered.bound_holds;
+  outcome.orders = gathered.orders;
+  outcome.batches = gathered.batches;
+  outcome.schedules = gathered.schedules;
+  outcome.candidates = static_cast<int>(gathered.finalists.size());
+  outcome.ranked = shortlist(std::move(gathered.finalists), request);
   Pricer pricer(profile, cluster, graph, request);
   for (Finalist& finalist : outcome.ranked) pricer.simulate(finalist);
   for (const Finalist& finalist : outcome.ranked) {

@@ -36,6 +36,7 @@ struct SearchOutcome {
   std::vector<Finalist> ranked;   ///< simulated, best first; empty: nothing fits
   std::optional<Bytes> short_by;  ///< nothing fits, placed schedules: what the best attempt lacks on one device
   double bound = 0;               ///< seconds per step; no plan of the searched family is faster
+  std::string bound_holds;        ///< Gathered::bound_holds
   int orders = 0;                 ///< distinct layer orders of one case
   int batches = 0;
   int schedules = 0;

@@ -58,6 +58,7 @@ Certificate certify(const SearchOutcome& outcome) {
                        std::to_string(outcome.ranked.size()) + " simulated";
   if (outcome.improved > 0)
     certificate.search += ", " + std::to_string(outcome.improved) + " improved by local moves";
+  if (!outcome.bound_holds.empty()) certificate.search += "; the bound is over " + outcome.bound_holds;
   return certificate;
 }
 

@@ -1,8 +1,7 @@
 #include "libplan/search/local_improvement.h"
 
-#include <functional>
-
 #include "libplan/search/planner.h"
+#include "tests/libplan/search/graphs.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
@@ -12,9 +11,12 @@ TEST_SUITE_BEGIN("libplan/search/local_improvement");
 namespace pp::plan {
 namespace {
 
+using test::for_each_staging;
 using test::make_cluster;
 using test::make_profile;
 using test::Random;
+using test::random_graph;
+using test::Stages;
 
 doctest::Approx exactly(double value) { return doctest::Approx(value).epsilon(1e-9); }
 
@@ -35,43 +37,6 @@ Plan planned(const Profile& profile, const Cluster& cluster, const PlanRequest& 
 Profile diamond() {
   return make_profile(
       {std::vector<test::LayerRow>(4, {1, 2, 0, 0, 0, 0, 0}), {{0, 1}, {0, 2}, {1, 3}, {2, 3}}, {1}});
-}
-
-Profile random_graph(Random& random, int layers) {
-  test::ProfileSpec spec;
-  for (int l = 0; l < layers; ++l) {
-    spec.layers.push_back(
-        {random.integer(1, 8) * 1.0, random.integer(1, 8) * 2.0, 0, random.integer(0, 4) * 1'000'000, 0, 0, 0});
-    for (int from = 0; from < l; ++from) {
-      if (random.integer(0, 2) == 0) spec.edges.emplace_back(from, l);
-    }
-  }
-  if (spec.edges.empty()) spec.edges.emplace_back(0, layers - 1);
-  return make_profile(spec);
-}
-
-using Stages = std::vector<std::vector<int>>;
-
-/// Every way to put the graph's layers into `stages` stages whose edges lead forward.
-void for_each_staging(const PlanGraph& graph, int stages, const std::function<void(const Stages&)>& visit) {
-  std::vector<int> stage_of(static_cast<std::size_t>(graph.size()), 0);
-  const std::function<void(int)> place = [&](int layer) {
-    if (layer == graph.size()) {
-      Stages sets(static_cast<std::size_t>(stages));
-      for (int l = 0; l < layer; ++l)
-        sets[static_cast<std::size_t>(stage_of[static_cast<std::size_t>(l)])].push_back(l);
-      if (std::ranges::none_of(sets, [](const auto& set) { return set.empty(); })) visit(sets);
-      return;
-    }
-    int first = 0;
-    for (const int source : graph.layers[static_cast<std::size_t>(layer)].producers)
-      first = std::max(first, stage_of[static_cast<std::size_t>(source)]);
-    for (int stage = first; stage < stages; ++stage) {
-      stage_of[static_cast<std::size_t>(layer)] = stage;
-      place(layer + 1);
-    }
-  };
-  place(0);
 }
 
 /// The least simulated step of all plans with `stages` stages of one device, by stagings as cuts of their
