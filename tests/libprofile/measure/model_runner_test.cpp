@@ -47,7 +47,8 @@ struct Bench {
   explicit Bench(ResolvedModel graph, DType dtype = DType::float32) : model(std::move(graph)) {
     prepare_process();
     const ChargeMemory charged(account);
-    runner.emplace(model, std::vector<std::int64_t>{2, 4}, dtype, /*seed=*/1, account, clock);
+    runner.emplace(model, whole_model(model), std::vector<std::int64_t>{2, 4}, dtype, /*seed=*/1, account,
+                   clock);
   }
   PassBytes bytes(std::size_t size) {
     const ChargeMemory charged(account);
