@@ -2,6 +2,7 @@
 
 #include "libplan/search/gather.h"
 #include "libplan/search/local_improvement.h"
+#include "libplan/search/parallel.h"
 #include "libplan/search/placed.h"
 
 #include <algorithm>
@@ -77,15 +78,10 @@ class Pricer {
         request_(request),
         optimizer_(optimizer_cost(profile, request.optimizer, request.optimizer_state_ratio)) {}
 
-  void simulate(Finalist& finalist) {
-    const PricingContext context = context_of(finalist);
-    if (finalist.placed) {
-      settle_placed(finalist, context, request_);
-    } else {
-      finalist.prediction =
-          simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
-      finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, cluster_, request_));
-    }
+  /// Each by itself, on the threads of the request.
+  void simulate(std::vector<Finalist>& finalists) {
+    for (const Finalist& finalist : finalists) need_model(finalist.batch);
+    for_each_index(finalists.size(), request_.threads, [&](std::size_t i) { simulate(finalists[i]); });
   }
 
   /// The best of every set of stages, replicas and micro-batches, in turn, while operations are left. How many
@@ -108,13 +104,26 @@ class Pricer {
   }
 
  private:
-  PricingContext context_of(const Finalist& finalist) {
-    const int count = finalist.batch.micro_batches;
-    if (!models_.contains(count)) {
-      const CurveOptions curve{request_.extrapolate, request_.linear_batch};
-      models_.emplace(count, price_model(profile_, finalist.batch.sizes, curve));
+  void simulate(Finalist& finalist) const {
+    const PricingContext context = context_of(finalist);
+    if (finalist.placed) {
+      settle_placed(finalist, context, request_);
+    } else {
+      finalist.prediction =
+          simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
+      finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, cluster_, request_));
     }
-    return {graph_, models_.at(count), cluster_, optimizer_, request_.all_reduce_overlap};
+  }
+
+  void need_model(const BatchOption& batch) {
+    const CurveOptions curve{request_.extrapolate, request_.linear_batch};
+    if (!models_.contains(batch.micro_batches))
+      models_.emplace(batch.micro_batches, price_model(profile_, batch.sizes, curve));
+  }
+
+  PricingContext context_of(const Finalist& finalist) const {
+    return {graph_, models_.at(finalist.batch.micro_batches), cluster_, optimizer_,
+            request_.all_reduce_overlap};
   }
 
   const Profile& profile_;
@@ -200,7 +209,7 @@ SearchOutcome search_and_price(const Profile& profile, const Cluster& cluster, c
   outcome.candidates = static_cast<int>(gathered.finalists.size());
   outcome.ranked = shortlist(std::move(gathered.finalists), request);
   Pricer pricer(profile, cluster, graph, request);
-  for (Finalist& finalist : outcome.ranked) pricer.simulate(finalist);
+  pricer.simulate(outcome.ranked);
   for (const Finalist& finalist : outcome.ranked) {
     if (finalist.placed)
       outcome.short_by = std::min(outcome.short_by.value_or(finalist.short_by), finalist.short_by);

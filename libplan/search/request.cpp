@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 
 namespace pp::plan {
@@ -37,6 +38,17 @@ BatchOption given_count(const PlanRequest& request) {
 BatchOption given_size(const PlanRequest& request, int size) {
   const int count = request.mini_batch / size;
   return {count, std::vector<int>(static_cast<std::size_t>(count), size)};
+}
+
+/// The devices without those whose `key` an earlier one has.
+template <class Key>
+std::vector<Device> first_of_each(const std::vector<Device>& devices, Key key) {
+  std::vector<Device> kept;
+  for (const Device& device : devices) {
+    const auto equal = [&](const Device& other) { return std::invoke(key, other) == std::invoke(key, device); };
+    if (std::ranges::none_of(kept, equal)) kept.push_back(device);
+  }
+  return kept;
 }
 
 }  // namespace
@@ -120,9 +132,10 @@ std::vector<DeviceSet> device_sets(const Cluster& cluster, const PlanRequest& re
     return set;
   };
   std::vector<DeviceSet> sets{make_set(0, 0)};
-  for (const Device& slowest : cluster.devices) {
-    for (const Device& smallest : cluster.devices) {
-      DeviceSet set = make_set(slowest.speed, usable_bytes(smallest, request));
+  const auto usable = [&](const Device& device) { return usable_bytes(device, request); };
+  for (const Device& slowest : first_of_each(cluster.devices, &Device::speed)) {
+    for (const Device& smallest : first_of_each(cluster.devices, usable)) {
+      DeviceSet set = make_set(slowest.speed, usable(smallest));
       const bool known = set.positions.empty() ||
                          std::any_of(sets.begin(), sets.end(),
                                      [&](const DeviceSet& other) { return other.positions == set.positions; });
