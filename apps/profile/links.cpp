@@ -127,9 +127,9 @@ void add_links(CLI::App& app, cli::Shell& shell) {
   cli::add_bytes(*command, "--largest", options->sweep.largest, "largest message; sizes double from 1 KiB on")
       ->default_str(to_text(options->sweep.largest));
   command->add_option("-o,--output", options->output, "write the cluster; - for stdout")->type_name("FILE");
-  static constexpr std::array<std::string_view, 3> kExamples{"pp-profile links --devices cpu:2 -o cluster.json",
-                                                             "pp-profile links --devices cpu:2x1 --json",
-                                                             "pp-profile links --largest 64MiB -o cluster.json"};
+  static constexpr std::array<std::string_view, 3> kExamples{
+      "pp-profile links --devices cpu:2 -o cluster.json", "pp-profile links --devices cpu:2x1 --json",
+      "pp-profile links --largest 64MiB -o cluster.json"};
   cli::add_common_options(*command, shell, kExamples);
   command->final_callback([options, &shell] { links(*options, shell); });
 }
