@@ -28,7 +28,7 @@ struct RequestOptions {
   std::string micro_batches = "auto";
   std::string cuts;
   std::string replicas;
-  std::string window = "win";
+  std::string window = "auto";
 };
 
 /// What every planning command takes: mini-batch, optimizer, memory, what to accept of a profile.

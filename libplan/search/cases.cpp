@@ -1,6 +1,8 @@
 #include "libplan/search/cases.h"
 
+#include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "libplan/cost/priced_model.h"
 
@@ -23,6 +25,16 @@ OptimizerCost at_speed(OptimizerCost cost, double speed) {
   return cost;
 }
 
+/// A bound has to hold for schedules that split the backward too, whose halves may add up to less.
+PricedModel with_cheaper_backward(PricedModel model) {
+  const auto lower = [](LayerPrice& price) {
+    price.backward = std::min(price.backward, price.input_gradient + price.weight_gradient);
+  };
+  for (LayerPrice& layer : model.layers) lower(layer);
+  lower(model.loss);
+  return model;
+}
+
 std::vector<LinearOrder> orders_of(const PlanGraph& graph, const PlanRequest& request,
                                    const PricedModel& model) {
   if (!request.layer_order.empty()) return {{"given", request.layer_order}};
@@ -32,18 +44,53 @@ std::vector<LinearOrder> orders_of(const PlanGraph& graph, const PlanRequest& re
   return linear_orders(graph, outputs);
 }
 
+/// A way to cut the mini-batch, and the schedules that take it.
+struct Batch {
+  BatchOption option;
+  std::vector<const ScheduleRow*> schedules;
+};
+
+/// Schedules that refuse the request's micro-batches are left out, unless all do.
+std::vector<Batch> batches_of(const Profile& profile, const PlanRequest& request) {
+  std::vector<Batch> batches;
+  std::optional<Error> refusal;
+  const auto add = [&](const ScheduleRow* row, const BatchOption& option) {
+    auto known =
+        std::ranges::find_if(batches, [&](const Batch& batch) { return batch.option.sizes == option.sizes; });
+    if (known == batches.end()) known = batches.insert(known, {option, {}});
+    known->schedules.push_back(row);
+  };
+  for (const ScheduleRow* row : planned_schedules(profile, request)) {
+    try {
+      for (const BatchOption& option : batch_options(profile, request, *row)) add(row, option);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::usage) throw;
+      if (!refusal) refusal = error;
+    }
+  }
+  if (batches.empty() && refusal) throw *refusal;
+  return batches;
+}
+
+/// The first of those that are searched alike, synchronous or not.
+bool is_first_of_kind(const std::vector<const ScheduleRow*>& schedules, const ScheduleRow* row) {
+  const auto alike = [&](const ScheduleRow* other) { return other->synchronous == row->synchronous; };
+  return *std::ranges::find_if(schedules, alike) == row;
+}
+
 }  // namespace
 
 void for_each_case(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                    const PlanRequest& request, const std::function<void(const PlanCase&)>& visit) {
   const CurveOptions curve{request.extrapolate, request.linear_batch};
   const OptimizerCost optimizer = optimizer_cost(profile, request.optimizer, request.optimizer_state_ratio);
-  const std::vector<const ScheduleRow*> schedules = requested_schedules(request);
-  const std::vector<BatchOption> batches = batch_options(profile, request, *schedules.front());
+  const std::vector<Batch> batches = batches_of(profile, request);
   for (const DeviceSet& devices : device_sets(cluster, request)) {
-    for (const BatchOption& batch : batches) {
+    for (const auto& [batch, schedules] : batches) {
       const PricedModel model = at_speed(price_model(profile, batch.sizes, curve), devices.speed);
-      const PricedModel least = at_speed(cheapest_model(profile, batch.sizes, curve), devices.best_speed);
+      PricedModel least = at_speed(cheapest_model(profile, batch.sizes, curve), devices.best_speed);
+      if (std::ranges::any_of(schedules, &ScheduleRow::split_backward))
+        least = with_cheaper_backward(std::move(least));
       for (const LinearOrder& order : orders_of(graph, request, model)) {
         const Chain chain =
             make_chain(graph, order.layers, model.layers, model.loss, at_speed(optimizer, devices.speed));
@@ -54,7 +101,7 @@ void for_each_case(const Profile& profile, const Cluster& cluster, const PlanGra
           const int most = schedule->synchronous ? batch.micro_batches : count;
           visit({devices, batch, order, *schedule, chain, bound,
                  search_space(graph, order.layers, request, count, most),
-                 in_flight_of(*schedule, request, batch.micro_batches), schedule == schedules.front()});
+                 in_flight_of(*schedule, request, batch.micro_batches), is_first_of_kind(schedules, schedule)});
         }
       }
     }

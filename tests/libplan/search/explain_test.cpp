@@ -66,6 +66,7 @@ const Profile& uneven() {
 PlanRequest two_stages() {
   PlanRequest request = request_of(8, 4);
   request.stages = 2;
+  request.window = WindowRule::win;
   return request;
 }
 

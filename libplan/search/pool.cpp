@@ -1,0 +1,129 @@
+#include "libplan/search/pool.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "libplan/search/placed.h"
+
+namespace pp::plan {
+namespace {
+
+constexpr std::size_t kSimulated = 64;  ///< per call and schedule
+constexpr std::size_t kPlaced = 4;      ///< the same of a placed schedule: each is improved by simulation
+constexpr double kRounding = 1e-10;     ///< relative; of sums in another order, so that ties are still seen
+
+/// Cheap ones first, so that the expensive ones are measured against them.
+int effort(const Finalist& finalist) {
+  if (!finalist.placed) return 0;
+  return finalist.schedule->generate != nullptr ? 1 : 2;
+}
+
+/// 1F1B in a flushed step keeps its order of operations with any larger window.
+bool may_widen(const Finalist& finalist, const PlanRequest& request) {
+  return !request.window && finalist.schedule->windowed && finalist.schedule->synchronous &&
+         finalist.windows.empty() && finalist.partition.size() > 1;
+}
+
+}  // namespace
+
+Pool::Pool(const Profile& profile, const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request)
+    : profile_(profile),
+      cluster_(cluster),
+      graph_(graph),
+      request_(request),
+      optimizer_(optimizer_cost(profile, request.optimizer, request.optimizer_state_ratio)) {}
+
+Pool::Identity Pool::identity(const Finalist& finalist) {
+  const auto workers = finalist.devices.begin() + finalist.workers();
+  return {finalist.schedule->name,
+          finalist.batch.micro_batches,
+          stage_layers(finalist.partition, finalist.order),
+          replicas_of(finalist.partition),
+          finalist.windows,
+          {finalist.devices.begin(), workers}};
+}
+
+double Pool::best_step(std::size_t place) const {
+  if (steps_.size() < place) return std::numeric_limits<double>::infinity();
+  return *std::next(steps_.begin(), static_cast<std::ptrdiff_t>(place) - 1);
+}
+
+bool Pool::is_hopeless(const Finalist& finalist) const {
+  const std::size_t place = finalist.placed ? 1 : static_cast<std::size_t>(request_.top) + 1;
+  return finalist.bound > best_step(place) * (1 + kRounding);
+}
+
+void Pool::add(std::vector<Finalist> finalists) {
+  candidates_ += static_cast<int>(finalists.size());
+  std::ranges::stable_sort(finalists, {}, [](const Finalist& finalist) {
+    return std::tuple(effort(finalist), finalist.estimate, finalist.workers());
+  });
+  std::map<const ScheduleRow*, std::size_t> simulated;
+  for (Finalist& finalist : finalists) {
+    std::size_t& count = simulated[finalist.schedule];
+    const bool baseline = finalist.partition.size() == 1;  // data parallelism at every width
+    if (count >= (finalist.placed ? kPlaced : kSimulated) && !baseline) continue;
+    if (!known_.insert(identity(finalist)).second) continue;
+    ++count;
+    if (is_hopeless(finalist)) continue;
+    if (may_widen(finalist, request_)) price_windows(finalist);
+    price(std::move(finalist));
+  }
+}
+
+void Pool::price_windows(const Finalist& finalist) {
+  const std::vector<int> replicas = replicas_of(finalist.partition);
+  const int micro_batches = finalist.batch.micro_batches;
+  const auto capped = [&](WindowRule rule) {
+    std::vector<int> result = windows(rule, replicas);
+    for (std::size_t s = 0; s < result.size(); ++s)
+      result[s] = std::min(result[s], (micro_batches + replicas[s] - 1) / replicas[s]);
+    return result;
+  };
+  Finalist wide = finalist;
+  wide.windows = capped(WindowRule::wide);
+  if (wide.windows != capped(WindowRule::win)) price(std::move(wide));
+}
+
+void Pool::price(Finalist finalist) {
+  const PricingContext context = context_of(finalist);
+  if (finalist.placed) {
+    settle_placed(finalist, context, request_, best());
+    if (!short_by_ || finalist.short_by < *short_by_) {
+      short_by_ = finalist.short_by;
+      short_schedule_ = finalist.schedule->name;
+    }
+  } else {
+    finalist.assignment = assign(finalist, request_);
+    finalist.prediction =
+        simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
+    finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, cluster_, request_));
+  }
+  if (finalist.short_by == Bytes(0)) keep(std::move(finalist));
+}
+
+void Pool::keep(Finalist finalist) {
+  steps_.insert(finalist.prediction.step.count());
+  kept_.push_back(std::move(finalist));
+}
+
+PricingContext Pool::context_of(const Finalist& finalist) {
+  const int count = finalist.batch.micro_batches;
+  if (!models_.contains(count)) {
+    const CurveOptions curve{request_.extrapolate, request_.linear_batch};
+    models_.emplace(count, price_model(profile_, finalist.batch.sizes, curve));
+  }
+  return {graph_, models_.at(count), cluster_, optimizer_, request_.all_reduce_overlap};
+}
+
+std::vector<Finalist> Pool::ranked() && {
+  std::ranges::sort(kept_, ranks_before);
+  const auto same = std::ranges::unique(kept_, [](const Finalist& a, const Finalist& b) {
+    return !ranks_before(a, b);  // two starts of a placed schedule that ended in one plan
+  });
+  kept_.erase(same.begin(), same.end());
+  return std::move(kept_);
+}
+
+}  // namespace pp::plan
