@@ -9,14 +9,6 @@
 namespace pp::plan {
 namespace {
 
-ChainLoad make_load(const SearchCase& what, const SearchSpace& space, LoadKind kind) {
-  const bool bound = kind == LoadKind::step_bound || kind == LoadKind::period_bound;
-  const LoadOptions options{kind, what.micro_batches, what.all_reduce_overlap,
-                            bound ? what.best_link : what.link};
-  return {bound ? what.bound_chain : what.chain, options, what.limited ? &what.memory : nullptr,
-          space.replica_limit()};
-}
-
 ChainLoad objective_load(const SearchCase& what, const SearchSpace& space) {
   return make_load(what, space, what.synchronous ? LoadKind::step : LoadKind::period);
 }
@@ -135,6 +127,14 @@ void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collec
 }
 
 }  // namespace
+
+ChainLoad make_load(const SearchCase& what, const SearchSpace& space, LoadKind kind) {
+  const bool bound = kind == LoadKind::step_bound || kind == LoadKind::period_bound;
+  const LoadOptions options{kind, what.micro_batches, what.all_reduce_overlap,
+                            bound ? what.best_link : what.link};
+  return {bound ? what.bound_chain : what.chain, options, what.limited ? &what.memory : nullptr,
+          space.replica_limit()};
+}
 
 CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits) {
   CandidateList list;

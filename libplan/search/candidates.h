@@ -45,6 +45,9 @@ struct CandidateList {
 /// improved by simulation anyway.
 enum class Depth { plain, inherited, balanced };
 
+/// The loads of a case in `space`, or the bound on them, over its chain.
+ChainLoad make_load(const SearchCase& what, const SearchSpace& space, LoadKind kind);
+
 struct SearchLimits {
   double slowest = std::numeric_limits<double>::infinity();  ///< look for nothing whose bound is above
   Depth depth = Depth::plain;

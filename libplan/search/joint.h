@@ -16,10 +16,12 @@ struct SearchOutcome {
   std::optional<Bytes> short_by;    ///< of placed schedules: what the best attempt lacks on one device
   std::string_view short_schedule;  ///< that of the best attempt
   double bound = 0;                 ///< seconds per step; no plan of the searched family is faster
+  std::string bound_holds;          ///< Gathered::bound_holds
   int orders = 0;                   ///< distinct layer orders of one case
   int batches = 0;
   int schedules = 0;
   int candidates = 0;
+  int improved = 0;                        ///< of `ranked`, by local moves
   std::vector<std::string_view> left_out;  ///< schedules that need the split of the backward, only estimated
 };
 

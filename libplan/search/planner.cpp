@@ -63,7 +63,11 @@ Certificate certify(const SearchOutcome& outcome) {
                        count_text(outcome.batches, "micro-batch count", "micro-batch counts") + " and " +
                        count_text(outcome.schedules, "schedule", "schedules") + "; " +
                        count_text(outcome.candidates, "candidate", "candidates") + ", " +
-                       std::to_string(outcome.ranked.size()) + " simulated" + left_out_text(outcome);
+                       std::to_string(outcome.ranked.size()) + " simulated";
+  if (outcome.improved > 0)
+    certificate.search += ", " + std::to_string(outcome.improved) + " improved by local moves";
+  if (!outcome.bound_holds.empty()) certificate.search += "; the bound is over " + outcome.bound_holds;
+  certificate.search += left_out_text(outcome);
   return certificate;
 }
 
@@ -91,7 +95,7 @@ void add_stages(Plan& plan, const Finalist& best, const Cluster& cluster) {
 }
 
 /// Options that shaped the plan; nothing of host, path or time.
-Context plan_context(const PlanRequest& request) {
+Context plan_context(const PlanRequest& request, const Finalist& best) {
   Context context{{"tool", "pp-plan"}, {"version", PP_VERSION}};
   context["schedule"] = request.schedule;
   if (request.allow_async) context["allow_async"] = "true";
@@ -108,7 +112,7 @@ Context plan_context(const PlanRequest& request) {
   list("cuts", request.cuts, ",");
   list("replicas", request.replicas, "-");
   context["window"] = request.window ? std::string(name_of(*request.window)) : "auto";
-  list("window", request.windows, ",");
+  list("window", best.windows.empty() ? request.windows : best.windows, ",");
   return context;
 }
 
@@ -122,7 +126,7 @@ Plan assemble(const Profile& profile, const Cluster& cluster, const PlanRequest&
               const SearchOutcome& outcome) {
   const Finalist& best = outcome.ranked.front();
   Plan plan;
-  plan.context = plan_context(request);
+  plan.context = plan_context(request, best);
   plan.model = profile.model;
   plan.profile_hash = profile_hash(profile);
   plan.cluster_hash = cluster_hash(cluster);

@@ -4,14 +4,18 @@
 #include <iterator>
 #include <limits>
 
+#include "libplan/search/local_improvement.h"
 #include "libplan/search/placed.h"
 
 namespace pp::plan {
 namespace {
 
-constexpr std::size_t kSimulated = 64;  ///< per call and schedule
-constexpr std::size_t kPlaced = 4;      ///< the same of a placed schedule: each is improved by simulation
-constexpr double kRounding = 1e-10;     ///< relative; of sums in another order, so that ties are still seen
+constexpr std::size_t kSimulated = 64;       ///< per call and schedule
+constexpr std::size_t kPlaced = 4;           ///< the same of a placed schedule: each is improved by simulation
+constexpr std::int64_t kImproved = 100'000;  ///< operations simulated per machine for local improvement
+constexpr double kFar =
+    1.25;  ///< a plan this much slower than the best does not become the best by local moves
+constexpr double kRounding = 1e-10;  ///< relative; of sums in another order, so that ties are still seen
 
 /// Cheap ones first, so that the expensive ones are measured against them.
 int effort(const Finalist& finalist) {
@@ -106,6 +110,25 @@ void Pool::price(Finalist finalist) {
 void Pool::keep(Finalist finalist) {
   steps_.insert(finalist.prediction.step.count());
   kept_.push_back(std::move(finalist));
+}
+
+void Pool::improve() {
+  std::vector<Finalist> fresh(kept_.begin() + static_cast<std::ptrdiff_t>(settled_), kept_.end());
+  std::ranges::sort(fresh, ranks_before);
+  std::set<std::tuple<std::vector<std::vector<int>>, std::vector<int>, int>> seen;
+  std::int64_t operations = kImproved;
+  for (Finalist& finalist : fresh) {
+    const double before = finalist.prediction.step.count();
+    const bool first = seen.emplace(finalist.assignment.stage_layers, replicas_of(finalist.partition),
+                                    finalist.batch.micro_batches)
+                           .second;
+    if (finalist.placed || !first || before > kFar * best() || operations <= 0) continue;
+    improve_locally(finalist, context_of(finalist), request_, operations);
+    if (finalist.prediction.step.count() >= before || !known_.insert(identity(finalist)).second) continue;
+    ++improved_;
+    keep(std::move(finalist));
+  }
+  settled_ = kept_.size();
 }
 
 PricingContext Pool::context_of(const Finalist& finalist) {

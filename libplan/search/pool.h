@@ -24,6 +24,11 @@ class Pool {
   /// (placed ones: cannot be the plan). Windows that the request leaves open are widened as far as memory goes.
   void add(std::vector<Finalist> finalists);
 
+  /// Improves the best of every set of stages, replicas and micro-batches added since the last call by local
+  /// moves, in turn, while operations are left.
+  void improve();
+  int improved() const { return improved_; }
+
   /// What the best attempt of a placed schedule lacks on one device.
   std::optional<Bytes> short_by() const { return short_by_; }
   std::string_view short_schedule() const { return short_schedule_; }
@@ -56,6 +61,8 @@ class Pool {
   std::optional<Bytes> short_by_;
   std::string_view short_schedule_;
   int candidates_ = 0;
+  std::size_t settled_ = 0;  ///< of kept_, those that improve() has seen
+  int improved_ = 0;
 };
 
 }  // namespace pp::plan

@@ -1,0 +1,121 @@
+#include "libplan/search/gather.h"
+
+#include <algorithm>
+#include <set>
+
+#include "libplan/search/graph_candidates.h"
+#include "libplan/search/placed.h"
+
+namespace pp::plan {
+namespace {
+
+constexpr std::size_t kMostPairs = 20'000'000;  ///< of down-sets, times devices, over all cases
+
+/// Whether the request leaves the layers free, and they have more than one linear order.
+bool has_free_order(const PlanGraph& graph, const PlanRequest& request) {
+  if (!request.cuts.empty() || !request.layer_order.empty()) return false;
+  for (int l = 1; l < graph.size(); ++l) {
+    if (std::ranges::count(graph.layers[static_cast<std::size_t>(l)].producers, l - 1) == 0) return true;
+  }
+  return false;
+}
+
+class Gatherer {
+ public:
+  Gatherer(const Profile& profile, const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request,
+           const SearchLimits& limits)
+      : profile_(profile), cluster_(cluster), graph_(graph), request_(request), limits_(limits) {}
+
+  Gathered run(DownSets down_sets) {
+    const bool free_order = has_free_order(graph_, request_);
+    for_each_case(profile_, cluster_, graph_, request_, [&](const PlanCase& one) {
+      orders_.insert(one.order.name);
+      schedules_.insert(one.schedule.name);
+      batches_.insert(one.batch.sizes);
+      is_placed(one.schedule) ? add_placed(one) : add_chain(one, free_order);
+    });
+    if (free_order && !result_.finalists.empty()) add_graph(down_sets);
+    result_.orders = static_cast<int>(orders_.size());
+    result_.schedules = static_cast<int>(schedules_.size());
+    result_.batches = static_cast<int>(batches_.size());
+    return std::move(result_);
+  }
+
+ private:
+  void add_placed(const PlanCase& one) {
+    result_.floor = std::min(result_.floor, shared_work(one));
+    if (limits_.depth != Depth::plain) return;
+    try {
+      for (Finalist& finalist : placed_finalists(one, cluster_, request_, limits_.slowest)) {
+        result_.bound = std::min(result_.bound, finalist.bound);
+        result_.finalists.push_back(std::move(finalist));
+      }
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::usage) throw;
+      if (!result_.refusal) result_.refusal = error;
+    }
+  }
+
+  void add_chain(const PlanCase& one, bool free_order) {
+    result_.only_placed = false;
+    const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
+    const SearchCase what = search_case(one, memory, cluster_, request_);
+    if (one.first_of_kind || what.limited) chain_list_ = find_candidates(what, one.space, limits_);
+    include_bound(chain_list_.bound);
+    if (free_order) order_free_ = std::min(order_free_, order_free_bound(what, one.space));
+    for (const Candidate& candidate : chain_list_.candidates)
+      result_.finalists.push_back(finalist_of(one, candidate));
+  }
+
+  void include_bound(double bound) {
+    result_.bound = std::min(result_.bound, bound);
+    result_.floor = std::min(result_.floor, bound);
+  }
+
+  /// Down-sets where they are few, else a bound that needs no order (that of placed schedules never does).
+  void add_graph(DownSets down_sets) {
+    const std::size_t searches = batches_.size() * schedules_.size() * cluster_.devices.size();
+    const bool wanted = down_sets == DownSets::search && !result_.only_placed;
+    const auto lattice = wanted ? make_lattice(graph_, {.pairs = kMostPairs / searches}) : std::nullopt;
+    if (!lattice) {
+      include_bound(order_free_);
+      result_.bound_holds = "any layer order";
+      return;
+    }
+    result_.bound_holds = "all " + std::to_string(lattice->size()) + " down-sets";
+    GraphCandidateList list;
+    for_each_graph_case(profile_, cluster_, graph_, *lattice, request_, [&](const PlanCase& one) {
+      if (is_placed(one.schedule)) return;
+      const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
+      const SearchCase what = search_case(one, memory, cluster_, request_);
+      if (one.first_of_kind || what.limited)
+        list = find_graph_candidates(what, *lattice, one.space, graph_.size());
+      include_bound(list.bound);
+      for (const auto& [stages, estimate] : list.candidates) {
+        Finalist& finalist =
+            result_.finalists.emplace_back(finalist_of(one, {stages.partition, estimate, list.bound}));
+        finalist.order = stages.order;
+      }
+    });
+  }
+
+  const Profile& profile_;
+  const Cluster& cluster_;
+  const PlanGraph& graph_;
+  const PlanRequest& request_;
+  SearchLimits limits_;
+  Gathered result_;
+  CandidateList chain_list_;
+  double order_free_ = std::numeric_limits<double>::infinity();
+  std::set<std::string_view> orders_, schedules_;
+  std::set<std::vector<int>> batches_;
+};
+
+}  // namespace
+
+Gathered gather(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                const PlanRequest& request, const SearchLimits& limits, DownSets down_sets) {
+  return Gatherer(profile, cluster, graph, request, limits).run(down_sets);
+}
+
+}  // namespace pp::plan
