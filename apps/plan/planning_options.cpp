@@ -79,6 +79,15 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
                 "auto: schedules without a flush compete too (the default: not)")
       ->group("Search");
   command
+      .add_option_function<std::string>(
+          "--weight-policy",
+          [&request](const std::string& text) {
+            request.weight_policy = parse_enum<plan::WeightPolicy>(text, "--weight-policy", ErrorKind::usage);
+          },
+          "which version of the weights a micro-batch runs on: " + list_names<plan::WeightPolicy>())
+      ->type_name("NAME")
+      ->group("Search");
+  command
       .add_option("--chunks", request.chunks_per_worker,
                   "stages per worker, for the schedules with several; --stages counts workers there")
       ->check(CLI::PositiveNumber)

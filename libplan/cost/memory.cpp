@@ -110,7 +110,9 @@ std::int64_t StageMemory::peak(const Partition& partition) const {
 }
 
 StageMemory StageMemory::with_limit(std::int64_t bytes) const {
-  return {chain_, in_flight_, {bytes, limit_.context}};
+  MemoryLimit limit = limit_;
+  limit.bytes = bytes;
+  return {chain_, in_flight_, limit};
 }
 
 }  // namespace pp::plan

@@ -59,7 +59,6 @@ bool Pool::is_hopeless(const Finalist& finalist) const {
 }
 
 void Pool::add(std::vector<Finalist> finalists) {
-  candidates_ += static_cast<int>(finalists.size());
   std::ranges::stable_sort(finalists, {}, [](const Finalist& finalist) {
     return std::tuple(effort(finalist), finalist.estimate, finalist.workers());
   });
@@ -70,6 +69,7 @@ void Pool::add(std::vector<Finalist> finalists) {
     if (count >= (finalist.placed ? kPlaced : kSimulated) && !baseline) continue;
     if (!known_.insert(identity(finalist)).second) continue;
     ++count;
+    ++candidates_;
     if (is_hopeless(finalist)) continue;
     if (may_widen(finalist, request_)) price_windows(finalist);
     price(std::move(finalist));

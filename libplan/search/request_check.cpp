@@ -179,6 +179,12 @@ std::string planned_names() {
 }
 
 void check_policy(const PlanRequest& request) {
+  if (requested_schedules(request).empty()) {
+    refuse("no schedule of auto goes with " +
+           (request.weight_policy ? "weight_policy = " + std::string(name_of(*request.weight_policy))
+                                  : "these chunks, stages and replicas") +
+           "; add --allow-async, or name the schedule");
+  }
   for (const ScheduleRow* row : requested_schedules(request)) {
     if (!row->planned) {
       refuse("schedule " + std::string(row->name) +
