@@ -168,6 +168,21 @@ std::optional<Infeasible> oversized_layer(const Profile& profile, const PlanGrap
   return none;
 }
 
+/// The least limit at or below `bytes`, under which there is a plan, that planning again can reach: a schedule
+/// that follows the costs needs less when there is less.
+std::int64_t tightened(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                       PlanRequest request, std::int64_t bytes) {
+  while (true) {
+    request.memory_limit = Bytes(bytes - 1);
+    const std::vector<Finalist> smaller = search_jointly(profile, cluster, graph, request).ranked;
+    if (smaller.empty()) return bytes;
+    const std::int64_t peak = std::ranges::min(smaller, {}, &Finalist::peak).peak();
+    request.memory_limit = Bytes(peak) + request.context_bytes;
+    if (!feasible(profile, cluster, graph, request)) return bytes;
+    bytes = request.memory_limit->value;
+  }
+}
+
 std::string excess_text(std::int64_t needed, std::int64_t limit) {
   return std::to_string(needed - limit) + " more than the limit of " + bytes_text(limit);
 }
@@ -201,7 +216,8 @@ Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, co
                               const PlanRequest& request, const SearchOutcome& outcome) {
   const std::int64_t limit = largest_limit(cluster, request);
   const BestAttempt best = best_attempt(profile, cluster, graph, request);
-  const std::int64_t placed = outcome.short_by ? limit + outcome.short_by->value : kNoBytes;
+  std::int64_t placed = outcome.short_by ? limit + outcome.short_by->value : kNoBytes;
+  if (outcome.short_by) placed = tightened(profile, cluster, graph, request, std::min(best.limit, placed));
   const std::int64_t least = std::min(best.limit, placed);
   Infeasible none;
   if (least == kNoBytes) {

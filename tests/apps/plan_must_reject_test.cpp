@@ -129,14 +129,15 @@ TEST_SUITE("apps/plan_must_reject") {
     refused(Folder().run({"profile.json", "--devices", "2", "--bandwidth", "100", "--mini-batch", "64"}),
             "level flat: bandwidth 100 B/s is outside 1e6..1e13 bytes per second: another unit? Allow it with "
             "--force-units");
-    // Six layers of 2 ms at 16 samples: 0.125 ms each for one sample, 750 us in all; a billion times that.
+    // Six layers of 2 ms at 16 samples: 0.125 ms each for one sample, 750 us in all; a billion times that is
+    // 208 h.
     refused(Folder().request_with([](Json& json) {
       for (Json& layer : json["layers"]) {
         for (const char* key : {"median", "low", "high"})
           layer["points"][0]["forward_s"][key] = 1e9 * layer["points"][0]["forward_s"][key].get<double>();
       }
     }),
-            "the profile's forward time of one sample is 7.5e+05 s, outside 1e-9..1e3 s: not seconds? Allow it "
+            "the profile's forward time of one sample is 208 h, outside 1e-9..1e3 s: not seconds? Allow it "
             "with "
             "--force-units");
   }
