@@ -1,5 +1,8 @@
 #include "apps/plan/planning_options.h"
 
+#include <algorithm>
+#include <thread>
+
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "libplan/schedule/csv.h"
@@ -38,6 +41,8 @@ Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
   const BytesPerSecond bandwidth = options.bandwidth.value > 0 ? options.bandwidth : BytesPerSecond(1e9);
   return flat_cluster(options.devices, profile.device.kind, bandwidth, options.latency, profile.device.memory);
 }
+
+int default_threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 void add_basic_options(CLI::App& command, plan::PlanRequest& request) {
   command.add_option("--mini-batch", request.mini_batch, "samples per optimizer update")
@@ -116,6 +121,10 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
       .add_option("--window", options.window,
                   "micro-batches in flight of 1F1B kinds: auto, win, published, wide, or K0,K1,..")
       ->group("Search");
+  command.add_option("--threads", options.threads, "that simulate plans; the answer does not depend on it")
+      ->default_str("one per core")
+      ->check(CLI::PositiveNumber)
+      ->group("Search");
   command.add_option("--top", request.top, "alternatives to list")
       ->check(CLI::NonNegativeNumber)
       ->group("Search");
@@ -123,6 +132,7 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
 
 plan::PlanRequest to_request(const RequestOptions& options) {
   plan::PlanRequest request = options.request;
+  request.threads = options.threads > 0 ? options.threads : default_threads();
   if (options.micro_batches != "auto") {
     const std::vector<int> counts = cli::parse_counts(options.micro_batches, ',', "--micro-batches");
     if (counts.size() > 1) {

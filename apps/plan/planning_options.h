@@ -29,7 +29,11 @@ struct RequestOptions {
   std::string cuts;
   std::string replicas;
   std::string window = "auto";
+  int threads = 0;  ///< 0: one per core
 };
+
+/// What --threads is without being given: one per core.
+int default_threads();
 
 /// What every planning command takes: mini-batch, optimizer, memory, what to accept of a profile.
 void add_basic_options(CLI::App& command, plan::PlanRequest& request);

@@ -3,7 +3,6 @@
 #include <array>
 #include <iostream>
 #include <memory>
-#include <thread>
 
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
@@ -39,12 +38,11 @@ std::vector<Cluster> clusters_of(const Options& options, const Profile& profile)
 }
 
 plan::SweepSpec spec_of(const Options& options, const Profile& profile) {
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   return {.clusters = clusters_of(options, profile),
           .schedules = options.schedules,
           .micro_batches = cli::parse_counts(options.micro_batches, ',', "--micro-batches"),
           .request = options.request,
-          .threads = options.threads > 0 ? options.threads : cores};
+          .threads = options.threads > 0 ? options.threads : default_threads()};
 }
 
 std::vector<std::string> cells_of(const plan::SweepFigures& figures) {

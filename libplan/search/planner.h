@@ -63,6 +63,8 @@ struct PlanRequest {
   /// Share of the last backward that hides the all-reduce. 0: the runtime reduces after it.
   double all_reduce_overlap = 0;
 
+  /// That simulate finalists at the same time; the plan does not depend on it.
+  int threads = 1;
   /// Alternatives listed beside the chosen plan.
   int top = 5;
   /// Micro-batch sizes outside the profiled range: continue the nearest segment.

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "libplan/search/local_improvement.h"
+#include "libplan/search/parallel.h"
 #include "libplan/search/placed.h"
 
 namespace pp::plan {
@@ -12,6 +13,7 @@ namespace {
 
 constexpr std::size_t kSimulated = 64;       ///< per call and schedule
 constexpr std::size_t kPlaced = 4;           ///< the same of a placed schedule: each is improved by simulation
+constexpr std::size_t kAtOnce = 8;           ///< whatever the number of threads, which changes no result
 constexpr std::int64_t kImproved = 100'000;  ///< operations simulated per machine for local improvement
 constexpr double kFar =
     1.25;  ///< a plan this much slower than the best does not become the best by local moves
@@ -23,10 +25,23 @@ int effort(const Finalist& finalist) {
   return finalist.schedule->generate != nullptr ? 1 : 2;
 }
 
-/// 1F1B in a flushed step keeps its order of operations with any larger window.
-bool may_widen(const Finalist& finalist, const PlanRequest& request) {
-  return !request.window && finalist.schedule->windowed && finalist.schedule->synchronous &&
-         finalist.windows.empty() && finalist.partition.size() > 1;
+/// With the windows `wide` where the request leaves them open: in a flushed step 1F1B may run with any that are
+/// larger. Nothing when they are no wider than `win`.
+std::optional<Finalist> widened(const Finalist& finalist, const PlanRequest& request) {
+  const ScheduleRow& schedule = *finalist.schedule;
+  if (request.window || !schedule.windowed || !schedule.synchronous || !finalist.windows.empty())
+    return std::nullopt;
+  const std::vector<int> replicas = replicas_of(finalist.partition);
+  const auto capped = [&](WindowRule rule) {
+    std::vector<int> result = windows(rule, replicas);
+    for (std::size_t s = 0; s < result.size(); ++s)
+      result[s] = std::min(result[s], (finalist.batch.micro_batches + replicas[s] - 1) / replicas[s]);
+    return result;
+  };
+  Finalist wide = finalist;
+  wide.windows = capped(WindowRule::wide);
+  if (wide.windows == capped(WindowRule::win)) return std::nullopt;
+  return wide;
 }
 
 }  // namespace
@@ -59,55 +74,58 @@ bool Pool::is_hopeless(const Finalist& finalist) const {
 }
 
 void Pool::add(std::vector<Finalist> finalists) {
+  std::vector<Finalist> chosen = choose(std::move(finalists));
+  const std::span<Finalist> all(chosen);
+  for (std::size_t begin = 0; begin < all.size(); begin += kAtOnce)
+    price(all.subspan(begin, std::min(kAtOnce, all.size() - begin)));
+}
+
+std::vector<Finalist> Pool::choose(std::vector<Finalist> finalists) {
   std::ranges::stable_sort(finalists, {}, [](const Finalist& finalist) {
     return std::tuple(effort(finalist), finalist.estimate, finalist.workers());
   });
-  std::map<const ScheduleRow*, std::size_t> simulated;
+  std::map<const ScheduleRow*, std::size_t> count;
+  std::vector<Finalist> chosen;
   for (Finalist& finalist : finalists) {
-    std::size_t& count = simulated[finalist.schedule];
     const bool baseline = finalist.partition.size() == 1;  // data parallelism at every width
-    if (count >= (finalist.placed ? kPlaced : kSimulated) && !baseline) continue;
+    if (count[finalist.schedule] >= (finalist.placed ? kPlaced : kSimulated) && !baseline) continue;
     if (!known_.insert(identity(finalist)).second) continue;
-    ++count;
+    ++count[finalist.schedule];
     ++candidates_;
+    if (std::optional<Finalist> wide = widened(finalist, request_)) chosen.push_back(*std::move(wide));
+    chosen.push_back(std::move(finalist));
+  }
+  return chosen;
+}
+
+void Pool::price(std::span<Finalist> finalists) {
+  std::vector<Finalist*> promising;
+  for (Finalist& finalist : finalists) {
     if (is_hopeless(finalist)) continue;
-    if (may_widen(finalist, request_)) price_windows(finalist);
-    price(std::move(finalist));
+    promising.push_back(&finalist);
+    if (models_.contains(finalist.batch.micro_batches)) continue;
+    const CurveOptions curve{request_.extrapolate, request_.linear_batch};
+    models_.emplace(finalist.batch.micro_batches, price_model(profile_, finalist.batch.sizes, curve));
   }
+  for_each_index(promising.size(), request_.threads, [&](std::size_t i) { price(*promising[i]); });
+  for (Finalist* finalist : promising) keep(std::move(*finalist));
 }
 
-void Pool::price_windows(const Finalist& finalist) {
-  const std::vector<int> replicas = replicas_of(finalist.partition);
-  const int micro_batches = finalist.batch.micro_batches;
-  const auto capped = [&](WindowRule rule) {
-    std::vector<int> result = windows(rule, replicas);
-    for (std::size_t s = 0; s < result.size(); ++s)
-      result[s] = std::min(result[s], (micro_batches + replicas[s] - 1) / replicas[s]);
-    return result;
-  };
-  Finalist wide = finalist;
-  wide.windows = capped(WindowRule::wide);
-  if (wide.windows != capped(WindowRule::win)) price(std::move(wide));
-}
-
-void Pool::price(Finalist finalist) {
+void Pool::price(Finalist& finalist) const {
   const PricingContext context = context_of(finalist);
-  if (finalist.placed) {
-    settle_placed(finalist, context, request_, best());
-    if (!short_by_ || finalist.short_by < *short_by_) {
-      short_by_ = finalist.short_by;
-      short_schedule_ = finalist.schedule->name;
-    }
-  } else {
-    finalist.assignment = assign(finalist, request_);
-    finalist.prediction =
-        simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
-    finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, cluster_, request_));
-  }
-  if (finalist.short_by == Bytes(0)) keep(std::move(finalist));
+  if (finalist.placed) return settle_placed(finalist, context, request_, best());
+  finalist.assignment = assign(finalist, request_);
+  finalist.prediction =
+      simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
+  finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, cluster_, request_));
 }
 
 void Pool::keep(Finalist finalist) {
+  if (finalist.placed && (!short_by_ || finalist.short_by < *short_by_)) {
+    short_by_ = finalist.short_by;
+    short_schedule_ = finalist.schedule->name;
+  }
+  if (finalist.short_by > Bytes(0)) return;
   steps_.insert(finalist.prediction.step.count());
   kept_.push_back(std::move(finalist));
 }
@@ -131,13 +149,8 @@ void Pool::improve() {
   settled_ = kept_.size();
 }
 
-PricingContext Pool::context_of(const Finalist& finalist) {
-  const int count = finalist.batch.micro_batches;
-  if (!models_.contains(count)) {
-    const CurveOptions curve{request_.extrapolate, request_.linear_batch};
-    models_.emplace(count, price_model(profile_, finalist.batch.sizes, curve));
-  }
-  return {graph_, models_.at(count), cluster_, optimizer_, request_.all_reduce_overlap};
+PricingContext Pool::context_of(const Finalist& finalist) const {
+  return {graph_, models_.at(finalist.batch.micro_batches), cluster_, optimizer_, request_.all_reduce_overlap};
 }
 
 std::vector<Finalist> Pool::ranked() && {

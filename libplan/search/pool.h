@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "libplan/search/finalists.h"
@@ -44,10 +45,13 @@ class Pool {
 
   double best_step(std::size_t place) const;
   bool is_hopeless(const Finalist& finalist) const;
-  void price(Finalist finalist);
-  void price_windows(const Finalist& finalist);
+  /// Those that add() prices, in turn: not known, not too many of one schedule.
+  std::vector<Finalist> choose(std::vector<Finalist> finalists);
+  /// Prices a few at the same time, against the same best.
+  void price(std::span<Finalist> finalists);
+  void price(Finalist& finalist) const;
   void keep(Finalist finalist);
-  PricingContext context_of(const Finalist& finalist);
+  PricingContext context_of(const Finalist& finalist) const;
 
   const Profile& profile_;
   const Cluster& cluster_;

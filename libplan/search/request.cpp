@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 
 namespace pp::plan {
@@ -50,6 +51,17 @@ bool goes_with(const ScheduleRow& row, const PlanRequest& request) {
   if (counts_stages && request.chunks_per_worker == 0 && row.chunks != Chunks::one) return false;
   if (row.replication != Replication::none) return true;
   return std::ranges::all_of(request.replicas, [](int count) { return count == 1; });
+}
+
+/// The devices without those whose `key` an earlier one has.
+template <class Key>
+std::vector<Device> first_of_each(const std::vector<Device>& devices, Key key) {
+  std::vector<Device> kept;
+  for (const Device& device : devices) {
+    const auto equal = [&](const Device& other) { return std::invoke(key, other) == std::invoke(key, device); };
+    if (std::ranges::none_of(kept, equal)) kept.push_back(device);
+  }
+  return kept;
 }
 
 }  // namespace
@@ -161,9 +173,10 @@ std::vector<DeviceSet> device_sets(const Cluster& cluster, const PlanRequest& re
     return set;
   };
   std::vector<DeviceSet> sets{make_set(0, 0)};
-  for (const Device& slowest : cluster.devices) {
-    for (const Device& smallest : cluster.devices) {
-      DeviceSet set = make_set(slowest.speed, usable_bytes(smallest, request));
+  const auto usable = [&](const Device& device) { return usable_bytes(device, request); };
+  for (const Device& slowest : first_of_each(cluster.devices, &Device::speed)) {
+    for (const Device& smallest : first_of_each(cluster.devices, usable)) {
+      DeviceSet set = make_set(slowest.speed, usable(smallest));
       const bool known = set.positions.empty() ||
                          std::any_of(sets.begin(), sets.end(),
                                      [&](const DeviceSet& other) { return other.positions == set.positions; });

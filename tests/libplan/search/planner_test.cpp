@@ -1,6 +1,7 @@
 #include "libplan/search/planner.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "libplan/plan.h"
 #include "tests/libplan/search/instances.h"
@@ -197,6 +198,22 @@ TEST_CASE("the default window reaches the ideal period of 1-4-1, the published o
   };
   CHECK(period(WindowRule::win) == exactly(0.003));
   CHECK(period(WindowRule::published) == exactly(0.0075));
+}
+
+TEST_CASE("any number of threads gives the same bytes") {
+  Random random(16);
+  const Profile profile = random_profile(random, 9);
+  for (const char* schedule : {"auto", "zb-h1", "auto-zb", "pipedream"}) {
+    CAPTURE(schedule);
+    const bool asynchronous = std::string_view(schedule) == "pipedream";
+    PlanRequest request = asynchronous ? request_of(4, 1) : request_of(8, 8);
+    request.schedule = schedule;
+    const std::string alone = bytes_of(planned(profile, make_cluster(3), request));
+    for (const int threads : {2, 7}) {
+      request.threads = threads;
+      CHECK(bytes_of(planned(profile, make_cluster(3), request)) == alone);
+    }
+  }
 }
 
 TEST_CASE("the same request gives the same bytes, and re-reading a plan changes nothing") {
