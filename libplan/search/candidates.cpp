@@ -102,12 +102,16 @@ std::int64_t add_fitting(const SearchCase& what, const std::vector<Partition>& f
   return peak;
 }
 
+/// Layers times devices of all searches that inherit under a memory limit, where each may cost a pair search:
+/// none but small models are searched to the end.
+constexpr int kLimitedWork = 4000;
+
 /// The searches of ever less memory, each just too little for the largest plan of the one before.
 void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, double slowest,
                               Collector& collector) {
-  constexpr int kMost = 64;
+  const int most = kLimitedWork / (space.layers * space.devices);
   std::int64_t peak = what.memory.limit();
-  for (int i = 0; i < kMost; ++i) {
+  for (int i = 0; i < most; ++i) {
     const StageMemory tighter = what.memory.with_limit(i == 0 ? peak : peak - 1);
     const SearchCase less{
         what.chain,         what.bound_chain,        tighter,   what.limited,  what.synchronous,
@@ -120,6 +124,7 @@ void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, 
 
 void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collector& collector) {
   constexpr int kHalvings = 4;
+  if (what.limited && kHalvings * space.layers * space.devices > kLimitedWork) return;
   for (int i = 0; i < kHalvings && what.link.bandwidth.value > 0; ++i) {
     what.link.bandwidth.value /= 2;
     add_fitting(what, optima(what, space), collector);

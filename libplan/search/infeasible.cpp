@@ -86,21 +86,20 @@ BestAttempt best_attempt(const Profile& profile, const Cluster& cluster, const P
   return best;
 }
 
-/// Whether the search finds a plan. Schedules that place their stages are simulated, the others only asked for
-/// a partition that fits.
+/// Whether the search finds a plan: any partition that fits. Where only schedules compete that place their
+/// stages, these are simulated.
 bool feasible(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
               const PlanRequest& request) {
   bool found = false;
-  bool placed = false;
+  bool only_placed = true;
   try {
     check_request(profile, cluster, graph, request);
     for_each_case(profile, cluster, graph, request, [&](const PlanCase& one) {
-      if (is_placed(one.schedule))
-        placed = true;
-      else if (!found)
-        found = !fitting(one, cluster, request, one.devices.limit.bytes).empty();
+      if (is_placed(one.schedule)) return;
+      only_placed = false;
+      if (!found) found = !fitting(one, cluster, request, one.devices.limit.bytes).empty();
     });
-    return found || (placed && !search_jointly(profile, cluster, graph, request).ranked.empty());
+    return found || (only_placed && !search_jointly(profile, cluster, graph, request).ranked.empty());
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::internal) throw;
     return false;  // the changed request is not possible at all
@@ -178,7 +177,7 @@ std::int64_t tightened(const Profile& profile, const Cluster& cluster, const Pla
     if (smaller.empty()) return bytes;
     const std::int64_t peak = std::ranges::min(smaller, {}, &Finalist::peak).peak();
     request.memory_limit = Bytes(peak) + request.context_bytes;
-    if (!feasible(profile, cluster, graph, request)) return bytes;
+    if (search_jointly(profile, cluster, graph, request).ranked.empty()) return bytes;
     bytes = request.memory_limit->value;
   }
 }

@@ -14,11 +14,11 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Numbers of devices that are searched: all up to 16, then those whose binary form has ones in its first four
+/// Numbers of devices that are searched: all up to 8, then those whose binary form has ones in its first three
 /// places only, so that a large machine costs a few dozen searches and not hundreds.
 bool is_searched(int devices) {
   const auto count = static_cast<unsigned>(devices);
-  return std::bit_width(count) - std::countr_zero(count) <= 4;
+  return std::bit_width(count) - std::countr_zero(count) <= 3;
 }
 
 /// Smaller machines whose baselines and down-sets compete too: they cost as much as all other searches.
