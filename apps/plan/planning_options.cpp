@@ -75,7 +75,23 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
       ->check(CLI::PositiveNumber)
       ->excludes(count)
       ->group("Training");
-  command.add_option("--schedule", request.schedule, "auto, or a name of `pp-plan schedules`")->group("Search");
+  command
+      .add_option("--schedule", request.schedule,
+                  "auto, or names of `pp-plan schedules`: gpipe,1f1b takes the best of them")
+      ->group("Search");
+  command
+      .add_flag("--allow-async,!--sync-only", request.allow_async,
+                "auto: schedules without a flush compete too (the default: not)")
+      ->group("Search");
+  command
+      .add_option_function<std::string>(
+          "--weight-policy",
+          [&request](const std::string& text) {
+            request.weight_policy = parse_enum<plan::WeightPolicy>(text, "--weight-policy", ErrorKind::usage);
+          },
+          "which version of the weights a micro-batch runs on: " + list_names<plan::WeightPolicy>())
+      ->type_name("NAME")
+      ->group("Search");
   command
       .add_option("--chunks", request.chunks_per_worker,
                   "stages per worker, for the schedules with several; --stages counts workers there")
@@ -103,7 +119,7 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
   command.add_option("--replicas", options.replicas, "per stage: 3-1")->type_name("R-R")->group("Search");
   command
       .add_option("--window", options.window,
-                  "micro-batches in flight of 1F1B kinds: win, published, wide, or K0,K1,..")
+                  "micro-batches in flight of 1F1B kinds: auto, win, published, wide, or K0,K1,..")
       ->group("Search");
   command.add_option("--threads", options.threads, "that simulate plans; the answer does not depend on it")
       ->default_str("one per core")
@@ -129,7 +145,7 @@ plan::PlanRequest to_request(const RequestOptions& options) {
   if (!options.replicas.empty()) request.replicas = cli::parse_counts(options.replicas, '-', "--replicas");
   if (const auto rule = find_enum<plan::WindowRule>(options.window)) {
     request.window = *rule;
-  } else {
+  } else if (options.window != "auto") {
     request.window = plan::WindowRule::explicit_list;
     request.windows = cli::parse_counts(options.window, ',', "--window");
   }

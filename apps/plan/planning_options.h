@@ -28,7 +28,7 @@ struct RequestOptions {
   std::string micro_batches = "auto";
   std::string cuts;
   std::string replicas;
-  std::string window = "win";
+  std::string window = "auto";
   int threads = 0;  ///< 0: one per core
 };
 

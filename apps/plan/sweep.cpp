@@ -110,7 +110,9 @@ void run_sweep(const Options& options, cli::Shell& shell) {
   if (!csv.is_stdout() && !svg.is_stdout())
     std::cout << (shell.json ? dump_json(plan::to_json(rows)) : sweep_table(rows));
   if (std::ranges::all_of(rows, [](const plan::SweepRow& row) { return row.figures() == nullptr; })) {
-    shell.exit_code = cli::ExitCode::infeasible;
+    const bool refused =
+        std::ranges::all_of(rows, [](const plan::SweepRow& row) { return plan::status_of(row) == "refused"; });
+    shell.exit_code = refused ? cli::ExitCode::usage : cli::ExitCode::infeasible;
     std::cerr << shell.tool << ": no combination has a plan\n";
   }
 }
@@ -124,7 +126,7 @@ void add_grid_options(CLI::App& command, Options& options) {
       ->capture_default_str()
       ->type_name("M,M")
       ->group("Training");
-  command.add_option("--schedules", options.schedules, "names of `pp-plan schedules`")
+  command.add_option("--schedules", options.schedules, "auto, names of `pp-plan schedules`")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->default_str("gpipe,1f1b,zb-h1")

@@ -101,10 +101,18 @@ std::vector<StageBytes> StageMemory::stages(const Partition& partition) const {
   return result;
 }
 
-bool StageMemory::fits(const Partition& partition) const {
-  const std::vector<StageBytes> parts = stages(partition);
-  return std::all_of(parts.begin(), parts.end(),
-                     [&](const StageBytes& part) { return part.total() + limit_.context <= limit_.bytes; });
+bool StageMemory::fits(const Partition& partition) const { return peak(partition) <= limit_.bytes; }
+
+std::int64_t StageMemory::peak(const Partition& partition) const {
+  std::int64_t most = 0;
+  for (const StageBytes& part : stages(partition)) most = std::max(most, part.total());
+  return most + limit_.context;
+}
+
+StageMemory StageMemory::with_limit(std::int64_t bytes) const {
+  MemoryLimit limit = limit_;
+  limit.bytes = bytes;
+  return {chain_, in_flight_, limit};
 }
 
 }  // namespace pp::plan

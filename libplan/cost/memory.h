@@ -64,6 +64,10 @@ class StageMemory : public ExactMemory {
   /// Exact, per stage.
   std::vector<StageBytes> stages(const Partition& partition) const;
   bool fits(const Partition& partition) const;
+  /// Bytes of its largest stage, context included.
+  std::int64_t peak(const Partition& partition) const;
+  /// The same chain and windows on devices with `bytes`.
+  StageMemory with_limit(std::int64_t bytes) const;
   std::int64_t limit() const { return limit_.bytes; }
 
  private:

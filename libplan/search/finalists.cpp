@@ -1,146 +1,17 @@
 #include "libplan/search/finalists.h"
 
-#include "libplan/search/gather.h"
-#include "libplan/search/local_improvement.h"
-#include "libplan/search/parallel.h"
-#include "libplan/search/placed.h"
-
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <map>
-#include <set>
 #include <tuple>
 
 namespace pp::plan {
 namespace {
 
-constexpr std::size_t kSimulated = 64;  ///< per schedule
-constexpr std::size_t kPlaced =
-    4;  ///< per placed schedule and number of workers: each is improved by simulation
-constexpr std::int64_t kImproved = 400'000;  ///< operations simulated for local improvement: about a second
-
-/// Each stage's layers in file order.
-std::vector<std::vector<int>> stage_layers(const Partition& partition, const std::vector<int>& order) {
-  std::vector<std::vector<int>> stages;
-  for (const auto& [begin, end, replicas] : partition) {
-    stages.emplace_back(order.begin() + begin, order.begin() + end);
-    std::sort(stages.back().begin(), stages.back().end());
-  }
-  return stages;
-}
-
 auto rank(const Finalist& finalist) {
   return std::tuple(finalist.rounded_step(), finalist.workers(), finalist.partition.size(), finalist.peak(),
                     std::string(finalist.schedule->name), stages_text(finalist.partition),
                     replicas_text(finalist.partition), finalist.batch.micro_batches,
-                    finalist.assignment.stage_layers, finalist.devices);
-}
-
-/// The best by estimate of each schedule; different orders often give the same stages.
-std::vector<Finalist> shortlist(std::vector<Finalist> all, const PlanRequest& request) {
-  std::stable_sort(all.begin(), all.end(), [](const Finalist& a, const Finalist& b) {
-    return std::tuple(a.estimate, device_count(a.partition)) <
-           std::tuple(b.estimate, device_count(b.partition));
-  });
-  using Identity =
-      std::tuple<std::string, int, std::vector<std::vector<int>>, std::vector<int>, std::vector<int>>;
-  std::set<Identity> known;
-  // By schedule; of placed ones by workers too: few workers with room for memory may beat many by simulation
-  // alone.
-  std::map<std::pair<std::string, int>, std::size_t> kept;
-  std::vector<Finalist> best;
-  for (Finalist& finalist : all) {
-    const std::string name(finalist.schedule->name);
-    const bool baseline = finalist.partition.size() == 1;
-    std::size_t& count = kept[{name, finalist.placed ? finalist.workers() : 0}];
-    if (count >= (finalist.placed ? kPlaced : kSimulated) && !baseline) continue;
-    if (!known
-             .emplace(name, finalist.batch.micro_batches, stage_layers(finalist.partition, finalist.order),
-                      replicas_of(finalist.partition), finalist.devices)
-             .second) {
-      continue;
-    }
-    ++count;
-    if (!finalist.placed) finalist.assignment = assign(finalist, request);
-    best.push_back(std::move(finalist));
-  }
-  return best;
-}
-
-/// Prices finalists; the model at each micro-batch count once.
-class Pricer {
- public:
-  Pricer(const Profile& profile, const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request)
-      : profile_(profile),
-        cluster_(cluster),
-        graph_(graph),
-        request_(request),
-        optimizer_(optimizer_cost(profile, request.optimizer, request.optimizer_state_ratio)) {}
-
-  /// Each by itself, on the threads of the request.
-  void simulate(std::vector<Finalist>& finalists) {
-    for (const Finalist& finalist : finalists) need_model(finalist.batch);
-    for_each_index(finalists.size(), request_.threads, [&](std::size_t i) { simulate(finalists[i]); });
-  }
-
-  /// The best of every set of stages, replicas and micro-batches, in turn, while operations are left. How many
-  /// got faster.
-  int improve(std::vector<Finalist>& ranked) {
-    int improved = 0;
-    std::set<std::tuple<std::vector<std::vector<int>>, std::vector<int>, int>> known;
-    std::int64_t operations = kImproved;
-    for (Finalist& finalist : ranked) {
-      const bool fresh = known
-                             .emplace(finalist.assignment.stage_layers, replicas_of(finalist.partition),
-                                      finalist.batch.micro_batches)
-                             .second;
-      if (finalist.placed || !fresh || operations <= 0) continue;
-      const Seconds before = finalist.prediction.step;
-      improve_locally(finalist, context_of(finalist), request_, operations);
-      improved += finalist.prediction.step < before ? 1 : 0;
-    }
-    return improved;
-  }
-
- private:
-  void simulate(Finalist& finalist) const {
-    const PricingContext context = context_of(finalist);
-    if (finalist.placed) {
-      settle_placed(finalist, context, request_);
-    } else {
-      finalist.prediction =
-          simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
-      finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, cluster_, request_));
-    }
-  }
-
-  void need_model(const BatchOption& batch) {
-    const CurveOptions curve{request_.extrapolate, request_.linear_batch};
-    if (!models_.contains(batch.micro_batches))
-      models_.emplace(batch.micro_batches, price_model(profile_, batch.sizes, curve));
-  }
-
-  PricingContext context_of(const Finalist& finalist) const {
-    return {graph_, models_.at(finalist.batch.micro_batches), cluster_, optimizer_,
-            request_.all_reduce_overlap};
-  }
-
-  const Profile& profile_;
-  const Cluster& cluster_;
-  const PlanGraph& graph_;
-  const PlanRequest& request_;
-  OptimizerCost optimizer_;
-  std::map<int, PricedModel> models_;
-};
-
-/// Best first; of equal plans, to which different ones can be improved, one.
-void sort_by_rank(std::vector<Finalist>& finalists) {
-  std::ranges::sort(finalists, [](const Finalist& a, const Finalist& b) { return rank(a) < rank(b); });
-  const auto same = std::ranges::unique(finalists, [](const Finalist& a, const Finalist& b) {
-    return rank(a) == rank(b) && a.windows == b.windows;
-  });
-  finalists.erase(same.begin(), same.end());
+                    finalist.assignment.stage_layers, finalist.devices, finalist.windows);
 }
 
 }  // namespace
@@ -158,6 +29,20 @@ double Finalist::rounded_step() const {
   return std::ldexp(std::round(std::ldexp(mantissa, kBits)), exponent - kBits);
 }
 
+Finalist finalist_of(const PlanCase& one, const Candidate& candidate) {
+  Finalist finalist;
+  finalist.partition = candidate.partition;
+  finalist.order = one.order.layers;
+  finalist.batch = one.batch;
+  finalist.schedule = &one.schedule;
+  finalist.devices = one.devices.positions;
+  finalist.estimate = candidate.estimate;
+  finalist.bound = candidate.bound;
+  return finalist;
+}
+
+bool ranks_before(const Finalist& a, const Finalist& b) { return rank(a) < rank(b); }
+
 Assignment assign(const Finalist& finalist, const PlanRequest& request) {
   Assignment assignment;
   assignment.stage_layers = stage_layers(finalist.partition, finalist.order);
@@ -169,13 +54,14 @@ Assignment assign(const Finalist& finalist, const PlanRequest& request) {
   assignment.worker_devices.assign(finalist.devices.begin(), finalist.devices.begin() + worker);
   assignment.micro_batches = finalist.batch.micro_batches;
   assignment.synchronous = finalist.schedule->synchronous;
-  assignment.programs =
-      make_schedule({.name = std::string(finalist.schedule->name),
-                     .replicas = replicas_of(finalist.partition),
-                     .micro_batches = finalist.batch.micro_batches,
-                     .window = finalist.windows.empty() ? request.window : WindowRule::explicit_list,
-                     .windows = finalist.windows.empty() ? request.windows : finalist.windows})
-          .workers;
+  const bool own = !finalist.windows.empty();
+  assignment.programs = make_schedule({.name = std::string(finalist.schedule->name),
+                                       .replicas = replicas_of(finalist.partition),
+                                       .micro_batches = finalist.batch.micro_batches,
+                                       .window = own ? WindowRule::explicit_list : window_of(request),
+                                       .windows = own ? finalist.windows : request.windows,
+                                       .weight_policy = policy_of(*finalist.schedule, request)})
+                            .workers;
   return assignment;
 }
 
@@ -197,30 +83,6 @@ Bytes simulated_shortage(const Finalist& finalist, const Cluster& cluster, const
   return shortage;
 }
 
-SearchOutcome search_and_price(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
-                               const PlanRequest& request) {
-  SearchOutcome outcome;
-  Gathered gathered = gather(profile, cluster, graph, request);
-  outcome.bound = gathered.bound;
-  outcome.bound_holds = gathered.bound_holds;
-  outcome.orders = gathered.orders;
-  outcome.batches = gathered.batches;
-  outcome.schedules = gathered.schedules;
-  outcome.candidates = static_cast<int>(gathered.finalists.size());
-  outcome.ranked = shortlist(std::move(gathered.finalists), request);
-  Pricer pricer(profile, cluster, graph, request);
-  pricer.simulate(outcome.ranked);
-  for (const Finalist& finalist : outcome.ranked) {
-    if (finalist.placed)
-      outcome.short_by = std::min(outcome.short_by.value_or(finalist.short_by), finalist.short_by);
-  }
-  std::erase_if(outcome.ranked, [](const Finalist& finalist) { return finalist.short_by > Bytes(0); });
-  sort_by_rank(outcome.ranked);
-  outcome.improved = pricer.improve(outcome.ranked);
-  sort_by_rank(outcome.ranked);
-  return outcome;
-}
-
 std::string stages_text(const Partition& partition) {
   std::string text;
   for (const StageRange& stage : partition) {
@@ -234,6 +96,15 @@ std::string replicas_text(const Partition& partition) {
   for (const StageRange& stage : partition)
     text.append(text.empty() ? "" : "-").append(std::to_string(stage.replicas));
   return text;
+}
+
+std::vector<std::vector<int>> stage_layers(const Partition& partition, const std::vector<int>& order) {
+  std::vector<std::vector<int>> stages;
+  for (const auto& [begin, end, replicas] : partition) {
+    stages.emplace_back(order.begin() + begin, order.begin() + end);
+    std::sort(stages.back().begin(), stages.back().end());
+  }
+  return stages;
 }
 
 }  // namespace pp::plan

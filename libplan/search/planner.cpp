@@ -4,12 +4,16 @@
 #include <cstdio>
 #include <map>
 
-#include "libplan/search/finalists.h"
 #include "libplan/search/infeasible.h"
+#include "libplan/search/joint.h"
 #include "libplan/search/request.h"
 
 namespace pp::plan {
 namespace {
+
+std::string count_text(int n, const std::string& one, const std::string& many) {
+  return std::to_string(n) + " " + (n == 1 ? one : many);
+}
 
 std::string percent(double share) {
   char text[32];
@@ -42,23 +46,28 @@ std::vector<Alternative> alternatives(const SearchOutcome& outcome, int top) {
   return list;
 }
 
+/// Nothing, or which schedules were not tried and why.
+std::string left_out_text(const SearchOutcome& outcome) {
+  std::string names;
+  for (const std::string_view name : outcome.left_out) names.append(names.empty() ? "" : ", ").append(name);
+  return names.empty() ? "" : "; left out: " + names + ", the profile only estimates how the backward splits";
+}
+
 Certificate certify(const SearchOutcome& outcome) {
-  const auto count = [](int n, const std::string& one, const std::string& many) {
-    return std::to_string(n) + " " + (n == 1 ? one : many);
-  };
   Certificate certificate;
   certificate.objective = outcome.ranked.front().prediction.step;
   certificate.lower_bound = std::min(Seconds(outcome.bound), certificate.objective);  // rounding
   if (certificate.lower_bound.count() > 0)
     certificate.gap = certificate.objective / certificate.lower_bound - 1;
-  certificate.search = "exact over " + count(outcome.orders, "layer order", "layer orders") + ", " +
-                       count(outcome.batches, "micro-batch count", "micro-batch counts") + " and " +
-                       count(outcome.schedules, "schedule", "schedules") + "; " +
-                       count(outcome.candidates, "candidate", "candidates") + ", " +
+  certificate.search = "exact over " + count_text(outcome.orders, "layer order", "layer orders") + ", " +
+                       count_text(outcome.batches, "micro-batch count", "micro-batch counts") + " and " +
+                       count_text(outcome.schedules, "schedule", "schedules") + "; " +
+                       count_text(outcome.candidates, "candidate", "candidates") + ", " +
                        std::to_string(outcome.ranked.size()) + " simulated";
   if (outcome.improved > 0)
     certificate.search += ", " + std::to_string(outcome.improved) + " improved by local moves";
   if (!outcome.bound_holds.empty()) certificate.search += "; the bound is over " + outcome.bound_holds;
+  certificate.search += left_out_text(outcome);
   return certificate;
 }
 
@@ -89,6 +98,7 @@ void add_stages(Plan& plan, const Finalist& best, const Cluster& cluster) {
 Context plan_context(const PlanRequest& request, const Finalist& best) {
   Context context{{"tool", "pp-plan"}, {"version", PP_VERSION}};
   context["schedule"] = request.schedule;
+  if (request.allow_async) context["allow_async"] = "true";
   context["micro_batches"] = request.micro_batches ? std::to_string(*request.micro_batches) : "auto";
   if (request.micro_batch_size) context["micro_batch_size"] = std::to_string(*request.micro_batch_size);
   if (request.stages) context["stages"] = std::to_string(*request.stages);
@@ -101,7 +111,7 @@ Context plan_context(const PlanRequest& request, const Finalist& best) {
   };
   list("cuts", request.cuts, ",");
   list("replicas", request.replicas, "-");
-  context["window"] = std::string(name_of(request.window));
+  context["window"] = request.window ? std::string(name_of(*request.window)) : "auto";
   list("window", best.windows.empty() ? request.windows : best.windows, ",");
   return context;
 }
@@ -110,16 +120,6 @@ Context plan_context(const PlanRequest& request, const Finalist& best) {
 int chunks_of(const Finalist& best) {
   const bool copies = best.assignment.stage_workers.front().size() > 1;
   return best.placed && !copies ? static_cast<int>(best.partition.size()) / best.workers() : 1;
-}
-
-/// A schedule that places its stages itself knows its memory only once it is simulated.
-Infeasible explain_placed(const PlanRequest& request, const SearchOutcome& outcome) {
-  Infeasible answer;
-  answer.short_by = *outcome.short_by;
-  answer.reason = "schedule " + request.schedule + ": the best attempt lacks " + pp::to_text(answer.short_by) +
-                  " on one device";
-  answer.remedy = "more micro-batches, fewer samples each, or --schedule 1f1b";
-  return answer;
 }
 
 Plan assemble(const Profile& profile, const Cluster& cluster, const PlanRequest& request,
@@ -152,12 +152,9 @@ std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& 
                                          const PlanRequest& request) {
   const PlanGraph graph = make_graph(profile);
   check_request(profile, cluster, graph, request);
-  const SearchOutcome outcome = search_and_price(profile, cluster, graph, request);
-  if (outcome.ranked.empty()) {
-    return outcome.short_by ? explain_placed(request, outcome)
-                            : explain_infeasible(profile, cluster, graph, request);
-  }
-  return assemble(profile, cluster, request, outcome);
+  const SearchOutcome outcome = search_jointly(profile, cluster, graph, request);
+  if (!outcome.ranked.empty()) return assemble(profile, cluster, request, outcome);
+  return explain_infeasible(profile, cluster, graph, request, outcome);
 }
 
 }  // namespace pp::plan

@@ -22,12 +22,15 @@ struct PlanRequest {
   /// Samples per micro-batch; must divide the mini-batch. At most one of the two may be set.
   std::optional<int> micro_batch_size;
 
-  /// `auto` (the best synchronous one) or a name of schedule_table().
+  /// `auto` (the best candidate of schedule_table()), or names of it, separated by commas: the best of them.
   std::string schedule = "auto";
-  /// Unset: the schedule's own.
+  /// `auto`: asynchronous schedules compete too, by their time per mini-batch.
+  bool allow_async = false;
+  /// Unset: the schedule's own. `auto`: only schedules that have it.
   std::optional<WeightPolicy> weight_policy;
-  /// Micro-batches in flight per replica, for 1F1B kinds. `windows`: with explicit_list, one per stage.
-  WindowRule window = WindowRule::win;
+  /// Micro-batches in flight per replica, for 1F1B kinds. Unset: `win`, and where that is faster and fits,
+  /// more. `windows`: with explicit_list, one per stage.
+  std::optional<WindowRule> window;
   std::vector<int> windows;
 
   /// Stages per worker, for the schedules with several; 0: the schedule's own. --stages counts workers there.

@@ -53,7 +53,9 @@ std::variant<SweepFigures, SweepFailure> best_of(const Profile& profile, const C
 }
 
 void check(const SweepSpec& spec) {
-  for (const std::string& name : spec.schedules) require_schedule(name);
+  for (const std::string& name : spec.schedules) {
+    if (name != "auto") require_schedule(name);
+  }
   if (spec.request.mini_batch >= 1) return;
   throw Error(ErrorKind::usage, "mini_batch = " + std::to_string(spec.request.mini_batch) +
                                     ": the samples per optimizer update are not given; add --mini-batch N");

@@ -140,6 +140,7 @@ TEST_CASE("micro-batch count auto: every profiled size that divides is tried") {
   // Times are proportional to the size, so only the fill counts: more micro-batches are better for a pipeline.
   PlanRequest request;
   request.mini_batch = 12;
+  request.schedule = "1f1b";
   request.stages = 2;
   request.replicas = {1, 1};
   const Plan plan = planned(even_chain(4, {1, 2, 4, 8}), make_cluster(2), request);
