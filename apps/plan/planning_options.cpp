@@ -100,6 +100,9 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
       .add_option("--window", options.window,
                   "micro-batches in flight of 1F1B kinds: win, published, wide, or K0,K1,..")
       ->group("Search");
+  cli::add_enum(command, "--placement", request.placement,
+                "how stages go through the nodes of a cluster; auto tries all")
+      ->group("Search");
   command.add_option("--top", request.top, "alternatives to list")
       ->check(CLI::NonNegativeNumber)
       ->group("Search");

@@ -55,6 +55,8 @@ class StageMemory : public ExactMemory {
   /// Exact, per stage.
   std::vector<StageBytes> stages(const Partition& partition) const;
   bool fits(const Partition& partition) const;
+  /// Whether a device holds this, besides its context.
+  bool holds(const StageBytes& part) const { return part.total() + limit_.context <= limit_.bytes; }
   std::int64_t limit() const { return limit_.bytes; }
 
  private:

@@ -1,5 +1,6 @@
 #include "libplan/search/finalists.h"
 
+#include "libplan/search/ordered_candidates.h"
 #include "libplan/search/placed.h"
 
 #include <algorithm>
@@ -144,6 +145,7 @@ SearchOutcome search_and_price(const Profile& profile, const Cluster& cluster, c
   std::set<int> batches;
   std::vector<Finalist> all;
   CandidateList list;
+  std::vector<OrderedCandidate> ordered;
   for_each_case(profile, cluster, graph, request, [&](const PlanCase& one) {
     orders.insert(one.order.name);
     schedules.insert(one.schedule.name);
@@ -155,19 +157,20 @@ SearchOutcome search_and_price(const Profile& profile, const Cluster& cluster, c
     }
     const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
     const SearchCase what = search_case(one, memory, cluster, request);
-    if (one.first_schedule || what.limited) list = find_candidates(what, prefixes(one.space));
-    outcome.bound = std::min(outcome.bound, list.bound);
-    for (const Candidate& candidate : list.candidates) {
-      all.push_back({candidate.partition,
-                     one.order.layers,
-                     one.batch,
-                     &one.schedule,
-                     one.devices.positions,
-                     {},
-                     candidate.estimate,
-                     {},
-                     {}});
+    if (one.first_schedule || what.limited) {
+      list = find_candidates(what, prefixes(one.space));
+      list.bound = ordered_bound(one, cluster, request, list.bound);
+      ordered = ordered_candidates(one, cluster, request, prefixes(one.space));
     }
+    outcome.bound = std::min(outcome.bound, list.bound);
+    const auto add = [&](const Partition& partition, const std::vector<int>& devices, double estimate) {
+      all.push_back({partition, one.order.layers, one.batch, &one.schedule, devices, {}, estimate, {}, {}});
+    };
+    for (const Candidate& candidate : list.candidates)
+      add(candidate.partition, worker_positions(one, cluster, request, candidate.partition),
+          candidate.estimate);
+    for (const OrderedCandidate& candidate : ordered)
+      add(candidate.partition, candidate.devices, candidate.estimate);
   });
   outcome.orders = static_cast<int>(orders.size());
   outcome.batches = static_cast<int>(batches.size());
