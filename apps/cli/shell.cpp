@@ -2,6 +2,7 @@
 
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -131,6 +132,14 @@ bool use_color(const Shell& shell) {
   const char* term = std::getenv("TERM");
   const bool dumb = term == nullptr || std::string_view(term) == "dumb";
   return std::getenv("NO_COLOR") == nullptr && !dumb && isatty(STDOUT_FILENO) == 1;
+}
+
+int terminal_width() {
+  constexpr int kPlainWidth = 100;
+  constexpr int kMostWidth = 200;  // rows longer than that are hard to follow
+  winsize size{};
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? std::min<int>(size.ws_col, kMostWidth) : kPlainWidth;
 }
 
 }  // namespace pp::cli

@@ -48,4 +48,7 @@ int run_tool(const Tool& tool, int argc, char** argv);
 /// Whether to use colour on stdout: --color, then NO_COLOR and TERM=dumb, then whether it is a terminal.
 bool use_color(const Shell& shell);
 
+/// Columns of the terminal that stdout is, at most 200; 100 where it is none.
+int terminal_width();
+
 }  // namespace pp::cli

@@ -8,6 +8,8 @@
 namespace pp::cli {
 namespace {
 
+constexpr std::size_t kNarrowest = 8;  ///< a column is not made narrower than this
+
 /// Characters as shown: UTF-8 continuation bytes and colour sequences take no column.
 std::size_t width_of(const std::string& text) {
   std::size_t width = 0;
@@ -26,6 +28,25 @@ std::string fitted(const std::string& text, std::size_t width, Align align) {
   return align == Align::left ? text + pad : pad + text;
 }
 
+std::size_t total_of(const std::vector<std::size_t>& widths) {
+  return std::accumulate(widths.begin(), widths.end(), 2 * (widths.size() - 1));
+}
+
+/// Broken behind spaces and commas into lines of at most `width` columns; only a longer word exceeds them.
+std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
+  std::vector<std::string> lines(1);
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find_first_of(" ,", begin), text.size() - 1) + 1;
+    const std::string word = text.substr(begin, end - begin);
+    const std::size_t needed = width_of(word) - (word.ends_with(' ') ? 1 : 0);
+    if (!lines.back().empty() && width_of(lines.back()) + needed > width) lines.emplace_back();
+    lines.back() += word;
+    begin = end;
+  }
+  for (std::string& line : lines) line.erase(line.find_last_not_of(' ') + 1);
+  return lines;
+}
+
 }  // namespace
 
 void Table::add(std::vector<std::string> cells) {
@@ -33,36 +54,59 @@ void Table::add(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::text(std::size_t max_width) const {
+std::vector<std::size_t> Table::natural_widths() const {
   std::vector<std::size_t> widths;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
     std::size_t width = width_of(columns_[c].title);
     for (const auto& row : rows_) width = std::max(width, width_of(row[c]));
     widths.push_back(width);
   }
-  const std::size_t total =
-      std::accumulate(widths.begin(), widths.end(), std::size_t{0}) + 2 * (widths.size() - 1);
-  std::size_t widest = widths.size();
-  for (std::size_t c = 0; c < widths.size(); ++c) {
-    if (columns_[c].align == Align::left && (widest == widths.size() || widths[c] > widths[widest])) widest = c;
-  }
-  if (total > max_width && widest < widths.size()) {
-    const std::size_t excess = total - max_width;
-    widths[widest] = std::max<std::size_t>(widths[widest] > excess ? widths[widest] - excess : 0, 8);
-  }
+  return widths;
+}
 
+std::size_t Table::width() const { return total_of(natural_widths()); }
+
+std::vector<std::size_t> Table::widths(std::size_t max_width) const {
+  std::vector<std::size_t> widths = natural_widths();
+  for (std::size_t total = total_of(widths); total > max_width; --total) {
+    std::size_t* widest = nullptr;
+    for (std::size_t c = 0; c < widths.size(); ++c) {
+      const bool shrinks = columns_[c].align == Align::left && widths[c] > kNarrowest;
+      if (shrinks && (widest == nullptr || widths[c] > *widest)) widest = &widths[c];
+    }
+    if (widest == nullptr) break;
+    --*widest;
+  }
+  return widths;
+}
+
+std::vector<std::string> Table::lines_of(const std::string& cell, std::size_t column, std::size_t width) const {
+  if (columns_[column].overflow == Overflow::shorten) return {cell};
+  return wrapped(cell, width);
+}
+
+std::string Table::text(std::size_t max_width) const {
+  const std::vector<std::size_t> widths = this->widths(max_width);
   std::string out;
   const auto line = [&](const auto& cell_of) {
     std::string text;
-    for (std::size_t c = 0; c < widths.size(); ++c) {
+    for (std::size_t c = 0; c < widths.size(); ++c)
       text.append(c > 0 ? "  " : "").append(fitted(cell_of(c), widths[c], columns_[c].align));
-    }
     text.erase(text.find_last_not_of(' ') + 1);
     out += text + '\n';
   };
   line([&](std::size_t c) { return columns_[c].title; });
   line([&](std::size_t c) { return std::string(widths[c], '-'); });
-  for (const auto& row : rows_) line([&](std::size_t c) { return row[c]; });
+  for (const auto& row : rows_) {
+    std::vector<std::vector<std::string>> cells;
+    std::size_t height = 1;
+    for (std::size_t c = 0; c < widths.size(); ++c) {
+      cells.push_back(lines_of(row[c], c, widths[c]));
+      height = std::max(height, cells.back().size());
+    }
+    for (std::size_t l = 0; l < height; ++l)
+      line([&](std::size_t c) { return l < cells[c].size() ? cells[c][l] : std::string(); });
+  }
   return out;
 }
 

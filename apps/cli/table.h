@@ -8,9 +8,13 @@ namespace pp::cli {
 
 enum class Align { left, right };
 
+/// What becomes of a left-aligned cell that is wider than its column.
+enum class Overflow { shorten, wrap };
+
 struct Column {
   std::string title;  ///< with its unit: `forward ms`
   Align align = Align::right;
+  Overflow overflow = Overflow::shorten;
 };
 
 class Table {
@@ -18,11 +22,19 @@ class Table {
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   /// One cell per column.
   void add(std::vector<std::string> cells);
-  /// Two spaces between columns, a rule under the titles. The widest left-aligned column is shortened with
-  /// `...` where the table would exceed `max_width`.
+  /// Columns of the terminal that nothing shortened would take.
+  std::size_t width() const;
+  /// Two spaces between columns, a rule under the titles. Where the table would exceed `max_width`, its widest
+  /// left-aligned columns become narrower, but not below 8; their cells are shortened with `...`, or continue
+  /// on the next line.
   std::string text(std::size_t max_width = 100) const;
 
  private:
+  /// Per column, without the spaces between them.
+  std::vector<std::size_t> natural_widths() const;
+  std::vector<std::size_t> widths(std::size_t max_width) const;
+  std::vector<std::string> lines_of(const std::string& cell, std::size_t column, std::size_t width) const;
+
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
 };

@@ -1,25 +1,11 @@
 #include "apps/plan/pictures.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
-#include <algorithm>
-
 #include "libplan/simulate/chrome_trace.h"
 #include "libplan/simulate/timeline_svg.h"
 #include "libplan/simulate/timeline_text.h"
 
 namespace pp::plan_tool {
 namespace {
-
-constexpr int kPlainWidth = 100;
-constexpr int kMostWidth = 200;  // rows longer than that are hard to follow
-
-int terminal_width() {
-  winsize size{};
-  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? std::min<int>(size.ws_col, kMostWidth) : kPlainWidth;
-}
 
 const PictureOptions& checked(const PictureOptions& options) {
   if (options.svg == "-" && options.trace == "-") {
@@ -50,7 +36,7 @@ Simulated simulate_all(std::string title, const plan::SimulationInput& input) {
 }
 
 std::string timeline(const Simulated& simulated, const PictureOptions& options, bool color) {
-  const int width = options.width > 0 ? options.width : terminal_width();
+  const int width = options.width > 0 ? options.width : cli::terminal_width();
   return plan::timeline_text(simulated.result, simulated.memory, {width, color});
 }
 

@@ -9,6 +9,8 @@ void add_run(CLI::App& app, cli::Shell& shell);
 void add_links(CLI::App& app, cli::Shell& shell);
 void add_models(CLI::App& app, cli::Shell& shell);
 void add_show(CLI::App& app, cli::Shell& shell);
+void add_diff(CLI::App& app, cli::Shell& shell);
+void add_merge(CLI::App& app, cli::Shell& shell);
 void add_import(CLI::App& app, cli::Shell& shell);
 
 }  // namespace pp::profile_tool

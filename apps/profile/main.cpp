@@ -15,6 +15,8 @@ int main(int argc, char** argv) {
                              pp::profile_tool::add_links(app, shell);
                              pp::profile_tool::add_models(app, shell);
                              pp::profile_tool::add_show(app, shell);
+                             pp::profile_tool::add_diff(app, shell);
+                             pp::profile_tool::add_merge(app, shell);
                              pp::profile_tool::add_import(app, shell);
                            }};
   return pp::cli::run_tool(tool, argc, argv);

@@ -27,15 +27,17 @@ std::string argument_list(const model::FamilyRow& family) {
 }
 
 void list_families() {
-  cli::Table table({{"family", cli::Align::left}, {"arguments and defaults", cli::Align::left}});
+  cli::Table table(
+      {{"family", cli::Align::left}, {"arguments and defaults", cli::Align::left, cli::Overflow::wrap}});
   for (const model::FamilyRow& family : model::family_table())
     table.add({std::string(family.name), argument_list(family)});
   std::cout << table.text() << "\nUse as NAME or NAME:argument=value,...\n";
 }
 
 void list_operations() {
-  cli::Table table(
-      {{"operation", cli::Align::left}, {"what it does", cli::Align::left}, {"attributes", cli::Align::left}});
+  cli::Table table({{"operation", cli::Align::left},
+                    {"what it does", cli::Align::left, cli::Overflow::wrap},
+                    {"attributes", cli::Align::left, cli::Overflow::wrap}});
   for (const OpRow& op : op_table()) {
     std::string attributes;
     for (const AttributeSpec& attribute : op.attributes) {
@@ -45,7 +47,7 @@ void list_operations() {
     }
     table.add({std::string(op.name), std::string(op.summary), attributes});
   }
-  std::cout << table.text(110) << "\n* has no default\n";
+  std::cout << table.text() << "\n* has no default\n";
 }
 
 void show_model(const ModelGraph& graph) {

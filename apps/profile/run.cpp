@@ -64,6 +64,7 @@ void run(const Options& options, const cli::Shell& shell) {
   } else {
     LayerTableOptions table;
     table.limit = 12;
+    table.width = cli::terminal_width();
     table.color = cli::use_color(shell);
     std::cout << profile_summary(profile) << '\n' << layer_table(profile, table);
   }

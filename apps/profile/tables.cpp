@@ -1,47 +1,97 @@
 #include "apps/profile/tables.h"
 
 #include <algorithm>
-#include <numeric>
+#include <functional>
 
 #include "apps/cli/table.h"
 
 namespace pp::profile_tool {
 namespace {
 
-constexpr double kWarnRatio = 0.10;  // the sum of the layers may differ by so much from the whole model
-
-struct Row {
-  const LayerProfile* layer;
-  const LayerPoint* point;
-  Seconds time() const { return point->forward.median + point->backward.median; }
-  Bytes memory() const { return layer->parameters + point->saved; }
-};
+using profile::LayerRow;
 
 double ms(Seconds time) { return 1e3 * time.count(); }
 double kib(Bytes bytes) { return static_cast<double>(bytes.value) / 1024; }
 
-std::size_t size_position(const Profile& profile, std::optional<std::int64_t> wanted) {
-  const auto& sizes = profile.micro_batch_sizes;
-  if (!wanted) return sizes.size() - 1;
-  const auto found = std::find(sizes.begin(), sizes.end(), *wanted);
-  if (found == sizes.end()) {
-    std::string list;
-    for (std::int64_t size : sizes) list.append(list.empty() ? "" : ", ").append(std::to_string(size));
-    throw Error(ErrorKind::usage,
-                "--micro-batch-size: " + std::to_string(*wanted) + " was not measured; use one of " + list);
-  }
-  return static_cast<std::size_t>(found - sizes.begin());
-}
-
-std::vector<Row> rows_at(const Profile& profile, std::size_t position) {
-  std::vector<Row> rows;
-  for (const LayerProfile& layer : profile.layers) rows.push_back({&layer, &layer.points[position]});
-  if (profile.loss) rows.push_back({&*profile.loss, &profile.loss->points[position]});
-  return rows;
-}
-
 std::string optional_ms(const std::optional<TimeStat>& time) {
   return time ? cli::cell(ms(time->median)) : "-";
+}
+
+/// `conv2 31.7 %, conv4 30.3 %, conv3 15.7 %`: the rows with the largest values, those of 0 left out.
+template <class Value>
+std::string largest(std::vector<LayerRow> rows, Value value) {
+  constexpr std::size_t kNamed = 3;
+  std::ranges::stable_sort(rows, std::greater<>(), value);
+  double total = 0;
+  for (const LayerRow& row : rows) total += value(row);
+  std::string text;
+  for (std::size_t r = 0; r < std::min(rows.size(), kNamed) && value(rows[r]) > 0; ++r) {
+    text.append(text.empty() ? "" : ", ").append(rows[r].layer->name).append(" ");
+    text += cli::percent(value(rows[r]) / total);
+  }
+  return text.empty() ? "none" : text;
+}
+
+double time_of(const LayerRow& row) { return row.time().count(); }
+double memory_of(const LayerRow& row) { return static_cast<double>(row.memory().value); }
+
+const std::vector<cli::Column> kFigures{{"layer", cli::Align::left},
+                                        {"F ms"},
+                                        {"B ms"},
+                                        {"I ms"},
+                                        {"W ms"},
+                                        {"spread"},
+                                        {"weights KiB"},
+                                        {"output KiB"},
+                                        {"saved KiB"}};
+
+std::vector<std::string> figures(const LayerRow& row) {
+  const LayerPoint& point = *row.point;
+  if (point.out_of_memory) return {row.layer->name, "out of memory", "", "", "", "", "", "", ""};
+  const TimeStat& f = point.forward;
+  const double spread = f.median.count() > 0 ? (f.high - f.low) / f.median / 2 : 0;
+  return {row.layer->name,
+          cli::cell(ms(f.median)),
+          cli::cell(ms(point.backward.median)),
+          optional_ms(point.input_gradient),
+          optional_ms(point.weight_gradient),
+          f.samples > 0 ? "±" + cli::percent(spread) : "-",
+          cli::cell(kib(row.layer->parameters)),
+          cli::cell(kib(point.output)),
+          cli::cell(kib(point.saved))};
+}
+
+/// Columns for each of the two bars: half of what the figures leave of `width`.
+int bar_width(const std::vector<LayerRow>& rows, int width) {
+  constexpr int kShortest = 6, kLongest = 40, kGap = 2;
+  cli::Table table(kFigures);
+  for (const LayerRow& row : rows) table.add(figures(row));
+  return std::clamp((width - static_cast<int>(table.width())) / 2 - kGap, kShortest, kLongest);
+}
+
+std::string table_of(const std::vector<LayerRow>& rows, const LayerTableOptions& options) {
+  std::vector<cli::Column> columns = kFigures;
+  columns.push_back({"time", cli::Align::left});
+  columns.push_back({"memory", cli::Align::left});
+  cli::Table table(std::move(columns));
+  const int cells = bar_width(rows, options.width);
+  const auto longest = [&](auto value) {
+    double most = 0;
+    for (const LayerRow& row : rows) most = std::max(most, value(row));
+    return most;
+  };
+  const double time = longest(time_of);
+  const double memory = longest(memory_of);
+  const auto bar = [&](double value, double most) {
+    return cli::colored(cli::bar(most > 0 ? value / most : 0, cells), options.color);
+  };
+  for (const LayerRow& row : rows) {
+    std::vector<std::string> line = figures(row);
+    line.push_back(bar(time_of(row), time));
+    line.push_back(bar(memory_of(row), memory));
+    table.add(std::move(line));
+  }
+  return table.text(static_cast<std::size_t>(options.width));
 }
 
 }  // namespace
@@ -58,58 +108,22 @@ std::string profile_summary(const Profile& profile) {
     text += "  micro-batch " + std::to_string(point.micro_batch_size) + ": forward " +
             to_text(point.forward.median) + ", backward " + to_text(point.backward.median) + ", peak " +
             to_text(point.peak);
-    if (ratio) {
-      text += ", sum of layers / whole model " + cli::cell(*ratio, 3);
-      if (std::abs(*ratio - 1) > kWarnRatio) text += " (over 10 % off: profile again on a quieter machine)";
-    }
+    if (ratio) text += ", sum of layers / whole model " + cli::cell(*ratio, 3);
     text += '\n';
   }
   return text;
 }
 
 std::string layer_table(const Profile& profile, const LayerTableOptions& options) {
-  const std::size_t position = size_position(profile, options.micro_batch_size);
-  std::vector<Row> rows = rows_at(profile, position);
-  const Seconds total = std::accumulate(rows.begin(), rows.end(), Seconds{},
-                                        [](Seconds s, const Row& r) { return s + r.time(); });
-  if (options.order == LayerOrder::time) {
-    std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.time() > b.time(); });
-  } else if (options.order == LayerOrder::memory) {
-    std::stable_sort(rows.begin(), rows.end(),
-                     [](const Row& a, const Row& b) { return a.memory() > b.memory(); });
-  }
-  const std::size_t shown =
-      options.limit > 0 ? std::min(rows.size(), static_cast<std::size_t>(options.limit)) : rows.size();
-
-  cli::Table table({{"layer", cli::Align::left},
-                    {"F ms"},
-                    {"B ms"},
-                    {"I ms"},
-                    {"W ms"},
-                    {"spread"},
-                    {"weights KiB"},
-                    {"output KiB"},
-                    {"saved KiB"},
-                    {"share"},
-                    {"of F+B", cli::Align::left}});
-  for (std::size_t r = 0; r < shown; ++r) {
-    const LayerPoint& point = *rows[r].point;
-    if (point.out_of_memory) {
-      table.add({rows[r].layer->name, "out of memory"});
-      continue;
-    }
-    const TimeStat& f = point.forward;
-    const double share = total.count() > 0 ? rows[r].time() / total : 0;
-    const double spread = f.samples > 0 && f.median.count() > 0 ? (f.high - f.low) / f.median / 2 : 0;
-    table.add({rows[r].layer->name, cli::cell(ms(f.median)), cli::cell(ms(point.backward.median)),
-               optional_ms(point.input_gradient), optional_ms(point.weight_gradient),
-               f.samples > 0 ? "±" + cli::percent(spread) : "-", cli::cell(kib(rows[r].layer->parameters)),
-               cli::cell(kib(point.output)), cli::cell(kib(point.saved)), cli::percent(share),
-               cli::colored(cli::bar(share, 10), options.color)});
-  }
+  const std::size_t position = profile::size_position(profile, options.micro_batch_size);
+  const std::vector<LayerRow> all = profile::layer_rows(profile, position, options.order);
+  std::vector<LayerRow> rows = all;
+  if (options.limit > 0) rows.resize(std::min(rows.size(), static_cast<std::size_t>(options.limit)));
   std::string text = "per micro-batch of " + std::to_string(profile.micro_batch_sizes[position]) +
-                     " samples:\n" + table.text(120);
-  if (shown < rows.size()) text += "(" + std::to_string(rows.size() - shown) + " more: pp-profile show)\n";
+                     " samples:\n" + table_of(rows, options);
+  if (rows.size() < all.size()) text += "(" + std::to_string(all.size() - rows.size()) + " more layers)\n";
+  text += "\ntime " + to_text(profile::total_time(all)) + ", most of it: " + largest(all, time_of) + '\n';
+  text += "memory " + to_text(profile::total_memory(all)) + ", most of it: " + largest(all, memory_of) + '\n';
   return text;
 }
 

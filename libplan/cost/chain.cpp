@@ -75,18 +75,6 @@ void fill_workspace(Chain& chain, std::vector<std::int64_t> row) {
   }
 }
 
-void allocate(Chain& chain) {
-  const std::size_t boundaries = chain.order.size() + 1;
-  for (auto* prefix : {&chain.forward, &chain.backward, &chain.update, &chain.weights, &chain.cut_activation,
-                       &chain.cut_gradient, &chain.least_in, &chain.least_out}) {
-    prefix->assign(boundaries, 0);
-  }
-  for (auto* prefix : {&chain.parameters, &chain.buffers, &chain.saved}) prefix->assign(boundaries, 0);
-  for (auto* counts : {&chain.cut_activations, &chain.cut_gradients}) counts->assign(boundaries, 0);
-  const int rows = static_cast<int>(boundaries);
-  chain.incoming = chain.outgoing = chain.entering = CrossingTable(rows);
-}
-
 }  // namespace
 
 void CrossingTable::add(int boundary, int distance, std::int64_t bytes) {
@@ -115,12 +103,23 @@ std::int64_t Chain::largest_workspace(int begin, int end) const {
   return std::max(row[at(begin)], row[at(end - (1 << level))]);
 }
 
+Chain empty_chain(int boundaries) {
+  Chain chain;
+  for (auto* prefix : {&chain.forward, &chain.backward, &chain.update, &chain.weights, &chain.cut_activation,
+                       &chain.cut_gradient, &chain.least_in, &chain.least_out}) {
+    prefix->assign(at(boundaries), 0);
+  }
+  for (auto* prefix : {&chain.parameters, &chain.buffers, &chain.saved}) prefix->assign(at(boundaries), 0);
+  for (auto* counts : {&chain.cut_activations, &chain.cut_gradients}) counts->assign(at(boundaries), 0);
+  chain.incoming = chain.outgoing = chain.entering = CrossingTable(boundaries);
+  return chain;
+}
+
 Chain make_chain(const PlanGraph& graph, std::vector<int> order, std::span<const LayerPrice> prices,
                  const LayerPrice& loss, const OptimizerCost& optimizer) {
-  Chain chain;
+  Chain chain = empty_chain(static_cast<int>(order.size()) + 1);
   chain.order = std::move(order);
   chain.state_ratio = optimizer.state_ratio;
-  allocate(chain);
   const int layers = chain.size();
   std::vector<int> position(at(layers));
   for (int p = 0; p < layers; ++p) position[at(chain.order[at(p)])] = p;

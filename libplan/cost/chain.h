@@ -37,7 +37,8 @@ struct OptimizerCost {
   double update_per_byte = 0;  ///< seconds per parameter byte
 };
 
-/// Read-only after make_chain(). Boundaries are 0..N; prefix arrays have N + 1 entries.
+/// Read-only after make_chain(). Boundaries are 0..N, or the down-sets of a graph (lattice.h); prefix arrays
+/// have N + 1 entries.
 struct Chain {
   std::vector<int> order;                                  ///< layer at each position
   std::vector<double> forward, backward, update, weights;  ///< prefix sums; seconds, and parameter bytes
@@ -66,6 +67,9 @@ struct Chain {
     return std::min(entering.sum(begin, end - begin), in_bytes(begin, end));
   }
 };
+
+/// So many boundaries, nothing between them and no workspace.
+Chain empty_chain(int boundaries);
 
 /// `prices` are per layer of the graph, `loss` is added to the last position. O(layers + sum of tensor
 /// lifetimes).

@@ -9,14 +9,6 @@
 namespace pp::plan {
 namespace {
 
-ChainLoad make_load(const SearchCase& what, const SearchSpace& space, LoadKind kind) {
-  const bool bound = kind == LoadKind::step_bound || kind == LoadKind::period_bound;
-  const LoadOptions options{kind, what.micro_batches, what.all_reduce_overlap,
-                            bound ? what.best_link : what.link};
-  return {bound ? what.bound_chain : what.chain, options, what.limited ? &what.memory : nullptr,
-          space.replica_limit()};
-}
-
 /// Collects distinct partitions with what the search objective says about them.
 class Collector {
  public:
@@ -88,6 +80,14 @@ void add_baselines(const SearchCase& what, const SearchSpace& space, Collector& 
 }
 
 }  // namespace
+
+ChainLoad make_load(const SearchCase& what, const SearchSpace& space, LoadKind kind) {
+  const bool bound = kind == LoadKind::step_bound || kind == LoadKind::period_bound;
+  const LoadOptions options{kind, what.micro_batches, what.all_reduce_overlap,
+                            bound ? what.best_link : what.link};
+  return {bound ? what.bound_chain : what.chain, options, what.limited ? &what.memory : nullptr,
+          space.replica_limit()};
+}
 
 CandidateList find_candidates(const SearchCase& what, const std::vector<SearchSpace>& spaces) {
   CandidateList list;

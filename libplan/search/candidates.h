@@ -37,6 +37,9 @@ struct CandidateList {
   double bound = std::numeric_limits<double>::infinity();
 };
 
+/// The loads of a case in `space`, or the bound on them, over its chain.
+ChainLoad make_load(const SearchCase& what, const SearchSpace& space, LoadKind kind);
+
 /// `spaces`: device counts to search, the largest last; the bound is that of the last. A result of the fast
 /// searches that does not fit exactly is replaced by that of the pair search.
 CandidateList find_candidates(const SearchCase& what, const std::vector<SearchSpace>& spaces);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "libplan/cost/lattice.h"
 #include "libplan/search/candidates.h"
 #include "libplan/search/linear_order.h"
 #include "libplan/search/request.h"
@@ -28,6 +29,12 @@ struct PlanCase {
 /// micro-batch size cannot be priced.
 void for_each_case(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                    const PlanRequest& request, const std::function<void(const PlanCase&)>& visit);
+
+/// The same over the graph's down-sets: one visit in place of one for each layer order, whose chains are over
+/// the lattice and whose order is empty.
+void for_each_graph_case(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                         const Lattice& lattice, const PlanRequest& request,
+                         const std::function<void(const PlanCase&)>& visit);
 
 /// What find_candidates() needs; `memory` must be that of the case.
 SearchCase search_case(const PlanCase& one, const StageMemory& memory, const Cluster& cluster,

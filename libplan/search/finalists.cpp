@@ -1,6 +1,7 @@
 #include "libplan/search/finalists.h"
 
-#include "libplan/search/ordered_candidates.h"
+#include "libplan/search/gather.h"
+#include "libplan/search/local_improvement.h"
 #include "libplan/search/placed.h"
 
 #include <algorithm>
@@ -16,24 +17,7 @@ namespace {
 constexpr std::size_t kSimulated = 64;  ///< per schedule
 constexpr std::size_t kPlaced =
     4;  ///< per placed schedule and number of workers: each is improved by simulation
-
-/// Device counts to search: fewer devices can simulate better than the objective says, and every count that a
-/// smaller cluster would have had keeps larger clusters from doing worse.
-std::vector<SearchSpace> prefixes(const SearchSpace& space) {
-  constexpr int kAllUpTo = 8;
-  std::vector<SearchSpace> spaces;
-  int least = space.exact_stages;
-  for (const int count : space.replicas) least += count - 1;
-  for (int devices = 1; devices < space.devices; ++devices) {
-    const bool power = (devices & (devices - 1)) == 0;
-    if (devices < least || (space.devices > kAllUpTo && !power)) continue;
-    spaces.push_back(space);
-    spaces.back().devices = devices;
-    spaces.back().max_replicas = std::min(devices, space.max_replicas);
-  }
-  spaces.push_back(space);
-  return spaces;
-}
+constexpr std::int64_t kImproved = 400'000;  ///< operations simulated for local improvement: about a second
 
 /// Each stage's layers in file order.
 std::vector<std::vector<int>> stage_layers(const Partition& partition, const std::vector<int>& order) {
@@ -43,26 +27,6 @@ std::vector<std::vector<int>> stage_layers(const Partition& partition, const std
     std::sort(stages.back().begin(), stages.back().end());
   }
   return stages;
-}
-
-Assignment assign(const Finalist& finalist, const PlanRequest& request) {
-  Assignment assignment;
-  assignment.stage_layers = stage_layers(finalist.partition, finalist.order);
-  int worker = 0;
-  for (const StageRange& stage : finalist.partition) {
-    auto& workers = assignment.stage_workers.emplace_back();
-    for (int q = 0; q < stage.replicas; ++q) workers.push_back(worker++);
-  }
-  assignment.worker_devices.assign(finalist.devices.begin(), finalist.devices.begin() + worker);
-  assignment.micro_batches = finalist.batch.micro_batches;
-  assignment.synchronous = finalist.schedule->synchronous;
-  assignment.programs = make_schedule({.name = std::string(finalist.schedule->name),
-                                       .replicas = replicas_of(finalist.partition),
-                                       .micro_batches = finalist.batch.micro_batches,
-                                       .window = request.window,
-                                       .windows = request.windows})
-                            .workers;
-  return assignment;
 }
 
 auto rank(const Finalist& finalist) {
@@ -103,22 +67,71 @@ std::vector<Finalist> shortlist(std::vector<Finalist> all, const PlanRequest& re
   return best;
 }
 
-void simulate_all(std::vector<Finalist>& finalists, const Profile& profile, const Cluster& cluster,
-                  const PlanGraph& graph, const PlanRequest& request) {
-  const CurveOptions curve{request.extrapolate, request.linear_batch};
-  const OptimizerCost optimizer = optimizer_cost(profile, request.optimizer, request.optimizer_state_ratio);
-  std::map<int, PricedModel> models;
-  for (Finalist& finalist : finalists) {
-    const int count = finalist.batch.micro_batches;
-    if (!models.contains(count)) models.emplace(count, price_model(profile, finalist.batch.sizes, curve));
-    const PricingContext context{graph, models.at(count), cluster, optimizer, request.all_reduce_overlap};
+/// Prices finalists; the model at each micro-batch count once.
+class Pricer {
+ public:
+  Pricer(const Profile& profile, const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request)
+      : profile_(profile),
+        cluster_(cluster),
+        graph_(graph),
+        request_(request),
+        optimizer_(optimizer_cost(profile, request.optimizer, request.optimizer_state_ratio)) {}
+
+  void simulate(Finalist& finalist) {
+    const PricingContext context = context_of(finalist);
     if (finalist.placed) {
-      settle_placed(finalist, context, request);
+      settle_placed(finalist, context, request_);
     } else {
       finalist.prediction =
           simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
+      finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, cluster_, request_));
     }
   }
+
+  /// The best of every set of stages, replicas and micro-batches, in turn, while operations are left. How many
+  /// got faster.
+  int improve(std::vector<Finalist>& ranked) {
+    int improved = 0;
+    std::set<std::tuple<std::vector<std::vector<int>>, std::vector<int>, int>> known;
+    std::int64_t operations = kImproved;
+    for (Finalist& finalist : ranked) {
+      const bool fresh = known
+                             .emplace(finalist.assignment.stage_layers, replicas_of(finalist.partition),
+                                      finalist.batch.micro_batches)
+                             .second;
+      if (finalist.placed || !fresh || operations <= 0) continue;
+      const Seconds before = finalist.prediction.step;
+      improve_locally(finalist, context_of(finalist), request_, operations);
+      improved += finalist.prediction.step < before ? 1 : 0;
+    }
+    return improved;
+  }
+
+ private:
+  PricingContext context_of(const Finalist& finalist) {
+    const int count = finalist.batch.micro_batches;
+    if (!models_.contains(count)) {
+      const CurveOptions curve{request_.extrapolate, request_.linear_batch};
+      models_.emplace(count, price_model(profile_, finalist.batch.sizes, curve));
+    }
+    return {graph_, models_.at(count), cluster_, optimizer_, request_.all_reduce_overlap};
+  }
+
+  const Profile& profile_;
+  const Cluster& cluster_;
+  const PlanGraph& graph_;
+  const PlanRequest& request_;
+  OptimizerCost optimizer_;
+  std::map<int, PricedModel> models_;
+};
+
+/// Best first; of equal plans, to which different ones can be improved, one.
+void sort_by_rank(std::vector<Finalist>& finalists) {
+  std::ranges::sort(finalists, [](const Finalist& a, const Finalist& b) { return rank(a) < rank(b); });
+  const auto same = std::ranges::unique(finalists, [](const Finalist& a, const Finalist& b) {
+    return rank(a) == rank(b) && a.windows == b.windows;
+  });
+  finalists.erase(same.begin(), same.end());
 }
 
 }  // namespace
@@ -136,55 +149,66 @@ double Finalist::rounded_step() const {
   return std::ldexp(std::round(std::ldexp(mantissa, kBits)), exponent - kBits);
 }
 
+Assignment assign(const Finalist& finalist, const PlanRequest& request) {
+  Assignment assignment;
+  assignment.stage_layers = stage_layers(finalist.partition, finalist.order);
+  int worker = 0;
+  for (const StageRange& stage : finalist.partition) {
+    auto& workers = assignment.stage_workers.emplace_back();
+    for (int q = 0; q < stage.replicas; ++q) workers.push_back(worker++);
+  }
+  assignment.worker_devices.assign(finalist.devices.begin(), finalist.devices.begin() + worker);
+  assignment.micro_batches = finalist.batch.micro_batches;
+  assignment.synchronous = finalist.schedule->synchronous;
+  assignment.programs =
+      make_schedule({.name = std::string(finalist.schedule->name),
+                     .replicas = replicas_of(finalist.partition),
+                     .micro_batches = finalist.batch.micro_batches,
+                     .window = finalist.windows.empty() ? request.window : WindowRule::explicit_list,
+                     .windows = finalist.windows.empty() ? request.windows : finalist.windows})
+          .workers;
+  return assignment;
+}
+
+std::vector<Bytes> worker_limits(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request) {
+  std::vector<Bytes> limits;
+  for (int w = 0; w < finalist.workers(); ++w) {
+    const Device& device =
+        cluster.devices[static_cast<std::size_t>(finalist.devices[static_cast<std::size_t>(w)])];
+    limits.push_back(Bytes(usable_bytes(device, request)) - request.context_bytes);
+  }
+  return limits;
+}
+
+Bytes simulated_shortage(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request) {
+  const std::vector<Bytes> limits = worker_limits(finalist, cluster, request);
+  Bytes shortage = finalist.prediction.workers.front().memory.peak - limits.front();
+  for (std::size_t w = 1; w < limits.size(); ++w)
+    shortage = std::max(shortage, finalist.prediction.workers[w].memory.peak - limits[w]);
+  return shortage;
+}
+
 SearchOutcome search_and_price(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                                const PlanRequest& request) {
   SearchOutcome outcome;
-  outcome.bound = std::numeric_limits<double>::infinity();
-  std::set<std::string_view> orders;
-  std::set<std::string_view> schedules;
-  std::set<int> batches;
-  std::vector<Finalist> all;
-  CandidateList list;
-  std::vector<OrderedCandidate> ordered;
-  for_each_case(profile, cluster, graph, request, [&](const PlanCase& one) {
-    orders.insert(one.order.name);
-    schedules.insert(one.schedule.name);
-    batches.insert(one.batch.micro_batches);
-    if (is_placed(one.schedule)) {
-      std::vector<Finalist> placed = placed_finalists(one, cluster, request, outcome.bound);
-      std::ranges::move(placed, std::back_inserter(all));
-      return;
-    }
-    const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
-    const SearchCase what = search_case(one, memory, cluster, request);
-    if (one.first_schedule || what.limited) {
-      list = find_candidates(what, prefixes(one.space));
-      list.bound = ordered_bound(one, cluster, request, list.bound);
-      ordered = ordered_candidates(one, cluster, request, prefixes(one.space));
-    }
-    outcome.bound = std::min(outcome.bound, list.bound);
-    const auto add = [&](const Partition& partition, const std::vector<int>& devices, double estimate) {
-      all.push_back({partition, one.order.layers, one.batch, &one.schedule, devices, {}, estimate, {}, {}});
-    };
-    for (const Candidate& candidate : list.candidates)
-      add(candidate.partition, worker_positions(one, cluster, request, candidate.partition),
-          candidate.estimate);
-    for (const OrderedCandidate& candidate : ordered)
-      add(candidate.partition, candidate.devices, candidate.estimate);
-  });
-  outcome.orders = static_cast<int>(orders.size());
-  outcome.batches = static_cast<int>(batches.size());
-  outcome.schedules = static_cast<int>(schedules.size());
-  outcome.candidates = static_cast<int>(all.size());
-  outcome.ranked = shortlist(std::move(all), request);
-  simulate_all(outcome.ranked, profile, cluster, graph, request);
+  Gathered gathered = gather(profile, cluster, graph, request);
+  outcome.bound = gathered.bound;
+  outcome.bound_holds = gathered.bound_holds;
+  outcome.orders = gathered.orders;
+  outcome.batches = gathered.batches;
+  outcome.schedules = gathered.schedules;
+  outcome.candidates = static_cast<int>(gathered.finalists.size());
+  outcome.ranked = shortlist(std::move(gathered.finalists), request);
+  Pricer pricer(profile, cluster, graph, request);
+  for (Finalist& finalist : outcome.ranked) pricer.simulate(finalist);
   for (const Finalist& finalist : outcome.ranked) {
     if (finalist.placed)
       outcome.short_by = std::min(outcome.short_by.value_or(finalist.short_by), finalist.short_by);
   }
   std::erase_if(outcome.ranked, [](const Finalist& finalist) { return finalist.short_by > Bytes(0); });
-  std::sort(outcome.ranked.begin(), outcome.ranked.end(),
-            [](const Finalist& a, const Finalist& b) { return rank(a) < rank(b); });
+  sort_by_rank(outcome.ranked);
+  outcome.improved = pricer.improve(outcome.ranked);
+  sort_by_rank(outcome.ranked);
   return outcome;
 }
 

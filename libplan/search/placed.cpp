@@ -60,16 +60,6 @@ Assignment assignment_of(const Finalist& finalist) {
   return assignment;
 }
 
-std::vector<Bytes> limits_of(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request) {
-  std::vector<Bytes> limits;
-  for (int w = 0; w < finalist.workers(); ++w) {
-    const Device& device =
-        cluster.devices[static_cast<std::size_t>(finalist.devices[static_cast<std::size_t>(w)])];
-    limits.push_back(Bytes(usable_bytes(device, request)) - request.context_bytes);
-  }
-  return limits;
-}
-
 /// Programs of auto-zb for these stages. Where a worker cannot hold one micro-batch, zb-h1's, which then do not
 /// fit either.
 std::vector<WorkerProgram> searched_programs(const PricedStages& priced, const Finalist& finalist,
@@ -94,15 +84,14 @@ std::vector<WorkerProgram> searched_programs(const PricedStages& priced, const F
 
 /// Assignment, prediction and what the worst device lacks.
 void price(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
-  const std::vector<Bytes> limits = limits_of(finalist, context.cluster, request);
   finalist.assignment = assignment_of(finalist);
   const PricedStages priced = price_stages(context, finalist.assignment);
-  if (is_searched(*finalist.schedule))
+  if (is_searched(*finalist.schedule)) {
+    const std::vector<Bytes> limits = worker_limits(finalist, context.cluster, request);
     finalist.assignment.programs = searched_programs(priced, finalist, context, limits);
+  }
   finalist.prediction = simulate_prediction(priced, finalist.assignment, context);
-  finalist.short_by = Bytes(0);
-  for (std::size_t w = 0; w < limits.size(); ++w)
-    finalist.short_by = std::max(finalist.short_by, finalist.prediction.workers[w].memory.peak - limits[w]);
+  finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, context.cluster, request));
 }
 
 /// The partition with boundary `cut` (between stages cut-1 and cut) moved by `by` layers; empty when a stage

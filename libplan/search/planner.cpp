@@ -56,6 +56,9 @@ Certificate certify(const SearchOutcome& outcome) {
                        count(outcome.schedules, "schedule", "schedules") + "; " +
                        count(outcome.candidates, "candidate", "candidates") + ", " +
                        std::to_string(outcome.ranked.size()) + " simulated";
+  if (outcome.improved > 0)
+    certificate.search += ", " + std::to_string(outcome.improved) + " improved by local moves";
+  if (!outcome.bound_holds.empty()) certificate.search += "; the bound is over " + outcome.bound_holds;
   return certificate;
 }
 
@@ -83,7 +86,7 @@ void add_stages(Plan& plan, const Finalist& best, const Cluster& cluster) {
 }
 
 /// Options that shaped the plan; nothing of host, path or time.
-Context plan_context(const PlanRequest& request) {
+Context plan_context(const PlanRequest& request, const Finalist& best) {
   Context context{{"tool", "pp-plan"}, {"version", PP_VERSION}};
   context["schedule"] = request.schedule;
   context["micro_batches"] = request.micro_batches ? std::to_string(*request.micro_batches) : "auto";
@@ -100,7 +103,7 @@ Context plan_context(const PlanRequest& request) {
   list("cuts", request.cuts, ",");
   list("replicas", request.replicas, "-");
   context["window"] = std::string(name_of(request.window));
-  list("window", request.windows, ",");
+  list("window", best.windows.empty() ? request.windows : best.windows, ",");
   return context;
 }
 
@@ -124,7 +127,7 @@ Plan assemble(const Profile& profile, const Cluster& cluster, const PlanRequest&
               const SearchOutcome& outcome) {
   const Finalist& best = outcome.ranked.front();
   Plan plan;
-  plan.context = plan_context(request);
+  plan.context = plan_context(request, best);
   plan.model = profile.model;
   plan.profile_hash = profile_hash(profile);
   plan.cluster_hash = cluster_hash(cluster);

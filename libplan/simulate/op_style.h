@@ -2,15 +2,12 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <string_view>
 
 #include "libplan/schedule/program.h"
+#include "libprofile/core/svg_writer.h"
 
 namespace pp::plan {
-
-/// 0xRRGGBB.
-using Rgb = std::uint32_t;
 
 struct OpStyle {
   OpKind kind;

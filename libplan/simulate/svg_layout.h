@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "libplan/simulate/svg_writer.h"
 #include "libplan/simulate/time_axis.h"
+#include "libprofile/core/svg_writer.h"
 
 namespace pp::plan {
 
@@ -12,7 +12,6 @@ namespace pp::plan {
 struct SvgLayout {
   static constexpr double kLeft = 84;
   static constexpr double kRight = 112;
-  static constexpr double kFont = 11;
 
   double width = 0;
   Seconds makespan{};
@@ -23,10 +22,5 @@ struct SvgLayout {
     return kLeft + (makespan.count() > 0 ? std::clamp(time / makespan, 0.0, 1.0) * plot() : 0);
   }
 };
-
-/// Pixels that `text` takes at most, for a font that is not known here.
-inline double text_width(std::string_view text, double font = SvgLayout::kFont) {
-  return 0.62 * font * static_cast<double>(text.size());
-}
 
 }  // namespace pp::plan

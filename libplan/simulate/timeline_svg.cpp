@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "libplan/simulate/op_style.h"
 #include "libplan/simulate/svg_layout.h"
 #include "libplan/simulate/svg_legend.h"
 #include "libplan/simulate/svg_memory.h"
@@ -145,7 +146,7 @@ class SvgTimeline {
     const std::string name = "worker " + std::to_string(worker);
     svg.rect(SvgLayout::kLeft, y(worker), layout_.plot(), size_.height, "idle",
              name + ": busy " + pp::to_text(rows_[worker].busy) + ", idle " + percent(idle));
-    const bool crowded = size_.height < SvgLayout::kFont;
+    const bool crowded = size_.height < kSvgFont;
     if (crowded && worker % 5 != 0) return;
     const double baseline = y(worker) + size_.height / 2 + 4;
     svg.text(SvgLayout::kLeft - 8, baseline, "t", name, TextAnchor::end);
@@ -168,7 +169,7 @@ class SvgTimeline {
     const TimelineRow& row = rows_[worker];
     const std::string css = css_of(box.op->op.kind, row.chunk(box.op->op.stage));
     svg.rect(x, y(worker), width, size_.height, width < kOutlined ? css + " j" : css, tooltip(worker, box));
-    if (size_.height > SvgLayout::kFont) {
+    if (size_.height > kSvgFont) {
       draw_label(svg, x + width / 2, y(worker) + size_.height / 2, label_of(row, box, width - 2));
     }
   }

@@ -30,10 +30,12 @@ class Rule:
 
 
 RULES = [
-    Rule(r"(libplan|libprofile/core|libprofile/model/families)/", f"({TORCH}|{CUDA})",
+    Rule(r"(libplan|libprofile/core|libprofile/report|libprofile/model/families)/", f"({TORCH}|{CUDA})",
          "this room is free of LibTorch and CUDA", "move the code to libprofile/model, libprofile/measure or librun"),
     Rule(r"libprofile/core/", r"(libprofile/(?!core/)|libplan/|librun/|apps/)",
          "core includes only the standard library and nlohmann", "move what is needed down into libprofile/core"),
+    Rule(r"libprofile/report/", r"(libprofile/(?!core/|report/)|libplan/|librun/|apps/)",
+         "report may include core only", "pass the value in as an argument, or move its type to libprofile/core"),
     Rule(r"libprofile/model/", r"(libprofile/measure/|libplan/|librun/|apps/)",
          "model may include core only", "pass the value in as an argument, or move its type to libprofile/core"),
     Rule(r"libprofile/measure/", r"(libplan/|librun/|apps/)",

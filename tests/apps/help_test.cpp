@@ -27,7 +27,7 @@ int example_count(const std::string& help, const std::string& tool) {
 TEST_SUITE("apps/help") {
   TEST_CASE("each command's help ends with three examples") {
     const std::vector<std::pair<std::string, std::vector<std::string>>> tools{
-        {"pp-profile", {"", "run", "links", "models", "show", "import"}},
+        {"pp-profile", {"", "run", "links", "models", "show", "diff", "merge", "import"}},
         {"pp-plan", {"", "make", "compare", "show", "check", "simulate", "export", "schedules", "sweep"}},
         {"pp-run", {"", "train", "check"}}};
     for (const auto& [tool, commands] : tools) {

@@ -33,7 +33,7 @@ class Hierarchy {
   /// The least a layer costs by itself, on any number of machines.
   double alone(int layer, int machines) const {
     double least = kInfinity;
-    for (int m = 1; m <= machines; ++m) least = std::min(least, outermost().alone(layer, layer + 1, m));
+    for (int m = 1; m <= machines; ++m) least = std::min(least, outermost().cost().alone(layer, layer + 1, m));
     return least;
   }
 

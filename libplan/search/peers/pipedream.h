@@ -13,8 +13,8 @@
 
 namespace pp::plan {
 
-/// Exact over the peer's plans on each layer order; both strategies search the same. O(orders * layers^2 *
-/// devices^2) for one level; each level below another costs layers^3 * devices^2 per order.
+/// Exact over the peer's plans on each layer order; both strategies search the same. Per order about O(layers^2
+/// * devices^2 * log layers) for each level (interval_table.h), layers times less for the outermost.
 std::variant<PeerPlan, Infeasible> plan_pipedream(const PeerInput& input, const PeerOptions& options);
 
 }  // namespace pp::plan

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "libplan/search/peers/down_sets.h"
+#include "libplan/cost/down_sets.h"
 
 namespace pp::plan {
 namespace {
@@ -54,11 +54,7 @@ class DownSets : public States {
     return true;
   }
   std::vector<int> between(int begin, int end) const override {
-    std::vector<int> layers;
-    for (int layer = 0; layer < layers_; ++layer) {
-      if (sets_[at(end)].has(layer) && !sets_[at(begin)].has(layer)) layers.push_back(layer);
-    }
-    return layers;
+    return layers_between(sets_[at(begin)], sets_[at(end)], layers_);
   }
 
  private:

@@ -65,6 +65,7 @@ TEST_CASE("streams are read and written") {
   request.mini_batch = 1;
   request.schedule = "pipedream";
   request.stages = 2;
+  request.window = WindowRule::published;
   const Plan plan = std::get<Plan>(make_plan(test::example_c(), test::make_cluster(2), request));
   const Json json = to_json(plan);
   CHECK(json["workers"][0]["stream"]["prologue"] == "F0.0");

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "libplan/search/peers/down_sets.h"
+#include "libplan/cost/down_sets.h"
 #include "tests/libplan/search/peers/support.h"
 #include "tests/support/doctest.h"
 

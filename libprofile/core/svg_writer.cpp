@@ -1,11 +1,12 @@
-#include "libplan/simulate/svg_writer.h"
+#include "libprofile/core/svg_writer.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 
-namespace pp::plan {
+namespace pp {
 
 std::string xml_escaped(std::string_view text) {
   std::string escaped;
@@ -27,6 +28,12 @@ std::string svg_number(double value) {
   const double rounded = static_cast<double>(std::llround(value * 100)) / 100;
   char* end = std::to_chars(text.data(), text.data() + text.size(), rounded, std::chars_format::fixed).ptr;
   return {text.data(), end};
+}
+
+double text_width(std::string_view text, double font) {
+  const auto continuation = [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; };
+  return 0.62 * font *
+         static_cast<double>(text.size() - static_cast<std::size_t>(std::ranges::count_if(text, continuation)));
 }
 
 std::string svg_color(Rgb color) {
@@ -99,4 +106,4 @@ void SvgWriter::path(std::string_view data, std::string_view css, std::string_vi
   close("path", css, tooltip);
 }
 
-}  // namespace pp::plan
+}  // namespace pp

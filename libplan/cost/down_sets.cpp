@@ -1,9 +1,17 @@
-#include "libplan/search/peers/down_sets.h"
+#include "libplan/cost/down_sets.h"
 
 #include <algorithm>
 #include <set>
 
 namespace pp::plan {
+
+std::vector<int> layers_between(const LayerSet& begin, const LayerSet& end, int layers) {
+  std::vector<int> result;
+  for (int layer = 0; layer < layers; ++layer) {
+    if (end.has(layer) && !begin.has(layer)) result.push_back(layer);
+  }
+  return result;
+}
 
 std::vector<LayerSet> down_sets(const PlanGraph& graph, std::size_t most) {
   const auto ready = [&](const LayerSet& done, int layer) {

@@ -1,11 +1,11 @@
-#include "libplan/simulate/svg_writer.h"
+#include "libprofile/core/svg_writer.h"
 
 #include "tests/support/doctest.h"
 
-namespace pp::plan {
+namespace pp {
 namespace {
 
-TEST_SUITE("libplan/simulate/svg writer") {
+TEST_SUITE("libprofile/core/svg_writer") {
   TEST_CASE("numbers have two decimals at most") {
     CHECK(svg_number(1) == "1");
     CHECK(svg_number(0.5) == "0.5");
@@ -17,6 +17,11 @@ TEST_SUITE("libplan/simulate/svg writer") {
 
   TEST_CASE("text is escaped") {
     CHECK(xml_escaped("a<b> & \"c\"\n\x01") == "a&lt;b&gt; &amp; &quot;c&quot;\n ");
+  }
+
+  TEST_CASE("a character takes 0.62 of the font's height, whatever its bytes are") {
+    CHECK(text_width("abcd", 10) == doctest::Approx(24.8));
+    CHECK(text_width("é", 10) == doctest::Approx(6.2));
   }
 
   TEST_CASE("colours are mixed with white") {
@@ -49,4 +54,4 @@ TEST_SUITE("libplan/simulate/svg writer") {
 }
 
 }  // namespace
-}  // namespace pp::plan
+}  // namespace pp

@@ -1,19 +1,26 @@
-// The few SVG elements that the timeline is made of, as text: small, escaped, the same bytes for the same
+// The few SVG elements that our pictures are made of, as text: small, escaped, the same bytes for the same
 // input.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "libplan/simulate/op_style.h"
+namespace pp {
 
-namespace pp::plan {
+/// 0xRRGGBB.
+using Rgb = std::uint32_t;
 
 /// `&`, `<`, `>` and quotes as entities; control characters, which XML cannot hold, as spaces.
 std::string xml_escaped(std::string_view text);
 
 /// At most two decimals, no trailing zeros, never `-0`.
 std::string svg_number(double value);
+
+/// Height in pixels of the pictures' usual text.
+inline constexpr double kSvgFont = 11;
+/// Pixels that `text` (UTF-8) takes at most, for a font that is not known here.
+double text_width(std::string_view text, double font = kSvgFont);
 
 /// `#56b4e9`.
 std::string svg_color(Rgb color);
@@ -47,4 +54,4 @@ class SvgWriter {
   std::string text_;
 };
 
-}  // namespace pp::plan
+}  // namespace pp

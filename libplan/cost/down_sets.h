@@ -28,6 +28,9 @@ class LayerSet {
   std::vector<std::uint64_t> words_;
 };
 
+/// The layers of `end` that `begin` lacks, in file order.
+std::vector<int> layers_between(const LayerSet& begin, const LayerSet& end, int layers);
+
 /// All of them, from the empty to the full one, ascending in size and then in bits; nothing if there are more
 /// than `most`. O(result * layers * log result).
 std::vector<LayerSet> down_sets(const PlanGraph& graph, std::size_t most);

@@ -1,0 +1,129 @@
+#include "libplan/cost/lattice.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace pp::plan {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+bool parts_no_group(const PlanGraph& graph, const LayerSet& set) {
+  return std::ranges::all_of(graph.tied, [&](const std::vector<int>& group) {
+    const auto inside = std::ranges::count_if(group, [&](int layer) { return set.has(layer); });
+    return inside == 0 || inside == std::ssize(group);
+  });
+}
+
+/// One down-set as a boundary of stages.
+class Boundary {
+ public:
+  Boundary(const PlanGraph& graph, const LayerSet& set, bool full, std::span<const LayerPrice> prices)
+      : graph_(graph), set_(set), full_(full), prices_(prices) {}
+
+  /// Adds what the set's layers come to and send to entry `k` of the chain.
+  void add_to(Chain& chain, std::size_t k) const {
+    for (int l = 0; l < graph_.size(); ++l) {
+      if (!set_.has(l)) continue;
+      add_layer(chain, k, l);
+      if (is_read_outside(l)) add_crossing(chain, k, l);
+    }
+    chain.least_in[k] = least([&](int l) { return is_ready(l); }, [&](int l) { return input_bytes(l); });
+    chain.least_out[k] = least([&](int l) { return is_last(l); }, [&](int l) { return output_bytes(l); });
+  }
+
+ private:
+  void add_layer(Chain& chain, std::size_t k, int l) const {
+    const GraphLayer& layer = graph_.layers[at(l)];
+    const auto parameters = static_cast<double>(layer.parameter_bytes);
+    chain.forward[k] += prices_[at(l)].forward;
+    chain.backward[k] += prices_[at(l)].backward;
+    chain.weights[k] += parameters;
+    chain.parameters[k] += layer.parameter_bytes;
+    chain.buffers[k] += layer.buffer_bytes;
+    chain.saved[k] += prices_[at(l)].saved;
+  }
+
+  void add_crossing(Chain& chain, std::size_t k, int l) const {
+    const auto bytes = static_cast<double>(prices_[at(l)].output);
+    chain.cut_activation[k] += bytes;
+    chain.cut_activations[k] += 1;
+    if (!graph_.layers[at(l)].has_gradient) return;
+    chain.cut_gradient[k] += bytes;
+    chain.cut_gradients[k] += 1;
+  }
+
+  bool is_read_outside(int l) const {
+    const GraphLayer& layer = graph_.layers[at(l)];
+    return (layer.feeds_loss && !full_) ||
+           std::ranges::any_of(layer.consumers, [&](int reader) { return !set_.has(reader); });
+  }
+  /// A stage that begins here holds at least one of these ...
+  bool is_ready(int l) const {
+    return !set_.has(l) &&
+           std::ranges::all_of(graph_.layers[at(l)].producers, [&](int source) { return set_.has(source); });
+  }
+  /// ... and one that ends here one of those.
+  bool is_last(int l) const {
+    return set_.has(l) &&
+           std::ranges::none_of(graph_.layers[at(l)].consumers, [&](int reader) { return set_.has(reader); });
+  }
+  double input_bytes(int l) const {
+    double bytes = 0;
+    for (const int source : graph_.layers[at(l)].producers)
+      bytes += static_cast<double>(prices_[at(source)].output);
+    return bytes;
+  }
+  double output_bytes(int l) const {
+    return is_read_outside(l) ? static_cast<double>(prices_[at(l)].output) : 0;
+  }
+
+  double least(const auto& counts, const auto& bytes) const {
+    double smallest = std::numeric_limits<double>::infinity();
+    for (int l = 0; l < graph_.size(); ++l) {
+      if (counts(l)) smallest = std::min(smallest, bytes(l));
+    }
+    return smallest == std::numeric_limits<double>::infinity() ? 0 : smallest;
+  }
+
+  const PlanGraph& graph_;
+  const LayerSet& set_;
+  bool full_;
+  std::span<const LayerPrice> prices_;
+};
+
+}  // namespace
+
+std::optional<Lattice> make_lattice(const PlanGraph& graph, const LatticeLimits& limits) {
+  Lattice lattice{down_sets(graph, limits.sets), {}};
+  std::erase_if(lattice.sets, [&](const LayerSet& set) { return !parts_no_group(graph, set); });
+  if (lattice.sets.empty()) return std::nullopt;
+  std::size_t pairs = 0;
+  lattice.ends.resize(lattice.sets.size());
+  for (int begin = 0; begin < lattice.size(); ++begin) {
+    for (int end = begin + 1; end < lattice.size(); ++end) {
+      if (lattice.sets[at(end)].contains(lattice.sets[at(begin)])) lattice.ends[at(begin)].push_back(end);
+    }
+    if ((pairs += lattice.ends[at(begin)].size()) > limits.pairs) return std::nullopt;
+  }
+  return lattice;
+}
+
+Chain make_lattice_chain(const PlanGraph& graph, const Lattice& lattice, std::span<const LayerPrice> prices,
+                         const LayerPrice& loss, const OptimizerCost& optimizer) {
+  Chain chain = empty_chain(lattice.size());
+  chain.state_ratio = optimizer.state_ratio;
+  for (int width = 1; width < lattice.size(); width *= 2)
+    chain.workspace.emplace_back(at(lattice.size() - width));
+  for (std::size_t k = 0; k < lattice.sets.size(); ++k) {
+    const bool full = k + 1 == lattice.sets.size();
+    Boundary(graph, lattice.sets[k], full, prices).add_to(chain, k);
+    chain.update[k] = chain.weights[k] * optimizer.update_per_byte;
+  }
+  chain.forward.back() += loss.forward;
+  chain.backward.back() += loss.backward;
+  chain.saved.back() += loss.saved;
+  return chain;
+}
+
+}  // namespace pp::plan

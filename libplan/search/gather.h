@@ -1,0 +1,27 @@
+// Everything worth pricing: the candidates of all cases of a request, from its layer orders and, where the
+// graph branches, from all its down-sets; and what no plan can beat.
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "libplan/search/finalists.h"
+
+namespace pp::plan {
+
+struct Gathered {
+  std::vector<Finalist> finalists;  ///< not simulated; empty: nothing fits
+  /// Seconds per step (asynchronous: per update) that no plan of the searched family is below; with a free
+  /// layer order none in any order.
+  double bound = std::numeric_limits<double>::infinity();
+  std::string bound_holds;  ///< `all 241 down-sets`: what the bound is over; empty: the searched orders
+  int orders = 0;           ///< distinct layer orders of one case
+  int batches = 0;
+  int schedules = 0;
+};
+
+Gathered gather(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                const PlanRequest& request);
+
+}  // namespace pp::plan

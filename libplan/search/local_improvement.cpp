@@ -1,0 +1,159 @@
+#include "libplan/search/local_improvement.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "libprofile/core/error.h"
+
+namespace pp::plan {
+namespace {
+
+constexpr std::size_t kMostMoved = 12;  ///< layers at once: about a block of a residual network
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+StageShape shape_of(const Finalist& finalist) {
+  return {finalist.assignment.stage_layers, replicas_of(finalist.partition), finalist.windows};
+}
+
+/// Gives the finalist stages of this shape, and the linear order in which they are contiguous. In file order
+/// within a stage nothing stands before what it reads.
+void reshape(Finalist& finalist, const StageShape& shape) {
+  finalist.order.clear();
+  finalist.partition.clear();
+  for (int s = 0; s < shape.stages(); ++s) {
+    const int begin = static_cast<int>(finalist.order.size());
+    finalist.order.insert(finalist.order.end(), shape.layers[at(s)].begin(), shape.layers[at(s)].end());
+    finalist.partition.push_back({begin, static_cast<int>(finalist.order.size()), shape.replicas[at(s)]});
+  }
+  finalist.windows = shape.windows;
+}
+
+StageShape with_layers_moved(StageShape shape, const std::vector<int>& layers, int from, int to) {
+  for (const int layer : layers) std::erase(shape.layers[at(from)], layer);
+  auto& target = shape.layers[at(to)];
+  target.insert(target.end(), layers.begin(), layers.end());
+  std::ranges::sort(target);
+  return shape;
+}
+
+bool has_windows(const Finalist& finalist, const PlanRequest& request) {
+  const std::string_view name = finalist.schedule->name;
+  return request.window == WindowRule::win && request.cuts.empty() && (name == "1f1b" || name == "pipedream");
+}
+
+std::int64_t operations_of(const Finalist& finalist) {
+  std::int64_t count = 0;
+  for (const WorkerProgram& worker : finalist.assignment.programs)
+    count += std::ssize(worker.program) + (worker.stream ? 20 * std::ssize(worker.stream->body) : 0);
+  return count;
+}
+
+/// Takes every change that helps, stage by stage.
+class Improver {
+ public:
+  Improver(Finalist& best, const PricingContext& context, const PlanRequest& request, std::int64_t& operations)
+      : best_(best), context_(context), request_(request), operations_(operations), shape_(shape_of(best)) {}
+
+  void run() {
+    for (bool improved = true; improved;) {
+      improved = false;
+      for (int s = 0; s + 1 < shape_.stages(); ++s) {
+        for (const auto& [from, to] : {std::pair(s, s + 1), std::pair(s + 1, s)}) {
+          if (request_.cuts.empty()) improved |= move_layers(from, to);
+          if (request_.replicas.empty()) improved |= move_replica(from, to);
+        }
+      }
+      if (has_windows(best_, request_)) improved |= change_windows();
+    }
+  }
+
+ private:
+  /// Layer by layer, those next to the cut first.
+  bool move_layers(int from, int to) {
+    std::vector<int> layers = shape_.layers[at(from)];
+    if (from < to) std::ranges::reverse(layers);
+    bool improved = false;
+    for (const int layer : layers) {
+      const std::vector<int> moving = moving_layers(context_.graph, shape_, layer, from, to);
+      if (!moving.empty()) improved |= attempt(with_layers_moved(shape_, moving, from, to));
+    }
+    return improved;
+  }
+
+  bool move_replica(int from, int to) {
+    StageShape shape = shape_;
+    const int most = request_.max_replicas > 0 ? request_.max_replicas : device_count(best_.partition);
+    if (--shape.replicas[at(from)] < 1 || ++shape.replicas[at(to)] > most) return false;
+    if (best_.assignment.synchronous && shape.replicas[at(to)] > best_.batch.micro_batches) return false;
+    shape.windows.clear();  // they followed the replicas
+    return attempt(std::move(shape));
+  }
+
+  bool change_windows() {
+    bool improved = false;
+    for (int s = 0; s < shape_.stages(); ++s) {
+      for (const int by : {-1, 1}) {
+        StageShape shape = shape_;
+        if (shape.windows.empty()) shape.windows = windows(WindowRule::win, shape.replicas);
+        if ((shape.windows[at(s)] += by) >= 1) improved |= attempt(std::move(shape));
+      }
+    }
+    return improved;
+  }
+
+  /// Prices the shape and keeps it if the step is faster.
+  bool attempt(StageShape shape) {
+    if (operations_ <= 0) return false;
+    Finalist other = best_;
+    reshape(other, shape);
+    other.assignment = assign(other, request_);
+    operations_ -= operations_of(other);
+    try {
+      other.prediction =
+          simulate_prediction(price_stages(context_, other.assignment), other.assignment, context_);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::data) throw;
+      return false;  // a window too large for the stage in front: a deadlock
+    }
+    if (simulated_shortage(other, context_.cluster, request_) > Bytes(0)) return false;
+    if (other.rounded_step() >= best_.rounded_step()) return false;
+    best_ = std::move(other);
+    shape_ = std::move(shape);
+    return true;
+  }
+
+  Finalist& best_;
+  const PricingContext& context_;
+  const PlanRequest& request_;
+  std::int64_t& operations_;
+  StageShape shape_;
+};
+
+}  // namespace
+
+std::vector<int> moving_layers(const PlanGraph& graph, const StageShape& shape, int layer, int from, int to) {
+  const std::vector<int>& stage = shape.layers[at(from)];
+  if (!std::ranges::binary_search(stage, layer)) return {};
+  std::vector<int> moving{layer};
+  for (std::size_t i = 0; i < moving.size(); ++i) {
+    const GraphLayer& node = graph.layers[at(moving[i])];
+    for (const int neighbour : from < to ? node.consumers : node.producers) {
+      if (std::ranges::binary_search(stage, neighbour) && std::ranges::count(moving, neighbour) == 0)
+        moving.push_back(neighbour);
+    }
+    if (moving.size() > kMostMoved || moving.size() == stage.size()) return {};
+  }
+  const auto torn = [&](const std::vector<int>& group) {
+    return std::ranges::any_of(group, [&](int member) { return std::ranges::count(moving, member) > 0; });
+  };
+  if (std::ranges::any_of(graph.tied, torn)) return {};
+  return moving;
+}
+
+void improve_locally(Finalist& finalist, const PricingContext& context, const PlanRequest& request,
+                     std::int64_t& operations) {
+  Improver(finalist, context, request, operations).run();
+}
+
+}  // namespace pp::plan

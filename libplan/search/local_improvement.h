@@ -1,0 +1,35 @@
+// Local improvement of a priced plan on the real graph (planning.md 3.9 step 3 and 3.10): a layer moves over a
+// cut, a replica to a neighbouring stage, a window by one micro-batch, while the simulated step gets faster.
+// Stages leave the linear order they were found in: they only have to be contiguous in some order of the graph.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "libplan/search/finalists.h"
+
+namespace pp::plan {
+
+/// What may be changed about a plan whose schedule does not place its stages.
+struct StageShape {
+  std::vector<std::vector<int>> layers;  ///< per stage, in file order
+  std::vector<int> replicas;
+  std::vector<int> windows;  ///< per stage; empty: by the request's rule
+
+  int stages() const { return static_cast<int>(layers.size()); }
+  bool operator==(const StageShape&) const = default;
+};
+
+/// What goes along when `layer` of stage `from` moves to the neighbouring stage `to`: it and everything of its
+/// stage that reads it, directly or not (for an earlier `to`: that it reads), in the order found. Empty when
+/// that is the whole stage, more than a dozen layers, or shares weights with any layer.
+std::vector<int> moving_layers(const PlanGraph& graph, const StageShape& shape, int layer, int from, int to);
+
+/// Improves `finalist`, priced before, until no single change helps or fewer than one simulation's worth of
+/// `operations` is left; counts them down. Changes are tried in a fixed order and taken when the step time
+/// falls and every simulated peak is within its device. Only what the request leaves open is changed: no layers
+/// with given cuts, no replicas with given ones, no windows but those of 1f1b kinds under the rule `win`.
+void improve_locally(Finalist& finalist, const PricingContext& context, const PlanRequest& request,
+                     std::int64_t& operations);
+
+}  // namespace pp::plan
