@@ -25,6 +25,8 @@ class OrderedCost {
   /// Load of boundary `boundary` on a stage at that side of it. Not called for 0 and N.
   virtual double cut(int boundary, DeviceSpan span, CutSide side) const = 0;
   virtual bool fits(int begin, int end, DeviceSpan span) const = 0;
+  /// Whether stages on `span` are searched at all.
+  virtual bool considers(DeviceSpan) const { return true; }
 
   /// What is added up over a partition: the time of layers [0, boundary) at the speed of `span`, and that of
   /// the boundary behind a stage on `span`. Zero where only the largest load counts.

@@ -6,17 +6,22 @@
 namespace pp::plan {
 namespace {
 
+constexpr int kEverySpan = 16;  ///< devices; their spans are quadratic in them
 constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
 std::size_t index_of(int i) { return static_cast<std::size_t>(i); }
 
-/// Most of `positions` behind one network card; 1 where none is shared.
-int most_per_card(const std::vector<int>& cards, std::span<const int> positions) {
-  if (cards.empty()) return 1;
+/// Of some devices behind network cards.
+struct CardUse {
+  int most = 1;      ///< behind one card; 1 where none is shared
+  bool even = true;  ///< as many behind every card that is used
+};
+CardUse card_use(const std::vector<int>& cards, std::span<const int> positions) {
+  if (cards.empty()) return {};
   std::map<int, int> counts;
   int most = 0;
   for (const int position : positions) most = std::max(most, ++counts[cards[index_of(position)]]);
-  return most;
+  return {most, index_of(most) * counts.size() == positions.size()};
 }
 
 }  // namespace
@@ -57,7 +62,9 @@ OrderedLoad::Span OrderedLoad::make_span(const OrderedDevices& devices, const st
     span.slowness =
         std::max(span.slowness, options_.chain_speed / devices.cluster.devices[index_of(position)].speed);
   span.micro_batches = (options_.micro_batches + range.count - 1) / range.count;
-  span.per_card = most_per_card(cards, positions);
+  const CardUse use = card_use(cards, positions);
+  span.per_card = use.most;
+  span.even = use.even;
   const auto gate = [&](int next) {
     Gate best;
     for (const int position : positions) {
@@ -115,6 +122,8 @@ bool OrderedLoad::fits(int begin, int end, DeviceSpan span) const {
   const StageMemory& memory = *at(span).memory;
   return memory.limit() == kNoLimit || memory.fits_at_least(begin, end, span.count, span.first);
 }
+
+bool OrderedLoad::considers(DeviceSpan span) const { return devices_ <= kEverySpan || at(span).even; }
 
 double OrderedLoad::passage(int boundary, DeviceSpan span) const {
   return options_.kind == OrderedKind::step ? chain_.compute(0, boundary) * at(span).slowness : 0;

@@ -49,6 +49,8 @@ class OrderedLoad : public OrderedCost, public OrderedMemory {
   double cut(int boundary, DeviceSpan span, CutSide side) const override;
   /// By a lower bound, the window that the devices behind force at least.
   bool fits(int begin, int end, DeviceSpan span) const override;
+  /// Above 16 devices, spans with equally many devices of every node they touch; all where no card is shared.
+  bool considers(DeviceSpan span) const override;
   double passage(int boundary, DeviceSpan span) const override;
   double fill(int boundary, DeviceSpan span) const override;
 
@@ -72,6 +74,7 @@ class OrderedLoad : public OrderedCost, public OrderedMemory {
     double slowness = 1;       ///< times of its slowest device, relative to the chain's
     double micro_batches = 1;  ///< of its busiest replica
     double per_card = 1;       ///< most of its devices behind one network card
+    bool even = true;          ///< as many behind every one
     Gate in, out;              ///< to the stage in front, to the one behind; unset at the ends of the list
     std::vector<AllReduceForm> all_reduce;
     const StageMemory* memory = nullptr;  ///< of its smallest device

@@ -65,6 +65,7 @@ class Gatherer {
       is_placed(one.schedule) ? add_placed(one) : add_chain(one, free_order);
     });
     if (free_order && !result_.finalists.empty()) add_graph();
+    if (!equal_memories(cluster_, request_)) result_.bound_holds.clear();
     result_.orders = static_cast<int>(orders_.size());
     result_.schedules = static_cast<int>(schedules_.size());
     result_.batches = static_cast<int>(batches_.size());

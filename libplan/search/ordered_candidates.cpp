@@ -151,6 +151,11 @@ double ordered_bound(const PlanCase& one, const Cluster& cluster, const PlanRequ
   return std::max(search_bottleneck(one.space, bound).value, bound.shared_work());
 }
 
+bool equal_memories(const Cluster& cluster, const PlanRequest& request) {
+  const std::vector<std::int64_t> bytes = usable_bytes(cluster, request);
+  return std::ranges::all_of(bytes, [&](std::int64_t one) { return one == bytes.front(); });
+}
+
 std::vector<int> worker_positions(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
                                   const Partition& partition) {
   const std::vector<int>& set = one.devices.positions;

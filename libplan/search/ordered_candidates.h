@@ -27,6 +27,10 @@ std::vector<OrderedCandidate> ordered_candidates(const PlanCase& one, const Clus
 /// best.
 double ordered_bound(const PlanCase& one, const Cluster& cluster, const PlanRequest& request, double flat);
 
+/// Whether a plan may use as many bytes of every device. Otherwise bounds that know no order of the devices are
+/// not those of all plans.
+bool equal_memories(const Cluster& cluster, const PlanRequest& request);
+
 /// Positions for the workers of a partition that was found without regard to single devices.
 std::vector<int> worker_positions(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
                                   const Partition& partition);

@@ -108,7 +108,7 @@ class Probe {
     const int most = std::min(space_.replica_limit(), devices_ - first);
     for (int count = 1; count <= most; ++count) {
       const DeviceSpan span{first, count};
-      if (!space_.may_replicate(level, count)) continue;
+      if (!space_.may_replicate(level, count) || !cost_.considers(span)) continue;
       if (memory_ != nullptr || count == space_.scan_replicas) {
         scan(start, level, span);
       } else {

@@ -138,6 +138,22 @@ TEST_CASE("2 nodes of 2: replicas share a node, and reduce over its fast link") 
   CHECK(devices_of(scattered) == std::vector<int>{0, 2, 1, 3});
 }
 
+TEST_CASE("replicas of one node share its card, so a stage is spread over the nodes instead") {
+  // 1 + 1 ms per layer, 6 MB each way between them, 2 nodes of 2, M = 4. Each stage on one node: four messages
+  // of 6 ms leave through one card. One replica of each stage per node: 0.75 ms inside.
+  const Profile profile = test::make_profile({{{1, 1, 0, 6'000'000, 0, 0, 0}, {1, 1, 0, 0, 0, 0, 0}}, {}, {1}});
+  const Cluster cluster = levels({2, 2}, {8e9, 1e9});
+  PlanRequest request = synchronous(4);
+  request.replicas = {2, 2};
+  request.placement = Placement::packed;
+  CHECK(planned(profile, cluster, request).predicted.step.count() >= 4 * 0.006);
+  request.placement = Placement::automatic;
+  const Plan plan = planned(profile, cluster, request);
+  // Pairs of workers, each two micro-batches: F, 0.75 ms, F, B, 0.75 ms, B, of which nothing crosses nodes.
+  CHECK(plan.predicted.step.count() < 0.010);
+  CHECK(devices_of(plan) == std::vector<int>{0, 2, 1, 3});
+}
+
 TEST_CASE("speeds 2,1,1: the fast device takes what two slow ones could not") {
   // Layers of 6,5,4,3,2 ms without traffic: 0-1 at speed 2 in 5.5, 2 in 4, 3-4 in 5; the work over all speeds
   // is 5.
