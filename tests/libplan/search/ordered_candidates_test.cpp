@@ -89,7 +89,8 @@ double best_of_all(const Profile& profile, const Cluster& cluster, const PlanReq
     assignment.micro_batches = *request.micro_batches;
     assignment.programs = make_schedule({.name = request.schedule,
                                          .replicas = replicas_of(partition),
-                                         .micro_batches = *request.micro_batches})
+                                         .micro_batches = *request.micro_batches,
+                                         .window = request.window})
                               .workers;
     std::vector<int> order(cluster.devices.size());
     std::iota(order.begin(), order.end(), 0);
@@ -189,6 +190,7 @@ TEST_CASE("95 of 100 plans are the best of all assignments, and no assignment be
       for (Device& device : cluster.devices) device.memory = Bytes(random.integer(8, 60) * 1'000'000);
     }
     PlanRequest request = synchronous(random.integer(2, 4));
+    request.window = WindowRule::published;  // the planner leaves it alone
     const double best = best_of_all(profile, cluster, request);
     const auto result = make_plan(profile, cluster, request);
     if (best == std::numeric_limits<double>::infinity()) {

@@ -164,8 +164,9 @@ TEST_CASE("2 nodes of 2: node by node 4.5, scattered 8.0, and 4.5 is the best of
   CHECK(search_ordered(space, packed).value == 4.5);
   // Two replicas of layer 0 stand on both nodes: (8 + 8/1)/2; alone it takes 8 as well.
   CHECK(search_ordered(space, example_of_levels({0, 1, 0, 1})).value == 8.0);
-  // Layer 0 on the pair in the middle leaves one device behind it: 4 + 2 + 2.
-  CHECK(search_ordered(space, example_of_levels({0, 1, 1, 0})).value == 8.0);
+  // Layers 0-1 on the pair in the middle: (12 + 12/8)/2; with layer 0 alone, 1-3 take 8 on the one device
+  // behind it.
+  CHECK(search_ordered(space, example_of_levels({0, 1, 1, 0})).value == 6.75);
   double best = kInfinity;
   std::vector<int> node{0, 0, 1, 1};
   do best = std::min(best, search_ordered(space, example_of_levels(node)).value);

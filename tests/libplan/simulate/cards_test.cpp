@@ -25,7 +25,7 @@ TEST_SUITE("libplan/simulate/cards") {
     // Both forwards end at 1. Worker 3 gets its tensor at 3, not 2; its gradient leaves when B1.1 ends at 6,
     // while that of worker 2 has left at 5.
     CHECK(transfers(result) == "F0.0 0>2 1-2, F0.1 1>3 2-3, B1.0 2>0 5-6, B1.1 3>1 6-7");
-    CHECK(times(result, 3) == "F1.1 3-4, B1.1 4-6, U1 6-6");
+    CHECK(times(result, 3) == "F1.1 3-4, B1.1 4-6, AR1 6-6, U1 6-6");
   }
 
   TEST_CASE("workers of one node exchange without its card, and without cards every worker has its own port") {
