@@ -68,18 +68,6 @@ void check_batch_norm(const plan::Plan& plan, const ResolvedModel& model, int sm
   }
 }
 
-// check_plan() knows recompute as a part of the schedules to come; this executor does not.
-void check_operations(const plan::Plan& plan) {
-  for (std::size_t w = 0; w < plan.workers.size(); ++w) {
-    const plan::WorkerProgram& program = plan.workers[w].program;
-    for (const plan::Op& op : program.stream ? program.stream->body : program.program) {
-      if (op.kind != plan::OpKind::recompute) continue;
-      refuse(ErrorKind::data, "/workers/" + std::to_string(w) + ": operation " + plan::to_text(op) +
-                                  ": pp-run does not recompute; plan with --recompute never");
-    }
-  }
-}
-
 const Device& device_of(const plan::Plan& plan, const plan::Worker& worker) {
   return *std::find_if(plan.devices.begin(), plan.devices.end(),
                        [&](const Device& device) { return device.id == worker.device; });
@@ -162,7 +150,6 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   setup.model = resolve(plan.model);
   check_model(setup.model);
   setup.streams = plan.workers.front().program.stream.has_value();
-  check_operations(plan);
   check_devices(plan);
   setup.cores = bind_workers(plan);
   const Samples samples = count_samples(setup.model, options);
