@@ -48,7 +48,7 @@ TEST_SUITE("apps/levels") {
     CHECK(plan.levels[0].devices == 2);
     CHECK(plan.levels[1].devices == 6);
     CHECK(plan.levels[1].bandwidth == pp::BytesPerSecond(1e9));
-    CHECK(plan.levels[1].latency == pp::Seconds(5e-6));
+    CHECK(plan.levels[1].latency.count() == doctest::Approx(5e-6));
     CHECK(plan.workers.back().rank == (static_cast<int>(plan.workers.size()) - 1) / 2);
   }
 
