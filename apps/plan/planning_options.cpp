@@ -23,15 +23,56 @@ void add_machine_options(CLI::App& command, ClusterOptions& options, CLI::Option
   CLI::Option* bandwidth =
       cli::add_bandwidth(command, "--bandwidth", options.bandwidth, "of every link, with --devices: 10GB/s");
   CLI::Option* latency =
-      cli::add_seconds(command, "--latency", options.latency, "of every link, with --devices: 5us");
-  for (CLI::Option* option : {&devices, bandwidth, latency}) option->excludes(file)->group("Machine");
+      cli::add_seconds(command, "--latency", options.latency, "of every link, with --devices or --levels: 5us");
+  CLI::Option* levels =
+      command
+          .add_option("--levels", options.levels,
+                      "nested groups of devices, innermost first: 8@300GB/s,2@25GB/s is two nodes of eight")
+          ->type_name("N@RATE,..");
+  CLI::Option* memory =
+      command
+          .add_option_function<std::string>(
+              "--memory",
+              [&options](const std::string& text) { options.memory = parse_bytes(text, "--memory"); },
+              "of each device, with --devices or --levels: 80GiB; default the profiled device's")
+          ->type_name("SIZE");
+  for (CLI::Option* option : {&devices, bandwidth, levels, latency, memory})
+    option->excludes(file)->group("Machine");
   file->group("Machine");
+}
+
+std::vector<LevelSpec> parse_levels(const std::string& text) {
+  std::vector<LevelSpec> levels;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    const std::size_t at = part.find('@');
+    if (at == std::string::npos) {
+      throw Error(ErrorKind::usage,
+                  "--levels: \"" + part + "\" is not devices@bandwidth; write for example 8@10GB/s,2@1GB/s");
+    }
+    levels.push_back({cli::parse_counts(part.substr(0, at), ',', "--levels").front(),
+                      parse_bandwidth(part.substr(at + 1), "--levels")});
+    begin = end + 1;
+  }
+  return levels;
 }
 
 Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
   if (!options.file.empty()) return cli::load(options.file, parse_cluster);
+  const Bytes memory = options.memory.value > 0 ? options.memory : profile.device.memory;
+  if (!options.levels.empty()) {
+    if (options.devices > 0 || options.bandwidth.value > 0) {
+      throw Error(ErrorKind::usage,
+                  "--levels says how many devices there are and how fast their links; leave out --devices and "
+                  "--bandwidth");
+    }
+    return nested_cluster(parse_levels(options.levels), profile.device.kind, options.latency, memory);
+  }
   if (options.devices == 0) {
-    throw Error(ErrorKind::usage, "no machine given; add --cluster FILE, or --devices N --bandwidth RATE");
+    throw Error(
+        ErrorKind::usage,
+        "no machine given; add --cluster FILE, --devices N --bandwidth RATE, or --levels N@RATE,N@RATE");
   }
   if (options.devices > 1 && options.bandwidth.value <= 0) {
     throw Error(ErrorKind::usage,
@@ -39,7 +80,7 @@ Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
                     " needs --bandwidth, for example --bandwidth 10GB/s; pp-profile links measures it");
   }
   const BytesPerSecond bandwidth = options.bandwidth.value > 0 ? options.bandwidth : BytesPerSecond(1e9);
-  return flat_cluster(options.devices, profile.device.kind, bandwidth, options.latency, profile.device.memory);
+  return flat_cluster(options.devices, profile.device.kind, bandwidth, options.latency, memory);
 }
 
 int default_threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
@@ -124,6 +165,9 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
   command.add_option("--threads", options.threads, "that simulate plans; the answer does not depend on it")
       ->default_str("one per core")
       ->check(CLI::PositiveNumber)
+      ->group("Search");
+  cli::add_enum(command, "--placement", request.placement,
+                "how stages go through the nodes of a cluster; auto tries all")
       ->group("Search");
   command.add_option("--top", request.top, "alternatives to list")
       ->check(CLI::NonNegativeNumber)

@@ -40,7 +40,7 @@ bool StageMemory::fits_at_least(int begin, int end, int replicas, int later) con
   const int window = in_flight_.all ? most : std::min(least, most);
   StageBytes part = fixed_bytes({begin, end, replicas}, window);
   part.saved = chain_.sum(chain_.saved, begin, end);  // no more than saved and input together
-  return part.total() + limit_.context <= limit_.bytes;
+  return holds(part);
 }
 
 int StageMemory::demand(int replicas, int later, int successor) const {
@@ -59,7 +59,7 @@ int StageMemory::window(const StageRange& stage, int demand) const {
 }
 
 bool StageMemory::fits(const StageRange& stage, int demand) const {
-  return bytes(stage, window(stage, demand)).total() + limit_.context <= limit_.bytes;
+  return holds(bytes(stage, window(stage, demand)));
 }
 
 StageBytes StageMemory::fixed_bytes(const StageRange& stage, int window) const {
@@ -101,7 +101,10 @@ std::vector<StageBytes> StageMemory::stages(const Partition& partition) const {
   return result;
 }
 
-bool StageMemory::fits(const Partition& partition) const { return peak(partition) <= limit_.bytes; }
+bool StageMemory::fits(const Partition& partition) const {
+  const std::vector<StageBytes> parts = stages(partition);
+  return std::all_of(parts.begin(), parts.end(), [&](const StageBytes& part) { return holds(part); });
+}
 
 std::int64_t StageMemory::peak(const Partition& partition) const {
   std::int64_t most = 0;

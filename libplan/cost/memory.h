@@ -68,6 +68,8 @@ class StageMemory : public ExactMemory {
   std::int64_t peak(const Partition& partition) const;
   /// The same chain and windows on devices with `bytes`.
   StageMemory with_limit(std::int64_t bytes) const;
+  /// Whether a device holds this, besides its context.
+  bool holds(const StageBytes& part) const { return part.total() + limit_.context <= limit_.bytes; }
   std::int64_t limit() const { return limit_.bytes; }
 
  private:

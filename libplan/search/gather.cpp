@@ -4,12 +4,19 @@
 #include <set>
 
 #include "libplan/search/graph_candidates.h"
+#include "libplan/search/ordered_candidates.h"
 #include "libplan/search/placed.h"
 
 namespace pp::plan {
 namespace {
 
 constexpr std::size_t kMostPairs = 20'000'000;  ///< of down-sets, times devices, over all cases
+
+/// The finalist with these devices for its workers in turn.
+Finalist on_devices(Finalist finalist, std::vector<int> devices) {
+  finalist.devices = std::move(devices);
+  return finalist;
+}
 
 /// Whether the request leaves the layers free, and they have more than one linear order.
 bool has_free_order(const PlanGraph& graph, const PlanRequest& request) {
@@ -35,6 +42,7 @@ class Gatherer {
       is_placed(one.schedule) ? add_placed(one) : add_chain(one, free_order);
     });
     if (free_order && !result_.finalists.empty()) add_graph(down_sets);
+    if (!equal_memories(cluster_, request_)) result_.bound_holds.clear();
     result_.orders = static_cast<int>(orders_.size());
     result_.schedules = static_cast<int>(schedules_.size());
     result_.batches = static_cast<int>(batches_.size());
@@ -60,11 +68,23 @@ class Gatherer {
     result_.only_placed = false;
     const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
     const SearchCase what = search_case(one, memory, cluster_, request_);
-    if (one.first_of_kind || what.limited) chain_list_ = find_candidates(what, one.space, limits_);
+    if (one.first_of_kind || what.limited) {
+      chain_list_ = find_candidates(what, one.space, limits_);
+      chain_list_.bound = ordered_bound(one, cluster_, request_, chain_list_.bound);
+      ordered_ = ordered_candidates(one, cluster_, request_, {one.space});
+    }
     include_bound(chain_list_.bound);
     if (free_order) order_free_ = std::min(order_free_, order_free_bound(what, one.space));
-    for (const Candidate& candidate : chain_list_.candidates)
-      result_.finalists.push_back(finalist_of(one, candidate));
+    for (const Candidate& candidate : chain_list_.candidates) add(one, candidate);
+    for (const auto& [partition, devices, estimate] : ordered_)
+      result_.finalists.push_back(
+          on_devices(finalist_of(one, {partition, estimate, chain_list_.bound}), devices));
+  }
+
+  /// On the devices that the request's placement gives it.
+  Finalist& add(const PlanCase& one, const Candidate& candidate) {
+    return result_.finalists.emplace_back(on_devices(
+        finalist_of(one, candidate), worker_positions(one, cluster_, request_, candidate.partition)));
   }
 
   void include_bound(double bound) {
@@ -91,11 +111,8 @@ class Gatherer {
       if (one.first_of_kind || what.limited)
         list = find_graph_candidates(what, *lattice, one.space, graph_.size());
       include_bound(list.bound);
-      for (const auto& [stages, estimate] : list.candidates) {
-        Finalist& finalist =
-            result_.finalists.emplace_back(finalist_of(one, {stages.partition, estimate, list.bound}));
-        finalist.order = stages.order;
-      }
+      for (const auto& [stages, estimate] : list.candidates)
+        add(one, {stages.partition, estimate, list.bound}).order = stages.order;
     });
   }
 
@@ -106,6 +123,7 @@ class Gatherer {
   SearchLimits limits_;
   Gathered result_;
   CandidateList chain_list_;
+  std::vector<OrderedCandidate> ordered_;
   double order_free_ = std::numeric_limits<double>::infinity();
   std::set<std::string_view> orders_, schedules_;
   std::set<std::vector<int>> batches_;

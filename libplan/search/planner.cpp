@@ -109,6 +109,7 @@ Context plan_context(const PlanRequest& request, const Finalist& best) {
     for (const int n : numbers) text.append(text.empty() ? "" : separator).append(std::to_string(n));
     if (!text.empty()) context[name] = text;
   };
+  if (request.placement != Placement::automatic) context["placement"] = std::string(name_of(request.placement));
   list("cuts", request.cuts, ",");
   list("replicas", request.replicas, "-");
   context["window"] = request.window ? std::string(name_of(*request.window)) : "auto";

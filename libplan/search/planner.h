@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "libplan/plan.h"
+#include "libplan/search/device_orders.h"
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/profile.h"
 
@@ -46,6 +47,8 @@ struct PlanRequest {
   /// Every layer once, in a topological order: the only one that is searched, and in which cuts count. Empty:
   /// free.
   std::vector<int> layer_order;
+  /// In which order stages go through the devices of a cluster with several levels or unequal devices.
+  Placement placement = Placement::automatic;
   /// Most replicas of any stage; 0: free.
   int max_replicas = 0;
   /// Replicas per stage, first stage first; empty: free.

@@ -206,6 +206,9 @@ SimulationInput make_input(const PricedStages& priced, const Assignment& assignm
     auto& row = input.links.emplace_back();
     for (const int to : assignment.worker_devices) row.push_back(link_between(cluster, from, to));
   }
+  if (const std::vector<int> cards = shared_cards(cluster); !cards.empty()) {
+    for (const int device : assignment.worker_devices) input.cards.push_back(cards[at(device)]);
+  }
   input.micro_batch_scale = scale;
   input.all_reduce_overlap = all_reduce_overlap;
   return input;

@@ -183,6 +183,7 @@ std::vector<DeviceSet> device_sets(const Cluster& cluster, const PlanRequest& re
       if (!known) sets.push_back(std::move(set));
     }
   }
+  for (DeviceSet& set : sets) arrange(cluster, request.placement, set.positions);
   return sets;
 }
 

@@ -20,7 +20,7 @@ struct BatchOption {
 
 /// Equal enough devices to be searched as one kind: all at least this fast, with at least this much memory.
 struct DeviceSet {
-  std::vector<int> positions;  ///< in the cluster, ascending
+  std::vector<int> positions;  ///< in the cluster, as the request places workers on them
   double speed = 1;            ///< of the slowest
   double best_speed = 1;       ///< of the fastest
   MemoryLimit limit;           ///< of the smallest

@@ -1,5 +1,6 @@
 #include "libplan/simulate/event_loop.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <queue>
@@ -45,6 +46,10 @@ std::vector<Flow> flows(const ProgramIndex& index, const SimulationInput& input)
   return result;
 }
 
+std::size_t card_count(const SimulationInput& input) {
+  return input.cards.empty() ? 0 : at(std::ranges::max(input.cards)) + 1;
+}
+
 class EventLoop {
  public:
   EventLoop(const ProgramIndex& index, const SimulationInput& input, Messages messages)
@@ -60,6 +65,8 @@ class EventLoop {
         free_(at(index.workers()), 0),
         out_port_(at(index.workers()), 0),
         in_port_(at(index.workers()), 0),
+        out_card_(card_count(input), 0),
+        in_card_(card_count(input), 0),
         reducer_free_(at(index.workers()), 0),
         arrived_(at(index.groups()), 0) {
     timeline_.start.resize(index.ops.size());
@@ -189,7 +196,11 @@ class EventLoop {
     double end = now;
     if (link.bandwidth.value > 0 && bytes > 0) {
       start = std::max({now, out_port_[at(from)], in_port_[at(to)]});
+      const bool shared = !input_.cards.empty() && input_.cards[at(from)] != input_.cards[at(to)];
+      if (shared)
+        start = std::max({start, out_card_[at(input_.cards[at(from)])], in_card_[at(input_.cards[at(to)])]});
       end = out_port_[at(from)] = in_port_[at(to)] = start + bytes / link.bandwidth.value;
+      if (shared) out_card_[at(input_.cards[at(from)])] = in_card_[at(input_.cards[at(to)])] = end;
     }
     if (keep_messages_) {
       timeline_.messages.push_back(
@@ -216,6 +227,8 @@ class EventLoop {
   std::vector<double> free_;      ///< per worker: end of its last operation
   std::vector<double> out_port_;  ///< per worker: free from
   std::vector<double> in_port_;
+  std::vector<double> out_card_;  ///< per card: free from
+  std::vector<double> in_card_;
   std::vector<double> reducer_free_;  ///< per worker: its reductions follow each other
   std::vector<int> arrived_;          ///< per group
   Timeline timeline_;
@@ -234,6 +247,7 @@ void check_size(const char* what, std::size_t found, std::size_t wanted) {
 
 ProgramIndex index_simulation(const SimulationInput& input) {
   const ProgramSet& set = input.programs;
+  if (!input.cards.empty()) check_size("cards", input.cards.size(), set.workers.size());
   check_size("stage costs", input.stages.size(), set.stage_workers.size());
   if (!input.links.empty()) check_size("rows of links", input.links.size(), set.workers.size());
   for (const auto& row : input.links) check_size("links in a row", row.size(), set.workers.size());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,6 +68,17 @@ struct Cluster {
 
 /// `count` equal abstract devices joined by one level. `memory` 0: no limit.
 Cluster flat_cluster(int count, DeviceKind kind, BytesPerSecond bandwidth, Seconds latency, Bytes memory);
+
+/// So many groups of the level inside it (innermost: devices), joined at this rate.
+struct LevelSpec {
+  int count = 1;
+  BytesPerSecond bandwidth;
+  bool operator==(const LevelSpec&) const = default;
+};
+
+/// Equal abstract devices in nested groups, innermost first: {8, 2} is two nodes of eight. The groups of the
+/// innermost of several levels are nodes `a`, `b`, ... Latency and memory are those of every level and device.
+Cluster nested_cluster(std::span<const LevelSpec> levels, DeviceKind kind, Seconds latency, Bytes memory);
 
 /// `cpu:1`, `cuda:0`
 std::string to_text(const Device& device);
