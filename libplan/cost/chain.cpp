@@ -64,14 +64,14 @@ void add_entering(Chain& chain, int position, std::int64_t saved_input, const Gr
   }
 }
 
-void fill_workspace(Chain& chain, std::vector<std::int64_t> row) {
+void fill_reach(Chain& chain, std::vector<std::int64_t> row) {
   const std::size_t size = row.size();
-  chain.workspace.push_back(std::move(row));
+  chain.reach.push_back(std::move(row));
   for (std::size_t width = 2; width <= size; width *= 2) {
-    const auto& half = chain.workspace.back();
+    const auto& half = chain.reach.back();
     std::vector<std::int64_t> next(size - width + 1);
     for (std::size_t i = 0; i < next.size(); ++i) next[i] = std::max(half[i], half[i + width / 2]);
-    chain.workspace.push_back(std::move(next));
+    chain.reach.push_back(std::move(next));
   }
 }
 
@@ -97,10 +97,11 @@ std::int64_t CrossingTable::sum(int boundary, int reach) const {
   return end == row.begin() ? 0 : std::prev(end)->bytes;
 }
 
-std::int64_t Chain::largest_workspace(int begin, int end) const {
+std::int64_t Chain::transient(int begin, int end) const {
   const int level = std::bit_width(static_cast<unsigned>(end - begin)) - 1;
-  const auto& row = workspace[at(level)];
-  return std::max(row[at(begin)], row[at(end - (1 << level))]);
+  const auto& row = reach[at(level)];
+  const std::int64_t most = std::max(row[at(begin)], row[at(end - (1 << level))]);
+  return std::max<std::int64_t>(0, most - saved[at(end)]);
 }
 
 Chain empty_chain(int boundaries) {
@@ -123,16 +124,17 @@ Chain make_chain(const PlanGraph& graph, std::vector<int> order, std::span<const
   const int layers = chain.size();
   std::vector<int> position(at(layers));
   for (int p = 0; p < layers; ++p) position[at(chain.order[at(p)])] = p;
-  std::vector<std::int64_t> workspace;
+  std::vector<std::int64_t> reach;
   for (int p = 0; p < layers; ++p) {
     const GraphLayer& layer = graph.layers[at(chain.order[at(p)])];
     LayerPrice price = prices[at(chain.order[at(p)])];
     add_entering(chain, p, price.saved_input, layer, position, prices);
+    reach.push_back(chain.saved[at(p)] + price.saved + price.workspace);
     if (p == layers - 1) {
       price.forward += loss.forward;
       price.backward += loss.backward;
       price.saved += loss.saved;
-      price.workspace = std::max(price.workspace, loss.workspace);
+      reach.back() = std::max(reach.back(), chain.saved[at(p)] + price.saved + loss.workspace);
     }
     const auto parameters = static_cast<double>(layer.parameter_bytes);
     chain.forward[at(p + 1)] = chain.forward[at(p)] + price.forward;
@@ -142,11 +144,10 @@ Chain make_chain(const PlanGraph& graph, std::vector<int> order, std::span<const
     chain.parameters[at(p + 1)] = chain.parameters[at(p)] + layer.parameter_bytes;
     chain.buffers[at(p + 1)] = chain.buffers[at(p)] + layer.buffer_bytes;
     chain.saved[at(p + 1)] = chain.saved[at(p)] + price.saved;
-    workspace.push_back(price.workspace);
   }
   for (const Tensor& tensor : tensors_of(graph, chain.order, position, prices)) add_tensor(chain, tensor);
   for (CrossingTable* table : {&chain.incoming, &chain.outgoing, &chain.entering}) table->finish();
-  fill_workspace(chain, std::move(workspace));
+  fill_reach(chain, std::move(reach));
   return chain;
 }
 

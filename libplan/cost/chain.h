@@ -48,7 +48,8 @@ struct Chain {
   std::vector<double> least_in, least_out;  ///< bytes any stage that begins (ends) here must receive (send)
   double state_ratio = 1;
   CrossingTable incoming, outgoing, entering;
-  std::vector<std::vector<std::int64_t>> workspace;  ///< sparse table: [level][position]
+  /// Sparse table: [level][position]; what layers 0..position save plus the workspace of the last of them.
+  std::vector<std::vector<std::int64_t>> reach;
 
   int size() const { return static_cast<int>(order.size()); }
   double sum(const std::vector<double>& prefix, int begin, int end) const {
@@ -58,7 +59,9 @@ struct Chain {
     return prefix[static_cast<std::size_t>(end)] - prefix[static_cast<std::size_t>(begin)];
   }
   double compute(int begin, int end) const { return sum(forward, begin, end) + sum(backward, begin, end); }
-  std::int64_t largest_workspace(int begin, int end) const;
+  /// The peak of a micro-batch's forward and backward above all that the stage saves. While a layer works, only
+  /// the layers up to it hold something, so a workspace in the middle hides in what is saved behind it.
+  std::int64_t transient(int begin, int end) const;
   /// Distinct tensors received from earlier stages, and sent to later ones, each once.
   std::int64_t in_bytes(int begin, int end) const { return incoming.sum(begin, end - begin); }
   std::int64_t out_bytes(int begin, int end) const { return outgoing.sum(end, end - begin); }

@@ -12,6 +12,17 @@ int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 }  // namespace
 
+HandOver hand_over(const Cluster& cluster) {
+  const bool shared = std::all_of(cluster.devices.begin(), cluster.devices.end(), [&](const Device& device) {
+    return device.kind == DeviceKind::cpu && device.node == cluster.devices.front().node;
+  });
+  return shared ? HandOver::reference : HandOver::copy;
+}
+
+std::int64_t message_bytes(HandOver hand_over, std::int64_t in, std::int64_t out) {
+  return hand_over == HandOver::reference ? 0 : 2 * (in + out);
+}
+
 StageMemory::StageMemory(const Chain& chain, InFlight in_flight, MemoryLimit limit)
     : chain_(chain), in_flight_(std::move(in_flight)), limit_(limit) {}
 
@@ -59,7 +70,7 @@ StageBytes StageMemory::fixed_bytes(const StageRange& stage, int window) const {
   part.gradients = parameters;
   part.optimizer = static_cast<std::int64_t>(std::ceil(chain_.state_ratio * static_cast<double>(parameters)));
   part.versions = in_flight_.stash ? (window - 1) * part.weights : 0;
-  part.workspace = chain_.largest_workspace(begin, end);
+  part.workspace = chain_.transient(begin, end);
   part.in_flight = window;
   return part;
 }
@@ -69,7 +80,7 @@ StageBytes StageMemory::bytes(const StageRange& stage, int window) const {
   part.input = chain_.in_bytes(stage.begin, stage.end);
   part.saved =
       chain_.sum(chain_.saved, stage.begin, stage.end) - chain_.saved_elsewhere(stage.begin, stage.end);
-  part.boundary = 2 * (part.input + chain_.out_bytes(stage.begin, stage.end));
+  part.boundary = message_bytes(limit_.hand_over, part.input, chain_.out_bytes(stage.begin, stage.end));
   return part;
 }
 

@@ -9,6 +9,7 @@
 #include "libplan/cost/chain.h"
 #include "libplan/cost/stage_cost.h"
 #include "libplan/schedule/schedule.h"
+#include "libprofile/core/cluster.h"
 
 namespace pp::plan {
 
@@ -21,19 +22,27 @@ struct InFlight {
   int micro_batches = 0;          ///< per step; 0: a stream without end
 };
 
+/// How a tensor reaches another worker. By reference, among CPU devices of one node: each side holds it while
+/// it works with it, and nobody in between. By copy: a buffer at either end for each message of a micro-batch.
+enum class HandOver { copy, reference };
+HandOver hand_over(const Cluster& cluster);
+/// Of the messages of one stage, beyond the inputs that it keeps. `in` and `out` in bytes per micro-batch.
+std::int64_t message_bytes(HandOver hand_over, std::int64_t in, std::int64_t out);
+
 /// Fixed costs of every device and what it may hold.
 struct MemoryLimit {
   std::int64_t bytes = std::numeric_limits<std::int64_t>::max();  ///< usable, after reserve
   std::int64_t context = 0;
+  HandOver hand_over = HandOver::copy;
 };
 
 /// Bytes of one stage by part, as they are added up.
 struct StageBytes {
   std::int64_t weights = 0, gradients = 0, optimizer = 0, versions = 0;
-  std::int64_t saved = 0;     ///< one micro-batch, without what `input` holds
-  std::int64_t input = 0;     ///< one micro-batch
-  std::int64_t boundary = 0;  ///< transfer buffers: 2*(in + out)
-  std::int64_t workspace = 0;
+  std::int64_t saved = 0;      ///< one micro-batch, without what `input` holds
+  std::int64_t input = 0;      ///< one micro-batch
+  std::int64_t boundary = 0;   ///< message_bytes()
+  std::int64_t workspace = 0;  ///< above all that is saved: Chain::transient()
   int in_flight = 1;
   std::int64_t total() const {
     return weights + gradients + optimizer + versions + in_flight * (saved + input) + boundary + workspace;

@@ -23,7 +23,9 @@ struct BestAttempt {
 
 /// A partition of this case that keeps to `bytes` per device; empty: none.
 Partition fitting(const PlanCase& one, const Cluster& cluster, const PlanRequest& request, std::int64_t bytes) {
-  const StageMemory memory(one.chain, one.in_flight, {bytes, one.devices.limit.context});
+  MemoryLimit limit = one.devices.limit;
+  limit.bytes = bytes;
+  const StageMemory memory(one.chain, one.in_flight, limit);
   SearchCase what = search_case(one, memory, cluster, request);
   what.limited = true;
   return find_fitting(what, one.space);

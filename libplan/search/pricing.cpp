@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "libplan/cost/links.h"
+#include "libplan/cost/memory.h"
 
 namespace pp::plan {
 namespace {
@@ -92,19 +93,29 @@ int in_flight(const WorkerProgram& program) {
   return peak;
 }
 
+/// A split backward leaves the saved tensors of layers with weights until W, so none hide a workspace.
+bool splits_backward(const WorkerProgram& program) {
+  const Program& ops = program.stream ? program.stream->body : program.program;
+  return std::any_of(ops.begin(), ops.end(), [](const Op& op) { return op.kind == OpKind::input_gradient; });
+}
+
 StageCosts price_stage(const PricingContext& context, const Assignment& assignment,
                        const std::vector<int>& stage_of, const Traffic& traffic, int stage) {
   StageCosts costs;
   std::int64_t parameters = 0;
   std::int64_t buffers = 0;
   std::int64_t elsewhere = 0;
+  const WorkerProgram& program = assignment.programs[at(assignment.stage_workers[at(stage)].front())];
+  const bool split = splits_backward(program);
+  Bytes reach;  // the most that one micro-batch holds, as Chain::transient() counts it
   const auto add = [&](const LayerPrice& price) {
     costs.forward += Seconds(price.forward);
     costs.backward += Seconds(price.backward);
     costs.input_gradient += Seconds(price.input_gradient);
     costs.weight_gradient += Seconds(price.weight_gradient);
     costs.saved += Bytes(price.saved);
-    costs.workspace = std::max(costs.workspace, Bytes(price.workspace));
+    if (split) costs.workspace = std::max(costs.workspace, Bytes(price.workspace));
+    reach = std::max(reach, costs.saved + Bytes(price.workspace));
   };
   for (const int layer : assignment.stage_layers[at(stage)]) {
     add(context.model.layers[at(layer)]);
@@ -113,6 +124,7 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
     buffers += context.graph.layers[at(layer)].buffer_bytes;
   }
   if (stage == assignment.stages() - 1) add(context.model.loss);
+  if (!split) costs.workspace = reach - costs.saved;
   costs.saved -= Bytes(std::min(elsewhere, traffic.in[at(stage)]));
 
   std::vector<int> devices;
@@ -130,8 +142,9 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
   costs.optimizer = Bytes(
       static_cast<std::int64_t>(std::ceil(context.optimizer.state_ratio * static_cast<double>(parameters))));
   costs.input = Bytes(traffic.in[at(stage)]);
-  costs.boundary = Bytes(2 * (traffic.in[at(stage)] + traffic.out[at(stage)]));
-  costs.versions = std::max(1, in_flight(assignment.programs[at(assignment.stage_workers[at(stage)].front())]));
+  costs.boundary =
+      Bytes(message_bytes(hand_over(context.cluster), traffic.in[at(stage)], traffic.out[at(stage)]));
+  costs.versions = std::max(1, in_flight(program));
   return costs;
 }
 

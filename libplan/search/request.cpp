@@ -107,6 +107,7 @@ std::vector<DeviceSet> device_sets(const Cluster& cluster, const PlanRequest& re
   const auto make_set = [&](double speed, std::int64_t bytes) {
     DeviceSet set{{}, std::numeric_limits<double>::infinity(), 0, {}};
     set.limit.context = request.context_bytes.value;
+    set.limit.hand_over = hand_over(cluster);
     for (std::size_t i = 0; i < cluster.devices.size(); ++i) {
       const Device& device = cluster.devices[i];
       const std::int64_t usable = usable_bytes(device, request);

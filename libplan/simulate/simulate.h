@@ -21,8 +21,8 @@ struct StageCosts {
   Bytes weights, gradients, optimizer;  ///< of one version
   Bytes saved;                          ///< activations kept from F to B (or W), stage input excluded
   Bytes input;                          ///< boundary input kept from F to B
-  Bytes boundary;                       ///< transfer buffers: 2*(in + out)
-  Bytes workspace;                      ///< transient peak
+  Bytes boundary;                       ///< messages between workers, beyond `input`
+  Bytes workspace;                      ///< peak of an operation above what is saved
   int versions =
       1;  ///< weight versions the policy keeps; an asynchronous walk counts more where the programs need them
   bool operator==(const StageCosts&) const = default;

@@ -26,7 +26,12 @@ void LapTimer::end(int position, Phase phase) {
 PassTimes LapTimer::take() { return std::exchange(times_, no_times(positions_)); }
 
 ByteProbe::ByteProbe(std::vector<Bytes> outputs, SavedMeter& saved, const MemoryAccount& account)
-    : outputs_(std::move(outputs)), saved_(saved), account_(account), workspace_(outputs_.size()) {}
+    : outputs_(std::move(outputs)),
+      saved_(saved),
+      account_(account),
+      live_before_(account.live()),
+      kept_(outputs_.size()),
+      workspace_(outputs_.size()) {}
 
 void ByteProbe::begin(int position, Phase phase) {
   if (phase == Phase::forward) saved_.enter(position);
@@ -37,9 +42,10 @@ void ByteProbe::begin(int position, Phase phase) {
 void ByteProbe::end(int position, Phase phase) {
   const std::size_t p = static_cast<std::size_t>(position);
   saved_.leave();
-  const Bytes needed = phase == Phase::forward ? account_.peak() - account_.live()
-                                               : account_.peak() - live_at_begin_ + outputs_[p];
-  workspace_[p] = std::max(workspace_[p], needed);
+  if (phase == Phase::forward) kept_[p] = saved_.made();
+  const bool whole = phase == Phase::forward || phase == Phase::backward;
+  const Bytes below = whole ? live_before_ + kept_[p] : live_at_begin_ - outputs_[p];
+  workspace_[p] = std::max(workspace_[p], account_.peak() - below);
 }
 
 }  // namespace pp::profile

@@ -38,25 +38,29 @@ class LapTimer final : public model::LayerObserver {
   PassTimes times_;
 };
 
-/// Per position: what it saves, and the most memory it needs beyond what it keeps.
+/// Per position: what it saves, and the most memory it needs beyond what the pass keeps then. For one pass.
 class ByteProbe final : public model::LayerObserver {
  public:
-  /// `outputs[p]`: bytes of the outputs at position p, the size of the gradients that reach it in backward.
+  /// Made just before the forward. `outputs[p]`: bytes of the outputs at position p, the size of the gradients
+  /// that reach it in backward.
   ByteProbe(std::vector<Bytes> outputs, SavedMeter& saved, const MemoryAccount& account);
 
   void begin(int position, Phase phase) override;
   void end(int position, Phase phase) override;
 
-  /// Forward: the peak above what is live at its end, hence above inputs, outputs and saved tensors. Backward
-  /// and its halves: the peak above what is live at its begin, plus the output gradients that are live then:
-  /// gradients of inputs and outputs, fresh weight gradients and scratch. The largest of all.
+  /// Forward and backward: the peak above what the layers up to and including this one save, which is what the
+  /// pass still keeps then: inputs and outputs that nobody saves, gradients, fresh weight gradients, scratch.
+  /// The halves of backward, which leave more behind: the peak above what is live at its begin, plus the output
+  /// gradients. The largest of all.
   const std::vector<Bytes>& workspace() const { return workspace_; }
 
  private:
   std::vector<Bytes> outputs_;
   SavedMeter& saved_;
   MemoryAccount account_;
-  Bytes live_at_begin_;
+  Bytes live_before_;        ///< the pass
+  Bytes live_at_begin_;      ///< of the layer
+  std::vector<Bytes> kept_;  ///< per position: made and saved by the pass up to the end of its forward
   std::vector<Bytes> workspace_;
 };
 

@@ -30,11 +30,18 @@ struct MemoryCounters {
       live.fetch_sub(bytes, std::memory_order_relaxed);
       return false;
     }
+    raise_peak(now);
+    retain();
+    return true;
+  }
+  void add_unlimited(std::int64_t bytes) {
+    raise_peak(live.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+    retain();
+  }
+  void raise_peak(std::int64_t now) {
     std::int64_t seen = peak.load(std::memory_order_relaxed);
     while (seen < now && !peak.compare_exchange_weak(seen, now, std::memory_order_relaxed)) {
     }
-    retain();
-    return true;
   }
   std::int64_t next_serial() { return serials.fetch_add(1, std::memory_order_relaxed); }
   void remove(std::int64_t bytes) {
@@ -119,6 +126,12 @@ void* allocate_block(std::size_t bytes) {
   return new (memory) BlockHeader{owner, bytes, owner == nullptr ? 0 : owner->next_serial()} + 1;
 }
 
+/// Null for memory that is not a block of ours.
+BlockHeader* header_of(const c10::DataPtr& block) {
+  if (block.get_deleter() != &free_block || block.get_context() == nullptr) return nullptr;
+  return static_cast<BlockHeader*>(block.get_context()) - 1;
+}
+
 /// Data and context of a block are one address and the deleter is always free_block, as oneDNN's raw_allocate()
 /// demands.
 class CountingAllocator final : public c10::Allocator {
@@ -166,12 +179,32 @@ void MemoryAccount::reset_peak() { counters_->peak.store(counters_->live.load(st
 std::int64_t MemoryAccount::blocks() const { return counters_->serials.load(std::memory_order_relaxed); }
 
 bool MemoryAccount::charged_since(const c10::DataPtr& block, std::int64_t mark) const {
-  if (block.get_deleter() != &free_block || block.get_context() == nullptr) return false;
-  const BlockHeader* header = static_cast<const BlockHeader*>(block.get_context()) - 1;
-  return header->owner == counters_ && header->serial >= mark;
+  const BlockHeader* header = header_of(block);
+  return header != nullptr && header->owner == counters_ && header->serial >= mark;
+}
+
+void MemoryAccount::take_over(const c10::DataPtr& block) const {
+  BlockHeader* header = header_of(block);
+  if (header == nullptr || header->owner == counters_) return;
+  end_charge(block);
+  counters_->add_unlimited(static_cast<std::int64_t>(header->bytes));
+  header->owner = counters_;
+  header->serial = counters_->next_serial();
+}
+
+void end_charge(const c10::DataPtr& block) {
+  BlockHeader* header = header_of(block);
+  if (header == nullptr || header->owner == nullptr) return;
+  std::exchange(header->owner, nullptr)->remove(static_cast<std::int64_t>(header->bytes));
 }
 
 Bytes MemoryAccount::limit() const { return Bytes(counters_->limit); }
+
+MemoryCharge::MemoryCharge(const MemoryAccount& account, Bytes bytes) : account_(account), bytes_(bytes) {
+  account_.counters_->add_unlimited(bytes_.value);
+}
+
+MemoryCharge::~MemoryCharge() { account_.counters_->remove(bytes_.value); }
 
 ChargeMemory::ChargeMemory(const MemoryAccount& account)
     : account_(account), previous_(std::exchange(t_charged, account_.counters_)) {}

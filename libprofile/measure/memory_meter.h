@@ -47,11 +47,15 @@ class MemoryAccount {
   Bytes limit() const;
   /// How many blocks have been charged so far: a mark for charged_since().
   std::int64_t blocks() const;
+  /// Charges `block` to this account instead of another one or of nobody; nothing for memory that the meter did
+  /// not provide. The limit is not looked at: the block exists. No other thread may hold the block.
+  void take_over(const c10::DataPtr& block) const;
   /// True when `block` is charged to this account and was allocated when blocks() was `mark` or more.
   bool charged_since(const c10::DataPtr& block, std::int64_t mark) const;
 
  private:
   friend class ChargeMemory;
+  friend class MemoryCharge;
   detail::MemoryCounters* counters_;
 };
 
@@ -67,6 +71,23 @@ class ChargeMemory {
  private:
   MemoryAccount account_;
   detail::MemoryCounters* previous_;
+};
+
+/// From now on nobody is charged for `block`. No other thread may hold it.
+void end_charge(const c10::DataPtr& block);
+
+/// Bytes charged to an account as if they were a block of their own, from construction to destruction: for
+/// memory that another account's block provides. The limit is not looked at.
+class MemoryCharge {
+ public:
+  MemoryCharge(const MemoryAccount& account, Bytes bytes);
+  ~MemoryCharge();
+  MemoryCharge(const MemoryCharge&) = delete;
+  MemoryCharge& operator=(const MemoryCharge&) = delete;
+
+ private:
+  MemoryAccount account_;
+  Bytes bytes_;
 };
 
 }  // namespace pp::profile

@@ -4,6 +4,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -113,17 +114,20 @@ PassBytes ModelRunner::measure_bytes(std::size_t size) {
   }
   bytes.peak = account_.peak() - bytes_of_other_batches(size);
   bytes.outputs = output_bytes(size);
+  bytes.workspace.resize(bytes.outputs.size());
+  for (const PassKind kind : {PassKind::full, PassKind::split}) probe_pass(size, kind, bytes);
+  return bytes;
+}
+
+void ModelRunner::probe_pass(std::size_t size, PassKind kind, PassBytes& bytes) {
   SavedMeter saved(distinct_parameters(), positions(), account_);
   ByteProbe probe(bytes.outputs, saved, account_);
-  {
-    model::Pass pass = forward(size, &probe);
-    bytes.saved = saved.layers();
-    backward(pass, size, PassKind::full, &probe);
-  }
   model::Pass pass = forward(size, &probe);
-  backward(pass, size, PassKind::split, &probe);
-  bytes.workspace = probe.workspace();
-  return bytes;
+  bytes.saved = saved.layers();
+  backward(pass, size, kind, &probe);
+  for (std::size_t p = 0; p < bytes.workspace.size(); ++p) {
+    bytes.workspace[p] = std::max(bytes.workspace[p], probe.workspace()[p]);
+  }
 }
 
 Bytes ModelRunner::bytes_of_other_batches(std::size_t size) const {

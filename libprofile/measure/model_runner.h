@@ -67,6 +67,8 @@ class ModelRunner {
   int positions() const { return segment_.layer_count() + (segment_.has_loss() ? 1 : 0); }
   model::Pass forward(std::size_t size, model::LayerObserver* observer);
   void backward(model::Pass& pass, std::size_t size, PassKind kind, model::LayerObserver* observer);
+  /// One pass with every byte counted; fills `saved` and raises `workspace` of `bytes`.
+  void probe_pass(std::size_t size, PassKind kind, PassBytes& bytes);
   void run_pass(std::deque<model::Pass>& flying, const Visit& visit, VisitTimes& times);
   std::vector<at::Tensor> distinct_parameters() const;
   Bytes bytes_of_other_batches(std::size_t size) const;

@@ -41,7 +41,7 @@ torch::autograd::Engine& metering_engine() {
 void install_saved_meter() { torch::autograd::set_default_engine_stub(&metering_engine); }
 
 SavedMeter::SavedMeter(std::span<const at::Tensor> parameters, int layers, const MemoryAccount& account)
-    : account_(account), bytes_(static_cast<std::size_t>(layers)) {
+    : account_(account), bytes_(static_cast<std::size_t>(layers)), first_mark_(account.blocks()) {
   for (const at::Tensor& parameter : parameters) counted_.insert(parameter.storage().data());
   t_meter = this;
 }
@@ -60,6 +60,7 @@ void SavedMeter::record(const at::Tensor& saved) {
   SavedBytes& bytes = bytes_[static_cast<std::size_t>(layer_)];
   const Bytes size(static_cast<std::int64_t>(storage.nbytes()));
   bytes.total += size;
+  if (account_.charged_since(storage.data_ptr(), first_mark_)) made_ += size;
   if (!account_.charged_since(storage.data_ptr(), mark_)) bytes.own_input += size;
 }
 

@@ -42,14 +42,18 @@ class SavedMeter {
   void record(const at::Tensor& saved);
 
   const std::vector<SavedBytes>& layers() const { return bytes_; }
+  /// The part of all saved so far that is younger than the meter: what the pass itself made, not its data.
+  Bytes made() const { return made_; }
 
  private:
   MemoryAccount account_;
   std::vector<SavedBytes> bytes_;
   std::unordered_set<const void*>
       counted_;  ///< storages: parameters, then what the layers keep; only looked up
+  Bytes made_;
   int layer_ = -1;
-  std::int64_t mark_ = 0;  ///< account_.blocks() when the layer began
+  std::int64_t first_mark_;  ///< account_.blocks() when the meter began
+  std::int64_t mark_ = 0;    ///< the same when the layer began
 };
 
 }  // namespace pp::profile

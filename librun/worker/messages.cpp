@@ -1,4 +1,5 @@
 // Receives and sends, derived from the tensor edges between stages.
+#include "libprofile/measure/hand_over.h"
 #include "librun/worker/worker.h"
 
 namespace pp::run {
@@ -10,7 +11,7 @@ std::vector<at::Tensor> Worker::receive_inputs(const plan::Op& op, const Piece& 
     if (input.producer < 0) continue;
     const Tag tag{Direction::activation, input.source.index, input.source.output, op.stage,
                   piece.round,           op.micro_batch};
-    tensor = job_.transport->receive(id_, job_.owner(StageId{input.producer}, op.micro_batch), tag);
+    tensor = receive(job_.owner(StageId{input.producer}, op.micro_batch), tag);
   }
   return inputs;
 }
@@ -23,10 +24,15 @@ std::vector<std::vector<at::Tensor>> Worker::receive_gradients(const plan::Op& o
       if (!consumer.gradient) continue;
       const Tag tag{Direction::gradient, output.source.index, output.source.output,
                     consumer.stage,      piece.round,         op.micro_batch};
-      gradients.push_back(job_.transport->receive(id_, job_.owner(consumer.stage, op.micro_batch), tag));
+      gradients.push_back(receive(job_.owner(consumer.stage, op.micro_batch), tag));
     }
   }
   return arrived;
+}
+
+at::Tensor Worker::receive(WorkerId from, const Tag& tag) {
+  at::Tensor tensor = job_.transport->receive(id_, from, tag);
+  return from == id_ ? tensor : profile::received(std::move(tensor), memory_);
 }
 
 void Worker::send_outputs(const plan::Op& op, const Piece& piece, std::vector<at::Tensor> outputs) {
@@ -36,7 +42,8 @@ void Worker::send_outputs(const plan::Op& op, const Piece& piece, std::vector<at
     for (const StageOutput::Consumer& consumer : output.consumers) {
       const Tag tag{Direction::activation, output.source.index, output.source.output,
                     consumer.stage,        piece.round,         op.micro_batch};
-      send(op, job_.owner(consumer.stage, op.micro_batch), tag, outputs[k]);
+      const bool last = &consumer == &output.consumers.back();
+      send(op, job_.owner(consumer.stage, op.micro_batch), tag, last ? std::move(outputs[k]) : outputs[k]);
     }
   }
 }
@@ -48,14 +55,15 @@ void Worker::send_gradients(const plan::Op& op, const Piece& piece, std::vector<
     if (input.producer < 0 || !input.gradient) continue;
     const Tag tag{Direction::gradient, input.source.index, input.source.output, op.stage,
                   piece.round,         op.micro_batch};
-    send(op, job_.owner(StageId{input.producer}, op.micro_batch), tag, gradients[i]);
+    send(op, job_.owner(StageId{input.producer}, op.micro_batch), tag, std::move(gradients[i]));
   }
 }
 
-void Worker::send(const plan::Op& op, WorkerId to, const Tag& tag, const at::Tensor& tensor) {
+void Worker::send(const plan::Op& op, WorkerId to, const Tag& tag, at::Tensor tensor) {
   const Bytes bytes(static_cast<std::int64_t>(tensor.nbytes()));
   const Seconds begin = Coordinator::Clock::now() - job_.start;
-  job_.transport->send(id_, to, tag, tensor);
+  if (to != id_) profile::release_charge(tensor);
+  job_.transport->send(id_, to, tag, std::move(tensor));
   if (to == id_) return;
   record_.sent += bytes;
   if (!job_.options.trace) return;

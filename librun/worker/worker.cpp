@@ -172,11 +172,12 @@ void Worker::forward(const plan::Op& op, Stage& stage) {
 void Worker::backward(const plan::Op& op, Stage& stage) {
   const Piece piece = this->piece(op);
   position_.unit = piece.unit;
-  const std::vector<std::vector<at::Tensor>> arrived = receive_gradients(op, piece);
+  std::vector<std::vector<at::Tensor>> arrived = receive_gradients(op, piece);
   const Time begin = Coordinator::Clock::now();
   std::vector<at::Tensor> gradients = op.kind == plan::OpKind::backward
                                           ? stage.backward(op.micro_batch, arrived, piece.weight)
                                           : stage.input_gradient(op.micro_batch, arrived, piece.weight);
+  arrived.clear();
   const Time end = Coordinator::Clock::now();
   note(op, begin, end);
   send_gradients(op, piece, std::move(gradients));

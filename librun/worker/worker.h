@@ -72,7 +72,10 @@ class Worker {
   std::vector<std::vector<at::Tensor>> receive_gradients(const plan::Op& op, const Piece& piece);
   void send_outputs(const plan::Op& op, const Piece& piece, std::vector<at::Tensor> outputs);
   void send_gradients(const plan::Op& op, const Piece& piece, std::vector<at::Tensor> gradients);
-  void send(const plan::Op& op, WorkerId to, const Tag& tag, const at::Tensor& tensor);
+  /// Charged to this worker from now on, whoever made it.
+  at::Tensor receive(WorkerId from, const Tag& tag);
+  /// The receiver may be charged as soon as it has the tensor: keep no other handle of it.
+  void send(const plan::Op& op, WorkerId to, const Tag& tag, at::Tensor tensor);
 
   void evaluate();
   void evaluate(StageId id, const Stage& stage, int micro_batch);

@@ -61,12 +61,28 @@ TEST_CASE("stages receive and send each tensor once, straight from its producer"
   CHECK(chain.least_out == std::vector<double>{0, 4, 2, 2, 2, 0});
 }
 
-TEST_CASE("the largest workspace of any range") {
+TEST_CASE("a workspace hides in what the layers behind it save") {
   const Chain chain = chain_of(skip_profile());
-  CHECK(chain.largest_workspace(0, 5) == 9);
-  CHECK(chain.largest_workspace(0, 3) == 5);
-  CHECK(chain.largest_workspace(1, 3) == 1);
-  CHECK(chain.largest_workspace(3, 4) == 9);
+  // Saved 0, 4, 2, 6, 2 and workspace 5, 1, 1, 9, 1. All layers: most is held at layer 3, 0+4+2+6 + 9 = 21,
+  // of which all save 14. Layers 0 to 2: 6 + 1 at the last one; at layer 0, with 5, nothing is saved yet.
+  CHECK(chain.transient(0, 5) == 7);
+  CHECK(chain.transient(0, 3) == 1);
+  CHECK(chain.transient(1, 3) == 1);
+  CHECK(chain.transient(3, 4) == 9);
+  CHECK(chain.transient(0, 1) == 5);
+}
+
+TEST_CASE("messages between workers: a buffer at either end of each, nothing among CPU devices of one node") {
+  // In 4, out 2: inputs and outputs forward, their gradients backward.
+  CHECK(message_bytes(HandOver::copy, 4, 2) == 4 + 2 + 2 + 4);
+  CHECK(message_bytes(HandOver::reference, 4, 2) == 0);
+
+  Cluster cluster = test::make_cluster(2);
+  CHECK(hand_over(cluster) == HandOver::reference);
+  cluster.devices[1].node = "b";
+  CHECK(hand_over(cluster) == HandOver::copy);
+  CHECK(hand_over(flat_cluster(2, DeviceKind::cuda, BytesPerSecond(1e9), Seconds(0), Bytes(0))) ==
+        HandOver::copy);
 }
 
 TEST_CASE("memory of a stage: parts by hand, and the bound never above the exact sum") {

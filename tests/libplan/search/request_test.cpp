@@ -140,7 +140,7 @@ TEST_CASE("a limit below one layer's weights names layer, bytes short and the sm
         "more than the limit of 14999 bytes; smallest feasible limit " +
             std::to_string(none.smallest_limit->value) + " bytes");
   // Stages of one layer each, micro-batches of 2. Layer c is the third of four at least: it holds 15000, in
-  // flight at most 4 micro-batches of (100 saved + 100 input), and 2 * (100 + 100) of transfer buffers.
+  // flight at most 4 micro-batches of (100 saved + 100 input).
   CHECK(none.smallest_limit->value > 15'000);
   CHECK(none.remedy == "--memory-limit " + std::to_string(none.smallest_limit->value));
   request.memory_limit = none.smallest_limit;
@@ -155,16 +155,15 @@ TEST_CASE("a stage that falls short names itself, its device and the devices tha
   request.memory_limit = Bytes(8000);
   const auto result = make_plan(six_layers(), make_cluster(2), request);
   const Infeasible& none = std::get<Infeasible>(result);
-  // Best attempt 3|3, M = 4: stage 0 keeps 2 * 300 and 2 * 100 of buffers: 9800; stage 1 300 + 100 and 2 * 100:
-  // 9600.
+  // Best attempt 3|3, M = 4: stage 0 keeps 2 * 300: 9600; stage 1 300 + 100: 9400.
   CHECK(none.reason ==
-        "does not fit: stage 0 of 2 (a..c) needs 9800 bytes on device 0 in the best attempt, 1800 more than "
-        "the limit of 8000 bytes; smallest feasible limit 9800 bytes");
+        "does not fit: stage 0 of 2 (a..c) needs 9600 bytes on device 0 in the best attempt, 1600 more than "
+        "the limit of 8000 bytes; smallest feasible limit 9600 bytes");
   CHECK(none.stage == 0);
   CHECK(none.device == DeviceId{0});
-  CHECK(none.short_by == Bytes(1800));
-  CHECK(none.smallest_limit == Bytes(9800));
-  CHECK(none.remedy == "3 devices");  // 2|2|2: 6000 + 3*200 + 200
+  CHECK(none.short_by == Bytes(1600));
+  CHECK(none.smallest_limit == Bytes(9600));
+  CHECK(none.remedy == "3 devices");  // 2|2|2: 6000 + 3*200
 }
 
 TEST_CASE("a smaller micro-batch or another schedule is offered before more memory") {

@@ -105,17 +105,21 @@ TEST_SUITE("libprofile/measure/model_runner") {
                                               Bytes(512), Bytes(512), Bytes(40), Bytes(4)}));
   }
 
-  TEST_CASE("workspace holds the gradients that are live in backward, beyond what forward leaves") {
+  TEST_CASE("workspace is what is live beyond what the layers so far save") {
     Bench bench(image_model());
     const PassBytes bytes = bench.bytes(0);
+    // In backward the pass holds the loss, a float, and norm's statistics, sum and square sum of 4 channels in
+    // double.
+    const std::int64_t always = 4 + 2 * 4 * 8;
     // relu: the gradients of its output and of its input.
-    CHECK(bytes.workspace[2] == Bytes(2 * 2048));
-    // add: both input gradients are the output gradient.
-    CHECK(bytes.workspace[3] == Bytes(2048));
+    CHECK(bytes.workspace[2].value == 2 * 2048 + always);
+    // add, in forward: norm's output and its own, which nobody saves, and the statistics. In backward both
+    // input gradients are the output gradient, which is less.
+    CHECK(bytes.workspace[3].value == 2 * 2048 + 2 * 4 * 8);
     // flat: the input gradient is a view of the output gradient.
-    CHECK(bytes.workspace[6] == Bytes(512));
+    CHECK(bytes.workspace[6].value == 512 + always);
     // head: gradients of output 2*5, input 2*64, weight 5*64 and bias 5 floats.
-    CHECK(bytes.workspace[7] == Bytes(40 + 512 + 1280 + 20));
+    CHECK(bytes.workspace[7].value == 40 + 512 + 1280 + 20 + always);
   }
 
   TEST_CASE("between forward and backward the pass keeps what the layers save of their own making") {
