@@ -100,6 +100,10 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
       .add_option("--window", options.window,
                   "micro-batches in flight of 1F1B kinds: win, published, wide, or K0,K1,..")
       ->group("Search");
+  cli::add_enum(command, "--tied", request.tied,
+                "weights that layers share: all of them in one stage, or copies in several if that is faster "
+                "(pp-run trains the former)")
+      ->group("Search");
   command.add_option("--top", request.top, "alternatives to list")
       ->check(CLI::NonNegativeNumber)
       ->group("Search");

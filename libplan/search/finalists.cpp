@@ -3,6 +3,7 @@
 #include "libplan/search/gather.h"
 #include "libplan/search/local_improvement.h"
 #include "libplan/search/placed.h"
+#include "libplan/search/tied_copies.h"
 
 #include <algorithm>
 #include <cmath>
@@ -37,7 +38,7 @@ auto rank(const Finalist& finalist) {
 }
 
 /// The best by estimate of each schedule; different orders often give the same stages.
-std::vector<Finalist> shortlist(std::vector<Finalist> all, const PlanRequest& request) {
+std::vector<Finalist> shortlist(std::vector<Finalist> all, const PlanGraph& graph, const PlanRequest& request) {
   std::stable_sort(all.begin(), all.end(), [](const Finalist& a, const Finalist& b) {
     return std::tuple(a.estimate, device_count(a.partition)) <
            std::tuple(b.estimate, device_count(b.partition));
@@ -61,7 +62,7 @@ std::vector<Finalist> shortlist(std::vector<Finalist> all, const PlanRequest& re
       continue;
     }
     ++count;
-    if (!finalist.placed) finalist.assignment = assign(finalist, request);
+    if (!finalist.placed) finalist.assignment = assign(finalist, graph, request);
     best.push_back(std::move(finalist));
   }
   return best;
@@ -149,7 +150,7 @@ double Finalist::rounded_step() const {
   return std::ldexp(std::round(std::ldexp(mantissa, kBits)), exponent - kBits);
 }
 
-Assignment assign(const Finalist& finalist, const PlanRequest& request) {
+Assignment assign(const Finalist& finalist, const PlanGraph& graph, const PlanRequest& request) {
   Assignment assignment;
   assignment.stage_layers = stage_layers(finalist.partition, finalist.order);
   int worker = 0;
@@ -167,6 +168,12 @@ Assignment assign(const Finalist& finalist, const PlanRequest& request) {
                      .window = finalist.windows.empty() ? request.window : WindowRule::explicit_list,
                      .windows = finalist.windows.empty() ? request.windows : finalist.windows})
           .workers;
+  std::vector<int> stage_of(graph.layers.size());
+  for (int s = 0; s < assignment.stages(); ++s) {
+    for (const int layer : assignment.stage_layers[static_cast<std::size_t>(s)])
+      stage_of[static_cast<std::size_t>(layer)] = s;
+  }
+  add_tied_reductions(assignment.programs, tied_copies(graph, stage_of), assignment.stage_workers);
   return assignment;
 }
 
@@ -198,7 +205,7 @@ SearchOutcome search_and_price(const Profile& profile, const Cluster& cluster, c
   outcome.batches = gathered.batches;
   outcome.schedules = gathered.schedules;
   outcome.candidates = static_cast<int>(gathered.finalists.size());
-  outcome.ranked = shortlist(std::move(gathered.finalists), request);
+  outcome.ranked = shortlist(std::move(gathered.finalists), graph, request);
   Pricer pricer(profile, cluster, graph, request);
   for (Finalist& finalist : outcome.ranked) pricer.simulate(finalist);
   for (const Finalist& finalist : outcome.ranked) {
