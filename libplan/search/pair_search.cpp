@@ -93,12 +93,14 @@ class PairProbe {
     const int to = space_.levels() == 0 ? 0 : level;
     if (start != 0 && !accept(cost_.cut(start, replicas, CutSide::in))) return;
     for (int end = start + 1; end <= layers_; ++end) {
+      const Front& tails = front(from, end);
+      const auto usable = [&](const Label& tail) { return tail.devices + replicas <= space_.devices; };
+      if (std::ranges::none_of(tails, usable)) continue;
       if (!accept(cost_.stage(start, end, replicas))) {
         if (replicas == space_.scan_replicas) continue;
         break;  // larger stages cost no less
       }
-      const Front& tails = front(from, end);
-      if (tails.empty()) continue;
+      if (!cost_.fits(start, end, replicas, 0)) break;  // and need no less memory
       if (end != layers_ && !accept(cost_.cut(end, replicas, CutSide::out))) continue;
       for (std::size_t next = 0; next < tails.size(); ++next) {
         extend({start, end, replicas}, tails[next], static_cast<int>(next), front(to, start));

@@ -1,6 +1,7 @@
 #include "libplan/search/placed.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "libplan/search/zero_bubble/auto_zero_bubble.h"
 #include "libprofile/core/error.h"
@@ -82,16 +83,25 @@ std::vector<WorkerProgram> searched_programs(const PricedStages& priced, const F
   return make_schedule(fallback).workers;
 }
 
+/// Where a schedule that is searched for takes its programs from.
+enum class Programs { search, keep };
+
 /// Assignment, prediction and what the worst device lacks.
-void price(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
+void price(Finalist& finalist, const PricingContext& context, const PlanRequest& request, Programs from) {
+  std::vector<WorkerProgram> known = std::move(finalist.assignment.programs);
   finalist.assignment = assignment_of(finalist);
   const PricedStages priced = price_stages(context, finalist.assignment);
   if (is_searched(*finalist.schedule)) {
     const std::vector<Bytes> limits = worker_limits(finalist, context.cluster, request);
-    finalist.assignment.programs = searched_programs(priced, finalist, context, limits);
+    finalist.assignment.programs =
+        from == Programs::keep ? std::move(known) : searched_programs(priced, finalist, context, limits);
   }
   finalist.prediction = simulate_prediction(priced, finalist.assignment, context);
   finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, context.cluster, request));
+}
+
+bool is_better(const Finalist& one, const Finalist& other) {
+  return std::pair(one.short_by, one.rounded_step()) < std::pair(other.short_by, other.rounded_step());
 }
 
 /// The partition with boundary `cut` (between stages cut-1 and cut) moved by `by` layers; empty when a stage
@@ -112,6 +122,29 @@ bool may_move(const Finalist& finalist, const PricingContext& context, const Pla
     if (!space.may_cut(partition[s].begin)) return false;
   }
   return !partition.empty();
+}
+
+/// Moves one boundary by one, two or four layers at a time as long as that makes the step faster, under the
+/// programs that the finalist has. A boundary is tried again when it or a neighbour has moved. False: none did.
+bool move_boundaries(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
+  const std::size_t cuts = finalist.partition.size() - 1;
+  std::vector<char> open(cuts + 2, 1);
+  bool ever = false;
+  for (std::size_t quiet = 0, cut = 1; quiet < cuts; cut = cut % cuts + 1, ++quiet) {
+    if (std::exchange(open[cut], 0) == 0) continue;
+    for (const int by : {-1, 1, -2, 2, -4, 4}) {
+      Finalist other = finalist;
+      other.partition = moved(finalist.partition, cut, by);
+      if (!may_move(finalist, context, request, other.partition)) continue;
+      price(other, context, request, Programs::keep);
+      if (!is_better(other, finalist)) continue;
+      finalist = std::move(other);
+      open[cut - 1] = open[cut] = open[cut + 1] = 1;
+      ever = true;
+      quiet = 0;
+    }
+  }
+  return ever;
 }
 
 }  // namespace
@@ -172,21 +205,13 @@ std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& clust
 }
 
 void settle_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
-  price(finalist, context, request);
-  const auto key = [](const Finalist& one) { return std::pair(one.short_by, one.rounded_step()); };
-  for (bool improved = request.cuts.empty(); improved;) {
-    improved = false;
-    for (std::size_t cut = 1; cut < finalist.partition.size(); ++cut) {
-      for (const int by : {-1, 1}) {
-        Finalist other = finalist;
-        other.partition = moved(finalist.partition, cut, by);
-        if (!may_move(finalist, context, request, other.partition)) continue;
-        price(other, context, request);
-        if (key(other) >= key(finalist)) continue;
-        finalist = std::move(other);
-        improved = true;
-      }
-    }
+  price(finalist, context, request, Programs::search);
+  if (!request.cuts.empty()) return;
+  while (move_boundaries(finalist, context, request) && is_searched(*finalist.schedule)) {
+    Finalist other = finalist;
+    price(other, context, request, Programs::search);
+    if (!is_better(other, finalist)) return;
+    finalist = std::move(other);
   }
 }
 

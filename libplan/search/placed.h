@@ -25,8 +25,10 @@ std::vector<Schedule> placed_schedules(const PlanRequest& request, const Schedul
 std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
                                        double& bound);
 
-/// Prices a finalist and moves one boundary by one layer at a time while that makes the step faster. Sets
-/// assignment and prediction, and short_by when a worker's simulated peak exceeds its device.
+/// Prices a finalist and moves one boundary by a few layers at a time while that makes the step faster.
+/// Programs that follow the costs (auto-zb) are kept while boundaries move and searched for again where they
+/// stop, as long as that helps. Sets assignment and prediction, and short_by when a worker's simulated peak
+/// exceeds its device.
 void settle_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request);
 
 }  // namespace pp::plan
