@@ -19,7 +19,14 @@
 
 namespace pp::plan {
 
-enum class RecomputePolicy { never };
+/// Which forwards run again before their backward. A description: R in the programs runs a whole stage again
+/// from its inputs, Stage::recompute single layers inside the backward.
+enum class RecomputePolicy {
+  never,
+  except_last,  ///< R for every micro-batch but the last
+  always,       ///< R for every micro-batch
+  per_stage     ///< as each stage needs it: nothing, R, or some of its layers
+};
 enum class OptimizerName { sgd, adamw };
 
 }  // namespace pp::plan
@@ -27,7 +34,10 @@ enum class OptimizerName { sgd, adamw };
 namespace pp {
 template <>
 struct EnumNames<plan::RecomputePolicy> {
-  static constexpr std::array table{std::pair{plan::RecomputePolicy::never, "never"sv}};
+  static constexpr std::array table{std::pair{plan::RecomputePolicy::never, "never"sv},
+                                    std::pair{plan::RecomputePolicy::except_last, "except_last"sv},
+                                    std::pair{plan::RecomputePolicy::always, "always"sv},
+                                    std::pair{plan::RecomputePolicy::per_stage, "per_stage"sv}};
 };
 template <>
 struct EnumNames<plan::OptimizerName> {
@@ -58,7 +68,7 @@ struct ScheduleInfo {
 struct Stage {
   std::vector<std::string> layers;
   std::vector<WorkerId> workers;       ///< its replicas
-  std::vector<std::string> recompute;  ///< layers recomputed inside B
+  std::vector<std::string> recompute;  ///< layers that run again inside B (split: I), one at a time; no R then
   bool operator==(const Stage&) const = default;
 };
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "libplan/plan.h"
+#include "libplan/plan_check_recompute.h"
 
 namespace pp::plan {
 namespace {
@@ -35,6 +36,7 @@ class Checker {
     check_edges();
     check_tied();
     check_programs();
+    check_recompute(plan_);
     check_prediction();
   }
 
@@ -112,10 +114,6 @@ class Checker {
         fail(pointer("stages", s, "layers"), "must not be empty; give the stage at least one layer");
       if (stage.workers.empty())
         fail(pointer("stages", s, "workers"), "must not be empty; give the stage at least one worker");
-      if (!stage.recompute.empty()) {
-        fail(pointer("stages", s, "recompute"),
-             "must be empty with recompute " + in_quotes(name_of(plan_.schedule.recompute)));
-      }
       for (const WorkerId worker : stage.workers) {
         if (index(worker) >= plan_.workers.size()) {
           fail(pointer("stages", s, "workers"), std::to_string(number(worker)) + " is not in /workers");

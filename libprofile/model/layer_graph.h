@@ -19,12 +19,15 @@ struct LayerGraph {
   /// The weight gradients are computed together with the input gradients, also when backward is split.
   bool weights_with_inputs = false;
 
+  /// Of a layer that is recomputed: all there is until its forward has run again.
+  std::vector<at::Tensor> kept_inputs;
+
   // Between the input gradient and the weight gradient one of the two is kept.
   std::vector<at::Tensor> output_gradients;  ///< per output, undefined where no gradient arrived
   std::vector<at::Tensor> weight_gradients;  ///< per parameter
 
   /// Nothing is left to do.
-  bool empty() const { return outputs.empty() && weight_gradients.empty(); }
+  bool empty() const { return outputs.empty() && kept_inputs.empty() && weight_gradients.empty(); }
 };
 
 /// The same storage as `tensor`, at the start of a new graph; `edge` receives the place where its gradient

@@ -13,10 +13,11 @@ Pass::Pass(Pass&&) noexcept = default;
 Pass& Pass::operator=(Pass&&) noexcept = default;
 Pass::~Pass() = default;
 
-Segment::Segment(const ResolvedModel& model, std::vector<int> layers, bool with_loss)
+Segment::Segment(const ResolvedModel& model, std::vector<int> layers, bool with_loss,
+                 const std::vector<int>& recompute)
     : model_(&model),
       plan_(std::make_shared<const detail::SegmentPlan>(
-          detail::plan_segment(model, std::move(layers), with_loss))) {}
+          detail::plan_segment(model, std::move(layers), with_loss, recompute))) {}
 
 const std::vector<int>& Segment::layers() const { return plan_->layers; }
 bool Segment::has_loss() const { return plan_->with_loss; }

@@ -63,7 +63,8 @@ struct PassContext {
   Mode mode = Mode::training;
   Record record = Record::graph;  ///< evaluation records nothing in any case
   RandomKey key;
-  at::Generator* generator = nullptr;
+  at::Generator* generator =
+      nullptr;  ///< of the calling thread; recomputed layers draw from it in backward too
   std::span<const std::vector<at::Tensor>> buffers;  ///< per layer of the segment; read in evaluation only
 };
 
@@ -83,8 +84,11 @@ class LayerObserver {
 class Segment {
  public:
   /// `layers`: model-wide indices, ascending. `with_loss`: the loss runs after the last layer; its sources must
-  /// be computed or received here. The model must outlive the segment. Throws pp::Error (internal).
-  Segment(const ResolvedModel& model, std::vector<int> layers, bool with_loss);
+  /// be computed or received here. `recompute`: the layers that keep only their inputs for backward, which runs
+  /// their forward again, one layer at a time (bit-equal; their statistics count once). The model must outlive
+  /// the segment. Throws pp::Error (internal).
+  Segment(const ResolvedModel& model, std::vector<int> layers, bool with_loss,
+          const std::vector<int>& recompute = {});
 
   const std::vector<int>& layers() const;
   int layer_count() const { return static_cast<int>(layers().size()); }

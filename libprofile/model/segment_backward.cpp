@@ -10,6 +10,7 @@
 #include "libprofile/model/pass_state.h"
 #include "libprofile/model/segment.h"
 #include "libprofile/model/segment_plan.h"
+#include "libprofile/model/unit_forward.h"
 
 namespace pp::model {
 namespace {
@@ -57,6 +58,7 @@ class Backwarding {
     for_each_unit([&](const Unit& unit, LayerGraph& graph) {
       const std::vector<at::Tensor> arrived = take_output_gradients(unit);
       observed(unit, Phase::backward, [&] {
+        recompute(unit, graph);
         std::vector<at::Tensor> weight_gradients = inputs_and_weights(unit, graph, arrived);
         add_weight_gradients(unit, weight_gradients, gradients);
       });
@@ -71,6 +73,7 @@ class Backwarding {
         return;
       }
       observed(unit, Phase::input_gradient, [&] {
+        recompute(unit, graph);
         if (weights_of(unit).empty()) {
           add_input_gradients(unit, detail::run_backward(graph, arrived, graph.inputs, Graph::free));
           graph = LayerGraph();
@@ -90,6 +93,7 @@ class Backwarding {
       observed(unit, Phase::weight_gradient, [&] {
         std::vector<at::Tensor> results = std::move(graph.weight_gradients);
         if (results.empty()) {
+          recompute(unit, graph);
           const Edges weights = detail::leaf_edges(weights_of(unit));
           results = detail::run_backward(graph, graph.output_gradients, weights, Graph::free);
         }
@@ -135,6 +139,15 @@ class Backwarding {
     if (observer_ != nullptr) observer_->begin(unit.position, phase);
     body();
     if (observer_ != nullptr) observer_->end(unit.position, phase);
+  }
+
+  /// Runs the forward of a recomputed unit again, once: with its key and weights, so that it draws the same
+  /// numbers. Its statistics are those of the first time.
+  void recompute(const Unit& unit, LayerGraph& graph) {
+    std::vector<at::Tensor> inputs = std::exchange(graph.kept_inputs, {});
+    if (inputs.empty()) return;
+    std::vector<BatchStatistics> repeated;
+    detail::UnitForward{model_, *state_.weights, state_.context, repeated}.run(unit, std::move(inputs), &graph);
   }
 
   /// All consumers of the unit's outputs have been visited before.

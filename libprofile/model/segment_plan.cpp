@@ -61,10 +61,13 @@ class Planner {
     for (const int layer : plan_.layers) inside_[static_cast<std::size_t>(layer)] = true;
   }
 
-  SegmentPlan build() {
+  SegmentPlan build(const std::vector<int>& recompute) {
     number_inputs();
     for (std::size_t i = 0; i < plan_.layers.size(); ++i) add_layer(static_cast<int>(i), plan_.layers[i]);
     if (plan_.with_loss) add_loss();
+    for (Unit& unit : plan_.units) {
+      unit.recompute = unit.backward && std::ranges::count(recompute, unit.layer) > 0;
+    }
     find_uses();
     find_outputs();
     return std::move(plan_);
@@ -161,7 +164,8 @@ class Planner {
   SegmentPlan plan_;
 };
 
-void check_layers(const ResolvedModel& model, const std::vector<int>& layers, bool with_loss) {
+void check_layers(const ResolvedModel& model, const std::vector<int>& layers, bool with_loss,
+                  const std::vector<int>& recompute) {
   const auto fail = [](const std::string& message) { throw Error(ErrorKind::internal, "segment: " + message); };
   if (layers.empty()) fail("no layers; give it at least one");
   if (with_loss && !model.graph.loss) fail("the model has no loss");
@@ -173,13 +177,18 @@ void check_layers(const ResolvedModel& model, const std::vector<int>& layers, bo
     if (i > 0 && layers[i] <= layers[i - 1])
       fail("layer " + std::to_string(layers[i]) + " is not in ascending order");
   }
+  for (const int layer : recompute) {
+    if (!std::ranges::binary_search(layers, layer))
+      fail("layer " + std::to_string(layer) + " is to be recomputed, but is not in the segment");
+  }
 }
 
 }  // namespace
 
-SegmentPlan plan_segment(const ResolvedModel& model, std::vector<int> layers, bool with_loss) {
-  check_layers(model, layers, with_loss);
-  return Planner(model, std::move(layers), with_loss).build();
+SegmentPlan plan_segment(const ResolvedModel& model, std::vector<int> layers, bool with_loss,
+                         const std::vector<int>& recompute) {
+  check_layers(model, layers, with_loss, recompute);
+  return Planner(model, std::move(layers), with_loss).build(recompute);
 }
 
 std::string unit_name(const ResolvedModel& model, const Unit& unit) {

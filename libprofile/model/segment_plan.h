@@ -18,7 +18,8 @@ struct Unit {
   std::vector<bool> source_gradient{};  ///< which inputs want a gradient
   int first_output = 0;                 ///< tensor of its output 0, the others follow
   int output_count = 1;
-  bool backward = false;  ///< it has parameters or an input that wants a gradient, and the loss depends on it
+  bool backward = false;   ///< it has parameters or an input that wants a gradient, and the loss depends on it
+  bool recompute = false;  ///< its forward runs again inside backward; between them it keeps its inputs only
 };
 
 struct SegmentPlan {
@@ -34,9 +35,10 @@ struct SegmentPlan {
   int tensor_count() const { return static_cast<int>(last_use.size()); }
 };
 
-/// O(layers + edges) of the whole model. Throws pp::Error (internal) when `layers` is empty, not ascending or
-/// out of range.
-SegmentPlan plan_segment(const ResolvedModel& model, std::vector<int> layers, bool with_loss);
+/// `recompute`: which of `layers` run again inside backward. O(layers + edges) of the whole model. Throws
+/// pp::Error (internal) when `layers` is empty, not ascending or out of range, or lacks one of `recompute`.
+SegmentPlan plan_segment(const ResolvedModel& model, std::vector<int> layers, bool with_loss,
+                         const std::vector<int>& recompute = {});
 
 /// `layer "conv1" (conv2d)`, `loss (mse)`
 std::string unit_name(const ResolvedModel& model, const Unit& unit);

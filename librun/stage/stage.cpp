@@ -18,7 +18,7 @@ Bytes bytes_of(const at::Tensor& tensor) {
 
 Stage::Stage(const ResolvedModel& model, StageOptions options)
     : model_(model),
-      segment_(model, std::move(options.layers), options.with_loss),
+      segment_(model, std::move(options.layers), options.with_loss, options.recompute),
       optimizer_(std::move(options.optimizer)),
       newest_(segment_.initial_weights(options.seed, options.dtype)),
       buffers_(segment_.initial_buffers(options.dtype)),
@@ -47,15 +47,39 @@ const at::Tensor& Stage::newest(const Parameter& parameter) const {
 }
 
 std::vector<at::Tensor> Stage::forward(int micro_batch, std::span<const at::Tensor> inputs,
-                                       const model::RandomKey& key, at::Generator& generator) {
+                                       const model::RandomKey& key, at::Generator& generator, Keep keep) {
   model::PassContext context;
   context.key = key;
   context.generator = &generator;
-  model::Pass pass = segment_.forward(newest_, inputs, context);
-  std::vector<at::Tensor> outputs = std::move(pass.outputs);
-  pass.outputs.clear();
-  flights_.insert_or_assign(micro_batch, Flight{std::move(pass), newest_->version});
+  if (keep == Keep::inputs) context.record = model::Record::none;
+  Flight flight{segment_.forward(newest_, inputs, context), newest_->version};
+  if (keep == Keep::inputs) {
+    flight.weights = newest_;
+    flight.inputs.assign(inputs.begin(), inputs.end());
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (segment_.inputs()[i].kind != TensorSource::Kind::layer) flight.inputs[i].reset();
+    }
+  }
+  std::vector<at::Tensor> outputs = std::exchange(flight.pass.outputs, {});
+  flights_.insert_or_assign(micro_batch, std::move(flight));
   return outputs;
+}
+
+void Stage::recompute(int micro_batch, std::span<const at::Tensor> inputs, const model::RandomKey& key,
+                      at::Generator& generator) {
+  Flight& flight = flights_.at(micro_batch);
+  std::vector<at::Tensor> all = std::exchange(flight.inputs, {});
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!all[i].defined()) all[i] = inputs[i];
+  }
+  model::PassContext context;
+  context.key = key;
+  context.generator = &generator;
+  model::Pass again = segment_.forward(std::exchange(flight.weights, nullptr), all, context);
+  again.outputs.clear();
+  again.loss = flight.pass.loss;
+  again.statistics = std::move(flight.pass.statistics);
+  flight.pass = std::move(again);
 }
 
 double Stage::loss(int micro_batch) const { return flights_.at(micro_batch).pass.loss.item<double>(); }

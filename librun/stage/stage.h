@@ -22,10 +22,15 @@ namespace pp::run {
 struct StageOptions {
   std::vector<int> layers;  ///< model-wide, ascending
   bool with_loss = false;
+  std::vector<int> recompute = {};  ///< those of `layers` that run again inside backward
   DType dtype = DType::float32;
   std::uint64_t seed = 1;
   std::unique_ptr<model::Optimizer> optimizer;
 };
+
+/// What a pass keeps of its forward: graphs, or only the tensors that came from other stages, for a
+/// recompute().
+enum class Keep { graphs, inputs };
 
 /// What a replica has gathered since the last update, and what it needs of the others.
 struct StepGradients {
@@ -50,9 +55,15 @@ class Stage {
   const model::Segment& segment() const { return segment_; }
 
   /// Trains on micro-batch `micro_batch` with the newest weights. Returns the outputs to be sent; the pass
-  /// stays in flight.
+  /// stays in flight. The generator must outlive it: recomputed layers draw from it again.
   std::vector<at::Tensor> forward(int micro_batch, std::span<const at::Tensor> inputs,
-                                  const model::RandomKey& key, at::Generator& generator);
+                                  const model::RandomKey& key, at::Generator& generator,
+                                  Keep keep = Keep::graphs);
+  /// Runs the forward of a pass that kept its inputs again, with the weights and the random numbers of the
+  /// first time; loss and statistics are those of the first time. `inputs` as for forward(); read are only
+  /// those that the data provide.
+  void recompute(int micro_batch, std::span<const at::Tensor> inputs, const model::RandomKey& key,
+                 at::Generator& generator);
   /// Mean loss of the pass that `forward` has just left in flight; the segment has the loss.
   double loss(int micro_batch) const;
   bool in_flight(int micro_batch) const { return flights_.contains(micro_batch); }
@@ -100,6 +111,8 @@ class Stage {
   struct Flight {
     model::Pass pass;
     int version = 0;
+    std::shared_ptr<const model::Weights> weights = {};  ///< until the recompute: of its forward
+    std::vector<at::Tensor> inputs = {};                 ///< until then: undefined where the data provide them
   };
 
   std::vector<Parameter> distinct_parameters() const;

@@ -33,6 +33,7 @@ Job::Job(const plan::Plan& the_plan, const RunOptions& the_options, Setup the_se
       training(load(setup, plan, options, Subset::training)),
       test(load_test(setup, plan, options)),
       layers(stage_layers(plan)),
+      recompute(recomputed_layers(plan)),
       wiring(wire(make_segments(plan, setup.model))),
       programs(finite_programs(plan, program_length(setup, plan))),
       owners(find_owners(programs, static_cast<int>(plan.stages.size()), program_length(setup, plan))),

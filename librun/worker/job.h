@@ -64,9 +64,10 @@ struct Job {
   const Setup setup;
   Dataset training;
   std::optional<Dataset> test;
-  std::vector<std::vector<int>> layers;  ///< per stage
-  std::vector<StageWiring> wiring;       ///< per stage
-  std::vector<plan::Program> programs;   ///< per worker; of a whole epoch for streams
+  std::vector<std::vector<int>> layers;     ///< per stage
+  std::vector<std::vector<int>> recompute;  ///< per stage: those of its layers that run again inside backward
+  std::vector<StageWiring> wiring;          ///< per stage
+  std::vector<plan::Program> programs;      ///< per worker; of a whole epoch for streams
   Owners owners;
   Coordinator coordinator;
   Gate gate;

@@ -68,19 +68,7 @@ void check_batch_norm(const plan::Plan& plan, const ResolvedModel& model, int sm
   }
 }
 
-// check_plan() knows recompute as a part of the schedules to come; this executor does not.
-void check_operations(const plan::Plan& plan) {
-  for (std::size_t w = 0; w < plan.workers.size(); ++w) {
-    const plan::WorkerProgram& program = plan.workers[w].program;
-    for (const plan::Op& op : program.stream ? program.stream->body : program.program) {
-      if (op.kind != plan::OpKind::recompute) continue;
-      refuse(ErrorKind::data, "/workers/" + std::to_string(w) + ": operation " + plan::to_text(op) +
-                                  ": pp-run does not recompute; plan with --recompute never");
-    }
-  }
-}
-
-// Nor does it run copies of shared weights.
+// check_plan() accepts copies of shared weights; this executor does not run them.
 void check_tied(const plan::Plan& plan) {
   if (plan.tied.empty()) return;
   const plan::TiedParameter& tied = plan.tied.front();
@@ -173,7 +161,6 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   setup.model = resolve(plan.model);
   check_model(setup.model);
   setup.streams = plan.workers.front().program.stream.has_value();
-  check_operations(plan);
   check_tied(plan);
   check_devices(plan);
   setup.cores = bind_workers(plan);

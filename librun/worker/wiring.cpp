@@ -37,19 +37,28 @@ int peak(std::span<const plan::Op> program) {
   return most;
 }
 
-}  // namespace
-
-std::vector<std::vector<int>> stage_layers(const plan::Plan& plan) {
+// Model-wide indices of the layers that every stage names, ascending.
+std::vector<std::vector<int>> indices(const plan::Plan& plan, std::vector<std::string> plan::Stage::*names) {
   std::map<std::string, int, std::less<>> positions;
   for (std::size_t i = 0; i < plan.model.layers.size(); ++i)
     positions[plan.model.layers[i].name] = static_cast<int>(i);
   std::vector<std::vector<int>> all;
   for (const plan::Stage& stage : plan.stages) {
     std::vector<int>& layers = all.emplace_back();
-    for (const std::string& name : stage.layers) layers.push_back(positions.at(name));
+    for (const std::string& name : stage.*names) layers.push_back(positions.at(name));
     std::sort(layers.begin(), layers.end());
   }
   return all;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> stage_layers(const plan::Plan& plan) {
+  return indices(plan, &plan::Stage::layers);
+}
+
+std::vector<std::vector<int>> recomputed_layers(const plan::Plan& plan) {
+  return indices(plan, &plan::Stage::recompute);
 }
 
 std::vector<model::Segment> make_segments(const plan::Plan& plan, const ResolvedModel& model) {

@@ -34,6 +34,9 @@ struct StageWiring {
 /// Model-wide layer indices of every stage, ascending.
 std::vector<std::vector<int>> stage_layers(const plan::Plan& plan);
 
+/// The same of the layers that a stage runs again inside backward.
+std::vector<std::vector<int>> recomputed_layers(const plan::Plan& plan);
+
 /// One segment per stage; the loss stands in the last one. The model must outlive them.
 std::vector<model::Segment> make_segments(const plan::Plan& plan, const ResolvedModel& model);
 

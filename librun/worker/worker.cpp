@@ -25,7 +25,11 @@ Error located(const Error& error, WorkerId worker, const plan::Op& op) {
 }  // namespace
 
 Worker::Worker(Job& job, WorkerId id)
-    : job_(job), id_(id), generator_(at::make_generator<at::CPUGeneratorImpl>(0)) {}
+    : job_(job), id_(id), generator_(at::make_generator<at::CPUGeneratorImpl>(0)) {
+  for (const plan::Op& op : job.programs[index(id)]) {
+    if (op.kind == plan::OpKind::recompute) recomputed_.emplace(op.stage, op.micro_batch);
+  }
+}
 
 void Worker::run() noexcept {
   try {
@@ -66,6 +70,7 @@ void Worker::make_stages() {
     StageOptions options;
     options.layers = job_.layers[s];
     options.with_loss = s + 1 == job_.plan.stages.size();
+    options.recompute = job_.recompute[s];
     options.dtype = job_.plan.training.dtype;
     options.seed = job_.options.seed;
     options.optimizer = make_optimizer(job_.plan, job_.options);
@@ -140,12 +145,12 @@ void Worker::dispatch(const plan::Op& op) {
   Stage& stage = stages_.at(op.stage);
   switch (op.kind) {
     case plan::OpKind::forward: forward(op, stage); break;
+    case plan::OpKind::recompute: recompute(op, stage); break;
     case plan::OpKind::backward:
     case plan::OpKind::input_gradient: backward(op, stage); break;
     case plan::OpKind::weight_gradient: weight_gradient(op, stage); break;
     case plan::OpKind::all_reduce: all_reduce(op, stage); break;
     case plan::OpKind::update: update(op, stage); break;
-    case plan::OpKind::recompute:
     case plan::OpKind::tied_all_reduce:
     case plan::OpKind::load:
     case plan::OpKind::evict:
@@ -156,17 +161,32 @@ void Worker::dispatch(const plan::Op& op) {
 
 void Worker::forward(const plan::Op& op, Stage& stage) {
   const Piece piece = this->piece(op);
-  const StageWiring& wiring = job_.wiring[index(op.stage)];
+  const Keep keep = recomputed_.contains({op.stage, op.micro_batch}) ? Keep::inputs : Keep::graphs;
   std::vector<at::Tensor> inputs = receive_inputs(op, piece);
   const Time begin = Coordinator::Clock::now();
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (wiring.inputs[i].producer < 0) inputs[i] = cut(job_.training, wiring.inputs[i].source, piece.samples);
-  }
-  std::vector<at::Tensor> outputs = stage.forward(op.micro_batch, inputs, piece.key, generator_);
+  cut_data(op, piece, inputs);
+  std::vector<at::Tensor> outputs = stage.forward(op.micro_batch, inputs, piece.key, generator_, keep);
   inputs.clear();
   note(op, begin, Coordinator::Clock::now());
   send_outputs(op, piece, std::move(outputs));
   if (stage.segment().has_loss()) job_.ledger.loss(piece.unit, piece.loss_index, stage.loss(op.micro_batch));
+}
+
+// What the data provide is cut again, not kept.
+void Worker::recompute(const plan::Op& op, Stage& stage) {
+  const Piece piece = this->piece(op);
+  const Time begin = Coordinator::Clock::now();
+  std::vector<at::Tensor> inputs(job_.wiring[index(op.stage)].inputs.size());
+  cut_data(op, piece, inputs);
+  stage.recompute(op.micro_batch, inputs, piece.key, generator_);
+  note(op, begin, Coordinator::Clock::now());
+}
+
+void Worker::cut_data(const plan::Op& op, const Piece& piece, std::vector<at::Tensor>& inputs) const {
+  const StageWiring& wiring = job_.wiring[index(op.stage)];
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (wiring.inputs[i].producer < 0) inputs[i] = cut(job_.training, wiring.inputs[i].source, piece.samples);
+  }
 }
 
 void Worker::backward(const plan::Op& op, Stage& stage) {

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,6 +60,7 @@ class Worker {
   void execute(const plan::Op& op);
   void dispatch(const plan::Op& op);
   void forward(const plan::Op& op, Stage& stage);
+  void recompute(const plan::Op& op, Stage& stage);
   void backward(const plan::Op& op, Stage& stage);
   void weight_gradient(const plan::Op& op, Stage& stage);
   void all_reduce(const plan::Op& op, Stage& stage);
@@ -68,6 +70,8 @@ class Worker {
   Piece piece(const plan::Op& op) const;
   /// In the order of the stage's inputs; undefined where the data provide them.
   std::vector<at::Tensor> receive_inputs(const plan::Op& op, const Piece& piece);
+  /// Fills in those that the data provide.
+  void cut_data(const plan::Op& op, const Piece& piece, std::vector<at::Tensor>& inputs) const;
   /// Per output of the stage, in descending consumer order.
   std::vector<std::vector<at::Tensor>> receive_gradients(const plan::Op& op, const Piece& piece);
   void send_outputs(const plan::Op& op, const Piece& piece, std::vector<at::Tensor> outputs);
@@ -90,6 +94,7 @@ class Worker {
   WorkerId id_;
   at::Generator generator_;
   profile::MemoryAccount memory_;
+  std::set<std::pair<StageId, int>> recomputed_;  ///< stages and micro-batches with an R in this program
   std::map<StageId, Stage> stages_;
   std::map<StageId, StepGradients> reduced_;  ///< between AR and U
   std::vector<std::int64_t> order_;           ///< samples of the current epoch

@@ -2,6 +2,7 @@
 // prediction.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,8 @@ struct PlanSpec {
   int micro_batches = 4;
   pp::DType dtype = pp::DType::float32;
   pp::plan::OptimizerName optimizer = pp::plan::OptimizerName::sgd;
+  std::vector<pp::plan::Recompute> recompute{};  ///< R per stage, or one for all; empty: none
+  std::vector<std::string> rerun_layers{};       ///< layers that run again inside the backward of their stage
 };
 
 /// Each worker has a CPU device whose core is left open.
@@ -36,15 +39,22 @@ inline pp::plan::Plan make_plan(const PlanSpec& spec) {
   request.replicas = spec.replicas;
   if (spec.replicas.empty()) request.replicas.assign(static_cast<std::size_t>(stages / chunks), 1);
   request.micro_batches = spec.micro_batches;
+  request.recompute = spec.recompute;
   const plan::Schedule schedule = plan::make_schedule(request);
-  plan.schedule = {spec.schedule, row.default_policy(), plan::RecomputePolicy::never, chunks};
+  const bool reruns = !spec.recompute.empty() || !spec.rerun_layers.empty();
+  plan.schedule = {spec.schedule, row.default_policy(),
+                   reruns ? plan::RecomputePolicy::per_stage : plan::RecomputePolicy::never, chunks};
 
   std::size_t layer = 0;
   for (std::size_t s = 0; s < schedule.stage_workers.size(); ++s) {
     const std::size_t end =
         s < spec.cuts.size() ? static_cast<std::size_t>(spec.cuts[s]) : plan.model.layers.size();
     plan::Stage& stage = plan.stages.emplace_back();
-    for (; layer < end; ++layer) stage.layers.push_back(plan.model.layers[layer].name);
+    for (; layer < end; ++layer) {
+      stage.layers.push_back(plan.model.layers[layer].name);
+      if (std::ranges::count(spec.rerun_layers, stage.layers.back()) > 0)
+        stage.recompute.push_back(stage.layers.back());
+    }
     stage.workers = schedule.stage_workers[s];
   }
   for (int id = 0; id < static_cast<int>(schedule.workers.size()); ++id) {

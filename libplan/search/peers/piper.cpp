@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "libplan/search/peers/recompute_choice.h"
+#include "libplan/cost/covering_knapsack.h"
 #include "libplan/search/peers/set_search.h"
 
 namespace pp::plan {
@@ -103,7 +103,7 @@ class PiperPrice : public StagePrice {
   /// Bytes with everything recomputed that helps.
   double least_memory(int replicas, int later) const {
     double bytes = in_flight(replicas, later) * saved_ + fixed_;
-    for (const RecomputeItem& item : items(replicas, later)) bytes -= item.bytes;
+    for (const CoverItem& item : items(replicas, later)) bytes -= item.bytes;
     return bytes;
   }
 
@@ -115,12 +115,12 @@ class PiperPrice : public StagePrice {
     const double excess = in_flight(replicas, later) * saved_ + fixed_ - limit_;
     if (excess <= 0) return 0;
     const bool exact = options_.strategy == PeerStrategy::automatic;
-    return exact ? recompute_exactly(items(replicas, later), excess)
-                 : recompute_greedily(items(replicas, later), excess);
+    return exact ? cover_exactly(items(replicas, later), excess).seconds
+                 : cover_greedily(items(replicas, later), excess).seconds;
   }
 
-  std::vector<RecomputeItem> items(int replicas, int later) const {
-    std::vector<RecomputeItem> items;
+  std::vector<CoverItem> items(int replicas, int later) const {
+    std::vector<CoverItem> items;
     for (const int layer : layers_) {
       const PiperCosts& costs = costs_[at(layer)];
       if (!costs.recompute) continue;

@@ -86,7 +86,35 @@ TEST_CASE("schedule, policy and micro-batches go together") {
           p.schedule.name = "pipedream", p.schedule.weight_policy = WeightPolicy::stash;
         }) == "/training/micro_batches: is 6, schedule pipedream updates after every micro-batch and needs 1");
   CHECK(refusal([](Plan& p) { p.stages[0].recompute = {"a"}; }) ==
-        "/stages/0/recompute: must be empty with recompute \"never\"");
+        "/stages/0/recompute: must be empty with recompute \"never\"; use \"per_stage\"");
+}
+
+TEST_CASE("what runs again agrees with the policy and the programs") {
+  // Stage 1 is layer d on worker 2, six micro-batches.
+  const auto whole = [](Plan& p, RecomputePolicy policy) {
+    p.schedule.recompute = policy;
+    Program& program = p.workers[2].program.program;
+    for (auto op = program.begin(); op != program.end(); ++op) {
+      if (op->kind != OpKind::backward) continue;
+      op = program.insert(op, {OpKind::recompute, op->stage, op->micro_batch}) + 1;
+    }
+  };
+  CHECK(refusal([&](Plan& p) { whole(p, RecomputePolicy::per_stage); }) == "accepted");
+  CHECK(refusal([&](Plan& p) { whole(p, RecomputePolicy::never); }) ==
+        "/schedule/recompute: is \"never\", but the programs have R1.0; use \"per_stage\"");
+  CHECK(refusal([&](Plan& p) {
+          whole(p, RecomputePolicy::per_stage);
+          p.stages[1].recompute = {"d"};
+        }) == "/stages/1/recompute: must be empty: the programs run the whole stage again, R1.0");
+  const auto layers = [](Plan& p, std::vector<std::string> names) {
+    p.schedule.recompute = RecomputePolicy::per_stage;
+    p.stages[0].recompute = std::move(names);
+  };
+  CHECK(refusal([&](Plan& p) { layers(p, {"a", "c"}); }) == "accepted");
+  CHECK(refusal([&](Plan& p) { layers(p, {"d"}); }) == "/stages/0/recompute: layer \"d\" is not in the stage");
+  CHECK(refusal([&](Plan& p) {
+          layers(p, {"a", "b", "a"});
+        }) == "/stages/0/recompute: layer \"a\" stands twice");
 }
 
 TEST_CASE("programs are validated in full") {

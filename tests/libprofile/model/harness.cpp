@@ -222,11 +222,15 @@ std::string wrong_shape(const Job& job) {
   return "";
 }
 
-Outcome run_stages(const Job& job, const std::vector<std::vector<int>>& layers, Halves halves) {
+Outcome run_stages(const Job& job, const std::vector<std::vector<int>>& layers, Halves halves,
+                   const std::vector<int>& recompute) {
   enter_worker_thread(1);
   std::vector<Stage> stages;
   for (std::size_t s = 0; s < layers.size(); ++s) {
-    Segment segment(*job.model, layers[s], s + 1 == layers.size());
+    std::vector<int> again;
+    std::ranges::copy_if(layers[s], std::back_inserter(again),
+                         [&](int layer) { return std::ranges::count(recompute, layer) > 0; });
+    Segment segment(*job.model, layers[s], s + 1 == layers.size(), again);
     auto weights = segment.initial_weights(job.key.seed, job.dtype);
     Gradients gradients = segment.empty_gradients();
     stages.push_back({std::move(segment), std::move(weights), std::move(gradients), {}});

@@ -41,9 +41,9 @@ std::string wrong_shape(const Job& job);
 
 /// `stages`: the layers of each segment, the loss belongs to the last. All forwards, then all backwards;
 /// `apart`: backward in two halves, the weight gradients of a micro-batch after the input gradients of all its
-/// stages.
+/// stages. `recompute`: layers that run again inside backward.
 Outcome run_stages(const Job& job, const std::vector<std::vector<int>>& stages,
-                   Halves halves = Halves::together);
+                   Halves halves = Halves::together, const std::vector<int>& recompute = {});
 
 /// The layers 0..n-1 split before each of `cuts`.
 std::vector<std::vector<int>> cut_at(const ResolvedModel& model, const std::vector<int>& cuts);

@@ -1,0 +1,60 @@
+#include "libplan/plan_check_recompute.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace pp::plan {
+namespace {
+
+std::string in_quotes(std::string_view name) { return std::string("\"").append(name).append("\""); }
+
+[[noreturn]] void fail(const std::string& where, const std::string& message) {
+  throw Error(ErrorKind::data, where + ": " + message);
+}
+
+/// The first R of each stage.
+std::vector<std::optional<Op>> first_recomputes(const Plan& plan) {
+  std::vector<std::optional<Op>> first(plan.stages.size());
+  const auto note = [&](const Program& program) {
+    for (const Op& op : program) {
+      if (op.kind == OpKind::recompute && !first[index(op.stage)]) first[index(op.stage)] = op;
+    }
+  };
+  for (const Worker& worker : plan.workers) {
+    note(worker.program.program);
+    if (!worker.program.stream) continue;
+    note(worker.program.stream->prologue);
+    note(worker.program.stream->body);
+  }
+  return first;
+}
+
+void check_layers(const Stage& stage, const std::string& where) {
+  for (auto layer = stage.recompute.begin(); layer != stage.recompute.end(); ++layer) {
+    if (std::ranges::count(stage.layers, *layer) == 0)
+      fail(where, "layer " + in_quotes(*layer) + " is not in the stage");
+    if (std::count(stage.recompute.begin(), layer, *layer) > 0)
+      fail(where, "layer " + in_quotes(*layer) + " stands twice");
+  }
+}
+
+}  // namespace
+
+void check_recompute(const Plan& plan) {
+  const RecomputePolicy policy = plan.schedule.recompute;
+  const std::vector<std::optional<Op>> whole = first_recomputes(plan);
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const std::string where = "/stages/" + std::to_string(s) + "/recompute";
+    if (whole[s] && policy == RecomputePolicy::never) {
+      fail("/schedule/recompute",
+           "is \"never\", but the programs have " + to_text(*whole[s]) + "; use \"per_stage\"");
+    }
+    if (plan.stages[s].recompute.empty()) continue;
+    if (policy != RecomputePolicy::per_stage)
+      fail(where, "must be empty with recompute " + in_quotes(name_of(policy)) + "; use \"per_stage\"");
+    if (whole[s]) fail(where, "must be empty: the programs run the whole stage again, " + to_text(*whole[s]));
+    check_layers(plan.stages[s], where);
+  }
+}
+
+}  // namespace pp::plan
