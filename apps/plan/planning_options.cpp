@@ -169,6 +169,10 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
   cli::add_enum(command, "--placement", request.placement,
                 "how stages go through the nodes of a cluster; auto tries all")
       ->group("Search");
+  cli::add_enum(command, "--tied", request.tied,
+                "weights that layers share: all of them in one stage, or copies in several if that is faster "
+                "(pp-run trains the former)")
+      ->group("Search");
   command.add_option("--top", request.top, "alternatives to list")
       ->check(CLI::NonNegativeNumber)
       ->group("Search");

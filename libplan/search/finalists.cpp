@@ -1,5 +1,7 @@
 #include "libplan/search/finalists.h"
 
+#include "libplan/search/tied_copies.h"
+
 #include <algorithm>
 #include <cmath>
 #include <tuple>
@@ -43,7 +45,7 @@ Finalist finalist_of(const PlanCase& one, const Candidate& candidate) {
 
 bool ranks_before(const Finalist& a, const Finalist& b) { return rank(a) < rank(b); }
 
-Assignment assign(const Finalist& finalist, const PlanRequest& request) {
+Assignment assign(const Finalist& finalist, const PlanGraph& graph, const PlanRequest& request) {
   Assignment assignment;
   assignment.stage_layers = stage_layers(finalist.partition, finalist.order);
   int worker = 0;
@@ -62,6 +64,12 @@ Assignment assign(const Finalist& finalist, const PlanRequest& request) {
                                        .windows = own ? finalist.windows : request.windows,
                                        .weight_policy = policy_of(*finalist.schedule, request)})
                             .workers;
+  std::vector<int> stage_of(graph.layers.size());
+  for (int s = 0; s < assignment.stages(); ++s) {
+    for (const int layer : assignment.stage_layers[static_cast<std::size_t>(s)])
+      stage_of[static_cast<std::size_t>(layer)] = s;
+  }
+  add_tied_reductions(assignment.programs, tied_copies(graph, stage_of), assignment.stage_workers);
   return assignment;
 }
 

@@ -40,7 +40,7 @@ Finalist finalist_of(const PlanCase& one, const Candidate& candidate);
 bool ranks_before(const Finalist& a, const Finalist& b);
 
 /// Stages, workers and programs of a finalist whose schedule does not place its stages.
-Assignment assign(const Finalist& finalist, const PlanRequest& request);
+Assignment assign(const Finalist& finalist, const PlanGraph& graph, const PlanRequest& request);
 /// Bytes that each worker of a finalist may use.
 std::vector<Bytes> worker_limits(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request);
 /// What the simulated peak of the worst worker lacks on its device; not above 0: all fit.

@@ -106,7 +106,7 @@ class Improver {
     if (operations_ <= 0) return false;
     Finalist other = best_;
     reshape(other, shape);
-    other.assignment = assign(other, request_);
+    other.assignment = assign(other, context_.graph, request_);
     operations_ -= operations_of(other);
     try {
       other.prediction =

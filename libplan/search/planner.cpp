@@ -112,6 +112,7 @@ Context plan_context(const PlanRequest& request, const Finalist& best) {
   if (request.placement != Placement::automatic) context["placement"] = std::string(name_of(request.placement));
   list("cuts", request.cuts, ",");
   list("replicas", request.replicas, "-");
+  if (request.tied == TiedWeights::copies) context["tied"] = "copies";
   context["window"] = request.window ? std::string(name_of(*request.window)) : "auto";
   list("window", best.windows.empty() ? request.windows : best.windows, ",");
   return context;
@@ -141,19 +142,33 @@ Plan assemble(const Profile& profile, const Cluster& cluster, const PlanRequest&
   plan.devices = cluster.devices;
   plan.levels = cluster.levels;
   add_stages(plan, best, cluster);
+  plan.tied = tied_parameters(resolve(plan.model), plan.stages);
   plan.predicted = best.prediction;
   plan.certificate = certify(outcome);
   plan.alternatives = alternatives(outcome, request.top);
   return plan;
 }
 
+/// Copies are worth having where no plan without them is as fast; the bound is over both.
+void prefer_one_stage(SearchOutcome& outcome, const Profile& profile, const Cluster& cluster,
+                      const PlanRequest& request) {
+  SearchOutcome together = search_jointly(profile, cluster, make_graph(profile), request);
+  if (together.ranked.empty()) return;
+  if (!outcome.ranked.empty() && outcome.ranked.front().rounded_step() < together.ranked.front().rounded_step())
+    return;
+  together.bound = outcome.bound;
+  outcome = std::move(together);
+}
+
 }  // namespace
 
 std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& cluster,
                                          const PlanRequest& request) {
-  const PlanGraph graph = make_graph(profile);
+  PlanGraph graph = make_graph(profile);
+  if (request.tied == TiedWeights::copies) graph.tied.clear();
   check_request(profile, cluster, graph, request);
-  const SearchOutcome outcome = search_jointly(profile, cluster, graph, request);
+  SearchOutcome outcome = search_jointly(profile, cluster, graph, request);
+  if (request.tied == TiedWeights::copies) prefer_one_stage(outcome, profile, cluster, request);
   if (!outcome.ranked.empty()) return assemble(profile, cluster, request, outcome);
   return explain_infeasible(profile, cluster, graph, request, outcome);
 }

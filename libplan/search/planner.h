@@ -15,6 +15,22 @@
 
 namespace pp::plan {
 
+/// Weights that several layers share: all of these in one stage, or, where that is faster, a copy in each of
+/// their stages whose gradients are added up at the end of the step.
+enum class TiedWeights { stage, copies };
+
+}  // namespace pp::plan
+
+namespace pp {
+template <>
+struct EnumNames<plan::TiedWeights> {
+  static constexpr std::array table{std::pair{plan::TiedWeights::stage, "stage"sv},
+                                    std::pair{plan::TiedWeights::copies, "copies"sv}};
+};
+}  // namespace pp
+
+namespace pp::plan {
+
 struct PlanRequest {
   /// Samples per optimizer update; 0 (not given) is refused.
   int mini_batch = 0;
@@ -53,6 +69,10 @@ struct PlanRequest {
   int max_replicas = 0;
   /// Replicas per stage, first stage first; empty: free.
   std::vector<int> replicas;
+
+  /// pp-run keeps shared weights in one stage, so copies are for planning and simulation. Schedules with any
+  /// number of replicas and a flush only.
+  TiedWeights tied = TiedWeights::stage;
 
   /// Usable bytes per device, taken as given. Unset: (1 - reserve) of what the device has.
   std::optional<Bytes> memory_limit;

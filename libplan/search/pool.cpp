@@ -114,7 +114,7 @@ void Pool::price(std::span<Finalist> finalists) {
 void Pool::price(Finalist& finalist) const {
   const PricingContext context = context_of(finalist);
   if (finalist.placed) return settle_placed(finalist, context, request_, best());
-  finalist.assignment = assign(finalist, request_);
+  finalist.assignment = assign(finalist, graph_, request_);
   finalist.prediction =
       simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
   finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, cluster_, request_));

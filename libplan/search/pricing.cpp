@@ -7,6 +7,7 @@
 
 #include "libplan/cost/links.h"
 #include "libplan/cost/memory.h"
+#include "libplan/search/tied_copies.h"
 
 namespace pp::plan {
 namespace {
@@ -99,10 +100,33 @@ bool splits_backward(const WorkerProgram& program) {
   return std::any_of(ops.begin(), ops.end(), [](const Op& op) { return op.kind == OpKind::input_gradient; });
 }
 
+std::int64_t shared_bytes(const PricingContext& context, const TiedCopies& copies) {
+  return context.graph.layers[at(copies.owner)].parameter_bytes;
+}
+
+/// Bytes of the stage's copies of weights that belong to other stages' layers.
+std::int64_t copied_bytes(const PricingContext& context, const std::vector<int>& stage_of, int stage) {
+  std::int64_t bytes = 0;
+  for (const TiedCopies& copies : tied_copies(context.graph, stage_of)) {
+    const bool copy = stage_of[at(copies.owner)] != stage && std::ranges::count(copies.stages, stage) > 0;
+    if (copy) bytes += shared_bytes(context, copies);
+  }
+  return bytes;
+}
+
+std::vector<int> devices_of(const Assignment& assignment, const std::vector<int>& stages) {
+  std::vector<int> devices;
+  for (const int stage : stages) {
+    for (const int worker : assignment.stage_workers[at(stage)])
+      devices.push_back(assignment.worker_devices[at(worker)]);
+  }
+  return devices;
+}
+
 StageCosts price_stage(const PricingContext& context, const Assignment& assignment,
                        const std::vector<int>& stage_of, const Traffic& traffic, int stage) {
   StageCosts costs;
-  std::int64_t parameters = 0;
+  std::int64_t parameters = copied_bytes(context, stage_of, stage);
   std::int64_t buffers = 0;
   std::int64_t elsewhere = 0;
   const WorkerProgram& program = assignment.programs[at(assignment.stage_workers[at(stage)].front())];
@@ -127,9 +151,7 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
   if (!split) costs.workspace = reach - costs.saved;
   costs.saved -= Bytes(std::min(elsewhere, traffic.in[at(stage)]));
 
-  std::vector<int> devices;
-  for (const int worker : assignment.stage_workers[at(stage)])
-    devices.push_back(assignment.worker_devices[at(worker)]);
+  const std::vector<int> devices = devices_of(assignment, {stage});
   const double speed = slowest_speed(context.cluster, devices);
   costs.update = Seconds(static_cast<double>(parameters) * context.optimizer.update_per_byte);
   for (Seconds* time :
@@ -182,6 +204,12 @@ PricedStages price_stages(const PricingContext& context, const Assignment& assig
     priced.stages.push_back(price_stage(context, assignment, stage_of, traffic, s));
   }
   for (const auto& [ends, edge] : traffic.edges) priced.edges.push_back(edge);
+  for (const TiedCopies& copies : tied_copies(context.graph, stage_of)) {
+    auto& stages = priced.tied.emplace_back();
+    for (const int stage : copies.stages) stages.push_back(StageId{stage});
+    priced.tied_all_reduce.push_back(all_reduce_time(context.cluster, devices_of(assignment, copies.stages),
+                                                     Bytes(shared_bytes(context, copies))));
+  }
   return priced;
 }
 
@@ -200,6 +228,8 @@ SimulationInput make_input(const PricedStages& priced, const Assignment& assignm
   for (const StageEdge& edge : priced.edges) {
     if (number(edge.to) != number(edge.from) + 1) input.programs.skips.emplace_back(edge.from, edge.to);
   }
+  input.programs.tied = priced.tied;
+  input.tied_all_reduce = priced.tied_all_reduce;
   input.stages = priced.stages;
   input.edges = priced.edges;
   for (const int from : assignment.worker_devices) {
@@ -223,6 +253,7 @@ Prediction simulate_prediction(const PricedStages& priced, const Assignment& ass
   Prediction prediction;
   prediction.stages = priced.stages;
   prediction.edges = priced.edges;
+  prediction.tied_all_reduce = priced.tied_all_reduce;
   prediction.micro_batch_scale = context.model.scale;
   prediction.all_reduce_overlap = context.all_reduce_overlap;
 

@@ -40,6 +40,8 @@ struct PricingContext {
 struct PricedStages {
   std::vector<StageCosts> stages;
   std::vector<StageEdge> edges;
+  std::vector<std::vector<StageId>> tied;  ///< per group, the stages with a copy of its weights
+  std::vector<Seconds> tied_all_reduce;    ///< per group, over all their workers
 };
 PricedStages price_stages(const PricingContext& context, const Assignment& assignment);
 

@@ -193,6 +193,10 @@ void check_policy(const PlanRequest& request) {
     const bool single = row->replication == Replication::none && row->synchronous;
     if (single && std::ranges::any_of(request.replicas, [](int r) { return r != 1; }))
       refuse("schedule " + std::string(row->name) + " runs 1 worker per stage; leave --replicas out");
+    if (request.tied == TiedWeights::copies && (single || !row->synchronous)) {
+      refuse("schedule " + std::string(row->name) +
+             " keeps shared weights in one stage; leave --tied out, or plan with gpipe or 1f1b");
+    }
     if ((row->name == "custom") != request.programs.has_value())
       refuse("schedule custom and a file of programs go together; add --programs FILE.csv");
     const WeightPolicy policy = policy_of(*row, request);

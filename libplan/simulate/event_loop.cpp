@@ -118,7 +118,7 @@ class EventLoop {
     idle_[at(worker)] = false;
     ++heads_[at(worker)];
     const Op& op = index_.ops[at(id)];
-    if (op.kind == OpKind::all_reduce && input_.all_reduce != AllReduceMode::free)
+    if (is_all_reduce(op.kind) && input_.all_reduce != AllReduceMode::free)
       return join_group(index_.group_of[at(id)]);
     const double start = std::max(free_[at(worker)], ready_[at(id)]);
     schedule(id, start, start + least_duration(index_, input_, id));
@@ -142,13 +142,18 @@ class EventLoop {
       start = std::max(start, free_[at(index_.worker_of[at(id)])]);
       begun = std::max({begun, reducer_free_[at(index_.worker_of[at(id)])], gradients_flow(id)});
     }
-    const double cost = input_.stages[pp::index(index_.ops[at(members.front())].stage)].all_reduce.count();
+    const double cost = reduction_seconds(index_.ops[at(members.front())]);
     const bool overlapped = input_.all_reduce == AllReduceMode::overlapped;
     const double end = overlapped ? std::max(start, begun + cost) : start + cost;
     for (const int id : members) {
       reducer_free_[at(index_.worker_of[at(id)])] = end;
       schedule(id, start, end);
     }
+  }
+
+  double reduction_seconds(const Op& op) const {
+    if (op.kind == OpKind::all_reduce) return input_.stages[pp::index(op.stage)].all_reduce.count();
+    return input_.tied_all_reduce.empty() ? 0 : input_.tied_all_reduce[at(op.micro_batch)].count();
   }
 
   /// When the share all_reduce_overlap of the last backward before this AR is left to run; 0 without a
@@ -253,6 +258,9 @@ ProgramIndex index_simulation(const SimulationInput& input) {
   for (const auto& row : input.links) check_size("links in a row", row.size(), set.workers.size());
   if (!input.micro_batch_scale.empty()) {
     check_size("micro-batch scales", input.micro_batch_scale.size(), at(set.micro_batches));
+  }
+  if (!input.tied_all_reduce.empty()) {
+    check_size("tied all-reduces", input.tied_all_reduce.size(), set.tied.size());
   }
   if (!(input.all_reduce_overlap >= 0 && input.all_reduce_overlap <= 1)) {
     misfit("all_reduce_overlap = " + std::to_string(input.all_reduce_overlap) + "; it is a share, 0 to 1");

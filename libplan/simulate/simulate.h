@@ -56,6 +56,8 @@ struct SimulationInput {
   std::vector<StageCosts> stages;
   std::vector<StageEdge>
       edges;  ///< empty: the chain, one tensor without bytes; else the order of the chain still holds
+  std::vector<Seconds>
+      tied_all_reduce;  ///< per group of programs.tied: one ARg, without overlap; empty: no time
   std::vector<std::vector<Link>> links;  ///< [from worker][to worker]; empty: free and instant
   std::vector<double>
       micro_batch_scale;  ///< per micro-batch: times and bytes relative to `stages` (unequal sizes); empty: 1
