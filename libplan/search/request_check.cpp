@@ -200,7 +200,8 @@ void check_policy(const PlanRequest& request) {
     if ((row->name == "custom") != request.programs.has_value())
       refuse("schedule custom and a file of programs go together; add --programs FILE.csv");
     const WeightPolicy policy = policy_of(*row, request);
-    if (std::ranges::count(row->policies, policy) > 0) continue;
+    const bool planned = policy == WeightPolicy::flush || policy == WeightPolicy::stash;
+    if (planned && std::ranges::count(row->policies, policy) > 0) continue;
     refuse("weight_policy = " + std::string(name_of(policy)) + " does not go with schedule " +
            std::string(row->name) + "; use " + std::string(name_of(row->default_policy())));
   }
