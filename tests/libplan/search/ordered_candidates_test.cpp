@@ -90,7 +90,7 @@ double best_of_all(const Profile& profile, const Cluster& cluster, const PlanReq
     assignment.programs = make_schedule({.name = request.schedule,
                                          .replicas = replicas_of(partition),
                                          .micro_batches = *request.micro_batches,
-                                         .window = request.window})
+                                         .window = window_of(request)})
                               .workers;
     std::vector<int> order(cluster.devices.size());
     std::iota(order.begin(), order.end(), 0);
