@@ -50,8 +50,10 @@ SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, con
   std::optional<Error> refusal;
   bool only_placed = true;
   const int all = static_cast<int>(cluster.devices.size());
+  // A part of the machine knows nothing of the nodes beyond it, over which these spread the stages.
+  const bool spread = request.placement == Placement::scatter || request.placement == Placement::fresh;
   for (int devices = all; devices >= 1; --devices) {
-    if (devices != all && !is_searched(devices)) continue;
+    if (devices != all && (spread || !is_searched(devices))) continue;
     const bool in_depth = devices == all || is_searched_in_depth(devices);
     const Cluster part = first_devices(cluster, devices);
     Gathered found =

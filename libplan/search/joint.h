@@ -1,6 +1,7 @@
 // The choice over everything a request leaves open: schedule, micro-batches, layer order, partition, devices.
 // Every search feeds one pool of finalists; the simulator decides. By construction the outcome is never worse
-// than that of fewer devices (the first ones of the list), nor than any baseline the request admits.
+// than that of fewer devices (the first ones of the list, unless a placement that spreads stages over nodes is
+// asked for), nor than any baseline the request admits.
 #pragma once
 
 #include <optional>
