@@ -71,7 +71,7 @@ class Gatherer {
     if (one.first_of_kind || what.limited) {
       chain_list_ = find_candidates(what, one.space, limits_);
       chain_list_.bound = ordered_bound(one, cluster_, request_, chain_list_.bound);
-      ordered_ = ordered_candidates(one, cluster_, request_, {one.space});
+      ordered_ = ordered_candidates(one, cluster_, request_);
     }
     include_bound(chain_list_.bound);
     if (free_order) order_free_ = std::min(order_free_, order_free_bound(what, one.space));

@@ -119,16 +119,13 @@ std::vector<int> order_of(const std::vector<int>& positions, std::size_t devices
 }  // namespace
 
 std::vector<OrderedCandidate> ordered_candidates(const PlanCase& one, const Cluster& cluster,
-                                                 const PlanRequest& request,
-                                                 const std::vector<SearchSpace>& spaces) {
+                                                 const PlanRequest& request) {
   const std::size_t devices = cluster.devices.size();
   const std::vector<std::int64_t> bytes = usable_bytes(cluster, request);
   std::vector<OrderedCandidate> found;
   if (devices > kMostDevices || !concerns(one, cluster, bytes)) return found;
-  for (const std::vector<int>& order : device_orders(cluster, bytes, request.placement)) {
-    OrderSearch search(one, cluster, request, bytes, order);
-    for (const SearchSpace& space : spaces) search.run(space, found);
-  }
+  for (const std::vector<int>& order : device_orders(cluster, bytes, request.placement))
+    OrderSearch(one, cluster, request, bytes, order).run(one.space, found);
   if (request.placement != Placement::automatic && request.placement != Placement::fresh) return found;
   std::vector<OrderedCandidate> fresh;
   for (const OrderedCandidate& candidate : found) {

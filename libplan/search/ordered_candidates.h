@@ -15,12 +15,11 @@ struct OrderedCandidate {
   double estimate = 0;  ///< as Candidate's
 };
 
-/// For every order of the devices that the placement of the request allows and every space of `spaces` (device
-/// counts): the Pareto points of the step, or the best period; all keep to each device's memory. Nothing for a
-/// case that leaves devices out, for a cluster in which no order matters, and above 64 devices.
+/// For every order of the devices that the placement of the request allows: the Pareto points of the step, or
+/// the best period; all keep to each device's memory. Nothing for a case that leaves devices out, for a cluster
+/// in which no order matters, and above 64 devices.
 std::vector<OrderedCandidate> ordered_candidates(const PlanCase& one, const Cluster& cluster,
-                                                 const PlanRequest& request,
-                                                 const std::vector<SearchSpace>& spaces);
+                                                 const PlanRequest& request);
 
 /// Seconds per step or micro-batch that no plan of the case undercuts, whatever devices its stages get. Where
 /// no order matters, and for cases that leave devices out, `flat`, the bound for devices that are all like the
