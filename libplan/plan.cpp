@@ -1,5 +1,8 @@
 #include "libplan/plan.h"
 
+#include <map>
+#include <set>
+
 #include "libprofile/core/hash.h"
 
 namespace pp::plan {
@@ -10,6 +13,19 @@ std::string join(const std::vector<std::size_t>& counts, char separator) {
   for (const std::size_t count : counts) {
     if (!text.empty()) text += separator;
     text += std::to_string(count);
+  }
+  return text;
+}
+
+/// `embedding.weight`
+std::string parameter_names(const ResolvedModel& model, int layer) {
+  const auto at = static_cast<std::size_t>(layer);
+  std::string text;
+  for (const ParameterSpec& parameter : model.layers[at].parameters) {
+    text.append(text.empty() ? "" : ", ")
+        .append(model.graph.layers[at].name)
+        .append(".")
+        .append(parameter.name);
   }
   return text;
 }
@@ -28,6 +44,29 @@ std::string stages_text(const Plan& plan) {
   std::vector<std::size_t> counts;
   for (const Stage& stage : plan.stages) counts.push_back(stage.layers.size());
   return join(counts, '|');
+}
+
+std::vector<TiedParameter> tied_parameters(const ResolvedModel& model, const std::vector<Stage>& stages) {
+  std::map<std::string_view, int> stage_of;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    for (const std::string& layer : stages[s].layers) stage_of.emplace(layer, static_cast<int>(s));
+  }
+  std::vector<TiedParameter> tied;
+  for (int owner = 0; owner < model.layer_count(); ++owner) {
+    TiedParameter group{parameter_names(model, owner), {}, {}};
+    std::set<int> found;
+    for (int l = owner; l < model.layer_count(); ++l) {
+      const std::string& name = model.graph.layers[static_cast<std::size_t>(l)].name;
+      const auto stage = stage_of.find(name);
+      if (model.layers[static_cast<std::size_t>(l)].weights_layer != owner || stage == stage_of.end()) continue;
+      group.layers.push_back(name);
+      found.insert(stage->second);
+    }
+    if (found.size() < 2) continue;
+    for (const int stage : found) group.stages.push_back(StageId{stage});
+    tied.push_back(std::move(group));
+  }
+  return tied;
 }
 
 std::vector<int> micro_batch_sizes(int mini_batch, int micro_batches) {

@@ -72,9 +72,10 @@ struct Stage {
   bool operator==(const Stage&) const = default;
 };
 
-/// A parameter that stages share: gradients are added over the stages (group k: ARg<k>).
+/// Parameters of one layer that layers of several stages use: each of these has a copy, and the gradients are
+/// added over the stages (entry k: ARg<k>).
 struct TiedParameter {
-  std::string parameter;
+  std::string parameter;  ///< `embedding.weight`; several are separated by ", "
   std::vector<std::string> layers;
   std::vector<StageId> stages;
   bool operator==(const TiedParameter&) const = default;
@@ -110,6 +111,7 @@ struct Prediction {
   /// What the simulator was given, so that a plan can be simulated again without its profile.
   std::vector<StageCosts> stages;
   std::vector<StageEdge> edges;
+  std::vector<Seconds> tied_all_reduce;   ///< per entry of Plan::tied
   std::vector<double> micro_batch_scale;  ///< empty: all micro-batches are equal
   double all_reduce_overlap = 0;          ///< share of the last backward that hides the all-reduce
   bool operator==(const Prediction&) const = default;
@@ -167,6 +169,10 @@ std::string stages_text(const Plan& plan);
 /// Sizes of the micro-batches of a mini-batch by the tensor_split rule: 10 in 4 is 3,3,2,2.
 /// Throws pp::Error (usage): `micro_batches = 8 exceeds the mini-batch of 6 samples`.
 std::vector<int> micro_batch_sizes(int mini_batch, int micro_batches);
+
+/// What Plan::tied must say: the parameters whose layers stand in several of the stages, in layer order. Layers
+/// in no stage are left out.
+std::vector<TiedParameter> tied_parameters(const ResolvedModel& model, const std::vector<Stage>& stages);
 
 /// Full validation: every layer in exactly one stage, stages in an order that the edges allow, workers, devices
 /// and programs consistent, programs valid (schedule/validate.h; streams are expanded to two rounds), predicted

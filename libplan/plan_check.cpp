@@ -187,17 +187,30 @@ class Checker {
     if (to > from + 1) skips_.emplace(StageId{from}, StageId{to});
   }
 
+  /// Users of one parameter stand in one stage, or /tied lists their stages.
   void check_tied() {
-    for (int l = 0; l < model_.layer_count(); ++l) {
-      const auto user = static_cast<std::size_t>(l);
-      const int owner = model_.layers[user].weights_layer;
-      if (owner < 0 || place_[static_cast<std::size_t>(owner)].first == place_[user].first) continue;
+    const std::vector<TiedParameter> apart = tied_parameters(model_, plan_.stages);
+    if (plan_.tied == apart) return;
+    if (!plan_.tied.empty() && apart.empty())
+      fail("/tied", "must be empty: layers that share weights are in one stage");
+    if (plan_.tied.empty()) refuse_separation();
+    std::string expected;
+    for (const TiedParameter& tied : apart) {
+      expected.append(expected.empty() ? "" : "; ").append(tied.parameter).append(" of stages");
+      for (const StageId stage : tied.stages) expected.append(" ").append(std::to_string(number(stage)));
+    }
+    fail("/tied", "must list what layers of several stages share: " + expected);
+  }
+
+  [[noreturn]] void refuse_separation() {
+    for (std::size_t user = 0;; ++user) {
+      const auto owner = static_cast<std::size_t>(model_.layers[user].weights_layer);
+      if (place_[owner].first == place_[user].first) continue;
       fail(pointer("stages", static_cast<std::size_t>(place_[user].first), "layers"),
            in_quotes(plan_.model.layers[user].name) + " shares weights with " +
-               in_quotes(plan_.model.layers[static_cast<std::size_t>(owner)].name) + " of stage " +
-               std::to_string(place_[static_cast<std::size_t>(owner)].first) + "; put both in one stage");
+               in_quotes(plan_.model.layers[owner].name) + " of stage " + std::to_string(place_[owner].first) +
+               "; put both in one stage");
     }
-    if (!plan_.tied.empty()) fail("/tied", "must be empty: layers that share weights are in one stage");
   }
 
   void check_programs() {
@@ -216,6 +229,7 @@ class Checker {
     set.synchronous = synchronous_;
     set.micro_batches = synchronous_ ? plan_.training.micro_batches : 2 * round;
     set.skips.assign(skips_.begin(), skips_.end());
+    for (const TiedParameter& tied : plan_.tied) set.tied.push_back(tied.stages);
     for (const Worker& worker : plan_.workers) {
       set.workers.push_back(worker.program.stream ? expand(*worker.program.stream, set.micro_batches)
                                                   : worker.program.program);
@@ -238,6 +252,11 @@ class Checker {
       if (edge.from < edge.to && index(edge.to) < plan_.stages.size()) continue;
       fail(pointer("predicted/edges", e),
            "must lead from a stage to a later one, below " + std::to_string(plan_.stages.size()));
+    }
+    if (!predicted.stages.empty() && predicted.tied_all_reduce.size() != plan_.tied.size()) {
+      fail("/predicted/tied_all_reduce_s", "has " + std::to_string(predicted.tied_all_reduce.size()) +
+                                               " entries for " + std::to_string(plan_.tied.size()) +
+                                               " entries of /tied");
     }
     const std::size_t scales = predicted.micro_batch_scale.size();
     if (scales != 0 && scales != static_cast<std::size_t>(plan_.training.micro_batches)) {

@@ -281,6 +281,20 @@ std::vector<double> read_scales(ObjectReader& reader, std::string_view key) {
   return scales;
 }
 
+std::vector<Seconds> read_durations(ObjectReader& reader, std::string_view key) {
+  std::vector<Seconds> durations;
+  if (!reader.has(key)) return durations;
+  const Json& json = reader.raw(key);
+  if (!json.is_array()) reader.fail(key, "must be an array of numbers");
+  for (const Json& item : json) {
+    if (!item.is_number() || item.get<double>() < 0)
+      reader.fail(key,
+                  "entry " + std::to_string(durations.size()) + " must be a number of seconds, at least 0");
+    durations.emplace_back(item.get<double>());
+  }
+  return durations;
+}
+
 Prediction read_prediction(ObjectReader& reader) {
   Prediction prediction;
   prediction.step = seconds(reader, "step_s");
@@ -291,22 +305,25 @@ Prediction read_prediction(ObjectReader& reader) {
   reader.objects("links", [&](ObjectReader& m) { prediction.links.push_back(read_link(m)); });
   reader.objects("stages", [&](ObjectReader& m) { prediction.stages.push_back(read_costs(m)); });
   reader.objects("edges", [&](ObjectReader& m) { prediction.edges.push_back(read_edge(m)); });
+  prediction.tied_all_reduce = read_durations(reader, "tied_all_reduce_s");
   prediction.micro_batch_scale = read_scales(reader, "micro_batch_scale");
   prediction.all_reduce_overlap = reader.number("all_reduce_overlap", {.max = 1});
   return prediction;
 }
 
 Json to_json(const Prediction& prediction) {
-  return {{"step_s", prediction.step.count()},
-          {"makespan_s", prediction.makespan.count()},
-          {"samples_per_s", prediction.samples_per_s},
-          {"bubble_fraction", prediction.bubble_fraction},
-          {"workers", array_json(prediction.workers)},
-          {"links", array_json(prediction.links)},
-          {"stages", array_json(prediction.stages)},
-          {"edges", array_json(prediction.edges)},
-          {"micro_batch_scale", prediction.micro_batch_scale},
-          {"all_reduce_overlap", prediction.all_reduce_overlap}};
+  Json json{{"step_s", prediction.step.count()},
+            {"makespan_s", prediction.makespan.count()},
+            {"samples_per_s", prediction.samples_per_s},
+            {"bubble_fraction", prediction.bubble_fraction},
+            {"workers", array_json(prediction.workers)},
+            {"links", array_json(prediction.links)},
+            {"stages", array_json(prediction.stages)},
+            {"edges", array_json(prediction.edges)},
+            {"micro_batch_scale", prediction.micro_batch_scale},
+            {"all_reduce_overlap", prediction.all_reduce_overlap}};
+  for (const Seconds time : prediction.tied_all_reduce) json["tied_all_reduce_s"].push_back(time.count());
+  return json;
 }
 
 Plan read_plan(ObjectReader& reader) {

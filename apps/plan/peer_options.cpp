@@ -9,19 +9,10 @@ constexpr std::string_view kOurs = "pp";
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorKind::usage, message); }
 
-/// `8@4294967296,2@2GB/s`: devices in a group of the innermost level first.
-std::vector<plan::PeerLevel> parse_levels(const std::string& text) {
+/// The levels of the cluster in the peers' terms.
+std::vector<plan::PeerLevel> peer_levels(const std::string& text) {
   std::vector<plan::PeerLevel> levels;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string part = text.substr(begin, end - begin);
-    const std::size_t at = part.find('@');
-    if (at == std::string::npos)
-      refuse("--levels: \"" + part + "\" is not devices@bandwidth; write for example 8@10GB/s,2@1GB/s");
-    levels.push_back({cli::parse_counts(part.substr(0, at), ',', "--levels").front(),
-                      parse_bandwidth(part.substr(at + 1), "--levels")});
-    begin = end + 1;
-  }
+  for (const LevelSpec& level : parse_levels(text)) levels.push_back({level.count, level.bandwidth});
   return levels;
 }
 
@@ -33,12 +24,12 @@ std::vector<plan::PeerLevel> parse_servers(const std::string& text) {
 }
 
 std::vector<plan::PeerLevel> machine(const PeerArguments& arguments, const ClusterOptions& cluster) {
-  const int given = static_cast<int>(cluster.devices > 0) + static_cast<int>(!arguments.levels.empty()) +
+  const int given = static_cast<int>(cluster.devices > 0) + static_cast<int>(!cluster.levels.empty()) +
                     static_cast<int>(!arguments.servers.empty());
   if (given > 1) refuse("--devices, --levels and --servers describe one machine; give one of them");
   if (!cluster.file.empty())
     refuse("a peer's cost model reads no --cluster; give --devices, --levels or --servers");
-  if (!arguments.levels.empty()) return parse_levels(arguments.levels);
+  if (!cluster.levels.empty()) return peer_levels(cluster.levels);
   if (!arguments.servers.empty()) return parse_servers(arguments.servers);
   if (cluster.devices == 0) return {};
   return {{cluster.devices, cluster.bandwidth}};
@@ -51,14 +42,15 @@ plan::PeerStrategy parse_strategy(const std::string& strategy, const std::string
   refuse("--strategy " + strategy + " does not go with --cost-model " + model + "; use auto or " + model);
 }
 
-void refuse_foreign(const PeerArguments& arguments, const std::string& model) {
+void refuse_foreign(const PeerArguments& arguments, const ClusterOptions& cluster, const std::string& model) {
   const bool pipedream = model.starts_with("pipedream-");
   const auto belongs = [&](bool given, const char* option, bool allowed, const char* models) {
     if (given && !allowed) refuse(std::string(option) + " belongs to --cost-model " + models);
   };
   belongs(!arguments.machines.empty(), "--machines", pipedream, "pipedream-code or pipedream-paper");
   belongs(arguments.no_activation_cost, "--no-activation-cost", pipedream, "pipedream-code or pipedream-paper");
-  belongs(!arguments.levels.empty(), "--levels", pipedream, "pipedream-code or pipedream-paper");
+  belongs(!cluster.levels.empty(), "--levels", pipedream || model == kOurs,
+          "pp, pipedream-code or pipedream-paper");
   belongs(!arguments.servers.empty(), "--servers", model == "dapple", "dapple");
   belongs(arguments.micro_batches_in_batch != 1, "--micro-batches-in-batch", model == "piper", "piper");
 }
@@ -74,7 +66,6 @@ void add_peer_options(CLI::App& command, PeerArguments& arguments) {
       ->type_name("NAME")
       ->capture_default_str();
   add("--machines", arguments.machines, "pipedream-*: exactly or at-most; default exactly")->type_name("RULE");
-  add("--levels", arguments.levels, "pipedream-*: innermost first, 8@10GB/s,2@1GB/s")->type_name("N@RATE,..");
   command
       .add_flag("--no-activation-cost", arguments.no_activation_cost,
                 "pipedream-*: activations cross cuts for free")
@@ -86,7 +77,7 @@ void add_peer_options(CLI::App& command, PeerArguments& arguments) {
 
 std::optional<plan::PeerOptions> peer_options(const PeerArguments& arguments, const std::string& strategy,
                                               const ClusterOptions& cluster, const plan::PlanRequest& request) {
-  refuse_foreign(arguments, arguments.cost_model);
+  refuse_foreign(arguments, cluster, arguments.cost_model);
   if (arguments.cost_model == kOurs) return std::nullopt;
   plan::PeerOptions options;
   const auto model = find_enum<plan::PeerModel>(arguments.cost_model);

@@ -12,7 +12,6 @@ namespace pp::plan_tool {
 struct PeerArguments {
   std::string cost_model = "pp";
   std::string machines;
-  std::string levels;
   std::string servers;
   bool no_activation_cost = false;
   int micro_batches_in_batch = 1;

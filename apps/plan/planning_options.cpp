@@ -1,5 +1,8 @@
 #include "apps/plan/planning_options.h"
 
+#include <algorithm>
+#include <thread>
+
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "libplan/schedule/csv.h"
@@ -20,15 +23,56 @@ void add_machine_options(CLI::App& command, ClusterOptions& options, CLI::Option
   CLI::Option* bandwidth =
       cli::add_bandwidth(command, "--bandwidth", options.bandwidth, "of every link, with --devices: 10GB/s");
   CLI::Option* latency =
-      cli::add_seconds(command, "--latency", options.latency, "of every link, with --devices: 5us");
-  for (CLI::Option* option : {&devices, bandwidth, latency}) option->excludes(file)->group("Machine");
+      cli::add_seconds(command, "--latency", options.latency, "of every link, with --devices or --levels: 5us");
+  CLI::Option* levels =
+      command
+          .add_option("--levels", options.levels,
+                      "nested groups of devices, innermost first: 8@300GB/s,2@25GB/s is two nodes of eight")
+          ->type_name("N@RATE,..");
+  CLI::Option* memory =
+      command
+          .add_option_function<std::string>(
+              "--memory",
+              [&options](const std::string& text) { options.memory = parse_bytes(text, "--memory"); },
+              "of each device, with --devices or --levels: 80GiB; default the profiled device's")
+          ->type_name("SIZE");
+  for (CLI::Option* option : {&devices, bandwidth, levels, latency, memory})
+    option->excludes(file)->group("Machine");
   file->group("Machine");
+}
+
+std::vector<LevelSpec> parse_levels(const std::string& text) {
+  std::vector<LevelSpec> levels;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    const std::size_t at = part.find('@');
+    if (at == std::string::npos) {
+      throw Error(ErrorKind::usage,
+                  "--levels: \"" + part + "\" is not devices@bandwidth; write for example 8@10GB/s,2@1GB/s");
+    }
+    levels.push_back({cli::parse_counts(part.substr(0, at), ',', "--levels").front(),
+                      parse_bandwidth(part.substr(at + 1), "--levels")});
+    begin = end + 1;
+  }
+  return levels;
 }
 
 Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
   if (!options.file.empty()) return cli::load(options.file, parse_cluster);
+  const Bytes memory = options.memory.value > 0 ? options.memory : profile.device.memory;
+  if (!options.levels.empty()) {
+    if (options.devices > 0 || options.bandwidth.value > 0) {
+      throw Error(ErrorKind::usage,
+                  "--levels says how many devices there are and how fast their links; leave out --devices and "
+                  "--bandwidth");
+    }
+    return nested_cluster(parse_levels(options.levels), profile.device.kind, options.latency, memory);
+  }
   if (options.devices == 0) {
-    throw Error(ErrorKind::usage, "no machine given; add --cluster FILE, or --devices N --bandwidth RATE");
+    throw Error(
+        ErrorKind::usage,
+        "no machine given; add --cluster FILE, --devices N --bandwidth RATE, or --levels N@RATE,N@RATE");
   }
   if (options.devices > 1 && options.bandwidth.value <= 0) {
     throw Error(ErrorKind::usage,
@@ -36,8 +80,10 @@ Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
                     " needs --bandwidth, for example --bandwidth 10GB/s; pp-profile links measures it");
   }
   const BytesPerSecond bandwidth = options.bandwidth.value > 0 ? options.bandwidth : BytesPerSecond(1e9);
-  return flat_cluster(options.devices, profile.device.kind, bandwidth, options.latency, profile.device.memory);
+  return flat_cluster(options.devices, profile.device.kind, bandwidth, options.latency, memory);
 }
+
+int default_threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 void add_basic_options(CLI::App& command, plan::PlanRequest& request) {
   command.add_option("--mini-batch", request.mini_batch, "samples per optimizer update")
@@ -73,7 +119,23 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
       ->check(CLI::PositiveNumber)
       ->excludes(count)
       ->group("Training");
-  command.add_option("--schedule", request.schedule, "auto, or a name of `pp-plan schedules`")->group("Search");
+  command
+      .add_option("--schedule", request.schedule,
+                  "auto, or names of `pp-plan schedules`: gpipe,1f1b takes the best of them")
+      ->group("Search");
+  command
+      .add_flag("--allow-async,!--sync-only", request.allow_async,
+                "auto: schedules without a flush compete too (the default: not)")
+      ->group("Search");
+  command
+      .add_option_function<std::string>(
+          "--weight-policy",
+          [&request](const std::string& text) {
+            request.weight_policy = parse_enum<plan::WeightPolicy>(text, "--weight-policy", ErrorKind::usage);
+          },
+          "which version of the weights a micro-batch runs on: " + list_names<plan::WeightPolicy>())
+      ->type_name("NAME")
+      ->group("Search");
   command
       .add_option("--chunks", request.chunks_per_worker,
                   "stages per worker, for the schedules with several; --stages counts workers there")
@@ -101,7 +163,18 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
   command.add_option("--replicas", options.replicas, "per stage: 3-1")->type_name("R-R")->group("Search");
   command
       .add_option("--window", options.window,
-                  "micro-batches in flight of 1F1B kinds: win, published, wide, or K0,K1,..")
+                  "micro-batches in flight of 1F1B kinds: auto, win, published, wide, or K0,K1,..")
+      ->group("Search");
+  command.add_option("--threads", options.threads, "that simulate plans; the answer does not depend on it")
+      ->default_str("one per core")
+      ->check(CLI::PositiveNumber)
+      ->group("Search");
+  cli::add_enum(command, "--placement", request.placement,
+                "how stages go through the nodes of a cluster; auto tries all")
+      ->group("Search");
+  cli::add_enum(command, "--tied", request.tied,
+                "weights that layers share: all of them in one stage, or copies in several if that is faster "
+                "(pp-run trains the former)")
       ->group("Search");
   command.add_option("--top", request.top, "alternatives to list")
       ->check(CLI::NonNegativeNumber)
@@ -110,6 +183,7 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
 
 plan::PlanRequest to_request(const RequestOptions& options) {
   plan::PlanRequest request = options.request;
+  request.threads = options.threads > 0 ? options.threads : default_threads();
   if (options.micro_batches != "auto") {
     const std::vector<int> counts = cli::parse_counts(options.micro_batches, ',', "--micro-batches");
     if (counts.size() > 1) {
@@ -122,7 +196,7 @@ plan::PlanRequest to_request(const RequestOptions& options) {
   if (!options.replicas.empty()) request.replicas = cli::parse_counts(options.replicas, '-', "--replicas");
   if (const auto rule = find_enum<plan::WindowRule>(options.window)) {
     request.window = *rule;
-  } else {
+  } else if (options.window != "auto") {
     request.window = plan::WindowRule::explicit_list;
     request.windows = cli::parse_counts(options.window, ',', "--window");
   }

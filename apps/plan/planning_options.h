@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "apps/cli/shell.h"
 #include "libplan/search/planner.h"
@@ -12,14 +13,18 @@ struct ClusterOptions {
   std::string file;  ///< --cluster
   int devices = 0;   ///< --devices, without a file
   BytesPerSecond bandwidth{0};
+  std::string levels;  ///< --levels, in place of both
   Seconds latency{};
+  Bytes memory{0};  ///< of each device; 0: that of the profile's device
 };
 
 void add_cluster_options(CLI::App& command, ClusterOptions& options);
 /// The same for a command with its own `--devices`.
 void add_machine_options(CLI::App& command, ClusterOptions& options, CLI::Option& devices);
-/// The cluster of the file, or so many equal devices of the profile's kind. Throws pp::Error (usage) when
-/// neither is given.
+/// `8@4294967296,2@2GB/s`: two nodes of eight devices, innermost first. Throws pp::Error (usage).
+std::vector<LevelSpec> parse_levels(const std::string& text);
+/// The cluster of the file, of the levels, or so many equal devices of the profile's kind. Throws pp::Error
+/// (usage) when none or several are given.
 Cluster load_cluster(const ClusterOptions& options, const Profile& profile);
 
 /// Everything of a PlanRequest that people choose; `cuts`, `replicas` and `windows` as text until parsed.
@@ -28,8 +33,12 @@ struct RequestOptions {
   std::string micro_batches = "auto";
   std::string cuts;
   std::string replicas;
-  std::string window = "win";
+  std::string window = "auto";
+  int threads = 0;  ///< 0: one per core
 };
+
+/// What --threads is without being given: one per core.
+int default_threads();
 
 /// What every planning command takes: mini-batch, optimizer, memory, what to accept of a profile.
 void add_basic_options(CLI::App& command, plan::PlanRequest& request);

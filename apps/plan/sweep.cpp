@@ -3,7 +3,6 @@
 #include <array>
 #include <iostream>
 #include <memory>
-#include <thread>
 
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
@@ -39,12 +38,11 @@ std::vector<Cluster> clusters_of(const Options& options, const Profile& profile)
 }
 
 plan::SweepSpec spec_of(const Options& options, const Profile& profile) {
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   return {.clusters = clusters_of(options, profile),
           .schedules = options.schedules,
           .micro_batches = cli::parse_counts(options.micro_batches, ',', "--micro-batches"),
           .request = options.request,
-          .threads = options.threads > 0 ? options.threads : cores};
+          .threads = options.threads > 0 ? options.threads : default_threads()};
 }
 
 std::vector<std::string> cells_of(const plan::SweepFigures& figures) {
@@ -112,7 +110,9 @@ void run_sweep(const Options& options, cli::Shell& shell) {
   if (!csv.is_stdout() && !svg.is_stdout())
     std::cout << (shell.json ? dump_json(plan::to_json(rows)) : sweep_table(rows));
   if (std::ranges::all_of(rows, [](const plan::SweepRow& row) { return row.figures() == nullptr; })) {
-    shell.exit_code = cli::ExitCode::infeasible;
+    const bool refused =
+        std::ranges::all_of(rows, [](const plan::SweepRow& row) { return plan::status_of(row) == "refused"; });
+    shell.exit_code = refused ? cli::ExitCode::usage : cli::ExitCode::infeasible;
     std::cerr << shell.tool << ": no combination has a plan\n";
   }
 }
@@ -126,7 +126,7 @@ void add_grid_options(CLI::App& command, Options& options) {
       ->capture_default_str()
       ->type_name("M,M")
       ->group("Training");
-  command.add_option("--schedules", options.schedules, "names of `pp-plan schedules`")
+  command.add_option("--schedules", options.schedules, "auto, names of `pp-plan schedules`")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->default_str("gpipe,1f1b,zb-h1")

@@ -1,5 +1,9 @@
 // pp-profile links: what handing a tensor from one device to another costs.
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 
@@ -9,14 +13,17 @@
 #include "apps/cli/table.h"
 #include "apps/profile/commands.h"
 #include "libprofile/measure/profiler.h"
+#include "librun/transport/link_levels.h"
 #include "librun/transport/link_meter.h"
+#include "librun/transport/rank_links.h"
 
 namespace pp::profile_tool {
 namespace {
 
 struct Options {
-  std::string devices = "cpu:2";
+  std::string devices;  ///< empty: cpu:2, or the ranks of mpirun
   std::string output;
+  run::LinkSweep sweep;
 };
 
 /// `cpu:2` is two devices of one core, `cpu:2x3` two of three. Throws pp::Error (usage) with the forms.
@@ -32,38 +39,79 @@ run::LinkOptions parse_devices(const std::string& text) {
   return options;
 }
 
-void print(const Cluster& cluster) {
-  for (const Level& level : cluster.levels) {
-    std::cout << "level " << level.name << ": " << level.devices << " devices, latency "
-              << to_text(level.latency) << ", bandwidth " << to_text(level.bandwidth)
-              << ", largest error of the fit " << cli::percent(level.fit_residual) << '\n';
-    cli::Table table({{"message"}, {"median us"}, {"16 % us"}, {"84 % us"}, {"fit us"}, {"samples"}});
-    for (const LinkSample& sample : level.samples) {
-      const auto us = [](Seconds time) { return cli::cell(1e6 * time.count()); };
-      table.add({to_text(sample.size), us(sample.time.median), us(sample.time.low), us(sample.time.high),
-                 us(level.latency + sample.size / level.bandwidth), std::to_string(sample.time.samples)});
-    }
-    std::cout << table.text();
+std::string samples_table(Seconds latency, BytesPerSecond bandwidth, const std::vector<LinkSample>& samples) {
+  cli::Table table({{"message"}, {"median us"}, {"16 % us"}, {"84 % us"}, {"fit us"}, {"samples"}});
+  const auto us = [](Seconds time) { return cli::cell(1e6 * time.count()); };
+  for (const LinkSample& sample : samples) {
+    table.add({to_text(sample.size), us(sample.time.median), us(sample.time.low), us(sample.time.high),
+               us(latency + sample.size / bandwidth), std::to_string(sample.time.samples)});
   }
+  return table.text();
 }
 
-void links(const Options& options, const cli::Shell& shell) {
-  const run::LinkOptions settings = parse_devices(options.devices);
+/// A level, or its all-reduce: both are latency + size/bandwidth.
+template <class Measured>
+std::string measured_text(const std::string& what, const Measured& measured) {
+  return what + ": latency " + to_text(measured.latency) + ", bandwidth " + to_text(measured.bandwidth) +
+         ", largest error of the fit " + cli::percent(measured.fit_residual) + '\n' +
+         samples_table(measured.latency, measured.bandwidth, measured.samples);
+}
+
+std::string cluster_text(const Cluster& cluster) {
+  std::string text;
+  for (const Level& level : cluster.levels) {
+    const std::string devices = std::to_string(level.devices) + " devices";
+    text += measured_text("level " + level.name + " of " + devices, level);
+    if (level.all_reduce) text += measured_text("all-reduce of " + devices, *level.all_reduce);
+  }
+  return text;
+}
+
+void print(Cluster cluster, cli::Output& output, const cli::Shell& shell) {
+  cluster.context.merge(profile::measurement_context());
+  cluster.context["command"] = shell.command_line;
+  for (const std::string& finding : run::link_findings(cluster)) spdlog::warn("{}", finding);
+  const std::string text = dump_json(to_json(cluster));
+  output.write(text);
+  if (!output.is_stdout()) std::cout << (shell.json ? text : cluster_text(cluster));
+}
+
+void between_devices(const Options& options, const cli::Shell& shell) {
+  run::LinkOptions settings = parse_devices(options.devices.empty() ? "cpu:2" : options.devices);
+  settings.sweep = options.sweep;
   cli::Output output(options.output);
   Cluster cluster = [&] {
     cli::ProgressLine line(shell);
     return run::measure_links(settings, [&](double done) { line.update("measuring links", done, ""); });
   }();
-  cluster.context.merge(profile::measurement_context());
-  cluster.context["command"] = shell.command_line;
-  const std::string text = dump_json(to_json(cluster));
-  output.write(text);
-  if (output.is_stdout()) return;
-  if (shell.json) {
-    std::cout << text;
-  } else {
-    print(cluster);
+  print(std::move(cluster), output, shell);
+}
+
+/// Rank 0 alone writes and prints.
+void between_ranks(const Options& options, const cli::Shell& shell) {
+  const std::unique_ptr<run::Ranks> ranks = run::join_mpi_ranks();
+  cli::Output output(ranks->rank() == 0 ? options.output : "");
+  std::optional<Cluster> cluster = [&] {
+    cli::ProgressLine line(shell);
+    return run::measure_rank_links(*ranks, options.sweep,
+                                   [&](double done) { line.update("measuring links", done, ""); });
+  }();
+  if (cluster) print(std::move(*cluster), output, shell);
+}
+
+/// What the launchers of Open MPI, MPICH and those that speak PMIx tell the processes that they start.
+bool started_by_mpi() {
+  constexpr std::array kVariables{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"};
+  return std::ranges::any_of(kVariables, [](const char* name) { return std::getenv(name) != nullptr; });
+}
+
+void links(const Options& options, const cli::Shell& shell) {
+  if (!started_by_mpi()) return between_devices(options, shell);
+  if (!options.devices.empty()) {
+    throw Error(ErrorKind::usage,
+                "--devices: mpirun's ranks are the devices, one each; leave --devices out, or mpirun");
   }
+  between_ranks(options, shell);
 }
 
 }  // namespace
@@ -73,12 +121,15 @@ void add_links(CLI::App& app, cli::Shell& shell) {
   CLI::App* command = app.add_subcommand("links", "measure latency and bandwidth between devices");
   command
       ->add_option("--devices", options->devices,
-                   "cpu:2 (two devices of one core), cpu:2x4 (two of four cores)")
+                   "cpu:2 (two devices of one core), cpu:2x4 (two of four cores); under mpirun the ranks")
+      ->default_str("cpu:2")
       ->type_name("DEVICES");
+  cli::add_bytes(*command, "--largest", options->sweep.largest, "largest message; sizes double from 1 KiB on")
+      ->default_str(to_text(options->sweep.largest));
   command->add_option("-o,--output", options->output, "write the cluster; - for stdout")->type_name("FILE");
-  static constexpr std::array<std::string_view, 3> kExamples{"pp-profile links --devices cpu:2 -o cluster.json",
-                                                             "pp-profile links --devices cpu:2x1 --json",
-                                                             "pp-profile links -o - > cluster.json"};
+  static constexpr std::array<std::string_view, 3> kExamples{
+      "pp-profile links --devices cpu:2 -o cluster.json", "pp-profile links --devices cpu:2x1 --json",
+      "pp-profile links --largest 64MiB -o cluster.json"};
   cli::add_common_options(*command, shell, kExamples);
   command->final_callback([options, &shell] { links(*options, shell); });
 }

@@ -16,11 +16,29 @@
 namespace pp::profile_tool {
 namespace {
 
+enum class Mode { in_place, isolated };
+
+}  // namespace
+}  // namespace pp::profile_tool
+
+namespace pp {
+template <>
+struct EnumNames<profile_tool::Mode> {
+  static constexpr std::array table{std::pair{profile_tool::Mode::in_place, "in-place"sv},
+                                    std::pair{profile_tool::Mode::isolated, "isolated"sv}};
+};
+}  // namespace pp
+
+namespace pp::profile_tool {
+namespace {
+
 struct Options {
   std::string model;
   std::string output;
   std::string device = "cpu:0";
   std::string sizes = "1,2,4,8,16";
+  Mode mode = Mode::in_place;
+  bool concurrent = false;
   bool quick = false;
   profile::ProfileOptions profile;
 };
@@ -40,14 +58,23 @@ class TerminalObserver : public profile::Observer {
   cli::ProgressLine line_;
 };
 
-void run(const Options& options, const cli::Shell& shell) {
+profile::ProfileOptions settings_of(const Options& options) {
   profile::ProfileOptions settings = options.profile;
+  settings.mode = options.mode == Mode::isolated ? ProfileMode::isolated : ProfileMode::in_place;
   settings.devices = profile::parse_device_set(options.device);
+  if (options.concurrent) settings.devices = profile::all_devices(settings.devices);
   settings.micro_batch_sizes.clear();
-  for (int size : cli::parse_counts(options.sizes, ',', "--micro-batch-sizes"))
-    settings.micro_batch_sizes.push_back(size);
-  if (options.quick) settings = profile::quick(settings);
+  if (options.sizes == "auto") {
+    settings.size_choice = profile::SizeChoice::automatic;
+  } else {
+    for (int size : cli::parse_counts(options.sizes, ',', "--micro-batch-sizes"))
+      settings.micro_batch_sizes.push_back(size);
+  }
+  return options.quick ? profile::quick(settings) : settings;
+}
 
+void run(const Options& options, const cli::Shell& shell) {
+  const profile::ProfileOptions settings = settings_of(options);
   const ModelGraph model = load_model(options.model);
   cli::Output output(options.output);
   Profile profile = [&] {
@@ -58,7 +85,7 @@ void run(const Options& options, const cli::Shell& shell) {
 
   const std::string text = dump_json(to_json(profile));
   output.write(text);
-  if (output.is_stdout()) return;
+  if (output.is_stdout() || (shell.quiet && output.wanted() && !shell.json)) return;
   if (shell.json) {
     std::cout << text;
   } else {
@@ -81,12 +108,19 @@ void add_run(CLI::App& app, cli::Shell& shell) {
       ->required()
       ->type_name("MODEL");
   command->add_option("-o,--output", options->output, "write the profile; - for stdout")->type_name("FILE");
-  command->add_option("--micro-batch-sizes", options->sizes, "samples per micro-batch to measure, rising")
+  command
+      ->add_option(
+          "--micro-batch-sizes", options->sizes,
+          "samples per micro-batch to measure, rising; auto: 1, 2, 4, ... as far as memory and budget go")
       ->type_name("LIST");
   command
       ->add_option("--device", options->device,
                    "cpu:0 (one core), cpu:2x1 (two devices of one core, both busy), cuda:0")
       ->type_name("DEVICES");
+  command->add_flag("--concurrent", options->concurrent,
+                    "as many devices of this kind as the machine has cores for, all busy");
+  cli::add_enum(*command, "--mode", options->mode,
+                "the whole model as it will run, or each layer alone, for a model that does not fit");
   cli::add_enum(*command, "--dtype", options->profile.dtype, "floating type of weights and activations");
   command->add_flag("--quick", options->quick, "a rough profile in seconds: for demos and first tries");
   command

@@ -106,8 +106,8 @@ std::int64_t Chain::transient(int begin, int end) const {
 
 Chain empty_chain(int boundaries) {
   Chain chain;
-  for (auto* prefix : {&chain.forward, &chain.backward, &chain.update, &chain.weights, &chain.cut_activation,
-                       &chain.cut_gradient, &chain.least_in, &chain.least_out}) {
+  for (auto* prefix : {&chain.forward, &chain.backward, &chain.input_gradient, &chain.update, &chain.weights,
+                       &chain.cut_activation, &chain.cut_gradient, &chain.least_in, &chain.least_out}) {
     prefix->assign(at(boundaries), 0);
   }
   for (auto* prefix : {&chain.parameters, &chain.buffers, &chain.saved}) prefix->assign(at(boundaries), 0);
@@ -133,12 +133,14 @@ Chain make_chain(const PlanGraph& graph, std::vector<int> order, std::span<const
     if (p == layers - 1) {
       price.forward += loss.forward;
       price.backward += loss.backward;
+      price.input_gradient += loss.input_gradient;
       price.saved += loss.saved;
       reach.back() = std::max(reach.back(), chain.saved[at(p)] + price.saved + loss.workspace);
     }
     const auto parameters = static_cast<double>(layer.parameter_bytes);
     chain.forward[at(p + 1)] = chain.forward[at(p)] + price.forward;
     chain.backward[at(p + 1)] = chain.backward[at(p)] + price.backward;
+    chain.input_gradient[at(p + 1)] = chain.input_gradient[at(p)] + price.input_gradient;
     chain.weights[at(p + 1)] = chain.weights[at(p)] + parameters;
     chain.update[at(p + 1)] = chain.update[at(p)] + parameters * optimizer.update_per_byte;
     chain.parameters[at(p + 1)] = chain.parameters[at(p)] + layer.parameter_bytes;

@@ -42,9 +42,10 @@ struct OptimizerCost {
 struct Chain {
   std::vector<int> order;                                  ///< layer at each position
   std::vector<double> forward, backward, update, weights;  ///< prefix sums; seconds, and parameter bytes
-  std::vector<std::int64_t> parameters, buffers, saved;    ///< prefix sums, bytes
-  std::vector<double> cut_activation, cut_gradient;        ///< per boundary: bytes of the live set (2.3)
-  std::vector<int> cut_activations, cut_gradients;         ///< and the number of its tensors
+  std::vector<double> input_gradient;  ///< the part of `backward` that earlier stages wait for
+  std::vector<std::int64_t> parameters, buffers, saved;  ///< prefix sums, bytes
+  std::vector<double> cut_activation, cut_gradient;      ///< per boundary: bytes of the live set (2.3)
+  std::vector<int> cut_activations, cut_gradients;       ///< and the number of its tensors
   std::vector<double> least_in, least_out;  ///< bytes any stage that begins (ends) here must receive (send)
   double state_ratio = 1;
   CrossingTable incoming, outgoing, entering;

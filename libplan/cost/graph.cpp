@@ -51,15 +51,16 @@ void mark_gradients(PlanGraph& graph, const ResolvedModel& model) {
   }
 }
 
-void group_tied(PlanGraph& graph, const ResolvedModel& model) {
+void group_shared(PlanGraph& graph, const ResolvedModel& model) {
   std::map<int, std::vector<int>> users;
   for (int i = 0; i < graph.size(); ++i) {
     const int owner = model.layers[static_cast<std::size_t>(i)].weights_layer;
     if (owner >= 0) users[owner].push_back(i);
   }
   for (auto& [owner, layers] : users) {
-    if (layers.size() > 1) graph.tied.push_back(std::move(layers));
+    if (layers.size() > 1) graph.shared.push_back(std::move(layers));
   }
+  graph.tied = graph.shared;
 }
 
 }  // namespace
@@ -86,7 +87,7 @@ PlanGraph make_graph(const Profile& profile) {
       graph.layers[static_cast<std::size_t>(source.index)].feeds_loss = true;
   }
   mark_gradients(graph, model);
-  group_tied(graph, model);
+  group_shared(graph, model);
   return graph;
 }
 

@@ -23,7 +23,8 @@ struct GraphLayer {
 struct PlanGraph {
   std::vector<GraphLayer> layers;  ///< in file order, which is topological
   std::vector<std::vector<int>>
-      tied;  ///< groups of layers that share parameters; no stage boundary runs through one
+      shared;                          ///< groups of layers that share parameters, first the one they belong to
+  std::vector<std::vector<int>> tied;  ///< those that no stage boundary may run through
   int size() const { return static_cast<int>(layers.size()); }
 };
 

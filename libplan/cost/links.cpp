@@ -23,6 +23,21 @@ Link slowest_among(const Cluster& cluster, std::span<const int> devices) {
   return slowest;
 }
 
+Link link_of(const Level& level) { return {level.bandwidth, level.latency}; }
+Link without_latency(const Link& link) { return {link.bandwidth, {}}; }
+
+std::vector<AllReduceForm> flat_forms(int replicas, const Link& link) {
+  const Link rate = without_latency(link);
+  return {{ring_all_reduce(replicas, 0, link), ring_all_reduce(replicas, 1, rate)},
+          {tree_all_reduce(replicas, 0, link), tree_all_reduce(replicas, 1, rate)}};
+}
+
+/// One network card per group.
+AllReduceForm two_level_form(int groups, int per_group, const Link& inside, const Link& between) {
+  return {two_level_all_reduce(groups, per_group, 1, 0, inside, between),
+          two_level_all_reduce(groups, per_group, 1, 1, without_latency(inside), without_latency(between))};
+}
+
 }  // namespace
 
 double occupancy(double bytes, const Link& link) { return per_second(link, bytes); }
@@ -79,24 +94,56 @@ Link fastest_link(const Cluster& cluster) {
   return fastest;
 }
 
-Seconds all_reduce_time(const Cluster& cluster, std::span<const int> devices, Bytes bytes) {
+std::vector<AllReduceForm> all_reduce_forms(const Cluster& cluster, std::span<const int> devices) {
   const int replicas = static_cast<int>(devices.size());
   if (replicas == 1 || cluster.levels.empty()) return {};
-  const auto size = static_cast<double>(bytes.value);
-  double best = flat_all_reduce(replicas, size, slowest_among(cluster, devices));
+  const Link slowest = slowest_among(cluster, devices);
+  std::vector<AllReduceForm> forms = flat_forms(replicas, slowest);
   std::map<int, int> per_group;
   for (const int device : devices) ++per_group[device / cluster.levels.front().devices];
   const int group = per_group.begin()->second;
   const bool even =
       std::all_of(per_group.begin(), per_group.end(), [&](const auto& g) { return g.second == group; });
   if (even && group > 1 && per_group.size() > 1) {
-    const Level& inner = cluster.levels.front();
-    const Link inside{inner.bandwidth, inner.latency};
-    const Link between = slowest_among(cluster, devices);
-    best = std::min(best,
-                    two_level_all_reduce(static_cast<int>(per_group.size()), group, 1, size, inside, between));
+    forms.push_back(
+        two_level_form(static_cast<int>(per_group.size()), group, link_of(cluster.levels.front()), slowest));
   }
-  return Seconds(best);
+  return forms;
+}
+
+std::vector<AllReduceForm> least_all_reduce_forms(const Cluster& cluster, int replicas) {
+  if (replicas == 1 || cluster.levels.empty()) return {};
+  // So many devices cross at least the innermost level that holds them.
+  Cluster crossed = cluster;
+  std::erase_if(crossed.levels, [&](const Level& level) { return level.devices < replicas; });
+  if (crossed.levels.empty()) crossed.levels = {cluster.levels.back()};
+  std::vector<AllReduceForm> forms = flat_forms(replicas, fastest_link(crossed));
+  const Level& inner = cluster.levels.front();
+  Cluster outside = cluster;
+  outside.levels.erase(outside.levels.begin());
+  for (int group = 2; group <= inner.devices && group < replicas && !outside.levels.empty(); ++group) {
+    if (replicas % group == 0)
+      forms.push_back(two_level_form(replicas / group, group, link_of(inner), fastest_link(outside)));
+  }
+  return forms;
+}
+
+double cheapest(std::span<const AllReduceForm> forms, double bytes) {
+  double best = forms.empty() ? 0 : forms.front().seconds(bytes);
+  for (const AllReduceForm& form : forms) best = std::min(best, form.seconds(bytes));
+  return best;
+}
+
+Seconds all_reduce_time(const Cluster& cluster, std::span<const int> devices, Bytes bytes) {
+  return Seconds(cheapest(all_reduce_forms(cluster, devices), static_cast<double>(bytes.value)));
+}
+
+std::vector<int> shared_cards(const Cluster& cluster) {
+  if (cluster.levels.size() < 2) return {};
+  std::vector<int> cards;
+  for (int device = 0; device < static_cast<int>(cluster.devices.size()); ++device)
+    cards.push_back(device / cluster.levels.front().devices);
+  return cards;
 }
 
 }  // namespace pp::plan

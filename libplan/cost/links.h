@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "libplan/simulate/simulate.h"
 #include "libprofile/core/cluster.h"
@@ -32,8 +33,25 @@ Link link_between(const Cluster& cluster, int first, int second);
 Link slowest_link(const Cluster& cluster);
 Link fastest_link(const Cluster& cluster);
 
-/// The cheapest form that exists for these devices (positions in the cluster): ring and tree over their slowest
-/// link, and two levels when they fill groups of the innermost level evenly.
+/// One way to reduce W bytes: fixed + per_byte * W seconds.
+struct AllReduceForm {
+  double fixed = 0;
+  double per_byte = 0;
+  double seconds(double bytes) const { return fixed + per_byte * bytes; }
+};
+
+/// The forms that exist for these devices (positions in the cluster): ring and tree over their slowest link,
+/// and two levels when they fill groups of the innermost level evenly. None for one device, or without levels.
+std::vector<AllReduceForm> all_reduce_forms(const Cluster& cluster, std::span<const int> devices);
+/// Forms no dearer than those of any `replicas` devices of the cluster: what a bound may count.
+std::vector<AllReduceForm> least_all_reduce_forms(const Cluster& cluster, int replicas);
+/// The cheapest of them; 0 without any. Does not fall in `bytes`, in doubles too.
+double cheapest(std::span<const AllReduceForm> forms, double bytes);
+/// The cheapest form that exists for these devices.
 Seconds all_reduce_time(const Cluster& cluster, std::span<const int> devices, Bytes bytes);
+
+/// The innermost group of each device, which has one network card for everything that leaves it (planning.md
+/// 2.10); empty in a cluster of one level, where no card is shared.
+std::vector<int> shared_cards(const Cluster& cluster);
 
 }  // namespace pp::plan

@@ -57,7 +57,7 @@ bool StageMemory::fits_at_least(int begin, int end, int replicas, int later) con
     case RecomputeMode::always: part.again = saved; break;
     case RecomputeMode::automatic: part.workspace = 0; break;
   }
-  return part.total() + limit_.context <= limit_.bytes;
+  return holds(part);
 }
 
 int StageMemory::demand(int replicas, int later, int successor) const {
@@ -76,7 +76,7 @@ int StageMemory::window(const StageRange& stage, int demand) const {
 }
 
 bool StageMemory::fits(const StageRange& stage, int demand) const {
-  return bytes(stage, window(stage, demand)).total() + limit_.context <= limit_.bytes;
+  return holds(bytes(stage, window(stage, demand)));
 }
 
 StageBytes StageMemory::fixed_bytes(const StageRange& stage, int window) const {
@@ -112,7 +112,7 @@ StageBytes StageMemory::bytes_again(const StageRange& stage, StageBytes part) co
       return whole;
     case RecomputeMode::automatic: break;
   }
-  if (part.total() + limit_.context <= limit_.bytes) return part;
+  if (holds(part)) return part;
   if (in_flight_.units == nullptr) {
     part.saved = 0;
     return part;
@@ -144,8 +144,19 @@ std::vector<StageBytes> StageMemory::stages(const Partition& partition) const {
 
 bool StageMemory::fits(const Partition& partition) const {
   const std::vector<StageBytes> parts = stages(partition);
-  return std::all_of(parts.begin(), parts.end(),
-                     [&](const StageBytes& part) { return part.total() + limit_.context <= limit_.bytes; });
+  return std::all_of(parts.begin(), parts.end(), [&](const StageBytes& part) { return holds(part); });
+}
+
+std::int64_t StageMemory::peak(const Partition& partition) const {
+  std::int64_t most = 0;
+  for (const StageBytes& part : stages(partition)) most = std::max(most, part.total());
+  return most + limit_.context;
+}
+
+StageMemory StageMemory::with_limit(std::int64_t bytes) const {
+  MemoryLimit limit = limit_;
+  limit.bytes = bytes;
+  return {chain_, in_flight_, limit};
 }
 
 }  // namespace pp::plan

@@ -78,6 +78,12 @@ class StageMemory : public ExactMemory {
   /// the layers that release most.
   std::vector<StageBytes> stages(const Partition& partition) const;
   bool fits(const Partition& partition) const;
+  /// Bytes of its largest stage, context included.
+  std::int64_t peak(const Partition& partition) const;
+  /// The same chain and windows on devices with `bytes`.
+  StageMemory with_limit(std::int64_t bytes) const;
+  /// Whether a device holds this, besides its context.
+  bool holds(const StageBytes& part) const { return part.total() + limit_.context <= limit_.bytes; }
   std::int64_t limit() const { return limit_.bytes; }
   const InFlight& in_flight() const { return in_flight_; }
 

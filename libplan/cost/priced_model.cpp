@@ -44,12 +44,12 @@ PricedModel cheapest_model(const Profile& profile, std::span<const int> sizes, c
   if (model.scale.empty()) return model;
   // The simulator scales all layers of a micro-batch by one factor, so the bound does too.
   const double factor = std::min(1.0, *std::min_element(model.scale.begin(), model.scale.end()));
-  for (LayerPrice& layer : model.layers) {
-    layer.forward *= factor;
-    layer.backward *= factor;
-  }
-  model.loss.forward *= factor;
-  model.loss.backward *= factor;
+  const auto scale = [&](LayerPrice& price) {
+    for (double* time : {&price.forward, &price.backward, &price.input_gradient, &price.weight_gradient})
+      *time *= factor;
+  };
+  for (LayerPrice& layer : model.layers) scale(layer);
+  scale(model.loss);
   model.sizes.assign(sizes.size(), smallest);
   model.scale.clear();
   return model;

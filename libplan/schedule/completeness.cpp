@@ -1,5 +1,7 @@
 #include "libplan/schedule/completeness.h"
 
+#include <algorithm>
+
 #include "libplan/schedule/rule_sets.h"
 #include "libprofile/core/error.h"
 
@@ -96,6 +98,24 @@ void check_counts(const ProgramSet& set, int worker, int stage, StageCounts coun
        " has " + std::to_string(partners) + " workers, so each " + update + " needs one before it");
 }
 
+/// In a synchronous step every worker of a tied group lists its ARg once.
+void check_tied_reductions(const ProgramSet& set, const ProgramIndex& index) {
+  for (int w = 0; w < index.workers(); ++w) {
+    const std::vector<int>& stages = index.stages_of_worker[at(w)];
+    for (std::size_t k = 0; k < index.tied.size(); ++k) {
+      const auto joins = std::ranges::find_first_of(stages, index.tied[k]) != stages.end();
+      const Op wanted{OpKind::tied_all_reduce, StageId{0}, static_cast<int>(k)};
+      const auto listed = std::ranges::count_if(set.workers[at(w)], [&](const Op& op) {
+        return op.kind == wanted.kind && op.micro_batch == wanted.micro_batch;
+      });
+      if (!joins || listed == 1) continue;
+      fail("worker " + std::to_string(w) + ": " + to_text(wanted) + " is listed " +
+           times(static_cast<int>(listed)) +
+           "; every worker of the group's stages lists it once, in front of its first U");
+    }
+  }
+}
+
 /// The k-th all-reduce needs a partner on every worker of the stage.
 void check_groups(const ProgramIndex& index) {
   for (int g = 0; g < index.groups(); ++g) {
@@ -158,6 +178,7 @@ void check_updates(const ProgramSet& set, const ProgramIndex& index) {
     }
     for (const int s : stages) check_counts(set, w, s, counts[at(s)], partners[at(s)]);
   }
+  check_tied_reductions(set, index);
   check_groups(index);
 }
 

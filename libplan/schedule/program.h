@@ -22,6 +22,7 @@ enum class OpKind {
   weight_gradient,
   recompute,
   all_reduce,
+  tied_all_reduce,
   update,
   load,
   evict
@@ -32,12 +33,16 @@ enum class OpKind {
 namespace pp {
 template <>
 struct EnumNames<plan::OpKind> {
-  static constexpr std::array table{
-      std::pair{plan::OpKind::forward, "F"sv},        std::pair{plan::OpKind::backward, "B"sv},
-      std::pair{plan::OpKind::input_gradient, "I"sv}, std::pair{plan::OpKind::weight_gradient, "W"sv},
-      std::pair{plan::OpKind::recompute, "R"sv},      std::pair{plan::OpKind::all_reduce, "AR"sv},
-      std::pair{plan::OpKind::update, "U"sv},         std::pair{plan::OpKind::load, "L"sv},
-      std::pair{plan::OpKind::evict, "E"sv}};
+  static constexpr std::array table{std::pair{plan::OpKind::forward, "F"sv},
+                                    std::pair{plan::OpKind::backward, "B"sv},
+                                    std::pair{plan::OpKind::input_gradient, "I"sv},
+                                    std::pair{plan::OpKind::weight_gradient, "W"sv},
+                                    std::pair{plan::OpKind::recompute, "R"sv},
+                                    std::pair{plan::OpKind::all_reduce, "AR"sv},
+                                    std::pair{plan::OpKind::tied_all_reduce, "ARg"sv},
+                                    std::pair{plan::OpKind::update, "U"sv},
+                                    std::pair{plan::OpKind::load, "L"sv},
+                                    std::pair{plan::OpKind::evict, "E"sv}};
 };
 }  // namespace pp
 
@@ -46,12 +51,17 @@ namespace pp::plan {
 struct Op {
   OpKind kind = OpKind::forward;
   StageId stage{};
-  int micro_batch = 0;  ///< 0 where has_micro_batch() says no
+  int micro_batch = 0;  ///< 0 where has_micro_batch() says no; of `ARg`: its group
   bool operator==(const Op&) const = default;
 };
 
 /// All-reduce, update and the swaps of weights (load, evict) belong to no single micro-batch.
 constexpr bool has_micro_batch(OpKind kind) { return kind < OpKind::all_reduce; }
+/// AR adds up a stage's gradients over its workers; ARg those of a parameter that the stages of a group share
+/// (ProgramSet::tied). The stage of ARg is not written: a worker's first one of the group.
+constexpr bool is_all_reduce(OpKind kind) {
+  return kind == OpKind::all_reduce || kind == OpKind::tied_all_reduce;
+}
 /// B, or the last half of it: activations are freed and the gradient of the micro-batch is final.
 constexpr bool completes_backward(OpKind kind) {
   return kind == OpKind::backward || kind == OpKind::weight_gradient;

@@ -1,6 +1,9 @@
 #include "libplan/schedule/program_index.h"
 
+#include <algorithm>
+#include <functional>
 #include <limits>
+#include <map>
 
 #include "libplan/schedule/completeness.h"
 #include "libprofile/core/error.h"
@@ -89,9 +92,43 @@ void check_op(const ProgramSet& set, const ProgramIndex& index, int id, const st
     refuse(name(op.stage) + " is not on this worker; move the operation to " +
            worker_list(set.stage_workers[pp::index(op.stage)]));
   }
+  if (op.kind == OpKind::tied_all_reduce) return;
   if (op.micro_batch < 0 || op.micro_batch >= index.micro_batches) {
     refuse("micro-batch " + std::to_string(op.micro_batch) + " does not exist; there are " +
            std::to_string(index.micro_batches) + ", from 0");
+  }
+}
+
+/// A group's stages exist, ascend and are several; replicas of one update do not wait for each other's weights.
+void check_tied(const ProgramSet& set, const ProgramIndex& index) {
+  for (std::size_t k = 0; k < index.tied.size(); ++k) {
+    const std::vector<int>& group = index.tied[k];
+    const auto refuse = [&](const std::string& text) { fail("tied group " + std::to_string(k) + ": " + text); };
+    if (group.size() < 2 || std::ranges::adjacent_find(group, std::greater_equal{}) != group.end())
+      refuse("list the stages that share the parameter, at least two, in ascending order");
+    if (group.front() < 0 || group.back() >= index.stages) {
+      refuse("stage " + std::to_string(group.front() < 0 ? group.front() : group.back()) +
+             " does not exist; there are " + std::to_string(index.stages) + " stages, from 0");
+    }
+    if (!set.synchronous)
+      refuse("copies drift apart without a flush; put all users of the parameter in one stage");
+  }
+}
+
+/// Gives every ARg the worker's first stage of its group.
+void place_tied(ProgramIndex& index) {
+  for (int id = 0; id < static_cast<int>(index.ops.size()); ++id) {
+    Op& op = index.ops[at(id)];
+    if (op.kind != OpKind::tied_all_reduce) continue;
+    const auto refuse = [&](const std::string& text) { fail(locate(index, id) + ": " + text); };
+    if (at(op.micro_batch) >= index.tied.size()) {
+      refuse("group " + std::to_string(op.micro_batch) + " does not exist; there are " +
+             std::to_string(index.tied.size()) + " tied groups, from 0");
+    }
+    const std::vector<int>& stages = index.stages_of_worker[at(index.worker_of[at(id)])];
+    const auto found = std::ranges::find_first_of(stages, index.tied[at(op.micro_batch)]);
+    if (found == stages.end()) refuse("this worker holds no stage of the group; leave it out");
+    op.stage = StageId{*found};
   }
 }
 
@@ -155,33 +192,45 @@ void slice_split_micro_batches(ProgramIndex& index, const ProgramSet& set) {
   }
 }
 
+/// Workers that join the all-reduces of a key: stage by stage, then the tied groups.
+std::vector<int> reducing_workers(const ProgramIndex& index) {
+  std::vector<int> workers = index.workers_of_stage;
+  for (const std::vector<int>& group : index.tied) {
+    const auto joins = [&](const std::vector<int>& stages) {
+      return std::ranges::find_first_of(stages, group) != stages.end();
+    };
+    workers.push_back(static_cast<int>(std::ranges::count_if(index.stages_of_worker, joins)));
+  }
+  return workers;
+}
+
 void group_all_reduces(ProgramIndex& index) {
-  std::vector<int> count(at(index.stages), 0);  // AR listed so far, per stage of the worker in hand
-  std::vector<int> most(at(index.stages), 0);   // over the workers of the stage
+  const std::vector<int> workers = reducing_workers(index);
+  const auto key_of = [&](const Op& op) {
+    return op.kind == OpKind::tied_all_reduce ? at(index.stages + op.micro_batch) : pp::index(op.stage);
+  };
+  std::vector<int> most(workers.size(), 0);  // listed by one worker, per key
   index.group_of.assign(index.ops.size(), kNone);
   for (int worker = 0; worker < index.workers(); ++worker) {
-    const std::vector<int>& stages = index.stages_of_worker[at(worker)];
-    for (const int s : stages) count[at(s)] = 0;
+    std::map<std::size_t, int> count;
     for (int id = index.worker_begin[at(worker)]; id < index.worker_begin[at(worker) + 1]; ++id) {
       const Op& op = index.ops[at(id)];
-      if (op.kind == OpKind::all_reduce) index.group_of[at(id)] = count[pp::index(op.stage)]++;
+      if (is_all_reduce(op.kind)) index.group_of[at(id)] = count[key_of(op)]++;
     }
-    for (const int s : stages) most[at(s)] = std::max(most[at(s)], count[at(s)]);
+    for (const auto& [key, listed] : count) most[key] = std::max(most[key], listed);
   }
 
   index.group_begin.push_back(0);
-  std::vector<int> first_group(at(index.stages), 0);
-  for (int s = 0; s < index.stages; ++s) {
-    first_group[at(s)] = index.groups();
-    for (int k = 0; k < most[at(s)]; ++k) {
-      index.group_begin.push_back(index.group_begin.back() + index.workers_of_stage[at(s)]);
-    }
+  std::vector<int> first_group(workers.size(), 0);
+  for (std::size_t key = 0; key < workers.size(); ++key) {
+    first_group[key] = index.groups();
+    for (int k = 0; k < most[key]; ++k) index.group_begin.push_back(index.group_begin.back() + workers[key]);
   }
   index.group_members.assign(at(index.group_begin.back()), kNone);
   std::vector<int> filled(at(index.groups()), 0);
   for (std::size_t id = 0; id < index.ops.size(); ++id) {
     if (index.group_of[id] == kNone) continue;
-    const int group = index.group_of[id] += first_group[pp::index(index.ops[id].stage)];
+    const int group = index.group_of[id] += first_group[key_of(index.ops[id])];
     index.group_members[at(index.group_begin[at(group)] + filled[at(group)]++)] = static_cast<int>(id);
   }
 }
@@ -218,7 +267,13 @@ ProgramIndex index_programs(const ProgramSet& set, std::span<const std::pair<Sta
       index.stages_of_worker[pp::index(w)].push_back(static_cast<int>(s));
   }
   connect_stages(index, set, skips);
+  for (const std::vector<StageId>& group : set.tied) {
+    auto& stages = index.tied.emplace_back();
+    for (const StageId stage : group) stages.push_back(number(stage));
+  }
+  check_tied(set, index);
   flatten(index, set);
+  place_tied(index);
   check_placement(set, index);
   fill_slots(index);
   slice_split_micro_batches(index, set);

@@ -48,6 +48,7 @@ struct ProgramIndex {
   std::vector<int> worker_of;     ///< by id
   std::vector<int> worker_begin;  ///< [workers + 1]: ids of worker w are [worker_begin[w], worker_begin[w + 1])
   std::vector<int> workers_of_stage;               ///< how many
+  std::vector<std::vector<int>> tied;              ///< per group, its stages, ascending
   std::vector<std::vector<int>> stages_of_worker;  ///< which, ascending
 
   std::array<std::vector<int>, 4> slots;  ///< per Slot, [stage * micro_batches + m]: id, or kNone
@@ -60,8 +61,8 @@ struct ProgramIndex {
   std::vector<std::vector<int>> edges_out;  ///< per stage, ascending
   std::vector<std::vector<int>> edges_in;
 
-  /// All-reduces: the k-th AR of a worker joins the k-th AR of every other worker of the stage. A group with
-  /// fewer members than the stage has workers cannot complete.
+  /// All-reduces: the k-th AR of a worker joins the k-th AR of every other worker of the stage (ARg: of every
+  /// worker of its stages). A group with fewer members than workers cannot complete.
   std::vector<int> group_of;       ///< by id; kNone: not an all-reduce
   std::vector<int> group_begin;    ///< [groups + 1], into group_members
   std::vector<int> group_members;  ///< ids, by worker; kNone where a worker has no k-th AR
@@ -191,6 +192,7 @@ void ProgramIndex::for_each_producer(int id, Visit visit) const {
       if (is_late(id)) visit_gradients(id, visit);
       break;
     case OpKind::all_reduce:
+    case OpKind::tied_all_reduce:
     case OpKind::update:
     case OpKind::load:
     case OpKind::evict: break;
@@ -222,6 +224,7 @@ void ProgramIndex::for_each_consumer(int id, Visit visit) const {
     case OpKind::recompute: visit_found(local(Slot::backward, id), visit); break;
     case OpKind::weight_gradient:
     case OpKind::all_reduce:
+    case OpKind::tied_all_reduce:
     case OpKind::update:
     case OpKind::load:
     case OpKind::evict: break;

@@ -53,6 +53,7 @@ struct ProgramSet {
   std::vector<Program> workers;
   std::vector<std::vector<WorkerId>> stage_workers;  ///< per stage its replicas or copies
   std::vector<std::pair<StageId, StageId>> skips;  ///< besides the chain s -> s+1; each leads to a later stage
+  std::vector<std::vector<StageId>> tied;          ///< per group, the stages that share a parameter, ascending
   int micro_batches = 1;                           ///< clocked: clock steps
   bool synchronous = true;       ///< one U per stage after all its backwards; else U follows each backward
   int backwards_per_update = 1;  ///< asynchronous: backwards of a worker from one U to the next

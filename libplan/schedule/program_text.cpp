@@ -32,6 +32,10 @@ Op parse_op(std::string_view token, std::size_t position) {
   const std::size_t dot = rest.find('.');
   const auto stage = parse_index(rest.substr(0, dot));
   const std::string name(name_of(*kind));
+  if (*kind == OpKind::tied_all_reduce) {
+    if (!stage || dot != rest.npos) fail(position, token, "ARg takes a group and nothing else, as in ARg0");
+    return {*kind, StageId{0}, *stage};
+  }
   if (!has_micro_batch(*kind)) {
     if (!stage || dot != rest.npos)
       fail(position, token, name + " takes a stage and nothing else, as in " + name + "2");
@@ -45,7 +49,8 @@ Op parse_op(std::string_view token, std::size_t position) {
 }
 
 void append_text(std::string& text, const Op& op) {
-  text.append(name_of(op.kind)).append(std::to_string(number(op.stage)));
+  const bool tied = op.kind == OpKind::tied_all_reduce;
+  text.append(name_of(op.kind)).append(std::to_string(tied ? op.micro_batch : number(op.stage)));
   if (has_micro_batch(op.kind)) text.append(".").append(std::to_string(op.micro_batch));
 }
 

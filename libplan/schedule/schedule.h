@@ -103,7 +103,9 @@ struct ScheduleRow {
   Chunks chunks = Chunks::one;
   Replication replication = Replication::none;
   std::vector<WeightPolicy> policies{WeightPolicy::flush};  ///< the first is the default
-  bool candidate = false;                                   ///< pp-plan --schedule auto tries it
+  bool candidate = false;       ///< pp-plan --schedule auto tries it (asynchronous: with --allow-async)
+  bool split_backward = false;  ///< I and W in place of B: needs their times
+  bool windowed = false;        ///< reads ScheduleRequest::window
   bool planned = true;  ///< pp-plan makes plans with it; else it is generated, checked and simulated only
   /// Throws pp::Error (usage) with the restriction and the nearest legal value. Null: its
   /// programs come from a search with the costs at hand (auto-zb) or from a file (custom).

@@ -18,6 +18,7 @@ namespace {
 struct Pending {
   int backwards = 0;
   bool reduced = false;
+  int tied = 0;  ///< groups of the stage whose ARg has been listed
 };
 
 /// A group is the backwards from one U to the next: AR comes after the last of them, U after AR. Counts are
@@ -34,8 +35,12 @@ class OrderCheck {
       start(worker, pending, group);
       const int end = index_.worker_begin[ProgramIndex::at(worker) + 1];
       for (int id = index_.worker_begin[ProgramIndex::at(worker)]; id < end; ++id) {
-        const std::size_t stage = pp::index(index_.ops[ProgramIndex::at(id)].stage);
-        step(id, pending[stage], group[stage]);
+        const Op& op = index_.ops[ProgramIndex::at(id)];
+        if (op.kind == OpKind::tied_all_reduce) {
+          reduce_tied(id, worker, pending, group);
+        } else {
+          step(id, pending[pp::index(op.stage)], group[pp::index(op.stage)]);
+        }
       }
     }
   }
@@ -64,11 +69,34 @@ class OrderCheck {
       pending.reduced = true;
     } else if (op.kind == OpKind::update) {
       check_finished(id, pending, group);
-      if (partners_[pp::index(op.stage)] > 1 && !pending.reduced) {
-        refuse(id, to_text(Op{OpKind::all_reduce, op.stage, 0}) + " must come first");
-      }
+      check_reduced(id, op.stage, pending);
+      check_tied(id, number(op.stage), pending.tied);
       pending = {};
     }
+  }
+
+  void reduce_tied(int id, int worker, std::vector<Pending>& pending, const std::vector<int>& group) {
+    const std::vector<int>& stages = index_.stages_of_worker[ProgramIndex::at(worker)];
+    for (const int s : index_.tied[ProgramIndex::at(index_.ops[ProgramIndex::at(id)].micro_batch)]) {
+      if (std::ranges::find(stages, s) == stages.end()) continue;
+      Pending& stage = pending[ProgramIndex::at(s)];
+      check_finished(id, stage, group[ProgramIndex::at(s)]);
+      check_reduced(id, StageId{s}, stage);
+      ++stage.tied;
+    }
+  }
+
+  /// U of a stage comes after the ARg of all its groups, of which `reduced` have been listed.
+  void check_tied(int id, int stage, int reduced) {
+    const auto shares = [&](const std::vector<int>& group) { return std::ranges::count(group, stage) > 0; };
+    if (reduced == std::ranges::count_if(index_.tied, shares)) return;
+    refuse(id, "the ARg of every group that shares a parameter of stage " + std::to_string(stage) +
+                   " must come first");
+  }
+
+  void check_reduced(int id, StageId stage, const Pending& pending) {
+    if (partners_[pp::index(stage)] > 1 && !pending.reduced)
+      refuse(id, to_text(Op{OpKind::all_reduce, stage, 0}) + " must come first");
   }
 
   void check_finished(int id, const Pending& pending, int group) {

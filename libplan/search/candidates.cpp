@@ -9,28 +9,42 @@
 namespace pp::plan {
 namespace {
 
-/// Collects distinct partitions with what the search objective says about them.
+ChainLoad objective_load(const SearchCase& what, const SearchSpace& space) {
+  return make_load(what, space, what.synchronous ? LoadKind::step : LoadKind::period);
+}
+
+ChainLoad bound_load(const SearchCase& what, const SearchSpace& space) {
+  return make_load(what, space, what.synchronous ? LoadKind::step_bound : LoadKind::period_bound);
+}
+
+/// Collects distinct partitions with what objective and bound say about them.
 class Collector {
  public:
-  Collector(const SearchCase& what, CandidateList& list)
-      : what_(what), list_(list), fill_(fill_times(what.chain, what.link)) {}
+  Collector(const SearchCase& what, const SearchSpace& space, CandidateList& list)
+      : chain_(what.chain),
+        synchronous_(what.synchronous),
+        list_(list),
+        load_(objective_load(what, space)),
+        bound_(bound_load(what, space)),
+        fill_(fill_times(what.chain, what.link)) {}
 
-  void add(const Partition& partition, const ChainLoad& load) {
-    if (partition.empty() || !what_.memory.fits(partition)) return;
+  void add(const Partition& partition) {
+    if (partition.empty()) return;
     const auto same = [&](const Candidate& other) { return other.partition == partition; };
     if (std::any_of(list_.candidates.begin(), list_.candidates.end(), same)) return;
-    double estimate = bottleneck_value(partition, what_.chain.size(), load);
-    if (what_.synchronous) {
-      estimate += what_.chain.compute(0, what_.chain.size());
+    double estimate = bottleneck_value(partition, chain_.size(), load_);
+    if (synchronous_) {
+      estimate += chain_.compute(0, chain_.size());
       for (const int cut : cuts_of(partition)) estimate += fill_[static_cast<std::size_t>(cut)];
     }
-    list_.candidates.push_back({partition, estimate});
+    list_.candidates.push_back({partition, estimate, bottleneck_value(partition, chain_.size(), bound_)});
   }
-  const std::vector<double>& fill() const { return fill_; }
 
  private:
-  const SearchCase& what_;
+  const Chain& chain_;
+  bool synchronous_;
   CandidateList& list_;
+  ChainLoad load_, bound_;
   std::vector<double> fill_;
 };
 
@@ -50,33 +64,71 @@ SynchronousResult exact_synchronous(const SearchCase& what, const SearchSpace& s
   return fits ? result : search_synchronous_pairs(space, load, &what.memory, fill, base);
 }
 
-void search(const SearchCase& what, SearchSpace space, Collector& collector) {
-  const ChainLoad load = make_load(what, space, what.synchronous ? LoadKind::step : LoadKind::period);
+/// Every Pareto point of load and fill; asynchronous: the optimum.
+std::vector<Partition> optima(const SearchCase& what, SearchSpace space) {
+  const ChainLoad load = objective_load(what, space);
   space.scan_replicas = load.scan_replicas();
-  if (what.synchronous) {
-    for (const SynchronousPoint& point : exact_synchronous(what, space, load, collector.fill()).points) {
-      collector.add(point.partition, load);
-    }
-  } else {
-    collector.add(exact_bottleneck(what, space, load).partition, load);
+  if (!what.synchronous) return {exact_bottleneck(what, space, load).partition};
+  std::vector<Partition> partitions;
+  const std::vector<double> fill = fill_times(what.chain, what.link);
+  for (SynchronousPoint& point : exact_synchronous(what, space, load, fill).points)
+    partitions.push_back(std::move(point.partition));
+  return partitions;
+}
+
+std::vector<Partition> data_parallel(const SearchCase& what, const SearchSpace& space) {
+  std::vector<Partition> partitions;
+  for (int replicas = 1; space.exact_stages <= 1 && replicas <= space.replica_limit(); ++replicas) {
+    if (space.exact_stages == 1 && !space.may_replicate(1, replicas)) continue;
+    partitions.push_back({{0, what.chain.size(), replicas}});
+  }
+  return partitions;
+}
+
+std::vector<Partition> straight(const SearchCase& what, SearchSpace space) {
+  if (std::ranges::any_of(space.replicas, [](int count) { return count > 1; })) return {};
+  space.max_replicas = 1;
+  return {exact_bottleneck(what, space, objective_load(what, space)).partition};
+}
+
+/// Adds what fits; the most bytes that one of those needs on a device, 0 without any.
+std::int64_t add_fitting(const SearchCase& what, const std::vector<Partition>& found, Collector& collector) {
+  std::int64_t peak = 0;
+  for (const Partition& partition : found) {
+    if (partition.empty() || !what.memory.fits(partition)) continue;
+    peak = std::max(peak, what.memory.peak(partition));
+    collector.add(partition);
+  }
+  return peak;
+}
+
+/// Layers times devices of all searches that inherit under a memory limit, where each may cost a pair search:
+/// none but small models are searched to the end.
+constexpr int kLimitedWork = 4000;
+
+/// The searches of ever less memory, each just too little for the largest plan of the one before.
+void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, double slowest,
+                              Collector& collector) {
+  const int most = kLimitedWork / (space.layers * space.devices);
+  std::int64_t peak = what.memory.limit();
+  for (int i = 0; i < most; ++i) {
+    const StageMemory tighter = what.memory.with_limit(i == 0 ? peak : peak - 1);
+    const SearchCase less{
+        what.chain,         what.bound_chain,        tighter,        what.limited, what.synchronous,
+        what.micro_batches, what.all_reduce_overlap, what.recompute, what.link,    what.best_link};
+    if (search_bottleneck(space, bound_load(less, space)).value > slowest) return;
+    peak = add_fitting(less, optima(less, space), collector);
+    if (peak == 0) return;
   }
 }
 
-/// Data parallel at every width, and pipelines without replicas.
-void add_baselines(const SearchCase& what, const SearchSpace& space, Collector& collector) {
-  const ChainLoad load = make_load(what, space, what.synchronous ? LoadKind::step : LoadKind::period);
-  const int stages = space.exact_stages;
-  if (stages <= 1) {
-    for (int replicas = 1; replicas <= space.replica_limit(); ++replicas) {
-      if (stages == 1 && !space.may_replicate(1, replicas)) continue;
-      collector.add({{0, what.chain.size(), replicas}}, load);
-    }
+void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collector& collector) {
+  constexpr int kHalvings = 4;
+  if (what.limited && kHalvings * space.layers * space.devices > kLimitedWork) return;
+  for (int i = 0; i < kHalvings && what.link.bandwidth.value > 0; ++i) {
+    what.link.bandwidth.value /= 2;
+    add_fitting(what, optima(what, space), collector);
   }
-  SearchSpace straight = space;
-  straight.max_replicas = 1;
-  const bool replicated =
-      std::any_of(space.replicas.begin(), space.replicas.end(), [](int count) { return count > 1; });
-  if (!replicated) collector.add(exact_bottleneck(what, straight, load).partition, load);
 }
 
 }  // namespace
@@ -89,19 +141,23 @@ ChainLoad make_load(const SearchCase& what, const SearchSpace& space, LoadKind k
           space.replica_limit()};
 }
 
-CandidateList find_candidates(const SearchCase& what, const std::vector<SearchSpace>& spaces) {
+CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits) {
   CandidateList list;
-  Collector collector(what, list);
-  for (const SearchSpace& space : spaces) {
-    search(what, space, collector);
-    add_baselines(what, space, collector);
-    const ChainLoad load = make_load(what, space, what.synchronous ? LoadKind::step : LoadKind::period);
-    const ChainLoad bound =
-        make_load(what, space, what.synchronous ? LoadKind::step_bound : LoadKind::period_bound);
-    const BottleneckResult least = search_bottleneck(space, bound);
-    list.bound = least.value;
-    collector.add(least.partition, load);
+  const BottleneckResult least = search_bottleneck(space, bound_load(what, space));
+  list.bound = least.value;
+  if (!least.feasible() || list.bound > limits.slowest) return list;
+  Collector collector(what, space, list);
+  if (limits.depth == Depth::inherited) {
+    if (what.limited) inherit_from_less_memory(what, space, limits.slowest, collector);
+    inherit_from_slower_links(what, space, collector);
+    return list;
   }
+  if (limits.depth == Depth::plain) {
+    add_fitting(what, optima(what, space), collector);
+    add_fitting(what, data_parallel(what, space), collector);
+  }
+  add_fitting(what, straight(what, space), collector);
+  add_fitting(what, {least.partition}, collector);
   return list;
 }
 

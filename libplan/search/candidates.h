@@ -1,5 +1,6 @@
 // Everything worth pricing for one chain (one layer order at one micro-batch size) under one schedule: all
-// Pareto points of the search, the plan of the bound, and the baselines that always compete.
+// Pareto points of the search, the plan of the bound, data parallelism at every width, pipelines without
+// replicas.
 #pragma once
 
 #include <limits>
@@ -29,6 +30,7 @@ struct SearchCase {
 struct Candidate {
   Partition partition;
   double estimate = 0;  ///< the search's objective, seconds per step (synchronous) or micro-batch
+  double bound = 0;     ///< this partition cannot be faster; seconds as `estimate`
 };
 
 struct CandidateList {
@@ -38,12 +40,23 @@ struct CandidateList {
   double bound = std::numeric_limits<double>::infinity();
 };
 
+/// `inherited`: also what less memory and slower links would have given. The objective of a search is not the
+/// simulated step; with those plans in the competition, more of either does not make the result worse.
+/// `balanced`: only the partitions with the least bottleneck, for schedules that place their stages: those are
+/// improved by simulation anyway.
+enum class Depth { plain, inherited, balanced };
+
 /// The loads of a case in `space`, or the bound on them, over its chain.
 ChainLoad make_load(const SearchCase& what, const SearchSpace& space, LoadKind kind);
 
-/// `spaces`: device counts to search, the largest last; the bound is that of the last. A result of the fast
-/// searches that does not fit exactly is replaced by that of the pair search.
-CandidateList find_candidates(const SearchCase& what, const std::vector<SearchSpace>& spaces);
+struct SearchLimits {
+  double slowest = std::numeric_limits<double>::infinity();  ///< look for nothing whose bound is above
+  Depth depth = Depth::plain;
+};
+
+/// A result of the fast searches that does not fit exactly is replaced by that of the pair search.
+CandidateList find_candidates(const SearchCase& what, const SearchSpace& space,
+                              const SearchLimits& limits = {});
 
 /// Any partition that keeps to the limit, one of fewest devices; empty: there is none.
 Partition find_fitting(const SearchCase& what, const SearchSpace& space);

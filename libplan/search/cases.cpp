@@ -1,6 +1,8 @@
 #include "libplan/search/cases.h"
 
+#include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "libplan/cost/priced_model.h"
 
@@ -23,6 +25,16 @@ OptimizerCost at_speed(OptimizerCost cost, double speed) {
   return cost;
 }
 
+/// A bound has to hold for schedules that split the backward too, whose halves may add up to less.
+PricedModel with_cheaper_backward(PricedModel model) {
+  const auto lower = [](LayerPrice& price) {
+    price.backward = std::min(price.backward, price.input_gradient + price.weight_gradient);
+  };
+  for (LayerPrice& layer : model.layers) lower(layer);
+  lower(model.loss);
+  return model;
+}
+
 std::vector<LinearOrder> orders_of(const PlanGraph& graph, const PlanRequest& request,
                                    const PricedModel& model) {
   if (!request.layer_order.empty()) return {{"given", request.layer_order}};
@@ -32,10 +44,44 @@ std::vector<LinearOrder> orders_of(const PlanGraph& graph, const PlanRequest& re
   return linear_orders(graph, outputs);
 }
 
+/// A way to cut the mini-batch, and the schedules that take it.
+struct Batch {
+  BatchOption option;
+  std::vector<const ScheduleRow*> schedules;
+};
+
+/// Schedules that refuse the request's micro-batches are left out, unless all do.
+std::vector<Batch> batches_of(const Profile& profile, const PlanRequest& request) {
+  std::vector<Batch> batches;
+  std::optional<Error> refusal;
+  const auto add = [&](const ScheduleRow* row, const BatchOption& option) {
+    auto known =
+        std::ranges::find_if(batches, [&](const Batch& batch) { return batch.option.sizes == option.sizes; });
+    if (known == batches.end()) known = batches.insert(known, {option, {}});
+    known->schedules.push_back(row);
+  };
+  for (const ScheduleRow* row : planned_schedules(profile, request)) {
+    try {
+      for (const BatchOption& option : batch_options(profile, request, *row)) add(row, option);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::usage) throw;
+      if (!refusal) refusal = error;
+    }
+  }
+  if (batches.empty() && refusal) throw *refusal;
+  return batches;
+}
+
+/// The first of those that are searched alike, synchronous or not.
+bool is_first_of_kind(const std::vector<const ScheduleRow*>& schedules, const ScheduleRow* row) {
+  const auto alike = [&](const ScheduleRow* other) { return other->synchronous == row->synchronous; };
+  return *std::ranges::find_if(schedules, alike) == row;
+}
+
 /// A device set at one micro-batch count, as the searches price it and as a bound may.
 struct PricedCase {
   const DeviceSet& devices;
-  const BatchOption& batch;
+  const Batch& batch;
   PricedModel model, least;
   OptimizerCost optimizer, least_optimizer;
 };
@@ -44,13 +90,16 @@ void for_each_priced(const Profile& profile, const Cluster& cluster, const PlanR
                      const std::function<void(const PricedCase&)>& visit) {
   const CurveOptions curve{request.extrapolate, request.linear_batch};
   const OptimizerCost optimizer = optimizer_cost(profile, request.optimizer, request.optimizer_state_ratio);
-  const std::vector<BatchOption> batches =
-      batch_options(profile, request, *requested_schedules(request).front());
+  const std::vector<Batch> batches = batches_of(profile, request);
   for (const DeviceSet& devices : device_sets(cluster, request)) {
-    for (const BatchOption& batch : batches) {
-      visit({devices, batch, at_speed(price_model(profile, batch.sizes, curve), devices.speed),
-             at_speed(cheapest_model(profile, batch.sizes, curve), devices.best_speed),
-             at_speed(optimizer, devices.speed), at_speed(optimizer, devices.best_speed)});
+    for (const Batch& batch : batches) {
+      const std::vector<int>& sizes = batch.option.sizes;
+      PricedModel least = cheapest_model(profile, sizes, curve);
+      if (std::ranges::any_of(batch.schedules, &ScheduleRow::split_backward))
+        least = with_cheaper_backward(std::move(least));
+      visit({devices, batch, at_speed(price_model(profile, sizes, curve), devices.speed),
+             at_speed(std::move(least), devices.best_speed), at_speed(optimizer, devices.speed),
+             at_speed(optimizer, devices.best_speed)});
     }
   }
 }
@@ -69,20 +118,20 @@ using MakeChain = std::function<Chain(const PricedModel&, const OptimizerCost&)>
 void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const PlanRequest& request,
                      const LinearOrder& order, const MakeChain& make,
                      const std::function<void(const PlanCase&)>& visit) {
-  const std::vector<const ScheduleRow*> schedules = requested_schedules(request);
+  const auto& [batch, schedules] = priced.batch;
   const Chain chain = make(priced.model, priced.optimizer);
   const Chain bound = make(priced.least, priced.least_optimizer);
   const ChainUnits units(graph, priced.model.layers, order.layers);
   for (const RecomputeMode mode : recompute_modes(request, is_limited(priced.devices.limit))) {
     for (const ScheduleRow* schedule : schedules) {
       const int count = static_cast<int>(priced.devices.positions.size());
-      const int most = schedule->synchronous ? priced.batch.micro_batches : count;
-      InFlight in_flight = in_flight_of(*schedule, request, priced.batch.micro_batches);
+      const int most = schedule->synchronous ? batch.micro_batches : count;
+      InFlight in_flight = in_flight_of(*schedule, request, batch.micro_batches);
       in_flight.recompute = mode;
       if (!order.layers.empty()) in_flight.units = &units;
-      visit({priced.devices, priced.batch, order, *schedule, chain, bound,
+      visit({priced.devices, batch, order, *schedule, chain, bound,
              search_space(graph, order.layers, request, count, most), in_flight,
-             schedule == schedules.front()});
+             is_first_of_kind(schedules, schedule)});
     }
   }
 }

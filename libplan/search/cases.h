@@ -22,11 +22,11 @@ struct PlanCase {
   const Chain& bound_chain;
   SearchSpace space;  ///< with all devices of the set
   InFlight in_flight;
-  bool first_schedule;  ///< of this chain: later ones differ in the schedule alone
+  bool first_of_kind;  ///< (synchronous or not) of this chain: later ones differ in the schedule alone
 };
 
 /// In a fixed order: device sets, micro-batch counts, layer orders, schedules. Throws pp::Error (usage) when a
-/// micro-batch size cannot be priced.
+/// micro-batch size cannot be priced, and the refusal of the schedules when none takes the micro-batches.
 void for_each_case(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                    const PlanRequest& request, const std::function<void(const PlanCase&)>& visit);
 

@@ -1,4 +1,4 @@
-// The short list: candidates of all cases, the best by the search's estimate simulated, the rest dropped.
+// A candidate that may become the plan: with everything its case knew, and what the simulator says about it.
 #pragma once
 
 #include <optional>
@@ -9,10 +9,10 @@
 #include "libplan/search/planner.h"
 #include "libplan/search/pricing.h"
 #include "libplan/search/recompute_choice.h"
+#include "libplan/search/request.h"
 
 namespace pp::plan {
 
-/// A candidate with everything its case knew, and what the simulator says.
 struct Finalist {
   Partition partition;
   std::vector<int> order;  ///< layer at each position
@@ -20,14 +20,14 @@ struct Finalist {
   const ScheduleRow* schedule = nullptr;
   std::vector<int> devices;        ///< positions in the cluster, for the workers in turn
   std::optional<Schedule> placed;  ///< of schedules that place the stages themselves (placed.h)
-  double estimate = 0;
+  double estimate = 0;             ///< the search's objective
+  double bound = 0;                ///< seconds per step; these stages cannot be faster under this schedule
   RecomputeMode recompute = RecomputeMode::never;  ///< of its case; automatic: `again` is chosen for it
   RecomputeChoice again{};                         ///< what its stages run again
   std::vector<int> windows{};  ///< micro-batches in flight per stage; empty: by the request's rule
   Assignment assignment{};
   Prediction prediction{};
-  Bytes short_by{
-      0};  ///< of the worst device, by the simulated peaks; the search itself keeps to the limits unless placed
+  Bytes short_by{0};  ///< of the worst device, by the simulated peaks; 0: fits
 
   int workers() const { return placed ? static_cast<int>(placed->workers.size()) : device_count(partition); }
   std::int64_t peak() const;
@@ -35,31 +35,24 @@ struct Finalist {
   double rounded_step() const;
 };
 
-struct SearchOutcome {
-  std::vector<Finalist> ranked;   ///< simulated, best first; empty: nothing fits
-  std::optional<Bytes> short_by;  ///< nothing fits, placed schedules: what the best attempt lacks on one device
-  double bound = 0;               ///< seconds per step; no plan of the searched family is faster
-  std::string bound_holds;        ///< Gathered::bound_holds
-  int orders = 0;                 ///< distinct layer orders of one case
-  int batches = 0;
-  int schedules = 0;
-  int candidates = 0;
-  int improved = 0;  ///< of `ranked`, by local moves
-};
+/// A candidate of a case, not priced yet.
+Finalist finalist_of(const PlanCase& one, const Candidate& candidate);
+
+/// The order of the alternatives, the plan first: step time, then devices, stages and peak bytes, then schedule
+/// and stages in byte order.
+bool ranks_before(const Finalist& a, const Finalist& b);
 
 /// Stages, workers and programs of a finalist whose schedule does not place its stages.
-Assignment assign(const Finalist& finalist, const PlanRequest& request);
+Assignment assign(const Finalist& finalist, const PlanGraph& graph, const PlanRequest& request);
 /// Bytes that each worker of a finalist may use.
 std::vector<Bytes> worker_limits(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request);
 /// What the simulated peak of the worst worker lacks on its device; not above 0: all fit.
 Bytes simulated_shortage(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request);
 
-/// Equal step times rank by devices, then stages, then peak bytes, then schedule and stages in byte order.
-SearchOutcome search_and_price(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
-                               const PlanRequest& request);
-
 /// `7|5` and `1-1` of a partition.
 std::string stages_text(const Partition& partition);
 std::string replicas_text(const Partition& partition);
+/// Each stage's layers, in file order.
+std::vector<std::vector<int>> stage_layers(const Partition& partition, const std::vector<int>& order);
 
 }  // namespace pp::plan

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "libplan/search/graph_candidates.h"
+#include "libplan/search/ordered_candidates.h"
 #include "libplan/search/placed.h"
 
 namespace pp::plan {
@@ -11,34 +12,9 @@ namespace {
 
 constexpr std::size_t kMostPairs = 20'000'000;  ///< of down-sets, times devices, over all cases
 
-/// Device counts to search: fewer devices can simulate better than the objective says, and every count that a
-/// smaller cluster would have had keeps larger clusters from doing worse.
-std::vector<SearchSpace> prefixes(const SearchSpace& space) {
-  constexpr int kAllUpTo = 8;
-  std::vector<SearchSpace> spaces;
-  int least = space.exact_stages;
-  for (const int count : space.replicas) least += count - 1;
-  for (int devices = 1; devices < space.devices; ++devices) {
-    const bool power = (devices & (devices - 1)) == 0;
-    if (devices < least || (space.devices > kAllUpTo && !power)) continue;
-    spaces.push_back(space);
-    spaces.back().devices = devices;
-    spaces.back().max_replicas = std::min(devices, space.max_replicas);
-  }
-  spaces.push_back(space);
-  return spaces;
-}
-
-Finalist finalist_of(const PlanCase& one, const Partition& partition, const std::vector<int>& order,
-                     double estimate) {
-  Finalist finalist;
-  finalist.partition = partition;
-  finalist.order = order;
-  finalist.batch = one.batch;
-  finalist.schedule = &one.schedule;
-  finalist.devices = one.devices.positions;
-  finalist.estimate = estimate;
-  finalist.recompute = one.in_flight.recompute;
+/// The finalist with these devices for its workers in turn.
+Finalist on_devices(Finalist finalist, std::vector<int> devices) {
+  finalist.devices = std::move(devices);
   return finalist;
 }
 
@@ -53,18 +29,20 @@ bool has_free_order(const PlanGraph& graph, const PlanRequest& request) {
 
 class Gatherer {
  public:
-  Gatherer(const Profile& profile, const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request)
-      : profile_(profile), cluster_(cluster), graph_(graph), request_(request) {}
+  Gatherer(const Profile& profile, const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request,
+           const SearchLimits& limits)
+      : profile_(profile), cluster_(cluster), graph_(graph), request_(request), limits_(limits) {}
 
-  Gathered run() {
+  Gathered run(DownSets down_sets) {
     const bool free_order = has_free_order(graph_, request_);
     for_each_case(profile_, cluster_, graph_, request_, [&](const PlanCase& one) {
       orders_.insert(one.order.name);
       schedules_.insert(one.schedule.name);
-      batches_.insert(one.batch.micro_batches);
+      batches_.insert(one.batch.sizes);
       is_placed(one.schedule) ? add_placed(one) : add_chain(one, free_order);
     });
-    if (free_order && !result_.finalists.empty()) add_graph();
+    if (free_order && !result_.finalists.empty()) add_graph(down_sets);
+    if (!equal_memories(cluster_, request_)) result_.bound_holds.clear();
     result_.orders = static_cast<int>(orders_.size());
     result_.schedules = static_cast<int>(schedules_.size());
     result_.batches = static_cast<int>(batches_.size());
@@ -73,27 +51,54 @@ class Gatherer {
 
  private:
   void add_placed(const PlanCase& one) {
-    std::ranges::move(placed_finalists(one, cluster_, request_, result_.bound),
-                      std::back_inserter(result_.finalists));
+    result_.floor = std::min(result_.floor, shared_work(one));
+    if (limits_.depth != Depth::plain) return;
+    try {
+      for (Finalist& finalist : placed_finalists(one, cluster_, request_, limits_.slowest)) {
+        result_.bound = std::min(result_.bound, finalist.bound);
+        result_.finalists.push_back(std::move(finalist));
+      }
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::usage) throw;
+      if (!result_.refusal) result_.refusal = error;
+    }
   }
 
   void add_chain(const PlanCase& one, bool free_order) {
-    chains_ = true;
+    result_.only_placed = false;
     const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
     const SearchCase what = search_case(one, memory, cluster_, request_);
-    if (one.first_schedule || what.limited) chain_list_ = find_candidates(what, prefixes(one.space));
-    result_.bound = std::min(result_.bound, chain_list_.bound);
+    if (one.first_of_kind || what.limited) {
+      chain_list_ = find_candidates(what, one.space, limits_);
+      chain_list_.bound = ordered_bound(one, cluster_, request_, chain_list_.bound);
+      ordered_ = ordered_candidates(one, cluster_, request_);
+    }
+    include_bound(chain_list_.bound);
     if (free_order) order_free_ = std::min(order_free_, order_free_bound(what, one.space));
-    for (const auto& [partition, estimate] : chain_list_.candidates)
-      result_.finalists.push_back(finalist_of(one, partition, one.order.layers, estimate));
+    for (const Candidate& candidate : chain_list_.candidates) add(one, candidate);
+    for (const auto& [partition, devices, estimate] : ordered_)
+      result_.finalists.push_back(
+          on_devices(finalist_of(one, {partition, estimate, chain_list_.bound}), devices));
+  }
+
+  /// On the devices that the request's placement gives it.
+  Finalist& add(const PlanCase& one, const Candidate& candidate) {
+    return result_.finalists.emplace_back(on_devices(
+        finalist_of(one, candidate), worker_positions(one, cluster_, request_, candidate.partition)));
+  }
+
+  void include_bound(double bound) {
+    result_.bound = std::min(result_.bound, bound);
+    result_.floor = std::min(result_.floor, bound);
   }
 
   /// Down-sets where they are few, else a bound that needs no order (that of placed schedules never does).
-  void add_graph() {
+  void add_graph(DownSets down_sets) {
     const std::size_t searches = batches_.size() * schedules_.size() * cluster_.devices.size();
-    const auto lattice = chains_ ? make_lattice(graph_, {.pairs = kMostPairs / searches}) : std::nullopt;
+    const bool wanted = down_sets == DownSets::search && !result_.only_placed;
+    const auto lattice = wanted ? make_lattice(graph_, {.pairs = kMostPairs / searches}) : std::nullopt;
     if (!lattice) {
-      result_.bound = std::min(result_.bound, order_free_);
+      include_bound(order_free_);
       result_.bound_holds = "any layer order";
       return;
     }
@@ -103,11 +108,11 @@ class Gatherer {
       if (is_placed(one.schedule)) return;
       const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
       const SearchCase what = search_case(one, memory, cluster_, request_);
-      if (one.first_schedule || what.limited)
+      if (one.first_of_kind || what.limited)
         list = find_graph_candidates(what, *lattice, one.space, graph_.size());
-      result_.bound = std::min(result_.bound, list.bound);
+      include_bound(list.bound);
       for (const auto& [stages, estimate] : list.candidates)
-        result_.finalists.push_back(finalist_of(one, stages.partition, stages.order, estimate));
+        add(one, {stages.partition, estimate, list.bound}).order = stages.order;
     });
   }
 
@@ -115,19 +120,20 @@ class Gatherer {
   const Cluster& cluster_;
   const PlanGraph& graph_;
   const PlanRequest& request_;
+  SearchLimits limits_;
   Gathered result_;
   CandidateList chain_list_;
-  bool chains_ = false;  ///< some schedule leaves the stages to the searches
+  std::vector<OrderedCandidate> ordered_;
   double order_free_ = std::numeric_limits<double>::infinity();
   std::set<std::string_view> orders_, schedules_;
-  std::set<int> batches_;
+  std::set<std::vector<int>> batches_;
 };
 
 }  // namespace
 
 Gathered gather(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
-                const PlanRequest& request) {
-  return Gatherer(profile, cluster, graph, request).run();
+                const PlanRequest& request, const SearchLimits& limits, DownSets down_sets) {
+  return Gatherer(profile, cluster, graph, request, limits).run(down_sets);
 }
 
 }  // namespace pp::plan

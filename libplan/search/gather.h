@@ -3,6 +3,7 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,18 @@ struct Gathered {
   /// layer order none in any order.
   double bound = std::numeric_limits<double>::infinity();
   std::string bound_holds;  ///< `all 241 down-sets`: what the bound is over; empty: the searched orders
-  int orders = 0;           ///< distinct layer orders of one case
+  double floor = std::numeric_limits<double>::infinity();  ///< the same of all plans on these devices or fewer
+  int orders = 0;                                          ///< distinct layer orders of one case
   int batches = 0;
   int schedules = 0;
+  bool only_placed = true;       ///< no schedule leaves the placement to the planner
+  std::optional<Error> refusal;  ///< the first of a schedule that places its stages
 };
 
+enum class DownSets { leave_out, search };
+
+/// Cases whose bound is above `limits.slowest` are left out. Throws what for_each_case() throws.
 Gathered gather(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
-                const PlanRequest& request);
+                const PlanRequest& request, const SearchLimits& limits, DownSets down_sets);
 
 }  // namespace pp::plan

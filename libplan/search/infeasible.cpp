@@ -6,6 +6,9 @@
 
 #include "libplan/cost/priced_model.h"
 #include "libplan/search/cases.h"
+#include "libplan/search/joint.h"
+#include "libplan/search/machine.h"
+#include "libplan/search/placed.h"
 
 namespace pp::plan {
 namespace {
@@ -63,6 +66,7 @@ BestAttempt best_attempt(const Profile& profile, const Cluster& cluster, const P
                          const PlanRequest& request) {
   BestAttempt best;
   for_each_case(profile, cluster, graph, request, [&](const PlanCase& one) {
+    if (is_placed(one.schedule)) return;
     Partition partition = fitting(one, cluster, request, best.limit == kNoBytes ? kNoBytes : best.limit - 1);
     if (partition.empty()) return;
     std::int64_t low = 0;  // does not fit
@@ -82,17 +86,24 @@ BestAttempt best_attempt(const Profile& profile, const Cluster& cluster, const P
   return best;
 }
 
+/// Whether the search finds a plan: any partition that fits. Where only schedules compete that place their
+/// stages, these are simulated.
 bool feasible(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
               const PlanRequest& request) {
   bool found = false;
+  bool only_placed = true;
   try {
+    check_request(profile, cluster, graph, request);
     for_each_case(profile, cluster, graph, request, [&](const PlanCase& one) {
+      if (is_placed(one.schedule)) return;
+      only_placed = false;
       if (!found) found = !fitting(one, cluster, request, one.devices.limit.bytes).empty();
     });
-  } catch (const Error&) {
+    return found || (only_placed && !search_jointly(profile, cluster, graph, request).ranked.empty());
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::internal) throw;
     return false;  // the changed request is not possible at all
   }
-  return found;
 }
 
 /// The first change that helps, in the order: micro-batches, schedule, recompute, devices, memory.
@@ -108,11 +119,12 @@ std::string find_remedy(const Profile& profile, const Cluster& cluster, const Pl
       }
     }
   }
-  if (request.schedule != "auto" && require_schedule(request.schedule).synchronous) {
+  if (!chooses_schedule(request) && require_schedule(request.schedule).synchronous) {
     for (const ScheduleRow& row : schedule_table()) {
       PlanRequest changed = request;
       changed.schedule = row.name;
-      if (row.candidate && feasible(profile, cluster, graph, changed)) return "--schedule " + changed.schedule;
+      if (row.candidate && row.synchronous && feasible(profile, cluster, graph, changed))
+        return "--schedule " + changed.schedule;
     }
   }
   if (request.recompute != RecomputeMode::automatic && !request.programs) {
@@ -123,16 +135,17 @@ std::string find_remedy(const Profile& profile, const Cluster& cluster, const Pl
   Cluster larger = cluster;
   const std::size_t most = std::min<std::size_t>(2 * cluster.devices.size() + 8, graph.layers.size());
   while (requested_stages(request) == 0 && larger.devices.size() < most) {
-    Device copy = larger.devices.back();
-    copy.id = DeviceId{number(copy.id) + 1};
-    larger.devices.push_back(copy);
-    if (!larger.levels.empty())
-      larger.levels.back().devices =
-          std::max(larger.levels.back().devices, static_cast<int>(larger.devices.size()));
+    larger = with_one_more_device(std::move(larger));
     if (feasible(profile, larger, graph, request)) return std::to_string(larger.devices.size()) + " devices";
   }
   if (smallest_limit) return "--memory-limit " + std::to_string(smallest_limit->value);
   return {};
+}
+
+std::int64_t largest_limit(const Cluster& cluster, const PlanRequest& request) {
+  std::int64_t limit = 0;
+  for (const DeviceSet& set : device_sets(cluster, request)) limit = std::max(limit, set.limit.bytes);
+  return limit;
 }
 
 std::string bytes_text(std::int64_t bytes) { return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes"); }
@@ -159,34 +172,71 @@ std::optional<Infeasible> oversized_layer(const Profile& profile, const PlanGrap
   return none;
 }
 
+/// The least limit at or below `bytes`, under which there is a plan, that planning again can reach: a schedule
+/// that follows the costs needs less when there is less.
+std::int64_t tightened(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                       PlanRequest request, std::int64_t bytes) {
+  while (true) {
+    request.memory_limit = Bytes(bytes - 1);
+    const std::vector<Finalist> smaller = search_jointly(profile, cluster, graph, request).ranked;
+    if (smaller.empty()) return bytes;
+    const std::int64_t peak = std::ranges::min(smaller, {}, &Finalist::peak).peak();
+    request.memory_limit = Bytes(peak) + request.context_bytes;
+    if (search_jointly(profile, cluster, graph, request).ranked.empty()) return bytes;
+    bytes = request.memory_limit->value;
+  }
+}
+
+std::string excess_text(std::int64_t needed, std::int64_t limit) {
+  return std::to_string(needed - limit) + " more than the limit of " + bytes_text(limit);
+}
+
+/// The stage that falls short in the best attempt of the schedules whose stages the planner places.
+Infeasible short_stage(const BestAttempt& best, std::int64_t limit) {
+  Infeasible none;
+  none.layers = best.layers;
+  none.short_by = Bytes(best.limit - limit);
+  none.stage = best.stage;
+  none.device = best.device;
+  none.reason = "does not fit: stage " + std::to_string(best.stage) + " of " + std::to_string(best.stages) +
+                " (" + best.layers.front() + (best.layers.size() > 1 ? ".." + best.layers.back() : "") +
+                ") needs " + bytes_text(best.limit) + " on device " + std::to_string(number(best.device)) +
+                " in the best attempt, " + excess_text(best.limit, limit);
+  return none;
+}
+
+/// What one device lacks in the best attempt of a schedule that places its stages itself.
+Infeasible short_worker(std::string_view schedule, std::int64_t needed, std::int64_t limit) {
+  Infeasible none;
+  none.short_by = Bytes(needed - limit);
+  none.reason = "does not fit: schedule " + std::string(schedule) + " needs " + bytes_text(needed) +
+                " on one device in the best attempt, " + excess_text(needed, limit);
+  return none;
+}
+
 }  // namespace
 
 Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
-                              const PlanRequest& request) {
+                              const PlanRequest& request, const SearchOutcome& outcome) {
+  const std::int64_t limit = largest_limit(cluster, request);
   const BestAttempt best = best_attempt(profile, cluster, graph, request);
-  if (best.limit == kNoBytes) {
-    Infeasible none;
+  std::int64_t placed = outcome.short_by ? limit + outcome.short_by->value : kNoBytes;
+  if (outcome.short_by) placed = tightened(profile, cluster, graph, request, std::min(best.limit, placed));
+  const std::int64_t least = std::min(best.limit, placed);
+  Infeasible none;
+  if (least == kNoBytes) {
     none.reason =
         "no partition has the stages and replicas asked for with these micro-batches; leave one of the "
         "constraints out";
     return none;
   }
-  std::int64_t limit = 0;
-  for (const DeviceSet& set : device_sets(cluster, request)) limit = std::max(limit, set.limit.bytes);
-  Infeasible none = oversized_layer(profile, graph, request, limit).value_or(Infeasible{});
-  if (none.reason.empty()) {
-    none.layers = best.layers;
-    none.short_by = Bytes(best.limit - limit);
-    none.stage = best.stage;
-    none.device = best.device;
-    none.reason = "does not fit: stage " + std::to_string(best.stage) + " of " + std::to_string(best.stages) +
-                  " (" + best.layers.front() + (best.layers.size() > 1 ? ".." + best.layers.back() : "") +
-                  ") needs " + bytes_text(best.limit) + " on device " + std::to_string(number(best.device)) +
-                  " in the best attempt, " + std::to_string(best.limit - limit) + " more than the limit of " +
-                  bytes_text(limit);
+  if (std::optional<Infeasible> oversized = oversized_layer(profile, graph, request, limit)) {
+    none = std::move(*oversized);
+  } else {
+    none = placed < best.limit ? short_worker(outcome.short_schedule, placed, limit) : short_stage(best, limit);
   }
-  none.smallest_limit = Bytes(best.limit);
-  none.reason += "; smallest feasible limit " + bytes_text(best.limit);
+  none.smallest_limit = Bytes(least);
+  none.reason += "; smallest feasible limit " + bytes_text(least);
   none.remedy = find_remedy(profile, cluster, graph, request, none.smallest_limit);
   return none;
 }

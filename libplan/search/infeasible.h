@@ -2,13 +2,15 @@
 #pragma once
 
 #include "libplan/cost/graph.h"
+#include "libplan/search/joint.h"
 #include "libplan/search/planner.h"
 
 namespace pp::plan {
 
-/// For a request whose search found nothing. Bisects the memory limit to the byte and tries changes of the
-/// request, each by the same search for a fitting partition that planning uses.
+/// For a request whose search found nothing. Bisects the memory limit to the byte, with the exact memory of
+/// plans whose stages the planner places and the simulated one of the others, and tries changes of the request,
+/// each by the same search that planning uses.
 Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
-                              const PlanRequest& request);
+                              const PlanRequest& request, const SearchOutcome& outcome);
 
 }  // namespace pp::plan

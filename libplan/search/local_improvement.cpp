@@ -39,8 +39,7 @@ StageShape with_layers_moved(StageShape shape, const std::vector<int>& layers, i
 }
 
 bool has_windows(const Finalist& finalist, const PlanRequest& request) {
-  const std::string_view name = finalist.schedule->name;
-  return request.window == WindowRule::win && request.cuts.empty() && (name == "1f1b" || name == "pipedream");
+  return !request.window && request.cuts.empty() && finalist.schedule->windowed;
 }
 
 std::int64_t operations_of(const Finalist& finalist) {

@@ -28,10 +28,12 @@ struct Label {
 };
 using Front = std::vector<Label>;
 
+bool is_dominated(const Front& front, const Label& label) {
+  return std::ranges::any_of(front, [&](const Label& known) { return known.dominates(label); });
+}
+
+/// Not for dominated labels.
 void insert(Front& front, const Label& label) {
-  for (const Label& known : front) {
-    if (known.dominates(label)) return;
-  }
   std::erase_if(front, [&](const Label& known) { return label.dominates(known); });
   front.push_back(label);
 }
@@ -112,18 +114,16 @@ class PairProbe {
     Label made = tail;
     made.devices += stage.replicas;
     if (made.devices > space_.devices) return;
-    if (memory_ != nullptr) {
-      made.demand = memory_->demand(stage.replicas, tail.devices, tail.demand);
-      if (!memory_->fits(stage, made.demand)) return;
-    } else if (!cost_.fits(stage.begin, stage.end, stage.replicas, tail.devices)) {
-      return;
-    }
+    if (memory_ != nullptr) made.demand = memory_->demand(stage.replicas, tail.devices, tail.demand);
     made.stages += 1;
     made.end = stage.end;
     made.replicas = stage.replicas;
     made.next = next;
     if (stage.begin != 0 && !fill_.empty()) made.fill += fill_[static_cast<std::size_t>(stage.begin)];
-    insert(into, made);
+    if (is_dominated(into, made)) return;  // before the memory, which takes longer
+    const bool fits = memory_ != nullptr ? memory_->fits(stage, made.demand)
+                                         : cost_.fits(stage.begin, stage.end, stage.replicas, tail.devices);
+    if (fits) insert(into, made);
   }
 
   const SearchSpace& space_;

@@ -3,12 +3,34 @@
 #include <algorithm>
 #include <utility>
 
+#include "libplan/search/bottleneck.h"
 #include "libplan/search/simulate_finalist.h"
 #include "libplan/search/zero_bubble/auto_zero_bubble.h"
 #include "libprofile/core/error.h"
 
 namespace pp::plan {
 namespace {
+
+/// What a step with this stage takes at least: its worker runs the stage's share of the micro-batches, and the
+/// first stage updates only when a micro-batch has come to this stage, all have run there, and the last
+/// gradient has come back. Earlier stages wait for input gradients alone where the backward is split.
+class StepFloor : public StageCost {
+ public:
+  StepFloor(const Chain& chain, bool split, double micro_batches)
+      : chain_(chain), back_(split ? chain.input_gradient : chain.backward), micro_batches_(micro_batches) {}
+  double stage(int begin, int end, int) const override {
+    const double trip = chain_.sum(chain_.forward, 0, begin) + chain_.sum(back_, 0, begin);
+    const double waited = chain_.sum(chain_.forward, begin, end) + chain_.sum(back_, begin, end);
+    return std::max(micro_batches_ * chain_.compute(begin, end), trip + micro_batches_ * waited);
+  }
+  double cut(int, int, CutSide) const override { return 0; }
+  bool fits(int, int, int, int) const override { return true; }
+
+ private:
+  const Chain& chain_;
+  const std::vector<double>& back_;
+  double micro_batches_;
+};
 
 bool is_searched(const ScheduleRow& row) { return row.name == "auto-zb"; }
 
@@ -20,6 +42,12 @@ ScheduleRequest schedule_request(const PlanRequest& request, const ScheduleRow& 
   what.micro_batches = micro_batches;
   what.chunks_per_worker = request.chunks_per_worker;
   return what;
+}
+
+/// Workers that the request fixes; 0: free.
+int asked_workers(const PlanRequest& request, const ScheduleRow& row) {
+  if (request.stages) return *request.stages;
+  return requested_stages(request) / chunks_of(schedule_request(request, row, 1, 1));
 }
 
 Schedule schedule_for(const PlanRequest& request, const ScheduleRow& row, int micro_batches, int workers) {
@@ -47,11 +75,7 @@ Schedule schedule_of(const ProgramSet& set, int micro_batches, int devices) {
 
 Assignment assignment_of(const Finalist& finalist) {
   Assignment assignment;
-  for (const StageRange& stage : finalist.partition) {
-    auto& layers = assignment.stage_layers.emplace_back(finalist.order.begin() + stage.begin,
-                                                        finalist.order.begin() + stage.end);
-    std::ranges::sort(layers);
-  }
+  assignment.stage_layers = stage_layers(finalist.partition, finalist.order);
   for (const auto& workers : finalist.placed->stage_workers) {
     auto& positions = assignment.stage_workers.emplace_back();
     for (const WorkerId worker : workers) positions.push_back(number(worker));
@@ -62,15 +86,21 @@ Assignment assignment_of(const Finalist& finalist) {
   return assignment;
 }
 
+std::vector<WorkerProgram> zero_bubble_programs(const char* name, const Finalist& finalist) {
+  ScheduleRequest request{name, {}, finalist.batch.micro_batches};
+  request.replicas.assign(static_cast<std::size_t>(finalist.workers()), 1);
+  return make_schedule(request).workers;
+}
+
 /// Programs of auto-zb for these stages. Where a worker cannot hold one micro-batch, zb-h1's, which then do not
 /// fit either.
 std::vector<WorkerProgram> searched_programs(const PricedStages& priced, const Finalist& finalist,
-                                             const PricingContext& context, const std::vector<Bytes>& limits) {
+                                             const PricingContext& context, const PlanRequest& request) {
   const Assignment& assignment = finalist.assignment;
   ZeroBubbleRequest search;
   search.pipeline = make_input(priced, assignment, context.cluster, context.model.scale,
                                context.all_reduce_overlap, assignment.micro_batches);
-  search.memory_limit = limits;
+  search.memory_limit = worker_limits(finalist, context.cluster, request);
   try {
     std::vector<WorkerProgram> programs;
     for (Program& program : search_zero_bubble(search).programs.workers)
@@ -79,9 +109,7 @@ std::vector<WorkerProgram> searched_programs(const PricedStages& priced, const F
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage) throw;
   }
-  ScheduleRequest fallback{"zb-h1", {}, assignment.micro_batches};
-  fallback.replicas.assign(assignment.programs.size(), 1);
-  return make_schedule(fallback).workers;
+  return zero_bubble_programs("zb-h1", finalist);
 }
 
 /// Where a schedule that is searched for takes its programs from.
@@ -92,11 +120,10 @@ void price(Finalist& finalist, const PricingContext& context, const PlanRequest&
   std::vector<WorkerProgram> known = std::move(finalist.assignment.programs);
   finalist.assignment = assignment_of(finalist);
   if (is_searched(*finalist.schedule)) {
-    const std::vector<Bytes> limits = worker_limits(finalist, context.cluster, request);
     finalist.assignment.programs =
         from == Programs::keep
             ? std::move(known)
-            : searched_programs(price_stages(context, finalist.assignment), finalist, context, limits);
+            : searched_programs(price_stages(context, finalist.assignment), finalist, context, request);
   }
   finalist.assignment = with_recompute(std::move(finalist.assignment), finalist.again);
   finalist.prediction =
@@ -175,66 +202,63 @@ void improve(Finalist& finalist, const PricingContext& context, const PlanReques
 
 bool is_placed(const ScheduleRow& row) { return row.replication == Replication::none && row.synchronous; }
 
-std::vector<Schedule> placed_schedules(const PlanRequest& request, const ScheduleRow& row, int micro_batches,
-                                       int devices) {
-  if (request.programs) return {schedule_of(*request.programs, micro_batches, devices)};
-  std::vector<Schedule> schedules;
-  std::optional<Error> refusal;
-  const int cut_stages = request.cuts.empty() ? 0 : static_cast<int>(request.cuts.size()) + 1;
-  const int chunks = chunks_of(schedule_request(request, row, micro_batches, 1));
-  const int asked = request.stages.value_or(cut_stages / chunks);
-  for (int workers = asked > 0 ? asked : 1; workers <= (asked > 0 ? asked : devices); ++workers) {
-    try {
-      schedules.push_back(schedule_for(request, row, micro_batches, workers));
-    } catch (const Error& error) {
-      if (!refusal) refusal = error;
-    }
-  }
-  if (schedules.empty() && refusal) throw *refusal;
-  return schedules;
+std::optional<Schedule> placed_schedule(const PlanRequest& request, const ScheduleRow& row, int micro_batches,
+                                        int devices) {
+  if (request.programs) return schedule_of(*request.programs, micro_batches, devices);
+  const int asked = asked_workers(request, row);
+  if (asked > 0 && asked != devices) return std::nullopt;
+  return schedule_for(request, row, micro_batches, devices);
+}
+
+double shared_work(const PlanCase& one) {
+  const double work = one.bound_chain.compute(0, one.bound_chain.size()) * one.batch.micro_batches;
+  return work / static_cast<double>(one.devices.positions.size());
 }
 
 std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
-                                       double& bound) {
-  const int devices = static_cast<int>(one.devices.positions.size());
+                                       double slowest) {
+  if (shared_work(one) > slowest) return {};
+  const std::optional<Schedule> schedule = placed_schedule(request, one.schedule, one.batch.micro_batches,
+                                                           static_cast<int>(one.devices.positions.size()));
+  const int stages = schedule ? static_cast<int>(schedule->stage_workers.size()) : 0;
+  const int most = std::min(one.chain.size(), request.max_stages.value_or(stages));
+  const bool cut_elsewhere = !request.cuts.empty() && std::ssize(request.cuts) + 1 != stages;
+  if (stages == 0 || stages > most || cut_elsewhere) return {};
+
+  SearchSpace space = one.space;
+  space.devices = space.exact_stages = stages;
+  space.max_stages = 0;
+  space.max_replicas = 1;
+  space.replicas.clear();
+  const auto copies = static_cast<double>(schedule->stage_workers.front().size());
+  const StepFloor load(one.bound_chain, one.schedule.split_backward, one.batch.micro_batches / copies);
+  const double bound = std::max(shared_work(one), search_bottleneck(space, load).value);
+  if (bound > slowest) return {};
+
   const StageMemory unlimited(one.chain, one.in_flight, {});
   SearchCase what = search_case(one, unlimited, cluster, request);
   what.limited = false;
+  constexpr int kSearchedInFull = 16;  // the search by fill and load is quadratic in the stages
+  const SearchLimits limits{.depth = stages <= kSearchedInFull ? Depth::plain : Depth::balanced};
   std::vector<Finalist> finalists;
-  for (const Schedule& schedule : placed_schedules(request, one.schedule, one.batch.micro_batches, devices)) {
-    const int stages = static_cast<int>(schedule.stage_workers.size());
-    if (stages > one.chain.size()) continue;
-    SearchSpace space = one.space;
-    space.devices = space.exact_stages = stages;
-    space.max_stages = 0;
-    space.max_replicas = 1;
-    space.replicas.clear();
-    for (const Candidate& candidate : find_candidates(what, {space}).candidates) {
-      Finalist finalist{candidate.partition,
-                        one.order.layers,
-                        one.batch,
-                        &one.schedule,
-                        one.devices.positions,
-                        {},
-                        candidate.estimate,
-                        {},
-                        {}};
-      finalist.placed = schedule;
-      finalist.recompute = one.in_flight.recompute;
-      finalists.push_back(std::move(finalist));
-    }
-    const double work = one.bound_chain.compute(0, one.bound_chain.size()) * one.batch.micro_batches;
-    bound = std::min(bound, work / static_cast<double>(devices));
+  for (const Candidate& candidate : find_candidates(what, space, limits).candidates) {
+    Finalist& finalist = finalists.emplace_back(finalist_of(one, candidate));
+    finalist.placed = schedule;
+    finalist.bound = bound;
   }
   return finalists;
 }
 
-void settle_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
+void settle_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request, double best) {
+  constexpr double kFar = 1.25;  // boundaries move a step by a few percent, and so does a search for an order
   const std::optional<Recompute> mode = whole_mode(finalist.recompute);
   if (mode != Recompute::never)
     finalist.again =
         whole_stages(static_cast<int>(finalist.partition.size()), mode.value_or(Recompute::always));
-  price(finalist, context, request, Programs::search);
+  if (is_searched(*finalist.schedule)) finalist.assignment.programs = zero_bubble_programs("zb-h2", finalist);
+  price(finalist, context, request, Programs::keep);
+  if (mode && finalist.prediction.step.count() > kFar * best) return;
+  if (is_searched(*finalist.schedule)) price(finalist, context, request, Programs::search);
   if (request.cuts.empty()) improve(finalist, context, request);
   if (!mode) keep_activations(finalist, context, request);
 }

@@ -5,12 +5,16 @@
 #include <map>
 
 #include "libplan/plan_recompute.h"
-#include "libplan/search/finalists.h"
 #include "libplan/search/infeasible.h"
+#include "libplan/search/joint.h"
 #include "libplan/search/request.h"
 
 namespace pp::plan {
 namespace {
+
+std::string count_text(int n, const std::string& one, const std::string& many) {
+  return std::to_string(n) + " " + (n == 1 ? one : many);
+}
 
 std::string percent(double share) {
   char text[32];
@@ -45,23 +49,28 @@ std::vector<Alternative> alternatives(const SearchOutcome& outcome, int top) {
   return list;
 }
 
+/// Nothing, or which schedules were not tried and why.
+std::string left_out_text(const SearchOutcome& outcome) {
+  std::string names;
+  for (const std::string_view name : outcome.left_out) names.append(names.empty() ? "" : ", ").append(name);
+  return names.empty() ? "" : "; left out: " + names + ", the profile only estimates how the backward splits";
+}
+
 Certificate certify(const SearchOutcome& outcome) {
-  const auto count = [](int n, const std::string& one, const std::string& many) {
-    return std::to_string(n) + " " + (n == 1 ? one : many);
-  };
   Certificate certificate;
   certificate.objective = outcome.ranked.front().prediction.step;
   certificate.lower_bound = std::min(Seconds(outcome.bound), certificate.objective);  // rounding
   if (certificate.lower_bound.count() > 0)
     certificate.gap = certificate.objective / certificate.lower_bound - 1;
-  certificate.search = "exact over " + count(outcome.orders, "layer order", "layer orders") + ", " +
-                       count(outcome.batches, "micro-batch count", "micro-batch counts") + " and " +
-                       count(outcome.schedules, "schedule", "schedules") + "; " +
-                       count(outcome.candidates, "candidate", "candidates") + ", " +
+  certificate.search = "exact over " + count_text(outcome.orders, "layer order", "layer orders") + ", " +
+                       count_text(outcome.batches, "micro-batch count", "micro-batch counts") + " and " +
+                       count_text(outcome.schedules, "schedule", "schedules") + "; " +
+                       count_text(outcome.candidates, "candidate", "candidates") + ", " +
                        std::to_string(outcome.ranked.size()) + " simulated";
   if (outcome.improved > 0)
     certificate.search += ", " + std::to_string(outcome.improved) + " improved by local moves";
   if (!outcome.bound_holds.empty()) certificate.search += "; the bound is over " + outcome.bound_holds;
+  certificate.search += left_out_text(outcome);
   return certificate;
 }
 
@@ -96,6 +105,7 @@ void add_stages(Plan& plan, const Finalist& best, const Cluster& cluster) {
 Context plan_context(const PlanRequest& request, const Finalist& best) {
   Context context{{"tool", "pp-plan"}, {"version", PP_VERSION}};
   context["schedule"] = request.schedule;
+  if (request.allow_async) context["allow_async"] = "true";
   context["micro_batches"] = request.micro_batches ? std::to_string(*request.micro_batches) : "auto";
   if (request.micro_batch_size) context["micro_batch_size"] = std::to_string(*request.micro_batch_size);
   if (request.stages) context["stages"] = std::to_string(*request.stages);
@@ -106,10 +116,12 @@ Context plan_context(const PlanRequest& request, const Finalist& best) {
     for (const int n : numbers) text.append(text.empty() ? "" : separator).append(std::to_string(n));
     if (!text.empty()) context[name] = text;
   };
+  if (request.placement != Placement::automatic) context["placement"] = std::string(name_of(request.placement));
   list("cuts", request.cuts, ",");
   list("replicas", request.replicas, "-");
   if (request.recompute != RecomputeMode::never) context["recompute"] = std::string(name_of(request.recompute));
-  context["window"] = std::string(name_of(request.window));
+  if (request.tied == TiedWeights::copies) context["tied"] = "copies";
+  context["window"] = request.window ? std::string(name_of(*request.window)) : "auto";
   list("window", best.windows.empty() ? request.windows : best.windows, ",");
   return context;
 }
@@ -118,22 +130,6 @@ Context plan_context(const PlanRequest& request, const Finalist& best) {
 int chunks_of(const Finalist& best) {
   const bool copies = best.assignment.stage_workers.front().size() > 1;
   return best.placed && !copies ? static_cast<int>(best.partition.size()) / best.workers() : 1;
-}
-
-/// A schedule that places its stages itself knows its memory only once it is simulated.
-Infeasible explain_placed(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
-                          const PlanRequest& request, const SearchOutcome& outcome) {
-  Infeasible answer;
-  answer.short_by = *outcome.short_by;
-  answer.reason = "schedule " + request.schedule + ": the best attempt lacks " + pp::to_text(answer.short_by) +
-                  " on one device";
-  answer.remedy = "more micro-batches, fewer samples each, or --schedule 1f1b";
-  if (request.recompute != RecomputeMode::never) return answer;
-  PlanRequest again = request;
-  again.recompute = RecomputeMode::automatic;
-  if (!request.programs && !search_and_price(profile, cluster, graph, again).ranked.empty())
-    answer.remedy = "--recompute auto";
-  return answer;
 }
 
 Plan assemble(const Profile& profile, const Cluster& cluster, const PlanRequest& request,
@@ -157,24 +153,35 @@ Plan assemble(const Profile& profile, const Cluster& cluster, const PlanRequest&
   add_stages(plan, best, cluster);
   const bool own = plan.schedule.name == "custom" && !recompute_text(plan).empty();  // R of its programs
   if (own) plan.schedule.recompute = RecomputePolicy::per_stage;
+  plan.tied = tied_parameters(resolve(plan.model), plan.stages);
   plan.predicted = best.prediction;
   plan.certificate = certify(outcome);
   plan.alternatives = alternatives(outcome, request.top);
   return plan;
 }
 
+/// Copies are worth having where no plan without them is as fast; the bound is over both.
+void prefer_one_stage(SearchOutcome& outcome, const Profile& profile, const Cluster& cluster,
+                      const PlanRequest& request) {
+  SearchOutcome together = search_jointly(profile, cluster, make_graph(profile), request);
+  if (together.ranked.empty()) return;
+  if (!outcome.ranked.empty() && outcome.ranked.front().rounded_step() < together.ranked.front().rounded_step())
+    return;
+  together.bound = outcome.bound;
+  outcome = std::move(together);
+}
+
 }  // namespace
 
 std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& cluster,
                                          const PlanRequest& request) {
-  const PlanGraph graph = make_graph(profile);
+  PlanGraph graph = make_graph(profile);
+  if (request.tied == TiedWeights::copies) graph.tied.clear();
   check_request(profile, cluster, graph, request);
-  const SearchOutcome outcome = search_and_price(profile, cluster, graph, request);
-  if (outcome.ranked.empty()) {
-    return outcome.short_by ? explain_placed(profile, cluster, graph, request, outcome)
-                            : explain_infeasible(profile, cluster, graph, request);
-  }
-  return assemble(profile, cluster, request, outcome);
+  SearchOutcome outcome = search_jointly(profile, cluster, graph, request);
+  if (request.tied == TiedWeights::copies) prefer_one_stage(outcome, profile, cluster, request);
+  if (!outcome.ranked.empty()) return assemble(profile, cluster, request, outcome);
+  return explain_infeasible(profile, cluster, graph, request, outcome);
 }
 
 }  // namespace pp::plan

@@ -10,8 +10,25 @@
 
 #include "libplan/cost/recompute.h"
 #include "libplan/plan.h"
+#include "libplan/search/device_orders.h"
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/profile.h"
+
+namespace pp::plan {
+
+/// Weights that several layers share: all of these in one stage, or, where that is faster, a copy in each of
+/// their stages whose gradients are added up at the end of the step.
+enum class TiedWeights { stage, copies };
+
+}  // namespace pp::plan
+
+namespace pp {
+template <>
+struct EnumNames<plan::TiedWeights> {
+  static constexpr std::array table{std::pair{plan::TiedWeights::stage, "stage"sv},
+                                    std::pair{plan::TiedWeights::copies, "copies"sv}};
+};
+}  // namespace pp
 
 namespace pp::plan {
 
@@ -23,12 +40,15 @@ struct PlanRequest {
   /// Samples per micro-batch; must divide the mini-batch. At most one of the two may be set.
   std::optional<int> micro_batch_size;
 
-  /// `auto` (the best synchronous one) or a name of schedule_table().
+  /// `auto` (the best candidate of schedule_table()), or names of it, separated by commas: the best of them.
   std::string schedule = "auto";
-  /// Unset: the schedule's own.
+  /// `auto`: asynchronous schedules compete too, by their time per mini-batch.
+  bool allow_async = false;
+  /// Unset: the schedule's own. `auto`: only schedules that have it.
   std::optional<WeightPolicy> weight_policy;
-  /// Micro-batches in flight per replica, for 1F1B kinds. `windows`: with explicit_list, one per stage.
-  WindowRule window = WindowRule::win;
+  /// Micro-batches in flight per replica, for 1F1B kinds. Unset: `win`, and where that is faster and fits,
+  /// more. `windows`: with explicit_list, one per stage.
+  std::optional<WindowRule> window;
   std::vector<int> windows;
 
   /// Stages per worker, for the schedules with several; 0: the schedule's own. --stages counts workers there.
@@ -44,10 +64,16 @@ struct PlanRequest {
   /// Every layer once, in a topological order: the only one that is searched, and in which cuts count. Empty:
   /// free.
   std::vector<int> layer_order;
+  /// In which order stages go through the devices of a cluster with several levels or unequal devices.
+  Placement placement = Placement::automatic;
   /// Most replicas of any stage; 0: free.
   int max_replicas = 0;
   /// Replicas per stage, first stage first; empty: free.
   std::vector<int> replicas;
+
+  /// pp-run keeps shared weights in one stage, so copies are for planning and simulation. Schedules with any
+  /// number of replicas and a flush only.
+  TiedWeights tied = TiedWeights::stage;
 
   /// Usable bytes per device, taken as given. Unset: (1 - reserve) of what the device has.
   std::optional<Bytes> memory_limit;
@@ -63,6 +89,8 @@ struct PlanRequest {
   /// Share of the last backward that hides the all-reduce. 0: the runtime reduces after it.
   double all_reduce_overlap = 0;
 
+  /// That simulate finalists at the same time; the plan does not depend on it.
+  int threads = 1;
   /// Alternatives listed beside the chosen plan.
   int top = 5;
   /// Micro-batch sizes outside the profiled range: continue the nearest segment.

@@ -90,7 +90,8 @@ SimulationInput simulation_input(const Plan& plan, int updates) {
   }
   const Cluster cluster = cluster_of(plan);
   const Assignment assignment = assignment_of(plan, cluster, nullptr);
-  const PricedStages priced{plan.predicted.stages, plan.predicted.edges};
+  PricedStages priced{plan.predicted.stages, plan.predicted.edges, {}, plan.predicted.tied_all_reduce};
+  for (const TiedParameter& tied : plan.tied) priced.tied.push_back(tied.stages);
   const int round = round_of(assignment);
   const int length = assignment.synchronous ? assignment.micro_batches : (updates + round - 1) / round * round;
   return make_input(priced, assignment, cluster, plan.predicted.micro_batch_scale,

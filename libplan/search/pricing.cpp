@@ -7,6 +7,7 @@
 
 #include "libplan/cost/links.h"
 #include "libplan/cost/memory.h"
+#include "libplan/search/tied_copies.h"
 
 namespace pp::plan {
 namespace {
@@ -113,6 +114,29 @@ bool splits_backward(const WorkerProgram& program) {
   return std::any_of(ops.begin(), ops.end(), [](const Op& op) { return op.kind == OpKind::input_gradient; });
 }
 
+std::int64_t shared_bytes(const PricingContext& context, const TiedCopies& copies) {
+  return context.graph.layers[at(copies.owner)].parameter_bytes;
+}
+
+/// Bytes of the stage's copies of weights that belong to other stages' layers.
+std::int64_t copied_bytes(const PricingContext& context, const std::vector<int>& stage_of, int stage) {
+  std::int64_t bytes = 0;
+  for (const TiedCopies& copies : tied_copies(context.graph, stage_of)) {
+    const bool copy = stage_of[at(copies.owner)] != stage && std::ranges::count(copies.stages, stage) > 0;
+    if (copy) bytes += shared_bytes(context, copies);
+  }
+  return bytes;
+}
+
+std::vector<int> devices_of(const Assignment& assignment, const std::vector<int>& stages) {
+  std::vector<int> devices;
+  for (const int stage : stages) {
+    for (const int worker : assignment.stage_workers[at(stage)])
+      devices.push_back(assignment.worker_devices[at(worker)]);
+  }
+  return devices;
+}
+
 /// Compute and activations of the stage's layers, at the speed of the profile's device.
 StageCosts layer_costs(const PricingContext& context, const Assignment& assignment,
                        const std::vector<int>& stage_of, std::int64_t input, int stage) {
@@ -164,15 +188,13 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
         context.graph, context.model.layers, assignment.stage_layers[at(stage)], traffic.in[at(stage)]);
     add_recompute(costs, units, assignment.recompute[at(stage)]);
   }
-  std::int64_t parameters = 0;
+  std::int64_t parameters = copied_bytes(context, stage_of, stage);
   std::int64_t buffers = 0;
   for (const int layer : assignment.stage_layers[at(stage)]) {
     parameters += context.graph.layers[at(layer)].parameter_bytes;
     buffers += context.graph.layers[at(layer)].buffer_bytes;
   }
-  std::vector<int> devices;
-  for (const int worker : assignment.stage_workers[at(stage)])
-    devices.push_back(assignment.worker_devices[at(worker)]);
+  const std::vector<int> devices = devices_of(assignment, {stage});
   const double speed = slowest_speed(context.cluster, devices);
   costs.update = Seconds(static_cast<double>(parameters) * context.optimizer.update_per_byte);
   for (Seconds* time : {&costs.forward, &costs.backward, &costs.input_gradient, &costs.weight_gradient,
@@ -244,6 +266,12 @@ PricedStages price_stages(const PricingContext& context, const Assignment& assig
     priced.stages.push_back(price_stage(context, assignment, stage_of, traffic, s));
   }
   for (const auto& [ends, edge] : traffic.edges) priced.edges.push_back(edge);
+  for (const TiedCopies& copies : tied_copies(context.graph, stage_of)) {
+    auto& stages = priced.tied.emplace_back();
+    for (const int stage : copies.stages) stages.push_back(StageId{stage});
+    priced.tied_all_reduce.push_back(all_reduce_time(context.cluster, devices_of(assignment, copies.stages),
+                                                     Bytes(shared_bytes(context, copies))));
+  }
   return priced;
 }
 
@@ -262,11 +290,16 @@ SimulationInput make_input(const PricedStages& priced, const Assignment& assignm
   for (const StageEdge& edge : priced.edges) {
     if (number(edge.to) != number(edge.from) + 1) input.programs.skips.emplace_back(edge.from, edge.to);
   }
+  input.programs.tied = priced.tied;
+  input.tied_all_reduce = priced.tied_all_reduce;
   input.stages = priced.stages;
   input.edges = priced.edges;
   for (const int from : assignment.worker_devices) {
     auto& row = input.links.emplace_back();
     for (const int to : assignment.worker_devices) row.push_back(link_between(cluster, from, to));
+  }
+  if (const std::vector<int> cards = shared_cards(cluster); !cards.empty()) {
+    for (const int device : assignment.worker_devices) input.cards.push_back(cards[at(device)]);
   }
   input.micro_batch_scale = scale;
   input.all_reduce_overlap = all_reduce_overlap;
@@ -282,6 +315,7 @@ Prediction simulate_prediction(const PricedStages& priced, const Assignment& ass
   Prediction prediction;
   prediction.stages = priced.stages;
   prediction.edges = priced.edges;
+  prediction.tied_all_reduce = priced.tied_all_reduce;
   prediction.micro_batch_scale = context.model.scale;
   prediction.all_reduce_overlap = context.all_reduce_overlap;
 

@@ -48,6 +48,8 @@ int window_of(const Assignment& assignment, int stage);
 struct PricedStages {
   std::vector<StageCosts> stages;
   std::vector<StageEdge> edges;
+  std::vector<std::vector<StageId>> tied;  ///< per group, the stages with a copy of its weights
+  std::vector<Seconds> tied_all_reduce;    ///< per group, over all their workers
 };
 PricedStages price_stages(const PricingContext& context, const Assignment& assignment);
 

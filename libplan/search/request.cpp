@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 
 namespace pp::plan {
@@ -39,6 +40,30 @@ BatchOption given_size(const PlanRequest& request, int size) {
   return {count, std::vector<int>(static_cast<std::size_t>(count), size)};
 }
 
+/// Whether `auto` may take the schedule for this request.
+bool goes_with(const ScheduleRow& row, const PlanRequest& request) {
+  if (!row.synchronous && !request.allow_async) return false;
+  if (request.weight_policy && std::ranges::count(row.policies, *request.weight_policy) == 0) return false;
+  if (request.chunks_per_worker > 0 && (request.chunks_per_worker > 1) != (row.chunks != Chunks::one))
+    return false;
+  if (request.chunks_per_worker > 2 && row.chunks == Chunks::two) return false;
+  const bool counts_stages = request.stages || !request.replicas.empty();
+  if (counts_stages && request.chunks_per_worker == 0 && row.chunks != Chunks::one) return false;
+  if (row.replication != Replication::none) return true;
+  return std::ranges::all_of(request.replicas, [](int count) { return count == 1; });
+}
+
+/// The devices without those whose `key` an earlier one has.
+template <class Key>
+std::vector<Device> first_of_each(const std::vector<Device>& devices, Key key) {
+  std::vector<Device> kept;
+  for (const Device& device : devices) {
+    const auto equal = [&](const Device& other) { return std::invoke(key, other) == std::invoke(key, device); };
+    if (std::ranges::none_of(kept, equal)) kept.push_back(device);
+  }
+  return kept;
+}
+
 }  // namespace
 
 std::int64_t usable_bytes(const Device& device, const PlanRequest& request) {
@@ -51,12 +76,40 @@ std::int64_t usable_bytes(const Device& device, const PlanRequest& request) {
   return request.memory_limit ? std::min(bytes, request.memory_limit->value) : bytes;
 }
 
+bool chooses_schedule(const PlanRequest& request) {
+  return request.schedule == "auto" || request.schedule.find(',') != std::string::npos;
+}
+
 std::vector<const ScheduleRow*> requested_schedules(const PlanRequest& request) {
-  if (request.schedule != "auto") return {&require_schedule(request.schedule)};
   std::vector<const ScheduleRow*> rows;
-  for (const ScheduleRow& row : schedule_table()) {
-    if (row.candidate) rows.push_back(&row);
+  if (request.schedule == "auto") {
+    for (const ScheduleRow& row : schedule_table()) {
+      if (row.candidate && goes_with(row, request)) rows.push_back(&row);
+    }
+    return rows;
   }
+  std::string_view names = request.schedule;
+  for (std::size_t comma = 0; comma != std::string_view::npos; names.remove_prefix(comma + 1)) {
+    comma = names.find(',');
+    rows.push_back(&require_schedule(names.substr(0, comma)));
+    if (comma == std::string_view::npos) break;
+  }
+  return rows;
+}
+
+bool knows_split(const Profile& profile) {
+  if (std::ranges::count(profile.estimated, "input_gradient_s") > 0) return false;
+  return std::ranges::all_of(profile.layers, [](const LayerProfile& layer) {
+    return std::ranges::all_of(layer.points, [](const LayerPoint& point) {
+      return point.out_of_memory || point.input_gradient.has_value();
+    });
+  });
+}
+
+std::vector<const ScheduleRow*> planned_schedules(const Profile& profile, const PlanRequest& request) {
+  std::vector<const ScheduleRow*> rows = requested_schedules(request);
+  if (request.schedule == "auto" && !knows_split(profile))
+    std::erase_if(rows, [](const ScheduleRow* row) { return row->split_backward; });
   return rows;
 }
 
@@ -120,15 +173,17 @@ std::vector<DeviceSet> device_sets(const Cluster& cluster, const PlanRequest& re
     return set;
   };
   std::vector<DeviceSet> sets{make_set(0, 0)};
-  for (const Device& slowest : cluster.devices) {
-    for (const Device& smallest : cluster.devices) {
-      DeviceSet set = make_set(slowest.speed, usable_bytes(smallest, request));
+  const auto usable = [&](const Device& device) { return usable_bytes(device, request); };
+  for (const Device& slowest : first_of_each(cluster.devices, &Device::speed)) {
+    for (const Device& smallest : first_of_each(cluster.devices, usable)) {
+      DeviceSet set = make_set(slowest.speed, usable(smallest));
       const bool known = set.positions.empty() ||
                          std::any_of(sets.begin(), sets.end(),
                                      [&](const DeviceSet& other) { return other.positions == set.positions; });
       if (!known) sets.push_back(std::move(set));
     }
   }
+  for (DeviceSet& set : sets) arrange(cluster, request.placement, set.positions);
   return sets;
 }
 
@@ -154,10 +209,12 @@ SearchSpace search_space(const PlanGraph& graph, const std::vector<int>& order, 
   return space;
 }
 
+WindowRule window_of(const PlanRequest& request) { return request.window.value_or(WindowRule::win); }
+
 InFlight in_flight_of(const ScheduleRow& schedule, const PlanRequest& request, int micro_batches) {
   InFlight in_flight;
   in_flight.all = schedule.name == "gpipe";
-  in_flight.rule = request.window;
+  in_flight.rule = window_of(request);
   in_flight.windows = request.windows;
   in_flight.stash = policy_of(schedule, request) == WeightPolicy::stash;
   in_flight.micro_batches = schedule.synchronous ? micro_batches : 0;

@@ -20,7 +20,7 @@ struct BatchOption {
 
 /// Equal enough devices to be searched as one kind: all at least this fast, with at least this much memory.
 struct DeviceSet {
-  std::vector<int> positions;  ///< in the cluster, ascending
+  std::vector<int> positions;  ///< in the cluster, as the request places workers on them
   double speed = 1;            ///< of the slowest
   double best_speed = 1;       ///< of the fastest
   MemoryLimit limit;           ///< of the smallest
@@ -31,8 +31,19 @@ struct DeviceSet {
 void check_request(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                    const PlanRequest& request);
 
-/// `auto`: all synchronous ones.
+/// Whether the planner chooses among several schedules: those that refuse the rest of the request are left out.
+bool chooses_schedule(const PlanRequest& request);
+
+/// The rows that the request names; `auto`: every candidate that goes with its weight policy, chunks per
+/// worker, stages and replicas. Throws pp::Error (usage) for an unknown name.
 std::vector<const ScheduleRow*> requested_schedules(const PlanRequest& request);
+
+/// Whether the profile knows the times of input and weight gradients apart.
+bool knows_split(const Profile& profile);
+
+/// The requested ones that are planned for this profile: `auto` leaves out those that split the backward where
+/// the profile only estimates its parts.
+std::vector<const ScheduleRow*> planned_schedules(const Profile& profile, const PlanRequest& request);
 
 /// Micro-batch counts to try for this schedule, more samples per micro-batch first. Throws pp::Error (usage)
 /// when no profiled size divides the mini-batch, and names sizes that would.
@@ -48,6 +59,8 @@ std::vector<DeviceSet> device_sets(const Cluster& cluster, const PlanRequest& re
 SearchSpace search_space(const PlanGraph& graph, const std::vector<int>& order, const PlanRequest& request,
                          int devices, int most_replicas);
 
+/// The rule that the searches take: `win` where it is left open.
+WindowRule window_of(const PlanRequest& request);
 InFlight in_flight_of(const ScheduleRow& schedule, const PlanRequest& request, int micro_batches);
 /// Bytes that a plan may use on the device, without context_bytes taken off.
 std::int64_t usable_bytes(const Device& device, const PlanRequest& request);

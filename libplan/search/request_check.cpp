@@ -73,7 +73,7 @@ int most_stages_with_ties(const PlanGraph& graph) {
 
 /// More than one for the schedules with several.
 int stages_per_worker(const PlanRequest& request) {
-  if (request.schedule == "auto" || request.programs) return 1;
+  if (chooses_schedule(request) || request.programs) return 1;
   ScheduleRequest one;
   one.name = request.schedule;
   one.chunks_per_worker = request.chunks_per_worker;
@@ -179,6 +179,12 @@ std::string planned_names() {
 }
 
 void check_policy(const PlanRequest& request) {
+  if (requested_schedules(request).empty()) {
+    refuse("no schedule of auto goes with " +
+           (request.weight_policy ? "weight_policy = " + std::string(name_of(*request.weight_policy))
+                                  : "these chunks, stages and replicas") +
+           "; add --allow-async, or name the schedule");
+  }
   for (const ScheduleRow* row : requested_schedules(request)) {
     if (!row->planned) {
       refuse("schedule " + std::string(row->name) +
@@ -187,6 +193,10 @@ void check_policy(const PlanRequest& request) {
     const bool single = row->replication == Replication::none && row->synchronous;
     if (single && std::ranges::any_of(request.replicas, [](int r) { return r != 1; }))
       refuse("schedule " + std::string(row->name) + " runs 1 worker per stage; leave --replicas out");
+    if (request.tied == TiedWeights::copies && (single || !row->synchronous)) {
+      refuse("schedule " + std::string(row->name) +
+             " keeps shared weights in one stage; leave --tied out, or plan with gpipe or 1f1b");
+    }
     if ((row->name == "custom") != request.programs.has_value())
       refuse("schedule custom and a file of programs go together; add --programs FILE.csv");
     if (row->name == "custom" && request.recompute != RecomputeMode::never)
@@ -196,8 +206,8 @@ void check_policy(const PlanRequest& request) {
              " has none; use always or auto");
     }
     const WeightPolicy policy = policy_of(*row, request);
-    const bool runs = policy == WeightPolicy::flush || policy == WeightPolicy::stash;
-    if (runs && std::ranges::count(row->policies, policy) > 0) continue;
+    const bool planned = policy == WeightPolicy::flush || policy == WeightPolicy::stash;
+    if (planned && std::ranges::count(row->policies, policy) > 0) continue;
     refuse("weight_policy = " + std::string(name_of(policy)) + " does not go with schedule " +
            std::string(row->name) + "; use " + std::string(name_of(row->default_policy())));
   }

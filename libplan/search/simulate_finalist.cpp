@@ -9,7 +9,7 @@ namespace {
 void simulate_with(Finalist& finalist, const RecomputeChoice& choice, const PricingContext& context,
                    const PlanRequest& request) {
   finalist.again = choice;
-  finalist.assignment = with_recompute(assign(finalist, request), choice);
+  finalist.assignment = with_recompute(assign(finalist, context.graph, request), choice);
   finalist.prediction =
       simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
   finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, context.cluster, request));
@@ -38,7 +38,7 @@ void simulate_finalist(Finalist& finalist, const PricingContext& context, const 
   if (const std::optional<Recompute> mode = whole_mode(finalist.recompute)) {
     choices.push_back(*mode == Recompute::never ? RecomputeChoice() : whole_stages(stages, *mode));
   } else {
-    finalist.assignment = assign(finalist, request);
+    finalist.assignment = assign(finalist, context.graph, request);
     choices =
         recompute_choices(context, finalist.assignment, worker_limits(finalist, context.cluster, request));
   }

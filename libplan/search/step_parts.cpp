@@ -31,19 +31,24 @@ SimulationInput without_links(SimulationInput input) {
   return input;
 }
 
-/// From or to one worker, all its messages of a step.
+/// From or to one worker or shared network card, all its messages of a step.
 std::map<std::string, Seconds> port_loads(const Plan& plan) {
   const Cluster cluster = cluster_of(plan);
   const auto position = [&](WorkerId id) {
     const DeviceId device = plan.workers[index(id)].device;
     return static_cast<int>(std::ranges::find(cluster.devices, device, &Device::id) - cluster.devices.begin());
   };
+  const std::vector<int> cards = shared_cards(cluster);
+  const auto card = [&](WorkerId id) { return cards[static_cast<std::size_t>(position(id))]; };
   std::map<std::string, Seconds> loads;
   for (const LinkPrediction& sent : plan.predicted.links) {
     const Link link = link_between(cluster, position(sent.from), position(sent.to));
     const Seconds time(occupancy(static_cast<double>(sent.bytes_per_step.value), link));
     loads["the link into worker " + std::to_string(number(sent.to))] += time;
     loads["the link out of worker " + std::to_string(number(sent.from))] += time;
+    if (cards.empty() || card(sent.from) == card(sent.to)) continue;
+    loads["the network card into node " + std::to_string(card(sent.to))] += time;
+    loads["the network card out of node " + std::to_string(card(sent.from))] += time;
   }
   return loads;
 }

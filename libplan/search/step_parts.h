@@ -17,15 +17,15 @@ struct StepParts {
   bool operator==(const StepParts&) const = default;
 };
 
-/// Something that works for one step at a time: a stage, or one direction of a worker's port.
+/// Something that works for one step at a time: a stage, or one direction of a worker's port or a node's card.
 struct Load {
   std::string name;  ///< `stage 0 (conv1 .. relu3)`, `the link into worker 1`
   Seconds busy{};    ///< per step; of a stage, that of its busiest worker, all-reduce and update included
   bool operator==(const Load&) const = default;
 };
 
-/// Three simulations of a synchronous plan, two of a long stream of an asynchronous one. Throws pp::Error (data)
-/// when the plan carries no costs.
+/// Three simulations of a synchronous plan, two of a long stream of an asynchronous one. Throws pp::Error
+/// (data) when the plan carries no costs.
 StepParts step_parts(const Plan& plan);
 
 /// Every stage in order, then the busiest port, if anything is sent.

@@ -1,9 +1,8 @@
 #include "libplan/search/sweep.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <thread>
+
+#include "libplan/search/parallel.h"
 
 namespace pp::plan {
 namespace {
@@ -54,37 +53,12 @@ std::variant<SweepFigures, SweepFailure> best_of(const Profile& profile, const C
 }
 
 void check(const SweepSpec& spec) {
-  for (const std::string& name : spec.schedules) require_schedule(name);
+  for (const std::string& name : spec.schedules) {
+    if (name != "auto") require_schedule(name);
+  }
   if (spec.request.mini_batch >= 1) return;
   throw Error(ErrorKind::usage, "mini_batch = " + std::to_string(spec.request.mini_batch) +
                                     ": the samples per optimizer update are not given; add --mini-batch N");
-}
-
-/// Runs `work(0)` to `work(count - 1)` on `threads` threads and rethrows the error of the smallest index.
-/// Indices are handed out in order, so every one before a failure has been run.
-template <class Work>
-void for_each_index(std::size_t count, int threads, const Work& work) {
-  std::vector<std::exception_ptr> errors(count);
-  std::atomic<std::size_t> next = 0;
-  const auto run = [&] {
-    for (std::size_t i = next++; i < count; i = next++) {
-      try {
-        work(i);
-      } catch (...) {
-        errors[i] = std::current_exception();
-        next = count;
-      }
-    }
-  };
-  {
-    std::vector<std::jthread> helpers;
-    for (std::size_t t = 1; t < std::min(static_cast<std::size_t>(threads), count); ++t)
-      helpers.emplace_back(run);
-    run();
-  }
-  for (const std::exception_ptr& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace pp::plan {
 /// Every cluster with every schedule and every micro-batch count, rows in that order.
 struct SweepSpec {
   std::vector<Cluster> clusters;
-  std::vector<std::string> schedules;  ///< names of schedule_table()
+  std::vector<std::string> schedules;  ///< `auto`, or names of schedule_table()
   std::vector<int> micro_batches;
   PlanRequest request;  ///< of all combinations; its schedule and micro-batches are replaced
   int threads = 1;      ///< that plan at the same time; the rows do not depend on it

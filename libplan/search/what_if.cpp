@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "libplan/plan_recompute.h"
+#include "libplan/search/machine.h"
 
 namespace pp::plan {
 namespace {
@@ -19,19 +20,6 @@ std::optional<Plan> best_plan(const Profile& profile, const Cluster& cluster, Pl
   auto result = make_plan(profile, cluster, request);
   if (std::holds_alternative<Infeasible>(result)) return std::nullopt;
   return std::get<Plan>(std::move(result));
-}
-
-Cluster with_one_more_device(Cluster cluster) {
-  Device copy = cluster.devices.back();
-  copy.id = DeviceId{number(copy.id) + 1};
-  copy.index += 1;
-  copy.cores.clear();
-  cluster.devices.push_back(copy);
-  if (!cluster.levels.empty()) {
-    int& outermost = cluster.levels.back().devices;
-    outermost = std::max(outermost, static_cast<int>(cluster.devices.size()));
-  }
-  return cluster;
 }
 
 Cluster with_bandwidth(Cluster cluster, double factor) {

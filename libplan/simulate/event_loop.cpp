@@ -1,5 +1,6 @@
 #include "libplan/simulate/event_loop.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <queue>
@@ -45,6 +46,10 @@ std::vector<Flow> flows(const ProgramIndex& index, const SimulationInput& input)
   return result;
 }
 
+std::size_t card_count(const SimulationInput& input) {
+  return input.cards.empty() ? 0 : at(std::ranges::max(input.cards)) + 1;
+}
+
 class EventLoop {
  public:
   EventLoop(const ProgramIndex& index, const SimulationInput& input, Messages messages)
@@ -60,6 +65,8 @@ class EventLoop {
         free_(at(index.workers()), 0),
         out_port_(at(index.workers()), 0),
         in_port_(at(index.workers()), 0),
+        out_card_(card_count(input), 0),
+        in_card_(card_count(input), 0),
         reducer_free_(at(index.workers()), 0),
         arrived_(at(index.groups()), 0) {
     timeline_.start.resize(index.ops.size());
@@ -111,7 +118,7 @@ class EventLoop {
     idle_[at(worker)] = false;
     ++heads_[at(worker)];
     const Op& op = index_.ops[at(id)];
-    if (op.kind == OpKind::all_reduce && input_.all_reduce != AllReduceMode::free)
+    if (is_all_reduce(op.kind) && input_.all_reduce != AllReduceMode::free)
       return join_group(index_.group_of[at(id)]);
     const double start = std::max(free_[at(worker)], ready_[at(id)]);
     schedule(id, start, start + least_duration(index_, input_, id));
@@ -135,13 +142,18 @@ class EventLoop {
       start = std::max(start, free_[at(index_.worker_of[at(id)])]);
       begun = std::max({begun, reducer_free_[at(index_.worker_of[at(id)])], gradients_flow(id)});
     }
-    const double cost = input_.stages[pp::index(index_.ops[at(members.front())].stage)].all_reduce.count();
+    const double cost = reduction_seconds(index_.ops[at(members.front())]);
     const bool overlapped = input_.all_reduce == AllReduceMode::overlapped;
     const double end = overlapped ? std::max(start, begun + cost) : start + cost;
     for (const int id : members) {
       reducer_free_[at(index_.worker_of[at(id)])] = end;
       schedule(id, start, end);
     }
+  }
+
+  double reduction_seconds(const Op& op) const {
+    if (op.kind == OpKind::all_reduce) return input_.stages[pp::index(op.stage)].all_reduce.count();
+    return input_.tied_all_reduce.empty() ? 0 : input_.tied_all_reduce[at(op.micro_batch)].count();
   }
 
   /// When the share all_reduce_overlap of the last backward before this AR is left to run; 0 without a
@@ -189,7 +201,11 @@ class EventLoop {
     double end = now;
     if (link.bandwidth.value > 0 && bytes > 0) {
       start = std::max({now, out_port_[at(from)], in_port_[at(to)]});
+      const bool shared = !input_.cards.empty() && input_.cards[at(from)] != input_.cards[at(to)];
+      if (shared)
+        start = std::max({start, out_card_[at(input_.cards[at(from)])], in_card_[at(input_.cards[at(to)])]});
       end = out_port_[at(from)] = in_port_[at(to)] = start + bytes / link.bandwidth.value;
+      if (shared) out_card_[at(input_.cards[at(from)])] = in_card_[at(input_.cards[at(to)])] = end;
     }
     if (keep_messages_) {
       timeline_.messages.push_back(
@@ -216,6 +232,8 @@ class EventLoop {
   std::vector<double> free_;      ///< per worker: end of its last operation
   std::vector<double> out_port_;  ///< per worker: free from
   std::vector<double> in_port_;
+  std::vector<double> out_card_;  ///< per card: free from
+  std::vector<double> in_card_;
   std::vector<double> reducer_free_;  ///< per worker: its reductions follow each other
   std::vector<int> arrived_;          ///< per group
   Timeline timeline_;
@@ -234,11 +252,15 @@ void check_size(const char* what, std::size_t found, std::size_t wanted) {
 
 ProgramIndex index_simulation(const SimulationInput& input) {
   const ProgramSet& set = input.programs;
+  if (!input.cards.empty()) check_size("cards", input.cards.size(), set.workers.size());
   check_size("stage costs", input.stages.size(), set.stage_workers.size());
   if (!input.links.empty()) check_size("rows of links", input.links.size(), set.workers.size());
   for (const auto& row : input.links) check_size("links in a row", row.size(), set.workers.size());
   if (!input.micro_batch_scale.empty()) {
     check_size("micro-batch scales", input.micro_batch_scale.size(), at(set.micro_batches));
+  }
+  if (!input.tied_all_reduce.empty()) {
+    check_size("tied all-reduces", input.tied_all_reduce.size(), set.tied.size());
   }
   if (!(input.all_reduce_overlap >= 0 && input.all_reduce_overlap <= 1)) {
     misfit("all_reduce_overlap = " + std::to_string(input.all_reduce_overlap) + "; it is a share, 0 to 1");

@@ -27,7 +27,8 @@ double least_duration(const ProgramIndex& index, const SimulationInput& input, i
     case OpKind::update: return costs.update.count();
     case OpKind::load: return costs.load.count();
     case OpKind::evict: return costs.evict.count();
-    case OpKind::all_reduce: break;
+    case OpKind::all_reduce:
+    case OpKind::tied_all_reduce: break;
   }
   return 0;
 }

@@ -26,6 +26,7 @@ inline constexpr std::array kOpStyles{
     OpStyle{OpKind::weight_gradient, "weight gradient", '+', 0x00B386, 36, 79},
     OpStyle{OpKind::recompute, "recompute", ':', 0xCC79A7, 175, 218},
     OpStyle{OpKind::all_reduce, "all-reduce", '#', 0xE8743B, 167, 209},
+    OpStyle{OpKind::tied_all_reduce, "tied all-reduce", '%', 0xF4A582, 173, 216},
     OpStyle{OpKind::update, "update", '*', 0xB0B0B0, 248, 252},
     OpStyle{OpKind::load, "weight load", '>', 0x9C9C5A, 143, 186},
     OpStyle{OpKind::evict, "weight evict", '<', 0x8FA8B8, 109, 152}};

@@ -58,11 +58,16 @@ struct SimulationInput {
   std::vector<StageCosts> stages;
   std::vector<StageEdge>
       edges;  ///< empty: the chain, one tensor without bytes; else the order of the chain still holds
+  std::vector<Seconds>
+      tied_all_reduce;  ///< per group of programs.tied: one ARg, without overlap; empty: no time
   std::vector<std::vector<Link>> links;  ///< [from worker][to worker]; empty: free and instant
   std::vector<double>
       micro_batch_scale;  ///< per micro-batch: times and bytes relative to `stages` (unequal sizes); empty: 1
   AllReduceMode all_reduce = AllReduceMode::overlapped;
   double all_reduce_overlap = 1.0;  ///< o_ar: the share of the last backward that hides all-reduce
+  /// Per worker, the network card behind which it sits: a message between two cards occupies one direction of
+  /// each as it does the ports, so workers of one node take turns. Empty: no card is shared.
+  std::vector<int> cards;
 };
 
 struct OpEvent {

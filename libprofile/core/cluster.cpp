@@ -3,6 +3,15 @@
 #include "libprofile/core/hash.h"
 
 namespace pp {
+namespace {
+
+/// a, b, .. z, aa, ab, ..
+std::string node_name(int node) {
+  const std::string last(1, static_cast<char>('a' + node % 26));
+  return node < 26 ? last : node_name(node / 26 - 1) + last;
+}
+
+}  // namespace
 
 Cluster flat_cluster(int count, DeviceKind kind, BytesPerSecond bandwidth, Seconds latency, Bytes memory) {
   Cluster cluster;
@@ -20,6 +29,27 @@ Cluster flat_cluster(int count, DeviceKind kind, BytesPerSecond bandwidth, Secon
   level.bandwidth = bandwidth;
   level.latency = latency;
   cluster.levels.push_back(std::move(level));
+  return cluster;
+}
+
+Cluster nested_cluster(std::span<const LevelSpec> levels, DeviceKind kind, Seconds latency, Bytes memory) {
+  int devices = 1;
+  for (const LevelSpec& level : levels) devices *= level.count;
+  Cluster cluster = flat_cluster(devices, kind, BytesPerSecond(0), latency, memory);
+  Level level = cluster.levels.front();
+  cluster.levels.clear();
+  level.devices = 1;
+  for (const LevelSpec& spec : levels) {
+    level.devices *= spec.count;
+    level.bandwidth = spec.bandwidth;
+    level.name = "level " + std::to_string(cluster.levels.size());
+    cluster.levels.push_back(level);
+  }
+  if (levels.size() < 2) return cluster;
+  for (Device& device : cluster.devices) {
+    device.node = node_name(number(device.id) / levels.front().count);
+    device.index = number(device.id) % levels.front().count;
+  }
   return cluster;
 }
 

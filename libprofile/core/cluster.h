@@ -2,6 +2,8 @@
 // innermost group outwards.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +34,16 @@ struct LinkSample {
   bool operator==(const LinkSample&) const = default;
 };
 
+/// What adding up equal vectors of all devices takes, as latency + size/bandwidth; `size` is that of one
+/// vector.
+struct MeasuredAllReduce {
+  BytesPerSecond bandwidth;
+  Seconds latency{};
+  double fit_residual = 0;
+  std::vector<LinkSample> samples;
+  bool operator==(const MeasuredAllReduce&) const = default;
+};
+
 /// The links among the devices of one group. `devices` is cumulative: 8, then 16 for two groups of 8.
 struct Level {
   std::string name;
@@ -41,6 +53,8 @@ struct Level {
   double fit_residual =
       0;  ///< largest relative error of latency + size/bandwidth over the samples; 0 when given
   std::vector<LinkSample> samples;  ///< empty unless measured
+  /// Of all devices of a group, where it was measured: to compare with; plans are priced with the link.
+  std::optional<MeasuredAllReduce> all_reduce = std::nullopt;
   bool operator==(const Level&) const = default;
 };
 
@@ -54,6 +68,17 @@ struct Cluster {
 
 /// `count` equal abstract devices joined by one level. `memory` 0: no limit.
 Cluster flat_cluster(int count, DeviceKind kind, BytesPerSecond bandwidth, Seconds latency, Bytes memory);
+
+/// So many groups of the level inside it (innermost: devices), joined at this rate.
+struct LevelSpec {
+  int count = 1;
+  BytesPerSecond bandwidth;
+  bool operator==(const LevelSpec&) const = default;
+};
+
+/// Equal abstract devices in nested groups, innermost first: {8, 2} is two nodes of eight. The groups of the
+/// innermost of several levels are nodes `a`, `b`, ... Latency and memory are those of every level and device.
+Cluster nested_cluster(std::span<const LevelSpec> levels, DeviceKind kind, Seconds latency, Bytes memory);
 
 /// `cpu:1`, `cuda:0`
 std::string to_text(const Device& device);

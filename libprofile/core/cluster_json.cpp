@@ -24,6 +24,36 @@ LinkSample read_sample(ObjectReader& reader) {
   return sample;
 }
 
+std::vector<LinkSample> read_samples(ObjectReader& reader) {
+  std::vector<LinkSample> samples;
+  if (reader.has("samples"))
+    reader.objects("samples", [&](ObjectReader& member) { samples.push_back(read_sample(member)); });
+  return samples;
+}
+
+Json samples_json(const std::vector<LinkSample>& samples) {
+  Json json = Json::array();
+  for (const LinkSample& sample : samples)
+    json.push_back({{"size_bytes", sample.size.value}, {"time_s", to_json(sample.time)}});
+  return json;
+}
+
+MeasuredAllReduce read_all_reduce(ObjectReader& reader) {
+  MeasuredAllReduce measured;
+  measured.bandwidth = BytesPerSecond(reader.number("bandwidth_bytes_per_s", {.min = kLeast}));
+  measured.latency = Seconds(reader.number("latency_s"));
+  measured.fit_residual = reader.number("fit_residual");
+  measured.samples = read_samples(reader);
+  return measured;
+}
+
+Json all_reduce_json(const MeasuredAllReduce& measured) {
+  return {{"bandwidth_bytes_per_s", measured.bandwidth.value},
+          {"latency_s", measured.latency.count()},
+          {"fit_residual", measured.fit_residual},
+          {"samples", samples_json(measured.samples)}};
+}
+
 void check_ids(const Cluster& cluster, const ObjectReader& reader) {
   if (cluster.devices.empty()) reader.fail("devices", "is empty; a cluster needs at least one device");
   for (std::size_t i = 0; i < cluster.devices.size(); ++i) {
@@ -99,9 +129,9 @@ Level level_from_json(ObjectReader& reader) {
   level.bandwidth = BytesPerSecond(reader.number("bandwidth_bytes_per_s", {.min = kLeast}));
   if (reader.has("latency_s")) level.latency = Seconds(reader.number("latency_s"));
   if (reader.has("fit_residual")) level.fit_residual = reader.number("fit_residual");
-  if (reader.has("samples")) {
-    reader.objects("samples", [&](ObjectReader& member) { level.samples.push_back(read_sample(member)); });
-  }
+  level.samples = read_samples(reader);
+  if (reader.has("all_reduce"))
+    reader.object("all_reduce", [&](ObjectReader& member) { level.all_reduce = read_all_reduce(member); });
   return level;
 }
 
@@ -111,10 +141,8 @@ Json to_json(const Level& level) {
             {"bandwidth_bytes_per_s", level.bandwidth.value},
             {"latency_s", level.latency.count()},
             {"fit_residual", level.fit_residual}};
-  json["samples"] = Json::array();
-  for (const LinkSample& sample : level.samples) {
-    json["samples"].push_back({{"size_bytes", sample.size.value}, {"time_s", to_json(sample.time)}});
-  }
+  json["samples"] = samples_json(level.samples);
+  if (level.all_reduce) json["all_reduce"] = all_reduce_json(*level.all_reduce);
   return json;
 }
 

@@ -80,6 +80,13 @@ DeviceSet parse_device_set(std::string_view text, const MachineDevices& machine)
   fail_form(text, "unknown kind " + quoted(kind));
 }
 
+DeviceSet all_devices(DeviceSet devices, const MachineDevices& machine) {
+  if (devices.kind != DeviceKind::cpu) return devices;
+  devices.first = 0;
+  devices.count = std::max(devices.count, static_cast<int>(machine.cores.size()) / devices.cores);
+  return devices;
+}
+
 std::string to_text(const DeviceSet& devices) {
   if (devices.kind == DeviceKind::cuda) return "cuda:" + std::to_string(devices.first);
   if (devices.count == 1 && devices.cores == 1) return "cpu:" + std::to_string(devices.first);

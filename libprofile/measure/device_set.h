@@ -20,6 +20,9 @@ struct MachineDevices {
 /// not.
 DeviceSet parse_device_set(std::string_view text, const MachineDevices& machine);
 
+/// As the public all_devices(); CUDA devices are measured one at a time.
+DeviceSet all_devices(DeviceSet devices, const MachineDevices& machine);
+
 /// `cpu:1`, `cpu:2x1`, `cuda:0`: the text that parse_device_set() reads as this set.
 std::string to_text(const DeviceSet& devices);
 

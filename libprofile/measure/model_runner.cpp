@@ -15,12 +15,6 @@
 namespace pp::profile {
 namespace {
 
-std::vector<int> all_layers(const ResolvedModel& model) {
-  std::vector<int> layers(model.layers.size());
-  std::iota(layers.begin(), layers.end(), 0);
-  return layers;
-}
-
 /// With a loss nothing arrives from outside; without one, ones arrive at every floating output.
 std::vector<std::vector<at::Tensor>> gradients_for_outputs(const ResolvedModel& model,
                                                            const model::Segment& segment, std::int64_t n,
@@ -41,6 +35,12 @@ double total(const std::vector<double>& values) { return std::accumulate(values.
 
 }  // namespace
 
+ModelPart whole_model(const ResolvedModel& model) {
+  ModelPart part{std::vector<int>(model.layers.size()), model.graph.loss.has_value()};
+  std::iota(part.layers.begin(), part.layers.end(), 0);
+  return part;
+}
+
 std::vector<double> pass_seconds(const VisitTimes& times) {
   std::vector<double> seconds;
   for (const PassTimes& pass : times.layers) {
@@ -53,14 +53,14 @@ std::vector<double> pass_seconds(const VisitTimes& times) {
   return seconds;
 }
 
-ModelRunner::ModelRunner(const ResolvedModel& model, std::vector<std::int64_t> sizes, DType dtype,
-                         std::uint64_t seed, const MemoryAccount& account, const Clock& clock)
+ModelRunner::ModelRunner(const ResolvedModel& model, const ModelPart& part, std::vector<std::int64_t> sizes,
+                         DType dtype, std::uint64_t seed, const MemoryAccount& account, const Clock& clock)
     : model_(model),
       sizes_(std::move(sizes)),
       dtype_(dtype),
       account_(account),
       clock_(clock),
-      segment_(model, all_layers(model), model.graph.loss.has_value()),
+      segment_(model, part.layers, part.with_loss),
       generator_(at::make_generator<at::CPUGeneratorImpl>(seed)),
       weights_(segment_.initial_weights(seed, dtype)),
       buffers_(segment_.initial_buffers(dtype)),
@@ -172,9 +172,9 @@ void ModelRunner::run_pass(std::deque<model::Pass>& flying, const Visit& visit, 
 std::vector<double> ModelRunner::time_updates(model::Optimizer& optimizer, int dropped, int steps) {
   const std::vector<at::Tensor> weights = distinct_parameters();
   std::vector<at::Tensor> gradients;
-  for (std::size_t i = 0; i < model_.layers.size(); ++i) {
-    if (model_.layers[i].weights_layer != static_cast<int>(i)) continue;
-    gradients.insert(gradients.end(), gradients_.layers[i].begin(), gradients_.layers[i].end());
+  for (std::size_t p = 0; p < gradients_.layers.size(); ++p) {
+    if (!owns_weights(p)) continue;
+    gradients.insert(gradients.end(), gradients_.layers[p].begin(), gradients_.layers[p].end());
   }
   std::vector<double> seconds;
   for (int i = 0; i < dropped + steps; ++i) {
@@ -187,11 +187,19 @@ std::vector<double> ModelRunner::time_updates(model::Optimizer& optimizer, int d
 
 std::vector<at::Tensor> ModelRunner::distinct_parameters() const {
   std::vector<at::Tensor> parameters;
-  for (std::size_t i = 0; i < model_.layers.size(); ++i) {
-    if (model_.layers[i].weights_layer != static_cast<int>(i)) continue;
-    parameters.insert(parameters.end(), weights_->layers[i].begin(), weights_->layers[i].end());
+  for (std::size_t p = 0; p < weights_->layers.size(); ++p) {
+    if (!owns_weights(p)) continue;
+    parameters.insert(parameters.end(), weights_->layers[p].begin(), weights_->layers[p].end());
   }
   return parameters;
+}
+
+/// The first layer of the part that holds these weights.
+bool ModelRunner::owns_weights(std::size_t position) const {
+  const std::vector<int>& layers = segment_.layers();
+  const auto owner = [&](int layer) { return model_.layers[static_cast<std::size_t>(layer)].weights_layer; };
+  const auto end = layers.begin() + static_cast<std::ptrdiff_t>(position);
+  return std::none_of(layers.begin(), end, [&](int layer) { return owner(layer) == owner(*end); });
 }
 
 std::vector<Bytes> ModelRunner::output_bytes(std::size_t size) const {
@@ -200,9 +208,10 @@ std::vector<Bytes> ModelRunner::output_bytes(std::size_t size) const {
     return bytes_of(type);
   };
   std::vector<Bytes> bytes;
-  for (const ResolvedLayer& layer : model_.layers) {
+  for (const int layer : segment_.layers()) {
     Bytes sum;
-    for (const TensorType& type : layer.outputs) sum += bytes_at(type) * sizes_[size];
+    for (const TensorType& type : model_.layers[static_cast<std::size_t>(layer)].outputs)
+      sum += bytes_at(type) * sizes_[size];
     bytes.push_back(sum);
   }
   if (segment_.has_loss()) bytes.push_back(Bytes(size_of(dtype_)));

@@ -1,5 +1,5 @@
-// The whole model on one device as the executor runs it: one segment with the loss, training passes on random
-// data. All members are called on the device's own thread.
+// The whole model, or a part of it, on one device as the executor runs it: one segment, training passes on
+// random data. All members are called on the device's own thread.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -26,7 +26,7 @@ inline constexpr int kBytePasses = 3;
 
 /// Bytes of one training pass at one micro-batch size.
 struct PassBytes {
-  std::vector<Bytes> outputs;  ///< per layer, then the loss
+  std::vector<Bytes> outputs;  ///< per layer of the part, then the loss
   std::vector<SavedBytes> saved;
   std::vector<Bytes> workspace;
   Bytes peak;  ///< of the model with weights, gradients, data and this one micro-batch; without optimizer state
@@ -41,12 +41,20 @@ struct VisitTimes {
 /// One number per recorded pass: forward plus backward of all layers.
 std::vector<double> pass_seconds(const VisitTimes& times);
 
+/// What a runner runs: layers, model-wide and ascending, and the loss behind them.
+struct ModelPart {
+  std::vector<int> layers;
+  bool with_loss = false;
+  int positions() const { return static_cast<int>(layers.size()) + (with_loss ? 1 : 0); }
+};
+ModelPart whole_model(const ResolvedModel& model);
+
 class ModelRunner {
  public:
   /// Draws weights, makes gradient buffers and one batch per micro-batch size; all of it is charged to the
   /// account that the calling thread charges, which is `account`. `model` and `clock` must outlive it.
-  ModelRunner(const ResolvedModel& model, std::vector<std::int64_t> sizes, DType dtype, std::uint64_t seed,
-              const MemoryAccount& account, const Clock& clock);
+  ModelRunner(const ResolvedModel& model, const ModelPart& part, std::vector<std::int64_t> sizes, DType dtype,
+              std::uint64_t seed, const MemoryAccount& account, const Clock& clock);
 
   /// Makes the batch of size `size`, which stays, and runs three passes on it: plain, probed with full
   /// backward, probed with split backward. Throws model::OutOfMemory; nothing of the pass is held then.
@@ -59,12 +67,13 @@ class ModelRunner {
   /// Runs `dropped` + `steps` updates of all parameters at learning rate 0; seconds of the last `steps`.
   std::vector<double> time_updates(model::Optimizer& optimizer, int dropped, int steps);
 
-  /// Bytes of the buffers of each layer.
+  /// Bytes of the buffers of each layer of the part.
   std::vector<Bytes> buffer_bytes() const;
 
  private:
   void make_batch(std::size_t size);
   int positions() const { return segment_.layer_count() + (segment_.has_loss() ? 1 : 0); }
+  bool owns_weights(std::size_t position) const;
   model::Pass forward(std::size_t size, model::LayerObserver* observer);
   void backward(model::Pass& pass, std::size_t size, PassKind kind, model::LayerObserver* observer);
   /// One pass with every byte counted; fills `saved` and raises `workspace` of `bytes`.

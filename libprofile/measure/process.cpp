@@ -18,9 +18,9 @@
 namespace pp::profile {
 namespace {
 
-/// What malloc holds stays with the process instead of being returned and faulted in again (tensors of some size
-/// never get here: BlockCache). Every thread keeps an arena of its own: with one for all, workers wait for each
-/// other's small blocks.
+/// What malloc holds stays with the process instead of being returned and faulted in again (tensors of some
+/// size never get here: BlockCache). Every thread keeps an arena of its own: with one for all, workers wait for
+/// each other's small blocks.
 void keep_memory() {
   constexpr int kNever = 1 << 30;
   constexpr int kOldMaximum = 32 << 20;  // glibc before 2.36 refuses more
@@ -63,6 +63,10 @@ Context measurement_context() {
     context["load_average"] = text.data();
   }
   return context;
+}
+
+DeviceSet all_devices(DeviceSet devices) {
+  return all_devices(devices, {usable_cores(), cuda_device_count(), why_no_cuda()});
 }
 
 DeviceSet parse_device_set(std::string_view text) {

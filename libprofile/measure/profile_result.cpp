@@ -18,10 +18,11 @@ Flops loss_flops(const ResolvedModel& model) {
 LayerProfile Profiling::layer_result(int position) const {
   const std::size_t p = static_cast<std::size_t>(position);
   LayerProfile layer;
-  if (position < model_.layer_count()) {
-    const ResolvedLayer& resolved = model_.layers[p];
-    layer.name = model_.graph.layers[p].name;
-    layer.parameters = parameter_bytes(model_, position, options_.dtype);
+  if (p < part_.layers.size()) {
+    const int index = part_.layers[p];
+    const ResolvedLayer& resolved = model_.layers[static_cast<std::size_t>(index)];
+    layer.name = model_.graph.layers[static_cast<std::size_t>(index)].name;
+    layer.parameters = parameter_bytes(model_, index, options_.dtype);
     layer.parameter_count = layer.parameters.value / size_of(options_.dtype);
     layer.buffers = runners_.front()->buffer_bytes()[p];
     layer.forward_flops_per_sample = resolved.forward_flops;
@@ -45,6 +46,7 @@ LayerProfile Profiling::layer_result(int position) const {
 
 Context Profiling::context() const {
   Context context = environment_.context;
+  context.insert(findings_.begin(), findings_.end());
   std::string in_flight;
   for (const Size& size : sizes_) {
     if (size.out_of_memory) continue;
@@ -67,10 +69,11 @@ Profile Profiling::result() const {
                     .devices_busy = options_.devices.count,
                     .memory = accounts_.front().limit()};
   profile.dtype = options_.dtype;
-  profile.micro_batch_sizes = options_.micro_batch_sizes;
-  for (int layer = 0; layer < model_.layer_count(); ++layer) profile.layers.push_back(layer_result(layer));
-  if (model_.graph.loss) profile.loss = layer_result(model_.layer_count());
+  const int layers = static_cast<int>(part_.layers.size());
+  for (int layer = 0; layer < layers; ++layer) profile.layers.push_back(layer_result(layer));
+  if (part_.with_loss) profile.loss = layer_result(layers);
   for (const Size& size : sizes_) {
+    profile.micro_batch_sizes.push_back(size.micro_batch_size);
     if (size.out_of_memory) continue;
     WholeModelPoint& point = profile.whole_model.emplace_back();
     point.micro_batch_size = size.micro_batch_size;

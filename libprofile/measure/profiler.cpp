@@ -3,6 +3,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/measure/cuda_devices.h"
 #include "libprofile/measure/findings.h"
+#include "libprofile/measure/isolated.h"
 #include "libprofile/measure/machine.h"
 #include "libprofile/measure/memory_meter.h"
 #include "libprofile/measure/profile_run.h"
@@ -36,7 +37,11 @@ void check_device(const DeviceSet& devices, const MachineDevices& machine) {
 }
 
 void check_options(const ProfileOptions& options, const MachineDevices& machine) {
-  check_sizes(options.micro_batch_sizes);
+  if (options.size_choice == SizeChoice::listed) check_sizes(options.micro_batch_sizes);
+  if (options.size_choice == SizeChoice::automatic && options.mode == ProfileMode::isolated) {
+    throw Error(ErrorKind::usage,
+                "micro-batch sizes: auto would choose others for each layer alone; list them, such as 1,2,4");
+  }
   check_device(options.devices, machine);
   if (!is_floating(options.dtype)) {
     throw Error(ErrorKind::usage, "dtype " + std::string(name_of(options.dtype)) +
@@ -59,6 +64,15 @@ void check_options(const ProfileOptions& options, const MachineDevices& machine)
                                      ": profile a smaller model or size, or fewer devices at once");
 }
 
+Profile profile_in_place(const ResolvedModel& model, const ProfileOptions& options, Observer& observer,
+                         const Environment& environment) {
+  Profiling profiling(model, whole_model(model), options, observer, environment);
+  profiling.measure_bytes();
+  profiling.measure_times();
+  profiling.measure_optimizers();
+  return profiling.result();
+}
+
 }  // namespace
 
 ProfileOptions quick(ProfileOptions options) {
@@ -75,19 +89,17 @@ Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Ob
   for (const std::string& finding : conditions_findings(options.devices, cores, environment.load)) {
     observer.warning(finding);
   }
-  std::optional<Profiling> profiling;
+  Profile profile;
   try {
-    profiling.emplace(resolved, options, observer, environment);
-    profiling->measure_bytes();
+    profile = options.mode == ProfileMode::isolated
+                  ? profile_layers_alone(resolved, options, observer, environment)
+                  : profile_in_place(resolved, options, observer, environment);
   } catch (const model::OutOfMemory& error) {
     rethrow_as_input_error(&error, error, environment, options.devices.count);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::run) throw;
     rethrow_as_input_error(nullptr, error, environment, options.devices.count);
   }
-  profiling->measure_times();
-  profiling->measure_optimizers();
-  Profile profile = profiling->result();
   for (const std::string& finding : profile_findings(profile)) observer.warning(finding);
   return profile;
 }

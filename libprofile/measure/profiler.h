@@ -24,9 +24,20 @@ struct DeviceSet {
 /// `cpu:0` (device 0, one core), `cpu:2x1` (two devices of one core, both working), `cuda:0`. Throws pp::Error
 /// (usage) with the forms, or (device) with the devices that exist.
 DeviceSet parse_device_set(std::string_view text);
+/// As many devices like these as this machine has room for, all busy.
+DeviceSet all_devices(DeviceSet devices);
+
+/// `automatic`: 1, 2, 4, ... until a size does not fit, which is recorded, or takes too long to be sampled
+/// within the budget. At most kLargestAutomaticSize.
+enum class SizeChoice { listed, automatic };
+inline constexpr std::int64_t kLargestAutomaticSize = 1024;
 
 struct ProfileOptions {
-  std::vector<std::int64_t> micro_batch_sizes{1, 2, 4, 8, 16};
+  /// `isolated`: each layer alone on random inputs, for models that do not fit; no cross-check then, and what a
+  /// layer and its reader both keep counts twice.
+  ProfileMode mode = ProfileMode::in_place;
+  SizeChoice size_choice = SizeChoice::listed;
+  std::vector<std::int64_t> micro_batch_sizes{1, 2, 4, 8, 16};  ///< not read for `automatic`
   DeviceSet devices{};
   DType dtype = DType::float32;
   /// Stop sampling a size when the half-width of the 95 % interval of the median is below this share of it, ...

@@ -1,10 +1,12 @@
 #include "libprofile/measure/profiling.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "libprofile/measure/findings.h"
 #include "libprofile/measure/machine.h"
+#include "libprofile/measure/reference_kernel.h"
 #include "libprofile/measure/statistics.h"
 #include "libprofile/model/errors.h"
 #include "libprofile/model/threads.h"
@@ -21,7 +23,12 @@ StoppingRule rule_of(const ProfileOptions& options, Seconds budget) {
           .budget = budget};
 }
 
-int positions_of(const ResolvedModel& model) { return model.layer_count() + (model.graph.loss ? 1 : 0); }
+std::vector<std::int64_t> sizes_of(const ProfileOptions& options) {
+  if (options.size_choice == SizeChoice::listed) return options.micro_batch_sizes;
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = 1; size <= kLargestAutomaticSize; size *= 2) sizes.push_back(size);
+  return sizes;
+}
 
 Bytes memory_per_device(const ProfileOptions& options, const Environment& environment) {
   return Bytes(environment.memory.value / options.devices.count);
@@ -37,9 +44,10 @@ int micro_batches_in_flight(const PassBytes& bytes, Bytes limit, int devices) {
 
 }  // namespace
 
-Profiling::Profiling(const ResolvedModel& model, const ProfileOptions& options, Observer& observer,
-                     const Environment& environment)
+Profiling::Profiling(const ResolvedModel& model, ModelPart part, const ProfileOptions& options,
+                     Observer& observer, const Environment& environment)
     : model_(model),
+      part_(std::move(part)),
       options_(options),
       observer_(observer),
       environment_(environment),
@@ -48,8 +56,9 @@ Profiling::Profiling(const ResolvedModel& model, const ProfileOptions& options, 
         pin_thread(cores_of(options.devices, device, environment.machine.cores));
         model::enter_worker_thread(options.devices.cores);
       }) {
-  for (const std::int64_t n : options.micro_batch_sizes) {
-    sizes_.push_back({.micro_batch_size = n, .bytes = {}, .samples = LayerSamples(positions_of(model))});
+  const std::vector<std::int64_t> sizes = sizes_of(options);
+  for (const std::int64_t n : sizes) {
+    sizes_.push_back({.micro_batch_size = n, .bytes = {}, .samples = LayerSamples(part_.positions())});
   }
   for (int device = 0; device < options.devices.count; ++device) {
     accounts_.emplace_back(memory_per_device(options, environment));
@@ -60,8 +69,8 @@ Profiling::Profiling(const ResolvedModel& model, const ProfileOptions& options, 
     model::detail::guarded([] { return "weights and gradients"; },
                            [&] {
                              runners_[d] =
-                                 std::make_unique<ModelRunner>(model, options.micro_batch_sizes, options.dtype,
-                                                               options.seed, accounts_[d], environment.clock);
+                                 std::make_unique<ModelRunner>(model, part_, sizes, options.dtype, options.seed,
+                                                               accounts_[d], environment.clock);
                            });
   });
 }
@@ -115,14 +124,30 @@ void Profiling::measure_bytes() {
       size.bytes = with_context(text, [&] { return measure_bytes_at(i); });
     } catch (const model::OutOfMemory&) {
       if (i == 0) throw;
-      for (std::size_t above = i; above < sizes_.size(); ++above) sizes_[above].out_of_memory = true;
-      observer_.warning(text + " and above do not fit into the device's " + to_text(limit) +
-                        ": recorded as out of memory; leave these sizes out");
-      return;
+      return give_up_from(i);
     }
     size.pass_time = (environment_.clock.now() - start) / kBytePasses;
     size.in_flight = micro_batches_in_flight(size.bytes, limit, options_.devices.count);
+    if (options_.size_choice == SizeChoice::automatic && is_last(size))
+      sizes_.erase(sizes_.begin() + static_cast<std::ptrdiff_t>(i) + 1, sizes_.end());
   }
+}
+
+/// Where the sizes were asked for, all of them stay as points; of automatic ones the first that does not fit.
+void Profiling::give_up_from(std::size_t size) {
+  for (std::size_t above = size; above < sizes_.size(); ++above) sizes_[above].out_of_memory = true;
+  if (options_.size_choice == SizeChoice::automatic) {
+    sizes_.erase(sizes_.begin() + static_cast<std::ptrdiff_t>(size) + 1, sizes_.end());
+    return;
+  }
+  observer_.warning("micro-batch size " + std::to_string(sizes_[size].micro_batch_size) +
+                    " and above do not fit into the device's " + to_text(accounts_.front().limit()) +
+                    ": recorded as out of memory; leave these sizes out");
+}
+
+bool Profiling::is_last(const Size& size) const {
+  const StoppingRule rule = rule_of(options_, options_.budget_per_size);
+  return expected_time(rule, 2 * size.pass_time) > rule.budget;
 }
 
 void Profiling::measure_times() {
@@ -130,31 +155,46 @@ void Profiling::measure_times() {
   for (const Size& size : sizes_) {
     pass_times.push_back(size.out_of_memory ? std::nullopt : std::optional(size.pass_time));
   }
+  std::vector<double> reference;
   Rounds rounds(rule_of(options_, options_.budget_per_size), pass_times);
   while (const std::optional<Visit> visit = rounds.next()) {
     Size& size = sizes_[visit->size];
     VisitTimes times;
     const Seconds start = environment_.clock.now();
     on_devices([&](int device, ModelRunner& runner) {
+      const double reference_time = time_reference(environment_.clock);
       VisitTimes own = runner.run_visit(*visit, size.in_flight);
-      if (device == 0) times = std::move(own);
+      if (device > 0) return;
+      times = std::move(own);
+      reference.push_back(reference_time);
     });
     const Seconds duration = environment_.clock.now() - start;
     size.samples.add(times, visit->kind);
     rounds.report(*visit, pass_seconds(times), duration);
     observer_.progress("timing layers", rounds.done(), rounds.remaining() + 2 * optimizer_budget());
   }
+  report_interruptions(rounds, reference);
+}
+
+void Profiling::report_interruptions(const Rounds& rounds, std::span<const double> reference) {
   int outliers = 0, passes = 0;
   for (std::size_t i = 0; i < sizes_.size(); ++i) {
     const std::span<const double> samples = rounds.samples(i, PassKind::whole);
     outliers += count_outliers(samples);
     passes += static_cast<int>(samples.size());
   }
+  findings_["outliers"] = std::to_string(outliers) + " of " + std::to_string(passes);
+  if (const auto change = reference_change(reference)) {
+    findings_["reference_kernel_change"] = std::to_string(std::lround(100 * *change)) + " %";
+  }
   if (const auto finding = outlier_finding(outliers, passes)) observer_.warning(*finding);
+  if (const auto finding = reference_finding(reference)) observer_.warning(*finding);
 }
 
 void Profiling::measure_optimizers() {
-  if (parameter_count(model_) == 0) return;
+  Bytes parameters;
+  for (const int layer : part_.layers) parameters += parameter_bytes(model_, layer, options_.dtype);
+  if (parameters == Bytes(0)) return;
   const auto sgd = [] { return model::make_sgd({.momentum = 0.9}); };
   const auto adamw = [] { return model::make_adamw({}); };
   const std::vector<std::pair<std::string, std::function<std::unique_ptr<model::Optimizer>()>>> all{
@@ -195,8 +235,7 @@ OptimizerProfile Profiling::measure_optimizer(const std::string& name,
     spent += steps * step_time;
   }
   Bytes parameters;
-  for (int layer = 0; layer < model_.layer_count(); ++layer)
-    parameters += parameter_bytes(model_, layer, options_.dtype);
+  for (const int layer : part_.layers) parameters += parameter_bytes(model_, layer, options_.dtype);
   return {.name = name,
           .state_bytes_per_parameter_byte = optimizers.front()->state_ratio(),
           .update = summarise(samples),

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,9 @@ namespace pp::profile {
 
 class Profiling {
  public:
-  /// Starts the devices and draws the weights. Throws pp::Error (device) when these alone do not fit. All
-  /// arguments must outlive it; `options` are checked.
-  Profiling(const ResolvedModel& model, const ProfileOptions& options, Observer& observer,
+  /// Starts the devices and draws the weights of `part`. Throws pp::Error (device) when these alone do not fit.
+  /// All arguments must outlive it; `options` are checked.
+  Profiling(const ResolvedModel& model, ModelPart part, const ProfileOptions& options, Observer& observer,
             const Environment& environment);
 
   /// The steps, in this order. A size that does not fit is marked, and so are all above it; throws pp::Error
@@ -27,6 +28,7 @@ class Profiling {
   void measure_bytes();
   void measure_times();
   void measure_optimizers();
+  /// `layers` are those of the part.
   Profile result() const;
 
  private:
@@ -42,6 +44,10 @@ class Profiling {
   /// `work` on every device at once, its allocations charged to the device's account.
   void on_devices(const std::function<void(int device, ModelRunner& runner)>& work);
   PassBytes measure_bytes_at(std::size_t size);
+  void give_up_from(std::size_t size);
+  /// Whether a size twice as large could not be sampled within the budget.
+  bool is_last(const Size& size) const;
+  void report_interruptions(const class Rounds& rounds, std::span<const double> reference);
   Seconds remaining_before(std::size_t size) const;
   OptimizerProfile measure_optimizer(const std::string& name,
                                      const std::function<std::unique_ptr<model::Optimizer>()>& make);
@@ -50,11 +56,13 @@ class Profiling {
   Context context() const;
 
   const ResolvedModel& model_;
+  const ModelPart part_;
   const ProfileOptions& options_;
   Observer& observer_;
   const Environment& environment_;
   std::vector<Size> sizes_;
   std::vector<OptimizerProfile> optimizers_;
+  Context findings_;                                   ///< what the timing says about the machine
   std::vector<MemoryAccount> accounts_;                ///< per device
   std::vector<std::unique_ptr<ModelRunner>> runners_;  ///< per device
   DeviceGang gang_;

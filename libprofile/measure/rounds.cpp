@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace pp::profile {
 namespace {
@@ -13,6 +14,10 @@ constexpr int kMostPasses = 16;
 /// A pass this long fills the caches by itself; before a shorter one, one pass is dropped because another size
 /// ran before.
 constexpr Seconds kLongPass{0.05};
+
+/// A visit that is faster by more than this share than the one before was still warming up.
+constexpr double kStillWarming = 0.1;
+constexpr int kMostWarmUps = 4;
 
 std::size_t slot(PassKind kind) { return static_cast<std::size_t>(kind); }
 
@@ -49,9 +54,9 @@ std::optional<Visit> Rounds::next() {
 void Rounds::report(const Visit& visit, std::span<const double> pass_seconds, Seconds duration) {
   Size& size = sizes_[visit.size];
   spent_ += duration;
-  size.pass_time = duration / std::max(1, visit.dropped + visit.passes);
+  const Seconds before = std::exchange(size.pass_time, duration / std::max(1, visit.dropped + visit.passes));
   if (!size.warm) {
-    size.warm = true;
+    size.warm = ++size.warm_ups == kMostWarmUps || size.pass_time >= (1 - kStillWarming) * before;
     return;
   }
   ++size.visits;

@@ -37,7 +37,8 @@ class Rounds {
   /// of memory).
   Rounds(const StoppingRule& rule, const std::vector<std::optional<Seconds>>& pass_times);
 
-  /// Nothing when every usable size is done. The first visit of a size is its warm-up: `passes` is 0.
+  /// Nothing when every usable size is done. The first visits of a size are its warm-up, with `passes` 0: until
+  /// one is hardly faster than what came before it.
   std::optional<Visit> next();
   /// Reports the visit that next() gave: the recorded passes' times in seconds, and the duration of the visit
   /// as a whole.
@@ -54,6 +55,7 @@ class Rounds {
   struct Size {
     bool finished = false;
     bool warm = false;
+    int warm_ups = 0;
     int visits = 0;       ///< without the warm-up
     Seconds pass_time{};  ///< of the last visit, per pass
     Seconds spent{};

@@ -68,6 +68,17 @@ void check_batch_norm(const plan::Plan& plan, const ResolvedModel& model, int sm
   }
 }
 
+// check_plan() accepts copies of shared weights; this executor does not run them.
+void check_tied(const plan::Plan& plan) {
+  if (plan.tied.empty()) return;
+  const plan::TiedParameter& tied = plan.tied.front();
+  std::string stages;
+  for (const StageId stage : tied.stages)
+    stages.append(stages.empty() ? "" : ", ").append(std::to_string(number(stage)));
+  refuse(ErrorKind::data, "/tied/0: stages " + stages + " have copies of " + tied.parameter +
+                              ": pp-run keeps shared weights in one stage; plan with --tied stage");
+}
+
 const Device& device_of(const plan::Plan& plan, const plan::Worker& worker) {
   return *std::find_if(plan.devices.begin(), plan.devices.end(),
                        [&](const Device& device) { return device.id == worker.device; });
@@ -150,6 +161,7 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   setup.model = resolve(plan.model);
   check_model(setup.model);
   setup.streams = plan.workers.front().program.stream.has_value();
+  check_tied(plan);
   check_devices(plan);
   setup.cores = bind_workers(plan);
   const Samples samples = count_samples(setup.model, options);

@@ -151,6 +151,7 @@ void Worker::dispatch(const plan::Op& op) {
     case plan::OpKind::weight_gradient: weight_gradient(op, stage); break;
     case plan::OpKind::all_reduce: all_reduce(op, stage); break;
     case plan::OpKind::update: update(op, stage); break;
+    case plan::OpKind::tied_all_reduce:
     case plan::OpKind::load:
     case plan::OpKind::evict:
       throw Error(ErrorKind::internal, plan::to_text(op) + " passed the checks before the run");

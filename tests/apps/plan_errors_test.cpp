@@ -50,7 +50,7 @@ TEST_SUITE("apps/plan_errors") {
 
   TEST_CASE("no machine") {
     refused(Folder().plan({"profile.json", "--mini-batch", "64"}),
-            "no machine given; add --cluster FILE, or --devices N --bandwidth RATE");
+            "no machine given; add --cluster FILE, --devices N --bandwidth RATE, or --levels N@RATE,N@RATE");
   }
 
   TEST_CASE("several devices without a bandwidth") {

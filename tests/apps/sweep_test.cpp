@@ -147,6 +147,27 @@ TEST_SUITE("apps/sweep") {
     CHECK(outcome.err == "pp-plan: no combination has a plan\n");
   }
 
+  TEST_CASE("exit 2 when every combination is refused") {
+    const Outcome outcome = Folder().sweep({"--devices", "2", "--bandwidth", "1e9", "--mini-batch", "16",
+                                            "--micro-batches", "32", "--schedules", "gpipe,1f1b"});
+    CHECK(outcome.code == 2);
+    CHECK(outcome.out.find("refused (1)") != std::string::npos);
+    CHECK(outcome.err == "pp-plan: no combination has a plan\n");
+  }
+
+  TEST_CASE("auto is a schedule of the grid, never slower than the others") {
+    const Outcome outcome =
+        Folder().sweep({"--devices", "2", "--bandwidth", "1e9", "--mini-batch", "16", "--micro-batches", "4",
+                        "--schedules", "auto,1f1b,zb-h1", "--json"});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    const pp::Json json = pp::parse_json(outcome.out);
+    REQUIRE(json.size() == 3);
+    CHECK(json[0].at("schedule") == "auto");
+    for (const pp::Json& row : json)
+      CHECK(row.at("step_s").get<double>() >= json[0].at("step_s").get<double>());
+  }
+
   TEST_CASE("what is wrong with the grid is found before the work") {
     const Folder folder;
     refused(folder.grid({"--schedules", "2f2b"}), "schedule: unknown name \"2f2b\"; use one of");

@@ -63,6 +63,19 @@ std::vector<int> block_lengths(std::span<const double> costs, int blocks, Strate
   }
 }
 
+/// Whether what the strategy fixed keeps to what the request fixed.
+bool admits(const PlanRequest& request, const PlanRequest& narrowed) {
+  const int asked = requested_stages(request);
+  const int stages = requested_stages(narrowed);
+  if (!request.cuts.empty() && request.cuts != narrowed.cuts) return false;
+  if (!request.replicas.empty() && request.replicas != narrowed.replicas) return false;
+  if (!request.layer_order.empty() && request.layer_order != narrowed.layer_order) return false;
+  if (asked != 0 && stages != asked) return false;
+  if (request.max_stages && stages > *request.max_stages) return false;
+  return request.max_replicas == 0 ||
+         std::ranges::all_of(narrowed.replicas, [&](int replicas) { return replicas <= request.max_replicas; });
+}
+
 PlanRequest balanced(const Profile& profile, const Cluster& cluster, PlanRequest request, Strategy strategy) {
   const int layers = static_cast<int>(profile.layers.size());
   const int stages = request.stages.value_or(std::min(device_count(cluster), layers));
@@ -152,10 +165,28 @@ PlanRequest narrowed(const Profile& profile, const Cluster& cluster, const PlanR
   }
 }
 
+std::vector<PlanRequest> admitted_baselines(const Profile& profile, const Cluster& cluster,
+                                            const PlanRequest& request) {
+  std::vector<PlanRequest> baselines;
+  if (!request.cuts.empty() || request.programs) return baselines;  // nothing left to choose
+  for (const auto& [strategy, text] : EnumNames<Strategy>::table) {
+    if (strategy == Strategy::automatic || strategy == Strategy::manual) continue;
+    try {
+      PlanRequest baseline = narrowed(profile, cluster, request, strategy);
+      if (admits(request, baseline)) baselines.push_back(std::move(baseline));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::usage) throw;
+    }
+  }
+  return baselines;
+}
+
 std::vector<Comparison> compare_strategies(const Profile& profile, const Cluster& cluster,
                                            const PlanRequest& request) {
   const auto priced = [&](Strategy strategy) -> std::variant<Plan, std::string> {
-    const auto result = make_plan(profile, cluster, narrowed(profile, cluster, request, strategy));
+    const PlanRequest baseline = narrowed(profile, cluster, request, strategy);
+    if (!admits(request, baseline)) return "does not keep to the stages or replicas asked for";
+    const auto result = make_plan(profile, cluster, baseline);
     if (const auto* none = std::get_if<Infeasible>(&result)) return none->reason;
     return std::get<Plan>(result);
   };

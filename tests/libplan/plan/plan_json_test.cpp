@@ -18,6 +18,7 @@ Plan golden_plan() {
   request.micro_batches = 6;
   request.cuts = {3};
   request.replicas = {2, 1};
+  request.window = WindowRule::win;
   return std::get<Plan>(make_plan(test::example_c(), test::make_cluster(3), request));
 }
 

@@ -71,8 +71,9 @@ class Oracle {
         return all_backwards_done(set_.workers[w], position_[w], op.stage) &&
                (set_.stage_workers[pp::index(op.stage)].size() == 1 ||
                 done_.contains("AR" + std::to_string(s) + " on " + std::to_string(w)));
+      case OpKind::tied_all_reduce:
       case OpKind::load:
-      case OpKind::evict: return false;  // no swaps in these sets
+      case OpKind::evict: return false;  // no shared parameters and no swaps in these sets
     }
     return false;
   }

@@ -16,8 +16,9 @@ TEST_SUITE("libplan/schedule/program") {
                           {OpKind::weight_gradient, StageId{1}, 2},
                           {OpKind::recompute, StageId{3}, 2147483647},
                           {OpKind::all_reduce, StageId{3}, 0},
+                          {OpKind::tied_all_reduce, StageId{0}, 1},
                           {OpKind::update, StageId{3}, 0}};
-    const std::string text = "F0.0 B12.345 I1.2 W1.2 R3.2147483647 AR3 U3";
+    const std::string text = "F0.0 B12.345 I1.2 W1.2 R3.2147483647 AR3 ARg1 U3";
     CHECK(to_text(program) == text);
     CHECK(parse_program(text) == program);
   }
@@ -30,7 +31,7 @@ TEST_SUITE("libplan/schedule/program") {
   }
 
   TEST_CASE("an unknown kind is refused with its position and the kinds there are") {
-    const std::string kinds = ": unknown kind; use F, B, I, W, R, AR, U, L, E";
+    const std::string kinds = ": unknown kind; use F, B, I, W, R, AR, ARg, U, L, E";
     CHECK(error_of([] { parse_program("F0.0 F0.1 B0.0 G0.1"); }) == "operation 3, \"G0.1\"" + kinds);
     CHECK(error_of([] { parse_program("f0.0"); }) == "operation 0, \"f0.0\"" + kinds);
     CHECK(error_of([] { parse_program("0.0"); }) == "operation 0, \"0.0\"" + kinds);
@@ -50,6 +51,8 @@ TEST_SUITE("libplan/schedule/program") {
       CHECK(error_of([&] { parse_program("F0.0 " + token); }) ==
             "operation 1, \"" + token + "\": AR takes a stage and nothing else, as in AR2");
     }
+    CHECK(error_of([] { parse_program("ARg0.1"); }) ==
+          "operation 0, \"ARg0.1\": ARg takes a group and nothing else, as in ARg0");
   }
 
   TEST_CASE(

@@ -67,7 +67,7 @@ const Profile& uneven() {
 PlanRequest two_stages() {
   PlanRequest request = request_of(8, 4);
   request.stages = 2;
-  request.window = WindowRule::published;
+  request.window = WindowRule::win;
   return request;
 }
 

@@ -85,6 +85,16 @@ TEST_SUITE("libprofile/core/cluster_json") {
           "[data] /context: must be an object, not \"desk\"");
   }
 
+  TEST_CASE("a level may carry a measured all-reduce") {
+    Cluster cluster = two_nodes();
+    const Level& inner = cluster.levels[0];
+    cluster.levels[1].all_reduce = {BytesPerSecond(5e8), Seconds(1e-4), 0.25, inner.samples};
+    CHECK(parse_cluster(dump_json(to_json(cluster))) == cluster);
+    CHECK(refused([](Json& j) { j["levels"][1]["all_reduce"] = Json::object(); }) ==
+          "[data] /levels/1/all_reduce/bandwidth_bytes_per_s: missing; add this key, a number from "
+          "2.2250738585072014e-308 upwards");
+  }
+
   TEST_CASE("one device needs no link") {
     CHECK(refused([](Json& j) {
             j["devices"] = Json::array({j["devices"][0]});

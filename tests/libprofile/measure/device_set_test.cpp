@@ -20,6 +20,14 @@ TEST_SUITE("libprofile/measure/device_set") {
     CHECK(parse_device_set("cuda:1", kWithCuda) == DeviceSet{.kind = DeviceKind::cuda, .first = 1, .cores = 0});
   }
 
+  TEST_CASE("all devices are as many as the machine has cores for, from the first core on") {
+    CHECK(all_devices({.first = 1}, kTwoCores) == DeviceSet{.count = 2});
+    CHECK(all_devices({.cores = 2}, kTwoCores) == DeviceSet{.count = 1, .cores = 2});
+    CHECK(all_devices({.count = 3}, kTwoCores) == DeviceSet{.count = 3});  // asked for more than there are
+    const DeviceSet gpu{.kind = DeviceKind::cuda, .first = 1, .cores = 0};
+    CHECK(all_devices(gpu, kWithCuda) == gpu);
+  }
+
   TEST_CASE("a device set's text reads as the same set") {
     for (const char* text : {"cpu:0", "cpu:1", "cpu:2x1", "cpu:3x4", "cpu:1x2"}) {
       CHECK(to_text(parse_device_set(text, kTwoCores)) == text);

@@ -47,7 +47,8 @@ struct Bench {
   explicit Bench(ResolvedModel graph, DType dtype = DType::float32) : model(std::move(graph)) {
     prepare_process();
     const ChargeMemory charged(account);
-    runner.emplace(model, std::vector<std::int64_t>{2, 4}, dtype, /*seed=*/1, account, clock);
+    runner.emplace(model, whole_model(model), std::vector<std::int64_t>{2, 4}, dtype, /*seed=*/1, account,
+                   clock);
   }
   PassBytes bytes(std::size_t size) {
     const ChargeMemory charged(account);
@@ -90,6 +91,20 @@ TEST_SUITE("libprofile/measure/model_runner") {
     CHECK(bytes.saved[7] == SavedBytes{Bytes(512), Bytes(512)});
     // loss: the logarithms, 2*5 floats, the labels, 2 int64, and the sum of weights, one float.
     CHECK(bytes.saved[8] == SavedBytes{Bytes(40 + 16 + 4), Bytes(16)});
+  }
+
+  TEST_CASE("attention keeps its operands head by head, the shares once, and the inputs of both projections") {
+    // n = 2, s = 3, d = 4, two heads of width 2; no dropout.
+    Bench bench(GraphBuilder()
+                    .input("x", {3, 4})
+                    .layer("attention", "multi_head_attention", {"x"}, {{"num_heads", whole(2)}})
+                    .output("attention")
+                    .build());
+    // The input of the first projection, 2*3*4 floats. Queries, keys and values, a copy each of [n heads, s,
+    // width], 2*2*3*2 floats, because heads lie interleaved in what was projected. The softmax's result, which
+    // is also the operand of the product with the values, 2*2*3*3 floats. The input of the last projection,
+    // 2*3*4 floats.
+    CHECK(bench.bytes(0).saved[0] == SavedBytes{Bytes(96 + 3 * 96 + 144 + 96), Bytes(96)});
   }
 
   TEST_CASE("bytes grow with the micro-batch, and double with the dtype") {

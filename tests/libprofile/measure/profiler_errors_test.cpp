@@ -57,6 +57,13 @@ TEST_SUITE("libprofile/measure/profiler_errors") {
         Refusal{ErrorKind::usage, "micro-batch sizes: 2 after 8 must be larger; name each size once, rising"});
   }
 
+  TEST_CASE("automatic sizes are those of a whole model") {
+    CHECK(
+        refusal(line(), {.mode = ProfileMode::isolated, .size_choice = SizeChoice::automatic}) ==
+        Refusal{ErrorKind::usage,
+                "micro-batch sizes: auto would choose others for each layer alone; list them, such as 1,2,4"});
+  }
+
   TEST_CASE("a device that does not exist is refused with those that do") {
     CHECK(refusal(line(), {.devices = {.first = 3}}) ==
           Refusal{ErrorKind::device,

@@ -218,6 +218,83 @@ TEST_SUITE("libprofile/measure/profiler") {
                                       ": recorded as out of memory; leave these sizes out");
     CHECK(parse_profile(dump_json(to_json(profile))) == profile);
   }
+
+  TEST_CASE("automatic sizes double up to the first that does not fit, which stays as a point") {
+    prepare_process();
+    const SteadyClock clock;
+    test::RecordingObserver observer;
+    Environment environment = machine(clock);
+    environment.memory = Bytes(8'000);
+    ProfileOptions options = brief({});
+    options.size_choice = SizeChoice::automatic;
+    options.budget_per_size = Seconds(10);  // memory decides
+    options.max_samples = 5;
+    const Profile profile = profile_model(chain_graph(), options, observer, environment);
+    const std::vector<std::int64_t>& sizes = profile.micro_batch_sizes;
+    REQUIRE(sizes.size() >= 2);
+    for (std::size_t i = 0; i < sizes.size(); ++i) CHECK(sizes[i] == std::int64_t{1} << i);
+    for (const LayerPoint& point : profile.layers[0].points) {
+      CHECK(point.out_of_memory == (point.micro_batch_size == sizes.back()));
+    }
+    CHECK(profile.whole_model.size() == sizes.size() - 1);
+    CHECK(std::none_of(observer.warnings.begin(), observer.warnings.end(),
+                       [](const std::string& text) { return text.find("do not fit") != std::string::npos; }));
+  }
+
+  TEST_CASE("automatic sizes end where a larger one could not be sampled within the budget") {
+    prepare_process();
+    const test::CountingClock clock;
+    test::RecordingObserver observer;
+    ProfileOptions options = brief({});
+    options.size_choice = SizeChoice::automatic;
+    options.budget_per_size = Seconds(1e-6);  // less than any pass takes
+    CHECK(profile_model(chain_graph(), options, observer, machine(clock)).micro_batch_sizes ==
+          std::vector<std::int64_t>{1});
+  }
+
+  TEST_CASE("isolated: every layer alone gives the parameters, outputs and times, but no whole") {
+    prepare_process();
+    const SteadyClock clock;
+    test::RecordingObserver observer;
+    ProfileOptions options = brief({1, 2});
+    options.mode = ProfileMode::isolated;
+    const Profile profile = profile_model(chain_graph(), options, observer, machine(clock));
+    CHECK(profile.mode == ProfileMode::isolated);
+    CHECK(profile.whole_model.empty());
+    CHECK(profile.estimated == std::vector<std::string>{"saved_bytes"});
+    REQUIRE(profile.layers.size() == 3);
+    CHECK(profile.layers[1].name == "relu");
+    CHECK(profile.layers[2].parameter_count == 6 * 3 + 3);
+    CHECK(profile.layers[2].points[1].output == Bytes(2 * 3 * 4));
+    // Its input, 2*6 floats: alone it cannot know that relu keeps the same tensor.
+    CHECK(profile.layers[2].points[1].saved == Bytes(48));
+    CHECK(profile.loss->points[1].forward.median.count() > 0);
+    CHECK(profile.optimizers[0].parameters == Bytes((30 + 21) * 4));
+    CHECK(parse_profile(dump_json(to_json(profile))) == profile);
+  }
+
+  TEST_CASE("isolated layers need no more memory than the largest of them") {
+    prepare_process();
+    const SteadyClock clock;
+    test::RecordingObserver observer;
+    ProfileOptions options = brief({1});
+    Environment environment = machine(clock);
+    // A layer of 100*100 + 100 floats with gradients and scratch takes 4 * 40,400 bytes; two do not fit.
+    environment.memory = Bytes(250'000);
+    const ModelGraph wide = GraphBuilder()
+                                .input("x", {100})
+                                .layer("first", "linear", {"x"}, {{"out_features", whole(100)}})
+                                .layer("second", "linear", {"first"}, {{"out_features", whole(100)}})
+                                .layer("third", "linear", {"second"}, {{"out_features", whole(100)}})
+                                .layer("fourth", "linear", {"third"}, {{"out_features", whole(100)}})
+                                .output("fourth")
+                                .build()
+                                .graph;
+    CHECK_THROWS_AS(profile_model(wide, options, observer, environment), Error);
+    options.mode = ProfileMode::isolated;
+    const Profile profile = profile_model(wide, options, observer, environment);
+    CHECK_FALSE(profile.layers[3].points[0].out_of_memory);
+  }
 }
 
 }  // namespace pp::profile

@@ -38,6 +38,18 @@ TEST_SUITE("libprofile/measure/rounds") {
     CHECK(rounds.samples(0, PassKind::full).empty());
   }
 
+  TEST_CASE("a size warms up until a visit is hardly faster than the one before, four times at most") {
+    const auto warm_ups = [](const std::vector<double>& passes) {
+      Rounds rounds({}, {Seconds(10)});  // the guess from the first passes ever
+      int count = 0;
+      while (rounds.next().value().passes == 0) serve(rounds, rounds.next().value(), passes[count++]);
+      return count;
+    };
+    CHECK(warm_ups({9.5}) == 1);
+    CHECK(warm_ups({8, 6, 5.5}) == 3);
+    CHECK(warm_ups({8, 6, 4, 2, 1}) == 4);
+  }
+
   TEST_CASE("short passes come in groups after a dropped one, long passes singly") {
     Rounds rounds({}, {Seconds(0), Seconds(0), Seconds(0)});
     const double seconds[] = {0.001, 0.01, 0.1};

@@ -9,51 +9,16 @@
 using namespace pp;
 using namespace pp::run;
 
-namespace {
-
-LinkSample sample(std::int64_t bytes, double microseconds) {
-  LinkSample result;
-  result.size = Bytes(bytes);
-  result.time.median = Seconds(1e-6 * microseconds);
-  return result;
-}
-
-}  // namespace
-
 TEST_SUITE("librun/transport/link_meter") {
-  TEST_CASE("the fit finds latency and bandwidth of exact samples") {
-    // 10 us + x / (1 GB/s): 1 kB takes 11 us, 9 kB 19 us, 990 kB 1000 us.
-    const Level level = fit_link("process", 2, {sample(1000, 11), sample(9000, 19), sample(990000, 1000)});
-    CHECK(level.latency.count() == doctest::Approx(10e-6));
-    CHECK(level.bandwidth.value == doctest::Approx(1e9));
-    CHECK(level.fit_residual < 1e-9);
-    CHECK(level.samples.size() == 3);
-  }
-
-  TEST_CASE("small messages weigh as much as large ones, and the largest relative error is told") {
-    // Two sizes lie on 10 us + x/(1 GB/s); the third takes twice as long as the line through them says.
-    const Level level = fit_link("process", 2, {sample(1000, 11), sample(2000, 12), sample(4000, 28)});
-    CHECK(level.fit_residual > 0.05);
-    CHECK(level.fit_residual < 1.0);
-  }
-
-  TEST_CASE("a fit below zero latency is repeated without latency") {
-    // Time proportional to the square of the size bends the line below zero: latency 0 and a positive
-    // bandwidth.
-    const Level level = fit_link("process", 2, {sample(1000, 1), sample(10000, 100)});
-    CHECK(level.latency.count() == 0);
-    CHECK(level.bandwidth.value > 0);
-  }
-
   TEST_CASE("a link between two cores is measured in both directions at every size") {
     if (allowed_cores().size() < 2) {
       MESSAGE("SKIPPED: one core");
       return;
     }
     LinkOptions options;
-    options.largest = Bytes(1 << 14);
-    options.repetitions = 6;
-    options.warm_up = 2;
+    options.sweep.largest = Bytes(1 << 14);
+    options.sweep.repetitions = 6;
+    options.sweep.warm_up = 2;
     double done = 0;
     const Cluster cluster = measure_links(options, [&](double share) { done = share; });
     CHECK(done == 1);
@@ -70,6 +35,15 @@ TEST_SUITE("librun/transport/link_meter") {
       CHECK(size.time.median <= size.time.high);
       CHECK(size.time.median.count() > 0);
     }
+    REQUIRE(cluster.levels[0].all_reduce.has_value());
+    REQUIRE(cluster.levels[0].all_reduce->samples.size() == 5);
+    for (const LinkSample& size : cluster.levels[0].all_reduce->samples) CHECK(size.time.samples == 6);
+  }
+
+  TEST_CASE("sizes double from the smallest to the largest, and there are two at least") {
+    CHECK(sizes_of({.smallest = Bytes(3), .largest = Bytes(13)}) == std::vector{Bytes(3), Bytes(6), Bytes(12)});
+    CHECK_THROWS_WITH_AS(sizes_of({.smallest = Bytes(8), .largest = Bytes(15)}),
+                         "link sizes 8 B to 15 B: give at least a doubling", Error);
   }
 
   TEST_CASE("fewer than two devices, or more than there are cores, are refused") {

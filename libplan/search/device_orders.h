@@ -1,0 +1,56 @@
+// In which order a pipeline goes through the devices of a cluster (planning.md 3.6): node by node, one device
+// per node in turn, the distinct orders of unequal devices.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "libprofile/core/cluster.h"
+#include "libprofile/core/enum_names.h"
+
+namespace pp::plan {
+
+enum class Placement {
+  automatic,  ///< all of them, and on small clusters every order that makes a difference
+  packed,     ///< node by node
+  scatter,    ///< one device per node in turn
+  fresh       ///< a stage begins on an empty node while there is one that holds it (DAPPLE's FreshFirst)
+};
+
+}  // namespace pp::plan
+
+namespace pp {
+template <>
+struct EnumNames<plan::Placement> {
+  static constexpr std::array table{
+      std::pair{plan::Placement::automatic, "auto"sv}, std::pair{plan::Placement::packed, "packed"sv},
+      std::pair{plan::Placement::scatter, "scatter"sv}, std::pair{plan::Placement::fresh, "fresh"sv}};
+};
+}  // namespace pp
+
+namespace pp::plan {
+
+/// Sorts ascending positions for a pipeline that goes through equal devices: scattered, or left as they are.
+void arrange(const Cluster& cluster, Placement placement, std::vector<int>& positions);
+
+/// Whether it matters which device a stage gets: more than one level, or unequal speeds or `bytes` (what each
+/// device may use).
+bool order_matters(const Cluster& cluster, std::span<const std::int64_t> bytes);
+
+/// Orders to search, each a permutation of the cluster's positions, distinct. `automatic`: all orders up to
+/// exchanging devices that no plan can tell apart, when they are at most 24 (and the devices at most 16); else
+/// node by node and scattered, for every order of the classes of equal speed and bytes (the fastest first alone
+/// above 4 classes).
+std::vector<std::vector<int>> device_orders(const Cluster& cluster, std::span<const std::int64_t> bytes,
+                                            Placement placement);
+
+/// The same devices under the lowest numbers: what no plan can tell apart is exchanged.
+std::vector<int> first_twins(const Cluster& cluster, std::span<const std::int64_t> bytes,
+                             std::vector<int> positions);
+
+/// Positions for stages with so many replicas, in turn, by FreshFirst: a stage that fits an empty node begins
+/// on the first one; otherwise it takes the lowest positions that are left.
+std::vector<int> place_fresh(const Cluster& cluster, std::span<const int> replicas);
+
+}  // namespace pp::plan

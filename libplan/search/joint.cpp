@@ -1,0 +1,88 @@
+#include "libplan/search/joint.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "libplan/search/baselines/strategy.h"
+#include "libplan/search/gather.h"
+#include "libplan/search/machine.h"
+#include "libplan/search/pool.h"
+
+namespace pp::plan {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Numbers of devices that are searched: all up to 8, then those whose binary form has ones in its first three
+/// places only, so that a large machine costs a few dozen searches and not hundreds.
+bool is_searched(int devices) {
+  const auto count = static_cast<unsigned>(devices);
+  return std::bit_width(count) - std::countr_zero(count) <= 3;
+}
+
+/// Smaller machines whose baselines and down-sets compete too: they cost as much as all other searches.
+bool is_searched_in_depth(int devices) {
+  constexpr int kAllUpTo = 8;
+  return devices <= kAllUpTo || std::has_single_bit(static_cast<unsigned>(devices));
+}
+
+/// A baseline that the machine, the profile or a schedule refuses is none.
+void run_baselines(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                   const PlanRequest& request, Pool& pool) {
+  for (const PlanRequest& baseline : admitted_baselines(profile, cluster, request)) {
+    try {
+      check_request(profile, cluster, graph, baseline);
+      pool.add(gather(profile, cluster, graph, baseline, {pool.best()}, DownSets::leave_out).finalists);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::usage) throw;
+    }
+  }
+}
+
+}  // namespace
+
+SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                             const PlanRequest& request) {
+  Pool pool(profile, cluster, graph, request);
+  SearchOutcome outcome;
+  outcome.bound = kInfinity;
+  std::optional<Error> refusal;
+  bool only_placed = true;
+  const int all = static_cast<int>(cluster.devices.size());
+  // A part of the machine knows nothing of the nodes beyond it, over which these spread the stages.
+  const bool spread = request.placement == Placement::scatter || request.placement == Placement::fresh;
+  for (int devices = all; devices >= 1; --devices) {
+    if (devices != all && (spread || !is_searched(devices))) continue;
+    const bool in_depth = devices == all || is_searched_in_depth(devices);
+    const Cluster part = first_devices(cluster, devices);
+    Gathered found =
+        gather(profile, part, graph, request, {pool.best()}, in_depth ? DownSets::search : DownSets::leave_out);
+    pool.add(std::move(found.finalists));
+    outcome.bound = std::min(outcome.bound, found.bound);
+    if (!refusal) refusal = found.refusal;
+    if (devices == all) {
+      outcome.bound_holds = found.bound_holds;
+      outcome.orders = found.orders;
+      outcome.batches = found.batches;
+      outcome.schedules = found.schedules;
+      only_placed = found.only_placed;
+    }
+    if (found.floor > pool.best() || found.floor == kInfinity) break;  // fewer devices cannot do better
+    if (in_depth) run_baselines(profile, part, graph, request, pool);
+    pool.add(
+        gather(profile, part, graph, request, {pool.best(), Depth::inherited}, DownSets::leave_out).finalists);
+    pool.improve();
+  }
+  outcome.short_by = pool.short_by();
+  outcome.short_schedule = pool.short_schedule();
+  outcome.candidates = pool.candidates();
+  outcome.improved = pool.improved();
+  outcome.ranked = std::move(pool).ranked();
+  if (outcome.ranked.empty() && only_placed && !outcome.short_by && refusal) throw *refusal;
+  for (const ScheduleRow* row : requested_schedules(request)) outcome.left_out.push_back(row->name);
+  for (const ScheduleRow* row : planned_schedules(profile, request)) std::erase(outcome.left_out, row->name);
+  return outcome;
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,33 @@
+// The choice over everything a request leaves open: schedule, micro-batches, layer order, partition, devices.
+// Every search feeds one pool of finalists; the simulator decides. By construction the outcome is never worse
+// than that of fewer devices (the first ones of the list, unless a placement that spreads stages over nodes is
+// asked for), nor than any baseline the request admits.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libplan/search/finalists.h"
+
+namespace pp::plan {
+
+struct SearchOutcome {
+  std::vector<Finalist> ranked;     ///< simulated, best first; empty: nothing fits
+  std::optional<Bytes> short_by;    ///< of placed schedules: what the best attempt lacks on one device
+  std::string_view short_schedule;  ///< that of the best attempt
+  double bound = 0;                 ///< seconds per step; no plan of the searched family is faster
+  std::string bound_holds;          ///< Gathered::bound_holds
+  int orders = 0;                   ///< distinct layer orders of one case
+  int batches = 0;
+  int schedules = 0;
+  int candidates = 0;
+  int improved = 0;                        ///< of `ranked`, by local moves
+  std::vector<std::string_view> left_out;  ///< schedules that need the split of the backward, only estimated
+};
+
+/// Throws pp::Error (usage): the schedule's refusal when it refuses every number of workers and micro-batches.
+SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                             const PlanRequest& request);
+
+}  // namespace pp::plan

@@ -1,0 +1,14 @@
+// Smaller and larger machines like a given one.
+#pragma once
+
+#include "libprofile/core/cluster.h"
+
+namespace pp::plan {
+
+/// The first `devices` of the list, and the levels that join them.
+Cluster first_devices(const Cluster& cluster, int devices);
+
+/// One more device like the last, at the end of the list; it joins the outermost level.
+Cluster with_one_more_device(Cluster cluster);
+
+}  // namespace pp::plan

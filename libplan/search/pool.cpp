@@ -1,0 +1,165 @@
+#include "libplan/search/pool.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "libplan/search/local_improvement.h"
+#include "libplan/search/parallel.h"
+#include "libplan/search/placed.h"
+#include "libplan/search/simulate_finalist.h"
+
+namespace pp::plan {
+namespace {
+
+constexpr std::size_t kSimulated = 64;       ///< per call and schedule
+constexpr std::size_t kPlaced = 4;           ///< the same of a placed schedule: each is improved by simulation
+constexpr std::size_t kAtOnce = 8;           ///< whatever the number of threads, which changes no result
+constexpr std::int64_t kImproved = 100'000;  ///< operations simulated per machine for local improvement
+constexpr double kFar =
+    1.25;  ///< a plan this much slower than the best does not become the best by local moves
+constexpr double kRounding = 1e-10;  ///< relative; of sums in another order, so that ties are still seen
+
+/// Cheap ones first, so that the expensive ones are measured against them.
+int effort(const Finalist& finalist) {
+  if (!finalist.placed) return 0;
+  return finalist.schedule->generate != nullptr ? 1 : 2;
+}
+
+/// With the windows `wide` where the request leaves them open: in a flushed step 1F1B may run with any that are
+/// larger. Nothing when they are no wider than `win`.
+std::optional<Finalist> widened(const Finalist& finalist, const PlanRequest& request) {
+  const ScheduleRow& schedule = *finalist.schedule;
+  if (request.window || !schedule.windowed || !schedule.synchronous || !finalist.windows.empty())
+    return std::nullopt;
+  const std::vector<int> replicas = replicas_of(finalist.partition);
+  const auto capped = [&](WindowRule rule) {
+    std::vector<int> result = windows(rule, replicas);
+    for (std::size_t s = 0; s < result.size(); ++s)
+      result[s] = std::min(result[s], (finalist.batch.micro_batches + replicas[s] - 1) / replicas[s]);
+    return result;
+  };
+  Finalist wide = finalist;
+  wide.windows = capped(WindowRule::wide);
+  if (wide.windows == capped(WindowRule::win)) return std::nullopt;
+  return wide;
+}
+
+}  // namespace
+
+Pool::Pool(const Profile& profile, const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request)
+    : profile_(profile),
+      cluster_(cluster),
+      graph_(graph),
+      request_(request),
+      optimizer_(optimizer_cost(profile, request.optimizer, request.optimizer_state_ratio)) {}
+
+Pool::Identity Pool::identity(const Finalist& finalist) {
+  const auto workers = finalist.devices.begin() + finalist.workers();
+  return {finalist.schedule->name,
+          finalist.recompute,
+          finalist.batch.micro_batches,
+          stage_layers(finalist.partition, finalist.order),
+          replicas_of(finalist.partition),
+          finalist.windows,
+          {finalist.devices.begin(), workers}};
+}
+
+double Pool::best_step(std::size_t place) const {
+  if (steps_.size() < place) return std::numeric_limits<double>::infinity();
+  return *std::next(steps_.begin(), static_cast<std::ptrdiff_t>(place) - 1);
+}
+
+bool Pool::is_hopeless(const Finalist& finalist) const {
+  const std::size_t place = finalist.placed ? 1 : static_cast<std::size_t>(request_.top) + 1;
+  return finalist.bound > best_step(place) * (1 + kRounding);
+}
+
+void Pool::add(std::vector<Finalist> finalists) {
+  std::vector<Finalist> chosen = choose(std::move(finalists));
+  const std::span<Finalist> all(chosen);
+  for (std::size_t begin = 0; begin < all.size(); begin += kAtOnce)
+    price(all.subspan(begin, std::min(kAtOnce, all.size() - begin)));
+}
+
+std::vector<Finalist> Pool::choose(std::vector<Finalist> finalists) {
+  std::ranges::stable_sort(finalists, {}, [](const Finalist& finalist) {
+    return std::tuple(effort(finalist), finalist.estimate, finalist.workers());
+  });
+  std::map<std::pair<const ScheduleRow*, RecomputeMode>, std::size_t> counts;
+  std::vector<Finalist> chosen;
+  for (Finalist& finalist : finalists) {
+    const bool baseline = finalist.partition.size() == 1;  // data parallelism at every width
+    std::size_t& count = counts[{finalist.schedule, finalist.recompute}];
+    if (count >= (finalist.placed ? kPlaced : kSimulated) && !baseline) continue;
+    if (!known_.insert(identity(finalist)).second) continue;
+    ++count;
+    ++candidates_;
+    if (std::optional<Finalist> wide = widened(finalist, request_)) chosen.push_back(*std::move(wide));
+    chosen.push_back(std::move(finalist));
+  }
+  return chosen;
+}
+
+void Pool::price(std::span<Finalist> finalists) {
+  std::vector<Finalist*> promising;
+  for (Finalist& finalist : finalists) {
+    if (is_hopeless(finalist)) continue;
+    promising.push_back(&finalist);
+    if (models_.contains(finalist.batch.micro_batches)) continue;
+    const CurveOptions curve{request_.extrapolate, request_.linear_batch};
+    models_.emplace(finalist.batch.micro_batches, price_model(profile_, finalist.batch.sizes, curve));
+  }
+  for_each_index(promising.size(), request_.threads, [&](std::size_t i) { price(*promising[i]); });
+  for (Finalist* finalist : promising) keep(std::move(*finalist));
+}
+
+void Pool::price(Finalist& finalist) const {
+  const PricingContext context = context_of(finalist);
+  if (finalist.placed) return settle_placed(finalist, context, request_, best());
+  simulate_finalist(finalist, context, request_);
+}
+
+void Pool::keep(Finalist finalist) {
+  if (finalist.placed && (!short_by_ || finalist.short_by < *short_by_)) {
+    short_by_ = finalist.short_by;
+    short_schedule_ = finalist.schedule->name;
+  }
+  if (finalist.short_by > Bytes(0)) return;
+  steps_.insert(finalist.prediction.step.count());
+  kept_.push_back(std::move(finalist));
+}
+
+void Pool::improve() {
+  std::vector<Finalist> fresh(kept_.begin() + static_cast<std::ptrdiff_t>(settled_), kept_.end());
+  std::ranges::sort(fresh, ranks_before);
+  std::set<std::tuple<std::vector<std::vector<int>>, std::vector<int>, int>> seen;
+  std::int64_t operations = kImproved;
+  for (Finalist& finalist : fresh) {
+    const double before = finalist.prediction.step.count();
+    const bool first = seen.emplace(finalist.assignment.stage_layers, replicas_of(finalist.partition),
+                                    finalist.batch.micro_batches)
+                           .second;
+    if (finalist.placed || !first || before > kFar * best() || operations <= 0) continue;
+    improve_locally(finalist, context_of(finalist), request_, operations);
+    if (finalist.prediction.step.count() >= before || !known_.insert(identity(finalist)).second) continue;
+    ++improved_;
+    keep(std::move(finalist));
+  }
+  settled_ = kept_.size();
+}
+
+PricingContext Pool::context_of(const Finalist& finalist) const {
+  return {graph_, models_.at(finalist.batch.micro_batches), cluster_, optimizer_, request_.all_reduce_overlap};
+}
+
+std::vector<Finalist> Pool::ranked() && {
+  std::ranges::sort(kept_, ranks_before);
+  const auto same = std::ranges::unique(kept_, [](const Finalist& a, const Finalist& b) {
+    return !ranks_before(a, b);  // two starts of a placed schedule that ended in one plan
+  });
+  kept_.erase(same.begin(), same.end());
+  return std::move(kept_);
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,72 @@
+// Finalists of all searches of one request: prices each once by the simulator and keeps those that fit. What
+// provably cannot win is not simulated.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <tuple>
+
+#include "libplan/search/finalists.h"
+
+namespace pp::plan {
+
+class Pool {
+ public:
+  /// All must outlive it. `cluster` is the whole machine; a finalist may use a part of it.
+  Pool(const Profile& profile, const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request);
+
+  /// Seconds per step of the fastest finalist so far; infinity: none.
+  double best() const { return best_step(1); }
+
+  /// Prices finalists, the promising first. Left out: known ones, all but the best few by estimate of each
+  /// schedule, and those whose bound says that they cannot be among the plan and its listed alternatives
+  /// (placed ones: cannot be the plan). Windows that the request leaves open are widened as far as memory goes.
+  void add(std::vector<Finalist> finalists);
+
+  /// Improves the best of every set of stages, replicas and micro-batches added since the last call by local
+  /// moves, in turn, while operations are left.
+  void improve();
+  int improved() const { return improved_; }
+
+  /// What the best attempt of a placed schedule lacks on one device.
+  std::optional<Bytes> short_by() const { return short_by_; }
+  std::string_view short_schedule() const { return short_schedule_; }
+  int candidates() const { return candidates_; }
+  /// Those that fit, best first.
+  std::vector<Finalist> ranked() &&;
+
+ private:
+  using Identity = std::tuple<std::string_view, RecomputeMode, int, std::vector<std::vector<int>>,
+                              std::vector<int>, std::vector<int>, std::vector<int>>;
+  /// Schedule, recompute, micro-batches, stages, replicas, windows, devices.
+  static Identity identity(const Finalist& finalist);
+
+  double best_step(std::size_t place) const;
+  bool is_hopeless(const Finalist& finalist) const;
+  /// Those that add() prices, in turn: not known, not too many of one schedule.
+  std::vector<Finalist> choose(std::vector<Finalist> finalists);
+  /// Prices a few at the same time, against the same best.
+  void price(std::span<Finalist> finalists);
+  void price(Finalist& finalist) const;
+  void keep(Finalist finalist);
+  PricingContext context_of(const Finalist& finalist) const;
+
+  const Profile& profile_;
+  const Cluster& cluster_;
+  const PlanGraph& graph_;
+  const PlanRequest& request_;
+  OptimizerCost optimizer_;
+  std::map<int, PricedModel> models_;  ///< by micro-batches
+  std::set<Identity> known_;
+  std::vector<Finalist> kept_;
+  std::multiset<double> steps_;  ///< of kept_
+  std::optional<Bytes> short_by_;
+  std::string_view short_schedule_;
+  int candidates_ = 0;
+  std::size_t settled_ = 0;  ///< of kept_, those that improve() has seen
+  int improved_ = 0;
+};
+
+}  // namespace pp::plan

@@ -1,0 +1,43 @@
+#include "libprofile/measure/reference_kernel.h"
+
+#include <cmath>
+#include <cstdint>
+
+#include "libprofile/measure/statistics.h"
+
+namespace pp::profile {
+namespace {
+
+constexpr double kTolerance = 0.10;
+
+double median(std::span<const double> seconds) { return summarise(seconds).median.count(); }
+
+}  // namespace
+
+double time_reference(const Clock& clock) {
+  constexpr int kSteps = 40'000;  // dependent multiplications of about 4 cycles each
+  const Seconds start = clock.now();
+  std::uint64_t state = 1;
+  for (int i = 0; i < kSteps; ++i) state = state * 6364136223846793005U + 1442695040888963407U;
+  volatile std::uint64_t result = state;  // or the loop would be optimised away
+  static_cast<void>(result);
+  return (clock.now() - start).count();
+}
+
+std::optional<double> reference_change(std::span<const double> seconds) {
+  if (seconds.size() < 8) return std::nullopt;
+  const std::size_t quarter = seconds.size() / 4;
+  const double first = median(seconds.first(quarter));
+  return first > 0 ? std::optional(median(seconds.last(quarter)) / first - 1) : std::nullopt;
+}
+
+std::optional<std::string> reference_finding(std::span<const double> seconds) {
+  const std::optional<double> change = reference_change(seconds);
+  if (!change || std::abs(*change) <= kTolerance) return std::nullopt;
+  return "a fixed piece of arithmetic took " + std::to_string(std::lround(100 * std::abs(*change))) + " % " +
+         (*change > 0 ? "longer" : "less") +
+         " at the end of the measurement than at its beginning: the cores' clock changed, or other programs "
+         "came or went; let the machine cool, end other programs and profile again";
+}
+
+}  // namespace pp::profile

@@ -1,0 +1,60 @@
+#include <mpi.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "librun/transport/ranks.h"
+
+namespace pp::run {
+
+namespace {
+
+int rank_of_this_process() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+int count_of_ranks() {
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
+
+// Joins when made, leaves when destroyed.
+class MpiSession {
+ public:
+  MpiSession() { MPI_Init(nullptr, nullptr); }
+  ~MpiSession() { MPI_Finalize(); }
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+};
+
+class MpiRanks : private MpiSession, public Ranks {
+ public:
+  MpiRanks() : Ranks(rank_of_this_process(), count_of_ranks()) {}
+
+  void send(int to, std::span<const std::byte> bytes) override {
+    MPI_Send(bytes.data(), count(bytes.size()), MPI_BYTE, to, kTag, MPI_COMM_WORLD);
+  }
+  void receive(int from, std::span<std::byte> bytes) override {
+    MPI_Recv(bytes.data(), count(bytes.size()), MPI_BYTE, from, kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+  void all_reduce(std::span<float> values) override {
+    MPI_Allreduce(MPI_IN_PLACE, values.data(), count(values.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  }
+
+ private:
+  static constexpr int kTag = 0;
+
+  // The sizes that are measured are far below MPI's limit.
+  static int count(std::size_t size) {
+    return static_cast<int>(std::min<std::size_t>(size, std::numeric_limits<int>::max()));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Ranks> join_mpi_ranks() { return std::make_unique<MpiRanks>(); }
+
+}  // namespace pp::run

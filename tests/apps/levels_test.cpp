@@ -1,0 +1,88 @@
+// Machines of several nodes on pp-plan's command line.
+#include <filesystem>
+
+#include "libplan/plan.h"
+#include "libprofile/core/file.h"
+#include "tests/apps/sample_profile.h"
+#include "tests/support/process.h"
+
+#include "tests/support/doctest.h"
+
+namespace {
+
+using pp::plan::Plan;
+using pp::test::Outcome;
+
+const std::filesystem::path kPlan = std::filesystem::path(PP_BIN) / "pp-plan";
+
+struct Folder : pp::test::TemporaryFolder {
+  Folder() { pp::test::write_profile(path(), pp::test::sample_profile(std::vector<double>(8, 2.0))); }
+  Outcome plan(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {"profile.json", "--mini-batch", "64", "-o", "plan.json"});
+    return pp::test::run_program(kPlan, arguments, path());
+  }
+  Plan read() const { return pp::plan::parse_plan(pp::read_file(path() / "plan.json")); }
+};
+
+std::vector<int> devices_of(const Plan& plan) {
+  std::vector<int> devices;
+  for (const pp::plan::Worker& worker : plan.workers) devices.push_back(number(worker.device));
+  return devices;
+}
+
+}  // namespace
+
+TEST_SUITE("apps/levels") {
+  TEST_CASE("--levels and --memory describe nodes of equal devices") {
+    const Folder folder;
+    const Outcome outcome =
+        folder.plan({"--levels", "2@8GB/s,3@1GB/s", "--latency", "5us", "--memory", "2GiB"});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    const Plan plan = folder.read();
+    REQUIRE(plan.devices.size() == 6);
+    CHECK(plan.devices[4].node == "c");
+    CHECK(plan.devices[5].index == 1);
+    CHECK(plan.devices[5].memory == pp::Bytes(std::int64_t{2} << 30));
+    REQUIRE(plan.levels.size() == 2);
+    CHECK(plan.levels[0].devices == 2);
+    CHECK(plan.levels[1].devices == 6);
+    CHECK(plan.levels[1].bandwidth == pp::BytesPerSecond(1e9));
+    CHECK(plan.levels[1].latency.count() == doctest::Approx(5e-6));
+    CHECK(plan.workers.back().rank == (static_cast<int>(plan.workers.size()) - 1) / 2);
+  }
+
+  TEST_CASE("--placement says how stages go through the nodes") {
+    const Folder folder;
+    const auto placed = [&](const std::string& placement) {
+      const Outcome outcome = folder.plan({"--levels", "2@8GB/s,2@1GB/s", "--stages", "2", "--replicas", "1-1",
+                                           "--schedule", "1f1b", "--placement", placement});
+      CAPTURE(outcome.err);
+      REQUIRE(outcome.code == 0);
+      return devices_of(folder.read());
+    };
+    CHECK(placed("packed") == std::vector<int>{0, 1});
+    CHECK(placed("scatter") == std::vector<int>{0, 2});
+    CHECK(placed("fresh") == std::vector<int>{0, 2});
+    CHECK(placed("auto") == std::vector<int>{0, 1});  // the faster link
+  }
+
+  TEST_CASE("a machine is described once") {
+    const Folder folder;
+    const auto error = [&](std::vector<std::string> arguments) {
+      const Outcome outcome = folder.plan(std::move(arguments));
+      CHECK(outcome.code == 2);
+      return outcome.err;
+    };
+    const std::string twice =
+        "pp-plan: error: --levels says how many devices there are and how fast their links; leave out "
+        "--devices and "
+        "--bandwidth\n";
+    CHECK(error({"--levels", "2@8GB/s", "--devices", "2"}) == twice);
+    CHECK(error({"--levels", "2@8GB/s", "--bandwidth", "1GB/s"}) == twice);
+    CHECK(error({"--levels", "2"}) ==
+          "pp-plan: error: --levels: \"2\" is not devices@bandwidth; write for example 8@10GB/s,2@1GB/s\n");
+    CHECK(error({"--placement", "near", "--devices", "1"}).find("auto, packed, scatter, fresh") !=
+          std::string::npos);
+  }
+}

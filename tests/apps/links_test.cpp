@@ -1,0 +1,93 @@
+// pp-profile links: between cores, between mpirun's ranks, and what it refuses.
+#include <filesystem>
+
+#include "libprofile/core/cluster.h"
+#include "libprofile/core/file.h"
+#include "tests/support/process.h"
+
+#include "tests/support/doctest.h"
+
+namespace {
+
+using pp::test::Outcome;
+
+struct Folder : pp::test::TemporaryFolder {
+  Outcome run(const std::vector<std::string>& arguments) const {
+    return pp::test::run_program(program(), arguments, path());
+  }
+  static std::filesystem::path program() { return std::filesystem::path(PP_BIN) / "pp-profile"; }
+  pp::Cluster cluster() const { return pp::parse_cluster(pp::read_file(path() / "cluster.json")); }
+};
+
+std::string refusal(const Outcome& outcome) {
+  CHECK(outcome.code == 2);
+  CHECK(outcome.out.empty());
+  return outcome.err;
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_SUITE("apps/links") {
+  TEST_CASE("links between cores: levels and the all-reduce, as text and as a file") {
+    const Folder folder;
+    const Outcome outcome = folder.run({"links", "--largest", "4KiB", "-o", "cluster.json"});
+    if (outcome.code == 2 && has(outcome.err, "this process may use 1")) {
+      MESSAGE("SKIPPED: one core");
+      return;
+    }
+    REQUIRE(outcome.code == 0);
+    CHECK(has(outcome.out, "level process of 2 devices: latency "));
+    CHECK(has(outcome.out, "all-reduce of 2 devices: latency "));
+    const pp::Cluster cluster = folder.cluster();
+    CHECK(cluster.measured);
+    REQUIRE(cluster.levels.size() == 1);
+    CHECK(cluster.levels[0].samples.size() == 3);  // 1, 2, 4 KiB
+    CHECK(cluster.levels[0].all_reduce.has_value());
+    CHECK(has(cluster.context.at("command"), "links --largest 4KiB"));
+  }
+
+  TEST_CASE("started by mpirun, the ranks are the devices, and one of them speaks") {
+    const std::filesystem::path mpirun = PP_MPIRUN;
+    if (mpirun.empty()) {
+      MESSAGE("SKIPPED: built without MPI");
+      return;
+    }
+    const Folder folder;
+    // `env` says yes to Open MPI's question whether root may start ranks; other launchers do not ask.
+    std::vector<std::string> arguments{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                                       "OMPI_MCA_rmaps_base_oversubscribe=1"};
+    for (const std::string& argument :
+         {mpirun.string(), std::string("-n"), std::string("2"), Folder::program().string()})
+      arguments.push_back(argument);
+    for (const std::string argument : {"links", "--largest", "4KiB", "-o", "cluster.json"})
+      arguments.push_back(argument);
+    const Outcome outcome = pp::test::run_program("/usr/bin/env", arguments, folder.path());
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    const std::size_t first = outcome.out.find("level node of 2 devices");
+    CHECK(first != std::string::npos);
+    CHECK(outcome.out.find("level node", first + 1) == std::string::npos);
+    const pp::Cluster cluster = folder.cluster();
+    CHECK(cluster.devices.size() == 2);
+    CHECK(cluster.levels.front().all_reduce.has_value());
+  }
+
+  TEST_CASE("bad devices and sizes are refused before anything is measured") {
+    const Folder folder;
+    CHECK(refusal(folder.run({"links", "--devices", "gpu:2"})) ==
+          "pp-profile: error: --devices: \"gpu:2\" is not of the form cpu:2 (devices) or cpu:2x1 (devices x "
+          "cores)\n");
+    CHECK(refusal(folder.run({"links", "--devices", "cpu:two"})) ==
+          "pp-profile: error: --devices: \"two\" is not a whole number of at least 1; write for example 1x2\n");
+    CHECK(refusal(folder.run({"links", "--devices", "cpu:1"})) ==
+          "pp-profile: error: devices = 1: a link needs at least 2\n");
+    CHECK(has(refusal(folder.run({"links", "--devices", "cpu:2x4000"})),
+              "2 devices of 4000 cores need 8000 cores, this process may use "));
+    CHECK(refusal(folder.run({"links", "--largest", "1KiB"})) ==
+          "pp-profile: error: link sizes 1 KiB to 1 KiB: give at least a doubling\n");
+    CHECK(has(refusal(folder.run({"links", "-o", "missing/cluster.json"})),
+              "missing/cluster.json: cannot be written"));
+  }
+}

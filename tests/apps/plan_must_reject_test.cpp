@@ -1,0 +1,162 @@
+// What pp-plan must refuse (planning.md 8), each with its whole message: bad input exits 2, a request without a
+// plan 3.
+#include <filesystem>
+#include <functional>
+
+#include "libprofile/core/cluster.h"
+#include "libprofile/core/file.h"
+#include "libprofile/core/json_reader.h"
+#include "tests/apps/sample_profile.h"
+#include "tests/support/process.h"
+
+#include "tests/support/doctest.h"
+
+namespace {
+
+using pp::Json;
+using pp::test::Outcome;
+
+/// Six layers, profiled at 1, 2, 4, 8 and 16 samples.
+struct Folder : pp::test::TemporaryFolder {
+  Folder() { pp::test::write_profile(path(), pp::test::sample_profile(std::vector<double>(6, 2.0))); }
+  Outcome run(const std::vector<std::string>& arguments) const {
+    return pp::test::run_program(std::filesystem::path(PP_BIN) / "pp-plan", arguments, path());
+  }
+  /// Two devices and a mini-batch of 64 with these arguments behind.
+  Outcome request(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments{"profile.json", "--devices",    "2", "--bandwidth",
+                                       "1e9",          "--mini-batch", "64"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  }
+  /// The same with a spoiled profile.
+  Outcome request_with(const std::function<void(Json&)>& spoil) const {
+    const std::filesystem::path file = path() / "profile.json";
+    Json json = pp::parse_json(pp::read_file(file));
+    spoil(json);
+    pp::write_file(file, pp::dump_json(json));
+    return request();
+  }
+};
+
+void refused(const Outcome& outcome, const std::string& message) {
+  CHECK(outcome.code == 2);
+  CHECK(outcome.out.empty());
+  CHECK(outcome.err == "pp-plan: error: " + message + "\n");
+}
+
+Json& first_point(Json& profile) { return profile["layers"][0]["points"][0]; }
+
+}  // namespace
+
+TEST_SUITE("apps/plan_must_reject") {
+  TEST_CASE("a memory limit below the state of one layer names the layer, the bytes and a limit that works") {
+    // layer0: 64 * 64 + 64 parameters of 4 bytes, their gradients and as many bytes of momentum: 49,920.
+    const Outcome outcome = Folder().request({"--memory-limit", "1"});
+    CHECK(outcome.code == 3);
+    CHECK(outcome.out.empty());
+    CHECK(outcome.err.starts_with(
+        "pp-plan: no feasible plan: does not fit: layer layer0 alone needs 49920 bytes "
+        "for its weights, gradients and optimizer state, 49919 more than the limit of 1 "
+        "byte; smallest feasible limit "));
+    const std::string limit = outcome.err.substr(outcome.err.rfind(' ') + 1);
+    CHECK(outcome.err.find("pp-plan: this would fit: --memory-limit " + limit) != std::string::npos);
+    CHECK(Folder().request({"--memory-limit", limit.substr(0, limit.size() - 1)}).code == 0);
+  }
+
+  TEST_CASE("more stages than layers, than devices") {
+    refused(Folder().request({"--stages", "9"}), "stages = 9 exceeds the number of layers, 6");
+    refused(Folder().request({"--stages", "3"}), "stages = 3 exceeds the number of devices, 2");
+    refused(Folder().request({"--replicas", "3-1"}), "replicas need 4 devices, the cluster has 2");
+  }
+
+  TEST_CASE("interleaved with micro-batches that its workers do not divide names the nearest that do") {
+    refused(
+        Folder().request({"--schedule", "interleaved", "--stages", "2", "--micro-batches", "9"}),
+        "schedule interleaved: micro_batches = 9 is not a multiple of 2 workers; use 8 or 10, or group = 9");
+  }
+
+  TEST_CASE("mini-batches that the profile's sizes do not make up") {
+    refused(Folder().request({"--micro-batches", "65"}),
+            "micro_batches = 65 exceeds the mini-batch of 64 samples");
+    refused(Folder().request({"--micro-batch-size", "65"}),
+            "micro_batch_size = 65 exceeds the mini-batch of 64 samples");
+    refused(Folder().request({"--micro-batch-size", "3"}),
+            "micro_batch_size = 3 does not divide the mini-batch of 64 samples; use a mini-batch of 63, or "
+            "--micro-batches for unequal sizes");
+    refused(
+        Folder().request({"--micro-batch-size", "32"}),
+        "layer layer0: micro-batch size 32 is outside the profiled 1..16; profile that size, choose another or "
+        "allow --extrapolate");
+    refused(Folder().run({"profile.json", "--devices", "1"}),
+            "mini_batch = 0: the samples per optimizer update are not given; add --mini-batch N");
+  }
+
+  TEST_CASE("a link without bandwidth, or a latency below zero") {
+    refused(Folder().run({"profile.json", "--devices", "2", "--bandwidth", "0", "--mini-batch", "64"}),
+            "--bandwidth: \"0\" is not a bandwidth above 0; write a number with B/s, kB/s, MB/s, GB/s, TB/s, "
+            "KiB/s, "
+            "MiB/s, GiB/s, Mbit/s or Gbit/s");
+    refused(Folder().request({"--latency", "-1us"}),
+            "--latency: \"-1us\" is not a time; write a number with ns, us, ms, s, min or h");
+  }
+
+  TEST_CASE("times that are no numbers, below zero, or without their unit") {
+    refused(Folder().request_with([](Json& json) { first_point(json)["forward_s"]["median"] = nullptr; }),
+            "profile.json: /layers/0/points/0/forward_s/median: must be a number from 0.0 upwards, not null");
+    refused(Folder().request_with([](Json& json) { first_point(json)["forward_s"]["median"] = -1; }),
+            "profile.json: /layers/0/points/0/forward_s/median: must be a number from 0.0 upwards, not -1");
+    refused(Folder().request_with([](Json& json) {
+      first_point(json)["forward"] = first_point(json)["forward_s"];
+      first_point(json).erase("forward_s");
+    }),
+            "profile.json: /layers/0/points/0/forward_s: missing; add this key, an object");
+  }
+
+  TEST_CASE("sizes that do not rise, layers of one name") {
+    refused(
+        Folder().request_with([](Json& json) {
+          json["micro_batch_sizes"] = {1, 4, 2, 8, 16};
+        }),
+        "profile.json: /micro_batch_sizes: [1, 4, 2, 8, 16] must hold at least one size, ascending, each once");
+    refused(
+        Folder().request_with([](Json& json) { json["model"]["layers"][1]["name"] = "layer0"; }),
+        "profile.json: /model/layers/1/name: duplicate name \"layer0\", already at /model/layers/0; rename one "
+        "of them");
+  }
+
+  TEST_CASE("figures that look like another unit") {
+    refused(Folder().run({"profile.json", "--devices", "2", "--bandwidth", "100", "--mini-batch", "64"}),
+            "level flat: bandwidth 100 B/s is outside 1e6..1e13 bytes per second: another unit? Allow it with "
+            "--force-units");
+    // Six layers of 2 ms at 16 samples: 0.125 ms each for one sample, 750 us in all; a billion times that is
+    // 208 h.
+    refused(Folder().request_with([](Json& json) {
+      for (Json& layer : json["layers"]) {
+        for (const char* key : {"median", "low", "high"})
+          layer["points"][0]["forward_s"][key] = 1e9 * layer["points"][0]["forward_s"][key].get<double>();
+      }
+    }),
+            "the profile's forward time of one sample is 208 h, outside 1e-9..1e3 s: not seconds? Allow it "
+            "with "
+            "--force-units");
+  }
+
+  TEST_CASE("a profile of another device class than the cluster's") {
+    const Folder folder;
+    const pp::Cluster cluster =
+        pp::flat_cluster(2, pp::DeviceKind::cuda, pp::BytesPerSecond(1e9), pp::Seconds(0), pp::Bytes(0));
+    pp::write_file(folder.path() / "cluster.json", pp::dump_json(pp::to_json(cluster)));
+    refused(folder.run({"profile.json", "--cluster", "cluster.json", "--mini-batch", "64"}),
+            "device 0 is cuda, the profile was taken on cpu; profile the model on that kind of device");
+  }
+
+  TEST_CASE("options that contradict each other") {
+    refused(Folder().request({"--stages", "2", "--cuts", "1,3"}),
+            "stages asks for 2 stages, cuts for 3; make them agree");
+    refused(Folder().request({"--schedule", "1f1b", "--weight-policy", "stash"}),
+            "weight_policy = stash does not go with schedule 1f1b; use flush");
+    refused(Folder().request({"--weight-policy", "stash"}),
+            "no schedule of auto goes with weight_policy = stash; add --allow-async, or name the schedule");
+  }
+}

@@ -1,0 +1,181 @@
+#include "libplan/cost/ordered_load.h"
+
+#include <limits>
+#include <numeric>
+
+#include "libplan/cost/cluster_bound.h"
+#include "libplan/cost/priced_model.h"
+#include "libplan/search/ordered_search.h"
+#include "tests/libplan/search/instances.h"
+#include "tests/libplan/search/profiles.h"
+#include "tests/support/doctest.h"
+
+TEST_SUITE_BEGIN("libplan/cost/ordered_load");
+
+namespace pp::plan {
+namespace {
+
+doctest::Approx exactly(double value) { return doctest::Approx(value).epsilon(1e-12); }
+
+/// Three nodes of two, 8 GB/s inside and 1 GB/s between; the devices of node 1 are twice as fast and hold less.
+struct Fixture {
+  Profile profile = test::make_profile(
+      {{{1, 2, 4'000'000, 6'000'000, 30, 0, 0}, {2, 4, 0, 2'000'000, 20, 0, 0}, {3, 6, 8'000'000, 0, 10, 0, 0}},
+       {},
+       {1}});
+  PlanGraph graph = make_graph(profile);
+  PricedModel model = price_model(profile, std::vector<int>{1}, {});
+  Chain chain = make_chain(graph, {0, 1, 2}, model.layers, model.loss, {0.0, 0});
+  Cluster cluster = two_levels();
+  std::vector<int> positions{4, 5, 0, 1, 2, 3};  // of the last layers first
+  std::vector<std::int64_t> bytes{40'000'000, 40'000'000, 40'000'000, 40'000'000, 20'000'000, 20'000'000};
+
+  static Cluster two_levels() {
+    Cluster made = test::make_cluster(6);
+    made.devices[2].speed = made.devices[3].speed = 2;
+    Level inner = made.levels.front();
+    inner.devices = 2;
+    inner.bandwidth = BytesPerSecond(8e9);
+    made.levels.insert(made.levels.begin(), inner);
+    return made;
+  }
+  OrderedLoad load(OrderedKind kind, int micro_batches) const {
+    return {chain, {cluster, positions, bytes}, {kind, micro_batches}, {.micro_batches = micro_batches}, 0};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a stage runs at the speed of its slowest device and reduces over the links it has") {
+  const Fixture given;
+  const OrderedLoad load = given.load(OrderedKind::step, 6);
+  // Layer 0, 3 ms and 4 MB, M = 6. Alone on a fast device: 5 * 1.5.
+  CHECK(load.stage(0, 1, {4, 1}) == exactly(0.0075));
+  // Both fast ones: n = 3, 2 * 1.5 and a ring of 4 MB at 8 GB/s.
+  CHECK(load.stage(0, 1, {4, 2}) == exactly(0.003 + 0.0005));
+  // Devices 1 and 2: speed 1, other nodes: 2 * 3 and 4 ms.
+  CHECK(load.stage(0, 1, {3, 2}) == exactly(0.006 + 0.004));
+  // Nodes 0 and 1, n = 2: 3 ms, then two levels, 0.5 + 4 ms (ring 1.5 * 4, tree 8).
+  CHECK(load.stage(0, 1, {2, 4}) == exactly(0.003 + 0.0045));
+  // All of a steady step: 6 * 1.5.
+  CHECK(given.load(OrderedKind::steady, 6).stage(0, 1, {4, 1}) == exactly(0.009));
+  // A stream, per micro-batch: (1.5 + 0.5)/2.
+  CHECK(given.load(OrderedKind::period, 6).stage(0, 1, {4, 2}) == exactly(0.001));
+}
+
+TEST_CASE("a cut is charged at the level it crosses, and replicas of a node share its card") {
+  const Fixture given;
+  const OrderedLoad load = given.load(OrderedKind::step, 6);
+  // 6 MB cross boundary 1. Within node 2 (positions 0 and 1): 5 * 0.75 ms.
+  CHECK(load.cut(1, {0, 1}, CutSide::in) == exactly(0.00375));
+  // From node 0 to node 2, one device: 5 * 6 ms.
+  CHECK(load.cut(1, {2, 1}, CutSide::out) == exactly(0.030));
+  // Both devices of node 0 send three each over one card: 5 * 6 ms, not 2 * 6.
+  CHECK(load.cut(1, {2, 2}, CutSide::out) == exactly(0.030));
+  CHECK(given.load(OrderedKind::period, 1).cut(1, {2, 2}, CutSide::out) == exactly(0.006));
+  // Devices 1 and 2, three messages each: device 0, next to them, is on device 1's node; so is the other way
+  // round.
+  CHECK(load.cut(1, {3, 2}, CutSide::out) == exactly(0.0015));
+  CHECK(load.cut(1, {1, 2}, CutSide::out) == exactly(0.0015));
+  CHECK(load.cut(1, {1, 2}, CutSide::in) == exactly(0.0015));
+  // Filling: activation and gradient of one micro-batch.
+  CHECK(load.fill(1, {2, 1}) == exactly(0.012));
+  CHECK(load.passage(2, {4, 2}) == exactly(0.0045));
+  CHECK(load.least_passage() == exactly(0.009));
+}
+
+TEST_CASE("memory is that of the smallest device of the stage") {
+  const Fixture given;
+  const OrderedLoad load = given.load(OrderedKind::step, 6);
+  // Layers 0-2: 12 MB of weights and as much of gradients, 24 MB: nodes 0 and 2 hold it, node 1 does not.
+  CHECK(load.fits(0, 3, {0, 1}));
+  CHECK_FALSE(load.fits(0, 3, {4, 1}));
+  CHECK_FALSE(load.fits(0, 3, {3, 2}));
+  CHECK(load.fits(Partition{{0, 3, 4}}));
+  CHECK_FALSE(load.fits(Partition{{0, 3, 5}}));
+  CHECK(load.fits(Partition{{0, 2, 1}, {2, 3, 4}}));  // 8 + 4 MB on a device of node 1
+}
+
+TEST_CASE(
+    "the bound: as many replicas as there are fast devices, the least all-reduce among them, all speeds") {
+  const Fixture given;
+  const PricedModel fast = [&] {
+    PricedModel model = given.model;
+    for (LayerPrice& layer : model.layers) layer.forward /= 2, layer.backward /= 2;
+    return model;
+  }();
+  const Chain chain = make_chain(given.graph, {0, 1, 2}, fast.layers, fast.loss, {0.0, 0});
+  const ClusterBound bound(chain, {given.cluster, given.positions, given.bytes},
+                           {OrderedKind::steady, 6, 0, 2.0}, {.micro_batches = 6}, 0);
+  // Layer 0: 1.5 ms on a fast device, 3 on the third. q = 1: 6 * 1.5; q = 2: 3 * 1.5 + 0.5; q = 3: 2 * 3 and
+  // the cheapest form over 1 GB/s, a ring of 4/3 * 4 ms.
+  CHECK(bound.stage(0, 1, 1) == exactly(0.009));
+  CHECK(bound.stage(0, 1, 2) == exactly(0.0045 + 0.0005));
+  CHECK(bound.stage(0, 1, 3) == exactly(0.006 + 0.004 * 4 / 3));
+  // q = 4: two pairs, 2 * 3 and 0.5 + 4.
+  CHECK(bound.stage(0, 1, 4) == exactly(0.006 + 0.0045));
+  // Layers 1-2 behind layer 0: filled after 1.5, then 6 * 7.5.
+  CHECK(bound.stage(1, 3, 1) == exactly(0.0015 + 0.045));
+  // 6 * 18 ms over speeds 2 + 2 + 1 + 1 + 1 + 1.
+  CHECK(bound.shared_work() == exactly(0.0135));
+  CHECK(bound.fits(0, 3, 4, 0));
+  CHECK_FALSE(bound.fits(0, 3, 5, 0));  // the fifth largest memory is 20 MB
+}
+
+TEST_CASE(
+    "three levels, any list: the search over these loads equals brute force, and the shared work is below") {
+  test::Random random(322);
+  const std::vector<std::vector<LevelSpec>> machines{
+      {{2, BytesPerSecond(8e9)}, {2, BytesPerSecond(4e9)}, {2, BytesPerSecond(1e9)}},
+      {{2, BytesPerSecond(8e9)}, {2, BytesPerSecond(2e9)}, {3, BytesPerSecond(1e9)}},
+      {{3, BytesPerSecond(4e9)}, {2, BytesPerSecond(1e9)}}};
+  for (int round = 0; round < 600; ++round) {
+    CAPTURE(round);
+    Cluster cluster = nested_cluster(machines[static_cast<std::size_t>(round) % machines.size()],
+                                     DeviceKind::cpu, Seconds(1e-5), Bytes(0));
+    const int devices = static_cast<int>(cluster.devices.size());
+    test::ProfileSpec spec;
+    for (int l = random.integer(1, devices > 8 ? 3 : 5); l > 0; --l)
+      spec.layers.push_back({1.0 * random.integer(1, 9), 1.0 * random.integer(1, 9),
+                             random.integer(0, 9) * 1'000'000, random.integer(0, 9) * 1'000'000,
+                             random.integer(0, 9) * 1'000'000, 0, 0});
+    std::vector<int> positions(static_cast<std::size_t>(devices));
+    std::iota(positions.begin(), positions.end(), 0);
+    for (int i = devices - 1; i > 0; --i)
+      std::swap(positions[static_cast<std::size_t>(i)],
+                positions[static_cast<std::size_t>(random.integer(0, i))]);
+    std::vector<std::int64_t> bytes;
+    for (Device& device : cluster.devices) {
+      device.speed = random.integer(1, 3);
+      bytes.push_back(random.integer(10, 120) * std::int64_t{1'000'000});
+    }
+    const int micro_batches = random.integer(1, 6);
+    const PlanGraph graph = make_graph(test::make_profile(spec));
+    const PricedModel model = price_model(test::make_profile(spec), std::vector<int>{1}, {});
+    std::vector<int> layers(spec.layers.size());
+    std::iota(layers.begin(), layers.end(), 0);
+    const Chain chain = make_chain(graph, layers, model.layers, model.loss, {1.0, 0});
+    const InFlight in_flight{.micro_batches = micro_batches};
+    SearchSpace space;
+    space.layers = graph.size();
+    space.devices = devices;
+    space.max_replicas = std::min(devices, micro_batches);
+
+    const OrderedDevices list{cluster, positions, bytes};
+    const double fastest = std::ranges::max(cluster.devices, {}, &Device::speed).speed;
+    const OrderedOptions options{OrderedKind::steady, micro_batches, 0, fastest};
+    const OrderedLoad load(chain, list, options, in_flight, 0);
+    double best = std::numeric_limits<double>::infinity();
+    test::for_each_partition(space, [&](const Partition& partition) {
+      if (load.fits(partition)) best = std::min(best, ordered_value(partition, space.layers, load));
+    });
+    REQUIRE(search_ordered(space, load, &load).value == best);
+    REQUIRE(search_ordered(space, load).value <= best);
+    const ClusterBound bound(chain, list, options, in_flight, 0);
+    REQUIRE(bound.shared_work() <= best * (1 + 1e-12));
+  }
+}
+
+}  // namespace pp::plan
+
+TEST_SUITE_END();

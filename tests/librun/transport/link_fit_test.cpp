@@ -1,0 +1,83 @@
+#include "librun/transport/link_fit.h"
+
+#include <vector>
+
+#include "tests/librun/transport/link_samples.h"
+#include "tests/support/doctest.h"
+
+using namespace pp;
+using namespace pp::run;
+using pp::run::test::sample;
+
+namespace {
+
+/// 1 KiB to 512 KiB at 10 us + x/(1 GB/s).
+std::vector<LinkSample> straight() {
+  std::vector<LinkSample> samples;
+  for (std::int64_t size = 1 << 10; size <= 1 << 19; size *= 2)
+    samples.push_back(sample(size, 10 + 1e-3 * static_cast<double>(size)));
+  return samples;
+}
+
+}  // namespace
+
+TEST_SUITE("librun/transport/link_fit") {
+  TEST_CASE("the fit finds latency and bandwidth of exact samples") {
+    // 10 us + x / (1 GB/s): 1 kB takes 11 us, 9 kB 19 us, 990 kB 1000 us.
+    const std::vector<LinkSample> samples{sample(1000, 11), sample(9000, 19), sample(990000, 1000)};
+    const LinkFit fit = fit_link(samples);
+    CHECK(fit.latency.count() == doctest::Approx(10e-6));
+    CHECK(fit.bandwidth.value == doctest::Approx(1e9));
+    CHECK(fit.residual < 1e-9);
+    CHECK_FALSE(fit_finding("level node", fit, samples).has_value());
+  }
+
+  TEST_CASE("interrupted sizes do not bend the line, but are told") {
+    // Two of ten sizes took five times as long: the line is right at the others and 1 - 1/5 too low at these.
+    std::vector<LinkSample> samples = straight();
+    for (const std::size_t i : {2, 8}) samples[i].time.median *= 5;
+    const LinkFit fit = fit_link(samples);
+    CHECK(fit.latency.count() == doctest::Approx(10e-6).epsilon(0.02));
+    CHECK(fit.bandwidth.value == doctest::Approx(1e9).epsilon(0.02));
+    CHECK(fit.residual == doctest::Approx(0.8).epsilon(0.02));
+  }
+
+  TEST_CASE("small messages weigh as much as large ones") {
+    // Times 10 % too long and too short in turn, at all sizes alike: neither end may win by its size.
+    std::vector<LinkSample> samples = straight();
+    for (std::size_t i = 0; i < samples.size(); ++i) samples[i].time.median *= i % 2 == 0 ? 1.1 : 0.9;
+    const LinkFit fit = fit_link(samples);
+    CHECK(fit.latency.count() == doctest::Approx(10e-6).epsilon(0.06));
+    CHECK(fit.bandwidth.value == doctest::Approx(1e9).epsilon(0.06));
+  }
+
+  TEST_CASE("a line that would begin below zero goes through zero") {
+    // Ten times the size takes a hundred times as long. Through zero, slope s us/kB: errors s - 1 and s/10 - 1;
+    // Huber's line follows neither exactly, but its slope lies between theirs, 1 and 10.
+    const std::vector<LinkSample> samples{sample(1000, 1), sample(10000, 100)};
+    const LinkFit fit = fit_link(samples);
+    CHECK(fit.latency.count() == 0);
+    CHECK(fit.bandwidth.value <= 1e9 * (1 + 1e-9));
+    CHECK(fit.bandwidth.value >= 1e8 * (1 - 1e-9));
+  }
+
+  TEST_CASE("times that do not grow have their mean as latency and a bandwidth that hardly matters") {
+    const std::vector<LinkSample> samples{sample(1000, 12), sample(2000, 12), sample(4000, 12)};
+    const LinkFit fit = fit_link(samples);
+    CHECK(fit.latency.count() == doctest::Approx(12e-6));
+    // 4000 bytes in 1 % of 12 us.
+    CHECK(fit.bandwidth.value == doctest::Approx(4000 / 0.12e-6));
+    const std::vector<LinkSample> falling{sample(1000, 20), sample(4000, 10)};
+    CHECK(fit_link(falling).bandwidth.value > 0);
+  }
+
+  TEST_CASE("a fit that misses by more than a quarter names the size and the remedy") {
+    std::vector<LinkSample> samples = straight();
+    samples[3].time.median *= 2;  // 8 KiB
+    const LinkFit fit = fit_link(samples);
+    CHECK(fit_finding("level node", fit, samples) ==
+          "level node: latency and bandwidth miss the time of 8 KiB by 50 %: plans with messages of that size "
+          "will "
+          "be as rough; measure again on an idle machine, or set the level's values by hand");
+  }
+}
