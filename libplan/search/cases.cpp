@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "libplan/cost/priced_model.h"
+#include "libplan/search/shapes.h"
 
 namespace pp::plan {
 namespace {
@@ -60,22 +61,26 @@ std::vector<Batch> batches_of(const Profile& profile, const PlanRequest& request
     if (known == batches.end()) known = batches.insert(known, {option, {}});
     known->schedules.push_back(row);
   };
-  for (const ScheduleRow* row : planned_schedules(profile, request)) {
+  const auto unless_refused = [&](const std::function<void()>& action) {
     try {
-      for (const BatchOption& option : batch_options(profile, request, *row)) add(row, option);
+      action();
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::usage) throw;
       if (!refusal) refusal = error;
     }
+  };
+  for (const ScheduleRow* row : planned_schedules(profile, request)) {
+    unless_refused([&] {
+      for (const BatchOption& option : batch_options(profile, request, *row)) {
+        unless_refused([&] {
+          check_update(*row, request, option.micro_batches);
+          add(row, option);
+        });
+      }
+    });
   }
   if (batches.empty() && refusal) throw *refusal;
   return batches;
-}
-
-/// The first of those that are searched alike, synchronous or not.
-bool is_first_of_kind(const std::vector<const ScheduleRow*>& schedules, const ScheduleRow* row) {
-  const auto alike = [&](const ScheduleRow* other) { return other->synchronous == row->synchronous; };
-  return *std::ranges::find_if(schedules, alike) == row;
 }
 
 /// A device set at one micro-batch count, as the searches price it and as a bound may.
@@ -113,12 +118,19 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
   const auto& [batch, schedules] = priced.batch;
   const Chain chain = make(priced.model, priced.optimizer);
   const Chain bound = make(priced.least, priced.least_optimizer);
+  const int count = static_cast<int>(priced.devices.positions.size());
+  const bool limited = is_limited(priced.devices.limit);
+  std::optional<std::pair<bool, SearchSpace>> last;
   for (const ScheduleRow* schedule : schedules) {
-    const int count = static_cast<int>(priced.devices.positions.size());
     const int most = schedule->synchronous ? batch.micro_batches : count;
-    visit({priced.devices, batch, order, *schedule, chain, bound,
-           search_space(graph, order.layers, request, count, most),
-           in_flight_of(*schedule, request, batch.micro_batches), is_first_of_kind(schedules, schedule)});
+    const SearchSpace space = search_space(graph, order.layers, request, count, most);
+    const InFlight in_flight = in_flight_of(*schedule, request, batch.micro_batches);
+    for (const SearchPart& part :
+         search_parts(*schedule, request, space, in_flight, batch.micro_batches, limited)) {
+      const std::pair kind(schedule->synchronous, part.space);
+      visit({priced.devices, batch, order, *schedule, chain, bound, part.space, part.in_flight, last == kind});
+      last = kind;
+    }
   }
 }
 

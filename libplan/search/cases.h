@@ -22,7 +22,7 @@ struct PlanCase {
   const Chain& bound_chain;
   SearchSpace space;  ///< with all devices of the set
   InFlight in_flight;
-  bool first_of_kind;  ///< (synchronous or not) of this chain: later ones differ in the schedule alone
+  bool like_last;  ///< the case before searched this chain and space for the same kind of load
 };
 
 /// In a fixed order: device sets, micro-batch counts, layer orders, schedules. Throws pp::Error (usage) when a

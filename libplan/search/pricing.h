@@ -21,11 +21,12 @@ struct Assignment {
   std::vector<WorkerProgram> programs;          ///< per worker
   int micro_batches = 1;                        ///< per update
   bool synchronous = true;
+  WeightPolicy policy = WeightPolicy::flush;
 
   int stages() const { return static_cast<int>(stage_layers.size()); }
 };
 
-/// Micro-batches after which every replica of every stage has had equally many turns.
+/// Micro-batches after which every replica of every stage has had equally many turns; of a stream, whole updates.
 int round_of(const Assignment& assignment);
 
 struct PricingContext {
