@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <tuple>
 
 #include "libplan/cost/priced_model.h"
+#include "libplan/search/placed.h"
 #include "libplan/search/shapes.h"
 
 namespace pp::plan {
@@ -109,6 +111,14 @@ void for_each_priced(const Profile& profile, const Cluster& cluster, const PlanR
   }
 }
 
+/// `auto` where memory is limited: without, as a whole everywhere, and what the stages need. The plans of each
+/// compete; the last alone says what no plan can beat, the first that recompute never makes a plan slower.
+std::vector<RecomputeMode> recompute_modes(const PlanRequest& request, bool limited) {
+  if (request.recompute != RecomputeMode::automatic) return {request.recompute};
+  if (!limited) return {RecomputeMode::never};
+  return {RecomputeMode::never, RecomputeMode::always, RecomputeMode::automatic};
+}
+
 using MakeChain = std::function<Chain(const PricedModel&, const OptimizerCost&)>;
 
 /// One layer order, or all of them, with every schedule.
@@ -118,19 +128,25 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
   const auto& [batch, schedules] = priced.batch;
   const Chain chain = make(priced.model, priced.optimizer);
   const Chain bound = make(priced.least, priced.least_optimizer);
+  const ChainUnits units(graph, priced.model.layers, order.layers);
   const int count = static_cast<int>(priced.devices.positions.size());
   const bool limited = is_limited(priced.devices.limit);
-  std::optional<std::pair<bool, SearchSpace>> last;
-  for (const ScheduleRow* schedule : schedules) {
-    const int most = schedule->synchronous ? batch.micro_batches : count;
-    const SearchSpace space = search_space(graph, order.layers, request, count, most);
-    const InFlight in_flight = in_flight_of(*schedule, request, batch.micro_batches);
-    for (const SearchPart& part :
-         search_parts(*schedule, request, space, in_flight, batch.micro_batches, limited)) {
-      const std::pair kind(schedule->synchronous, part.space);
-      visit({priced.devices, batch, order, *schedule, chain, bound, part.space, part.in_flight, last == kind});
-      last = kind;
+  std::optional<std::tuple<RecomputeMode, bool, SearchSpace>> last;
+  const auto visit_parts = [&](const ScheduleRow& schedule, RecomputeMode mode) {
+    const int most = schedule.synchronous ? batch.micro_batches : count;
+    SearchPart whole{search_space(graph, order.layers, request, count, most),
+                     in_flight_of(schedule, request, batch.micro_batches)};
+    whole.in_flight.recompute = mode;
+    if (!order.layers.empty()) whole.in_flight.units = &units;
+    for (const auto& [space, in_flight] :
+         search_parts(schedule, request, whole, batch.micro_batches, limited)) {
+      const std::tuple kind(mode, schedule.synchronous, space);
+      visit({priced.devices, batch, order, schedule, chain, bound, space, in_flight, last == kind});
+      if (!is_placed(schedule)) last = kind;
     }
+  };
+  for (const RecomputeMode mode : recompute_modes(request, limited)) {
+    for (const ScheduleRow* schedule : schedules) visit_parts(*schedule, mode);
   }
 }
 
@@ -170,6 +186,7 @@ SearchCase search_case(const PlanCase& one, const StageMemory& memory, const Clu
           .synchronous = one.schedule.synchronous,
           .micro_batches = one.batch.micro_batches,
           .all_reduce_overlap = request.all_reduce_overlap,
+          .recompute = one.in_flight.recompute,
           .link = slowest_link(cluster),
           .best_link = fastest_link(cluster)};
 }

@@ -61,15 +61,13 @@ std::vector<SearchPart> straight_parts(const SearchPart& whole, bool limited) {
 
 }  // namespace
 
-std::vector<SearchPart> search_parts(const ScheduleRow& schedule, const PlanRequest& request,
-                                     const SearchSpace& space, const InFlight& in_flight, int micro_batches,
-                                     bool limited) {
+std::vector<SearchPart> search_parts(const ScheduleRow& schedule, const PlanRequest& request, SearchPart whole,
+                                     int micro_batches, bool limited) {
   const WeightPolicy policy = policy_of(schedule, request);
-  SearchPart whole{space, in_flight};
   switch (shape_of(schedule, policy)) {
     case Shape::any: break;
     case Shape::one_stage:
-      if (space.exact_stages > 1) return {};
+      if (whole.space.exact_stages > 1) return {};
       whole.space.exact_stages = 1;
       break;
     case Shape::equal: return equal_parts(whole, micro_batches, aggregates(policy));

@@ -16,12 +16,11 @@ struct SearchPart {
   InFlight in_flight;
 };
 
-/// The parts of `space` that the schedule admits at so many micro-batches per step or update; none: it has no
+/// The parts of `whole` that the schedule admits at so many micro-batches per step or update; none: it has no
 /// plan there. Equal replicas: one part for each number of them. Weight policy vertical_sync, whose stages keep
 /// a version for every stage of the pipeline: where memory is `limited`, one for each most number of stages.
-std::vector<SearchPart> search_parts(const ScheduleRow& schedule, const PlanRequest& request,
-                                     const SearchSpace& space, const InFlight& in_flight, int micro_batches,
-                                     bool limited);
+std::vector<SearchPart> search_parts(const ScheduleRow& schedule, const PlanRequest& request, SearchPart whole,
+                                     int micro_batches, bool limited);
 
 /// Whether replicas may move between stages and windows may grow: neither the schedule nor the weight policy
 /// depends on them.
