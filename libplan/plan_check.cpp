@@ -229,7 +229,8 @@ class Checker {
     const int per_update = plan_.training.micro_batches;
     set.micro_batches = synchronous_ ? per_update : stream_updates() * std::lcm(round, per_update);
     if (!synchronous_)
-      set.backwards_per_update = std::max(1, per_update / static_cast<int>(plan_.stages.front().workers.size()));
+      set.backwards_per_update =
+          std::max(1, per_update / static_cast<int>(plan_.stages.front().workers.size()));
     set.skips.assign(skips_.begin(), skips_.end());
     for (const TiedParameter& tied : plan_.tied) set.tied.push_back(tied.stages);
     for (const Worker& worker : plan_.workers) {

@@ -9,7 +9,8 @@ namespace {
 using enum WeightPolicy;
 
 constexpr std::string_view kSwaps =
-    "plans keep all weights on the devices; plan with 1f1b, more stages or smaller micro-batches need less memory";
+    "plans keep all weights on the devices; plan with 1f1b --recompute auto, more stages or smaller "
+    "micro-batches";
 
 const std::vector<ScheduleRow> kTable{
     {.name = "naive", .summary = "one micro-batch at a time", .needs = "M = 1", .generate = generate_naive},

@@ -13,7 +13,8 @@ namespace pp::plan {
 bool aggregates(WeightPolicy policy);
 
 /// Weight versions that a stage keeps (planning.md 2.6, V_s), the newest among them, when its replicas have
-/// `window` micro-batches in flight in a pipeline of `stages`: what live_versions() counts for the windows `win`.
+/// `window` micro-batches in flight in a pipeline of `stages`: what live_versions() counts for the windows
+/// `win`.
 int versions_kept(WeightPolicy policy, int window, int stages);
 
 /// Largest number of live versions of each stage, over its workers: the newest and those that micro-batches in

@@ -217,7 +217,8 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
 /// Of every replica of every stage.
 int turns_of(const Assignment& assignment) {
   int turns = 1;
-  for (const auto& workers : assignment.stage_workers) turns = std::lcm(turns, static_cast<int>(workers.size()));
+  for (const auto& workers : assignment.stage_workers)
+    turns = std::lcm(turns, static_cast<int>(workers.size()));
   return turns;
 }
 

@@ -1,6 +1,6 @@
 #include "libplan/search/request.h"
-#include "libplan/search/shapes.h"
 #include "libplan/schedule/versions.h"
+#include "libplan/search/shapes.h"
 
 #include <algorithm>
 #include <cmath>

@@ -183,7 +183,6 @@ void check_policy(const PlanRequest& request) {
       refuse("schedule " + std::string(row->name) + " has no plans: " + std::string(row->no_plan) +
              " (pp-plan simulate --schedule runs it)");
     }
-    if (const std::string refusal = shape_refusal(*row, request); !refusal.empty()) refuse(refusal);
     const bool single = row->replication == Replication::none && row->synchronous;
     if (single && std::ranges::any_of(request.replicas, [](int r) { return r != 1; }))
       refuse("schedule " + std::string(row->name) + " runs 1 worker per stage; leave --replicas out");
@@ -200,9 +199,11 @@ void check_policy(const PlanRequest& request) {
              " has none; use always or auto");
     }
     const WeightPolicy policy = policy_of(*row, request);
-    if (std::ranges::count(row->policies, policy) > 0) continue;
-    refuse("weight_policy = " + std::string(name_of(policy)) + " does not go with schedule " +
-           std::string(row->name) + "; use " + std::string(name_of(row->default_policy())));
+    if (std::ranges::count(row->policies, policy) == 0) {
+      refuse("weight_policy = " + std::string(name_of(policy)) + " does not go with schedule " +
+             std::string(row->name) + "; use " + std::string(name_of(row->default_policy())));
+    }
+    if (const std::string refusal = shape_refusal(*row, request); !refusal.empty()) refuse(refusal);
   }
 }
 

@@ -22,8 +22,8 @@ std::string joined(const std::vector<int>& numbers, std::string_view separator) 
   return text;
 }
 
-/// Windows that a schedule does not read are no choice; under a policy with fixed delays larger ones want weight
-/// versions that do not exist yet.
+/// Windows that a schedule does not read are no choice; under a policy with fixed delays larger ones want
+/// weight versions that do not exist yet.
 std::string window_refusal(const ScheduleRow& schedule, const PlanRequest& request, const std::string& under) {
   const bool given = request.window == WindowRule::wide || request.window == WindowRule::explicit_list;
   if (!given) return {};
@@ -93,12 +93,13 @@ std::string shape_refusal(const ScheduleRow& schedule, const PlanRequest& reques
            " stages; leave the stages out, or plan with 1f1b";
   }
   if (shape == Shape::straight && std::ranges::any_of(request.replicas, [](int count) { return count > 1; })) {
-    return schedule.splits
-               ? name + " splits micro-batches over replicas, which pp-run does not; leave --replicas out, or plan with 1f1b"
-               : under + " has no replicas; leave --replicas out, or use --weight-policy stash";
+    return schedule.splits ? name +
+                                 " splits micro-batches over replicas, which pp-run does not; leave --replicas "
+                                 "out, or plan with 1f1b"
+                           : under + " has no replicas; leave --replicas out, or use --weight-policy stash";
   }
-  if (shape == Shape::equal && std::ranges::adjacent_find(request.replicas, std::ranges::not_equal_to()) !=
-                                   request.replicas.end())
+  if (shape == Shape::equal &&
+      std::ranges::adjacent_find(request.replicas, std::ranges::not_equal_to()) != request.replicas.end())
     return under + " has the same number of replicas on every stage, found " + joined(request.replicas, "-");
   return window_refusal(schedule, request, under);
 }
@@ -110,13 +111,14 @@ void check_update(const ScheduleRow& schedule, const PlanRequest& request, int m
   const int least = stages * replicas;
   if (micro_batches >= least && micro_batches % replicas == 0) return;
   const int next = std::max(least, (micro_batches + replicas - 1) / replicas * replicas);
-  const std::string wanted = micro_batches < least ? "less than " + std::to_string(stages) + " stages"
-                                                   : "not a multiple of " + std::to_string(replicas) + " replicas";
+  const std::string wanted = micro_batches < least
+                                 ? "less than " + std::to_string(stages) + " stages"
+                                 : "not a multiple of " + std::to_string(replicas) + " replicas";
   const std::string times =
       micro_batches < least && replicas > 1 ? " times " + std::to_string(replicas) + " replicas" : "";
-  throw Error(ErrorKind::usage, "schedule " + std::string(schedule.name) + ": micro_batches = " +
-                                    std::to_string(micro_batches) + " per update is " + wanted + times +
-                                    "; use --micro-batches " + std::to_string(next));
+  throw Error(ErrorKind::usage, "schedule " + std::string(schedule.name) +
+                                    ": micro_batches = " + std::to_string(micro_batches) + " per update is " +
+                                    wanted + times + "; use --micro-batches " + std::to_string(next));
 }
 
 }  // namespace pp::plan

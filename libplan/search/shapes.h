@@ -27,7 +27,8 @@ std::vector<SearchPart> search_parts(const ScheduleRow& schedule, const PlanRequ
 bool is_free_shape(const ScheduleRow& schedule, WeightPolicy policy);
 
 /// Empty, or why the stages, replicas or windows that the request fixes are none the schedule admits: `schedule
-/// data-parallel runs the whole model on every worker, found 2 stages; leave the stages out, or plan with 1f1b`.
+/// data-parallel runs the whole model on every worker, found 2 stages; leave the stages out, or plan with
+/// 1f1b`.
 std::string shape_refusal(const ScheduleRow& schedule, const PlanRequest& request);
 
 /// Throws pp::Error (usage) when the request's stages and replicas need more micro-batches per update than

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "libplan/plan_execution.h"
 #include "libprofile/core/error.h"
 #include "librun/worker/job.h"
 
@@ -66,6 +67,11 @@ void check_batch_norm(const plan::Plan& plan, const ResolvedModel& model, int sm
                                 std::to_string(smallest) + " samples has " + std::to_string(values) +
                                 " value per channel; lower micro_batches or use --drop-last");
   }
+}
+
+void check_policy(const plan::Plan& plan) {
+  if (const std::string refusal = plan::execution_refusal(plan); !refusal.empty())
+    refuse(ErrorKind::data, "/schedule/weight_policy: " + refusal);
 }
 
 // check_plan() accepts copies of shared weights; this executor does not run them.
@@ -161,6 +167,7 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   setup.model = resolve(plan.model);
   check_model(setup.model);
   setup.streams = plan.workers.front().program.stream.has_value();
+  check_policy(plan);
   check_tied(plan);
   check_devices(plan);
   setup.cores = bind_workers(plan);
