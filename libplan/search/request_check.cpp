@@ -186,7 +186,7 @@ void check_policy(const PlanRequest& request) {
     const bool single = row->replication == Replication::none && row->synchronous;
     if (single && std::ranges::any_of(request.replicas, [](int r) { return r != 1; }))
       refuse("schedule " + std::string(row->name) + " runs 1 worker per stage; leave --replicas out");
-    if (request.tied == TiedWeights::copies && (single || !row->synchronous)) {
+    if (request.tied == TiedWeights::copies && !may_copy_tied(*row)) {
       refuse("schedule " + std::string(row->name) +
              " keeps shared weights in one stage; leave --tied out, or plan with gpipe or 1f1b");
     }
