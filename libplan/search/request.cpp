@@ -40,10 +40,32 @@ BatchOption given_size(const PlanRequest& request, int size) {
   return {count, std::vector<int>(static_cast<std::size_t>(count), size)};
 }
 
+/// Names the nearest mini-batches that one of the profiled sizes divides.
+[[noreturn]] void refuse_mini_batch(int mini_batch, std::vector<int> sizes) {
+  if (sizes.empty())
+    throw Error(ErrorKind::usage,
+                "every profiled micro-batch size ran out of memory; profile the model at smaller sizes");
+  std::sort(sizes.begin(), sizes.end());
+  int below = 0;
+  int above = std::numeric_limits<int>::max();
+  for (const int size : sizes) {
+    below = std::max(below, mini_batch / size * size);
+    above = std::min(above, (mini_batch / size + 1) * size);
+  }
+  const std::string possible = (below > 0 ? std::to_string(below) + " or " : "") + std::to_string(above);
+  const std::string otherwise = below > 0          ? "give --micro-batches"
+                                : sizes.size() > 1 ? "allow --extrapolate"
+                                                   : "allow --linear-batch";
+  throw Error(ErrorKind::usage, "no profiled micro-batch size (" + join(sizes, ", ") +
+                                    ") divides the mini-batch of " + std::to_string(mini_batch) +
+                                    " samples; use a mini-batch of " + possible + ", or " + otherwise);
+}
+
 /// Whether `auto` may take the schedule for this request.
 bool goes_with(const ScheduleRow& row, const PlanRequest& request) {
   if (!row.synchronous && !request.allow_async) return false;
   if (request.weight_policy && std::ranges::count(row.policies, *request.weight_policy) == 0) return false;
+  if (request.tied == TiedWeights::copies && !may_copy_tied(row)) return false;
   if (request.chunks_per_worker > 0 && (request.chunks_per_worker > 1) != (row.chunks != Chunks::one))
     return false;
   if (request.chunks_per_worker > 2 && row.chunks == Chunks::two) return false;
@@ -74,6 +96,10 @@ std::int64_t usable_bytes(const Device& device, const PlanRequest& request) {
     if (request.memory_limit) bytes = device.memory.value;
   }
   return request.memory_limit ? std::min(bytes, request.memory_limit->value) : bytes;
+}
+
+bool may_copy_tied(const ScheduleRow& schedule) {
+  return schedule.synchronous && schedule.replication != Replication::none;
 }
 
 bool chooses_schedule(const PlanRequest& request) {
@@ -147,12 +173,7 @@ std::vector<BatchOption> batch_options(const Profile& profile, const PlanRequest
   }
   if (options.empty() && (request.extrapolate || request.linear_batch))
     options.push_back(given_size(request, request.mini_batch));
-  if (options.empty()) {
-    std::sort(sizes.begin(), sizes.end());
-    throw Error(ErrorKind::usage, "no profiled micro-batch size (" + join(sizes, ", ") +
-                                      ") divides the mini-batch of " + std::to_string(request.mini_batch) +
-                                      " samples; use a multiple of one of them, or give --micro-batches");
-  }
+  if (options.empty()) refuse_mini_batch(request.mini_batch, std::move(sizes));
   return options;
 }
 

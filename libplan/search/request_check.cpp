@@ -193,12 +193,18 @@ void check_policy(const PlanRequest& request) {
     const bool single = row->replication == Replication::none && row->synchronous;
     if (single && std::ranges::any_of(request.replicas, [](int r) { return r != 1; }))
       refuse("schedule " + std::string(row->name) + " runs 1 worker per stage; leave --replicas out");
-    if (request.tied == TiedWeights::copies && (single || !row->synchronous)) {
+    if (request.tied == TiedWeights::copies && !may_copy_tied(*row)) {
       refuse("schedule " + std::string(row->name) +
              " keeps shared weights in one stage; leave --tied out, or plan with gpipe or 1f1b");
     }
     if ((row->name == "custom") != request.programs.has_value())
       refuse("schedule custom and a file of programs go together; add --programs FILE.csv");
+    if (row->name == "custom" && request.recompute != RecomputeMode::never)
+      refuse("schedule custom: its programs say what runs again; leave --recompute out");
+    if (!row->synchronous && request.recompute == RecomputeMode::except_last) {
+      refuse("recompute except_last needs a last micro-batch, schedule " + std::string(row->name) +
+             " has none; use always or auto");
+    }
     const WeightPolicy policy = policy_of(*row, request);
     const bool planned = policy == WeightPolicy::flush || policy == WeightPolicy::stash;
     if (planned && std::ranges::count(row->policies, policy) > 0) continue;

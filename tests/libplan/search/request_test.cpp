@@ -79,9 +79,11 @@ TEST_CASE("constraints that contradict each other or the machine") {
 
 TEST_CASE("batches that the profile cannot price name those it can") {
   CHECK(refusal([](PlanRequest& r) { r.mini_batch = 9; }) ==
-        "no profiled micro-batch size (2, 4) divides the mini-batch of 9 samples; use a multiple of one of "
-        "them, or give "
-        "--micro-batches");
+        "no profiled micro-batch size (2, 4) divides the mini-batch of 9 samples; use a mini-batch of 8 or 10, "
+        "or give --micro-batches");
+  CHECK(refusal([](PlanRequest& r) { r.mini_batch = 1; }) ==
+        "no profiled micro-batch size (2, 4) divides the mini-batch of 1 samples; use a mini-batch of 2, or "
+        "allow --extrapolate");
   CHECK(refusal([](PlanRequest& r) { r.micro_batch_size = 3; }) ==
         "micro_batch_size = 3 does not divide the mini-batch of 8 samples; use a mini-batch of 6, or "
         "--micro-batches for "
