@@ -238,7 +238,8 @@ WindowRule window_of(const PlanRequest& request) { return request.window.value_o
 InFlight in_flight_of(const ScheduleRow& schedule, const PlanRequest& request, int micro_batches) {
   InFlight in_flight;
   in_flight.all = schedule.keeps_all;
-  in_flight.rule = schedule.wide ? WindowRule::wide : window_of(request);
+  const WindowRule own = schedule.wide ? WindowRule::wide : WindowRule::win;
+  in_flight.rule = schedule.windowed ? window_of(request) : own;
   in_flight.windows = request.windows;
   in_flight.policy = policy_of(schedule, request);
   in_flight.micro_batches = schedule.synchronous ? micro_batches : 0;

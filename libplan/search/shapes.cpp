@@ -22,18 +22,6 @@ std::string joined(const std::vector<int>& numbers, std::string_view separator) 
   return text;
 }
 
-/// Windows that a schedule does not read are no choice; under a policy with fixed delays larger ones want
-/// weight versions that do not exist yet.
-std::string window_refusal(const ScheduleRow& schedule, const PlanRequest& request, const std::string& under) {
-  const bool given = request.window == WindowRule::wide || request.window == WindowRule::explicit_list;
-  if (!given) return {};
-  const WeightPolicy policy = policy_of(schedule, request);
-  if (schedule.windowed && (aggregates(policy) || policy == WeightPolicy::vertical_sync))
-    return under + " needs the windows of win; leave --window out";
-  if (schedule.windowed || chooses_schedule(request)) return {};
-  return "schedule " + std::string(schedule.name) + " has windows of its own; leave --window out";
-}
-
 /// Every number of replicas, with as many devices as whole stages of it need. Where updates aggregate, no more
 /// stages than the micro-batches of a replica.
 std::vector<SearchPart> equal_parts(const SearchPart& whole, int micro_batches, bool aggregated) {
@@ -101,7 +89,10 @@ std::string shape_refusal(const ScheduleRow& schedule, const PlanRequest& reques
   if (shape == Shape::equal &&
       std::ranges::adjacent_find(request.replicas, std::ranges::not_equal_to()) != request.replicas.end())
     return under + " has the same number of replicas on every stage, found " + joined(request.replicas, "-");
-  return window_refusal(schedule, request, under);
+  const bool larger = request.window == WindowRule::wide || request.window == WindowRule::explicit_list;
+  if (larger && (aggregates(policy) || policy == WeightPolicy::vertical_sync))
+    return under + " needs the windows of win; leave --window out";
+  return {};
 }
 
 void check_update(const ScheduleRow& schedule, const PlanRequest& request, int micro_batches) {

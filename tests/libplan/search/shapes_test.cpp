@@ -311,9 +311,6 @@ TEST_CASE("shapes that a schedule does not have are refused by name") {
   CHECK(refusal(request) ==
         "schedule vertical-sync under weight policy vertical_sync needs the windows of win; "
         "leave --window out");
-  request = request_of("dapple-pb", 4, 4);
-  request.window = WindowRule::wide;
-  CHECK(refusal(request) == "schedule dapple-pb has windows of its own; leave --window out");
   CHECK(refusal(request_of("vertical-sync", 4, 4))
             .starts_with("schedule vertical-sync updates after every micro-batch: micro_batches must be 1"));
 }
