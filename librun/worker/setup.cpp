@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "libplan/plan_execution.h"
 #include "libprofile/core/error.h"
 #include "libprofile/measure/cuda_devices.h"
 #include "librun/worker/job.h"
@@ -67,6 +68,11 @@ void check_batch_norm(const plan::Plan& plan, const ResolvedModel& model, int sm
                                 std::to_string(smallest) + " samples has " + std::to_string(values) +
                                 " value per channel; lower micro_batches or use --drop-last");
   }
+}
+
+void check_policy(const plan::Plan& plan) {
+  if (const std::string refusal = plan::execution_refusal(plan); !refusal.empty())
+    refuse(ErrorKind::data, "/schedule/weight_policy: " + refusal);
 }
 
 // The copies are updated together, which a stream's stages are not.
@@ -164,6 +170,7 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   setup.model = resolve(plan.model);
   check_model(setup.model);
   setup.streams = plan.workers.front().program.stream.has_value();
+  check_policy(plan);
   check_tied(plan, setup.streams);
   setup.devices = devices_of_workers(plan);
   check_devices(plan, setup.devices);
