@@ -132,7 +132,8 @@ struct Alternative {
   std::string replicas;  ///< `1-1`
   int micro_batches = 1;
   Seconds step{};
-  Bytes peak;  ///< largest over the workers
+  Bytes peak;             ///< largest over the workers
+  std::string recompute;  ///< per stage: `-`, all, or how many layers run again; empty: nothing does
   std::string why_not;
   bool operator==(const Alternative&) const = default;
 };

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "libplan/plan.h"
-#include "libplan/plan_check_recompute.h"
+#include "libplan/plan_recompute.h"
 
 namespace pp::plan {
 namespace {

@@ -150,6 +150,7 @@ Alternative read_alternative(ObjectReader& reader) {
   alternative.micro_batches = small_integer(reader, "micro_batches", 1);
   alternative.step = seconds(reader, "step_s");
   alternative.peak = bytes(reader, "peak_bytes");
+  if (reader.has("recompute")) alternative.recompute = reader.text("recompute");
   alternative.why_not = reader.text("why_not");
   return alternative;
 }
@@ -158,7 +159,7 @@ Json to_json(const Alternative& alternative) {
   return {{"schedule", alternative.schedule},   {"stages", alternative.stages},
           {"replicas", alternative.replicas},   {"micro_batches", alternative.micro_batches},
           {"step_s", alternative.step.count()}, {"peak_bytes", alternative.peak.value},
-          {"why_not", alternative.why_not}};
+          {"recompute", alternative.recompute}, {"why_not", alternative.why_not}};
 }
 
 // --- prediction
@@ -216,6 +217,8 @@ StageCosts read_costs(ObjectReader& reader) {
   costs.gradients = bytes(reader, "gradients_bytes");
   costs.optimizer = bytes(reader, "optimizer_bytes");
   costs.saved = bytes(reader, "saved_bytes");
+  if (reader.has("again_bytes")) costs.again = bytes(reader, "again_bytes");
+  if (reader.has("again_split_bytes")) costs.again_split = bytes(reader, "again_split_bytes");
   costs.input = bytes(reader, "input_bytes");
   costs.boundary = bytes(reader, "boundary_bytes");
   costs.workspace = bytes(reader, "workspace_bytes");
@@ -235,6 +238,8 @@ Json to_json(const StageCosts& costs) {
           {"gradients_bytes", costs.gradients.value},
           {"optimizer_bytes", costs.optimizer.value},
           {"saved_bytes", costs.saved.value},
+          {"again_bytes", costs.again.value},
+          {"again_split_bytes", costs.again_split.value},
           {"input_bytes", costs.input.value},
           {"boundary_bytes", costs.boundary.value},
           {"workspace_bytes", costs.workspace.value},

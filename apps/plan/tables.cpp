@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/cli/table.h"
+#include "libplan/plan_recompute.h"
 #include "libplan/schedule/closed_forms.h"
 
 namespace pp::plan_tool {
@@ -93,6 +94,20 @@ std::string formulas_text(const Plan& plan) {
   return text + '\n';
 }
 
+/// `run again to save memory: stage 0 as a whole; stage 2 attention gelu`; empty: nothing does.
+std::string recompute_line(const Plan& plan) {
+  const auto whole = plan::whole_recomputes(plan);
+  std::string text;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const std::vector<std::string>& layers = plan.stages[s].recompute;
+    if (!whole[s] && layers.empty()) continue;
+    text += (text.empty() ? "run again to save memory: stage " : "; stage ") + std::to_string(s);
+    if (whole[s]) text += " as a whole";
+    for (const std::string& layer : layers) text += ' ' + layer;
+  }
+  return text.empty() ? text : text + '\n';
+}
+
 std::string alternatives_table(const Plan& plan) {
   cli::Table table({{"schedule", cli::Align::left},
                     {"layers", cli::Align::left},
@@ -102,7 +117,8 @@ std::string alternatives_table(const Plan& plan) {
                     {"peak MiB"},
                     {"why not", cli::Align::left}});
   for (const plan::Alternative& other : plan.alternatives) {
-    table.add({other.schedule, other.stages, other.replicas, std::to_string(other.micro_batches),
+    const std::string again = other.recompute.empty() ? "" : " (again " + other.recompute + ")";
+    table.add({other.schedule + again, other.stages, other.replicas, std::to_string(other.micro_batches),
                cli::cell(ms(other.step)), cli::cell(mib(other.peak)), other.why_not});
   }
   return table.text();
@@ -127,7 +143,7 @@ std::string plan_text(const Plan& plan, bool color) {
   text += "lower bound " + to_text(plan.certificate.lower_bound) + ", objective " +
           to_text(plan.certificate.objective) + ", gap " + cli::percent(plan.certificate.gap) + "  (" +
           plan.certificate.search + ")\n";
-  text += formulas_text(plan);
+  text += recompute_line(plan) + formulas_text(plan);
   if (!plan.alternatives.empty()) text += "\nalternatives:\n" + alternatives_table(plan);
   return text;
 }

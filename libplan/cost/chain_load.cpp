@@ -6,7 +6,11 @@ namespace pp::plan {
 
 ChainLoad::ChainLoad(const Chain& chain, const LoadOptions& options, const StageMemory* memory,
                      int max_replicas)
-    : chain_(chain), options_(options), memory_(memory), max_replicas_(max_replicas) {
+    : chain_(chain),
+      options_(options),
+      memory_(memory),
+      max_replicas_(max_replicas),
+      recompute_(chain, memory, options.recompute) {
   per_byte_ = occupancy(1, options.link);
   by_replicas_.resize(static_cast<std::size_t>(max_replicas) + 1);
   for (int q = 1; q <= max_replicas; ++q) {
@@ -29,19 +33,22 @@ double ChainLoad::stage(int begin, int end, int replicas) const {
       std::min(q.ring_fixed + q.ring_per_byte * weights, q.tree_fixed + q.tree_per_byte * weights);
   const double overlap = options_.all_reduce_overlap;
   const double n = q.count;
+  const double again = recompute_.seconds(begin, end, replicas, n);
   switch (options_.kind) {
     case LoadKind::period:
     case LoadKind::period_bound:
-      return (std::max(f + b, f + (1 - overlap) * b + all_reduce) + update) / replicas;
+      return (std::max(f + b, f + (1 - overlap) * b + all_reduce) + again + update) / replicas;
     case LoadKind::step:
-      return std::max((n - 1) * (f + b), (n - 1) * f + (n - 1 - overlap) * b + all_reduce) + update;
+      return std::max((n - 1) * (f + b), (n - 1) * f + (n - 1 - overlap) * b + all_reduce) + n * again + update;
     case LoadKind::step_bound:
       return std::max(chain_.compute(0, end) + (n - 1) * (f + b),
-                      n * f + std::max(n * b, (n - overlap) * b + all_reduce) + update);
+                      n * f + std::max(n * b, (n - overlap) * b + all_reduce) + update) +
+             n * again;
     case LoadKind::makespan_bound:
       return std::max(chain_.compute(0, end) + (n - 1) * (f + b),
                       chain_.forward[static_cast<std::size_t>(end)] + (n - 1) * f +
-                          std::max(n * b, (n - overlap) * b + all_reduce) + update);
+                          std::max(n * b, (n - overlap) * b + all_reduce) + update) +
+             n * again;
   }
   return 0;
 }

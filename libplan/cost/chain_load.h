@@ -7,6 +7,7 @@
 #include "libplan/cost/chain.h"
 #include "libplan/cost/links.h"
 #include "libplan/cost/memory.h"
+#include "libplan/cost/recompute_time.h"
 #include "libplan/cost/stage_cost.h"
 
 namespace pp::plan {
@@ -22,9 +23,10 @@ enum class LoadKind {
 
 struct LoadOptions {
   LoadKind kind = LoadKind::step;
-  int micro_batches = 1;          ///< per step; not read by the period kinds
-  double all_reduce_overlap = 0;  ///< share of the last backward that hides the all-reduce
-  Link link;                      ///< of cuts and all-reduces
+  int micro_batches = 1;                           ///< per step; not read by the period kinds
+  double all_reduce_overlap = 0;                   ///< share of the last backward that hides the all-reduce
+  Link link;                                       ///< of cuts and all-reduces
+  RecomputeMode recompute = RecomputeMode::never;  ///< its time is part of every stage's load
 };
 
 /// Chain and memory must outlive it; `memory` null: everything fits.
@@ -54,6 +56,7 @@ class ChainLoad : public StageCost {
   int max_replicas_;
   double per_byte_ = 0;  ///< seconds a byte occupies the link
   std::vector<ByReplicas> by_replicas_;
+  RecomputeTime recompute_;
 };
 
 /// Per boundary, forward plus gradient transfer of one micro-batch until the last byte has arrived.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace pp::plan {
 namespace {
@@ -30,16 +31,32 @@ int StageMemory::micro_batches_of(int replicas) const {
   return in_flight_.micro_batches == 0 ? kEndless : ceil_div(in_flight_.micro_batches, replicas);
 }
 
-bool StageMemory::fits_at_least(int begin, int end, int replicas, int later) const {
+int StageMemory::least_window(int replicas, int later) const {
   int least = ceil_div(later + replicas, replicas);
   if (in_flight_.rule == WindowRule::wide) least = 2 * least - 1;
   if (in_flight_.rule == WindowRule::explicit_list) {
     least = *std::min_element(in_flight_.windows.begin(), in_flight_.windows.end());
   }
   const int most = micro_batches_of(replicas);
-  const int window = in_flight_.all ? most : std::min(least, most);
-  StageBytes part = fixed_bytes({begin, end, replicas}, window);
-  part.saved = chain_.sum(chain_.saved, begin, end);  // no more than saved and input together
+  return in_flight_.all ? most : std::min(least, most);
+}
+
+std::int64_t StageMemory::least_excess(const StageRange& stage, int window) const {
+  StageBytes part = fixed_bytes(stage, window);
+  part.saved = chain_.sum(chain_.saved, stage.begin, stage.end);  // no more than saved and input together
+  part.workspace = 0;
+  return part.total() + limit_.context - limit_.bytes;
+}
+
+bool StageMemory::fits_at_least(int begin, int end, int replicas, int later) const {
+  StageBytes part = fixed_bytes({begin, end, replicas}, least_window(replicas, later));
+  const std::int64_t saved = chain_.sum(chain_.saved, begin, end);  // no more than saved and input together
+  switch (in_flight_.recompute) {
+    case RecomputeMode::never: part.saved = saved; break;
+    case RecomputeMode::except_last:
+    case RecomputeMode::always: part.again = saved; break;
+    case RecomputeMode::automatic: part.workspace = 0; break;
+  }
   return holds(part);
 }
 
@@ -81,7 +98,31 @@ StageBytes StageMemory::bytes(const StageRange& stage, int window) const {
   part.saved =
       chain_.sum(chain_.saved, stage.begin, stage.end) - chain_.saved_elsewhere(stage.begin, stage.end);
   part.boundary = message_bytes(limit_.hand_over, part.input, chain_.out_bytes(stage.begin, stage.end));
-  return part;
+  return in_flight_.recompute == RecomputeMode::never ? part : bytes_again(stage, part);
+}
+
+StageBytes StageMemory::bytes_again(const StageRange& stage, StageBytes part) const {
+  StageBytes whole = part;
+  whole.again = std::exchange(whole.saved, 0);
+  switch (in_flight_.recompute) {
+    case RecomputeMode::never: return part;
+    case RecomputeMode::always: return whole;
+    case RecomputeMode::except_last:  // the last micro-batch keeps all beside the one that runs again
+      whole.again *= std::min(part.in_flight, 2);
+      return whole;
+    case RecomputeMode::automatic: break;
+  }
+  if (holds(part)) return part;
+  if (in_flight_.units == nullptr) {
+    part.saved = 0;
+    return part;
+  }
+  StageBytes layers = part;
+  const Released most = in_flight_.units->release_most(stage.begin, stage.end, part.input, part.in_flight);
+  layers.saved -= most.bytes;
+  layers.again = most.again;
+  layers.workspace = std::max(part.workspace, most.workspace);
+  return layers.total() < whole.total() ? layers : whole;
 }
 
 std::vector<StageBytes> StageMemory::stages(const Partition& partition) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "libplan/cost/chain.h"
+#include "libplan/cost/recompute.h"
 #include "libplan/cost/stage_cost.h"
 #include "libplan/schedule/schedule.h"
 #include "libprofile/core/cluster.h"
@@ -17,9 +18,13 @@ namespace pp::plan {
 struct InFlight {
   bool all = false;  ///< every micro-batch of the step (gpipe); otherwise by `rule`
   WindowRule rule = WindowRule::win;
-  std::vector<int> windows = {};  ///< rule = explicit_list: per stage
-  bool stash = false;             ///< one weight version per micro-batch in flight
-  int micro_batches = 0;          ///< per step; 0: a stream without end
+  std::vector<int> windows = {};                   ///< rule = explicit_list: per stage
+  bool stash = false;                              ///< one weight version per micro-batch in flight
+  int micro_batches = 0;                           ///< per step; 0: a stream without end
+  RecomputeMode recompute = RecomputeMode::never;  ///< what a stage may run again instead of keeping it
+  /// With `automatic`: what layers release; must outlive the memory. Null, for chains whose positions are not
+  /// layers: everything (a bound).
+  const ChainUnits* units = nullptr;
 };
 
 /// How a tensor reaches another worker. By reference, among CPU devices of one node: each side holds it while
@@ -42,10 +47,12 @@ struct StageBytes {
   std::int64_t saved = 0;      ///< one micro-batch, without what `input` holds
   std::int64_t input = 0;      ///< one micro-batch
   std::int64_t boundary = 0;   ///< message_bytes()
+  std::int64_t again = 0;      ///< what runs again has in backward, of one micro-batch at a time
   std::int64_t workspace = 0;  ///< above all that is saved: Chain::transient()
   int in_flight = 1;
   std::int64_t total() const {
-    return weights + gradients + optimizer + versions + in_flight * (saved + input) + boundary + workspace;
+    return weights + gradients + optimizer + versions + in_flight * (saved + input) + again + boundary +
+           workspace;
   }
 };
 
@@ -61,7 +68,14 @@ class StageMemory : public ExactMemory {
   int demand(int replicas, int later, int successor) const override;
   bool fits(const StageRange& stage, int demand) const override;
 
-  /// Exact, per stage.
+  /// Micro-batches in flight that `later` devices force at least.
+  int least_window(int replicas, int later) const;
+  /// Bytes by which the stage exceeds the limit at least when nothing runs again, without workspace; negative:
+  /// they are left. Grows with the stage by no less than `window` times what its new layers save.
+  std::int64_t least_excess(const StageRange& stage, int window) const;
+
+  /// Exact, per stage. Under `automatic` a stage without room is as small as it can be: as a whole again, or
+  /// the layers that release most.
   std::vector<StageBytes> stages(const Partition& partition) const;
   bool fits(const Partition& partition) const;
   /// Bytes of its largest stage, context included.
@@ -71,10 +85,13 @@ class StageMemory : public ExactMemory {
   /// Whether a device holds this, besides its context.
   bool holds(const StageBytes& part) const { return part.total() + limit_.context <= limit_.bytes; }
   std::int64_t limit() const { return limit_.bytes; }
+  const InFlight& in_flight() const { return in_flight_; }
 
  private:
   int window(const StageRange& stage, int demand) const;
   StageBytes bytes(const StageRange& stage, int window) const;
+  /// The same with what runs again.
+  StageBytes bytes_again(const StageRange& stage, StageBytes part) const;
   StageBytes fixed_bytes(const StageRange& stage, int window) const;  ///< without tensors of micro-batches
   int micro_batches_of(int replicas) const;
 

@@ -114,8 +114,8 @@ void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, 
   for (int i = 0; i < most; ++i) {
     const StageMemory tighter = what.memory.with_limit(i == 0 ? peak : peak - 1);
     const SearchCase less{
-        what.chain,         what.bound_chain,        tighter,   what.limited,  what.synchronous,
-        what.micro_batches, what.all_reduce_overlap, what.link, what.best_link};
+        what.chain,         what.bound_chain,        tighter,        what.limited, what.synchronous,
+        what.micro_batches, what.all_reduce_overlap, what.recompute, what.link,    what.best_link};
     if (search_bottleneck(space, bound_load(less, space)).value > slowest) return;
     peak = add_fitting(less, optima(less, space), collector);
     if (peak == 0) return;
@@ -136,7 +136,7 @@ void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collec
 ChainLoad make_load(const SearchCase& what, const SearchSpace& space, LoadKind kind) {
   const bool bound = kind == LoadKind::step_bound || kind == LoadKind::period_bound;
   const LoadOptions options{kind, what.micro_batches, what.all_reduce_overlap,
-                            bound ? what.best_link : what.link};
+                            bound ? what.best_link : what.link, what.recompute};
   return {bound ? what.bound_chain : what.chain, options, what.limited ? &what.memory : nullptr,
           space.replica_limit()};
 }

@@ -22,8 +22,9 @@ struct SearchCase {
   bool synchronous = true;
   int micro_batches = 1;
   double all_reduce_overlap = 0;
-  Link link;       ///< of cuts and all-reduces, for the objective
-  Link best_link;  ///< for the bound
+  RecomputeMode recompute = RecomputeMode::never;  ///< as the memory's
+  Link link;                                       ///< of cuts and all-reduces, for the objective
+  Link best_link;                                  ///< for the bound
 };
 
 struct Candidate {

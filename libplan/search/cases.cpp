@@ -104,6 +104,14 @@ void for_each_priced(const Profile& profile, const Cluster& cluster, const PlanR
   }
 }
 
+/// `auto` where memory is limited: without, as a whole everywhere, and what the stages need. The plans of each
+/// compete; the last alone says what no plan can beat, the first that recompute never makes a plan slower.
+std::vector<RecomputeMode> recompute_modes(const PlanRequest& request, bool limited) {
+  if (request.recompute != RecomputeMode::automatic) return {request.recompute};
+  if (!limited) return {RecomputeMode::never};
+  return {RecomputeMode::never, RecomputeMode::always, RecomputeMode::automatic};
+}
+
 using MakeChain = std::function<Chain(const PricedModel&, const OptimizerCost&)>;
 
 /// One layer order, or all of them, with every schedule.
@@ -113,12 +121,18 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
   const auto& [batch, schedules] = priced.batch;
   const Chain chain = make(priced.model, priced.optimizer);
   const Chain bound = make(priced.least, priced.least_optimizer);
-  for (const ScheduleRow* schedule : schedules) {
-    const int count = static_cast<int>(priced.devices.positions.size());
-    const int most = schedule->synchronous ? batch.micro_batches : count;
-    visit({priced.devices, batch, order, *schedule, chain, bound,
-           search_space(graph, order.layers, request, count, most),
-           in_flight_of(*schedule, request, batch.micro_batches), is_first_of_kind(schedules, schedule)});
+  const ChainUnits units(graph, priced.model.layers, order.layers);
+  for (const RecomputeMode mode : recompute_modes(request, is_limited(priced.devices.limit))) {
+    for (const ScheduleRow* schedule : schedules) {
+      const int count = static_cast<int>(priced.devices.positions.size());
+      const int most = schedule->synchronous ? batch.micro_batches : count;
+      InFlight in_flight = in_flight_of(*schedule, request, batch.micro_batches);
+      in_flight.recompute = mode;
+      if (!order.layers.empty()) in_flight.units = &units;
+      visit({priced.devices, batch, order, *schedule, chain, bound,
+             search_space(graph, order.layers, request, count, most), in_flight,
+             is_first_of_kind(schedules, schedule)});
+    }
   }
 }
 
@@ -158,6 +172,7 @@ SearchCase search_case(const PlanCase& one, const StageMemory& memory, const Clu
           .synchronous = one.schedule.synchronous,
           .micro_batches = one.batch.micro_batches,
           .all_reduce_overlap = request.all_reduce_overlap,
+          .recompute = one.in_flight.recompute,
           .link = slowest_link(cluster),
           .best_link = fastest_link(cluster)};
 }

@@ -10,7 +10,8 @@ namespace pp::plan {
 namespace {
 
 auto rank(const Finalist& finalist) {
-  return std::tuple(finalist.rounded_step(), finalist.workers(), finalist.partition.size(), finalist.peak(),
+  return std::tuple(finalist.rounded_step(), finalist.workers(), finalist.partition.size(),
+                    recomputed_layers(finalist.again, finalist.assignment), finalist.peak(),
                     std::string(finalist.schedule->name), stages_text(finalist.partition),
                     replicas_text(finalist.partition), finalist.batch.micro_batches,
                     finalist.assignment.stage_layers, finalist.devices, finalist.windows);
@@ -37,6 +38,7 @@ Finalist finalist_of(const PlanCase& one, const Candidate& candidate) {
   finalist.order = one.order.layers;
   finalist.batch = one.batch;
   finalist.schedule = &one.schedule;
+  finalist.recompute = one.in_flight.recompute;
   finalist.devices = one.devices.positions;
   finalist.estimate = candidate.estimate;
   finalist.bound = candidate.bound;

@@ -8,6 +8,7 @@
 #include "libplan/search/cases.h"
 #include "libplan/search/planner.h"
 #include "libplan/search/pricing.h"
+#include "libplan/search/recompute_choice.h"
 #include "libplan/search/request.h"
 
 namespace pp::plan {
@@ -21,7 +22,9 @@ struct Finalist {
   std::optional<Schedule> placed;  ///< of schedules that place the stages themselves (placed.h)
   double estimate = 0;             ///< the search's objective
   double bound = 0;                ///< seconds per step; these stages cannot be faster under this schedule
-  std::vector<int> windows{};      ///< micro-batches in flight per stage; empty: by the request's rule
+  RecomputeMode recompute = RecomputeMode::never;  ///< of its case; automatic: `again` is chosen for it
+  RecomputeChoice again{};                         ///< what its stages run again
+  std::vector<int> windows{};  ///< micro-batches in flight per stage; empty: by the request's rule
   Assignment assignment{};
   Prediction prediction{};
   Bytes short_by{0};  ///< of the worst device, by the simulated peaks; 0: fits

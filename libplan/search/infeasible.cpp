@@ -106,7 +106,7 @@ bool feasible(const Profile& profile, const Cluster& cluster, const PlanGraph& g
   }
 }
 
-/// The first change that helps, in the order: micro-batches, schedule, devices, memory.
+/// The first change that helps, in the order: micro-batches, schedule, recompute, devices, memory.
 std::string find_remedy(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                         const PlanRequest& request, const std::optional<Bytes>& smallest_limit) {
   if (request.micro_batches || request.micro_batch_size) {
@@ -126,6 +126,11 @@ std::string find_remedy(const Profile& profile, const Cluster& cluster, const Pl
       if (row.candidate && row.synchronous && feasible(profile, cluster, graph, changed))
         return "--schedule " + changed.schedule;
     }
+  }
+  if (request.recompute != RecomputeMode::automatic && !request.programs) {
+    PlanRequest changed = request;
+    changed.recompute = RecomputeMode::automatic;
+    if (feasible(profile, cluster, graph, changed)) return "--recompute auto";
   }
   Cluster larger = cluster;
   const std::size_t most = std::min<std::size_t>(2 * cluster.devices.size() + 8, graph.layers.size());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "libplan/search/simulate_finalist.h"
 #include "libprofile/core/error.h"
 
 namespace pp::plan {
@@ -106,16 +107,15 @@ class Improver {
     if (operations_ <= 0) return false;
     Finalist other = best_;
     reshape(other, shape);
-    other.assignment = assign(other, context_.graph, request_);
-    operations_ -= operations_of(other);
     try {
-      other.prediction =
-          simulate_prediction(price_stages(context_, other.assignment), other.assignment, context_);
+      simulate_finalist(other, context_, request_);
+      operations_ -= operations_of(other);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::data) throw;
+      operations_ -= operations_of(best_);
       return false;  // a window too large for the stage in front: a deadlock
     }
-    if (simulated_shortage(other, context_.cluster, request_) > Bytes(0)) return false;
+    if (other.short_by > Bytes(0)) return false;
     if (other.rounded_step() >= best_.rounded_step()) return false;
     best_ = std::move(other);
     shape_ = std::move(shape);

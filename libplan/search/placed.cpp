@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "libplan/search/bottleneck.h"
+#include "libplan/search/simulate_finalist.h"
 #include "libplan/search/zero_bubble/auto_zero_bubble.h"
 #include "libprofile/core/error.h"
 
@@ -118,12 +119,15 @@ enum class Programs { search, keep };
 void price(Finalist& finalist, const PricingContext& context, const PlanRequest& request, Programs from) {
   std::vector<WorkerProgram> known = std::move(finalist.assignment.programs);
   finalist.assignment = assignment_of(finalist);
-  const PricedStages priced = price_stages(context, finalist.assignment);
   if (is_searched(*finalist.schedule)) {
     finalist.assignment.programs =
-        from == Programs::keep ? std::move(known) : searched_programs(priced, finalist, context, request);
+        from == Programs::keep
+            ? std::move(known)
+            : searched_programs(price_stages(context, finalist.assignment), finalist, context, request);
   }
-  finalist.prediction = simulate_prediction(priced, finalist.assignment, context);
+  finalist.assignment = with_recompute(std::move(finalist.assignment), finalist.again);
+  finalist.prediction =
+      simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
   finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, context.cluster, request));
 }
 
@@ -172,6 +176,26 @@ bool move_boundaries(Finalist& finalist, const PricingContext& context, const Pl
     }
   }
   return ever;
+}
+
+/// Stages that need not run again keep what they save, stage by stage, where that is faster and fits.
+void keep_activations(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
+  for (std::size_t s = 0; s < finalist.again.size(); ++s) {
+    Finalist other = finalist;
+    other.again[s] = {};
+    price(other, context, request, Programs::search);
+    if (is_better(other, finalist)) finalist = std::move(other);
+  }
+}
+
+/// Boundaries and, where they are searched for, programs in turn, as long as that helps.
+void improve(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
+  while (move_boundaries(finalist, context, request) && is_searched(*finalist.schedule)) {
+    Finalist other = finalist;
+    price(other, context, request, Programs::search);
+    if (!is_better(other, finalist)) return;
+    finalist = std::move(other);
+  }
 }
 
 }  // namespace
@@ -227,17 +251,16 @@ std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& clust
 
 void settle_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request, double best) {
   constexpr double kFar = 1.25;  // boundaries move a step by a few percent, and so does a search for an order
+  const std::optional<Recompute> mode = whole_mode(finalist.recompute);
+  if (mode != Recompute::never)
+    finalist.again =
+        whole_stages(static_cast<int>(finalist.partition.size()), mode.value_or(Recompute::always));
   if (is_searched(*finalist.schedule)) finalist.assignment.programs = zero_bubble_programs("zb-h2", finalist);
   price(finalist, context, request, Programs::keep);
-  if (finalist.prediction.step.count() > kFar * best) return;
+  if (mode && finalist.prediction.step.count() > kFar * best) return;
   if (is_searched(*finalist.schedule)) price(finalist, context, request, Programs::search);
-  if (!request.cuts.empty()) return;
-  while (move_boundaries(finalist, context, request) && is_searched(*finalist.schedule)) {
-    Finalist other = finalist;
-    price(other, context, request, Programs::search);
-    if (!is_better(other, finalist)) return;
-    finalist = std::move(other);
-  }
+  if (request.cuts.empty()) improve(finalist, context, request);
+  if (!mode) keep_activations(finalist, context, request);
 }
 
 }  // namespace pp::plan

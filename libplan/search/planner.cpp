@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <map>
 
+#include "libplan/plan_recompute.h"
 #include "libplan/search/infeasible.h"
 #include "libplan/search/joint.h"
 #include "libplan/search/request.h"
@@ -29,6 +30,8 @@ std::string why_not(const Finalist& other, const Finalist& best) {
   const int more_devices = other.workers() - best.workers();
   if (more_devices > 0) return "as fast, needs " + std::to_string(more_devices) + " more devices";
   if (other.partition.size() > best.partition.size()) return "as fast, has more stages";
+  if (recomputed_layers(other.again, other.assignment) > recomputed_layers(best.again, best.assignment))
+    return "as fast, runs more layers again";
   if (other.peak() > best.peak())
     return "as fast, needs " + pp::to_text(Bytes(other.peak() - best.peak())) + " more memory";
   return "as fast and as small; first in byte order wins";
@@ -41,7 +44,7 @@ std::vector<Alternative> alternatives(const SearchOutcome& outcome, int top) {
     const Finalist& other = outcome.ranked[i];
     list.push_back({std::string(other.schedule->name), stages_text(other.partition),
                     replicas_text(other.partition), other.batch.micro_batches, other.prediction.step,
-                    Bytes(other.peak()), why_not(other, best)});
+                    Bytes(other.peak()), recompute_text(other.again), why_not(other, best)});
   }
   return list;
 }
@@ -86,6 +89,10 @@ void add_stages(Plan& plan, const Finalist& best, const Cluster& cluster) {
       stage.layers.push_back(plan.model.layers[static_cast<std::size_t>(layer)].name);
     }
     for (const int worker : best.assignment.stage_workers[s]) stage.workers.push_back(WorkerId{worker});
+    if (best.assignment.recompute.empty()) continue;
+    for (const int layer : best.assignment.recompute[s]) {
+      stage.recompute.push_back(plan.model.layers[static_cast<std::size_t>(layer)].name);
+    }
   }
   for (std::size_t w = 0; w < best.assignment.worker_devices.size(); ++w) {
     const Device& device = cluster.devices[static_cast<std::size_t>(best.assignment.worker_devices[w])];
@@ -112,6 +119,7 @@ Context plan_context(const PlanRequest& request, const Finalist& best) {
   if (request.placement != Placement::automatic) context["placement"] = std::string(name_of(request.placement));
   list("cuts", request.cuts, ",");
   list("replicas", request.replicas, "-");
+  if (request.recompute != RecomputeMode::never) context["recompute"] = std::string(name_of(request.recompute));
   if (request.tied == TiedWeights::copies) context["tied"] = "copies";
   context["window"] = request.window ? std::string(name_of(*request.window)) : "auto";
   list("window", best.windows.empty() ? request.windows : best.windows, ",");
@@ -138,10 +146,13 @@ Plan assemble(const Profile& profile, const Cluster& cluster, const PlanRequest&
                    .optimizer = request.optimizer};
   plan.schedule = {.name = std::string(best.schedule->name),
                    .weight_policy = policy_of(*best.schedule, request),
+                   .recompute = policy_of(best.again),
                    .chunks_per_worker = chunks_of(best)};
   plan.devices = cluster.devices;
   plan.levels = cluster.levels;
   add_stages(plan, best, cluster);
+  const bool own = plan.schedule.name == "custom" && !recompute_text(plan).empty();  // R of its programs
+  if (own) plan.schedule.recompute = RecomputePolicy::per_stage;
   plan.tied = tied_parameters(resolve(plan.model), plan.stages);
   plan.predicted = best.prediction;
   plan.certificate = certify(outcome);

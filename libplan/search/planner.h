@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "libplan/cost/recompute.h"
 #include "libplan/plan.h"
 #include "libplan/search/device_orders.h"
 #include "libprofile/core/cluster.h"
@@ -80,6 +81,8 @@ struct PlanRequest {
   double reserve = 0.05;
   /// Bytes of a process that computes nothing yet; counted once per device.
   Bytes context_bytes{0};
+  /// Forwards that run again to save memory. automatic: where a stage has no room otherwise, if that wins.
+  RecomputeMode recompute = RecomputeMode::never;
   OptimizerName optimizer = OptimizerName::sgd;
   /// Bytes of optimizer state per byte of parameters; unset: the profile's, else sgd 1 (momentum), adamw 2.
   std::optional<double> optimizer_state_ratio;

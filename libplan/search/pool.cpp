@@ -7,6 +7,7 @@
 #include "libplan/search/local_improvement.h"
 #include "libplan/search/parallel.h"
 #include "libplan/search/placed.h"
+#include "libplan/search/simulate_finalist.h"
 
 namespace pp::plan {
 namespace {
@@ -56,6 +57,7 @@ Pool::Pool(const Profile& profile, const Cluster& cluster, const PlanGraph& grap
 Pool::Identity Pool::identity(const Finalist& finalist) {
   const auto workers = finalist.devices.begin() + finalist.workers();
   return {finalist.schedule->name,
+          finalist.recompute,
           finalist.batch.micro_batches,
           stage_layers(finalist.partition, finalist.order),
           replicas_of(finalist.partition),
@@ -84,13 +86,14 @@ std::vector<Finalist> Pool::choose(std::vector<Finalist> finalists) {
   std::ranges::stable_sort(finalists, {}, [](const Finalist& finalist) {
     return std::tuple(effort(finalist), finalist.estimate, finalist.workers());
   });
-  std::map<const ScheduleRow*, std::size_t> count;
+  std::map<std::pair<const ScheduleRow*, RecomputeMode>, std::size_t> counts;
   std::vector<Finalist> chosen;
   for (Finalist& finalist : finalists) {
     const bool baseline = finalist.partition.size() == 1;  // data parallelism at every width
-    if (count[finalist.schedule] >= (finalist.placed ? kPlaced : kSimulated) && !baseline) continue;
+    std::size_t& count = counts[{finalist.schedule, finalist.recompute}];
+    if (count >= (finalist.placed ? kPlaced : kSimulated) && !baseline) continue;
     if (!known_.insert(identity(finalist)).second) continue;
-    ++count[finalist.schedule];
+    ++count;
     ++candidates_;
     if (std::optional<Finalist> wide = widened(finalist, request_)) chosen.push_back(*std::move(wide));
     chosen.push_back(std::move(finalist));
@@ -114,10 +117,7 @@ void Pool::price(std::span<Finalist> finalists) {
 void Pool::price(Finalist& finalist) const {
   const PricingContext context = context_of(finalist);
   if (finalist.placed) return settle_placed(finalist, context, request_, best());
-  finalist.assignment = assign(finalist, graph_, request_);
-  finalist.prediction =
-      simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
-  finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, cluster_, request_));
+  simulate_finalist(finalist, context, request_);
 }
 
 void Pool::keep(Finalist finalist) {

@@ -38,9 +38,9 @@ class Pool {
   std::vector<Finalist> ranked() &&;
 
  private:
-  using Identity = std::tuple<std::string_view, int, std::vector<std::vector<int>>, std::vector<int>,
-                              std::vector<int>, std::vector<int>>;
-  /// Schedule, micro-batches, stages, replicas, windows, devices.
+  using Identity = std::tuple<std::string_view, RecomputeMode, int, std::vector<std::vector<int>>,
+                              std::vector<int>, std::vector<int>, std::vector<int>>;
+  /// Schedule, recompute, micro-batches, stages, replicas, windows, devices.
   static Identity identity(const Finalist& finalist);
 
   double best_step(std::size_t place) const;

@@ -28,14 +28,19 @@ Assignment assignment_of(const Plan& plan, const Cluster& cluster, const PlanGra
       graph == nullptr ? std::map<std::string, int>{} : layers_by_name(*graph);
   Assignment assignment;
   for (const Stage& stage : plan.stages) {
-    auto& ids = assignment.stage_layers.emplace_back();
-    for (const std::string& name : stage.layers) {
-      if (graph == nullptr) continue;
-      const auto found = layers.find(name);
-      if (found == layers.end())
-        throw Error(ErrorKind::data, "layer " + name + " of the plan is not in the profile");
-      ids.push_back(found->second);
-    }
+    const auto ids_of = [&](const std::vector<std::string>& names) {
+      std::vector<int> ids;
+      for (const std::string& name : names) {
+        if (graph == nullptr) continue;
+        const auto found = layers.find(name);
+        if (found == layers.end())
+          throw Error(ErrorKind::data, "layer " + name + " of the plan is not in the profile");
+        ids.push_back(found->second);
+      }
+      return ids;
+    };
+    assignment.stage_layers.push_back(ids_of(stage.layers));
+    assignment.recompute.push_back(ids_of(stage.recompute));
     auto& workers = assignment.stage_workers.emplace_back();
     for (const WorkerId worker : stage.workers) workers.push_back(number(worker));
   }

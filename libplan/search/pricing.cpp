@@ -78,20 +78,34 @@ double slowest_speed(const Cluster& cluster, const std::vector<int>& devices) {
   return speed;
 }
 
-/// Micro-batches of the longest window: K forwards come before the first backward of a replica.
-int in_flight(const WorkerProgram& program) {
-  if (!program.stream) return 0;
-  int forwards = 0;
-  int peak = 0;
-  const auto count = [&](const Program& ops) {
-    for (const Op& op : ops) {
-      if (op.kind == OpKind::forward) peak = std::max(peak, ++forwards);
-      if (op.kind == OpKind::backward || op.kind == OpKind::weight_gradient) --forwards;
+/// Adds a forward and takes away a backward of the stage; the largest value on the way.
+class WindowCounter {
+ public:
+  explicit WindowCounter(StageId stage) : stage_(stage) {}
+  void count(const Program& program) {
+    for (const Op& op : program) {
+      if (op.stage != stage_) continue;
+      if (op.kind == OpKind::forward) peak_ = std::max(peak_, ++held_);
+      if (completes_backward(op.kind)) --held_;
     }
+  }
+  int peak() const { return peak_; }
+
+ private:
+  StageId stage_;
+  int held_ = 0;
+  int peak_ = 0;
+};
+
+/// Whether the programs run the stage again as a whole.
+bool has_recompute(const Assignment& assignment, int stage) {
+  const auto is_recompute = [&](const Op& op) {
+    return op.kind == OpKind::recompute && op.stage == StageId{stage};
   };
-  count(program.stream->prologue);
-  count(program.stream->body);
-  return peak;
+  return std::ranges::any_of(assignment.stage_workers[at(stage)], [&](int worker) {
+    const WorkerProgram& program = assignment.programs[at(worker)];
+    return std::ranges::any_of(program.stream ? program.stream->body : program.program, is_recompute);
+  });
 }
 
 /// A split backward leaves the saved tensors of layers with weights until W, so none hide a workspace.
@@ -123,14 +137,13 @@ std::vector<int> devices_of(const Assignment& assignment, const std::vector<int>
   return devices;
 }
 
-StageCosts price_stage(const PricingContext& context, const Assignment& assignment,
-                       const std::vector<int>& stage_of, const Traffic& traffic, int stage) {
+/// Compute and activations of the stage's layers, at the speed of the profile's device.
+StageCosts layer_costs(const PricingContext& context, const Assignment& assignment,
+                       const std::vector<int>& stage_of, std::int64_t input, int stage) {
   StageCosts costs;
-  std::int64_t parameters = copied_bytes(context, stage_of, stage);
-  std::int64_t buffers = 0;
   std::int64_t elsewhere = 0;
-  const WorkerProgram& program = assignment.programs[at(assignment.stage_workers[at(stage)].front())];
-  const bool split = splits_backward(program);
+  const int worker = assignment.stage_workers[at(stage)].front();
+  const bool split = splits_backward(assignment.programs[at(worker)]);
   Bytes reach;  // the most that one micro-batch holds, as Chain::transient() counts it
   const auto add = [&](const LayerPrice& price) {
     costs.forward += Seconds(price.forward);
@@ -144,18 +157,48 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
   for (const int layer : assignment.stage_layers[at(stage)]) {
     add(context.model.layers[at(layer)]);
     elsewhere += saved_elsewhere(context, stage_of, stage, layer);
-    parameters += context.graph.layers[at(layer)].parameter_bytes;
-    buffers += context.graph.layers[at(layer)].buffer_bytes;
   }
   if (stage == assignment.stages() - 1) add(context.model.loss);
   if (!split) costs.workspace = reach - costs.saved;
-  costs.saved -= Bytes(std::min(elsewhere, traffic.in[at(stage)]));
+  costs.saved -= Bytes(std::min(elsewhere, input));
+  if (has_recompute(assignment, stage)) costs.recompute = costs.forward;
+  return costs;
+}
 
+/// Single layers that run again inside B, or I, instead of keeping what they save. A workspace cannot count on
+/// hiding in it any more.
+void add_recompute(StageCosts& costs, const std::vector<RecomputeUnit>& units, const std::vector<int>& again) {
+  for (const RecomputeUnit& unit : units) {
+    costs.workspace = std::max(costs.workspace, Bytes(unit.workspace));
+    if (std::ranges::count(again, unit.layer) == 0) continue;
+    const Bytes released(unit.saved - unit.kept);
+    costs.backward += Seconds(unit.forward);
+    costs.input_gradient += Seconds(unit.forward);
+    costs.saved -= released;
+    costs.again = std::max(costs.again, Bytes(unit.saved));
+    costs.again_split += std::max(released, Bytes(0));
+  }
+}
+
+StageCosts price_stage(const PricingContext& context, const Assignment& assignment,
+                       const std::vector<int>& stage_of, const Traffic& traffic, int stage) {
+  StageCosts costs = layer_costs(context, assignment, stage_of, traffic.in[at(stage)], stage);
+  if (!assignment.recompute.empty() && !assignment.recompute[at(stage)].empty()) {
+    const std::vector<RecomputeUnit> units = recompute_units(
+        context.graph, context.model.layers, assignment.stage_layers[at(stage)], traffic.in[at(stage)]);
+    add_recompute(costs, units, assignment.recompute[at(stage)]);
+  }
+  std::int64_t parameters = copied_bytes(context, stage_of, stage);
+  std::int64_t buffers = 0;
+  for (const int layer : assignment.stage_layers[at(stage)]) {
+    parameters += context.graph.layers[at(layer)].parameter_bytes;
+    buffers += context.graph.layers[at(layer)].buffer_bytes;
+  }
   const std::vector<int> devices = devices_of(assignment, {stage});
   const double speed = slowest_speed(context.cluster, devices);
   costs.update = Seconds(static_cast<double>(parameters) * context.optimizer.update_per_byte);
-  for (Seconds* time :
-       {&costs.forward, &costs.backward, &costs.input_gradient, &costs.weight_gradient, &costs.update}) {
+  for (Seconds* time : {&costs.forward, &costs.backward, &costs.input_gradient, &costs.weight_gradient,
+                        &costs.recompute, &costs.update}) {
     *time /= speed;
   }
   costs.all_reduce = all_reduce_time(context.cluster, devices, Bytes(parameters));
@@ -166,7 +209,7 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
   costs.input = Bytes(traffic.in[at(stage)]);
   costs.boundary =
       Bytes(message_bytes(hand_over(context.cluster), traffic.in[at(stage)], traffic.out[at(stage)]));
-  costs.versions = std::max(1, in_flight(program));
+  costs.versions = assignment.synchronous ? 1 : std::max(1, window_of(assignment, stage));
   return costs;
 }
 
@@ -194,6 +237,25 @@ int round_of(const Assignment& assignment) {
   for (const auto& workers : assignment.stage_workers)
     round = std::lcm(round, static_cast<int>(workers.size()));
   return round;
+}
+
+int window_of(const Assignment& assignment, int stage) {
+  int window = 0;
+  for (const int worker : assignment.stage_workers[at(stage)]) {
+    WindowCounter counter(StageId{stage});
+    const WorkerProgram& program = assignment.programs[at(worker)];
+    counter.count(program.stream ? program.stream->prologue : program.program);
+    if (program.stream) counter.count(program.stream->body);
+    window = std::max(window, counter.peak());
+  }
+  return window;
+}
+
+std::vector<RecomputeUnit> stage_units(const PricingContext& context, const Assignment& assignment, int stage) {
+  const std::vector<int> stage_of = stages_of_layers(context.graph, assignment);
+  const Traffic traffic = traffic_of(context.graph, context.model, stage_of, assignment.stages());
+  return recompute_units(context.graph, context.model.layers, assignment.stage_layers[at(stage)],
+                         traffic.in[at(stage)]);
 }
 
 PricedStages price_stages(const PricingContext& context, const Assignment& assignment) {

@@ -7,6 +7,7 @@
 
 #include "libplan/cost/graph.h"
 #include "libplan/cost/priced_model.h"
+#include "libplan/cost/recompute.h"
 #include "libplan/plan.h"
 #include "libplan/simulate/simulate.h"
 #include "libprofile/core/cluster.h"
@@ -18,8 +19,9 @@ struct Assignment {
   std::vector<std::vector<int>> stage_layers;   ///< layers of the graph
   std::vector<std::vector<int>> stage_workers;  ///< its replicas
   std::vector<int> worker_devices;              ///< position in the cluster
-  std::vector<WorkerProgram> programs;          ///< per worker
-  int micro_batches = 1;                        ///< per update
+  std::vector<WorkerProgram> programs;          ///< per worker; R for stages that run again as a whole
+  std::vector<std::vector<int>> recompute;  ///< per stage, layers that run again inside backward; empty: none
+  int micro_batches = 1;                    ///< per update
   bool synchronous = true;
 
   int stages() const { return static_cast<int>(stage_layers.size()); }
@@ -35,6 +37,12 @@ struct PricingContext {
   OptimizerCost optimizer;
   double all_reduce_overlap = 0;
 };
+
+/// The layers of a stage as they may run again, on the device of the profile.
+std::vector<RecomputeUnit> stage_units(const PricingContext& context, const Assignment& assignment, int stage);
+
+/// Micro-batches that the busiest worker of the stage has in flight: forwards whose backward has not ended.
+int window_of(const Assignment& assignment, int stage);
 
 /// Costs of every stage, on its slowest device, and the tensors that go straight from stage to stage.
 struct PricedStages {

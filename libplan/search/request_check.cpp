@@ -199,6 +199,12 @@ void check_policy(const PlanRequest& request) {
     }
     if ((row->name == "custom") != request.programs.has_value())
       refuse("schedule custom and a file of programs go together; add --programs FILE.csv");
+    if (row->name == "custom" && request.recompute != RecomputeMode::never)
+      refuse("schedule custom: its programs say what runs again; leave --recompute out");
+    if (!row->synchronous && request.recompute == RecomputeMode::except_last) {
+      refuse("recompute except_last needs a last micro-batch, schedule " + std::string(row->name) +
+             " has none; use always or auto");
+    }
     const WeightPolicy policy = policy_of(*row, request);
     const bool planned = policy == WeightPolicy::flush || policy == WeightPolicy::stash;
     if (planned && std::ranges::count(row->policies, policy) > 0) continue;

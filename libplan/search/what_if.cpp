@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "libplan/plan_recompute.h"
 #include "libplan/search/machine.h"
 
 namespace pp::plan {
@@ -42,9 +43,10 @@ std::vector<int> numbers_in(const std::string& text) {
 }
 
 std::string summary(const std::string& schedule, const std::string& stages, const std::string& replicas,
-                    int micro_batches) {
+                    int micro_batches, const std::string& recompute) {
   return schedule + ", layers " + stages + " on replicas " + replicas + ", " + std::to_string(micro_batches) +
-         (micro_batches == 1 ? " micro-batch" : " micro-batches");
+         (micro_batches == 1 ? " micro-batch" : " micro-batches") +
+         (recompute.empty() ? "" : ", running again " + recompute);
 }
 
 /// Plans the changes, in the order they are added.
@@ -74,11 +76,12 @@ class Changes {
 }  // namespace
 
 std::string plan_summary(const Plan& plan) {
-  return summary(plan.schedule.name, stages_text(plan), replicas_text(plan), plan.training.micro_batches);
+  return summary(plan.schedule.name, stages_text(plan), replicas_text(plan), plan.training.micro_batches,
+                 recompute_text(plan));
 }
 
 std::string plan_summary(const Alternative& other) {
-  return summary(other.schedule, other.stages, other.replicas, other.micro_batches);
+  return summary(other.schedule, other.stages, other.replicas, other.micro_batches, other.recompute);
 }
 
 std::optional<Seconds> step_without_memory_limit(const Plan& plan, const Profile& profile,

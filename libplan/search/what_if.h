@@ -17,7 +17,7 @@ struct WhatIf {
   bool operator==(const WhatIf&) const = default;
 };
 
-/// `1f1b, layers 7|5 on replicas 1-1, 4 micro-batches`
+/// `1f1b, layers 7|5 on replicas 1-1, 4 micro-batches`; with recompute also `, running again all|2`
 std::string plan_summary(const Plan& plan);
 std::string plan_summary(const Alternative& other);
 

@@ -84,6 +84,11 @@ class Walk {
     held_.optimizer -= costs.optimizer;
   }
 
+  /// What layers that run again bring back in this kind of backward.
+  static Bytes again(const StageCosts& costs, OpKind kind) {
+    return kind == OpKind::backward ? costs.again : costs.again_split;
+  }
+
   bool is_swapped() const { return index_.rules == RuleSet::swapped; }
 
   /// Whether this worker holds something of the micro-batch after its forward: not if it has no backward for it
@@ -103,6 +108,8 @@ class Walk {
           scaled(costs.saved, scale(op)) + (is_swapped() ? scaled(costs.input, scale(op)) : Bytes(0));
     } else if (op.kind == OpKind::load) {
       load(costs);
+    } else if (op.kind == OpKind::backward || op.kind == OpKind::input_gradient) {
+      held_.saved += scaled(again(costs, op.kind), scale(op));
     }
     if (has_micro_batch(op.kind)) held_.workspace = scaled(costs.workspace, scale(op));
   }
@@ -113,7 +120,8 @@ class Walk {
       held_.saved -= scaled(costs.input, scale(op));
       release_version(id, op);
     } else if (completes_backward(op.kind)) {
-      held_.saved -= scaled(costs.input, scale(op)) + scaled(costs.saved, scale(op));
+      held_.saved -= scaled(costs.input, scale(op)) + scaled(costs.saved, scale(op)) +
+                     scaled(again(costs, op.kind), scale(op));
       release_version(index_.local(Slot::forward, id), op);
     } else if (op.kind == OpKind::update && !input_.programs.synchronous) {
       change_versions(op.stage, [](Versions& v) { v.update(); });

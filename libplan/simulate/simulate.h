@@ -20,9 +20,11 @@ struct StageCosts {
   Seconds load{}, evict{};              ///< per L and E: the stage's weights between host and device
   Bytes weights, gradients, optimizer;  ///< of one version
   Bytes saved;                          ///< activations kept from F to B (or W), stage input excluded
-  Bytes input;                          ///< boundary input kept from F to B
-  Bytes boundary;                       ///< messages between workers, beyond `input`
-  Bytes workspace;                      ///< peak of an operation above what is saved
+  Bytes again;        ///< layers that run again inside B: the largest one's activations, there during B
+  Bytes again_split;  ///< and with a split backward: what all of them save again, from I to the end of W
+  Bytes input;        ///< boundary input kept from F to B
+  Bytes boundary;     ///< messages between workers, beyond `input`
+  Bytes workspace;    ///< peak of an operation above what is saved
   int versions =
       1;  ///< weight versions the policy keeps; an asynchronous walk counts more where the programs need them
   bool operator==(const StageCosts&) const = default;

@@ -54,6 +54,21 @@ TEST_SUITE("libplan/simulate/memory") {
     CHECK(peak.peak == Bytes(408 + 16 + 5));
   }
 
+  TEST_CASE("layers that run again are there inside B, with a split backward from I to the end of W") {
+    const auto saved = [](const std::string& program) {
+      SimulationInput input = equal_stages(written({program}, {{0}}, 2));
+      input.stages.assign(1, sized());
+      input.stages[0].again = Bytes(4);
+      input.stages[0].again_split = Bytes(7);
+      return simulate(input).memory[0].saved;
+    };
+    // Each micro-batch holds 13.
+    CHECK(saved("F0.0 F0.1 B0.0 B0.1 U0") == Bytes(2 * 13 + 4));
+    CHECK(saved("F0.0 B0.0 F0.1 B0.1 U0") == Bytes(13 + 4));
+    CHECK(saved("F0.0 I0.0 W0.0 F0.1 I0.1 W0.1 U0") == Bytes(13 + 7));
+    CHECK(saved("F0.0 F0.1 I0.0 I0.1 W0.0 W0.1 U0") == Bytes(2 * (13 + 7)));
+  }
+
   TEST_CASE("a worker with several stages holds all their weights") {
     const MemoryPeak peak = memory(written({"F0.0 F1.0 B1.0 B0.0 U0 U1"}, {{0}, {0}}, 1))[0];
     CHECK(peak ==

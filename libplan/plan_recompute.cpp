@@ -1,7 +1,6 @@
-#include "libplan/plan_check_recompute.h"
+#include "libplan/plan_recompute.h"
 
 #include <algorithm>
-#include <optional>
 
 namespace pp::plan {
 namespace {
@@ -12,8 +11,18 @@ std::string in_quotes(std::string_view name) { return std::string("\"").append(n
   throw Error(ErrorKind::data, where + ": " + message);
 }
 
-/// The first R of each stage.
-std::vector<std::optional<Op>> first_recomputes(const Plan& plan) {
+void check_layers(const Stage& stage, const std::string& where) {
+  for (auto layer = stage.recompute.begin(); layer != stage.recompute.end(); ++layer) {
+    if (std::ranges::count(stage.layers, *layer) == 0)
+      fail(where, "layer " + in_quotes(*layer) + " is not in the stage");
+    if (std::count(stage.recompute.begin(), layer, *layer) > 0)
+      fail(where, "layer " + in_quotes(*layer) + " stands twice");
+  }
+}
+
+}  // namespace
+
+std::vector<std::optional<Op>> whole_recomputes(const Plan& plan) {
   std::vector<std::optional<Op>> first(plan.stages.size());
   const auto note = [&](const Program& program) {
     for (const Op& op : program) {
@@ -29,20 +38,21 @@ std::vector<std::optional<Op>> first_recomputes(const Plan& plan) {
   return first;
 }
 
-void check_layers(const Stage& stage, const std::string& where) {
-  for (auto layer = stage.recompute.begin(); layer != stage.recompute.end(); ++layer) {
-    if (std::ranges::count(stage.layers, *layer) == 0)
-      fail(where, "layer " + in_quotes(*layer) + " is not in the stage");
-    if (std::count(stage.recompute.begin(), layer, *layer) > 0)
-      fail(where, "layer " + in_quotes(*layer) + " stands twice");
+std::string recompute_text(const Plan& plan) {
+  const std::vector<std::optional<Op>> whole = whole_recomputes(plan);
+  std::string text;
+  bool nothing = true;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const std::size_t layers = plan.stages[s].recompute.size();
+    text.append(s == 0 ? "" : "|").append(whole[s] ? "all" : layers == 0 ? "-" : std::to_string(layers));
+    nothing = nothing && !whole[s] && layers == 0;
   }
+  return nothing ? "" : text;
 }
-
-}  // namespace
 
 void check_recompute(const Plan& plan) {
   const RecomputePolicy policy = plan.schedule.recompute;
-  const std::vector<std::optional<Op>> whole = first_recomputes(plan);
+  const std::vector<std::optional<Op>> whole = whole_recomputes(plan);
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const std::string where = "/stages/" + std::to_string(s) + "/recompute";
     if (whole[s] && policy == RecomputePolicy::never) {

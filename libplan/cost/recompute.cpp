@@ -1,0 +1,143 @@
+#include "libplan/cost/recompute.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include "libplan/cost/covering_knapsack.h"
+
+namespace pp::plan {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// The layers of one stage and their prices.
+struct StageView {
+  const PlanGraph& graph;
+  std::span<const LayerPrice> prices;
+  std::vector<int> layers;  ///< ascending
+
+  bool holds(int layer) const { return std::ranges::binary_search(layers, layer); }
+  const GraphLayer& layer(int l) const { return graph.layers[at(l)]; }
+  const LayerPrice& price(int l) const { return prices[at(l)]; }
+
+  /// Bytes the layer reads from inside and from outside of the stage.
+  std::pair<std::int64_t, std::int64_t> inputs(int l) const {
+    std::int64_t inside = 0;
+    std::int64_t outside = 0;
+    for (const int producer : layer(l).producers)
+      (holds(producer) ? inside : outside) += price(producer).output;
+    return {inside, outside};
+  }
+
+  /// A reader that keeps all of its inputs says so in its own saved_input, unless the layer keeps its result
+  /// itself. For any other the profile leaves it open.
+  bool may_share_result(int l) const {
+    return layer(l).feeds_loss || std::ranges::any_of(layer(l).consumers, [&](int reader) {
+             const auto [inside, outside] = inputs(reader);
+             return holds(reader) && price(reader).saved_input < inside + outside;
+           });
+  }
+};
+
+std::int64_t sum_saved(std::span<const RecomputeUnit> units) {
+  return std::accumulate(units.begin(), units.end(), std::int64_t{0},
+                         [](std::int64_t sum, const RecomputeUnit& unit) { return sum + unit.saved; });
+}
+
+/// `saved` of the units that release something: the possible largest ones.
+std::set<std::int64_t> largest_units(std::span<const RecomputeUnit> units) {
+  std::set<std::int64_t> sizes;
+  for (const RecomputeUnit& unit : units) {
+    if (unit.releases()) sizes.insert(unit.saved);
+  }
+  return sizes;
+}
+
+}  // namespace
+
+std::vector<RecomputeUnit> recompute_units(const PlanGraph& graph, std::span<const LayerPrice> prices,
+                                           std::span<const int> layers, std::int64_t input) {
+  StageView stage{graph, prices, {layers.begin(), layers.end()}};
+  std::ranges::sort(stage.layers);
+  std::vector<RecomputeUnit> units;
+  for (const int l : stage.layers) {
+    const LayerPrice& price = stage.price(l);
+    const auto [inside, outside] = stage.inputs(l);
+    const std::int64_t elsewhere = std::min({price.saved_input, outside, input});
+    input -= elsewhere;
+    // What it saves of its inputs and did not come from a layer are the model's own inputs.
+    RecomputeUnit unit{l, price.forward, price.saved - elsewhere,
+                       std::max(inside, price.saved_input - elsewhere), price.workspace};
+    if (stage.may_share_result(l)) unit.kept += std::min(price.output, price.saved - price.saved_input);
+    units.push_back(unit);
+  }
+  return units;
+}
+
+std::int64_t activation_bytes(std::span<const RecomputeUnit> units, std::span<const std::size_t> chosen,
+                              int in_flight) {
+  std::int64_t bytes = in_flight * sum_saved(units);
+  std::int64_t largest = 0;
+  for (const std::size_t i : chosen) {
+    bytes -= in_flight * (units[i].saved - units[i].kept);
+    largest = std::max(largest, units[i].saved);
+  }
+  return bytes + largest;
+}
+
+Released release_most(std::span<const RecomputeUnit> units, int in_flight) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> items;  // by size: what each releases
+  for (const RecomputeUnit& unit : units) {
+    if (unit.releases()) items.emplace_back(unit.saved, unit.saved - unit.kept);
+  }
+  std::ranges::sort(items);
+  Released best;
+  for (const RecomputeUnit& unit : units) best.workspace = std::max(best.workspace, unit.workspace);
+  std::int64_t released = 0;
+  for (const auto& [saved, release] : items) {
+    released += release;
+    if (in_flight * (released - best.bytes) > saved - best.again) best = {released, saved, best.workspace};
+  }
+  return best;
+}
+
+std::optional<std::vector<std::size_t>> choose_units(std::span<const RecomputeUnit> units, int in_flight,
+                                                     std::int64_t limit) {
+  const std::int64_t excess = in_flight * sum_saved(units) - limit;
+  if (excess <= 0) return std::vector<std::size_t>{};
+  Cover best;
+  std::vector<std::size_t> chosen;
+  for (const std::int64_t largest : largest_units(units)) {
+    std::vector<CoverItem> items;
+    std::vector<std::size_t> positions;
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      if (!units[i].releases() || units[i].saved > largest) continue;
+      items.push_back({units[i].forward, static_cast<double>(in_flight * (units[i].saved - units[i].kept))});
+      positions.push_back(i);
+    }
+    Cover cover = cover_exactly(items, static_cast<double>(excess + largest), best.seconds);
+    if (cover.seconds >= best.seconds) continue;
+    best = std::move(cover);
+    chosen.clear();
+    for (const std::size_t i : best.items) chosen.push_back(positions[i]);
+  }
+  if (best.seconds == std::numeric_limits<double>::infinity()) return std::nullopt;
+  return chosen;
+}
+
+ChainUnits::ChainUnits(const PlanGraph& graph, std::span<const LayerPrice> prices, std::vector<int> order)
+    : graph_(graph), prices_(prices), order_(std::move(order)) {}
+
+std::vector<RecomputeUnit> ChainUnits::stage(int begin, int end, std::int64_t input) const {
+  return recompute_units(graph_, prices_, std::span(order_).subspan(at(begin), at(end - begin)), input);
+}
+
+Released ChainUnits::release_most(int begin, int end, std::int64_t input, int in_flight) const {
+  const auto [found, added] = known_.try_emplace({begin, end, in_flight});
+  if (added) found->second = plan::release_most(stage(begin, end, input), in_flight);
+  return found->second;
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,58 @@
+#include "libplan/cost/recompute_time.h"
+
+#include <algorithm>
+
+namespace pp::plan {
+
+RecomputeTime::RecomputeTime(const Chain& chain, const StageMemory* memory, RecomputeMode mode)
+    : chain_(chain), memory_(memory), mode_(mode) {
+  const bool layers = memory != nullptr && memory->in_flight().units != nullptr;
+  if (mode == RecomputeMode::automatic && layers) make_classes();
+}
+
+void RecomputeTime::make_classes() {
+  constexpr std::size_t kClasses = 16;
+  struct Layer {
+    double rate;
+    int position;
+  };
+  std::vector<Layer> layers;
+  for (int p = 0; p < chain_.size(); ++p) {
+    const std::int64_t saved = chain_.sum(chain_.saved, p, p + 1);
+    if (saved > 0) layers.push_back({chain_.sum(chain_.forward, p, p + 1) / static_cast<double>(saved), p});
+  }
+  std::ranges::stable_sort(layers, {}, &Layer::rate);
+  const std::size_t classes = std::min(kClasses, layers.size());
+  for (std::size_t c = 0; c < classes; ++c) {
+    const std::size_t first = c * layers.size() / classes;
+    const std::size_t last = (c + 1) * layers.size() / classes;
+    Class& one = classes_.emplace_back();
+    one.seconds_per_byte = layers[first].rate;
+    one.saved.assign(static_cast<std::size_t>(chain_.size()) + 1, 0);
+    for (std::size_t i = first; i < last; ++i) {
+      const int p = layers[i].position;
+      one.saved[static_cast<std::size_t>(p) + 1] = chain_.sum(chain_.saved, p, p + 1);
+    }
+    for (std::size_t k = 1; k < one.saved.size(); ++k) one.saved[k] += one.saved[k - 1];
+  }
+}
+
+double RecomputeTime::seconds(int begin, int end, int replicas, double count) const {
+  if (mode_ == RecomputeMode::never) return 0;
+  const double forward = chain_.sum(chain_.forward, begin, end);
+  if (mode_ == RecomputeMode::always) return forward;
+  if (mode_ == RecomputeMode::except_last) return forward * ((count - 1) / count);
+  if (classes_.empty()) return 0;
+  const int window = memory_->least_window(replicas, 0);
+  std::int64_t excess = memory_->least_excess({begin, end, replicas}, window);
+  double seconds = 0;
+  for (const Class& one : classes_) {
+    if (excess <= 0) break;
+    const std::int64_t given = std::min(excess, window * chain_.sum(one.saved, begin, end));
+    seconds += static_cast<double>(given) / window * one.seconds_per_byte;
+    excess -= given;
+  }
+  return seconds;
+}
+
+}  // namespace pp::plan

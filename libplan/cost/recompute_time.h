@@ -1,0 +1,37 @@
+// The least time that a stage needs to run forwards again so that it fits: what the searches add to its load.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "libplan/cost/chain.h"
+#include "libplan/cost/memory.h"
+
+namespace pp::plan {
+
+/// Chain and memory must outlive it.
+class RecomputeTime {
+ public:
+  /// `memory` null: everything fits.
+  RecomputeTime(const Chain& chain, const StageMemory* memory, RecomputeMode mode);
+
+  /// Seconds per micro-batch of the busiest of `replicas` with `count` micro-batches. With `always` the stage's
+  /// forward. With `automatic` a lower bound: layers give back all they save, in part too, cheapest first, in
+  /// at most 16 classes of about equal seconds per byte (planning.md 2.8). Does not fall when the stage grows.
+  /// O(1), `automatic` O(16).
+  double seconds(int begin, int end, int replicas, double count) const;
+
+ private:
+  struct Class {
+    double seconds_per_byte = 0;      ///< of its cheapest layer
+    std::vector<std::int64_t> saved;  ///< prefix sums over the positions
+  };
+  void make_classes();
+
+  const Chain& chain_;
+  const StageMemory* memory_;
+  RecomputeMode mode_;
+  std::vector<Class> classes_;  ///< by seconds per byte
+};
+
+}  // namespace pp::plan

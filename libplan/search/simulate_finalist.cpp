@@ -1,0 +1,53 @@
+#include "libplan/search/simulate_finalist.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace pp::plan {
+namespace {
+
+void simulate_with(Finalist& finalist, const RecomputeChoice& choice, const PricingContext& context,
+                   const PlanRequest& request) {
+  finalist.again = choice;
+  finalist.assignment = with_recompute(assign(finalist, context.graph, request), choice);
+  finalist.prediction =
+      simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
+  finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, context.cluster, request));
+}
+
+auto rank(const Finalist& finalist) {
+  return std::tuple(finalist.short_by, finalist.rounded_step(),
+                    recomputed_layers(finalist.again, finalist.assignment));
+}
+
+}  // namespace
+
+std::optional<Recompute> whole_mode(RecomputeMode mode) {
+  switch (mode) {
+    case RecomputeMode::never: return Recompute::never;
+    case RecomputeMode::except_last: return Recompute::except_last;
+    case RecomputeMode::always: return Recompute::always;
+    case RecomputeMode::automatic: break;
+  }
+  return std::nullopt;
+}
+
+void simulate_finalist(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
+  const int stages = static_cast<int>(finalist.partition.size());
+  std::vector<RecomputeChoice> choices;
+  if (const std::optional<Recompute> mode = whole_mode(finalist.recompute)) {
+    choices.push_back(*mode == Recompute::never ? RecomputeChoice() : whole_stages(stages, *mode));
+  } else {
+    finalist.assignment = assign(finalist, context.graph, request);
+    choices =
+        recompute_choices(context, finalist.assignment, worker_limits(finalist, context.cluster, request));
+  }
+  simulate_with(finalist, choices.front(), context, request);
+  for (std::size_t i = 1; i < choices.size(); ++i) {
+    Finalist other = finalist;
+    simulate_with(other, choices[i], context, request);
+    if (rank(other) < rank(finalist)) finalist = std::move(other);
+  }
+}
+
+}  // namespace pp::plan
