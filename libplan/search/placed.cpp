@@ -20,8 +20,9 @@ class StepFloor : public StageCost {
       : chain_(chain), back_(split ? chain.input_gradient : chain.backward), micro_batches_(micro_batches) {}
   double stage(int begin, int end, int) const override {
     const double trip = chain_.sum(chain_.forward, 0, begin) + chain_.sum(back_, 0, begin);
-    const double waited = chain_.sum(chain_.forward, begin, end) + chain_.sum(back_, begin, end);
-    return std::max(micro_batches_ * chain_.compute(begin, end), trip + micro_batches_ * waited);
+    const double waited =
+        chain_.stage_forward(begin, end) + chain_.sum(back_, begin, end) + chain_.fixed.backward;
+    return std::max(micro_batches_ * chain_.stage_compute(begin, end), trip + micro_batches_ * waited);
   }
   double cut(int, int, CutSide) const override { return 0; }
   bool fits(int, int, int, int) const override { return true; }

@@ -1,6 +1,8 @@
 #include "libprofile/measure/model_runner.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -9,11 +11,14 @@
 #include <utility>
 
 #include "libprofile/measure/batch.h"
+#include "libprofile/measure/hand_over.h"
 #include "libprofile/model/errors.h"
 #include "libprofile/model/ops.h"
 
 namespace pp::profile {
 namespace {
+
+constexpr std::int64_t kSamples = 64;  // of the data set: drawn in ever new orders, so no kernel knows them
 
 /// With a loss nothing arrives from outside; without one, ones arrive at every floating output.
 std::vector<std::vector<at::Tensor>> gradients_for_outputs(const ResolvedModel& model,
@@ -71,6 +76,12 @@ ModelRunner::ModelRunner(const ResolvedModel& model, const ModelPart& part, std:
       gradients_.layers[layer][i] = at::zeros_like(weights_->layers[layer][i].detach());
     }
   }
+  for (const TensorSource& source : segment_.inputs()) {
+    at::Tensor& tensor = data_.emplace_back();
+    if (source.kind == TensorSource::Kind::layer) continue;
+    tensor = random_batch(model, {source}, kSamples, dtype, seed).front();
+    release_charge(tensor);  // nor does a worker pay for the training data
+  }
   batches_.resize(sizes_.size());
   output_gradients_.resize(sizes_.size());
 }
@@ -84,10 +95,30 @@ void ModelRunner::make_batch(std::size_t size) {
       });
 }
 
-model::Pass ModelRunner::forward(std::size_t size, model::LayerObserver* observer) {
+int ModelRunner::first_reader(const TensorSource& source) const {
+  const std::vector<int>& layers = segment_.layers();
+  const auto reads = [&](int layer) {
+    return std::ranges::count(model_.layers[static_cast<std::size_t>(layer)].sources, source) > 0;
+  };
+  return static_cast<int>(std::ranges::find_if(layers, reads) - layers.begin());
+}
+
+std::vector<at::Tensor> ModelRunner::cut_batch(std::size_t size, LapTimer& timer) {
+  std::vector<at::Tensor> batch = batches_[size];
+  const at::Tensor rows = at::empty({sizes_[size]}, at::kLong).random_(0, kSamples, generator_);
+  timer.start();
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    if (!data_[i].defined()) continue;
+    batch[i] = at::index_select(data_[i], 0, rows);
+    timer.end(first_reader(segment_.inputs()[i]), model::LayerObserver::Phase::forward);
+  }
+  return batch;
+}
+
+model::Pass ModelRunner::forward(std::span<const at::Tensor> batch, model::LayerObserver* observer) {
   const model::PassContext context{
       .key = {.seed = seed_, .step = step_++, .micro_batch = 0}, .generator = &generator_, .buffers = buffers_};
-  model::Pass pass = segment_.forward(weights_, batches_[size], context, observer);
+  model::Pass pass = segment_.forward(weights_, batch, context, observer);
   pass.outputs.clear();  // nobody here reads the predictions; the executor hands its outputs on as well
   return pass;
 }
@@ -108,7 +139,7 @@ PassBytes ModelRunner::measure_bytes(std::size_t size) {
   account_.reset_peak();
   const Bytes before = account_.live();
   {
-    model::Pass pass = forward(size, nullptr);
+    model::Pass pass = forward(batches_[size], nullptr);
     bytes.kept = account_.live() - before;
     backward(pass, size, PassKind::full, nullptr);
   }
@@ -122,7 +153,7 @@ PassBytes ModelRunner::measure_bytes(std::size_t size) {
 void ModelRunner::probe_pass(std::size_t size, PassKind kind, PassBytes& bytes) {
   SavedMeter saved(distinct_parameters(), positions(), account_);
   ByteProbe probe(bytes.outputs, saved, account_);
-  model::Pass pass = forward(size, &probe);
+  model::Pass pass = forward(batches_[size], &probe);
   bytes.saved = saved.layers();
   backward(pass, size, kind, &probe);
   for (std::size_t p = 0; p < bytes.workspace.size(); ++p) {
@@ -142,7 +173,7 @@ Bytes ModelRunner::bytes_of_other_batches(std::size_t size) const {
 VisitTimes ModelRunner::run_visit(const Visit& visit, int in_flight) {
   VisitTimes times, dropped;
   std::deque<model::Pass> flying;
-  for (int i = 1; i < in_flight; ++i) flying.push_back(forward(visit.size, nullptr));
+  for (int i = 1; i < in_flight; ++i) flying.push_back(forward(batches_[visit.size], nullptr));
   for (int i = 0; i < visit.dropped; ++i) run_pass(flying, visit, dropped);
   for (int i = 0; i < visit.passes; ++i) run_pass(flying, visit, times);
   for (model::Pass& pass : flying) backward(pass, visit.size, PassKind::full, nullptr);
@@ -154,9 +185,9 @@ void ModelRunner::run_pass(std::deque<model::Pass>& flying, const Visit& visit, 
   const bool whole = visit.kind == PassKind::whole;
   model::LayerObserver* const observer = whole ? nullptr : &timer;
 
-  timer.start();
-  flying.push_back(forward(visit.size, observer));
-  if (whole) times.forward.push_back(timer.since_start());
+  const Seconds start = clock_.now();
+  flying.push_back(forward(cut_batch(visit.size, timer), observer));
+  if (whole) times.forward.push_back((clock_.now() - start).count());
 
   model::Pass pass = std::move(flying.front());
   flying.pop_front();
@@ -169,29 +200,38 @@ void ModelRunner::run_pass(std::deque<model::Pass>& flying, const Visit& visit, 
   }
 }
 
-std::vector<double> ModelRunner::time_updates(model::Optimizer& optimizer, int dropped, int steps) {
-  const std::vector<at::Tensor> weights = distinct_parameters();
-  std::vector<at::Tensor> gradients;
-  for (std::size_t p = 0; p < gradients_.layers.size(); ++p) {
-    if (!owns_weights(p)) continue;
-    gradients.insert(gradients.end(), gradients_.layers[p].begin(), gradients_.layers[p].end());
-  }
-  std::vector<double> seconds;
+void ModelRunner::time_updates(std::size_t size, std::span<Stretch> stretches, int dropped, int steps) {
   for (int i = 0; i < dropped + steps; ++i) {
-    const Seconds start = clock_.now();
-    optimizer.step(weights, gradients, /*learning_rate=*/0.0);
-    if (i >= dropped) seconds.push_back((clock_.now() - start).count());
+    model::Pass pass = forward(batches_[size], nullptr);
+    backward(pass, size, PassKind::full, nullptr);
+    for (Stretch& stretch : stretches) {
+      const std::vector<at::Tensor> weights = distinct(weights_->layers, stretch.begin, stretch.end);
+      const std::vector<at::Tensor> gradients = distinct(gradients_.layers, stretch.begin, stretch.end);
+      const Seconds start = clock_.now();
+      stretch.optimizer->step(weights, gradients, /*learning_rate=*/0.0);
+      if (i >= dropped) stretch.seconds.push_back((clock_.now() - start).count());
+    }
   }
-  return seconds;
+}
+
+Bytes ModelRunner::parameter_bytes(const Stretch& stretch) const {
+  Bytes sum;
+  for (const at::Tensor& tensor : distinct(weights_->layers, stretch.begin, stretch.end))
+    sum += Bytes(static_cast<std::int64_t>(tensor.nbytes()));
+  return sum;
+}
+
+std::vector<at::Tensor> ModelRunner::distinct(const std::vector<std::vector<at::Tensor>>& tensors, int begin,
+                                              int end) const {
+  std::vector<at::Tensor> found;
+  for (std::size_t p = static_cast<std::size_t>(begin); p < static_cast<std::size_t>(end); ++p) {
+    if (owns_weights(p)) found.insert(found.end(), tensors[p].begin(), tensors[p].end());
+  }
+  return found;
 }
 
 std::vector<at::Tensor> ModelRunner::distinct_parameters() const {
-  std::vector<at::Tensor> parameters;
-  for (std::size_t p = 0; p < weights_->layers.size(); ++p) {
-    if (!owns_weights(p)) continue;
-    parameters.insert(parameters.end(), weights_->layers[p].begin(), weights_->layers[p].end());
-  }
-  return parameters;
+  return distinct(weights_->layers, 0, segment_.layer_count());
 }
 
 /// The first layer of the part that holds these weights.

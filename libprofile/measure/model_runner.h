@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "libprofile/core/model_graph.h"
@@ -49,6 +50,13 @@ struct ModelPart {
 };
 ModelPart whole_model(const ResolvedModel& model);
 
+/// Neighbouring layers of the part, [begin, end), that an optimizer of their own updates.
+struct Stretch {
+  int begin = 0, end = 0;
+  std::unique_ptr<model::Optimizer> optimizer = {};
+  std::vector<double> seconds = {};  ///< per update
+};
+
 class ModelRunner {
  public:
   /// Draws weights, makes gradient buffers and one batch per micro-batch size; all of it is charged to the
@@ -64,21 +72,32 @@ class ModelRunner {
   /// of a pipeline has them: each backward belongs to the forward that is in_flight - 1 earlier.
   VisitTimes run_visit(const Visit& visit, int in_flight);
 
-  /// Runs `dropped` + `steps` updates of all parameters at learning rate 0; seconds of the last `steps`.
-  std::vector<double> time_updates(model::Optimizer& optimizer, int dropped, int steps);
+  /// Runs `dropped` + `steps` training passes of size `size` and after each of them updates every stretch at
+  /// learning rate 0, as a step ends: with gradients that have left the caches. Adds the seconds of the last
+  /// `steps` to the stretches.
+  void time_updates(std::size_t size, std::span<Stretch> stretches, int dropped, int steps);
+  /// Bytes of the distinct parameters of these positions.
+  Bytes parameter_bytes(const Stretch& stretch) const;
 
   /// Bytes of the buffers of each layer of the part.
   std::vector<Bytes> buffer_bytes() const;
 
  private:
   void make_batch(std::size_t size);
+  /// The batch of size `size` with other samples where the data provide them: those are cut from the data set
+  /// here, as the executor does before a forward; told to `timer`, for the layer that reads them first.
+  std::vector<at::Tensor> cut_batch(std::size_t size, LapTimer& timer);
+  int first_reader(const TensorSource& source) const;
   int positions() const { return segment_.layer_count() + (segment_.has_loss() ? 1 : 0); }
   bool owns_weights(std::size_t position) const;
-  model::Pass forward(std::size_t size, model::LayerObserver* observer);
+  model::Pass forward(std::span<const at::Tensor> batch, model::LayerObserver* observer);
   void backward(model::Pass& pass, std::size_t size, PassKind kind, model::LayerObserver* observer);
   /// One pass with every byte counted; fills `saved` and raises `workspace` of `bytes`.
   void probe_pass(std::size_t size, PassKind kind, PassBytes& bytes);
   void run_pass(std::deque<model::Pass>& flying, const Visit& visit, VisitTimes& times);
+  /// Of the positions [begin, end), without those that an earlier position of the part owns.
+  std::vector<at::Tensor> distinct(const std::vector<std::vector<at::Tensor>>& tensors, int begin,
+                                   int end) const;
   std::vector<at::Tensor> distinct_parameters() const;
   Bytes bytes_of_other_batches(std::size_t size) const;
   std::vector<Bytes> output_bytes(std::size_t size) const;
@@ -93,6 +112,7 @@ class ModelRunner {
   std::shared_ptr<const model::Weights> weights_;
   std::vector<std::vector<at::Tensor>> buffers_;
   model::Gradients gradients_;
+  std::vector<at::Tensor> data_;                  ///< as segment_.inputs(); defined where the data provide it
   std::vector<std::vector<at::Tensor>> batches_;  ///< per size, as segment_.inputs()
   /// Per size and output of the segment: the gradients that enter there; none with a loss.
   std::vector<std::vector<std::vector<at::Tensor>>> output_gradients_;

@@ -154,7 +154,8 @@ TEST_CASE(
     const PricedModel model = price_model(test::make_profile(spec), std::vector<int>{1}, {});
     std::vector<int> layers(spec.layers.size());
     std::iota(layers.begin(), layers.end(), 0);
-    const Chain chain = make_chain(graph, layers, model.layers, model.loss, {1.0, 0});
+    Chain chain = make_chain(graph, layers, model.layers, model.loss, {1.0, 0, 0.5});
+    chain.fixed = {0.25, 0.5};
     const InFlight in_flight{.micro_batches = micro_batches};
     SearchSpace space;
     space.layers = graph.size();

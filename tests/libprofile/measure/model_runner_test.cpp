@@ -223,9 +223,16 @@ TEST_SUITE("libprofile/measure/model_runner") {
     Bench bench(small_chain());
     bench.bytes(0);
     const ChargeMemory charged(bench.account);
-    const auto sgd = model::make_sgd({.momentum = 0.9});
-    CHECK(bench.runner->time_updates(*sgd, 2, 3).size() == 3);
-    CHECK(sgd->state().size() == 4);  // one buffer per parameter
+    std::vector<Stretch> stretches(2);  // first and relu; second
+    stretches[0] = {0, 2, model::make_sgd({.momentum = 0.9})};
+    stretches[1] = {2, 3, model::make_sgd({.momentum = 0.9})};
+    bench.runner->time_updates(/*size=*/0, stretches, 2, 3);
+    for (const Stretch& stretch : stretches) {
+      CHECK(stretch.seconds.size() == 3);
+      CHECK(stretch.optimizer->state().size() == 2);  // of the weight and of the bias
+    }
+    CHECK(bench.runner->parameter_bytes(stretches[0]) == Bytes((4 * 6 + 6) * 4));
+    CHECK(bench.runner->parameter_bytes(stretches[1]) == Bytes((6 * 3 + 3) * 4));
   }
 
   TEST_CASE("a model without a loss runs backward from its outputs") {
