@@ -35,6 +35,7 @@ Profile tiny_profile(const profile::DeviceSet& devices) {
 
 Cluster cluster_of(const profile::DeviceSet& devices, int count) {
   Cluster cluster = flat_cluster(count, devices.kind, BytesPerSecond(1e9), Seconds(0), Bytes(0));
+  if (devices.kind != DeviceKind::cpu) return cluster;
   const std::vector<int> cores = profile::usable_cores();
   for (int device = 0; device < count; ++device)
     cluster.devices[static_cast<std::size_t>(device)].cores = profile::cores_of(devices, device, cores);

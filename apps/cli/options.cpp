@@ -1,8 +1,19 @@
 #include "apps/cli/options.h"
 
 #include <charconv>
+#include <cstdint>
 
 namespace pp::cli {
+
+CLI::Validator whole_number(int least) {
+  const auto problem = [least](const std::string& text) -> std::string {
+    std::int64_t value = 0;
+    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc() && rest == text.data() + text.size() && value >= least) return "";
+    return '"' + text + "\" is not a whole number of at least " + std::to_string(least);
+  };
+  return {problem, "FROM " + std::to_string(least), "whole number"};
+}
 
 std::vector<int> parse_counts(const std::string& text, char separator, const std::string& option) {
   std::vector<int> counts;

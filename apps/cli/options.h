@@ -45,6 +45,9 @@ inline CLI::Option* add_bandwidth(CLI::App& command, const std::string& name, By
       ->type_name("RATE");
 }
 
+/// An option's check: its text is a whole number from `least` upwards.
+CLI::Validator whole_number(int least);
+
 /// `1,2,4` or `3-1` into whole numbers >= 1. Throws pp::Error (usage) that names the option and the part.
 std::vector<int> parse_counts(const std::string& text, char separator, const std::string& option);
 

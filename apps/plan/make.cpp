@@ -61,6 +61,16 @@ void warn_about(const Profile& profile) {
   }
 }
 
+void warn_about(const plan::Plan& plan) {
+  const int micro_batches = plan.training.micro_batches;
+  const int depth = static_cast<int>(plan.stages.size()) / plan.schedule.chunks_per_worker;
+  if (!plan::require_schedule(plan.schedule.name).synchronous || micro_batches >= depth) return;
+  spdlog::warn(
+      "{} micro-batch(es) cannot keep {} stages busy: the bubble is {:.1f} %; take at least {}, or "
+      "fewer stages",
+      micro_batches, depth, 100 * plan.predicted.bubble_fraction, depth);
+}
+
 void make_peer_plan(const Options& options, const plan::PeerOptions& peer, const Profile& profile,
                     cli::Shell& shell) {
   cli::Output output(options.output);
@@ -110,6 +120,7 @@ void make(const Options& options, cli::Shell& shell) {
   if (const auto* none = std::get_if<plan::Infeasible>(&result)) return report_infeasible(*none, shell);
 
   const plan::Plan& plan = std::get<plan::Plan>(result);
+  warn_about(plan);
   output.write(dump_json(plan::to_json(plan)));
   if (output.is_stdout()) return;
   std::optional<plan::Explanation> why;

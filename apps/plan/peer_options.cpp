@@ -72,7 +72,7 @@ void add_peer_options(CLI::App& command, PeerArguments& arguments) {
       ->group("Peers");
   add("--servers", arguments.servers, "dapple: servers x devices, 2x8")->type_name("SxD");
   add("--micro-batches-in-batch", arguments.micro_batches_in_batch, "piper: replicas of a stage divide it")
-      ->check(CLI::PositiveNumber);
+      ->check(cli::whole_number(1));
 }
 
 std::optional<plan::PeerOptions> peer_options(const PeerArguments& arguments, const std::string& strategy,

@@ -12,7 +12,7 @@ namespace pp::plan_tool {
 void add_cluster_options(CLI::App& command, ClusterOptions& options) {
   CLI::Option* devices =
       command.add_option("--devices", options.devices, "so many equal devices of the profile's kind")
-          ->check(CLI::PositiveNumber);
+          ->check(cli::whole_number(1));
   add_machine_options(command, options, *devices);
 }
 
@@ -87,7 +87,7 @@ int default_threads() { return std::max(1, static_cast<int>(std::thread::hardwar
 
 void add_basic_options(CLI::App& command, plan::PlanRequest& request) {
   command.add_option("--mini-batch", request.mini_batch, "samples per optimizer update")
-      ->check(CLI::PositiveNumber)
+      ->check(cli::whole_number(1))
       ->group("Training");
   cli::add_enum(command, "--optimizer", request.optimizer, "whose state counts as memory")->group("Training");
   command
@@ -116,7 +116,7 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
   command
       .add_option("--micro-batch-size", request.micro_batch_size,
                   "samples per micro-batch, instead of their number")
-      ->check(CLI::PositiveNumber)
+      ->check(cli::whole_number(1))
       ->excludes(count)
       ->group("Training");
   command
@@ -139,7 +139,7 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
   command
       .add_option("--chunks", request.chunks_per_worker,
                   "stages per worker, for the schedules with several; --stages counts workers there")
-      ->check(CLI::PositiveNumber)
+      ->check(cli::whole_number(1))
       ->group("Search");
   command
       .add_option_function<std::string>(
@@ -152,10 +152,10 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
       ->type_name("FILE")
       ->group("Search");
   command.add_option("--stages", request.stages, "exactly so many stages")
-      ->check(CLI::PositiveNumber)
+      ->check(cli::whole_number(1))
       ->group("Search");
   command.add_option("--max-stages", request.max_stages, "at most so many stages")
-      ->check(CLI::PositiveNumber)
+      ->check(cli::whole_number(1))
       ->group("Search");
   command.add_option("--cuts", options.cuts, "boundaries: 3,5 starts stages at layers 0, 3 and 5")
       ->type_name("K,K")
@@ -167,7 +167,7 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
       ->group("Search");
   command.add_option("--threads", options.threads, "that simulate plans; the answer does not depend on it")
       ->default_str("one per core")
-      ->check(CLI::PositiveNumber)
+      ->check(cli::whole_number(1))
       ->group("Search");
   cli::add_enum(command, "--placement", request.placement,
                 "how stages go through the nodes of a cluster; auto tries all")
@@ -177,7 +177,7 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
                 "(pp-run trains the former)")
       ->group("Search");
   command.add_option("--top", request.top, "alternatives to list")
-      ->check(CLI::NonNegativeNumber)
+      ->check(cli::whole_number(0))
       ->group("Search");
 }
 

@@ -71,20 +71,20 @@ void add_schedule_options(CLI::App& command, ScheduleOptions& options, CLI::Opti
                    ->type_name("FILE"));
   name->excludes(plan)->excludes(csv)->type_name("NAME");
   csv->excludes(plan);
-  in_group(command.add_option("--stages", options.stages, "pipeline workers")->check(CLI::PositiveNumber));
+  in_group(command.add_option("--stages", options.stages, "pipeline workers")->check(cli::whole_number(1)));
   in_group(command.add_option("--replicas", options.replicas, "workers per stage: 3-1")->type_name("R-R"));
   in_group(
       command
           .add_option("--micro-batches", request.micro_batches,
                       "per step; asynchronous: of the stream; generation: sequence groups; partime: frames")
-          ->check(CLI::PositiveNumber));
+          ->check(cli::whole_number(1)));
   in_group(
       command.add_option("--per-update", options.per_update, "micro-batches per update, 2bw and macrobatch")
-          ->check(CLI::PositiveNumber));
+          ->check(cli::whole_number(1)));
   in_group(command.add_option("--chunks", request.chunks_per_worker, "stages per worker")
-               ->check(CLI::PositiveNumber));
+               ->check(cli::whole_number(1)));
   in_group(command.add_option("--group", request.group, "interleaved: micro-batches per turn of a chunk")
-               ->check(CLI::PositiveNumber));
+               ->check(cli::whole_number(1)));
   in_group(
       command
           .add_option("--costs", options.costs,
@@ -103,7 +103,7 @@ void add_schedule_options(CLI::App& command, ScheduleOptions& options, CLI::Opti
                ->type_name("MODE,.."));
   in_group(cli::add_enum(command, "--recompute-start", options.study.recompute_start, "when R may start"));
   in_group(command.add_option("--tokens", options.tokens, "generation: tokens per group")
-               ->check(CLI::PositiveNumber));
+               ->check(cli::whole_number(1)));
   in_group(command.add_flag("--barrier", request.tokens.barrier, "generation: all groups wait for each token"));
   in_group(command.add_option("--forward-packs", options.forward_packs, "harmony: stages per forward task")
                ->type_name("N,N"));

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <memory>
 
+#include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/cli/table.h"
 #include "apps/plan/commands.h"
@@ -150,7 +151,7 @@ void add_simulate(CLI::App& app, cli::Shell& shell) {
   CLI::Option* plan = command->add_option("plan", options->plan, "a plan.json")->type_name("PLAN");
   add_picture_options(*command, options->pictures);
   command->add_option("--updates", options->updates, "optimizer updates to simulate, for asynchronous plans")
-      ->check(CLI::PositiveNumber);
+      ->check(cli::whole_number(1));
   add_schedule_options(*command, options->schedule, plan);
   command->add_flag("--programs", options->programs, "also every worker's operations");
   command
@@ -159,7 +160,7 @@ void add_simulate(CLI::App& app, cli::Shell& shell) {
   command
       ->add_option("--queues", options->queues,
                    "check that queues of so many messages suffice; 0: blocking sends")
-      ->check(CLI::NonNegativeNumber);
+      ->check(cli::whole_number(0));
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-plan simulate plan.json --svg step.svg", "pp-plan simulate plan.json --trace trace.json",
       "pp-plan simulate --schedule zb-h1 --stages 4 --micro-batches 8 --costs F=1,I=1,W=1,comm=0.1 --json"};

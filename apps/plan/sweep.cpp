@@ -134,7 +134,7 @@ void add_grid_options(CLI::App& command, Options& options) {
       ->group("Search");
   command.add_option("--threads", options.threads, "plans made at the same time")
       ->default_str("one per core")
-      ->check(CLI::PositiveNumber)
+      ->check(cli::whole_number(1))
       ->group("Search");
 }
 

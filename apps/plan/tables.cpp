@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/cli/table.h"
+#include "libplan/plan_execution.h"
 #include "libplan/plan_recompute.h"
 #include "libplan/schedule/closed_forms.h"
 
@@ -27,6 +28,20 @@ std::string devices_of(const Plan& plan, const Stage& stage) {
     list.append(list.empty() ? "" : " ").append(to_text(device));
   }
   return list;
+}
+
+/// `unused devices: cpu:4, cpu:6 .. cpu:9`; nothing when every device has a worker.
+std::string unused_text(const Plan& plan) {
+  std::vector<bool> used(plan.devices.size());
+  for (const plan::Worker& worker : plan.workers) used[index(worker.device)] = true;
+  std::string list;
+  for (std::size_t begin = 0, end = 0; begin < used.size(); begin = end + 1) {
+    for (end = begin; end < used.size() && !used[end];) ++end;
+    if (end == begin) continue;
+    list += (list.empty() ? "" : ", ") + to_text(plan.devices[begin]);
+    if (end > begin + 1) list += " .. " + to_text(plan.devices[end - 1]);
+  }
+  return list.empty() ? "" : "unused devices: " + list + '\n';
 }
 
 /// The stage whose workers are busy longest.
@@ -136,7 +151,7 @@ std::string plan_title(const Plan& plan) {
 
 std::string plan_text(const Plan& plan, bool color) {
   const plan::Prediction& predicted = plan.predicted;
-  std::string text = plan_title(plan) + "\n\n" + stage_table(plan, color) + '\n';
+  std::string text = plan_title(plan) + "\n\n" + stage_table(plan, color) + unused_text(plan) + '\n';
   text += "step " + to_text(predicted.step) + ", " + cli::cell(predicted.samples_per_s) +
           " samples/s, bubble " + cli::percent(predicted.bubble_fraction) + ", one isolated step " +
           to_text(predicted.makespan) + '\n';
@@ -144,6 +159,8 @@ std::string plan_text(const Plan& plan, bool color) {
           to_text(plan.certificate.objective) + ", gap " + cli::percent(plan.certificate.gap) + "  (" +
           plan.certificate.search + ")\n";
   text += recompute_line(plan) + formulas_text(plan);
+  if (const std::string refusal = plan::execution_refusal(plan); !refusal.empty())
+    text += "not executed: " + refusal + '\n';
   if (!plan.alternatives.empty()) text += "\nalternatives:\n" + alternatives_table(plan);
   return text;
 }

@@ -99,7 +99,7 @@ void add_import(CLI::App& app, cli::Shell& shell) {
   command
       ->add_option("--batch-size", options->batch_size,
                    "samples per micro-batch of the foreign profile; else N of `-pbs-N` in its name, else 1")
-      ->check(CLI::PositiveNumber);
+      ->check(cli::whole_number(1));
   command->add_option("--time-unit", options->time_unit, "of Piper's files: " + list_names<plan::TimeUnit>())
       ->type_name("UNIT");
   static constexpr std::array<std::string_view, 3> kExamples{

@@ -58,7 +58,7 @@ void add_show(CLI::App& app, cli::Shell& shell) {
       ->add_option("--micro-batch-size", options->table.micro_batch_size,
                    "which measured size; default: the largest")
       ->type_name("N");
-  command->add_option("--limit", options->table.limit, "rows to show; 0: all")->check(CLI::NonNegativeNumber);
+  command->add_option("--limit", options->table.limit, "rows to show; 0: all")->check(cli::whole_number(0));
   command->add_option("--svg", options->svg, "draw the same rows as bars; - for stdout")->type_name("FILE");
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-profile show profile.json --micro-batch-size 4",

@@ -12,7 +12,7 @@ void add_run_options(CLI::App& command, PlanAndOptions& options) {
       ->type_name("DATA")
       ->group("Data");
   command.add_option("--synthetic-samples", run.synthetic_samples, "samples per epoch of synthetic data")
-      ->check(CLI::PositiveNumber)
+      ->check(cli::whole_number(1))
       ->group("Data");
   command.add_option("--scale", run.scale, "multiplies integer images; default: 1/(maximum of their type)")
       ->group("Data");
@@ -21,8 +21,8 @@ void add_run_options(CLI::App& command, PlanAndOptions& options) {
       ->group("Data");
 
   CLI::Option* epochs =
-      command.add_option("--epochs", run.epochs, "passes over the data")->check(CLI::PositiveNumber);
-  CLI::Option* steps = command.add_option("--steps", run.steps, "optimizer steps")->check(CLI::PositiveNumber);
+      command.add_option("--epochs", run.epochs, "passes over the data")->check(cli::whole_number(1));
+  CLI::Option* steps = command.add_option("--steps", run.steps, "optimizer steps")->check(cli::whole_number(1));
   epochs->excludes(steps)->group("Length");
   steps->group("Length");
 

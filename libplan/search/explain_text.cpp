@@ -14,7 +14,9 @@ constexpr double kRounding = 1e-9;  // relative; of sums in another order
 
 double share_of(Seconds part, Seconds whole) { return whole > Seconds{} ? part / whole : 0; }
 
+/// `12.5 %`; what rounds to nothing without being nothing is `under 0.1 %`.
 std::string percent(double share) {
+  if (share > 0 && share < 0.0005) return "under 0.1 %";
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.1f %%", 100 * share);
   return text.data();
@@ -36,8 +38,10 @@ std::string loads_text(const Explanation& why) {
   for (std::size_t i = 0; i < why.loads.size(); ++i) {
     if (i == why.bottleneck) continue;
     const Seconds slack = most.busy - why.loads[i].busy;
-    text += "  " + why.loads[i].name + " is busy " + to_text(why.loads[i].busy) + ", " + to_text(slack) + " (" +
-            percent(share_of(slack, most.busy)) + ") less\n";
+    text += "  " + why.loads[i].name + " is busy ";
+    text += slack <= kRounding * most.busy ? "as long\n"
+                                           : to_text(why.loads[i].busy) + ", " + to_text(slack) + " (" +
+                                                 percent(share_of(slack, most.busy)) + ") less\n";
   }
   return text;
 }

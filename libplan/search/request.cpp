@@ -1,4 +1,6 @@
 #include "libplan/search/request.h"
+#include "libplan/schedule/versions.h"
+#include "libplan/search/shapes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -40,15 +42,38 @@ BatchOption given_size(const PlanRequest& request, int size) {
   return {count, std::vector<int>(static_cast<std::size_t>(count), size)};
 }
 
+/// Names the nearest mini-batches that one of the profiled sizes divides.
+[[noreturn]] void refuse_mini_batch(int mini_batch, std::vector<int> sizes) {
+  if (sizes.empty())
+    throw Error(ErrorKind::usage,
+                "every profiled micro-batch size ran out of memory; profile the model at smaller sizes");
+  std::sort(sizes.begin(), sizes.end());
+  int below = 0;
+  int above = std::numeric_limits<int>::max();
+  for (const int size : sizes) {
+    below = std::max(below, mini_batch / size * size);
+    above = std::min(above, (mini_batch / size + 1) * size);
+  }
+  const std::string possible = (below > 0 ? std::to_string(below) + " or " : "") + std::to_string(above);
+  const std::string otherwise = below > 0          ? "give --micro-batches"
+                                : sizes.size() > 1 ? "allow --extrapolate"
+                                                   : "allow --linear-batch";
+  throw Error(ErrorKind::usage, "no profiled micro-batch size (" + join(sizes, ", ") +
+                                    ") divides the mini-batch of " + std::to_string(mini_batch) +
+                                    " samples; use a mini-batch of " + possible + ", or " + otherwise);
+}
+
 /// Whether `auto` may take the schedule for this request.
 bool goes_with(const ScheduleRow& row, const PlanRequest& request) {
   if (!row.synchronous && !request.allow_async) return false;
   if (request.weight_policy && std::ranges::count(row.policies, *request.weight_policy) == 0) return false;
+  if (request.tied == TiedWeights::copies && !may_copy_tied(row)) return false;
   if (request.chunks_per_worker > 0 && (request.chunks_per_worker > 1) != (row.chunks != Chunks::one))
     return false;
   if (request.chunks_per_worker > 2 && row.chunks == Chunks::two) return false;
   const bool counts_stages = request.stages || !request.replicas.empty();
   if (counts_stages && request.chunks_per_worker == 0 && row.chunks != Chunks::one) return false;
+  if (!shape_refusal(row, request).empty()) return false;
   if (row.replication != Replication::none) return true;
   return std::ranges::all_of(request.replicas, [](int count) { return count == 1; });
 }
@@ -74,6 +99,10 @@ std::int64_t usable_bytes(const Device& device, const PlanRequest& request) {
     if (request.memory_limit) bytes = device.memory.value;
   }
   return request.memory_limit ? std::min(bytes, request.memory_limit->value) : bytes;
+}
+
+bool may_copy_tied(const ScheduleRow& schedule) {
+  return schedule.synchronous && schedule.replication != Replication::none;
 }
 
 bool chooses_schedule(const PlanRequest& request) {
@@ -115,7 +144,7 @@ std::vector<const ScheduleRow*> planned_schedules(const Profile& profile, const 
 
 std::vector<BatchOption> batch_options(const Profile& profile, const PlanRequest& request,
                                        const ScheduleRow& schedule) {
-  if (!schedule.synchronous) {
+  if (!schedule.synchronous && !aggregates(policy_of(schedule, request))) {
     const bool one = request.micro_batches.value_or(1) == 1 &&
                      request.micro_batch_size.value_or(request.mini_batch) == request.mini_batch;
     if (!one) {
@@ -147,12 +176,7 @@ std::vector<BatchOption> batch_options(const Profile& profile, const PlanRequest
   }
   if (options.empty() && (request.extrapolate || request.linear_batch))
     options.push_back(given_size(request, request.mini_batch));
-  if (options.empty()) {
-    std::sort(sizes.begin(), sizes.end());
-    throw Error(ErrorKind::usage, "no profiled micro-batch size (" + join(sizes, ", ") +
-                                      ") divides the mini-batch of " + std::to_string(request.mini_batch) +
-                                      " samples; use a multiple of one of them, or give --micro-batches");
-  }
+  if (options.empty()) refuse_mini_batch(request.mini_batch, std::move(sizes));
   return options;
 }
 
@@ -213,10 +237,11 @@ WindowRule window_of(const PlanRequest& request) { return request.window.value_o
 
 InFlight in_flight_of(const ScheduleRow& schedule, const PlanRequest& request, int micro_batches) {
   InFlight in_flight;
-  in_flight.all = schedule.name == "gpipe";
-  in_flight.rule = window_of(request);
+  in_flight.all = schedule.keeps_all;
+  const WindowRule own = schedule.wide ? WindowRule::wide : WindowRule::win;
+  in_flight.rule = schedule.windowed ? window_of(request) : own;
   in_flight.windows = request.windows;
-  in_flight.stash = policy_of(schedule, request) == WeightPolicy::stash;
+  in_flight.policy = policy_of(schedule, request);
   in_flight.micro_batches = schedule.synchronous ? micro_batches : 0;
   return in_flight;
 }

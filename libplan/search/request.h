@@ -31,6 +31,9 @@ struct DeviceSet {
 void check_request(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                    const PlanRequest& request);
 
+/// Whether stages under this schedule may hold copies of weights that layers of other stages use, too.
+bool may_copy_tied(const ScheduleRow& schedule);
+
 /// Whether the planner chooses among several schedules: those that refuse the rest of the request are left out.
 bool chooses_schedule(const PlanRequest& request);
 

@@ -60,7 +60,8 @@ std::string scaled_text(double value, std::span<const Unit> units) {
   while (pick + 1 < units.size() && size >= 999.5 * units[pick].factor) ++pick;
   const double scaled = value / units[pick].factor;
   std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), std::abs(scaled) >= 999.5 ? "%.0f " : "%.3g ", scaled);
+  const bool whole = std::abs(scaled) >= 999.5 && std::abs(scaled) < 1e6;
+  std::snprintf(text.data(), text.size(), whole ? "%.0f " : "%.3g ", scaled);
   return text.data() + std::string(units[pick].suffix);
 }
 

@@ -1,6 +1,5 @@
 #include "libprofile/measure/model_runner.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/ones.h>
@@ -18,12 +17,12 @@
 namespace pp::profile {
 namespace {
 
-constexpr std::int64_t kSamples = 64;  // of the data set: drawn in ever new orders, so no kernel knows them
+constexpr std::uint64_t kSamples = 64;  // of the data set: drawn in ever new orders, so no kernel knows them
 
 /// With a loss nothing arrives from outside; without one, ones arrive at every floating output.
 std::vector<std::vector<at::Tensor>> gradients_for_outputs(const ResolvedModel& model,
                                                            const model::Segment& segment, std::int64_t n,
-                                                           DType dtype) {
+                                                           const at::TensorOptions& options) {
   std::vector<std::vector<at::Tensor>> gradients(segment.outputs().size());
   if (segment.has_loss()) return gradients;
   for (std::size_t k = 0; k < gradients.size(); ++k) {
@@ -31,9 +30,16 @@ std::vector<std::vector<at::Tensor>> gradients_for_outputs(const ResolvedModel& 
     if (!is_floating(type.dtype)) continue;
     std::vector<std::int64_t> shape{n};
     shape.insert(shape.end(), type.shape.begin(), type.shape.end());
-    gradients[k].push_back(at::ones(shape, model::scalar_type(dtype)));
+    gradients[k].push_back(at::ones(shape, options));
   }
   return gradients;
+}
+
+/// Where a pass without layer timers books its laps.
+constexpr int kWholeModel = 0;
+
+double of_whole_model(const PassTimes& times, LapTimer::Phase phase) {
+  return times[static_cast<std::size_t>(phase)][kWholeModel];
 }
 
 double total(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
@@ -59,17 +65,20 @@ std::vector<double> pass_seconds(const VisitTimes& times) {
 }
 
 ModelRunner::ModelRunner(const ResolvedModel& model, const ModelPart& part, std::vector<std::int64_t> sizes,
-                         DType dtype, std::uint64_t seed, const MemoryAccount& account, const Clock& clock)
+                         DType dtype, std::uint64_t seed, const MemoryAccount& account,
+                         const at::Device& device, Timer& timer)
     : model_(model),
       sizes_(std::move(sizes)),
       dtype_(dtype),
       account_(account),
-      clock_(clock),
+      device_(device),
+      timer_(timer),
       segment_(model, part.layers, part.with_loss),
-      generator_(at::make_generator<at::CPUGeneratorImpl>(seed)),
-      weights_(segment_.initial_weights(seed, dtype)),
-      buffers_(segment_.initial_buffers(dtype)),
+      generator_(make_generator(device, seed)),
+      weights_(segment_.initial_weights(seed, dtype, device)),
+      buffers_(segment_.initial_buffers(dtype, device)),
       gradients_(segment_.empty_gradients()),
+      draw_(seed),
       seed_(seed) {
   for (std::size_t layer = 0; layer < gradients_.layers.size(); ++layer) {
     for (std::size_t i = 0; i < gradients_.layers[layer].size(); ++i) {
@@ -79,7 +88,7 @@ ModelRunner::ModelRunner(const ResolvedModel& model, const ModelPart& part, std:
   for (const TensorSource& source : segment_.inputs()) {
     at::Tensor& tensor = data_.emplace_back();
     if (source.kind == TensorSource::Kind::layer) continue;
-    tensor = random_batch(model, {source}, kSamples, dtype, seed).front();
+    tensor = random_batch(model, {source}, std::int64_t{kSamples}, dtype, seed).front();
     release_charge(tensor);  // nor does a worker pay for the training data
   }
   batches_.resize(sizes_.size());
@@ -91,26 +100,19 @@ void ModelRunner::make_batch(std::size_t size) {
       [] { return "data"; },
       [&] {
         batches_[size] = random_batch(model_, segment_.inputs(), sizes_[size], dtype_, seed_);
-        output_gradients_[size] = gradients_for_outputs(model_, segment_, sizes_[size], dtype_);
+        for (at::Tensor& tensor : batches_[size]) tensor = tensor.to(device_);
+        output_gradients_[size] = gradients_for_outputs(
+            model_, segment_, sizes_[size], at::TensorOptions(device_).dtype(model::scalar_type(dtype_)));
       });
 }
 
-int ModelRunner::first_reader(const TensorSource& source) const {
-  const std::vector<int>& layers = segment_.layers();
-  const auto reads = [&](int layer) {
-    return std::ranges::count(model_.layers[static_cast<std::size_t>(layer)].sources, source) > 0;
-  };
-  return static_cast<int>(std::ranges::find_if(layers, reads) - layers.begin());
-}
-
-std::vector<at::Tensor> ModelRunner::cut_batch(std::size_t size, LapTimer& timer) {
+std::vector<at::Tensor> ModelRunner::cut_batch(std::size_t size) {
+  const at::Tensor rows = at::empty({sizes_[size]}, at::kLong);
+  for (std::int64_t& row : std::span(rows.mutable_data_ptr<std::int64_t>(), rows.numel()))
+    row = static_cast<std::int64_t>(draw_() % kSamples);
   std::vector<at::Tensor> batch = batches_[size];
-  const at::Tensor rows = at::empty({sizes_[size]}, at::kLong).random_(0, kSamples, generator_);
-  timer.start();
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    if (!data_[i].defined()) continue;
-    batch[i] = at::index_select(data_[i], 0, rows);
-    timer.end(first_reader(segment_.inputs()[i]), model::LayerObserver::Phase::forward);
+    if (data_[i].defined()) batch[i] = at::index_select(data_[i], 0, rows).to(device_);
   }
   return batch;
 }
@@ -133,6 +135,14 @@ void ModelRunner::backward(model::Pass& pass, std::size_t size, PassKind kind, m
   segment_.weight_gradient(pass, gradients_, observer);
 }
 
+void ModelRunner::warm_up(std::size_t size) {
+  if (!device_.is_cuda()) return;
+  make_batch(size);
+  model::Pass pass = forward(batches_[size], nullptr);
+  backward(pass, size, PassKind::full, nullptr);
+  wait_for(device_);
+}
+
 PassBytes ModelRunner::measure_bytes(std::size_t size) {
   PassBytes bytes;
   make_batch(size);
@@ -147,6 +157,7 @@ PassBytes ModelRunner::measure_bytes(std::size_t size) {
   bytes.outputs = output_bytes(size);
   bytes.workspace.resize(bytes.outputs.size());
   for (const PassKind kind : {PassKind::full, PassKind::split}) probe_pass(size, kind, bytes);
+  wait_for(device_);
   return bytes;
 }
 
@@ -181,22 +192,26 @@ VisitTimes ModelRunner::run_visit(const Visit& visit, int in_flight) {
 }
 
 void ModelRunner::run_pass(std::deque<model::Pass>& flying, const Visit& visit, VisitTimes& times) {
-  LapTimer timer(clock_, positions());
   const bool whole = visit.kind == PassKind::whole;
-  model::LayerObserver* const observer = whole ? nullptr : &timer;
+  LapTimer laps(timer_, positions());
+  model::LayerObserver* const observer = whole ? nullptr : &laps;
 
-  const Seconds start = clock_.now();
-  flying.push_back(forward(cut_batch(visit.size, timer), observer));
-  if (whole) times.forward.push_back((clock_.now() - start).count());
+  laps.start();
+  flying.push_back(forward(cut_batch(visit.size), observer));
+  if (whole) laps.end(kWholeModel, LapTimer::Phase::forward);
 
   model::Pass pass = std::move(flying.front());
   flying.pop_front();
-  timer.start();
+  laps.start();
   backward(pass, visit.size, visit.kind, observer);
+  if (whole) laps.end(kWholeModel, LapTimer::Phase::backward);
+
+  PassTimes taken = laps.take();
   if (whole) {
-    times.backward.push_back(timer.since_start());
+    times.forward.push_back(of_whole_model(taken, LapTimer::Phase::forward));
+    times.backward.push_back(of_whole_model(taken, LapTimer::Phase::backward));
   } else {
-    times.layers.push_back(timer.take());
+    times.layers.push_back(std::move(taken));
   }
 }
 
@@ -204,13 +219,16 @@ void ModelRunner::time_updates(std::size_t size, std::span<Stretch> stretches, i
   for (int i = 0; i < dropped + steps; ++i) {
     model::Pass pass = forward(batches_[size], nullptr);
     backward(pass, size, PassKind::full, nullptr);
+    timer_.mark();
     for (Stretch& stretch : stretches) {
       const std::vector<at::Tensor> weights = distinct(weights_->layers, stretch.begin, stretch.end);
       const std::vector<at::Tensor> gradients = distinct(gradients_.layers, stretch.begin, stretch.end);
-      const Seconds start = clock_.now();
       stretch.optimizer->step(weights, gradients, /*learning_rate=*/0.0);
-      if (i >= dropped) stretch.seconds.push_back((clock_.now() - start).count());
+      timer_.mark();
     }
+    const std::vector<double> seconds = timer_.take();
+    for (std::size_t s = 0; s < stretches.size() && i >= dropped; ++s)
+      stretches[s].seconds.push_back(seconds[s]);
   }
 }
 

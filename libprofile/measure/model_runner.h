@@ -9,11 +9,12 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <random>
 #include <span>
 #include <vector>
 
 #include "libprofile/core/model_graph.h"
-#include "libprofile/measure/clock.h"
+#include "libprofile/measure/compute_device.h"
 #include "libprofile/measure/layer_probes.h"
 #include "libprofile/measure/memory_meter.h"
 #include "libprofile/measure/rounds.h"
@@ -59,10 +60,15 @@ struct Stretch {
 
 class ModelRunner {
  public:
-  /// Draws weights, makes gradient buffers and one batch per micro-batch size; all of it is charged to the
-  /// account that the calling thread charges, which is `account`. `model` and `clock` must outlive it.
+  /// Draws weights, makes gradient buffers and one batch per micro-batch size on `device`; all of it is charged
+  /// to the account that the calling thread charges, which is `account`. `model` and `timer`, the device's,
+  /// must outlive it.
   ModelRunner(const ResolvedModel& model, const ModelPart& part, std::vector<std::int64_t> sizes, DType dtype,
-              std::uint64_t seed, const MemoryAccount& account, const Clock& clock);
+              std::uint64_t seed, const MemoryAccount& account, const at::Device& device, Timer& timer);
+
+  /// On a CUDA device one pass at size `size`, in which libraries load their kernels and take scratch memory
+  /// that they keep; a CPU needs none before its bytes are counted. Throws as measure_bytes().
+  void warm_up(std::size_t size);
 
   /// Makes the batch of size `size`, which stays, and runs three passes on it: plain, probed with full
   /// backward, probed with split backward. Throws model::OutOfMemory; nothing of the pass is held then.
@@ -84,10 +90,9 @@ class ModelRunner {
 
  private:
   void make_batch(std::size_t size);
-  /// The batch of size `size` with other samples where the data provide them: those are cut from the data set
-  /// here, as the executor does before a forward; told to `timer`, for the layer that reads them first.
-  std::vector<at::Tensor> cut_batch(std::size_t size, LapTimer& timer);
-  int first_reader(const TensorSource& source) const;
+  /// The batch of size `size` with other samples where the data provide them: cut from the data set here, as
+  /// the executor does before a forward.
+  std::vector<at::Tensor> cut_batch(std::size_t size);
   int positions() const { return segment_.layer_count() + (segment_.has_loss() ? 1 : 0); }
   bool owns_weights(std::size_t position) const;
   model::Pass forward(std::span<const at::Tensor> batch, model::LayerObserver* observer);
@@ -106,7 +111,8 @@ class ModelRunner {
   std::vector<std::int64_t> sizes_;
   DType dtype_;
   MemoryAccount account_;
-  const Clock& clock_;
+  at::Device device_;
+  Timer& timer_;
   model::Segment segment_;
   at::Generator generator_;
   std::shared_ptr<const model::Weights> weights_;
@@ -116,6 +122,7 @@ class ModelRunner {
   std::vector<std::vector<at::Tensor>> batches_;  ///< per size, as segment_.inputs()
   /// Per size and output of the segment: the gradients that enter there; none with a loss.
   std::vector<std::vector<std::vector<at::Tensor>>> output_gradients_;
+  std::mt19937_64 draw_;
   std::uint64_t seed_;
   std::int64_t step_ = 0;
 };

@@ -20,8 +20,8 @@ Stage::Stage(const ResolvedModel& model, StageOptions options)
     : model_(model),
       segment_(model, std::move(options.layers), options.with_loss, options.recompute),
       optimizer_(std::move(options.optimizer)),
-      newest_(segment_.initial_weights(options.seed, options.dtype)),
-      buffers_(segment_.initial_buffers(options.dtype)),
+      newest_(segment_.initial_weights(options.seed, options.dtype, options.device)),
+      buffers_(segment_.initial_buffers(options.dtype, options.device)),
       parameters_(distinct_parameters()),
       gradients_(segment_.empty_gradients()) {
   for (const Parameter& parameter : parameters_) weight_bytes_ += bytes_of(newest(parameter));

@@ -24,6 +24,7 @@ struct StageOptions {
   bool with_loss = false;
   std::vector<int> recompute = {};  ///< those of `layers` that run again inside backward
   DType dtype = DType::float32;
+  at::Device device = at::kCPU;  ///< where weights, gradients and optimizer state live
   std::uint64_t seed = 1;
   std::unique_ptr<model::Optimizer> optimizer;
 };

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "libprofile/measure/compute_device.h"
+
 namespace pp::run {
 
 namespace {
@@ -27,7 +29,8 @@ const at::Tensor* base_of(const std::vector<StepGradients>& parts, std::size_t p
 AllReduce::AllReduce(Coordinator& coordinator, std::vector<WorkerId> replicas)
     : replicas_(replicas), barrier_(coordinator, std::move(replicas)), parts_(replicas_.size()) {}
 
-StepGradients AllReduce::reduce(WorkerId worker, StepGradients mine, Reduction reduction, Seconds& elapsed) {
+StepGradients AllReduce::reduce(WorkerId worker, StepGradients mine, Reduction reduction,
+                                const at::Device& device, Seconds& elapsed) {
   const std::size_t replica = position(replicas_, worker);
   parts_[replica] = std::move(mine);
   barrier_.arrive_and_wait(worker, kWaiting);
@@ -35,7 +38,7 @@ StepGradients AllReduce::reduce(WorkerId worker, StepGradients mine, Reduction r
   add_slice(replica, reduction);
   elapsed = Coordinator::Clock::now() - start;
   barrier_.arrive_and_wait(worker, kWaiting);
-  StepGradients reduced = collect();
+  StepGradients reduced = collect(device);
   barrier_.arrive_and_wait(worker, kWaiting);  // nobody clears its part while another one still collects
   parts_[replica] = {};
   return reduced;
@@ -58,20 +61,27 @@ void AllReduce::add_slice(std::size_t replica, Reduction reduction) {
     at::Tensor sum = slice(*base);
     for (const StepGradients& part : parts_) {
       const at::Tensor& other = part.parameters[i];
-      if (other.defined() && &other != base) sum.add_(slice(other));
+      if (other.defined() && &other != base) sum.add_(slice(other).to(sum.device()));
     }
     if (reduction == Reduction::mean) sum.div_(static_cast<double>(count));
+    profile::wait_for(sum.device());
   }
 }
 
-StepGradients AllReduce::collect() const {
+StepGradients AllReduce::collect(const at::Device& device) const {
   StepGradients reduced;
   for (std::size_t i = 0; i < parts_.front().parameters.size(); ++i) {
     const at::Tensor* base = base_of(parts_, i);
-    reduced.parameters.push_back(base == nullptr ? at::Tensor() : *base);
+    reduced.parameters.push_back(base == nullptr ? at::Tensor() : profile::brought_to(device, *base));
   }
   for (const StepGradients& part : parts_)
     reduced.statistics.insert(part.statistics.begin(), part.statistics.end());
+  for (auto& [micro_batch, layers] : reduced.statistics) {
+    for (model::BatchStatistics& layer : layers) {
+      layer.sum = profile::brought_to(device, layer.sum);
+      layer.square_sum = profile::brought_to(device, layer.square_sum);
+    }
+  }
   return reduced;
 }
 

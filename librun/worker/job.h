@@ -36,7 +36,8 @@ struct Setup {
   int round = 1;  ///< streams: mini-batches come in multiples of this (least common multiple of the replicas)
   std::int64_t test_samples = 0;  ///< 0: no evaluation
   Length length;
-  CoreBinding cores;  ///< per worker
+  std::vector<Device> devices;  ///< per worker
+  CoreBinding cores;            ///< per worker
 };
 
 /// Everything that run.h promises for check(). Throws pp::Error.

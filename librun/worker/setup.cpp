@@ -5,7 +5,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "libplan/plan_execution.h"
 #include "libprofile/core/error.h"
+#include "libprofile/measure/cuda_devices.h"
 #include "librun/worker/job.h"
 
 namespace pp::run {
@@ -68,6 +70,11 @@ void check_batch_norm(const plan::Plan& plan, const ResolvedModel& model, int sm
   }
 }
 
+void check_policy(const plan::Plan& plan) {
+  if (const std::string refusal = plan::execution_refusal(plan); !refusal.empty())
+    refuse(ErrorKind::data, "/schedule/weight_policy: " + refusal);
+}
+
 // check_plan() accepts copies of shared weights; this executor does not run them.
 void check_tied(const plan::Plan& plan) {
   if (plan.tied.empty()) return;
@@ -79,30 +86,31 @@ void check_tied(const plan::Plan& plan) {
                               ": pp-run keeps shared weights in one stage; plan with --tied stage");
 }
 
-const Device& device_of(const plan::Plan& plan, const plan::Worker& worker) {
-  return *std::find_if(plan.devices.begin(), plan.devices.end(),
-                       [&](const Device& device) { return device.id == worker.device; });
+std::vector<Device> devices_of_workers(const plan::Plan& plan) {
+  std::vector<Device> devices;
+  for (const plan::Worker& worker : plan.workers) {
+    devices.push_back(*std::find_if(plan.devices.begin(), plan.devices.end(),
+                                    [&](const Device& device) { return device.id == worker.device; }));
+  }
+  return devices;
 }
 
-void check_devices(const plan::Plan& plan) {
+void check_devices(const plan::Plan& plan, std::span<const Device> devices) {
+  const int cuda = profile::cuda_device_count();
   for (const plan::Worker& worker : plan.workers) {
-    const Device& device = device_of(plan, worker);
+    const Device& device = devices[index(worker.id)];
     const std::string who = "worker " + std::to_string(number(worker.id)) + ": ";
-    if (device.kind != DeviceKind::cpu) {
-      refuse(ErrorKind::device,
-             who + "device " + to_text(device) + ": this build of pp-run has no CUDA; plan for CPU devices");
+    if (device.kind == DeviceKind::cuda && device.index >= cuda) {
+      const std::string have =
+          cuda == 0 ? profile::why_no_cuda() + "; plan for CPU devices"
+                    : "this machine has cuda:0 to cuda:" + std::to_string(cuda - 1) + "; plan for these";
+      refuse(ErrorKind::device, who + "device " + to_text(device) + ": " + have);
     }
     if (worker.rank != 0) {
       refuse(ErrorKind::device, who + "rank " + std::to_string(worker.rank) +
                                     ": this build of pp-run is one process; set every rank to 0");
     }
   }
-}
-
-CoreBinding bind_workers(const plan::Plan& plan) {
-  std::vector<Device> devices;
-  for (const plan::Worker& worker : plan.workers) devices.push_back(device_of(plan, worker));
-  return bind_cores(devices, allowed_cores());
 }
 
 struct Samples {
@@ -161,9 +169,11 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   setup.model = resolve(plan.model);
   check_model(setup.model);
   setup.streams = plan.workers.front().program.stream.has_value();
+  check_policy(plan);
   check_tied(plan);
-  check_devices(plan);
-  setup.cores = bind_workers(plan);
+  setup.devices = devices_of_workers(plan);
+  check_devices(plan, setup.devices);
+  setup.cores = bind_cores(setup.devices, allowed_cores());
   const Samples samples = count_samples(setup.model, options);
   setup.test_samples = samples.test;
   const auto [round, stage] = setup.streams ? rounds(plan) : std::pair{1, 0};

@@ -101,6 +101,77 @@ TEST_SUITE("apps/plan_must_reject") {
             "--latency: \"-1us\" is not a time; write a number with ns, us, ms, s, min or h");
   }
 
+  TEST_CASE("counts that are no whole numbers") {
+    refused(Folder().run({"profile.json", "--devices", "0", "--mini-batch", "64"}),
+            "--devices: \"0\" is not a whole number of at least 1; see pp-plan --help");
+    refused(Folder().run({"profile.json", "--devices", "2x8", "--mini-batch", "64"}),
+            "--devices: \"2x8\" is not a whole number of at least 1; see pp-plan --help");
+    refused(Folder().request({"--mini-batch", "-4"}),
+            "--mini-batch: \"-4\" is not a whole number of at least 1; see pp-plan --help");
+    refused(Folder().request({"--stages", "1.5"}),
+            "--stages: \"1.5\" is not a whole number of at least 1; see pp-plan --help");
+  }
+
+  TEST_CASE("a mini-batch below the profiled sizes, or between their multiples, names the possible ones") {
+    const Folder folder;
+    pp::Profile profile = pp::test::sample_profile(std::vector<double>(2, 2.0));
+    profile.micro_batch_sizes = {8};
+    for (pp::LayerProfile& layer : profile.layers)
+      std::erase_if(layer.points, [](const pp::LayerPoint& point) { return point.micro_batch_size != 8; });
+    pp::test::write_profile(folder.path(), profile);
+    const auto with_mini_batch = [&](const std::string& samples) {
+      return folder.run({"profile.json", "--devices", "1", "--mini-batch", samples});
+    };
+    refused(with_mini_batch("4"),
+            "no profiled micro-batch size (8) divides the mini-batch of 4 samples; use a mini-batch of 8, or "
+            "allow --linear-batch");
+    refused(with_mini_batch("20"),
+            "no profiled micro-batch size (8) divides the mini-batch of 20 samples; use a mini-batch of 16 or "
+            "24, or give --micro-batches");
+    CHECK(with_mini_batch("24").code == 0);
+  }
+
+  TEST_CASE("layers that read each other, in a ring or themselves, name the way round") {
+    refused(Folder().request_with([](Json& json) { json["model"]["layers"][1]["inputs"] = {"layer2"}; }),
+            "profile.json: /model/layers/1/inputs/0: cycle: \"layer1\" reads \"layer2\" reads \"layer1\"; a "
+            "model has no cycles, remove one of these inputs");
+    refused(Folder().request_with([](Json& json) { json["model"]["layers"][3]["inputs"] = {"layer3"}; }),
+            "profile.json: /model/layers/3/inputs/0: cycle: \"layer3\" reads \"layer3\"; a model has no "
+            "cycles, remove one of these inputs");
+  }
+
+  TEST_CASE("keys that nobody knows, or that stand twice") {
+    refused(
+        Folder().request_with([](Json& json) { json["speed"] = 1; }),
+        "profile.json: /speed: unknown key; use one of format, version, context, model, model_hash, device, "
+        "dtype, mode, micro_batch_sizes, layers, loss, whole_model, optimizers, estimated");
+    const Folder folder;
+    pp::write_file(folder.path() / "profile.json", R"({ "format": "pp.profile", "version": 1, "version": 1 })");
+    refused(folder.request(), "profile.json: /version: the key appears twice; remove one of them");
+  }
+
+  TEST_CASE("numbers that JSON does not have, or that are too large") {
+    const Folder folder;
+    const auto with_number = [&](const std::string& number) {
+      pp::write_file(folder.path() / "profile.json", "{ \"format\": \"pp.profile\", \"x\": " + number + " }");
+      return folder.request();
+    };
+    // The number begins in column 32; one that is too large is read to its end.
+    const std::string place = "profile.json: line 1, column ";
+    refused(with_number("NaN"),
+            place + "32: not valid JSON: NaN and infinity are not allowed; write a finite number");
+    refused(with_number("Infinity"),
+            place + "32: not valid JSON: NaN and infinity are not allowed; write a finite number");
+    refused(with_number("1e400"), place + "36: not valid JSON: the number is too large");
+  }
+
+  TEST_CASE("bytes below zero or in fractions") {
+    refused(Folder().request_with([](Json& json) { first_point(json)["output_bytes"] = -1; }),
+            "profile.json: /layers/0/points/0/output_bytes: must be an integer from 0 upwards, not -1");
+    refused(Folder().request_with([](Json& json) { json["layers"][0]["parameter_bytes"] = 1.5; }),
+            "profile.json: /layers/0/parameter_bytes: must be an integer from 0 upwards, not 1.5");
+  }
+
   TEST_CASE("times that are no numbers, below zero, or without their unit") {
     refused(Folder().request_with([](Json& json) { first_point(json)["forward_s"]["median"] = nullptr; }),
             "profile.json: /layers/0/points/0/forward_s/median: must be a number from 0.0 upwards, not null");
@@ -140,6 +211,11 @@ TEST_SUITE("apps/plan_must_reject") {
             "the profile's forward time of one sample is 208 h, outside 1e-9..1e3 s: not seconds? Allow it "
             "with "
             "--force-units");
+    // 100 B/s carry the 64 * 256 bytes of a step in 164 s each way; one device takes 4 * 36 ms.
+    const Outcome forced = Folder().run({"profile.json", "--devices", "2", "--bandwidth", "100", "--mini-batch",
+                                         "64", "--force-units", "--json"});
+    REQUIRE(forced.code == 0);
+    CHECK(pp::parse_json(forced.out)["workers"].size() == 1);
   }
 
   TEST_CASE("a profile of another device class than the cluster's") {

@@ -68,9 +68,8 @@ TEST_CASE("constraints that contradict each other or the machine") {
         }).starts_with("schedule: unknown name \"fastest\"; use one of naive, data-parallel, gpipe, "));
   CHECK(refusal([](PlanRequest& r) { r.schedule = "gpipe", r.weight_policy = WeightPolicy::stash; }) ==
         "weight_policy = stash does not go with schedule gpipe; use flush");
-  CHECK(refusal([](PlanRequest& r) {
-          r.schedule = "pipedream", r.weight_policy = WeightPolicy::two_buffered;
-        }) == "weight_policy = two_buffered does not go with schedule pipedream; use stash");
+  CHECK(refusal([](PlanRequest& r) { r.schedule = "2bw", r.weight_policy = WeightPolicy::stash; }) ==
+        "weight_policy = stash does not go with schedule 2bw; use two_buffered");
   CHECK(refusal([](PlanRequest& r) { r.schedule = "pipedream", r.micro_batches = 4; }) ==
         "schedule pipedream updates after every micro-batch: micro_batches must be 1; leave it out and set the "
         "mini-batch "
@@ -79,9 +78,11 @@ TEST_CASE("constraints that contradict each other or the machine") {
 
 TEST_CASE("batches that the profile cannot price name those it can") {
   CHECK(refusal([](PlanRequest& r) { r.mini_batch = 9; }) ==
-        "no profiled micro-batch size (2, 4) divides the mini-batch of 9 samples; use a multiple of one of "
-        "them, or give "
-        "--micro-batches");
+        "no profiled micro-batch size (2, 4) divides the mini-batch of 9 samples; use a mini-batch of 8 or 10, "
+        "or give --micro-batches");
+  CHECK(refusal([](PlanRequest& r) { r.mini_batch = 1; }) ==
+        "no profiled micro-batch size (2, 4) divides the mini-batch of 1 samples; use a mini-batch of 2, or "
+        "allow --extrapolate");
   CHECK(refusal([](PlanRequest& r) { r.micro_batch_size = 3; }) ==
         "micro_batch_size = 3 does not divide the mini-batch of 8 samples; use a mini-batch of 6, or "
         "--micro-batches for "

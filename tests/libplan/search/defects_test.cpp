@@ -1,0 +1,210 @@
+// What went wrong in published planners (planning.md 4.6), each shown not to happen here. Rows with a test of
+// their own: 2 peers/pipedream_test, 5 ordered_candidates_test and peers/pipedream_test, 6 and 17 planner_test,
+// 7 lattice_search_test, 8 bottleneck_test and joint_test, 10 apps/plan_must_handle_test and
+// apps/plan_errors_test, 12 interop/piper_json_test, 13 ../cost/chain_test (relay), 14
+// ../cost/covering_knapsack_test, 16 joint_test (baselines), peers/dapple_test, apps/plan_must_handle_test.
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <sstream>
+
+#include "libplan/interop/dnn_partitioning_json.h"
+#include "libplan/interop/pipedream_text.h"
+#include "libplan/search/bottleneck.h"
+#include "libplan/search/linear_order.h"
+#include "libplan/search/planner.h"
+#include "libprofile/core/file.h"
+#include "tests/libplan/search/graphs.h"
+#include "tests/libplan/search/instances.h"
+#include "tests/libplan/search/profiles.h"
+#include "tests/support/doctest.h"
+
+TEST_SUITE_BEGIN("libplan/search/defects");
+
+namespace pp::plan {
+namespace {
+
+using test::make_cluster;
+
+doctest::Approx exactly(double value) { return doctest::Approx(value).epsilon(1e-9); }
+
+std::optional<std::string> shared_file(const std::string& name) {
+  const std::filesystem::path path = std::filesystem::path(PP_SHARED_DATA) / "peer-profiles" / name;
+  if (std::filesystem::exists(path)) return read_file(path);
+  std::cout << "SKIPPED: " << path.string() << " is not there\n";
+  return std::nullopt;
+}
+
+PlanRequest request_of(int micro_batches) {
+  PlanRequest request;
+  request.mini_batch = request.micro_batches.emplace(micro_batches);
+  return request;
+}
+
+Plan planned(const Profile& profile, const Cluster& cluster, const PlanRequest& request) {
+  auto result = make_plan(profile, cluster, request);
+  if (const auto* none = std::get_if<Infeasible>(&result)) FAIL(none->reason);
+  return std::get<Plan>(std::move(result));
+}
+
+Cluster four_devices(const Profile& profile, double bandwidth) {
+  return flat_cluster(4, profile.device.kind, BytesPerSecond(bandwidth), Seconds(0), Bytes(0));
+}
+
+/// Node lines of PipeDream's text in another order, the edges behind them.
+std::string shuffled(const std::string& text, std::uint64_t seed) {
+  std::vector<std::string> nodes;
+  std::string edges;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('\t'))
+      edges += line + '\n';
+    else
+      nodes.push_back(line + '\n');
+  }
+  test::Random random(seed);
+  for (int i = static_cast<int>(nodes.size()) - 1; i > 0; --i)
+    std::swap(nodes[static_cast<std::size_t>(i)], nodes[static_cast<std::size_t>(random.integer(0, i))]);
+  std::string result;
+  for (const std::string& node : nodes) result += node;
+  return result + edges;
+}
+
+}  // namespace
+
+TEST_CASE("1: data parallelism and last stages count against a memory limit, too") {
+  const auto text = shared_file("pipedream/vgg16.txt");
+  if (!text) return;
+  const Profile profile = import_pipedream(*text, "vgg16", 1);
+  for (const std::string schedule : {"auto", "1f1b", "pipedream"}) {
+    PlanRequest request = request_of(schedule == "pipedream" ? 1 : 8);
+    request.schedule = schedule;
+    request.memory_limit = Bytes(1);
+    const auto result = make_plan(profile, four_devices(profile, 1e9), request);
+    REQUIRE(std::holds_alternative<Infeasible>(result));
+    CHECK(std::get<Infeasible>(result).reason.starts_with("does not fit: layer "));
+  }
+}
+
+TEST_CASE("3: activations are never free: at 1 kB/s one device, nothing else") {
+  const auto text = shared_file("pipedream/vgg16.txt");
+  if (!text) return;
+  const Profile profile = import_pipedream(*text, "vgg16", 1);
+  PlanRequest request = request_of(8);
+  request.force_units = true;
+  const Plan plan = planned(profile, four_devices(profile, 1e3), request);
+  CHECK(plan.stages.size() == 1);
+  CHECK(plan.workers.size() == 1);
+}
+
+TEST_CASE("4: the only sender pays the whole cut, however many receive") {
+  // Six micro-batches of 4 MB leave worker 0 in 4 ms each, whether to one worker or in turn to three.
+  const Profile profile =
+      test::make_profile({{{0.5, 0.5, 0, 4'000'000, 0, 0, 0}, {3, 3, 0, 0, 0, 0, 0}}, {}, {1}});
+  for (const int receivers : {1, 2, 3}) {
+    PlanRequest request = request_of(6);
+    request.schedule = "1f1b";
+    request.cuts = {1};
+    request.replicas = {1, receivers};
+    const Plan plan = planned(profile, make_cluster(4), request);
+    std::int64_t sent = 0;
+    for (const LinkPrediction& link : plan.predicted.links)
+      sent += link.from == WorkerId{0} ? link.bytes_per_step.value : 0;
+    CHECK(sent == 24'000'000);
+    CHECK(plan.predicted.step.count() >= 0.024);
+  }
+}
+
+TEST_CASE("9: the order of the node lines does not change the objective") {
+  for (const char* name : {"gnmt", "resnet50"}) {
+    const auto text = shared_file(std::string("pipedream/") + name + ".txt");
+    if (!text) return;
+    std::vector<double> steps;
+    for (const std::uint64_t seed : {1, 2, 3}) {
+      const Profile profile = import_pipedream(shuffled(*text, seed), name, 1);
+      PlanRequest request = request_of(1);
+      request.schedule = "pipedream";
+      const Plan plan = planned(profile, four_devices(profile, 1e9), request);
+      steps.push_back(plan.certificate.lower_bound.count());
+      CHECK(plan.certificate.lower_bound.count() == exactly(steps.front()));
+    }
+  }
+}
+
+TEST_CASE("11: no fit names layer or stage and bytes; node ids may be any, and large graphs are ordered") {
+  const auto text = shared_file("dnn-partitioning/resnet50_training.json");
+  if (text) {
+    const Profile profile = import_dnn_partitioning(*text, "resnet50", 1);
+    PlanRequest request = request_of(2);
+    request.memory_limit = Bytes(profile.device.memory.value / 4);
+    const Cluster cluster = flat_cluster(2, profile.device.kind, BytesPerSecond(1e9), Seconds(0), Bytes(0));
+    const auto result = make_plan(profile, cluster, request);
+    REQUIRE(std::holds_alternative<Infeasible>(result));
+    CHECK(std::get<Infeasible>(result).short_by > Bytes(0));
+    CHECK(std::get<Infeasible>(result).reason.starts_with("does not fit: "));
+  }
+  // A ladder of 2000 layers: each reads the last two. Every order is topological and has all of them.
+  test::ProfileSpec spec;
+  spec.layers.assign(2000, {1, 2, 0, 1000, 0, 0, 0});
+  for (int l = 1; l < 2000; ++l) {
+    spec.edges.emplace_back(l - 1, l);
+    if (l > 1) spec.edges.emplace_back(l - 2, l);
+  }
+  const PlanGraph graph = make_graph(test::make_profile(spec));
+  const std::vector<LinearOrder> orders = linear_orders(graph, std::vector<std::int64_t>(2000, 1000));
+  REQUIRE(orders.size() == 1);  // the chain in it leaves no choice
+  CHECK(std::ranges::is_sorted(orders.front().layers));
+  CHECK(orders.front().layers.size() == 2000);
+}
+
+TEST_CASE("13: a tensor that three layers of a stage read is sent once") {
+  // a -> b, c, d -> e; the cut behind a carries 4 MB, not 12.
+  const Profile profile = test::make_profile({{{1, 2, 0, 4'000'000, 0, 0, 0},
+                                               {1, 2, 0, 0, 0, 0, 0},
+                                               {1, 2, 0, 0, 0, 0, 0},
+                                               {1, 2, 0, 0, 0, 0, 0},
+                                               {1, 2, 0, 0, 0, 0, 0}},
+                                              {{0, 1}, {0, 2}, {0, 3}, {1, 4}, {2, 4}, {3, 4}},
+                                              {1}});
+  PlanRequest request = request_of(2);
+  request.cuts = {1};
+  const Plan plan = planned(profile, make_cluster(2), request);
+  REQUIRE(plan.predicted.edges.size() == 1);
+  CHECK(plan.predicted.edges.front() ==
+        StageEdge{StageId{0}, StageId{1}, Bytes(4'000'000), Bytes(4'000'000), 1, 1});
+}
+
+TEST_CASE("15: the general search charges the all-reduce, so hybrids with three stages win") {
+  // Layer 0 takes 5, layers 1-2 on one device 5 (two would reduce 24), layers 3-4 on two (8 + 1)/2.
+  const test::TextbookCost cost({5, 2, 3, 1, 7}, {0, 12, 12, 1, 0}, {0, 0, 2, 1, 3, 0});
+  SearchSpace space;
+  space.layers = 5;
+  space.devices = 4;
+  const BottleneckResult best = search_bottleneck(space, cost);
+  CHECK(best.value == exactly(5.0));
+  CHECK(best.partition == Partition{{0, 1, 1}, {1, 3, 1}, {3, 5, 2}});
+  double limited = std::numeric_limits<double>::infinity();
+  test::for_each_partition(space, [&](const Partition& partition) {
+    const bool straight = device_count(partition) == static_cast<int>(partition.size());
+    if (partition.size() <= 2 || straight)
+      limited = std::min(limited, bottleneck_value(partition, space.layers, cost));
+  });
+  CHECK(limited == exactly(7.0));
+}
+
+TEST_CASE("16: a limit applies to every strategy, and whole weights count once") {
+  // Two layers of 12 MB of state each: one stage of both does not fit 20 MB, one stage each does.
+  const Profile profile =
+      test::make_profile({{{1, 2, 4'000'000, 0, 0, 0, 0}, {1, 2, 4'000'000, 0, 0, 0, 0}}, {}, {1}});
+  PlanRequest request = request_of(4);
+  request.memory_limit = Bytes(20'000'000);
+  const Plan plan = planned(profile, make_cluster(2), request);
+  CHECK(plan.stages.size() == 2);
+  for (const StageCosts& stage : plan.predicted.stages) CHECK(stage.weights == Bytes(4'000'000));
+  request.replicas = {2};
+  CHECK(std::holds_alternative<Infeasible>(make_plan(profile, make_cluster(2), request)));
+}
+
+}  // namespace pp::plan
+
+TEST_SUITE_END();
