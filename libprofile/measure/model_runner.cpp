@@ -149,11 +149,11 @@ PassBytes ModelRunner::measure_bytes(std::size_t size) {
   account_.reset_peak();
   const Bytes before = account_.live();
   {
-    model::Pass pass = forward(batches_[size], nullptr);
+    model::Pass pass = forward(cut_batch(size), nullptr);
     bytes.kept = account_.live() - before;
     backward(pass, size, PassKind::full, nullptr);
   }
-  bytes.peak = account_.peak() - bytes_of_other_batches(size);
+  bytes.peak = account_.peak() - bytes_of_idle_batches(size);
   bytes.outputs = output_bytes(size);
   bytes.workspace.resize(bytes.outputs.size());
   for (const PassKind kind : {PassKind::full, PassKind::split}) probe_pass(size, kind, bytes);
@@ -172,11 +172,13 @@ void ModelRunner::probe_pass(std::size_t size, PassKind kind, PassBytes& bytes) 
   }
 }
 
-Bytes ModelRunner::bytes_of_other_batches(std::size_t size) const {
+Bytes ModelRunner::bytes_of_idle_batches(std::size_t size) const {
   Bytes sum;
   for (std::size_t other = 0; other < batches_.size(); ++other) {
-    if (other == size) continue;
-    for (const at::Tensor& tensor : batches_[other]) sum += Bytes(static_cast<std::int64_t>(tensor.nbytes()));
+    for (std::size_t i = 0; i < batches_[other].size(); ++i) {
+      if (other != size || data_[i].defined())
+        sum += Bytes(static_cast<std::int64_t>(batches_[other][i].nbytes()));
+    }
   }
   return sum;
 }

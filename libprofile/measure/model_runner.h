@@ -32,7 +32,7 @@ struct PassBytes {
   std::vector<SavedBytes> saved;
   std::vector<Bytes> workspace;
   Bytes peak;  ///< of the model with weights, gradients, data and this one micro-batch; without optimizer state
-  Bytes kept;  ///< between forward and backward
+  Bytes kept;  ///< between forward and backward, of the batch as well
 };
 
 /// Per recorded pass, in seconds.
@@ -104,7 +104,8 @@ class ModelRunner {
   std::vector<at::Tensor> distinct(const std::vector<std::vector<at::Tensor>>& tensors, int begin,
                                    int end) const;
   std::vector<at::Tensor> distinct_parameters() const;
-  Bytes bytes_of_other_batches(std::size_t size) const;
+  /// Charged, but not read by a pass of size `size` on samples of its own.
+  Bytes bytes_of_idle_batches(std::size_t size) const;
   std::vector<Bytes> output_bytes(std::size_t size) const;
 
   const ResolvedModel& model_;

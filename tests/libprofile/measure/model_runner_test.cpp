@@ -138,12 +138,14 @@ TEST_SUITE("libprofile/measure/model_runner") {
     CHECK(bytes.workspace[7].value == 40 + 512 + 1280 + 20 + always);
   }
 
-  TEST_CASE("between forward and backward the pass keeps what the layers save of their own making") {
+  TEST_CASE(
+      "between forward and backward the pass keeps what the layers save, of their own making and of its "
+      "batch") {
     Bench bench(small_chain());
     const PassBytes bytes = bench.bytes(0);
-    // relu's output 2*6 floats, the logarithms 2*3 floats, the sum of weights, the loss; data is not the
-    // pass's.
-    CHECK(bytes.kept == Bytes(48 + 24 + 4 + 4));
+    // relu's output 2*6 floats, the logarithms 2*3 floats, the sum of weights, the loss; of the batch the first
+    // layer's input 2*4 floats, and the loss's 2 int64.
+    CHECK(bytes.kept == Bytes(48 + 24 + 4 + 4 + 32 + 16));
     // Weights 4*6+6+6*3+3 floats, gradients as many, data 2*4 floats and 2 int64: the least there is at any
     // time.
     CHECK(bytes.peak > Bytes(2 * 51 * 4 + 32 + 16 + 80));
