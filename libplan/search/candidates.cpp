@@ -122,16 +122,24 @@ void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, 
   }
 }
 
+/// Half the bandwidth again and again, until one device does best; large models stop earlier.
 void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collector& collector) {
-  constexpr int kHalvings = 4;
-  if (what.limited && kHalvings * space.layers * space.devices > kLimitedWork) return;
-  for (int i = 0; i < kHalvings && what.link.bandwidth.value > 0; ++i) {
+  const int halvings = is_small(space.layers, space.devices) ? 20 : 4;
+  if (what.limited && halvings * space.layers * space.devices > kLimitedWork) return;
+  for (int i = 0; i < halvings && what.link.bandwidth.value > 0; ++i) {
     what.link.bandwidth.value /= 2;
-    add_fitting(what, optima(what, space), collector);
+    const std::vector<Partition> found = optima(what, space);
+    add_fitting(what, found, collector);
+    if (found.size() == 1 && device_count(found.front()) <= 1) return;
   }
 }
 
 }  // namespace
+
+bool is_small(int layers, int devices) {
+  constexpr std::int64_t kSmall = 16'384;
+  return std::int64_t{layers} * devices * devices <= kSmall;
+}
 
 ChainLoad make_load(const SearchCase& what, const SearchSpace& space, LoadKind kind) {
   const bool bound = kind == LoadKind::step_bound || kind == LoadKind::period_bound;
