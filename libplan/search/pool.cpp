@@ -72,8 +72,8 @@ double Pool::best_step(std::size_t place) const {
 }
 
 bool Pool::is_hopeless(const Finalist& finalist) const {
-  const std::size_t place = finalist.placed ? 1 : static_cast<std::size_t>(request_.top) + 1;
-  return finalist.bound > best_step(place) * (1 + kRounding);
+  if (finalist.placed) return finalist.bound > best() * (1 + kRounding);
+  return finalist.bound > std::max(best_step(static_cast<std::size_t>(request_.top) + 1), kFar * best());
 }
 
 void Pool::add(std::vector<Finalist> finalists) {
