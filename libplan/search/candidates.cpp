@@ -1,6 +1,7 @@
 #include "libplan/search/candidates.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "libplan/search/bottleneck.h"
 #include "libplan/search/pair_search.h"
@@ -122,12 +123,19 @@ void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, 
   }
 }
 
-/// Half the bandwidth again and again, until one device does best; large models stop earlier.
+/// Half the bandwidth again and again, until one device does best; large models stop earlier. Small ones take
+/// the powers of two between as well, which links of any speed above have in common.
 void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collector& collector) {
-  const int halvings = is_small(space.layers, space.devices) ? 20 : 4;
+  const bool small = is_small(space.layers, space.devices);
+  const int halvings = small ? 20 : 4;
   if (what.limited && halvings * space.layers * space.devices > kLimitedWork) return;
-  for (int i = 0; i < halvings && what.link.bandwidth.value > 0; ++i) {
-    what.link.bandwidth.value /= 2;
+  double bandwidth = what.link.bandwidth.value;
+  for (int i = 0; i < halvings && bandwidth > 0; ++i) {
+    if (small) {
+      what.link.bandwidth.value = std::exp2(std::floor(std::log2(bandwidth)));
+      add_fitting(what, optima(what, space), collector);
+    }
+    what.link.bandwidth.value = bandwidth /= 2;
     const std::vector<Partition> found = optima(what, space);
     add_fitting(what, found, collector);
     if (found.size() == 1 && device_count(found.front()) <= 1) return;

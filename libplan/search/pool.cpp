@@ -18,7 +18,8 @@ constexpr std::size_t kAtOnce = 8;           ///< whatever the number of threads
 constexpr std::int64_t kImproved = 100'000;  ///< operations simulated per machine for local improvement
 constexpr double kFar =
     1.25;  ///< a plan this much slower than the best does not become the best by local moves
-constexpr double kOutclassed = 1.6;  ///< a smaller machine whose best is this much slower is not worth local moves
+constexpr double kOutclassed =
+    1.6;  ///< a smaller machine whose best is this much slower is not worth local moves
 constexpr double kRounding = 1e-10;  ///< relative; of sums in another order, so that ties are still seen
 
 /// Cheap ones first, so that the expensive ones are measured against them.
