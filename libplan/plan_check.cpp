@@ -6,6 +6,7 @@
 
 #include "libplan/plan.h"
 #include "libplan/plan_recompute.h"
+#include "libplan/schedule/versions.h"
 
 namespace pp::plan {
 namespace {
@@ -56,17 +57,15 @@ class Checker {
                                           plan_.schedule.name + "; use " +
                                           in_quotes(name_of(row->default_policy())));
     }
-    if (row->rules != RuleSet::standard || (policy != WeightPolicy::flush && policy != WeightPolicy::stash)) {
-      fail("/schedule/name", in_quotes(plan_.schedule.name) + " with weight policy " +
-                                 in_quotes(name_of(policy)) + " can be simulated, not planned and run");
-    }
+    if (row->rules != RuleSet::standard)
+      fail("/schedule/name", in_quotes(plan_.schedule.name) + " can be simulated, not planned and run");
     check_chunks(*row);
     if (plan_.training.micro_batches > plan_.training.mini_batch) {
       fail("/training/micro_batches", std::to_string(plan_.training.micro_batches) +
                                           " exceeds the mini-batch of " +
                                           std::to_string(plan_.training.mini_batch) + " samples");
     }
-    if (!synchronous_ && plan_.training.micro_batches != 1) {
+    if (!synchronous_ && !aggregates(policy) && plan_.training.micro_batches != 1) {
       fail("/training/micro_batches", "is " + std::to_string(plan_.training.micro_batches) + ", schedule " +
                                           plan_.schedule.name + " updates after every micro-batch and needs 1");
     }
@@ -227,14 +226,28 @@ class Checker {
       round = std::lcm(round, static_cast<int>(stage.workers.size()));
     }
     set.synchronous = synchronous_;
-    set.micro_batches = synchronous_ ? plan_.training.micro_batches : 2 * round;
+    const int per_update = plan_.training.micro_batches;
+    set.micro_batches = synchronous_ ? per_update : stream_updates() * std::lcm(round, per_update);
+    if (!synchronous_)
+      set.backwards_per_update =
+          std::max(1, per_update / static_cast<int>(plan_.stages.front().workers.size()));
     set.skips.assign(skips_.begin(), skips_.end());
     for (const TiedParameter& tied : plan_.tied) set.tied.push_back(tied.stages);
     for (const Worker& worker : plan_.workers) {
       set.workers.push_back(worker.program.stream ? expand(*worker.program.stream, set.micro_batches)
                                                   : worker.program.program);
     }
-    with_context("/workers", [&] { validate(set); });
+    with_context("/workers", [&] {
+      validate(set);
+      if (!synchronous_) live_versions(set, plan_.schedule.weight_policy);
+    });
+  }
+
+  /// Rounds of a stream after which nothing new happens to its weight versions.
+  int stream_updates() const {
+    const WeightPolicy policy = plan_.schedule.weight_policy;
+    if (policy == WeightPolicy::vertical_sync) return 2 + static_cast<int>(plan_.stages.size());
+    return aggregates(policy) ? 3 : 2;
   }
 
   void check_prediction() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/cli/table.h"
+#include "libplan/plan_execution.h"
 #include "libplan/plan_recompute.h"
 #include "libplan/schedule/closed_forms.h"
 
@@ -158,6 +159,8 @@ std::string plan_text(const Plan& plan, bool color) {
           to_text(plan.certificate.objective) + ", gap " + cli::percent(plan.certificate.gap) + "  (" +
           plan.certificate.search + ")\n";
   text += recompute_line(plan) + formulas_text(plan);
+  if (const std::string refusal = plan::execution_refusal(plan); !refusal.empty())
+    text += "not executed: " + refusal + '\n';
   if (!plan.alternatives.empty()) text += "\nalternatives:\n" + alternatives_table(plan);
   return text;
 }

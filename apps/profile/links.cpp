@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <ranges>
 
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
@@ -13,6 +14,7 @@
 #include "apps/cli/table.h"
 #include "apps/profile/commands.h"
 #include "libprofile/measure/profiler.h"
+#include "librun/transport/device_links.h"
 #include "librun/transport/link_levels.h"
 #include "librun/transport/link_meter.h"
 #include "librun/transport/rank_links.h"
@@ -26,11 +28,26 @@ struct Options {
   run::LinkSweep sweep;
 };
 
+/// `cuda:0,cuda:1`: the numbers, of devices that exist. Throws pp::Error: (usage), or (device) with those that
+/// exist.
+std::vector<int> parse_cuda_devices(const std::string& text) {
+  std::vector<int> devices;
+  for (const auto part : std::views::split(text, ',')) {
+    const profile::DeviceSet device = profile::parse_device_set({part.begin(), part.end()});
+    if (device.kind != DeviceKind::cuda)
+      throw Error(ErrorKind::usage,
+                  "--devices: \"" + text + "\" mixes kinds; name CUDA devices only, or cores as cpu:2");
+    devices.push_back(device.first);
+  }
+  return devices;
+}
+
 /// `cpu:2` is two devices of one core, `cpu:2x3` two of three. Throws pp::Error (usage) with the forms.
-run::LinkOptions parse_devices(const std::string& text) {
+run::LinkOptions parse_cores(const std::string& text) {
   if (!text.starts_with("cpu:")) {
-    throw Error(ErrorKind::usage,
-                "--devices: \"" + text + "\" is not of the form cpu:2 (devices) or cpu:2x1 (devices x cores)");
+    throw Error(ErrorKind::usage, "--devices: \"" + text +
+                                      "\" is not of the form cpu:2 (devices), cpu:2x1 (devices x cores) or "
+                                      "cuda:0,cuda:1");
   }
   const std::vector<int> counts = cli::parse_counts(text.substr(4), 'x', "--devices");
   run::LinkOptions options;
@@ -76,8 +93,19 @@ void print(Cluster cluster, cli::Output& output, const cli::Shell& shell) {
   if (!output.is_stdout()) std::cout << (shell.json ? text : cluster_text(cluster));
 }
 
-void between_devices(const Options& options, const cli::Shell& shell) {
-  run::LinkOptions settings = parse_devices(options.devices.empty() ? "cpu:2" : options.devices);
+void between_cuda_devices(const Options& options, const cli::Shell& shell) {
+  const std::vector<int> devices = parse_cuda_devices(options.devices);
+  cli::Output output(options.output);
+  Cluster cluster = [&] {
+    cli::ProgressLine line(shell);
+    return run::measure_cuda_links(devices, options.sweep,
+                                   [&](double done) { line.update("measuring links", done, ""); });
+  }();
+  print(std::move(cluster), output, shell);
+}
+
+void between_cores(const Options& options, const cli::Shell& shell) {
+  run::LinkOptions settings = parse_cores(options.devices.empty() ? "cpu:2" : options.devices);
   settings.sweep = options.sweep;
   cli::Output output(options.output);
   Cluster cluster = [&] {
@@ -106,7 +134,10 @@ bool started_by_mpi() {
 }
 
 void links(const Options& options, const cli::Shell& shell) {
-  if (!started_by_mpi()) return between_devices(options, shell);
+  if (!started_by_mpi()) {
+    return options.devices.starts_with("cuda:") ? between_cuda_devices(options, shell)
+                                                : between_cores(options, shell);
+  }
   if (!options.devices.empty()) {
     throw Error(ErrorKind::usage,
                 "--devices: mpirun's ranks are the devices, one each; leave --devices out, or mpirun");
@@ -120,8 +151,10 @@ void add_links(CLI::App& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("links", "measure latency and bandwidth between devices");
   command
-      ->add_option("--devices", options->devices,
-                   "cpu:2 (two devices of one core), cpu:2x4 (two of four cores); under mpirun the ranks")
+      ->add_option(
+          "--devices", options->devices,
+          "cpu:2 (two devices of one core), cpu:2x4 (two of four cores), cuda:0,cuda:1; under mpirun the "
+          "ranks")
       ->default_str("cpu:2")
       ->type_name("DEVICES");
   cli::add_bytes(*command, "--largest", options->sweep.largest, "largest message; sizes double from 1 KiB on")

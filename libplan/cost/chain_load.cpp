@@ -36,8 +36,9 @@ double ChainLoad::stage(int begin, int end, int replicas) const {
   const double again = recompute_.seconds(begin, end, replicas, n);
   switch (options_.kind) {
     case LoadKind::period:
-    case LoadKind::period_bound:
-      return (std::max(f + b, f + (1 - overlap) * b + all_reduce) + again + update) / replicas;
+    case LoadKind::period_bound:  // the replicas update after n micro-batches each
+      return (std::max(n * (f + b), n * f + (n - overlap) * b + all_reduce) + n * again + update) *
+             options_.micro_batches / (n * replicas);
     case LoadKind::step:
       return std::max((n - 1) * (f + b), (n - 1) * f + (n - 1 - overlap) * b + all_reduce) + n * again + update;
     case LoadKind::step_bound:
@@ -57,9 +58,10 @@ double ChainLoad::cut(int boundary, int replicas, CutSide side) const {
   const auto k = static_cast<std::size_t>(boundary);
   const double larger = std::max(chain_.cut_activation[k], chain_.cut_gradient[k]);
   switch (options_.kind) {
-    case LoadKind::period: return larger * per_byte_ / replicas;
+    case LoadKind::period: return options_.micro_batches * larger * per_byte_ / replicas;
     case LoadKind::period_bound:
-      return (side == CutSide::in ? chain_.least_in[k] : chain_.least_out[k]) * per_byte_ / replicas;
+      return options_.micro_batches * (side == CutSide::in ? chain_.least_in[k] : chain_.least_out[k]) *
+             per_byte_ / replicas;
     case LoadKind::step: return (by(replicas).count - 1) * (larger * per_byte_);
     case LoadKind::step_bound:
     case LoadKind::makespan_bound: return 0;

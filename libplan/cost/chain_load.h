@@ -13,7 +13,7 @@
 namespace pp::plan {
 
 enum class LoadKind {
-  period,        ///< asynchronous: seconds per micro-batch
+  period,        ///< asynchronous: seconds per update in steady state
   period_bound,  ///< the same with the tensors that every stage must exchange whatever the others are
   step,          ///< synchronous: the steady part of a step
   step_bound,    ///< certificate of the steady step time: fill and drain around the stage, or its own work and
@@ -23,7 +23,7 @@ enum class LoadKind {
 
 struct LoadOptions {
   LoadKind kind = LoadKind::step;
-  int micro_batches = 1;                           ///< per step; not read by the period kinds
+  int micro_batches = 1;                           ///< per step or update
   double all_reduce_overlap = 0;                   ///< share of the last backward that hides the all-reduce
   Link link;                                       ///< of cuts and all-reduces
   RecomputeMode recompute = RecomputeMode::never;  ///< its time is part of every stage's load

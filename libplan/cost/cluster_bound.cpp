@@ -29,18 +29,19 @@ double ClusterBound::stage(int begin, int end, int replicas) const {
   const double update = chain_.sum(chain_.update, begin, end) * on.slowness;
   const double all_reduce = cheapest(on.all_reduce, chain_.sum(chain_.weights, begin, end));
   const double overlap = options_.all_reduce_overlap;
-  if (options_.kind == OrderedKind::period)
-    return (std::max(f + b, f + (1 - overlap) * b + all_reduce) + update) / replicas;
   const double n = (options_.micro_batches + replicas - 1) / replicas;
+  const double work = n * f + std::max(n * b, (n - overlap) * b + all_reduce) + update;
+  if (options_.kind == OrderedKind::period) return work * options_.micro_batches / (n * replicas);
   // The stages in front at full speed, then n micro-batches; written so that it never falls, in doubles too.
   const double filled = chain_.compute(0, end) + (n * on.slowness - 1) * chain_.compute(begin, end);
-  return std::max(filled, n * f + std::max(n * b, (n - overlap) * b + all_reduce) + update);
+  return std::max(filled, work);
 }
 
 double ClusterBound::cut(int boundary, int replicas, CutSide side) const {
   if (options_.kind != OrderedKind::period) return 0;
   const auto k = static_cast<std::size_t>(boundary);
-  return occupancy(side == CutSide::in ? chain_.least_in[k] : chain_.least_out[k], best_link_) / replicas;
+  const double bytes = side == CutSide::in ? chain_.least_in[k] : chain_.least_out[k];
+  return options_.micro_batches * occupancy(bytes, best_link_) / replicas;
 }
 
 bool ClusterBound::fits(int begin, int end, int replicas, int later) const {
@@ -48,8 +49,7 @@ bool ClusterBound::fits(int begin, int end, int replicas, int later) const {
 }
 
 double ClusterBound::shared_work() const {
-  const double steps = options_.kind == OrderedKind::period ? 1 : options_.micro_batches;
-  return steps * chain_.compute(0, chain_.size()) / speeds_;
+  return options_.micro_batches * chain_.compute(0, chain_.size()) / speeds_;
 }
 
 }  // namespace pp::plan

@@ -29,7 +29,7 @@ class ClusterBound : public StageCost {
   double cut(int boundary, int replicas, CutSide side) const override;
   bool fits(int begin, int end, int replicas, int later) const override;
 
-  /// All the work, shared by all devices in proportion to their speeds: seconds per step or micro-batch.
+  /// All the work, shared by all devices in proportion to their speeds: seconds per step or update.
   double shared_work() const;
 
  private:

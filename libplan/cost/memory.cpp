@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "libplan/schedule/versions.h"
+
 namespace pp::plan {
 namespace {
 
@@ -86,7 +88,7 @@ StageBytes StageMemory::fixed_bytes(const StageRange& stage, int window) const {
   part.weights = parameters + chain_.sum(chain_.buffers, begin, end);
   part.gradients = parameters;
   part.optimizer = static_cast<std::int64_t>(std::ceil(chain_.state_ratio * static_cast<double>(parameters)));
-  part.versions = in_flight_.stash ? (window - 1) * part.weights : 0;
+  part.versions = (versions_kept(in_flight_.policy, window, in_flight_.stages) - 1) * part.weights;
   part.workspace = chain_.transient(begin, end);
   part.in_flight = window;
   return part;

@@ -87,12 +87,7 @@ const OrderedLoad::Span& OrderedLoad::at(DeviceSpan span) const {
 
 /// Of `micro_batches` per step, those that count.
 double OrderedLoad::turns(double micro_batches) const {
-  switch (options_.kind) {
-    case OrderedKind::period: return 1;
-    case OrderedKind::step: return micro_batches - 1;
-    case OrderedKind::steady: break;
-  }
-  return micro_batches;
+  return options_.kind == OrderedKind::step ? micro_batches - 1 : micro_batches;
 }
 
 double OrderedLoad::stage(int begin, int end, DeviceSpan span) const {
@@ -104,7 +99,7 @@ double OrderedLoad::stage(int begin, int end, DeviceSpan span) const {
   const double overlap = options_.all_reduce_overlap;
   const double n = turns(on.micro_batches);
   const double load = std::max(n * (f + b), n * f + (n - overlap) * b + all_reduce) + update;
-  return options_.kind == OrderedKind::period ? load / span.count : load;
+  return options_.kind == OrderedKind::period ? load * options_.micro_batches / (n * span.count) : load;
 }
 
 double OrderedLoad::cut(int boundary, DeviceSpan span, CutSide side) const {
@@ -114,7 +109,7 @@ double OrderedLoad::cut(int boundary, DeviceSpan span, CutSide side) const {
       std::max(chain_.cut_activation[index_of(boundary)], chain_.cut_gradient[index_of(boundary)]);
   const double sharing = gate.shared_card ? on.per_card : 1;
   const double time = occupancy(bytes, gate.link);
-  if (options_.kind == OrderedKind::period) return time * sharing / span.count;
+  if (options_.kind == OrderedKind::period) return options_.micro_batches * time * sharing / span.count;
   return turns(std::min<double>(on.micro_batches * sharing, options_.micro_batches)) * time;
 }
 

@@ -16,14 +16,14 @@
 namespace pp::plan {
 
 enum class OrderedKind {
-  period,  ///< asynchronous: seconds per micro-batch
+  period,  ///< asynchronous: seconds per update in steady state
   step,    ///< synchronous: the steady part of a step, as LoadKind::step
   steady   ///< synchronous: all of a stage's work and messages in a step, which chained steps repeat
 };
 
 struct OrderedOptions {
   OrderedKind kind = OrderedKind::step;
-  int micro_batches = 1;          ///< per step; not read for the period
+  int micro_batches = 1;          ///< per step or update
   double all_reduce_overlap = 0;  ///< share of the last backward that hides the all-reduce
   double chain_speed = 1;         ///< of the device that the times of the chain are of
 };

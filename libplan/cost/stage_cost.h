@@ -61,6 +61,7 @@ class ExactMemory {
 struct SearchSpace {
   int layers = 0;
   int devices = 0;
+  int min_replicas = 1;           ///< of every stage
   int max_replicas = 0;           ///< of one stage; 0: all devices
   std::vector<char> cut_allowed;  ///< per boundary 0..N; empty: everywhere
   int exact_stages = 0;           ///< 0: free
@@ -76,8 +77,10 @@ struct SearchSpace {
   int levels() const { return exact_stages != 0 ? exact_stages : max_stages; }
   /// Whether the stage that is `level`-th from the back (1 = last) may have `count` replicas.
   bool may_replicate(int level, int count) const {
+    if (count < min_replicas) return false;
     return replicas.empty() || replicas[replicas.size() - static_cast<std::size_t>(level)] == count;
   }
+  bool operator==(const SearchSpace&) const = default;
 };
 
 }  // namespace pp::plan

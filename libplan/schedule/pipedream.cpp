@@ -5,13 +5,10 @@
 #include <algorithm>
 
 #include "libplan/schedule/generators.h"
+#include "libplan/schedule/versions.h"
 
 namespace pp::plan {
 namespace {
-
-bool aggregates(WeightPolicy policy) {
-  return policy == WeightPolicy::two_buffered || policy == WeightPolicy::macrobatch;
-}
 
 /// `backwards`: from one update to the next.
 Stream replica_stream(StageId stage, int q, int replicas, int window, int backwards) {

@@ -106,7 +106,13 @@ struct ScheduleRow {
   bool candidate = false;       ///< pp-plan --schedule auto tries it (asynchronous: with --allow-async)
   bool split_backward = false;  ///< I and W in place of B: needs their times
   bool windowed = false;        ///< reads ScheduleRequest::window
-  bool planned = true;  ///< pp-plan makes plans with it; else it is generated, checked and simulated only
+  bool wide = false;            ///< not windowed, but runs with the windows `wide`
+  bool keeps_all = false;       ///< every micro-batch of the step is in flight
+  bool one_stage = false;       ///< the whole model on every worker
+  bool splits = false;          ///< replicas share every micro-batch instead of taking turns
+  /// Why there are no plans with it, and what to use; it is generated, checked and simulated only. Empty: there
+  /// are.
+  std::string_view no_plan = {};
   /// Throws pp::Error (usage) with the restriction and the nearest legal value. Null: its
   /// programs come from a search with the costs at hand (auto-zb) or from a file (custom).
   Schedule (*generate)(const ScheduleRequest& request) = nullptr;

@@ -88,8 +88,7 @@ class VersionWalk {
   }
 
   void check_buffers(const StageVersions& stage) const {
-    const bool two = policy_ == WeightPolicy::two_buffered || policy_ == WeightPolicy::macrobatch;
-    if (!two || alive(stage) <= 2) return;
+    if (!aggregates(policy_) || alive(stage) <= 2) return;
     refuse("leaves " + std::to_string(alive(stage)) + " versions of stage " +
            std::to_string(number(op().stage)) + " alive, weight policy " + std::string(name_of(policy_)) +
            " keeps 2; update less often, or keep fewer micro-batches in flight");
@@ -109,6 +108,22 @@ class VersionWalk {
 };
 
 }  // namespace
+
+bool aggregates(WeightPolicy policy) {
+  return policy == WeightPolicy::two_buffered || policy == WeightPolicy::macrobatch;
+}
+
+int versions_kept(WeightPolicy policy, int window, int stages) {
+  switch (policy) {
+    case WeightPolicy::flush:
+    case WeightPolicy::latest: return 1;
+    case WeightPolicy::stash: return window;
+    case WeightPolicy::vertical_sync: return stages;
+    case WeightPolicy::two_buffered: return 2;
+    case WeightPolicy::macrobatch: return std::min(window, 2);
+  }
+  return 1;
+}
 
 std::vector<int> live_versions(const ProgramSet& set, WeightPolicy policy) {
   if (set.synchronous) {

@@ -9,6 +9,14 @@
 
 namespace pp::plan {
 
+/// Whether updates come every few micro-batches (ScheduleRequest::micro_batches), and not after each.
+bool aggregates(WeightPolicy policy);
+
+/// Weight versions that a stage keeps (planning.md 2.6, V_s), the newest among them, when its replicas have
+/// `window` micro-batches in flight in a pipeline of `stages`: what live_versions() counts for the windows
+/// `win`.
+int versions_kept(WeightPolicy policy, int window, int stages);
+
 /// Largest number of live versions of each stage, over its workers: the newest and those that micro-batches in
 /// flight hold. Version n is made by the n-th U. `set` must be asynchronous and valid; its `micro_batches` are
 /// the stream's length. O(operations).

@@ -80,7 +80,7 @@ std::vector<Partition> optima(const SearchCase& what, SearchSpace space) {
 std::vector<Partition> data_parallel(const SearchCase& what, const SearchSpace& space) {
   std::vector<Partition> partitions;
   for (int replicas = 1; space.exact_stages <= 1 && replicas <= space.replica_limit(); ++replicas) {
-    if (space.exact_stages == 1 && !space.may_replicate(1, replicas)) continue;
+    if (!space.may_replicate(1, replicas)) continue;
     partitions.push_back({{0, what.chain.size(), replicas}});
   }
   return partitions;

@@ -29,7 +29,7 @@ struct SearchCase {
 
 struct Candidate {
   Partition partition;
-  double estimate = 0;  ///< the search's objective, seconds per step (synchronous) or micro-batch
+  double estimate = 0;  ///< the search's objective, seconds per step or update
   double bound = 0;     ///< this partition cannot be faster; seconds as `estimate`
 };
 

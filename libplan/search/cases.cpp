@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <tuple>
 
 #include "libplan/cost/priced_model.h"
+#include "libplan/search/placed.h"
+#include "libplan/search/shapes.h"
 
 namespace pp::plan {
 namespace {
@@ -60,22 +63,26 @@ std::vector<Batch> batches_of(const Profile& profile, const PlanRequest& request
     if (known == batches.end()) known = batches.insert(known, {option, {}});
     known->schedules.push_back(row);
   };
-  for (const ScheduleRow* row : planned_schedules(profile, request)) {
+  const auto unless_refused = [&](const std::function<void()>& action) {
     try {
-      for (const BatchOption& option : batch_options(profile, request, *row)) add(row, option);
+      action();
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::usage) throw;
       if (!refusal) refusal = error;
     }
+  };
+  for (const ScheduleRow* row : planned_schedules(profile, request)) {
+    unless_refused([&] {
+      for (const BatchOption& option : batch_options(profile, request, *row)) {
+        unless_refused([&] {
+          check_update(*row, request, option.micro_batches);
+          add(row, option);
+        });
+      }
+    });
   }
   if (batches.empty() && refusal) throw *refusal;
   return batches;
-}
-
-/// The first of those that are searched alike, synchronous or not.
-bool is_first_of_kind(const std::vector<const ScheduleRow*>& schedules, const ScheduleRow* row) {
-  const auto alike = [&](const ScheduleRow* other) { return other->synchronous == row->synchronous; };
-  return *std::ranges::find_if(schedules, alike) == row;
 }
 
 /// A device set at one micro-batch count, as the searches price it and as a bound may.
@@ -122,17 +129,24 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
   const Chain chain = make(priced.model, priced.optimizer);
   const Chain bound = make(priced.least, priced.least_optimizer);
   const ChainUnits units(graph, priced.model.layers, order.layers);
-  for (const RecomputeMode mode : recompute_modes(request, is_limited(priced.devices.limit))) {
-    for (const ScheduleRow* schedule : schedules) {
-      const int count = static_cast<int>(priced.devices.positions.size());
-      const int most = schedule->synchronous ? batch.micro_batches : count;
-      InFlight in_flight = in_flight_of(*schedule, request, batch.micro_batches);
-      in_flight.recompute = mode;
-      if (!order.layers.empty()) in_flight.units = &units;
-      visit({priced.devices, batch, order, *schedule, chain, bound,
-             search_space(graph, order.layers, request, count, most), in_flight,
-             is_first_of_kind(schedules, schedule)});
+  const int count = static_cast<int>(priced.devices.positions.size());
+  const bool limited = is_limited(priced.devices.limit);
+  std::optional<std::tuple<RecomputeMode, bool, SearchSpace>> last;
+  const auto visit_parts = [&](const ScheduleRow& schedule, RecomputeMode mode) {
+    const int most = schedule.synchronous ? batch.micro_batches : count;
+    SearchPart whole{search_space(graph, order.layers, request, count, most),
+                     in_flight_of(schedule, request, batch.micro_batches)};
+    whole.in_flight.recompute = mode;
+    if (!order.layers.empty()) whole.in_flight.units = &units;
+    for (const auto& [space, in_flight] :
+         search_parts(schedule, request, whole, batch.micro_batches, limited)) {
+      const std::tuple kind(mode, schedule.synchronous, space);
+      visit({priced.devices, batch, order, schedule, chain, bound, space, in_flight, last == kind});
+      if (!is_placed(schedule)) last = kind;
     }
+  };
+  for (const RecomputeMode mode : recompute_modes(request, limited)) {
+    for (const ScheduleRow* schedule : schedules) visit_parts(*schedule, mode);
   }
 }
 

@@ -22,7 +22,7 @@ struct PlanCase {
   const Chain& bound_chain;
   SearchSpace space;  ///< with all devices of the set
   InFlight in_flight;
-  bool first_of_kind;  ///< (synchronous or not) of this chain: later ones differ in the schedule alone
+  bool like_last;  ///< searched as the last case whose schedule does not place its stages, on the same chain
 };
 
 /// In a fixed order: device sets, micro-batch counts, layer orders, schedules. Throws pp::Error (usage) when a

@@ -58,13 +58,14 @@ Assignment assign(const Finalist& finalist, const PlanGraph& graph, const PlanRe
   assignment.worker_devices.assign(finalist.devices.begin(), finalist.devices.begin() + worker);
   assignment.micro_batches = finalist.batch.micro_batches;
   assignment.synchronous = finalist.schedule->synchronous;
+  assignment.policy = policy_of(*finalist.schedule, request);
   const bool own = !finalist.windows.empty();
   assignment.programs = make_schedule({.name = std::string(finalist.schedule->name),
                                        .replicas = replicas_of(finalist.partition),
                                        .micro_batches = finalist.batch.micro_batches,
                                        .window = own ? WindowRule::explicit_list : window_of(request),
                                        .windows = own ? finalist.windows : request.windows,
-                                       .weight_policy = policy_of(*finalist.schedule, request)})
+                                       .weight_policy = assignment.policy})
                             .workers;
   std::vector<int> stage_of(graph.layers.size());
   for (int s = 0; s < assignment.stages(); ++s) {

@@ -68,7 +68,7 @@ class Gatherer {
     result_.only_placed = false;
     const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
     const SearchCase what = search_case(one, memory, cluster_, request_);
-    if (one.first_of_kind || what.limited) {
+    if (!one.like_last || what.limited) {
       chain_list_ = find_candidates(what, one.space, limits_);
       chain_list_.bound = ordered_bound(one, cluster_, request_, chain_list_.bound);
       ordered_ = ordered_candidates(one, cluster_, request_);
@@ -108,7 +108,7 @@ class Gatherer {
       if (is_placed(one.schedule)) return;
       const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
       const SearchCase what = search_case(one, memory, cluster_, request_);
-      if (one.first_of_kind || what.limited)
+      if (!one.like_last || what.limited)
         list = find_graph_candidates(what, *lattice, one.space, graph_.size());
       include_bound(list.bound);
       for (const auto& [stages, estimate] : list.candidates)

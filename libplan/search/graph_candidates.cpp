@@ -25,11 +25,11 @@ double least_load(const SearchCase& what, int layer, int most_replicas) {
   const double f = chain.sum(chain.forward, layer, layer + 1);
   const double b = chain.sum(chain.backward, layer, layer + 1);
   for (int q = 1; q <= most_replicas; ++q) {
-    const double n = what.synchronous ? (what.micro_batches + q - 1) / q : 1;
+    const double n = (what.micro_batches + q - 1) / q;
     const double all_reduce = flat_all_reduce(q, chain.sum(chain.weights, layer, layer + 1), what.best_link);
     const double load = n * f + std::max(n * b, (n - what.all_reduce_overlap) * b + all_reduce) +
                         chain.sum(chain.update, layer, layer + 1);
-    least = std::min(least, what.synchronous ? load : load / q);
+    least = std::min(least, what.synchronous ? load : load * what.micro_batches / (n * q));
   }
   return least;
 }
@@ -49,8 +49,7 @@ GraphCandidateList find_graph_candidates(const SearchCase& what, const Lattice& 
 double order_free_bound(const SearchCase& what, const SearchSpace& space) {
   const int layers = what.bound_chain.size();
   const double work = what.bound_chain.compute(0, layers);
-  const int steps = what.synchronous ? what.micro_batches : 1;
-  double bound = std::max(what.synchronous ? work : 0, steps * work / space.devices);
+  double bound = std::max(what.synchronous ? work : 0, what.micro_batches * work / space.devices);
   for (int layer = 0; layer + 1 < layers; ++layer)  // the last position holds the loss, in this order only
     bound = std::max(bound, least_load(what, layer, space.replica_limit()));
   return bound;

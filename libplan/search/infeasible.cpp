@@ -106,6 +106,25 @@ bool feasible(const Profile& profile, const Cluster& cluster, const PlanGraph& g
   }
 }
 
+/// The fewest devices like the last one with which there is a plan, up to about twice as many; 0: none. What
+/// fits on some devices fits with more.
+std::size_t enough_devices(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                           const PlanRequest& request) {
+  std::size_t too_few = cluster.devices.size();
+  std::size_t enough = std::min<std::size_t>(2 * too_few + 8, graph.layers.size());
+  const auto fits = [&](std::size_t devices) {
+    Cluster larger = cluster;
+    while (larger.devices.size() < devices) larger = with_one_more_device(std::move(larger));
+    return feasible(profile, larger, graph, request);
+  };
+  if (requested_stages(request) != 0 || enough <= too_few || !fits(enough)) return 0;
+  while (enough - too_few > 1) {
+    const std::size_t middle = too_few + (enough - too_few) / 2;
+    (fits(middle) ? enough : too_few) = middle;
+  }
+  return enough;
+}
+
 /// The first change that helps, in the order: micro-batches, schedule, recompute, devices, memory.
 std::string find_remedy(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                         const PlanRequest& request, const std::optional<Bytes>& smallest_limit) {
@@ -132,12 +151,8 @@ std::string find_remedy(const Profile& profile, const Cluster& cluster, const Pl
     changed.recompute = RecomputeMode::automatic;
     if (feasible(profile, cluster, graph, changed)) return "--recompute auto";
   }
-  Cluster larger = cluster;
-  const std::size_t most = std::min<std::size_t>(2 * cluster.devices.size() + 8, graph.layers.size());
-  while (requested_stages(request) == 0 && larger.devices.size() < most) {
-    larger = with_one_more_device(std::move(larger));
-    if (feasible(profile, larger, graph, request)) return std::to_string(larger.devices.size()) + " devices";
-  }
+  if (const std::size_t devices = enough_devices(profile, cluster, graph, request))
+    return std::to_string(devices) + " devices";
   if (smallest_limit) return "--memory-limit " + std::to_string(smallest_limit->value);
   return {};
 }
@@ -187,6 +202,17 @@ std::int64_t tightened(const Profile& profile, const Cluster& cluster, const Pla
   }
 }
 
+bool has_placed(const PlanRequest& request) {
+  return std::ranges::any_of(requested_schedules(request),
+                             [](const ScheduleRow* row) { return is_placed(*row); });
+}
+
+/// Whether schedules that place their stages are worth planning again, for a limit below that of the others.
+bool is_small(const Cluster& cluster, const PlanGraph& graph) {
+  constexpr std::size_t kLayersTimesDevices = 4000;
+  return graph.layers.size() * cluster.devices.size() <= kLayersTimesDevices;
+}
+
 std::string excess_text(std::int64_t needed, std::int64_t limit) {
   return std::to_string(needed - limit) + " more than the limit of " + bytes_text(limit);
 }
@@ -221,7 +247,9 @@ Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, co
   const std::int64_t limit = largest_limit(cluster, request);
   const BestAttempt best = best_attempt(profile, cluster, graph, request);
   std::int64_t placed = outcome.short_by ? limit + outcome.short_by->value : kNoBytes;
-  if (outcome.short_by) placed = tightened(profile, cluster, graph, request, std::min(best.limit, placed));
+  const bool tight = best.limit == kNoBytes || is_small(cluster, graph);
+  if (tight && has_placed(request) && std::min(best.limit, placed) != kNoBytes)
+    placed = tightened(profile, cluster, graph, request, std::min(best.limit, placed));
   const std::int64_t least = std::min(best.limit, placed);
   Infeasible none;
   if (least == kNoBytes) {
@@ -236,7 +264,7 @@ Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, co
     none = placed < best.limit ? short_worker(outcome.short_schedule, placed, limit) : short_stage(best, limit);
   }
   none.smallest_limit = Bytes(least);
-  none.reason += "; smallest feasible limit " + bytes_text(least);
+  none.reason += (tight ? "; smallest feasible limit " : "; fits with a limit of ") + bytes_text(least);
   none.remedy = find_remedy(profile, cluster, graph, request, none.smallest_limit);
   return none;
 }

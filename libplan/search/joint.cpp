@@ -65,6 +65,7 @@ SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, con
     const Cluster part = first_devices(cluster, devices);
     Gathered found =
         gather(profile, part, graph, request, {pool.best()}, in_depth ? DownSets::search : DownSets::leave_out);
+    const bool any = !found.finalists.empty();
     pool.add(std::move(found.finalists));
     outcome.bound = std::min(outcome.bound, found.bound);
     if (!refusal) refusal = found.refusal;
@@ -76,6 +77,7 @@ SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, con
       only_placed = found.only_placed;
     }
     if (found.floor > pool.best() || found.floor == kInfinity) break;  // fewer devices cannot do better
+    if (!any && pool.best() == kInfinity) continue;                    // nothing fits, so no baseline does
     if (in_depth) run_baselines(profile, part, graph, request, found.floor, pool);
     pool.add(
         gather(profile, part, graph, request, {pool.best(), Depth::inherited}, DownSets::leave_out).finalists);

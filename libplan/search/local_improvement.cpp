@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "libplan/search/shapes.h"
 #include "libplan/search/simulate_finalist.h"
 #include "libprofile/core/error.h"
 
@@ -38,8 +39,12 @@ StageShape with_layers_moved(StageShape shape, const std::vector<int>& layers, i
   return shape;
 }
 
+bool is_free(const Finalist& finalist, const PlanRequest& request) {
+  return is_free_shape(*finalist.schedule, policy_of(*finalist.schedule, request));
+}
+
 bool has_windows(const Finalist& finalist, const PlanRequest& request) {
-  return !request.window && request.cuts.empty() && finalist.schedule->windowed;
+  return !request.window && request.cuts.empty() && finalist.schedule->windowed && is_free(finalist, request);
 }
 
 std::int64_t operations_of(const Finalist& finalist) {
@@ -61,7 +66,7 @@ class Improver {
       for (int s = 0; s + 1 < shape_.stages(); ++s) {
         for (const auto& [from, to] : {std::pair(s, s + 1), std::pair(s + 1, s)}) {
           if (request_.cuts.empty()) improved |= move_layers(from, to);
-          if (request_.replicas.empty()) improved |= move_replica(from, to);
+          if (request_.replicas.empty() && is_free(best_, request_)) improved |= move_replica(from, to);
         }
       }
       if (has_windows(best_, request_)) improved |= change_windows();

@@ -4,33 +4,13 @@
 #include <utility>
 
 #include "libplan/search/bottleneck.h"
+#include "libplan/search/placed_floor.h"
 #include "libplan/search/simulate_finalist.h"
 #include "libplan/search/zero_bubble/auto_zero_bubble.h"
 #include "libprofile/core/error.h"
 
 namespace pp::plan {
 namespace {
-
-/// What a step with this stage takes at least: its worker runs the stage's share of the micro-batches, and the
-/// first stage updates only when a micro-batch has come to this stage, all have run there, and the last
-/// gradient has come back. Earlier stages wait for input gradients alone where the backward is split.
-class StepFloor : public StageCost {
- public:
-  StepFloor(const Chain& chain, bool split, double micro_batches)
-      : chain_(chain), back_(split ? chain.input_gradient : chain.backward), micro_batches_(micro_batches) {}
-  double stage(int begin, int end, int) const override {
-    const double trip = chain_.sum(chain_.forward, 0, begin) + chain_.sum(back_, 0, begin);
-    const double waited = chain_.sum(chain_.forward, begin, end) + chain_.sum(back_, begin, end);
-    return std::max(micro_batches_ * chain_.compute(begin, end), trip + micro_batches_ * waited);
-  }
-  double cut(int, int, CutSide) const override { return 0; }
-  bool fits(int, int, int, int) const override { return true; }
-
- private:
-  const Chain& chain_;
-  const std::vector<double>& back_;
-  double micro_batches_;
-};
 
 bool is_searched(const ScheduleRow& row) { return row.name == "auto-zb"; }
 
@@ -155,9 +135,24 @@ bool may_move(const Finalist& finalist, const PricingContext& context, const Pla
   return !partition.empty();
 }
 
+/// Operations that one finalist may have simulated while it is improved, a fraction of a second. Deep pipelines
+/// of many micro-batches end there, short of their best.
+constexpr std::int64_t kMostOperations = 1'000'000;
+
+/// What one price() simulates: the step for its events and, for the period, chains of two and of three.
+std::int64_t operations_of(const Finalist& finalist) {
+  constexpr std::int64_t kSteps = 6;
+  std::int64_t operations = 0;
+  for (const WorkerProgram& worker : finalist.assignment.programs)
+    operations += kSteps * static_cast<std::int64_t>(worker.program.size());
+  return operations;
+}
+
 /// Moves one boundary by one, two or four layers at a time as long as that makes the step faster, under the
-/// programs that the finalist has. A boundary is tried again when it or a neighbour has moved. False: none did.
-bool move_boundaries(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
+/// programs that the finalist has, while operations are left. A boundary is tried again when it or a neighbour
+/// has moved. False: none did.
+bool move_boundaries(Finalist& finalist, const PricingContext& context, const PlanRequest& request,
+                     std::int64_t& operations) {
   const std::size_t cuts = finalist.partition.size() - 1;
   std::vector<char> open(cuts + 2, 1);
   bool ever = false;
@@ -166,7 +161,8 @@ bool move_boundaries(Finalist& finalist, const PricingContext& context, const Pl
     for (const int by : {-1, 1, -2, 2, -4, 4}) {
       Finalist other = finalist;
       other.partition = moved(finalist.partition, cut, by);
-      if (!may_move(finalist, context, request, other.partition)) continue;
+      if (operations <= 0 || !may_move(finalist, context, request, other.partition)) continue;
+      operations -= operations_of(finalist);
       price(other, context, request, Programs::keep);
       if (!is_better(other, finalist)) continue;
       finalist = std::move(other);
@@ -179,8 +175,10 @@ bool move_boundaries(Finalist& finalist, const PricingContext& context, const Pl
 }
 
 /// Stages that need not run again keep what they save, stage by stage, where that is faster and fits.
-void keep_activations(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
-  for (std::size_t s = 0; s < finalist.again.size(); ++s) {
+void keep_activations(Finalist& finalist, const PricingContext& context, const PlanRequest& request,
+                      std::int64_t& operations) {
+  for (std::size_t s = 0; s < finalist.again.size() && operations > 0; ++s) {
+    operations -= operations_of(finalist);
     Finalist other = finalist;
     other.again[s] = {};
     price(other, context, request, Programs::search);
@@ -188,9 +186,25 @@ void keep_activations(Finalist& finalist, const PricingContext& context, const P
   }
 }
 
+/// Bytes of the largest device of a case.
+std::int64_t largest_device(const PlanCase& one, const Cluster& cluster, const PlanRequest& request) {
+  std::int64_t bytes = 0;
+  for (const int device : one.devices.positions)
+    bytes = std::max(bytes, usable_bytes(cluster.devices[static_cast<std::size_t>(device)], request));
+  return bytes;
+}
+
+/// Whether schedules compete that leave the placement to the planner. Their searches alone then say what is
+/// short when nothing fits; where none compete that takes a simulated attempt.
+bool others_compete(const PlanRequest& request) {
+  return std::ranges::any_of(requested_schedules(request),
+                             [](const ScheduleRow* row) { return !is_placed(*row); });
+}
+
 /// Boundaries and, where they are searched for, programs in turn, as long as that helps.
-void improve(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
-  while (move_boundaries(finalist, context, request) && is_searched(*finalist.schedule)) {
+void improve(Finalist& finalist, const PricingContext& context, const PlanRequest& request,
+             std::int64_t& operations) {
+  while (move_boundaries(finalist, context, request, operations) && is_searched(*finalist.schedule)) {
     Finalist other = finalist;
     price(other, context, request, Programs::search);
     if (!is_better(other, finalist)) return;
@@ -230,9 +244,10 @@ std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& clust
   space.max_stages = 0;
   space.max_replicas = 1;
   space.replicas.clear();
-  const auto copies = static_cast<double>(schedule->stage_workers.front().size());
-  const StepFloor load(one.bound_chain, one.schedule.split_backward, one.batch.micro_batches / copies);
-  const double bound = std::max(shared_work(one), search_bottleneck(space, load).value);
+  const PlacedFloor floor(one, *schedule, largest_device(one, cluster, request));
+  const BottleneckResult least = search_bottleneck(space, floor);
+  if (!least.feasible() && others_compete(request)) return {};
+  const double bound = std::max(shared_work(one), least.feasible() ? least.value : 0);
   if (bound > slowest) return {};
 
   const StageMemory unlimited(one.chain, one.in_flight, {});
@@ -240,8 +255,11 @@ std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& clust
   what.limited = false;
   constexpr int kSearchedInFull = 16;  // the search by fill and load is quadratic in the stages
   const SearchLimits limits{.depth = stages <= kSearchedInFull ? Depth::plain : Depth::balanced};
+  std::vector<Candidate> candidates = find_candidates(what, space, limits).candidates;
+  if (is_limited(one.devices.limit) && least.feasible())
+    candidates.push_back({least.partition, least.value, bound});
   std::vector<Finalist> finalists;
-  for (const Candidate& candidate : find_candidates(what, space, limits).candidates) {
+  for (const Candidate& candidate : candidates) {
     Finalist& finalist = finalists.emplace_back(finalist_of(one, candidate));
     finalist.placed = schedule;
     finalist.bound = bound;
@@ -251,16 +269,19 @@ std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& clust
 
 void settle_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request, double best) {
   constexpr double kFar = 1.25;  // boundaries move a step by a few percent, and so does a search for an order
+  constexpr double kAgain = 4. / 3;  // what running all again costs, backward being about twice a forward
   const std::optional<Recompute> mode = whole_mode(finalist.recompute);
   if (mode != Recompute::never)
     finalist.again =
         whole_stages(static_cast<int>(finalist.partition.size()), mode.value_or(Recompute::always));
   if (is_searched(*finalist.schedule)) finalist.assignment.programs = zero_bubble_programs("zb-h2", finalist);
   price(finalist, context, request, Programs::keep);
-  if (mode && finalist.prediction.step.count() > kFar * best) return;
+  const double hopeful = mode ? kFar * best : kFar * kAgain * best;
+  if (finalist.prediction.step.count() > hopeful) return;
   if (is_searched(*finalist.schedule)) price(finalist, context, request, Programs::search);
-  if (request.cuts.empty()) improve(finalist, context, request);
-  if (!mode) keep_activations(finalist, context, request);
+  std::int64_t operations = kMostOperations;
+  if (request.cuts.empty()) improve(finalist, context, request, operations);
+  if (!mode) keep_activations(finalist, context, request, operations);
 }
 
 }  // namespace pp::plan

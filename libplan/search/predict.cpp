@@ -50,6 +50,7 @@ Assignment assignment_of(const Plan& plan, const Cluster& cluster, const PlanGra
   }
   assignment.micro_batches = plan.training.micro_batches;
   assignment.synchronous = require_schedule(plan.schedule.name).synchronous;
+  assignment.policy = plan.schedule.weight_policy;
   return assignment;
 }
 
@@ -93,7 +94,8 @@ SimulationInput simulation_input(const Plan& plan, int updates) {
   PricedStages priced{plan.predicted.stages, plan.predicted.edges, {}, plan.predicted.tied_all_reduce};
   for (const TiedParameter& tied : plan.tied) priced.tied.push_back(tied.stages);
   const int round = round_of(assignment);
-  const int length = assignment.synchronous ? assignment.micro_batches : (updates + round - 1) / round * round;
+  const int streamed = updates * assignment.micro_batches;
+  const int length = assignment.synchronous ? assignment.micro_batches : (streamed + round - 1) / round * round;
   return make_input(priced, assignment, cluster, plan.predicted.micro_batch_scale,
                     plan.predicted.all_reduce_overlap, length);
 }

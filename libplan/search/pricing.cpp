@@ -7,6 +7,7 @@
 
 #include "libplan/cost/links.h"
 #include "libplan/cost/memory.h"
+#include "libplan/schedule/versions.h"
 #include "libplan/search/tied_copies.h"
 
 namespace pp::plan {
@@ -209,17 +210,34 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
   costs.input = Bytes(traffic.in[at(stage)]);
   costs.boundary =
       Bytes(message_bytes(hand_over(context.cluster), traffic.in[at(stage)], traffic.out[at(stage)]));
-  costs.versions = assignment.synchronous ? 1 : std::max(1, window_of(assignment, stage));
+  costs.versions = versions_kept(assignment.policy, window_of(assignment, stage), assignment.stages());
   return costs;
 }
 
-/// At least 20 rounds per stage, in thirds, unless that is more than the simulator should be given.
+/// Of every replica of every stage.
+int turns_of(const Assignment& assignment) {
+  int turns = 1;
+  for (const auto& workers : assignment.stage_workers)
+    turns = std::lcm(turns, static_cast<int>(workers.size()));
+  return turns;
+}
+
+/// At least 20 turns per stage, in thirds of whole rounds, unless that is more than the simulator should be
+/// given.
 int steady_length(const Assignment& assignment) {
   constexpr int kMostOperations = 200'000;
   const int round = round_of(assignment);
-  const int wanted = (20 * assignment.stages() + 2) / 3;
+  const int wanted = ((20 * assignment.stages() + 2) / 3 * turns_of(assignment) + round - 1) / round;
   const int affordable = std::max(1, kMostOperations / (3 * round * 2 * assignment.stages()));
   return 3 * round * std::min(wanted, affordable);
+}
+
+/// Of as many micro-batches as a stream runs: those of an update, over and over.
+std::vector<double> repeated(const std::vector<double>& scale, int micro_batches) {
+  std::vector<double> result;
+  while (!scale.empty() && std::ssize(result) < micro_batches)
+    result.insert(result.end(), scale.begin(), scale.end());
+  return result;
 }
 
 void add_traffic(Prediction& prediction, const SimulationResult& result, int updates) {
@@ -233,10 +251,8 @@ void add_traffic(Prediction& prediction, const SimulationResult& result, int upd
 }  // namespace
 
 int round_of(const Assignment& assignment) {
-  int round = 1;
-  for (const auto& workers : assignment.stage_workers)
-    round = std::lcm(round, static_cast<int>(workers.size()));
-  return round;
+  return assignment.synchronous ? turns_of(assignment)
+                                : std::lcm(turns_of(assignment), assignment.micro_batches);
 }
 
 int window_of(const Assignment& assignment, int stage) {
@@ -280,6 +296,11 @@ SimulationInput make_input(const PricedStages& priced, const Assignment& assignm
   SimulationInput input;
   input.programs.micro_batches = micro_batches;
   input.programs.synchronous = assignment.synchronous;
+  if (!assignment.synchronous) {
+    const int replicas = static_cast<int>(assignment.stage_workers.front().size());
+    input.programs.backwards_per_update = std::max(1, assignment.micro_batches / replicas);
+    input.keeps_versions = assignment.policy != WeightPolicy::latest;
+  }
   for (const WorkerProgram& program : assignment.programs) {
     input.programs.workers.push_back(program.stream ? expand(*program.stream, micro_batches) : program.program);
   }
@@ -301,7 +322,7 @@ SimulationInput make_input(const PricedStages& priced, const Assignment& assignm
   if (const std::vector<int> cards = shared_cards(cluster); !cards.empty()) {
     for (const int device : assignment.worker_devices) input.cards.push_back(cards[at(device)]);
   }
-  input.micro_batch_scale = scale;
+  input.micro_batch_scale = repeated(scale, micro_batches);
   input.all_reduce_overlap = all_reduce_overlap;
   return input;
 }
@@ -320,7 +341,7 @@ Prediction simulate_prediction(const PricedStages& priced, const Assignment& ass
   prediction.all_reduce_overlap = context.all_reduce_overlap;
 
   const int length = assignment.synchronous ? assignment.micro_batches : steady_length(assignment);
-  const int updates = assignment.synchronous ? 1 : length;
+  const int updates = length / assignment.micro_batches;
   const SimulationInput whole = input(length);
   const SimulationResult result = simulate(whole);
   const auto workers = static_cast<double>(assignment.programs.size());
@@ -330,7 +351,7 @@ Prediction simulate_prediction(const PricedStages& priced, const Assignment& ass
     prediction.bubble_fraction = result.bubble_fraction;
   } else {
     prediction.makespan = simulate(input(round_of(assignment))).makespan;
-    prediction.step = steady_period(whole);
+    prediction.step = steady_period(whole) * assignment.micro_batches;
     const Seconds busy = std::accumulate(result.busy.begin(), result.busy.end(), Seconds{});
     prediction.bubble_fraction = std::max(0.0, 1 - busy / (workers * updates * prediction.step));
   }

@@ -23,11 +23,12 @@ struct Assignment {
   std::vector<std::vector<int>> recompute;  ///< per stage, layers that run again inside backward; empty: none
   int micro_batches = 1;                    ///< per update
   bool synchronous = true;
+  WeightPolicy policy = WeightPolicy::flush;
 
   int stages() const { return static_cast<int>(stage_layers.size()); }
 };
 
-/// Micro-batches after which every replica of every stage has had equally many turns.
+/// Micro-batches after which every replica of every stage has had equally many turns; of a stream, whole updates.
 int round_of(const Assignment& assignment);
 
 struct PricingContext {

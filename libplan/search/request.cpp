@@ -1,4 +1,6 @@
 #include "libplan/search/request.h"
+#include "libplan/schedule/versions.h"
+#include "libplan/search/shapes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -71,6 +73,7 @@ bool goes_with(const ScheduleRow& row, const PlanRequest& request) {
   if (request.chunks_per_worker > 2 && row.chunks == Chunks::two) return false;
   const bool counts_stages = request.stages || !request.replicas.empty();
   if (counts_stages && request.chunks_per_worker == 0 && row.chunks != Chunks::one) return false;
+  if (!shape_refusal(row, request).empty()) return false;
   if (row.replication != Replication::none) return true;
   return std::ranges::all_of(request.replicas, [](int count) { return count == 1; });
 }
@@ -141,7 +144,7 @@ std::vector<const ScheduleRow*> planned_schedules(const Profile& profile, const 
 
 std::vector<BatchOption> batch_options(const Profile& profile, const PlanRequest& request,
                                        const ScheduleRow& schedule) {
-  if (!schedule.synchronous) {
+  if (!schedule.synchronous && !aggregates(policy_of(schedule, request))) {
     const bool one = request.micro_batches.value_or(1) == 1 &&
                      request.micro_batch_size.value_or(request.mini_batch) == request.mini_batch;
     if (!one) {
@@ -234,10 +237,11 @@ WindowRule window_of(const PlanRequest& request) { return request.window.value_o
 
 InFlight in_flight_of(const ScheduleRow& schedule, const PlanRequest& request, int micro_batches) {
   InFlight in_flight;
-  in_flight.all = schedule.name == "gpipe";
-  in_flight.rule = window_of(request);
+  in_flight.all = schedule.keeps_all;
+  const WindowRule own = schedule.wide ? WindowRule::wide : WindowRule::win;
+  in_flight.rule = schedule.windowed ? window_of(request) : own;
   in_flight.windows = request.windows;
-  in_flight.stash = policy_of(schedule, request) == WeightPolicy::stash;
+  in_flight.policy = policy_of(schedule, request);
   in_flight.micro_batches = schedule.synchronous ? micro_batches : 0;
   return in_flight;
 }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "libplan/search/request.h"
+#include "libplan/search/shapes.h"
 
 namespace pp::plan {
 namespace {
@@ -170,14 +171,6 @@ void check_units(const Profile& profile, const Cluster& cluster, const PlanReque
   }
 }
 
-std::string planned_names() {
-  std::string names;
-  for (const ScheduleRow& row : schedule_table()) {
-    if (row.planned) names.append(names.empty() ? "" : ", ").append(row.name);
-  }
-  return names;
-}
-
 void check_policy(const PlanRequest& request) {
   if (requested_schedules(request).empty()) {
     refuse("no schedule of auto goes with " +
@@ -186,9 +179,9 @@ void check_policy(const PlanRequest& request) {
            "; add --allow-async, or name the schedule");
   }
   for (const ScheduleRow* row : requested_schedules(request)) {
-    if (!row->planned) {
-      refuse("schedule " + std::string(row->name) +
-             " is simulated only (pp-plan simulate --schedule); plan with one of " + planned_names());
+    if (!row->no_plan.empty()) {
+      refuse("schedule " + std::string(row->name) + " has no plans: " + std::string(row->no_plan) +
+             " (pp-plan simulate --schedule runs it)");
     }
     const bool single = row->replication == Replication::none && row->synchronous;
     if (single && std::ranges::any_of(request.replicas, [](int r) { return r != 1; }))
@@ -206,10 +199,11 @@ void check_policy(const PlanRequest& request) {
              " has none; use always or auto");
     }
     const WeightPolicy policy = policy_of(*row, request);
-    const bool planned = policy == WeightPolicy::flush || policy == WeightPolicy::stash;
-    if (planned && std::ranges::count(row->policies, policy) > 0) continue;
-    refuse("weight_policy = " + std::string(name_of(policy)) + " does not go with schedule " +
-           std::string(row->name) + "; use " + std::string(name_of(row->default_policy())));
+    if (std::ranges::count(row->policies, policy) == 0) {
+      refuse("weight_policy = " + std::string(name_of(policy)) + " does not go with schedule " +
+             std::string(row->name) + "; use " + std::string(name_of(row->default_policy())));
+    }
+    if (const std::string refusal = shape_refusal(*row, request); !refusal.empty()) refuse(refusal);
   }
 }
 

@@ -22,7 +22,8 @@ int simulated_updates(const Plan& plan) {
   constexpr int kRounds = 10;
   int round = 1;
   for (const Stage& stage : plan.stages) round = std::lcm(round, static_cast<int>(stage.workers.size()));
-  return 3 * round * kRounds * static_cast<int>(plan.stages.size());
+  const int wanted = round * kRounds * static_cast<int>(plan.stages.size());
+  return 3 * ((wanted + plan.training.micro_batches - 1) / plan.training.micro_batches);
 }
 
 SimulationInput without_links(SimulationInput input) {
@@ -65,7 +66,7 @@ StepParts step_parts(const Plan& plan) {
   const bool synchronous = require_schedule(plan.schedule.name).synchronous;
   const int updates = synchronous ? 1 : simulated_updates(plan);
   const SimulationInput free = without_links(simulation_input(plan, updates));
-  const Seconds step = synchronous ? chained_period(free) : steady_period(free);
+  const Seconds step = synchronous ? chained_period(free) : steady_period(free) * plan.training.micro_batches;
   const std::vector<Seconds> busy = simulate(free).busy;
   const Seconds compute = *std::ranges::max_element(busy) / updates;
   return {compute, remainder(plan.predicted.step, std::max(step, compute)), remainder(step, compute)};

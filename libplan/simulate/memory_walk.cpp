@@ -42,6 +42,7 @@ class Walk {
       : index_(index),
         input_(input),
         visit_(visit),
+        counts_versions_(!input.programs.synchronous && input.keeps_versions),
         begin_(index.worker_begin[at(worker)]),
         end_(index.worker_begin[at(worker) + 1]) {
     versions_.resize(at(index.stages));
@@ -102,7 +103,7 @@ class Walk {
     if (op.kind == OpKind::forward) {
       const bool activations = is_kept(id) && index_.local(Slot::recompute, id) == kNone;
       held_.saved += scaled(costs.input, scale(op)) + (activations ? scaled(costs.saved, scale(op)) : Bytes(0));
-      if (!input_.programs.synchronous) version_held_[at(id - begin_)] = versions_[pp::index(op.stage)].hold();
+      if (counts_versions_) version_held_[at(id - begin_)] = versions_[pp::index(op.stage)].hold();
     } else if (op.kind == OpKind::recompute) {
       held_.saved +=
           scaled(costs.saved, scale(op)) + (is_swapped() ? scaled(costs.input, scale(op)) : Bytes(0));
@@ -123,7 +124,7 @@ class Walk {
       held_.saved -= scaled(costs.input, scale(op)) + scaled(costs.saved, scale(op)) +
                      scaled(again(costs, op.kind), scale(op));
       release_version(index_.local(Slot::forward, id), op);
-    } else if (op.kind == OpKind::update && !input_.programs.synchronous) {
+    } else if (op.kind == OpKind::update && counts_versions_) {
       change_versions(op.stage, [](Versions& v) { v.update(); });
     } else if (op.kind == OpKind::evict) {
       evict(costs);
@@ -131,7 +132,7 @@ class Walk {
   }
 
   void release_version(int forward, const Op& op) {
-    if (input_.programs.synchronous) return;
+    if (!counts_versions_) return;
     change_versions(op.stage, [&](Versions& v) { v.release(version_held_[at(forward - begin_)]); });
   }
 
@@ -150,6 +151,7 @@ class Walk {
   const ProgramIndex& index_;
   const SimulationInput& input_;
   const MemoryVisit& visit_;
+  const bool counts_versions_;
   const int begin_;
   const int end_;
   std::vector<Versions> versions_;  ///< per stage

@@ -14,16 +14,26 @@ PassTimes no_times(int positions) {
 
 }  // namespace
 
-LapTimer::LapTimer(const Clock& clock, int positions)
-    : clock_(clock), positions_(positions), times_(no_times(positions)) {}
-
-void LapTimer::end(int position, Phase phase) {
-  const Seconds now = clock_.now();
-  times_[static_cast<std::size_t>(phase)][static_cast<std::size_t>(position)] += (now - last_).count();
-  last_ = now;
+void LapTimer::start() {
+  laps_.emplace_back();
+  timer_.mark();
 }
 
-PassTimes LapTimer::take() { return std::exchange(times_, no_times(positions_)); }
+void LapTimer::end(int position, Phase phase) {
+  laps_.push_back(Lap{phase, position});
+  timer_.mark();
+}
+
+PassTimes LapTimer::take() {
+  PassTimes times = no_times(positions_);
+  const std::vector<double> seconds = timer_.take();
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    const std::optional<Lap>& lap = laps_[i + 1];
+    if (lap) times[static_cast<std::size_t>(lap->phase)][static_cast<std::size_t>(lap->position)] += seconds[i];
+  }
+  laps_.clear();
+  return times;
+}
 
 ByteProbe::ByteProbe(std::vector<Bytes> outputs, SavedMeter& saved, const MemoryAccount& account)
     : outputs_(std::move(outputs)),

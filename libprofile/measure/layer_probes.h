@@ -3,11 +3,12 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <vector>
 
-#include "libprofile/measure/clock.h"
 #include "libprofile/measure/memory_meter.h"
 #include "libprofile/measure/saved_meter.h"
+#include "libprofile/measure/timer.h"
 #include "libprofile/model/segment.h"
 
 namespace pp::profile {
@@ -17,25 +18,28 @@ inline constexpr int kPhases = 4;
 using PassTimes = std::array<std::vector<double>, kPhases>;
 
 /// Times laps: a layer's time runs from the end of the layer before it to its own end. So what the runner does
-/// between two layers is counted too, as the executor will pay it, and a layer costs one reading of the clock.
+/// between two layers is counted too, as the executor will pay it, and a layer costs one mark of the timer.
 class LapTimer final : public model::LayerObserver {
  public:
-  LapTimer(const Clock& clock, int positions);
+  /// The timer has no marks, must outlive it and belongs to it until take().
+  LapTimer(Timer& timer, int positions) : timer_(timer), positions_(positions) {}
 
   /// Before the forward, the backward, or each half of it.
-  void start() { last_ = clock_.now(); }
+  void start();
   void begin(int, Phase) override {}
   void end(int position, Phase phase) override;
   /// The times since construction or the last take().
   PassTimes take();
-  /// From start(), or the last end(), until now.
-  double since_start() const { return (clock_.now() - last_).count(); }
 
  private:
-  const Clock& clock_;
+  struct Lap {
+    Phase phase;
+    int position;
+  };
+
+  Timer& timer_;
   int positions_;
-  Seconds last_{};
-  PassTimes times_;
+  std::vector<std::optional<Lap>> laps_;  ///< per mark: the lap that it ends; nothing for a start
 };
 
 /// Per position: what it saves, and the most memory it needs beyond what the pass keeps then. For one pass.

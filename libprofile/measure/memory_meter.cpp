@@ -3,74 +3,25 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <new>
 #include <utility>
 
 #include "libprofile/measure/block_cache.h"
+#include "libprofile/measure/foreign_blocks.h"
 
 namespace pp::profile {
 
-namespace detail {
-
-/// Referenced by handles, scopes and live blocks; deleted with the last of them.
-struct MemoryCounters {
-  explicit MemoryCounters(std::int64_t bytes) : limit(bytes) {}
-
-  void retain() { references.fetch_add(1, std::memory_order_relaxed); }
-  void release() {
-    if (references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
-  }
-  /// False, and nothing changed, when the block does not fit.
-  bool add(std::int64_t bytes) {
-    const std::int64_t now = live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-    if (now > limit) {
-      live.fetch_sub(bytes, std::memory_order_relaxed);
-      return false;
-    }
-    raise_peak(now);
-    retain();
-    return true;
-  }
-  void add_unlimited(std::int64_t bytes) {
-    raise_peak(live.fetch_add(bytes, std::memory_order_relaxed) + bytes);
-    retain();
-  }
-  void raise_peak(std::int64_t now) {
-    std::int64_t seen = peak.load(std::memory_order_relaxed);
-    while (seen < now && !peak.compare_exchange_weak(seen, now, std::memory_order_relaxed)) {
-    }
-  }
-  std::int64_t next_serial() { return serials.fetch_add(1, std::memory_order_relaxed); }
-  void remove(std::int64_t bytes) {
-    live.fetch_sub(bytes, std::memory_order_relaxed);
-    release();
-  }
-
-  const std::int64_t limit;
-  std::atomic<std::int64_t> live{0};
-  std::atomic<std::int64_t> peak{0};
-  std::atomic<std::int64_t> serials{0};
-  std::atomic<std::int64_t> references{1};
-};
-
-}  // namespace detail
-
 namespace {
 
+using detail::Charge;
 using detail::MemoryCounters;
 
 constexpr std::size_t kAlignment = 64;  // what Torch's own CPU allocator promises, and the size of the header
 
-thread_local MemoryCounters* t_charged = nullptr;  // set by ChargeMemory only
-
 /// Stands before each block, so that a free finds the account and the size from the address alone.
 struct alignas(kAlignment) BlockHeader {
-  MemoryCounters* owner;
-  std::size_t bytes;
-  std::int64_t serial;  ///< how many blocks the owner had charged before this one
+  Charge charge;
 };
 static_assert(sizeof(BlockHeader) == kAlignment);
 
@@ -109,13 +60,13 @@ std::size_t block_bytes(std::size_t bytes) {
 void free_block(void* data) {
   if (data == nullptr) return;
   BlockHeader* header = static_cast<BlockHeader*>(data) - 1;
-  if (header->owner != nullptr) header->owner->remove(static_cast<std::int64_t>(header->bytes));
-  give_memory(header, block_bytes(header->bytes));
+  header->charge.end();
+  give_memory(header, block_bytes(static_cast<std::size_t>(header->charge.bytes)));
 }
 
 void* allocate_block(std::size_t bytes) {
   if (bytes == 0) return nullptr;
-  MemoryCounters* owner = t_charged;
+  MemoryCounters* owner = detail::charged_account(DeviceKind::cpu);
   TORCH_CHECK_WITH(OutOfMemoryError, owner == nullptr || owner->add(static_cast<std::int64_t>(bytes)),
                    "out of memory: ", bytes, " bytes asked for, ", owner->live.load(), " of ", owner->limit,
                    " bytes in use");
@@ -123,13 +74,19 @@ void* allocate_block(std::size_t bytes) {
   void* memory = needed == 0 ? nullptr : take_memory(needed);
   if (memory == nullptr && owner != nullptr) owner->remove(static_cast<std::int64_t>(bytes));
   TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr, "out of memory: the system refused ", bytes, " bytes");
-  return new (memory) BlockHeader{owner, bytes, owner == nullptr ? 0 : owner->next_serial()} + 1;
+  const Charge charge{owner, static_cast<std::int64_t>(bytes), owner == nullptr ? 0 : owner->next_serial()};
+  return new (memory) BlockHeader{charge} + 1;
 }
 
-/// Null for memory that is not a block of ours.
-BlockHeader* header_of(const c10::DataPtr& block) {
-  if (block.get_deleter() != &free_block || block.get_context() == nullptr) return nullptr;
-  return static_cast<BlockHeader*>(block.get_context()) - 1;
+/// visit(Charge&) for a block of ours or of CUDA's allocator; nothing for other memory. No other thread may
+/// change the charge meanwhile.
+template <class Visit>
+void visit_charge(const c10::DataPtr& block, Visit&& visit) {
+  if (block.get_deleter() == &free_block && block.get_context() != nullptr) {
+    visit((static_cast<BlockHeader*>(block.get_context()) - 1)->charge);
+  } else {
+    detail::foreign_blocks().visit(reinterpret_cast<std::uintptr_t>(block.get()), visit);
+  }
 }
 
 /// Data and context of a block are one address and the deleter is always free_block, as oneDNN's raw_allocate()
@@ -179,23 +136,24 @@ void MemoryAccount::reset_peak() { counters_->peak.store(counters_->live.load(st
 std::int64_t MemoryAccount::blocks() const { return counters_->serials.load(std::memory_order_relaxed); }
 
 bool MemoryAccount::charged_since(const c10::DataPtr& block, std::int64_t mark) const {
-  const BlockHeader* header = header_of(block);
-  return header != nullptr && header->owner == counters_ && header->serial >= mark;
+  bool charged = false;
+  visit_charge(block,
+               [&](const Charge& charge) { charged = charge.owner == counters_ && charge.serial >= mark; });
+  return charged;
 }
 
 void MemoryAccount::take_over(const c10::DataPtr& block) const {
-  BlockHeader* header = header_of(block);
-  if (header == nullptr || header->owner == counters_) return;
-  end_charge(block);
-  counters_->add_unlimited(static_cast<std::int64_t>(header->bytes));
-  header->owner = counters_;
-  header->serial = counters_->next_serial();
+  visit_charge(block, [&](Charge& charge) {
+    if (charge.owner == counters_) return;
+    charge.end();
+    counters_->add_unlimited(charge.bytes);
+    charge.owner = counters_;
+    charge.serial = counters_->next_serial();
+  });
 }
 
 void end_charge(const c10::DataPtr& block) {
-  BlockHeader* header = header_of(block);
-  if (header == nullptr || header->owner == nullptr) return;
-  std::exchange(header->owner, nullptr)->remove(static_cast<std::int64_t>(header->bytes));
+  visit_charge(block, [](Charge& charge) { charge.end(); });
 }
 
 Bytes MemoryAccount::limit() const { return Bytes(counters_->limit); }
@@ -206,9 +164,11 @@ MemoryCharge::MemoryCharge(const MemoryAccount& account, Bytes bytes) : account_
 
 MemoryCharge::~MemoryCharge() { account_.counters_->remove(bytes_.value); }
 
-ChargeMemory::ChargeMemory(const MemoryAccount& account)
-    : account_(account), previous_(std::exchange(t_charged, account_.counters_)) {}
+ChargeMemory::ChargeMemory(const MemoryAccount& account, DeviceKind kind)
+    : account_(account),
+      kind_(kind),
+      previous_(std::exchange(detail::charged_account(kind), account_.counters_)) {}
 
-ChargeMemory::~ChargeMemory() { t_charged = previous_; }
+ChargeMemory::~ChargeMemory() { detail::charged_account(kind_) = previous_; }
 
 }  // namespace pp::profile

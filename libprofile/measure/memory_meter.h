@@ -1,12 +1,14 @@
-// Live and peak bytes of CPU tensors, counted exactly by an allocator of our own. A thread charges what it
-// allocates to a MemoryAccount; a block stays charged to that account wherever it travels and whoever frees it.
-// For the profiler (per layer) and the runtime (per worker). Torch-free. Not seen: scratch inside MKL and
-// oneDNN, and what Torch's intra-op helper threads allocate, because they carry no account.
+// Live and peak bytes of tensors, counted exactly: on the CPU by an allocator of our own, on CUDA devices by
+// the trace of LibTorch's. A thread charges what it allocates to a MemoryAccount; a block stays charged to that
+// account wherever it travels and whoever frees it. For the profiler (per layer) and the runtime (per worker).
+// Torch-free. Not seen: scratch inside MKL and oneDNN, and what Torch's intra-op helper threads allocate,
+// because they carry no account. CUDA's libraries take their scratch from LibTorch's allocator: it is counted.
 #pragma once
 
 #include <cstdint>
 #include <limits>
 
+#include "libprofile/core/profile.h"
 #include "libprofile/core/units.h"
 
 namespace c10 {
@@ -31,8 +33,8 @@ struct MemoryCounters;
 /// allocates at a time.
 class MemoryAccount {
  public:
-  /// An allocation that would lift live() above `limit` throws c10::OutOfMemoryError, as a device that is full
-  /// does.
+  /// A CPU allocation that would lift live() above `limit` throws c10::OutOfMemoryError, as a CUDA device that
+  /// is full does by itself.
   explicit MemoryAccount(Bytes limit = Bytes(std::numeric_limits<std::int64_t>::max()));
   MemoryAccount(const MemoryAccount& other) noexcept;
   MemoryAccount& operator=(const MemoryAccount& other) noexcept;
@@ -59,17 +61,19 @@ class MemoryAccount {
   detail::MemoryCounters* counters_;
 };
 
-/// While it exists, blocks that the calling thread allocates are charged to `account`; scopes nest, the
-/// innermost counts. A worker makes one at its thread's start. Destroy it on the thread that made it.
+/// While it exists, blocks of memory of this kind that the calling thread allocates are charged to `account`;
+/// scopes of a kind nest, the innermost counts. A worker makes one at its thread's start. Destroy it on the
+/// thread that made it.
 class ChargeMemory {
  public:
-  explicit ChargeMemory(const MemoryAccount& account);
+  explicit ChargeMemory(const MemoryAccount& account, DeviceKind kind = DeviceKind::cpu);
   ~ChargeMemory();
   ChargeMemory(const ChargeMemory&) = delete;
   ChargeMemory& operator=(const ChargeMemory&) = delete;
 
  private:
   MemoryAccount account_;
+  DeviceKind kind_;
   detail::MemoryCounters* previous_;
 };
 

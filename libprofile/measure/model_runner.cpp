@@ -1,6 +1,5 @@
 #include "libprofile/measure/model_runner.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -18,7 +17,7 @@ namespace {
 /// With a loss nothing arrives from outside; without one, ones arrive at every floating output.
 std::vector<std::vector<at::Tensor>> gradients_for_outputs(const ResolvedModel& model,
                                                            const model::Segment& segment, std::int64_t n,
-                                                           DType dtype) {
+                                                           const at::TensorOptions& options) {
   std::vector<std::vector<at::Tensor>> gradients(segment.outputs().size());
   if (segment.has_loss()) return gradients;
   for (std::size_t k = 0; k < gradients.size(); ++k) {
@@ -26,9 +25,16 @@ std::vector<std::vector<at::Tensor>> gradients_for_outputs(const ResolvedModel& 
     if (!is_floating(type.dtype)) continue;
     std::vector<std::int64_t> shape{n};
     shape.insert(shape.end(), type.shape.begin(), type.shape.end());
-    gradients[k].push_back(at::ones(shape, model::scalar_type(dtype)));
+    gradients[k].push_back(at::ones(shape, options));
   }
   return gradients;
+}
+
+/// Where a pass without layer timers books its laps.
+constexpr int kWholeModel = 0;
+
+double of_whole_model(const PassTimes& times, LapTimer::Phase phase) {
+  return times[static_cast<std::size_t>(phase)][kWholeModel];
 }
 
 double total(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
@@ -54,16 +60,18 @@ std::vector<double> pass_seconds(const VisitTimes& times) {
 }
 
 ModelRunner::ModelRunner(const ResolvedModel& model, const ModelPart& part, std::vector<std::int64_t> sizes,
-                         DType dtype, std::uint64_t seed, const MemoryAccount& account, const Clock& clock)
+                         DType dtype, std::uint64_t seed, const MemoryAccount& account,
+                         const at::Device& device, Timer& timer)
     : model_(model),
       sizes_(std::move(sizes)),
       dtype_(dtype),
       account_(account),
-      clock_(clock),
+      device_(device),
+      timer_(timer),
       segment_(model, part.layers, part.with_loss),
-      generator_(at::make_generator<at::CPUGeneratorImpl>(seed)),
-      weights_(segment_.initial_weights(seed, dtype)),
-      buffers_(segment_.initial_buffers(dtype)),
+      generator_(make_generator(device, seed)),
+      weights_(segment_.initial_weights(seed, dtype, device)),
+      buffers_(segment_.initial_buffers(dtype, device)),
       gradients_(segment_.empty_gradients()),
       seed_(seed) {
   for (std::size_t layer = 0; layer < gradients_.layers.size(); ++layer) {
@@ -80,7 +88,9 @@ void ModelRunner::make_batch(std::size_t size) {
       [] { return "data"; },
       [&] {
         batches_[size] = random_batch(model_, segment_.inputs(), sizes_[size], dtype_, seed_);
-        output_gradients_[size] = gradients_for_outputs(model_, segment_, sizes_[size], dtype_);
+        for (at::Tensor& tensor : batches_[size]) tensor = tensor.to(device_);
+        output_gradients_[size] = gradients_for_outputs(
+            model_, segment_, sizes_[size], at::TensorOptions(device_).dtype(model::scalar_type(dtype_)));
       });
 }
 
@@ -102,6 +112,14 @@ void ModelRunner::backward(model::Pass& pass, std::size_t size, PassKind kind, m
   segment_.weight_gradient(pass, gradients_, observer);
 }
 
+void ModelRunner::warm_up(std::size_t size) {
+  if (!device_.is_cuda()) return;
+  make_batch(size);
+  model::Pass pass = forward(size, nullptr);
+  backward(pass, size, PassKind::full, nullptr);
+  wait_for(device_);
+}
+
 PassBytes ModelRunner::measure_bytes(std::size_t size) {
   PassBytes bytes;
   make_batch(size);
@@ -116,6 +134,7 @@ PassBytes ModelRunner::measure_bytes(std::size_t size) {
   bytes.outputs = output_bytes(size);
   bytes.workspace.resize(bytes.outputs.size());
   for (const PassKind kind : {PassKind::full, PassKind::split}) probe_pass(size, kind, bytes);
+  wait_for(device_);
   return bytes;
 }
 
@@ -150,22 +169,26 @@ VisitTimes ModelRunner::run_visit(const Visit& visit, int in_flight) {
 }
 
 void ModelRunner::run_pass(std::deque<model::Pass>& flying, const Visit& visit, VisitTimes& times) {
-  LapTimer timer(clock_, positions());
   const bool whole = visit.kind == PassKind::whole;
-  model::LayerObserver* const observer = whole ? nullptr : &timer;
+  LapTimer laps(timer_, positions());
+  model::LayerObserver* const observer = whole ? nullptr : &laps;
 
-  timer.start();
+  laps.start();
   flying.push_back(forward(visit.size, observer));
-  if (whole) times.forward.push_back(timer.since_start());
+  if (whole) laps.end(kWholeModel, LapTimer::Phase::forward);
 
   model::Pass pass = std::move(flying.front());
   flying.pop_front();
-  timer.start();
+  laps.start();
   backward(pass, visit.size, visit.kind, observer);
+  if (whole) laps.end(kWholeModel, LapTimer::Phase::backward);
+
+  PassTimes taken = laps.take();
   if (whole) {
-    times.backward.push_back(timer.since_start());
+    times.forward.push_back(of_whole_model(taken, LapTimer::Phase::forward));
+    times.backward.push_back(of_whole_model(taken, LapTimer::Phase::backward));
   } else {
-    times.layers.push_back(timer.take());
+    times.layers.push_back(std::move(taken));
   }
 }
 
@@ -176,12 +199,13 @@ std::vector<double> ModelRunner::time_updates(model::Optimizer& optimizer, int d
     if (!owns_weights(p)) continue;
     gradients.insert(gradients.end(), gradients_.layers[p].begin(), gradients_.layers[p].end());
   }
-  std::vector<double> seconds;
+  timer_.mark();
   for (int i = 0; i < dropped + steps; ++i) {
-    const Seconds start = clock_.now();
     optimizer.step(weights, gradients, /*learning_rate=*/0.0);
-    if (i >= dropped) seconds.push_back((clock_.now() - start).count());
+    timer_.mark();
   }
+  std::vector<double> seconds = timer_.take();
+  seconds.erase(seconds.begin(), seconds.begin() + dropped);
   return seconds;
 }
 

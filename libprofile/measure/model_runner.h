@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "libprofile/core/model_graph.h"
-#include "libprofile/measure/clock.h"
+#include "libprofile/measure/compute_device.h"
 #include "libprofile/measure/layer_probes.h"
 #include "libprofile/measure/memory_meter.h"
 #include "libprofile/measure/rounds.h"
@@ -51,10 +51,15 @@ ModelPart whole_model(const ResolvedModel& model);
 
 class ModelRunner {
  public:
-  /// Draws weights, makes gradient buffers and one batch per micro-batch size; all of it is charged to the
-  /// account that the calling thread charges, which is `account`. `model` and `clock` must outlive it.
+  /// Draws weights, makes gradient buffers and one batch per micro-batch size on `device`; all of it is charged
+  /// to the account that the calling thread charges, which is `account`. `model` and `timer`, the device's,
+  /// must outlive it.
   ModelRunner(const ResolvedModel& model, const ModelPart& part, std::vector<std::int64_t> sizes, DType dtype,
-              std::uint64_t seed, const MemoryAccount& account, const Clock& clock);
+              std::uint64_t seed, const MemoryAccount& account, const at::Device& device, Timer& timer);
+
+  /// On a CUDA device one pass at size `size`, in which libraries load their kernels and take scratch memory
+  /// that they keep; a CPU needs none before its bytes are counted. Throws as measure_bytes().
+  void warm_up(std::size_t size);
 
   /// Makes the batch of size `size`, which stays, and runs three passes on it: plain, probed with full
   /// backward, probed with split backward. Throws model::OutOfMemory; nothing of the pass is held then.
@@ -87,7 +92,8 @@ class ModelRunner {
   std::vector<std::int64_t> sizes_;
   DType dtype_;
   MemoryAccount account_;
-  const Clock& clock_;
+  at::Device device_;
+  Timer& timer_;
   model::Segment segment_;
   at::Generator generator_;
   std::shared_ptr<const model::Weights> weights_;

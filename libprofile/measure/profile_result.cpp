@@ -1,6 +1,7 @@
 // The document from what was measured.
 #include "libprofile/core/op_table.h"
 #include "libprofile/measure/batch.h"
+#include "libprofile/measure/cuda_devices.h"
 #include "libprofile/measure/machine.h"
 #include "libprofile/measure/profiling.h"
 
@@ -63,8 +64,9 @@ Profile Profiling::result() const {
   profile.context = context();
   profile.model = model_.graph;
   profile.model_hash = model_hash(profile.model);
-  profile.device = {.kind = DeviceKind::cpu,
-                    .name = cpu_name(),
+  const bool cuda = options_.devices.kind == DeviceKind::cuda;
+  profile.device = {.kind = options_.devices.kind,
+                    .name = cuda ? cuda_device_name(options_.devices.first) : cpu_name(),
                     .cores_per_device = options_.devices.cores,
                     .devices_busy = options_.devices.count,
                     .memory = accounts_.front().limit()};

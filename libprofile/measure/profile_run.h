@@ -13,7 +13,7 @@ namespace pp::profile {
 struct Environment {
   const Clock& clock;
   MachineDevices machine;
-  Bytes memory{};                ///< the machine's; the devices of a set share it equally
+  Bytes memory{};                ///< the machine's or the CUDA device's; the devices of a set share it equally
   std::optional<double> load{};  ///< load average before measuring
   Context context{};             ///< goes into the profile
 };

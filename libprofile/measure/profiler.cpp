@@ -27,22 +27,13 @@ void check_sizes(const std::vector<std::int64_t>& sizes) {
   }
 }
 
-void check_device(const DeviceSet& devices, const MachineDevices& machine) {
-  if (devices.kind == DeviceKind::cuda) {
-    throw Error(ErrorKind::device,
-                "device \"" + to_text(devices) +
-                    "\": layers are profiled on CPU devices only so far; use --device cpu:0");
-  }
-  parse_device_set(to_text(devices), machine);
-}
-
 void check_options(const ProfileOptions& options, const MachineDevices& machine) {
   if (options.size_choice == SizeChoice::listed) check_sizes(options.micro_batch_sizes);
   if (options.size_choice == SizeChoice::automatic && options.mode == ProfileMode::isolated) {
     throw Error(ErrorKind::usage,
                 "micro-batch sizes: auto would choose others for each layer alone; list them, such as 1,2,4");
   }
-  check_device(options.devices, machine);
+  parse_device_set(to_text(options.devices), machine);  // refuses what does not exist
   if (!is_floating(options.dtype)) {
     throw Error(ErrorKind::usage, "dtype " + std::string(name_of(options.dtype)) +
                                       " has no gradients; use float32, float64 or bfloat16");
@@ -106,10 +97,12 @@ Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Ob
 
 Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Observer& observer) {
   const SteadyClock clock;
+  const DeviceSet& devices = options.devices;
+  const bool cuda = devices.kind == DeviceKind::cuda && devices.first < cuda_device_count();
   return profile_model(model, options, observer,
                        {.clock = clock,
                         .machine = {usable_cores(), cuda_device_count(), why_no_cuda()},
-                        .memory = machine_memory(),
+                        .memory = cuda ? cuda_device_memory(devices.first) : machine_memory(),
                         .load = load_average(),
                         .context = measurement_context()});
 }

@@ -9,7 +9,6 @@
 #include "libprofile/measure/reference_kernel.h"
 #include "libprofile/measure/statistics.h"
 #include "libprofile/model/errors.h"
-#include "libprofile/model/threads.h"
 
 namespace pp::profile {
 namespace {
@@ -51,11 +50,9 @@ Profiling::Profiling(const ResolvedModel& model, ModelPart part, const ProfileOp
       options_(options),
       observer_(observer),
       environment_(environment),
+      probes_(static_cast<std::size_t>(options.devices.count)),
       runners_(static_cast<std::size_t>(options.devices.count)),
-      gang_(options.devices.count, [&](int device) {
-        pin_thread(cores_of(options.devices, device, environment.machine.cores));
-        model::enter_worker_thread(options.devices.cores);
-      }) {
+      gang_(options.devices.count, [this](int device) { enter(device); }) {
   const std::vector<std::int64_t> sizes = sizes_of(options);
   for (const std::int64_t n : sizes) {
     sizes_.push_back({.micro_batch_size = n, .bytes = {}, .samples = LayerSamples(part_.positions())});
@@ -65,20 +62,27 @@ Profiling::Profiling(const ResolvedModel& model, ModelPart part, const ProfileOp
   }
   gang_.run([&](int device) {
     const std::size_t d = static_cast<std::size_t>(device);
-    const ChargeMemory charged(accounts_[d]);
+    const ChargeMemory charged(accounts_[d], options.devices.kind);
     model::detail::guarded([] { return "weights and gradients"; },
                            [&] {
                              runners_[d] =
                                  std::make_unique<ModelRunner>(model, part_, sizes, options.dtype, options.seed,
-                                                               accounts_[d], environment.clock);
+                                                               accounts_[d], this->device(), *probes_[d].timer);
                            });
   });
+}
+
+void Profiling::enter(int device) {
+  const DeviceSet& devices = options_.devices;
+  if (devices.kind == DeviceKind::cpu) pin_thread(cores_of(devices, device, environment_.machine.cores));
+  enter_device(this->device(), std::max(1, devices.cores));
+  probes_[static_cast<std::size_t>(device)] = make_probes(this->device(), environment_.clock);
 }
 
 void Profiling::on_devices(const std::function<void(int device, ModelRunner& runner)>& work) {
   gang_.run([&](int device) {
     const std::size_t d = static_cast<std::size_t>(device);
-    const ChargeMemory charged(accounts_[d]);
+    const ChargeMemory charged(accounts_[d], options_.devices.kind);
     work(device, *runners_[d]);
   });
 }
@@ -119,9 +123,13 @@ void Profiling::measure_bytes() {
     observer_.progress("counting bytes", static_cast<double>(i) / static_cast<double>(sizes_.size()),
                        remaining_before(i));
     const std::string text = "micro-batch size " + std::to_string(size.micro_batch_size);
-    const Seconds start = environment_.clock.now();
+    Seconds start{};
     try {
-      size.bytes = with_context(text, [&] { return measure_bytes_at(i); });
+      with_context(text, [&] {
+        on_devices([&](int, ModelRunner& runner) { runner.warm_up(i); });
+        start = environment_.clock.now();
+        size.bytes = measure_bytes_at(i);
+      });
     } catch (const model::OutOfMemory&) {
       if (i == 0) throw;
       return give_up_from(i);
@@ -162,7 +170,8 @@ void Profiling::measure_times() {
     VisitTimes times;
     const Seconds start = environment_.clock.now();
     on_devices([&](int device, ModelRunner& runner) {
-      const double reference_time = time_reference(environment_.clock);
+      const DeviceProbes& probes = probes_[static_cast<std::size_t>(device)];
+      const double reference_time = time_reference(*probes.timer, probes.reference);
       VisitTimes own = runner.run_visit(*visit, size.in_flight);
       if (device > 0) return;
       times = std::move(own);

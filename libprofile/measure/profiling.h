@@ -41,6 +41,9 @@ class Profiling {
     LayerSamples samples;
   };
 
+  at::Device device() const { return tensor_device(options_.devices.kind, options_.devices.first); }
+  /// Of the device's thread, once.
+  void enter(int device);
   /// `work` on every device at once, its allocations charged to the device's account.
   void on_devices(const std::function<void(int device, ModelRunner& runner)>& work);
   PassBytes measure_bytes_at(std::size_t size);
@@ -64,6 +67,7 @@ class Profiling {
   std::vector<OptimizerProfile> optimizers_;
   Context findings_;                                   ///< what the timing says about the machine
   std::vector<MemoryAccount> accounts_;                ///< per device
+  std::vector<DeviceProbes> probes_;                   ///< per device
   std::vector<std::unique_ptr<ModelRunner>> runners_;  ///< per device
   DeviceGang gang_;
 };

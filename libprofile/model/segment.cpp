@@ -27,7 +27,8 @@ bool Segment::input_needs_gradient(int input) const {
   return plan_->input_gradient[static_cast<std::size_t>(input)];
 }
 
-std::shared_ptr<Weights> Segment::initial_weights(std::uint64_t seed, DType dtype) const {
+std::shared_ptr<Weights> Segment::initial_weights(std::uint64_t seed, DType dtype,
+                                                  const at::Device& device) const {
   auto weights = std::make_shared<Weights>();
   std::vector<std::vector<at::Tensor>> by_owner(model_->layers.size());
   for (const int layer : layers()) {
@@ -35,7 +36,8 @@ std::shared_ptr<Weights> Segment::initial_weights(std::uint64_t seed, DType dtyp
     std::vector<at::Tensor>& leaves = by_owner[static_cast<std::size_t>(resolved.weights_layer)];
     if (leaves.empty()) {
       for (std::size_t i = 0; i < resolved.parameters.size(); ++i) {
-        leaves.push_back(initial_parameter(*model_, layer, static_cast<int>(i), seed, dtype).requires_grad_());
+        const at::Tensor drawn = initial_parameter(*model_, layer, static_cast<int>(i), seed, dtype);
+        leaves.push_back(drawn.to(device).requires_grad_());
       }
     }
     weights->layers.push_back(leaves);
@@ -43,13 +45,13 @@ std::shared_ptr<Weights> Segment::initial_weights(std::uint64_t seed, DType dtyp
   return weights;
 }
 
-std::vector<std::vector<at::Tensor>> Segment::initial_buffers(DType dtype) const {
+std::vector<std::vector<at::Tensor>> Segment::initial_buffers(DType dtype, const at::Device& device) const {
   std::vector<std::vector<at::Tensor>> buffers;
   for (const int layer : layers()) {
     std::vector<at::Tensor>& own = buffers.emplace_back();
     const std::size_t count = model_->layers[static_cast<std::size_t>(layer)].buffers.size();
     for (std::size_t i = 0; i < count; ++i)
-      own.push_back(initial_buffer(*model_, layer, static_cast<int>(i), dtype));
+      own.push_back(initial_buffer(*model_, layer, static_cast<int>(i), dtype).to(device));
   }
   return buffers;
 }

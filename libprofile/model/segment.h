@@ -103,9 +103,10 @@ class Segment {
   /// it, and read by a layer here that the loss (without a loss: a model output) depends on.
   bool input_needs_gradient(int input) const;
 
-  /// Leaves for the first version, from the seed.
-  std::shared_ptr<Weights> initial_weights(std::uint64_t seed, DType dtype) const;
-  std::vector<std::vector<at::Tensor>> initial_buffers(DType dtype) const;
+  /// Leaves for the first version, from the seed: the same values on every device.
+  std::shared_ptr<Weights> initial_weights(std::uint64_t seed, DType dtype,
+                                           const at::Device& device = at::kCPU) const;
+  std::vector<std::vector<at::Tensor>> initial_buffers(DType dtype, const at::Device& device = at::kCPU) const;
   Gradients empty_gradients() const;
 
   /// Training with a graph per layer; evaluation without any. `inputs` as inputs(), read-only, dense, may be

@@ -25,7 +25,7 @@ void write_weights(AtomicFile& file, const NamedTensors& tensors) {
   std::vector<at::Tensor> dense;  // keeps the bytes alive that the entries refer to
   std::vector<StoredTensor> entries;
   for (const auto& [name, tensor] : tensors) {
-    const at::Tensor& kept = dense.emplace_back(tensor.detach().contiguous());
+    const at::Tensor& kept = dense.emplace_back(tensor.detach().cpu().contiguous());
     entries.push_back({name,
                        {kept.sizes().vec(), dtype_of(name, kept.scalar_type())},
                        {static_cast<const char*>(kept.const_data_ptr()), kept.nbytes()}});

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "libprofile/measure/compute_device.h"
+
 namespace pp::run {
 
 namespace {
@@ -17,7 +19,7 @@ std::size_t position(const std::vector<WorkerId>& workers, WorkerId worker) {
 // First replica that has a gradient for the parameter, or null.
 const at::Tensor* base_of(const std::vector<StepGradients>& parts, std::size_t parameter) {
   for (const StepGradients& part : parts) {
-    if (part.parameters[parameter].defined()) return &part.parameters[parameter];
+    if (part.uses[parameter].defined()) return &part.uses[parameter];
   }
   return nullptr;
 }
@@ -27,7 +29,8 @@ const at::Tensor* base_of(const std::vector<StepGradients>& parts, std::size_t p
 AllReduce::AllReduce(Coordinator& coordinator, std::vector<WorkerId> replicas)
     : replicas_(replicas), barrier_(coordinator, std::move(replicas)), parts_(replicas_.size()) {}
 
-StepGradients AllReduce::reduce(WorkerId worker, StepGradients mine, Reduction reduction, Seconds& elapsed) {
+StepGradients AllReduce::reduce(WorkerId worker, StepGradients mine, Reduction reduction,
+                                const at::Device& device, Seconds& elapsed) {
   const std::size_t replica = position(replicas_, worker);
   parts_[replica] = std::move(mine);
   barrier_.arrive_and_wait(worker, kWaiting);
@@ -35,14 +38,14 @@ StepGradients AllReduce::reduce(WorkerId worker, StepGradients mine, Reduction r
   add_slice(replica, reduction);
   elapsed = Coordinator::Clock::now() - start;
   barrier_.arrive_and_wait(worker, kWaiting);
-  StepGradients reduced = collect();
+  StepGradients reduced = collect(device);
   barrier_.arrive_and_wait(worker, kWaiting);  // nobody clears its part while another one still collects
   parts_[replica] = {};
   return reduced;
 }
 
 void AllReduce::add_slice(std::size_t replica, Reduction reduction) {
-  const std::size_t parameters = parts_.front().parameters.size();
+  const std::size_t parameters = parts_.front().uses.size();
   for (std::size_t i = 0; i < parameters; ++i) {
     const at::Tensor* base = base_of(parts_, i);
     if (base == nullptr) continue;
@@ -57,21 +60,28 @@ void AllReduce::add_slice(std::size_t replica, Reduction reduction) {
     };
     at::Tensor sum = slice(*base);
     for (const StepGradients& part : parts_) {
-      const at::Tensor& other = part.parameters[i];
-      if (other.defined() && &other != base) sum.add_(slice(other));
+      const at::Tensor& other = part.uses[i];
+      if (other.defined() && &other != base) sum.add_(slice(other).to(sum.device()));
     }
     if (reduction == Reduction::mean) sum.div_(static_cast<double>(count));
+    profile::wait_for(sum.device());
   }
 }
 
-StepGradients AllReduce::collect() const {
+StepGradients AllReduce::collect(const at::Device& device) const {
   StepGradients reduced;
-  for (std::size_t i = 0; i < parts_.front().parameters.size(); ++i) {
+  for (std::size_t i = 0; i < parts_.front().uses.size(); ++i) {
     const at::Tensor* base = base_of(parts_, i);
-    reduced.parameters.push_back(base == nullptr ? at::Tensor() : *base);
+    reduced.uses.push_back(base == nullptr ? at::Tensor() : profile::brought_to(device, *base));
   }
   for (const StepGradients& part : parts_)
     reduced.statistics.insert(part.statistics.begin(), part.statistics.end());
+  for (auto& [micro_batch, layers] : reduced.statistics) {
+    for (model::BatchStatistics& layer : layers) {
+      layer.sum = profile::brought_to(device, layer.sum);
+      layer.square_sum = profile::brought_to(device, layer.square_sum);
+    }
+  }
   return reduced;
 }
 

@@ -20,15 +20,17 @@ class AllReduce {
  public:
   AllReduce(Coordinator& coordinator, std::vector<WorkerId> replicas);
 
-  /// What all replicas get; read-only. Blocks until every replica has called. `elapsed` receives the seconds of
-  /// this worker's own additions, waiting left out. Throws as Coordinator::wait does.
-  StepGradients reduce(WorkerId worker, StepGradients mine, Reduction reduction, Seconds& elapsed);
+  /// What all replicas get, on `device`, which is this worker's; read-only. `mine` is complete. Blocks until
+  /// every replica has called. `elapsed` receives the seconds of this worker's own additions, waiting left out.
+  /// Throws as Coordinator::wait does.
+  StepGradients reduce(WorkerId worker, StepGradients mine, Reduction reduction, const at::Device& device,
+                       Seconds& elapsed);
 
  private:
   /// Adds elements [first, last) of the parameters laid end to end into the tensors of the first replica that
   /// has them.
   void add_slice(std::size_t replica, Reduction reduction);
-  StepGradients collect() const;
+  StepGradients collect(const at::Device& device) const;
 
   std::vector<WorkerId> replicas_;
   Barrier barrier_;

@@ -1,11 +1,11 @@
 #include "librun/transport/core_links.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
-#include <thread>
 
-#include "librun/transport/mailbox.h"
+#include "librun/transport/ping_pong.h"
 #include "librun/worker/thread.h"
 
 namespace pp::run {
@@ -14,39 +14,10 @@ namespace {
 
 using Clock = Coordinator::Clock;
 
-// Threads pinned to their cores; the first error of any leaves run().
-class Team {
- public:
-  explicit Team(std::vector<Cores> cores)
-      : coordinator_(static_cast<int>(cores.size()), Seconds(60)), cores_(std::move(cores)) {}
-
-  Coordinator& coordinator() { return coordinator_; }
-
-  // body(me) on every thread.
-  template <class Body>
-  void run(const Body& body) {
-    std::vector<std::thread> threads;
-    for (std::size_t me = 0; me < cores_.size(); ++me) threads.emplace_back([&, me] { guarded(me, body); });
-    for (std::thread& thread : threads) thread.join();
-    if (const std::exception_ptr error = coordinator_.error()) std::rethrow_exception(error);
-  }
-
- private:
-  template <class Body>
-  void guarded(std::size_t me, const Body& body) {
-    try {
-      pin_thread(cores_[me]);
-      body(static_cast<int>(me));
-    } catch (const Stopped&) {
-      return;  // another thread has the error
-    } catch (...) {
-      coordinator_.stop(std::current_exception());
-    }
-  }
-
-  Coordinator coordinator_;
-  std::vector<Cores> cores_;
-};
+// Threads pinned to their cores.
+Team pinned(const std::vector<Cores>& cores) {
+  return {static_cast<int>(cores.size()), [cores](int me) { pin_thread(cores[static_cast<std::size_t>(me)]); }};
+}
 
 // One value of every cache line: the line is what travels.
 template <class Value>
@@ -57,53 +28,24 @@ Value read_lines(const std::vector<Value>& buffer) {
   return sum;
 }
 
-// Two workers, each with a mailbox, that play ping-pong.
-class PingPong {
- public:
-  PingPong(const Cores& first, const Cores& second) : team_({first, second}) {
-    for (int i = 0; i < 2; ++i)
-      boxes_[i] = std::make_unique<Mailbox<Letter>>(team_.coordinator(), WorkerId{i}, std::vector<int>{2, 2});
-  }
-
-  // Seconds of each counted message, both directions.
-  std::vector<double> play(Bytes size, const LinkSweep& sweep) {
-    std::vector<std::vector<double>> times(2);
-    team_.run([&](int me) { side(me, size, sweep, times[static_cast<std::size_t>(me)]); });
-    times[0].insert(times[0].end(), times[1].begin(), times[1].end());
-    return times[0];
-  }
-
- private:
+std::vector<double> hand_over_times(const Cores& first, const Cores& second, Bytes size,
+                                    const LinkSweep& sweep) {
   using Buffer = std::vector<std::uint64_t>;
-  struct Letter {
-    std::shared_ptr<const Buffer> bytes;
-    Clock::time_point sent;
-  };
-
-  void side(int me, Bytes size, const LinkSweep& sweep, std::vector<double>& times) {
-    const auto mine = std::make_shared<Buffer>(static_cast<std::size_t>((size.value + 7) / 8));
-    volatile std::uint64_t keep = 0;  // the reads must not be optimised away
-    for (int i = 0; i < sweep.warm_up + sweep.repetitions; ++i) {
-      const Tag there{.consumer = StageId{1}, .micro_batch = i};
-      const Tag back{.consumer = StageId{0}, .micro_batch = i};
-      if (me == 0) send(me, there, mine, i);
-      const Letter letter = boxes_[me]->take(WorkerId{1 - me}, me == 0 ? back : there);
-      keep = keep + read_lines(*letter.bytes);
-      const Seconds time = Clock::now() - letter.sent;
-      if (i >= sweep.warm_up) times.push_back(time.count());
-      if (me == 1) send(me, back, mine, i);
-    }
-  }
-
+  std::array<std::shared_ptr<Buffer>, 2> buffers;
+  Team team = pinned({first, second});
   // Fresh bytes each time, written on this core, as a layer writes its output.
-  void send(int me, const Tag& tag, const std::shared_ptr<Buffer>& mine, int value) {
-    std::ranges::fill(*mine, static_cast<std::uint64_t>(value));
-    boxes_[1 - me]->put(WorkerId{me}, tag, Letter{mine, Clock::now()});
-  }
-
-  Team team_;
-  std::unique_ptr<Mailbox<Letter>> boxes_[2];
-};
+  const auto make = [&](int me, int i) -> std::shared_ptr<const Buffer> {
+    std::shared_ptr<Buffer>& mine = buffers[static_cast<std::size_t>(me)];
+    if (!mine) mine = std::make_shared<Buffer>(static_cast<std::size_t>((size.value + 7) / 8));
+    std::ranges::fill(*mine, static_cast<std::uint64_t>(i));
+    return mine;
+  };
+  const auto take = [](int /*me*/, const std::shared_ptr<const Buffer>& bytes) {
+    volatile std::uint64_t keep = read_lines(*bytes);  // the reads must not be optimised away
+    static_cast<void>(keep);
+  };
+  return play_ping_pong<std::shared_ptr<const Buffer>>(team, sweep, make, take);
+}
 
 // Adds elements [first, last) of all vectors into those of the first.
 void add_slice(std::vector<std::vector<float>>& parts, std::size_t first, std::size_t last) {
@@ -119,7 +61,7 @@ std::vector<double> reduce_times(const std::vector<Cores>& cores, Bytes size, co
   for (std::size_t w = 0; w < cores.size(); ++w) members.push_back(WorkerId{static_cast<int>(w)});
   std::vector<std::vector<float>> parts(cores.size(), std::vector<float>(length));
   std::vector<double> times;
-  Team team(cores);
+  Team team = pinned(cores);
   Barrier barrier(team.coordinator(), members);
   team.run([&](int worker) {
     const auto me = static_cast<std::size_t>(worker);
@@ -144,7 +86,7 @@ std::vector<double> reduce_times(const std::vector<Cores>& cores, Bytes size, co
 std::vector<LinkSample> sample_pair(const Cores& first, const Cores& second, const LinkSweep& sweep) {
   std::vector<LinkSample> samples;
   for (const Bytes size : sizes_of(sweep))
-    samples.push_back(summarise(size, PingPong(first, second).play(size, sweep)));
+    samples.push_back(summarise(size, hand_over_times(first, second, size, sweep)));
   return samples;
 }
 

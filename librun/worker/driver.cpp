@@ -5,6 +5,7 @@
 #include <string>
 
 #include "libprofile/core/error.h"
+#include "libprofile/measure/compute_device.h"
 
 namespace pp::run {
 
@@ -31,6 +32,10 @@ void check_finite(double loss, const std::string& where, const RunOptions& optio
 }  // namespace
 
 Crew::Crew(Job& job) : job_(job) {
+  std::vector<at::Device> devices;
+  for (const Device& device : job.setup.devices)
+    devices.push_back(profile::tensor_device(device.kind, device.index));
+  profile::open_devices(devices);
   for (const plan::Worker& worker : job.plan.workers)
     workers_.push_back(std::make_unique<Worker>(job, worker.id));
   for (const auto& worker : workers_) threads_.emplace_back([&worker = *worker] { worker.run(); });

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "libprofile/measure/compute_device.h"
 #include "librun/worker/worker.h"
 
 namespace pp::run {
@@ -30,15 +31,17 @@ void Worker::evaluate(StageId id, const Stage& stage, int micro_batch) {
   std::vector<at::Tensor> inputs;
   for (const StageInput& input : wiring.inputs) {
     if (input.producer < 0) {
-      inputs.push_back(cut(test, input.source, samples));
+      inputs.push_back(cut(test, input.source, samples).to(device_));
       continue;
     }
     const Tag tag{Direction::evaluation, input.source.index, input.source.output, id,
                   position_.epoch,       micro_batch};
-    inputs.push_back(
-        job_.transport->receive(id_, job_.evaluation_owner(StageId{input.producer}, micro_batch), tag));
+    at::Tensor arrived =
+        job_.transport->receive(id_, job_.evaluation_owner(StageId{input.producer}, micro_batch), tag);
+    inputs.push_back(profile::brought_to(device_, std::move(arrived)));
   }
   const model::Pass pass = stage.evaluate(inputs, generator_);
+  finished();
   for (std::size_t k = 0; k < wiring.outputs.size(); ++k) {
     const StageOutput& output = wiring.outputs[k];
     for (const StageOutput::Consumer& consumer : output.consumers) {

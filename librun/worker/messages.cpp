@@ -1,4 +1,5 @@
 // Receives and sends, derived from the tensor edges between stages.
+#include "libprofile/measure/compute_device.h"
 #include "libprofile/measure/hand_over.h"
 #include "librun/worker/worker.h"
 
@@ -32,7 +33,8 @@ std::vector<std::vector<at::Tensor>> Worker::receive_gradients(const plan::Op& o
 
 at::Tensor Worker::receive(WorkerId from, const Tag& tag) {
   at::Tensor tensor = job_.transport->receive(id_, from, tag);
-  return from == id_ ? tensor : profile::received(std::move(tensor), memory_);
+  if (from == id_) return tensor;
+  return profile::received(profile::brought_to(device_, std::move(tensor)), memory_);
 }
 
 void Worker::send_outputs(const plan::Op& op, const Piece& piece, std::vector<at::Tensor> outputs) {

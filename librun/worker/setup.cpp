@@ -5,7 +5,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "libplan/plan_execution.h"
 #include "libprofile/core/error.h"
+#include "libprofile/measure/cuda_devices.h"
 #include "librun/worker/job.h"
 
 namespace pp::run {
@@ -68,41 +70,48 @@ void check_batch_norm(const plan::Plan& plan, const ResolvedModel& model, int sm
   }
 }
 
-// check_plan() accepts copies of shared weights; this executor does not run them.
-void check_tied(const plan::Plan& plan) {
-  if (plan.tied.empty()) return;
+void check_policy(const plan::Plan& plan) {
+  if (const std::string refusal = plan::execution_refusal(plan); !refusal.empty())
+    refuse(ErrorKind::data, "/schedule/weight_policy: " + refusal);
+}
+
+// The copies are updated together, which a stream's stages are not.
+void check_tied(const plan::Plan& plan, bool streams) {
+  if (plan.tied.empty() || !streams) return;
   const plan::TiedParameter& tied = plan.tied.front();
   std::string stages;
   for (const StageId stage : tied.stages)
     stages.append(stages.empty() ? "" : ", ").append(std::to_string(number(stage)));
   refuse(ErrorKind::data, "/tied/0: stages " + stages + " have copies of " + tied.parameter +
-                              ": pp-run keeps shared weights in one stage; plan with --tied stage");
+                              ": an asynchronous schedule keeps shared weights in one stage; plan with "
+                              "--tied stage");
 }
 
-const Device& device_of(const plan::Plan& plan, const plan::Worker& worker) {
-  return *std::find_if(plan.devices.begin(), plan.devices.end(),
-                       [&](const Device& device) { return device.id == worker.device; });
-}
-
-void check_devices(const plan::Plan& plan) {
+std::vector<Device> devices_of_workers(const plan::Plan& plan) {
+  std::vector<Device> devices;
   for (const plan::Worker& worker : plan.workers) {
-    const Device& device = device_of(plan, worker);
+    devices.push_back(*std::find_if(plan.devices.begin(), plan.devices.end(),
+                                    [&](const Device& device) { return device.id == worker.device; }));
+  }
+  return devices;
+}
+
+void check_devices(const plan::Plan& plan, std::span<const Device> devices) {
+  const int cuda = profile::cuda_device_count();
+  for (const plan::Worker& worker : plan.workers) {
+    const Device& device = devices[index(worker.id)];
     const std::string who = "worker " + std::to_string(number(worker.id)) + ": ";
-    if (device.kind != DeviceKind::cpu) {
-      refuse(ErrorKind::device,
-             who + "device " + to_text(device) + ": this build of pp-run has no CUDA; plan for CPU devices");
+    if (device.kind == DeviceKind::cuda && device.index >= cuda) {
+      const std::string have =
+          cuda == 0 ? profile::why_no_cuda() + "; plan for CPU devices"
+                    : "this machine has cuda:0 to cuda:" + std::to_string(cuda - 1) + "; plan for these";
+      refuse(ErrorKind::device, who + "device " + to_text(device) + ": " + have);
     }
     if (worker.rank != 0) {
       refuse(ErrorKind::device, who + "rank " + std::to_string(worker.rank) +
                                     ": this build of pp-run is one process; set every rank to 0");
     }
   }
-}
-
-CoreBinding bind_workers(const plan::Plan& plan) {
-  std::vector<Device> devices;
-  for (const plan::Worker& worker : plan.workers) devices.push_back(device_of(plan, worker));
-  return bind_cores(devices, allowed_cores());
 }
 
 struct Samples {
@@ -161,9 +170,11 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   setup.model = resolve(plan.model);
   check_model(setup.model);
   setup.streams = plan.workers.front().program.stream.has_value();
-  check_tied(plan);
-  check_devices(plan);
-  setup.cores = bind_workers(plan);
+  check_policy(plan);
+  check_tied(plan, setup.streams);
+  setup.devices = devices_of_workers(plan);
+  check_devices(plan, setup.devices);
+  setup.cores = bind_cores(setup.devices, allowed_cores());
   const Samples samples = count_samples(setup.model, options);
   setup.test_samples = samples.test;
   const auto [round, stage] = setup.streams ? rounds(plan) : std::pair{1, 0};

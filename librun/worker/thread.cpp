@@ -50,7 +50,7 @@ CoreBinding bind_cores(std::span<const Device> devices, std::span<const int> all
   }
   for (const Device& device : devices) {
     binding.cores.push_back(device.cores);
-    if (!device.cores.empty()) continue;
+    if (!device.cores.empty() || device.kind == DeviceKind::cuda) continue;
     const auto least = std::min_element(users.begin(), users.end(),
                                         [](const auto& a, const auto& b) { return a.second < b.second; });
     ++least->second;
@@ -66,6 +66,7 @@ CoreBinding bind_cores(std::span<const Device> devices, std::span<const int> all
 }
 
 void pin_thread(std::span<const int> cores) {
+  if (cores.empty()) return;
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int core : cores) CPU_SET(core, &set);

@@ -19,12 +19,13 @@ struct CoreBinding {
   std::vector<std::string> warnings;
 };
 
-/// Devices that name their cores keep them; the others get one core each, in order, first those that nobody
-/// has, then shared ones (with a warning). Throws pp::Error (device) for a core that is not in `allowed`.
+/// CPU devices that name their cores keep them; the others get one core each, in order, first those that nobody
+/// has, then shared ones (with a warning). The threads of CUDA devices run where the system puts them: no
+/// cores. Throws pp::Error (device) for a core that is not in `allowed`.
 CoreBinding bind_cores(std::span<const Device> devices, std::span<const int> allowed);
 
-/// Restricts the calling thread, and threads it starts, to `cores`. Throws pp::Error (device) when the system
-/// refuses.
+/// Restricts the calling thread, and threads it starts, to `cores`; nothing happens for an empty list. Throws
+/// pp::Error (device) when the system refuses.
 void pin_thread(std::span<const int> cores);
 
 }  // namespace pp::run

@@ -1,13 +1,11 @@
 #include "librun/worker/worker.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-
 #include <algorithm>
 #include <exception>
 
 #include "libprofile/core/error.h"
+#include "libprofile/measure/compute_device.h"
 #include "libprofile/model/errors.h"
-#include "libprofile/model/threads.h"
 
 namespace pp::run {
 
@@ -17,7 +15,8 @@ namespace {
 Error located(const Error& error, WorkerId worker, const plan::Op& op) {
   Error run_error(ErrorKind::run, error.what());
   run_error.add_context(plan::to_text(op));
-  run_error.add_context("stage " + std::to_string(number(op.stage)));
+  if (op.kind != plan::OpKind::tied_all_reduce)
+    run_error.add_context("stage " + std::to_string(number(op.stage)));
   run_error.add_context("worker " + std::to_string(number(worker)));
   return run_error;
 }
@@ -25,7 +24,10 @@ Error located(const Error& error, WorkerId worker, const plan::Op& op) {
 }  // namespace
 
 Worker::Worker(Job& job, WorkerId id)
-    : job_(job), id_(id), generator_(at::make_generator<at::CPUGeneratorImpl>(0)) {
+    : job_(job),
+      id_(id),
+      device_(profile::tensor_device(job.setup.devices[index(id)].kind, job.setup.devices[index(id)].index)),
+      generator_(profile::make_generator(device_, /*seed=*/0)) {
   for (const plan::Op& op : job.programs[index(id)]) {
     if (op.kind == plan::OpKind::recompute) recomputed_.emplace(op.stage, op.micro_batch);
   }
@@ -34,7 +36,7 @@ Worker::Worker(Job& job, WorkerId id)
 void Worker::run() noexcept {
   try {
     try {
-      const profile::ChargeMemory charged(memory_);
+      const profile::ChargeMemory charged(memory_, job_.setup.devices[index(id_)].kind);
       train();
     } catch (const Stopped&) {
       return;  // another worker has the error
@@ -49,7 +51,7 @@ void Worker::run() noexcept {
 void Worker::train() {
   const std::vector<int>& cores = job_.setup.cores.cores[index(id_)];
   pin_thread(cores);
-  model::enter_worker_thread(static_cast<int>(cores.size()));
+  profile::enter_device(device_, std::max(1, static_cast<int>(cores.size())));
   make_stages();
   const Length& length = job_.setup.length;
   for (int epoch = 0; epoch < length.epochs(); ++epoch) {
@@ -72,6 +74,7 @@ void Worker::make_stages() {
     options.with_loss = s + 1 == job_.plan.stages.size();
     options.recompute = job_.recompute[s];
     options.dtype = job_.plan.training.dtype;
+    options.device = device_;
     options.seed = job_.options.seed;
     options.optimizer = make_optimizer(job_.plan, job_.options);
     stages_.try_emplace(StageId{static_cast<int>(s)}, job_.setup.model, std::move(options));
@@ -142,6 +145,7 @@ void Worker::execute(const plan::Op& op) {
 }
 
 void Worker::dispatch(const plan::Op& op) {
+  if (op.kind == plan::OpKind::tied_all_reduce) return tied_all_reduce(op);
   Stage& stage = stages_.at(op.stage);
   switch (op.kind) {
     case plan::OpKind::forward: forward(op, stage); break;
@@ -151,7 +155,7 @@ void Worker::dispatch(const plan::Op& op) {
     case plan::OpKind::weight_gradient: weight_gradient(op, stage); break;
     case plan::OpKind::all_reduce: all_reduce(op, stage); break;
     case plan::OpKind::update: update(op, stage); break;
-    case plan::OpKind::tied_all_reduce:
+    case plan::OpKind::tied_all_reduce:  // above
     case plan::OpKind::load:
     case plan::OpKind::evict:
       throw Error(ErrorKind::internal, plan::to_text(op) + " passed the checks before the run");
@@ -167,7 +171,7 @@ void Worker::forward(const plan::Op& op, Stage& stage) {
   cut_data(op, piece, inputs);
   std::vector<at::Tensor> outputs = stage.forward(op.micro_batch, inputs, piece.key, generator_, keep);
   inputs.clear();
-  note(op, begin, Coordinator::Clock::now());
+  note(op, begin, finished());
   send_outputs(op, piece, std::move(outputs));
   if (stage.segment().has_loss()) job_.ledger.loss(piece.unit, piece.loss_index, stage.loss(op.micro_batch));
 }
@@ -179,13 +183,14 @@ void Worker::recompute(const plan::Op& op, Stage& stage) {
   std::vector<at::Tensor> inputs(job_.wiring[index(op.stage)].inputs.size());
   cut_data(op, piece, inputs);
   stage.recompute(op.micro_batch, inputs, piece.key, generator_);
-  note(op, begin, Coordinator::Clock::now());
+  note(op, begin, finished());
 }
 
 void Worker::cut_data(const plan::Op& op, const Piece& piece, std::vector<at::Tensor>& inputs) const {
   const StageWiring& wiring = job_.wiring[index(op.stage)];
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (wiring.inputs[i].producer < 0) inputs[i] = cut(job_.training, wiring.inputs[i].source, piece.samples);
+    if (wiring.inputs[i].producer < 0)
+      inputs[i] = cut(job_.training, wiring.inputs[i].source, piece.samples).to(device_);
   }
 }
 
@@ -198,7 +203,7 @@ void Worker::backward(const plan::Op& op, Stage& stage) {
                                           ? stage.backward(op.micro_batch, arrived, piece.weight)
                                           : stage.input_gradient(op.micro_batch, arrived, piece.weight);
   arrived.clear();
-  const Time end = Coordinator::Clock::now();
+  const Time end = finished();
   note(op, begin, end);
   send_gradients(op, piece, std::move(gradients));
   if (job_.setup.streams && op.kind == plan::OpKind::backward) job_.ledger.finish(piece.unit, end);
@@ -207,7 +212,7 @@ void Worker::backward(const plan::Op& op, Stage& stage) {
 void Worker::weight_gradient(const plan::Op& op, Stage& stage) {
   const Time begin = Coordinator::Clock::now();
   stage.weight_gradient(op.micro_batch);
-  const Time end = Coordinator::Clock::now();
+  const Time end = finished();
   note(op, begin, end);
   if (job_.setup.streams) job_.ledger.finish(piece(op).unit, end);
 }
@@ -215,9 +220,32 @@ void Worker::weight_gradient(const plan::Op& op, Stage& stage) {
 void Worker::all_reduce(const plan::Op& op, Stage& stage) {
   const Reduction reduction = job_.setup.streams ? Reduction::mean : Reduction::sum;
   Seconds elapsed{};
-  reduced_[op.stage] = job_.reducers[index(op.stage)]->reduce(id_, stage.take_gradients(), reduction, elapsed);
+  StepGradients mine = stage.take_gradients();
+  finished();
+  AllReduce& reducer = *job_.reducers[index(op.stage)];
+  reduced_[op.stage] = reducer.reduce(id_, std::move(mine), reduction, device_, elapsed);
   const Time end = Coordinator::Clock::now();
   note(op, end - std::chrono::duration_cast<Coordinator::Clock::duration>(elapsed), end);
+}
+
+// Copies of shared weights in several stages; stages with replicas have reduced theirs before.
+void Worker::tied_all_reduce(const plan::Op& op) {
+  const auto group = static_cast<std::size_t>(op.micro_batch);
+  const int owner = job_.tied_owner(group);
+  const Time begin = Coordinator::Clock::now();
+  UseGradients mine;
+  for (const StageId id : job_.plan.tied[group].stages) {
+    const auto stage = stages_.find(id);
+    if (stage == stages_.end()) continue;
+    if (!reduced_.contains(id)) reduced_[id] = stage->second.take_gradients();
+    mine.merge(stage->second.tied_gradients(reduced_[id], owner));
+  }
+  note(op, begin, finished());
+  const TiedGradients sums = job_.tied_reducers[group]->reduce(id_, std::move(mine), device_);
+  for (const StageId id : job_.plan.tied[group].stages) {
+    const auto stage = stages_.find(id);
+    if (stage != stages_.end()) stage->second.set_tied_gradients(reduced_[id], owner, sums);
+  }
 }
 
 void Worker::update(const plan::Op& op, Stage& stage) {
@@ -229,7 +257,12 @@ void Worker::update(const plan::Op& op, Stage& stage) {
     stage.update(std::move(reduced->second), job_.options.learning_rate);
     reduced_.erase(reduced);
   }
-  note(op, begin, Coordinator::Clock::now());
+  note(op, begin, finished());
+}
+
+Worker::Time Worker::finished() const {
+  profile::wait_for(device_);
+  return Coordinator::Clock::now();
 }
 
 Unit Worker::unit_of(const plan::Op& op) const {

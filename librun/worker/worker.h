@@ -64,6 +64,7 @@ class Worker {
   void backward(const plan::Op& op, Stage& stage);
   void weight_gradient(const plan::Op& op, Stage& stage);
   void all_reduce(const plan::Op& op, Stage& stage);
+  void tied_all_reduce(const plan::Op& op);
   void update(const plan::Op& op, Stage& stage);
 
   Unit unit_of(const plan::Op& op) const;
@@ -76,7 +77,7 @@ class Worker {
   std::vector<std::vector<at::Tensor>> receive_gradients(const plan::Op& op, const Piece& piece);
   void send_outputs(const plan::Op& op, const Piece& piece, std::vector<at::Tensor> outputs);
   void send_gradients(const plan::Op& op, const Piece& piece, std::vector<at::Tensor> gradients);
-  /// Charged to this worker from now on, whoever made it.
+  /// On this worker's device and charged to it from now on, whoever made it.
   at::Tensor receive(WorkerId from, const Tag& tag);
   /// The receiver may be charged as soon as it has the tensor: keep no other handle of it.
   void send(const plan::Op& op, WorkerId to, const Tag& tag, at::Tensor tensor);
@@ -86,12 +87,16 @@ class Worker {
   EvaluationPart judge(const Stage& stage, std::span<const at::Tensor> inputs, const model::Pass& pass,
                        std::int64_t samples) const;
 
+  /// Now, when the device has done all that this worker has asked of it. Every operation ends here: what it
+  /// gives away is complete, and what it took as long as the host's clock says.
+  Time finished() const;
   void note(const plan::Op& op, Time begin, Time end);
   void note_bytes();
   void forget_old_events();
 
   Job& job_;
   WorkerId id_;
+  at::Device device_;
   at::Generator generator_;
   profile::MemoryAccount memory_;
   std::set<std::pair<StageId, int>> recomputed_;  ///< stages and micro-batches with an R in this program

@@ -74,11 +74,27 @@ TEST_SUITE("apps/links") {
     CHECK(cluster.levels.front().all_reduce.has_value());
   }
 
+  TEST_CASE("without MPI, ranks are refused with what to install") {
+    const Folder folder;
+    const Outcome outcome = pp::test::run_program(
+        "/usr/bin/env", {"OMPI_COMM_WORLD_SIZE=2", PP_PROFILE_WITHOUT_MPI, "links", "-o", "cluster.json"},
+        folder.path());
+    CHECK(refusal(outcome) ==
+          "pp-profile: error: this build has no MPI; install it (Debian: libopenmpi-dev), configure again with "
+          "-DPP_MPI=ON and build\n");
+    CHECK_FALSE(std::filesystem::exists(folder.path() / "cluster.json"));
+  }
+
   TEST_CASE("bad devices and sizes are refused before anything is measured") {
     const Folder folder;
     CHECK(refusal(folder.run({"links", "--devices", "gpu:2"})) ==
-          "pp-profile: error: --devices: \"gpu:2\" is not of the form cpu:2 (devices) or cpu:2x1 (devices x "
-          "cores)\n");
+          "pp-profile: error: --devices: \"gpu:2\" is not of the form cpu:2 (devices), cpu:2x1 (devices x "
+          "cores) or cuda:0,cuda:1\n");
+    CHECK(refusal(folder.run({"links", "--devices", "cuda:0:1"}))
+              .starts_with("pp-profile: error: device \"cuda:0:1\": \"0:1\" is not a device number; use cpu:K "
+                           "(core K), "));
+    CHECK(refusal(folder.run({"links", "--devices", "cuda:0,cuda:99"}))
+              .starts_with("pp-profile: error: device \"cuda:"));
     CHECK(refusal(folder.run({"links", "--devices", "cpu:two"})) ==
           "pp-profile: error: --devices: \"two\" is not a whole number of at least 1; write for example 1x2\n");
     CHECK(refusal(folder.run({"links", "--devices", "cpu:1"})) ==

@@ -137,9 +137,8 @@ TEST_SUITE("apps/placed_plan") {
       return outcome.err;
     };
     CHECK(refusal({"--schedule", "harmony-pp"})
-              .starts_with("pp-plan: error: schedule harmony-pp is simulated only (pp-plan simulate "
-                           "--schedule); plan with "
-                           "one of naive, gpipe, "));
+              .starts_with("pp-plan: error: schedule harmony-pp has no plans: plans keep all weights on the "
+                           "devices; plan with 1f1b --recompute auto, "));
     CHECK(refusal({"--schedule", "zb-h1", "--replicas", "2-1"}) ==
           "pp-plan: error: schedule zb-h1 runs 1 worker per stage; leave --replicas out\n");
     CHECK(refusal({"--schedule", "interleaved", "--stages", "3"}) ==

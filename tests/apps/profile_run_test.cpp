@@ -1,9 +1,12 @@
 // pp-profile run: what it prints, and what it refuses, with the whole message.
+#include <sched.h>
+
 #include <filesystem>
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
 #include "libprofile/core/profile.h"
+#include "libprofile/measure/cuda_devices.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -13,19 +16,25 @@ namespace {
 using pp::test::Outcome;
 using pp::test::TemporaryFolder;
 
-/// x -> a -> b, and with `idle` a layer that nobody reads.
-std::string model_text(bool idle) {
+struct Variant {
+  int inputs = 4;
+  bool idle = false;  ///< has a layer that nobody reads
+};
+
+/// x -> a -> b
+std::string model_text(const Variant& variant = {}) {
   pp::Json model = pp::parse_json(R"({"format": "pp.model", "version": 1, "name": "small",
     "inputs": [{"name": "x", "dtype": "float32", "shape": [4]}],
     "layers": [{"name": "a", "op": "linear", "inputs": ["x"], "attributes": {"out_features": 3}},
                {"name": "b", "op": "relu", "inputs": ["a"]}],
     "outputs": ["b"]})");
-  if (idle) model["layers"].push_back({{"name", "idle"}, {"op", "relu"}, {"inputs", {"a"}}});
+  model["inputs"][0]["shape"] = {variant.inputs};
+  if (variant.idle) model["layers"].push_back({{"name", "idle"}, {"op", "relu"}, {"inputs", {"a"}}});
   return model.dump();
 }
 
 struct Folder : TemporaryFolder {
-  explicit Folder(bool idle = false) { pp::write_file(path() / "model.json", model_text(idle)); }
+  explicit Folder(const std::string& model = model_text()) { pp::write_file(path() / "model.json", model); }
   Outcome profile(std::vector<std::string> more) const {
     more.insert(more.begin(), {"model.json", "--quick"});
     return pp::test::run_program(std::filesystem::path(PP_BIN) / "pp-profile", more, path());
@@ -37,6 +46,17 @@ void refused(const Outcome& outcome, const std::string& message) {
   CHECK(outcome.code == 2);
   CHECK(outcome.out.empty());
   CHECK(outcome.err == "pp-profile: error: " + message + "\n");
+}
+
+/// As the message about a device that does not exist lists them.
+std::string existing_devices() {
+  cpu_set_t cores;
+  sched_getaffinity(0, sizeof cores, &cores);
+  std::string list = "cpu:0";
+  for (int core = 1; core < CPU_COUNT(&cores); ++core) list += ", cpu:" + std::to_string(core);
+  const int cuda = pp::profile::cuda_device_count();
+  for (int device = 0; device < cuda; ++device) list += ", cuda:" + std::to_string(device);
+  return cuda > 0 ? list : list + " (" + pp::profile::why_no_cuda() + ")";
 }
 
 }  // namespace
@@ -68,6 +88,37 @@ TEST_SUITE("apps/profile_run") {
             "--micro-batch-sizes: \"0\" is not a whole number of at least 1; write for example 1,2");
   }
 
+  TEST_CASE("a device that does not exist is refused with those that do") {
+    // The rest of the list depends on the machine: its cores, then its CUDA devices or why there are none.
+    const std::string exist = existing_devices();
+    refused(Folder().profile({"--device", "cpu:4000"}),
+            "device \"cpu:4000\" does not exist; this machine has " + exist);
+    refused(Folder().profile({"--device", "cuda:99"}),
+            "device \"cuda:99\" does not exist; this machine has " + exist);
+  }
+
+  TEST_CASE("sizes beyond the memory stay in the document as points without times") {
+    const Folder folder(model_text({.inputs = 1024}));
+    // 1e9 samples of 1024 floats are 4 TB.
+    const Outcome outcome =
+        folder.profile({"--micro-batch-sizes", "2,1000000000", "--color", "never", "-o", "profile.json"});
+    CHECK(outcome.code == 0);
+    CHECK(outcome.err.find("micro-batch size 1000000000 and above do not fit into the device's ") !=
+          std::string::npos);
+    CHECK(outcome.err.find(": recorded as out of memory; leave these sizes out") != std::string::npos);
+    const pp::Profile profile = folder.document();
+    CHECK(profile.micro_batch_sizes == std::vector<std::int64_t>{2, 1000000000});
+    for (const pp::LayerProfile& layer : profile.layers) {
+      REQUIRE(layer.points.size() == 2);
+      CHECK_FALSE(layer.points[0].out_of_memory);
+      CHECK(layer.points[1] == pp::LayerPoint{.micro_batch_size = 1000000000, .out_of_memory = true});
+    }
+    CHECK(profile.whole_model.size() == 1);
+    const pp::Json json = pp::parse_json(pp::read_file(folder.path() / "profile.json"));
+    CHECK(json["layers"][0]["points"][1] ==
+          pp::Json{{"micro_batch_size", 1000000000}, {"out_of_memory", true}});
+  }
+
   TEST_CASE("automatic sizes for isolated layers are refused") {
     refused(Folder().profile({"--micro-batch-sizes", "auto", "--mode", "isolated"}),
             "micro-batch sizes: auto would choose others for each layer alone; list them, such as 1,2,4");
@@ -75,7 +126,7 @@ TEST_SUITE("apps/profile_run") {
 
   TEST_CASE("a layer that nobody reads is refused") {
     refused(
-        Folder(/*idle=*/true).profile({}),
+        Folder(model_text({.idle = true})).profile({}),
         "model.json: /layers/2: nothing uses the output of \"idle\"; remove the layer, or add it to /outputs");
   }
 }

@@ -1,6 +1,7 @@
 #include <functional>
 
 #include "libprofile/core/error.h"
+#include "libprofile/measure/cuda_devices.h"
 #include "librun/data/idx.h"
 #include "librun/run.h"
 #include "tests/librun/folder.h"
@@ -81,9 +82,17 @@ TEST_SUITE("librun/check") {
           }) == "accepted");
   }
 
-  TEST_CASE("devices that this build does not have are refused") {
-    CHECK(refused_plan([](plan::Plan& p) { p.devices[1].kind = DeviceKind::cuda; }, ErrorKind::device) ==
-          "worker 1: device cuda:1: this build of pp-run has no CUDA; plan for CPU devices");
+  TEST_CASE("devices that this machine does not have are refused") {
+    const int cuda = profile::cuda_device_count();
+    const std::string have =
+        cuda == 0 ? profile::why_no_cuda() + "; plan for CPU devices"
+                  : "this machine has cuda:0 to cuda:" + std::to_string(cuda - 1) + "; plan for these";
+    CHECK(refused_plan(
+              [](plan::Plan& p) {
+                p.devices[1].kind = DeviceKind::cuda;
+                p.devices[1].index = 99;
+              },
+              ErrorKind::device) == "worker 1: device cuda:99: " + have);
     CHECK(refused_plan([](plan::Plan& p) { p.workers[1].rank = 1; }, ErrorKind::device) ==
           "worker 1: rank 1: this build of pp-run is one process; set every rank to 0");
     const std::string message =

@@ -120,7 +120,7 @@ TEST_CASE("windows in memory: all of gpipe, never more than the step has, one ve
   CHECK(windows({.rule = WindowRule::wide, .micro_batches = 8}) == std::vector{5, 3, 1});
   CHECK(windows({.rule = WindowRule::explicit_list, .windows = {4, 2, 1}, .micro_batches = 8}) ==
         std::vector{4, 2, 1});
-  const InFlight stash{.rule = WindowRule::win, .stash = true};
+  const InFlight stash{.rule = WindowRule::win, .policy = WeightPolicy::stash};
   CHECK(windows(stash) == std::vector{3, 2, 1});
   CHECK(StageMemory(chain, stash, {}).stages(straight)[0].versions == 2 * 10);
   // 1-4-1: win is 9, 2, 1, the published rule 6, 2, 1.

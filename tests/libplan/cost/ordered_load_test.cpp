@@ -59,8 +59,9 @@ TEST_CASE("a stage runs at the speed of its slowest device and reduces over the 
   CHECK(load.stage(0, 1, {2, 4}) == exactly(0.003 + 0.0045));
   // All of a steady step: 6 * 1.5.
   CHECK(given.load(OrderedKind::steady, 6).stage(0, 1, {4, 1}) == exactly(0.009));
-  // A stream, per micro-batch: (1.5 + 0.5)/2.
-  CHECK(given.load(OrderedKind::period, 6).stage(0, 1, {4, 2}) == exactly(0.001));
+  // A stream: (1.5 + 0.5)/2 with an update after each micro-batch; after six, three on each: 3 * 1.5 + 0.5.
+  CHECK(given.load(OrderedKind::period, 1).stage(0, 1, {4, 2}) == exactly(0.001));
+  CHECK(given.load(OrderedKind::period, 6).stage(0, 1, {4, 2}) == exactly(0.005));
 }
 
 TEST_CASE("a cut is charged at the level it crosses, and replicas of a node share its card") {

@@ -179,6 +179,14 @@ TEST_SUITE("libplan/schedule/properties") {
         const ScheduleRequest request{name, replicas, per_update, WindowRule::win, {}};
         return live_versions(program_set(request, 12 * per_update), require_schedule(name).default_policy());
       };
+      const auto kept = [&](const std::string& name) {
+        std::vector<int> result;
+        for (int s = 0; s < k; ++s)
+          result.push_back(versions_kept(require_schedule(name).default_policy(), k - s, k));
+        return result;
+      };
+      for (const char* name : {"pipedream", "vertical-sync"}) CHECK(versions(name, 1) == kept(name));
+      for (const char* name : {"2bw", "macrobatch"}) CHECK(versions(name, 2 * k) == kept(name));
       std::vector<int> stash;
       for (int s = 0; s < k; ++s) stash.push_back(k - s);
       CHECK(versions("pipedream", 1) == stash);

@@ -52,7 +52,7 @@ ChainLoad load_of(const Instance& instance, const SearchSpace& space, LoadKind k
 
 /// Planning.md 2.11 and 3.1 written out for one staging with replicas.
 struct Price {
-  double period = 0;      ///< asynchronous
+  double period = 0;      ///< asynchronous, of one update
   double step = 0;        ///< J = theta + G
   double step_bound = 0;  ///< certificate of the steady step
 };
@@ -78,7 +78,7 @@ Price price(const Instance& instance, const Stages& stages, const std::vector<in
     before += f + b;
     way += f + b;
     theta = std::max(theta, (n - 1) * (f + b) + all_reduce + update);
-    result.period = std::max(result.period, (f + b + all_reduce + update) / q);
+    result.period = std::max(result.period, (n * (f + b) + all_reduce + update) * micro_batches / (n * q));
     result.step_bound =
         std::max({result.step_bound, before + (n - 1) * (f + b), n * (f + b) + all_reduce + update});
 
@@ -96,7 +96,7 @@ Price price(const Instance& instance, const Stages& stages, const std::vector<in
     for (std::size_t side = s; side < s + 2 && side < stages.size(); ++side) {
       const double busiest = (micro_batches + replicas[side] - 1) / replicas[side];
       theta = std::max(theta, (busiest - 1) * transfer);
-      result.period = std::max(result.period, transfer / replicas[side]);
+      result.period = std::max(result.period, micro_batches * transfer / replicas[side]);
     }
   }
   result.step = theta + way;

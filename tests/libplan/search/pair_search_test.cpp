@@ -80,8 +80,8 @@ TEST_CASE(
     in_flight.rule = round % 4 == 1   ? WindowRule::wide
                      : round % 4 == 2 ? WindowRule::published
                                       : WindowRule::win;
-    in_flight.stash = round % 8 == 7;
-    in_flight.micro_batches = in_flight.stash ? 0 : micro_batches;
+    if (round % 8 == 7) in_flight.policy = WeightPolicy::stash;
+    in_flight.micro_batches = in_flight.policy == WeightPolicy::stash ? 0 : micro_batches;
     const StageMemory memory(chain, in_flight, {random.integer(20, 600), 3});
     const Link link{BytesPerSecond(1e6), Seconds(0)};
     const ChainLoad period(chain, {LoadKind::period, 1, 0, link}, &memory, space.devices);

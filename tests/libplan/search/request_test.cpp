@@ -68,9 +68,8 @@ TEST_CASE("constraints that contradict each other or the machine") {
         }).starts_with("schedule: unknown name \"fastest\"; use one of naive, data-parallel, gpipe, "));
   CHECK(refusal([](PlanRequest& r) { r.schedule = "gpipe", r.weight_policy = WeightPolicy::stash; }) ==
         "weight_policy = stash does not go with schedule gpipe; use flush");
-  CHECK(refusal([](PlanRequest& r) {
-          r.schedule = "pipedream", r.weight_policy = WeightPolicy::two_buffered;
-        }) == "weight_policy = two_buffered does not go with schedule pipedream; use stash");
+  CHECK(refusal([](PlanRequest& r) { r.schedule = "2bw", r.weight_policy = WeightPolicy::stash; }) ==
+        "weight_policy = stash does not go with schedule 2bw; use two_buffered");
   CHECK(refusal([](PlanRequest& r) { r.schedule = "pipedream", r.micro_batches = 4; }) ==
         "schedule pipedream updates after every micro-batch: micro_batches must be 1; leave it out and set the "
         "mini-batch "

@@ -48,7 +48,7 @@ struct Bench {
     prepare_process();
     const ChargeMemory charged(account);
     runner.emplace(model, whole_model(model), std::vector<std::int64_t>{2, 4}, dtype, /*seed=*/1, account,
-                   clock);
+                   at::kCPU, timer);
   }
   PassBytes bytes(std::size_t size) {
     const ChargeMemory charged(account);
@@ -61,6 +61,7 @@ struct Bench {
 
   ResolvedModel model;
   test::CountingClock clock;
+  ClockTimer timer{clock};
   MemoryAccount account;
   std::optional<ModelRunner> runner;
 };

@@ -70,10 +70,10 @@ TEST_SUITE("libprofile/measure/profiler_errors") {
                   "device \"cpu:3\" does not exist; this machine has cpu:0 (this build has no CUDA)"});
   }
 
-  TEST_CASE("layers cannot be profiled on a CUDA device yet") {
-    CHECK(refusal(line(), {.devices = {.kind = DeviceKind::cuda}}) ==
+  TEST_CASE("a CUDA device that does not exist is refused in the same words") {
+    CHECK(refusal(line(), {.devices = {.kind = DeviceKind::cuda, .first = 7}}) ==
           Refusal{ErrorKind::device,
-                  "device \"cuda:0\": layers are profiled on CPU devices only so far; use --device cpu:0"});
+                  "device \"cuda:7\" does not exist; this machine has cpu:0 (this build has no CUDA)"});
   }
 
   TEST_CASE("a dtype without gradients is refused") {

@@ -9,9 +9,14 @@
 namespace pp::profile {
 
 TEST_SUITE("libprofile/measure/reference_kernel") {
-  TEST_CASE("one run is timed by two readings of the clock") {
+  TEST_CASE("one run is timed between two marks") {
     const test::CountingClock clock;
-    CHECK(time_reference(clock) == doctest::Approx(1e-3));
+    ClockTimer timer(clock);
+    int runs = 0;
+    CHECK(time_reference(timer, [&] { ++runs; }) == doctest::Approx(1e-3));
+    CHECK(runs == 1);
+    run_reference();
+    CHECK(timer.take().empty());
   }
 
   TEST_CASE("the change is that of the last quarter against the first, by their medians") {

@@ -115,6 +115,35 @@ TEST_SUITE("libprofile/measure/rounds") {
     CHECK(rounds.remaining().count() == doctest::Approx(2.8));
     CHECK(rounds.done() == doctest::Approx(0.46 / (0.46 + 2.8)));
   }
+
+  TEST_CASE("the end that is foretold while sampling is the end that comes") {
+    // Sizes whose times never settle use their budgets, except the last, whose fewest passes take longer: 3 +
+    // 15 of 0.2 s. The first guesses are half of the truth.
+    const StoppingRule rule{.max_samples = 1'000'000, .precision = 0.001, .budget = Seconds(1)};
+    const std::vector<double> passes{0.001, 0.01, 0.2};
+    Rounds rounds(rule, {Seconds(0.0005), Seconds(0.005), Seconds(0.1)});
+    double elapsed = 0, last_remaining = rounds.remaining().count(), done = 0;
+    std::vector<double> foretold;
+    for (int turn = 0; const std::optional<Visit> visit = rounds.next(); ++turn) {
+      const double pass = passes[visit->size] * (turn % 2 == 0 ? 0.8 : 1.2);
+      const int count = visit->dropped + visit->passes;
+      std::vector<double> recorded;
+      for (int i = 0; i < visit->passes; ++i) recorded.push_back(pass * (i % 2 == 0 ? 0.5 : 1.5));
+      rounds.report(*visit, recorded, Seconds(pass * count));
+      elapsed += pass * count;
+      foretold.push_back(elapsed + rounds.remaining().count());
+      CHECK(rounds.remaining().count() <
+            last_remaining + 3);  // never jumps by more than a size's guess was off
+      last_remaining = rounds.remaining().count();
+      done = rounds.done();
+    }
+    CHECK(last_remaining == 0.0);
+    CHECK(done == 1.0);
+    for (std::size_t i = foretold.size() / 4; i < foretold.size(); ++i) {
+      CAPTURE(i);
+      CHECK(foretold[i] == doctest::Approx(elapsed).epsilon(0.15));
+    }
+  }
 }
 
 }  // namespace pp::profile

@@ -29,6 +29,16 @@ TEST_SUITE("librun/worker/thread") {
     CHECK(binding.warnings.empty());
   }
 
+  TEST_CASE("CUDA devices take no cores") {
+    const std::vector<int> allowed{2, 3};
+    Device gpu;
+    gpu.kind = DeviceKind::cuda;
+    const std::vector<Device> devices{gpu, cpu({}), gpu};
+    const CoreBinding binding = bind_cores(devices, allowed);
+    CHECK(binding.cores == std::vector<std::vector<int>>{{}, {2}, {}});
+    CHECK(binding.warnings.empty());
+  }
+
   TEST_CASE("more devices than cores share them, with a warning") {
     const std::vector<int> allowed{0, 1};
     const std::vector<Device> devices{cpu({}), cpu({}), cpu({})};

@@ -1,0 +1,89 @@
+// Two threads that hand payloads back and forth over pp-run's mailboxes, and what each hand-over takes. Free of
+// Torch; internal to the link meter.
+#pragma once
+
+#include <array>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "librun/transport/link_samples.h"
+#include "librun/transport/mailbox.h"
+
+namespace pp::run {
+
+/// Threads that enter their devices and then do the same work; the first error of any leaves run().
+class Team {
+ public:
+  /// `enter(me)` is the first thing that thread `me` does in each run().
+  Team(int size, std::function<void(int)> enter) : coordinator_(size, Seconds(60)), enter_(std::move(enter)) {}
+
+  Coordinator& coordinator() { return coordinator_; }
+
+  /// body(me) on every thread.
+  template <class Body>
+  void run(const Body& body) {
+    std::vector<std::thread> threads;
+    for (int me = 0; me < coordinator_.workers(); ++me) threads.emplace_back([&, me] { guarded(me, body); });
+    for (std::thread& thread : threads) thread.join();
+    if (const std::exception_ptr error = coordinator_.error()) std::rethrow_exception(error);
+  }
+
+ private:
+  template <class Body>
+  void guarded(int me, const Body& body) {
+    try {
+      enter_(me);
+      body(me);
+    } catch (const Stopped&) {
+      return;  // another thread has the error
+    } catch (...) {
+      coordinator_.stop(std::current_exception());
+    }
+  }
+
+  Coordinator coordinator_;
+  std::function<void(int)> enter_;
+};
+
+/// Plays on a team of two. `make(me, i)` gives the payload of round i before its clock starts, complete;
+/// `take(me, payload)` is what receiving it costs. A hand-over lasts from when the payload is put into the
+/// mailbox until take() returns on the other side, which was waiting. Seconds of each counted one, both
+/// directions.
+template <class Payload, class Make, class Take>
+std::vector<double> play_ping_pong(Team& team, const LinkSweep& sweep, const Make& make, const Take& take) {
+  using Clock = Coordinator::Clock;
+  struct Letter {
+    Payload payload;
+    Clock::time_point sent;
+  };
+  std::array<std::unique_ptr<Mailbox<Letter>>, 2> boxes;
+  for (std::size_t i = 0; i < 2; ++i) {
+    boxes[i] = std::make_unique<Mailbox<Letter>>(team.coordinator(), WorkerId{static_cast<int>(i)},
+                                                 std::vector<int>{2, 2});
+  }
+  std::array<std::vector<double>, 2> times;
+  team.run([&](int me) {
+    const auto mine = static_cast<std::size_t>(me);
+    const auto tag = [](int to, int i) { return Tag{.consumer = StageId{to}, .micro_batch = i}; };
+    const auto send = [&](int i) {
+      Payload payload = make(me, i);
+      boxes[1 - mine]->put(WorkerId{me}, tag(1 - me, i), Letter{std::move(payload), Clock::now()});
+    };
+    for (int i = 0; i < sweep.warm_up + sweep.repetitions; ++i) {
+      if (me == 0) send(i);
+      Letter letter = boxes[mine]->take(WorkerId{1 - me}, tag(me, i));
+      take(me, std::move(letter.payload));
+      const Seconds time = Clock::now() - letter.sent;
+      if (i >= sweep.warm_up) times[mine].push_back(time.count());
+      if (me == 1) send(i);
+    }
+  });
+  times[0].insert(times[0].end(), times[1].begin(), times[1].end());
+  return times[0];
+}
+
+}  // namespace pp::run

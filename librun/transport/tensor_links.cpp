@@ -1,0 +1,76 @@
+#include "librun/transport/tensor_links.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+
+#include <string>
+#include <utility>
+
+#include "libprofile/measure/compute_device.h"
+#include "librun/transport/all_reduce.h"
+#include "librun/transport/ping_pong.h"
+
+namespace pp::run {
+
+namespace {
+
+Team entered(const std::vector<at::Device>& devices) {
+  return {static_cast<int>(devices.size()),
+          [devices](int me) { profile::enter_device(devices[static_cast<std::size_t>(me)], /*threads=*/1); }};
+}
+
+std::vector<double> hand_over_times(const std::vector<at::Device>& devices, Bytes size,
+                                    const LinkSweep& sweep) {
+  Team team = entered(devices);
+  const auto make = [&](int me, int i) {
+    const at::Device& device = devices[static_cast<std::size_t>(me)];
+    at::Tensor tensor = at::full({size.value}, i % 100, at::TensorOptions(device).dtype(at::kByte));
+    profile::wait_for(device);
+    return tensor;
+  };
+  const auto take = [&](int me, at::Tensor tensor) {
+    profile::brought_to(devices[static_cast<std::size_t>(me)], std::move(tensor));
+  };
+  return play_ping_pong<at::Tensor>(team, sweep, make, take);
+}
+
+std::vector<double> reduce_times(const std::vector<at::Device>& devices, Bytes size, const LinkSweep& sweep) {
+  const std::int64_t length = size.value / static_cast<std::int64_t>(sizeof(float));
+  std::vector<WorkerId> members;
+  for (std::size_t w = 0; w < devices.size(); ++w) members.push_back(WorkerId{static_cast<int>(w)});
+  Team team = entered(devices);
+  Barrier barrier(team.coordinator(), members);
+  AllReduce reducer(team.coordinator(), members);
+  std::vector<double> times;
+  team.run([&](int me) {
+    const at::Device& device = devices[static_cast<std::size_t>(me)];
+    for (int i = 0; i < sweep.warm_up + sweep.repetitions; ++i) {
+      StepGradients mine{{at::full({length}, 1.0F, at::TensorOptions(device))}, {}};
+      profile::wait_for(device);
+      barrier.arrive_and_wait(WorkerId{me}, "the other threads at the all-reduce");
+      const auto start = Coordinator::Clock::now();
+      Seconds own{};
+      reducer.reduce(WorkerId{me}, std::move(mine), Reduction::sum, device, own);
+      if (me == 0 && i >= sweep.warm_up) times.push_back(Seconds(Coordinator::Clock::now() - start).count());
+    }
+  });
+  return times;
+}
+
+}  // namespace
+
+std::vector<LinkSample> sample_pair(const at::Device& first, const at::Device& second, const LinkSweep& sweep) {
+  std::vector<LinkSample> samples;
+  for (const Bytes size : sizes_of(sweep))
+    samples.push_back(summarise(size, hand_over_times({first, second}, size, sweep)));
+  return samples;
+}
+
+std::vector<LinkSample> sample_all_reduce(const std::vector<at::Device>& devices, const LinkSweep& sweep) {
+  std::vector<LinkSample> samples;
+  for (const Bytes size : sizes_of(sweep))
+    samples.push_back(summarise(size, reduce_times(devices, size, sweep)));
+  return samples;
+}
+
+}  // namespace pp::run

@@ -1,0 +1,83 @@
+// Every op on a CUDA device against the same op on the CPU, whose gradients gradient_test.cpp compares with
+// central differences. In float64: there no kernel rounds its operands to TF32.
+#include <ATen/ops/ones_like.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "libprofile/measure/compute_device.h"
+#include "tests/libprofile/model/op_cases.h"
+#include "tests/support/torch_test.h"
+
+#include "tests/support/gpu.h"
+
+using namespace pp;
+using namespace pp::model;
+using namespace pp::model::test;
+
+namespace {
+
+/// What an op gives and what it hands back, on the CPU.
+struct Result {
+  std::vector<at::Tensor> outputs;
+  std::vector<at::Tensor>
+      gradients;  ///< of the weights, then of the floating inputs, where every output weighs one
+};
+
+Result run_on(const OpInstance& op, const at::Device& device) {
+  std::vector<at::Tensor> variables, inputs, weights;
+  const auto moved = [&](const at::Tensor& tensor) {
+    const at::Tensor here =
+        tensor.detach().to(device, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+    if (here.is_floating_point()) variables.push_back(here.requires_grad_());
+    return here;
+  };
+  for (const at::Tensor& weight : op.weights) weights.push_back(moved(weight));
+  for (const at::Tensor& input : op.inputs) inputs.push_back(moved(input));
+  at::Generator generator = profile::make_generator(device, /*seed=*/1);
+  LayerContext context{.key = {.seed = 3}, .layer = 1, .generator = &generator, .buffers = {}};
+  Result result{op.forward(op.attributes, inputs, weights, context), {}};
+  std::vector<at::Tensor> ones;
+  for (const at::Tensor& output : result.outputs) ones.push_back(at::ones_like(output));
+  result.gradients = torch::autograd::grad(result.outputs, variables, ones, /*retain_graph=*/false,
+                                           /*create_graph=*/false, /*allow_unused=*/true);
+  for (auto* tensors : {&result.outputs, &result.gradients}) {
+    for (at::Tensor& tensor : *tensors) tensor = tensor.defined() ? tensor.detach().cpu() : tensor;
+  }
+  return result;
+}
+
+/// The case's settings with nothing left to chance: the two devices draw other numbers.
+OpCase without_draws(OpCase op_case) {
+  for (auto& [name, value] : op_case.attributes) {
+    if (name == "dropout" || name == "weight_dropout" || name == "p") value = 0.0;
+  }
+  return op_case;
+}
+
+void check_equal(const std::vector<at::Tensor>& cpu, const std::vector<at::Tensor>& cuda) {
+  REQUIRE(cpu.size() == cuda.size());
+  for (std::size_t i = 0; i < cpu.size(); ++i) {
+    CAPTURE(i);
+    REQUIRE(cpu[i].defined() == cuda[i].defined());
+    if (cpu[i].defined()) CHECK(cuda[i].allclose(cpu[i], 1e-9, 1e-9));
+  }
+}
+
+}  // namespace
+
+TEST_SUITE("gpu/libprofile/model/gradients") {
+  TEST_CASE("every op's outputs and gradients on cuda:0 equal those on the CPU") {
+    PP_NEEDS_CUDA(1);
+    pp::test::on_own_thread([] {
+      const at::Device device = profile::tensor_device(DeviceKind::cuda, 0);
+      profile::enter_device(device, /*threads=*/1);
+      for (const OpCase& op_case : op_cases()) {
+        const std::string text = to_text(op_case);
+        CAPTURE(text);
+        const OpInstance op = instantiate(without_draws(op_case), 2);
+        const Result cpu = run_on(op, at::kCPU), cuda = run_on(op, device);
+        check_equal(cpu.outputs, cuda.outputs);
+        check_equal(cpu.gradients, cuda.gradients);
+      }
+    });
+  }
+}
