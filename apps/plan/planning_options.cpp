@@ -174,7 +174,7 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
       ->group("Search");
   cli::add_enum(command, "--tied", request.tied,
                 "weights that layers share: all of them in one stage, or copies in several if that is faster "
-                "(pp-run trains the former)")
+                "(synchronous schedules)")
       ->group("Search");
   command.add_option("--top", request.top, "alternatives to list")
       ->check(cli::whole_number(0))

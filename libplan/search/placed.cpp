@@ -95,8 +95,8 @@ std::vector<WorkerProgram> searched_programs(const PricedStages& priced, const F
 /// Where a schedule that is searched for takes its programs from.
 enum class Programs { search, keep };
 
-/// Assignment, prediction and what the worst device lacks.
-void price(Finalist& finalist, const PricingContext& context, const PlanRequest& request, Programs from) {
+/// Sets the assignment: stages, workers, programs.
+void arrange(Finalist& finalist, const PricingContext& context, const PlanRequest& request, Programs from) {
   std::vector<WorkerProgram> known = std::move(finalist.assignment.programs);
   finalist.assignment = assignment_of(finalist);
   if (is_searched(*finalist.schedule)) {
@@ -106,13 +106,29 @@ void price(Finalist& finalist, const PricingContext& context, const PlanRequest&
             : searched_programs(price_stages(context, finalist.assignment), finalist, context, request);
   }
   finalist.assignment = with_recompute(std::move(finalist.assignment), finalist.again);
+}
+
+/// Prediction and what the worst device lacks.
+void simulate(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
   finalist.prediction =
       simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
   finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, context.cluster, request));
 }
 
+void price(Finalist& finalist, const PricingContext& context, const PlanRequest& request, Programs from) {
+  arrange(finalist, context, request, from);
+  simulate(finalist, context, request);
+}
+
 bool is_better(const Finalist& one, const Finalist& other) {
   return std::pair(one.short_by, one.rounded_step()) < std::pair(other.short_by, other.rounded_step());
+}
+
+/// Sets the step of an arranged finalist; false when `best` fits and is no slower. Most moves end here.
+bool may_be_better(Finalist& finalist, const Finalist& best, const PricingContext& context) {
+  finalist.prediction.step =
+      simulated_step(price_stages(context, finalist.assignment), finalist.assignment, context);
+  return best.short_by > Bytes(0) || finalist.rounded_step() < best.rounded_step();
 }
 
 /// The partition with boundary `cut` (between stages cut-1 and cut) moved by `by` layers; empty when a stage
@@ -163,7 +179,9 @@ bool move_boundaries(Finalist& finalist, const PricingContext& context, const Pl
       other.partition = moved(finalist.partition, cut, by);
       if (operations <= 0 || !may_move(finalist, context, request, other.partition)) continue;
       operations -= operations_of(finalist);
-      price(other, context, request, Programs::keep);
+      arrange(other, context, request, Programs::keep);
+      if (!may_be_better(other, finalist, context)) continue;
+      simulate(other, context, request);
       if (!is_better(other, finalist)) continue;
       finalist = std::move(other);
       open[cut - 1] = open[cut] = open[cut + 1] = 1;

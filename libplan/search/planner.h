@@ -71,8 +71,8 @@ struct PlanRequest {
   /// Replicas per stage, first stage first; empty: free.
   std::vector<int> replicas;
 
-  /// pp-run keeps shared weights in one stage, so copies are for planning and simulation. Schedules with any
-  /// number of replicas and a flush only.
+  /// Shared weights in one stage, or copies in several, which train to the same bits. Copies want a flush; with
+  /// replicas they are equal to rounding.
   TiedWeights tied = TiedWeights::stage;
 
   /// Usable bytes per device, taken as given. Unset: (1 - reserve) of what the device has.

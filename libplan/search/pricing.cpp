@@ -330,6 +330,12 @@ SimulationInput make_input(const PricedStages& priced, const Assignment& assignm
   return input;
 }
 
+Seconds simulated_step(const PricedStages& priced, const Assignment& assignment,
+                       const PricingContext& context) {
+  return chained_period(make_input(priced, assignment, context.cluster, context.model.scale,
+                                   context.all_reduce_overlap, assignment.micro_batches));
+}
+
 Prediction simulate_prediction(const PricedStages& priced, const Assignment& assignment,
                                const PricingContext& context) {
   const auto input = [&](int micro_batches) {

@@ -28,7 +28,8 @@ struct Assignment {
   int stages() const { return static_cast<int>(stage_layers.size()); }
 };
 
-/// Micro-batches after which every replica of every stage has had equally many turns; of a stream, whole updates.
+/// Micro-batches after which every replica of every stage has had equally many turns; of a stream, whole
+/// updates.
 int round_of(const Assignment& assignment);
 
 struct PricingContext {
@@ -57,6 +58,9 @@ PricedStages price_stages(const PricingContext& context, const Assignment& assig
 /// The simulator's input for one step; streams are expanded to `micro_batches` of them.
 SimulationInput make_input(const PricedStages& priced, const Assignment& assignment, const Cluster& cluster,
                            const std::vector<double>& scale, double all_reduce_overlap, int micro_batches);
+
+/// Prediction::step of a synchronous assignment alone, in a third of the time.
+Seconds simulated_step(const PricedStages& priced, const Assignment& assignment, const PricingContext& context);
 
 /// Step time, busy times, memory and traffic by the simulator. Streams run long enough for a steady period
 /// (planning.md 2.12). Throws pp::Error (data) on a deadlock.

@@ -1,9 +1,11 @@
 #include "libplan/simulate/event_loop.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <queue>
+#include <span>
 #include <tuple>
 
 #include "libplan/schedule/progress.h"
@@ -52,10 +54,11 @@ std::size_t card_count(const SimulationInput& input) {
 
 class EventLoop {
  public:
-  EventLoop(const ProgramIndex& index, const SimulationInput& input, Messages messages)
+  EventLoop(const ProgramIndex& index, const SimulationInput& input, Messages messages, int steps)
       : index_(index),
         input_(input),
         keep_messages_(messages == Messages::keep),
+        steps_(steps),
         flows_(flows(index, input)),
         events_(Later{index}),
         missing_(index.ops.size(), 0),
@@ -63,10 +66,10 @@ class EventLoop {
         heads_(index.worker_begin.begin(), index.worker_begin.end() - 1),
         idle_(at(index.workers()), true),
         free_(at(index.workers()), 0),
-        out_port_(at(index.workers()), 0),
-        in_port_(at(index.workers()), 0),
-        out_card_(card_count(input), 0),
-        in_card_(card_count(input), 0),
+        out_port_(at(index.workers())),
+        in_port_(at(index.workers())),
+        out_card_(card_count(input)),
+        in_card_(card_count(input)),
         reducer_free_(at(index.workers()), 0),
         arrived_(at(index.groups()), 0) {
     timeline_.start.resize(index.ops.size());
@@ -74,6 +77,14 @@ class EventLoop {
     for (int id = 0; id < static_cast<int>(index.ops.size()); ++id) {
       index.for_each_consumer(id, [&](int consumer, int) { ++missing_[at(consumer)]; });
     }
+  }
+
+  /// Whether no message has waited for one of a later step.
+  bool apart() const { return apart_; }
+  int step_of(int id) const {
+    const int worker = index_.worker_of[at(id)];
+    const int length = index_.worker_begin[at(worker) + 1] - index_.worker_begin[at(worker)];
+    return index_.position(id) / (length / steps_);
   }
 
   Timeline run() {
@@ -92,6 +103,10 @@ class EventLoop {
   struct End {
     double time;
     int id;
+  };
+  struct Port {
+    double free = 0;  ///< from when on
+    int step = 0;     ///< of the last message
   };
   struct Later {
     const ProgramIndex& index;
@@ -200,12 +215,20 @@ class EventLoop {
     double start = now;
     double end = now;
     if (link.bandwidth.value > 0 && bytes > 0) {
-      start = std::max({now, out_port_[at(from)], in_port_[at(to)]});
-      const bool shared = !input_.cards.empty() && input_.cards[at(from)] != input_.cards[at(to)];
-      if (shared)
-        start = std::max({start, out_card_[at(input_.cards[at(from)])], in_card_[at(input_.cards[at(to)])]});
-      end = out_port_[at(from)] = in_port_[at(to)] = start + bytes / link.bandwidth.value;
-      if (shared) out_card_[at(input_.cards[at(from)])] = in_card_[at(input_.cards[at(to)])] = end;
+      std::array<Port*, 4> ports{&out_port_[at(from)], &in_port_[at(to)]};
+      std::size_t count = 2;
+      if (!input_.cards.empty() && input_.cards[at(from)] != input_.cards[at(to)]) {
+        ports[count++] = &out_card_[at(input_.cards[at(from)])];
+        ports[count++] = &in_card_[at(input_.cards[at(to)])];
+      }
+      const std::span<Port*> taken(ports.data(), count);
+      const int step = steps_ == 1 ? 0 : step_of(producer);
+      for (const Port* port : taken) {
+        start = std::max(start, port->free);
+        if (port->step > step && port->free > now) apart_ = false;
+      }
+      end = start + bytes / link.bandwidth.value;
+      for (Port* port : taken) *port = {end, step};
     }
     if (keep_messages_) {
       timeline_.messages.push_back(
@@ -223,19 +246,19 @@ class EventLoop {
   const ProgramIndex& index_;
   const SimulationInput& input_;
   const bool keep_messages_;
+  const int steps_;  ///< equal parts of every program
+  bool apart_ = true;
   const std::vector<Flow> flows_;
   std::priority_queue<End, std::vector<End>, Later> events_;
-  std::vector<int> missing_;      ///< by id: inputs not produced yet
-  std::vector<double> ready_;     ///< by id: latest arrival so far
-  std::vector<int> heads_;        ///< per worker: next id to start
-  std::vector<bool> idle_;        ///< per worker
-  std::vector<double> free_;      ///< per worker: end of its last operation
-  std::vector<double> out_port_;  ///< per worker: free from
-  std::vector<double> in_port_;
-  std::vector<double> out_card_;  ///< per card: free from
-  std::vector<double> in_card_;
-  std::vector<double> reducer_free_;  ///< per worker: its reductions follow each other
-  std::vector<int> arrived_;          ///< per group
+  std::vector<int> missing_;              ///< by id: inputs not produced yet
+  std::vector<double> ready_;             ///< by id: latest arrival so far
+  std::vector<int> heads_;                ///< per worker: next id to start
+  std::vector<bool> idle_;                ///< per worker
+  std::vector<double> free_;              ///< per worker: end of its last operation
+  std::vector<Port> out_port_, in_port_;  ///< per worker
+  std::vector<Port> out_card_, in_card_;  ///< per card
+  std::vector<double> reducer_free_;      ///< per worker: its reductions follow each other
+  std::vector<int> arrived_;              ///< per group
   Timeline timeline_;
 };
 
@@ -271,7 +294,20 @@ ProgramIndex index_simulation(const SimulationInput& input) {
 }
 
 Timeline run_event_loop(const ProgramIndex& index, const SimulationInput& input, Messages messages) {
-  return EventLoop(index, input, messages).run();
+  return EventLoop(index, input, messages, 1).run();
+}
+
+ChainTimes run_chain(const ProgramIndex& index, const SimulationInput& input, int steps) {
+  EventLoop loop(index, input, Messages::drop, steps);
+  const Timeline timeline = loop.run();
+  ChainTimes times{std::vector<double>(at(steps), 0), loop.apart()};
+  for (int id = 0; id < static_cast<int>(index.ops.size()); ++id) {
+    double& end = times.ends[at(loop.step_of(id))];
+    end = std::max(end, timeline.end[at(id)]);
+  }
+  for (std::size_t i = 1; i < times.ends.size(); ++i)
+    times.ends[i] = std::max(times.ends[i], times.ends[i - 1]);
+  return times;
 }
 
 }  // namespace pp::plan

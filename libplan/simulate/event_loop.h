@@ -27,4 +27,13 @@ ProgramIndex index_simulation(const SimulationInput& input);
 /// pp::Error (data) with the deadlock report.
 Timeline run_event_loop(const ProgramIndex& index, const SimulationInput& input, Messages messages);
 
+/// Several equal steps one after the other.
+struct ChainTimes {
+  std::vector<double> ends;  ///< when all operations of the steps up to this one have ended
+  /// No message waited for one of a later step: `ends` are those of as many steps by themselves.
+  bool apart = true;
+};
+/// Every program of the index is `steps` copies of one list. Throws as run_event_loop().
+ChainTimes run_chain(const ProgramIndex& index, const SimulationInput& input, int steps);
+
 }  // namespace pp::plan

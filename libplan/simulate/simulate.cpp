@@ -95,7 +95,10 @@ Seconds chained_period(const SimulationInput& input) {
   if (!input.programs.synchronous) {
     throw Error(ErrorKind::internal, "chained period: the programs are asynchronous; use the steady period");
   }
-  return Seconds(makespan(chained(input, 3)) - makespan(chained(input, 2)));
+  const SimulationInput three = chained(input, 3);
+  const ChainTimes times = run_chain(index_simulation(three), three, 3);
+  const double two = times.apart ? times.ends[1] : makespan(chained(input, 2));
+  return Seconds(times.ends[2] - two);
 }
 
 Seconds steady_period(const SimulationInput& input) {

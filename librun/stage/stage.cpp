@@ -5,6 +5,7 @@
 #include <set>
 
 #include "libprofile/core/op_table.h"
+#include "libprofile/model/gradient_sum.h"
 
 namespace pp::run {
 
@@ -112,21 +113,39 @@ void Stage::retire(int micro_batch) {
 StepGradients Stage::take_gradients() {
   StepGradients step;
   for (const Parameter& parameter : parameters_) {
-    at::Tensor sum;
-    for (const Parameter::Use& use : parameter.uses) {
-      const at::Tensor& part = gradients_.layers[use.layer][use.index];
-      if (!part.defined()) continue;
-      if (sum.defined()) {
-        sum.add_(part);
-      } else {
-        sum = part;
-      }
-    }
-    step.parameters.push_back(sum);
+    for (const Parameter::Use& use : parameter.uses)
+      step.uses.push_back(gradients_.layers[use.layer][use.index]);
   }
   step.statistics = std::exchange(statistics_, {});
   gradients_ = segment_.empty_gradients();
   return step;
+}
+
+template <class Visit>
+void Stage::for_each_use(int owner, Visit&& visit) const {
+  std::size_t entry = 0;
+  for (const Parameter& parameter : parameters_) {
+    for (const Parameter::Use& use : parameter.uses) {
+      const auto layer = static_cast<std::size_t>(segment_.layers()[use.layer]);
+      if (model_.layers[layer].weights_layer == owner) visit(use, entry);
+      ++entry;
+    }
+  }
+}
+
+UseGradients Stage::tied_gradients(const StepGradients& gradients, int owner) const {
+  UseGradients tied;
+  for_each_use(owner, [&](const Parameter::Use& use, std::size_t entry) {
+    tied[{segment_.layers()[use.layer], use.index}] = gradients.uses[entry];
+  });
+  return tied;
+}
+
+void Stage::set_tied_gradients(StepGradients& gradients, int owner, const TiedGradients& sums) const {
+  TiedGradients left = sums;  // the first use of a parameter gets its sum
+  for_each_use(owner, [&](const Parameter::Use& use, std::size_t entry) {
+    gradients.uses[entry] = std::exchange(left[use.index], at::Tensor());
+  });
 }
 
 void Stage::replace_newest() {
@@ -142,12 +161,18 @@ void Stage::replace_newest() {
 
 void Stage::update(StepGradients gradients, double learning_rate) {
   if (newest_.use_count() > 1) replace_newest();
-  std::vector<at::Tensor> weights;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    weights.push_back(newest(parameters_[i]));
-    if (!gradients.parameters[i].defined()) gradients.parameters[i] = at::zeros_like(weights.back().detach());
+  std::vector<at::Tensor> weights, sums;
+  auto use = gradients.uses.begin();
+  for (const Parameter& parameter : parameters_) {
+    model::detail::GradientSum sum;
+    for (std::size_t i = 0; i < parameter.uses.size(); ++i, ++use) {
+      if (use->defined()) sum.add(std::exchange(*use, at::Tensor()));
+    }
+    weights.push_back(newest(parameter));
+    sums.push_back(sum.take());
+    if (!sums.back().defined()) sums.back() = at::zeros_like(weights.back().detach());
   }
-  if (!weights.empty()) optimizer_->step(weights, gradients.parameters, learning_rate);
+  if (!weights.empty()) optimizer_->step(weights, sums, learning_rate);
   ++newest_->version;
   commit(gradients.statistics);
 }

@@ -35,10 +35,17 @@ enum class Keep { graphs, inputs };
 
 /// What a replica has gathered since the last update, and what it needs of the others.
 struct StepGradients {
-  std::vector<at::Tensor>
-      parameters;  ///< one per distinct parameter of the stage; undefined: no micro-batch ran here
+  /// One per use of a parameter: parameters in the stage's order, the uses of one in ascending layer order.
+  /// Undefined: no micro-batch ran here, or another use has the sum.
+  std::vector<at::Tensor> uses;
   std::map<int, std::vector<model::BatchStatistics>> statistics;  ///< by micro-batch, in layer order
 };
+
+/// Gradients of a shared layer's parameters by the layer (model-wide index) and the parameter's index;
+/// undefined: no micro-batch ran.
+using UseGradients = std::map<std::pair<int, std::size_t>, at::Tensor>;
+/// Their sums by the parameter's index.
+using TiedGradients = std::map<std::size_t, at::Tensor>;
 
 /// Bytes that are alive between two operations, counted from the tensors themselves.
 struct StageBytes {
@@ -78,11 +85,15 @@ class Stage {
                                          double weight);
   void weight_gradient(int micro_batch);
 
-  /// Takes what the step has gathered; uses of a shared parameter are added in ascending layer order.
+  /// Takes what the step has gathered.
   StepGradients take_gradients();
+  /// Those of the parameters that layer `owner` shares with layers of this stage and of others.
+  UseGradients tied_gradients(const StepGradients& gradients, int owner) const;
+  /// Puts the sums over all uses everywhere in their place.
+  void set_tied_gradients(StepGradients& gradients, int owner, const TiedGradients& sums) const;
   /// One optimizer step on the newest weights and the commit of the statistics in micro-batch order. In place
-  /// when no pass holds the newest version, else on a copy, so that the passes keep theirs. A parameter without
-  /// a gradient gets zero.
+  /// when no pass holds the newest version, else on a copy, so that the passes keep theirs. Uses of a shared
+  /// parameter are added in ascending layer order; a parameter without a gradient gets zero.
   void update(StepGradients gradients, double learning_rate);
 
   /// Forward alone, with the newest weights and running statistics; nothing stays in flight.
@@ -117,6 +128,9 @@ class Stage {
   };
 
   std::vector<Parameter> distinct_parameters() const;
+  /// visit(use, its entry of StepGradients::uses) for every use of parameters that layer `owner` has.
+  template <class Visit>
+  void for_each_use(int owner, Visit&& visit) const;
   const at::Tensor& newest(const Parameter& parameter) const;
   void replace_newest();
   void commit(const std::map<int, std::vector<model::BatchStatistics>>& statistics);

@@ -19,7 +19,7 @@ std::size_t position(const std::vector<WorkerId>& workers, WorkerId worker) {
 // First replica that has a gradient for the parameter, or null.
 const at::Tensor* base_of(const std::vector<StepGradients>& parts, std::size_t parameter) {
   for (const StepGradients& part : parts) {
-    if (part.parameters[parameter].defined()) return &part.parameters[parameter];
+    if (part.uses[parameter].defined()) return &part.uses[parameter];
   }
   return nullptr;
 }
@@ -45,7 +45,7 @@ StepGradients AllReduce::reduce(WorkerId worker, StepGradients mine, Reduction r
 }
 
 void AllReduce::add_slice(std::size_t replica, Reduction reduction) {
-  const std::size_t parameters = parts_.front().parameters.size();
+  const std::size_t parameters = parts_.front().uses.size();
   for (std::size_t i = 0; i < parameters; ++i) {
     const at::Tensor* base = base_of(parts_, i);
     if (base == nullptr) continue;
@@ -60,7 +60,7 @@ void AllReduce::add_slice(std::size_t replica, Reduction reduction) {
     };
     at::Tensor sum = slice(*base);
     for (const StepGradients& part : parts_) {
-      const at::Tensor& other = part.parameters[i];
+      const at::Tensor& other = part.uses[i];
       if (other.defined() && &other != base) sum.add_(slice(other).to(sum.device()));
     }
     if (reduction == Reduction::mean) sum.div_(static_cast<double>(count));
@@ -70,9 +70,9 @@ void AllReduce::add_slice(std::size_t replica, Reduction reduction) {
 
 StepGradients AllReduce::collect(const at::Device& device) const {
   StepGradients reduced;
-  for (std::size_t i = 0; i < parts_.front().parameters.size(); ++i) {
+  for (std::size_t i = 0; i < parts_.front().uses.size(); ++i) {
     const at::Tensor* base = base_of(parts_, i);
-    reduced.parameters.push_back(base == nullptr ? at::Tensor() : profile::brought_to(device, *base));
+    reduced.uses.push_back(base == nullptr ? at::Tensor() : profile::brought_to(device, *base));
   }
   for (const StepGradients& part : parts_)
     reduced.statistics.insert(part.statistics.begin(), part.statistics.end());

@@ -1,5 +1,8 @@
 #include "librun/worker/job.h"
 
+#include <algorithm>
+#include <set>
+
 #include "librun/data/synthetic.h"
 
 namespace pp::run {
@@ -45,11 +48,24 @@ Job::Job(const plan::Plan& the_plan, const RunOptions& the_options, Setup the_se
   for (const plan::Stage& stage : plan.stages) {
     reducers.push_back(std::make_unique<AllReduce>(coordinator, stage.workers));
   }
+  for (const plan::TiedParameter& tied : plan.tied) {
+    std::set<WorkerId> workers;
+    for (const StageId stage : tied.stages)
+      workers.insert(plan.stages[index(stage)].workers.begin(), plan.stages[index(stage)].workers.end());
+    tied_reducers.push_back(
+        std::make_unique<TiedReduce>(coordinator, std::vector<WorkerId>(workers.begin(), workers.end())));
+  }
 }
 
 LedgerShape Job::ledger_shape() const {
   const std::size_t participants = setup.streams ? plan.stages.size() : plan.workers.size();
   return {plan.training.micro_batches, static_cast<int>(participants), evaluation_count()};
+}
+
+int Job::tied_owner(std::size_t group) const {
+  const std::string& user = plan.tied[group].layers.front();
+  const auto found = std::ranges::find(plan.model.layers, user, &Layer::name);
+  return setup.model.layers[static_cast<std::size_t>(found - plan.model.layers.begin())].weights_layer;
 }
 
 WorkerId Job::evaluation_owner(StageId stage, int micro_batch) const {

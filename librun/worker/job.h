@@ -12,6 +12,7 @@
 #include "librun/run.h"
 #include "librun/transport/all_reduce.h"
 #include "librun/transport/coordinator.h"
+#include "librun/transport/tied_reduce.h"
 #include "librun/transport/transport.h"
 #include "librun/worker/progress.h"
 #include "librun/worker/thread.h"
@@ -59,6 +60,8 @@ struct Job {
   int evaluation_size() const { return std::max(1, plan.training.mini_batch / plan.training.micro_batches); }
   int evaluation_count() const;
   LedgerShape ledger_shape() const;
+  /// Model-wide index of the layer whose weights entry `group` of Plan::tied shares.
+  int tied_owner(std::size_t group) const;
 
   const plan::Plan& plan;
   const RunOptions& options;
@@ -74,8 +77,9 @@ struct Job {
   Gate gate;
   Ledger ledger;
   std::unique_ptr<Transport> transport;
-  std::vector<std::unique_ptr<AllReduce>> reducers;  ///< per stage
-  Coordinator::Clock::time_point start;              ///< zero of all recorded times
+  std::vector<std::unique_ptr<AllReduce>> reducers;        ///< per stage
+  std::vector<std::unique_ptr<TiedReduce>> tied_reducers;  ///< per entry of Plan::tied
+  Coordinator::Clock::time_point start;                    ///< zero of all recorded times
 };
 
 }  // namespace pp::run

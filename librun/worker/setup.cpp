@@ -75,15 +75,16 @@ void check_policy(const plan::Plan& plan) {
     refuse(ErrorKind::data, "/schedule/weight_policy: " + refusal);
 }
 
-// check_plan() accepts copies of shared weights; this executor does not run them.
-void check_tied(const plan::Plan& plan) {
-  if (plan.tied.empty()) return;
+// The copies are updated together, which a stream's stages are not.
+void check_tied(const plan::Plan& plan, bool streams) {
+  if (plan.tied.empty() || !streams) return;
   const plan::TiedParameter& tied = plan.tied.front();
   std::string stages;
   for (const StageId stage : tied.stages)
     stages.append(stages.empty() ? "" : ", ").append(std::to_string(number(stage)));
   refuse(ErrorKind::data, "/tied/0: stages " + stages + " have copies of " + tied.parameter +
-                              ": pp-run keeps shared weights in one stage; plan with --tied stage");
+                              ": an asynchronous schedule keeps shared weights in one stage; plan with "
+                              "--tied stage");
 }
 
 std::vector<Device> devices_of_workers(const plan::Plan& plan) {
@@ -170,7 +171,7 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   check_model(setup.model);
   setup.streams = plan.workers.front().program.stream.has_value();
   check_policy(plan);
-  check_tied(plan);
+  check_tied(plan, setup.streams);
   setup.devices = devices_of_workers(plan);
   check_devices(plan, setup.devices);
   setup.cores = bind_cores(setup.devices, allowed_cores());

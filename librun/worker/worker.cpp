@@ -15,7 +15,8 @@ namespace {
 Error located(const Error& error, WorkerId worker, const plan::Op& op) {
   Error run_error(ErrorKind::run, error.what());
   run_error.add_context(plan::to_text(op));
-  run_error.add_context("stage " + std::to_string(number(op.stage)));
+  if (op.kind != plan::OpKind::tied_all_reduce)
+    run_error.add_context("stage " + std::to_string(number(op.stage)));
   run_error.add_context("worker " + std::to_string(number(worker)));
   return run_error;
 }
@@ -144,6 +145,7 @@ void Worker::execute(const plan::Op& op) {
 }
 
 void Worker::dispatch(const plan::Op& op) {
+  if (op.kind == plan::OpKind::tied_all_reduce) return tied_all_reduce(op);
   Stage& stage = stages_.at(op.stage);
   switch (op.kind) {
     case plan::OpKind::forward: forward(op, stage); break;
@@ -153,7 +155,7 @@ void Worker::dispatch(const plan::Op& op) {
     case plan::OpKind::weight_gradient: weight_gradient(op, stage); break;
     case plan::OpKind::all_reduce: all_reduce(op, stage); break;
     case plan::OpKind::update: update(op, stage); break;
-    case plan::OpKind::tied_all_reduce:
+    case plan::OpKind::tied_all_reduce:  // above
     case plan::OpKind::load:
     case plan::OpKind::evict:
       throw Error(ErrorKind::internal, plan::to_text(op) + " passed the checks before the run");
@@ -224,6 +226,26 @@ void Worker::all_reduce(const plan::Op& op, Stage& stage) {
   reduced_[op.stage] = reducer.reduce(id_, std::move(mine), reduction, device_, elapsed);
   const Time end = Coordinator::Clock::now();
   note(op, end - std::chrono::duration_cast<Coordinator::Clock::duration>(elapsed), end);
+}
+
+// Copies of shared weights in several stages; stages with replicas have reduced theirs before.
+void Worker::tied_all_reduce(const plan::Op& op) {
+  const auto group = static_cast<std::size_t>(op.micro_batch);
+  const int owner = job_.tied_owner(group);
+  const Time begin = Coordinator::Clock::now();
+  UseGradients mine;
+  for (const StageId id : job_.plan.tied[group].stages) {
+    const auto stage = stages_.find(id);
+    if (stage == stages_.end()) continue;
+    if (!reduced_.contains(id)) reduced_[id] = stage->second.take_gradients();
+    mine.merge(stage->second.tied_gradients(reduced_[id], owner));
+  }
+  note(op, begin, finished());
+  const TiedGradients sums = job_.tied_reducers[group]->reduce(id_, std::move(mine), device_);
+  for (const StageId id : job_.plan.tied[group].stages) {
+    const auto stage = stages_.find(id);
+    if (stage != stages_.end()) stage->second.set_tied_gradients(reduced_[id], owner, sums);
+  }
 }
 
 void Worker::update(const plan::Op& op, Stage& stage) {

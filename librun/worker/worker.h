@@ -64,6 +64,7 @@ class Worker {
   void backward(const plan::Op& op, Stage& stage);
   void weight_gradient(const plan::Op& op, Stage& stage);
   void all_reduce(const plan::Op& op, Stage& stage);
+  void tied_all_reduce(const plan::Op& op);
   void update(const plan::Op& op, Stage& stage);
 
   Unit unit_of(const plan::Op& op) const;

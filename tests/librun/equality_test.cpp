@@ -97,6 +97,18 @@ TEST_SUITE("librun/equality") {
     CHECK(test::first_difference(expected.tensors, test::run_plan(make_plan(spec), options).tensors) == "");
   }
 
+  TEST_CASE("copies of tied weights in several stages: every cut equals the single device bit for bit") {
+    check_all_plans(
+        {.model = model::build_family("transformer:layers=2,width=16,heads=2,vocabulary=20,sequence=8,tied=1")},
+        short_run());
+    // Three users: cuts leave one, two or all of them in a stage.
+    check_all_plans({.model = test::shared_mlp()}, short_run());
+    check_all_plans(
+        {.model = model::build_family("transformer:layers=1,width=16,heads=2,vocabulary=20,sequence=8,tied=1"),
+         .optimizer = plan::OptimizerName::adamw},
+        short_run());
+  }
+
   TEST_CASE("dropout between linears: every cut of gpipe and 1f1b equals the single device bit for bit") {
     check_all_plans({.model = test::dropout_mlp()}, short_run());
   }

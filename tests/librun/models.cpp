@@ -52,6 +52,17 @@ ModelGraph mlp(int layers) {
   return model.linear("head", 3).finish();
 }
 
+ModelGraph shared_mlp() {
+  Builder model("shared_mlp", {5});
+  model.linear("first", 6).add("tanh", "tanh");
+  for (int i = 0; i < 3; ++i) {
+    model.linear("shared" + std::to_string(i), 6);
+    if (i > 0) model.graph().layers.back().weights_of = "shared0";
+    model.add("tanh" + std::to_string(i), "tanh");
+  }
+  return model.linear("head", 3).finish();
+}
+
 ModelGraph dropout_mlp() {
   const Attributes half{{"p", 0.5}};
   return Builder("dropout_mlp", {5})

@@ -9,6 +9,8 @@ namespace test {
 pp::ModelGraph mlp(int layers);
 /// Three linears with dropout between: 8 layers.
 pp::ModelGraph dropout_mlp();
+/// A linear, three linears that share weights, a linear to 3 classes, tanh between: 9 layers.
+pp::ModelGraph shared_mlp();
 /// Convolutions with batch norm, a residual edge and a long skip into a concat: 15 layers.
 pp::ModelGraph residual_net();
 /// Regression: a linear, tanh, a linear, mse.

@@ -67,6 +67,19 @@ TEST_SUITE("librun/replica") {
     }
   }
 
+  TEST_CASE("copies of tied weights in replicated stages equal the single device within rounding") {
+    // The cut leaves two of the three users in stage 0.
+    PlanSpec spec{.model = test::shared_mlp(), .cuts = {5}, .mini_batch = 12, .micro_batches = 6};
+    const test::Trained expected = test::train_alone(make_plan(spec), short_run());
+    for (const std::vector<int>& replicas : {std::vector{2, 1}, {1, 3}, {2, 2}}) {
+      CAPTURE(replicas[0]);
+      CAPTURE(replicas[1]);
+      spec.replicas = replicas;
+      const test::Run found = test::run_plan(make_plan(spec), short_run());
+      CHECK(test::largest_difference(expected.tensors, found.tensors) < 1e-5);
+    }
+  }
+
   TEST_CASE("all replicas of a stage hold bit-identical weights and running statistics") {
     const plan::Plan plan = make_plan(
         {.model = test::residual_net(), .cuts = {6}, .replicas = {3, 2}, .mini_batch = 12, .micro_batches = 6});

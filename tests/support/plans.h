@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "libplan/plan.h"
+#include "libplan/search/tied_copies.h"
 
 struct PlanSpec {
   pp::ModelGraph model{};
@@ -21,6 +22,21 @@ struct PlanSpec {
   std::vector<pp::plan::Recompute> recompute{};  ///< R per stage, or one for all; empty: none
   std::vector<std::string> rerun_layers{};       ///< layers that run again inside the backward of their stage
 };
+
+/// `ARg` of the plan's copies of shared weights.
+inline void add_tied_reductions(const pp::plan::Plan& plan, std::vector<pp::plan::WorkerProgram>& programs) {
+  std::vector<pp::plan::TiedCopies> copies;
+  for (const pp::plan::TiedParameter& tied : plan.tied) {
+    pp::plan::TiedCopies& group = copies.emplace_back();
+    for (const pp::StageId stage : tied.stages) group.stages.push_back(pp::number(stage));
+  }
+  std::vector<std::vector<int>> stage_workers;
+  for (const pp::plan::Stage& stage : plan.stages) {
+    std::vector<int>& workers = stage_workers.emplace_back();
+    for (const pp::WorkerId worker : stage.workers) workers.push_back(pp::number(worker));
+  }
+  pp::plan::add_tied_reductions(programs, copies, stage_workers);
+}
 
 /// Each worker has a CPU device whose core is left open.
 inline pp::plan::Plan make_plan(const PlanSpec& spec) {
@@ -40,7 +56,7 @@ inline pp::plan::Plan make_plan(const PlanSpec& spec) {
   if (spec.replicas.empty()) request.replicas.assign(static_cast<std::size_t>(stages / chunks), 1);
   request.micro_batches = spec.micro_batches;
   request.recompute = spec.recompute;
-  const plan::Schedule schedule = plan::make_schedule(request);
+  plan::Schedule schedule = plan::make_schedule(request);
   const bool reruns = !spec.recompute.empty() || !spec.rerun_layers.empty();
   plan.schedule = {spec.schedule, row.default_policy(),
                    reruns ? plan::RecomputePolicy::per_stage : plan::RecomputePolicy::never, chunks};
@@ -57,6 +73,8 @@ inline pp::plan::Plan make_plan(const PlanSpec& spec) {
     }
     stage.workers = schedule.stage_workers[s];
   }
+  plan.tied = plan::tied_parameters(resolve(plan.model), plan.stages);
+  add_tied_reductions(plan, schedule.workers);
   for (int id = 0; id < static_cast<int>(schedule.workers.size()); ++id) {
     plan.workers.push_back({WorkerId{id}, DeviceId{id}, 0, schedule.workers[static_cast<std::size_t>(id)]});
     Device device;

@@ -14,20 +14,18 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 OrderClock::OrderClock(const Pipeline& pipeline)
     : pipeline_(pipeline), per_worker_(3 * pipeline.micro_batches), step_ends_(kSteps) {
-  const std::size_t operations = at(kSteps * per_worker_) * pipeline.stages.size();
-  ends_.resize(operations);
-  causes_.resize(operations);
-  const std::vector<int> none(at(kSteps * pipeline.micro_batches));
-  forward_ids_.assign(pipeline.stages.size(), none);
-  input_ids_ = forward_ids_;
+  causes_.resize(at(kSteps * per_worker_) * pipeline.stages.size());
+  forwards_.assign(pipeline.stages.size(), std::vector<Output>(at(kSteps * pipeline.micro_batches)));
+  inputs_ = forwards_;
   for (auto& ends : step_ends_) ends.resize(pipeline.stages.size());
 }
 
 OrderTimes OrderClock::time(const Order& order) {
   workers_.assign(order.size(), Worker{});
-  for (bool moved = true; moved;) {
+  for (bool moved = true; moved;) {  // activations go down the pipeline, gradients up
     moved = false;
     for (std::size_t w = 0; w < order.size(); ++w) moved |= advance(w, order[w]);
+    for (std::size_t w = order.size(); w-- > 0;) moved |= advance(w, order[w]);
   }
   OrderTimes times;
   if (std::ranges::any_of(workers_, [](const Worker& worker) { return worker.step < kSteps; })) return times;
@@ -40,32 +38,28 @@ OrderTimes OrderClock::time(const Order& order) {
 
 /// Runs operations of worker `w` until one has to wait; false if none could run.
 bool OrderClock::advance(std::size_t w, const WorkerOrder& order) {
-  Worker& worker = workers_[w];
+  Worker worker = workers_[w];
+  const int before = worker.last;
   const StageTimes& stage = pipeline_.stages[w];
-  const Worker before = worker;
   while (worker.step < kSteps) {
     const OpKind kind = order[at(worker.position)];
     Start start{worker.free, worker.last};
-    int micro_batch = worker.weights;
-    if (kind == OpKind::forward) {
-      micro_batch = worker.forwards;
-      if (!wait(stage.activations, &Worker::forwards, forward_ids_, micro_batch, start)) break;
-    } else if (kind == OpKind::input_gradient) {
-      micro_batch = worker.inputs;
-      if (!wait(stage.gradients, &Worker::inputs, input_ids_, micro_batch, start)) break;
-    }
+    if (kind == OpKind::forward && !wait(stage.activations, &Worker::forwards, forwards_, worker, start)) break;
+    if (kind == OpKind::input_gradient && !wait(stage.gradients, &Worker::inputs, inputs_, worker, start))
+      break;
     const int id =
         (worker.step * static_cast<int>(workers_.size()) + static_cast<int>(w)) * per_worker_ + worker.position;
-    const std::size_t local = at(micro_batch % pipeline_.micro_batches);
-    worker.free = ends_[at(id)] = start.time + stage.of(kind)[local];
+    const int step_begin = worker.step * pipeline_.micro_batches;
     causes_[at(id)] = start.cause;
     worker.last = id;
     if (kind == OpKind::forward) {
-      forward_ids_[w][at(worker.forwards++)] = id;
+      worker.free = start.time + stage.forward[at(worker.forwards - step_begin)];
+      forwards_[w][at(worker.forwards++)] = {worker.free, id};
     } else if (kind == OpKind::input_gradient) {
-      input_ids_[w][at(worker.inputs++)] = id;
+      worker.free = start.time + stage.input_gradient[at(worker.inputs - step_begin)];
+      inputs_[w][at(worker.inputs++)] = {worker.free, id};
     } else {
-      ++worker.weights;
+      worker.free = start.time + stage.weight_gradient[at(worker.weights++ - step_begin)];
     }
     if (++worker.position == per_worker_) {
       worker.free += stage.update;
@@ -73,17 +67,21 @@ bool OrderClock::advance(std::size_t w, const WorkerOrder& order) {
       worker.position = 0;
     }
   }
-  return worker.step != before.step || worker.position != before.position;
+  workers_[w] = worker;
+  return worker.last != before;
 }
 
-/// Moves `start` behind the arrivals; false if a tensor has not been produced yet.
-bool OrderClock::wait(const std::vector<Inlet>& inlets, int Worker::*done,
-                      const std::vector<std::vector<int>>& ids, int micro_batch, Start& start) const {
+/// Moves `start` of the worker's next operation behind the arrivals; false if a tensor has not been produced
+/// yet. A step runs every micro-batch once, so `done` counts on over the steps.
+bool OrderClock::wait(const std::vector<Inlet>& inlets, int Worker::*done, const Outputs& outputs,
+                      const Worker& worker, Start& start) const {
+  const int micro_batch = worker.*done;
+  const std::size_t in_step = at(micro_batch - worker.step * pipeline_.micro_batches);
   for (const Inlet& inlet : inlets) {
     if (workers_[inlet.from].*done <= micro_batch) return false;
-    const int producer = ids[inlet.from][at(micro_batch)];
-    const double arrival = ends_[at(producer)] + inlet.delay[at(micro_batch % pipeline_.micro_batches)];
-    if (arrival > start.time) start = {arrival, producer};
+    const Output& output = outputs[inlet.from][at(micro_batch)];
+    const double arrival = output.end + inlet.delay[in_step];
+    if (arrival > start.time) start = {arrival, output.id};
   }
   return true;
 }

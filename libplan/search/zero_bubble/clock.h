@@ -46,17 +46,23 @@ class OrderClock {
     int cause = -1;  ///< the operation waited for; -1: none
   };
 
+  struct Output {
+    double end = 0;
+    int id = 0;  ///< of the operation
+  };
+  /// What ran of one kind: [stage][micro-batch over all steps].
+  using Outputs = std::vector<std::vector<Output>>;
+
   bool advance(std::size_t w, const WorkerOrder& order);
-  bool wait(const std::vector<Inlet>& inlets, int Worker::*done, const std::vector<std::vector<int>>& ids,
-            int micro_batch, Start& start) const;
+  bool wait(const std::vector<Inlet>& inlets, int Worker::*done, const Outputs& outputs, const Worker& worker,
+            Start& start) const;
 
   const Pipeline& pipeline_;
   const int per_worker_;  ///< operations of one step; ids go by step, worker, position
   std::vector<Worker> workers_;
-  std::vector<std::vector<int>> forward_ids_, input_ids_;  ///< [stage][micro-batch over all steps], once run
-  std::vector<double> ends_;                               ///< by operation
-  std::vector<int> causes_;                                ///< by operation
-  std::vector<std::vector<double>> step_ends_;             ///< [step][worker], update included
+  Outputs forwards_, inputs_;
+  std::vector<int> causes_;                     ///< by operation
+  std::vector<std::vector<double>> step_ends_;  ///< [step][worker], update included
 };
 
 }  // namespace pp::plan

@@ -17,17 +17,23 @@ class Greedy {
         rooms_(rooms),
         rule_(rule),
         workers_(pipeline.stages.size()),
-        order_(workers_.size()) {}
+        readers_(workers_.size()),
+        order_(workers_.size()) {
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      for (const auto* inlets : {&pipeline.stages[w].activations, &pipeline.stages[w].gradients}) {
+        for (const Inlet& inlet : *inlets) readers_[inlet.from].push_back(w);
+      }
+    }
+  }
 
   Order run() {
+    for (std::size_t w = 0; w < workers_.size(); ++w) choices_.push_back(choose(w));
     for (std::size_t left = 3 * at(pipeline_.micro_batches) * workers_.size(); left > 0; --left) {
-      std::size_t next = 0;
-      Choice first;
-      for (std::size_t w = 0; w < workers_.size(); ++w) {
-        const Choice choice = choose(w);
-        if (choice.time < first.time) first = choice, next = w;
-      }
-      start(next, first);
+      const auto first = std::ranges::min_element(choices_, {}, &Choice::time);
+      const auto next = static_cast<std::size_t>(first - choices_.begin());
+      start(next, *first);
+      choices_[next] = choose(next);
+      for (const std::size_t reader : readers_[next]) choices_[reader] = choose(reader);
     }
     return std::move(order_);
   }
@@ -108,6 +114,8 @@ class Greedy {
   const std::vector<Room>& rooms_;
   const GreedyRule& rule_;
   std::vector<Worker> workers_;
+  std::vector<std::vector<std::size_t>> readers_;  ///< per worker, those that wait for its tensors
+  std::vector<Choice> choices_;                    ///< per worker, what choose() says
   Order order_;
 };
 

@@ -203,6 +203,34 @@ TEST_SUITE("libprofile/measure/profiler") {
     CHECK(phases == std::vector<std::string>{"counting bytes", "timing layers", "timing optimizers"});
   }
 
+  TEST_CASE("once timing has begun, the end that is foretold is the end that comes") {
+    // Time counts readings of the clock, so nothing of it is chance; the precision is never reached.
+    struct Foretelling final : Observer {
+      explicit Foretelling(const Clock& the_clock) : clock(the_clock) {}
+      void progress(std::string_view phase, double /*done*/, Seconds remaining) override {
+        if (phase != "counting bytes") ends.push_back((clock.now() + remaining).count());
+      }
+      void warning(std::string_view /*text*/) override {}
+      const Clock& clock;
+      std::vector<double> ends;
+    };
+    prepare_process();
+    const test::UnsteadyClock clock;
+    Foretelling observer(clock);
+    ProfileOptions options = brief({1, 2});
+    options.precision = 1e-6;
+    options.budget_per_size = Seconds(2);
+    options.max_samples = 1'000'000;
+    profile_model(chain_graph(), options, observer, machine(clock));
+    const double end = clock.now().count();
+    REQUIRE(observer.ends.size() > 10);
+    for (std::size_t i = 0; i < observer.ends.size(); ++i) {
+      CAPTURE(i);
+      CHECK(observer.ends[i] == doctest::Approx(end).epsilon(0.2));
+    }
+    CHECK(observer.ends.back() == doctest::Approx(end).epsilon(0.05));
+  }
+
   TEST_CASE("a size that does not fit is recorded as out of memory, with all above it") {
     prepare_process();
     const SteadyClock clock;
