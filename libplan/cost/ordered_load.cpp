@@ -47,7 +47,8 @@ OrderedLoad::OrderedLoad(const Chain& chain, const OrderedDevices& devices, cons
       span = make_span(devices, cards, {first, count});
       const std::int64_t bytes =
           *std::ranges::min_element(devices.bytes.subspan(index_of(first), index_of(count)));
-      span.memory = &memories_.try_emplace(bytes, chain, in_flight, MemoryLimit{bytes, context}).first->second;
+      const MemoryLimit limit{bytes, context, hand_over(devices.cluster)};
+      span.memory = &memories_.try_emplace(bytes, chain, in_flight, limit).first->second;
     }
     least_slowness_ = std::min(least_slowness_, at({first, 1}).slowness);
   }

@@ -113,22 +113,12 @@ Price cheapest(const Instance& instance, int devices, int micro_batches) {
   Price least{1e9, 1e9, 1e9};
   for (int stages = 1; stages <= std::min(devices, instance.graph.size()); ++stages) {
     for_each_staging(instance.graph, stages, [&](const Stages& sets) {
-      std::vector<int> replicas(sets.size(), 1);
-      const std::function<void(std::size_t, int)> choose = [&](std::size_t s, int left) {
-        if (s == sets.size()) {
-          const Price one = price(instance, sets, replicas, micro_batches);
-          least.period = std::min(least.period, one.period);
-          least.step = std::min(least.step, one.step);
-          least.step_bound = std::min(least.step_bound, one.step_bound);
-          return;
-        }
-        const int behind = static_cast<int>(sets.size() - s) - 1;
-        for (int q = 1; q <= std::min(left - behind, micro_batches); ++q) {
-          replicas[s] = q;
-          choose(s + 1, left - q);
-        }
-      };
-      choose(0, devices);
+      test::for_each_replicas(stages, devices, micro_batches, [&](const std::vector<int>& replicas) {
+        const Price one = price(instance, sets, replicas, micro_batches);
+        least.period = std::min(least.period, one.period);
+        least.step = std::min(least.step, one.step);
+        least.step_bound = std::min(least.step_bound, one.step_bound);
+      });
     });
   }
   return least;
