@@ -1,6 +1,7 @@
 #include "libplan/search/candidates.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "libplan/search/bottleneck.h"
 #include "libplan/search/pair_search.h"
@@ -34,7 +35,7 @@ class Collector {
     if (std::any_of(list_.candidates.begin(), list_.candidates.end(), same)) return;
     double estimate = bottleneck_value(partition, chain_.size(), load_);
     if (synchronous_) {
-      estimate += chain_.compute(0, chain_.size());
+      estimate += chain_.stage_compute(0, chain_.size());
       for (const int cut : cuts_of(partition)) estimate += fill_[static_cast<std::size_t>(cut)];
     }
     list_.candidates.push_back({partition, estimate, bottleneck_value(partition, chain_.size(), bound_)});
@@ -56,7 +57,7 @@ BottleneckResult exact_bottleneck(const SearchCase& what, const SearchSpace& spa
 
 SynchronousResult exact_synchronous(const SearchCase& what, const SearchSpace& space, const ChainLoad& load,
                                     const std::vector<double>& fill) {
-  const double base = what.chain.compute(0, what.chain.size());
+  const double base = what.chain.stage_compute(0, what.chain.size());
   SynchronousResult result = search_synchronous(space, load, fill, base);
   const bool fits = std::all_of(result.points.begin(), result.points.end(), [&](const SynchronousPoint& point) {
     return what.memory.fits(point.partition);
@@ -122,16 +123,31 @@ void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, 
   }
 }
 
+/// Half the bandwidth again and again, until one device does best; large models stop earlier. Small ones take
+/// the powers of two between as well, which links of any speed above have in common.
 void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collector& collector) {
-  constexpr int kHalvings = 4;
-  if (what.limited && kHalvings * space.layers * space.devices > kLimitedWork) return;
-  for (int i = 0; i < kHalvings && what.link.bandwidth.value > 0; ++i) {
-    what.link.bandwidth.value /= 2;
-    add_fitting(what, optima(what, space), collector);
+  const bool small = is_small(space.layers, space.devices);
+  const int halvings = small ? 20 : 4;
+  if (what.limited && halvings * space.layers * space.devices > kLimitedWork) return;
+  double bandwidth = what.link.bandwidth.value;
+  for (int i = 0; i < halvings && bandwidth > 0; ++i) {
+    if (small) {
+      what.link.bandwidth.value = std::exp2(std::floor(std::log2(bandwidth)));
+      add_fitting(what, optima(what, space), collector);
+    }
+    what.link.bandwidth.value = bandwidth /= 2;
+    const std::vector<Partition> found = optima(what, space);
+    add_fitting(what, found, collector);
+    if (found.size() == 1 && device_count(found.front()) <= 1) return;
   }
 }
 
 }  // namespace
+
+bool is_small(int layers, int devices) {
+  constexpr std::int64_t kSmall = 16'384;
+  return std::int64_t{layers} * devices * devices <= kSmall;
+}
 
 ChainLoad make_load(const SearchCase& what, const SearchSpace& space, LoadKind kind) {
   const bool bound = kind == LoadKind::step_bound || kind == LoadKind::period_bound;

@@ -49,6 +49,10 @@ enum class Depth { plain, inherited, balanced };
 /// The loads of a case in `space`, or the bound on them, over its chain.
 ChainLoad make_load(const SearchCase& what, const SearchSpace& space, LoadKind kind);
 
+/// Whether searches, whose time grows with the layers and the square of the devices, are short enough to be
+/// repeated on every smaller machine and for every slower link.
+bool is_small(int layers, int devices);
+
 struct SearchLimits {
   double slowest = std::numeric_limits<double>::infinity();  ///< look for nothing whose bound is above
   Depth depth = Depth::plain;

@@ -15,13 +15,15 @@ namespace {
 
 constexpr std::int64_t kNoBytes = std::numeric_limits<std::int64_t>::max();
 
-/// The attempt that needs the least memory, and the stage that needs it.
+/// The attempt that needs the least memory, and of its stages the one whose device falls short by most.
 struct BestAttempt {
-  std::int64_t limit = kNoBytes;  ///< bytes with which it fits; kNoBytes: no attempt at all
+  std::int64_t limit = kNoBytes;  ///< bytes per device with which it fits; kNoBytes: no attempt at all
   std::vector<std::string> layers;
   int stage = 0;
   int stages = 0;
   DeviceId device{};
+  std::int64_t needed = 0;  ///< bytes of the stage
+  std::int64_t usable = 0;  ///< bytes of the device
 };
 
 /// A partition of this case that keeps to `bytes` per device; empty: none.
@@ -34,28 +36,38 @@ Partition fitting(const PlanCase& one, const Cluster& cluster, const PlanRequest
   return find_fitting(what, one.space);
 }
 
-std::int64_t largest(const PlanCase& one, const Partition& partition, std::size_t* stage) {
+/// Bytes of each stage on a device of its own, context included.
+std::vector<std::int64_t> needed(const PlanCase& one, const Partition& partition) {
   const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
-  const std::vector<StageBytes> parts = memory.stages(partition);
-  const auto most = std::max_element(parts.begin(), parts.end(), [](const StageBytes& a, const StageBytes& b) {
-    return a.total() < b.total();
-  });
-  if (stage != nullptr) *stage = static_cast<std::size_t>(most - parts.begin());
-  return most->total() + one.devices.limit.context;
+  std::vector<std::int64_t> bytes;
+  for (const StageBytes& part : memory.stages(partition))
+    bytes.push_back(part.total() + one.devices.limit.context);
+  return bytes;
 }
 
-void describe(BestAttempt& attempt, const PlanCase& one, const Cluster& cluster, const PlanGraph& graph,
-              const Partition& partition) {
-  std::size_t stage = 0;
-  attempt.limit = largest(one, partition, &stage);
-  attempt.stage = static_cast<int>(stage);
-  attempt.stages = static_cast<int>(partition.size());
-  attempt.layers.clear();
-  int worker = 0;
-  for (std::size_t s = 0; s < stage; ++s) worker += partition[s].replicas;
-  attempt.device =
-      cluster.devices[static_cast<std::size_t>(one.devices.positions[static_cast<std::size_t>(worker)])].id;
-  for (int p = partition[stage].begin; p < partition[stage].end; ++p) {
+std::int64_t largest(const PlanCase& one, const Partition& partition) {
+  return std::ranges::max(needed(one, partition));
+}
+
+void describe(BestAttempt& attempt, const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
+              const PlanGraph& graph, const Partition& partition) {
+  const std::vector<std::int64_t> bytes = needed(one, partition);
+  attempt = {.limit = std::ranges::max(bytes), .layers = {}, .stages = static_cast<int>(partition.size())};
+  auto position = one.devices.positions.begin();
+  for (std::size_t s = 0; s < partition.size(); ++s) {
+    for (int replica = 0; replica < partition[s].replicas; ++replica) {
+      const Device& device = cluster.devices[static_cast<std::size_t>(*position++)];
+      const std::int64_t usable = usable_bytes(device, request);
+      const bool first = s == 0 && replica == 0;
+      if (!first && bytes[s] - usable <= attempt.needed - attempt.usable) continue;
+      attempt.stage = static_cast<int>(s);
+      attempt.device = device.id;
+      attempt.needed = bytes[s];
+      attempt.usable = usable;
+    }
+  }
+  const StageRange& stage = partition[static_cast<std::size_t>(attempt.stage)];
+  for (int p = stage.begin; p < stage.end; ++p) {
     const int layer = one.order.layers[static_cast<std::size_t>(p)];
     attempt.layers.push_back(graph.layers[static_cast<std::size_t>(layer)].name);
   }
@@ -70,7 +82,7 @@ BestAttempt best_attempt(const Profile& profile, const Cluster& cluster, const P
     Partition partition = fitting(one, cluster, request, best.limit == kNoBytes ? kNoBytes : best.limit - 1);
     if (partition.empty()) return;
     std::int64_t low = 0;  // does not fit
-    std::int64_t high = largest(one, partition, nullptr);
+    std::int64_t high = largest(one, partition);
     while (high - low > 1) {
       const std::int64_t middle = low + (high - low) / 2;
       Partition smaller = fitting(one, cluster, request, middle);
@@ -78,10 +90,10 @@ BestAttempt best_attempt(const Profile& profile, const Cluster& cluster, const P
         low = middle;
       } else {
         partition = std::move(smaller);
-        high = std::min(middle, largest(one, partition, nullptr));
+        high = std::min(middle, largest(one, partition));
       }
     }
-    describe(best, one, cluster, graph, partition);
+    describe(best, one, cluster, request, graph, partition);
   });
   return best;
 }
@@ -163,6 +175,12 @@ std::int64_t largest_limit(const Cluster& cluster, const PlanRequest& request) {
   return limit;
 }
 
+std::int64_t smallest_device(const Cluster& cluster, const PlanRequest& request) {
+  std::int64_t limit = kNoBytes;
+  for (const Device& device : cluster.devices) limit = std::min(limit, usable_bytes(device, request));
+  return limit;
+}
+
 std::string bytes_text(std::int64_t bytes) { return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes"); }
 
 /// A layer whose parameters alone exceed the limit: no partition can help.
@@ -218,16 +236,16 @@ std::string excess_text(std::int64_t needed, std::int64_t limit) {
 }
 
 /// The stage that falls short in the best attempt of the schedules whose stages the planner places.
-Infeasible short_stage(const BestAttempt& best, std::int64_t limit) {
+Infeasible short_stage(const BestAttempt& best) {
   Infeasible none;
   none.layers = best.layers;
-  none.short_by = Bytes(best.limit - limit);
+  none.short_by = Bytes(best.needed - best.usable);
   none.stage = best.stage;
   none.device = best.device;
   none.reason = "does not fit: stage " + std::to_string(best.stage) + " of " + std::to_string(best.stages) +
                 " (" + best.layers.front() + (best.layers.size() > 1 ? ".." + best.layers.back() : "") +
-                ") needs " + bytes_text(best.limit) + " on device " + std::to_string(number(best.device)) +
-                " in the best attempt, " + excess_text(best.limit, limit);
+                ") needs " + bytes_text(best.needed) + " on device " + std::to_string(number(best.device)) +
+                " in the best attempt, " + excess_text(best.needed, best.usable);
   return none;
 }
 
@@ -261,7 +279,8 @@ Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, co
   if (std::optional<Infeasible> oversized = oversized_layer(profile, graph, request, limit)) {
     none = std::move(*oversized);
   } else {
-    none = placed < best.limit ? short_worker(outcome.short_schedule, placed, limit) : short_stage(best, limit);
+    none = placed < best.limit ? short_worker(outcome.short_schedule, placed, smallest_device(cluster, request))
+                               : short_stage(best);
   }
   none.smallest_limit = Bytes(least);
   none.reason += (tight ? "; smallest feasible limit " : "; fits with a limit of ") + bytes_text(least);

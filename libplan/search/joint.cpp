@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "libplan/search/baselines/strategy.h"
+#include "libplan/search/candidates.h"
 #include "libplan/search/gather.h"
 #include "libplan/search/machine.h"
 #include "libplan/search/pool.h"
@@ -14,26 +15,32 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Numbers of devices that are searched: all up to 8, then those whose binary form has ones in its first three
+/// Numbers of devices that are searched: of large models those whose binary form has ones in its first three
 /// places only, so that a large machine costs a few dozen searches and not hundreds.
-bool is_searched(int devices) {
+bool is_searched(int layers, int devices) {
   const auto count = static_cast<unsigned>(devices);
-  return std::bit_width(count) - std::countr_zero(count) <= 3;
+  return is_small(layers, devices) || std::bit_width(count) - std::countr_zero(count) <= 3;
 }
 
 /// Smaller machines whose baselines and down-sets compete too: they cost as much as all other searches.
-bool is_searched_in_depth(int devices) {
+bool is_searched_in_depth(int layers, int devices) {
   constexpr int kAllUpTo = 8;
-  return devices <= kAllUpTo || std::has_single_bit(static_cast<unsigned>(devices));
+  return devices <= kAllUpTo || is_small(layers, devices) ||
+         std::has_single_bit(static_cast<unsigned>(devices));
 }
 
-/// A baseline that the machine, the profile or a schedule refuses is none.
+/// A baseline that the machine, the profile or a schedule refuses is none. Layers may move from where it puts
+/// them, so only `floor` bounds what becomes of a placed one.
 void run_baselines(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
-                   const PlanRequest& request, Pool& pool) {
+                   const PlanRequest& request, double floor, Pool& pool) {
   for (const PlanRequest& baseline : admitted_baselines(profile, cluster, request)) {
     try {
       check_request(profile, cluster, graph, baseline);
-      pool.add(gather(profile, cluster, graph, baseline, {pool.best()}, DownSets::leave_out).finalists);
+      Gathered found = gather(profile, cluster, graph, baseline, {}, DownSets::leave_out);
+      for (Finalist& finalist : found.finalists) {
+        if (finalist.placed) finalist.bound = std::min(finalist.bound, floor);
+      }
+      pool.add(std::move(found.finalists));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::usage) throw;
     }
@@ -53,8 +60,8 @@ SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, con
   // A part of the machine knows nothing of the nodes beyond it, over which these spread the stages.
   const bool spread = request.placement == Placement::scatter || request.placement == Placement::fresh;
   for (int devices = all; devices >= 1; --devices) {
-    if (devices != all && (spread || !is_searched(devices))) continue;
-    const bool in_depth = devices == all || is_searched_in_depth(devices);
+    if (devices != all && (spread || !is_searched(graph.size(), devices))) continue;
+    const bool in_depth = devices == all || is_searched_in_depth(graph.size(), devices);
     const Cluster part = first_devices(cluster, devices);
     Gathered found =
         gather(profile, part, graph, request, {pool.best()}, in_depth ? DownSets::search : DownSets::leave_out);
@@ -71,10 +78,10 @@ SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, con
     }
     if (found.floor > pool.best() || found.floor == kInfinity) break;  // fewer devices cannot do better
     if (!any && pool.best() == kInfinity) continue;                    // nothing fits, so no baseline does
-    if (in_depth) run_baselines(profile, part, graph, request, pool);
+    if (in_depth) run_baselines(profile, part, graph, request, found.floor, pool);
     pool.add(
         gather(profile, part, graph, request, {pool.best(), Depth::inherited}, DownSets::leave_out).finalists);
-    pool.improve();
+    pool.improve(devices);
   }
   outcome.short_by = pool.short_by();
   outcome.short_schedule = pool.short_schedule();

@@ -1,7 +1,7 @@
 // The choice over everything a request leaves open: schedule, micro-batches, layer order, partition, devices.
-// Every search feeds one pool of finalists; the simulator decides. By construction the outcome is never worse
-// than that of fewer devices (the first ones of the list, unless a placement that spreads stages over nodes is
-// asked for), nor than any baseline the request admits.
+// Every search feeds one pool of finalists; the simulator decides. Everything is searched on fewer devices, too
+// (the first ones of the list, unless a placement that spreads stages over nodes is asked for; large models: on
+// some counts), and all baselines that the request admits compete, so neither does better.
 #pragma once
 
 #include <optional>

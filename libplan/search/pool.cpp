@@ -18,6 +18,8 @@ constexpr std::size_t kAtOnce = 8;           ///< whatever the number of threads
 constexpr std::int64_t kImproved = 100'000;  ///< operations simulated per machine for local improvement
 constexpr double kFar =
     1.25;  ///< a plan this much slower than the best does not become the best by local moves
+constexpr double kOutclassed =
+    1.6;  ///< a smaller machine whose best is this much slower is not worth local moves
 constexpr double kRounding = 1e-10;  ///< relative; of sums in another order, so that ties are still seen
 
 /// Cheap ones first, so that the expensive ones are measured against them.
@@ -71,8 +73,8 @@ double Pool::best_step(std::size_t place) const {
 }
 
 bool Pool::is_hopeless(const Finalist& finalist) const {
-  const std::size_t place = finalist.placed ? 1 : static_cast<std::size_t>(request_.top) + 1;
-  return finalist.bound > best_step(place) * (1 + kRounding);
+  if (finalist.placed) return finalist.bound > best() * (1 + kRounding);
+  return finalist.bound > std::max(best_step(static_cast<std::size_t>(request_.top) + 1), kFar * best());
 }
 
 void Pool::add(std::vector<Finalist> finalists) {
@@ -116,7 +118,7 @@ void Pool::price(std::span<Finalist> finalists) {
 
 void Pool::price(Finalist& finalist) const {
   const PricingContext context = context_of(finalist);
-  if (finalist.placed) return settle_placed(finalist, context, request_, best());
+  if (finalist.placed) return settle_placed(finalist, context, request_, best_near(finalist.workers()));
   simulate_finalist(finalist, context, request_);
 }
 
@@ -130,23 +132,37 @@ void Pool::keep(Finalist finalist) {
   kept_.push_back(std::move(finalist));
 }
 
-void Pool::improve() {
-  std::vector<Finalist> fresh(kept_.begin() + static_cast<std::ptrdiff_t>(settled_), kept_.end());
-  std::ranges::sort(fresh, ranks_before);
-  std::set<std::tuple<std::vector<std::vector<int>>, std::vector<int>, int>> seen;
+double Pool::best_near(int devices) const {
+  double best = kOutclassed * this->best();
+  for (const Finalist& finalist : kept_) {
+    if (finalist.workers() <= devices) best = std::min(best, finalist.prediction.step.count());
+  }
+  return best;
+}
+
+Pool::Shape Pool::shape(const Finalist& finalist) {
+  return {finalist.assignment.stage_layers, replicas_of(finalist.partition), finalist.batch.micro_batches};
+}
+
+void Pool::improve(int devices) {
+  const double far = kFar * best_near(devices);
+  std::vector<Finalist> starts;
+  std::ranges::copy_if(kept_, std::back_inserter(starts), [&](const Finalist& finalist) {
+    return !finalist.placed && finalist.workers() <= devices && finalist.prediction.step.count() <= far &&
+           !tried_.contains(shape(finalist));
+  });
+  std::ranges::sort(starts, ranks_before);
   std::int64_t operations = kImproved;
-  for (Finalist& finalist : fresh) {
+  for (Finalist& finalist : starts) {
+    if (operations <= 0) break;
+    if (!tried_.insert(shape(finalist)).second) continue;
     const double before = finalist.prediction.step.count();
-    const bool first = seen.emplace(finalist.assignment.stage_layers, replicas_of(finalist.partition),
-                                    finalist.batch.micro_batches)
-                           .second;
-    if (finalist.placed || !first || before > kFar * best() || operations <= 0) continue;
     improve_locally(finalist, context_of(finalist), request_, operations);
     if (finalist.prediction.step.count() >= before || !known_.insert(identity(finalist)).second) continue;
+    tried_.insert(shape(finalist));
     ++improved_;
     keep(std::move(finalist));
   }
-  settled_ = kept_.size();
 }
 
 PricingContext Pool::context_of(const Finalist& finalist) const {

@@ -25,9 +25,9 @@ class Pool {
   /// (placed ones: cannot be the plan). Windows that the request leaves open are widened as far as memory goes.
   void add(std::vector<Finalist> finalists);
 
-  /// Improves the best of every set of stages, replicas and micro-batches added since the last call by local
-  /// moves, in turn, while operations are left.
-  void improve();
+  /// Improves plans on at most so many devices by local moves, best first, while operations are left: of every
+  /// set of stages, replicas and micro-batches the best, once.
+  void improve(int devices);
   int improved() const { return improved_; }
 
   /// What the best attempt of a placed schedule lacks on one device.
@@ -43,7 +43,14 @@ class Pool {
   /// Schedule, recompute, micro-batches, stages, replicas, windows, devices.
   static Identity identity(const Finalist& finalist);
 
+  using Shape = std::tuple<std::vector<std::vector<int>>, std::vector<int>, int>;
+  /// Stages, replicas, micro-batches.
+  static Shape shape(const Finalist& finalist);
+
   double best_step(std::size_t place) const;
+  /// What local moves are measured against: seconds per step of the fastest finalist on at most so many
+  /// devices, so that they are improved as if the machine had no more, unless they are outclassed anyway.
+  double best_near(int devices) const;
   bool is_hopeless(const Finalist& finalist) const;
   /// Those that add() prices, in turn: not known, not too many of one schedule.
   std::vector<Finalist> choose(std::vector<Finalist> finalists);
@@ -60,12 +67,12 @@ class Pool {
   OptimizerCost optimizer_;
   std::map<int, PricedModel> models_;  ///< by micro-batches
   std::set<Identity> known_;
+  std::set<Shape> tried_;  ///< by improve()
   std::vector<Finalist> kept_;
   std::multiset<double> steps_;  ///< of kept_
   std::optional<Bytes> short_by_;
   std::string_view short_schedule_;
   int candidates_ = 0;
-  std::size_t settled_ = 0;  ///< of kept_, those that improve() has seen
   int improved_ = 0;
 };
 

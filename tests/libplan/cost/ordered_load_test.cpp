@@ -1,12 +1,7 @@
 #include "libplan/cost/ordered_load.h"
 
-#include <limits>
-#include <numeric>
-
 #include "libplan/cost/cluster_bound.h"
 #include "libplan/cost/priced_model.h"
-#include "libplan/search/ordered_search.h"
-#include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 
@@ -121,60 +116,6 @@ TEST_CASE(
   CHECK(bound.shared_work() == exactly(0.0135));
   CHECK(bound.fits(0, 3, 4, 0));
   CHECK_FALSE(bound.fits(0, 3, 5, 0));  // the fifth largest memory is 20 MB
-}
-
-TEST_CASE(
-    "three levels, any list: the search over these loads equals brute force, and the shared work is below") {
-  test::Random random(322);
-  const std::vector<std::vector<LevelSpec>> machines{
-      {{2, BytesPerSecond(8e9)}, {2, BytesPerSecond(4e9)}, {2, BytesPerSecond(1e9)}},
-      {{2, BytesPerSecond(8e9)}, {2, BytesPerSecond(2e9)}, {3, BytesPerSecond(1e9)}},
-      {{3, BytesPerSecond(4e9)}, {2, BytesPerSecond(1e9)}}};
-  for (int round = 0; round < 600; ++round) {
-    CAPTURE(round);
-    Cluster cluster = nested_cluster(machines[static_cast<std::size_t>(round) % machines.size()],
-                                     DeviceKind::cpu, Seconds(1e-5), Bytes(0));
-    const int devices = static_cast<int>(cluster.devices.size());
-    test::ProfileSpec spec;
-    for (int l = random.integer(1, devices > 8 ? 3 : 5); l > 0; --l)
-      spec.layers.push_back({1.0 * random.integer(1, 9), 1.0 * random.integer(1, 9),
-                             random.integer(0, 9) * 1'000'000, random.integer(0, 9) * 1'000'000,
-                             random.integer(0, 9) * 1'000'000, 0, 0});
-    std::vector<int> positions(static_cast<std::size_t>(devices));
-    std::iota(positions.begin(), positions.end(), 0);
-    for (int i = devices - 1; i > 0; --i)
-      std::swap(positions[static_cast<std::size_t>(i)],
-                positions[static_cast<std::size_t>(random.integer(0, i))]);
-    std::vector<std::int64_t> bytes;
-    for (Device& device : cluster.devices) {
-      device.speed = random.integer(1, 3);
-      bytes.push_back(random.integer(10, 120) * std::int64_t{1'000'000});
-    }
-    const int micro_batches = random.integer(1, 6);
-    const PlanGraph graph = make_graph(test::make_profile(spec));
-    const PricedModel model = price_model(test::make_profile(spec), std::vector<int>{1}, {});
-    std::vector<int> layers(spec.layers.size());
-    std::iota(layers.begin(), layers.end(), 0);
-    const Chain chain = make_chain(graph, layers, model.layers, model.loss, {1.0, 0});
-    const InFlight in_flight{.micro_batches = micro_batches};
-    SearchSpace space;
-    space.layers = graph.size();
-    space.devices = devices;
-    space.max_replicas = std::min(devices, micro_batches);
-
-    const OrderedDevices list{cluster, positions, bytes};
-    const double fastest = std::ranges::max(cluster.devices, {}, &Device::speed).speed;
-    const OrderedOptions options{OrderedKind::steady, micro_batches, 0, fastest};
-    const OrderedLoad load(chain, list, options, in_flight, 0);
-    double best = std::numeric_limits<double>::infinity();
-    test::for_each_partition(space, [&](const Partition& partition) {
-      if (load.fits(partition)) best = std::min(best, ordered_value(partition, space.layers, load));
-    });
-    REQUIRE(search_ordered(space, load, &load).value == best);
-    REQUIRE(search_ordered(space, load).value <= best);
-    const ClusterBound bound(chain, list, options, in_flight, 0);
-    REQUIRE(bound.shared_work() <= best * (1 + 1e-12));
-  }
 }
 
 }  // namespace pp::plan

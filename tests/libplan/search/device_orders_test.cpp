@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
+#include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 
@@ -11,6 +13,7 @@ TEST_SUITE_BEGIN("libplan/search/device_orders");
 namespace pp::plan {
 namespace {
 
+using test::Random;
 using Order = std::vector<int>;
 
 /// Groups of `counts` devices, innermost first.
@@ -28,6 +31,22 @@ Cluster nested(const std::vector<int>& counts) {
 
 std::vector<Order> orders_of(const Cluster& cluster, Placement placement = Placement::automatic) {
   return device_orders(cluster, std::vector<std::int64_t>(cluster.devices.size(), 100), placement);
+}
+
+/// All that a plan can tell of an order: speed and bytes of each device, the innermost level that each pair
+/// shares.
+std::vector<double> appearance(const Cluster& cluster, const std::vector<std::int64_t>& bytes,
+                               const Order& order) {
+  std::vector<double> seen;
+  for (const int one : order) {
+    seen.push_back(cluster.devices[static_cast<std::size_t>(one)].speed);
+    seen.push_back(static_cast<double>(bytes[static_cast<std::size_t>(one)]));
+    for (const int other : order) {
+      const auto joins = [&](const Level& level) { return one / level.devices == other / level.devices; };
+      seen.push_back(static_cast<double>(std::ranges::find_if(cluster.levels, joins) - cluster.levels.begin()));
+    }
+  }
+  return seen;
 }
 
 }  // namespace
@@ -51,6 +70,35 @@ TEST_CASE("unequal devices: speeds 2,1,1 have three orders, unequal memories as 
   CHECK_FALSE(order_matters(cluster, std::vector<std::int64_t>{5, 5, 5}));
   CHECK(order_matters(cluster, std::vector<std::int64_t>{5, 5, 9}));
   CHECK(order_matters(nested({2, 2}), std::vector<std::int64_t>{5, 5, 5, 5}));
+}
+
+TEST_CASE("up to six unequal devices: all orders that look different are listed, if they are at most 24") {
+  Random random(36);
+  const std::vector<std::vector<int>> machines{{4}, {5}, {2, 2}, {3, 2}, {2, 3}, {1, 2, 2}};
+  int complete = 0;
+  for (int round = 0; round < 1000; ++round) {
+    CAPTURE(round);
+    Cluster cluster = nested(machines[static_cast<std::size_t>(round) % machines.size()]);
+    std::vector<std::int64_t> bytes;
+    for (Device& device : cluster.devices) {
+      if (round % 3 != 0) device.speed = random.integer(1, 5) == 1 ? 2 : 1;
+      bytes.push_back(round % 4 == 1 ? random.integer(5, 6) : 5);
+    }
+    std::set<std::vector<double>> all;
+    Order order(cluster.devices.size());
+    std::iota(order.begin(), order.end(), 0);
+    do all.insert(appearance(cluster, bytes, order));
+    while (std::ranges::next_permutation(order).found);
+
+    std::set<std::vector<double>> listed;
+    for (const Order& one : device_orders(cluster, bytes, Placement::automatic))
+      listed.insert(appearance(cluster, bytes, one));
+    CHECK(std::ranges::includes(all, listed));
+    if (all.size() > 24) continue;  // only those with a name
+    CHECK(listed == all);
+    ++complete;
+  }
+  CHECK(complete > 700);
 }
 
 TEST_CASE("larger clusters: node by node and scattered, the classes of devices in every order") {

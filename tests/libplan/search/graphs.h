@@ -1,4 +1,4 @@
-// Random branching models, and every way to cut one into stages.
+// Random branching models, and every way to cut one into stages with replicas.
 #pragma once
 
 #include <algorithm>
@@ -48,6 +48,22 @@ inline void for_each_staging(const PlanGraph& graph, int stages,
     }
   };
   place(0);
+}
+
+/// Every number of replicas, at most `most` each, that `stages` stages can have on `devices` devices.
+inline void for_each_replicas(int stages, int devices, int most,
+                              const std::function<void(const std::vector<int>&)>& visit) {
+  std::vector<int> replicas;
+  const std::function<void(int)> extend = [&](int left) {
+    const int behind = stages - static_cast<int>(replicas.size()) - 1;
+    if (behind < 0) return visit(replicas);
+    for (int q = 1; q <= std::min(left - behind, most); ++q) {
+      replicas.push_back(q);
+      extend(left - q);
+      replicas.pop_back();
+    }
+  };
+  extend(devices);
 }
 
 }  // namespace pp::plan::test

@@ -4,9 +4,7 @@
 #include <numeric>
 
 #include "libplan/search/planner.h"
-#include "libplan/search/pricing.h"
-#include "tests/libplan/search/instances.h"
-#include "tests/libplan/search/profiles.h"
+#include "tests/libplan/search/enumerated.h"
 #include "tests/support/doctest.h"
 
 TEST_SUITE_BEGIN("libplan/search/ordered_candidates");
@@ -64,51 +62,11 @@ Profile random_profile(Random& random, int layers) {
   return test::make_profile(spec);
 }
 
-/// The step of every partition on every assignment of devices to workers, by the simulator; the least of those
-/// that keep to the devices' memory.
+/// The least simulated step of every partition on every assignment of devices to workers.
 double best_of_all(const Profile& profile, const Cluster& cluster, const PlanRequest& request) {
-  const PlanGraph graph = make_graph(profile);
-  const std::vector<int> sizes(static_cast<std::size_t>(*request.micro_batches), 1);
-  const PricedModel model = price_model(profile, sizes, {});
-  const PricingContext context{graph, model, cluster, optimizer_cost(profile, request.optimizer, {}), 0};
-  SearchSpace space;
-  space.layers = graph.size();
-  space.devices = static_cast<int>(cluster.devices.size());
-  space.max_replicas = *request.micro_batches;
+  const test::Enumerated plans(profile, cluster, request);
   double best = std::numeric_limits<double>::infinity();
-  test::for_each_partition(space, [&](const Partition& partition) {
-    Assignment assignment;
-    int workers = 0;
-    for (const StageRange& stage : partition) {
-      auto& layers = assignment.stage_layers.emplace_back(static_cast<std::size_t>(stage.end - stage.begin));
-      std::iota(layers.begin(), layers.end(), stage.begin);
-      auto& ids = assignment.stage_workers.emplace_back(static_cast<std::size_t>(stage.replicas));
-      std::iota(ids.begin(), ids.end(), workers);
-      workers += stage.replicas;
-    }
-    assignment.micro_batches = *request.micro_batches;
-    assignment.programs = make_schedule({.name = request.schedule,
-                                         .replicas = replicas_of(partition),
-                                         .micro_batches = *request.micro_batches,
-                                         .window = window_of(request)})
-                              .workers;
-    std::vector<int> order(cluster.devices.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::vector<int> last;
-    do {
-      assignment.worker_devices.assign(order.begin(), order.begin() + workers);
-      if (assignment.worker_devices == last) continue;  // only unused devices moved
-      last = assignment.worker_devices;
-      const Prediction found = simulate_prediction(price_stages(context, assignment), assignment, context);
-      const auto fits = [&](std::size_t w) {
-        const Device& device = cluster.devices[static_cast<std::size_t>(last[w])];
-        return found.workers[w].memory.peak <= Bytes(usable_bytes(device, request));
-      };
-      bool all = true;
-      for (std::size_t w = 0; w < last.size(); ++w) all = all && fits(w);
-      if (all) best = std::min(best, found.step.count());
-    } while (std::ranges::next_permutation(order).found);
-  });
+  plans.for_each([&](const Assignment& plan) { best = std::min(best, plans.best_placed_step(plan)); });
   return best;
 }
 
@@ -174,6 +132,37 @@ TEST_CASE("speeds 2,1,1: the fast device takes what two slow ones could not") {
   const Plan plan = planned(profile, cluster, request);
   CHECK(plan.predicted.step.count() == exactly(0.0055));
   CHECK(plan.certificate.lower_bound.count() == exactly(0.005));
+}
+
+TEST_CASE(
+    "unequal memories: the stage that needs more gets the larger device, and the report the one that lacks") {
+  // gpipe, two micro-batches, 5 % of 12 and 22 MB left free. Layers a and b: 3 * 2 MB of weights, gradients and
+  // momentum, 2 * (1 + 4) MB kept; layer c: 2 * (4 + 1) MB, within 11.4: nothing is copied within a node.
+  const Profile profile = test::make_profile({{{1, 1, 2'000'000, 2'000'000, 1'000'000, 0, 0},
+                                               {1, 1, 0, 1'000'000, 4'000'000, 0, 0},
+                                               {1, 1, 0, 0, 4'000'000, 0, 0}},
+                                              {},
+                                              {1}});
+  Cluster cluster = test::make_cluster(2);
+  cluster.devices[0].memory = Bytes(12'000'000);
+  cluster.devices[1].memory = Bytes(22'000'000);
+  PlanRequest request = synchronous(2);
+  request.schedule = "gpipe";
+  const Plan plan = planned(profile, cluster, request);
+  CHECK(stages_text(plan) == "2|1");
+  CHECK(devices_of(plan) == std::vector<int>{1, 0});
+  CHECK(plan.predicted.workers[0].memory.peak == Bytes(16'000'000));
+  CHECK(plan.predicted.workers[1].memory.peak == Bytes(10'000'000));
+
+  // 7.6 MB do not even hold layer a, 6 + 2 * 1. On equal devices one micro-batch on each would need the least,
+  // 6 + 9 MB. Under 1f1b the larger one does that alone.
+  cluster.devices[0].memory = Bytes(8'000'000);
+  const auto none = std::get<Infeasible>(make_plan(profile, cluster, request));
+  CHECK(none.reason ==
+        "does not fit: stage 0 of 1 (a..c) needs 15000000 bytes on device 0 in the best attempt, 7400000 more "
+        "than the limit of 7600000 bytes; smallest feasible limit 15000000 bytes");
+  CHECK(none.short_by == Bytes(7'400'000));
+  CHECK(none.remedy == "--schedule 1f1b");
 }
 
 TEST_CASE("95 of 100 plans are the best of all assignments, and no assignment beats the certificate") {

@@ -105,8 +105,8 @@ TEST_CASE("one level equals enumeration: both models, machine rules, free activa
   }
 }
 
-TEST_CASE("two and three levels equal enumeration") {
-  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+TEST_CASE("two and three levels, up to 3 x 2 x 2 machines, equal enumeration") {
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     CAPTURE(seed);
     test::Random random(seed);
     const Profile profile = test::random_profile(random, random.integer(1, 5), false);

@@ -1,0 +1,129 @@
+// What a plan promises, against the simulated step of every plan of its schedule.
+#include <algorithm>
+
+#include "libplan/search/planner.h"
+#include "tests/libplan/search/enumerated.h"
+#include "tests/support/doctest.h"
+
+TEST_SUITE_BEGIN("libplan/search/certificate");
+
+namespace pp::plan {
+namespace {
+
+using test::Enumerated;
+using test::Random;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kRounding = 1e-9;
+
+/// A chain of 1-8 + 2-16 ms, up to 3 MB of weights, 4 MB of output and 4 MB kept for backward per layer.
+Profile random_chain(Random& random, int layers) {
+  test::ProfileSpec spec;
+  for (int l = 0; l < layers; ++l) {
+    spec.layers.push_back({1.0 * random.integer(1, 8), 2.0 * random.integer(1, 8),
+                           random.integer(0, 3) * 1'000'000, random.integer(0, 4) * 1'000'000,
+                           random.integer(0, 4) * 1'000'000, 0, 0});
+  }
+  return test::make_profile(spec);
+}
+
+PlanRequest random_request(Random& random) {
+  PlanRequest request;
+  request.mini_batch = request.micro_batches.emplace(random.integer(1, 4));
+  request.schedule = random.integer(0, 1) == 0 ? "gpipe" : "1f1b";
+  if (request.schedule == "1f1b") request.window = WindowRule::win;  // the planner leaves it alone
+  return request;
+}
+
+/// How the plans of many instances compare with the best of all.
+struct Tally {
+  int plans = 0;
+  int best = 0;    ///< as fast as the best of all
+  int proven = 0;  ///< as fast as the bound
+
+  /// Requires what always holds. `best_step`: infinity when nothing fits.
+  void add(const std::variant<Plan, Infeasible>& result, double best_step) {
+    if (best_step == kInfinity) {
+      REQUIRE(std::holds_alternative<Infeasible>(result));
+      REQUIRE(std::get<Infeasible>(result).short_by > Bytes(0));
+      return;
+    }
+    REQUIRE(std::holds_alternative<Plan>(result));
+    const Plan* plan = &std::get<Plan>(result);
+    const double step = plan->predicted.step.count();
+    REQUIRE(plan->certificate.lower_bound.count() <= best_step * (1 + kRounding));
+    REQUIRE(step >= best_step * (1 - kRounding));
+    ++plans;
+    best += step <= best_step * (1 + kRounding) ? 1 : 0;
+    proven += plan->certificate.gap < kRounding ? 1 : 0;
+  }
+};
+
+/// Every staging with any replicas: on the first devices in turn, or on any.
+enum class Devices { first, any };
+double best_of_all(const Profile& profile, const Cluster& cluster, const PlanRequest& request,
+                   Devices devices) {
+  const Enumerated plans(profile, cluster, request);
+  double best = kInfinity;
+  plans.for_each([&](const Assignment& plan) {
+    best = std::min(best, devices == Devices::any ? plans.best_placed_step(plan) : plans.step(plan));
+  });
+  return best;
+}
+
+}  // namespace
+
+TEST_CASE("chains: no plan is below the bound, and the planner's is the best of all") {
+  Random random(51);
+  Tally tally;
+  for (int round = 0; round < 1000; ++round) {
+    CAPTURE(round);
+    const Profile profile = random_chain(random, random.integer(1, 4));
+    const Cluster cluster = test::make_cluster(random.integer(1, 3));
+    PlanRequest request = random_request(random);
+    if (round % 2 == 0) request.memory_limit = Bytes(random.integer(4, 40) * 1'000'000);
+    tally.add(make_plan(profile, cluster, request), best_of_all(profile, cluster, request, Devices::first));
+  }
+  CHECK(tally.plans > 800);
+  CHECK(tally.best == tally.plans);
+  CHECK(100 * tally.proven > 80 * tally.plans);
+}
+
+TEST_CASE("graphs: no staging is below the bound, and 99 of 100 plans are the best of all") {
+  Random random(52);
+  Tally tally;
+  for (int round = 0; round < 1000; ++round) {
+    CAPTURE(round);
+    const Profile profile = test::random_graph(random, random.integer(3, 5));
+    const Cluster cluster = test::make_cluster(random.integer(2, 3));
+    const PlanRequest request = random_request(random);
+    tally.add(make_plan(profile, cluster, request), best_of_all(profile, cluster, request, Devices::first));
+  }
+  CHECK(tally.plans == 1000);
+  CHECK(100 * tally.best >= 99 * tally.plans);
+  CHECK(100 * tally.proven > 60 * tally.plans);
+}
+
+TEST_CASE(
+    "unequal devices: no staging on any of them is below the bound, and 98 of 100 plans are the best of all") {
+  Random random(53);
+  Tally tally;
+  for (int round = 0; round < 1000; ++round) {
+    CAPTURE(round);
+    const Profile profile = random_chain(random, random.integer(1, 3));
+    Cluster cluster = test::make_cluster(random.integer(2, 3));
+    for (Device& device : cluster.devices) {
+      device.speed = random.integer(1, 3);
+      if (round % 2 == 0) device.memory = Bytes(random.integer(4, 40) * 1'000'000);
+    }
+    const PlanRequest request = random_request(random);
+    tally.add(make_plan(profile, cluster, request), best_of_all(profile, cluster, request, Devices::any));
+  }
+  CHECK(tally.plans > 900);
+  CHECK(100 * tally.best >= 98 * tally.plans);
+  CHECK(100 * tally.proven > 40 * tally.plans);
+}
+
+}  // namespace pp::plan
+
+TEST_SUITE_END();

@@ -1,0 +1,95 @@
+// All plans of a small request, each as the simulator prices it: what a planner's plan is compared with.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "libplan/cost/priced_model.h"
+#include "libplan/search/planner.h"
+#include "libplan/search/pricing.h"
+#include "libplan/search/request.h"
+#include "tests/libplan/search/graphs.h"
+
+namespace pp::plan::test {
+
+/// The plans of one schedule and micro-batch count, both fixed by the request, micro-batches of one sample.
+class Enumerated {
+ public:
+  /// Keeps references to profile, cluster and request.
+  Enumerated(const Profile& profile, const Cluster& cluster, const PlanRequest& request)
+      : cluster_(cluster),
+        request_(request),
+        graph_(make_graph(profile)),
+        model_(price_model(profile, std::vector<int>(static_cast<std::size_t>(*request.micro_batches), 1), {})),
+        optimizer_(optimizer_cost(profile, request.optimizer, {})) {}
+
+  /// Calls `visit` with every staging under every number of replicas, on the first devices in turn.
+  void for_each(const std::function<void(const Assignment&)>& visit) const {
+    const int devices = static_cast<int>(cluster_.devices.size());
+    for (int stages = 1; stages <= std::min(devices, graph_.size()); ++stages) {
+      for_each_staging(graph_, stages, [&](const Stages& sets) {
+        for_each_replicas(stages, devices, *request_.micro_batches,
+                          [&](const std::vector<int>& replicas) { visit(assign(sets, replicas)); });
+      });
+    }
+  }
+
+  /// Seconds; infinity when a worker's peak is more than its device may use.
+  double step(const Assignment& assignment) const {
+    const PricingContext context{graph_, model_, cluster_, optimizer_, 0};
+    const Prediction found = simulate_prediction(price_stages(context, assignment), assignment, context);
+    for (std::size_t w = 0; w < found.workers.size(); ++w) {
+      const Device& device = cluster_.devices[static_cast<std::size_t>(assignment.worker_devices[w])];
+      if (found.workers[w].memory.peak > Bytes(usable_bytes(device, request_)))
+        return std::numeric_limits<double>::infinity();
+    }
+    return found.step.count();
+  }
+
+  /// The least step() over all devices that the workers may have, each at most once.
+  double best_placed_step(Assignment assignment) const {
+    const std::size_t workers = assignment.worker_devices.size();
+    std::vector<int> order(cluster_.devices.size());
+    std::iota(order.begin(), order.end(), 0);
+    double best = std::numeric_limits<double>::infinity();
+    do {
+      if (!std::is_sorted(order.begin() + static_cast<std::ptrdiff_t>(workers), order.end()))
+        continue;  // only unused devices moved
+      std::copy_n(order.begin(), workers, assignment.worker_devices.begin());
+      best = std::min(best, step(assignment));
+    } while (std::ranges::next_permutation(order).found);
+    return best;
+  }
+
+ private:
+  Assignment assign(const Stages& sets, const std::vector<int>& replicas) const {
+    Assignment assignment;
+    assignment.stage_layers = sets;
+    int workers = 0;
+    for (const int count : replicas) {
+      auto& ids = assignment.stage_workers.emplace_back(static_cast<std::size_t>(count));
+      std::iota(ids.begin(), ids.end(), workers);
+      workers += count;
+    }
+    assignment.worker_devices.resize(static_cast<std::size_t>(workers));
+    std::iota(assignment.worker_devices.begin(), assignment.worker_devices.end(), 0);
+    assignment.micro_batches = *request_.micro_batches;
+    assignment.programs = make_schedule({.name = request_.schedule,
+                                         .replicas = replicas,
+                                         .micro_batches = assignment.micro_batches,
+                                         .window = window_of(request_)})
+                              .workers;
+    return assignment;
+  }
+
+  const Cluster& cluster_;
+  const PlanRequest& request_;
+  PlanGraph graph_;
+  PricedModel model_;
+  OptimizerCost optimizer_;
+};
+
+}  // namespace pp::plan::test

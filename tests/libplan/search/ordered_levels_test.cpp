@@ -1,0 +1,132 @@
+// The search on ordered devices with the loads of our cost model, on machines of two and three levels.
+#include <algorithm>
+#include <numeric>
+
+#include "libplan/cost/cluster_bound.h"
+#include "libplan/cost/ordered_load.h"
+#include "libplan/cost/priced_model.h"
+#include "libplan/search/ordered_search.h"
+#include "tests/libplan/search/instances.h"
+#include "tests/libplan/search/profiles.h"
+#include "tests/support/doctest.h"
+
+TEST_SUITE_BEGIN("libplan/search/ordered_levels");
+
+namespace pp::plan {
+namespace {
+
+using test::Random;
+
+/// Devices per group, innermost first, at 8, 4 and 1 GB/s.
+Cluster machine(const std::vector<int>& counts) {
+  constexpr std::array kBandwidth{8e9, 4e9, 1e9};
+  std::vector<LevelSpec> levels;
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    levels.push_back({counts[i], BytesPerSecond(kBandwidth.at(i))});
+  return nested_cluster(levels, DeviceKind::cpu, Seconds(1e-5), Bytes(0));
+}
+
+Profile random_profile(Random& random, int layers) {
+  test::ProfileSpec spec;
+  for (int l = 0; l < layers; ++l)
+    spec.layers.push_back({1.0 * random.integer(1, 9), 1.0 * random.integer(1, 9),
+                           random.integer(0, 9) * 1'000'000, random.integer(0, 9) * 1'000'000,
+                           random.integer(0, 9) * 1'000'000, 0, 0});
+  return test::make_profile(spec);
+}
+
+std::vector<int> shuffled(Random& random, int count) {
+  std::vector<int> positions(static_cast<std::size_t>(count));
+  std::iota(positions.begin(), positions.end(), 0);
+  for (int i = count - 1; i > 0; --i)
+    std::swap(positions[static_cast<std::size_t>(i)],
+              positions[static_cast<std::size_t>(random.integer(0, i))]);
+  return positions;
+}
+
+/// A chain on a machine of unequal devices, in some order.
+struct Instance {
+  Instance(Random& random, const std::vector<int>& counts) : cluster(machine(counts)) {
+    const int devices = static_cast<int>(cluster.devices.size());
+    profile = random_profile(random, random.integer(1, devices > 8 ? 3 : 5));
+    graph = make_graph(profile);
+    model = price_model(profile, std::vector<int>{1}, {});
+    std::vector<int> layers(profile.layers.size());
+    std::iota(layers.begin(), layers.end(), 0);
+    chain = make_chain(graph, layers, model.layers, model.loss, {1.0, 0, 0.5});
+    chain.fixed = {0.25, 0.5};
+    positions = shuffled(random, devices);
+    for (Device& device : cluster.devices) {
+      device.speed = random.integer(1, 3);
+      bytes.push_back(random.integer(10, 120) * std::int64_t{1'000'000});
+    }
+    in_flight.micro_batches = random.integer(1, 6);
+    space.layers = graph.size();
+    space.devices = devices;
+    space.max_replicas = std::min(devices, in_flight.micro_batches);
+  }
+  OrderedDevices list() const { return {cluster, positions, bytes}; }
+  OrderedOptions options(OrderedKind kind) const {
+    return {kind, in_flight.micro_batches, 0, std::ranges::max(cluster.devices, {}, &Device::speed).speed};
+  }
+
+  Cluster cluster;
+  Profile profile;
+  PlanGraph graph;
+  PricedModel model;
+  Chain chain;
+  std::vector<int> positions;
+  std::vector<std::int64_t> bytes;
+  InFlight in_flight;
+  SearchSpace space;
+};
+
+struct Optimum {
+  double value = std::numeric_limits<double>::infinity();
+  double objective = std::numeric_limits<double>::infinity();  ///< value and sum together
+};
+
+Optimum brute_force(const SearchSpace& space, const OrderedLoad& load) {
+  Optimum best;
+  test::for_each_partition(space, [&](const Partition& partition) {
+    if (!load.fits(partition)) return;
+    const double value = ordered_value(partition, space.layers, load);
+    best.value = std::min(best.value, value);
+    best.objective = std::min(best.objective, value + ordered_sum(partition, load));
+  });
+  return best;
+}
+
+}  // namespace
+
+TEST_CASE("2x2 to 3x2x2 devices, any list: period, steady step and J equal brute force, bounds are below") {
+  Random random(322);
+  const std::vector<std::vector<int>> machines{{2, 2}, {3, 2}, {2, 3}, {2, 2, 2}, {3, 2, 2}, {2, 2, 3}};
+  int feasible = 0;
+  for (int round = 0; round < 2000; ++round) {
+    CAPTURE(round);
+    const Instance given(random, machines[static_cast<std::size_t>(round) % machines.size()]);
+    for (const OrderedKind kind : {OrderedKind::period, OrderedKind::steady, OrderedKind::step}) {
+      const OrderedLoad load(given.chain, given.list(), given.options(kind), given.in_flight, 0);
+      const Optimum best = brute_force(given.space, load);
+      const BottleneckResult found = search_ordered(given.space, load, &load);
+      REQUIRE(found.value == best.value);
+      REQUIRE(search_ordered(given.space, load).value <= best.value);
+      if (!found.feasible()) continue;
+      ++feasible;
+      REQUIRE(load.fits(found.partition));
+      if (kind == OrderedKind::step) {
+        REQUIRE(search_ordered_synchronous(given.space, load, &load, load.least_passage()).objective ==
+                doctest::Approx(best.objective).epsilon(1e-12));
+      } else {
+        const ClusterBound bound(given.chain, given.list(), given.options(kind), given.in_flight, 0);
+        REQUIRE(bound.shared_work() <= best.value * (1 + 1e-12));
+      }
+    }
+  }
+  CHECK(feasible > 4000);
+}
+
+}  // namespace pp::plan
+
+TEST_SUITE_END();
