@@ -1,6 +1,9 @@
 // Explanations of plans beyond a chain on equal devices: branches, nodes, streams, and nothing that fits.
 #include "libplan/search/explain.h"
 
+#include <algorithm>
+#include <tuple>
+
 #include "tests/libplan/search/explained.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
@@ -77,6 +80,26 @@ TEST_CASE("two nodes: the card that all replicas of a node share is named as the
   for (Level& level : faster.levels) level.bandwidth.value *= 2;
   CHECK(*why.changes[1].step == replanned(profile, faster, request).predicted.step);
   CHECK(*why.changes[1].step < why.step);
+}
+
+TEST_CASE("plans that read the same are listed once") {
+  // One replica on each of four devices, or on two of them: which ones, and in which order, does not show.
+  const Profile profile = make_profile({{{1, 2, 1'000'000, 0, 0, 0, 0}}, {}, {1}});
+  const Cluster cluster =
+      nested_cluster(std::vector<LevelSpec>{{2, BytesPerSecond(8e9)}, {2, BytesPerSecond(1e9)}},
+                     DeviceKind::cpu, Seconds(0), {});
+  PlanRequest request;
+  request.mini_batch = request.micro_batches.emplace(4);
+  request.top = 20;
+  const Plan plan = replanned(profile, cluster, request);
+  std::vector<std::tuple<std::string, std::string, double, std::int64_t>> rows{
+      {plan.schedule.name, replicas_text(plan), plan.predicted.step.count(),
+       plan.predicted.workers[0].memory.peak.value}};
+  for (const Alternative& other : plan.alternatives)
+    rows.emplace_back(other.schedule, other.replicas, other.step.count(), other.peak.value);
+  CHECK(rows.size() > 3);
+  std::ranges::sort(rows);
+  CHECK(std::ranges::adjacent_find(rows) == rows.end());
 }
 
 TEST_CASE("an asynchronous plan: the slow stage is never idle, and a replica of it helps") {
