@@ -12,6 +12,7 @@
 #include "apps/profile/model_argument.h"
 #include "apps/profile/tables.h"
 #include "libprofile/measure/profiler.h"
+#include "librun/overhead.h"
 
 namespace pp::profile_tool {
 namespace {
@@ -79,7 +80,10 @@ void run(const Options& options, const cli::Shell& shell) {
   cli::Output output(options.output);
   Profile profile = [&] {
     TerminalObserver observer(shell);
-    return profile::profile_model(model, settings, observer);
+    Profile measured = profile::profile_model(model, settings, observer);
+    observer.progress("timing operations", 0, Seconds(1));
+    measured.operation_overhead = run::measure_overhead(settings.devices);
+    return measured;
   }();
   profile.context["command"] = shell.command_line;
 

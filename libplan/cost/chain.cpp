@@ -121,6 +121,7 @@ Chain make_chain(const PlanGraph& graph, std::vector<int> order, std::span<const
   Chain chain = empty_chain(static_cast<int>(order.size()) + 1);
   chain.order = std::move(order);
   chain.state_ratio = optimizer.state_ratio;
+  chain.update_fixed = optimizer.update_fixed;
   const int layers = chain.size();
   std::vector<int> position(at(layers));
   for (int p = 0; p < layers; ++p) position[at(chain.order[at(p)])] = p;

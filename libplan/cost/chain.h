@@ -31,10 +31,19 @@ class CrossingTable {
   std::vector<std::vector<Item>> rows_;
 };
 
-/// What the optimizer adds to a parameter.
+/// What the optimizer adds to a parameter, and what it takes besides.
 struct OptimizerCost {
   double state_ratio = 1;      ///< state bytes per parameter byte
   double update_per_byte = 0;  ///< seconds per parameter byte
+  double update_fixed = 0;     ///< seconds per update of a stage
+};
+
+/// What the executor takes for every operation of a stage, whatever its layers: gF and gB of planning.md 2.2. A
+/// split backward pays for both halves. In seconds.
+struct OperationCost {
+  double forward = 0;   ///< F and R
+  double backward = 0;  ///< B, I and W
+  bool operator==(const OperationCost&) const = default;
 };
 
 /// Read-only after make_chain(). Boundaries are 0..N, or the down-sets of a graph (lattice.h); prefix arrays
@@ -48,6 +57,8 @@ struct Chain {
   std::vector<int> cut_activations, cut_gradients;       ///< and the number of its tensors
   std::vector<double> least_in, least_out;  ///< bytes any stage that begins (ends) here must receive (send)
   double state_ratio = 1;
+  OperationCost fixed;      ///< of each stage's operations
+  double update_fixed = 0;  ///< seconds per update of a stage
   CrossingTable incoming, outgoing, entering;
   /// Sparse table: [level][position]; what layers 0..position save plus the workspace of the last of them.
   std::vector<std::vector<std::int64_t>> reach;
@@ -60,6 +71,13 @@ struct Chain {
     return prefix[static_cast<std::size_t>(end)] - prefix[static_cast<std::size_t>(begin)];
   }
   double compute(int begin, int end) const { return sum(forward, begin, end) + sum(backward, begin, end); }
+  /// The same as operations of one stage, their fixed costs included.
+  double stage_forward(int begin, int end) const { return sum(forward, begin, end) + fixed.forward; }
+  double stage_backward(int begin, int end) const { return sum(backward, begin, end) + fixed.backward; }
+  double stage_update(int begin, int end) const { return sum(update, begin, end) + update_fixed; }
+  double stage_compute(int begin, int end) const {
+    return compute(begin, end) + fixed.forward + fixed.backward;
+  }
   /// The peak of a micro-batch's forward and backward above all that the stage saves. While a layer works, only
   /// the layers up to it hold something, so a workspace in the middle hides in what is saved behind it.
   std::int64_t transient(int begin, int end) const;

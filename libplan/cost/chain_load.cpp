@@ -25,15 +25,16 @@ ChainLoad::ChainLoad(const Chain& chain, const LoadOptions& options, const Stage
 
 double ChainLoad::stage(int begin, int end, int replicas) const {
   const ByReplicas& q = by(replicas);
-  const double f = chain_.sum(chain_.forward, begin, end);
-  const double b = chain_.sum(chain_.backward, begin, end);
+  const double f = chain_.stage_forward(begin, end);
+  const double b = chain_.stage_backward(begin, end);
   const double weights = chain_.sum(chain_.weights, begin, end);
-  const double update = chain_.sum(chain_.update, begin, end);
+  const double update = chain_.stage_update(begin, end);
   const double all_reduce =
       std::min(q.ring_fixed + q.ring_per_byte * weights, q.tree_fixed + q.tree_per_byte * weights);
   const double overlap = options_.all_reduce_overlap;
   const double n = q.count;
   const double again = recompute_.seconds(begin, end, replicas, n);
+  const double fill = chain_.stage_compute(0, end);
   switch (options_.kind) {
     case LoadKind::period:
     case LoadKind::period_bound:  // the replicas update after n micro-batches each
@@ -42,13 +43,12 @@ double ChainLoad::stage(int begin, int end, int replicas) const {
     case LoadKind::step:
       return std::max((n - 1) * (f + b), (n - 1) * f + (n - 1 - overlap) * b + all_reduce) + n * again + update;
     case LoadKind::step_bound:
-      return std::max(chain_.compute(0, end) + (n - 1) * (f + b),
+      return std::max(fill + (n - 1) * (f + b),
                       n * f + std::max(n * b, (n - overlap) * b + all_reduce) + update) +
              n * again;
     case LoadKind::makespan_bound:
-      return std::max(chain_.compute(0, end) + (n - 1) * (f + b),
-                      chain_.forward[static_cast<std::size_t>(end)] + (n - 1) * f +
-                          std::max(n * b, (n - overlap) * b + all_reduce) + update) +
+      return std::max(fill + (n - 1) * (f + b), chain_.stage_forward(0, end) + (n - 1) * f +
+                                                    std::max(n * b, (n - overlap) * b + all_reduce) + update) +
              n * again;
   }
   return 0;
@@ -85,7 +85,8 @@ std::vector<double> fill_times(const Chain& chain, const Link& link) {
   std::vector<double> times(chain.cut_activation.size(), 0);
   for (std::size_t k = 1; k + 1 < times.size(); ++k) {
     times[k] = transfer_time(chain.cut_activation[k], chain.cut_activations[k], link) +
-               transfer_time(chain.cut_gradient[k], chain.cut_gradients[k], link);
+               transfer_time(chain.cut_gradient[k], chain.cut_gradients[k], link) + chain.fixed.forward +
+               chain.fixed.backward;
   }
   return times;
 }

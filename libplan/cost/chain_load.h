@@ -59,7 +59,8 @@ class ChainLoad : public StageCost {
   RecomputeTime recompute_;
 };
 
-/// Per boundary, forward plus gradient transfer of one micro-batch until the last byte has arrived.
+/// Per boundary, what a cut there adds to a micro-batch's way: forward plus gradient transfer until the last
+/// byte has arrived, and the fixed costs of one stage more.
 std::vector<double> fill_times(const Chain& chain, const Link& link);
 
 }  // namespace pp::plan

@@ -24,16 +24,17 @@ ClusterBound::ClusterBound(const Chain& chain, const OrderedDevices& devices, co
 
 double ClusterBound::stage(int begin, int end, int replicas) const {
   const ByReplicas& on = by(replicas);
-  const double f = chain_.sum(chain_.forward, begin, end) * on.slowness;
-  const double b = chain_.sum(chain_.backward, begin, end) * on.slowness;
-  const double update = chain_.sum(chain_.update, begin, end) * on.slowness;
+  const double f = chain_.stage_forward(begin, end) * on.slowness;
+  const double b = chain_.stage_backward(begin, end) * on.slowness;
+  const double update = chain_.stage_update(begin, end) * on.slowness;
   const double all_reduce = cheapest(on.all_reduce, chain_.sum(chain_.weights, begin, end));
   const double overlap = options_.all_reduce_overlap;
   const double n = (options_.micro_batches + replicas - 1) / replicas;
   const double work = n * f + std::max(n * b, (n - overlap) * b + all_reduce) + update;
   if (options_.kind == OrderedKind::period) return work * options_.micro_batches / (n * replicas);
   // The stages in front at full speed, then n micro-batches; written so that it never falls, in doubles too.
-  const double filled = chain_.compute(0, end) + (n * on.slowness - 1) * chain_.compute(begin, end);
+  const double fixed = n * on.slowness * (chain_.fixed.forward + chain_.fixed.backward);
+  const double filled = chain_.compute(0, end) + (n * on.slowness - 1) * chain_.compute(begin, end) + fixed;
   return std::max(filled, work);
 }
 

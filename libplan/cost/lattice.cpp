@@ -113,6 +113,7 @@ Chain make_lattice_chain(const PlanGraph& graph, const Lattice& lattice, std::sp
                          const LayerPrice& loss, const OptimizerCost& optimizer) {
   Chain chain = empty_chain(lattice.size());
   chain.state_ratio = optimizer.state_ratio;
+  chain.update_fixed = optimizer.update_fixed;
   for (int width = 1; width < lattice.size(); width *= 2) chain.reach.emplace_back(at(lattice.size() - width));
   for (std::size_t k = 0; k < lattice.sets.size(); ++k) {
     const bool full = k + 1 == lattice.sets.size();

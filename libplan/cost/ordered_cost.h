@@ -29,7 +29,8 @@ class OrderedCost {
   virtual bool considers(DeviceSpan) const { return true; }
 
   /// What is added up over a partition: the time of layers [0, boundary) at the speed of `span`, and that of
-  /// the boundary behind a stage on `span`. Zero where only the largest load counts.
+  /// the boundary behind a stage on `span`. Zero where only the largest load counts. Fixed costs of a stage go
+  /// with the boundary behind it.
   virtual double passage(int boundary, DeviceSpan span) const = 0;
   virtual double fill(int boundary, DeviceSpan span) const = 0;
 };

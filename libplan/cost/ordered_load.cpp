@@ -93,9 +93,9 @@ double OrderedLoad::turns(double micro_batches) const {
 
 double OrderedLoad::stage(int begin, int end, DeviceSpan span) const {
   const Span& on = at(span);
-  const double f = chain_.sum(chain_.forward, begin, end) * on.slowness;
-  const double b = chain_.sum(chain_.backward, begin, end) * on.slowness;
-  const double update = chain_.sum(chain_.update, begin, end) * on.slowness;
+  const double f = chain_.stage_forward(begin, end) * on.slowness;
+  const double b = chain_.stage_backward(begin, end) * on.slowness;
+  const double update = chain_.stage_update(begin, end) * on.slowness;
   const double all_reduce = cheapest(on.all_reduce, chain_.sum(chain_.weights, begin, end));
   const double overlap = options_.all_reduce_overlap;
   const double n = turns(on.micro_batches);
@@ -122,7 +122,9 @@ bool OrderedLoad::fits(int begin, int end, DeviceSpan span) const {
 bool OrderedLoad::considers(DeviceSpan span) const { return devices_ <= kEverySpan || at(span).even; }
 
 double OrderedLoad::passage(int boundary, DeviceSpan span) const {
-  return options_.kind == OrderedKind::step ? chain_.compute(0, boundary) * at(span).slowness : 0;
+  if (options_.kind != OrderedKind::step) return 0;
+  const bool whole = boundary == chain_.size();  // with the last stage's fixed costs; fill() has the others'
+  return (whole ? chain_.stage_compute(0, boundary) : chain_.compute(0, boundary)) * at(span).slowness;
 }
 
 double OrderedLoad::fill(int boundary, DeviceSpan span) const {
@@ -130,7 +132,8 @@ double OrderedLoad::fill(int boundary, DeviceSpan span) const {
   const auto k = index_of(boundary);
   const Link& link = at(span).out.link;
   return transfer_time(chain_.cut_activation[k], chain_.cut_activations[k], link) +
-         transfer_time(chain_.cut_gradient[k], chain_.cut_gradients[k], link);
+         transfer_time(chain_.cut_gradient[k], chain_.cut_gradients[k], link) +
+         (chain_.fixed.forward + chain_.fixed.backward) * at(span).slowness;
 }
 
 int OrderedLoad::demand(DeviceSpan span, int successor) const {
@@ -150,7 +153,7 @@ bool OrderedLoad::fits(const Partition& partition) const {
   return true;
 }
 
-double OrderedLoad::least_passage() const { return chain_.compute(0, chain_.size()) * least_slowness_; }
+double OrderedLoad::least_passage() const { return chain_.stage_compute(0, chain_.size()) * least_slowness_; }
 
 int OrderedLoad::scan_replicas() const {
   // As for ChainLoad: with one micro-batch per replica the backward only hides the all-reduce.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "libprofile/core/update_line.h"
+
 namespace pp::plan {
 namespace {
 
@@ -30,6 +32,10 @@ PricedModel price_model(const Profile& profile, std::span<const int> sizes, cons
                     price_loss(profile, largest, options),
                     {sizes.begin(), sizes.end()},
                     {}};
+  if (profile.operation_overhead) {
+    model.fixed = {profile.operation_overhead->forward.median.count(),
+                   profile.operation_overhead->backward.median.count()};
+  }
   if (smallest == largest) return model;
   const double small =
       total_time(price_layers(profile, smallest, options), price_loss(profile, smallest, options));
@@ -50,6 +56,8 @@ PricedModel cheapest_model(const Profile& profile, std::span<const int> sizes, c
   };
   for (LayerPrice& layer : model.layers) scale(layer);
   scale(model.loss);
+  model.fixed.forward *= factor;
+  model.fixed.backward *= factor;
   model.sizes.assign(sizes.size(), smallest);
   model.scale.clear();
   return model;
@@ -61,9 +69,9 @@ OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer,
   for (const OptimizerProfile& measured : profile.optimizers) {
     if (measured.name != name_of(optimizer)) continue;
     cost.state_ratio = measured.state_bytes_per_parameter_byte;
-    if (measured.parameters.value > 0) {
-      cost.update_per_byte = measured.update.median.count() / static_cast<double>(measured.parameters.value);
-    }
+    const UpdateLine line = update_line(measured);
+    cost.update_per_byte = line.seconds_per_byte;
+    cost.update_fixed = line.fixed.count();
   }
   if (state_ratio) cost.state_ratio = *state_ratio;
   return cost;

@@ -19,6 +19,7 @@ struct PricedModel {
   std::vector<int> sizes;          ///< samples of each micro-batch
   std::vector<double>
       scale;  ///< per micro-batch, its forward and backward relative to `layers`; empty: all equal
+  OperationCost fixed = {};  ///< zero where the profile has none
 };
 
 /// Unequal micro-batches are priced at their own size. Throws pp::Error (usage) as price_layer() does.
@@ -27,8 +28,8 @@ PricedModel price_model(const Profile& profile, std::span<const int> sizes, cons
 /// The same with each layer's time at its least over the sizes: what a bound may count for every micro-batch.
 PricedModel cheapest_model(const Profile& profile, std::span<const int> sizes, const CurveOptions& options);
 
-/// `state_ratio` unset: the profile's for this optimizer, else sgd 1 (momentum), adamw 2. Without a profiled
-/// update the update costs nothing.
+/// `state_ratio` unset: the profile's for this optimizer, else sgd 1 (momentum), adamw 2. The update's time is
+/// the profile's line (update_line.h); without a profiled update it costs nothing.
 OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer,
                              std::optional<double> state_ratio);
 

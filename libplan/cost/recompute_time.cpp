@@ -39,7 +39,7 @@ void RecomputeTime::make_classes() {
 
 double RecomputeTime::seconds(int begin, int end, int replicas, double count) const {
   if (mode_ == RecomputeMode::never) return 0;
-  const double forward = chain_.sum(chain_.forward, begin, end);
+  const double forward = chain_.stage_forward(begin, end);
   if (mode_ == RecomputeMode::always) return forward;
   if (mode_ == RecomputeMode::except_last) return forward * ((count - 1) / count);
   if (classes_.empty()) return 0;

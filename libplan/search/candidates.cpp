@@ -35,7 +35,7 @@ class Collector {
     if (std::any_of(list_.candidates.begin(), list_.candidates.end(), same)) return;
     double estimate = bottleneck_value(partition, chain_.size(), load_);
     if (synchronous_) {
-      estimate += chain_.compute(0, chain_.size());
+      estimate += chain_.stage_compute(0, chain_.size());
       for (const int cut : cuts_of(partition)) estimate += fill_[static_cast<std::size_t>(cut)];
     }
     list_.candidates.push_back({partition, estimate, bottleneck_value(partition, chain_.size(), bound_)});
@@ -57,7 +57,7 @@ BottleneckResult exact_bottleneck(const SearchCase& what, const SearchSpace& spa
 
 SynchronousResult exact_synchronous(const SearchCase& what, const SearchSpace& space, const ChainLoad& load,
                                     const std::vector<double>& fill) {
-  const double base = what.chain.compute(0, what.chain.size());
+  const double base = what.chain.stage_compute(0, what.chain.size());
   SynchronousResult result = search_synchronous(space, load, fill, base);
   const bool fits = std::all_of(result.points.begin(), result.points.end(), [&](const SynchronousPoint& point) {
     return what.memory.fits(point.partition);

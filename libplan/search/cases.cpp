@@ -20,11 +20,14 @@ PricedModel at_speed(PricedModel model, double speed) {
   };
   for (LayerPrice& layer : model.layers) scale(layer);
   scale(model.loss);
+  model.fixed.forward /= speed;
+  model.fixed.backward /= speed;
   return model;
 }
 
 OptimizerCost at_speed(OptimizerCost cost, double speed) {
   cost.update_per_byte /= speed;
+  cost.update_fixed /= speed;
   return cost;
 }
 
@@ -126,8 +129,10 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
                      const LinearOrder& order, const MakeChain& make,
                      const std::function<void(const PlanCase&)>& visit) {
   const auto& [batch, schedules] = priced.batch;
-  const Chain chain = make(priced.model, priced.optimizer);
-  const Chain bound = make(priced.least, priced.least_optimizer);
+  Chain chain = make(priced.model, priced.optimizer);
+  Chain bound = make(priced.least, priced.least_optimizer);
+  chain.fixed = priced.model.fixed;
+  bound.fixed = priced.least.fixed;
   const ChainUnits units(graph, priced.model.layers, order.layers);
   const int count = static_cast<int>(priced.devices.positions.size());
   const bool limited = is_limited(priced.devices.limit);

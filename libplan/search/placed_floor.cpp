@@ -47,8 +47,9 @@ PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, std::int
 
 double PlacedFloor::stage(int begin, int end, int) const {
   const double trip = chain_.sum(chain_.forward, 0, begin) + chain_.sum(back_, 0, begin);
-  const double waited = chain_.sum(chain_.forward, begin, end) + chain_.sum(back_, begin, end);
-  return std::max(micro_batches_ * chain_.compute(begin, end), trip + micro_batches_ * waited);
+  const double waited =
+      chain_.stage_forward(begin, end) + chain_.sum(back_, begin, end) + chain_.fixed.backward;
+  return std::max(micro_batches_ * chain_.stage_compute(begin, end), trip + micro_batches_ * waited);
 }
 
 bool PlacedFloor::fits(int begin, int end, int replicas, int later) const {

@@ -142,6 +142,8 @@ std::vector<int> devices_of(const Assignment& assignment, const std::vector<int>
 StageCosts layer_costs(const PricingContext& context, const Assignment& assignment,
                        const std::vector<int>& stage_of, std::int64_t input, int stage) {
   StageCosts costs;
+  costs.forward = Seconds(context.model.fixed.forward);
+  costs.backward = costs.input_gradient = costs.weight_gradient = Seconds(context.model.fixed.backward);
   std::int64_t elsewhere = 0;
   const int worker = assignment.stage_workers[at(stage)].front();
   const bool split = splits_backward(assignment.programs[at(worker)]);
@@ -197,7 +199,8 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
   }
   const std::vector<int> devices = devices_of(assignment, {stage});
   const double speed = slowest_speed(context.cluster, devices);
-  costs.update = Seconds(static_cast<double>(parameters) * context.optimizer.update_per_byte);
+  costs.update = Seconds(context.optimizer.update_fixed +
+                         static_cast<double>(parameters) * context.optimizer.update_per_byte);
   for (Seconds* time : {&costs.forward, &costs.backward, &costs.input_gradient, &costs.weight_gradient,
                         &costs.recompute, &costs.update}) {
     *time /= speed;

@@ -94,12 +94,28 @@ struct WholeModelPoint {
   bool operator==(const WholeModelPoint&) const = default;
 };
 
+/// One update of the parameters of some of the model's layers.
+struct UpdatePoint {
+  Bytes parameters;
+  TimeStat update;
+  bool operator==(const UpdatePoint&) const = default;
+};
+
 struct OptimizerProfile {
   std::string name;
   double state_bytes_per_parameter_byte = 0;
   TimeStat update;  ///< of all parameters of the model at once
   Bytes parameters;
+  std::vector<UpdatePoint> parts =
+      {};  ///< of stretches of the layers, as stages hold them; empty: not measured
   bool operator==(const OptimizerProfile&) const = default;
+};
+
+/// What a run takes for one operation beside its layers: finding its data, handing tensors on, keeping the
+/// books. `forward`: F and R; `backward`: B, I and W.
+struct OperationOverhead {
+  TimeStat forward, backward;
+  bool operator==(const OperationOverhead&) const = default;
 };
 
 struct ProfiledDevice {
@@ -123,6 +139,7 @@ struct Profile {
   std::optional<LayerProfile> loss;             ///< the virtual last layer, when the model has a loss
   std::vector<WholeModelPoint> whole_model;
   std::vector<OptimizerProfile> optimizers;
+  std::optional<OperationOverhead> operation_overhead = std::nullopt;
   /// What is not measured but assumed: `input_gradient_s` (backward not split), `saved_bytes`, `batch_size`.
   std::vector<std::string> estimated;
   bool operator==(const Profile&) const = default;

@@ -169,14 +169,36 @@ OptimizerProfile read_optimizer(ObjectReader& reader) {
   optimizer.state_bytes_per_parameter_byte = reader.number("state_bytes_per_parameter_byte");
   optimizer.update = read_time(reader, "update_s");
   optimizer.parameters = Bytes(reader.integer("parameter_bytes"));
+  if (reader.has("parts")) {
+    reader.objects("parts", [&](ObjectReader& member) {
+      const Bytes parameters(member.integer("parameter_bytes", {.min = 1}));
+      optimizer.parts.push_back({parameters, read_time(member, "update_s")});
+    });
+  }
   return optimizer;
 }
 
 Json optimizer_json(const OptimizerProfile& optimizer) {
-  return {{"name", optimizer.name},
-          {"state_bytes_per_parameter_byte", optimizer.state_bytes_per_parameter_byte},
-          {"update_s", to_json(optimizer.update)},
-          {"parameter_bytes", optimizer.parameters.value}};
+  Json json{{"name", optimizer.name},
+            {"state_bytes_per_parameter_byte", optimizer.state_bytes_per_parameter_byte},
+            {"update_s", to_json(optimizer.update)},
+            {"parameter_bytes", optimizer.parameters.value}};
+  if (optimizer.parts.empty()) return json;
+  json["parts"] = Json::array();
+  for (const UpdatePoint& part : optimizer.parts)
+    json["parts"].push_back({{"parameter_bytes", part.parameters.value}, {"update_s", to_json(part.update)}});
+  return json;
+}
+
+OperationOverhead read_overhead(ObjectReader& reader) {
+  OperationOverhead overhead;
+  overhead.forward = read_time(reader, "forward_s");
+  overhead.backward = read_time(reader, "backward_s");
+  return overhead;
+}
+
+Json overhead_json(const OperationOverhead& overhead) {
+  return {{"forward_s", to_json(overhead.forward)}, {"backward_s", to_json(overhead.backward)}};
 }
 
 std::vector<std::int64_t> read_sizes(ObjectReader& reader) {
@@ -224,6 +246,10 @@ Profile read_profile(ObjectReader& reader) {
                  [&](ObjectReader& member) { profile.whole_model.push_back(read_whole(member)); });
   reader.objects("optimizers",
                  [&](ObjectReader& member) { profile.optimizers.push_back(read_optimizer(member)); });
+  if (reader.has("operation_overhead")) {
+    reader.object("operation_overhead",
+                  [&](ObjectReader& member) { profile.operation_overhead = read_overhead(member); });
+  }
   profile.estimated = reader.texts("estimated");
   return profile;
 }
@@ -274,6 +300,7 @@ Json to_json(const Profile& profile) {
   if (profile.loss) json["loss"] = layer_json(*profile.loss);
   json["whole_model"] = list_json(profile.whole_model, whole_json);
   json["optimizers"] = list_json(profile.optimizers, optimizer_json);
+  if (profile.operation_overhead) json["operation_overhead"] = overhead_json(*profile.operation_overhead);
   json["estimated"] = profile.estimated;
   return json;
 }

@@ -41,6 +41,7 @@ void add_optimizers(std::vector<OptimizerProfile>& sums, const std::vector<Optim
       continue;
     }
     sum->parameters += one.parameters;
+    sum->parts.insert(sum->parts.end(), one.parts.begin(), one.parts.end());
     for (Seconds TimeStat::*time : {&TimeStat::median, &TimeStat::low, &TimeStat::high})
       sum->update.*time += one.update.*time;
     sum->update.samples = std::min(sum->update.samples, one.update.samples);

@@ -1,5 +1,7 @@
 #include "libprofile/measure/model_runner.h"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -8,11 +10,14 @@
 #include <utility>
 
 #include "libprofile/measure/batch.h"
+#include "libprofile/measure/hand_over.h"
 #include "libprofile/model/errors.h"
 #include "libprofile/model/ops.h"
 
 namespace pp::profile {
 namespace {
+
+constexpr std::uint64_t kSamples = 64;  // of the data set: drawn in ever new orders, so no kernel knows them
 
 /// With a loss nothing arrives from outside; without one, ones arrive at every floating output.
 std::vector<std::vector<at::Tensor>> gradients_for_outputs(const ResolvedModel& model,
@@ -73,11 +78,18 @@ ModelRunner::ModelRunner(const ResolvedModel& model, const ModelPart& part, std:
       weights_(segment_.initial_weights(seed, dtype, device)),
       buffers_(segment_.initial_buffers(dtype, device)),
       gradients_(segment_.empty_gradients()),
+      draw_(seed),
       seed_(seed) {
   for (std::size_t layer = 0; layer < gradients_.layers.size(); ++layer) {
     for (std::size_t i = 0; i < gradients_.layers[layer].size(); ++i) {
       gradients_.layers[layer][i] = at::zeros_like(weights_->layers[layer][i].detach());
     }
+  }
+  for (const TensorSource& source : segment_.inputs()) {
+    at::Tensor& tensor = data_.emplace_back();
+    if (source.kind == TensorSource::Kind::layer) continue;
+    tensor = random_batch(model, {source}, std::int64_t{kSamples}, dtype, seed).front();
+    release_charge(tensor);  // nor does a worker pay for the training data
   }
   batches_.resize(sizes_.size());
   output_gradients_.resize(sizes_.size());
@@ -94,10 +106,21 @@ void ModelRunner::make_batch(std::size_t size) {
       });
 }
 
-model::Pass ModelRunner::forward(std::size_t size, model::LayerObserver* observer) {
+std::vector<at::Tensor> ModelRunner::cut_batch(std::size_t size) {
+  const at::Tensor rows = at::empty({sizes_[size]}, at::kLong);
+  for (std::int64_t& row : std::span(rows.mutable_data_ptr<std::int64_t>(), rows.numel()))
+    row = static_cast<std::int64_t>(draw_() % kSamples);
+  std::vector<at::Tensor> batch = batches_[size];
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    if (data_[i].defined()) batch[i] = at::index_select(data_[i], 0, rows).to(device_);
+  }
+  return batch;
+}
+
+model::Pass ModelRunner::forward(std::span<const at::Tensor> batch, model::LayerObserver* observer) {
   const model::PassContext context{
       .key = {.seed = seed_, .step = step_++, .micro_batch = 0}, .generator = &generator_, .buffers = buffers_};
-  model::Pass pass = segment_.forward(weights_, batches_[size], context, observer);
+  model::Pass pass = segment_.forward(weights_, batch, context, observer);
   pass.outputs.clear();  // nobody here reads the predictions; the executor hands its outputs on as well
   return pass;
 }
@@ -115,7 +138,7 @@ void ModelRunner::backward(model::Pass& pass, std::size_t size, PassKind kind, m
 void ModelRunner::warm_up(std::size_t size) {
   if (!device_.is_cuda()) return;
   make_batch(size);
-  model::Pass pass = forward(size, nullptr);
+  model::Pass pass = forward(batches_[size], nullptr);
   backward(pass, size, PassKind::full, nullptr);
   wait_for(device_);
 }
@@ -126,11 +149,11 @@ PassBytes ModelRunner::measure_bytes(std::size_t size) {
   account_.reset_peak();
   const Bytes before = account_.live();
   {
-    model::Pass pass = forward(size, nullptr);
+    model::Pass pass = forward(cut_batch(size), nullptr);
     bytes.kept = account_.live() - before;
     backward(pass, size, PassKind::full, nullptr);
   }
-  bytes.peak = account_.peak() - bytes_of_other_batches(size);
+  bytes.peak = account_.peak() - bytes_of_idle_batches(size);
   bytes.outputs = output_bytes(size);
   bytes.workspace.resize(bytes.outputs.size());
   for (const PassKind kind : {PassKind::full, PassKind::split}) probe_pass(size, kind, bytes);
@@ -141,7 +164,7 @@ PassBytes ModelRunner::measure_bytes(std::size_t size) {
 void ModelRunner::probe_pass(std::size_t size, PassKind kind, PassBytes& bytes) {
   SavedMeter saved(distinct_parameters(), positions(), account_);
   ByteProbe probe(bytes.outputs, saved, account_);
-  model::Pass pass = forward(size, &probe);
+  model::Pass pass = forward(batches_[size], &probe);
   bytes.saved = saved.layers();
   backward(pass, size, kind, &probe);
   for (std::size_t p = 0; p < bytes.workspace.size(); ++p) {
@@ -149,11 +172,13 @@ void ModelRunner::probe_pass(std::size_t size, PassKind kind, PassBytes& bytes) 
   }
 }
 
-Bytes ModelRunner::bytes_of_other_batches(std::size_t size) const {
+Bytes ModelRunner::bytes_of_idle_batches(std::size_t size) const {
   Bytes sum;
   for (std::size_t other = 0; other < batches_.size(); ++other) {
-    if (other == size) continue;
-    for (const at::Tensor& tensor : batches_[other]) sum += Bytes(static_cast<std::int64_t>(tensor.nbytes()));
+    for (std::size_t i = 0; i < batches_[other].size(); ++i) {
+      if (other != size || data_[i].defined())
+        sum += Bytes(static_cast<std::int64_t>(batches_[other][i].nbytes()));
+    }
   }
   return sum;
 }
@@ -161,7 +186,7 @@ Bytes ModelRunner::bytes_of_other_batches(std::size_t size) const {
 VisitTimes ModelRunner::run_visit(const Visit& visit, int in_flight) {
   VisitTimes times, dropped;
   std::deque<model::Pass> flying;
-  for (int i = 1; i < in_flight; ++i) flying.push_back(forward(visit.size, nullptr));
+  for (int i = 1; i < in_flight; ++i) flying.push_back(forward(batches_[visit.size], nullptr));
   for (int i = 0; i < visit.dropped; ++i) run_pass(flying, visit, dropped);
   for (int i = 0; i < visit.passes; ++i) run_pass(flying, visit, times);
   for (model::Pass& pass : flying) backward(pass, visit.size, PassKind::full, nullptr);
@@ -174,7 +199,7 @@ void ModelRunner::run_pass(std::deque<model::Pass>& flying, const Visit& visit, 
   model::LayerObserver* const observer = whole ? nullptr : &laps;
 
   laps.start();
-  flying.push_back(forward(visit.size, observer));
+  flying.push_back(forward(cut_batch(visit.size), observer));
   if (whole) laps.end(kWholeModel, LapTimer::Phase::forward);
 
   model::Pass pass = std::move(flying.front());
@@ -192,30 +217,41 @@ void ModelRunner::run_pass(std::deque<model::Pass>& flying, const Visit& visit, 
   }
 }
 
-std::vector<double> ModelRunner::time_updates(model::Optimizer& optimizer, int dropped, int steps) {
-  const std::vector<at::Tensor> weights = distinct_parameters();
-  std::vector<at::Tensor> gradients;
-  for (std::size_t p = 0; p < gradients_.layers.size(); ++p) {
-    if (!owns_weights(p)) continue;
-    gradients.insert(gradients.end(), gradients_.layers[p].begin(), gradients_.layers[p].end());
-  }
-  timer_.mark();
+void ModelRunner::time_updates(std::size_t size, std::span<Stretch> stretches, int dropped, int steps) {
   for (int i = 0; i < dropped + steps; ++i) {
-    optimizer.step(weights, gradients, /*learning_rate=*/0.0);
+    model::Pass pass = forward(batches_[size], nullptr);
+    backward(pass, size, PassKind::full, nullptr);
     timer_.mark();
+    for (Stretch& stretch : stretches) {
+      const std::vector<at::Tensor> weights = distinct(weights_->layers, stretch.begin, stretch.end);
+      const std::vector<at::Tensor> gradients = distinct(gradients_.layers, stretch.begin, stretch.end);
+      stretch.optimizer->step(weights, gradients, /*learning_rate=*/0.0);
+      timer_.mark();
+    }
+    const std::vector<double> seconds = timer_.take();
+    for (std::size_t s = 0; s < stretches.size() && i >= dropped; ++s)
+      stretches[s].seconds.push_back(seconds[s]);
   }
-  std::vector<double> seconds = timer_.take();
-  seconds.erase(seconds.begin(), seconds.begin() + dropped);
-  return seconds;
+}
+
+Bytes ModelRunner::parameter_bytes(const Stretch& stretch) const {
+  Bytes sum;
+  for (const at::Tensor& tensor : distinct(weights_->layers, stretch.begin, stretch.end))
+    sum += Bytes(static_cast<std::int64_t>(tensor.nbytes()));
+  return sum;
+}
+
+std::vector<at::Tensor> ModelRunner::distinct(const std::vector<std::vector<at::Tensor>>& tensors, int begin,
+                                              int end) const {
+  std::vector<at::Tensor> found;
+  for (std::size_t p = static_cast<std::size_t>(begin); p < static_cast<std::size_t>(end); ++p) {
+    if (owns_weights(p)) found.insert(found.end(), tensors[p].begin(), tensors[p].end());
+  }
+  return found;
 }
 
 std::vector<at::Tensor> ModelRunner::distinct_parameters() const {
-  std::vector<at::Tensor> parameters;
-  for (std::size_t p = 0; p < weights_->layers.size(); ++p) {
-    if (!owns_weights(p)) continue;
-    parameters.insert(parameters.end(), weights_->layers[p].begin(), weights_->layers[p].end());
-  }
-  return parameters;
+  return distinct(weights_->layers, 0, segment_.layer_count());
 }
 
 /// The first layer of the part that holds these weights.

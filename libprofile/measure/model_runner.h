@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <random>
+#include <span>
 #include <vector>
 
 #include "libprofile/core/model_graph.h"
@@ -30,7 +32,7 @@ struct PassBytes {
   std::vector<SavedBytes> saved;
   std::vector<Bytes> workspace;
   Bytes peak;  ///< of the model with weights, gradients, data and this one micro-batch; without optimizer state
-  Bytes kept;  ///< between forward and backward
+  Bytes kept;  ///< between forward and backward, of the batch as well
 };
 
 /// Per recorded pass, in seconds.
@@ -48,6 +50,13 @@ struct ModelPart {
   int positions() const { return static_cast<int>(layers.size()) + (with_loss ? 1 : 0); }
 };
 ModelPart whole_model(const ResolvedModel& model);
+
+/// Neighbouring layers of the part, [begin, end), that an optimizer of their own updates.
+struct Stretch {
+  int begin = 0, end = 0;
+  std::unique_ptr<model::Optimizer> optimizer = {};
+  std::vector<double> seconds = {};  ///< per update
+};
 
 class ModelRunner {
  public:
@@ -69,23 +78,34 @@ class ModelRunner {
   /// of a pipeline has them: each backward belongs to the forward that is in_flight - 1 earlier.
   VisitTimes run_visit(const Visit& visit, int in_flight);
 
-  /// Runs `dropped` + `steps` updates of all parameters at learning rate 0; seconds of the last `steps`.
-  std::vector<double> time_updates(model::Optimizer& optimizer, int dropped, int steps);
+  /// Runs `dropped` + `steps` training passes of size `size` and after each of them updates every stretch at
+  /// learning rate 0, as a step ends: with gradients that have left the caches. Adds the seconds of the last
+  /// `steps` to the stretches.
+  void time_updates(std::size_t size, std::span<Stretch> stretches, int dropped, int steps);
+  /// Bytes of the distinct parameters of these positions.
+  Bytes parameter_bytes(const Stretch& stretch) const;
 
   /// Bytes of the buffers of each layer of the part.
   std::vector<Bytes> buffer_bytes() const;
 
  private:
   void make_batch(std::size_t size);
+  /// The batch of size `size` with other samples where the data provide them: cut from the data set here, as
+  /// the executor does before a forward.
+  std::vector<at::Tensor> cut_batch(std::size_t size);
   int positions() const { return segment_.layer_count() + (segment_.has_loss() ? 1 : 0); }
   bool owns_weights(std::size_t position) const;
-  model::Pass forward(std::size_t size, model::LayerObserver* observer);
+  model::Pass forward(std::span<const at::Tensor> batch, model::LayerObserver* observer);
   void backward(model::Pass& pass, std::size_t size, PassKind kind, model::LayerObserver* observer);
   /// One pass with every byte counted; fills `saved` and raises `workspace` of `bytes`.
   void probe_pass(std::size_t size, PassKind kind, PassBytes& bytes);
   void run_pass(std::deque<model::Pass>& flying, const Visit& visit, VisitTimes& times);
+  /// Of the positions [begin, end), without those that an earlier position of the part owns.
+  std::vector<at::Tensor> distinct(const std::vector<std::vector<at::Tensor>>& tensors, int begin,
+                                   int end) const;
   std::vector<at::Tensor> distinct_parameters() const;
-  Bytes bytes_of_other_batches(std::size_t size) const;
+  /// Charged, but not read by a pass of size `size` on samples of its own.
+  Bytes bytes_of_idle_batches(std::size_t size) const;
   std::vector<Bytes> output_bytes(std::size_t size) const;
 
   const ResolvedModel& model_;
@@ -99,9 +119,11 @@ class ModelRunner {
   std::shared_ptr<const model::Weights> weights_;
   std::vector<std::vector<at::Tensor>> buffers_;
   model::Gradients gradients_;
+  std::vector<at::Tensor> data_;                  ///< as segment_.inputs(); defined where the data provide it
   std::vector<std::vector<at::Tensor>> batches_;  ///< per size, as segment_.inputs()
   /// Per size and output of the segment: the gradients that enter there; none with a loss.
   std::vector<std::vector<std::vector<at::Tensor>>> output_gradients_;
+  std::mt19937_64 draw_;
   std::uint64_t seed_;
   std::int64_t step_ = 0;
 };

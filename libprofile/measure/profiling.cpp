@@ -1,6 +1,7 @@
 #include "libprofile/measure/profiling.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -14,6 +15,7 @@ namespace pp::profile {
 namespace {
 
 constexpr Seconds kUpdateVisit{0.03};  // steps that are timed between two looks at the stopping rule
+constexpr int kUpdatePieces = 4;       // the model's layers as one stage, two, four
 
 StoppingRule rule_of(const ProfileOptions& options, Seconds budget) {
   return {.min_samples = options.min_samples,
@@ -206,8 +208,7 @@ void Profiling::measure_optimizers() {
   if (parameters == Bytes(0)) return;
   const auto sgd = [] { return model::make_sgd({.momentum = 0.9}); };
   const auto adamw = [] { return model::make_adamw({}); };
-  const std::vector<std::pair<std::string, std::function<std::unique_ptr<model::Optimizer>()>>> all{
-      {"sgd", sgd}, {"adamw", adamw}};
+  const std::vector<std::pair<std::string, MakeOptimizer>> all{{"sgd", sgd}, {"adamw", adamw}};
   for (std::size_t i = 0; i < all.size(); ++i) {
     observer_.progress("timing optimizers", static_cast<double>(i) / static_cast<double>(all.size()),
                        static_cast<double>(all.size() - i) * optimizer_budget());
@@ -221,34 +222,50 @@ void Profiling::measure_optimizers() {
   }
 }
 
-OptimizerProfile Profiling::measure_optimizer(const std::string& name,
-                                              const std::function<std::unique_ptr<model::Optimizer>()>& make) {
-  const StoppingRule rule = rule_of(options_, optimizer_budget());
-  std::vector<std::unique_ptr<model::Optimizer>> optimizers(runners_.size());
-  std::generate(optimizers.begin(), optimizers.end(), make);
-  std::vector<double> samples;
+OptimizerProfile Profiling::measure_optimizer(const std::string& name, const MakeOptimizer& make) {
+  OptimizerProfile profile;
+  profile.name = name;
+  profile.state_bytes_per_parameter_byte = make()->state_ratio();
+  for (int pieces = 1; pieces <= kUpdatePieces; pieces *= 2) {
+    const std::vector<UpdatePoint> points = measure_updates(make, pieces);
+    if (pieces == 1) {
+      profile.update = points.front().update;
+      profile.parameters = points.front().parameters;
+    }
+    profile.parts.insert(profile.parts.end(), points.begin(), points.end());
+  }
+  return profile;
+}
+
+/// All parameters, in as many stretches of layers; those without parameters are left out.
+std::vector<UpdatePoint> Profiling::measure_updates(const MakeOptimizer& make, int pieces) {
+  const StoppingRule rule = rule_of(options_, optimizer_budget() / std::bit_width(unsigned{kUpdatePieces}));
+  const int layers = static_cast<int>(part_.layers.size());
+  std::vector<std::vector<Stretch>> stretches(runners_.size());  // per device
+  for (int piece = 0; piece < pieces; ++piece) {
+    Stretch stretch{.begin = piece * layers / pieces, .end = (piece + 1) * layers / pieces};
+    if (runners_.front()->parameter_bytes(stretch) == Bytes(0)) continue;
+    for (auto& own : stretches) own.push_back({stretch.begin, stretch.end, make()});
+  }
   const auto visit = [&](int dropped, int steps) {
     const Seconds start = environment_.clock.now();
     on_devices([&](int device, ModelRunner& runner) {
-      const std::vector<double> own =
-          runner.time_updates(*optimizers[static_cast<std::size_t>(device)], dropped, steps);
-      if (device == 0) samples.insert(samples.end(), own.begin(), own.end());
+      runner.time_updates(/*size=*/0, stretches[static_cast<std::size_t>(device)], dropped, steps);
     });
     return (environment_.clock.now() - start) / (dropped + steps);
   };
+  std::vector<Stretch>& own = stretches.front();
   Seconds step_time = visit(rule.warm_up_passes, 0);
-  for (Seconds spent{}; decide(rule, samples, spent) == Verdict::more;) {
+  for (Seconds spent{}; decide(rule, own.front().seconds, spent) == Verdict::more;) {
     const double fitting = kUpdateVisit / std::max(step_time, Seconds(1e-9));
     const int steps = static_cast<int>(std::clamp(fitting, 1.0, 32.0));
     step_time = visit(/*dropped=*/0, steps);
     spent += steps * step_time;
   }
-  Bytes parameters;
-  for (const int layer : part_.layers) parameters += parameter_bytes(model_, layer, options_.dtype);
-  return {.name = name,
-          .state_bytes_per_parameter_byte = optimizers.front()->state_ratio(),
-          .update = summarise(samples),
-          .parameters = parameters};
+  std::vector<UpdatePoint> points;
+  for (const Stretch& stretch : own)
+    points.push_back({runners_.front()->parameter_bytes(stretch), summarise(stretch.seconds)});
+  return points;
 }
 
 }  // namespace pp::profile

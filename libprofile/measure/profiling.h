@@ -52,8 +52,9 @@ class Profiling {
   bool is_last(const Size& size) const;
   void report_interruptions(const class Rounds& rounds, std::span<const double> reference);
   Seconds remaining_before(std::size_t size) const;
-  OptimizerProfile measure_optimizer(const std::string& name,
-                                     const std::function<std::unique_ptr<model::Optimizer>()>& make);
+  using MakeOptimizer = std::function<std::unique_ptr<model::Optimizer>()>;
+  OptimizerProfile measure_optimizer(const std::string& name, const MakeOptimizer& make);
+  std::vector<UpdatePoint> measure_updates(const MakeOptimizer& make, int pieces);
   Seconds optimizer_budget() const { return options_.budget_per_size / 4; }
   LayerProfile layer_result(int position) const;
   Context context() const;

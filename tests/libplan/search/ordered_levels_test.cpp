@@ -53,7 +53,8 @@ struct Instance {
     model = price_model(profile, std::vector<int>{1}, {});
     std::vector<int> layers(profile.layers.size());
     std::iota(layers.begin(), layers.end(), 0);
-    chain = make_chain(graph, layers, model.layers, model.loss, {1.0, 0});
+    chain = make_chain(graph, layers, model.layers, model.loss, {1.0, 0, 0.5});
+    chain.fixed = {0.25, 0.5};
     positions = shuffled(random, devices);
     for (Device& device : cluster.devices) {
       device.speed = random.integer(1, 3);

@@ -70,7 +70,8 @@ TEST_CASE(
     std::vector<int> order(graph.layers.size());
     std::iota(order.begin(), order.end(), 0);
     const PricedModel model = price_model(profile, std::vector<int>{1}, {});
-    const Chain chain = make_chain(graph, order, model.layers, model.loss, {1.0, 0});
+    Chain chain = make_chain(graph, order, model.layers, model.loss, {1.0, 0, 0.5});
+    chain.fixed = {0.25, 0.5};
 
     SearchSpace space;
     space.layers = graph.size();
@@ -93,7 +94,7 @@ TEST_CASE(
     const ChainLoad period(chain, {LoadKind::period, 1, 0, link, again}, &memory, space.devices);
     const ChainLoad step(chain, {LoadKind::step, micro_batches, 0, link, again}, &memory, space.devices);
     const std::vector<double> fill = fill_times(chain, link);
-    const double base = chain.compute(0, chain.size());
+    const double base = chain.stage_compute(0, chain.size());
 
     const Optimum expected = brute_force(space, period, step, memory, fill, base);
     const BottleneckResult found = search_pairs(space, period, &memory);

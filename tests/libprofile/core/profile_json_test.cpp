@@ -44,7 +44,8 @@ Profile small_profile() {
   profile.loss =
       LayerProfile{"cross_entropy", 0, Bytes(0), Bytes(0), Flops(10), {point(1, 0.125), point(4, 0.25)}};
   profile.whole_model = {{1, stat(0.5), stat(1), Bytes(4096)}};
-  profile.optimizers = {{"sgd", 0, stat(0.0625), Bytes(40)}};
+  profile.optimizers = {{"sgd", 0, stat(0.0625), Bytes(40), {{Bytes(8), stat(0.03125)}}}};
+  profile.operation_overhead = OperationOverhead{stat(0.0078125), stat(0.015625)};
   profile.estimated = {"input_gradient_s"};
   return profile;
 }

@@ -138,12 +138,14 @@ TEST_SUITE("libprofile/measure/model_runner") {
     CHECK(bytes.workspace[7].value == 40 + 512 + 1280 + 20 + always);
   }
 
-  TEST_CASE("between forward and backward the pass keeps what the layers save of their own making") {
+  TEST_CASE(
+      "between forward and backward the pass keeps what the layers save, of their own making and of its "
+      "batch") {
     Bench bench(small_chain());
     const PassBytes bytes = bench.bytes(0);
-    // relu's output 2*6 floats, the logarithms 2*3 floats, the sum of weights, the loss; data is not the
-    // pass's.
-    CHECK(bytes.kept == Bytes(48 + 24 + 4 + 4));
+    // relu's output 2*6 floats, the logarithms 2*3 floats, the sum of weights, the loss; of the batch the first
+    // layer's input 2*4 floats, and the loss's 2 int64.
+    CHECK(bytes.kept == Bytes(48 + 24 + 4 + 4 + 32 + 16));
     // Weights 4*6+6+6*3+3 floats, gradients as many, data 2*4 floats and 2 int64: the least there is at any
     // time.
     CHECK(bytes.peak > Bytes(2 * 51 * 4 + 32 + 16 + 80));
@@ -224,9 +226,16 @@ TEST_SUITE("libprofile/measure/model_runner") {
     Bench bench(small_chain());
     bench.bytes(0);
     const ChargeMemory charged(bench.account);
-    const auto sgd = model::make_sgd({.momentum = 0.9});
-    CHECK(bench.runner->time_updates(*sgd, 2, 3).size() == 3);
-    CHECK(sgd->state().size() == 4);  // one buffer per parameter
+    std::vector<Stretch> stretches(2);  // first and relu; second
+    stretches[0] = {0, 2, model::make_sgd({.momentum = 0.9})};
+    stretches[1] = {2, 3, model::make_sgd({.momentum = 0.9})};
+    bench.runner->time_updates(/*size=*/0, stretches, 2, 3);
+    for (const Stretch& stretch : stretches) {
+      CHECK(stretch.seconds.size() == 3);
+      CHECK(stretch.optimizer->state().size() == 2);  // of the weight and of the bias
+    }
+    CHECK(bench.runner->parameter_bytes(stretches[0]) == Bytes((4 * 6 + 6) * 4));
+    CHECK(bench.runner->parameter_bytes(stretches[1]) == Bytes((6 * 3 + 3) * 4));
   }
 
   TEST_CASE("a model without a loss runs backward from its outputs") {

@@ -98,6 +98,10 @@ TEST_SUITE("libprofile/measure/profiler") {
     for (const OptimizerProfile& optimizer : profile.optimizers) {
       CHECK(optimizer.update.median.count() > 0);
       CHECK(optimizer.parameters == Bytes((30 + 21) * 4));
+      // Of three layers: all, the first and the other two, then each alone; the relu has nothing to update.
+      std::vector<Bytes> parts;
+      for (const UpdatePoint& part : optimizer.parts) parts.push_back(part.parameters);
+      CHECK((parts == std::vector{Bytes(204), Bytes(120), Bytes(84), Bytes(120), Bytes(84)}));
     }
   }
 

@@ -1,0 +1,118 @@
+// Fixed costs of operations and updates (planning.md 2.2, 2.5) from the profile to the price of a plan.
+#include "libplan/cost/priced_model.h"
+#include "libplan/plan.h"
+#include "libplan/search/planner.h"
+#include "tests/libplan/search/instances.h"
+#include "tests/libplan/search/profiles.h"
+#include "tests/support/doctest.h"
+
+TEST_SUITE_BEGIN("libplan/cost/operation_cost");
+
+namespace pp::plan {
+namespace {
+
+doctest::Approx exactly(double value) { return doctest::Approx(value).epsilon(1e-9); }
+
+TimeStat seconds(double value) { return {Seconds(value), Seconds(value), Seconds(value), 0}; }
+
+Profile with_overhead(Profile profile, double forward, double backward) {
+  profile.operation_overhead = OperationOverhead{seconds(forward), seconds(backward)};
+  return profile;
+}
+
+/// An update takes 1 ms and 1 ns for each byte of parameters.
+Profile with_update(Profile profile) {
+  profile.optimizers = {{"sgd",
+                         1,
+                         seconds(0.005),
+                         Bytes(4'000'000),
+                         {{Bytes(1'000'000), seconds(0.002)}, {Bytes(3'000'000), seconds(0.004)}}}};
+  return profile;
+}
+
+/// Four layers of 1 and 2 ms with 1 MB of weights each, tensors without bytes.
+Profile four_layers() {
+  return test::make_profile({std::vector<test::LayerRow>(4, {1, 2, 1'000'000, 0, 0, 0, 0}), {}, {1}});
+}
+
+PlanRequest request_of(int micro_batches, const std::string& schedule) {
+  PlanRequest request;
+  request.mini_batch = micro_batches;
+  request.micro_batches = micro_batches;
+  request.schedule = schedule;
+  return request;
+}
+
+Plan planned(const Profile& profile, int stages, const std::string& schedule) {
+  PlanRequest request = request_of(4, schedule);
+  request.stages = stages;
+  request.replicas.assign(static_cast<std::size_t>(stages), 1);
+  return std::get<Plan>(make_plan(profile, test::make_cluster(stages), request));
+}
+
+}  // namespace
+
+TEST_CASE("every operation of a stage pays the fixed cost once, every update its own") {
+  const Profile profile = with_update(with_overhead(four_layers(), 0.0005, 0.00025));
+  // One stage: F 4 + 0.5, B 8 + 0.25, U 1 + 4 ms; four micro-batches, then the update.
+  const Plan one = planned(profile, 1, "1f1b");
+  CHECK(one.predicted.makespan.count() == exactly(4 * (0.0045 + 0.00825) + 0.005));
+  // Two of two layers: F 2.5, B 4.25 and U 1 + 2 ms; fill and drain cost one F + B more.
+  const Plan two = planned(profile, 2, "1f1b");
+  CHECK(two.predicted.makespan.count() == exactly(5 * (0.0025 + 0.00425) + 0.003));
+  // Unsplit profiles take half of the backward for either half, and both pay: I = W = 2 + 0.25.
+  const Plan split = planned(profile, 2, "zb-h1");
+  CHECK(split.predicted.stages[0].input_gradient.count() == exactly(0.00225));
+  CHECK(split.predicted.stages[0].weight_gradient.count() == exactly(0.00225));
+}
+
+TEST_CASE("a profile without them costs nothing more") {
+  const PricedModel model = price_model(four_layers(), std::vector<int>{1}, {});
+  CHECK(model.fixed == OperationCost{});
+  CHECK(optimizer_cost(four_layers(), OptimizerName::sgd, {}).update_fixed == 0);
+}
+
+TEST_CASE("unequal micro-batches: the bound counts the fixed costs of the smaller one") {
+  Profile profile = test::make_profile({{{1, 2, 0, 0, 0, 0, 0}}, {}, {1, 2}});
+  profile = with_overhead(std::move(profile), 0.5, 0.25);
+  const std::vector<int> sizes{2, 1};
+  CHECK(price_model(profile, sizes, {}).fixed == OperationCost{0.5, 0.25});
+  // The simulator scales all of a smaller micro-batch's operation by 3 ms / 6 ms.
+  CHECK(cheapest_model(profile, sizes, {}).fixed == OperationCost{0.25, 0.125});
+}
+
+TEST_CASE("fixed costs alone limit the number of stages") {
+  // Layers of 3 ms each and weights that replicas would reduce for seconds: without fixed costs four stages are
+  // the fastest. With 8 ms for each micro-batch and stage one takes 4 * (12 + 8) = 80 ms, two
+  // (4 + 1) * (6 + 8) = 70, three 3 * (6 + 8) + 12 + 3 * 8 = 78, four (4 + 3) * (3 + 8) = 77.
+  const PlanRequest request = request_of(4, "gpipe");
+  const Cluster cluster = test::make_cluster(4, 0, 1e6);
+  const auto stages = [&](const Profile& profile) {
+    return std::get<Plan>(make_plan(profile, cluster, request)).stages.size();
+  };
+  CHECK(stages(four_layers()) == 4);
+  CHECK(stages(with_overhead(four_layers(), 0.003, 0.005)) == 2);
+}
+
+TEST_CASE("with fixed costs the bound stays below every plan, and a plan read back has its price") {
+  test::Random random(61);
+  for (int round = 0; round < 60; ++round) {
+    CAPTURE(round);
+    test::ProfileSpec spec;
+    for (int l = random.integer(1, 6); l > 0; --l)
+      spec.layers.push_back({0.5 * random.integer(1, 9), 1.0 * random.integer(1, 9),
+                             random.integer(0, 3) * 1'000'000, random.integer(0, 3) * 500'000, 0, 0, 0});
+    const Profile profile = with_update(
+        with_overhead(test::make_profile(spec), 0.001 * random.integer(0, 4), 0.001 * random.integer(0, 4)));
+    Cluster cluster = test::make_cluster(random.integer(1, 4));
+    if (round % 2 == 1) cluster.devices.front().speed = 2;
+    const PlanRequest request = request_of(random.integer(1, 6), "auto");
+    const Plan plan = std::get<Plan>(make_plan(profile, cluster, request));
+    CHECK(plan.certificate.lower_bound <= plan.predicted.step * (1 + 1e-9));
+    CHECK(predict(plan, profile, cluster) == plan.predicted);
+  }
+}
+
+}  // namespace pp::plan
+
+TEST_SUITE_END();
