@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "libplan/plan_recompute.h"
 #include "libplan/search/infeasible.h"
@@ -37,11 +39,21 @@ std::string why_not(const Finalist& other, const Finalist& best) {
   return "as fast and as small; first in byte order wins";
 }
 
+/// What a reader of the list sees of a finalist; some differ only in their devices or the order of layers.
+auto features(const Finalist& finalist) {
+  return std::tuple(finalist.schedule->name, stages_text(finalist.partition), replicas_text(finalist.partition),
+                    finalist.batch.micro_batches, finalist.rounded_step(), finalist.peak(),
+                    recompute_text(finalist.again));
+}
+
+/// The best of the others, each once.
 std::vector<Alternative> alternatives(const SearchOutcome& outcome, int top) {
   std::vector<Alternative> list;
   const Finalist& best = outcome.ranked.front();
+  std::set seen{features(best)};
   for (std::size_t i = 1; i < outcome.ranked.size() && std::ssize(list) < top; ++i) {
     const Finalist& other = outcome.ranked[i];
+    if (!seen.insert(features(other)).second) continue;
     list.push_back({std::string(other.schedule->name), stages_text(other.partition),
                     replicas_text(other.partition), other.batch.micro_batches, other.prediction.step,
                     Bytes(other.peak()), recompute_text(other.again), why_not(other, best)});

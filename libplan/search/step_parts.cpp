@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <span>
 
 #include "libplan/cost/links.h"
 #include "libplan/search/planner.h"
@@ -54,9 +55,19 @@ std::map<std::string, Seconds> port_loads(const Plan& plan) {
   return loads;
 }
 
+/// Whether the layers follow each other in the model's file.
+bool is_range(const Plan& plan, const std::vector<std::string>& layers) {
+  const auto first = std::ranges::find(plan.model.layers, layers.front(), &Layer::name);
+  return plan.model.layers.end() - first >= std::ssize(layers) &&
+         std::ranges::equal(layers, std::span(first, layers.size()), {}, {}, &Layer::name);
+}
+
+/// `stage 0 (a)`, `stage 0 (a .. c)`, or, where b runs elsewhere, `stage 0 (a .. c, 2 layers)`
 std::string stage_name(const Plan& plan, std::size_t s) {
   const std::vector<std::string>& layers = plan.stages[s].layers;
-  const std::string range = layers.size() == 1 ? layers.front() : layers.front() + " .. " + layers.back();
+  std::string range = layers.front();
+  if (layers.size() > 1) range += " .. " + layers.back();
+  if (!is_range(plan, layers)) range += ", " + std::to_string(layers.size()) + " layers";
   return "stage " + std::to_string(s) + " (" + range + ")";
 }
 

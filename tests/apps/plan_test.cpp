@@ -159,6 +159,20 @@ TEST_SUITE("apps/plan") {
     CHECK(peer.err == "pp-plan: error: --explain: only for --cost-model pp; leave one of the two out\n");
   }
 
+  TEST_CASE("--explain of what does not fit is the reason and the remedy, exit 3") {
+    const Folder folder;
+    std::vector<std::string> arguments = kTwoStages;
+    arguments.insert(arguments.end(), {"--memory-limit", "1KiB"});
+    const Outcome plain = folder.plan(arguments);
+    arguments.emplace_back("--explain");
+    const Outcome explained = folder.plan(arguments);
+    CHECK(explained.code == 3);
+    CHECK(explained.out.empty());
+    CHECK(explained.err == plain.err);
+    CHECK(explained.err.starts_with("pp-plan: no feasible plan: does not fit: "));
+    CHECK(explained.err.find("\npp-plan: this would fit: --memory-limit ") != std::string::npos);
+  }
+
   TEST_CASE("a memory limit below the weights is exit 3 with a limit that works") {
     const Folder folder;
     const std::vector<std::string> request{

@@ -1,5 +1,6 @@
 #include "libplan/search/explain.h"
 
+#include "tests/libplan/search/explained.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 
@@ -8,6 +9,9 @@ TEST_SUITE_BEGIN("libplan/search/explain");
 namespace pp::plan {
 namespace {
 
+using test::check_says;
+using test::check_silent;
+using test::explained;
 using test::make_cluster;
 using test::make_profile;
 
@@ -19,25 +23,6 @@ PlanRequest request_of(int mini_batch, int micro_batches) {
   request.micro_batches = micro_batches;
   request.schedule = "1f1b";
   return request;
-}
-
-Explanation explained(const Profile& profile, const Cluster& cluster, const PlanRequest& request) {
-  const auto result = make_plan(profile, cluster, request);
-  if (const auto* none = std::get_if<Infeasible>(&result)) FAIL(none->reason);
-  return explain(std::get<Plan>(result), profile, cluster, request);
-}
-
-void check_says(const Explanation& why, const std::string& sentence) {
-  const std::string text = to_text(why);
-  CAPTURE(text);
-  CAPTURE(sentence);
-  CHECK(text.find(sentence) != std::string::npos);
-}
-
-void check_silent(const Explanation& why, const std::string& word) {
-  const std::string text = to_text(why);
-  CAPTURE(text);
-  CHECK(text.find(word) == std::string::npos);
 }
 
 Profile even_chain(int layers, std::int64_t parameters = 0, std::int64_t output = 0) {
