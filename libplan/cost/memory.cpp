@@ -78,7 +78,15 @@ int StageMemory::window(const StageRange& stage, int demand) const {
 }
 
 bool StageMemory::fits(const StageRange& stage, int demand) const {
-  return holds(bytes(stage, window(stage, demand)));
+  StageBytes part = kept_bytes(stage, window(stage, demand));
+  if (in_flight_.recompute != RecomputeMode::automatic) return holds(bytes_again(stage, part));
+  if (holds(part)) return true;
+  const std::int64_t saved = std::exchange(part.saved, 0);
+  if (!holds(part)) return false;  // whatever runs again
+  part.again = saved;
+  if (holds(part)) return true;  // the whole stage
+  std::swap(part.saved, part.again);
+  return holds(bytes_again(stage, part));
 }
 
 StageBytes StageMemory::fixed_bytes(const StageRange& stage, int window) const {
@@ -95,12 +103,16 @@ StageBytes StageMemory::fixed_bytes(const StageRange& stage, int window) const {
 }
 
 StageBytes StageMemory::bytes(const StageRange& stage, int window) const {
+  return bytes_again(stage, kept_bytes(stage, window));
+}
+
+StageBytes StageMemory::kept_bytes(const StageRange& stage, int window) const {
   StageBytes part = fixed_bytes(stage, window);
   part.input = chain_.in_bytes(stage.begin, stage.end);
   part.saved =
       chain_.sum(chain_.saved, stage.begin, stage.end) - chain_.saved_elsewhere(stage.begin, stage.end);
   part.boundary = message_bytes(limit_.hand_over, part.input, chain_.out_bytes(stage.begin, stage.end));
-  return in_flight_.recompute == RecomputeMode::never ? part : bytes_again(stage, part);
+  return part;
 }
 
 StageBytes StageMemory::bytes_again(const StageRange& stage, StageBytes part) const {

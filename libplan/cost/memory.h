@@ -91,7 +91,8 @@ class StageMemory : public ExactMemory {
  private:
   int window(const StageRange& stage, int demand) const;
   StageBytes bytes(const StageRange& stage, int window) const;
-  /// The same with what runs again.
+  /// Of a stage that runs nothing again, and the same with what it does.
+  StageBytes kept_bytes(const StageRange& stage, int window) const;
   StageBytes bytes_again(const StageRange& stage, StageBytes part) const;
   StageBytes fixed_bytes(const StageRange& stage, int window) const;  ///< without tensors of micro-batches
   int micro_batches_of(int replicas) const;

@@ -184,11 +184,19 @@ BottleneckResult search_bottleneck(const SearchSpace& space, const StageCost& co
 
 BottleneckResult bisect_bottleneck(const std::function<BottleneckTest(double limit)>& probe,
                                    double lower_bound) {
-  BottleneckTest best = probe(kInfinity);
-  int tests = 1;
-  if (!best.feasible()) return {{}, kInfinity, tests};
+  // Upwards from the bound, in steps that double: a probe is the dearer the more it admits.
+  constexpr double kFirstStep = 1. / 64;
   double low = lower_bound;
-  bool first = true;
+  double limit = lower_bound > 0 ? lower_bound : kInfinity;
+  BottleneckTest best = probe(limit);
+  int tests = 1;
+  for (double step = kFirstStep; !best.feasible(); step *= 2, ++tests) {
+    if (best.next == kInfinity || limit == kInfinity) return {{}, kInfinity, tests};  // no load was refused
+    low = best.next;
+    limit = low * (1 + step);
+    best = probe(limit);
+  }
+  bool first = tests == 1;
   while (low < best.value) {
     double middle = first ? low : low + (best.value - low) / 2;
     first = false;

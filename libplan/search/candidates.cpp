@@ -62,7 +62,8 @@ SynchronousResult exact_synchronous(const SearchCase& what, const SearchSpace& s
   const bool fits = std::all_of(result.points.begin(), result.points.end(), [&](const SynchronousPoint& point) {
     return what.memory.fits(point.partition);
   });
-  return fits ? result : search_synchronous_pairs(space, load, &what.memory, fill, base);
+  if (fits) return result;
+  return search_synchronous_pairs(space, load, &what.memory, fill, base, search_bottleneck(space, load).value);
 }
 
 /// Every Pareto point of load and fill; asynchronous: the optimum.

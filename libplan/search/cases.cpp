@@ -114,11 +114,13 @@ void for_each_priced(const Profile& profile, const Cluster& cluster, const PlanR
   }
 }
 
-/// `auto` where memory is limited: without, as a whole everywhere, and what the stages need. The plans of each
-/// compete; the last alone says what no plan can beat, the first that recompute never makes a plan slower.
-std::vector<RecomputeMode> recompute_modes(const PlanRequest& request, bool limited) {
+/// `auto` where memory is limited: without, as a whole everywhere (where searches are short), and what the
+/// stages need. The plans of each compete; the last alone says what no plan can beat, the first that recompute
+/// never makes a plan slower.
+std::vector<RecomputeMode> recompute_modes(const PlanRequest& request, bool limited, bool small) {
   if (request.recompute != RecomputeMode::automatic) return {request.recompute};
   if (!limited) return {RecomputeMode::never};
+  if (!small) return {RecomputeMode::never, RecomputeMode::automatic};
   return {RecomputeMode::never, RecomputeMode::always, RecomputeMode::automatic};
 }
 
@@ -150,7 +152,7 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
       if (!is_placed(schedule)) last = kind;
     }
   };
-  for (const RecomputeMode mode : recompute_modes(request, limited)) {
+  for (const RecomputeMode mode : recompute_modes(request, limited, is_small(chain.size(), count))) {
     for (const ScheduleRow* schedule : schedules) visit_parts(*schedule, mode);
   }
 }

@@ -90,19 +90,26 @@ class PairProbe {
     return false;
   }
 
+  static int fewest_devices(const Front& tails) {
+    int fewest = std::numeric_limits<int>::max();
+    for (const Label& tail : tails) fewest = std::min(fewest, tail.devices);
+    return fewest;
+  }
+
   void relax(int start, int level, int replicas) {
     const int from = space_.levels() == 0 ? 0 : level - 1;
     const int to = space_.levels() == 0 ? 0 : level;
     if (start != 0 && !accept(cost_.cut(start, replicas, CutSide::in))) return;
     for (int end = start + 1; end <= layers_; ++end) {
       const Front& tails = front(from, end);
-      const auto usable = [&](const Label& tail) { return tail.devices + replicas <= space_.devices; };
-      if (std::ranges::none_of(tails, usable)) continue;
+      const int later = fewest_devices(tails);
+      if (later > space_.devices - replicas) continue;
       if (!accept(cost_.stage(start, end, replicas))) {
         if (replicas == space_.scan_replicas) continue;
         break;  // larger stages cost no less
       }
       if (!cost_.fits(start, end, replicas, 0)) break;  // and need no less memory
+      if (!cost_.fits(start, end, replicas, later)) continue;
       if (end != layers_ && !accept(cost_.cut(end, replicas, CutSide::out))) continue;
       for (std::size_t next = 0; next < tails.size(); ++next) {
         extend({start, end, replicas}, tails[next], static_cast<int>(next), front(to, start));
@@ -173,9 +180,9 @@ FillTest least_fill_pairs(const SearchSpace& space, const StageCost& cost, const
 }
 
 SynchronousResult search_synchronous_pairs(const SearchSpace& space, const StageCost& cost,
-                                           const ExactMemory* memory, std::span<const double> fill,
-                                           double base) {
-  const BottleneckResult least = search_pairs(space, cost, memory);
+                                           const ExactMemory* memory, std::span<const double> fill, double base,
+                                           double lower_bound) {
+  const BottleneckResult least = search_pairs(space, cost, memory, lower_bound);
   if (!least.feasible()) return {};
   return enumerate_points(least.value, base,
                           [&](double limit) { return least_fill_pairs(space, cost, memory, fill, limit); });

@@ -23,9 +23,10 @@ BottleneckResult search_pairs(const SearchSpace& space, const StageCost& cost, c
 FillTest least_fill_pairs(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
                           std::span<const double> fill, double limit);
 
-/// All Pareto points as search_synchronous() finds them, with the exact memory.
+/// All Pareto points as search_synchronous() finds them, with the exact memory. `lower_bound` as for
+/// search_pairs().
 SynchronousResult search_synchronous_pairs(const SearchSpace& space, const StageCost& cost,
-                                           const ExactMemory* memory, std::span<const double> fill,
-                                           double base);
+                                           const ExactMemory* memory, std::span<const double> fill, double base,
+                                           double lower_bound = 0);
 
 }  // namespace pp::plan
