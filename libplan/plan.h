@@ -175,8 +175,9 @@ std::vector<int> micro_batch_sizes(int mini_batch, int micro_batches);
 std::vector<TiedParameter> tied_parameters(const ResolvedModel& model, const std::vector<Stage>& stages);
 
 /// Full validation: every layer in exactly one stage, stages in an order that the edges allow, workers, devices
-/// and programs consistent, programs valid (schedule/validate.h; streams are expanded to a few rounds), the weight
-/// versions that streams need at hand, predicted memory within the devices. Throws pp::Error (data) with the JSON pointer.
+/// and programs consistent, programs valid (schedule/validate.h; streams are expanded to a few rounds), the
+/// weight versions that streams need at hand, predicted memory within the devices. Throws pp::Error (data) with
+/// the JSON pointer.
 void check_plan(const Plan& plan);
 
 /// Throws pp::Error (data) that names both models when `plan` was made for another one.
