@@ -226,7 +226,7 @@ bool has_placed(const PlanRequest& request) {
 }
 
 /// Whether schedules that place their stages are worth planning again, for a limit below that of the others.
-bool is_small(const Cluster& cluster, const PlanGraph& graph) {
+bool is_worth_tightening(const Cluster& cluster, const PlanGraph& graph) {
   constexpr std::size_t kLayersTimesDevices = 4000;
   return graph.layers.size() * cluster.devices.size() <= kLayersTimesDevices;
 }
@@ -265,7 +265,7 @@ Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, co
   const std::int64_t limit = largest_limit(cluster, request);
   const BestAttempt best = best_attempt(profile, cluster, graph, request);
   std::int64_t placed = outcome.short_by ? limit + outcome.short_by->value : kNoBytes;
-  const bool tight = best.limit == kNoBytes || is_small(cluster, graph);
+  const bool tight = best.limit == kNoBytes || is_worth_tightening(cluster, graph);
   if (tight && has_placed(request) && std::min(best.limit, placed) != kNoBytes)
     placed = tightened(profile, cluster, graph, request, std::min(best.limit, placed));
   const std::int64_t least = std::min(best.limit, placed);

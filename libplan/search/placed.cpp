@@ -155,7 +155,8 @@ bool may_move(const Finalist& finalist, const PricingContext& context, const Pla
 /// of many micro-batches end there, short of their best.
 constexpr std::int64_t kMostOperations = 1'000'000;
 
-/// What one price() simulates: the step for its events and, for the period, chains of two and of three.
+/// About what a move simulates that is kept: three chained steps to see that it helps, then the step for its
+/// events and the chain again. One that is not kept costs half of it.
 std::int64_t operations_of(const Finalist& finalist) {
   constexpr std::int64_t kSteps = 6;
   std::int64_t operations = 0;
