@@ -78,7 +78,18 @@ int StageMemory::window(const StageRange& stage, int demand) const {
 }
 
 bool StageMemory::fits(const StageRange& stage, int demand) const {
-  StageBytes part = kept_bytes(stage, window(stage, demand));
+  known_.resize(static_cast<std::size_t>(chain_.size()));
+  std::vector<Windows>& row = known_[static_cast<std::size_t>(stage.begin)];
+  row.resize(static_cast<std::size_t>(chain_.size()));
+  Windows& known = row[static_cast<std::size_t>(stage.end) - 1];
+  const int wanted = window(stage, demand);
+  if (wanted > known.fitting && wanted < known.too_wide)
+    (fits_window(stage, wanted) ? known.fitting : known.too_wide) = wanted;
+  return wanted <= known.fitting;
+}
+
+bool StageMemory::fits_window(const StageRange& stage, int window) const {
+  StageBytes part = kept_bytes(stage, window);
   if (in_flight_.recompute != RecomputeMode::automatic) return holds(bytes_again(stage, part));
   if (holds(part)) return true;
   const std::int64_t saved = std::exchange(part.saved, 0);

@@ -67,6 +67,7 @@ class StageMemory : public ExactMemory {
   bool fits_at_least(int begin, int end, int replicas, int later) const;
 
   int demand(int replicas, int later, int successor) const override;
+  /// Remembered, as no window larger than one that is too wide fits. Not thread-safe.
   bool fits(const StageRange& stage, int demand) const override;
 
   /// Micro-batches in flight that `later` devices force at least.
@@ -89,7 +90,14 @@ class StageMemory : public ExactMemory {
   const InFlight& in_flight() const { return in_flight_; }
 
  private:
+  /// What is known of the windows of a stage.
+  struct Windows {
+    int fitting = 0;
+    int too_wide = std::numeric_limits<int>::max();
+  };
+
   int window(const StageRange& stage, int demand) const;
+  bool fits_window(const StageRange& stage, int window) const;
   StageBytes bytes(const StageRange& stage, int window) const;
   /// Of a stage that runs nothing again, and the same with what it does.
   StageBytes kept_bytes(const StageRange& stage, int window) const;
@@ -100,6 +108,7 @@ class StageMemory : public ExactMemory {
   const Chain& chain_;
   InFlight in_flight_;
   MemoryLimit limit_;
+  mutable std::vector<std::vector<Windows>> known_;  ///< by begin and end
 };
 
 }  // namespace pp::plan

@@ -13,20 +13,21 @@ namespace {
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// The layers of one stage and their prices.
-struct StageView {
-  const PlanGraph& graph;
-  std::span<const LayerPrice> prices;
-  std::vector<int> layers;  ///< ascending
+class StageView {
+ public:
+  StageView(const PlanGraph& graph, std::span<const LayerPrice> prices, std::span<const int> layers)
+      : graph_(graph), prices_(prices), held_(at(graph.size()), 0) {
+    for (const int l : layers) held_[at(l)] = 1;
+  }
 
-  bool holds(int layer) const { return std::ranges::binary_search(layers, layer); }
-  const GraphLayer& layer(int l) const { return graph.layers[at(l)]; }
-  const LayerPrice& price(int l) const { return prices[at(l)]; }
+  bool holds(int layer) const { return held_[at(layer)] != 0; }
+  const LayerPrice& price(int l) const { return prices_[at(l)]; }
 
   /// Bytes the layer reads from inside and from outside of the stage.
   std::pair<std::int64_t, std::int64_t> inputs(int l) const {
     std::int64_t inside = 0;
     std::int64_t outside = 0;
-    for (const int producer : layer(l).producers)
+    for (const int producer : graph_.layers[at(l)].producers)
       (holds(producer) ? inside : outside) += price(producer).output;
     return {inside, outside};
   }
@@ -34,11 +35,18 @@ struct StageView {
   /// A reader that keeps all of its inputs says so in its own saved_input, unless the layer keeps its result
   /// itself. For any other the profile leaves it open.
   bool may_share_result(int l) const {
-    return layer(l).feeds_loss || std::ranges::any_of(layer(l).consumers, [&](int reader) {
+    const GraphLayer& layer = graph_.layers[at(l)];
+    return layer.feeds_loss || std::ranges::any_of(layer.consumers, [&](int reader) {
+             if (!holds(reader)) return false;
              const auto [inside, outside] = inputs(reader);
-             return holds(reader) && price(reader).saved_input < inside + outside;
+             return price(reader).saved_input < inside + outside;
            });
   }
+
+ private:
+  const PlanGraph& graph_;
+  std::span<const LayerPrice> prices_;
+  std::vector<char> held_;  ///< per layer of the graph
 };
 
 std::int64_t sum_saved(std::span<const RecomputeUnit> units) {
@@ -59,10 +67,11 @@ std::set<std::int64_t> largest_units(std::span<const RecomputeUnit> units) {
 
 std::vector<RecomputeUnit> recompute_units(const PlanGraph& graph, std::span<const LayerPrice> prices,
                                            std::span<const int> layers, std::int64_t input) {
-  StageView stage{graph, prices, {layers.begin(), layers.end()}};
-  std::ranges::sort(stage.layers);
+  const StageView stage(graph, prices, layers);
   std::vector<RecomputeUnit> units;
-  for (const int l : stage.layers) {
+  units.reserve(layers.size());
+  for (int l = 0; l < graph.size(); ++l) {
+    if (!stage.holds(l)) continue;
     const LayerPrice& price = stage.price(l);
     const auto [inside, outside] = stage.inputs(l);
     const std::int64_t elsewhere = std::min({price.saved_input, outside, input});

@@ -54,7 +54,7 @@ struct RecomputeUnit {
 
 /// One unit per layer of a stage, ascending. `input`: bytes of the tensors that enter the stage, which `saved`
 /// does not count again. A profile does not say who else keeps a layer's result: it counts as kept unless all
-/// readers in the stage keep all of their inputs themselves. O(edges of the layers).
+/// readers in the stage keep all of their inputs themselves. O(layers of the graph + edges of the stage's).
 std::vector<RecomputeUnit> recompute_units(const PlanGraph& graph, std::span<const LayerPrice> prices,
                                            std::span<const int> layers, std::int64_t input);
 

@@ -10,6 +10,8 @@
 namespace pp::plan {
 namespace {
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
 ChainLoad objective_load(const SearchCase& what, const SearchSpace& space) {
   return make_load(what, space, what.synchronous ? LoadKind::step : LoadKind::period);
 }
@@ -49,31 +51,46 @@ class Collector {
   std::vector<double> fill_;
 };
 
-BottleneckResult exact_bottleneck(const SearchCase& what, const SearchSpace& space, const ChainLoad& load) {
+/// What no partition changes of the objective.
+double base_of(const SearchCase& what) {
+  return what.synchronous ? what.chain.stage_compute(0, what.chain.size()) : 0;
+}
+
+/// Of the objective; where links differ it takes the slowest for all and says too little.
+double most_of(const SearchCase& what, const SearchLimits& limits) {
+  return what.link == what.best_link ? limits.most : kInfinity;
+}
+
+BottleneckResult exact_bottleneck(const SearchCase& what, const SearchSpace& space, const ChainLoad& load,
+                                  double most) {
   BottleneckResult result = search_bottleneck(space, load);
   if (!result.feasible() || what.memory.fits(result.partition)) return result;
+  const double heaviest = most - base_of(what);
+  if (heaviest < kInfinity && !test_pairs(space, load, &what.memory, heaviest).feasible()) return {};
   return search_pairs(space, load, &what.memory, result.value);
 }
 
 SynchronousResult exact_synchronous(const SearchCase& what, const SearchSpace& space, const ChainLoad& load,
-                                    const std::vector<double>& fill) {
-  const double base = what.chain.stage_compute(0, what.chain.size());
+                                    const std::vector<double>& fill, double most) {
+  const double base = base_of(what);
   SynchronousResult result = search_synchronous(space, load, fill, base);
   const bool fits = std::all_of(result.points.begin(), result.points.end(), [&](const SynchronousPoint& point) {
     return what.memory.fits(point.partition);
   });
   if (fits) return result;
-  return search_synchronous_pairs(space, load, &what.memory, fill, base, search_bottleneck(space, load).value);
+  return search_synchronous_pairs(space, load, &what.memory, fill, base, search_bottleneck(space, load).value,
+                                  most);
 }
 
-/// Every Pareto point of load and fill; asynchronous: the optimum.
-std::vector<Partition> optima(const SearchCase& what, SearchSpace space) {
+/// Every Pareto point of load and fill; asynchronous: the optimum. Those that take a pair search only when some
+/// objective is within `most`.
+std::vector<Partition> optima(const SearchCase& what, SearchSpace space, double most = kInfinity) {
   const ChainLoad load = objective_load(what, space);
   space.scan_replicas = load.scan_replicas();
-  if (!what.synchronous) return {exact_bottleneck(what, space, load).partition};
+  if (!what.synchronous) return {exact_bottleneck(what, space, load, most).partition};
   std::vector<Partition> partitions;
   const std::vector<double> fill = fill_times(what.chain, what.link);
-  for (SynchronousPoint& point : exact_synchronous(what, space, load, fill).points)
+  for (SynchronousPoint& point : exact_synchronous(what, space, load, fill, most).points)
     partitions.push_back(std::move(point.partition));
   return partitions;
 }
@@ -87,10 +104,10 @@ std::vector<Partition> data_parallel(const SearchCase& what, const SearchSpace& 
   return partitions;
 }
 
-std::vector<Partition> straight(const SearchCase& what, SearchSpace space) {
+std::vector<Partition> straight(const SearchCase& what, SearchSpace space, double most) {
   if (std::ranges::any_of(space.replicas, [](int count) { return count > 1; })) return {};
   space.max_replicas = 1;
-  return {exact_bottleneck(what, space, objective_load(what, space)).partition};
+  return {exact_bottleneck(what, space, objective_load(what, space), most).partition};
 }
 
 /// Adds what fits; the most bytes that one of those needs on a device, 0 without any.
@@ -109,17 +126,17 @@ std::int64_t add_fitting(const SearchCase& what, const std::vector<Partition>& f
 constexpr int kLimitedWork = 4000;
 
 /// The searches of ever less memory, each just too little for the largest plan of the one before.
-void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, double slowest,
+void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits,
                               Collector& collector) {
-  const int most = kLimitedWork / (space.layers * space.devices);
+  const int tries = kLimitedWork / (space.layers * space.devices);
   std::int64_t peak = what.memory.limit();
-  for (int i = 0; i < most; ++i) {
+  for (int i = 0; i < tries; ++i) {
     const StageMemory tighter = what.memory.with_limit(i == 0 ? peak : peak - 1);
     const SearchCase less{
         what.chain,         what.bound_chain,        tighter,        what.limited, what.synchronous,
         what.micro_batches, what.all_reduce_overlap, what.recompute, what.link,    what.best_link};
-    if (search_bottleneck(space, bound_load(less, space)).value > slowest) return;
-    peak = add_fitting(less, optima(less, space), collector);
+    if (search_bottleneck(space, bound_load(less, space)).value > limits.slowest) return;
+    peak = add_fitting(less, optima(less, space, most_of(what, limits)), collector);
     if (peak == 0) return;
   }
 }
@@ -165,25 +182,25 @@ CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, 
   if (!least.feasible() || list.bound > limits.slowest) return list;
   Collector collector(what, space, list);
   if (limits.depth == Depth::inherited) {
-    if (what.limited) inherit_from_less_memory(what, space, limits.slowest, collector);
+    if (what.limited) inherit_from_less_memory(what, space, limits, collector);
     inherit_from_slower_links(what, space, collector);
     return list;
   }
+  const double most = most_of(what, limits);
   if (limits.depth == Depth::plain) {
-    add_fitting(what, optima(what, space), collector);
+    add_fitting(what, optima(what, space, most), collector);
     add_fitting(what, data_parallel(what, space), collector);
   }
-  add_fitting(what, straight(what, space), collector);
+  add_fitting(what, straight(what, space, most), collector);
   add_fitting(what, {least.partition}, collector);
   return list;
 }
 
 Partition find_fitting(const SearchCase& what, const SearchSpace& space) {
   const ChainLoad load = make_load(what, space, LoadKind::step_bound);
-  constexpr double kNoLimit = std::numeric_limits<double>::infinity();
-  Partition partition = test_bottleneck(space, load, kNoLimit).partition;
+  Partition partition = test_bottleneck(space, load, kInfinity).partition;
   if (partition.empty() || what.memory.fits(partition)) return partition;
-  return test_pairs(space, load, &what.memory, kNoLimit).partition;
+  return test_pairs(space, load, &what.memory, kInfinity).partition;
 }
 
 }  // namespace pp::plan

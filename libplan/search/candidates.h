@@ -55,6 +55,7 @@ bool is_small(int layers, int devices);
 
 struct SearchLimits {
   double slowest = std::numeric_limits<double>::infinity();  ///< look for nothing whose bound is above
+  double most = std::numeric_limits<double>::infinity();     ///< take no pains over what is estimated above
   Depth depth = Depth::plain;
 };
 

@@ -63,8 +63,8 @@ SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, con
     if (devices != all && (spread || !is_searched(graph.size(), devices))) continue;
     const bool in_depth = devices == all || is_searched_in_depth(graph.size(), devices);
     const Cluster part = first_devices(cluster, devices);
-    Gathered found =
-        gather(profile, part, graph, request, {pool.best()}, in_depth ? DownSets::search : DownSets::leave_out);
+    Gathered found = gather(profile, part, graph, request, {pool.best(), pool.far()},
+                            in_depth ? DownSets::search : DownSets::leave_out);
     const bool any = !found.finalists.empty();
     pool.add(std::move(found.finalists));
     outcome.bound = std::min(outcome.bound, found.bound);
@@ -80,7 +80,8 @@ SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, con
     if (!any && pool.best() == kInfinity) continue;                    // nothing fits, so no baseline does
     if (in_depth) run_baselines(profile, part, graph, request, found.floor, pool);
     pool.add(
-        gather(profile, part, graph, request, {pool.best(), Depth::inherited}, DownSets::leave_out).finalists);
+        gather(profile, part, graph, request, {pool.best(), pool.far(), Depth::inherited}, DownSets::leave_out)
+            .finalists);
     pool.improve(devices);
   }
   outcome.short_by = pool.short_by();

@@ -7,6 +7,9 @@ namespace pp::plan {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int kNone = std::numeric_limits<int>::max();
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// A suffix of the layers and what the stages in front of it need to know.
 struct Label {
@@ -43,17 +46,27 @@ class PairProbe {
   PairProbe(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
             std::span<const double> fill, double limit)
       : space_(space), cost_(cost), memory_(memory), fill_(fill), limit_(limit), layers_(space.layers) {
-    fronts_.resize(static_cast<std::size_t>(space.levels() + 1) * static_cast<std::size_t>(layers_ + 1));
+    const std::size_t fronts = at(space.levels() + 1) * at(layers_ + 1);
+    fronts_.resize(fronts);
+    fewest_.assign(fronts, kNone);
     front(0, layers_).push_back({});
+    fewest_[index(0, layers_)] = 0;
+    reach_.assign(at(std::max(space.levels(), 1)) * at(space.replica_limit() + 1), layers_);
+    find_needs();
   }
 
   void run() {
     for (int start = layers_ - 1; start >= 0; --start) {
       if (start != 0 && !space_.may_cut(start)) continue;
+      if (needs_[at(start)] >= space_.devices) continue;
       for (int level = 1; level <= std::max(space_.levels(), 1); ++level) {
         for (int replicas = 1; replicas <= space_.replica_limit(); ++replicas) {
           if (space_.may_replicate(level, replicas)) relax(start, level, replicas);
         }
+      }
+      for (int level = 0; level <= space_.levels(); ++level) {
+        for (const Label& label : front(level, start))
+          fewest_[index(level, start)] = std::min(fewest_[index(level, start)], label.devices);
       }
     }
   }
@@ -72,7 +85,7 @@ class PairProbe {
       result.push_back({start, best->end, best->replicas});
       start = best->end;
       if (space_.levels() != 0) --level;
-      best = &front(level, start)[static_cast<std::size_t>(best->next)];
+      best = &front(level, start)[at(best->next)];
     }
     return result;
   }
@@ -80,39 +93,53 @@ class PairProbe {
   double next() const { return next_; }
 
  private:
-  Front& front(int level, int boundary) {
-    return fronts_[static_cast<std::size_t>(level) * static_cast<std::size_t>(layers_ + 1) +
-                   static_cast<std::size_t>(boundary)];
-  }
+  std::size_t index(int level, int boundary) const { return at(level) * at(layers_ + 1) + at(boundary); }
+  Front& front(int level, int boundary) { return fronts_[index(level, boundary)]; }
   bool accept(double load) {
     if (load <= limit_) return true;
     next_ = std::min(next_, load);
     return false;
   }
 
-  static int fewest_devices(const Front& tails) {
-    int fewest = std::numeric_limits<int>::max();
-    for (const Label& tail : tails) fewest = std::min(fewest, tail.devices);
-    return fewest;
+  /// For every boundary the fewest devices that can run the layers in front of it, were there nothing to
+  /// exchange and nobody behind them. For each number of replicas the last stage begins as early as it can.
+  void find_needs() {
+    needs_.assign(at(layers_) + 1, kNone);
+    needs_[0] = 0;
+    std::vector<int> begins(at(space_.replica_limit()) + 1, 0);
+    for (int end = 1; end < layers_; ++end) {
+      for (int replicas = space_.min_replicas; replicas <= space_.replica_limit(); ++replicas) {
+        int& begin = begins[at(replicas)];
+        while (begin < end && !may_run(begin, end, replicas)) ++begin;
+        if (begin < end && needs_[at(begin)] != kNone)
+          needs_[at(end)] = std::min(needs_[at(end)], needs_[at(begin)] + replicas);
+      }
+    }
+  }
+
+  /// Whether the stage keeps to the limits with nobody behind it. Larger stages cost and hold no less, so what
+  /// may run ends no later when it begins earlier.
+  bool may_run(int begin, int end, int replicas) {
+    const bool scanned = replicas == space_.scan_replicas;
+    return (scanned || accept(cost_.stage(begin, end, replicas))) && cost_.fits(begin, end, replicas, 0);
   }
 
   void relax(int start, int level, int replicas) {
+    int& reach = reach_[at(level - 1) * at(space_.replica_limit() + 1) + at(replicas)];
+    while (reach > start && !may_run(start, reach, replicas)) --reach;
     const int from = space_.levels() == 0 ? 0 : level - 1;
     const int to = space_.levels() == 0 ? 0 : level;
+    const int most_later = space_.devices - replicas - needs_[at(start)];
+    if (most_later < 0) return;
     if (start != 0 && !accept(cost_.cut(start, replicas, CutSide::in))) return;
-    for (int end = start + 1; end <= layers_; ++end) {
-      const Front& tails = front(from, end);
-      const int later = fewest_devices(tails);
-      if (later > space_.devices - replicas) continue;
-      if (!accept(cost_.stage(start, end, replicas))) {
-        if (replicas == space_.scan_replicas) continue;
-        break;  // larger stages cost no less
-      }
-      if (!cost_.fits(start, end, replicas, 0)) break;  // and need no less memory
-      if (!cost_.fits(start, end, replicas, later)) continue;
+    for (int end = start + 1; end <= reach; ++end) {
+      if (fewest_[index(from, end)] > most_later) continue;
+      if (replicas == space_.scan_replicas && !accept(cost_.stage(start, end, replicas))) continue;
       if (end != layers_ && !accept(cost_.cut(end, replicas, CutSide::out))) continue;
+      const Front& tails = front(from, end);
       for (std::size_t next = 0; next < tails.size(); ++next) {
-        extend({start, end, replicas}, tails[next], static_cast<int>(next), front(to, start));
+        if (tails[next].devices <= most_later)
+          extend({start, end, replicas}, tails[next], static_cast<int>(next), front(to, start));
       }
     }
   }
@@ -120,13 +147,12 @@ class PairProbe {
   void extend(const StageRange& stage, const Label& tail, int next, Front& into) {
     Label made = tail;
     made.devices += stage.replicas;
-    if (made.devices > space_.devices) return;
     if (memory_ != nullptr) made.demand = memory_->demand(stage.replicas, tail.devices, tail.demand);
     made.stages += 1;
     made.end = stage.end;
     made.replicas = stage.replicas;
     made.next = next;
-    if (stage.begin != 0 && !fill_.empty()) made.fill += fill_[static_cast<std::size_t>(stage.begin)];
+    if (stage.begin != 0 && !fill_.empty()) made.fill += fill_[at(stage.begin)];
     if (is_dominated(into, made)) return;  // before the memory, which takes longer
     const bool fits = memory_ != nullptr ? memory_->fits(stage, made.demand)
                                          : cost_.fits(stage.begin, stage.end, stage.replicas, tail.devices);
@@ -141,12 +167,15 @@ class PairProbe {
   int layers_;
   double next_ = kInfinity;
   std::vector<Front> fronts_;
+  std::vector<int> fewest_;  ///< per front, the devices of its smallest label; of an empty one kNone
+  std::vector<int> reach_;   ///< per level and replica count, the furthest end that may run
+  std::vector<int> needs_;   ///< per boundary, find_needs(); kNone: no devices can
 };
 
 double fill_of(const Partition& partition, std::span<const double> fill) {
   double sum = 0;
   for (auto stage = partition.rbegin(); stage != partition.rend(); ++stage) {
-    if (stage->begin != 0) sum += fill[static_cast<std::size_t>(stage->begin)];
+    if (stage->begin != 0) sum += fill[at(stage->begin)];
   }
   return sum;
 }
@@ -173,6 +202,7 @@ FillTest least_fill_pairs(const SearchSpace& space, const StageCost& cost, const
   probe.run();
   FillTest test;
   test.partition = probe.partition();
+  test.next = probe.next();
   if (!test.feasible()) return test;
   test.theta = bottleneck_value(test.partition, space.layers, cost);
   test.fill = fill_of(test.partition, fill);
@@ -181,11 +211,9 @@ FillTest least_fill_pairs(const SearchSpace& space, const StageCost& cost, const
 
 SynchronousResult search_synchronous_pairs(const SearchSpace& space, const StageCost& cost,
                                            const ExactMemory* memory, std::span<const double> fill, double base,
-                                           double lower_bound) {
-  const BottleneckResult least = search_pairs(space, cost, memory, lower_bound);
-  if (!least.feasible()) return {};
-  return enumerate_points(least.value, base,
-                          [&](double limit) { return least_fill_pairs(space, cost, memory, fill, limit); });
+                                           double lower_bound, double most) {
+  const auto test = [&](double limit) { return least_fill_pairs(space, cost, memory, fill, limit); };
+  return enumerate_points(lower_bound, base, test, most);
 }
 
 }  // namespace pp::plan

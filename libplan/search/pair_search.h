@@ -23,10 +23,11 @@ BottleneckResult search_pairs(const SearchSpace& space, const StageCost& cost, c
 FillTest least_fill_pairs(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
                           std::span<const double> fill, double limit);
 
-/// All Pareto points as search_synchronous() finds them, with the exact memory. `lower_bound` as for
-/// search_pairs().
+/// All Pareto points as search_synchronous() finds them, and maybe some of less load, with the exact memory.
+/// `lower_bound` as for search_pairs(), `most` as for enumerate_points().
 SynchronousResult search_synchronous_pairs(const SearchSpace& space, const StageCost& cost,
                                            const ExactMemory* memory, std::span<const double> fill, double base,
-                                           double lower_bound = 0);
+                                           double lower_bound = 0,
+                                           double most = std::numeric_limits<double>::infinity());
 
 }  // namespace pp::plan

@@ -16,8 +16,7 @@ constexpr std::size_t kSimulated = 64;       ///< per call and schedule
 constexpr std::size_t kPlaced = 4;           ///< the same of a placed schedule: each is improved by simulation
 constexpr std::size_t kAtOnce = 8;           ///< whatever the number of threads, which changes no result
 constexpr std::int64_t kImproved = 100'000;  ///< operations simulated per machine for local improvement
-constexpr double kFar =
-    1.25;  ///< a plan this much slower than the best does not become the best by local moves
+constexpr double kFar = 1.25;                ///< Pool::far(), relative to the best
 constexpr double kOutclassed =
     1.6;  ///< a smaller machine whose best is this much slower is not worth local moves
 constexpr double kRounding = 1e-10;  ///< relative; of sums in another order, so that ties are still seen
@@ -72,9 +71,11 @@ double Pool::best_step(std::size_t place) const {
   return *std::next(steps_.begin(), static_cast<std::ptrdiff_t>(place) - 1);
 }
 
+double Pool::far() const { return kFar * best(); }
+
 bool Pool::is_hopeless(const Finalist& finalist) const {
   if (finalist.placed) return finalist.bound > best() * (1 + kRounding);
-  return finalist.bound > std::max(best_step(static_cast<std::size_t>(request_.top) + 1), kFar * best());
+  return finalist.bound > std::max(best_step(static_cast<std::size_t>(request_.top) + 1), far());
 }
 
 void Pool::add(std::vector<Finalist> finalists) {

@@ -19,6 +19,8 @@ class Pool {
 
   /// Seconds per step of the fastest finalist so far; infinity: none.
   double best() const { return best_step(1); }
+  /// A plan this much slower does not become the best by local moves or a closer look.
+  double far() const;
 
   /// Prices finalists, the promising first. Left out: known ones, all but the best few by estimate of each
   /// schedule, and those whose bound says that they cannot be among the plan and its listed alternatives

@@ -228,6 +228,23 @@ class FillProbe {
   std::vector<int> reach_;  ///< per replica count, the furthest end within the limit
 };
 
+/// A point not far above the least load, in steps that double: a probe is the dearer the more it admits.
+FillTest first_above(double theta_least, const std::function<FillTest(double)>& test) {
+  constexpr double kFirstStep = 1. / 64;
+  FillTest point = test(theta_least);
+  for (double step = kFirstStep; !point.feasible() && point.next < kInfinity; step *= 2)
+    point = test(point.next * (1 + step));
+  return point;
+}
+
+/// A point with an objective of at most `most`.
+FillTest first_within(double most, double base, const std::function<FillTest(double)>& test) {
+  FillTest point = test(most - base);
+  while (point.feasible() && point.theta + (base + point.fill) > most)  // what fills less has a larger theta
+    point = test(std::min(std::nextafter(point.theta, 0.0), most - base - point.fill));
+  return point;
+}
+
 }  // namespace
 
 FillTest least_fill(const SearchSpace& space, const StageCost& cost, std::span<const double> fill,
@@ -235,12 +252,12 @@ FillTest least_fill(const SearchSpace& space, const StageCost& cost, std::span<c
   return FillProbe(space, cost, fill, limit).run();
 }
 
-SynchronousResult enumerate_points(double theta_least, double base,
-                                   const std::function<FillTest(double)>& test) {
+SynchronousResult enumerate_points(double theta_least, double base, const std::function<FillTest(double)>& test,
+                                   double most) {
   SynchronousResult result;
-  FillTest point = test(theta_least);
-  if (!point.feasible()) return result;
-  point = test(theta_least + point.fill);  // a larger theta alone exceeds the objective already found
+  const FillTest first = most < kInfinity ? first_within(most, base, test) : first_above(theta_least, test);
+  if (!first.feasible()) return result;
+  FillTest point = test(first.theta + first.fill);  // a larger theta alone exceeds the objective of `first`
   while (point.feasible()) {
     result.objective = std::min(result.objective, point.theta + (base + point.fill));
     const double theta = point.theta;

@@ -32,18 +32,21 @@ struct FillTest {
   Partition partition;
   double theta = std::numeric_limits<double>::infinity();  ///< what it really reaches
   double fill = std::numeric_limits<double>::infinity();
+  /// Infeasible: no partition has less load than this, infinity also when that is not known.
+  double next = std::numeric_limits<double>::infinity();
   bool feasible() const { return !partition.empty(); }
 };
 /// O(layers * devices^2 * levels); memory is tested against the exact number of later devices.
 FillTest least_fill(const SearchSpace& space, const StageCost& cost, std::span<const double> fill,
                     double limit);
 
-/// Exact: `theta_least` is the optimum of the bottleneck search in the same space, `test(limit)` the partition
-/// of least fill under a bound; `base` the part of G that no partition changes. Every round yields the next
-/// Pareto point, until none can beat the best any more. Enumerating the bottleneck and minimising the sum is
-/// Alpa's idea (Zheng et al., OSDI'22, inter-operator pass).
-SynchronousResult enumerate_points(double theta_least, double base,
-                                   const std::function<FillTest(double)>& test);
+/// Exact: `theta_least` is no more than the load of any partition in the same space (the nearer, the fewer
+/// probes), `test(limit)` the partition of least fill under a bound; `base` the part of G that no partition
+/// changes. Every round yields the next Pareto point, until none can beat the best any more. No points when no
+/// objective is within `most`. Enumerating the bottleneck and minimising the sum is Alpa's idea (Zheng et al.,
+/// OSDI'22, inter-operator pass).
+SynchronousResult enumerate_points(double theta_least, double base, const std::function<FillTest(double)>& test,
+                                   double most = std::numeric_limits<double>::infinity());
 
 /// enumerate_points() over search_bottleneck() and least_fill().
 SynchronousResult search_synchronous(const SearchSpace& space, const StageCost& cost,

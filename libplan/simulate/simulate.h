@@ -46,6 +46,7 @@ struct StageEdge {
 struct Link {
   BytesPerSecond bandwidth{0};  ///< 0: infinite
   Seconds latency{};
+  bool operator==(const Link&) const = default;
 };
 
 /// An AR waits for the others of its stage and then lasts all_reduce seconds (`blocking`), or what is left of

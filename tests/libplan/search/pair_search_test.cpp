@@ -106,6 +106,12 @@ TEST_CASE(
     ++feasible;
     REQUIRE(memory.fits(found.partition));
     REQUIRE(points.objective == doctest::Approx(expected.step).epsilon(1e-12));
+    const auto within = [&](double most) {
+      return search_synchronous_pairs(space, step, &memory, fill, base, 0, most).objective;
+    };
+    REQUIRE(within(points.objective * (1 + 1e-9)) == points.objective);
+    REQUIRE(within(points.objective * 1.5) == points.objective);
+    REQUIRE(std::isinf(within(points.objective * (1 - 1e-9))));
     REQUIRE(search_bottleneck(space, period).value <= found.value);
     if (again != RecomputeMode::never) ++runs_again;
   }
