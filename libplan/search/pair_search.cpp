@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <tuple>
 
+#include "libplan/search/front_needs.h"
+
 namespace pp::plan {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int kNone = std::numeric_limits<int>::max();
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
@@ -45,20 +46,26 @@ class PairProbe {
  public:
   PairProbe(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
             std::span<const double> fill, double limit)
-      : space_(space), cost_(cost), memory_(memory), fill_(fill), limit_(limit), layers_(space.layers) {
+      : space_(space),
+        cost_(cost),
+        memory_(memory),
+        fill_(fill),
+        limit_(limit),
+        layers_(space.layers),
+        needs_(front_needs(space, cost, limit)),
+        next_(needs_.refused) {
     const std::size_t fronts = at(space.levels() + 1) * at(layers_ + 1);
     fronts_.resize(fronts);
-    fewest_.assign(fronts, kNone);
+    fewest_.assign(fronts, FrontNeeds::kNone);
     front(0, layers_).push_back({});
     fewest_[index(0, layers_)] = 0;
     reach_.assign(at(std::max(space.levels(), 1)) * at(space.replica_limit() + 1), layers_);
-    find_needs();
   }
 
   void run() {
     for (int start = layers_ - 1; start >= 0; --start) {
       if (start != 0 && !space_.may_cut(start)) continue;
-      if (needs_[at(start)] >= space_.devices) continue;
+      if (needs_.devices[at(start)] >= space_.devices) continue;
       for (int level = 1; level <= std::max(space_.levels(), 1); ++level) {
         for (int replicas = 1; replicas <= space_.replica_limit(); ++replicas) {
           if (space_.may_replicate(level, replicas)) relax(start, level, replicas);
@@ -101,22 +108,6 @@ class PairProbe {
     return false;
   }
 
-  /// For every boundary the fewest devices that can run the layers in front of it, were there nothing to
-  /// exchange and nobody behind them. For each number of replicas the last stage begins as early as it can.
-  void find_needs() {
-    needs_.assign(at(layers_) + 1, kNone);
-    needs_[0] = 0;
-    std::vector<int> begins(at(space_.replica_limit()) + 1, 0);
-    for (int end = 1; end < layers_; ++end) {
-      for (int replicas = space_.min_replicas; replicas <= space_.replica_limit(); ++replicas) {
-        int& begin = begins[at(replicas)];
-        while (begin < end && !may_run(begin, end, replicas)) ++begin;
-        if (begin < end && needs_[at(begin)] != kNone)
-          needs_[at(end)] = std::min(needs_[at(end)], needs_[at(begin)] + replicas);
-      }
-    }
-  }
-
   /// Whether the stage keeps to the limits with nobody behind it. Larger stages cost and hold no less, so what
   /// may run ends no later when it begins earlier.
   bool may_run(int begin, int end, int replicas) {
@@ -129,7 +120,7 @@ class PairProbe {
     while (reach > start && !may_run(start, reach, replicas)) --reach;
     const int from = space_.levels() == 0 ? 0 : level - 1;
     const int to = space_.levels() == 0 ? 0 : level;
-    const int most_later = space_.devices - replicas - needs_[at(start)];
+    const int most_later = space_.devices - replicas - needs_.devices[at(start)];
     if (most_later < 0) return;
     if (start != 0 && !accept(cost_.cut(start, replicas, CutSide::in))) return;
     for (int end = start + 1; end <= reach; ++end) {
@@ -165,11 +156,12 @@ class PairProbe {
   std::span<const double> fill_;
   double limit_;
   int layers_;
-  double next_ = kInfinity;
+  FrontNeeds needs_;
+  double next_;  ///< the smallest load that was refused
   std::vector<Front> fronts_;
-  std::vector<int> fewest_;  ///< per front, the devices of its smallest label; of an empty one kNone
-  std::vector<int> reach_;   ///< per level and replica count, the furthest end that may run
-  std::vector<int> needs_;   ///< per boundary, find_needs(); kNone: no devices can
+  std::vector<int>
+      fewest_;              ///< per front, the devices of its smallest label; of an empty one FrontNeeds::kNone
+  std::vector<int> reach_;  ///< per level and replica count, the furthest end that may run
 };
 
 double fill_of(const Partition& partition, std::span<const double> fill) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "libplan/search/bottleneck.h"
+#include "libplan/search/front_needs.h"
 
 namespace pp::plan {
 namespace {
@@ -41,7 +42,13 @@ struct Ends {
 class FillProbe {
  public:
   FillProbe(const SearchSpace& space, const StageCost& cost, std::span<const double> fill, double limit)
-      : space_(space), cost_(cost), fill_(fill), limit_(limit), layers_(space.layers), devices_(space.devices) {
+      : space_(space),
+        cost_(cost),
+        fill_(fill),
+        limit_(limit),
+        layers_(space.layers),
+        devices_(space.devices),
+        needs_(front_needs(space, cost, limit).devices) {
     replica_limit_ = space.replica_limit();
     const int rows = space.levels() + 1;
     table_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(layers_ + 1) * width());
@@ -164,12 +171,14 @@ class FillProbe {
     if (made.better_than(best) || (tie && made.end < best.end)) best = made;
   }
 
-  /// A suffix that uses more devices than another and fills no faster is of no use to anybody.
+  /// A suffix that uses more devices than another and fills no faster is of no use to anybody, nor is one that
+  /// leaves too few for the layers in front.
   void prune(int start, int level) {
     double least = kInfinity;
+    const int most = devices_ - needs_[static_cast<std::size_t>(start)];
     for (int used = 1; used <= devices_; ++used) {
       Suffix& one = suffix(level, start, used);
-      if (one.fill < least) {
+      if (used <= most && one.fill < least) {
         least = one.fill;
         known(level, start).push_back(used);
       } else {
@@ -218,6 +227,7 @@ class FillProbe {
   double limit_;
   int layers_;
   int devices_;
+  std::vector<int> needs_;  ///< front_needs()
   int replica_limit_ = 0;
   std::vector<Suffix> table_;
   std::vector<Ends> ends_;
