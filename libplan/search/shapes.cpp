@@ -37,6 +37,20 @@ std::vector<SearchPart> equal_parts(const SearchPart& whole, int micro_batches, 
   return parts;
 }
 
+/// What the searches over all shapes may not meet, as replicas that differ are lighter by their objective: whole
+/// pipelines side by side on all devices.
+std::vector<SearchPart> with_equal_parts(const SearchPart& whole) {
+  std::vector<SearchPart> parts{whole};
+  const SearchSpace& space = whole.space;
+  if (!space.replicas.empty()) return parts;
+  for (int q = std::max(2, space.min_replicas); q <= std::min(space.replica_limit(), space.devices / 2); ++q) {
+    if (space.devices % q != 0) continue;
+    SearchPart& part = parts.emplace_back(whole);
+    part.space.min_replicas = part.space.max_replicas = q;
+  }
+  return parts;
+}
+
 /// Each with the versions of a pipeline as long as it may become.
 std::vector<SearchPart> straight_parts(const SearchPart& whole, bool limited) {
   std::vector<SearchPart> parts;
@@ -53,7 +67,7 @@ std::vector<SearchPart> search_parts(const ScheduleRow& schedule, const PlanRequ
                                      int micro_batches, bool limited) {
   const WeightPolicy policy = policy_of(schedule, request);
   switch (shape_of(schedule, policy)) {
-    case Shape::any: break;
+    case Shape::any: return with_equal_parts(whole);
     case Shape::one_stage:
       if (whole.space.exact_stages > 1) return {};
       whole.space.exact_stages = 1;
