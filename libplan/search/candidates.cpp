@@ -121,11 +121,8 @@ std::int64_t add_fitting(const SearchCase& what, const std::vector<Partition>& f
   return peak;
 }
 
-/// Layers times devices of all searches that inherit under a memory limit, where each may cost a pair search:
-/// none but small models are searched to the end.
-constexpr int kLimitedWork = 4000;
-
-/// The searches of ever less memory, each just too little for the largest plan of the one before.
+/// The searches of ever less memory, each just too little for the largest plan of the one before; none but
+/// small models are searched to the end.
 void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits,
                               Collector& collector) {
   const int tries = kLimitedWork / (space.layers * space.devices);

@@ -52,6 +52,8 @@ ChainLoad make_load(const SearchCase& what, const SearchSpace& space, LoadKind k
 /// Whether searches, whose time grows with the layers and the square of the devices, are short enough to be
 /// repeated on every smaller machine and for every slower link.
 bool is_small(int layers, int devices);
+/// Under a memory limit each search may take a pair search: layers times devices of all that are repeated.
+constexpr int kLimitedWork = 4000;
 
 struct SearchLimits {
   double slowest = std::numeric_limits<double>::infinity();  ///< look for nothing whose bound is above

@@ -151,6 +151,25 @@ TEST_CASE("a limit below one layer's weights names layer, bytes short and the sm
   CHECK(std::holds_alternative<Plan>(make_plan(profile, make_cluster(6), request)));
 }
 
+TEST_CASE("what the devices do not have is no remedy: it says how much memory would do, reserve included") {
+  Profile profile = six_layers();
+  profile.layers[2].parameters = Bytes(5000);  // 15000 bytes of state, as above
+  Cluster cluster = make_cluster(6);
+  for (Device& device : cluster.devices) device.memory = Bytes(14'000);
+  PlanRequest request;
+  request.mini_batch = 8;
+  request.reserve = 0.25;
+  const auto result = make_plan(profile, cluster, request);
+  const Infeasible& none = std::get<Infeasible>(result);
+  CHECK(none.short_by == Bytes(15'000 - 10'500));
+  const std::int64_t bytes = (none.smallest_limit->value * 4 + 2) / 3;  // three quarters of it are the limit
+  CHECK(none.remedy == "devices with " + std::to_string(bytes) + " bytes of memory each");
+  for (Device& device : cluster.devices) device.memory = Bytes(bytes);
+  CHECK(std::holds_alternative<Plan>(make_plan(profile, cluster, request)));
+  for (Device& device : cluster.devices) device.memory = Bytes(bytes - 2);
+  CHECK(std::holds_alternative<Infeasible>(make_plan(profile, cluster, request)));
+}
+
 TEST_CASE("a stage that falls short names itself, its device and the devices that would do") {
   // Six layers of 3000 bytes with state; 100 bytes saved, 100 sent per sample pair. Two devices hold three
   // layers each.
