@@ -75,6 +75,29 @@ TEST_SUITE("librun/equality") {
                     short_run());
   }
 
+  TEST_CASE("encoder and decoder, recurrences, long skips: every cut equals the single device") {
+    for (const char* family :
+         {"t5_small:layers=2,width=16,heads=2,hidden=24,vocabulary=13,source=9,target=7,dropout=0.1",
+          "gnmt:layers=3,width=8,vocabulary=13,source=5,target=4", "unet:image=64,B=2,C=4"}) {
+      CAPTURE(std::string(family));
+      check_all_plans({.model = model::build_family(family)}, short_run());
+    }
+  }
+
+  TEST_CASE("amoebanet: every cut equals one stage, which hands on dense gradients where one graph has views") {
+    const run::RunOptions options = short_run();
+    PlanSpec spec{.model = model::build_family("amoebanet_d:classes=10,image=32,L=3,D=8")};
+    const test::Run one = test::run_plan(make_plan(spec), options);
+    std::mt19937 random(13);
+    for (int stages = 2; stages <= 4; ++stages) {
+      spec.cuts = random_cuts(random, spec.model.layers.size(), stages);
+      CAPTURE(text(spec.cuts));
+      const test::Run found = test::run_plan(make_plan(spec), options);
+      CHECK(test::first_difference(one.tensors, found.tensors) == "");
+      CHECK(found.report.step_losses == one.report.step_losses);
+    }
+  }
+
   TEST_CASE("split backwards and several stages per worker equal the single device bit for bit") {
     // schedules.md 8: the backwards of every stage run 0..M-1. Four stages: four workers, or two with two each.
     for (const ModelGraph& model : {test::residual_net(), model::build_family("lenet5:image=12")}) {

@@ -100,12 +100,13 @@ Tensors cross_attention(const Attributes& attributes, TensorSpan inputs, TensorS
 // Kingma, 2016.
 Tensors additive_attention(const Attributes& /*attributes*/, TensorSpan inputs, TensorSpan weights,
                            LayerContext& /*context*/) {
+  const at::Tensor keys = once(inputs[1]);
   const at::Tensor query = at::linear(inputs[0], weights[0]).unsqueeze(2);  // [n, l, 1, u]
-  const at::Tensor key = at::linear(inputs[1], weights[1]).unsqueeze(1);    // [n, 1, k, u]
+  const at::Tensor key = at::linear(keys, weights[1]).unsqueeze(1);         // [n, 1, k, u]
   const at::Tensor hidden = at::tanh(query.add(key.add(weights[4])));       // [n, l, k, u]
   const at::Tensor vector = weights[2].mul(weights[3].div(weights[2].norm()));
   const at::Tensor shares = at::softmax(at::matmul(hidden, vector), -1);  // [n, l, k]
-  return {at::matmul(shares, inputs[1])};
+  return {at::matmul(shares, keys)};
 }
 
 }  // namespace pp::model::ops

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/alias.h>
 
 #include <span>
 #include <string_view>
@@ -24,6 +25,10 @@ ForwardFunction adaptive_avg_pool2d, add, additive_attention, avg_pool2d, batch_
     linear, local_response_norm, locked_dropout, lstm, max_pool2d, mean, multi_head_attention, multiply, pad,
     position_embedding, position_encoding, relative_position_bias, relu, relu6, rms_norm, scale, sigmoid, silu,
     softmax, tanh, upsample_bilinear2d, upsample_nearest2d;
+
+/// `x` as a single reader of it. An op that reads an input several times reads this instead, so that autograd
+/// adds up what the op gives back before it adds other layers' gradients, in one graph as in segments.
+inline at::Tensor once(const at::Tensor& x) { return x.alias(); }
 
 /// Zeroes each element with `probability` < 1 and scales the rest by 1/(1-probability). The layer's first draw
 /// reseeds the context's generator from (key, layer), further ones continue. Keeps one byte per element for

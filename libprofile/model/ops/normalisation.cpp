@@ -63,7 +63,7 @@ Tensors layer_norm(const Attributes& attributes, TensorSpan inputs, TensorSpan w
 // [n, ..., d] -> the same, over the root of the mean square of the last dimension; weight [d]
 Tensors rms_norm(const Attributes& attributes, TensorSpan inputs, TensorSpan weights,
                  LayerContext& /*context*/) {
-  return {at::rms_norm(inputs[0], weights[0].sizes(), weights[0], number(attributes, "eps"))};
+  return {at::rms_norm(once(inputs[0]), weights[0].sizes(), weights[0], number(attributes, "eps"))};
 }
 
 // [n, c, h, w] -> the same, by the statistics of each sample's channels, in evaluation too
@@ -78,7 +78,7 @@ Tensors instance_norm2d(const Attributes& attributes, TensorSpan inputs, TensorS
 // torch.nn's alpha (the paper's times size).
 Tensors local_response_norm(const Attributes& attributes, TensorSpan inputs, TensorSpan /*weights*/,
                             LayerContext& /*context*/) {
-  const at::Tensor& x = inputs[0];
+  const at::Tensor x = once(inputs[0]);
   const std::int64_t size = integer(attributes, "size");
   const at::Tensor squares =
       at::constant_pad_nd(x.square().flatten(2), {0, 0, size / 2, (size - 1) / 2});  // [n, c + size - 1, h w]
