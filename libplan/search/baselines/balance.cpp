@@ -33,16 +33,17 @@ class SumCost : public StageCost {
 class Blocks {
  public:
   Blocks(std::vector<double> costs, int blocks) : costs_(std::move(costs)) {
-    const int layers = static_cast<int>(costs_.size());
-    for (int b = 0; b < blocks; ++b) ends_.push_back((b + 1) * (layers / blocks));
-    ends_.back() = layers;
+    for (int b = 0; b < blocks; ++b) ends_.push_back((b + 1) * (layers() / blocks));
+    ends_.back() = layers();
   }
 
+  int layers() const { return static_cast<int>(costs_.size()); }
   int count() const { return static_cast<int>(ends_.size()); }
   /// Added up anew each time: differences of prefix sums would not be exact enough for the rule to end.
   double size(int block) const {
+    const int end = std::min(ends_[at(block)], layers());
     double sum = 0;
-    for (int i = begin(block); i < ends_[at(block)]; ++i) sum += costs_[at(i)];
+    for (int i = std::max(0, begin(block)); i < end; ++i) sum += costs_[at(i)];
     return sum;
   }
   int begin(int block) const { return block == 0 ? 0 : ends_[at(block - 1)]; }
@@ -51,8 +52,8 @@ class Blocks {
     std::vector<int> lengths;
     int done = 0;
     for (const int end : ends_) {
-      lengths.push_back(std::max(0, end - done));
-      done = std::max(done, end);
+      lengths.push_back(std::max(0, std::min(end, layers()) - done));
+      done += lengths.back();
     }
     return lengths;
   }
@@ -71,7 +72,7 @@ class Blocks {
   }
 
   /// Moves one layer into `to` from its neighbour on the side of `from`; returns that neighbour. Pulling from
-  /// an empty one lets it begin behind its end for a moment; it counts as empty.
+  /// an empty one lets it begin behind its end, or an end lie outside of the sequence; it counts as empty.
   int pull(int from, int to) {
     if (from < to) {
       --ends_[at(to - 1)];
@@ -108,16 +109,18 @@ std::vector<int> balance_exactly(std::span<const double> costs, int blocks) {
 }
 
 std::vector<int> block_partition(std::span<const double> costs, int count) {
+  constexpr std::size_t kMovesPerLayerAndBlock = 10;
   Blocks blocks(scaled(costs), count);
-  for (;;) {
-    const int largest = blocks.largest();
-    const double size = blocks.size(largest);  // as of its choice
-    for (;;) {
-      const int smallest = blocks.smallest();
-      if (size <= blocks.size(smallest) + 1) return blocks.lengths();
-      if (blocks.pull(largest, smallest) == largest) break;
-    }
+  int largest = blocks.largest();
+  double size = blocks.size(largest);  // as of its choice
+  for (std::size_t moves = kMovesPerLayerAndBlock * costs.size() * at(count); moves != 0; --moves) {
+    const int smallest = blocks.smallest();
+    if (size <= blocks.size(smallest) + 1) return blocks.lengths();
+    if (blocks.pull(largest, smallest) != largest) continue;
+    largest = blocks.largest();
+    size = blocks.size(largest);
   }
+  return {};
 }
 
 std::vector<int> lingvo_partition(std::span<const double> costs, int blocks) {

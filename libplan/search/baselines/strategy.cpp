@@ -84,6 +84,10 @@ PlanRequest balanced(const Profile& profile, const Cluster& cluster, PlanRequest
                                       std::to_string(layers));
   }
   const std::vector<int> lengths = block_lengths(balance_costs(profile, request, strategy), stages, strategy);
+  if (lengths.empty()) {
+    throw Error(ErrorKind::usage, name(strategy) + ": its rule does not end on these costs with " +
+                                      std::to_string(stages) + " stages; use balance-by-time, or fewer stages");
+  }
   request.cuts.clear();
   int end = 0;
   for (std::size_t block = 0; block < lengths.size(); ++block) {

@@ -60,6 +60,12 @@ TEST_CASE("the block partition of known sequences") {
   CHECK(block_partition(Costs{1, 2, 3}, 1) == Lengths{3});
 }
 
+TEST_CASE("a block partition whose rule does not end is none") {
+  // Scaled 0, 0, 0, 0, 1, 0.2: the last block of 5 has 1.2, too much beside empty ones.
+  CHECK(block_partition(Costs{0, 0, 0, 0, 5, 1}, 5).empty());
+  CHECK(block_partition(Costs{0, 0, 0, 0, 5, 1}, 6) == Lengths{1, 1, 1, 1, 1, 1});
+}
+
 TEST_CASE("the golden block partitions and their optima") {
   std::ifstream file(std::filesystem::path(PP_SHARED_DATA) / "schedules/golden.json");
   if (!file) {
