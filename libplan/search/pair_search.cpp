@@ -59,7 +59,7 @@ class PairProbe {
     fewest_.assign(fronts, FrontNeeds::kNone);
     front(0, layers_).push_back({});
     fewest_[index(0, layers_)] = 0;
-    reach_.assign(at(std::max(space.levels(), 1)) * at(space.replica_limit() + 1), layers_);
+    reach_.assign(at(space.replica_limit() + 1), layers_);
   }
 
   void run() {
@@ -116,7 +116,7 @@ class PairProbe {
   }
 
   void relax(int start, int level, int replicas) {
-    int& reach = reach_[at(level - 1) * at(space_.replica_limit() + 1) + at(replicas)];
+    int& reach = reach_[at(replicas)];
     while (reach > start && !may_run(start, reach, replicas)) --reach;
     const int from = space_.levels() == 0 ? 0 : level - 1;
     const int to = space_.levels() == 0 ? 0 : level;
@@ -159,9 +159,8 @@ class PairProbe {
   FrontNeeds needs_;
   double next_;  ///< the smallest load that was refused
   std::vector<Front> fronts_;
-  std::vector<int>
-      fewest_;              ///< per front, the devices of its smallest label; of an empty one FrontNeeds::kNone
-  std::vector<int> reach_;  ///< per level and replica count, the furthest end that may run
+  std::vector<int> fewest_;  ///< per front, the devices of its smallest label; FrontNeeds::kNone: it is empty
+  std::vector<int> reach_;   ///< per replica count, the furthest end that may run
 };
 
 double fill_of(const Partition& partition, std::span<const double> fill) {

@@ -1,7 +1,7 @@
-// The slow exact search: every (start, end, replicas) is looked at, so nothing about the costs has to be
-// monotone, and memory may depend on the whole pipeline behind a stage (planning.md 3.5). Decides where the
-// fast searches, which test a lower bound of the memory, return a partition that does not fit after all; and is
-// their oracle in tests.
+// The slow exact search: every (start, end, replicas) is looked at that the loads and the lower bound of the
+// memory leave, which grow with the stage; the exact memory need not, and may depend on the whole pipeline
+// behind a stage (planning.md 3.5). Decides where the fast searches, which know the lower bound only, return a
+// partition that does not fit after all; and is their oracle in tests.
 #pragma once
 
 #include <span>
@@ -12,8 +12,9 @@
 
 namespace pp::plan {
 
-/// One probe as test_bottleneck(), with the exact memory. O(layers^2 * devices * labels); labels is the size of
-/// the Pareto front of (devices, demand), rarely above 3. `memory` null: cost.fits decides.
+/// One probe as test_bottleneck(), with the exact memory. At most O(layers^2 * devices * labels), near the
+/// optimum far less: front_needs() leaves few ends. Labels is the size of the Pareto front of (devices,
+/// demand), rarely above 3. `memory` null: cost.fits decides.
 BottleneckTest test_pairs(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
                           double limit);
 BottleneckResult search_pairs(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,

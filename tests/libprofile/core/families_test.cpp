@@ -98,7 +98,8 @@ TEST_SUITE("libprofile/model/families") {
   }
 
   TEST_CASE("depthwise convolutions have a group per channel") {
-    const Attributes& attributes = find_layer(build_family("mobilenet_v2"), "features.2.conv.1.0").attributes;
+    const ModelGraph graph = build_family("mobilenet_v2");
+    const Attributes& attributes = find_layer(graph, "features.2.conv.1.0").attributes;
     CHECK((attributes.at("groups") == Attribute(std::int64_t{96})));  // 16 channels, expanded six times
     CHECK(attributes.at("out_channels") == attributes.at("groups"));
   }
