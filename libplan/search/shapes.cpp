@@ -37,8 +37,8 @@ std::vector<SearchPart> equal_parts(const SearchPart& whole, int micro_batches, 
   return parts;
 }
 
-/// What the searches over all shapes may not meet, as replicas that differ are lighter by their objective: whole
-/// pipelines side by side on all devices.
+/// What the searches over all shapes may not meet, as replicas that differ are lighter by their objective:
+/// whole pipelines side by side on all devices.
 std::vector<SearchPart> with_equal_parts(const SearchPart& whole) {
   std::vector<SearchPart> parts{whole};
   const SearchSpace& space = whole.space;
