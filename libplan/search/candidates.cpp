@@ -20,12 +20,18 @@ ChainLoad bound_load(const SearchCase& what, const SearchSpace& space) {
   return make_load(what, space, what.synchronous ? LoadKind::step_bound : LoadKind::period_bound);
 }
 
+/// What no partition changes of the objective.
+double base_of(const SearchCase& what) {
+  return what.synchronous ? what.chain.stage_compute(0, what.chain.size()) : 0;
+}
+
 /// Collects distinct partitions with what objective and bound say about them.
 class Collector {
  public:
   Collector(const SearchCase& what, const SearchSpace& space, CandidateList& list)
       : chain_(what.chain),
         synchronous_(what.synchronous),
+        base_(base_of(what)),
         list_(list),
         load_(objective_load(what, space)),
         bound_(bound_load(what, space)),
@@ -35,9 +41,8 @@ class Collector {
     if (partition.empty()) return;
     const auto same = [&](const Candidate& other) { return other.partition == partition; };
     if (std::any_of(list_.candidates.begin(), list_.candidates.end(), same)) return;
-    double estimate = bottleneck_value(partition, chain_.size(), load_);
+    double estimate = bottleneck_value(partition, chain_.size(), load_) + base_;
     if (synchronous_) {
-      estimate += chain_.stage_compute(0, chain_.size());
       for (const int cut : cuts_of(partition)) estimate += fill_[static_cast<std::size_t>(cut)];
     }
     list_.candidates.push_back({partition, estimate, bottleneck_value(partition, chain_.size(), bound_)});
@@ -46,15 +51,11 @@ class Collector {
  private:
   const Chain& chain_;
   bool synchronous_;
+  double base_;
   CandidateList& list_;
   ChainLoad load_, bound_;
   std::vector<double> fill_;
 };
-
-/// What no partition changes of the objective.
-double base_of(const SearchCase& what) {
-  return what.synchronous ? what.chain.stage_compute(0, what.chain.size()) : 0;
-}
 
 /// Of the objective; where links differ it takes the slowest for all and says too little.
 double most_of(const SearchCase& what, const SearchLimits& limits) {
