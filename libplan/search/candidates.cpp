@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "libplan/search/bottleneck.h"
+#include "libplan/search/near_optima.h"
 #include "libplan/search/pair_search.h"
 #include "libplan/search/synchronous.h"
 
@@ -158,6 +159,18 @@ void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collec
   }
 }
 
+/// Those whose objective does not say that they are slower than the best plan so far, as many as are worth
+/// simulating.
+std::vector<Partition> close_partitions(const SearchCase& what, SearchSpace space, double bound,
+                                        const SearchLimits& limits) {
+  constexpr std::size_t kMost = 32;
+  const ChainLoad load = objective_load(what, space);
+  space.scan_replicas = load.scan_replicas();
+  const std::vector<double> fill = what.synchronous ? fill_times(what.chain, what.link) : std::vector<double>{};
+  const double base = base_of(what);
+  return near_optima(space, load, fill, bound - base, limits.most - base, kMost);
+}
+
 }  // namespace
 
 bool is_small(int layers, int devices) {
@@ -180,6 +193,8 @@ CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, 
   if (!least.feasible() || list.bound > limits.slowest) return list;
   Collector collector(what, space, list);
   if (limits.depth == Depth::inherited) {
+    if (is_small(space.layers, space.devices))
+      add_fitting(what, close_partitions(what, space, list.bound, limits), collector);
     if (what.limited) inherit_from_less_memory(what, space, limits, collector);
     inherit_from_slower_links(what, space, collector);
     return list;

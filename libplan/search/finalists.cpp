@@ -1,10 +1,11 @@
 #include "libplan/search/finalists.h"
 
-#include "libplan/search/tied_copies.h"
-
 #include <algorithm>
 #include <cmath>
 #include <tuple>
+
+#include "libplan/search/shapes.h"
+#include "libplan/search/tied_copies.h"
 
 namespace pp::plan {
 namespace {
@@ -46,6 +47,11 @@ Finalist finalist_of(const PlanCase& one, const Candidate& candidate) {
 }
 
 bool ranks_before(const Finalist& a, const Finalist& b) { return rank(a) < rank(b); }
+
+bool has_free_windows(const Finalist& finalist, const PlanRequest& request) {
+  return !request.window && finalist.schedule->windowed &&
+         is_free_shape(*finalist.schedule, policy_of(*finalist.schedule, request));
+}
 
 Assignment assign(const Finalist& finalist, const PlanGraph& graph, const PlanRequest& request) {
   Assignment assignment;

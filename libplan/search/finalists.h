@@ -42,6 +42,9 @@ Finalist finalist_of(const PlanCase& one, const Candidate& candidate);
 /// and stages in byte order.
 bool ranks_before(const Finalist& a, const Finalist& b);
 
+/// Whether the request leaves its windows to the planner.
+bool has_free_windows(const Finalist& finalist, const PlanRequest& request);
+
 /// Stages, workers and programs of a finalist whose schedule does not place its stages.
 Assignment assign(const Finalist& finalist, const PlanGraph& graph, const PlanRequest& request);
 /// Bytes that each worker of a finalist may use.

@@ -43,10 +43,6 @@ bool is_free(const Finalist& finalist, const PlanRequest& request) {
   return is_free_shape(*finalist.schedule, policy_of(*finalist.schedule, request));
 }
 
-bool has_windows(const Finalist& finalist, const PlanRequest& request) {
-  return !request.window && request.cuts.empty() && finalist.schedule->windowed && is_free(finalist, request);
-}
-
 std::int64_t operations_of(const Finalist& finalist) {
   std::int64_t count = 0;
   for (const WorkerProgram& worker : finalist.assignment.programs)
@@ -57,19 +53,25 @@ std::int64_t operations_of(const Finalist& finalist) {
 /// Takes every change that helps, stage by stage.
 class Improver {
  public:
-  Improver(Finalist& best, const PricingContext& context, const PlanRequest& request, std::int64_t& operations)
-      : best_(best), context_(context), request_(request), operations_(operations), shape_(shape_of(best)) {}
+  Improver(Finalist& best, const PricingContext& context, const PlanRequest& request, int devices,
+           std::int64_t& operations)
+      : best_(best),
+        context_(context),
+        request_(request),
+        devices_(devices),
+        operations_(operations),
+        shape_(shape_of(best)) {}
 
   void run() {
     for (bool improved = true; improved;) {
-      improved = false;
+      improved = has_free_windows(best_, request_) && change_windows();
       for (int s = 0; s + 1 < shape_.stages(); ++s) {
         for (const auto& [from, to] : {std::pair(s, s + 1), std::pair(s + 1, s)}) {
           if (request_.cuts.empty()) improved |= move_layers(from, to);
-          if (request_.replicas.empty() && is_free(best_, request_)) improved |= move_replica(from, to);
+          if (has_replicas()) improved |= move_replica(from, to);
         }
       }
-      if (has_windows(best_, request_)) improved |= change_windows();
+      for (int s = 0; has_replicas() && s < shape_.stages(); ++s) improved |= add_replica(s);
     }
   }
 
@@ -86,31 +88,66 @@ class Improver {
     return improved;
   }
 
+  /// Whether they are the planner's to choose, stage by stage.
+  bool has_replicas() const { return request_.replicas.empty() && is_free(best_, request_); }
+
+  bool may_add(int replicas) const {
+    if (request_.max_replicas > 0 && replicas >= request_.max_replicas) return false;
+    return !best_.assignment.synchronous || replicas < best_.batch.micro_batches;
+  }
+
   bool move_replica(int from, int to) {
+    if (shape_.replicas[at(from)] == 1 || !may_add(shape_.replicas[at(to)])) return false;
     StageShape shape = shape_;
-    const int most = request_.max_replicas > 0 ? request_.max_replicas : device_count(best_.partition);
-    if (--shape.replicas[at(from)] < 1 || ++shape.replicas[at(to)] > most) return false;
-    if (best_.assignment.synchronous && shape.replicas[at(to)] > best_.batch.micro_batches) return false;
+    --shape.replicas[at(from)];
+    ++shape.replicas[at(to)];
     shape.windows.clear();  // they followed the replicas
     return attempt(std::move(shape));
   }
 
+  /// On the first device that has no work yet.
+  bool add_replica(int stage) {
+    if (!may_add(shape_.replicas[at(stage)])) return false;
+    int spare = 0;
+    while (std::ranges::count(best_.devices, spare) > 0) ++spare;
+    if (spare >= devices_) return false;
+    StageShape shape = shape_;
+    ++shape.replicas[at(stage)];
+    shape.windows.clear();
+    const int workers = std::accumulate(shape.replicas.begin(), shape.replicas.begin() + stage + 1, 0);
+    std::vector<int> devices = best_.devices;
+    devices.insert(devices.begin() + workers - 1, spare);
+    return attempt(std::move(shape), std::move(devices));
+  }
+
+  /// One more or less in flight in one stage, or, which covers longer ways for the tensors that follow, in it
+  /// and all in front.
   bool change_windows() {
     bool improved = false;
     for (int s = 0; s < shape_.stages(); ++s) {
-      for (const int by : {-1, 1}) {
-        StageShape shape = shape_;
-        if (shape.windows.empty()) shape.windows = windows(WindowRule::win, shape.replicas);
-        if ((shape.windows[at(s)] += by) >= 1) improved |= attempt(std::move(shape));
+      for (int first = s; first >= 0; first -= std::max(s, 1)) {
+        for (const int by : {-1, 1, 2, 4, 8}) improved |= change_windows(first, s, by);
       }
     }
     return improved;
   }
 
+  bool change_windows(int first, int last, int by) {
+    StageShape shape = shape_;
+    if (shape.windows.empty()) shape.windows = windows(WindowRule::win, shape.replicas);
+    for (int s = first; s <= last; ++s) {
+      if ((shape.windows[at(s)] += by) < 1) return false;
+    }
+    return attempt(std::move(shape));
+  }
+
   /// Prices the shape and keeps it if the step is faster.
-  bool attempt(StageShape shape) {
+  bool attempt(StageShape shape) { return attempt(std::move(shape), best_.devices); }
+
+  bool attempt(StageShape shape, std::vector<int> devices) {
     if (operations_ <= 0) return false;
     Finalist other = best_;
+    other.devices = std::move(devices);
     reshape(other, shape);
     try {
       simulate_finalist(other, context_, request_);
@@ -130,6 +167,7 @@ class Improver {
   Finalist& best_;
   const PricingContext& context_;
   const PlanRequest& request_;
+  int devices_;
   std::int64_t& operations_;
   StageShape shape_;
 };
@@ -155,9 +193,9 @@ std::vector<int> moving_layers(const PlanGraph& graph, const StageShape& shape, 
   return moving;
 }
 
-void improve_locally(Finalist& finalist, const PricingContext& context, const PlanRequest& request,
+void improve_locally(Finalist& finalist, const PricingContext& context, const PlanRequest& request, int devices,
                      std::int64_t& operations) {
-  Improver(finalist, context, request, operations).run();
+  Improver(finalist, context, request, devices, operations).run();
 }
 
 }  // namespace pp::plan

@@ -28,8 +28,9 @@ std::vector<int> moving_layers(const PlanGraph& graph, const StageShape& shape, 
 /// Improves `finalist`, priced before, until no single change helps or fewer than one simulation's worth of
 /// `operations` is left; counts them down. Changes are tried in a fixed order and taken when the step time
 /// falls and every simulated peak is within its device. Only what the request leaves open is changed: no layers
-/// with given cuts, no replicas with given ones, no given windows.
-void improve_locally(Finalist& finalist, const PricingContext& context, const PlanRequest& request,
+/// with given cuts, no replicas with given ones, no given windows. Replicas are added on the first `devices` of
+/// the cluster.
+void improve_locally(Finalist& finalist, const PricingContext& context, const PlanRequest& request, int devices,
                      std::int64_t& operations);
 
 }  // namespace pp::plan

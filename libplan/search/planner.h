@@ -131,5 +131,7 @@ Prediction predict(const Plan& plan, const Profile& profile, const Cluster& clus
 /// draws. Streams are expanded to `updates` optimizer updates. Throws pp::Error (data) when the plan carries no
 /// costs.
 SimulationInput simulation_input(const Plan& plan, int updates = 1);
+/// Updates of an asynchronous plan that are long enough for steady_period().
+int steady_updates(const Plan& plan);
 
 }  // namespace pp::plan

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <limits>
 
+#include "libplan/search/covering_windows.h"
 #include "libplan/search/local_improvement.h"
 #include "libplan/search/parallel.h"
 #include "libplan/search/placed.h"
@@ -25,25 +26,6 @@ constexpr double kRounding = 1e-10;  ///< relative; of sums in another order, so
 int effort(const Finalist& finalist) {
   if (!finalist.placed) return 0;
   return finalist.schedule->generate != nullptr ? 1 : 2;
-}
-
-/// With the windows `wide` where the request leaves them open: in a flushed step 1F1B may run with any that are
-/// larger. Nothing when they are no wider than `win`.
-std::optional<Finalist> widened(const Finalist& finalist, const PlanRequest& request) {
-  const ScheduleRow& schedule = *finalist.schedule;
-  if (request.window || !schedule.windowed || !schedule.synchronous || !finalist.windows.empty())
-    return std::nullopt;
-  const std::vector<int> replicas = replicas_of(finalist.partition);
-  const auto capped = [&](WindowRule rule) {
-    std::vector<int> result = windows(rule, replicas);
-    for (std::size_t s = 0; s < result.size(); ++s)
-      result[s] = std::min(result[s], (finalist.batch.micro_batches + replicas[s] - 1) / replicas[s]);
-    return result;
-  };
-  Finalist wide = finalist;
-  wide.windows = capped(WindowRule::wide);
-  if (wide.windows == capped(WindowRule::win)) return std::nullopt;
-  return wide;
 }
 
 }  // namespace
@@ -98,7 +80,6 @@ std::vector<Finalist> Pool::choose(std::vector<Finalist> finalists) {
     if (!known_.insert(identity(finalist)).second) continue;
     ++count;
     ++candidates_;
-    if (std::optional<Finalist> wide = widened(finalist, request_)) chosen.push_back(*std::move(wide));
     chosen.push_back(std::move(finalist));
   }
   return chosen;
@@ -121,6 +102,16 @@ void Pool::price(Finalist& finalist) const {
   const PricingContext context = context_of(finalist);
   if (finalist.placed) return settle_placed(finalist, context, request_, best_near(finalist.workers()));
   simulate_finalist(finalist, context, request_);
+  if (has_free_windows(finalist, request_)) widen(finalist, context);
+}
+
+void Pool::widen(Finalist& finalist, const PricingContext& context) const {
+  for (std::vector<int>& windows : covering_windows(finalist, cluster_)) {
+    Finalist wide = finalist;
+    wide.windows = std::move(windows);
+    simulate_finalist(wide, context, request_);
+    if (wide.short_by <= finalist.short_by && ranks_before(wide, finalist)) finalist = std::move(wide);
+  }
 }
 
 void Pool::keep(Finalist finalist) {
@@ -158,7 +149,7 @@ void Pool::improve(int devices) {
     if (operations <= 0) break;
     if (!tried_.insert(shape(finalist)).second) continue;
     const double before = finalist.prediction.step.count();
-    improve_locally(finalist, context_of(finalist), request_, operations);
+    improve_locally(finalist, context_of(finalist), request_, devices, operations);
     if (finalist.prediction.step.count() >= before || !known_.insert(identity(finalist)).second) continue;
     tried_.insert(shape(finalist));
     ++improved_;

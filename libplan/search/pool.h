@@ -24,7 +24,7 @@ class Pool {
 
   /// Prices finalists, the promising first. Left out: known ones, all but the best few by estimate of each
   /// schedule, and those whose bound says that they cannot be among the plan and its listed alternatives
-  /// (placed ones: cannot be the plan). Windows that the request leaves open are widened as far as memory goes.
+  /// (placed ones: cannot be the plan). Windows that the request leaves open are widened for the links.
   void add(std::vector<Finalist> finalists);
 
   /// Improves plans on at most so many devices by local moves, best first, while operations are left: of every
@@ -59,6 +59,8 @@ class Pool {
   /// Prices a few at the same time, against the same best.
   void price(std::span<Finalist> finalists);
   void price(Finalist& finalist) const;
+  /// Takes the windows that cover the links, where they are faster and fit.
+  void widen(Finalist& finalist, const PricingContext& context) const;
   void keep(Finalist finalist);
   PricingContext context_of(const Finalist& finalist) const;
 

@@ -100,4 +100,8 @@ SimulationInput simulation_input(const Plan& plan, int updates) {
                     plan.predicted.all_reduce_overlap, length);
 }
 
+int steady_updates(const Plan& plan) {
+  return steady_length(assignment_of(plan, cluster_of(plan), nullptr)) / plan.training.micro_batches;
+}
+
 }  // namespace pp::plan

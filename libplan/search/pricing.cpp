@@ -225,14 +225,12 @@ int turns_of(const Assignment& assignment) {
   return turns;
 }
 
-/// At least 20 turns per stage, in thirds of whole rounds, unless that is more than the simulator should be
-/// given.
-int steady_length(const Assignment& assignment) {
-  constexpr int kMostOperations = 200'000;
-  const int round = round_of(assignment);
-  const int wanted = ((20 * assignment.stages() + 2) / 3 * turns_of(assignment) + round - 1) / round;
-  const int affordable = std::max(1, kMostOperations / (3 * round * 2 * assignment.stages()));
-  return 3 * round * std::min(wanted, affordable);
+/// Micro-batches in flight between the first forward and the last backward of a stage.
+int most_in_flight(const Assignment& assignment) {
+  int most = 1;
+  for (int s = 0; s < assignment.stages(); ++s)
+    most = std::max(most, window_of(assignment, s) * static_cast<int>(assignment.stage_workers[at(s)].size()));
+  return most;
 }
 
 /// Of as many micro-batches as a stream runs: those of an update, over and over.
@@ -268,6 +266,16 @@ int window_of(const Assignment& assignment, int stage) {
     window = std::max(window, counter.peak());
   }
   return window;
+}
+
+int steady_length(const Assignment& assignment) {
+  constexpr int kMostOperations = 200'000;
+  const int round = round_of(assignment);
+  const int third =
+      std::max((20 * assignment.stages() + 2) / 3 * turns_of(assignment), most_in_flight(assignment));
+  const int wanted = (third + round - 1) / round;
+  const int affordable = std::max(1, kMostOperations / (3 * round * 2 * assignment.stages()));
+  return 3 * round * std::min(wanted, affordable);
 }
 
 std::vector<RecomputeUnit> stage_units(const PricingContext& context, const Assignment& assignment, int stage) {

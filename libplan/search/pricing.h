@@ -32,6 +32,10 @@ struct Assignment {
 /// updates.
 int round_of(const Assignment& assignment);
 
+/// Micro-batches of a stream to simulate for steady_period(): at least 20 turns per stage, in thirds of whole
+/// rounds that are no shorter than fill and drain, unless that is more than the simulator should be given.
+int steady_length(const Assignment& assignment);
+
 struct PricingContext {
   const PlanGraph& graph;
   const PricedModel& model;

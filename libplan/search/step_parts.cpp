@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <span>
 
 #include "libplan/cost/links.h"
@@ -16,15 +15,6 @@ Seconds remainder(Seconds whole, Seconds part) {
   constexpr double kRounding = 1e-9;
   const Seconds rest = whole - part;
   return rest > kRounding * whole ? rest : Seconds{};
-}
-
-/// Updates to simulate: enough of a stream for a steady period, which wants thirds of whole rounds.
-int simulated_updates(const Plan& plan) {
-  constexpr int kRounds = 10;
-  int round = 1;
-  for (const Stage& stage : plan.stages) round = std::lcm(round, static_cast<int>(stage.workers.size()));
-  const int wanted = round * kRounds * static_cast<int>(plan.stages.size());
-  return 3 * ((wanted + plan.training.micro_batches - 1) / plan.training.micro_batches);
 }
 
 SimulationInput without_links(SimulationInput input) {
@@ -75,7 +65,7 @@ std::string stage_name(const Plan& plan, std::size_t s) {
 
 StepParts step_parts(const Plan& plan) {
   const bool synchronous = require_schedule(plan.schedule.name).synchronous;
-  const int updates = synchronous ? 1 : simulated_updates(plan);
+  const int updates = synchronous ? 1 : steady_updates(plan);
   const SimulationInput free = without_links(simulation_input(plan, updates));
   const Seconds step = synchronous ? chained_period(free) : steady_period(free) * plan.training.micro_batches;
   const std::vector<Seconds> busy = simulate(free).busy;

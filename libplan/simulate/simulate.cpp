@@ -1,6 +1,7 @@
 #include "libplan/simulate/simulate.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "libplan/simulate/event_loop.h"
@@ -110,15 +111,17 @@ Seconds steady_period(const SimulationInput& input) {
   const ProgramIndex index = index_simulation(input);
   const Timeline timeline = run_event_loop(index, input, Messages::drop);
   const int third = micro_batches / 3;
-  double first = 0;
-  double second = 0;
+  std::map<StageId, std::pair<double, double>> ends;  // of a stage's first and second third of backwards
   for (std::size_t id = 0; id < index.ops.size(); ++id) {
     const Op& op = index.ops[id];
-    if (op.stage != StageId{0} || !completes_backward(op.kind)) continue;
+    if (!completes_backward(op.kind)) continue;
+    auto& [first, second] = ends[op.stage];
     if (op.micro_batch < third) first = std::max(first, timeline.end[id]);
     if (op.micro_batch < 2 * third) second = std::max(second, timeline.end[id]);
   }
-  return Seconds((second - first) / third);
+  double longest = 0;
+  for (const auto& [stage, end] : ends) longest = std::max(longest, end.second - end.first);
+  return Seconds(longest / third);
 }
 
 }  // namespace pp::plan

@@ -1,0 +1,93 @@
+#include "libplan/search/covering_windows.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "libplan/cost/links.h"
+
+namespace pp::plan {
+namespace {
+
+constexpr double kMostTurns = 1e6;
+constexpr int kMostAhead = 64;  ///< of an asynchronous stage, which may run further ahead than memory is worth
+
+/// Of one micro-batch, there and back.
+struct Crossing {
+  double trip = 0;      ///< seconds, over the slowest pair of workers
+  double occupied = 0;  ///< of a port, in its busier direction, per micro-batch of the stream
+};
+
+Crossing crossing(const StageEdge& edge, const Assignment& assignment, const Cluster& cluster) {
+  const std::vector<int>& from = assignment.stage_workers[index(edge.from)];
+  const std::vector<int>& to = assignment.stage_workers[index(edge.to)];
+  const auto activation = static_cast<double>(edge.activation.value);
+  const auto gradient = static_cast<double>(edge.gradient.value);
+  const auto device = [&](int worker) { return assignment.worker_devices[static_cast<std::size_t>(worker)]; };
+  Crossing slowest;
+  for (const int sender : from) {
+    for (const int receiver : to) {
+      const Link link = link_between(cluster, device(sender), device(receiver));
+      slowest.trip = std::max(slowest.trip, transfer_time(activation, edge.activation_tensors, link) +
+                                                transfer_time(gradient, edge.gradient_tensors, link));
+      slowest.occupied = std::max(slowest.occupied, occupancy(std::max(activation, gradient), link));
+    }
+  }
+  slowest.occupied /= static_cast<double>(std::min(from.size(), to.size()));
+  return slowest;
+}
+
+/// Of every stage, the seconds from it to the next one and back; and what keeps the busiest stage or port busy
+/// per micro-batch.
+struct Rhythm {
+  std::vector<double> trips;
+  double period = 0;
+};
+
+Rhythm rhythm_of(const Finalist& finalist, const Cluster& cluster) {
+  const std::vector<StageCosts>& stages = finalist.prediction.stages;
+  Rhythm rhythm;
+  rhythm.trips.assign(stages.size(), 0);
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const double work = (stages[s].forward + stages[s].backward).count();
+    rhythm.period = std::max(rhythm.period, work / finalist.partition[s].replicas);
+  }
+  for (const StageEdge& edge : finalist.prediction.edges) {
+    const auto [trip, occupied] = crossing(edge, finalist.assignment, cluster);
+    rhythm.period = std::max(rhythm.period, occupied);
+    if (number(edge.to) == number(edge.from) + 1) rhythm.trips[index(edge.from)] = trip;
+  }
+  return rhythm;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> covering_windows(const Finalist& finalist, const Cluster& cluster) {
+  const std::vector<int> replicas = replicas_of(finalist.partition);
+  const std::vector<StageCosts>& stages = finalist.prediction.stages;
+  const auto [trips, period] = rhythm_of(finalist, cluster);
+  const auto turns = [&](double seconds, int workers) {
+    return period > 0 ? static_cast<int>(std::ceil(std::min(seconds / (period * workers), kMostTurns))) : 0;
+  };
+  const bool synchronous = finalist.schedule->synchronous;
+  std::vector<int> least(stages.size(), 1), tight = least, roomy = least;
+  double round_trip = (stages.back().forward + stages.back().backward).count();
+  for (std::size_t s = stages.size() - 1; s-- > 0;) {
+    const int own = replicas[s];
+    const auto supplied = [&](const std::vector<int>& windows) {
+      return 1 + (windows[s + 1] * replicas[s + 1] + own - 1) / own;
+    };
+    const int most =
+        synchronous ? (finalist.batch.micro_batches + own - 1) / own : std::max(kMostAhead, supplied(least));
+    round_trip += (stages[s].forward + stages[s].backward).count() + trips[s];
+    least[s] = std::min(most, supplied(least));
+    tight[s] = std::min(most, std::max(supplied(tight), turns(round_trip, own)));
+    roomy[s] = std::min(most, supplied(roomy) + turns(trips[s], own));
+  }
+  std::vector<std::vector<int>> result;
+  for (const std::vector<int>& windows : {tight, roomy}) {
+    if (windows != least && std::ranges::count(result, windows) == 0) result.push_back(windows);
+  }
+  return result;
+}
+
+}  // namespace pp::plan

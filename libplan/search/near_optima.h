@@ -1,0 +1,24 @@
+// All partitions that a search's objective cannot tell far from the best: the objective is not the simulated
+// step, so any of them may be the plan.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "libplan/cost/stage_cost.h"
+
+namespace pp::plan {
+
+/// Every partition with (largest load of a stage or cut) + (sum of `fill` over its cuts) <= `limit`, later
+/// boundaries first. Empty when there are more than `most`, or finding them takes too many stages that lead
+/// nowhere. `fill` as for least_fill() of synchronous.h; empty: none.
+std::vector<Partition> partitions_within(const SearchSpace& space, const StageCost& cost,
+                                         std::span<const double> fill, double limit, std::size_t most);
+
+/// The same for the largest limit in (`least`, `limit`] of which there are few enough, by halving what is above
+/// `least`; gives up after ten times.
+std::vector<Partition> near_optima(const SearchSpace& space, const StageCost& cost,
+                                   std::span<const double> fill, double least, double limit, std::size_t most);
+
+}  // namespace pp::plan
