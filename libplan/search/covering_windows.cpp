@@ -8,8 +8,8 @@
 namespace pp::plan {
 namespace {
 
-constexpr double kMostTurns = 1e6;
-constexpr int kMostAhead = 64;  ///< of an asynchronous stage, which may run further ahead than memory is worth
+/// Turns. An asynchronous stage that runs further ahead is not worth its memory.
+constexpr int kMostAhead = 64;
 
 /// Of one micro-batch, there and back.
 struct Crossing {
@@ -66,7 +66,8 @@ std::vector<std::vector<int>> covering_windows(const Finalist& finalist, const C
   const std::vector<StageCosts>& stages = finalist.prediction.stages;
   const auto [trips, period] = rhythm_of(finalist, cluster);
   const auto turns = [&](double seconds, int workers) {
-    return period > 0 ? static_cast<int>(std::ceil(std::min(seconds / (period * workers), kMostTurns))) : 0;
+    if (period <= 0) return 0;
+    return static_cast<int>(std::ceil(std::min(seconds / (period * workers), 2.0 * kMostAhead)));
   };
   const bool synchronous = finalist.schedule->synchronous;
   std::vector<int> least(stages.size(), 1), tight = least, roomy = least;
@@ -76,16 +77,18 @@ std::vector<std::vector<int>> covering_windows(const Finalist& finalist, const C
     const auto supplied = [&](const std::vector<int>& windows) {
       return 1 + (windows[s + 1] * replicas[s + 1] + own - 1) / own;
     };
-    const int most =
-        synchronous ? (finalist.batch.micro_batches + own - 1) / own : std::max(kMostAhead, supplied(least));
     round_trip += (stages[s].forward + stages[s].backward).count() + trips[s];
-    least[s] = std::min(most, supplied(least));
-    tight[s] = std::min(most, std::max(supplied(tight), turns(round_trip, own)));
-    roomy[s] = std::min(most, supplied(roomy) + turns(trips[s], own));
+    least[s] = supplied(least);
+    tight[s] = std::max(supplied(tight), turns(round_trip, own));
+    roomy[s] = supplied(roomy) + turns(trips[s], own);
+    if (!synchronous) continue;
+    const int all = (finalist.batch.micro_batches + own - 1) / own;
+    for (std::vector<int>* windows : {&least, &tight, &roomy}) (*windows)[s] = std::min((*windows)[s], all);
   }
   std::vector<std::vector<int>> result;
   for (const std::vector<int>& windows : {tight, roomy}) {
-    if (windows != least && std::ranges::count(result, windows) == 0) result.push_back(windows);
+    const bool too_wide = !synchronous && windows.front() > std::max(kMostAhead, 2 * least.front());
+    if (windows != least && !too_wide && std::ranges::count(result, windows) == 0) result.push_back(windows);
   }
   return result;
 }
