@@ -159,11 +159,13 @@ void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collec
   }
 }
 
-/// Those whose objective does not say that they are slower than the best plan so far, as many as are worth
-/// simulating.
+/// All that may be faster than the best plan so far, by their bound. If that is more than is worth simulating,
+/// those of the least objective.
 std::vector<Partition> close_partitions(const SearchCase& what, SearchSpace space, double bound,
                                         const SearchLimits& limits) {
-  constexpr std::size_t kMost = 32;
+  constexpr std::size_t kMost = 64;
+  std::vector<Partition> all = partitions_within(space, bound_load(what, space), {}, limits.slowest, kMost);
+  if (!all.empty()) return all;
   const ChainLoad load = objective_load(what, space);
   space.scan_replicas = load.scan_replicas();
   const std::vector<double> fill = what.synchronous ? fill_times(what.chain, what.link) : std::vector<double>{};

@@ -36,11 +36,10 @@ Crossing crossing(const StageEdge& edge, const Assignment& assignment, const Clu
   return slowest;
 }
 
-/// Of every stage, the seconds from it to the next one and back; and what keeps the busiest stage or port busy
-/// per micro-batch.
 struct Rhythm {
-  std::vector<double> trips;
-  double period = 0;
+  std::vector<double> work;   ///< per stage, seconds of a replica per turn; updates included where they recur
+  std::vector<double> trips;  ///< per stage, seconds to the next one and back
+  double period = 0;          ///< seconds per micro-batch of the busiest stage or port
 };
 
 Rhythm rhythm_of(const Finalist& finalist, const Cluster& cluster) {
@@ -48,8 +47,12 @@ Rhythm rhythm_of(const Finalist& finalist, const Cluster& cluster) {
   Rhythm rhythm;
   rhythm.trips.assign(stages.size(), 0);
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    const double work = (stages[s].forward + stages[s].backward).count();
-    rhythm.period = std::max(rhythm.period, work / finalist.partition[s].replicas);
+    const int replicas = finalist.partition[s].replicas;
+    Seconds work = stages[s].forward + stages[s].backward;
+    if (!finalist.schedule->synchronous)
+      work += (stages[s].all_reduce + stages[s].update) / std::max(1, finalist.batch.micro_batches / replicas);
+    rhythm.work.push_back(work.count());
+    rhythm.period = std::max(rhythm.period, work.count() / replicas);
   }
   for (const StageEdge& edge : finalist.prediction.edges) {
     const auto [trip, occupied] = crossing(edge, finalist.assignment, cluster);
@@ -63,24 +66,25 @@ Rhythm rhythm_of(const Finalist& finalist, const Cluster& cluster) {
 
 std::vector<std::vector<int>> covering_windows(const Finalist& finalist, const Cluster& cluster) {
   const std::vector<int> replicas = replicas_of(finalist.partition);
-  const std::vector<StageCosts>& stages = finalist.prediction.stages;
-  const auto [trips, period] = rhythm_of(finalist, cluster);
+  const auto [work, trips, period] = rhythm_of(finalist, cluster);
   const auto turns = [&](double seconds, int workers) {
     if (period <= 0) return 0;
     return static_cast<int>(std::ceil(std::min(seconds / (period * workers), 2.0 * kMostAhead)));
   };
   const bool synchronous = finalist.schedule->synchronous;
-  std::vector<int> least(stages.size(), 1), tight = least, roomy = least;
-  double round_trip = (stages.back().forward + stages.back().backward).count();
-  for (std::size_t s = stages.size() - 1; s-- > 0;) {
+  std::vector<int> least(work.size(), 1), tight = least, roomy = least;
+  double round_trip = work.back();
+  for (std::size_t s = work.size() - 1; s-- > 0;) {
     const int own = replicas[s];
-    const auto supplied = [&](const std::vector<int>& windows) {
-      return 1 + (windows[s + 1] * replicas[s + 1] + own - 1) / own;
+    const auto supplied = [&](const std::vector<int>& windows, int more = 0) {
+      return 1 + (windows[s + 1] * replicas[s + 1] + more + own - 1) / own;
     };
-    round_trip += (stages[s].forward + stages[s].backward).count() + trips[s];
+    round_trip += work[s] + trips[s];
     least[s] = supplied(least);
     tight[s] = std::max(supplied(tight), turns(round_trip, own));
-    roomy[s] = supplied(roomy) + turns(trips[s], own);
+    const int waiting =
+        synchronous ? 0 : replicas[s + 1] - 1;  // for the last of them, in front of an all-reduce
+    roomy[s] = supplied(roomy, waiting) + turns(trips[s], own);
     if (!synchronous) continue;
     const int all = (finalist.batch.micro_batches + own - 1) / own;
     for (std::vector<int>* windows : {&least, &tight, &roomy}) (*windows)[s] = std::min((*windows)[s], all);

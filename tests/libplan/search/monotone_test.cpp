@@ -1,6 +1,6 @@
 // A better machine never gives a slower plan: more devices, faster links, more memory. Up to 20 devices,
-// factors of all sizes. What is searched of poorer machines makes it so (candidates.h, joint.h); local moves
-// that stop elsewhere leave exceptions, here none but with memory limits.
+// factors of all sizes. What is searched of poorer machines makes it so (candidates.h, joint.h), and that all
+// partitions close to the optimum are simulated (near_optima.h).
 #include <algorithm>
 
 #include "libplan/search/planner.h"
@@ -82,9 +82,9 @@ TEST_CASE("up to 20 devices, each one more") {
 
 TEST_CASE("links faster by 10 % or a thousand times") {
   Random random(2);
-  for (int round = 0; round < 16; ++round) {
+  for (int round = 0; round < 24; ++round) {
     CAPTURE(round);
-    const std::string schedule = round % 2 == 0 ? "1f1b" : "gpipe";
+    const std::string schedule = std::vector{"1f1b", "gpipe", "pipedream"}[static_cast<std::size_t>(round) % 3];
     const Profile profile = random_profile(random, 1);
     const int devices = random.integer(2, 8);
     std::vector<double> steps;
@@ -94,27 +94,23 @@ TEST_CASE("links faster by 10 % or a thousand times") {
   }
 }
 
-TEST_CASE("more memory, from nothing fits to room for everything: hardly ever slower, by 1 % at most") {
+TEST_CASE("more memory, from nothing fits to room for everything") {
   Random random(3);
-  int pairs = 0;
-  int slower = 0;
   for (int round = 0; round < 12; ++round) {
     CAPTURE(round);
     const Profile profile = random_profile(random, 1);
     const int devices = random.integer(2, 8);
-    PlanRequest request = request_of(round % 2 == 0 ? "1f1b" : "gpipe");
-    double before = kInfinity;
+    PlanRequest request =
+        request_of(std::vector{"1f1b", "gpipe", "pipedream"}[static_cast<std::size_t>(round) % 3]);
+    std::vector<double> steps;
     for (double limit = 5e6; limit < 2e8; limit *= 1 + 0.5 * random.unit()) {
       request.memory_limit = Bytes(static_cast<std::int64_t>(limit));
       const double step = step_of(profile, make_cluster(devices), request);
-      CHECK(step <= 1.01 * before);
-      slower += step > before * (1 + kRounding) ? 1 : 0;
-      ++pairs;
-      before = step;
+      if (step < kInfinity || !steps.empty()) steps.push_back(step);
     }
-    CHECK(before < kInfinity);
+    CHECK(steps.size() > 5);
+    check_falling(steps);
   }
-  CHECK(100 * slower <= pairs);
 }
 
 }  // namespace pp::plan

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "libplan/plan.h"
+#include "libplan/search/step_parts.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
@@ -199,6 +200,21 @@ TEST_CASE("the default window reaches the ideal period of 1-4-1, the published o
   };
   CHECK(period(WindowRule::win) == exactly(0.003));
   CHECK(period(WindowRule::published) == exactly(0.0075));
+}
+
+TEST_CASE("a stream with a wide window is as slow as its busiest stage") {
+  // 6 ms and 3 ms of work; 30 micro-batches of fill are longer than 20 turns of the two stages.
+  const Profile profile = make_profile({{{2, 4, 0, 0, 0, 0, 0}, {1, 2, 0, 0, 0, 0, 0}}, {}, {1}});
+  PlanRequest request;
+  request.mini_batch = 1;
+  request.schedule = "pipedream";
+  request.cuts = {1};
+  request.window = WindowRule::explicit_list;
+  request.windows = {30, 1};
+  const Plan plan = planned(profile, make_cluster(2), request);
+  CHECK(plan.predicted.step.count() == exactly(0.006));
+  CHECK(step_parts(plan).compute.count() == exactly(0.006));
+  CHECK(step_parts(plan).bubble.count() == 0);
 }
 
 TEST_CASE("any number of threads gives the same bytes") {
