@@ -163,7 +163,7 @@ void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collec
 /// those of the least objective.
 std::vector<Partition> close_partitions(const SearchCase& what, SearchSpace space, double bound,
                                         const SearchLimits& limits) {
-  constexpr std::size_t kMost = 64;
+  constexpr std::size_t kMost = 400;
   std::vector<Partition> all = partitions_within(space, bound_load(what, space), {}, limits.slowest, kMost);
   if (!all.empty()) return all;
   const ChainLoad load = objective_load(what, space);

@@ -1,6 +1,7 @@
 #include "libplan/search/local_improvement.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "libplan/search/shapes.h"
@@ -11,6 +12,8 @@ namespace pp::plan {
 namespace {
 
 constexpr std::size_t kMostMoved = 12;  ///< layers at once: about a block of a residual network
+
+constexpr double kRounding = 1e-9;  ///< relative; of sums in another order
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
@@ -43,11 +46,18 @@ bool is_free(const Finalist& finalist, const PlanRequest& request) {
   return is_free_shape(*finalist.schedule, policy_of(*finalist.schedule, request));
 }
 
+/// That a simulation of it runs through.
 std::int64_t operations_of(const Finalist& finalist) {
+  if (!finalist.schedule->synchronous)  // F and B of every stage
+    return std::int64_t{2} * finalist.assignment.stages() * steady_length(finalist.assignment);
   std::int64_t count = 0;
-  for (const WorkerProgram& worker : finalist.assignment.programs)
-    count += std::ssize(worker.program) + (worker.stream ? 20 * std::ssize(worker.stream->body) : 0);
+  for (const WorkerProgram& worker : finalist.assignment.programs) count += std::ssize(worker.program);
   return count;
+}
+
+/// Of one micro-batch under any schedule.
+double least_work(const LayerPrice& price) {
+  return price.forward + std::min(price.backward, price.input_gradient + price.weight_gradient);
 }
 
 /// Takes every change that helps, stage by stage.
@@ -60,7 +70,9 @@ class Improver {
         request_(request),
         devices_(devices),
         operations_(operations),
-        shape_(shape_of(best)) {}
+        shape_(shape_of(best)) {
+    for (const Device& device : context.cluster.devices) fastest_ = std::max(fastest_, device.speed);
+  }
 
   void run() {
     for (bool improved = true; improved;) {
@@ -71,7 +83,8 @@ class Improver {
           if (has_replicas()) improved |= move_replica(from, to);
         }
       }
-      for (int s = 0; has_replicas() && s < shape_.stages(); ++s) improved |= add_replica(s);
+      // Last, so that what fewer devices lead to is on the way.
+      for (int s = 0; !improved && has_replicas() && s < shape_.stages(); ++s) improved = add_replica(s);
     }
   }
 
@@ -141,11 +154,26 @@ class Improver {
     return attempt(std::move(shape));
   }
 
+  /// Whether the layers of one stage alone take as long as the best step.
+  bool is_overloaded(const StageShape& shape) const {
+    if (!context_.model.scale.empty()) return false;  // the rounds of a replica differ
+    for (int s = 0; s < shape.stages(); ++s) {
+      double work = context_.model.fixed.forward + context_.model.fixed.backward;
+      for (const int layer : shape.layers[at(s)]) work += least_work(context_.model.layers[at(layer)]);
+      if (s + 1 == shape.stages()) work += least_work(context_.model.loss);
+      const double micro_batches = best_.batch.micro_batches;
+      const double turns = micro_batches / shape.replicas[at(s)];
+      const double busy = (best_.assignment.synchronous ? std::ceil(turns) : turns) * work / fastest_;
+      if (busy > best_.rounded_step() * (1 + kRounding)) return true;
+    }
+    return false;
+  }
+
   /// Prices the shape and keeps it if the step is faster.
   bool attempt(StageShape shape) { return attempt(std::move(shape), best_.devices); }
 
   bool attempt(StageShape shape, std::vector<int> devices) {
-    if (operations_ <= 0) return false;
+    if (operations_ <= 0 || is_overloaded(shape)) return false;
     Finalist other = best_;
     other.devices = std::move(devices);
     reshape(other, shape);
@@ -170,6 +198,7 @@ class Improver {
   int devices_;
   std::int64_t& operations_;
   StageShape shape_;
+  double fastest_ = 0;  ///< speed of any device
 };
 
 }  // namespace

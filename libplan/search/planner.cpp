@@ -39,11 +39,11 @@ std::string why_not(const Finalist& other, const Finalist& best) {
   return "as fast and as small; first in byte order wins";
 }
 
-/// What a reader of the list sees of a finalist; some differ only in their devices or the order of layers.
+/// What a reader of the list can tell finalists apart by; some differ only in their windows, their devices or
+/// the order of layers.
 auto features(const Finalist& finalist) {
   return std::tuple(finalist.schedule->name, stages_text(finalist.partition), replicas_text(finalist.partition),
-                    finalist.batch.micro_batches, finalist.rounded_step(), finalist.peak(),
-                    recompute_text(finalist.again));
+                    finalist.batch.micro_batches, recompute_text(finalist.again));
 }
 
 /// The best of the others, each once.

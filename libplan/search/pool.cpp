@@ -4,6 +4,7 @@
 #include <iterator>
 #include <limits>
 
+#include "libplan/search/candidates.h"
 #include "libplan/search/covering_windows.h"
 #include "libplan/search/local_improvement.h"
 #include "libplan/search/parallel.h"
@@ -16,8 +17,9 @@ namespace {
 constexpr std::size_t kSimulated = 64;       ///< per call and schedule
 constexpr std::size_t kPlaced = 4;           ///< the same of a placed schedule: each is improved by simulation
 constexpr std::size_t kAtOnce = 8;           ///< whatever the number of threads, which changes no result
-constexpr std::int64_t kImproved = 100'000;  ///< operations simulated per machine for local improvement
-constexpr double kFar = 1.25;                ///< Pool::far(), relative to the best
+constexpr std::int64_t kImproved = 200'000;  ///< operations simulated per machine for local improvement
+constexpr std::int64_t kImprovedSmall = 500'000;  ///< the same of small models
+constexpr double kFar = 1.25;                     ///< Pool::far(), relative to the best
 constexpr double kOutclassed =
     1.6;  ///< a smaller machine whose best is this much slower is not worth local moves
 constexpr double kRounding = 1e-10;  ///< relative; of sums in another order, so that ties are still seen
@@ -144,7 +146,7 @@ void Pool::improve(int devices) {
            !tried_.contains(shape(finalist));
   });
   std::ranges::sort(starts, ranks_before);
-  std::int64_t operations = kImproved;
+  std::int64_t operations = is_small(graph_.size(), devices) ? kImprovedSmall : kImproved;
   for (Finalist& finalist : starts) {
     if (operations <= 0) break;
     if (!tried_.insert(shape(finalist)).second) continue;

@@ -1,6 +1,7 @@
 #include "libplan/search/local_improvement.h"
 
 #include "libplan/search/planner.h"
+#include "libplan/search/simulate_finalist.h"
 #include "tests/libplan/search/graphs.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
@@ -115,6 +116,35 @@ TEST_CASE("given cuts, replicas and windows are kept") {
   CHECK(stages_text(plan) == "2|1");
   CHECK(replicas_text(plan) == "1-1");
   CHECK(plan.context.at("window") == "win");
+}
+
+TEST_CASE("a device without work becomes a replica of the slowest stage") {
+  // 1 + 2 and 2 + 4 ms, four micro-batches. One device each: 1 + 4 x 6 + 2 = 27 ms. Two replicas of the second
+  // stage end micro-batches at 7, 8, 13 and 14 ms, and the first stage's backwards at 9, 11, 15 and 17.
+  const Profile profile = make_profile({{{1, 2, 0, 0, 0, 0, 0}, {2, 4, 0, 0, 0, 0, 0}}, {}, {1}});
+  const PlanRequest request = request_of("1f1b", 4);
+  const PlanGraph graph = make_graph(profile);
+  const PricedModel model = price_model(profile, std::vector(4, 1), {});
+  const Cluster cluster = make_cluster(4);
+  const PricingContext context{graph, model, cluster, {}, 0};
+  const auto improved = [&](int devices) {
+    Finalist finalist;
+    finalist.partition = {{0, 1, 1}, {1, 2, 1}};
+    finalist.order = {0, 1};
+    finalist.batch = {4, {1, 1, 1, 1}};
+    finalist.schedule = &require_schedule("1f1b");
+    finalist.devices = {0, 1};
+    simulate_finalist(finalist, context, request);
+    std::int64_t operations = 1'000'000;
+    improve_locally(finalist, context, request, devices, operations);
+    CHECK(operations < 1'000'000);
+    return finalist;
+  };
+  CHECK(improved(2).prediction.step.count() == exactly(0.027));
+  const Finalist three = improved(3);
+  CHECK(replicas_of(three.partition) == std::vector{1, 2});
+  CHECK(three.devices == std::vector{0, 1, 2});
+  CHECK(three.prediction.step.count() == exactly(0.017));
 }
 
 TEST_CASE("random graphs: valid stages, and rarely slower than the best of all") {
