@@ -82,8 +82,8 @@ std::vector<std::vector<int>> covering_windows(const Finalist& finalist, const C
     round_trip += work[s] + trips[s];
     least[s] = supplied(least);
     tight[s] = std::max(supplied(tight), turns(round_trip, own));
-    const int waiting =
-        synchronous ? 0 : replicas[s + 1] - 1;  // for the last of them, in front of an all-reduce
+    // Replicas wait for the last of them in front of an all-reduce.
+    const int waiting = synchronous ? 0 : replicas[s + 1] - 1;
     roomy[s] = supplied(roomy, waiting) + turns(trips[s], own);
     if (!synchronous) continue;
     const int all = (finalist.batch.micro_batches + own - 1) / own;

@@ -1,7 +1,9 @@
 #include "libplan/search/planner.h"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
+#include <tuple>
 
 #include "libplan/plan.h"
 #include "libplan/search/step_parts.h"
@@ -215,6 +217,17 @@ TEST_CASE("a stream with a wide window is as slow as its busiest stage") {
   CHECK(plan.predicted.step.count() == exactly(0.006));
   CHECK(step_parts(plan).compute.count() == exactly(0.006));
   CHECK(step_parts(plan).bubble.count() == 0);
+}
+
+TEST_CASE("every alternative differs from the others in more than its windows") {
+  PlanRequest request;
+  request.mini_batch = request.micro_batches.emplace(8);
+  request.schedule = "1f1b";
+  request.top = 30;
+  const Plan plan = planned(test::example_c(), make_cluster(3), request);
+  std::set<std::tuple<std::string, std::string>> seen;
+  for (const Alternative& other : plan.alternatives) CHECK(seen.emplace(other.stages, other.replicas).second);
+  CHECK(seen.size() > 5);
 }
 
 TEST_CASE("any number of threads gives the same bytes") {
