@@ -164,8 +164,8 @@ void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collec
 std::vector<Partition> close_partitions(const SearchCase& what, SearchSpace space, double bound,
                                         const SearchLimits& limits) {
   constexpr std::size_t kMost = 400;
-  std::vector<Partition> all = partitions_within(space, bound_load(what, space), {}, limits.slowest, kMost);
-  if (!all.empty()) return all;
+  if (auto all = partitions_within(space, bound_load(what, space), {}, limits.slowest, kMost))
+    return *std::move(all);
   const ChainLoad load = objective_load(what, space);
   space.scan_replicas = load.scan_replicas();
   const std::vector<double> fill = what.synchronous ? fill_times(what.chain, what.link) : std::vector<double>{};

@@ -23,9 +23,9 @@ class Enumeration {
         most_(most),
         needs_(front_needs(space, cost, limit).devices) {}
 
-  std::vector<Partition> run() {
+  std::optional<std::vector<Partition>> run() {
     extend(space_.layers, 0, 0, 0);
-    if (too_many()) found_.clear();
+    if (too_many()) return std::nullopt;
     return std::move(found_);
   }
 
@@ -82,25 +82,24 @@ class Enumeration {
 
 }  // namespace
 
-std::vector<Partition> partitions_within(const SearchSpace& space, const StageCost& cost,
-                                         std::span<const double> fill, double limit, std::size_t most) {
+std::optional<std::vector<Partition>> partitions_within(const SearchSpace& space, const StageCost& cost,
+                                                        std::span<const double> fill, double limit,
+                                                        std::size_t most) {
   return Enumeration(space, cost, fill, limit, most).run();
 }
 
 std::vector<Partition> near_optima(const SearchSpace& space, const StageCost& cost,
                                    std::span<const double> fill, double least, double limit, std::size_t most) {
   constexpr int kTries = 10;
-  double tried = limit;
   std::vector<Partition> found;
-  for (int i = 0; i < kTries && tried > least && (i == 0 || limit > least); ++i) {
-    std::vector<Partition> closer = partitions_within(space, cost, fill, tried, most);
-    if (closer.empty()) {
-      limit = tried;
-    } else {
+  double tried = limit;
+  for (int i = 0; i < kTries && least < limit; ++i) {
+    if (auto closer = partitions_within(space, cost, fill, tried, most)) {
       least = tried;
-      found = std::move(closer);
+      found = *std::move(closer);
+    } else {
+      limit = tried;
     }
-    if (least >= limit) break;
     tried = least + (limit - least) / 2;
   }
   return found;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -11,13 +12,14 @@
 namespace pp::plan {
 
 /// Every partition with (largest load of a stage or cut) + (sum of `fill` over its cuts) <= `limit`, later
-/// boundaries first. Empty when there are more than `most`, or finding them takes too many stages that lead
+/// boundaries first. Nothing when there are more than `most`, or finding them takes too many stages that lead
 /// nowhere. `fill` as for least_fill() of synchronous.h; empty: none.
-std::vector<Partition> partitions_within(const SearchSpace& space, const StageCost& cost,
-                                         std::span<const double> fill, double limit, std::size_t most);
+std::optional<std::vector<Partition>> partitions_within(const SearchSpace& space, const StageCost& cost,
+                                                        std::span<const double> fill, double limit,
+                                                        std::size_t most);
 
-/// The same for the largest limit in (`least`, `limit`] of which there are few enough, by halving what is above
-/// `least`; gives up after ten times.
+/// The same for the largest limit in (`least`, `limit`] of which there are few enough, by bisection in ten
+/// tries.
 std::vector<Partition> near_optima(const SearchSpace& space, const StageCost& cost,
                                    std::span<const double> fill, double least, double limit, std::size_t most);
 
