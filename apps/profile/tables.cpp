@@ -101,8 +101,12 @@ std::string profile_summary(const Profile& profile) {
   for (const LayerProfile& layer : profile.layers) parameters += layer.parameter_count;
   std::string text = profile.model.name + ": " + std::to_string(profile.layers.size()) + " layers, " +
                      std::to_string(parameters) + " parameters, " + std::string(name_of(profile.dtype)) + "\n";
-  text += "measured on " + profile.device.name + ", " + std::to_string(profile.device.devices_busy) +
-          " device(s) of " + std::to_string(profile.device.cores_per_device) + " core(s) busy\n";
+  text += "measured on " + profile.device.name;
+  if (profile.device.kind == DeviceKind::cpu) {
+    text += ", " + std::to_string(profile.device.devices_busy) + " device(s) of " +
+            std::to_string(profile.device.cores_per_device) + " core(s) busy";
+  }
+  text += '\n';
   for (const WholeModelPoint& point : profile.whole_model) {
     const std::optional<double> ratio = layer_sum_ratio(profile, point.micro_batch_size);
     text += "  micro-batch " + std::to_string(point.micro_batch_size) + ": forward " +

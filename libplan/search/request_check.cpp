@@ -165,7 +165,7 @@ void check_units(const Profile& profile, const Cluster& cluster, const PlanReque
            ", outside 1e-9..1e3 s: not seconds? Allow it with --force-units");
   }
   for (const Level& level : cluster.levels) {
-    if (level.bandwidth.value >= 1e6 && level.bandwidth.value <= 1e13) continue;
+    if (level.bandwidth >= kSmallestBandwidth && level.bandwidth <= kLargestBandwidth) continue;
     refuse("level " + level.name + ": bandwidth " + pp::to_text(level.bandwidth) +
            " is outside 1e6..1e13 bytes per second: another unit? Allow it with --force-units");
   }

@@ -73,6 +73,7 @@ LinkFit fit_link(std::span<const LinkSample> samples) {
     line = weighted_line(samples, weights);
     weights = huber_weights(samples, line);
   }
+  line.slope = std::max(line.slope, 1 / kLargestBandwidth.value);
   return {Seconds(line.start), BytesPerSecond(1 / line.slope), largest_error(samples, line)};
 }
 

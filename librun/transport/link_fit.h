@@ -20,7 +20,7 @@ struct LinkFit {
 /// machine was interrupted does not bend the line. Solved by reweighting, the scale by the median absolute
 /// error. Needs two different sizes and times above 0. A line that would begin below 0 goes through 0; where
 /// times do not grow with the size, the bandwidth is what would make the largest message 1 % longer than an
-/// empty one.
+/// empty one. It is at most kLargestBandwidth, which pp-plan accepts.
 LinkFit fit_link(std::span<const LinkSample> samples);
 
 /// A sentence with its remedy where the line misses a size by more than a quarter; `what` names the link.

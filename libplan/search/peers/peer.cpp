@@ -56,7 +56,7 @@ void check_units(const Profile& profile, const PeerInput& input, const PeerOptio
   }
   if (!reads_bandwidth(profile, options.model)) return;
   for (const PeerLevel& level : options.levels) {
-    if (level.bandwidth.value >= 1e6 && level.bandwidth.value <= 1e13) continue;
+    if (level.bandwidth >= kSmallestBandwidth && level.bandwidth <= kLargestBandwidth) continue;
     refuse("bandwidth " + pp::to_text(level.bandwidth) +
            " is outside 1e6..1e13 bytes per second: another unit? Allow it with --force-units");
   }

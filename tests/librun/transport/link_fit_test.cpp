@@ -67,6 +67,9 @@ TEST_SUITE("librun/transport/link_fit") {
     CHECK(fit.latency.count() == doctest::Approx(12e-6));
     // 4000 bytes in 1 % of 12 us.
     CHECK(fit.bandwidth.value == doctest::Approx(4000 / 0.12e-6));
+    // By reference: 8 MiB in 1 % of 5 us would be 168 TB/s, which no planner believes.
+    const std::vector<LinkSample> handed_over{sample(1024, 5), sample(std::int64_t{8} << 20, 5)};
+    CHECK(fit_link(handed_over).bandwidth == kLargestBandwidth);
     const std::vector<LinkSample> falling{sample(1000, 20), sample(4000, 10)};
     CHECK(fit_link(falling).bandwidth.value > 0);
   }
