@@ -16,8 +16,8 @@
 
 namespace pp {
 
-/// A bandwidth outside is taken for a mistake in the unit; where a link hands over by reference and has none, the
-/// largest one stands for it.
+/// A bandwidth outside is taken for a mistake in the unit; where a link hands over by reference and has none,
+/// the largest one stands for it.
 inline constexpr BytesPerSecond kSmallestBandwidth(1e6), kLargestBandwidth(1e13);
 
 struct Device {
