@@ -60,6 +60,39 @@ TEST_SUITE("gpu/librun") {
                {{2}, {1, 3}});
   }
 
+  TEST_CASE("split backwards and several stages per worker give the bits of one stage") {
+    PP_NEEDS_CUDA(1);
+    const ::test::Run whole = run_on_cuda(residual("1f1b"));
+    for (const std::string schedule : {"zb-h1", "zb-h2", "interleaved", "zb-v", "dualpipe-v"}) {
+      INFO(schedule);
+      PlanSpec spec = residual(schedule);
+      spec.cuts = {2, 4, 8};
+      CHECK(::test::first_difference(whole.tensors, run_on_cuda(spec).tensors) == "");
+    }
+  }
+
+  TEST_CASE("recomputation and copies of tied weights give the bits of one stage") {
+    PP_NEEDS_CUDA(1);
+    PlanSpec spec{.model = model::build_family(
+                      "transformer:layers=2,width=16,heads=2,vocabulary=20,sequence=8,dropout=0.2,tied=1")};
+    const ::test::Run whole = run_on_cuda(spec);
+    spec.cuts = {3};
+    spec.recompute = {plan::Recompute::always};
+    CHECK(::test::first_difference(whole.tensors, run_on_cuda(spec).tensors) == "");
+  }
+
+  TEST_CASE("what keeps several versions or copies of weights is that of the CPU to rounding") {
+    PP_NEEDS_CUDA(1);
+    for (const std::string schedule : {"pipedream", "chimera"}) {
+      INFO(schedule);
+      PlanSpec spec{.model = ::test::mlp(3), .cuts = {3}, .schedule = schedule};
+      if (schedule == "pipedream") spec.micro_batches = 1;
+      spec.dtype = DType::float64;
+      const ::test::Run cpu = ::test::run_plan(make_plan(spec), short_run());
+      CHECK(::test::largest_difference(cpu.tensors, run_on_cuda(spec).tensors) < 1e-10);
+    }
+  }
+
   TEST_CASE("an exact sum in float64 is that of the CPU to rounding") {
     PP_NEEDS_CUDA(1);
     PlanSpec spec{.model = ::test::mlp(3), .cuts = {3}};
