@@ -220,6 +220,7 @@ StageCosts read_costs(ObjectReader& reader) {
   if (reader.has("again_bytes")) costs.again = bytes(reader, "again_bytes");
   if (reader.has("again_split_bytes")) costs.again_split = bytes(reader, "again_split_bytes");
   costs.input = bytes(reader, "input_bytes");
+  if (reader.has("waiting_bytes")) costs.waiting = bytes(reader, "waiting_bytes");
   costs.boundary = bytes(reader, "boundary_bytes");
   costs.workspace = bytes(reader, "workspace_bytes");
   costs.versions = small_integer(reader, "versions", 1);
@@ -227,23 +228,25 @@ StageCosts read_costs(ObjectReader& reader) {
 }
 
 Json to_json(const StageCosts& costs) {
-  return {{"forward_s", costs.forward.count()},
-          {"backward_s", costs.backward.count()},
-          {"input_gradient_s", costs.input_gradient.count()},
-          {"weight_gradient_s", costs.weight_gradient.count()},
-          {"recompute_s", costs.recompute.count()},
-          {"all_reduce_s", costs.all_reduce.count()},
-          {"update_s", costs.update.count()},
-          {"weights_bytes", costs.weights.value},
-          {"gradients_bytes", costs.gradients.value},
-          {"optimizer_bytes", costs.optimizer.value},
-          {"saved_bytes", costs.saved.value},
-          {"again_bytes", costs.again.value},
-          {"again_split_bytes", costs.again_split.value},
-          {"input_bytes", costs.input.value},
-          {"boundary_bytes", costs.boundary.value},
-          {"workspace_bytes", costs.workspace.value},
-          {"versions", costs.versions}};
+  Json json{{"forward_s", costs.forward.count()},
+            {"backward_s", costs.backward.count()},
+            {"input_gradient_s", costs.input_gradient.count()},
+            {"weight_gradient_s", costs.weight_gradient.count()},
+            {"recompute_s", costs.recompute.count()},
+            {"all_reduce_s", costs.all_reduce.count()},
+            {"update_s", costs.update.count()},
+            {"weights_bytes", costs.weights.value},
+            {"gradients_bytes", costs.gradients.value},
+            {"optimizer_bytes", costs.optimizer.value},
+            {"saved_bytes", costs.saved.value},
+            {"again_bytes", costs.again.value},
+            {"again_split_bytes", costs.again_split.value},
+            {"input_bytes", costs.input.value},
+            {"boundary_bytes", costs.boundary.value},
+            {"workspace_bytes", costs.workspace.value},
+            {"versions", costs.versions}};
+  if (costs.waiting) json["waiting_bytes"] = costs.waiting->value;
+  return json;
 }
 
 StageEdge read_edge(ObjectReader& reader) {

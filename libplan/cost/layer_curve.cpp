@@ -52,10 +52,14 @@ struct Mix {
     if (!(low->*member) || !(high->*member)) return std::nullopt;
     return (*this)((low->*member)->median.count(), (high->*member)->median.count());
   }
-  std::int64_t bytes(Bytes LayerPoint::*member) const {
-    const double mixed =
-        (*this)(static_cast<double>((low->*member).value), static_cast<double>((high->*member).value));
-    return static_cast<std::int64_t>(std::ceil(mixed));
+  std::int64_t bytes(Bytes a, Bytes b) const {
+    return static_cast<std::int64_t>(
+        std::ceil((*this)(static_cast<double>(a.value), static_cast<double>(b.value))));
+  }
+  std::int64_t bytes(Bytes LayerPoint::*member) const { return bytes(low->*member, high->*member); }
+  std::optional<std::int64_t> bytes(std::optional<Bytes> LayerPoint::*member) const {
+    if (!(low->*member) || !(high->*member)) return std::nullopt;
+    return bytes(*(low->*member), *(high->*member));
   }
 };
 
@@ -72,13 +76,15 @@ LayerPrice price(const LayerProfile& layer, const Mix& mix) {
           .output = mix.bytes(&LayerPoint::output),
           .saved = mix.bytes(&LayerPoint::saved),
           .saved_input = mix.bytes(&LayerPoint::saved_input),
-          .workspace = mix.bytes(&LayerPoint::workspace)};
+          .workspace = mix.bytes(&LayerPoint::workspace),
+          .waiting = mix.bytes(&LayerPoint::waiting)};
 }
 
 LayerPrice scaled(const LayerProfile& layer, const LayerPoint& point, std::int64_t size) {
   LayerPoint origin;  // all zero at size 0
   if (point.input_gradient) origin.input_gradient = TimeStat{};
   if (point.weight_gradient) origin.weight_gradient = TimeStat{};
+  if (point.waiting) origin.waiting = Bytes(0);
   return price(layer,
                {&origin, &point, static_cast<double>(size) / static_cast<double>(point.micro_batch_size)});
 }

@@ -24,6 +24,7 @@ struct LayerPrice {
   std::int64_t saved = 0;
   std::int64_t saved_input = 0;
   std::int64_t workspace = 0;
+  std::optional<std::int64_t> waiting = std::nullopt;  ///< nothing: not measured
   bool operator==(const LayerPrice&) const = default;
 };
 

@@ -109,10 +109,34 @@ bool has_recompute(const Assignment& assignment, int stage) {
   });
 }
 
-/// A split backward leaves the saved tensors of layers with weights until W, so none hide a workspace.
 bool splits_backward(const WorkerProgram& program) {
   const Program& ops = program.stream ? program.stream->body : program.program;
   return std::any_of(ops.begin(), ops.end(), [](const Op& op) { return op.kind == OpKind::input_gradient; });
+}
+
+/// Between I and W; nothing when a layer's was not measured.
+std::optional<Bytes> waiting_bytes(const std::vector<LayerPrice>& prices) {
+  Bytes sum;
+  for (const LayerPrice& price : prices) {
+    if (!price.waiting) return std::nullopt;
+    sum += Bytes(*price.waiting);
+  }
+  return sum;
+}
+
+/// The most that one micro-batch holds above what is saved, as Chain::transient() counts it: in the backward of
+/// a layer those behind it have freed what they saved, or with a split backward what does not wait for W. Where
+/// that is not known they keep all of it, and no workspace hides in it.
+std::int64_t workspace_beyond_saved(const std::vector<LayerPrice>& prices, bool split) {
+  std::int64_t saved = 0;
+  for (const LayerPrice& price : prices) saved += price.saved;
+  std::int64_t reach = saved, kept = saved;
+  for (std::size_t p = prices.size(); p-- > 0;) {
+    reach = std::max(reach, kept + prices[p].workspace);
+    kept -= prices[p].saved;
+    if (split) kept += prices[p].waiting.value_or(prices[p].saved);
+  }
+  return reach - saved;
 }
 
 std::int64_t shared_bytes(const PricingContext& context, const TiedCopies& copies) {
@@ -145,24 +169,23 @@ StageCosts layer_costs(const PricingContext& context, const Assignment& assignme
   costs.forward = Seconds(context.model.fixed.forward);
   costs.backward = costs.input_gradient = costs.weight_gradient = Seconds(context.model.fixed.backward);
   std::int64_t elsewhere = 0;
-  const int worker = assignment.stage_workers[at(stage)].front();
-  const bool split = splits_backward(assignment.programs[at(worker)]);
-  Bytes reach;  // the most that one micro-batch holds, as Chain::transient() counts it
-  const auto add = [&](const LayerPrice& price) {
+  std::vector<LayerPrice> prices;
+  for (const int layer : assignment.stage_layers[at(stage)]) {
+    prices.push_back(context.model.layers[at(layer)]);
+    elsewhere += saved_elsewhere(context, stage_of, stage, layer);
+  }
+  if (stage == assignment.stages() - 1) prices.push_back(context.model.loss);
+  for (const LayerPrice& price : prices) {
     costs.forward += Seconds(price.forward);
     costs.backward += Seconds(price.backward);
     costs.input_gradient += Seconds(price.input_gradient);
     costs.weight_gradient += Seconds(price.weight_gradient);
     costs.saved += Bytes(price.saved);
-    if (split) costs.workspace = std::max(costs.workspace, Bytes(price.workspace));
-    reach = std::max(reach, costs.saved + Bytes(price.workspace));
-  };
-  for (const int layer : assignment.stage_layers[at(stage)]) {
-    add(context.model.layers[at(layer)]);
-    elsewhere += saved_elsewhere(context, stage_of, stage, layer);
   }
-  if (stage == assignment.stages() - 1) add(context.model.loss);
-  if (!split) costs.workspace = reach - costs.saved;
+  const int worker = assignment.stage_workers[at(stage)].front();
+  const bool split = splits_backward(assignment.programs[at(worker)]);
+  if (split) costs.waiting = waiting_bytes(prices);
+  costs.workspace = Bytes(workspace_beyond_saved(prices, split));
   costs.saved -= Bytes(std::min(elsewhere, input));
   if (has_recompute(assignment, stage)) costs.recompute = costs.forward;
   return costs;

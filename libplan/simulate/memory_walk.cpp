@@ -90,6 +90,18 @@ class Walk {
     return kind == OpKind::backward ? costs.again : costs.again_split;
   }
 
+  /// What a micro-batch holds at the end of this backward, or of its first half.
+  Bytes of_backward(const StageCosts& costs, const Op& op) const {
+    return scaled(costs.input, scale(op)) + scaled(costs.saved, scale(op)) +
+           scaled(again(costs, op.kind), scale(op));
+  }
+
+  /// W has no more of its micro-batch than I had.
+  static Bytes workspace(const StageCosts& costs, OpKind kind) {
+    if (kind != OpKind::weight_gradient || !costs.waiting) return costs.workspace;
+    return std::max(costs.saved + costs.input + costs.workspace - *costs.waiting, Bytes(0));
+  }
+
   bool is_swapped() const { return index_.rules == RuleSet::swapped; }
 
   /// Whether this worker holds something of the micro-batch after its forward: not if it has no backward for it
@@ -112,7 +124,7 @@ class Walk {
     } else if (op.kind == OpKind::backward || op.kind == OpKind::input_gradient) {
       held_.saved += scaled(again(costs, op.kind), scale(op));
     }
-    if (has_micro_batch(op.kind)) held_.workspace = scaled(costs.workspace, scale(op));
+    if (has_micro_batch(op.kind)) held_.workspace = scaled(workspace(costs, op.kind), scale(op));
   }
 
   void finish(int id, const Op& op, const StageCosts& costs) {
@@ -120,9 +132,12 @@ class Walk {
     if (op.kind == OpKind::forward && !is_kept(id)) {
       held_.saved -= scaled(costs.input, scale(op));
       release_version(id, op);
+    } else if (op.kind == OpKind::input_gradient && costs.waiting) {
+      held_.saved -= of_backward(costs, op);
+      held_.saved += scaled(*costs.waiting, scale(op));
     } else if (completes_backward(op.kind)) {
-      held_.saved -= scaled(costs.input, scale(op)) + scaled(costs.saved, scale(op)) +
-                     scaled(again(costs, op.kind), scale(op));
+      const bool waited = op.kind == OpKind::weight_gradient && costs.waiting;
+      held_.saved -= waited ? scaled(*costs.waiting, scale(op)) : of_backward(costs, op);
       release_version(index_.local(Slot::forward, id), op);
     } else if (op.kind == OpKind::update && counts_versions_) {
       change_versions(op.stage, [](Versions& v) { v.update(); });

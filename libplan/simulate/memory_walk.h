@@ -42,7 +42,8 @@ using MemoryVisit = std::function<void(int id, WalkPoint point, const MemoryPart
 
 /// Walks one list once: F takes the saved bytes and the input when it starts (the input alone where R follows,
 /// which takes the saved bytes then), B or W returns them when it ends, the workspace lives inside an
-/// operation; layers that run again are there inside B, or from I to the end of W. Operations of one worker
+/// operation; layers that run again are there inside B, or from I to the end of W. Where it is known what waits
+/// for W, I returns the rest. Operations of one worker
 /// never overlap, so the list fixes the sequence and no times are needed.
 ///
 /// Versions: a synchronous worker keeps StageCosts::versions. An asynchronous one makes a new version at each

@@ -23,8 +23,11 @@ struct StageCosts {
   Bytes again;        ///< layers that run again inside B: the largest one's activations, there during B
   Bytes again_split;  ///< and with a split backward: what all of them save again, from I to the end of W
   Bytes input;        ///< boundary input kept from F to B
-  Bytes boundary;     ///< messages between workers, beyond `input`
-  Bytes workspace;    ///< peak of an operation above what is saved
+  /// What weight gradients need, kept from the end of I to the end of W in place of the above; nothing: all of
+  /// it stays, and output gradients are free.
+  std::optional<Bytes> waiting = std::nullopt;
+  Bytes boundary;   ///< messages between workers, beyond `input`
+  Bytes workspace;  ///< peak of an operation above what is saved
   int versions =
       1;  ///< weight versions the policy keeps; an asynchronous walk counts more where the programs need them
   bool operator==(const StageCosts&) const = default;

@@ -54,6 +54,9 @@ struct LayerPoint {
   Bytes saved;        ///< kept for backward, parameters excluded, each storage at the first layer that keeps it
   Bytes saved_input;  ///< the part of `saved` that is the layer's own input
   Bytes workspace;    ///< peak above inputs, outputs and saved
+  /// Kept between the halves of a split backward, whoever made it: what the weight gradient needs. Absent: not
+  /// measured.
+  std::optional<Bytes> waiting = std::nullopt;
   /// Imported from dnn-partitioning: what moving its output, and the gradients of its inputs, takes once.
   std::optional<Seconds> transfer = std::nullopt, gradient_transfer = std::nullopt;
   bool operator==(const LayerPoint&) const = default;

@@ -42,6 +42,7 @@ LayerPoint read_point(ObjectReader& reader) {
   point.saved = Bytes(reader.integer("saved_bytes"));
   point.saved_input = Bytes(reader.integer("saved_input_bytes", {.max = point.saved.value}));
   point.workspace = Bytes(reader.integer("workspace_bytes"));
+  if (reader.has("waiting_bytes")) point.waiting = Bytes(reader.integer("waiting_bytes"));
   point.transfer = read_optional_seconds(reader, "transfer_s");
   point.gradient_transfer = read_optional_seconds(reader, "gradient_transfer_s");
   return point;
@@ -61,6 +62,7 @@ Json point_json(const LayerPoint& point) {
   json["saved_bytes"] = point.saved.value;
   json["saved_input_bytes"] = point.saved_input.value;
   json["workspace_bytes"] = point.workspace.value;
+  if (point.waiting) json["waiting_bytes"] = point.waiting->value;
   if (point.transfer) json["transfer_s"] = point.transfer->count();
   if (point.gradient_transfer) json["gradient_transfer_s"] = point.gradient_transfer->count();
   return json;

@@ -41,7 +41,8 @@ ByteProbe::ByteProbe(std::vector<Bytes> outputs, SavedMeter& saved, const Memory
       account_(account),
       live_before_(account.live()),
       kept_(outputs_.size()),
-      workspace_(outputs_.size()) {}
+      workspace_(outputs_.size()),
+      waiting_(outputs_.size()) {}
 
 void ByteProbe::begin(int position, Phase phase) {
   if (phase == Phase::forward) saved_.enter(position);
@@ -53,6 +54,7 @@ void ByteProbe::end(int position, Phase phase) {
   const std::size_t p = static_cast<std::size_t>(position);
   saved_.leave();
   if (phase == Phase::forward) kept_[p] = saved_.made();
+  if (phase == Phase::weight_gradient) waiting_[p] = live_at_begin_ - account_.live();
   const bool whole = phase == Phase::forward || phase == Phase::backward;
   const Bytes below = whole ? live_before_ + kept_[p] : live_at_begin_ - outputs_[p];
   workspace_[p] = std::max(workspace_[p], account_.peak() - below);

@@ -57,6 +57,9 @@ class ByteProbe final : public model::LayerObserver {
   /// The halves of backward, which leave more behind: the peak above what is live at its begin, plus the output
   /// gradients. The largest of all.
   const std::vector<Bytes>& workspace() const { return workspace_; }
+  /// What the weight gradients free: kept until then for them alone, or for layers behind that are done
+  /// already.
+  const std::vector<Bytes>& waiting() const { return waiting_; }
 
  private:
   std::vector<Bytes> outputs_;
@@ -66,6 +69,7 @@ class ByteProbe final : public model::LayerObserver {
   Bytes live_at_begin_;      ///< of the layer
   std::vector<Bytes> kept_;  ///< per position: made and saved by the pass up to the end of its forward
   std::vector<Bytes> workspace_;
+  std::vector<Bytes> waiting_;
 };
 
 }  // namespace pp::profile

@@ -156,6 +156,7 @@ PassBytes ModelRunner::measure_bytes(std::size_t size) {
   bytes.peak = account_.peak() - bytes_of_idle_batches(size);
   bytes.outputs = output_bytes(size);
   bytes.workspace.resize(bytes.outputs.size());
+  bytes.waiting.resize(bytes.outputs.size());
   for (const PassKind kind : {PassKind::full, PassKind::split}) probe_pass(size, kind, bytes);
   wait_for(device_);
   return bytes;
@@ -169,6 +170,9 @@ void ModelRunner::probe_pass(std::size_t size, PassKind kind, PassBytes& bytes) 
   backward(pass, size, kind, &probe);
   for (std::size_t p = 0; p < bytes.workspace.size(); ++p) {
     bytes.workspace[p] = std::max(bytes.workspace[p], probe.workspace()[p]);
+    bytes.waiting[p] = std::max(bytes.waiting[p], probe.waiting()[p]);
+    // The batch stays; in a run it goes with the last layer that keeps it.
+    if (probe.waiting()[p] > Bytes(0) && reads_batch_only(p)) bytes.waiting[p] += bytes.saved[p].own_input;
   }
 }
 
@@ -260,6 +264,15 @@ bool ModelRunner::owns_weights(std::size_t position) const {
   const auto owner = [&](int layer) { return model_.layers[static_cast<std::size_t>(layer)].weights_layer; };
   const auto end = layers.begin() + static_cast<std::ptrdiff_t>(position);
   return std::none_of(layers.begin(), end, [&](int layer) { return owner(layer) == owner(*end); });
+}
+
+bool ModelRunner::reads_batch_only(std::size_t position) const {
+  const std::vector<int>& layers = segment_.layers();
+  if (position >= layers.size()) return false;  // the loss
+  return std::ranges::none_of(
+      model_.layers[static_cast<std::size_t>(layers[position])].sources, [&](const auto& source) {
+        return source.kind == TensorSource::Kind::layer && std::ranges::count(layers, source.index) > 0;
+      });
 }
 
 std::vector<Bytes> ModelRunner::output_bytes(std::size_t size) const {

@@ -31,6 +31,7 @@ struct PassBytes {
   std::vector<Bytes> outputs;  ///< per layer of the part, then the loss
   std::vector<SavedBytes> saved;
   std::vector<Bytes> workspace;
+  std::vector<Bytes> waiting;  ///< between the halves of a split backward
   Bytes peak;  ///< of the model with weights, gradients, data and this one micro-batch; without optimizer state
   Bytes kept;  ///< between forward and backward, of the batch as well
 };
@@ -95,6 +96,8 @@ class ModelRunner {
   std::vector<at::Tensor> cut_batch(std::size_t size);
   int positions() const { return segment_.layer_count() + (segment_.has_loss() ? 1 : 0); }
   bool owns_weights(std::size_t position) const;
+  /// All that the layer reads stands in the batch.
+  bool reads_batch_only(std::size_t position) const;
   model::Pass forward(std::span<const at::Tensor> batch, model::LayerObserver* observer);
   void backward(model::Pass& pass, std::size_t size, PassKind kind, model::LayerObserver* observer);
   /// One pass with every byte counted; fills `saved` and raises `workspace` of `bytes`.

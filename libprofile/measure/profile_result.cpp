@@ -41,6 +41,7 @@ LayerProfile Profiling::layer_result(int position) const {
     point.saved = size.bytes.saved[p].total;
     point.saved_input = size.bytes.saved[p].own_input;
     point.workspace = size.bytes.workspace[p];
+    point.waiting = size.bytes.waiting[p];
   }
   return layer;
 }

@@ -108,10 +108,13 @@ TEST_SUITE("apps/profile_run") {
     CHECK(outcome.err.find(": recorded as out of memory; leave these sizes out") != std::string::npos);
     const pp::Profile profile = folder.document();
     CHECK(profile.micro_batch_sizes == std::vector<std::int64_t>{2, 1000000000});
+    pp::LayerPoint too_large;
+    too_large.micro_batch_size = 1000000000;
+    too_large.out_of_memory = true;
     for (const pp::LayerProfile& layer : profile.layers) {
       REQUIRE(layer.points.size() == 2);
       CHECK_FALSE(layer.points[0].out_of_memory);
-      CHECK(layer.points[1] == pp::LayerPoint{.micro_batch_size = 1000000000, .out_of_memory = true});
+      CHECK(layer.points[1] == too_large);
     }
     CHECK(profile.whole_model.size() == 1);
     const pp::Json json = pp::parse_json(pp::read_file(folder.path() / "profile.json"));

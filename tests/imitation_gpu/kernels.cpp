@@ -40,7 +40,11 @@ Region region_of(const at::Tensor& tensor) {
 class Call {
  public:
   at::Tensor to_cpu(const at::Tensor& tensor, bool written) {
-    if (!tensor.defined() || !tensor.is_cuda()) return tensor;
+    if (!tensor.defined()) return tensor;
+    if (!tensor.is_cuda()) {
+      from_host_ = from_host_ || tensor.dim() > 0;
+      return tensor;
+    }
     device_ = tensor.device();
     if (tensor.numel() > 0) (written ? writes_ : reads_).push_back(region_of(tensor));
     for (const auto& [there, here] : shown_) {
@@ -80,6 +84,13 @@ class Call {
     c10::List<at::Tensor> list;
     for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(to_cuda(tensor));
     return list;
+  }
+
+  /// Tensors of a GPU and of the host do not go together; numbers, and where a tensor is indexed, do.
+  void check_devices(const std::string& operation) const {
+    const bool indexes = operation.find("index") != std::string::npos;
+    TORCH_CHECK(!from_host_ || shown_.empty() || indexes, "imitation GPU: ", operation,
+                " is given tensors of the GPU and of the host");
   }
 
   /// Arguments that the operation has given another size.
@@ -133,6 +144,7 @@ class Call {
   }
 
   at::Device device_ = at::kCUDA;
+  bool from_host_ = false;                                ///< an argument is a tensor of the host
   std::vector<std::pair<at::Tensor, at::Tensor>> shown_;  ///< CUDA's tensor, the CPU's view of it
   std::vector<Region> reads_, writes_;
 };
@@ -148,6 +160,7 @@ void run_on_cpu(const c10::OperatorHandle& operation, c10::DispatchKeySet /*keys
     *argument = call.to_cpu(*argument, written);
     ++argument;
   }
+  call.check_devices(schema.name());
   operation.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   for (auto result = stack->end() - static_cast<std::ptrdiff_t>(schema.returns().size());
        result != stack->end(); ++result)

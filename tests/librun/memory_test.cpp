@@ -100,4 +100,10 @@ TEST_SUITE("librun/memory") {
     check_close(peaks(model::build_family("lenet5"), 16, {3, 6}));
     check_close(peaks(model::build_family("lenet5"), 16, {3}, "gpipe"));
   }
+
+  TEST_CASE("a split backward: what waits for the weight gradients") {
+    check_close(peaks(model::build_family("lenet5"), 16, {3, 6}, "zb-h1"));
+    check_close(peaks(model::build_family("resnet18:image=32,width=8"), 8, {27}, "zb-h1"));
+    check_close(peaks(model::build_family("transformer:layers=2,width=64"), 4, {13}, "zb-h1"));
+  }
 }

@@ -51,7 +51,7 @@ void check_sizes(const ZeroBubbleRequest& request) {
   }
 }
 
-/// Bytes of one worker, as the simulator's memory walk adds them up.
+/// Bytes of one worker, as the memory walk of the simulator adds them up, or more.
 class WorkerMemory {
  public:
   WorkerMemory(const SimulationInput& input, std::size_t stage)
@@ -59,7 +59,11 @@ class WorkerMemory {
     fixed_ = costs_.weights * costs_.versions + costs_.gradients + costs_.optimizer + costs_.boundary;
   }
 
-  Bytes held(std::size_t m) const { return scaled(costs_.saved, m) + scaled(costs_.input, m); }
+  /// From F to W, at most: whether I has been is not looked at.
+  Bytes held(std::size_t m) const {
+    const Bytes kept = scaled(costs_.saved, m) + scaled(costs_.input, m);
+    return std::max(kept, scaled(costs_.waiting.value_or(Bytes(0)), m));
+  }
   Bytes workspace(std::size_t m) const { return scaled(costs_.workspace, m); }
   Bytes fixed() const { return fixed_; }
 

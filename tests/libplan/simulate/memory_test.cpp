@@ -47,6 +47,25 @@ TEST_SUITE("libplan/simulate/memory") {
     CHECK(memory(written({"F0.0 I0.0 W0.0 F0.1 I0.1 W0.1 U0"}, {{0}}, 2))[0].saved == Bytes(13));
   }
 
+  TEST_CASE("what waits for W takes the place of all the rest when I ends, and I's room is enough for W") {
+    const auto peak = [](std::int64_t waiting, const std::string& program) {
+      SimulationInput input = equal_stages(written({program}, {{0}}, 2));
+      input.stages.assign(1, sized());
+      input.stages[0].waiting = Bytes(waiting);
+      return simulate(input).memory[0];
+    };
+    // 13 from F to I, then 6: in F0.1 19, and W0.0 has what I0.0 had, 13 + 5, beside micro-batch 1.
+    const MemoryPeak less = peak(6, "F0.0 I0.0 F0.1 W0.0 I0.1 W0.1 U0");
+    CHECK(less.saved == Bytes(13 + 6));
+    CHECK(less.peak == Bytes(408 + 13 + 18));
+    CHECK(peak(6, "F0.0 I0.0 W0.0 F0.1 I0.1 W0.1 U0").peak == Bytes(408 + 18));
+    // Output gradients outweigh what is freed: 20 from I on, above I's own peak of 18.
+    const MemoryPeak more = peak(20, "F0.0 I0.0 F0.1 I0.1 W0.0 W0.1 U0");
+    CHECK(more.saved == Bytes(20 + 20));
+    CHECK(more.peak == Bytes(408 + 20 + 20));
+    CHECK(peak(20, "F0.0 B0.0 F0.1 B0.1 U0").saved == Bytes(13));
+  }
+
   TEST_CASE("between F and R only the input is held") {
     // Two inputs 6, R adds 10: 16; after B0.0 one input is left, R0.1 makes it 13.
     const MemoryPeak peak = memory(written({"F0.0 F0.1 R0.0 B0.0 R0.1 B0.1 U0"}, {{0}}, 2))[0];

@@ -94,6 +94,16 @@ TEST_SUITE("libprofile/measure/model_runner") {
     CHECK(bytes.saved[8] == SavedBytes{Bytes(40 + 16 + 4), Bytes(16)});
   }
 
+  TEST_CASE("between the halves of backward wait the inputs and output gradients of layers with weights") {
+    Bench bench(image_model());
+    const PassBytes bytes = bench.bytes(0);
+    AllBytes expected(9);
+    expected[0] = Bytes(1536 + 2048);  // conv: its input, which stands in the batch, and the gradient of its output
+    expected[1] = Bytes(2 * 4 * 4);    // norm: its weight gradients, which came with its input gradient
+    expected[7] = Bytes(512 + 40);     // head
+    CHECK((bytes.waiting == expected));
+  }
+
   TEST_CASE("attention keeps its operands head by head, the shares once, and the inputs of both projections") {
     // n = 2, s = 3, d = 4, two heads of width 2; no dropout.
     Bench bench(GraphBuilder()
