@@ -98,9 +98,10 @@ TEST_SUITE("libprofile/measure/model_runner") {
     Bench bench(image_model());
     const PassBytes bytes = bench.bytes(0);
     AllBytes expected(9);
-    expected[0] = Bytes(1536 + 2048);  // conv: its input, which stands in the batch, and the gradient of its output
-    expected[1] = Bytes(2 * 4 * 4);    // norm: its weight gradients, which came with its input gradient
-    expected[7] = Bytes(512 + 40);     // head
+    expected[0] =
+        Bytes(1536 + 2048);  // conv: its input, which stands in the batch, and the gradient of its output
+    expected[1] = Bytes(2 * 4 * 4);  // norm: its weight gradients, which came with its input gradient
+    expected[7] = Bytes(512 + 40);   // head
     CHECK((bytes.waiting == expected));
   }
 
