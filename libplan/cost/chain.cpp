@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "libplan/cost/kept_inputs.h"
+
 namespace pp::plan {
 namespace {
 
@@ -14,15 +16,17 @@ struct Tensor {
   std::vector<int> readers;
   std::int64_t bytes;
   bool gradient;
+  bool kept;  ///< maybe, where it is read
 };
 
 std::vector<Tensor> tensors_of(const PlanGraph& graph, const std::vector<int>& order,
                                const std::vector<int>& position, std::span<const LayerPrice> prices) {
   const int last = static_cast<int>(order.size()) - 1;
+  const std::vector<bool> kept = may_be_kept(graph, prices);
   std::vector<Tensor> tensors;
   for (int p = 0; p <= last; ++p) {
     const GraphLayer& layer = graph.layers[at(order[at(p)])];
-    Tensor tensor{p, {}, prices[at(order[at(p)])].output, layer.has_gradient};
+    Tensor tensor{p, {}, prices[at(order[at(p)])].output, layer.has_gradient, kept[at(order[at(p)])]};
     for (const int consumer : layer.consumers) tensor.readers.push_back(position[at(consumer)]);
     if (layer.feeds_loss && p != last) tensor.readers.push_back(last);
     std::sort(tensor.readers.begin(), tensor.readers.end());
@@ -38,6 +42,7 @@ void add_tensor(Chain& chain, const Tensor& tensor) {
   for (int boundary = tensor.producer + 1; boundary <= tensor.readers.back(); ++boundary) {
     while (*reader < boundary) ++reader;
     chain.incoming.add(boundary, *reader - boundary, tensor.bytes);
+    if (tensor.kept) chain.keeping.add(boundary, *reader - boundary, tensor.bytes);
     chain.outgoing.add(boundary, boundary - 1 - tensor.producer, tensor.bytes);
     chain.cut_activation[at(boundary)] += bytes;
     chain.cut_activations[at(boundary)] += 1;
@@ -112,7 +117,7 @@ Chain empty_chain(int boundaries) {
   }
   for (auto* prefix : {&chain.parameters, &chain.buffers, &chain.saved}) prefix->assign(at(boundaries), 0);
   for (auto* counts : {&chain.cut_activations, &chain.cut_gradients}) counts->assign(at(boundaries), 0);
-  chain.incoming = chain.outgoing = chain.entering = CrossingTable(boundaries);
+  chain.incoming = chain.outgoing = chain.entering = chain.keeping = CrossingTable(boundaries);
   return chain;
 }
 
@@ -149,7 +154,8 @@ Chain make_chain(const PlanGraph& graph, std::vector<int> order, std::span<const
     chain.saved[at(p + 1)] = chain.saved[at(p)] + price.saved;
   }
   for (const Tensor& tensor : tensors_of(graph, chain.order, position, prices)) add_tensor(chain, tensor);
-  for (CrossingTable* table : {&chain.incoming, &chain.outgoing, &chain.entering}) table->finish();
+  for (CrossingTable* table : {&chain.incoming, &chain.outgoing, &chain.entering, &chain.keeping})
+    table->finish();
   fill_reach(chain, std::move(reach));
   return chain;
 }

@@ -59,7 +59,7 @@ struct Chain {
   double state_ratio = 1;
   OperationCost fixed;      ///< of each stage's operations
   double update_fixed = 0;  ///< seconds per update of a stage
-  CrossingTable incoming, outgoing, entering;
+  CrossingTable incoming, outgoing, entering, keeping;
   /// Sparse table: [level][position]; what layers 0..position save plus the workspace of the last of them.
   std::vector<std::vector<std::int64_t>> reach;
 
@@ -84,9 +84,11 @@ struct Chain {
   /// Distinct tensors received from earlier stages, and sent to later ones, each once.
   std::int64_t in_bytes(int begin, int end) const { return incoming.sum(begin, end - begin); }
   std::int64_t out_bytes(int begin, int end) const { return outgoing.sum(end, end - begin); }
-  /// The part of `saved` that in_bytes() holds already; never more than that, whatever a profile says.
+  /// The part of in_bytes() that a forward may leave behind for the backward (kept_inputs.h).
+  std::int64_t kept_bytes(int begin, int end) const { return keeping.sum(begin, end - begin); }
+  /// The part of `saved` that kept_bytes() holds already; never more than that, whatever a profile says.
   std::int64_t saved_elsewhere(int begin, int end) const {
-    return std::min(entering.sum(begin, end - begin), in_bytes(begin, end));
+    return std::min(entering.sum(begin, end - begin), kept_bytes(begin, end));
   }
 };
 

@@ -26,6 +26,10 @@ std::int64_t message_bytes(HandOver hand_over, std::int64_t in, std::int64_t out
   return hand_over == HandOver::reference ? 0 : 2 * (in + out);
 }
 
+std::int64_t workspace_in_forward(std::int64_t workspace, std::int64_t passing, std::int64_t sent) {
+  return passing == 0 ? workspace : std::max(workspace, passing + sent);
+}
+
 StageMemory::StageMemory(const Chain& chain, InFlight in_flight, MemoryLimit limit)
     : chain_(chain), in_flight_(std::move(in_flight)), limit_(limit) {}
 
@@ -92,6 +96,7 @@ bool StageMemory::fits_window(const StageRange& stage, int window) const {
   StageBytes part = kept_bytes(stage, window);
   if (in_flight_.recompute != RecomputeMode::automatic) return holds(bytes_again(stage, part));
   if (holds(part)) return true;
+  part.input = chain_.in_bytes(stage.begin, stage.end);
   const std::int64_t saved = std::exchange(part.saved, 0);
   if (!holds(part)) return false;  // whatever runs again
   part.again = saved;
@@ -119,25 +124,30 @@ StageBytes StageMemory::bytes(const StageRange& stage, int window) const {
 
 StageBytes StageMemory::kept_bytes(const StageRange& stage, int window) const {
   StageBytes part = fixed_bytes(stage, window);
-  part.input = chain_.in_bytes(stage.begin, stage.end);
+  const std::int64_t received = chain_.in_bytes(stage.begin, stage.end);
+  const std::int64_t sent = chain_.out_bytes(stage.begin, stage.end);
+  part.input = chain_.kept_bytes(stage.begin, stage.end);
   part.saved =
       chain_.sum(chain_.saved, stage.begin, stage.end) - chain_.saved_elsewhere(stage.begin, stage.end);
-  part.boundary = message_bytes(limit_.hand_over, part.input, chain_.out_bytes(stage.begin, stage.end));
+  part.boundary = message_bytes(limit_.hand_over, received, sent);
+  part.workspace = workspace_in_forward(part.workspace, received - part.input, sent);
   return part;
 }
 
 StageBytes StageMemory::bytes_again(const StageRange& stage, StageBytes part) const {
+  if (in_flight_.recompute == RecomputeMode::never) return part;
+  if (in_flight_.recompute == RecomputeMode::automatic && holds(part)) return part;
+  part.input = chain_.in_bytes(stage.begin, stage.end);  // from which it runs again
   StageBytes whole = part;
   whole.again = std::exchange(whole.saved, 0);
   switch (in_flight_.recompute) {
-    case RecomputeMode::never: return part;
+    case RecomputeMode::never:  // above
     case RecomputeMode::always: return whole;
     case RecomputeMode::except_last:  // the last micro-batch keeps all beside the one that runs again
       whole.again *= std::min(part.in_flight, 2);
       return whole;
     case RecomputeMode::automatic: break;
   }
-  if (holds(part)) return part;
   if (in_flight_.units == nullptr) {
     part.saved = 0;
     return part;

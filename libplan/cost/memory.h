@@ -35,6 +35,10 @@ HandOver hand_over(const Cluster& cluster);
 /// Of the messages of one stage, beyond the inputs that it keeps. `in` and `out` in bytes per micro-batch.
 std::int64_t message_bytes(HandOver hand_over, std::int64_t in, std::int64_t out);
 
+/// Of a stage that has received `passing` bytes which it holds until its forward ends and not longer: there
+/// they stand beside what it sends. The profile's workspace knows of them only where they are read.
+std::int64_t workspace_in_forward(std::int64_t workspace, std::int64_t passing, std::int64_t sent);
+
 /// Fixed costs of every device and what it may hold.
 struct MemoryLimit {
   std::int64_t bytes = std::numeric_limits<std::int64_t>::max();  ///< usable, after reserve

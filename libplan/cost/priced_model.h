@@ -14,9 +14,9 @@
 namespace pp::plan {
 
 struct PricedModel {
-  std::vector<LayerPrice> layers;  ///< of the largest micro-batch
-  LayerPrice loss;                 ///< zero without a loss
-  std::vector<int> sizes;          ///< samples of each micro-batch
+  std::vector<LayerPrice> layers;    ///< of the largest micro-batch
+  LayerPrice loss = {.waiting = 0};  ///< zero without a loss
+  std::vector<int> sizes;            ///< samples of each micro-batch
   std::vector<double>
       scale;  ///< per micro-batch, its forward and backward relative to `layers`; empty: all equal
   OperationCost fixed = {};  ///< zero where the profile has none

@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "libplan/cost/kept_inputs.h"
 #include "libplan/cost/links.h"
 #include "libplan/cost/memory.h"
 #include "libplan/schedule/versions.h"
@@ -37,6 +38,7 @@ std::vector<int> reading_stages(const GraphLayer& layer, int own, const std::vec
 struct Traffic {
   std::map<std::pair<int, int>, StageEdge> edges;
   std::vector<std::int64_t> in, out;
+  std::vector<std::int64_t> kept;  ///< the part of `in` that a forward may leave behind (kept_inputs.h)
 };
 
 Traffic traffic_of(const PlanGraph& graph, const PricedModel& model, const std::vector<int>& stage_of,
@@ -44,6 +46,8 @@ Traffic traffic_of(const PlanGraph& graph, const PricedModel& model, const std::
   Traffic traffic;
   traffic.in.assign(at(stages), 0);
   traffic.out.assign(at(stages), 0);
+  traffic.kept.assign(at(stages), 0);
+  const std::vector<bool> kept = may_be_kept(graph, model.layers);
   for (int l = 0; l < graph.size(); ++l) {
     const GraphLayer& layer = graph.layers[at(l)];
     const int own = stage_of[at(l)];
@@ -57,6 +61,7 @@ Traffic traffic_of(const PlanGraph& graph, const PricedModel& model, const std::
       if (layer.has_gradient) edge.gradient += size;
       if (layer.has_gradient) edge.gradient_tensors += 1;
       traffic.in[at(reader)] += size.value;
+      if (kept[at(l)]) traffic.kept[at(reader)] += size.value;
     }
     if (!readers.empty()) traffic.out[at(own)] += size.value;
   }
@@ -208,8 +213,13 @@ void add_recompute(StageCosts& costs, const std::vector<RecomputeUnit>& units, c
 
 StageCosts price_stage(const PricingContext& context, const Assignment& assignment,
                        const std::vector<int>& stage_of, const Traffic& traffic, int stage) {
-  StageCosts costs = layer_costs(context, assignment, stage_of, traffic.in[at(stage)], stage);
-  if (!assignment.recompute.empty() && !assignment.recompute[at(stage)].empty()) {
+  const bool reruns_layers = !assignment.recompute.empty() && !assignment.recompute[at(stage)].empty();
+  const std::int64_t input =
+      reruns_layers || has_recompute(assignment, stage) ? traffic.in[at(stage)] : traffic.kept[at(stage)];
+  StageCosts costs = layer_costs(context, assignment, stage_of, input, stage);
+  costs.workspace =
+      Bytes(workspace_in_forward(costs.workspace.value, traffic.in[at(stage)] - input, traffic.out[at(stage)]));
+  if (reruns_layers) {
     const std::vector<RecomputeUnit> units = recompute_units(
         context.graph, context.model.layers, assignment.stage_layers[at(stage)], traffic.in[at(stage)]);
     add_recompute(costs, units, assignment.recompute[at(stage)]);
@@ -233,7 +243,7 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
   costs.gradients = Bytes(parameters);
   costs.optimizer = Bytes(
       static_cast<std::int64_t>(std::ceil(context.optimizer.state_ratio * static_cast<double>(parameters))));
-  costs.input = Bytes(traffic.in[at(stage)]);
+  costs.input = Bytes(input);
   costs.boundary =
       Bytes(message_bytes(hand_over(context.cluster), traffic.in[at(stage)], traffic.out[at(stage)]));
   costs.versions = versions_kept(assignment.policy, window_of(assignment, stage), assignment.stages());

@@ -101,6 +101,11 @@ TEST_SUITE("librun/memory") {
     check_close(peaks(model::build_family("lenet5"), 16, {3}, "gpipe"));
   }
 
+  TEST_CASE("what a stage receives and its layers do not keep is there in forward only") {
+    check_close(peaks(model::build_family("lenet5"), 16, {1}, "gpipe"));  // relu1 keeps its result
+    check_close(peaks(model::build_family("lenet5"), 16, {4}, "gpipe"));  // relu2
+  }
+
   TEST_CASE("a split backward: what waits for the weight gradients") {
     check_close(peaks(model::build_family("lenet5"), 16, {3, 6}, "zb-h1"));
     check_close(peaks(model::build_family("resnet18:image=32,width=8"), 8, {27}, "zb-h1"));
