@@ -290,9 +290,10 @@ std::vector<Seconds> read_durations(ObjectReader& reader, std::string_view key) 
   const Json& json = reader.raw(key);
   if (!json.is_array()) reader.fail(key, "must be an array of numbers");
   for (const Json& item : json) {
-    if (!item.is_number() || item.get<double>() < 0)
+    if (!item.is_number() || item.get<double>() < 0) {
       reader.fail(key,
                   "entry " + std::to_string(durations.size()) + " must be a number of seconds, at least 0");
+    }
     durations.emplace_back(item.get<double>());
   }
   return durations;

@@ -103,9 +103,9 @@ std::int64_t CrossingTable::sum(int boundary, int reach) const {
 }
 
 std::int64_t Chain::transient(int begin, int end) const {
-  const int level = std::bit_width(static_cast<unsigned>(end - begin)) - 1;
-  const auto& row = reach[at(level)];
-  const std::int64_t most = std::max(row[at(begin)], row[at(end - (1 << level))]);
+  const auto length = static_cast<std::size_t>(end - begin);
+  const auto& row = reach[std::bit_width(length) - 1];
+  const std::int64_t most = std::max(row[at(begin)], row[at(end) - std::bit_floor(length)]);
   return std::max<std::int64_t>(0, most - saved[at(end)]);
 }
 

@@ -20,7 +20,7 @@ void LapTimer::start() {
 }
 
 void LapTimer::end(int position, Phase phase) {
-  laps_.push_back(Lap{phase, position});
+  laps_.emplace_back(Lap{phase, position});
   timer_.mark();
 }
 

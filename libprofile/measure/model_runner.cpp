@@ -108,7 +108,8 @@ void ModelRunner::make_batch(std::size_t size) {
 
 std::vector<at::Tensor> ModelRunner::cut_batch(std::size_t size) {
   const at::Tensor rows = at::empty({sizes_[size]}, at::kLong);
-  for (std::int64_t& row : std::span(rows.mutable_data_ptr<std::int64_t>(), rows.numel()))
+  for (std::int64_t& row :
+       std::span(rows.mutable_data_ptr<std::int64_t>(), static_cast<std::size_t>(rows.numel())))
     row = static_cast<std::int64_t>(draw_() % kSamples);
   std::vector<at::Tensor> batch = batches_[size];
   for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -287,7 +288,7 @@ std::vector<Bytes> ModelRunner::output_bytes(std::size_t size) const {
       sum += bytes_at(type) * sizes_[size];
     bytes.push_back(sum);
   }
-  if (segment_.has_loss()) bytes.push_back(Bytes(size_of(dtype_)));
+  if (segment_.has_loss()) bytes.emplace_back(size_of(dtype_));
   return bytes;
 }
 

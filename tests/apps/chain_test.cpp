@@ -17,7 +17,8 @@ using pp::test::Outcome;
 using pp::test::TemporaryFolder;
 
 struct Folder : TemporaryFolder {
-  Outcome run(const std::string& tool, std::vector<std::string> arguments, int interrupt_after_ms = 0) const {
+  Outcome run(const std::string& tool, const std::vector<std::string>& arguments,
+              int interrupt_after_ms = 0) const {
     return pp::test::run_program(std::filesystem::path(PP_BIN) / tool, arguments, path(), interrupt_after_ms);
   }
   std::string file(const std::string& name) const { return pp::read_file(path() / name); }

@@ -33,7 +33,7 @@ Region region_of(const at::Tensor& tensor) {
   std::int64_t elements = 1;
   for (std::int64_t d = 0; d < tensor.dim(); ++d) elements += (tensor.size(d) - 1) * tensor.stride(d);
   return {reinterpret_cast<std::uintptr_t>(tensor.data_ptr()),
-          static_cast<std::size_t>(elements) * tensor.element_size()};
+          static_cast<std::size_t>(elements) * static_cast<std::size_t>(tensor.element_size())};
 }
 
 /// One operation's arguments on the way to the CPU, its results on the way back.

@@ -77,9 +77,10 @@ void RaceDetector::touch(const Region& region, Access mine) {
   while (it != accesses_.end() && it->first < region.end()) {
     const auto& [begin, other] = *it;
     const bool apart = other.end <= region.begin;
-    if (!apart && (mine.write || other.write) && !comes_before(other, mine.stream))
+    if (!apart && (mine.write || other.write) && !comes_before(other, mine.stream)) {
       races_.insert(other.what + (other.write ? " writes" : " reads") + " what " + mine.what +
                     (mine.write ? " writes" : " reads"));
+    }
     const bool read_again =
         !other.write && other.stream == mine.stream && begin >= region.begin && other.end <= region.end();
     if (apart || !(mine.write || read_again)) {

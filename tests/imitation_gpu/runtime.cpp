@@ -154,6 +154,7 @@ void host_has_result(cudaStream_t stream) { Machine::get().races().host_waits_fo
 
 using namespace pp::test::gpu;
 
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name,bugprone-reserved-identifier): CUDA's names
 extern "C" {
 
 // Devices
@@ -353,3 +354,4 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void*, void**) 
 }
 
 }  // extern "C"
+// NOLINTEND(readability-inconsistent-declaration-parameter-name,bugprone-reserved-identifier)

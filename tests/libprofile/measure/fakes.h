@@ -24,7 +24,8 @@ class UnsteadyClock final : public Clock {
  public:
   Seconds now() const override {
     const std::int64_t readings = readings_++;
-    return Seconds(1e-3 * static_cast<double>(readings + readings / 3 * 9));
+    const std::int64_t long_steps = readings / 3;
+    return Seconds(1e-3 * static_cast<double>(readings + long_steps * 9));
   }
 
  private:

@@ -35,7 +35,7 @@ TEST_SUITE("librun/transport/link_fit") {
   TEST_CASE("interrupted sizes do not bend the line, but are told") {
     // Two of ten sizes took five times as long: the line is right at the others and 1 - 1/5 too low at these.
     std::vector<LinkSample> samples = straight();
-    for (const std::size_t i : {2, 8}) samples[i].time.median *= 5;
+    for (const std::size_t i : {2U, 8U}) samples[i].time.median *= 5;
     const LinkFit fit = fit_link(samples);
     CHECK(fit.latency.count() == doctest::Approx(10e-6).epsilon(0.02));
     CHECK(fit.bandwidth.value == doctest::Approx(1e9).epsilon(0.02));
