@@ -61,6 +61,26 @@ TEST_CASE("a plan written by hand may leave out what only the planner knows") {
                     "/predicted/stages: has 0 entries for 2 stages; plan again, or price it with its profile");
 }
 
+TEST_CASE(
+    "what waits between the halves of a backward comes from the profile's layers and is read and written") {
+  Profile profile = test::example_c();
+  std::int64_t waiting = 0;
+  for (LayerProfile& layer : profile.layers) layer.points.front().waiting = Bytes(++waiting);
+  PlanRequest request;
+  request.mini_batch = 4;
+  request.micro_batches = 4;
+  request.schedule = "zb-h1";
+  request.cuts = {2};
+  request.replicas = {1, 1};
+  const Plan plan = std::get<Plan>(make_plan(profile, test::make_cluster(2), request));
+  CHECK(plan.predicted.stages[0].waiting == Bytes(1 + 2));
+  CHECK(parse_plan(dump_json(to_json(plan))) == plan);
+  // A profile that does not say leaves it out: everything stays until W.
+  const Plan unknown = std::get<Plan>(make_plan(test::example_c(), test::make_cluster(2), request));
+  CHECK_FALSE(unknown.predicted.stages[0].waiting.has_value());
+  CHECK_FALSE(to_json(unknown)["predicted"]["stages"][0].contains("waiting_bytes"));
+}
+
 TEST_CASE("streams are read and written") {
   PlanRequest request;
   request.mini_batch = 1;
