@@ -16,8 +16,10 @@ int ceil_div(int a, int b) { return (a + b - 1) / b; }
 }  // namespace
 
 HandOver hand_over(const Cluster& cluster) {
+  const Device& first = cluster.devices.front();
   const bool shared = std::all_of(cluster.devices.begin(), cluster.devices.end(), [&](const Device& device) {
-    return device.kind == DeviceKind::cpu && device.node == cluster.devices.front().node;
+    return device.node == first.node && device.kind == first.kind &&
+           (device.kind == DeviceKind::cpu || device.index == first.index);
   });
   return shared ? HandOver::reference : HandOver::copy;
 }

@@ -28,8 +28,9 @@ struct InFlight {
   const ChainUnits* units = nullptr;
 };
 
-/// How a tensor reaches another worker. By reference, among CPU devices of one node: each side holds it while
-/// it works with it, and nobody in between. By copy: a buffer at either end for each message of a micro-batch.
+/// How a tensor reaches another worker. By reference, among CPU devices of one node and among workers on one
+/// CUDA device: each side holds it while it works with it, and nobody in between. By copy: a buffer at either
+/// end for each message of a micro-batch.
 enum class HandOver { copy, reference };
 HandOver hand_over(const Cluster& cluster);
 /// Of the messages of one stage, beyond the inputs that it keeps. `in` and `out` in bytes per micro-batch.

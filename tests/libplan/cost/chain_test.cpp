@@ -83,6 +83,9 @@ TEST_CASE("messages between workers: a buffer at either end of each, nothing amo
   CHECK(hand_over(cluster) == HandOver::copy);
   CHECK(hand_over(flat_cluster(2, DeviceKind::cuda, BytesPerSecond(1e9), Seconds(0), Bytes(0))) ==
         HandOver::copy);
+  Cluster two_workers = flat_cluster(2, DeviceKind::cuda, BytesPerSecond(1e9), Seconds(0), Bytes(0));
+  two_workers.devices[1].index = 0;
+  CHECK(hand_over(two_workers) == HandOver::reference);
 }
 
 TEST_CASE("memory of a stage: parts by hand, and the bound never above the exact sum") {
