@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "libplan/schedule/limits.h"
 #include "libprofile/core/hash.h"
 
 namespace pp::plan {
@@ -76,6 +77,11 @@ std::vector<int> micro_batch_sizes(int mini_batch, int micro_batches) {
   if (micro_batches > mini_batch) {
     throw Error(ErrorKind::usage, "micro_batches = " + std::to_string(micro_batches) +
                                       " exceeds the mini-batch of " + std::to_string(mini_batch) + " samples");
+  }
+  if (micro_batches > kMicroBatchLimit) {
+    throw Error(ErrorKind::usage, "micro_batches = " + std::to_string(micro_batches) +
+                                      " exceeds the limit of " + std::to_string(kMicroBatchLimit) +
+                                      "; use larger micro-batches");
   }
   std::vector<int> sizes(static_cast<std::size_t>(micro_batches), mini_batch / micro_batches);
   for (int m = 0; m < mini_batch % micro_batches; ++m) ++sizes[static_cast<std::size_t>(m)];

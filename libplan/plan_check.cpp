@@ -1,11 +1,12 @@
 // check_plan(): everything that can be wrong with a plan before work starts.
 #include <map>
-#include <numeric>
 #include <set>
 #include <string>
 
 #include "libplan/plan.h"
+#include "libplan/plan_programs.h"
 #include "libplan/plan_recompute.h"
+#include "libplan/schedule/ownership.h"
 #include "libplan/schedule/versions.h"
 
 namespace pp::plan {
@@ -219,35 +220,13 @@ class Checker {
       fail(pointer("workers", w), "has a " + std::string(stream ? "stream" : "program") + "; schedule " +
                                       plan_.schedule.name + " needs a " + (stream ? "program" : "stream"));
     }
-    ProgramSet set;
-    int round = 1;
-    for (const Stage& stage : plan_.stages) {
-      set.stage_workers.push_back(stage.workers);
-      round = std::lcm(round, static_cast<int>(stage.workers.size()));
-    }
-    set.synchronous = synchronous_;
-    const int per_update = plan_.training.micro_batches;
-    set.micro_batches = synchronous_ ? per_update : stream_updates() * std::lcm(round, per_update);
-    if (!synchronous_)
-      set.backwards_per_update =
-          std::max(1, per_update / static_cast<int>(plan_.stages.front().workers.size()));
+    ProgramSet set = program_set(plan_);
     set.skips.assign(skips_.begin(), skips_.end());
-    for (const TiedParameter& tied : plan_.tied) set.tied.push_back(tied.stages);
-    for (const Worker& worker : plan_.workers) {
-      set.workers.push_back(worker.program.stream ? expand(*worker.program.stream, set.micro_batches)
-                                                  : worker.program.program);
-    }
     with_context("/workers", [&] {
       validate(set);
+      check_owners(set);
       if (!synchronous_) live_versions(set, plan_.schedule.weight_policy);
     });
-  }
-
-  /// Rounds of a stream after which nothing new happens to its weight versions.
-  int stream_updates() const {
-    const WeightPolicy policy = plan_.schedule.weight_policy;
-    if (policy == WeightPolicy::vertical_sync) return 2 + static_cast<int>(plan_.stages.size());
-    return aggregates(policy) ? 3 : 2;
   }
 
   void check_prediction() {
@@ -265,6 +244,12 @@ class Checker {
       if (edge.from < edge.to && index(edge.to) < plan_.stages.size()) continue;
       fail(pointer("predicted/edges", e),
            "must lead from a stage to a later one, below " + std::to_string(plan_.stages.size()));
+    }
+    for (std::size_t l = 0; l < predicted.links.size(); ++l) {
+      if (std::max(index(predicted.links[l].from), index(predicted.links[l].to)) < plan_.workers.size())
+        continue;
+      fail(pointer("predicted/links", l),
+           "must lead between workers, below " + std::to_string(plan_.workers.size()));
     }
     if (!predicted.stages.empty() && predicted.tied_all_reduce.size() != plan_.tied.size()) {
       fail("/predicted/tied_all_reduce_s", "has " + std::to_string(predicted.tied_all_reduce.size()) +

@@ -1,4 +1,5 @@
-// SIGINT and SIGTERM as a flag that the tools poll: the current step is finished and results are written.
+// SIGINT, SIGTERM and SIGHUP as a flag that the tools poll: the current step is finished and results are
+// written.
 #pragma once
 
 namespace pp::cli {

@@ -5,12 +5,15 @@
 
 namespace pp::cli {
 
-CLI::Validator whole_number(int least) {
-  const auto problem = [least](const std::string& text) -> std::string {
+CLI::Validator whole_number(int least, std::int64_t most) {
+  const auto problem = [least, most](const std::string& text) -> std::string {
     std::int64_t value = 0;
     const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error == std::errc() && rest == text.data() + text.size() && value >= least) return "";
-    return '"' + text + "\" is not a whole number of at least " + std::to_string(least);
+    if (error == std::errc() && rest == text.data() + text.size() && value >= least && value <= most) return "";
+    const bool open = most == std::numeric_limits<std::int64_t>::max();
+    return '"' + text + "\" is not a whole number " +
+           (open ? "of at least " + std::to_string(least)
+                 : "from " + std::to_string(least) + " to " + std::to_string(most));
   };
   return {problem, "FROM " + std::to_string(least), "whole number"};
 }

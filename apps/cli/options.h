@@ -2,6 +2,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -45,8 +47,8 @@ inline CLI::Option* add_bandwidth(CLI::App& command, const std::string& name, By
       ->type_name("RATE");
 }
 
-/// An option's check: its text is a whole number from `least` upwards.
-CLI::Validator whole_number(int least);
+/// An option's check: its text is a whole number from `least` upwards, or to `most`.
+CLI::Validator whole_number(int least, std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
 /// `1,2,4` or `3-1` into whole numbers >= 1. Throws pp::Error (usage) that names the option and the part.
 std::vector<int> parse_counts(const std::string& text, char separator, const std::string& option);

@@ -11,9 +11,14 @@
 
 namespace pp::cli {
 
+/// The files of the invocation: no output may be another output or an input. Both throw pp::Error (usage) that
+/// names the file. load() and Output call them; devices and pipes may stand twice.
+void claim_input(const std::string& path);
+void claim_output(const std::string& path);
+
 class Output {
  public:
-  /// Empty path: nothing is written. Throws pp::Error (usage) when the file cannot be written.
+  /// Empty path: nothing is written. Throws pp::Error (usage) when the file cannot be written, or is claimed.
   explicit Output(const std::string& path);
   bool wanted() const { return wanted_; }
   bool is_stdout() const { return wanted_ && !file_; }
@@ -28,6 +33,7 @@ class Output {
 /// Reads a document; errors carry the file's name: `plan.json: /stages/3: ...`.
 template <class Parse>
 auto load(const std::string& path, Parse&& parse) {
+  claim_input(path);
   const std::string text = read_file(path);
   return with_context(path, [&] { return parse(text); });
 }

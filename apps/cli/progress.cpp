@@ -3,12 +3,20 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 
 #include "apps/cli/table.h"
 
 namespace pp::cli {
+
+namespace {
+
+/// Past the escaping of std::cerr, which would show it.
+void erase_line() { std::fputs("\r\033[K", stderr); }
+
+}  // namespace
 
 ProgressLine::ProgressLine(const Shell& shell) {
   const char* term = std::getenv("TERM");
@@ -26,12 +34,13 @@ void ProgressLine::update(std::string_view phase, double done, std::string_view 
   if (style_ != Style::line || !due) return;
   last_ = now;
   shown_ = true;
+  erase_line();
   std::string filled = bar(done, 24);
-  std::cerr << "\r\033[K" << phase << " [" << filled << "] " << percent(done) << "  " << detail << std::flush;
+  std::cerr << phase << " [" << filled << "] " << percent(done) << "  " << detail << std::flush;
 }
 
 void ProgressLine::clear() {
-  if (shown_) std::cerr << "\r\033[K" << std::flush;
+  if (shown_) erase_line();
   shown_ = false;
 }
 

@@ -1,15 +1,17 @@
 #include "apps/cli/shell.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <iostream>
 #include <map>
 
+#include "apps/cli/terminal_text.h"
 #include "libprofile/core/error.h"
 
 namespace pp::cli {
@@ -34,7 +36,8 @@ std::string footer_of(std::span<const std::string_view> examples) {
 
 /// Lower-case text on stderr, `warning: ...`; -q shows errors only, -v adds decisions.
 void configure_log(const Shell& shell) {
-  auto logger = std::make_shared<spdlog::logger>(shell.tool, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(std::cerr, /*force_flush=*/true);
+  auto logger = std::make_shared<spdlog::logger>(shell.tool, std::move(sink));
   logger->set_pattern("%n: %l: %v");
   logger->set_level(shell.quiet           ? spdlog::level::err
                     : shell.verbosity > 0 ? spdlog::level::debug
@@ -56,8 +59,35 @@ std::vector<std::string> complete_arguments(const Tool& tool, const CLI::App& ap
 }
 
 int report(const Tool& tool, ExitCode code, std::string_view message) {
-  std::cerr << tool.name << ": error: " << message << '\n';
+  constexpr std::size_t kLongest = 4000;
+  std::cerr << tool.name + ": error: " + shortened(message, kLongest) + '\n';
   return static_cast<int>(code);
+}
+
+/// One stream with an EscapingBuffer under it, for as long as the object lives.
+class Escaping {
+ public:
+  Escaping(std::ostream& stream, std::function<bool()> colors)
+      : stream_(stream), target_(stream.rdbuf()), buffer_(*target_, std::move(colors)) {
+    stream.rdbuf(&buffer_);
+  }
+  ~Escaping() {
+    stream_.flush();
+    stream_.rdbuf(target_);
+  }
+  Escaping(const Escaping&) = delete;
+  Escaping& operator=(const Escaping&) = delete;
+
+ private:
+  std::ostream& stream_;
+  std::streambuf* target_;
+  EscapingBuffer buffer_;
+};
+
+/// A reader that has gone and a file that may not grow are errors of a write, not the end of the process.
+void ignore_write_signals() {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 int parse_and_run(const Tool& tool, CLI::App& app, Shell& shell, std::vector<std::string> arguments) {
@@ -75,7 +105,8 @@ int parse_and_run(const Tool& tool, CLI::App& app, Shell& shell, std::vector<std
   } catch (const std::bad_alloc&) {
     return report(tool, ExitCode::failed, "out of memory; use smaller micro-batches or a smaller model");
   } catch (const std::exception& e) {
-    return report(tool, ExitCode::failed, std::string("internal: ") + e.what());
+    const std::string_view text = e.what();  // the first line: LibTorch puts a backtrace behind it
+    return report(tool, ExitCode::failed, "internal: " + std::string(text.substr(0, text.find('\n'))));
   }
 }
 
@@ -118,6 +149,9 @@ int run_tool(const Tool& tool, int argc, char** argv) {
   shell.tool = tool.name;
   for (int i = 0; i < argc; ++i) shell.command_line.append(i > 0 ? " " : "").append(argv[i]);
   tool.add_commands(app, shell);
+  ignore_write_signals();
+  const Escaping out(std::cout, [&] { return use_color(shell); });
+  const Escaping err(std::cerr, [] { return false; });
 
   std::vector<std::string> arguments = complete_arguments(tool, app, argc, argv);
   if (arguments.empty()) {

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <numeric>
 
+#include "apps/cli/terminal_text.h"
+
 namespace pp::cli {
 namespace {
 
@@ -51,6 +53,7 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
 
 void Table::add(std::vector<std::string> cells) {
   cells.resize(columns_.size());
+  for (std::string& cell : cells) cell = escaped(cell, Keep::colors);
   rows_.push_back(std::move(cells));
 }
 

@@ -5,17 +5,6 @@
 #include "libplan/simulate/timeline_text.h"
 
 namespace pp::plan_tool {
-namespace {
-
-const PictureOptions& checked(const PictureOptions& options) {
-  if (options.svg == "-" && options.trace == "-") {
-    throw Error(ErrorKind::usage, "--svg - and --trace - both want stdout; give one of them a file");
-  }
-  return options;
-}
-
-}  // namespace
-
 void add_picture_options(CLI::App& command, PictureOptions& options) {
   command.add_option("--svg", options.svg, "write the timeline and memory over time as SVG; - for stdout")
       ->type_name("FILE")
@@ -40,7 +29,7 @@ std::string timeline(const Simulated& simulated, const PictureOptions& options, 
   return plan::timeline_text(simulated.result, simulated.memory, {width, color});
 }
 
-PictureFiles::PictureFiles(const PictureOptions& options) : svg_(checked(options).svg), trace_(options.trace) {}
+PictureFiles::PictureFiles(const PictureOptions& options) : svg_(options.svg), trace_(options.trace) {}
 
 void PictureFiles::write(const Simulated& simulated) {
   if (svg_.wanted()) svg_.write(plan::timeline_svg(simulated.result, simulated.memory, {simulated.title}));

@@ -3,6 +3,7 @@
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "libplan/schedule/csv.h"
+#include "libplan/schedule/limits.h"
 
 namespace pp::plan_tool {
 namespace {
@@ -71,7 +72,8 @@ void add_schedule_options(CLI::App& command, ScheduleOptions& options, CLI::Opti
                    ->type_name("FILE"));
   name->excludes(plan)->excludes(csv)->type_name("NAME");
   csv->excludes(plan);
-  in_group(command.add_option("--stages", options.stages, "pipeline workers")->check(cli::whole_number(1)));
+  in_group(command.add_option("--stages", options.stages, "pipeline workers")
+               ->check(cli::whole_number(1, plan::kOperationLimit)));
   in_group(command.add_option("--replicas", options.replicas, "workers per stage: 3-1")->type_name("R-R"));
   in_group(
       command

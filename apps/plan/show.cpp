@@ -7,6 +7,7 @@
 #include "apps/plan/commands.h"
 #include "apps/plan/pictures.h"
 #include "apps/plan/tables.h"
+#include "libplan/plan.h"
 #include "libplan/search/planner.h"
 
 namespace pp::plan_tool {
@@ -27,10 +28,12 @@ int updates_to_show(const plan::Plan& plan) {
 
 void show(const Options& options, const cli::Shell& shell) {
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
+  with_context(options.plan, [&] { plan::check_plan(plan); });
   PictureFiles files(options.pictures);
   Simulated simulated;
   if (options.timeline || files.wanted()) {
-    simulated = simulate_all(plan_title(plan), plan::simulation_input(plan, updates_to_show(plan)));
+    const auto input = [&] { return plan::simulation_input(plan, updates_to_show(plan)); };
+    simulated = simulate_all(plan_title(plan), with_context(options.plan, input));
   }
   files.write(simulated);
   if (files.take_stdout()) return;

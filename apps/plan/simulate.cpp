@@ -96,7 +96,8 @@ void simulate_plan(const Options& options, const cli::Shell& shell) {
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
   with_context(options.plan, [&] { plan::check_plan(plan); });
   PictureFiles files(options.pictures);
-  const Simulated simulated = simulate_all(plan_title(plan), plan::simulation_input(plan, options.updates));
+  const auto input = [&] { return plan::simulation_input(plan, options.updates); };
+  const Simulated simulated = simulate_all(plan_title(plan), with_context(options.plan, input));
   files.write(simulated);
   if (files.take_stdout()) return;
   if (shell.json) {

@@ -93,9 +93,6 @@ std::string sweep_table(std::span<const plan::SweepRow> rows) {
 }
 
 void run_sweep(const Options& options, cli::Shell& shell) {
-  if (options.csv == "-" && options.svg == "-") {
-    throw Error(ErrorKind::usage, "--csv - and --svg - both want stdout; give one of them a file");
-  }
   const Profile profile = cli::load(options.profile, parse_profile);
   const plan::SweepSpec spec = spec_of(options, profile);
   cli::Output csv(options.csv);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/cli/table.h"
+#include "apps/cli/terminal_text.h"
 #include "libplan/plan_execution.h"
 #include "libplan/plan_recompute.h"
 #include "libplan/schedule/closed_forms.h"
@@ -21,10 +22,15 @@ std::string layer_range(const Stage& stage) {
   return stage.layers.front() + " .. " + stage.layers.back();
 }
 
+/// Ids need not be positions.
+std::size_t position_of(const Plan& plan, DeviceId device) {
+  return static_cast<std::size_t>(std::ranges::find(plan.devices, device, &Device::id) - plan.devices.begin());
+}
+
 std::string devices_of(const Plan& plan, const Stage& stage) {
   std::string list;
   for (WorkerId worker : stage.workers) {
-    const Device& device = plan.devices[index(plan.workers[index(worker)].device)];
+    const Device& device = plan.devices[position_of(plan, plan.workers[index(worker)].device)];
     list.append(list.empty() ? "" : " ").append(to_text(device));
   }
   return list;
@@ -33,7 +39,7 @@ std::string devices_of(const Plan& plan, const Stage& stage) {
 /// `unused devices: cpu:4, cpu:6 .. cpu:9`; nothing when every device has a worker.
 std::string unused_text(const Plan& plan) {
   std::vector<bool> used(plan.devices.size());
-  for (const plan::Worker& worker : plan.workers) used[index(worker.device)] = true;
+  for (const plan::Worker& worker : plan.workers) used[position_of(plan, worker.device)] = true;
   std::string list;
   for (std::size_t begin = 0, end = 0; begin < used.size(); begin = end + 1) {
     for (end = begin; end < used.size() && !used[end];) ++end;
@@ -66,14 +72,22 @@ std::string stage_table(const Plan& plan, bool color) {
                     {"of step"},
                     {"peak MiB"},
                     {"", cli::Align::left}});
-  const std::size_t slowest = bottleneck(plan);
+  const bool predicted = !plan.predicted.workers.empty();
+  const std::size_t slowest = predicted ? bottleneck(plan) : plan.stages.size();
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const Stage& stage = plan.stages[s];
-    const plan::WorkerPrediction& first = plan.predicted.workers[index(stage.workers.front())];
-    const double share = plan.predicted.step.count() > 0 ? first.busy / plan.predicted.step : 0;
-    table.add({std::to_string(s), std::to_string(stage.layers.size()), layer_range(stage),
-               devices_of(plan, stage), cli::cell(ms(first.busy)), cli::percent(share),
-               cli::cell(mib(first.memory.peak)), s == slowest ? cli::colored("<- bottleneck", color) : ""});
+    std::vector<std::string> cells{std::to_string(s), std::to_string(stage.layers.size()), layer_range(stage),
+                                   devices_of(plan, stage)};
+    if (predicted) {
+      const plan::WorkerPrediction& first = plan.predicted.workers[index(stage.workers.front())];
+      const double share = plan.predicted.step.count() > 0 ? first.busy / plan.predicted.step : 0;
+      cells.insert(cells.end(),
+                   {cli::cell(ms(first.busy)), cli::percent(share), cli::cell(mib(first.memory.peak)),
+                    s == slowest ? cli::colored("<- bottleneck", color) : ""});
+    } else {
+      cells.insert(cells.end(), 3, "-");
+    }
+    table.add(std::move(cells));
   }
   return table.text();
 }
@@ -139,10 +153,23 @@ std::string alternatives_table(const Plan& plan) {
   return table.text();
 }
 
+/// What is promised and how good it is; of a plan by hand that says neither, nothing.
+std::string promise_text(const Plan& plan) {
+  const plan::Prediction& predicted = plan.predicted;
+  if (predicted.workers.empty()) return "the plan has no prediction (/predicted)\n";
+  std::string text = "step " + to_text(predicted.step) + ", " + cli::cell(predicted.samples_per_s) +
+                     " samples/s, bubble " + cli::percent(predicted.bubble_fraction) + ", one isolated step " +
+                     to_text(predicted.makespan) + '\n';
+  if (plan.certificate.search.empty()) return text;
+  return text + "lower bound " + to_text(plan.certificate.lower_bound) + ", objective " +
+         to_text(plan.certificate.objective) + ", gap " + cli::percent(plan.certificate.gap) + "  (" +
+         plan.certificate.search + ")\n";
+}
+
 }  // namespace
 
 std::string plan_title(const Plan& plan) {
-  return plan.model.name + ": " + plan.schedule.name + " (" +
+  return cli::shown(plan.model.name) + ": " + plan.schedule.name + " (" +
          std::string(name_of(plan.schedule.weight_policy)) + "), " + std::to_string(plan.stages.size()) +
          " stage(s), replicas " + plan::replicas_text(plan) + ", mini-batch " +
          std::to_string(plan.training.mini_batch) + " = " + std::to_string(plan.training.micro_batches) +
@@ -150,14 +177,8 @@ std::string plan_title(const Plan& plan) {
 }
 
 std::string plan_text(const Plan& plan, bool color) {
-  const plan::Prediction& predicted = plan.predicted;
   std::string text = plan_title(plan) + "\n\n" + stage_table(plan, color) + unused_text(plan) + '\n';
-  text += "step " + to_text(predicted.step) + ", " + cli::cell(predicted.samples_per_s) +
-          " samples/s, bubble " + cli::percent(predicted.bubble_fraction) + ", one isolated step " +
-          to_text(predicted.makespan) + '\n';
-  text += "lower bound " + to_text(plan.certificate.lower_bound) + ", objective " +
-          to_text(plan.certificate.objective) + ", gap " + cli::percent(plan.certificate.gap) + "  (" +
-          plan.certificate.search + ")\n";
+  text += promise_text(plan);
   text += recompute_line(plan) + formulas_text(plan);
   if (const std::string refusal = plan::execution_refusal(plan); !refusal.empty())
     text += "not executed: " + refusal + '\n';

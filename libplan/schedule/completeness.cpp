@@ -1,6 +1,7 @@
 #include "libplan/schedule/completeness.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "libplan/schedule/rule_sets.h"
 #include "libprofile/core/error.h"
@@ -16,17 +17,21 @@ std::string text(OpKind kind, int stage, int micro_batch) {
   return to_text(Op{kind, StageId{stage}, micro_batch});
 }
 
+[[noreturn]] void refuse_missing(const ProgramSet& set, int stage, int micro_batch) {
+  const auto& workers = set.stage_workers[at(stage)];
+  fail("stage " + std::to_string(stage) + ": " + text(OpKind::forward, stage, micro_batch) +
+       " is missing; list it on worker " + std::to_string(number(workers.front())) +
+       (workers.size() > 1 ? " or another of the stage's" : ""));
+}
+
 /// F once, or on every worker of the stage.
 void check_forward(const ProgramSet& set, const ProgramIndex& index, int stage, int micro_batch) {
   int listed = 0;
   for (int id = index.first(Slot::forward, stage, micro_batch); id != kNone; id = index.following(id)) ++listed;
   if (listed == 1 || listed == index.workers_of_stage[at(stage)]) return;
+  if (listed == 0) refuse_missing(set, stage, micro_batch);
   const auto& workers = set.stage_workers[at(stage)];
   const std::string forward = text(OpKind::forward, stage, micro_batch);
-  if (listed == 0) {
-    fail("stage " + std::to_string(stage) + ": " + forward + " is missing; list it on worker " +
-         std::to_string(number(workers.front())) + (workers.size() > 1 ? " or another of the stage's" : ""));
-  }
   fail("stage " + std::to_string(stage) + ": " + forward + " is listed by " + std::to_string(listed) + " of " +
        std::to_string(workers.size()) + " workers; list it on one, or on all to split the micro-batch");
 }
@@ -142,6 +147,25 @@ std::vector<int> partners_of_stages(const ProgramSet& set, const ProgramIndex& i
     ++partners[pp::index(op.stage)];
   }
   return partners;
+}
+
+void check_table_size(const ProgramSet& set, const ProgramIndex& index) {
+  const std::int64_t wanted = std::int64_t{index.stages} * index.micro_batches;
+  const std::int64_t found = std::ranges::count(index.ops, OpKind::forward, &Op::kind);
+  if (found >= wanted || set.rules == RuleSet::clocked) return;
+  std::vector<std::int64_t> listed;  // in the order of the table
+  for (const Op& op : index.ops) {
+    if (op.kind == OpKind::forward)
+      listed.push_back(number(op.stage) * std::int64_t{index.micro_batches} + op.micro_batch);
+  }
+  std::ranges::sort(listed);
+  std::int64_t hole = 0;
+  for (const std::int64_t place : listed) {
+    if (place > hole) break;
+    hole = place + 1;
+  }
+  refuse_missing(set, static_cast<int>(hole / index.micro_batches),
+                 static_cast<int>(hole % index.micro_batches));
 }
 
 void check_micro_batches(const ProgramSet& set, const ProgramIndex& index) {

@@ -5,6 +5,10 @@
 
 namespace pp::plan {
 
+/// No more stages times micro-batches than the programs have forwards: what the index holds a table of. Throws
+/// pp::Error (data) that names the first forward that is missing.
+void check_table_size(const ProgramSet& set, const ProgramIndex& index);
+
 /// Exactly one F per stage and micro-batch, or one on every worker of the stage; with it, on the same worker,
 /// one B or else one I and one W. Other rule sets: rule_sets.h. Throws pp::Error (data) that names what is
 /// missing or stray.

@@ -100,11 +100,13 @@ std::string to_csv(const ProgramSet& set) {
 ProgramSet parse_csv(std::string_view text) {
   ProgramSet set;
   if (!text.empty() && text.back() == '\n') text.remove_suffix(1);
-  for_each_part(text, '\n',
-                [&](std::string_view row, int number) { set.workers.push_back(parse_row(row, number)); });
+  for_each_part(text, '\n', [&](std::string_view row, int number) {
+    set.workers.push_back(parse_row(row, number));
+    if (!set.workers.back().empty()) return;
+    throw Error(ErrorKind::data, "row " + std::to_string(number) +
+                                     ": no operations; give one row of cells per worker, as in 0F0,0B0");
+  });
   const auto held = holders(set.workers);
-  if (held.empty())
-    throw Error(ErrorKind::data, "no operations; give one row of cells per worker, as in 0F0,0B0");
   for (const auto& [stage, workers] : held) set.stage_workers.emplace_back(workers.begin(), workers.end());
   for (Program& program : set.workers) {
     std::set<StageId> stages;

@@ -15,7 +15,7 @@ std::string to_csv(const ProgramSet& set);
 
 /// A synchronous set of the rows: a stage is held by the workers whose rows name it, and every row ends with
 /// the AR and U of its stages. Not validated. Throws pp::Error (data) with row, cell and text: `row 1, cell 4,
-/// "1G2": ...`; for stages that no row names.
+/// "1G2": ...`; for rows without operations and for stages that no row names.
 ProgramSet parse_csv(std::string_view text);
 
 }  // namespace pp::plan

@@ -275,6 +275,7 @@ ProgramIndex index_programs(const ProgramSet& set, std::span<const std::pair<Sta
   flatten(index, set);
   place_tied(index);
   check_placement(set, index);
+  check_table_size(set, index);
   fill_slots(index);
   slice_split_micro_batches(index, set);
   check_micro_batches(set, index);

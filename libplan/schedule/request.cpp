@@ -1,13 +1,16 @@
 #include <algorithm>
+#include <cstdint>
+#include <numeric>
 #include <string>
 
 #include "libplan/schedule/generators.h"
+#include "libplan/schedule/limits.h"
 #include "libprofile/core/error.h"
 
 namespace pp::plan {
 namespace {
 
-std::string text(int number) { return std::to_string(number); }
+std::string text(std::int64_t number) { return std::to_string(number); }
 
 void check_counts(const ScheduleRequest& request) {
   if (request.replicas.empty()) refuse(request, "no stages; give the replicas of at least one");
@@ -19,6 +22,11 @@ void check_counts(const ScheduleRequest& request) {
   }
   if (request.micro_batches < 1) {
     refuse(request, "micro_batches = " + text(request.micro_batches) + "; give at least 1");
+  }
+  const auto workers = std::accumulate(request.replicas.begin(), request.replicas.end(), std::int64_t{0});
+  if (workers > kOperationLimit) {
+    refuse(request, text(workers) + " workers exceed the limit of " + text(kOperationLimit) +
+                        "; give fewer replicas or stages");
   }
 }
 
@@ -91,9 +99,9 @@ void check_request(const ScheduleRequest& request, const ScheduleRow& row) {
 }
 
 void require_multiple(const ScheduleRequest& request, int unit, const std::string& alternative) {
-  const int m = request.micro_batches;
+  const std::int64_t m = request.micro_batches;
   if (m % unit == 0) return;
-  const int below = m / unit * unit;
+  const std::int64_t below = m / unit * unit;
   refuse(request, "micro_batches = " + text(m) + " is not a multiple of " + text(unit) + " workers; use " +
                       (below > 0 ? text(below) + " or " : "") + text(below + unit) + alternative);
 }

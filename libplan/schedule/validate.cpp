@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "libplan/schedule/completeness.h"
+#include "libplan/schedule/limits.h"
 #include "libplan/schedule/program_index.h"
 #include "libplan/schedule/progress.h"
 #include "libplan/schedule/rule_sets.h"
@@ -114,9 +115,19 @@ class OrderCheck {
   const std::vector<int> partners_;  ///< per stage
 };
 
+void check_size(const ProgramSet& set) {
+  std::int64_t operations = 0;
+  for (const Program& program : set.workers) operations += std::ssize(program);
+  if (operations <= kOperationLimit) return;
+  throw Error(ErrorKind::data, "the programs hold " + std::to_string(operations) +
+                                   " operations; the limit is " + std::to_string(kOperationLimit) +
+                                   ", use fewer micro-batches or stages");
+}
+
 }  // namespace
 
 void validate(const ProgramSet& set) {
+  check_size(set);
   if (set.backwards_per_update < 1) {
     throw Error(ErrorKind::data, "backwards_per_update = " + std::to_string(set.backwards_per_update) +
                                      "; an update needs at least one backward");

@@ -1,6 +1,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include "libplan/schedule/limits.h"
 #include "libplan/schedule/schedule.h"
 #include "libprofile/core/error.h"
 
@@ -49,7 +50,14 @@ std::vector<int> windows(WindowRule rule, std::span<const int> replicas) {
 
 void check_stream_length(std::span<const int> replicas, int micro_batches) {
   std::int64_t round = 1;
-  for (const int count : replicas) round = std::lcm(round, std::int64_t{count});
+  for (const int count : replicas) {
+    round = std::lcm(round, std::int64_t{count});
+    if (round <= kOperationLimit) continue;
+    throw Error(ErrorKind::usage,
+                "schedule pipedream: the replicas take turns that meet after more than " +
+                    std::to_string(kOperationLimit) +
+                    " mini-batches, the limit; give the stages replicas with a smaller common multiple");
+  }
   for (std::size_t s = 0; s < replicas.size(); ++s) {
     if (micro_batches % replicas[s] == 0) continue;
     const std::int64_t below = micro_batches / round * round;

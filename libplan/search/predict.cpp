@@ -2,6 +2,7 @@
 #include <map>
 #include <string>
 
+#include "libplan/schedule/limits.h"
 #include "libplan/search/planner.h"
 #include "libplan/search/pricing.h"
 
@@ -66,6 +67,14 @@ void require_all_layers(const Assignment& assignment, const PlanGraph& graph) {
                                    " of the profile is in no stage of the plan");
 }
 
+/// A forward and a backward per stage and micro-batch at least.
+void check_length(const Plan& plan, std::int64_t micro_batches) {
+  if (micro_batches <= kOperationLimit / (2 * std::ssize(plan.stages))) return;
+  throw Error(ErrorKind::usage, "updates: " + std::to_string(micro_batches) + " mini-batches of " +
+                                    std::to_string(plan.stages.size()) + " stages exceed the limit of " +
+                                    std::to_string(kOperationLimit) + " operations; simulate fewer updates");
+}
+
 }  // namespace
 
 Cluster cluster_of(const Plan& plan) { return {{}, false, plan.devices, plan.levels}; }
@@ -93,11 +102,14 @@ SimulationInput simulation_input(const Plan& plan, int updates) {
   const Assignment assignment = assignment_of(plan, cluster, nullptr);
   PricedStages priced{plan.predicted.stages, plan.predicted.edges, {}, plan.predicted.tied_all_reduce};
   for (const TiedParameter& tied : plan.tied) priced.tied.push_back(tied.stages);
-  const int round = round_of(assignment);
-  const int streamed = updates * assignment.micro_batches;
-  const int length = assignment.synchronous ? assignment.micro_batches : (streamed + round - 1) / round * round;
+  std::int64_t length = assignment.micro_batches;
+  if (!assignment.synchronous) {
+    const int round = round_of(assignment);
+    length = (updates * length + round - 1) / round * round;
+    check_length(plan, length);
+  }
   return make_input(priced, assignment, cluster, plan.predicted.micro_batch_scale,
-                    plan.predicted.all_reduce_overlap, length);
+                    plan.predicted.all_reduce_overlap, static_cast<int>(length));
 }
 
 int steady_updates(const Plan& plan) {

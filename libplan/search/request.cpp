@@ -1,4 +1,5 @@
 #include "libplan/search/request.h"
+#include "libplan/schedule/limits.h"
 #include "libplan/schedule/versions.h"
 #include "libplan/search/shapes.h"
 
@@ -39,7 +40,7 @@ BatchOption given_count(const PlanRequest& request) {
 
 BatchOption given_size(const PlanRequest& request, int size) {
   const int count = request.mini_batch / size;
-  return {count, std::vector<int>(static_cast<std::size_t>(count), size)};
+  return {count, micro_batch_sizes(request.mini_batch, count)};
 }
 
 /// Names the nearest mini-batches that one of the profiled sizes divides.
@@ -172,7 +173,8 @@ std::vector<BatchOption> batch_options(const Profile& profile, const PlanRequest
   std::vector<int> sizes = usable_sizes(profile);
   std::sort(sizes.rbegin(), sizes.rend());
   for (const int size : sizes) {
-    if (request.mini_batch % size == 0) options.push_back(given_size(request, size));
+    if (request.mini_batch % size == 0 && request.mini_batch / size <= kMicroBatchLimit)
+      options.push_back(given_size(request, size));
   }
   if (options.empty() && (request.extrapolate || request.linear_batch))
     options.push_back(given_size(request, request.mini_batch));

@@ -2,6 +2,8 @@
 #include <numeric>
 #include <string>
 
+#include "libplan/schedule/ownership.h"
+#include "libplan/schedule/validate.h"
 #include "libplan/search/request.h"
 #include "libplan/search/shapes.h"
 
@@ -81,6 +83,13 @@ int stages_per_worker(const PlanRequest& request) {
   return chunks_of(one);
 }
 
+void check_programs(const ProgramSet& programs) {
+  with_context("schedule custom", [&] {
+    validate(programs);
+    check_owners(programs);
+  });
+}
+
 void check_stages(const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request) {
   const int devices = static_cast<int>(cluster.devices.size());
   check_counts_agree(request);
@@ -122,8 +131,8 @@ void check_cuts(const PlanGraph& graph, const PlanRequest& request) {
 
 void check_replicas(const Cluster& cluster, const PlanRequest& request) {
   for (const int count : request.replicas) require_at_least(count, 1, "replicas");
-  const int sum = std::accumulate(request.replicas.begin(), request.replicas.end(), 0);
-  const int devices = static_cast<int>(cluster.devices.size());
+  const auto sum = std::accumulate(request.replicas.begin(), request.replicas.end(), std::int64_t{0});
+  const auto devices = std::ssize(cluster.devices);
   if (sum > devices) {
     refuse("replicas need " + std::to_string(sum) + " devices, the cluster has " + std::to_string(devices));
   }
@@ -194,6 +203,7 @@ void check_policy(const PlanRequest& request) {
       refuse("schedule custom and a file of programs go together; add --programs FILE.csv");
     if (row->name == "custom" && request.recompute != RecomputeMode::never)
       refuse("schedule custom: its programs say what runs again; leave --recompute out");
+    if (request.programs) check_programs(*request.programs);
     if (!row->synchronous && request.recompute == RecomputeMode::except_last) {
       refuse("recompute except_last needs a last micro-batch, schedule " + std::string(row->name) +
              " has none; use always or auto");

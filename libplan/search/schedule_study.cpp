@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "libplan/schedule/limits.h"
 #include "libplan/schedule/validate.h"
 #include "libplan/search/zero_bubble/auto_zero_bubble.h"
 #include "libplan/simulate/lower_bound.h"
@@ -20,8 +21,9 @@ namespace {
 double parse_time(std::string_view part, std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value) || value < 0)
-    refuse_cost(part, "needs a time of at least 0 behind the equals sign, as in F=1.5");
+  constexpr double kLongest = 1e15;  // sums over all operations stay finite and exact enough to print
+  if (error != std::errc{} || end != text.data() + text.size() || !(value >= 0 && value <= kLongest))
+    refuse_cost(part, "needs a time from 0 to 1e15 behind the equals sign, as in F=1.5");
   return value;
 }
 
@@ -102,8 +104,24 @@ ZeroBubbleRequest search_request(const ScheduleStudy& study) {
   return search;
 }
 
+/// What the schedule would make of `length` micro-batches, before it is made.
+void check_size(const ScheduleRequest& request, double length) {
+  const ScheduleRow& row = require_schedule(request.name);
+  const bool recomputes =
+      std::ranges::any_of(request.recompute, [](Recompute r) { return r != Recompute::never; });
+  double places = 0;  // each runs all micro-batches of its stages
+  for (const int replicas : request.replicas) places += row.splits ? replicas : 1;
+  const double kinds = 2 + double{row.split_backward} + double{recomputes};
+  const double operations = places * chunks_of(request) * length * request.token_count * kinds;
+  if (operations <= static_cast<double>(kOperationLimit)) return;
+  throw Error(ErrorKind::usage, "schedule " + request.name + ": stages times micro-batches make more than " +
+                                    std::to_string(kOperationLimit) +
+                                    " operations, the limit; use fewer stages or micro-batches");
+}
+
 ProgramSet programs_of(const ScheduleStudy& study, std::string& search) {
   if (study.programs) return *study.programs;
+  check_size(study.request, std::max(study.request.micro_batches, study.stream_length));
   if (require_schedule(study.request.name).generate != nullptr) {
     ScheduleRequest request = study.request;
     if (request.name.starts_with("dapple")) request.in_flight_limits = study.in_flight_limits;

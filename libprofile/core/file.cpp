@@ -46,20 +46,45 @@ fs::path real_target(fs::path path) {
   return path;
 }
 
-/// A new file beside `path`; the number makes it unique within the process, a leftover of a killed run is
-/// passed over.
-std::pair<int, fs::path> create_temporary(const fs::path& path) {
+fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+/// How a file without a name is reached.
+std::string descriptor_path(int descriptor) { return "/proc/self/fd/" + std::to_string(descriptor); }
+
+/// A file in the folder of `path` that has no name yet, so that nothing stays behind however the process ends;
+/// -1 where the file system has none such.
+int create_unnamed(const fs::path& path) {
+  const int descriptor = ::open(folder_of(path).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+  if (descriptor >= 0 && ::access(descriptor_path(descriptor).c_str(), F_OK) != 0) {
+    ::close(descriptor);
+    return -1;
+  }
+  return descriptor;
+}
+
+/// Calls make(name) with names beside `path` until it succeeds: the number makes them unique within the
+/// process, a leftover of a killed run is passed over. `make` returns a negative number and errno.
+template <class Make>
+std::pair<int, fs::path> with_new_name(const fs::path& path, ErrorKind kind, Make make) {
   for (int attempt = 0;; ++attempt) {
     fs::path candidate = path;
-    candidate += std::string(".")
-                     .append(std::to_string(::getpid()))
-                     .append("-")
-                     .append(std::to_string(attempt))
-                     .append(".tmp");
-    const int descriptor = ::open(candidate.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor >= 0) return {descriptor, std::move(candidate)};
-    if (errno != EEXIST || attempt == 1000) fail(ErrorKind::usage, path, "cannot be written", errno);
+    candidate += "." + std::to_string(::getpid()) + "-" + std::to_string(attempt) + ".tmp";
+    const int made = make(candidate);
+    if (made >= 0) return {made, std::move(candidate)};
+    if (errno != EEXIST || attempt == 1000) fail(kind, path, "cannot be written", errno);
   }
+}
+
+/// A pipe that nobody reads is refused: opening it would wait for a reader.
+int open_in_place(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0 && errno == ENXIO) {
+    throw Error(ErrorKind::usage,
+                path.string() + ": cannot be written: no process reads this pipe; start its reader first");
+  }
+  if (descriptor < 0) fail(ErrorKind::usage, path, "cannot be written", errno);
+  ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
+  return descriptor;
 }
 
 }  // namespace
@@ -87,11 +112,15 @@ AtomicFile::AtomicFile(fs::path path) : path_(real_target(std::move(path))) {
   const fs::file_status status = fs::status(path_, ignored);
   if (fs::is_directory(status)) fail(ErrorKind::usage, path_, "cannot be written", EISDIR);
   if (fs::exists(status) && !fs::is_regular_file(status)) {  // /dev/null, a pipe: nothing to replace
-    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
-    if (descriptor_ < 0) fail(ErrorKind::usage, path_, "cannot be written", errno);
+    descriptor_ = open_in_place(path_);
+    in_place_ = true;
     return;
   }
-  std::tie(descriptor_, temporary_) = create_temporary(path_);
+  descriptor_ = create_unnamed(path_);
+  if (descriptor_ >= 0) return;
+  std::tie(descriptor_, temporary_) = with_new_name(path_, ErrorKind::usage, [](const fs::path& name) {
+    return ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  });
 }
 
 AtomicFile::~AtomicFile() {
@@ -111,18 +140,24 @@ void AtomicFile::write(std::string_view bytes) {
 
 void AtomicFile::commit() {
   if (descriptor_ < 0) throw Error(ErrorKind::internal, path_.string() + ": committed twice");
-  const bool flushed = temporary_.empty() || ::fsync(descriptor_) == 0;
+  const bool flushed = in_place_ || ::fsync(descriptor_) == 0;
   const int flush_error = errno;
+  if (flushed && !in_place_ && temporary_.empty()) {
+    const auto link = [&](const fs::path& name) {
+      return ::linkat(AT_FDCWD, descriptor_path(descriptor_).c_str(), AT_FDCWD, name.c_str(),
+                      AT_SYMLINK_FOLLOW);
+    };
+    temporary_ = with_new_name(path_, ErrorKind::run, link).second;
+  }
   const bool closed = ::close(std::exchange(descriptor_, -1)) == 0;
   if (!flushed || !closed) fail(ErrorKind::run, path_, "cannot be written", flushed ? errno : flush_error);
-  if (temporary_.empty()) return;
+  if (in_place_) return;
   if (::rename(temporary_.c_str(), path_.c_str()) != 0)
     fail(ErrorKind::run, path_, "cannot be replaced", errno);
   temporary_.clear();
   // The rename itself survives a power failure only once the folder is on disk; not every file system can do
   // this.
-  const fs::path folder = path_.has_parent_path() ? path_.parent_path() : fs::path(".");
-  const Descriptor parent(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const Descriptor parent(::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (parent.value() >= 0) ::fsync(parent.value());
 }
 

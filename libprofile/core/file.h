@@ -11,9 +11,10 @@ namespace pp {
 /// Throws pp::Error (data): `PATH: cannot be read: reason`. Files above `limit` bytes are refused.
 std::string read_file(const std::filesystem::path& path, std::size_t limit = std::size_t{256} << 20);
 
-/// A file that appears whole or not at all. The temporary beside it is created at once, so a folder that cannot
-/// be written is found before the long work; commit() flushes and renames; without it the destructor removes
-/// the temporary.
+/// A file that appears whole or not at all. It is created at once in the target's folder, so a folder that
+/// cannot be written is found before the long work, but has no name until commit(), which flushes, links and
+/// renames: a process that is killed leaves nothing behind. File systems without nameless files get a name at
+/// once, which the destructor removes. What is no plain file (a device, a pipe) is written in place.
 class AtomicFile {
  public:
   /// Throws pp::Error (usage): `PATH: cannot be written: reason`.
@@ -29,7 +30,8 @@ class AtomicFile {
 
  private:
   std::filesystem::path path_;
-  std::filesystem::path temporary_;
+  std::filesystem::path temporary_;  ///< empty: nameless, or in place
+  bool in_place_ = false;
   int descriptor_ = -1;
 };
 

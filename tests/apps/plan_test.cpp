@@ -90,7 +90,7 @@ TEST_SUITE("apps/plan") {
     CHECK(folder.plan({"show", "plan.json", "--svg", "-"}).out == svg);
     const Outcome refused = folder.plan({"simulate", "plan.json", "--svg", "-", "--trace", "-"});
     CHECK(refused.code == 2);
-    CHECK(refused.err == "pp-plan: error: --svg - and --trace - both want stdout; give one of them a file\n");
+    CHECK(refused.err == "pp-plan: error: two outputs want stdout; give one of them a file\n");
   }
 
   TEST_CASE("the timeline keeps to its width and is coloured on request only") {

@@ -171,7 +171,7 @@ TEST_SUITE("apps/sweep") {
   TEST_CASE("what is wrong with the grid is found before the work") {
     const Folder folder;
     refused(folder.grid({"--schedules", "2f2b"}), "schedule: unknown name \"2f2b\"; use one of");
-    refused(folder.grid({"--csv", "-", "--svg", "-"}), "--csv - and --svg - both want stdout");
+    refused(folder.grid({"--csv", "-", "--svg", "-"}), "two outputs want stdout");
     refused(folder.grid({"--csv", "missing/sweep.csv"}), "missing/sweep.csv: cannot be written");
     refused(folder.grid({"--cluster", "cluster.json"}), "--cluster");
     refused(folder.sweep({"--devices", "2,x", "--mini-batch", "16"}), "--devices: \"x\" is not a whole number");

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,10 +29,28 @@ void redirect(const std::filesystem::path& path, int flags, int descriptor) {
   close(file);
 }
 
-}  // namespace
+/// `descriptor` becomes a pipe that nobody reads.
+void break_pipe(int descriptor) {
+  int ends[2];
+  if (pipe(ends) != 0 || dup2(ends[1], descriptor) < 0) _exit(126);
+  close(ends[0]);
+  close(ends[1]);
+}
 
-Outcome run_program(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                    const std::filesystem::path& folder, int interrupt_after_ms) {
+/// Until the file has the text or the process has ended.
+void wait_for_text(const std::filesystem::path& file, const std::string& text, pid_t process) {
+  siginfo_t ended{};
+  while (contents(file).find(text) == std::string::npos) {
+    waitid(P_PID, static_cast<id_t>(process), &ended, WEXITED | WNOHANG | WNOWAIT);
+    if (ended.si_pid != 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+/// `act` is told the process and where its stderr goes.
+template <class Act>
+Outcome run(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+            const std::filesystem::path& folder, int broken, Act act) {
   const TemporaryFolder streams;
   const std::filesystem::path out = streams.path() / "out";
   const std::filesystem::path err = streams.path() / "err";
@@ -46,17 +65,37 @@ Outcome run_program(const std::filesystem::path& program, const std::vector<std:
     redirect("/dev/null", O_RDONLY, STDIN_FILENO);
     redirect(out, O_WRONLY | O_CREAT | O_TRUNC, STDOUT_FILENO);
     redirect(err, O_WRONLY | O_CREAT | O_TRUNC, STDERR_FILENO);
+    if (broken >= 0) break_pipe(broken);
     execv(program.c_str(), argv.data());
     _exit(127);
   }
-  if (interrupt_after_ms > 0) {
+  act(child, err);
+  int status = 0;
+  rusage usage{};
+  wait4(child, &status, 0, &usage);
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return {code, contents(out), contents(err), std::int64_t{usage.ru_maxrss} << 10};
+}
+
+}  // namespace
+
+Outcome run_program_under(const Circumstances& circumstances, const std::filesystem::path& program,
+                          const std::vector<std::string>& arguments, const std::filesystem::path& folder) {
+  return run(program, arguments, folder, circumstances.broken,
+             [&](pid_t child, const std::filesystem::path& err) {
+               if (circumstances.signal == 0) return;
+               wait_for_text(err, circumstances.signal_when, child);
+               kill(child, circumstances.signal);
+             });
+}
+
+Outcome run_program(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                    const std::filesystem::path& folder, int interrupt_after_ms) {
+  return run(program, arguments, folder, -1, [&](pid_t child, const std::filesystem::path&) {
+    if (interrupt_after_ms <= 0) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(interrupt_after_ms));
     kill(child, SIGINT);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return {code, contents(out), contents(err)};
+  });
 }
 
 TemporaryFolder::TemporaryFolder() {

@@ -1,6 +1,7 @@
 // Runs a program and keeps what it said.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -11,7 +12,19 @@ struct Outcome {
   int code = 0;  ///< exit code, or 128 + signal
   std::string out;
   std::string err;
+  std::int64_t peak_bytes = 0;  ///< largest resident size
 };
+
+/// What happens to a program besides its arguments.
+struct Circumstances {
+  int signal = 0;           ///< sent once, 0: none
+  std::string signal_when;  ///< after stderr has this text
+  int broken = -1;          ///< a descriptor that is a pipe whose reader has gone; -1: none
+};
+
+/// `program` with `arguments`, in `folder`, standard input closed.
+Outcome run_program_under(const Circumstances& circumstances, const std::filesystem::path& program,
+                          const std::vector<std::string>& arguments, const std::filesystem::path& folder);
 
 /// `program` with `arguments`, in `folder`, standard input closed; `interrupt_after_ms` > 0: SIGINT after so
 /// long.

@@ -1,8 +1,12 @@
 #include "libprofile/core/file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -71,10 +75,39 @@ TEST_SUITE("libprofile/core/file") {
     {
       AtomicFile file(folder / "plan.json");
       file.write("half a docu");
-      CHECK(folder.names().size() == 1);
       CHECK(!fs::exists(folder / "plan.json"));
     }
     CHECK(folder.names().empty());
+  }
+
+  TEST_CASE("a process that is killed while it writes leaves nothing behind") {
+    const Folder folder;
+    const pid_t child = ::fork();
+    if (child == 0) {
+      AtomicFile file(folder / "plan.json");
+      file.write("half a docu");
+      ::raise(SIGKILL);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(WIFSIGNALED(status));
+    CHECK(folder.names().empty());
+  }
+
+  TEST_CASE("a pipe that nobody reads is refused, one with a reader is written") {
+    const Folder folder;
+    const std::string path = (folder / "pipe").string();
+    REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+    CHECK(error_text([&] { return AtomicFile(path), 0; }) ==
+          "[usage] " + path + ": cannot be written: no process reads this pipe; start its reader first");
+    const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK);
+    REQUIRE(reader >= 0);
+    write_file(path, "plan");
+    char bytes[8] = {};
+    CHECK(::read(reader, bytes, sizeof bytes) == 4);
+    CHECK(std::string(bytes) == "plan");
+    ::close(reader);
+    CHECK((folder.names() == Names{"pipe"}));
   }
 
   TEST_CASE("two writers of one file do not meet: the last commit stays") {

@@ -1,0 +1,80 @@
+#include "apps/cli/terminal_text.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace pp::cli {
+namespace {
+
+bool continues(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
+
+/// Bytes of a colour sequence at the front of `text`; 0: there is none.
+std::size_t color_length(std::string_view text) {
+  if (!text.starts_with("\033[")) return 0;
+  const std::size_t end = text.find_first_not_of("0123456789;", 2);
+  return end != text.npos && text[end] == 'm' ? end + 1 : 0;
+}
+
+/// The control character at the front of `text` and its bytes; {0, 0}: there is none. U+0080 to U+009F have
+/// two.
+std::pair<unsigned, std::size_t> control_at(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text.front());
+  if (first < 0x20 || first == 0x7F) return {first, 1};
+  const unsigned second = text.size() > 1 ? static_cast<unsigned char>(text[1]) : 0;
+  if (first == 0xC2 && second >= 0x80 && second < 0xA0) return {second, 2};
+  return {0, 0};
+}
+
+}  // namespace
+
+std::string escaped(std::string_view text, Keep keep) {
+  const bool lines = keep == Keep::lines || keep == Keep::lines_and_colors;
+  const bool colors = keep == Keep::colors || keep == Keep::lines_and_colors;
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const auto [control, length] = control_at(text);
+    const std::size_t color = colors ? color_length(text) : 0;
+    const bool line = lines && (text.front() == '\n' || text.front() == '\t');
+    std::size_t taken = std::max<std::size_t>(1, length);
+    if (length > 0 && color == 0 && !line) {
+      char code[8];
+      std::snprintf(code, sizeof code, "\\u%04x", control);
+      out += code;
+    } else {
+      taken = std::max(taken, color);
+      out += text.substr(0, taken);
+    }
+    text.remove_prefix(taken);
+  }
+  return out;
+}
+
+std::string shortened(std::string_view text, std::size_t limit) {
+  if (text.size() <= limit) return std::string(text);
+  std::size_t head = (limit - 3) * 2 / 3;
+  std::size_t tail = text.size() - (limit - 3 - head);
+  while (head > 0 && continues(text[head])) --head;
+  while (tail < text.size() && continues(text[tail])) ++tail;
+  return std::string(text.substr(0, head)) + "..." + std::string(text.substr(tail));
+}
+
+std::string shown(std::string_view name) {
+  constexpr std::size_t kLongest = 60;
+  return shortened(escaped(name, Keep::nothing), kLongest);
+}
+
+EscapingBuffer::int_type EscapingBuffer::overflow(int_type c) {
+  if (traits_type::eq_int_type(c, traits_type::eof())) return traits_type::not_eof(c);
+  const char text = traits_type::to_char_type(c);
+  return xsputn(&text, 1) == 1 ? c : traits_type::eof();
+}
+
+std::streamsize EscapingBuffer::xsputn(const char* text, std::streamsize count) {
+  const std::string_view view(text, static_cast<std::size_t>(count));
+  const std::string out = escaped(view, colors_() ? Keep::lines_and_colors : Keep::lines);
+  const auto size = static_cast<std::streamsize>(out.size());
+  return target_.sputn(out.data(), size) == size ? count : 0;
+}
+
+}  // namespace pp::cli

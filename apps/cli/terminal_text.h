@@ -1,0 +1,45 @@
+// Text from documents on its way to people: what would steer a terminal is shown escaped, what is too long is
+// cut. run_tool() puts an EscapingBuffer under stdout and stderr, so nothing gets past it.
+#pragma once
+
+#include <functional>
+#include <streambuf>
+#include <string>
+#include <string_view>
+
+namespace pp::cli {
+
+enum class Keep {
+  nothing,
+  colors,            ///< `ESC [ 36 m`
+  lines,             ///< line feeds and tabs
+  lines_and_colors,  ///< both
+};
+
+/// Control characters as \u001b, the form that JSON knows.
+std::string escaped(std::string_view text, Keep keep);
+
+/// At most `limit` bytes of UTF-8: the end is kept, `...` stands for what is left out in the middle.
+std::string shortened(std::string_view text, std::size_t limit);
+
+/// A name within a line.
+std::string shown(std::string_view name);
+
+/// Hands everything on to `target`, escaped.
+class EscapingBuffer : public std::streambuf {
+ public:
+  /// `colors`: whether colour sequences pass at the moment.
+  EscapingBuffer(std::streambuf& target, std::function<bool()> colors)
+      : target_(target), colors_(std::move(colors)) {}
+
+ protected:
+  int_type overflow(int_type c) override;
+  std::streamsize xsputn(const char* text, std::streamsize count) override;
+  int sync() override { return target_.pubsync(); }
+
+ private:
+  std::streambuf& target_;
+  std::function<bool()> colors_;
+};
+
+}  // namespace pp::cli

@@ -1,0 +1,145 @@
+// The files and streams of pp-plan: outputs that are inputs, pipes, limits, and names that would steer a
+// terminal.
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "libprofile/core/file.h"
+#include "libprofile/core/json_reader.h"
+#include "tests/apps/sample_profile.h"
+#include "tests/support/process.h"
+
+#include "tests/support/doctest.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using pp::Json;
+using pp::test::Outcome;
+
+const std::vector<std::string> kRequest{"--devices",    "2",  "--bandwidth", "1e9",
+                                        "--mini-batch", "16", "--stages",    "2"};
+
+struct Folder : pp::test::TemporaryFolder {
+  explicit Folder(pp::Profile profile = pp::test::sample_profile(std::vector<double>(4, 2.0))) {
+    pp::test::write_profile(path(), profile);
+  }
+  Outcome run(const std::vector<std::string>& arguments, const pp::test::Circumstances& what = {}) const {
+    return pp::test::run_program_under(what, fs::path(PP_BIN) / "pp-plan", arguments, path());
+  }
+  Outcome make(const std::vector<std::string>& more, const pp::test::Circumstances& what = {}) const {
+    std::vector<std::string> arguments{"profile.json"};
+    arguments.insert(arguments.end(), kRequest.begin(), kRequest.end());
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments, what);
+  }
+  std::string file(const char* name) const { return pp::read_file(path() / name); }
+  std::size_t files() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(path()), {}));
+  }
+};
+
+void refused(const Outcome& outcome, const std::string& message) {
+  CHECK(outcome.code == 2);
+  CHECK(outcome.out.empty());
+  CHECK(outcome.err == "pp-plan: error: " + message + "\n");
+}
+
+}  // namespace
+
+TEST_SUITE("apps/plan_files") {
+  TEST_CASE("an output that is an input is refused, by any of its names, and the input stays as it is") {
+    const Folder folder;
+    const std::string profile = folder.file("profile.json");
+    refused(folder.make({"-o", "profile.json"}), "profile.json: is read and written; write to another file");
+    refused(folder.make({"-o", "./profile.json"}),
+            "./profile.json: is read and written; write to another file");
+    fs::create_symlink("profile.json", folder.path() / "link.json");
+    refused(folder.make({"-o", "link.json"}), "link.json: is read and written; write to another file");
+    CHECK(folder.file("profile.json") == profile);
+    REQUIRE(folder.make({"-o", "plan.json"}).code == 0);
+    refused(folder.run({"simulate", "plan.json", "--trace", "plan.json"}),
+            "plan.json: is read and written; write to another file");
+  }
+
+  TEST_CASE("two outputs of one name are refused; /dev/null takes both") {
+    const Folder folder;
+    REQUIRE(folder.make({"-o", "plan.json"}).code == 0);
+    refused(folder.run({"show", "plan.json", "--svg", "x", "--trace", "x"}),
+            "x: two outputs have this name; give each its own");
+    refused(folder.run({"simulate", "--schedule", "gpipe", "--stages", "2", "--svg", "-", "--to-csv", "-"}),
+            "two outputs want stdout; give one of them a file");
+    CHECK(folder.run({"show", "plan.json", "--svg", "/dev/null", "--trace", "/dev/null"}).code == 0);
+    CHECK(folder.files() == 2);
+  }
+
+  TEST_CASE("a pipe that nobody reads is refused at once") {
+    const Folder folder;
+    REQUIRE(::mkfifo((folder.path() / "pipe").c_str(), 0600) == 0);
+    refused(folder.make({"-o", "pipe"}),
+            "pipe: cannot be written: no process reads this pipe; start its reader first");
+  }
+
+  TEST_CASE("a file that may not grow is a failed run that leaves nothing behind") {
+    const Folder folder;
+    const std::string tool = (fs::path(PP_BIN) / "pp-plan").string();
+    const Outcome outcome = pp::test::run_program(
+        "/bin/sh",
+        {"-c", "ulimit -f 1; exec \"$0\" profile.json --devices 2 --bandwidth 1e9 --mini-batch 16 -o plan.json",
+         tool},
+        folder.path());
+    CHECK(outcome.code == 1);
+    CHECK(outcome.err == "pp-plan: error: plan.json: cannot be written: File too large\n");
+    CHECK(folder.files() == 1);
+  }
+
+  TEST_CASE("a closed stderr ends nothing, a closed stdout is said") {
+    const Folder folder;
+    // One micro-batch in two stages: a warning is due.
+    CHECK(folder.make({"--micro-batches", "1", "-o", "plan.json"}, {.broken = 2}).code == 0);
+    CHECK(folder.files() == 2);
+    const Outcome outcome = folder.make({}, {.broken = 1});
+    CHECK(outcome.code == 1);
+    CHECK(outcome.err == "pp-plan: error: standard output cannot be written\n");
+  }
+
+  TEST_CASE("control characters of names are shown escaped, in text, tables, messages and JSON") {
+    pp::Profile profile = pp::test::sample_profile(std::vector<double>(4, 2.0));
+    const std::string evil =
+        "a\033]0;owned\007\033[2J\n\xc2\x9b"
+        "b";
+    profile.model.name = evil;
+    profile.model_hash = pp::model_hash(profile.model);
+    const std::string safe = R"(a\u001b]0;owned\u0007\u001b[2J\u000a\u009bb)";
+    const Folder folder(profile);
+    const Outcome made = folder.make({"-o", "plan.json"});
+    REQUIRE(made.code == 0);
+    CHECK(made.out.starts_with(safe + ": "));
+    for (const char* color : {"never", "always"}) {
+      const Outcome shown = folder.run({"show", "plan.json", "--color", color});
+      CHECK(shown.out.starts_with(safe + ": "));
+      CHECK(shown.out.find("\033]") == std::string::npos);
+      CHECK(shown.out.find("\033[2J") == std::string::npos);
+    }
+    CHECK(folder.run({"show", "plan.json", "--color", "always"}).out.find("\033[36m") != std::string::npos);
+    const Json json = pp::parse_json(folder.run({"show", "plan.json", "--json"}).out);
+    CHECK(json["model"]["name"].get<std::string>() == evil);
+    const Outcome unknown = folder.make({"--schedule", "x\033[2Jy"});
+    CHECK(unknown.code == 2);
+    CHECK(unknown.err.find(R"(x\u001b[2Jy)") != std::string::npos);
+    CHECK(unknown.err.find('\033') == std::string::npos);
+  }
+
+  TEST_CASE("long names are cut in the middle, long messages too") {
+    pp::Profile profile = pp::test::sample_profile(std::vector<double>(4, 2.0));
+    profile.model.name = std::string(500, 'n');
+    profile.model_hash = pp::model_hash(profile.model);
+    const Folder folder(profile);
+    // 60 characters: 38 from the front, three dots, 19 from the end.
+    CHECK(folder.make({}).out.starts_with(std::string(38, 'n') + "..." + std::string(19, 'n') + ": "));
+    const Outcome unknown = folder.make({"--schedule", std::string(100'000, 's')});
+    CHECK(unknown.code == 2);
+    CHECK(unknown.err.size() < 4100);
+    CHECK(unknown.err.find("sss...") != std::string::npos);
+  }
+}
