@@ -223,6 +223,96 @@ void delayed_update(DelayedStage& stage, double learning_rate) {
   stage.round.clear();
 }
 
+// What the programs say of one stage: the version that each micro-batch uses, and the micro-batches of each update.
+struct StreamStage {
+  std::map<int, int> version_of;         // by micro-batch
+  std::vector<std::vector<int>> rounds;  // by update
+};
+
+std::vector<StreamStage> stream_stages(const plan::Plan& plan, int count) {
+  std::vector<StreamStage> stages(plan.stages.size());
+  for (const plan::Worker& worker : plan.workers) {
+    std::map<StageId, std::size_t> updates;
+    for (const plan::Op& op : plan::expand(*worker.program.stream, count)) {
+      StreamStage& stage = stages[index(op.stage)];
+      const std::size_t update = updates[op.stage];
+      if (op.kind == plan::OpKind::forward) stage.version_of[op.micro_batch] = static_cast<int>(update);
+      if (op.kind == plan::OpKind::update) ++updates[op.stage];
+      if (!completes_backward(op.kind)) continue;
+      if (stage.rounds.size() <= update) stage.rounds.resize(update + 1);
+      stage.rounds[update].push_back(op.micro_batch);
+    }
+  }
+  return stages;
+}
+
+// Versions and gradients, each computed when it is first asked for: a gradient needs versions, a version the gradients of
+// its round and the version before it.
+class StreamRecursion {
+ public:
+  StreamRecursion(const plan::Plan& plan, const run::RunOptions& options)
+      : options_(options), model_(plan, options), shape_(shape_of(plan, options, model_.samples())),
+        order_(run::epoch_order(model_.samples(), options.seed, 0, options.shuffle)),
+        stages_(delayed_stages(plan, options)),
+        programs_(stream_stages(plan, static_cast<int>(shape_.count))) {
+    for (DelayedStage& stage : stages_) stage.versions = {model_.initial_weights()};
+  }
+
+  Trained train() {
+    Trained result;
+    for (int j = 0; j < shape_.count; ++j) result.losses.push_back(gradient(j).loss);
+    LayerTensors newest = model_.initial_weights();
+    for (std::size_t s = 0; s < stages_.size(); ++s) copy_stage(s, programs_[s].rounds.size(), newest);
+    result.tensors = model_.named(newest, model_.initial_buffers());
+    return result;
+  }
+
+ private:
+  void copy_stage(std::size_t s, std::size_t number, LayerTensors& weights) {
+    const LayerTensors& from = version(s, number);
+    for (auto l = static_cast<std::size_t>(stages_[s].first); l < static_cast<std::size_t>(stages_[s].last); ++l)
+      weights[l] = from[l];
+  }
+
+  const LayerTensors& version(std::size_t s, std::size_t number) {
+    DelayedStage& stage = stages_[s];
+    while (stage.versions.size() <= number) {
+      const std::vector<int>& round = programs_[s].rounds[stage.versions.size() - 1];
+      int samples = 0;
+      for (const int j : round) samples += shape_.size(j);
+      std::vector<at::Tensor> sum;
+      for (const int j : round) {
+        std::vector<at::Tensor> part = flat(gradient(j).weights, stage.first, stage.last);
+        for (at::Tensor& tensor : part) tensor = tensor.mul(static_cast<double>(shape_.size(j)) / samples);
+        add(sum, part);
+      }
+      LayerTensors next = clone(stage.versions.back());
+      stage.optimizer->step(flat(next, stage.first, stage.last), sum, options_.learning_rate);
+      stage.versions.push_back(std::move(next));
+    }
+    return stage.versions[number];
+  }
+
+  const Gradient& gradient(int j) {
+    const auto known = gradients_.find(j);
+    if (known != gradients_.end()) return known->second;
+    LayerTensors used = model_.initial_weights();
+    for (std::size_t s = 0; s < stages_.size(); ++s)
+      copy_stage(s, static_cast<std::size_t>(programs_[s].version_of.at(j)), used);
+    const auto samples = std::span(order_).subspan(static_cast<std::size_t>(shape_.first(j)),
+                                                   static_cast<std::size_t>(shape_.size(j)));
+    return gradients_.emplace(j, model_.gradient(used, samples, 1.0, {options_.seed, j, 0})).first->second;
+  }
+
+  const run::RunOptions& options_;
+  WholeModel model_;
+  run::EpochShape shape_;
+  std::vector<std::int64_t> order_;
+  std::vector<DelayedStage> stages_;
+  std::vector<StreamStage> programs_;
+  std::map<int, Gradient> gradients_;
+};
+
 }  // namespace
 
 Trained train_alone(const plan::Plan& plan, const run::RunOptions& options) {
@@ -299,6 +389,11 @@ Trained train_delayed(const plan::Plan& plan, const run::RunOptions& options) {
   }
   result.tensors = model.named(newest, model.initial_buffers());
   return result;
+}
+
+Trained train_stream(const plan::Plan& plan, const run::RunOptions& options) {
+  at::set_num_threads(1);
+  return StreamRecursion(plan, options).train();
 }
 
 Run run_plan(const plan::Plan& plan, run::RunOptions options) {

@@ -1,0 +1,88 @@
+#include "tests/fuzz/promise.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace pp::fuzz {
+namespace {
+
+/// The stages' layers one after the other are the model's layers in their order.
+bool in_model_order(const plan::Plan& plan) {
+  std::size_t position = 0;
+  for (const plan::Stage& stage : plan.stages) {
+    for (const std::string& layer : stage.layers) {
+      if (layer != plan.model.layers[position++].name) return false;
+    }
+  }
+  return true;
+}
+
+/// Some tensor has several consumers in a stage between its producer and its last one: their gradients are
+/// added there first.
+bool adds_in_between(const plan::Plan& plan, const ResolvedModel& model) {
+  std::map<std::string, int> stage_of;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    for (const std::string& layer : plan.stages[s].layers) stage_of[layer] = static_cast<int>(s);
+  }
+  std::map<std::pair<int, int>, std::map<int, int>> readers;  // of a layer's output, by stage
+  const auto read = [&](const TensorSource& source, int stage) {
+    if (source.kind == TensorSource::Kind::layer) ++readers[{source.index, source.output}][stage];
+  };
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    for (const TensorSource& source : model.layers[l].sources)
+      read(source, stage_of[plan.model.layers[l].name]);
+  }
+  for (const TensorSource& source : model.loss_sources) read(source, static_cast<int>(plan.stages.size()) - 1);
+  return std::ranges::any_of(readers, [&](const auto& tensor) {
+    const int producer = stage_of[plan.model.layers[static_cast<std::size_t>(tensor.first.first)].name];
+    const int last = tensor.second.rbegin()->first;
+    return std::ranges::any_of(tensor.second, [&](const auto& entry) {
+      return entry.first > producer && entry.first < last && entry.second > 1;
+    });
+  });
+}
+
+/// Every stage adds up its micro-batches' gradients in ascending order.
+bool ascending(const plan::Plan& plan) {
+  std::map<StageId, int> last;
+  for (const plan::Worker& worker : plan.workers) {
+    for (const plan::Op& op : worker.program.program) {
+      if (!completes_backward(op.kind)) continue;
+      const auto [entry, first] = last.emplace(op.stage, op.micro_batch);
+      if (!first && op.micro_batch < entry->second) return false;
+      entry->second = op.micro_batch;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+Promise promise_of(const plan::Plan& plan) {
+  using enum Promise;
+  if (plan.workers.front().program.stream) return in_model_order(plan) ? stream : unknown;
+  const bool replicas =
+      std::ranges::any_of(plan.stages, [](const plan::Stage& stage) { return stage.workers.size() > 1; });
+  if (replicas || !in_model_order(plan) || !ascending(plan)) return rounding;
+  return adds_in_between(plan, resolve(plan.model)) ? rounding : bits;
+}
+
+bool is_small(const plan::Plan& plan) {
+  constexpr double kMostElements = 1e6;
+  if (plan.workers.size() > 16 || plan.training.mini_batch > 64 || plan.model.layers.size() > 100) return false;
+  const auto elements = [](const Shape& shape) {
+    double product = 1;
+    for (const std::int64_t size : shape) product *= static_cast<double>(size);
+    return product;
+  };
+  double sum = 0;
+  for (const ResolvedLayer& layer : resolve(plan.model).layers) {
+    for (const TensorType& output : layer.outputs) sum += plan.training.mini_batch * elements(output.shape);
+    for (const ParameterSpec& parameter : layer.parameters) sum += elements(parameter.shape);
+  }
+  return sum < kMostElements;
+}
+
+}  // namespace pp::fuzz

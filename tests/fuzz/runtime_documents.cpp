@@ -1,0 +1,99 @@
+#include "tests/fuzz/runtime_documents.h"
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "libprofile/core/file.h"
+#include "librun/checkpoint/safetensors.h"
+#include "librun/data/idx.h"
+#include "librun/report/report.h"
+#include "tests/fuzz/mutate_json.h"
+#include "tests/fuzz/mutate_text.h"
+
+namespace pp::fuzz {
+namespace {
+
+run::RunReport sample_report() {
+  run::RunReport report;
+  report.context = {{"pp", "0.1"}};
+  report.plan_hash = "sha256:00";
+  report.settings = {{"data", "synthetic"}};
+  report.exit_reason = "completed";
+  report.steps = 2;
+  report.seed = 7;
+  report.step = Seconds(0.25);
+  report.step_losses = {2.5, -0.5};
+  report.epochs = {{0, 1.5, 1.25, 0.5, 100}, {1, 1.0, std::nullopt, std::nullopt, 90}};
+  run::WorkerReport worker;
+  worker.id = WorkerId{1};
+  worker.busy = Seconds(0.2);
+  report.workers = {worker};
+  report.op_times = {{plan::OpKind::backward, StageId{1}, 8, Seconds(0.01)}};
+  report.comparisons = {{"step_s", 0.2, 0.25, 1.25}};
+  return report;
+}
+
+std::string check_report(Random& random, const std::filesystem::path& folder) {
+  Json json = to_json(sample_report());
+  for (std::size_t i = 1 + random.below(3); i > 0; --i) mutate_json(random, json);
+  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::ignore);
+  if (random.one_in(10)) mutate_bytes(random, text);
+  write_file(folder / "report.json", text);
+  const std::string written = dump_json(to_json(run::report_from_json(parse_json(text))));
+  const bool same = dump_json(to_json(run::report_from_json(parse_json(written)))) == written;
+  return same ? "" : "a report is read as another one";
+}
+
+std::string check_idx(Random& random, const std::filesystem::path& folder) {
+  std::string bytes = run::idx_bytes(random.one_in(2) ? run::IdxType::uint8 : run::IdxType::float32, {2, 2, 2},
+                                     std::string(random.one_in(2) ? 32 : 8, 'x'));
+  mutate_bytes(random, bytes);
+  if (random.one_in(2))
+    bytes[random.below(std::min<std::size_t>(bytes.size(), 16))] = static_cast<char>(random.next());
+  const std::filesystem::path path = folder / "x.idx";
+  write_file(path, bytes);
+  const run::IdxHeader header = run::read_idx_header(path);
+  std::int64_t size = run::size_of(header.type);
+  for (const std::int64_t dimension : header.shape) size *= dimension;
+  const std::string elements = run::read_idx_elements(path, header);
+  return static_cast<std::int64_t>(elements.size()) == size
+             ? ""
+             : "an IDX file has another size than its header says";
+}
+
+std::string check_safetensors(Random& random, const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "w.safetensors";
+  {
+    const std::vector<run::StoredTensor> tensors{{"fc.weight", {{1, 2}, DType::float32}, "abcdefgh"},
+                                                 {"fc.bias", {{3}, DType::uint8}, "xyz"},
+                                                 {"step", {{}, DType::int64}, "12345678"}};
+    AtomicFile file(path);
+    run::write_safetensors(file, tensors);
+    file.commit();
+  }
+  std::string bytes = read_file(path);
+  if (random.one_in(2)) mutate_bytes(random, bytes);
+  if (random.one_in(3)) mutate_cells(random, bytes, ",:[]");
+  if (random.one_in(6)) bytes.replace(0, std::min<std::size_t>(bytes.size(), 8), std::string(8, '\xff'));
+  write_file(path, bytes);
+  const run::SafetensorsFile read(path);
+  std::size_t total = 0;
+  for (const run::StoredTensor& tensor : read.tensors()) {
+    total += tensor.bytes.size();
+    if (static_cast<std::int64_t>(tensor.bytes.size()) != bytes_of(tensor.type).value)
+      return "a tensor has another size than its type";
+  }
+  return total <= bytes.size() ? "" : "tensors are larger than their file";
+}
+
+}  // namespace
+
+std::string check_runtime_document(Random& random, const std::filesystem::path& folder) {
+  switch (random.below(3)) {
+    case 0: return check_report(random, folder);
+    case 1: return check_idx(random, folder);
+    default: return check_safetensors(random, folder);
+  }
+}
+
+}  // namespace pp::fuzz
