@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::string_view kFormat = "pp.plan";
 constexpr int kVersion = 1;
+constexpr double kMostNumber = 1e30;  ///< sums of many stay numbers
 constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 
 int small_integer(ObjectReader& reader, std::string_view key, std::int64_t min = 0) {
@@ -277,8 +278,9 @@ std::vector<double> read_scales(ObjectReader& reader, std::string_view key) {
   std::vector<double> scales;
   if (!json.is_array()) reader.fail(key, "must be an array of numbers");
   for (const Json& item : json) {
-    const bool positive = item.is_number() && item.get<double>() > 0;
-    if (!positive) reader.fail(key, "entry " + std::to_string(scales.size()) + " must be a number above 0");
+    const bool fits = item.is_number() && item.get<double>() > 0 && item.get<double>() <= kMostNumber;
+    if (!fits)
+      reader.fail(key, "entry " + std::to_string(scales.size()) + " must be a number above 0, to 1e30");
     scales.push_back(item.get<double>());
   }
   return scales;
@@ -290,9 +292,8 @@ std::vector<Seconds> read_durations(ObjectReader& reader, std::string_view key) 
   const Json& json = reader.raw(key);
   if (!json.is_array()) reader.fail(key, "must be an array of numbers");
   for (const Json& item : json) {
-    if (!item.is_number() || item.get<double>() < 0) {
-      reader.fail(key,
-                  "entry " + std::to_string(durations.size()) + " must be a number of seconds, at least 0");
+    if (!item.is_number() || item.get<double>() < 0 || item.get<double>() > kMostNumber) {
+      reader.fail(key, "entry " + std::to_string(durations.size()) + " must be a number of seconds, 0 to 1e30");
     }
     durations.emplace_back(item.get<double>());
   }

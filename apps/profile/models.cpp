@@ -5,6 +5,7 @@
 
 #include "apps/cli/output.h"
 #include "apps/cli/table.h"
+#include "apps/cli/terminal_text.h"
 #include "apps/profile/commands.h"
 #include "apps/profile/model_argument.h"
 #include "libprofile/core/op_table.h"
@@ -64,7 +65,8 @@ void show_model(const ModelGraph& graph) {
                std::to_string(parameter_bytes(model, l, DType::uint8).value),
                cli::cell(layer.forward_flops.value / 1e6)});
   }
-  std::cout << table.text() << '\n' << model.graph.name << ": " << parameter_count(model) << " parameters\n";
+  std::cout << table.text() << '\n'
+            << cli::shown(model.graph.name) << ": " << parameter_count(model) << " parameters\n";
 }
 
 void models(const Options& options, const cli::Shell& shell) {

@@ -133,7 +133,7 @@ void add_run(CLI::App& app, cli::Shell& shell) {
       ->check(CLI::Range(0.001, 0.5));
   cli::add_seconds(*command, "--budget", options->profile.budget_per_size, "longest time per micro-batch size")
       ->default_str(to_text(options->profile.budget_per_size));
-  command->add_option("--seed", options->profile.seed, "of weights and inputs");
+  command->add_option("--seed", options->profile.seed, "of weights and inputs")->check(cli::whole_number(0));
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-profile lenet5 -o profile.json",
       "pp-profile vgg11:image=32,classes=10 --device cpu:2x1 --micro-batch-sizes 4,8,16 -o vgg11.json",

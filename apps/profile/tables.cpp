@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "apps/cli/table.h"
+#include "apps/cli/terminal_text.h"
 
 namespace pp::profile_tool {
 namespace {
@@ -99,9 +100,10 @@ std::string table_of(const std::vector<LayerRow>& rows, const LayerTableOptions&
 std::string profile_summary(const Profile& profile) {
   std::int64_t parameters = 0;
   for (const LayerProfile& layer : profile.layers) parameters += layer.parameter_count;
-  std::string text = profile.model.name + ": " + std::to_string(profile.layers.size()) + " layers, " +
-                     std::to_string(parameters) + " parameters, " + std::string(name_of(profile.dtype)) + "\n";
-  text += "measured on " + profile.device.name;
+  std::string text = cli::shown(profile.model.name) + ": " + std::to_string(profile.layers.size()) +
+                     " layers, " + std::to_string(parameters) + " parameters, " +
+                     std::string(name_of(profile.dtype)) + "\n";
+  text += "measured on " + cli::shown(profile.device.name);
   if (profile.device.kind == DeviceKind::cpu) {
     text += ", " + std::to_string(profile.device.devices_busy) + " device(s) of " +
             std::to_string(profile.device.cores_per_device) + " core(s) busy";

@@ -35,7 +35,9 @@ void add_run_options(CLI::App& command, PlanAndOptions& options) {
   training("--beta1", run.beta1, "adamw");
   training("--beta2", run.beta2, "adamw");
   training("--epsilon", run.epsilon, "adamw");
-  command.add_option("--seed", run.seed, "of initial weights, dropout and shuffling")->group("Training");
+  command.add_option("--seed", run.seed, "of initial weights, dropout and shuffling")
+      ->check(cli::whole_number(0))
+      ->group("Training");
   cli::add_seconds(command, "--stall-timeout", run.stall_timeout, "a worker that waits this long stops the run")
       ->default_str(to_text(run.stall_timeout));
 }

@@ -13,6 +13,7 @@
 #include "apps/run/commands.h"
 #include "apps/run/run_options.h"
 #include "apps/run/summary.h"
+#include "libprofile/model/errors.h"
 
 namespace pp::run_tool {
 namespace {
@@ -45,17 +46,30 @@ class TerminalObserver : public run::Observer {
   cli::ProgressLine line_;
 };
 
+/// Weights are written by the run, data are read by it.
+void claim_other_files(const run::RunOptions& options) {
+  std::error_code ignored;
+  for (const auto& file : std::filesystem::directory_iterator(options.data, ignored))
+    cli::claim_input(file.path().string());
+  if (!options.save_weights.empty()) cli::claim_output(options.save_weights.string());
+}
+
 void train(const Options& options, cli::Shell& shell) {
+  cli::catch_interrupts();
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
+  claim_other_files(options.run);
   run::RunOptions settings = options.run;
   settings.trace = !options.trace.empty();
   cli::Output output(options.output);
   cli::Output trace(options.trace);
-  cli::catch_interrupts();
 
   run::RunReport report = [&] {
     TerminalObserver observer(shell);
-    return run::run(plan, settings, observer, cli::interrupted);
+    try {
+      return run::run(plan, settings, observer, cli::interrupted);
+    } catch (...) {
+      model::detail::rethrow_as_error();
+    }
   }();
   report.context["command"] = shell.command_line;
 

@@ -67,6 +67,12 @@ void require_all_layers(const Assignment& assignment, const PlanGraph& graph) {
                                    " of the profile is in no stage of the plan");
 }
 
+void check_workers(const Plan& plan) {
+  if (std::ssize(plan.workers) <= kWorkerLimit) return;
+  throw Error(ErrorKind::data, "/workers: has " + std::to_string(plan.workers.size()) + " entries; at most " +
+                                   std::to_string(kWorkerLimit) + " can be simulated");
+}
+
 /// A forward and a backward per stage and micro-batch at least.
 void check_length(const Plan& plan, std::int64_t micro_batches) {
   if (micro_batches <= kOperationLimit / (2 * std::ssize(plan.stages))) return;
@@ -98,6 +104,7 @@ SimulationInput simulation_input(const Plan& plan, int updates) {
                                      " entries for " + std::to_string(plan.stages.size()) +
                                      " stages; plan again, or price it with its profile");
   }
+  check_workers(plan);
   const Cluster cluster = cluster_of(plan);
   const Assignment assignment = assignment_of(plan, cluster, nullptr);
   PricedStages priced{plan.predicted.stages, plan.predicted.edges, {}, plan.predicted.tied_all_reduce};

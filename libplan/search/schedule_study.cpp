@@ -70,11 +70,18 @@ StageCosts stage_costs(const ShareCosts& costs, int chunks) {
   return stage;
 }
 
+void check_workers(std::int64_t workers) {
+  if (workers <= kWorkerLimit) return;
+  throw Error(ErrorKind::usage, std::to_string(workers) + " workers exceed the limit of " +
+                                    std::to_string(kWorkerLimit) + " that can be simulated");
+}
+
 SimulationInput make_input(ProgramSet programs, const ShareCosts& costs, int chunks) {
   SimulationInput input;
   input.stages.assign(programs.stage_workers.size(), stage_costs(costs, chunks));
   const Link link{BytesPerSecond(0), Seconds(costs.communication)};
   const std::size_t workers = programs.workers.size();
+  check_workers(std::ssize(programs.workers));
   input.links.assign(workers, std::vector<Link>(workers, link));
   input.programs = std::move(programs);
   return input;

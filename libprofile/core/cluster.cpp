@@ -1,5 +1,6 @@
 #include "libprofile/core/cluster.h"
 
+#include "libprofile/core/error.h"
 #include "libprofile/core/hash.h"
 
 namespace pp {
@@ -11,9 +12,18 @@ std::string node_name(int node) {
   return node < 26 ? last : node_name(node / 26 - 1) + last;
 }
 
+/// Of abstract devices.
+void check_count(std::int64_t devices) {
+  constexpr std::int64_t kMost = 65'536;
+  if (devices <= kMost) return;
+  throw Error(ErrorKind::usage, std::to_string(devices) + " devices exceed the limit of " +
+                                    std::to_string(kMost) + "; plan for a smaller cluster");
+}
+
 }  // namespace
 
 Cluster flat_cluster(int count, DeviceKind kind, BytesPerSecond bandwidth, Seconds latency, Bytes memory) {
+  check_count(count);
   Cluster cluster;
   for (int i = 0; i < count; ++i) {
     Device device;
@@ -33,8 +43,9 @@ Cluster flat_cluster(int count, DeviceKind kind, BytesPerSecond bandwidth, Secon
 }
 
 Cluster nested_cluster(std::span<const LevelSpec> levels, DeviceKind kind, Seconds latency, Bytes memory) {
-  int devices = 1;
-  for (const LevelSpec& level : levels) devices *= level.count;
+  std::int64_t product = 1;
+  for (const LevelSpec& level : levels) check_count(product *= level.count);
+  const int devices = static_cast<int>(product);
   Cluster cluster = flat_cluster(devices, kind, BytesPerSecond(0), latency, memory);
   Level level = cluster.levels.front();
   cluster.levels.clear();

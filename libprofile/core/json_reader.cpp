@@ -22,15 +22,29 @@ std::string found(const Json& json) {
 
 std::string number_text(double value) { return Json(value).dump(); }
 
-std::string describe(IntegerRange range) {
+/// No quantity of a document without a range of its own is larger, so that sums of many stay numbers: a
+/// petabyte.
+constexpr std::int64_t kMostInteger = 1'000'000'000'000'000;
+constexpr double kMostNumber = 1e30;
+
+bool is_open(IntegerRange range) { return range.max == IntegerRange{}.max; }
+bool is_open(NumberRange range) { return range.max == NumberRange{}.max; }
+std::int64_t most(IntegerRange range) { return is_open(range) ? kMostInteger : range.max; }
+double most(NumberRange range) { return is_open(range) ? kMostNumber : range.max; }
+
+/// Those limits are named only to who exceeds them.
+std::string describe(IntegerRange range, bool exceeded = false) {
   const std::string from = "an integer from " + std::to_string(range.min);
-  if (range.max == std::numeric_limits<std::int64_t>::max()) return from + " upwards";
-  return from + " to " + std::to_string(range.max);
+  return is_open(range) && !exceeded ? from + " upwards" : from + " to " + std::to_string(most(range));
 }
-std::string describe(NumberRange range) {
+std::string describe(NumberRange range, bool exceeded = false) {
   const std::string from = "a number from " + number_text(range.min);
-  if (range.max == std::numeric_limits<double>::max()) return from + " upwards";
-  return from + " to " + number_text(range.max);
+  return is_open(range) && !exceeded ? from + " upwards" : from + " to " + number_text(most(range));
+}
+
+template <class Range>
+bool exceeds(const Json& json, Range range) {
+  return json.is_number() && json.get<double>() > static_cast<double>(most(range));
 }
 
 [[noreturn]] void fail_at(const std::string& pointer, const std::string& message) {
@@ -42,9 +56,9 @@ std::int64_t to_integer(const Json& json, const std::string& pointer, IntegerRan
   const bool fits = json.is_number_integer() && !(json.is_number_unsigned() && json.get<std::int64_t>() < 0);
   if (fits) {
     const auto value = json.get<std::int64_t>();
-    if (value >= range.min && value <= range.max) return value;
+    if (value >= range.min && value <= most(range)) return value;
   }
-  fail_at(pointer, "must be " + describe(range) + ", not " + found(json));
+  fail_at(pointer, "must be " + describe(range, exceeds(json, range)) + ", not " + found(json));
 }
 
 std::string to_text(const Json& json, const std::string& pointer) {
@@ -86,9 +100,9 @@ double ObjectReader::number(std::string_view key, NumberRange range) {
   const Json& json = at(key, describe(range));
   if (json.is_number()) {
     const auto value = json.get<double>();
-    if (value >= range.min && value <= range.max) return value;
+    if (value >= range.min && value <= most(range)) return value;
   }
-  fail(key, "must be " + describe(range) + ", not " + found(json));
+  fail(key, "must be " + describe(range, exceeds(json, range)) + ", not " + found(json));
 }
 
 const Json& ObjectReader::array(std::string_view key) {

@@ -8,6 +8,8 @@
 #include "libplan/plan_execution.h"
 #include "libprofile/core/error.h"
 #include "libprofile/measure/cuda_devices.h"
+#include "libprofile/measure/machine.h"
+#include "librun/worker/host_memory.h"
 #include "librun/worker/job.h"
 
 namespace pp::run {
@@ -24,13 +26,16 @@ void require(bool holds, std::string_view name, double value, std::string_view l
          std::string(name) + " = " + std::string(text.data(), end) + ": must be " + std::string(limit));
 }
 
+constexpr std::int64_t kMostSteps = 1'000'000'000;
+
 void check_options(const RunOptions& options) {
   if (options.epochs.has_value() == options.steps.has_value()) {
     refuse(ErrorKind::usage, "give the length of the run as one of --epochs and --steps");
   }
   require(options.epochs.value_or(1) >= 1, "epochs", options.epochs.value_or(1), "at least 1");
-  require(options.steps.value_or(1) >= 1, "steps", static_cast<double>(options.steps.value_or(1)),
-          "at least 1");
+  if (const std::int64_t steps = options.steps.value_or(1); steps < 1 || steps > kMostSteps)
+    refuse(ErrorKind::usage,
+           "steps = " + std::to_string(steps) + ": must be 1 to " + std::to_string(kMostSteps));
   require(std::isfinite(options.learning_rate) && options.learning_rate > 0, "learning_rate",
           options.learning_rate, "above 0");
   require(options.momentum >= 0 && options.momentum < 1, "momentum", options.momentum, "in [0, 1)");
@@ -134,13 +139,20 @@ Samples count_samples(const ResolvedModel& model, const RunOptions& options) {
 
 // The stage whose replicas decide how streams end, and the multiple that suits all of them.
 std::pair<int, int> rounds(const plan::Plan& plan) {
-  int common = 1, stage = 0;
+  std::int64_t common = 1;
+  int stage = 0;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    const int replicas = static_cast<int>(plan.stages[s].workers.size());
-    if (std::lcm(common, replicas) != common) stage = static_cast<int>(s);
-    common = std::lcm(common, replicas);
+    const std::int64_t joint = std::lcm(common, std::ssize(plan.stages[s].workers));
+    if (joint != common) stage = static_cast<int>(s);
+    common = joint;
+    if (common > kMostSteps) {
+      refuse(ErrorKind::data, "the replicas of stages 0 to " + std::to_string(s) + " meet after " +
+                                  std::to_string(common) + " mini-batches, the limit is " +
+                                  std::to_string(kMostSteps) +
+                                  "; plan replicas with a smaller common multiple");
+    }
   }
-  return {common, stage};
+  return {static_cast<int>(common), stage};
 }
 
 Length find_length(const plan::Plan& plan, const RunOptions& options, std::int64_t samples, int round,
@@ -150,7 +162,13 @@ Length find_length(const plan::Plan& plan, const RunOptions& options, std::int64
       options.data};
   Length length;
   length.epoch = epoch_shape(request);
-  length.total = options.steps.value_or(length.epoch.count * options.epochs.value_or(1));
+  const int epochs = options.epochs.value_or(1);
+  if (!options.steps && length.epoch.count > kMostSteps / epochs) {
+    refuse(ErrorKind::usage, "epochs = " + std::to_string(epochs) + " of " +
+                                 std::to_string(length.epoch.count) + " steps each are more than " +
+                                 std::to_string(kMostSteps) + " steps, the limit; use fewer");
+  }
+  length.total = options.steps.value_or(length.epoch.count * epochs);
   if (length.total % round != 0) {
     const Unit below = length.total - length.total % round;
     refuse(ErrorKind::usage, "steps = " + std::to_string(length.total) + " is not a multiple of the " +
@@ -177,6 +195,11 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   setup.cores = bind_cores(setup.devices, allowed_cores());
   const Samples samples = count_samples(setup.model, options);
   setup.test_samples = samples.test;
+  const double state_ratio = plan.training.optimizer == plan::OptimizerName::adamw ? 2 : options.momentum > 0;
+  const double data = static_cast<double>(samples.training + samples.test) *
+                      sample_bytes(setup.model.graph, options.data == "synthetic");
+  check_host_memory(least_host_memory(plan, setup.model, setup.devices, data, state_ratio),
+                    profile::available_memory());
   const auto [round, stage] = setup.streams ? rounds(plan) : std::pair{1, 0};
   setup.round = round;
   setup.length = find_length(plan, options, samples.training, round, stage);

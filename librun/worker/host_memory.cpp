@@ -1,0 +1,83 @@
+#include "librun/worker/host_memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "libprofile/core/error.h"
+
+namespace pp::run {
+namespace {
+
+double elements(const Shape& shape) {
+  double count = 1;
+  for (const std::int64_t size : shape) count *= static_cast<double>(size);
+  return count;
+}
+
+double bytes(const TensorType& type, DType dtype) {
+  return elements(type.shape) * static_cast<double>(size_of(is_floating(type.dtype) ? dtype : type.dtype));
+}
+
+double parameters(const ResolvedLayer& layer) {
+  double count = 0;
+  for (const ParameterSpec& parameter : layer.parameters) count += elements(parameter.shape);
+  return count;
+}
+
+std::string text(double bytes) {
+  constexpr double kLargest = 9e18;
+  return to_text(Bytes(static_cast<std::int64_t>(std::min(bytes, kLargest))));
+}
+
+}  // namespace
+
+double sample_bytes(const ModelGraph& graph, bool synthetic) {
+  double sum = 0;
+  for (const auto* tensors : {&graph.inputs, &graph.targets}) {
+    for (const DataTensor& tensor : *tensors) {
+      const double each = is_floating(tensor.type.dtype) ? 4 : 8;
+      sum += elements(tensor.type.shape) * (synthetic ? each : 1);
+    }
+  }
+  return sum;
+}
+
+HostNeed least_host_memory(const plan::Plan& plan, const ResolvedModel& model, std::span<const Device> devices,
+                           double data, double state_ratio) {
+  HostNeed need;
+  need.data = data;
+  const int micro_batch = std::max(1, plan.training.mini_batch / plan.training.micro_batches);
+  for (const plan::Stage& stage : plan.stages) {
+    double state = 0;
+    double largest = 0;
+    for (std::size_t l = 0; l < model.layers.size(); ++l) {
+      if (std::ranges::count(stage.layers, model.graph.layers[l].name) == 0) continue;
+      const ResolvedLayer& layer = model.layers[l];
+      state += parameters(layer) * static_cast<double>(size_of(plan.training.dtype)) * (2 + state_ratio);
+      for (const TensorType& output : layer.outputs)
+        largest = std::max(largest, micro_batch * bytes(output, plan.training.dtype));
+    }
+    for (const WorkerId worker : stage.workers) {
+      if (devices[index(worker)].kind != DeviceKind::cpu) continue;
+      need.state += state;
+      need.activations += largest;
+    }
+  }
+  return need;
+}
+
+void check_host_memory(const HostNeed& need, Bytes available) {
+  if (need.sum() <= static_cast<double>(available.value)) return;
+  const bool samples = need.data >= need.state + need.activations;
+  const bool weights = need.state >= need.activations;
+  throw Error(ErrorKind::device, "the run needs at least " + text(need.sum()) + " of host memory (data " +
+                                     text(need.data) + ", weights with gradients and optimizer state " +
+                                     text(need.state) + ", activations " + text(need.activations) + "), " +
+                                     to_text(available) + " are available; " +
+                                     (samples   ? "use fewer or smaller samples"
+                                      : weights ? "use a smaller model or fewer replicas on this machine"
+                                                : "use smaller micro-batches"));
+}
+
+}  // namespace pp::run

@@ -1,0 +1,143 @@
+// Plans, files and signals that pp-run must refuse or survive.
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <functional>
+
+#include "libprofile/core/file.h"
+#include "libprofile/core/json_reader.h"
+#include "tests/support/plans.h"
+#include "tests/support/process.h"
+
+#include "tests/support/doctest.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using pp::Json;
+using pp::test::Circumstances;
+using pp::test::Outcome;
+
+/// linear, relu, linear and cross entropy over samples of `width` numbers.
+pp::ModelGraph model(std::int64_t width) {
+  Json json = pp::parse_json(R"({"format": "pp.model", "version": 1, "name": "small",
+    "inputs": [{"name": "x", "dtype": "float32", "shape": [8]}],
+    "targets": [{"name": "y", "dtype": "int64", "shape": []}],
+    "layers": [{"name": "a", "op": "linear", "inputs": ["x"], "attributes": {"out_features": 16}},
+               {"name": "b", "op": "relu", "inputs": ["a"]},
+               {"name": "c", "op": "linear", "inputs": ["b"], "attributes": {"out_features": 4}}],
+    "outputs": ["c"], "loss": {"op": "cross_entropy", "inputs": ["c", "y"]}})");
+  json["inputs"][0]["shape"] = {width};
+  return pp::model_from_json(json);
+}
+
+struct Folder : pp::test::TemporaryFolder {
+  explicit Folder(
+      PlanSpec spec = {.cuts = {2}}, std::int64_t width = 8,
+      const std::function<void(Json&)>& change = [](Json&) {}) {
+    spec.model = model(width);
+    Json plan = pp::plan::to_json(make_plan(spec));
+    change(plan);
+    pp::write_file(path() / "plan.json", pp::dump_json(plan));
+  }
+  Outcome run(std::vector<std::string> arguments, const Circumstances& what = {}) const {
+    arguments.insert(arguments.end(), {"--data", "synthetic", "--synthetic-samples", "64"});
+    return pp::test::run_program_under(what, fs::path(PP_BIN) / "pp-run", arguments, path());
+  }
+  std::size_t files() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(path()), {}));
+  }
+};
+
+void refused(const Outcome& outcome, const std::string& message) {
+  CHECK(outcome.code == 2);
+  CHECK(outcome.out.empty());
+  CHECK(outcome.err == "pp-run: error: " + message + "\n");
+}
+
+/// Long enough to be ended by a signal only.
+const std::vector<std::string> kLong{"plan.json", "--steps", "100000000", "--no-evaluate", "-o", "report.json"};
+
+}  // namespace
+
+TEST_SUITE("apps/run_documents") {
+  TEST_CASE("replicas that both run a micro-batch are refused by train and check") {
+    const Folder folder({.replicas = {2}}, 8, [](Json& plan) {
+      for (Json& worker : plan["workers"]) worker["program"] = "F0.0 B0.0 F0.1 B0.1 F0.2 B0.2 F0.3 B0.3 AR0 U0";
+    });
+    const std::string message =
+        "worker 1, operation 0 (F0.0): worker 0 runs this micro-batch; replicas that split one cannot be run: "
+        "list it on one worker";
+    refused(folder.run({"check", "plan.json"}), "plan.json: /workers: " + message);
+    refused(folder.run({"plan.json", "--steps", "3", "--no-evaluate"}), "/workers: " + message);
+  }
+
+  TEST_CASE("more memory than any machine has is refused in one line, before any data are made") {
+    // Weights 2^36 x 16 of 4 bytes, with gradients and momentum: 2^40 * 4 * 3 = 12 TiB; 80 samples of 2^36
+    // numbers of 4 bytes: 20 TiB.
+    const Folder folder({.cuts = {2}}, std::int64_t{1} << 36);
+    for (const std::string command : {"check", "train"}) {
+      const Outcome outcome = folder.run({command, "plan.json", "--steps", "2"});
+      CHECK(outcome.code == 2);
+      CHECK(outcome.err.find("the run needs at least ") != std::string::npos);
+      CHECK(outcome.err.find(" are available; use fewer or smaller samples\n") != std::string::npos);
+      CHECK(std::ranges::count(outcome.err, '\n') == 1);
+    }
+  }
+
+  TEST_CASE("lengths and seeds that no run has are refused with their limit") {
+    const Folder folder;
+    refused(folder.run({"plan.json", "--steps", "9223372036854775807"}),
+            "steps = 9223372036854775807: must be 1 to 1000000000");
+    // 64 samples in mini-batches of 8: 8 steps.
+    refused(folder.run({"plan.json", "--epochs", "2147483647"}),
+            "epochs = 2147483647 of 8 steps each are more than 1000000000 steps, the limit; use fewer");
+    const Outcome seed = folder.run({"plan.json", "--steps", "1", "--seed", "-1"});
+    CHECK(seed.code == 2);
+    CHECK(seed.err.find("--seed: \"-1\" is not a whole number of at least 0") != std::string::npos);
+  }
+
+  TEST_CASE("the plan and the other outputs cannot be an output") {
+    const Folder folder;
+    const std::string plan = pp::read_file(folder.path() / "plan.json");
+    refused(folder.run({"plan.json", "--steps", "1", "-o", "plan.json"}),
+            "plan.json: is read and written; write to another file");
+    refused(folder.run({"plan.json", "--steps", "1", "--save-weights", "plan.json"}),
+            "plan.json: is read and written; write to another file");
+    refused(folder.run({"plan.json", "--steps", "1", "-o", "x", "--save-weights", "x"}),
+            "x: two outputs have this name; give each its own");
+    CHECK(pp::read_file(folder.path() / "plan.json") == plan);
+    CHECK(folder.files() == 1);
+  }
+
+  TEST_CASE("a pipe that nobody reads is refused at once") {
+    const Folder folder;
+    REQUIRE(::mkfifo((folder.path() / "pipe").c_str(), 0600) == 0);
+    refused(folder.run({"plan.json", "--steps", "1", "-o", "pipe"}),
+            "pipe: cannot be written: no process reads this pipe; start its reader first");
+  }
+
+  TEST_CASE("a closed terminal ends the run as an interruption does: the report is written") {
+    const Folder folder;
+    for (const int signal : {SIGHUP, SIGTERM, SIGINT}) {
+      const Outcome outcome = folder.run(kLong, {.signal = signal, .signal_when = "training"});
+      CHECK(outcome.code == 130);
+      CHECK(pp::parse_json(pp::read_file(folder.path() / "report.json"))["exit_reason"] == "interrupted");
+      CHECK(folder.files() == 2);
+    }
+  }
+
+  TEST_CASE("a killed run leaves nothing half-written behind") {
+    const Folder folder;
+    const Outcome outcome = folder.run(kLong, {.signal = SIGKILL, .signal_when = "training"});
+    CHECK(outcome.code == 128 + SIGKILL);
+    CHECK(folder.files() == 1);
+  }
+
+  TEST_CASE("a closed stderr does not end a training") {
+    const Folder folder;
+    CHECK(folder.run({"plan.json", "--steps", "16", "-o", "report.json"}, {.broken = 2}).code == 0);
+    CHECK(pp::parse_json(pp::read_file(folder.path() / "report.json"))["exit_reason"] == "completed");
+  }
+}
