@@ -118,7 +118,7 @@ void check_size(const ScheduleRequest& request, double length) {
       std::ranges::any_of(request.recompute, [](Recompute r) { return r != Recompute::never; });
   double places = 0;  // each runs all micro-batches of its stages
   for (const int replicas : request.replicas) places += row.splits ? replicas : 1;
-  const double kinds = 2 + double{row.split_backward} + double{recomputes};
+  const int kinds = 2 + int{row.split_backward} + int{recomputes};
   const double operations = places * chunks_of(request) * length * request.token_count * kinds;
   if (operations <= static_cast<double>(kOperationLimit)) return;
   throw Error(ErrorKind::usage, "schedule " + request.name + ": stages times micro-batches make more than " +
