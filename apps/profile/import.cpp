@@ -49,14 +49,6 @@ Format recognised(std::string_view text) {
   return text.find("\"TMPCs\"") != std::string_view::npos ? Format::piper : Format::dnn_partitioning;
 }
 
-/// DAPPLE's files carry the batch of the profile in their names: `vgg-19-pbs-32`.
-int batch_size_of(const Options& options, const std::string& name) {
-  if (options.batch_size > 0) return options.batch_size;
-  const std::size_t at = name.rfind("-pbs-");
-  if (at == std::string::npos) return 1;
-  return cli::parse_counts(name.substr(at + 5), ',', "the batch size in the file's name").front();
-}
-
 plan::TimeUnit time_unit(const Options& options) {
   if (options.time_unit.empty()) {
     throw Error(ErrorKind::usage,
@@ -66,7 +58,7 @@ plan::TimeUnit time_unit(const Options& options) {
 }
 
 Profile import_as(Format format, std::string_view text, const std::string& name, const Options& options) {
-  const int batch_size = batch_size_of(options, name);
+  const int batch_size = options.batch_size > 0 ? options.batch_size : plan::batch_size_in_name(name);
   switch (format) {
     case Format::automatic: return import_as(recognised(text), text, name, options);
     case Format::pipedream:

@@ -49,10 +49,10 @@ class Graph {
   void read_node(ObjectReader& reader) {
     Node node;
     node.id = read_id(reader, "id");
-    const bool supported = !reader.has("supportedOnFpga") || reader.number("supportedOnFpga") != 0;
+    const bool supported = !reader.has("supportedOnFpga") || read_flag(reader, "supportedOnFpga");
     if (!supported)
       reader.fail("node " + node.id + " does not run on accelerators, and only those are planned for");
-    node.backward = reader.has("isBackwardNode") && reader.number("isBackwardNode") != 0;
+    node.backward = read_flag(reader, "isBackwardNode");
     node.latency_ms = reader.number("fpgaLatency");
     node.size = read_bytes(reader, "size");
     const std::string color = reader.has("colorClass") ? read_id(reader, "colorClass") : "node " + node.id;

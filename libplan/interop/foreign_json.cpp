@@ -22,6 +22,14 @@ std::string read_id(ObjectReader& reader, std::string_view key) {
   reader.fail(key, "must be a whole number or a name");
 }
 
+bool read_flag(ObjectReader& reader, std::string_view key) {
+  if (!reader.has(key)) return false;
+  const Json& flag = reader.raw(key);
+  if (flag.is_boolean()) return flag.get<bool>();
+  if (!flag.is_number()) reader.fail(key, "must be true or false, or 1 or 0");
+  return flag.get<double>() != 0;
+}
+
 Bytes read_bytes(ObjectReader& reader, std::string_view key) {
   return Bytes(std::llround(reader.number(key, {.max = 4.6e18})));
 }

@@ -17,6 +17,9 @@ void for_each_object(ObjectReader& reader, std::string_view key,
 /// An id: a whole number or text, as text.
 std::string read_id(ObjectReader& reader, std::string_view key);
 
+/// true or false, or a number: 0 is false. False where there is none.
+bool read_flag(ObjectReader& reader, std::string_view key);
+
 /// Bytes that may be written as a decimal number, rounded. Refuses what is negative or beyond 2^62.
 Bytes read_bytes(ObjectReader& reader, std::string_view key);
 

@@ -31,7 +31,8 @@ struct Node {
 
 std::string_view trim(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\r')) text.remove_suffix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r'))
+    text.remove_suffix(1);
   return text;
 }
 
@@ -108,12 +109,12 @@ class Graph {
       ++number;
       if (trim(line).empty()) continue;
       const std::vector<std::string_view> fields = split(line, " -- ");
-      if (!line.starts_with('\t')) {
+      if (!line.starts_with('\t') && !line.starts_with(' ')) {
         add_node(fields, number);
       } else if (fields.size() == 2) {
         edges.push_back({std::string(fields[0]), std::string(fields[1]), number});
       } else {
-        fail(number, "an edge is a tab and two node ids, `node3 -- node7`");
+        fail(number, "an edge is an indented line with two node ids, `node3 -- node7`");
       }
     }
     for (const Edge& edge : edges) connect(node(edge.from, edge.line), node(edge.to, edge.line));  // once each
@@ -216,6 +217,18 @@ Profile import_pipedream(std::string_view text, std::string_view name, int batch
   Profile profile = foreign_profile(name, "pipedream", graph.layers(batch_size), batch_size);
   profile.estimated = {"input_gradient_s", "saved_bytes", "batch_size"};
   return profile;
+}
+
+int batch_size_in_name(std::string_view name) {
+  constexpr std::string_view kMark = "-pbs-";
+  const std::size_t at = name.rfind(kMark);
+  if (at == std::string_view::npos) return 1;
+  const std::string_view rest = name.substr(at + kMark.size());
+  int size = 0;
+  if (std::from_chars(rest.data(), rest.data() + rest.size(), size).ec == std::errc{} && size >= 1) return size;
+  throw Error(ErrorKind::usage,
+              "the file's name says -pbs-" + std::string(rest) +
+                  ", which begins with no batch size from 1 to 2147483647; give --batch-size");
 }
 
 }  // namespace pp::plan

@@ -15,4 +15,8 @@ namespace pp::plan {
 /// negative or missing numbers, no layer left.
 Profile import_pipedream(std::string_view text, std::string_view name, int batch_size);
 
+/// The batch of the profile that DAPPLE writes into file names, N of `vgg-19-pbs-N` or `vgg-19-pbs-N-any-word`;
+/// 1 in other names. Throws pp::Error (usage) where `-pbs-` is followed by no such number.
+int batch_size_in_name(std::string_view name);
+
 }  // namespace pp::plan

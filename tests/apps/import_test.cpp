@@ -49,6 +49,8 @@ TEST_SUITE("apps/import") {
     const Folder folder;
     REQUIRE(folder.import("net-pbs-8.txt", kText).code == 0);
     CHECK(folder.profile().micro_batch_sizes == std::vector<std::int64_t>{8});
+    REQUIRE(folder.import("net-pbs-16-simplified.txt", kText).code == 0);
+    CHECK(folder.profile().micro_batch_sizes == std::vector<std::int64_t>{16});
     REQUIRE(folder.import("net-pbs-8.txt", kText, {"--batch-size", "4"}).code == 0);
     CHECK(folder.profile().micro_batch_sizes == std::vector<std::int64_t>{4});
     REQUIRE(folder.import("net.txt", kText).code == 0);

@@ -65,6 +65,19 @@ TEST_CASE("twins become one layer: ms to seconds, sizes summed, the order of the
   CHECK(profile.device.memory == Bytes(1000));
 }
 
+TEST_CASE("flags may be written as true and false") {
+  Json json = graph(edge(17, 15, 0.25));
+  const Profile numbers = import(json);
+  for (Json& each : json["nodes"]) {
+    for (const char* key : {"isBackwardNode", "supportedOnFpga"}) each[key] = each[key] == 1;
+  }
+  CHECK(import(json) == numbers);
+  json["nodes"][1]["supportedOnFpga"] = false;
+  CHECK(refusal(json) == "/nodes/1: node 7 does not run on accelerators, and only those are planned for");
+  json["nodes"][1]["supportedOnFpga"] = "yes";
+  CHECK(refusal(json) == "/nodes/1/supportedOnFpga: must be true or false, or 1 or 0");
+}
+
 TEST_CASE("backward edges along the forward ones are moved to the same readers") {
   const Profile profile = import(graph(edge(15, 17, 0.25)));
   CHECK(profile.layers[0].points.front().transfer->count() == 0.00075);

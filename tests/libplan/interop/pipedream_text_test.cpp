@@ -66,13 +66,34 @@ TEST_CASE(
   CHECK(profile.layers[2].name == "n3");
 }
 
+TEST_CASE("edges are indented by a tab, by spaces, or by both") {
+  const Profile profile = import_pipedream(
+      node("a") + node("b") + node("c") + node("d") + "\ta -- b\n    b -- c\n \tc -- d\t\n", "m", 1);
+  REQUIRE(profile.layers.size() == 4);
+  for (std::size_t i = 1; i < 4; ++i)
+    CHECK(profile.model.layers[i].inputs == std::vector<std::string>{profile.layers[i - 1].name});
+}
+
+TEST_CASE("the batch size in a file's name ends where its digits do") {
+  CHECK(batch_size_in_name("vgg-19-pbs-32") == 32);
+  CHECK(batch_size_in_name("net-pbs-8-simplified") == 8);
+  CHECK(batch_size_in_name("net") == 1);
+  CHECK_THROWS_WITH(
+      batch_size_in_name("net-pbs-many"),
+      "the file's name says -pbs-many, which begins with no batch size from 1 to 2147483647; give "
+      "--batch-size");
+  CHECK_THROWS_AS(batch_size_in_name("net-pbs-0"), Error);
+  CHECK_THROWS_AS(batch_size_in_name("net-pbs-99999999999"), Error);
+}
+
 TEST_CASE("what is wrong is refused with its line") {
   CHECK(refusal("") == "the graph has no layer");
   CHECK(refusal(node("a", "Input")) == "the graph has no layer");
   CHECK(refusal(node("a") + node("a")) == "line 2: node a stands twice");
   CHECK(refusal(node("a") + "\ta -- b\n") == "line 2: the edge names node b, which the file does not have");
   CHECK(refusal(node("a") + node("b") + "\ta -- b\n\tb -- a\n") == "node a is on a cycle, or behind one");
-  CHECK(refusal(node("a") + "\ta\n") == "line 2: an edge is a tab and two node ids, `node3 -- node7`");
+  CHECK(refusal(node("a") + "\ta\n") ==
+        "line 2: an edge is an indented line with two node ids, `node3 -- node7`");
   CHECK(
       refusal(
           "a -- x -- forward_compute_time=-1, backward_compute_time=2, activation_size=3, parameter_size=4") ==
