@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <utility>
 
 namespace pp::plan {
 namespace {
@@ -11,13 +12,14 @@ double per_second(const Link& link, double bytes) {
   return link.bandwidth.value == 0 ? 0 : bytes / link.bandwidth.value;
 }
 
-/// The slowest of the links among `devices`.
+/// The slowest of the links among `devices`; of equally fast ones the largest latency.
 Link slowest_among(const Cluster& cluster, std::span<const int> devices) {
   Link slowest = link_between(cluster, devices.front(), devices.back());
   for (std::size_t i = 0; i < devices.size(); ++i) {
     for (std::size_t j = i + 1; j < devices.size(); ++j) {
       const Link link = link_between(cluster, devices[i], devices[j]);
-      if (link.bandwidth < slowest.bandwidth) slowest = link;
+      if (std::pair(link.bandwidth, -link.latency) < std::pair(slowest.bandwidth, -slowest.latency))
+        slowest = link;
     }
   }
   return slowest;

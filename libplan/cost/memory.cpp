@@ -84,10 +84,12 @@ int StageMemory::window(const StageRange& stage, int demand) const {
 }
 
 bool StageMemory::fits(const StageRange& stage, int demand) const {
+  constexpr std::size_t kRemembered = 64;
   known_.resize(static_cast<std::size_t>(chain_.size()));
   std::vector<Windows>& row = known_[static_cast<std::size_t>(stage.begin)];
-  row.resize(static_cast<std::size_t>(chain_.size()));
-  Windows& known = row[static_cast<std::size_t>(stage.end) - 1];
+  row.resize(std::min(kRemembered, known_.size()));
+  Windows& known = row[static_cast<std::size_t>(stage.end) % row.size()];
+  if (known.end != stage.end) known = {.end = stage.end};
   const int wanted = window(stage, demand);
   if (wanted > known.fitting && wanted < known.too_wide)
     (fits_window(stage, wanted) ? known.fitting : known.too_wide) = wanted;

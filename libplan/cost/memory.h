@@ -95,8 +95,9 @@ class StageMemory : public ExactMemory {
   const InFlight& in_flight() const { return in_flight_; }
 
  private:
-  /// What is known of the windows of a stage.
+  /// What is known of the windows of a stage that ends at `end`.
   struct Windows {
+    int end = 0;
     int fitting = 0;
     int too_wide = std::numeric_limits<int>::max();
   };
@@ -113,7 +114,7 @@ class StageMemory : public ExactMemory {
   const Chain& chain_;
   InFlight in_flight_;
   MemoryLimit limit_;
-  mutable std::vector<std::vector<Windows>> known_;  ///< by begin and end
+  mutable std::vector<std::vector<Windows>> known_;  ///< by begin, then end modulo the row: the latest one asked
 };
 
 }  // namespace pp::plan

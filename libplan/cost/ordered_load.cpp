@@ -71,7 +71,9 @@ OrderedLoad::Span OrderedLoad::make_span(const OrderedDevices& devices, const st
     for (const int position : positions) {
       const int other = devices.positions[index_of(next)];
       const Link link = link_between(devices.cluster, position, other);
-      if (position != positions.front() && link.bandwidth <= best.link.bandwidth) continue;
+      const bool better =
+          std::pair(link.bandwidth, -link.latency) > std::pair(best.link.bandwidth, -best.link.latency);
+      if (position != positions.front() && !better) continue;
       best = {link, !cards.empty() && cards[index_of(position)] != cards[index_of(other)]};
     }
     return best;

@@ -3,16 +3,18 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "libplan/search/bisect.h"
+
 namespace pp::plan {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Devices in the upper half, stages in the lower: compares as (devices, stages).
-using Key = std::int32_t;
+/// Devices in the upper half, stages in the lower: compares as (devices, stages), both up to 2^31 - 1.
+using Key = std::int64_t;
 constexpr Key kNone = std::numeric_limits<Key>::max();
-constexpr Key key_of_stage(int replicas) { return (static_cast<Key>(replicas) << 16) + 1; }
-constexpr int devices_of(Key key) { return key >> 16; }
+constexpr Key key_of_stage(int replicas) { return (Key{replicas} << 32) + 1; }
+constexpr int devices_of(Key key) { return static_cast<int>(key >> 32); }
 
 /// What is known about one start: the best key and the stage that begins there.
 struct Entry {
@@ -184,33 +186,10 @@ BottleneckResult search_bottleneck(const SearchSpace& space, const StageCost& co
 
 BottleneckResult bisect_bottleneck(const std::function<BottleneckTest(double limit)>& probe,
                                    double lower_bound) {
-  // Upwards from the bound, in steps that double: a probe is the dearer the more it admits.
-  constexpr double kFirstStep = 1. / 64;
-  double low = lower_bound;
-  double limit = lower_bound > 0 ? lower_bound : kInfinity;
-  BottleneckTest best = probe(limit);
-  int tests = 1;
-  for (double step = kFirstStep; !best.feasible(); step *= 2, ++tests) {
-    if (best.next == kInfinity || limit == kInfinity) return {{}, kInfinity, tests};  // no load was refused
-    low = best.next;
-    limit = low * (1 + step);
-    best = probe(limit);
-  }
-  bool first = tests == 1;
-  while (low < best.value) {
-    double middle = first ? low : low + (best.value - low) / 2;
-    first = false;
-    if (middle >= best.value) middle = low;  // no double lies between them
-    BottleneckTest test = probe(middle);
-    ++tests;
-    if (test.feasible()) {
-      best = std::move(test);
-    } else {
-      low = test.next;
-    }
-  }
-  best = probe(best.value);  // the tie rule holds at the optimum
-  return {std::move(best.partition), best.value, tests + 1};
+  int probes = 0;
+  BottleneckTest best = bisect<BottleneckTest>(probe, lower_bound, probes);
+  if (!best.feasible()) return {{}, kInfinity, probes};
+  return {std::move(best.partition), best.value, probes};
 }
 
 }  // namespace pp::plan

@@ -1,10 +1,13 @@
 #include "libplan/cost/chain.h"
 
+#include <malloc.h>
+
 #include <numeric>
 
 #include "libplan/cost/chain_load.h"
 #include "libplan/cost/memory.h"
 #include "libplan/cost/priced_model.h"
+#include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 
@@ -107,6 +110,30 @@ TEST_CASE("memory of a stage: parts by hand, and the bound never above the exact
   const StageMemory short_by_one(chain, {.rule = WindowRule::win, .micro_batches = 8}, {84, 0});
   CHECK_FALSE(short_by_one.fits(StageRange{1, 3, 1}, 2));
   CHECK(short_by_one.fits_at_least(1, 3, 1, 1));  // without boundary buffers: 60 + 2*6 + 1 = 73
+}
+
+TEST_CASE(
+    "what a memory remembers grows with the layers, not with their square, and is what a new one answers") {
+  // 1,500 layers of 1 byte each that is saved: a stage of n layers fits windows up to 2,000 / n.
+  constexpr int kLayers = 1500;
+  test::ProfileSpec spec;
+  spec.layers.assign(kLayers, {.saved = 1});
+  const Chain chain = chain_of(test::make_profile(spec));
+  const StageMemory memory(chain, {.rule = WindowRule::published, .micro_batches = 4000}, {2000, 0});
+  const std::size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
+  test::Random random(1);
+  for (int begin = 0; begin < kLayers; ++begin) {
+    for (int asked = 0; asked < 100; ++asked) {
+      const int end = random.integer(begin + 1, kLayers);
+      const int window = random.integer(1, 3) * 2000 / (end - begin) / 2;
+      if (window < 1) continue;
+      CAPTURE(begin);
+      CAPTURE(end);
+      CAPTURE(window);
+      REQUIRE(memory.fits(StageRange{begin, end, 1}, window) == (window * (end - begin) <= 2000));
+    }
+  }
+  CHECK(mallinfo2().uordblks + mallinfo2().hblkhd - before < kLayers * 1024);  // a square: 18 MB
 }
 
 TEST_CASE("windows in memory: all of gpipe, never more than the step has, one version each when stashing") {

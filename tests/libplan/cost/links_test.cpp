@@ -70,6 +70,14 @@ TEST_CASE("an all-reduce takes the cheapest form its devices allow") {
   CHECK(all_reduce_time(cluster, std::vector<int>{2}, Bytes(100'000'000)).count() == 0);
 }
 
+TEST_CASE("an all-reduce pays the larger latency of equally fast links, in whatever order the devices stand") {
+  Cluster cluster = two_nodes();
+  cluster.levels[1].bandwidth = cluster.levels[0].bandwidth;
+  // A ring over three crosses nodes: 4*20us + 4/3*10ms.
+  for (const std::vector<int>& devices : {std::vector<int>{0, 1, 2}, {0, 2, 1}, {2, 0, 1}})
+    CHECK(all_reduce_time(cluster, devices, Bytes(100'000'000)).count() == exactly(80e-6 + 0.04 / 3));
+}
+
 }  // namespace pp::plan
 
 TEST_SUITE_END();

@@ -80,6 +80,17 @@ TEST_CASE("a cut is charged at the level it crosses, and replicas of a node shar
   CHECK(load.least_passage() == exactly(0.009));
 }
 
+TEST_CASE("of equally fast links a cut is charged at the one with the smaller latency") {
+  Fixture given;
+  for (Level& level : given.cluster.levels) level.bandwidth = BytesPerSecond(1e9);
+  given.cluster.levels[0].latency = Seconds(1e-6);
+  given.cluster.levels[1].latency = Seconds(1e-3);
+  // A span of devices 4 and 0 in front of 1, which is on the node of 0 alone.
+  given.positions = {1, 4, 0, 5, 2, 3};
+  // 6 MB forward and 6 MB back: 2 * (1 us + 6 ms).
+  CHECK(given.load(OrderedKind::step, 6).fill(1, {1, 2}) == exactly(0.012002));
+}
+
 TEST_CASE("memory is that of the smallest device of the stage") {
   const Fixture given;
   const OrderedLoad load = given.load(OrderedKind::step, 6);

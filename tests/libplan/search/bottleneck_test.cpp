@@ -243,6 +243,20 @@ TEST_CASE("one more device and one more byte never make the optimum worse") {
   }
 }
 
+TEST_CASE("40,000 devices: a chain of 30,000 and 10,000 ms runs at 1 ms per micro-batch") {
+  // Two layers, nothing crosses and nothing is reduced: q0 + q1 = 40,000 and max(30,000/q0, 10,000/q1) is least
+  // where both are 1. One stage of both is as good with as many devices, and has fewer stages.
+  const TextbookCost cost({30'000, 10'000}, {0, 0}, {0, 0, 0});
+  const BottleneckResult one = search_bottleneck(space_of(2, 40'000), cost);
+  CHECK(one.value == 1);
+  CHECK(one.partition == Partition{{0, 2, 40'000}});
+  SearchSpace two = space_of(2, 40'000);
+  two.exact_stages = 2;
+  const BottleneckResult split = search_bottleneck(two, cost);
+  CHECK(split.value == 1);
+  CHECK(split.partition == Partition{{0, 1, 30'000}, {1, 2, 10'000}});
+}
+
 TEST_CASE("costs that are not monotone in the replicas are searched over every count") {
   // (1 + 10(q-1)/q)/q is 1, 3, 2.56, 2.125 for q = 1..4 and 1.0 at q = 10, 0.917 at q = 11.
   const TextbookCost cost({1}, {5}, {0, 0});
