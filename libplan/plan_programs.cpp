@@ -55,13 +55,56 @@ double expanded_size(const Plan& plan, std::int64_t length) {
   return operations;
 }
 
-/// Micro-batches after which a stream has shown all that it ever does.
-int stream_length(const Plan& plan) {
+/// Whether each replica of a stage does what the first one does, one micro-batch later than the replica before
+/// it.
+bool take_turns(const Plan& plan) {
+  const auto moved = [](Program program, int by) {
+    for (Op& op : program) op.micro_batch += has_micro_batch(op.kind) ? by : 0;
+    return program;
+  };
+  for (const Stage& stage : plan.stages) {
+    const Stream& first = *plan.workers[index(stage.workers.front())].program.stream;
+    for (std::size_t q = 1; q < stage.workers.size(); ++q) {
+      const int by = static_cast<int>(q);
+      const Stream wanted{moved(first.prologue, by), moved(first.body, by), first.period};
+      if (*plan.workers[index(stage.workers[q])].program.stream != wanted) return false;
+    }
+  }
+  return true;
+}
+
+/// Operations that are written out of streams whose replicas take turns.
+constexpr double kStretch = 200'000;
+
+/// Micro-batches in which every replica has its turns, of as long a round as a stretch affords.
+std::int64_t affordable_round(const Plan& plan) {
+  std::vector<int> replicas;
+  for (const Stage& stage : plan.stages) replicas.push_back(static_cast<int>(stage.workers.size()));
+  const double per_micro_batch = 4.0 * static_cast<double>(plan.stages.size());  // F, B, AR and U
+  const int most = static_cast<int>(kStretch / (per_micro_batch * (1 + turns_of(plan))));
+  return stream_round(replicas, plan.training.micro_batches, most);
+}
+
+struct Length {
+  int micro_batches = 0;
+  bool stretch = false;  ///< it may end within a round
+};
+
+/// Micro-batches after which a stream has shown all that it ever does. Where replicas take turns, every stage
+/// does with micro-batch m + 1 what it does with m, so a stretch of a round that is too long is enough.
+Length stream_length(const Plan& plan) {
+  const auto length_of = [&](std::int64_t period) {
+    return ((last_micro_batch(plan) + period) / period + turns_of(plan)) * period;
+  };
   const std::int64_t period = common_period(plan);
-  const std::int64_t begin = period == 0 ? 0 : (last_micro_batch(plan) + period) / period;
-  const std::int64_t length = (begin + turns_of(plan)) * period;
-  if (period > 0 && expanded_size(plan, length) <= static_cast<double>(kOperationLimit))
-    return static_cast<int>(length);
+  const std::int64_t whole = period == 0 ? 0 : length_of(period);
+  const double limit = static_cast<double>(kOperationLimit);
+  if (whole > 0 && expanded_size(plan, whole) <= kStretch) return {static_cast<int>(whole)};
+  if (take_turns(plan)) {
+    const std::int64_t part = length_of(affordable_round(plan));
+    if (expanded_size(plan, part) <= limit) return {static_cast<int>(part), true};
+  }
+  if (whole > 0 && expanded_size(plan, whole) <= limit) return {static_cast<int>(whole)};
   throw Error(ErrorKind::data,
               "/workers: the streams do not repeat within the limit of " + std::to_string(kOperationLimit) +
                   " operations; give the stages replicas with a smaller common multiple, and all streams of a "
@@ -74,13 +117,17 @@ ProgramSet program_set(const Plan& plan) {
   ProgramSet set;
   set.synchronous = require_schedule(plan.schedule.name).synchronous;
   const int per_update = plan.training.micro_batches;
-  set.micro_batches = set.synchronous ? per_update : stream_length(plan);
-  if (!set.synchronous)
+  set.micro_batches = per_update;
+  if (!set.synchronous) {
+    const Length length = stream_length(plan);
+    set.micro_batches = length.micro_batches;
+    set.stretch = length.stretch;
     set.backwards_per_update = std::max(1, per_update / static_cast<int>(plan.stages.front().workers.size()));
+  }
   for (const Stage& stage : plan.stages) set.stage_workers.push_back(stage.workers);
   for (const TiedParameter& tied : plan.tied) set.tied.push_back(tied.stages);
   for (const Worker& worker : plan.workers) {
-    set.workers.push_back(worker.program.stream ? expand(*worker.program.stream, set.micro_batches)
+    set.workers.push_back(worker.program.stream ? expand_stretch(*worker.program.stream, set.micro_batches)
                                                 : worker.program.program);
   }
   return set;

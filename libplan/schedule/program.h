@@ -82,6 +82,9 @@ struct Stream {
 /// The list for `micro_batches` micro-batches: F and B beyond the last are dropped, and an iteration left
 /// without B (or W) is dropped with its AR and U (semantics.md, Streams).
 Program expand(const Stream& stream, int micro_batches);
+/// The same for a stretch that may end within a round of its stage's replicas: an iteration that not every
+/// replica has keeps its F and B, without AR and U.
+Program expand_stretch(const Stream& stream, int micro_batches);
 
 /// `F0.0 F0.1 B0.0 AR0 U0`, single spaces.
 std::string to_text(const Op& op);

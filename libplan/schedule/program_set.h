@@ -57,6 +57,7 @@ struct ProgramSet {
   int micro_batches = 1;                           ///< clocked: clock steps
   bool synchronous = true;       ///< one U per stage after all its backwards; else U follows each backward
   int backwards_per_update = 1;  ///< asynchronous: backwards of a worker from one U to the next
+  bool stretch = false;          ///< asynchronous, by expand_stretch(): the last U of a replica may be missing
   RuleSet rules = RuleSet::standard;
   RecomputeStart recompute_start = RecomputeStart::early;
   TokenLoop tokens;

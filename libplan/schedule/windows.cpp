@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <numeric>
 
 #include "libplan/schedule/limits.h"
@@ -67,6 +70,22 @@ void check_stream_length(std::span<const int> replicas, int micro_batches) {
                                       (below > 0 ? std::to_string(below) + " or " : "") +
                                       std::to_string(below + round) + ", or --drop-last");
   }
+}
+
+int stream_round(std::span<const int> replicas, int per_update, int most) {
+  std::vector<int> counts(replicas.begin(), replicas.end());
+  std::ranges::sort(counts, std::greater<>());
+  std::int64_t round = std::lcm(std::int64_t{per_update}, std::int64_t{counts.front()});
+  if (round > std::numeric_limits<int>::max()) {
+    throw Error(ErrorKind::usage, "a stage of " + std::to_string(counts.front()) + " replicas and updates of " +
+                                      std::to_string(per_update) + " micro-batches take turns over " +
+                                      std::to_string(round) + " micro-batches; give a divisor of either");
+  }
+  for (const int count : counts) {
+    const std::int64_t longer = std::lcm(round, std::int64_t{count});
+    if (longer <= most) round = longer;
+  }
+  return static_cast<int>(round);
 }
 
 }  // namespace pp::plan

@@ -250,12 +250,17 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
   return costs;
 }
 
-/// Of every replica of every stage.
-int turns_of(const Assignment& assignment) {
-  int turns = 1;
-  for (const auto& workers : assignment.stage_workers)
-    turns = std::lcm(turns, static_cast<int>(workers.size()));
-  return turns;
+/// What the simulator should be given.
+constexpr int kMostOperations = 200'000;
+
+/// Micro-batches that many operations have, in each third of a stream.
+int affordable_third(const Assignment& assignment) { return kMostOperations / (3 * 2 * assignment.stages()); }
+
+/// Of every replica of every stage, in whole updates.
+int turns_of(const Assignment& assignment, int per_update) {
+  std::vector<int> replicas;
+  for (const auto& workers : assignment.stage_workers) replicas.push_back(static_cast<int>(workers.size()));
+  return stream_round(replicas, per_update, affordable_third(assignment));
 }
 
 /// Micro-batches in flight between the first forward and the last backward of a stage.
@@ -285,8 +290,7 @@ void add_traffic(Prediction& prediction, const SimulationResult& result, int upd
 }  // namespace
 
 int round_of(const Assignment& assignment) {
-  return assignment.synchronous ? turns_of(assignment)
-                                : std::lcm(turns_of(assignment), assignment.micro_batches);
+  return turns_of(assignment, assignment.synchronous ? 1 : assignment.micro_batches);
 }
 
 int window_of(const Assignment& assignment, int stage) {
@@ -302,12 +306,11 @@ int window_of(const Assignment& assignment, int stage) {
 }
 
 int steady_length(const Assignment& assignment) {
-  constexpr int kMostOperations = 200'000;
   const int round = round_of(assignment);
   const int third =
-      std::max((20 * assignment.stages() + 2) / 3 * turns_of(assignment), most_in_flight(assignment));
+      std::max((20 * assignment.stages() + 2) / 3 * turns_of(assignment, 1), most_in_flight(assignment));
   const int wanted = (third + round - 1) / round;
-  const int affordable = std::max(1, kMostOperations / (3 * round * 2 * assignment.stages()));
+  const int affordable = std::max(1, affordable_third(assignment) / round);
   return 3 * round * std::min(wanted, affordable);
 }
 
@@ -346,7 +349,8 @@ SimulationInput make_input(const PricedStages& priced, const Assignment& assignm
     input.keeps_versions = assignment.policy != WeightPolicy::latest;
   }
   for (const WorkerProgram& program : assignment.programs) {
-    input.programs.workers.push_back(program.stream ? expand(*program.stream, micro_batches) : program.program);
+    input.programs.workers.push_back(program.stream ? expand_stretch(*program.stream, micro_batches)
+                                                    : program.program);
   }
   for (const auto& workers : assignment.stage_workers) {
     auto& ids = input.programs.stage_workers.emplace_back();

@@ -29,7 +29,7 @@ struct Assignment {
 };
 
 /// Micro-batches after which every replica of every stage has had equally many turns; of a stream, whole
-/// updates.
+/// updates, and of as many stages as a simulation affords (stream_round()).
 int round_of(const Assignment& assignment);
 
 /// Micro-batches of a stream to simulate for steady_period(): at least 20 turns per stage, in thirds of whole

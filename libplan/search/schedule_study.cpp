@@ -143,10 +143,11 @@ ProgramSet programs_of(const ScheduleStudy& study, std::string& search) {
 Seconds stream_period(const ScheduleStudy& study) {
   const ScheduleRequest& request = study.request;
   const int stages = static_cast<int>(request.replicas.size());
-  std::int64_t round = request.micro_batches;
-  for (const int replicas : request.replicas) round = std::lcm(round, std::int64_t{replicas});
+  constexpr int kMostOperations = 1'000'000;
+  const int most = kMostOperations / (3 * 2 * stages);
+  const int round = stream_round(request.replicas, request.micro_batches, most);
   const bool clocked = require_schedule(request.name).rules == RuleSet::clocked;
-  int length = static_cast<int>(3 * round * std::max<std::int64_t>(4 * stages, 64 / round + 1));
+  int length = 3 * round * std::min(std::max(4 * stages, 64 / round + 1), std::max(1, most / round));
   if (clocked) length -= stages - 1;  // the set has so many more steps than frames
   return steady_period(make_input(program_set(request, length), study.costs, 1));
 }

@@ -74,6 +74,18 @@ SimulationInput chained(const SimulationInput& input, int copies) {
   return result;
 }
 
+/// Places in the round robin from which a third of the stream is to be measured: one where both its ends stand
+/// at the same place for every stage, else as many as the stage with most replicas has.
+int starting_phases(const ProgramSet& set, int third) {
+  std::size_t most = 1;
+  bool aligned = true;
+  for (const auto& workers : set.stage_workers) {
+    most = std::max(most, workers.size());
+    aligned = aligned && at(third) % workers.size() == 0;
+  }
+  return aligned ? 1 : std::min(third, static_cast<int>(most));
+}
+
 }  // namespace
 
 SimulationResult simulate(const SimulationInput& input) {
@@ -111,16 +123,20 @@ Seconds steady_period(const SimulationInput& input) {
   const ProgramIndex index = index_simulation(input);
   const Timeline timeline = run_event_loop(index, input, Messages::drop);
   const int third = micro_batches / 3;
-  std::map<StageId, std::pair<double, double>> ends;  // of a stage's first and second third of backwards
+  std::map<StageId, std::vector<double>> ends;  // of the stage's backwards, by micro-batch
   for (std::size_t id = 0; id < index.ops.size(); ++id) {
     const Op& op = index.ops[id];
     if (!completes_backward(op.kind)) continue;
-    auto& [first, second] = ends[op.stage];
-    if (op.micro_batch < third) first = std::max(first, timeline.end[id]);
-    if (op.micro_batch < 2 * third) second = std::max(second, timeline.end[id]);
+    std::vector<double>& end = ends.try_emplace(op.stage, at(micro_batches), 0).first->second;
+    end[at(op.micro_batch)] = std::max(end[at(op.micro_batch)], timeline.end[id]);
   }
+  const int phases = starting_phases(input.programs, third);
   double longest = 0;
-  for (const auto& [stage, end] : ends) longest = std::max(longest, end.second - end.first);
+  for (auto& [stage, end] : ends) {
+    std::partial_sum(end.begin(), end.end(), end.begin(), [](double a, double b) { return std::max(a, b); });
+    for (int last = third - phases; last < third; ++last)
+      longest = std::max(longest, end[at(last + third)] - end[at(last)]);
+  }
   return Seconds(longest / third);
 }
 

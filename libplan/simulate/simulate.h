@@ -121,8 +121,9 @@ Seconds chained_period(const SimulationInput& input);
 /// Seconds per micro-batch of an asynchronous set in steady state: the largest (E(2J/3) - E(J/3)) / (J/3) of
 /// its stages, E(n) = latest end of a backward of the stage among the first n micro-batches. Of all stages, as
 /// those in front of the slowest run ahead of it until their windows are full. J must be a multiple of 3; with
-/// J = 3k*lcm(replicas) both ends of the middle third stand at the same place of the round robin. Throws
-/// pp::Error (internal) otherwise.
+/// J = 3k*lcm(replicas) both ends of the middle third stand at the same place of the round robin. Where they do
+/// not, the largest over every place that the stage with most replicas, r, has: never too small, and too large
+/// by at most about 3r/J of it. Throws pp::Error (internal) otherwise.
 Seconds steady_period(const SimulationInput& input);
 
 }  // namespace pp::plan

@@ -1,6 +1,7 @@
 #include "libplan/plan.h"
 #include "libplan/search/planner.h"
 #include "tests/libplan/search/profiles.h"
+#include "tests/libplan/search/turns.h"
 #include "tests/support/doctest.h"
 
 TEST_SUITE_BEGIN("libplan/plan/plan_check");
@@ -33,6 +34,18 @@ std::string refusal(Change change) {
 }
 
 }  // namespace
+
+TEST_CASE("replicas whose turns repeat after 36,036 micro-batches do the same, or the plan is refused") {
+  Plan plan = test::many_turns({13, 11, 9, 7, 4});
+  CHECK_NOTHROW(check_plan(plan));
+  // The second replica of stage 0 runs its first two forwards the other way round.
+  Stream& stream = *plan.workers[1].program.stream;
+  std::swap(stream.prologue[0], stream.prologue[1]);
+  CHECK_THROWS_WITH(
+      check_plan(plan),
+      "/workers: the streams do not repeat within the limit of 2000000 operations; give the stages "
+      "replicas with a smaller common multiple, and all streams of a stage one period");
+}
 
 TEST_CASE("every layer in exactly one stage") {
   CHECK(refusal([](Plan&) {}) == "accepted");

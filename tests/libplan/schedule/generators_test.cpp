@@ -134,6 +134,21 @@ TEST_SUITE("libplan/schedule/generators") {
     CHECK(find_schedule("nothing") == nullptr);
   }
 
+  TEST_CASE("a round is the least common multiple, or that of as many replica counts as are affordable") {
+    CHECK(stream_round(std::vector{2, 3, 4}, 1, 12) == 12);
+    CHECK(stream_round(std::vector{2, 3}, 4, 12) == 12);
+    // 13 * 11 = 143, times 9 = 1287, times 7 = 9009, with 4 36,036.
+    const std::vector<int> five{4, 13, 9, 7, 11};
+    CHECK(stream_round(five, 1, 36'036) == 36'036);
+    CHECK(stream_round(five, 1, 36'035) == 9009);
+    CHECK(stream_round(five, 1, 9008) == 5148);  // without 7, with 4
+    CHECK(stream_round(five, 1, 5) == 13);
+    // Their product is beyond 64 bits.
+    CHECK(stream_round(std::vector{65'521, 65'519, 65'497, 65'479}, 1, 100'000) == 65'521);
+    CHECK(error_of([] { stream_round(std::vector{65'521}, 65'519, 10); })
+              .starts_with("a stage of 65521 replicas and updates of 65519 micro-batches take turns over"));
+  }
+
   TEST_CASE("an epoch that leaves replicas without partners is refused with the nearest lengths") {
     const auto refusal = [](std::vector<int> replicas, int length) {
       return error_of([&] { check_stream_length(replicas, length); });

@@ -76,6 +76,17 @@ TEST_SUITE("libplan/schedule/program") {
     CHECK(to_text(expand(stream, 2)) == "F0.0 I0.0 F0.1 I0.1 W0.0 U0 W0.1 U0");
   }
 
+  TEST_CASE("a stretch that ends within a round keeps F and B of it, without AR and U") {
+    // Two replicas, five micro-batches: replica 1 has 1 and 3, so the third round of replica 0 has no partner.
+    const auto stream = [](int q) {
+      const std::string m = std::to_string(q);
+      return Stream{{}, parse_program("F0." + m + " B0." + m + " AR0 U0"), 2};
+    };
+    CHECK(to_text(expand_stretch(stream(0), 5)) == "F0.0 B0.0 AR0 U0 F0.2 B0.2 AR0 U0 F0.4 B0.4");
+    CHECK(to_text(expand_stretch(stream(1), 5)) == "F0.1 B0.1 AR0 U0 F0.3 B0.3 AR0 U0");
+    CHECK(expand_stretch(stream(0), 4) == expand(stream(0), 4));
+  }
+
   TEST_CASE("a stream that does not move on is refused") {
     CHECK(error_of([] {
             expand({{}, parse_program("F0.0 B0.0 U0"), 0}, 4);

@@ -118,6 +118,16 @@ TEST_SUITE("libplan/simulate/closed forms") {
     CHECK(period({1, 4, 1}, WindowRule::win, 240) == approx(3));
   }
 
+  TEST_CASE("measured over no whole round, the period is never too small, and too large by r/T at most") {
+    // Without link costs 7-5-3 takes 3 per micro-batch, in rounds of 105: no third T is a multiple of it.
+    for (const int third : {100, 211, 433, 1000}) {
+      const double period =
+          steady_period(replicated_stream({7, 5, 3}, WindowRule::win, 3 * third, AllReduceMode::free)).count();
+      CHECK(period >= 3 * (1 - 1e-12));
+      CHECK(period <= 3 * (1 + 7.0 / third));
+    }
+  }
+
   TEST_CASE("an all-reduce that blocks couples the replicas") {
     // schedules.md 5.2: free but blocking, 2-1, 3-1 and 2-2 stay at 3.0; 2-1-1 and 4-2-1 have period 4.5.
     const auto period = [](std::vector<int> replicas) {
