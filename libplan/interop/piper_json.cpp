@@ -1,6 +1,7 @@
 #include "libplan/interop/piper_json.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 
 #include "libplan/interop/foreign_graph.h"
@@ -20,10 +21,15 @@ struct Variant {
   Sync from_producer, from_consumer;
 };
 
-struct Node {
-  std::string id;
+/// The variants of one tensor-parallel degree.
+struct Choice {
   Variant plain;
   std::optional<PiperVariant> recompute;
+};
+
+struct Node {
+  std::string id;
+  std::map<int, Choice> choices;  ///< by degree; 1 is there
 };
 
 Sync read_sync(ObjectReader& reader, std::string_view key) {
@@ -43,37 +49,55 @@ Variant read_variant(ObjectReader& reader, TimeUnit unit) {
           read_sync(reader, "syncTimeBw")};
 }
 
-Node read_node(ObjectReader& reader, TimeUnit unit) {
-  Node node;
-  node.id = read_id(reader, "id");
-  ObjectReader degrees(reader.raw("TMPCs"), append_pointer(reader.pointer(), "TMPCs"));
-  if (!degrees.has("1")) degrees.fail("1", "is missing: no variant without tensor parallelism");
+Choice read_choice(ObjectReader& degrees, std::string_view degree, TimeUnit unit) {
   std::vector<Variant> variants;
-  for_each_object(degrees, "1", [&](ObjectReader& one) { variants.push_back(read_variant(one, unit)); });
-  if (variants.empty()) degrees.fail("1", "lists no variant");
+  for_each_object(degrees, degree, [&](ObjectReader& one) { variants.push_back(read_variant(one, unit)); });
+  if (variants.empty()) degrees.fail(degree, "lists no variant");
   const auto plain = std::min_element(variants.begin(), variants.end(), [](const Variant& a, const Variant& b) {
     return a.costs.time < b.costs.time;
   });
   const auto smallest =
       std::min_element(variants.begin(), variants.end(),
                        [](const Variant& a, const Variant& b) { return a.costs.saved < b.costs.saved; });
-  node.plain = *plain;
-  if (smallest->costs.saved < plain->costs.saved) node.recompute = smallest->costs;
+  Choice choice{*plain, std::nullopt};
+  if (smallest->costs.saved < plain->costs.saved) choice.recompute = smallest->costs;
+  return choice;
+}
+
+Node read_node(ObjectReader& reader, TimeUnit unit) {
+  Node node;
+  node.id = read_id(reader, "id");
+  ObjectReader degrees(reader.raw("TMPCs"), append_pointer(reader.pointer(), "TMPCs"));
+  if (!degrees.has("1")) degrees.fail("1", "is missing: no variant without tensor parallelism");
+  for (const auto& [degree, variants] : reader.raw("TMPCs").items()) {
+    int number = 0;
+    const auto [end, error] = std::from_chars(degree.data(), degree.data() + degree.size(), number);
+    if (error != std::errc{} || end != degree.data() + degree.size() || number < 1)
+      degrees.fail(degree, "is no tensor-parallel degree; give a number of devices");
+    if (number == 1 || !variants.empty()) node.choices.emplace(number, read_choice(degrees, degree, unit));
+  }
   return node;
 }
 
 ForeignLayer layer_of(const Node& node, int batch_size) {
-  const Seconds forward = node.plain.costs.time / 3;
+  const Choice& whole = node.choices.at(1);
+  const PiperVariant& costs = whole.plain.costs;
+  const Seconds forward = costs.time / 3;
   ForeignLayer layer;
   layer.profile.name = "node" + node.id;
-  layer.profile.parameters = node.plain.parameters;
-  layer.profile.parameter_count = node.plain.parameters.value / size_of(DType::float32);
-  layer.profile.piper = PiperLayer{node.plain.costs, node.recompute, {}};
+  layer.profile.parameters = whole.plain.parameters;
+  layer.profile.parameter_count = whole.plain.parameters.value / size_of(DType::float32);
+  layer.profile.piper = PiperLayer{costs, whole.recompute, {}};
+  for (const auto& [degree, choice] : node.choices) {
+    if (degree == 1) continue;
+    const Variant& plain = choice.plain;
+    layer.profile.piper->tensor.push_back({degree, plain.parameters, plain.costs, choice.recompute, {}, {}});
+  }
   LayerPoint& point = layer.profile.points.emplace_back();
   point.micro_batch_size = batch_size;
   point.forward = imported_time(forward);
-  point.backward = imported_time(node.plain.costs.time - forward);
-  point.saved = node.plain.costs.saved;
+  point.backward = imported_time(costs.time - forward);
+  point.saved = costs.saved;
   return layer;
 }
 
@@ -109,11 +133,33 @@ class Graph {
     const int consumer = node(reader, "destId");
     const Bytes cost = read_bytes(reader, "communicationCost");
     layers[at(consumer)].producers.insert(producer);
-    const Bytes sync = lookup(nodes_[at(consumer)].plain.from_producer, nodes_[at(producer)].id) +
-                       lookup(nodes_[at(producer)].plain.from_consumer, nodes_[at(consumer)].id);
-    layers[at(consumer)].profile.piper->incoming[layers[at(producer)].profile.name] = cost + sync;
+    charge_reader(producer, consumer, cost);
+    charge_producer(producer, consumer, cost);
     Bytes& output = layers[at(producer)].profile.points.front().output;
     output = std::max(output, cost);
+  }
+
+  PiperLayer& costs(int node) { return *layers[at(node)].profile.piper; }
+
+  void charge_reader(int producer, int consumer, Bytes cost) {
+    const std::string& name = layers[at(producer)].profile.name;
+    const auto charge = [&](int degree) {
+      return cost +
+             lookup(nodes_[at(consumer)].choices.at(degree).plain.from_producer, nodes_[at(producer)].id);
+    };
+    costs(consumer).incoming[name] = charge(1);
+    for (PiperShare& share : costs(consumer).tensor) share.incoming[name] = charge(share.degree);
+  }
+
+  void charge_producer(int producer, int consumer, Bytes cost) {
+    const std::string& name = layers[at(consumer)].profile.name;
+    const auto charge = [&](int degree) {
+      return cost +
+             lookup(nodes_[at(producer)].choices.at(degree).plain.from_consumer, nodes_[at(consumer)].id);
+    };
+    if (charge(1) != costs(consumer).incoming.at(layers[at(producer)].profile.name))
+      costs(producer).outgoing[name] = charge(1);
+    for (PiperShare& share : costs(producer).tensor) share.outgoing[name] = charge(share.degree);
   }
 
   std::vector<Node> nodes_;

@@ -71,11 +71,25 @@ struct PiperVariant {
   bool operator==(const PiperVariant&) const = default;
 };
 
+/// What a device costs when `degree` of them share each micro-batch of the layer, by splitting its tensors.
+struct PiperShare {
+  int degree = 2;
+  Bytes parameters;
+  PiperVariant plain;
+  std::optional<PiperVariant> recompute;
+  std::map<std::string, Bytes> incoming;  ///< charged for each edge at this end, by producer
+  std::map<std::string, Bytes> outgoing;  ///< the same, by reader
+  bool operator==(const PiperShare&) const = default;
+};
+
 /// What Piper's files say of a layer and no other field holds. Only Piper's cost model reads it.
 struct PiperLayer {
   PiperVariant plain;
   std::optional<PiperVariant> recompute;
-  std::map<std::string, Bytes> incoming;  ///< charged for each edge, by producer
+  std::map<std::string, Bytes> incoming;  ///< charged for each edge at this end, by producer
+  std::map<std::string, Bytes> outgoing =
+      {};                               ///< the same, by reader; where absent, what that reader is charged
+  std::vector<PiperShare> tensor = {};  ///< ascending degrees, from 2 on
   bool operator==(const PiperLayer&) const = default;
 };
 

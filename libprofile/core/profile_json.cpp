@@ -79,23 +79,63 @@ Json variant_json(const PiperVariant& variant) {
           {"fixed_bytes", variant.fixed.value}};
 }
 
+std::map<std::string, Bytes> read_edges(ObjectReader& reader, std::string_view key) {
+  std::map<std::string, Bytes> edges;
+  reader.objects(key,
+                 [&](ObjectReader& member) { edges[member.text("layer")] = Bytes(member.integer("bytes")); });
+  return edges;
+}
+
+Json edges_json(const std::map<std::string, Bytes>& edges) {
+  Json json = Json::array();
+  for (const auto& [name, bytes] : edges) json.push_back({{"layer", name}, {"bytes", bytes.value}});
+  return json;
+}
+
+/// What PiperLayer and PiperShare have in common.
+template <typename Costs>
+void read_costs(ObjectReader& reader, Costs& costs) {
+  reader.object("plain", [&](ObjectReader& member) { costs.plain = read_variant(member); });
+  if (reader.has("recompute"))
+    reader.object("recompute", [&](ObjectReader& member) { costs.recompute = read_variant(member); });
+  costs.incoming = read_edges(reader, "incoming");
+  if (reader.has("outgoing")) costs.outgoing = read_edges(reader, "outgoing");
+}
+
+template <typename Costs>
+Json costs_json(const Costs& costs) {
+  Json json{{"plain", variant_json(costs.plain)}};
+  if (costs.recompute) json["recompute"] = variant_json(*costs.recompute);
+  json["incoming"] = edges_json(costs.incoming);
+  if (!costs.outgoing.empty()) json["outgoing"] = edges_json(costs.outgoing);
+  return json;
+}
+
+PiperShare read_share(ObjectReader& reader, int least) {
+  PiperShare share;
+  share.degree = static_cast<int>(reader.integer("degree", {.min = least, .max = kMaxInt}));
+  share.parameters = Bytes(reader.integer("parameter_bytes"));
+  read_costs(reader, share);
+  return share;
+}
+
 PiperLayer read_piper(ObjectReader& reader) {
   PiperLayer layer;
-  reader.object("plain", [&](ObjectReader& member) { layer.plain = read_variant(member); });
-  if (reader.has("recompute"))
-    reader.object("recompute", [&](ObjectReader& member) { layer.recompute = read_variant(member); });
-  reader.objects("incoming", [&](ObjectReader& member) {
-    layer.incoming[member.text("layer")] = Bytes(member.integer("bytes"));
+  read_costs(reader, layer);
+  if (!reader.has("tensor")) return layer;
+  reader.objects("tensor", [&](ObjectReader& member) {
+    layer.tensor.push_back(read_share(member, layer.tensor.empty() ? 2 : layer.tensor.back().degree + 1));
   });
   return layer;
 }
 
 Json piper_json(const PiperLayer& layer) {
-  Json json{{"plain", variant_json(layer.plain)}};
-  if (layer.recompute) json["recompute"] = variant_json(*layer.recompute);
-  json["incoming"] = Json::array();
-  for (const auto& [name, bytes] : layer.incoming)
-    json["incoming"].push_back({{"layer", name}, {"bytes", bytes.value}});
+  Json json = costs_json(layer);
+  for (const PiperShare& share : layer.tensor) {
+    Json& member = json["tensor"].emplace_back(costs_json(share));
+    member["degree"] = share.degree;
+    member["parameter_bytes"] = share.parameters.value;
+  }
   return json;
 }
 

@@ -28,7 +28,7 @@ class BytesPrice : public StagePrice {
   explicit BytesPrice(const PeerInput& input) : input_(input) {}
   void clear() override { sum_ = 0; }
   void add(int layer) override { sum_ += layer_bytes(input_, layer); }
-  double load(int, int) const override { return sum_; }
+  double load() const override { return sum_; }
 
  private:
   const PeerInput& input_;
@@ -61,7 +61,7 @@ class LoadPrice : public StagePrice {
     for (const int one : read_[at(layer)]) change(one, [](Ends& ends) { ++ends.readers; });
   }
 
-  double load(int, int) const override { return bytes_ > limit_ ? kInfinity : compute_ + transfer_; }
+  double load() const override { return bytes_ > limit_ ? kInfinity : compute_ + transfer_; }
 
  private:
   struct Ends {
@@ -110,21 +110,21 @@ class LoadPrice : public StagePrice {
 };
 
 /// The partition whose fullest device is emptiest says how far the limit is off.
-Infeasible does_not_fit(const PeerInput& input, const SetLimits& limits, double limit) {
+Infeasible does_not_fit(const PeerInput& input, const SearchedSets& searched, int devices, double limit) {
   BytesPrice bytes(input);
-  const SetPlan attempt = search_sets(input, bytes, limits);
+  const SetPlan attempt = search_sets(searched, input.size(), bytes, devices);
   Infeasible none;
   for (std::size_t s = 0; s < attempt.stages.size(); ++s) {
     bytes.clear();
-    for (const int layer : attempt.stages[s].layers) bytes.add(layer);
-    if (bytes.load(1, 0) < attempt.value) continue;
+    for (const int layer : attempt.stages[s]) bytes.add(layer);
+    if (bytes.load() < attempt.value) continue;
     none.stage = static_cast<int>(s);
     none.device = DeviceId{static_cast<int>(s)};
-    none.layers = names_of(input, attempt.stages[s].layers);
+    none.layers = names_of(input, attempt.stages[s]);
   }
   none.smallest_limit = Bytes(static_cast<std::int64_t>(attempt.value));
   none.short_by = Bytes(static_cast<std::int64_t>(attempt.value - limit));
-  none.reason = "does not fit " + std::to_string(limits.devices) + " devices of " +
+  none.reason = "does not fit " + std::to_string(devices) + " devices of " +
                 std::to_string(static_cast<std::int64_t>(limit)) +
                 " bytes: even the best split leaves device " + std::to_string(none.stage.value_or(0)) + " " +
                 std::to_string(none.short_by.value) + " bytes short";
@@ -135,21 +135,22 @@ Infeasible does_not_fit(const PeerInput& input, const SetLimits& limits, double 
 }  // namespace
 
 std::variant<PeerPlan, Infeasible> plan_dnn_partitioning(const PeerInput& input, const PeerOptions& options) {
-  const SetLimits limits{.devices = options.levels.front().devices};
+  const int devices = options.levels.front().devices;
+  const SearchedSets searched = searched_sets(input);
   const double limit = input.memory_limit(options);
   LoadPrice price(input, options, limit);
-  const SetPlan found = search_sets(input, price, limits);
-  if (found.stages.empty()) return does_not_fit(input, limits, limit);
+  const SetPlan found = search_sets(searched, input.size(), price, devices);
+  if (found.stages.empty()) return does_not_fit(input, searched, devices, limit);
   PeerPlan plan = empty_plan(input, options);
-  for (const SetStage& stage : found.stages) {
+  for (const std::vector<int>& stage : found.stages) {
     double compute = 0;
-    for (const int layer : stage.layers) compute += input.compute(layer);
-    plan.stages.push_back({names_of(input, stage.layers), stage.replicas, Seconds(compute)});
+    for (const int layer : stage) compute += input.compute(layer);
+    plan.stages.push_back({names_of(input, stage), 1, Seconds(compute)});
   }
   plan.objective = Seconds(found.value);
-  const Seconds spread(input.total_compute() / limits.devices);
-  plan.lower_bound = found.every_order ? plan.objective : std::min(spread, plan.objective);
-  plan.search = found.search;
+  const Seconds spread(input.total_compute() / devices);
+  plan.lower_bound = searched.every_order ? plan.objective : std::min(spread, plan.objective);
+  plan.search = searched.words;
   return plan;
 }
 

@@ -78,7 +78,8 @@ int device_count(const PeerOptions& options);
 struct PeerStage {
   std::vector<std::string> layers;
   int replicas = 1;
-  Seconds compute{};  ///< of one micro-batch, over the replicas
+  Seconds compute{};      ///< of one micro-batch, over the replicas
+  int tensor_degree = 1;  ///< Piper: devices that run one replica together
   bool operator==(const PeerStage&) const = default;
 };
 

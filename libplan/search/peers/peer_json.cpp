@@ -31,6 +31,7 @@ Json to_json(const PeerPlan& plan, Seconds elapsed) {
   for (const PeerStage& stage : plan.stages) {
     json["stages"].push_back(
         {{"layers", stage.layers}, {"replicas", stage.replicas}, {"compute_s", stage.compute.count()}});
+    if (plan.options.model == PeerModel::piper) json["stages"].back()["tensor_degree"] = stage.tensor_degree;
   }
   if (plan.copies > 1) json["copies"] = plan.copies;
   json["cuts"] = cuts_of(plan);

@@ -2,15 +2,25 @@
 // costs: over all down-sets of a graph, or over the prefixes of its linear orders where there are too many.
 #pragma once
 
-#include <functional>
 #include <limits>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "libplan/cost/down_sets.h"
 #include "libplan/search/peers/input.h"
 
 namespace pp::plan {
+
+/// What such a search goes through.
+struct SearchedSets {
+  std::vector<std::vector<LayerSet>> chains;  ///< each from the empty to the full set
+  bool every_order = false;                   ///< one of all down-sets: no layer order does better
+  std::string words;
+};
+
+/// The down-sets while there are at most 50,000 and their pairs times the layers at most 2e9; else each linear
+/// order.
+SearchedSets searched_sets(const PeerInput& input);
 
 /// The stage that is being put together. Adding a layer costs its edges, so growing a stage is cheap.
 class StagePrice {
@@ -18,32 +28,17 @@ class StagePrice {
   virtual ~StagePrice() = default;
   virtual void clear() = 0;
   virtual void add(int layer) = 0;
-  /// Of the layers added since clear(), on `replicas` devices with `later` devices behind; infinity: does not
-  /// fit.
-  virtual double load(int replicas, int later) const = 0;
-};
-
-struct SetStage {
-  std::vector<int> layers;  ///< ascending
-  int replicas = 1;
-  bool operator==(const SetStage&) const = default;
+  /// Of the layers added since clear(); infinity: does not fit.
+  virtual double load() const = 0;
 };
 
 struct SetPlan {
   double value = std::numeric_limits<double>::infinity();  ///< the largest load
-  std::vector<SetStage> stages;                            ///< empty: nothing fits
-  bool every_order = false;  ///< searched over all down-sets, so no layer order does better
-  std::string search;        ///< in words
+  std::vector<std::vector<int>> stages;                    ///< ascending layers; empty: nothing fits
 };
 
-struct SetLimits {
-  int devices = 1;
-  int max_replicas = 1;  ///< of one stage
-};
-
-/// The least largest load on at most so many devices; among equals the fewest devices. Over the down-sets while
-/// there are at most 50,000 and their pairs times the layers at most 2e9; else over each linear order. O(pairs
-/// * (layers + max_replicas * devices)).
-SetPlan search_sets(const PeerInput& input, StagePrice& price, const SetLimits& limits);
+/// The least largest load on at most so many devices, one a stage; among equals the fewest devices. O(pairs *
+/// (layers + devices)).
+SetPlan search_sets(const SearchedSets& searched, int layers, StagePrice& price, int devices);
 
 }  // namespace pp::plan

@@ -49,11 +49,35 @@ TEST_CASE("degree 1: the fastest variant is the plain one, the smallest the reco
   CHECK(second.plain == PiperVariant{Seconds(0.006), Bytes(20), Bytes(120)});
   CHECK(second.recompute->time == Seconds(0.008));
   CHECK(second.recompute->saved == Bytes(2));
-  CHECK(second.incoming.at("node1") == Bytes(108));  // 100 + 3 of the reader + 5 of the producer
+  CHECK(second.incoming.at("node1") == Bytes(103));  // 100 + 3 of the reader, at its end
+  CHECK(first.outgoing.at("node2") == Bytes(105));   // 100 + 5 of the producer, at its own
   CHECK(profile.layers[0].parameters == Bytes(40));
   CHECK(profile.layers[0].points.front().output == Bytes(100));
   CHECK(profile.device.memory == Bytes(1'000'000));
   CHECK(profile.context.at("mbsInBatch") == "8");
+}
+
+TEST_CASE(
+    "higher tensor degrees keep their own variants, weights and edges; degrees without a variant are none") {
+  Json json = graph();
+  Json& degrees = json["nodes"][0]["TMPCs"];
+  degrees["2"].push_back(variant(4, 3));
+  degrees["2"][0]["parameterSize"] = 20;
+  degrees["2"][0]["syncTimeBw"]["2"] = 7.0;
+  degrees["8"] = Json::array();
+  const Profile profile = import(json);
+  const PiperLayer& layer = *profile.layers[0].piper;
+  REQUIRE(layer.tensor.size() == 1);
+  const PiperShare& pair = layer.tensor.front();
+  CHECK(pair.degree == 2);
+  CHECK(pair.parameters == Bytes(20));
+  CHECK(pair.plain == PiperVariant{Seconds(0.002), Bytes(5), Bytes(120)});
+  CHECK(pair.recompute == PiperVariant{Seconds(0.004), Bytes(3), Bytes(120)});
+  CHECK(pair.outgoing.at("node2") == Bytes(107));
+  CHECK(profile.layers[1].piper->tensor.empty());
+  CHECK(parse_profile(dump_json(to_json(profile))) == profile);
+  degrees["two"] = degrees["2"];
+  CHECK(refusal(json) == "/nodes/0/TMPCs/two: is no tensor-parallel degree; give a number of devices");
 }
 
 TEST_CASE("times are read in the unit that is given") {
