@@ -1,4 +1,5 @@
 // pp-plan under other planners' cost models, and beside them.
+#include <algorithm>
 #include <filesystem>
 
 #include "libprofile/core/file.h"
@@ -58,6 +59,31 @@ TEST_SUITE("apps/peers") {
         CHECK(json["search"]["seconds"].get<double>() >= 0);
       }
     }
+  }
+
+  TEST_CASE("published profiles give the values that their own planners give") {
+    const Folder folder;
+    const auto stages_of = [&](const std::string& name, const std::vector<std::string>& options,
+                               double seconds) {
+      std::vector<std::string> all{std::string(PP_TEST_DATA) + "/peers/" + name + ".json", "--json"};
+      all.insert(all.end(), options.begin(), options.end());
+      const Outcome outcome = folder.run(all);
+      CAPTURE(outcome.err);
+      REQUIRE(outcome.code == 0);
+      const pp::Json json = pp::parse_json(outcome.out);
+      CHECK(json["certificate"]["objective_s"].get<double>() == doctest::Approx(seconds).epsilon(1e-9));
+      return json["stages"];
+    };
+    const pp::Json vgg = stages_of(
+        "vgg16", {"--cost-model", "pipedream-code", "--devices", "4", "--bandwidth", "1e9"}, 0.205520896);
+    CHECK(vgg[0]["replicas"] == 3);
+    CHECK_FALSE(vgg[0].contains("tensor_degree"));
+    const pp::Json bert = stages_of("piper_bert32a100",
+                                    {"--cost-model", "piper", "--devices", "64", "--bandwidth", "26843545600",
+                                     "--memory-limit", "2GiB", "--micro-batches-in-batch", "1920"},
+                                    0.0320300812349);
+    const auto split = [](const pp::Json& stage) { return stage["tensor_degree"] == 2; };
+    CHECK(std::any_of(bert.begin(), bert.end(), split));
   }
 
   TEST_CASE("a peer's plan that does not fit is exit 3 with the limit that would") {

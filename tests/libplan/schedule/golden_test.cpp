@@ -1,16 +1,13 @@
-// The golden values that are shared by all who build schedules (shared/data/schedules/golden.json), for the
-// groups that the generators here can answer. The project's own cases derive the same figures by hand; these
-// run where the file is.
+// The golden values for schedules (tests/data/schedules) of the groups that the generators here can answer. The
+// project's own cases derive the same figures by hand.
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "libplan/schedule/closed_forms.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/simulate/support.h"
+#include "tests/support/test_data.h"
+
 #include "tests/support/doctest.h"
 
 namespace pp::plan {
@@ -18,23 +15,7 @@ namespace {
 
 using nlohmann::json;
 using test::equal_stages;
-
-/// The entries of one group. Without the file the case is skipped.
-std::vector<json> golden(const std::string& group) {
-  const std::filesystem::path path = std::filesystem::path(PP_SHARED_DATA) / "schedules/golden.json";
-  std::ifstream file(path);
-  std::vector<json> entries;
-  if (!file) {
-    std::cout << "SKIPPED: no golden.json\n";
-    return entries;
-  }
-  const json document = json::parse(file);
-  for (const json& entry : document.at("entries")) {
-    if (entry.at("group") == group) entries.push_back(entry);
-  }
-  REQUIRE_FALSE(entries.empty());
-  return entries;
-}
+using pp::test::golden;
 
 ScheduleRequest request_of(const json& inputs) {
   ScheduleRequest request{inputs.at("schedule"), {}, 1, WindowRule::published, {}};
@@ -287,7 +268,6 @@ TEST_SUITE("libplan/schedule/golden") {
       INFO(entry.at("name").get<std::string>());
       const json& inputs = entry.at("inputs");
       const json& expected = entry.at("expected");
-      if (!inputs.contains("stage_ms")) continue;  // sums of printed times, nothing of ours
       const double tolerance = entry.at("tolerance").at("abs");
       for (std::size_t i = 0; i < inputs.at("micro_batches").size(); ++i) {
         const int m = inputs.at("micro_batches").at(i);

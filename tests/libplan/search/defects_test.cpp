@@ -4,19 +4,17 @@
 // apps/plan_errors_test, 12 interop/piper_json_test, 13 ../cost/chain_test (relay), 14
 // ../cost/covering_knapsack_test, 16 joint_test (baselines), peers/dapple_test, apps/plan_must_handle_test.
 #include <algorithm>
-#include <filesystem>
-#include <iostream>
 #include <sstream>
 
-#include "libplan/interop/dnn_partitioning_json.h"
 #include "libplan/interop/pipedream_text.h"
 #include "libplan/search/bottleneck.h"
 #include "libplan/search/linear_order.h"
 #include "libplan/search/planner.h"
-#include "libprofile/core/file.h"
 #include "tests/libplan/search/graphs.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
+#include "tests/support/test_data.h"
+
 #include "tests/support/doctest.h"
 
 TEST_SUITE_BEGIN("libplan/search/defects");
@@ -27,13 +25,6 @@ namespace {
 using test::make_cluster;
 
 doctest::Approx exactly(double value) { return doctest::Approx(value).epsilon(1e-9); }
-
-std::optional<std::string> shared_file(const std::string& name) {
-  const std::filesystem::path path = std::filesystem::path(PP_SHARED_DATA) / "peer-profiles" / name;
-  if (std::filesystem::exists(path)) return read_file(path);
-  std::cout << "SKIPPED: " << path.string() << " is not there\n";
-  return std::nullopt;
-}
 
 PlanRequest request_of(int micro_batches) {
   PlanRequest request;
@@ -49,6 +40,23 @@ Plan planned(const Profile& profile, const Cluster& cluster, const PlanRequest& 
 
 Cluster four_devices(const Profile& profile, double bandwidth) {
   return flat_cluster(4, profile.device.kind, BytesPerSecond(bandwidth), Seconds(0), Bytes(0));
+}
+
+/// The profile in PipeDream's text form.
+std::string pipedream_text(const Profile& profile) {
+  std::ostringstream text;
+  text.precision(17);
+  std::string edges;
+  for (std::size_t i = 0; i < profile.layers.size(); ++i) {
+    const LayerProfile& layer = profile.layers[i];
+    const LayerPoint& point = layer.points.front();
+    text << layer.name << " -- layer -- forward_compute_time=" << point.forward.median.count() * 1e3
+         << ", backward_compute_time=" << point.backward.median.count() * 1e3
+         << ", activation_size=" << point.output.value << ", parameter_size=" << layer.parameters.value << '\n';
+    for (const std::string& producer : profile.model.layers[i].inputs)
+      edges += "\t" + producer + " -- " + layer.name + "\n";
+  }
+  return text.str() + edges;
 }
 
 /// Node lines of PipeDream's text in another order, the edges behind them.
@@ -73,9 +81,7 @@ std::string shuffled(const std::string& text, std::uint64_t seed) {
 }  // namespace
 
 TEST_CASE("1: data parallelism and last stages count against a memory limit, too") {
-  const auto text = shared_file("pipedream/vgg16.txt");
-  if (!text) return;
-  const Profile profile = import_pipedream(*text, "vgg16", 1);
+  const Profile profile = pp::test::peer_profile("vgg16");
   for (const std::string schedule : {"auto", "1f1b", "pipedream"}) {
     PlanRequest request = request_of(schedule == "pipedream" ? 1 : 8);
     request.schedule = schedule;
@@ -87,9 +93,7 @@ TEST_CASE("1: data parallelism and last stages count against a memory limit, too
 }
 
 TEST_CASE("3: activations are never free: at 1 kB/s one device, nothing else") {
-  const auto text = shared_file("pipedream/vgg16.txt");
-  if (!text) return;
-  const Profile profile = import_pipedream(*text, "vgg16", 1);
+  const Profile profile = pp::test::peer_profile("vgg16");
   PlanRequest request = request_of(8);
   request.force_units = true;
   const Plan plan = planned(profile, four_devices(profile, 1e3), request);
@@ -117,11 +121,10 @@ TEST_CASE("4: the only sender pays the whole cut, however many receive") {
 
 TEST_CASE("9: the order of the node lines does not change the objective") {
   for (const char* name : {"gnmt", "resnet50"}) {
-    const auto text = shared_file(std::string("pipedream/") + name + ".txt");
-    if (!text) return;
+    const std::string text = pipedream_text(pp::test::peer_profile(name));
     std::vector<double> steps;
     for (const std::uint64_t seed : {1, 2, 3}) {
-      const Profile profile = import_pipedream(shuffled(*text, seed), name, 1);
+      const Profile profile = import_pipedream(shuffled(text, seed), name, 1);
       PlanRequest request = request_of(1);
       request.schedule = "pipedream";
       const Plan plan = planned(profile, four_devices(profile, 1e9), request);
@@ -132,17 +135,14 @@ TEST_CASE("9: the order of the node lines does not change the objective") {
 }
 
 TEST_CASE("11: no fit names layer or stage and bytes; node ids may be any, and large graphs are ordered") {
-  const auto text = shared_file("dnn-partitioning/resnet50_training.json");
-  if (text) {
-    const Profile profile = import_dnn_partitioning(*text, "resnet50", 1);
-    PlanRequest request = request_of(2);
-    request.memory_limit = Bytes(profile.device.memory.value / 4);
-    const Cluster cluster = flat_cluster(2, profile.device.kind, BytesPerSecond(1e9), Seconds(0), Bytes(0));
-    const auto result = make_plan(profile, cluster, request);
-    REQUIRE(std::holds_alternative<Infeasible>(result));
-    CHECK(std::get<Infeasible>(result).short_by > Bytes(0));
-    CHECK(std::get<Infeasible>(result).reason.starts_with("does not fit: "));
-  }
+  const Profile profile = pp::test::peer_profile("resnet50_training");
+  PlanRequest request = request_of(2);
+  request.memory_limit = Bytes(profile.device.memory.value / 4);
+  const Cluster cluster = flat_cluster(2, profile.device.kind, BytesPerSecond(1e9), Seconds(0), Bytes(0));
+  const auto result = make_plan(profile, cluster, request);
+  REQUIRE(std::holds_alternative<Infeasible>(result));
+  CHECK(std::get<Infeasible>(result).short_by > Bytes(0));
+  CHECK(std::get<Infeasible>(result).reason.starts_with("does not fit: "));
   // A ladder of 2000 layers: each reads the last two. Every order is topological and has all of them.
   test::ProfileSpec spec;
   spec.layers.assign(2000, {1, 2, 0, 1000, 0, 0, 0});

@@ -1,15 +1,11 @@
 #include "libplan/search/joint.h"
 
-#include <filesystem>
-#include <iostream>
-
-#include "libplan/interop/dnn_partitioning_json.h"
-#include "libplan/interop/pipedream_text.h"
 #include "libplan/search/baselines/strategy.h"
 #include "libplan/search/machine.h"
-#include "libprofile/core/file.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
+#include "tests/support/test_data.h"
+
 #include "tests/support/doctest.h"
 
 TEST_SUITE_BEGIN("libplan/search/joint");
@@ -81,13 +77,6 @@ void check_not_slower_than_baselines(const Profile& profile, const Cluster& clus
   }
 }
 
-std::optional<std::string> shared_file(const std::string& name) {
-  const std::filesystem::path path = std::filesystem::path(PP_SHARED_DATA) / "peer-profiles" / name;
-  if (std::filesystem::exists(path)) return read_file(path);
-  std::cout << "SKIPPED: " << path.string() << " is not there\n";
-  return std::nullopt;
-}
-
 }  // namespace
 
 TEST_CASE("auto takes schedules that split the backward where its parts are measured, and says when not") {
@@ -139,9 +128,7 @@ TEST_CASE("never slower than a baseline: random profiles, with and without a mem
 TEST_CASE("never slower than a baseline on the peers' published profiles") {
   for (const char* name : {"alexnet", "vgg16", "gnmt"}) {
     CAPTURE(name);
-    const auto text = shared_file(std::string("pipedream/") + name + ".txt");
-    if (!text) return;
-    const Profile profile = import_pipedream(*text, name, 1);
+    const Profile profile = pp::test::peer_profile(name);
     check_not_slower_than_baselines(
         profile, flat_cluster(4, profile.device.kind, BytesPerSecond(1e9), Seconds(0), Bytes(0)),
         request_of(8, 8));

@@ -1,13 +1,12 @@
 #include "libplan/search/baselines/balance.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "tests/libplan/search/instances.h"
+#include "tests/support/test_data.h"
+
 #include "tests/support/doctest.h"
 
 TEST_SUITE_BEGIN("libplan/search/baselines/balance");
@@ -67,15 +66,8 @@ TEST_CASE("a block partition whose rule does not end is none") {
 }
 
 TEST_CASE("the golden block partitions and their optima") {
-  std::ifstream file(std::filesystem::path(PP_SHARED_DATA) / "schedules/golden.json");
-  if (!file) {
-    std::cout << "SKIPPED: no golden.json\n";
-    return;
-  }
   int compared = 0;
-  const nlohmann::json document = nlohmann::json::parse(file);
-  for (const nlohmann::json& entry : document.at("entries")) {
-    if (entry.at("group") != "block_partition") continue;
+  for (const nlohmann::json& entry : pp::test::golden("block_partition")) {
     INFO(entry.at("name").get<std::string>());
     const Costs costs = entry.at("inputs").at("costs");
     const int parts = entry.at("inputs").at("parts");

@@ -1,16 +1,14 @@
 // Layer orders against the search over all antichains (down-sets) that PipeDream's optimizer makes, on its
-// published profiles. Skipped where they are absent.
+// published profiles.
 #include <algorithm>
-#include <filesystem>
 #include <functional>
-#include <iostream>
 
-#include "libplan/interop/pipedream_text.h"
 #include "libplan/search/bottleneck.h"
 #include "libplan/search/lattice_search.h"
 #include "libplan/search/peers/input.h"
-#include "libprofile/core/file.h"
 #include "tests/libplan/search/profiles.h"
+#include "tests/support/test_data.h"
+
 #include "tests/support/doctest.h"
 
 TEST_SUITE_BEGIN("libplan/search/peers/antichain");
@@ -91,13 +89,7 @@ BottleneckResult best_of_antichains(const Lattice& lattice, const Chain& chain, 
 /// Calls `check` with each published profile, each number of devices and each bandwidth.
 void for_each_profile(const std::function<void(const PeerInput&, const Lattice&, int, double)>& check) {
   for (const char* name : {"vgg16", "alexnet", "resnet50", "gnmt"}) {
-    const auto path =
-        std::filesystem::path(PP_SHARED_DATA) / "peer-profiles/pipedream" / (std::string(name) + ".txt");
-    if (!std::filesystem::exists(path)) {
-      std::cout << "SKIPPED: " << path.string() << " is not there\n";
-      return;
-    }
-    const Profile profile = import_pipedream(read_file(path), name, 1);
+    const Profile profile = pp::test::peer_profile(name);
     const PeerInput input = peer_input(profile);
     const Lattice lattice = make_lattice(input.graph).value();
     for (const int devices : {2, 4, 8, 16}) {
