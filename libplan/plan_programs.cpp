@@ -100,7 +100,7 @@ Length stream_length(const Plan& plan) {
   const std::int64_t whole = period == 0 ? 0 : length_of(period);
   const double limit = static_cast<double>(kOperationLimit);
   if (whole > 0 && expanded_size(plan, whole) <= kStretch) return {static_cast<int>(whole)};
-  if (take_turns(plan)) {
+  if (whole > 0 && take_turns(plan)) {
     const std::int64_t part = length_of(affordable_round(plan));
     if (expanded_size(plan, part) <= limit) return {static_cast<int>(part), true};
   }

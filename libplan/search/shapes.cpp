@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "libplan/schedule/limits.h"
 #include "libplan/schedule/versions.h"
 
 namespace pp::plan {
@@ -61,6 +62,13 @@ std::vector<SearchPart> straight_parts(const SearchPart& whole, bool limited) {
   return parts;
 }
 
+/// A stream whose turns are too many for a plan.
+bool meets_too_late(const std::vector<int>& replicas) {
+  if (replicas.empty()) return false;
+  const int round = stream_round(replicas, 1, static_cast<int>(kOperationLimit));
+  return std::ranges::any_of(replicas, [&](int count) { return round % count != 0; });
+}
+
 }  // namespace
 
 std::vector<SearchPart> search_parts(const ScheduleRow& schedule, const PlanRequest& request, SearchPart whole,
@@ -103,6 +111,11 @@ std::string shape_refusal(const ScheduleRow& schedule, const PlanRequest& reques
   if (shape == Shape::equal &&
       std::ranges::adjacent_find(request.replicas, std::ranges::not_equal_to()) != request.replicas.end())
     return under + " has the same number of replicas on every stage, found " + joined(request.replicas, "-");
+  if (!schedule.synchronous && meets_too_late(request.replicas)) {
+    return name + ": replicas " + joined(request.replicas, "-") + " take turns that meet after more than " +
+           std::to_string(kOperationLimit) +
+           " micro-batches, the limit; give the stages replicas with a smaller common multiple";
+  }
   const bool larger = request.window == WindowRule::wide || request.window == WindowRule::explicit_list;
   if (larger && (aggregates(policy) || policy == WeightPolicy::vertical_sync))
     return under + " needs the windows of win; leave --window out";
