@@ -41,7 +41,7 @@ ProgramSet program_set(const ScheduleRequest& request, const Schedule& schedule,
   if (request.token_count > 1) set.tokens = {request.micro_batches, request.tokens.barrier};
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     const WorkerProgram& worker = schedule.workers[w];
-    set.workers.push_back(worker.stream ? expand_stretch(*worker.stream, steps_of(row, w, stream_length))
+    set.workers.push_back(worker.stream ? expand(*worker.stream, steps_of(row, w, stream_length))
                                         : worker.program);
   }
   return set;

@@ -149,7 +149,11 @@ Seconds stream_period(const ScheduleStudy& study) {
   const bool clocked = require_schedule(request.name).rules == RuleSet::clocked;
   int length = 3 * round * std::min(std::max(4 * stages, 64 / round + 1), std::max(1, most / round));
   if (clocked) length -= stages - 1;  // the set has so many more steps than frames
-  return steady_period(make_input(program_set(request, length), study.costs, 1));
+  const Schedule schedule = make_schedule(request);
+  ProgramSet set = program_set(request, schedule, length);
+  for (std::size_t w = 0; w < set.workers.size() && !clocked; ++w)
+    set.workers[w] = expand_stretch(*schedule.workers[w].stream, length);
+  return steady_period(make_input(std::move(set), study.costs, 1));
 }
 
 std::optional<Seconds> period_of(const ScheduleStudy& study, const SimulationInput& input) {
