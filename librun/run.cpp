@@ -3,7 +3,9 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/file.h"
@@ -68,15 +70,62 @@ RunReport make_report(const Job& job, const Crew& crew, const Driver& driver) {
   return report;
 }
 
-[[noreturn]] void rethrow_first(Job& job) {
-  const std::exception_ptr error = job.coordinator.error();
-  if (error) std::rethrow_exception(error);
-  throw Error(ErrorKind::internal, "the workers stopped without an error");
+// A job with the workers that do it.
+struct Work {
+  Work(const plan::Plan& plan, const RunOptions& options, Setup setup)
+      : job(plan, options, std::move(setup)), crew(job) {}
+  Job job;
+  Crew crew;
+};
+
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "unknown error";
+  }
+}
+
+// With lost workers; what they may still touch lives as long as the process.
+std::vector<std::unique_ptr<Work>>& left_behind() {
+  static auto* const works = new std::vector<std::unique_ptr<Work>>;
+  return *works;
+}
+
+[[noreturn]] void fail(std::unique_ptr<Work> work, const std::exception_ptr& error) {
+  constexpr Seconds kMostGrace{5};
+  work->job.coordinator.stop(error);
+  const Seconds grace = std::min(work->job.options.stall_timeout, kMostGrace);
+  const std::optional<WorkerId> lost = work->crew.join_within(grace);
+  if (!lost) std::rethrow_exception(error);
+  const std::string state = work->job.coordinator.state_of(*lost);
+  left_behind().push_back(std::move(work));
+  throw Error(ErrorKind::run,
+              text_of(error) + "\n  does not end, so it is left behind after " + to_text(grace) + ": " + state);
+}
+
+void train(std::unique_ptr<Work>& work, Driver& driver) {
+  std::exception_ptr error;
+  try {
+    driver.drive();
+    work->crew.join();
+    error = work->job.coordinator.error();
+  } catch (const Stopped&) {
+    error = work->job.coordinator.error();
+    if (!error) error = std::make_exception_ptr(Error(ErrorKind::internal, "stopped without an error"));
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (error) fail(std::move(work), error);
 }
 
 }  // namespace
 
 void check(const plan::Plan& plan, const RunOptions& options) { make_setup(plan, options); }
+
+int runs_left_behind() { return static_cast<int>(left_behind().size()); }
 
 RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& observer,
               const std::function<bool()>& interrupted) {
@@ -85,22 +134,14 @@ RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& obser
   std::optional<AtomicFile> weights_file;
   if (!options.save_weights.empty()) weights_file.emplace(options.save_weights);
   profile::install_memory_meter();
-  Job job(plan, options, std::move(setup));
-  Crew crew(job);
-  Driver driver(job, observer, interrupted);
-  try {
-    driver.drive();
-  } catch (const Stopped&) {
-    crew.join();
-    rethrow_first(job);
-  }
-  crew.join();
-  if (job.coordinator.error()) rethrow_first(job);
+  auto work = std::make_unique<Work>(plan, options, std::move(setup));
+  Driver driver(work->job, observer, interrupted);
+  train(work, driver);
   if (weights_file) {
-    write_weights(*weights_file, collect_weights(job, crew));
+    write_weights(*weights_file, collect_weights(work->job, work->crew));
     weights_file->commit();
   }
-  return make_report(job, crew, driver);
+  return make_report(work->job, work->crew, driver);
 }
 
 }  // namespace pp::run

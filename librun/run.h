@@ -32,7 +32,7 @@ struct RunOptions {
   std::filesystem::path save_weights;  ///< safetensors, keys are parameter names; empty: none
   bool trace = false;         ///< record every operation of the last steps for the report's Chrome trace
   Seconds stall_timeout{60};  ///< a worker that waits this long is reported as stalled
-  /// Tests only: throws inside the worker before this operation of this step.
+  /// Tests only: called inside the worker before this operation of this step (-1: of an evaluation); may throw.
   std::function<void(std::int64_t step, WorkerId worker, const plan::Op& op)> before_op;
 };
 
@@ -56,11 +56,17 @@ class Observer {
 /// model, the last mini-batch, J of asynchronous streams. Throws pp::Error (data, usage, device).
 void check(const plan::Plan& plan, const RunOptions& options);
 
-/// Trains. `interrupted` is polled between steps: true ends the run after the step (RunReport::exit_reason). A
-/// failure of one worker stops all and is rethrown as pp::Error (run) that names worker, stage, operation and
-/// micro-batch; no file is left half-written.
+/// Trains. `interrupted` is polled all the time: true ends the run when the steps that a worker has begun are
+/// finished, and leaves an evaluation (RunReport::exit_reason). A failure of one worker stops all and is
+/// rethrown as pp::Error (run) that names worker, stage, operation and micro-batch; no file is left
+/// half-written. A worker that then does not end within the stall timeout, at most five seconds, is left
+/// behind, which the message says.
 RunReport run(
     const plan::Plan& plan, const RunOptions& options, Observer& observer,
     const std::function<bool()>& interrupted = [] { return false; });
+
+/// How many failed runs have left a worker behind. Its thread still uses the run's memory, which is kept; the
+/// process should end by _exit, which waits for nobody.
+int runs_left_behind();
 
 }  // namespace pp::run

@@ -2,8 +2,8 @@
 
 #include <ATen/ops/empty.h>
 
-#include <memory>
-#include <utility>
+#include <optional>
+#include <set>
 
 namespace pp::profile {
 namespace {
@@ -11,7 +11,7 @@ namespace {
 /// What the storage of the receiver keeps alive.
 struct Loan {
   c10::Storage lender;
-  MemoryCharge charge;
+  std::optional<MemoryCharge> charge;  ///< none: handed on
 };
 
 void end_loan(void* loan) { delete static_cast<Loan*>(loan); }
@@ -20,25 +20,35 @@ void end_loan(void* loan) { delete static_cast<Loan*>(loan); }
 c10::Storage borrow(const c10::Storage& lender, const MemoryAccount& account) {
   const std::size_t bytes = lender.nbytes();
   void* data = lender.mutable_data();
-  auto* loan = new Loan{lender, {account, Bytes(static_cast<std::int64_t>(bytes))}};
+  auto* loan = new Loan{lender, {}};
+  loan->charge.emplace(account, Bytes(static_cast<std::int64_t>(bytes)));
   return {c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(data, loan, &end_loan, lender.device()),
           /*allocator=*/nullptr, /*resizable=*/false};
 }
 
 }  // namespace
 
-void release_charge(const at::Tensor& sent) {
-  if (sent.storage().use_count() == 1) end_charge(sent.storage().data_ptr());
+void release_charges(std::span<const at::Tensor> leaving) {
+  for (const at::Tensor& tensor : leaving) {
+    const c10::Storage& storage = tensor.storage();
+    std::set<const c10::TensorImpl*> holders;
+    for (const at::Tensor& other : leaving) {
+      if (other.storage().unsafeGetStorageImpl() == storage.unsafeGetStorageImpl())
+        holders.insert(other.unsafeGetTensorImpl());
+    }
+    if (storage.use_count() != holders.size()) continue;
+    const c10::DataPtr& block = storage.data_ptr();
+    if (block.get_deleter() == &end_loan) {
+      static_cast<Loan*>(block.get_context())->charge.reset();
+    } else {
+      end_charge(block);
+    }
+  }
 }
 
-at::Tensor received(at::Tensor tensor, const MemoryAccount& account) {
-  const c10::Storage& storage = tensor.storage();
-  if (storage.use_count() == 1) {
-    account.take_over(storage.data_ptr());
-    return tensor;
-  }
+at::Tensor received(const at::Tensor& tensor, const MemoryAccount& account) {
   return at::empty({0}, tensor.options())
-      .set_(borrow(storage, account), tensor.storage_offset(), tensor.sizes(), tensor.strides());
+      .set_(borrow(tensor.storage(), account), tensor.storage_offset(), tensor.sizes(), tensor.strides());
 }
 
 }  // namespace pp::profile

@@ -5,16 +5,18 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <span>
+
 #include "libprofile/measure/memory_meter.h"
 
 namespace pp::profile {
 
-/// Ends the charge of a tensor that nobody but the caller holds; one that the sender keeps stays charged to it.
-/// The caller hands on its only handle.
-void release_charge(const at::Tensor& sent);
+/// Ends the charges of blocks that only `leaving` hold: all that is handed over at once, several of which may
+/// share a block, before the first of them is. A block that the sender keeps stays charged to it.
+void release_charges(std::span<const at::Tensor> leaving);
 
-/// The same tensor, charged to `account` for as long as somebody holds what is returned: a second charge when
-/// the sender keeps it. About a microsecond.
-at::Tensor received(at::Tensor tensor, const MemoryAccount& account);
+/// The same tensor behind a storage of its own, charged to `account` for as long as somebody holds it. The
+/// block itself and its charge are left alone: other receivers may hold it too. About a microsecond.
+at::Tensor received(const at::Tensor& tensor, const MemoryAccount& account);
 
 }  // namespace pp::profile

@@ -89,7 +89,7 @@ ModelRunner::ModelRunner(const ResolvedModel& model, const ModelPart& part, std:
     at::Tensor& tensor = data_.emplace_back();
     if (source.kind == TensorSource::Kind::layer) continue;
     tensor = random_batch(model, {source}, std::int64_t{kSamples}, dtype, seed).front();
-    release_charge(tensor);  // nor does a worker pay for the training data
+    release_charges({&tensor, 1});  // nor does a worker pay for the training data
   }
   batches_.resize(sizes_.size());
   output_gradients_.resize(sizes_.size());

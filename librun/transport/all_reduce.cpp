@@ -29,13 +29,13 @@ const at::Tensor* base_of(const std::vector<StepGradients>& parts, std::size_t p
 AllReduce::AllReduce(Coordinator& coordinator, std::vector<WorkerId> replicas)
     : replicas_(replicas), barrier_(coordinator, std::move(replicas)), parts_(replicas_.size()) {}
 
-StepGradients AllReduce::reduce(WorkerId worker, StepGradients mine, Reduction reduction,
-                                const at::Device& device, Seconds& elapsed) {
+StepGradients AllReduce::reduce(WorkerId worker, StepGradients mine, const at::Device& device,
+                                Seconds& elapsed) {
   const std::size_t replica = position(replicas_, worker);
   parts_[replica] = std::move(mine);
   barrier_.arrive_and_wait(worker, kWaiting);
   const auto start = Coordinator::Clock::now();
-  add_slice(replica, reduction);
+  add_slice(replica);
   elapsed = Coordinator::Clock::now() - start;
   barrier_.arrive_and_wait(worker, kWaiting);
   StepGradients reduced = collect(device);
@@ -44,7 +44,7 @@ StepGradients AllReduce::reduce(WorkerId worker, StepGradients mine, Reduction r
   return reduced;
 }
 
-void AllReduce::add_slice(std::size_t replica, Reduction reduction) {
+void AllReduce::add_slice(std::size_t replica) {
   const std::size_t parameters = parts_.front().uses.size();
   for (std::size_t i = 0; i < parameters; ++i) {
     const at::Tensor* base = base_of(parts_, i);
@@ -63,7 +63,6 @@ void AllReduce::add_slice(std::size_t replica, Reduction reduction) {
       const at::Tensor& other = part.uses[i];
       if (other.defined() && &other != base) sum.add_(slice(other).to(sum.device()));
     }
-    if (reduction == Reduction::mean) sum.div_(static_cast<double>(count));
     profile::wait_for(sum.device());
   }
 }

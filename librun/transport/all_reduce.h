@@ -10,9 +10,6 @@
 
 namespace pp::run {
 
-/// How the replicas' gradients become one.
-enum class Reduction { sum, mean };
-
 /// One object per replicated stage, shared by its replicas. Every replica adds one slice of all parameters,
 /// replica 0 first; afterwards all refer to the same reduced tensors, so every replica applies the same bytes.
 /// Statistics of batch norm are brought together as well. A replica's undefined gradient counts as zero.
@@ -23,13 +20,12 @@ class AllReduce {
   /// What all replicas get, on `device`, which is this worker's; read-only. `mine` is complete. Blocks until
   /// every replica has called. `elapsed` receives the seconds of this worker's own additions, waiting left out.
   /// Throws as Coordinator::wait does.
-  StepGradients reduce(WorkerId worker, StepGradients mine, Reduction reduction, const at::Device& device,
-                       Seconds& elapsed);
+  StepGradients reduce(WorkerId worker, StepGradients mine, const at::Device& device, Seconds& elapsed);
 
  private:
   /// Adds elements [first, last) of the parameters laid end to end into the tensors of the first replica that
   /// has them.
-  void add_slice(std::size_t replica, Reduction reduction);
+  void add_slice(std::size_t replica);
   StepGradients collect(const at::Device& device) const;
 
   std::vector<WorkerId> replicas_;

@@ -34,7 +34,8 @@ class Coordinator {
   int workers() const { return static_cast<int>(slots_.size()); }
   Lock lock() { return Lock(mutex_); }
 
-  /// `worker` is about to run `op`; nothing when it is done with its program. Also counts as progress.
+  /// `worker` is about to run `op`; nothing when it is done with its program. Also counts as progress. Throws
+  /// Stopped after stop(), so that a worker that never waits ends with the others.
   void announce(WorkerId worker, const std::optional<plan::Op>& op);
 
   /// Blocks `worker` until `ready()`, which is called with the lock held. `what` says in words what is waited
@@ -42,8 +43,10 @@ class Coordinator {
   /// pp::Error (run) with every worker's operation when nothing moves for the stall timeout.
   void wait(Lock& lock, WorkerId worker, const std::function<bool()>& ready,
             const std::function<std::string()>& what);
-  /// The calling thread's wait, which never stalls by itself: the workers do. Throws Stopped after stop().
-  void wait_driver(Lock& lock, const std::function<bool()>& ready);
+  /// The calling thread's wait. `give_up` is asked without the lock, at once and then about every 50 ms: true
+  /// ends the wait, which returns false. Throws Stopped after stop(), and as wait() does when several workers
+  /// run and none of them waits, so that none would say it.
+  bool wait_driver(Lock& lock, const std::function<bool()>& ready, const std::function<bool()>& give_up);
 
   /// Makes the worker, all workers, the driver look again, after what they wait for has changed under the lock.
   /// Better called without it: who wakes up takes it at once.
@@ -56,23 +59,45 @@ class Coordinator {
   /// Null while nothing failed.
   std::exception_ptr error();
 
+  /// `worker 1: F1.2, running`
+  std::string state_of(WorkerId worker);
+
  private:
+  friend class Respite;
   struct Slot {
     std::condition_variable condition;
     std::optional<plan::Op> op;
     std::string waiting_for;  ///< empty: running
   };
 
-  /// With the lock held.
+  class Watch;
+
+  // With the lock held.
+  std::string describe(std::size_t worker) const;
   std::string stall_report() const;
+  bool nobody_waits() const;
 
   std::mutex mutex_;
   std::condition_variable driver_;
   std::vector<std::unique_ptr<Slot>> slots_;
   Seconds stall_timeout_;
-  std::uint64_t progress_ = 0;  ///< operations announced so far
+  std::uint64_t progress_ = 0;  ///< operations announced and respites ended so far
+  int respites_ = 0;
   bool stopped_ = false;
   std::exception_ptr error_;
+};
+
+/// While one exists, waiting is no stall: somebody is busy with what is no operation, a worker that makes its
+/// weights or an observer that shows a line.
+class Respite {
+ public:
+  explicit Respite(Coordinator& coordinator);
+  ~Respite();
+  Respite(const Respite&) = delete;
+  Respite& operator=(const Respite&) = delete;
+
+ private:
+  Coordinator& coordinator_;
 };
 
 /// All `members` meet, any number of times. The last one to arrive opens it.

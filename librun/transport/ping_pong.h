@@ -6,12 +6,12 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "librun/transport/link_samples.h"
 #include "librun/transport/mailbox.h"
+#include "librun/worker/threads.h"
 
 namespace pp::run {
 
@@ -26,9 +26,13 @@ class Team {
   /// body(me) on every thread.
   template <class Body>
   void run(const Body& body) {
-    std::vector<std::thread> threads;
-    for (int me = 0; me < coordinator_.workers(); ++me) threads.emplace_back([&, me] { guarded(me, body); });
-    for (std::thread& thread : threads) thread.join();
+    Threads threads;
+    try {
+      for (int me = 0; me < coordinator_.workers(); ++me) threads.add([&, me] { guarded(me, body); });
+    } catch (...) {
+      coordinator_.stop(std::current_exception());
+    }
+    threads.join();
     if (const std::exception_ptr error = coordinator_.error()) std::rethrow_exception(error);
   }
 

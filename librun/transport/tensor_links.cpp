@@ -50,7 +50,7 @@ std::vector<double> reduce_times(const std::vector<at::Device>& devices, Bytes s
       barrier.arrive_and_wait(WorkerId{me}, "the other threads at the all-reduce");
       const auto start = Coordinator::Clock::now();
       Seconds own{};
-      reducer.reduce(WorkerId{me}, std::move(mine), Reduction::sum, device, own);
+      reducer.reduce(WorkerId{me}, std::move(mine), device, own);
       if (me == 0 && i >= sweep.warm_up) times.push_back(Seconds(Coordinator::Clock::now() - start).count());
     }
   });

@@ -31,14 +31,19 @@ void check_finite(double loss, const std::string& where, const RunOptions& optio
 
 }  // namespace
 
-Crew::Crew(Job& job) : job_(job) {
+Crew::Crew(Job& job, Threads::Start start) : job_(job), threads_(std::move(start)) {
   std::vector<at::Device> devices;
   for (const Device& device : job.setup.devices)
     devices.push_back(profile::tensor_device(device.kind, device.index));
   profile::open_devices(devices);
   for (const plan::Worker& worker : job.plan.workers)
     workers_.push_back(std::make_unique<Worker>(job, worker.id));
-  for (const auto& worker : workers_) threads_.emplace_back([&worker = *worker] { worker.run(); });
+  try {
+    for (const auto& worker : workers_) threads_.add([&worker = *worker] { worker.run(); });
+  } catch (...) {
+    job_.coordinator.stop(std::current_exception());
+    throw;
+  }
 }
 
 Crew::~Crew() {
@@ -46,10 +51,10 @@ Crew::~Crew() {
   join();
 }
 
-void Crew::join() {
-  for (std::thread& thread : threads_) {
-    if (thread.joinable()) thread.join();
-  }
+std::optional<WorkerId> Crew::join_within(Seconds most) {
+  const std::optional<std::size_t> left = threads_.join_within(most);
+  if (!left) return std::nullopt;
+  return job_.plan.workers[*left].id;
 }
 
 Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted)
@@ -57,7 +62,23 @@ Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interr
 
 void Driver::drive() {
   for (int epoch = 0; epoch < job_.setup.length.epochs() && !closed_; ++epoch) run_epoch(epoch);
-  job_.gate.close();
+  if (!poll()) job_.gate.close();
+}
+
+bool Driver::poll() {
+  if (closed_ || !interrupted_()) return closed_;
+  closed_ = true;
+  end_ = job_.gate.close();
+  job_.evaluation_gate.close();
+  const std::string end = std::to_string(end_) + " of " + std::to_string(job_.setup.length.total);
+  tell([&] { observer_.warning("interrupted: the run ends with step " + end); });
+  return true;
+}
+
+template <class Call>
+void Driver::tell(Call&& call) {
+  const Respite respite(job_.coordinator);
+  call();
 }
 
 void Driver::run_epoch(int epoch) {
@@ -66,15 +87,14 @@ void Driver::run_epoch(int epoch) {
   const Seconds start = now();
   grant(first, count, 0);
   Unit done = 0;
-  for (; done < count && (!closed_ || done < granted_); ++done) {
-    const UnitRecord unit = await(epoch, first + done);
-    units_.push_back(unit);
-    const double samples = static_cast<double>(unit.samples) * static_cast<double>(done + 1);
-    observer_.step({epoch, first + done + 1, length.total, unit.loss, samples / (now() - start).count()});
-    if (!closed_ && interrupted_()) {
-      closed_ = true;
-      job_.gate.close();
-    }
+  for (; done < count; ++done) {
+    const std::optional<UnitRecord> unit = await(epoch, first + done);
+    if (!unit) break;
+    units_.push_back(*unit);
+    const double samples = static_cast<double>(unit->samples) * static_cast<double>(done + 1);
+    const double rate = samples / (now() - start).count();
+    tell([&] { observer_.step({epoch, first + done + 1, length.total, unit->loss, rate}); });
+    poll();
     grant(first, count, done + 1);
   }
   if (done == count) finish_epoch(epoch, start, std::span(units_).last(static_cast<std::size_t>(count)));
@@ -83,18 +103,19 @@ void Driver::run_epoch(int epoch) {
 void Driver::grant(Unit first, Unit count, Unit done) {
   if (closed_) return;
   const Unit round = job_.setup.round;
-  granted_ = std::min(count, (done + lead_ + round - 1) / round * round);
-  job_.gate.grant(first + granted_);
+  job_.gate.grant(first + std::min(count, (done + lead_ + round - 1) / round * round));
 }
 
-UnitRecord Driver::await(int epoch, Unit unit) {
-  const UnitResult result = job_.ledger.await_unit(unit);
+std::optional<UnitRecord> Driver::await(int epoch, Unit unit) {
+  const auto beyond = [&] { return poll() && unit >= end_; };
+  const std::optional<UnitResult> result = job_.ledger.await_unit(unit, beyond);
+  if (!result) return std::nullopt;
   UnitRecord record;
   record.epoch = epoch;
   record.samples = job_.setup.length.epoch.size(unit - job_.setup.length.first(epoch));
-  record.end = result.end - job_.start;
+  record.end = result->end - job_.start;
   const std::vector<int> sizes = plan::micro_batch_sizes(record.samples, job_.plan.training.micro_batches);
-  for (std::size_t m = 0; m < sizes.size(); ++m) record.loss += result.losses[m] * sizes[m] / record.samples;
+  for (std::size_t m = 0; m < sizes.size(); ++m) record.loss += result->losses[m] * sizes[m] / record.samples;
   check_finite(record.loss, "step " + std::to_string(unit + 1), job_.options);
   return record;
 }
@@ -111,16 +132,18 @@ void Driver::finish_epoch(int epoch, Seconds start, std::span<const UnitRecord> 
   }
   report.train_loss /= samples;
   report.samples_per_s = samples / (end - start).count();
-  if (job_.evaluates()) {
-    const EvaluationPart sum = job_.ledger.await_evaluation(epoch);
-    report.test_loss = sum.loss_sum / static_cast<double>(sum.samples);
-    check_finite(*report.test_loss, "evaluation after epoch " + std::to_string(epoch), job_.options);
-    if (sum.predictions > 0) {
-      report.test_accuracy = static_cast<double>(sum.correct) / static_cast<double>(sum.predictions);
-    }
-  }
+  if (job_.evaluates()) add_evaluation(report);
   epochs_.push_back(report);
-  observer_.epoch(report);
+  tell([&] { observer_.epoch(report); });
+}
+
+void Driver::add_evaluation(EpochReport& report) {
+  const std::optional<EvaluationPart> sum = job_.ledger.await_evaluation(report.epoch, [&] { return poll(); });
+  if (!sum) return;
+  report.test_loss = sum->loss_sum / static_cast<double>(sum->samples);
+  check_finite(*report.test_loss, "evaluation after epoch " + std::to_string(report.epoch), job_.options);
+  if (sum->predictions == 0) return;
+  report.test_accuracy = static_cast<double>(sum->correct) / static_cast<double>(sum->predictions);
 }
 
 }  // namespace pp::run

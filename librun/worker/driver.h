@@ -4,11 +4,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "librun/report/build.h"
+#include "librun/worker/threads.h"
 #include "librun/worker/worker.h"
 
 namespace pp::run {
@@ -16,19 +17,22 @@ namespace pp::run {
 /// The workers and their threads; however the driver's work ends, all of them are stopped and joined.
 class Crew {
  public:
-  explicit Crew(Job& job);
+  /// Throws pp::Error (run) when a thread cannot be started.
+  explicit Crew(Job& job, Threads::Start start = Threads::system());
   ~Crew();
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
-  void join();
+  void join() { threads_.join(); }
+  /// The first worker that has not come back after `most`; none when all of them have.
+  std::optional<WorkerId> join_within(Seconds most);
   /// To be looked into after join().
   const std::vector<std::unique_ptr<Worker>>& workers() const { return workers_; }
 
  private:
   Job& job_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<std::thread> threads_;
+  Threads threads_;
 };
 
 class Driver {
@@ -36,9 +40,10 @@ class Driver {
   /// All must outlive it.
   Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted);
 
-  /// Until the run's length is reached or `interrupted` says so; then the gate is closed and the workers end by
-  /// themselves. Throws Stopped when a worker failed, pp::Error (run) for a loss that is not a finite number,
-  /// and what the observer throws.
+  /// Until the run's length is reached or `interrupted` says so; then the gates are closed and the workers end
+  /// by themselves. `interrupted` is asked after every step and while waiting, also for an evaluation, whose
+  /// result is then left out. Throws Stopped when a worker failed, pp::Error (run) for a loss that is not a
+  /// finite number, and what the observer throws.
   void drive();
 
   bool interrupted() const { return closed_; }
@@ -50,15 +55,22 @@ class Driver {
   /// Lets the workers begin what lies up to `lead_` beyond the first `done` units of the epoch, in whole
   /// rounds.
   void grant(Unit first, Unit count, Unit done);
-  UnitRecord await(int epoch, Unit unit);
+  /// Nothing when the unit is beyond the closed gate.
+  std::optional<UnitRecord> await(int epoch, Unit unit);
   void finish_epoch(int epoch, Seconds start, std::span<const UnitRecord> units);
+  void add_evaluation(EpochReport& report);
+  /// Closes the gates when the run is to be interrupted. Returns whether they are closed.
+  bool poll();
+  /// Calls the observer: however long it takes, that is no stall.
+  template <class Call>
+  void tell(Call&& call);
   Seconds now() const { return Coordinator::Clock::now() - job_.start; }
 
   Job& job_;
   Observer& observer_;
   const std::function<bool()>& interrupted_;
   Unit lead_;
-  Unit granted_ = 0;  ///< of the current epoch
+  Unit end_ = 0;  ///< units beyond it do not run once the gate is closed
   bool closed_ = false;
   std::vector<UnitRecord> units_;
   std::vector<EpochReport> epochs_;

@@ -4,19 +4,23 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "libprofile/measure/compute_device.h"
 #include "librun/worker/worker.h"
 
 namespace pp::run {
 
-void Worker::evaluate() {
-  for (int t = 0; t < job_.evaluation_count(); ++t) {
+bool Worker::evaluate() {
+  const int count = job_.evaluation_count();
+  for (int t = 0; t < count; ++t) {
+    if (!job_.evaluation_gate.admit(id_, Unit{position_.epoch} * count + t)) return false;
     for (const auto& [id, stage] : stages_) {
       if (job_.evaluation_owner(id, t) == id_) evaluate(id, stage, t);
     }
   }
   job_.coordinator.announce(id_, std::nullopt);
+  return true;
 }
 
 void Worker::evaluate(StageId id, const Stage& stage, int micro_batch) {
@@ -25,7 +29,9 @@ void Worker::evaluate(StageId id, const Stage& stage, int micro_batch) {
   std::vector<std::int64_t> samples(
       static_cast<std::size_t>(std::min<std::int64_t>(job_.evaluation_size(), test.samples - first)));
   std::iota(samples.begin(), samples.end(), first);
-  job_.coordinator.announce(id_, plan::Op{plan::OpKind::forward, id, micro_batch});
+  const plan::Op op{plan::OpKind::forward, id, micro_batch};
+  job_.coordinator.announce(id_, op);
+  if (job_.options.before_op) job_.options.before_op(-1, id_, op);
 
   const StageWiring& wiring = job_.wiring[index(id)];
   std::vector<at::Tensor> inputs;
@@ -36,23 +42,17 @@ void Worker::evaluate(StageId id, const Stage& stage, int micro_batch) {
     }
     const Tag tag{Direction::evaluation, input.source.index, input.source.output, id,
                   position_.epoch,       micro_batch};
-    at::Tensor arrived =
-        job_.transport->receive(id_, job_.evaluation_owner(StageId{input.producer}, micro_batch), tag);
-    inputs.push_back(profile::brought_to(device_, std::move(arrived)));
+    inputs.push_back(receive(job_.evaluation_owner(StageId{input.producer}, micro_batch), tag));
   }
-  const model::Pass pass = stage.evaluate(inputs, generator_);
+  model::Pass pass = stage.evaluate(inputs, generator_);
   finished();
-  for (std::size_t k = 0; k < wiring.outputs.size(); ++k) {
-    const StageOutput& output = wiring.outputs[k];
-    for (const StageOutput::Consumer& consumer : output.consumers) {
-      const Tag tag{Direction::evaluation, output.source.index, output.source.output,
-                    consumer.stage,        position_.epoch,     micro_batch};
-      job_.transport->send(id_, job_.evaluation_owner(consumer.stage, micro_batch), tag, pass.outputs[k]);
-    }
+  if (stage.segment().has_loss()) {
+    const auto count = static_cast<std::int64_t>(samples.size());
+    job_.ledger.evaluation(position_.epoch, micro_batch, judge(stage, inputs, pass, count));
   }
-  if (!stage.segment().has_loss()) return;
-  const auto count = static_cast<std::int64_t>(samples.size());
-  job_.ledger.evaluation(position_.epoch, micro_batch, judge(stage, inputs, pass, count));
+  inputs.clear();
+  const Tag tag{.direction = Direction::evaluation, .round = position_.epoch, .micro_batch = micro_batch};
+  send(nullptr, messages_of(id, tag, std::exchange(pass.outputs, {})));
 }
 
 EvaluationPart Worker::judge(const Stage& stage, std::span<const at::Tensor> inputs, const model::Pass& pass,

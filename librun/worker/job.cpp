@@ -1,7 +1,9 @@
 #include "librun/worker/job.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
+#include <utility>
 
 #include "librun/data/synthetic.h"
 
@@ -29,9 +31,9 @@ int program_length(const Setup& setup, const plan::Plan& plan) {
 
 }  // namespace
 
-Job::Job(const plan::Plan& the_plan, const RunOptions& the_options, Setup the_setup)
-    : plan(the_plan),
-      options(the_options),
+Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup)
+    : plan(std::move(the_plan)),
+      options(std::move(the_options)),
       setup(std::move(the_setup)),
       training(load(setup, plan, options, Subset::training)),
       test(load_test(setup, plan, options)),
@@ -41,10 +43,12 @@ Job::Job(const plan::Plan& the_plan, const RunOptions& the_options, Setup the_se
       programs(finite_programs(plan, program_length(setup, plan))),
       owners(find_owners(programs, static_cast<int>(plan.stages.size()), program_length(setup, plan))),
       coordinator(static_cast<int>(plan.workers.size()), options.stall_timeout),
-      gate(coordinator),
+      gate(coordinator, setup.round),
+      evaluation_gate(coordinator),
       ledger(coordinator, ledger_shape()),
       transport(make_in_process_transport(coordinator, mailbox_capacity(plan, wiring, programs))),
       start(Coordinator::Clock::now()) {
+  evaluation_gate.grant(std::numeric_limits<Unit>::max());
   for (const plan::Stage& stage : plan.stages) {
     reducers.push_back(std::make_unique<AllReduce>(coordinator, stage.workers));
   }

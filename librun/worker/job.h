@@ -44,9 +44,10 @@ struct Setup {
 /// Everything that run.h promises for check(). Throws pp::Error.
 Setup make_setup(const plan::Plan& plan, const RunOptions& options);
 
-/// Not movable: its parts refer to each other. Plan and options must outlive it.
+/// Not movable: its parts refer to each other. Refers to nothing outside, so that it may be left to a worker
+/// that does not come back.
 struct Job {
-  Job(const plan::Plan& plan, const RunOptions& options, Setup setup);
+  Job(plan::Plan plan, RunOptions options, Setup setup);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -63,8 +64,8 @@ struct Job {
   /// Model-wide index of the layer whose weights entry `group` of Plan::tied shares.
   int tied_owner(std::size_t group) const;
 
-  const plan::Plan& plan;
-  const RunOptions& options;
+  const plan::Plan plan;
+  const RunOptions options;
   const Setup setup;
   Dataset training;
   std::optional<Dataset> test;
@@ -75,6 +76,7 @@ struct Job {
   Owners owners;
   Coordinator coordinator;
   Gate gate;
+  Gate evaluation_gate;  ///< units: the test set's micro-batches over all epochs; open until an interruption
   Ledger ledger;
   std::unique_ptr<Transport> transport;
   std::vector<std::unique_ptr<AllReduce>> reducers;        ///< per stage

@@ -10,7 +10,9 @@ bool Gate::admit(WorkerId worker, Unit unit) {
   coordinator_.wait(
       lock, worker, [&] { return unit < end_ || closed_; },
       [&] { return "step " + std::to_string(unit + 1) + " to be started"; });
-  return unit < end_;
+  if (unit >= end_) return false;
+  begun_ = std::max(begun_, unit + 1);
+  return true;
 }
 
 void Gate::grant(Unit end) {
@@ -20,10 +22,12 @@ void Gate::grant(Unit end) {
   coordinator_.notify_all();
 }
 
-void Gate::close() {
+Unit Gate::close() {
   const Coordinator::Lock lock = coordinator_.lock();
   closed_ = true;
+  end_ = std::min(end_, (begun_ + round_ - 1) / round_ * round_);
   coordinator_.notify_all();
+  return end_;
 }
 
 bool Ledger::complete(const Entry& entry) const {
@@ -52,9 +56,10 @@ void Ledger::evaluation(int epoch, int micro_batch, const EvaluationPart& part) 
   if (static_cast<int>(parts.size()) == shape_.evaluations) coordinator_.notify_driver();
 }
 
-UnitResult Ledger::await_unit(Unit unit) {
+std::optional<UnitResult> Ledger::await_unit(Unit unit, const std::function<bool()>& give_up) {
   Coordinator::Lock lock = coordinator_.lock();
-  coordinator_.wait_driver(lock, [&] { return complete(units_[unit]); });
+  const auto ready = [&] { return complete(units_[unit]); };
+  if (!coordinator_.wait_driver(lock, ready, give_up)) return std::nullopt;
   UnitResult result;
   for (const auto& [micro_batch, value] : units_[unit].losses) result.losses.push_back(value);
   result.end = units_[unit].end;
@@ -62,10 +67,10 @@ UnitResult Ledger::await_unit(Unit unit) {
   return result;
 }
 
-EvaluationPart Ledger::await_evaluation(int epoch) {
+std::optional<EvaluationPart> Ledger::await_evaluation(int epoch, const std::function<bool()>& give_up) {
   Coordinator::Lock lock = coordinator_.lock();
-  coordinator_.wait_driver(lock,
-                           [&] { return static_cast<int>(evaluations_[epoch].size()) == shape_.evaluations; });
+  const auto ready = [&] { return static_cast<int>(evaluations_[epoch].size()) == shape_.evaluations; };
+  if (!coordinator_.wait_driver(lock, ready, give_up)) return std::nullopt;
   EvaluationPart sum;
   for (const auto& [micro_batch, part] : evaluations_[epoch]) {
     sum.loss_sum += part.loss_sum;

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "librun/transport/coordinator.h"
@@ -17,15 +19,19 @@ using Unit = std::int64_t;
 /// without a barrier, and closes the gate to end the run: then every worker stops at the same unit.
 class Gate {
  public:
-  explicit Gate(Coordinator& coordinator) : coordinator_(coordinator) {}
+  /// Units begin and end in whole rounds of `round`.
+  explicit Gate(Coordinator& coordinator, Unit round = 1) : coordinator_(coordinator), round_(round) {}
   /// Blocks until `unit` is granted (true) or the gate is closed below it (false).
   bool admit(WorkerId worker, Unit unit);
   void grant(Unit end);
-  void close();
+  /// Takes back what was granted and no worker has begun. Returns the limit that stays.
+  Unit close();
 
  private:
   Coordinator& coordinator_;
+  Unit round_;
   Unit end_ = 0;
+  Unit begun_ = 0;  ///< units that some worker was admitted to
   bool closed_ = false;
 };
 
@@ -59,9 +65,10 @@ class Ledger {
   void finish(Unit unit, Coordinator::Clock::time_point end);
   void evaluation(int epoch, int micro_batch, const EvaluationPart& part);
 
-  /// The driver's side: blocks until all of it is there, and takes it.
-  UnitResult await_unit(Unit unit);
-  EvaluationPart await_evaluation(int epoch);
+  /// The driver's side: blocks until all of it is there, and takes it; nothing when `give_up` ended the wait
+  /// (Coordinator::wait_driver).
+  std::optional<UnitResult> await_unit(Unit unit, const std::function<bool()>& give_up);
+  std::optional<EvaluationPart> await_evaluation(int epoch, const std::function<bool()>& give_up);
 
  private:
   struct Entry {

@@ -12,14 +12,22 @@ namespace pp::run {
 namespace {
 
 // Whatever an operation throws becomes a failure of the run that says where.
-Error located(const Error& error, WorkerId worker, const plan::Op& op) {
-  Error run_error(ErrorKind::run, error.what());
-  run_error.add_context(plan::to_text(op));
+template <class Failure>
+Failure located(Failure failure, WorkerId worker, const plan::Op& op) {
+  failure.add_context(plan::to_text(op));
   if (op.kind != plan::OpKind::tied_all_reduce)
-    run_error.add_context("stage " + std::to_string(number(op.stage)));
-  run_error.add_context("worker " + std::to_string(number(worker)));
-  return run_error;
+    failure.add_context("stage " + std::to_string(number(op.stage)));
+  failure.add_context("worker " + std::to_string(number(worker)));
+  return failure;
 }
+
+void weigh(StepGradients& gradients, double weight) {
+  for (at::Tensor& gradient : gradients.uses) {
+    if (gradient.defined()) gradient.mul_(weight);
+  }
+}
+
+constexpr auto kLessMemory = "; plan with more stages, smaller micro-batches or --recompute auto";
 
 }  // namespace
 
@@ -27,7 +35,8 @@ Worker::Worker(Job& job, WorkerId id)
     : job_(job),
       id_(id),
       device_(profile::tensor_device(job.setup.devices[index(id)].kind, job.setup.devices[index(id)].index)),
-      generator_(profile::make_generator(device_, /*seed=*/0)) {
+      generator_(profile::make_generator(device_, /*seed=*/0)),
+      starting_(std::in_place, job.coordinator) {
   for (const plan::Op& op : job.programs[index(id)]) {
     if (op.kind == plan::OpKind::recompute) recomputed_.emplace(op.stage, op.micro_batch);
   }
@@ -43,6 +52,8 @@ void Worker::run() noexcept {
     } catch (...) {
       model::detail::rethrow_as_error();
     }
+  } catch (const model::OutOfMemory& error) {
+    job_.coordinator.stop(std::make_exception_ptr(model::OutOfMemory(std::string(error.what()) + kLessMemory)));
   } catch (...) {
     job_.coordinator.stop(std::current_exception());
   }
@@ -53,6 +64,7 @@ void Worker::train() {
   pin_thread(cores);
   profile::enter_device(device_, std::max(1, static_cast<int>(cores.size())));
   make_stages();
+  starting_.reset();
   const Length& length = job_.setup.length;
   for (int epoch = 0; epoch < length.epochs(); ++epoch) {
     order_ = epoch_order(length.epoch.samples, job_.options.seed, epoch, job_.options.shuffle);
@@ -61,7 +73,7 @@ void Worker::train() {
     const bool whole = job_.setup.streams ? run_stream(length.count(epoch)) : run_steps(length.count(epoch));
     record_.peak = std::max(record_.peak, memory_.peak());
     if (!whole) return;
-    if (job_.evaluates()) evaluate();
+    if (job_.evaluates() && !evaluate()) return;
   }
 }
 
@@ -99,11 +111,11 @@ void Worker::step() {
   record_.busy.push_back(std::exchange(busy_, Seconds(0)));
 }
 
-// A mini-batch beyond the closed gate is left out with its backward; the iteration's all-reduce and update go
-// with it.
+// A mini-batch beyond the closed gate is left out with its backward, and so is an update for which no backward
+// has been done.
 bool Worker::run_stream(Unit count) {
   const auto& stream = *job_.plan.workers[index(id_)].program.stream;
-  std::map<StageId, bool> skipped;
+  std::set<StageId> skipped;
   Unit last = -1;  // of the mini-batches that ran
   for (const plan::Op& op : plan::expand(stream, static_cast<int>(count))) {
     switch (op.kind) {
@@ -113,13 +125,16 @@ bool Worker::run_stream(Unit count) {
         break;
       case plan::OpKind::all_reduce:
       case plan::OpKind::update:
-        if (skipped[op.stage]) continue;
+        if (skipped.contains(op.stage) && !due_.contains(op.stage)) continue;
         break;
       default:
-        skipped[op.stage] = !stages_.at(op.stage).in_flight(op.micro_batch);
-        if (skipped[op.stage]) continue;
+        if (stages_.at(op.stage).in_flight(op.micro_batch)) break;
+        skipped.insert(op.stage);
+        continue;
     }
     execute(op);
+    if (plan::completes_backward(op.kind)) due_[op.stage] = op.micro_batch;
+    if (op.kind == plan::OpKind::update) due_.erase(op.stage);
   }
   job_.coordinator.announce(id_, std::nullopt);
   const Unit ran =
@@ -139,8 +154,10 @@ void Worker::execute(const plan::Op& op) {
     } catch (...) {
       model::detail::rethrow_as_error();
     }
+  } catch (const model::OutOfMemory& error) {
+    throw located(model::OutOfMemory(error.what()), id_, op);
   } catch (const Error& error) {
-    throw located(error, id_, op);
+    throw located(Error(ErrorKind::run, error.what()), id_, op);
   }
 }
 
@@ -172,7 +189,8 @@ void Worker::forward(const plan::Op& op, Stage& stage) {
   std::vector<at::Tensor> outputs = stage.forward(op.micro_batch, inputs, piece.key, generator_, keep);
   inputs.clear();
   note(op, begin, finished());
-  send_outputs(op, piece, std::move(outputs));
+  const Tag tag{.direction = Direction::activation, .round = piece.round, .micro_batch = op.micro_batch};
+  send(&op, messages_of(op.stage, tag, std::move(outputs)));
   if (stage.segment().has_loss()) job_.ledger.loss(piece.unit, piece.loss_index, stage.loss(op.micro_batch));
 }
 
@@ -218,14 +236,25 @@ void Worker::weight_gradient(const plan::Op& op, Stage& stage) {
 }
 
 void Worker::all_reduce(const plan::Op& op, Stage& stage) {
-  const Reduction reduction = job_.setup.streams ? Reduction::mean : Reduction::sum;
   Seconds elapsed{};
   StepGradients mine = stage.take_gradients();
+  if (job_.setup.streams) weigh(mine, share_of_round(op.stage));
   finished();
   AllReduce& reducer = *job_.reducers[index(op.stage)];
-  reduced_[op.stage] = reducer.reduce(id_, std::move(mine), reduction, device_, elapsed);
+  reduced_[op.stage] = reducer.reduce(id_, std::move(mine), device_, elapsed);
   const Time end = Coordinator::Clock::now();
   note(op, end - std::chrono::duration_cast<Coordinator::Clock::duration>(elapsed), end);
+}
+
+// In a stream each replica brings the gradient of a mini-batch of its own; the update is for all of their
+// samples.
+double Worker::share_of_round(StageId stage) const {
+  const EpochShape& epoch = job_.setup.length.epoch;
+  const auto replicas = static_cast<int>(job_.plan.stages[index(stage)].workers.size());
+  const int mine = due_.at(stage), first = mine / replicas * replicas;
+  double samples = 0;
+  for (int i = first; i < first + replicas; ++i) samples += epoch.size(i);
+  return epoch.size(mine) / samples;
 }
 
 // Copies of shared weights in several stages; stages with replicas have reduced theirs before.

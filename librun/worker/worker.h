@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -64,6 +65,8 @@ class Worker {
   void backward(const plan::Op& op, Stage& stage);
   void weight_gradient(const plan::Op& op, Stage& stage);
   void all_reduce(const plan::Op& op, Stage& stage);
+  /// Samples of the stage's last mini-batch over those of all its replicas' ones.
+  double share_of_round(StageId stage) const;
   void tied_all_reduce(const plan::Op& op);
   void update(const plan::Op& op, Stage& stage);
 
@@ -75,14 +78,22 @@ class Worker {
   void cut_data(const plan::Op& op, const Piece& piece, std::vector<at::Tensor>& inputs) const;
   /// Per output of the stage, in descending consumer order.
   std::vector<std::vector<at::Tensor>> receive_gradients(const plan::Op& op, const Piece& piece);
-  void send_outputs(const plan::Op& op, const Piece& piece, std::vector<at::Tensor> outputs);
   void send_gradients(const plan::Op& op, const Piece& piece, std::vector<at::Tensor> gradients);
+  struct Message {
+    WorkerId to;
+    Tag tag;
+    at::Tensor tensor;
+  };
+  /// One for each consumer of each output; the tag says in which direction, round and micro-batch.
+  std::vector<Message> messages_of(StageId stage, Tag tag, std::vector<at::Tensor> outputs) const;
   /// On this worker's device and charged to it from now on, whoever made it.
   at::Tensor receive(WorkerId from, const Tag& tag);
-  /// The receiver may be charged as soon as it has the tensor: keep no other handle of it.
-  void send(const plan::Op& op, WorkerId to, const Tag& tag, at::Tensor tensor);
+  /// All that an operation sends, at once: what nobody here holds any longer is charged to its receivers alone.
+  /// `op` is for the trace; null: not training.
+  void send(const plan::Op* op, std::vector<Message> messages);
 
-  void evaluate();
+  /// False when the run was interrupted before the end of the test set.
+  bool evaluate();
   void evaluate(StageId id, const Stage& stage, int micro_batch);
   EvaluationPart judge(const Stage& stage, std::span<const at::Tensor> inputs, const model::Pass& pass,
                        std::int64_t samples) const;
@@ -102,9 +113,12 @@ class Worker {
   std::set<std::pair<StageId, int>> recomputed_;  ///< stages and micro-batches with an R in this program
   std::map<StageId, Stage> stages_;
   std::map<StageId, StepGradients> reduced_;  ///< between AR and U
-  std::vector<std::int64_t> order_;           ///< samples of the current epoch
+  /// Streams: the last mini-batch whose backward is done, from there to U.
+  std::map<StageId, int> due_;
+  std::vector<std::int64_t> order_;  ///< samples of the current epoch
   Position position_;
-  Seconds busy_{};  ///< since the last entry of the record
+  std::optional<Respite> starting_;  ///< until the stages are made
+  Seconds busy_{};                   ///< since the last entry of the record
   WorkerRecord record_;
 };
 

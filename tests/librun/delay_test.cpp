@@ -1,3 +1,5 @@
+#include "libprofile/core/file.h"
+#include "tests/librun/folder.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
 #include "tests/support/plans.h"
@@ -58,6 +60,53 @@ TEST_SUITE("librun/delay") {
     const test::Run found = test::run_plan(plan, two_epochs());
     CHECK(test::first_difference(expected.tensors, found.tensors) == "");
     CHECK(found.report.step_losses == expected.losses);
+  }
+
+  TEST_CASE("a partial last mini-batch in a round of replicas counts with its samples") {
+    // 46 samples: 12 mini-batches, the last one of 2. With replicas 2-1 stage 0 weighs its last round 4:2.
+    PlanSpec spec = streamed(2, {2});
+    spec.replicas = {2, 1};
+    run::RunOptions options = two_epochs();
+    options.synthetic_samples = 46;
+    const test::Trained expected = test::train_delayed(make_plan(spec), options);
+    const test::Run found = test::run_plan(make_plan(spec), options);
+    CHECK(test::first_difference(expected.tensors, found.tensors) == "");
+    CHECK(found.report.step_losses == expected.losses);
+  }
+
+  TEST_CASE("one round of two replicas, 4 and 2 samples, is one step on the six samples together") {
+    PlanSpec spec = streamed(2, {});
+    spec.replicas = {2};
+    run::RunOptions options = two_epochs();
+    options.synthetic_samples = 6;
+    options.epochs = 1;
+    options.shuffle = false;
+    const test::Run found = test::run_plan(make_plan(spec), options);
+    spec.replicas = {};
+    spec.schedule = "gpipe";
+    spec.mini_batch = 6;
+    const test::Trained expected = test::train_alone(make_plan(spec), options);
+    CHECK(test::largest_difference(expected.tensors, found.tensors) < 1e-12);  // float64
+  }
+
+  TEST_CASE("an interrupted stream applies every gradient that it has computed, wherever W and I stand") {
+    // One stage whose body computes the weight gradient of one mini-batch before the input gradient of the
+    // next.
+    plan::Plan plan = make_plan(streamed(2, {}));
+    plan.workers[0].program.stream =
+        plan::Stream{plan::parse_program("F0.0 I0.0"), plan::parse_program("F0.1 W0.0 I0.1 U0"), /*period=*/1};
+    const TestFolder folder;
+    run::RunOptions options = two_epochs();
+    options.save_weights = folder.path() / "w.safetensors";
+    test::SilentObserver observer;
+    const run::RunReport report = run::run(plan, options, observer, [&] { return observer.steps.size() >= 3; });
+    CHECK(report.exit_reason == "interrupted");
+    REQUIRE(report.steps < 12);
+    const auto interrupted = read_file(options.save_weights);
+    options.epochs.reset();
+    options.steps = report.steps;
+    run::run(plan, options, observer);
+    CHECK(read_file(options.save_weights) == interrupted);
   }
 
   TEST_CASE("one stage is plain sgd") {

@@ -1,6 +1,12 @@
 #include <atomic>
+#include <cerrno>
+#include <new>
+#include <system_error>
+#include <utility>
 
 #include "libprofile/core/error.h"
+#include "libprofile/model/errors.h"
+#include "librun/worker/driver.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
@@ -86,26 +92,127 @@ TEST_SUITE("librun/failure") {
     CHECK(kind == ErrorKind::run);
   }
 
-  TEST_CASE("a stall ends the run and names every worker's operation") {
+  TEST_CASE("a stall ends the run, names every worker's operation and leaves behind who does not come back") {
     const plan::Plan plan = make_plan({.model = test::dropout_mlp(), .cuts = {3}, .schedule = "gpipe"});
-    std::atomic<bool> over = false;
+    std::atomic<bool> over = false, back = false;
+    const TestFolder folder;
     run::RunOptions options = options_with([&](std::int64_t step, WorkerId, const plan::Op& op) {
-      while (step == 1 && is(op, "F1.2") && !over) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      if (step != 1 || !is(op, "F1.2")) return;
+      over.wait(false);  // until the test has the message: only then may it come back
+      back = true;
+      back.notify_all();
     });
-    options.stall_timeout = Seconds(0.2);
-    std::thread release([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-      over = true;
-    });
+    options.stall_timeout = Seconds(1);
+    options.save_weights = folder.path() / "weights.safetensors";
+    const int before = run::runs_left_behind();
     const auto [message, kind] = failure(plan, options);
-    release.join();
     CHECK(message ==
-          "worker 0: stage 0: B0.0: stalled: no operation has ended for 200 ms; raise the stall timeout if "
-          "single "
-          "operations take that long\n"
+          "worker 0: stage 0: B0.0: stalled: no operation has ended for 1 s; raise the stall timeout if "
+          "single operations take that long\n"
           "  worker 0: B0.0, waits for the gradient of layer 2 for micro-batch 0 from worker 1\n"
-          "  worker 1: F1.2, running");
+          "  worker 1: F1.2, running\n"
+          "  does not end, so it is left behind after 1 s: worker 1: F1.2, running");
     CHECK(kind == ErrorKind::run);
+    CHECK(run::runs_left_behind() == before + 1);
+    CHECK(folder.file_count() == 0);
+    over = true;
+    over.notify_all();
+    back.wait(false);
+  }
+
+  TEST_CASE(
+      "the last operation of a run that does not come back is a stall too, although nobody waits for it") {
+    const plan::Plan plan = make_plan({.model = test::dropout_mlp(), .cuts = {3}});
+    std::atomic<bool> over = false, back = false;
+    run::RunOptions options = options_with([&](std::int64_t step, WorkerId, const plan::Op& op) {
+      if (step != 5 || !is(op, "U0")) return;
+      over.wait(false);
+      back = true;
+      back.notify_all();
+    });
+    options.stall_timeout = Seconds(1);
+    options.evaluate = false;
+    const auto [message, kind] = failure(plan, options);
+    CHECK(
+        message ==
+        "stalled: no operation has ended for 1 s; raise the stall timeout if single operations take that long\n"
+        "  worker 0: U0, running\n"
+        "  worker 1: between steps, running\n"
+        "  does not end, so it is left behind after 1 s: worker 0: U0, running");
+    over = true;
+    over.notify_all();
+    back.wait(false);
+  }
+
+  TEST_CASE("an observer that blocks for longer than the stall timeout is no stall") {
+    class Slow : public test::SilentObserver {
+      void step(const run::Progress& progress) override {
+        if (progress.step == 2) std::this_thread::sleep_for(std::chrono::seconds(3));
+      }
+    } observer;
+    run::RunOptions options = options_with({});
+    options.stall_timeout = Seconds(1);
+    const plan::Plan plan = make_plan({.model = test::dropout_mlp(), .cuts = {3}});
+    CHECK(run::run(plan, options, observer).steps == 6);
+  }
+
+  TEST_CASE("a worker that takes longer than the stall timeout to begin is no stall") {
+    run::RunOptions options = options_with({});
+    options.stall_timeout = Seconds(1);
+    const plan::Plan plan = make_plan({.model = test::dropout_mlp(), .cuts = {3}});
+    run::Job job(plan, options, run::make_setup(plan, options));
+    job.gate.grant(6);
+    run::Worker late(job, WorkerId{0}), waiting(job, WorkerId{1});
+    std::thread second([&] { waiting.run(); });
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+    std::thread first([&] { late.run(); });
+    first.join();
+    second.join();
+    CHECK(job.coordinator.error() == nullptr);
+  }
+
+  TEST_CASE("a worker that never waits notices before its next operation that the run is stopped") {
+    std::vector<std::string> seen;
+    run::Job* running = nullptr;
+    const run::RunOptions options = options_with([&](std::int64_t, WorkerId, const plan::Op& op) {
+      seen.push_back(plan::to_text(op));
+      if (seen.size() == 3) running->coordinator.stop(nullptr);
+    });
+    const plan::Plan plan = make_plan({.model = test::dropout_mlp(), .schedule = "gpipe"});
+    run::Job job(plan, options, run::make_setup(plan, options));
+    running = &job;
+    job.gate.grant(6);
+    run::Worker alone(job, WorkerId{0});
+    std::thread([&] { alone.run(); }).join();
+    CHECK(seen == std::vector<std::string>{"F0.0", "F0.1", "F0.2"});
+  }
+
+  TEST_CASE("a thread that cannot be started stops the others and is an error of the run") {
+    const run::RunOptions options = options_with({});
+    const plan::Plan plan = make_plan({.model = test::dropout_mlp(), .cuts = {3}});
+    run::Job job(plan, options, run::make_setup(plan, options));
+    int wanted = 0;
+    const auto one = [&](run::Threads::Body body) {
+      if (++wanted > 1) throw std::system_error(EAGAIN, std::generic_category());
+      return std::thread(std::move(body));
+    };
+    CHECK_THROWS_WITH_AS(
+        run::Crew(job, one),
+        "thread 2 of the run cannot be started: Resource temporarily unavailable; plan for fewer "
+        "devices, or raise the limit of processes (ulimit -u)",
+        Error);
+  }
+
+  TEST_CASE("memory that runs out keeps its kind and its remedy on the way up") {
+    run::RunOptions options = options_with([](auto, WorkerId, const plan::Op& op) {
+      if (is(op, "F1.1")) throw std::bad_alloc();
+    });
+    const plan::Plan plan = make_plan({.model = test::dropout_mlp(), .cuts = {3}});
+    test::SilentObserver observer;
+    CHECK_THROWS_WITH_AS(run::run(plan, options, observer),
+                         "worker 1: stage 1: F1.1: the host has no memory left; plan with more stages, smaller "
+                         "micro-batches or --recompute auto",
+                         model::OutOfMemory);
   }
 
   TEST_CASE("a loss that is not finite ends the run with a remedy") {

@@ -88,6 +88,12 @@ ModelGraph residual_net() {
   return model.linear("head", 3).finish();
 }
 
+ModelGraph skip_mlp(int width) {
+  Builder model("skip_mlp", {5});
+  model.linear("fc0", width).add("tanh0", "tanh").linear("fc1", width).add("tanh1", "tanh");
+  return model.add("sum", "add", {}, {"tanh1", "tanh0"}).linear("head", 3).finish();
+}
+
 ModelGraph regression() {
   Builder model("regression", {4});
   model.graph().targets = {{"y", {{2}, DType::float32}}};

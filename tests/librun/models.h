@@ -13,6 +13,9 @@ pp::ModelGraph dropout_mlp();
 pp::ModelGraph shared_mlp();
 /// Convolutions with batch norm, a residual edge and a long skip into a concat: 15 layers.
 pp::ModelGraph residual_net();
+/// Two linears of this width with tanh, whose results are added, and a linear to 3 classes: 6 layers, tanh0 is
+/// 1, the sum 4.
+pp::ModelGraph skip_mlp(int width = 6);
 /// Regression: a linear, tanh, a linear, mse.
 pp::ModelGraph regression();
 

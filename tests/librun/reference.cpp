@@ -196,7 +196,7 @@ struct DelayedStage {
   int replicas = 1, warm = 0;
   std::vector<LayerTensors> versions;  // of this epoch, whole-model tensors of which only [first, last) count
   std::unique_ptr<model::Optimizer> optimizer;
-  std::vector<at::Tensor> round;  // sum over the replicas
+  std::vector<at::Tensor> round;  // mean over the samples of the replicas
 };
 
 std::vector<DelayedStage> delayed_stages(const plan::Plan& plan, const run::RunOptions& options) {
@@ -213,10 +213,20 @@ std::vector<DelayedStage> delayed_stages(const plan::Plan& plan, const run::RunO
   return stages;
 }
 
+// Samples of mini-batch j over those of the round of replicas that it belongs to.
+double share(const DelayedStage& stage, const run::EpochShape& shape, int j) {
+  double all = 0;
+  for (int i = 0; i < stage.replicas; ++i) all += shape.size(j / stage.replicas * stage.replicas + i);
+  return shape.size(j) / all;
+}
+
+std::vector<at::Tensor> scaled(const std::vector<at::Tensor>& tensors, double factor) {
+  std::vector<at::Tensor> all;
+  for (const at::Tensor& tensor : tensors) all.push_back(tensor.mul(factor));
+  return all;
+}
+
 void delayed_update(DelayedStage& stage, double learning_rate) {
-  if (stage.replicas > 1) {
-    for (at::Tensor& sum : stage.round) sum.div_(static_cast<double>(stage.replicas));
-  }
   LayerTensors next = clone(stage.versions.back());
   stage.optimizer->step(flat(next, stage.first, stage.last), stage.round, learning_rate);
   stage.versions.push_back(std::move(next));
@@ -315,7 +325,7 @@ class StreamRecursion {
 
 }  // namespace
 
-Trained train_alone(const plan::Plan& plan, const run::RunOptions& options) {
+Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Order order_of_sum) {
   at::set_num_threads(1);
   WholeModel model(plan, options);
   Trained result;
@@ -332,15 +342,20 @@ Trained train_alone(const plan::Plan& plan, const run::RunOptions& options) {
     LayerTensors sums(weights.size());
     std::map<int, std::vector<model::BatchStatistics>> statistics;  // by layer
     double loss = 0;
-    for (int m = 0; m < plan.training.micro_batches; ++m) {
+    const int micro_batches = plan.training.micro_batches;
+    std::vector<Gradient> parts;
+    for (int m = 0; m < micro_batches; ++m) {
       const auto begin = static_cast<std::size_t>(shape.first(batch) + offsets[static_cast<std::size_t>(m)]);
       const auto count = static_cast<std::size_t>(offsets[static_cast<std::size_t>(m) + 1] -
                                                   offsets[static_cast<std::size_t>(m)]);
-      Gradient part = model.gradient(weights, std::span(order).subspan(begin, count),
-                                     static_cast<double>(count) / size, {options.seed, step, m});
+      parts.push_back(model.gradient(weights, std::span(order).subspan(begin, count),
+                                     static_cast<double>(count) / size, {options.seed, step, m}));
+      for (auto& entry : parts.back().statistics) statistics[entry.layer].push_back(entry);
+      loss += parts.back().loss * static_cast<double>(count) / size;
+    }
+    if (order_of_sum == Order::descending) std::ranges::reverse(parts);
+    for (const Gradient& part : parts) {
       for (std::size_t i = 0; i < sums.size(); ++i) add(sums[i], part.weights[i]);
-      for (auto& entry : part.statistics) statistics[entry.layer].push_back(entry);
-      loss += part.loss * static_cast<double>(count) / size;
     }
     optimizer->step(owned(model.resolved(), weights), gathered(model.resolved(), std::move(sums)),
                     options.learning_rate);
@@ -378,7 +393,7 @@ Trained train_delayed(const plan::Plan& plan, const run::RunOptions& options) {
       const Gradient part = model.gradient(used, samples, 1.0, {options.seed, epoch * shape.count + j, 0});
       result.losses.push_back(part.loss);
       for (DelayedStage& stage : stages) {
-        add(stage.round, flat(part.weights, stage.first, stage.last));
+        add(stage.round, scaled(flat(part.weights, stage.first, stage.last), share(stage, shape, j)));
         if ((j + 1) % stage.replicas == 0) delayed_update(stage, options.learning_rate);
       }
     }

@@ -21,12 +21,16 @@ struct Trained {
   NamedTensors tensors;        ///< parameters and buffers in model order
 };
 
+/// The order in which gradients of micro-batches are added.
+enum class Order { ascending, descending };
+
 /// Accumulates over the plan's micro-batches of synthetic data, then steps; single thread.
-Trained train_alone(const pp::plan::Plan& plan, const pp::run::RunOptions& options);
+Trained train_alone(const pp::plan::Plan& plan, const pp::run::RunOptions& options,
+                    Order order = Order::ascending);
 
 /// PipeDream with stashing as schedules.md 5.3 states it: stage s uses for its local mini-batch i version
-/// max(0, i - warm_s), and its i-th update, on the newest version, applies the mean over a round of its
-/// replicas.
+/// max(0, i - warm_s), and its i-th update, on the newest version, applies the mean over the samples of
+/// a round of its replicas.
 Trained train_delayed(const pp::plan::Plan& plan, const pp::run::RunOptions& options);
 
 /// One epoch of any valid stream, as its programs state it: a forward uses the version that its worker's updates before

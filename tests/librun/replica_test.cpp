@@ -67,6 +67,18 @@ TEST_SUITE("librun/replica") {
     }
   }
 
+  TEST_CASE("hybrid and gpipe-reverse with replicas equal the single device within rounding") {
+    PlanSpec spec{.model = test::residual_net(), .cuts = {6}, .mini_batch = 12, .micro_batches = 6};
+    const test::Trained expected = test::train_alone(make_plan(spec), short_run());
+    spec.replicas = {2, 2};
+    for (const char* schedule : {"hybrid", "gpipe-reverse"}) {
+      CAPTURE(schedule);
+      spec.schedule = schedule;
+      const test::Run found = test::run_plan(make_plan(spec), short_run());
+      CHECK(test::largest_difference(expected.tensors, found.tensors) < 1e-5);
+    }
+  }
+
   TEST_CASE("copies of tied weights in replicated stages equal the single device within rounding") {
     // The cut leaves two of the three users in stage 0.
     PlanSpec spec{.model = test::shared_mlp(), .cuts = {5}, .mini_batch = 12, .micro_batches = 6};

@@ -1,5 +1,8 @@
 #include "librun/run.h"
 
+#include <atomic>
+#include <future>
+
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
 #include "librun/worker/thread.h"
@@ -21,6 +24,20 @@ run::RunOptions synthetic(int samples, int epochs) {
   options.learning_rate = 0.05;
   return options;
 }
+
+// Lets a worker wait until the driver has said something, which it does once the gates are closed.
+class Told : public test::SilentObserver {
+ public:
+  void warning(std::string_view text) override {
+    SilentObserver::warning(text);
+    if (text.starts_with("interrupted")) said_.set_value();
+  }
+  // The bound ends a test that fails.
+  void wait() { said_.get_future().wait_for(std::chrono::seconds(20)); }
+
+ private:
+  std::promise<void> said_;
+};
 
 plan::Plan two_stages(const char* schedule = "1f1b") {
   return make_plan({.model = test::dropout_mlp(), .cuts = {3}, .schedule = schedule});
@@ -123,8 +140,8 @@ TEST_SUITE("librun/run") {
       const run::RunReport report =
           run::run(plan, options, observer, [&] { return observer.steps.size() >= 5; });
       CHECK(report.exit_reason == "interrupted");
-      // Five were done; the ones already allowed to start are finished: 1 more step, or two windows of the
-      // stream in rounds.
+      // Five were done; the ones already begun are finished: at most those allowed to start, 1 more step, or
+      // two windows of the stream in rounds.
       CHECK(report.steps >= 5);
       CHECK(report.steps <= (streams ? 5 + 2 * 5 + 2 : 7));
       CHECK(report.steps % (streams ? 2 : 1) == 0);
@@ -138,6 +155,64 @@ TEST_SUITE("librun/run") {
       run::run(plan, same, observer);
       CHECK(read_file(options.save_weights) == interrupted);
     }
+  }
+
+  TEST_CASE("an interruption finishes the steps that are in flight and no others") {
+    // The interruption comes while stage 0 is in its 4th unit (1f1b: step 3, pipedream: mini-batch 3 of 100),
+    // and nobody is further. The lead of a stream would be 6 units.
+    for (const char* schedule : {"1f1b", "pipedream"}) {
+      CAPTURE(schedule);
+      const bool streams = std::string(schedule) == "pipedream";
+      const plan::Plan plan = make_plan({.model = test::mlp(2),
+                                         .cuts = {2},
+                                         .schedule = schedule,
+                                         .mini_batch = 4,
+                                         .micro_batches = streams ? 1 : 4});
+      std::atomic<bool> asked = false;
+      Told told;
+      run::RunOptions options = synthetic(400, 1);
+      options.before_op = [&](std::int64_t step, WorkerId, const plan::Op& op) {
+        if (step != 3 || plan::to_text(op) != (streams ? "F0.3" : "F0.0")) return;
+        asked = true;
+        told.wait();
+      };
+      const run::RunReport report = run::run(plan, options, told, [&] { return asked.load(); });
+      CHECK(report.steps == 4);
+      CHECK(report.exit_reason == "interrupted");
+      REQUIRE_FALSE(told.warnings.empty());
+      CHECK(told.warnings.back() == "interrupted: the run ends with step 4 of 100");
+    }
+  }
+
+  TEST_CASE("an interruption during an evaluation leaves it, also in the last epoch") {
+    const plan::Plan plan = make_plan({.model = test::mlp(2), .cuts = {2}});
+    run::RunOptions options = synthetic(32, 1);  // 4 steps
+    std::atomic<bool> asked = false;
+    std::atomic<int> forwards = 0;
+    Told told;
+    options.before_op = [&](std::int64_t step, WorkerId, const plan::Op& op) {
+      if (step >= 0 || op.stage != StageId{0}) return;
+      if (++forwards != 2) return;
+      asked = true;
+      told.wait();
+    };
+    const run::RunReport report = run::run(plan, options, told, [&] { return asked.load(); });
+    CHECK(report.exit_reason == "interrupted");
+    CHECK(report.steps == 4);
+    CHECK(forwards == 2);  // of 4 or more
+    REQUIRE(report.epochs.size() == 1);
+    CHECK_FALSE(report.epochs[0].test_loss.has_value());
+  }
+
+  TEST_CASE("an interruption during the last step of the last epoch is one") {
+    run::RunOptions options = synthetic(32, 1);
+    options.evaluate = false;
+    test::SilentObserver observer;
+    const run::RunReport report =
+        run::run(two_stages(), options, observer, [&] { return observer.steps.size() == 4; });
+    CHECK(report.exit_reason == "interrupted");
+    CHECK(report.steps == 4);
+    CHECK(report.epochs.size() == 1);
   }
 
   TEST_CASE("steps may end in the middle of an epoch and go over several") {

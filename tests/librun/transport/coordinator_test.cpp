@@ -1,6 +1,7 @@
 #include "librun/transport/coordinator.h"
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -73,7 +74,8 @@ TEST_SUITE("librun/transport/coordinator") {
     });
     CHECK(outcome([&] {
             Coordinator::Lock lock = coordinator.lock();
-            coordinator.wait_driver(lock, [] { return false; });
+            coordinator.wait_driver(
+                lock, [] { return false; }, [] { return false; });
           }) == "stopped");
     first.join();
     second.join();
@@ -81,6 +83,52 @@ TEST_SUITE("librun/transport/coordinator") {
     CHECK(taking == "stopped");
     CHECK(meeting == "stopped");
     CHECK(outcome([&] { std::rethrow_exception(coordinator.error()); }) == "first");
+  }
+
+  TEST_CASE("a worker that never waits ends with its next operation once the run is stopped") {
+    Coordinator coordinator(1, Seconds(60));
+    CHECK(outcome([&] { coordinator.announce(WorkerId{0}, kForward); }) == "returned");
+    coordinator.stop(nullptr);
+    CHECK(outcome([&] { coordinator.announce(WorkerId{0}, kBackward); }) == "stopped");
+  }
+
+  TEST_CASE("while somebody has a respite, waiting is no stall, however long") {
+    Coordinator coordinator(2, Seconds(0.02));
+    Mailbox<int> box(coordinator, WorkerId{0}, {1, 1});
+    std::string taking;
+    std::optional<Respite> busy(std::in_place, coordinator);
+    std::thread taker([&] { taking = outcome([&] { box.take(WorkerId{1}, kTag); }); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));  // twenty timeouts
+    box.put(WorkerId{1}, kTag, 7);
+    taker.join();
+    CHECK(taking == "returned");
+    busy.reset();
+    CHECK(outcome([&] { box.take(WorkerId{1}, kTag); }).starts_with("stalled: "));
+  }
+
+  TEST_CASE("workers of which none waits and none moves: the driver says that they stall") {
+    Coordinator coordinator(2, Seconds(0.02));
+    coordinator.announce(WorkerId{0}, std::nullopt);  // done with its program
+    coordinator.announce(WorkerId{1}, kForward);
+    CHECK(outcome([&] {
+            Coordinator::Lock lock = coordinator.lock();
+            coordinator.wait_driver(
+                lock, [] { return false; }, [] { return false; });
+          }) ==
+          "stalled: no operation has ended for 20 ms; raise the stall timeout if single operations take that "
+          "long\n"
+          "  worker 0: between steps, running\n"
+          "  worker 1: F0.4, running");
+  }
+
+  TEST_CASE("the driver gives up a wait when it is told to, without an error") {
+    Coordinator coordinator(1, Seconds(60));
+    Coordinator::Lock lock = coordinator.lock();
+    int asked = 0;
+    CHECK_FALSE(coordinator.wait_driver(
+        lock, [] { return false; }, [&] { return ++asked == 3; }));
+    CHECK(coordinator.wait_driver(
+        lock, [] { return true; }, [] { return true; }));
   }
 
   TEST_CASE("a barrier lets nobody into round n+1 before all have left round n") {

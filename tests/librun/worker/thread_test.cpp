@@ -1,10 +1,15 @@
 #include "librun/worker/thread.h"
 
+#include <atomic>
+#include <cerrno>
+#include <optional>
+#include <system_error>
 #include <thread>
 
 #include "libprofile/core/error.h"
 #include "librun/worker/progress.h"
 #include "librun/worker/record.h"
+#include "librun/worker/threads.h"
 #include "tests/support/doctest.h"
 
 using namespace pp;
@@ -73,7 +78,61 @@ TEST_SUITE("librun/worker/thread") {
   }
 }
 
+TEST_SUITE("librun/worker/threads") {
+  TEST_CASE("a thread that the system refuses is an error with a remedy; the others are joined") {
+    int wanted = 0;
+    std::atomic<bool> told = false, ended = false;
+    const auto two = [&](Threads::Body body) {
+      if (++wanted > 2) throw std::system_error(EAGAIN, std::generic_category());
+      return std::thread(std::move(body));
+    };
+    {
+      Threads threads(two);
+      threads.add([] {});
+      threads.add([&] {
+        told.wait(false);
+        ended = true;
+      });
+      CHECK_THROWS_WITH_AS(threads.add([] {}),
+                           "thread 3 of the run cannot be started: Resource temporarily unavailable; plan for "
+                           "fewer devices, or raise the limit of processes (ulimit -u)",
+                           Error);
+      told = true;
+      told.notify_all();
+    }
+    CHECK(ended);
+  }
+
+  TEST_CASE("the first thread that has not ended is named") {
+    std::atomic<bool> told = false;
+    Threads threads;
+    threads.add([] {});
+    threads.add([&] { told.wait(false); });
+    threads.add([&] { told.wait(false); });
+    CHECK(threads.join_within(Seconds(0.5)) == std::optional<std::size_t>(1));
+    told = true;
+    told.notify_all();
+    CHECK(threads.join_within(Seconds(60)) == std::nullopt);
+  }
+}
+
 TEST_SUITE("librun/worker/progress") {
+  TEST_CASE("a gate that is closed takes back what nobody has begun, in whole rounds") {
+    Coordinator coordinator(2, Seconds(60));
+    Gate gate(coordinator), rounds(coordinator, /*round=*/3);
+    for (Gate* each : {&gate, &rounds}) {
+      each->grant(9);
+      CHECK(each->admit(WorkerId{0}, 3));
+      CHECK(each->admit(WorkerId{1}, 1));
+    }
+    CHECK(gate.close() == 4);    // units 0..3
+    CHECK(rounds.close() == 6);  // 3, 4 and 5 are one round
+    CHECK(gate.admit(WorkerId{1}, 3));
+    CHECK_FALSE(gate.admit(WorkerId{0}, 4));
+    CHECK(rounds.admit(WorkerId{1}, 5));
+    CHECK_FALSE(rounds.admit(WorkerId{0}, 6));
+  }
+
   TEST_CASE("the gate admits granted units and refuses the rest once it is closed") {
     Coordinator coordinator(1, Seconds(60));
     Gate gate(coordinator);
@@ -100,10 +159,12 @@ TEST_SUITE("librun/worker/progress") {
       ledger.finish(5, start + std::chrono::seconds(1));
       ledger.loss(5, 0, 0.75);
     });
-    const UnitResult result = ledger.await_unit(5);
+    const auto patient = [] { return false; };
+    const std::optional<UnitResult> result = ledger.await_unit(5, patient);
     worker.join();
-    CHECK(result.losses == std::vector<double>{0.75, 0.25});
-    CHECK(result.end == start + std::chrono::seconds(2));
+    REQUIRE(result.has_value());
+    CHECK(result->losses == std::vector<double>{0.75, 0.25});
+    CHECK(result->end == start + std::chrono::seconds(2));
   }
 }
 
