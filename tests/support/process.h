@@ -17,9 +17,9 @@ struct Outcome {
 
 /// What happens to a program besides its arguments.
 struct Circumstances {
-  int signal = 0;           ///< sent once, 0: none
+  int signal = 0;             ///< sent once, 0: none
   std::string signal_when{};  ///< after stderr has this text
-  int broken = -1;          ///< a descriptor that is a pipe whose reader has gone; -1: none
+  int broken = -1;            ///< a descriptor that is a pipe whose reader has gone; -1: none
 };
 
 /// `program` with `arguments`, in `folder`, standard input closed.
