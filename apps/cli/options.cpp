@@ -1,9 +1,40 @@
 #include "apps/cli/options.h"
 
+#include <array>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
 namespace pp::cli {
+namespace {
+
+/// `0.05`, as people write it.
+std::string short_number(double value) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
+CLI::Validator number_within(double least, double most, const std::string& range) {
+  const auto problem = [=](const std::string& text) -> std::string {
+    double value = 0;
+    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool whole = error == std::errc() && rest == text.data() + text.size();
+    if (whole && std::isfinite(value) && value >= least && value <= most) return "";
+    return '"' + text + "\" is not a number " + range;
+  };
+  return {problem, "NUMBER", "number"};
+}
+
+}  // namespace
+
+CLI::Validator number_from(double least) {
+  return number_within(least, std::numeric_limits<double>::max(), "of at least " + short_number(least));
+}
+
+CLI::Validator number_between(double least, double most) {
+  return number_within(least, most, "from " + short_number(least) + " to " + short_number(most));
+}
 
 CLI::Validator whole_number(int least, std::int64_t most) {
   const auto problem = [least, most](const std::string& text) -> std::string {

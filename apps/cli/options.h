@@ -50,6 +50,10 @@ inline CLI::Option* add_bandwidth(CLI::App& command, const std::string& name, By
 /// An option's check: its text is a whole number from `least` upwards, or to `most`.
 CLI::Validator whole_number(int least, std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
+/// A number from `least` upwards, or from `least` to `most`; not infinite.
+CLI::Validator number_from(double least);
+CLI::Validator number_between(double least, double most);
+
 /// `1,2,4` or `3-1` into whole numbers >= 1. Throws pp::Error (usage) that names the option and the part.
 std::vector<int> parse_counts(const std::string& text, char separator, const std::string& option);
 

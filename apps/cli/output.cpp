@@ -64,4 +64,14 @@ void Output::write(std::string_view bytes) {
   }
 }
 
+std::string input_name(const std::string& path) { return path == "-" ? "standard input" : path; }
+
+std::string read_input(const std::string& path) {
+  if (path != "-") return read_file(path);
+  std::string text = read_standard_input();
+  if (text.empty())
+    throw Error(ErrorKind::data, "standard input is empty; it holds one document, for one `-` of the command");
+  return text;
+}
+
 }  // namespace pp::cli

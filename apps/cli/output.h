@@ -30,12 +30,17 @@ class Output {
   std::optional<AtomicFile> file_;
 };
 
+/// How messages call it: `plan.json`, and `standard input` for `-`.
+std::string input_name(const std::string& path);
+/// The file, or for `-` standard input, which holds one document. Throws pp::Error (data).
+std::string read_input(const std::string& path);
+
 /// Reads a document; errors carry the file's name: `plan.json: /stages/3: ...`.
 template <class Parse>
 auto load(const std::string& path, Parse&& parse) {
   claim_input(path);
-  const std::string text = read_file(path);
-  return with_context(path, [&] { return parse(text); });
+  const std::string text = read_input(path);
+  return with_context(input_name(path), [&] { return parse(text); });
 }
 
 }  // namespace pp::cli

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <map>
 
+#include "apps/cli/arguments.h"
 #include "apps/cli/terminal_text.h"
 #include "libprofile/core/error.h"
 
@@ -45,17 +46,13 @@ void configure_log(const Shell& shell) {
   spdlog::set_default_logger(std::move(logger));
 }
 
-/// The arguments with the default subcommand put in front where none is named.
-std::vector<std::string> complete_arguments(const Tool& tool, const CLI::App& app, int argc, char** argv) {
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (arguments.empty()) return arguments;
-  const std::string& first = arguments.front();
-  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
-  const bool named = std::any_of(commands.begin(), commands.end(),
-                                 [&](const CLI::App* command) { return command->get_name() == first; });
-  const bool own = first == "-h" || first == "--help" || first == "--version";
-  if (!named && !own) arguments.insert(arguments.begin(), tool.default_command);
-  return arguments;
+/// `--help` of the tool shows what its default command takes: it is what most calls mean.
+std::string default_options_of(const Tool& tool, const CLI::App& app) {
+  const CLI::App* command = app.get_subcommand(tool.default_command);
+  CLI::Formatter formatter;
+  formatter.column_width(app.get_formatter()->get_column_width());
+  return "Without a command, `" + tool.name + " " + tool.default_command + "`:\n" +
+         formatter.make_positionals(command) + formatter.make_groups(command, CLI::AppFormatMode::Normal);
 }
 
 int report(const Tool& tool, ExitCode code, std::string_view message) {
@@ -91,7 +88,10 @@ void ignore_write_signals() {
 }
 
 int parse_and_run(const Tool& tool, CLI::App& app, Shell& shell, std::vector<std::string> arguments) {
+  std::string command;
   try {
+    arguments = complete_arguments(app, tool.default_command, std::move(arguments));
+    command = arguments.front();
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     app.parse(std::move(arguments));
     std::cout.flush();
@@ -99,7 +99,8 @@ int parse_and_run(const Tool& tool, CLI::App& app, Shell& shell, std::vector<std
     return static_cast<int>(shell.exit_code);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-    return report(tool, ExitCode::usage, std::string(e.what()) + "; see " + tool.name + " --help");
+    return report(tool, ExitCode::usage,
+                  std::string(e.what()) + "; see " + tool.name + ' ' + command + " --help");
   } catch (const Error& e) {
     return report(tool, exit_code_of(e.kind()), e.what());
   } catch (const std::bad_alloc&) {
@@ -140,20 +141,19 @@ int run_tool(const Tool& tool, int argc, char** argv) {
   CLI::App app(tool.summary, tool.name);
   app.set_version_flag("--version", tool.name + " " + PP_VERSION);
   app.require_subcommand(1);
-  app.footer(footer_of(tool.examples) + "\n\n`" + tool.name +
-             " COMMAND --help` lists a command's options; without a command, " + tool.default_command +
-             " is meant.");
   app.option_defaults()->always_capture_default();
 
   Shell shell;
   shell.tool = tool.name;
   for (int i = 0; i < argc; ++i) shell.command_line.append(i > 0 ? " " : "").append(argv[i]);
   tool.add_commands(app, shell);
+  app.footer(default_options_of(tool, app) + "\n" + footer_of(tool.examples) + "\n\n`" + tool.name +
+             " COMMAND --help` lists a command's options; `-` as an input file is standard input.");
   ignore_write_signals();
   const Escaping out(std::cout, [&] { return use_color(shell); });
   const Escaping err(std::cerr, [] { return false; });
 
-  std::vector<std::string> arguments = complete_arguments(tool, app, argc, argv);
+  std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.empty()) {
     std::cerr << app.help();
     return static_cast<int>(ExitCode::usage);

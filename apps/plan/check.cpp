@@ -6,6 +6,7 @@
 #include "apps/cli/output.h"
 #include "apps/plan/commands.h"
 #include "libplan/plan.h"
+#include "libprofile/core/counted.h"
 
 namespace pp::plan_tool {
 namespace {
@@ -17,16 +18,17 @@ struct Options {
 
 void check(const Options& options, const cli::Shell& shell) {
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
-  with_context(options.plan, [&] { plan::check_plan(plan); });
+  with_context(cli::input_name(options.plan), [&] { plan::check_plan(plan); });
   if (!options.profile.empty()) {
     const Profile profile = cli::load(options.profile, parse_profile);
-    with_context(options.plan, [&] { plan::require_profile(plan, profile); });
+    with_context(cli::input_name(options.plan), [&] { plan::require_profile(plan, profile); });
   }
   if (shell.json) {
     std::cout << dump_json(Json{{"valid", true}, {"plan_hash", plan::plan_hash(plan)}});
   } else {
-    std::cout << options.plan << ": valid (" << plan.schedule.name << ", " << plan.stages.size() << " stages, "
-              << plan.workers.size() << " workers)\n";
+    std::cout << cli::input_name(options.plan) << ": valid (" << plan.schedule.name << ", "
+              << counted(std::ssize(plan.stages), "stage") << ", "
+              << counted(std::ssize(plan.workers), "worker") << ")\n";
   }
 }
 

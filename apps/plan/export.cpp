@@ -19,7 +19,7 @@ struct Options {
 void export_plan(const Options& options) {
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
   const Profile profile = cli::load(options.profile, parse_profile);
-  with_context(options.plan, [&] { plan::check_plan(plan); });
+  with_context(cli::input_name(options.plan), [&] { plan::check_plan(plan); });
   cli::Output output(options.output);
   output.write(plan::export_pipedream(plan, profile));
 }

@@ -16,6 +16,7 @@
 #include "apps/plan/tables.h"
 #include "libplan/search/baselines/strategy.h"
 #include "libplan/search/explain.h"
+#include "libprofile/core/counted.h"
 
 namespace pp::plan_tool {
 namespace {
@@ -45,19 +46,30 @@ void report_infeasible(const plan::Infeasible& none, cli::Shell& shell) {
   if (!none.remedy.empty()) std::cerr << shell.tool << ": this would fit: " << none.remedy << '\n';
 }
 
+/// `a, b and c`
+std::string enumeration(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    text.append(i == 0 ? "" : i + 1 == names.size() ? " and " : ", ").append(names[i]);
+  return text;
+}
+
+/// One line for each way in which the profile is doubtful, whatever the number of places.
 void warn_about(const Profile& profile) {
-  for (const std::string& what : profile.estimated) {
-    spdlog::warn("the profile only estimates {}; measure with pp-profile run for a plan to rely on", what);
+  if (!profile.estimated.empty()) {
+    spdlog::warn("the profile only estimates {}; measure with pp-profile run for a plan to rely on",
+                 enumeration(profile.estimated));
   }
+  std::vector<std::string> ratios;
   for (const WholeModelPoint& point : profile.whole_model) {
     const std::optional<double> ratio = layer_sum_ratio(profile, point.micro_batch_size);
-    if (ratio && std::abs(*ratio - 1) > 0.10) {
-      spdlog::warn(
-          "at micro-batch size {} the layers of the profile add up to {:.2f} of the whole model; profile again "
-          "on a "
-          "quieter machine",
-          point.micro_batch_size, *ratio);
-    }
+    if (ratio && std::abs(*ratio - 1) > 0.10)
+      ratios.push_back(fmt::format("{:.2f} at micro-batch size {}", *ratio, point.micro_batch_size));
+  }
+  if (!ratios.empty()) {
+    spdlog::warn(
+        "the layers of the profile add up to {} of the whole model; profile again on a quieter machine",
+        enumeration(ratios));
   }
 }
 
@@ -66,9 +78,9 @@ void warn_about(const plan::Plan& plan) {
   const int depth = static_cast<int>(plan.stages.size()) / plan.schedule.chunks_per_worker;
   if (!plan::require_schedule(plan.schedule.name).synchronous || micro_batches >= depth) return;
   spdlog::warn(
-      "{} micro-batch(es) cannot keep {} stages busy: the bubble is {:.1f} %; take at least {}, or "
+      "{} cannot keep {} stages busy: the bubble is {:.1f} %; take at least {}, or "
       "fewer stages",
-      micro_batches, depth, 100 * plan.predicted.bubble_fraction, depth);
+      counted(micro_batches, "micro-batch"), depth, 100 * plan.predicted.bubble_fraction, depth);
 }
 
 void make_peer_plan(const Options& options, const plan::PeerOptions& peer, const Profile& profile,
@@ -80,7 +92,8 @@ void make_peer_plan(const Options& options, const plan::PeerOptions& peer, const
   if (const auto* none = std::get_if<plan::Infeasible>(&result)) return report_infeasible(*none, shell);
   const std::string text = dump_json(plan::to_json(std::get<plan::PeerPlan>(result), elapsed));
   output.write(text);
-  if (!output.is_stdout()) std::cout << text;
+  if (output.is_stdout()) return;
+  std::cout << (shell.json ? text : peer_plan_text(std::get<plan::PeerPlan>(result), elapsed));
 }
 
 /// Where --explain has no place to speak: stdout is the plan alone, or the plan is a peer's.
@@ -101,11 +114,6 @@ void print_plan(const plan::Plan& plan, const std::optional<plan::Explanation>& 
   std::cout << dump_json(json);
 }
 
-plan::Strategy strategy_of(const Options& options) {
-  if (options.strategy.empty()) return plan::Strategy::automatic;
-  return parse_enum<plan::Strategy>(options.strategy, "--strategy", ErrorKind::usage);
-}
-
 void make(const Options& options, cli::Shell& shell) {
   const Profile profile = cli::load(options.profile, parse_profile);
   const auto peer = peer_options(options.peer, options.strategy, options.cluster, options.request.request);
@@ -114,7 +122,7 @@ void make(const Options& options, cli::Shell& shell) {
   warn_about(profile);
   const Cluster cluster = load_cluster(options.cluster, profile);
   const plan::PlanRequest request =
-      plan::narrowed(profile, cluster, to_request(options.request), strategy_of(options));
+      plan::narrowed(profile, cluster, to_request(options.request), parse_strategy(options.strategy));
   cli::Output output(options.output);
   const auto result = plan::make_plan(profile, cluster, request);
   if (const auto* none = std::get_if<plan::Infeasible>(&result)) return report_infeasible(*none, shell);

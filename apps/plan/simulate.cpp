@@ -16,6 +16,7 @@
 #include "libplan/schedule/csv.h"
 #include "libplan/schedule/queues.h"
 #include "libplan/search/planner.h"
+#include "libprofile/core/counted.h"
 
 namespace pp::plan_tool {
 namespace {
@@ -32,8 +33,8 @@ struct Options {
 
 std::string figures_text(const plan::SimulationResult& result) {
   return "makespan " + to_text(result.makespan) + ", bubble " + cli::percent(result.bubble_fraction) +
-         " (1 - busy/(workers * makespan)), " + std::to_string(result.ops.size()) + " operations, " +
-         std::to_string(result.messages.size()) + " messages\n";
+         " (1 - busy/(workers * makespan)), " + counted(std::ssize(result.ops), "operation") + ", " +
+         counted(std::ssize(result.messages), "message") + "\n";
 }
 
 Json to_json(const plan::SimulationResult& result) {
@@ -94,10 +95,10 @@ std::string figures_text(const plan::ScheduleStudy& study, const plan::ScheduleF
 
 void simulate_plan(const Options& options, const cli::Shell& shell) {
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
-  with_context(options.plan, [&] { plan::check_plan(plan); });
+  with_context(cli::input_name(options.plan), [&] { plan::check_plan(plan); });
   PictureFiles files(options.pictures);
   const auto input = [&] { return plan::simulation_input(plan, options.updates); };
-  const Simulated simulated = simulate_all(plan_title(plan), with_context(options.plan, input));
+  const Simulated simulated = simulate_all(picture_names(plan), with_context(cli::input_name(options.plan), input));
   files.write(simulated);
   if (files.take_stdout()) return;
   if (shell.json) {
@@ -108,7 +109,7 @@ void simulate_plan(const Options& options, const cli::Shell& shell) {
 }
 
 std::string study_title(const ScheduleOptions& options) {
-  if (!options.csv.empty()) return options.csv;
+  if (!options.csv.empty()) return cli::input_name(options.csv);
   const plan::ScheduleRequest& request = options.study.request;
   return request.name + ", micro-batches " + std::to_string(request.micro_batches);
 }
@@ -119,12 +120,12 @@ void simulate_schedule(const Options& options, const cli::Shell& shell) {
   PictureFiles files(options.pictures);
   const auto run = [&] { return plan::study_schedule(study); };
   const plan::ScheduleFigures figures =
-      options.schedule.csv.empty() ? run() : with_context(options.schedule.csv, run);
+      options.schedule.csv.empty() ? run() : with_context(cli::input_name(options.schedule.csv), run);
   if (const std::string warning = study.programs ? "" : plan::schedule_warning(study.request); !warning.empty())
     spdlog::warn(warning);
   if (options.queues) plan::check_queues(figures.input.programs, *options.queues);
   csv.write(plan::to_csv(figures.input.programs));
-  const Simulated simulated = simulate_all(study_title(options.schedule), figures.input);
+  const Simulated simulated = simulate_all({.title = study_title(options.schedule)}, figures.input);
   files.write(simulated);
   if (files.take_stdout() || csv.is_stdout()) return;
   if (shell.json) {

@@ -7,6 +7,7 @@
 #include "libplan/plan_execution.h"
 #include "libplan/plan_recompute.h"
 #include "libplan/schedule/closed_forms.h"
+#include "libprofile/core/counted.h"
 
 namespace pp::plan_tool {
 namespace {
@@ -16,11 +17,6 @@ using plan::Stage;
 
 double ms(Seconds time) { return 1e3 * time.count(); }
 double mib(Bytes bytes) { return static_cast<double>(bytes.value) / (1 << 20); }
-
-std::string layer_range(const Stage& stage) {
-  if (stage.layers.size() == 1) return stage.layers.front();
-  return stage.layers.front() + " .. " + stage.layers.back();
-}
 
 /// Ids need not be positions.
 std::size_t position_of(const Plan& plan, DeviceId device) {
@@ -168,12 +164,16 @@ std::string promise_text(const Plan& plan) {
 
 }  // namespace
 
+std::string layer_range(const Stage& stage) {
+  if (stage.layers.size() == 1) return stage.layers.front();
+  return stage.layers.front() + " .. " + stage.layers.back();
+}
+
 std::string plan_title(const Plan& plan) {
   return cli::shown(plan.model.name) + ": " + plan.schedule.name + " (" +
-         std::string(name_of(plan.schedule.weight_policy)) + "), " + std::to_string(plan.stages.size()) +
-         " stage(s), replicas " + plan::replicas_text(plan) + ", mini-batch " +
-         std::to_string(plan.training.mini_batch) + " = " + std::to_string(plan.training.micro_batches) +
-         " micro-batch(es)";
+         std::string(name_of(plan.schedule.weight_policy)) + "), " + counted(std::ssize(plan.stages), "stage") +
+         ", replicas " + plan::replicas_text(plan) + ", mini-batch " +
+         std::to_string(plan.training.mini_batch) + " = " + counted(plan.training.micro_batches, "micro-batch");
 }
 
 std::string plan_text(const Plan& plan, bool color) {

@@ -4,15 +4,22 @@
 #include <string>
 
 #include "libplan/plan.h"
+#include "libplan/search/peers/peer.h"
 
 namespace pp::plan_tool {
 
 /// One line: model, schedule, sizes.
 std::string plan_title(const plan::Plan& plan);
 
+/// `conv1 .. conv3`, or the one layer.
+std::string layer_range(const plan::Stage& stage);
+
 /// The title, then the stages with the bottleneck marked, the promise, the bound and the
 /// alternatives.
 std::string plan_text(const plan::Plan& plan, bool color);
+
+/// A plan under another planner's cost model: its stages, objective and bound. `elapsed`: of the search.
+std::string peer_plan_text(const plan::PeerPlan& plan, Seconds elapsed);
 
 /// Every worker's program.
 std::string programs_text(const plan::Plan& plan);

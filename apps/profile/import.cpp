@@ -70,7 +70,8 @@ Profile import_as(Format format, std::string_view text, const std::string& name,
 }
 
 void import(const Options& options, const cli::Shell& shell) {
-  const std::string name = std::filesystem::path(options.file).stem().string();
+  const std::string name =
+      options.file == "-" ? "imported" : std::filesystem::path(options.file).stem().string();
   const Profile profile = cli::load(
       options.file, [&](std::string_view text) { return import_as(options.format, text, name, options); });
   const std::string text = dump_json(to_json(profile));

@@ -13,6 +13,7 @@
 #include "apps/cli/progress.h"
 #include "apps/cli/table.h"
 #include "apps/profile/commands.h"
+#include "libprofile/core/counted.h"
 #include "libprofile/measure/profiler.h"
 #include "librun/transport/device_links.h"
 #include "librun/transport/link_levels.h"
@@ -23,7 +24,7 @@ namespace pp::profile_tool {
 namespace {
 
 struct Options {
-  std::string devices;  ///< empty: cpu:2, or the ranks of mpirun
+  std::string devices;  ///< empty: cpu:2x1, or the ranks of mpirun
   std::string output;
   run::LinkSweep sweep;
 };
@@ -36,23 +37,30 @@ std::vector<int> parse_cuda_devices(const std::string& text) {
     const profile::DeviceSet device = profile::parse_device_set({part.begin(), part.end()});
     if (device.kind != DeviceKind::cuda)
       throw Error(ErrorKind::usage,
-                  "--devices: \"" + text + "\" mixes kinds; name CUDA devices only, or cores as cpu:2");
+                  "--devices: \"" + text + "\" mixes kinds; name CUDA devices only, or cores as cpu:2x1");
     devices.push_back(device.first);
   }
   return devices;
 }
 
-/// `cpu:2` is two devices of one core, `cpu:2x3` two of three. Throws pp::Error (usage) with the forms.
+/// `cpu:2x3` is two devices of three cores. `cpu:2`, core 2 everywhere else, is read as cpu:2x1 with a warning:
+/// there is no link from one core to nowhere. Throws pp::Error (usage) with the forms.
 run::LinkOptions parse_cores(const std::string& text) {
   if (!text.starts_with("cpu:")) {
-    throw Error(ErrorKind::usage, "--devices: \"" + text +
-                                      "\" is not of the form cpu:2 (devices), cpu:2x1 (devices x cores) or "
-                                      "cuda:0,cuda:1");
+    throw Error(ErrorKind::usage,
+                "--devices: \"" + text + "\" is not of the form cpu:2x1 (devices x cores) or cuda:0,cuda:1");
   }
   const std::vector<int> counts = cli::parse_counts(text.substr(4), 'x', "--devices");
   run::LinkOptions options;
   options.devices = counts.front();
-  if (counts.size() > 1) options.cores_per_device = counts[1];
+  if (counts.size() > 1) {
+    options.cores_per_device = counts[1];
+  } else if (counts.front() > 1) {
+    spdlog::warn(
+        "--devices {}: a link needs two devices, so this is read as {}x1, {} of one core each; elsewhere {} is "
+        "core {}",
+        text, text, counted(counts.front(), "device"), text, counts.front());
+  }
   return options;
 }
 
@@ -105,7 +113,7 @@ void between_cuda_devices(const Options& options, const cli::Shell& shell) {
 }
 
 void between_cores(const Options& options, const cli::Shell& shell) {
-  run::LinkOptions settings = parse_cores(options.devices.empty() ? "cpu:2" : options.devices);
+  run::LinkOptions settings = parse_cores(options.devices.empty() ? "cpu:2x1" : options.devices);
   settings.sweep = options.sweep;
   cli::Output output(options.output);
   Cluster cluster = [&] {
@@ -153,15 +161,15 @@ void add_links(CLI::App& app, cli::Shell& shell) {
   command
       ->add_option(
           "--devices", options->devices,
-          "cpu:2 (two devices of one core), cpu:2x4 (two of four cores), cuda:0,cuda:1; under mpirun the "
+          "cpu:2x1 (two devices of one core), cpu:2x4 (two of four cores), cuda:0,cuda:1; under mpirun the "
           "ranks")
-      ->default_str("cpu:2")
+      ->default_str("cpu:2x1")
       ->type_name("DEVICES");
   cli::add_bytes(*command, "--largest", options->sweep.largest, "largest message; sizes double from 1 KiB on")
       ->default_str(to_text(options->sweep.largest));
   command->add_option("-o,--output", options->output, "write the cluster; - for stdout")->type_name("FILE");
   static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-profile links --devices cpu:2 -o cluster.json", "pp-profile links --devices cpu:2x1 --json",
+      "pp-profile links --devices cpu:2x1 -o cluster.json", "pp-profile links --devices cpu:2x2 --json",
       "pp-profile links --largest 64MiB -o cluster.json"};
   cli::add_common_options(*command, shell, kExamples);
   command->final_callback([options, &shell] { links(*options, shell); });

@@ -8,7 +8,7 @@ int main(int argc, char** argv) {
                            .summary = "Measures a model layer by layer, and the links between devices.",
                            .default_command = "run",
                            .examples = {"pp-profile lenet5 --device cpu:2x1 -o profile.json",
-                                        "pp-profile links --devices cpu:2 -o cluster.json",
+                                        "pp-profile links --devices cpu:2x1 -o cluster.json",
                                         "pp-profile show profile.json --sort time"},
                            .add_commands = [](CLI::App& app, pp::cli::Shell& shell) {
                              pp::profile_tool::add_run(app, shell);

@@ -130,7 +130,7 @@ void add_run(CLI::App& app, cli::Shell& shell) {
   command
       ->add_option("--precision", options->profile.precision,
                    "stop when the median is known to this share of itself, with 95 % confidence")
-      ->check(CLI::Range(0.001, 0.5));
+      ->check(cli::number_between(0.001, 0.5));
   cli::add_seconds(*command, "--budget", options->profile.budget_per_size, "longest time per micro-batch size")
       ->default_str(to_text(options->profile.budget_per_size));
   command->add_option("--seed", options->profile.seed, "of weights and inputs")->check(cli::whole_number(0));

@@ -5,6 +5,7 @@
 
 #include "apps/cli/table.h"
 #include "apps/cli/terminal_text.h"
+#include "libprofile/core/counted.h"
 
 namespace pp::profile_tool {
 namespace {
@@ -105,8 +106,8 @@ std::string profile_summary(const Profile& profile) {
                      std::string(name_of(profile.dtype)) + "\n";
   text += "measured on " + cli::shown(profile.device.name);
   if (profile.device.kind == DeviceKind::cpu) {
-    text += ", " + std::to_string(profile.device.devices_busy) + " device(s) of " +
-            std::to_string(profile.device.cores_per_device) + " core(s) busy";
+    text += ", " + counted(profile.device.devices_busy, "device") + " of " +
+            counted(profile.device.cores_per_device, "core") + " busy";
   }
   text += '\n';
   for (const WholeModelPoint& point : profile.whole_model) {

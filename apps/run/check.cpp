@@ -6,18 +6,20 @@
 #include "apps/cli/output.h"
 #include "apps/run/commands.h"
 #include "apps/run/run_options.h"
+#include "libprofile/core/counted.h"
 
 namespace pp::run_tool {
 namespace {
 
 void check(const PlanAndOptions& options, const cli::Shell& shell) {
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
-  with_context(options.plan, [&] { run::check(plan, options.run); });
+  with_context(cli::input_name(options.plan), [&] { run::check(plan, options.run); });
   if (shell.json) {
     std::cout << dump_json(Json{{"plan_hash", plan::plan_hash(plan)}, {"ok", true}});
   } else {
-    std::cout << options.plan << ": can run (" << plan.schedule.name << ", " << plan.stages.size()
-              << " stages, " << plan.workers.size() << " workers)\n";
+    std::cout << cli::input_name(options.plan) << ": can run (" << plan.schedule.name << ", "
+              << counted(std::ssize(plan.stages), "stage") << ", "
+              << counted(std::ssize(plan.workers), "worker") << ")\n";
   }
 }
 

@@ -15,6 +15,7 @@ void add_run_options(CLI::App& command, PlanAndOptions& options) {
       ->check(cli::whole_number(1))
       ->group("Data");
   command.add_option("--scale", run.scale, "multiplies integer images; default: 1/(maximum of their type)")
+      ->check(cli::number_from(0))
       ->group("Data");
   command.add_flag("!--no-shuffle", run.shuffle, "keep the order of the data")->group("Data");
   command.add_flag("--drop-last", run.drop_last, "leave out a last partial mini-batch that is too small")
@@ -27,7 +28,7 @@ void add_run_options(CLI::App& command, PlanAndOptions& options) {
   steps->group("Length");
 
   const auto training = [&](const char* name, auto& value, const char* summary) {
-    command.add_option(name, value, summary)->check(CLI::NonNegativeNumber)->group("Training");
+    command.add_option(name, value, summary)->check(cli::number_from(0))->group("Training");
   };
   training("--learning-rate,--lr", run.learning_rate, "step size of the optimizer in the plan");
   training("--momentum", run.momentum, "sgd");

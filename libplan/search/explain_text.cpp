@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "libplan/search/explain.h"
+#include "libprofile/core/counted.h"
 
 namespace pp::plan {
 namespace {
@@ -97,9 +98,8 @@ std::string hints_text(const Explanation& why) {
             percent(*why.spread) + "; only a run can tell which is faster.\n";
   }
   if (why.synchronous && why.micro_batches < why.depth) {
-    text += "Hint: " + std::to_string(why.micro_batches) + " micro-batch(es) cannot keep " +
-            std::to_string(why.depth) + " stages busy; take at least " + std::to_string(why.depth) +
-            ", or fewer stages.\n";
+    text += "Hint: " + counted(why.micro_batches, "micro-batch") + " cannot keep " + std::to_string(why.depth) +
+            " stages busy; take at least " + std::to_string(why.depth) + ", or fewer stages.\n";
   }
   return text;
 }

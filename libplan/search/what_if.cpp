@@ -6,6 +6,7 @@
 
 #include "libplan/plan_recompute.h"
 #include "libplan/search/machine.h"
+#include "libprofile/core/counted.h"
 
 namespace pp::plan {
 namespace {
@@ -44,9 +45,8 @@ std::vector<int> numbers_in(const std::string& text) {
 
 std::string summary(const std::string& schedule, const std::string& stages, const std::string& replicas,
                     int micro_batches, const std::string& recompute) {
-  return schedule + ", layers " + stages + " on replicas " + replicas + ", " + std::to_string(micro_batches) +
-         (micro_batches == 1 ? " micro-batch" : " micro-batches") +
-         (recompute.empty() ? "" : ", running again " + recompute);
+  return schedule + ", layers " + stages + " on replicas " + replicas + ", " +
+         counted(micro_batches, "micro-batch") + (recompute.empty() ? "" : ", running again " + recompute);
 }
 
 /// Plans the changes, in the order they are added.

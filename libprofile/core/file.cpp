@@ -87,25 +87,32 @@ int open_in_place(const fs::path& path) {
   return descriptor;
 }
 
+/// Everything that can be read from `descriptor`, called `name` in messages.
+std::string read_all(int descriptor, const fs::path& name, std::size_t limit) {
+  std::string text;
+  std::array<char, 1 << 16> buffer;
+  for (;;) {
+    const ssize_t count = ::read(descriptor, buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail(ErrorKind::data, name, "cannot be read", errno);
+    if (count == 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(count));
+    if (text.size() > limit) {
+      throw Error(ErrorKind::data,
+                  name.string() + ": is larger than the limit of " + std::to_string(limit) + " bytes");
+    }
+  }
+}
+
 }  // namespace
 
 std::string read_file(const fs::path& path, std::size_t limit) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.value() < 0) fail(ErrorKind::data, path, "cannot be read", errno);
-  std::string text;
-  std::array<char, 1 << 16> buffer;
-  for (;;) {
-    const ssize_t count = ::read(file.value(), buffer.data(), buffer.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail(ErrorKind::data, path, "cannot be read", errno);
-    if (count == 0) return text;
-    text.append(buffer.data(), static_cast<std::size_t>(count));
-    if (text.size() > limit) {
-      throw Error(ErrorKind::data,
-                  path.string() + ": is larger than the limit of " + std::to_string(limit) + " bytes");
-    }
-  }
+  return read_all(file.value(), path, limit);
 }
+
+std::string read_standard_input(std::size_t limit) { return read_all(STDIN_FILENO, "standard input", limit); }
 
 AtomicFile::AtomicFile(fs::path path) : path_(real_target(std::move(path))) {
   std::error_code ignored;

@@ -10,6 +10,8 @@ namespace pp {
 
 /// Throws pp::Error (data): `PATH: cannot be read: reason`. Files above `limit` bytes are refused.
 std::string read_file(const std::filesystem::path& path, std::size_t limit = std::size_t{256} << 20);
+/// The same of what stands on standard input.
+std::string read_standard_input(std::size_t limit = std::size_t{256} << 20);
 
 /// A file that appears whole or not at all. It is created at once in the target's folder, so a folder that
 /// cannot be written is found before the long work, but has no name until commit(), which flushes, links and

@@ -9,7 +9,7 @@
 
 namespace pp::run {
 
-/// `pp-profile links --devices cpu:2` is two devices of one core each.
+/// `pp-profile links --devices cpu:2x1` is two devices of one core each.
 struct LinkOptions {
   int devices = 2;
   int cores_per_device = 1;

@@ -10,7 +10,7 @@ def shape(plan: dict) -> str:
     replicas = "-".join(str(len(stage["workers"])) for stage in plan["stages"])
     training = plan["training"]
     return (f"{plan['schedule']['name']}, layers per stage {layers}, replicas {replicas}, "
-            f"{training['mini_batch']} samples in {training['micro_batches']} micro-batch(es)")
+            f"{training['mini_batch']} samples in {training['micro_batches']} micro-batch{'es' * (training['micro_batches'] != 1)}")
 
 
 def comparison(report: dict, name: str, factor: float, unit: str) -> str:

@@ -46,6 +46,35 @@ TEST_SUITE("apps/chain_errors") {
     CHECK(Folder().profile_model(small_model()).code == 0);
   }
 
+  TEST_CASE("unknown options and commands are named before what is missing") {
+    const Folder folder;
+    const auto error = [&](const std::string& tool, const std::vector<std::string>& arguments) {
+      const Outcome outcome = folder.run(tool, arguments);
+      CHECK(outcome.code == 2);
+      return outcome.err;
+    };
+    CHECK(error("pp-run", {"plan.json", "--stpes", "3"}) ==
+          "pp-run: error: unknown option --stpes; did you mean --steps? See pp-run train --help\n");
+    CHECK(error("pp-run", {"chekc", "plan.json"}) ==
+          "pp-run: error: unknown command chekc; did you mean check? The commands are train, check\n");
+    CHECK(error("pp-profile", {"lniks"})
+              .starts_with("pp-profile: error: unknown command lniks; did you mean links?"));
+    CHECK(error("pp-profile", {"lenet5", "--devcie", "cpu:0"}) ==
+          "pp-profile: error: unknown option --devcie; did you mean --device? See pp-profile run --help\n");
+  }
+
+  TEST_CASE("numbers out of range are told the range in words") {
+    const Folder folder;
+    for (const std::string value : {"-1", "nan", "inf", "1e999", "fast"}) {
+      CHECK(folder.run("pp-run", {"plan.json", "--data", "synthetic", "--lr=" + value}).err ==
+            "pp-run: error: --learning-rate: \"" + value +
+                "\" is not a number of at least 0; see pp-run train --help\n");
+    }
+    CHECK(folder.run("pp-profile", {"lenet5", "--precision", "0.9"}).err ==
+          "pp-profile: error: --precision: \"0.9\" is not a number from 0.001 to 0.5; see pp-profile run "
+          "--help\n");
+  }
+
   TEST_CASE("an unknown operation names its place and the known ones") {
     pp::Json model = small_model();
     model["layers"][1]["op"] = "conv9d";

@@ -103,7 +103,7 @@ TEST_SUITE("apps/chain") {
 
   TEST_CASE("links are measured into a cluster that the planner reads") {
     const Folder folder;
-    const Outcome outcome = folder.run("pp-profile", {"links", "--devices", "cpu:2", "-o", "cluster.json"});
+    const Outcome outcome = folder.run("pp-profile", {"links", "--devices", "cpu:2x1", "-o", "cluster.json"});
     CAPTURE(outcome.err);
     REQUIRE(outcome.code == 0);
     const pp::Cluster cluster = pp::parse_cluster(folder.file("cluster.json"));

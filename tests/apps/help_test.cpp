@@ -43,6 +43,14 @@ TEST_SUITE("apps/help") {
     }
   }
 
+  TEST_CASE("a tool's help has the options of its default command, by group") {
+    const std::string help = run("pp-run", {"--help"}).out;
+    for (const char* part : {"Without a command, `pp-run train`:", "\nTraining:", "--learning-rate",
+                             "--momentum", "\nLength:", "--epochs", "\nData:", "\nResults:"})
+      CHECK(help.find(part) != std::string::npos);
+    CHECK(run("pp-profile", {"--help"}).out.find("--micro-batch-sizes") != std::string::npos);
+  }
+
   TEST_CASE("without arguments the help goes to stderr with exit 2") {
     for (const std::string tool : {"pp-profile", "pp-plan", "pp-run"}) {
       const pp::test::Outcome outcome = run(tool, {});

@@ -86,10 +86,21 @@ TEST_SUITE("apps/links") {
     CHECK_FALSE(std::filesystem::exists(folder.path() / "cluster.json"));
   }
 
+  TEST_CASE("cpu:2 is core 2 elsewhere: links says that it reads two devices") {
+    const Folder folder;
+    const Outcome outcome = folder.run({"links", "--devices", "cpu:2", "--largest", "1KiB"});
+    CHECK(has(
+        outcome.err,
+        "pp-profile: warning: --devices cpu:2: a link needs two devices, so this is read as cpu:2x1, 2 devices "
+        "of one core each; elsewhere cpu:2 is core 2\n"));
+    CHECK_FALSE(
+        has(folder.run({"links", "--devices", "cpu:2x1", "--largest", "1KiB"}).err, "warning: --devices"));
+  }
+
   TEST_CASE("bad devices and sizes are refused before anything is measured") {
     const Folder folder;
     CHECK(refusal(folder.run({"links", "--devices", "gpu:2"})) ==
-          "pp-profile: error: --devices: \"gpu:2\" is not of the form cpu:2 (devices), cpu:2x1 (devices x "
+          "pp-profile: error: --devices: \"gpu:2\" is not of the form cpu:2x1 (devices x "
           "cores) or cuda:0,cuda:1\n");
     CHECK(refusal(folder.run({"links", "--devices", "cuda:0:1"}))
               .starts_with("pp-profile: error: device \"cuda:0:1\": \"0:1\" is not a device number; use cpu:K "

@@ -86,6 +86,21 @@ TEST_SUITE("apps/peers") {
     CHECK(std::any_of(bert.begin(), bert.end(), split));
   }
 
+  TEST_CASE("a peer's plan is a table for people, JSON with --json or as a file") {
+    const Folder folder;
+    const std::vector<std::string> request{
+        "--cost-model", "pipedream-code", "--devices", "4", "--bandwidth", "1e9", "-o", "plan.json"};
+    const Outcome table = folder.plan(request);
+    REQUIRE(table.code == 0);
+    CHECK(table.out.starts_with("sample under the cost model pipedream-code (released): "));
+    CHECK(table.out.find("stage  layers  from .. to") != std::string::npos);
+    CHECK(table.out.find("\nobjective ") != std::string::npos);
+    CHECK(pp::parse_json(pp::read_file(folder.path() / "plan.json"))["cost_model"] == "pipedream-code");
+    std::vector<std::string> as_json = request;
+    as_json.emplace_back("--json");
+    CHECK(pp::parse_json(folder.plan(as_json).out)["cost_model"] == "pipedream-code");
+  }
+
   TEST_CASE("a peer's plan that does not fit is exit 3 with the limit that would") {
     const Folder folder;
     std::vector<std::string> request{"--cost-model", "dnn-partitioning", "--devices",      "2",  "--bandwidth",

@@ -69,13 +69,33 @@ TEST_SUITE("apps/plan_must_handle") {
     // One after the other: each worker is idle for three quarters of the step, but for messages.
     const Outcome outcome = folder.run(request);
     REQUIRE(outcome.code == 0);
-    CHECK(
-        outcome.err ==
-        "pp-plan: warning: 1 micro-batch(es) cannot keep 4 stages busy: the bubble is 75.0 %; take at least 4, "
-        "or fewer stages\n");
+    CHECK(outcome.err ==
+          "pp-plan: warning: 1 micro-batch cannot keep 4 stages busy: the bubble is 75.0 %; take at least 4, "
+          "or fewer stages\n");
     std::vector<std::string> enough = request;
     enough[5] = "4";
     CHECK(folder.run(enough).err.empty());
+  }
+
+  TEST_CASE("what a profile only estimates, and where its sums are off, is one line each") {
+    pp::Profile profile = pp::test::sample_profile(std::vector<double>{2, 2});
+    profile.estimated = {"input_gradient_s", "saved_bytes", "batch_size"};
+    // 2 layers of 2 + 4 ms per 16 samples: 3 ms and 6 ms at 4 and 8; the whole model takes half of that.
+    for (const double size : {4.0, 8.0}) {
+      const auto whole = [&](double ms) {
+        return pp::TimeStat{pp::Seconds(1e-3 * ms), pp::Seconds(1e-3 * ms), pp::Seconds(1e-3 * ms), 10};
+      };
+      profile.whole_model.push_back({static_cast<std::int64_t>(size), whole(size / 8), whole(size / 4), {}});
+    }
+    const Folder folder({2});
+    pp::test::write_profile(folder.path(), profile);
+    const Outcome outcome = folder.run({"--devices", "1", "--mini-batch", "16"});
+    CHECK(outcome.code == 0);
+    CHECK(outcome.err ==
+          "pp-plan: warning: the profile only estimates input_gradient_s, saved_bytes and batch_size; measure "
+          "with pp-profile run for a plan to rely on\n"
+          "pp-plan: warning: the layers of the profile add up to 2.00 at micro-batch size 4 and 2.00 at "
+          "micro-batch size 8 of the whole model; profile again on a quieter machine\n");
   }
 
   TEST_CASE("equal layers, layers without time, and 1e-9 s beside 10 s have plans that are proven") {

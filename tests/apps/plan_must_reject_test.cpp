@@ -103,13 +103,13 @@ TEST_SUITE("apps/plan_must_reject") {
 
   TEST_CASE("counts that are no whole numbers") {
     refused(Folder().run({"profile.json", "--devices", "0", "--mini-batch", "64"}),
-            "--devices: \"0\" is not a whole number of at least 1; see pp-plan --help");
+            "--devices: \"0\" is not a whole number of at least 1; see pp-plan make --help");
     refused(Folder().run({"profile.json", "--devices", "2x8", "--mini-batch", "64"}),
-            "--devices: \"2x8\" is not a whole number of at least 1; see pp-plan --help");
+            "--devices: \"2x8\" is not a whole number of at least 1; see pp-plan make --help");
     refused(Folder().request({"--mini-batch", "-4"}),
-            "--mini-batch: \"-4\" is not a whole number of at least 1; see pp-plan --help");
+            "--mini-batch: \"-4\" is not a whole number of at least 1; see pp-plan make --help");
     refused(Folder().request({"--stages", "1.5"}),
-            "--stages: \"1.5\" is not a whole number of at least 1; see pp-plan --help");
+            "--stages: \"1.5\" is not a whole number of at least 1; see pp-plan make --help");
   }
 
   TEST_CASE("a mini-batch below the profiled sizes, or between their multiples, names the possible ones") {

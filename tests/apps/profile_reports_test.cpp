@@ -165,7 +165,7 @@ TEST_SUITE("apps/profile_reports") {
     CHECK(refusal(folder.run({"merge", "a.json", "a.json", "--overlap", "third", "-o", "c.json"})) ==
           "pp-profile: error: --overlap: unknown name \"third\"; use one of refuse, first, second\n");
     CHECK(refusal(folder.run({"merge", "a.json", "b.json"})) ==
-          "pp-profile: error: --output is required; see pp-profile --help\n");
+          "pp-profile: error: --output is required; see pp-profile merge --help\n");
     CHECK(refusal(folder.run({"diff", "a.json", "b.json"})) ==
           "pp-profile: error: the profiles have no micro-batch size in common: [1, 4] and [2]; profile one of "
           "them "

@@ -6,6 +6,7 @@
 #include "libplan/search/bottleneck.h"
 #include "libplan/search/peers/dapple_search.h"
 #include "libplan/search/peers/placement.h"
+#include "libprofile/core/counted.h"
 
 namespace pp::plan {
 namespace {
@@ -124,7 +125,7 @@ std::variant<PeerPlan, Infeasible> plan_dapple(const PeerInput& input, const Pee
   plan.lower_bound = std::min(plan.objective, Seconds(work / machine.devices()));
   plan.search = (options.strategy == PeerStrategy::released ? "the released planner's candidates over "
                                                             : "exact for stages on consecutive devices over ") +
-                std::to_string(input.orders.size()) + " layer order(s)";
+                counted(std::ssize(input.orders), "layer order");
   return plan;
 }
 

@@ -4,6 +4,7 @@
 #include "libplan/search/peers/dnn_partitioning.h"
 #include "libplan/search/peers/pipedream.h"
 #include "libplan/search/peers/piper.h"
+#include "libprofile/core/counted.h"
 
 namespace pp::plan {
 namespace {
@@ -27,7 +28,7 @@ void check_levels(const Profile& profile, const PeerOptions& options) {
                            : options.model == PeerModel::dapple ? 2
                                                                 : 1;
   if (options.levels.size() > most) {
-    refuse("the cost model " + model + " knows at most " + std::to_string(most) + " level(s), not " +
+    refuse("the cost model " + model + " knows at most " + counted(static_cast<int>(most), "level") + ", not " +
            std::to_string(options.levels.size()) + "; give --devices N, or use pipedream-code");
   }
   for (const PeerLevel& level : options.levels) {

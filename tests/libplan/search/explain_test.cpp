@@ -145,7 +145,7 @@ TEST_CASE("fewer micro-batches than stages: the bubble limits, and a hint says s
   CHECK(why.step.count() == exactly(0.015));
   CHECK(why.parts.bubble.count() == exactly(0.009));
   check_says(why, "The bubble limits it: the largest part is fill, drain and waiting.\n");
-  check_says(why, "Hint: 2 micro-batch(es) cannot keep 4 stages busy; take at least 4, or fewer stages.\n");
+  check_says(why, "Hint: 2 micro-batches cannot keep 4 stages busy; take at least 4, or fewer stages.\n");
 }
 
 TEST_CASE("memory limits where the plan without limits is faster") {

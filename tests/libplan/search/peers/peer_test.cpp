@@ -66,7 +66,7 @@ TEST_CASE("what a model cannot use is refused, with the remedy") {
   PeerOptions deep = on(PeerModel::piper, 2);
   deep.levels.push_back({2, BytesPerSecond(1e9)});
   CHECK(refusal(deep) ==
-        "the cost model piper knows at most 1 level(s), not 2; give --devices N, or use pipedream-code");
+        "the cost model piper knows at most 1 level, not 2; give --devices N, or use pipedream-code");
   PeerOptions limit = on(code, 2);
   limit.memory_limit = Bytes(0);
   CHECK(refusal(limit) == "memory_limit = 0 bytes; give at least 1");

@@ -1,0 +1,167 @@
+#include "apps/cli/arguments.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+
+#include "libprofile/core/error.h"
+
+namespace pp::cli {
+namespace {
+
+/// Insertions, deletions, replacements and swaps of neighbours between two words.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> cost(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        cost[i][j] = i + j;
+        continue;
+      }
+      const std::size_t replaced = cost[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, replaced});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+    }
+  }
+  return cost.back().back();
+}
+
+/// `; did you mean --steps? See`, or `; see`.
+std::string hint(const std::string& near, std::string see) {
+  if (near.empty()) return "; " + see;
+  see.front() = static_cast<char>(std::toupper(see.front()));
+  return "; did you mean " + near + "? " + see;
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+std::vector<std::string> option_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+/// Walks one command's arguments as CLI11 will.
+class Walk {
+ public:
+  Walk(const CLI::App& app, const CLI::App& command) : app_(app), command_(command) {}
+
+  /// The arguments that are no options and no option's value. Throws pp::Error (usage) at an unknown option.
+  std::vector<std::string> positionals(std::span<const std::string> arguments) {
+    std::vector<std::string> words;
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      const std::string& argument = arguments[i];
+      if (argument == "--") {
+        words.insert(words.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, arguments.end());
+        break;
+      }
+      if (argument.size() < 2 || argument.front() != '-') {
+        words.push_back(argument);
+      } else {
+        i += argument[1] == '-' ? after_long(argument) : after_short(argument);
+      }
+    }
+    return words;
+  }
+
+ private:
+  static std::size_t values_of(const CLI::Option& option) {
+    return static_cast<std::size_t>(std::max(option.get_items_expected_min(), 0));
+  }
+
+  [[noreturn]] void unknown(const std::string& argument) const {
+    const std::string name = argument.substr(0, argument.find('='));
+    const std::string wanted = name.starts_with("--") ? name : "-" + name;
+    throw Error(ErrorKind::usage, "unknown option " + name +
+                                      hint(nearest_name(wanted, option_names(command_)),
+                                           "see " + app_.get_name() + " " + command_.get_name() + " --help"));
+  }
+
+  /// How many arguments behind it are its values.
+  std::size_t after_long(const std::string& argument) const {
+    const std::size_t equals = argument.find('=');
+    const CLI::Option* option = command_.get_option_no_throw(argument.substr(0, equals));
+    if (option == nullptr) unknown(argument);
+    return equals == std::string::npos ? values_of(*option) : 0;
+  }
+
+  /// The same for `-q`, `-qv`, `-o FILE`, `-oFILE`.
+  std::size_t after_short(const std::string& argument) const {
+    for (std::size_t c = 1; c < argument.size(); ++c) {
+      const CLI::Option* option = command_.get_option_no_throw(std::string("-") + argument[c]);
+      if (option == nullptr) unknown(argument);
+      if (values_of(*option) > 0) return c + 1 == argument.size() ? values_of(*option) : 0;
+    }
+    return 0;
+  }
+
+  const CLI::App& app_;
+  const CLI::App& command_;
+};
+
+std::size_t places_of(const CLI::App& command) {
+  std::size_t places = 0;
+  for (const CLI::Option* option : command.get_options()) places += option->get_positional() ? 1 : 0;
+  return places;
+}
+
+/// Letters and dashes only, and no file: it may have been meant as a command.
+bool looks_like_command(const std::string& word) {
+  const auto allowed = [](char c) { return (c >= 'a' && c <= 'z') || c == '-'; };
+  return std::ranges::all_of(word, allowed) && !std::filesystem::exists(word);
+}
+
+[[noreturn]] void unknown_command(const CLI::App& app, const std::string& word) {
+  std::string all;
+  for (const std::string& name : command_names(app)) all += (all.empty() ? "" : ", ") + name;
+  throw Error(ErrorKind::usage, "unknown command " + word +
+                                    hint(nearest_name(word, command_names(app)), "the commands are " + all));
+}
+
+}  // namespace
+
+std::string nearest_name(std::string_view word, std::span<const std::string> names) {
+  std::string nearest;
+  std::size_t least = std::max<std::size_t>(1, word.size() / 4) + 1;
+  for (const std::string& name : names) {
+    if (const std::size_t distance = edit_distance(word, name); distance < least) {
+      least = distance;
+      nearest = name;
+    }
+  }
+  if (!nearest.empty() || word.size() < 4) return nearest;
+  const auto begun =
+      std::ranges::find_if(names, [&](const std::string& name) { return name.starts_with(word); });
+  return begun == names.end() ? "" : *begun;
+}
+
+std::vector<std::string> complete_arguments(const CLI::App& app, const std::string& default_command,
+                                            std::vector<std::string> typed) {
+  const std::string& first = typed.front();
+  if (first == "-h" || first == "--help" || first == "--version") return typed;
+  const std::vector<std::string> commands = command_names(app);
+  const bool named = std::ranges::find(commands, first) != commands.end();
+  const bool mistyped = !named && !first.starts_with('-') && looks_like_command(first);
+  if (mistyped && !nearest_name(first, commands).empty()) unknown_command(app, first);
+
+  const CLI::App& command = *app.get_subcommand(named ? first : default_command);
+  const std::vector<std::string> words =
+      Walk(app, command).positionals(std::span(typed).subspan(named ? 1 : 0));
+  if (const std::size_t places = places_of(command); words.size() > places) {
+    if (mistyped) unknown_command(app, first);
+    throw Error(ErrorKind::usage, "\"" + words[places] + "\" is one argument too many; see " + app.get_name() +
+                                      " " + command.get_name() + " --help");
+  }
+  if (!named) typed.insert(typed.begin(), default_command);
+  return typed;
+}
+
+}  // namespace pp::cli

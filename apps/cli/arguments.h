@@ -1,0 +1,22 @@
+// The command line against what a tool knows, before it is parsed: whatever is unknown is named first, with the
+// nearest known name, so that no complaint about something else hides it.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pp::cli {
+
+/// `typed` with `default_command` in front where it names no command. Throws pp::Error (usage) for an unknown
+/// option, a mistyped command, and an argument that the command has no place for.
+std::vector<std::string> complete_arguments(const CLI::App& app, const std::string& default_command,
+                                            std::vector<std::string> typed);
+
+/// The name that `word` was meant to be, by the number of wrong, missing, superfluous or swapped letters, or as
+/// its beginning; empty when none is near.
+std::string nearest_name(std::string_view word, std::span<const std::string> names);
+
+}  // namespace pp::cli
