@@ -108,6 +108,18 @@ void add_basic_options(CLI::App& command, plan::PlanRequest& request) {
       ->group("Profile");
 }
 
+void add_partition_options(CLI::App& command, plan::PlanRequest& request, std::string& replicas) {
+  command.add_option("--stages", request.stages, "exactly so many stages")
+      ->check(cli::whole_number(1))
+      ->group("Search");
+  command.add_option("--replicas", replicas, "per stage: 3-1")->type_name("R-R")->group("Search");
+}
+
+plan::Strategy parse_strategy(const std::string& name) {
+  if (name.empty()) return plan::Strategy::automatic;
+  return parse_enum<plan::Strategy>(name, "--strategy", ErrorKind::usage);
+}
+
 void add_request_options(CLI::App& command, RequestOptions& options) {
   plan::PlanRequest& request = options.request;
   add_basic_options(command, request);
@@ -151,16 +163,13 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
           "a schedule written elsewhere, in PyTorch's exchange form")
       ->type_name("FILE")
       ->group("Search");
-  command.add_option("--stages", request.stages, "exactly so many stages")
-      ->check(cli::whole_number(1))
-      ->group("Search");
+  add_partition_options(command, request, options.replicas);
   command.add_option("--max-stages", request.max_stages, "at most so many stages")
       ->check(cli::whole_number(1))
       ->group("Search");
   command.add_option("--cuts", options.cuts, "boundaries: 3,5 starts stages at layers 0, 3 and 5")
       ->type_name("K,K")
       ->group("Search");
-  command.add_option("--replicas", options.replicas, "per stage: 3-1")->type_name("R-R")->group("Search");
   command
       .add_option("--window", options.window,
                   "micro-batches in flight of 1F1B kinds: auto, win, published, wide, or K0,K1,..")

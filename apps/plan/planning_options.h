@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/cli/shell.h"
+#include "libplan/search/baselines/strategy.h"
 #include "libplan/search/planner.h"
 
 namespace pp::plan_tool {
@@ -42,6 +43,10 @@ int default_threads();
 
 /// What every planning command takes: mini-batch, optimizer, memory, what to accept of a profile.
 void add_basic_options(CLI::App& command, plan::PlanRequest& request);
+/// --stages and --replicas; the latter as text until parsed.
+void add_partition_options(CLI::App& command, plan::PlanRequest& request, std::string& replicas);
+/// --strategy: a name, or empty. Throws pp::Error (usage) for an unknown one.
+plan::Strategy parse_strategy(const std::string& name);
 /// Those, and what a single plan is asked for.
 void add_request_options(CLI::App& command, RequestOptions& options);
 plan::PlanRequest to_request(const RequestOptions& options);

@@ -10,6 +10,7 @@
 #include "apps/plan/commands.h"
 #include "apps/plan/planning_options.h"
 #include "libplan/search/sweep_svg.h"
+#include "libprofile/core/counted.h"
 
 namespace pp::plan_tool {
 namespace {
@@ -21,6 +22,8 @@ struct Options {
   std::string micro_batches = "1,2,4,8,16";
   std::vector<std::string> schedules{"gpipe", "1f1b", "zb-h1"};
   plan::PlanRequest request;
+  std::string replicas;
+  std::string strategy;
   int threads = 0;
   std::string csv;
   std::string svg;
@@ -38,10 +41,13 @@ std::vector<Cluster> clusters_of(const Options& options, const Profile& profile)
 }
 
 plan::SweepSpec spec_of(const Options& options, const Profile& profile) {
+  plan::PlanRequest request = options.request;
+  if (!options.replicas.empty()) request.replicas = cli::parse_counts(options.replicas, '-', "--replicas");
   return {.clusters = clusters_of(options, profile),
           .schedules = options.schedules,
           .micro_batches = cli::parse_counts(options.micro_batches, ',', "--micro-batches"),
-          .request = options.request,
+          .request = request,
+          .strategy = parse_strategy(options.strategy),
           .threads = options.threads > 0 ? options.threads : default_threads()};
 }
 
@@ -92,6 +98,14 @@ std::string sweep_table(std::span<const plan::SweepRow> rows) {
   return text;
 }
 
+/// The model, and what all combinations have in common.
+std::string picture_title(const Options& options, const Profile& profile) {
+  std::string title = profile.model.name + ", mini-batch " + std::to_string(options.request.mini_batch);
+  if (options.request.stages) title += ", " + counted(*options.request.stages, "stage");
+  if (!options.replicas.empty()) title += ", replicas " + options.replicas;
+  return title + (options.strategy.empty() ? "" : ", " + options.strategy);
+}
+
 void run_sweep(const Options& options, cli::Shell& shell) {
   const Profile profile = cli::load(options.profile, parse_profile);
   const plan::SweepSpec spec = spec_of(options, profile);
@@ -101,8 +115,7 @@ void run_sweep(const Options& options, cli::Shell& shell) {
 
   if (csv.wanted()) csv.write(plan::sweep_csv(rows));
   if (svg.wanted()) {
-    svg.write(plan::sweep_svg(
-        rows, {profile.model.name + ", mini-batch " + std::to_string(spec.request.mini_batch)}));
+    svg.write(plan::sweep_svg(rows, {picture_title(options, profile)}));
   }
   if (!csv.is_stdout() && !svg.is_stdout())
     std::cout << (shell.json ? dump_json(plan::to_json(rows)) : sweep_table(rows));
@@ -129,6 +142,12 @@ void add_grid_options(CLI::App& command, Options& options) {
       ->default_str("gpipe,1f1b,zb-h1")
       ->type_name("NAME,NAME")
       ->group("Search");
+  add_partition_options(command, options.request, options.replicas);
+  command
+      .add_option("--strategy", options.strategy,
+                  "how every combination is cut: " + list_names<plan::Strategy>())
+      ->type_name("NAME")
+      ->group("Search");
   command.add_option("--threads", options.threads, "plans made at the same time")
       ->default_str("one per core")
       ->check(cli::whole_number(1))
@@ -143,7 +162,7 @@ void add_sweep(CLI::App& app, cli::Shell& shell) {
       app.add_subcommand("sweep", "the best plan for every combination of devices, schedule and micro-batches");
   command->add_option("profile", options->profile, "a profile.json")->required()->type_name("PROFILE");
   command->add_option("--csv", options->csv, "write the rows as CSV; - for stdout")->type_name("FILE");
-  command->add_option("--svg", options->svg, "draw step time against micro-batches; - for stdout")
+  command->add_option("--svg", options->svg, "draw step time and bubble against micro-batches; - for stdout")
       ->type_name("FILE");
   add_grid_options(*command, *options);
   add_basic_options(*command, options->request);
@@ -151,7 +170,8 @@ void add_sweep(CLI::App& app, cli::Shell& shell) {
       "pp-plan sweep profile.json --devices 2,4,8 --bandwidth 10GB/s --mini-batch 64",
       "pp-plan sweep profile.json --cluster cluster.json --mini-batch 64 --micro-batches 4,8,16 --svg "
       "sweep.svg",
-      "pp-plan sweep profile.json --devices 4 --bandwidth 10GB/s --mini-batch 64 --schedules 1f1b --csv -"};
+      "pp-plan sweep profile.json --devices 4 --bandwidth 10GB/s --mini-batch 64 --stages 4 --replicas 1-1-1-1 "
+      "--csv -"};
   cli::add_common_options(*command, shell, kExamples);
   command->final_callback([options, &shell] { run_sweep(*options, shell); });
 }

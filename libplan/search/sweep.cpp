@@ -36,13 +36,13 @@ SweepFigures figures_of(const Plan& plan) {
           .gap = plan.certificate.gap};
 }
 
-std::variant<SweepFigures, SweepFailure> best_of(const Profile& profile, const Cell& cell,
-                                                 PlanRequest request) {
+std::variant<SweepFigures, SweepFailure> best_of(const Profile& profile, const Cell& cell, PlanRequest request,
+                                                 Strategy strategy) {
   request.schedule = cell.schedule;
   request.micro_batches = cell.micro_batches;
   request.micro_batch_size.reset();
   try {
-    const auto result = make_plan(profile, *cell.cluster, request);
+    const auto result = make_plan(profile, *cell.cluster, narrowed(profile, *cell.cluster, request, strategy));
     if (const auto* none = std::get_if<Infeasible>(&result))
       return SweepFailure{SweepFailure::Kind::infeasible, none->reason};
     return figures_of(std::get<Plan>(result));
@@ -70,7 +70,7 @@ std::vector<SweepRow> sweep(const Profile& profile, const SweepSpec& spec) {
   for_each_index(cells.size(), spec.threads, [&](std::size_t i) {
     const Cell& cell = cells[i];
     rows[i] = {static_cast<int>(cell.cluster->devices.size()), cell.schedule, cell.micro_batches,
-               best_of(profile, cell, spec.request)};
+               best_of(profile, cell, spec.request, spec.strategy)};
   });
   return rows;
 }

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "libplan/search/baselines/strategy.h"
 #include "libplan/search/planner.h"
 
 namespace pp::plan {
@@ -17,7 +18,8 @@ struct SweepSpec {
   std::vector<std::string> schedules;  ///< `auto`, or names of schedule_table()
   std::vector<int> micro_batches;
   PlanRequest request;  ///< of all combinations; its schedule and micro-batches are replaced
-  int threads = 1;      ///< that plan at the same time; the rows do not depend on it
+  Strategy strategy = Strategy::automatic;  ///< narrows each combination's request
+  int threads = 1;                          ///< that plan at the same time; the rows do not depend on it
 };
 
 /// What the best plan of a combination promises.

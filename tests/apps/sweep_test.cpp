@@ -113,7 +113,9 @@ TEST_SUITE("apps/sweep") {
     CHECK(pp::test::xml_error(svg).empty());
     std::size_t paths = 0;
     for (std::size_t at = svg.find("<path "); at != std::string::npos; at = svg.find("<path ", at + 1)) ++paths;
-    CHECK(paths == 4);
+    // Two schedules on two device counts, each with a line in both plots, a ring and a cross for 32; one more
+    // ring in the legend.
+    CHECK(paths == 4 * 4 + 1);
     CHECK(folder.grid({"--svg", "-"}).out == svg);
   }
 
@@ -166,6 +168,44 @@ TEST_SUITE("apps/sweep") {
     CHECK(json[0].at("schedule") == "auto");
     for (const pp::Json& row : json)
       CHECK(row.at("step_s").get<double>() >= json[0].at("step_s").get<double>());
+  }
+
+  TEST_CASE("fixed stages answer how the bubble falls with the number of micro-batches") {
+    // Four equal stages, 4 layers of 2 ms + 4 ms per 16 samples, one micro-batch after the other: the bubble of
+    // gpipe and 1f1b is (K - 1)/(M + K - 1) where messages and updates cost next to nothing: 3/4, 3/5, 3/7,
+    // 3/11.
+    const Folder folder;
+    pp::test::write_profile(folder.path(), pp::test::sample_profile(std::vector<double>(4, 2.0)));
+    const std::vector<std::string> request{
+        "--devices",  "4",       "--bandwidth",     "1e12",    "--mini-batch", "16",         "--stages", "4",
+        "--replicas", "1-1-1-1", "--micro-batches", "1,2,4,8", "--schedules",  "gpipe,1f1b", "--csv",    "-"};
+    const Outcome outcome = folder.sweep(request);
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    const auto records = parse_csv(outcome.out);
+    REQUIRE(records.size() == 1 + 8);
+    const auto column = [&](std::string_view name) {
+      return static_cast<std::size_t>(std::ranges::find(records[0], name) - records[0].begin());
+    };
+    for (std::size_t r = 1; r < records.size(); ++r) {
+      const double micro_batches = std::stod(records[r][column("micro_batches")]);
+      CHECK(records[r][column("replicas")] == "1-1-1-1");
+      CHECK(std::stod(records[r][column("bubble_fraction")]) ==
+            doctest::Approx(3 / (micro_batches + 3)).epsilon(0.02));
+    }
+    std::vector<std::string> drawn = request;
+    drawn[drawn.size() - 2] = "--svg";
+    CHECK(folder.sweep(drawn).out.find(">bubble</text>") != std::string::npos);
+  }
+
+  TEST_CASE("a strategy cuts every combination, and another one than asked for is refused") {
+    const Outcome outcome =
+        Folder().sweep({"--devices", "2", "--bandwidth", "1e9", "--mini-batch", "16", "--micro-batches", "2,4",
+                        "--schedules", "1f1b", "--strategy", "data-parallel", "--json"});
+    REQUIRE(outcome.code == 0);
+    for (const pp::Json& row : pp::parse_json(outcome.out)) CHECK(row.at("replicas") == "2");
+    refused(Folder().grid({"--strategy", "fastest"}), "--strategy: unknown name \"fastest\"; use one of auto");
+    refused(Folder().grid({"--replicas", "1-0"}), "--replicas: \"0\" is not a whole number");
   }
 
   TEST_CASE("what is wrong with the grid is found before the work") {

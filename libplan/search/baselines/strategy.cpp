@@ -145,10 +145,9 @@ PlanRequest as_peer(const Profile& profile, const Cluster& cluster, PlanRequest 
   return request;
 }
 
-}  // namespace
-
-PlanRequest narrowed(const Profile& profile, const Cluster& cluster, const PlanRequest& request,
-                     Strategy strategy) {
+/// What the strategy leaves of the request, whether it keeps to it or not.
+PlanRequest chosen(const Profile& profile, const Cluster& cluster, const PlanRequest& request,
+                   Strategy strategy) {
   PlanRequest result = request;
   switch (strategy) {
     case Strategy::automatic: return result;
@@ -169,6 +168,18 @@ PlanRequest narrowed(const Profile& profile, const Cluster& cluster, const PlanR
   }
 }
 
+}  // namespace
+
+PlanRequest narrowed(const Profile& profile, const Cluster& cluster, const PlanRequest& request,
+                     Strategy strategy) {
+  PlanRequest result = chosen(profile, cluster, request, strategy);
+  if (admits(request, result)) return result;
+  throw Error(ErrorKind::usage,
+              "strategy " + name(strategy) +
+                  " does not keep to the stages, cuts or replicas asked for; leave them out, or "
+                  "choose another strategy");
+}
+
 std::vector<PlanRequest> admitted_baselines(const Profile& profile, const Cluster& cluster,
                                             const PlanRequest& request) {
   std::vector<PlanRequest> baselines;
@@ -176,7 +187,7 @@ std::vector<PlanRequest> admitted_baselines(const Profile& profile, const Cluste
   for (const auto& [strategy, text] : EnumNames<Strategy>::table) {
     if (strategy == Strategy::automatic || strategy == Strategy::manual) continue;
     try {
-      PlanRequest baseline = narrowed(profile, cluster, request, strategy);
+      PlanRequest baseline = chosen(profile, cluster, request, strategy);
       if (admits(request, baseline)) baselines.push_back(std::move(baseline));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::usage) throw;
@@ -188,7 +199,7 @@ std::vector<PlanRequest> admitted_baselines(const Profile& profile, const Cluste
 std::vector<Comparison> compare_strategies(const Profile& profile, const Cluster& cluster,
                                            const PlanRequest& request) {
   const auto priced = [&](Strategy strategy) -> std::variant<Plan, std::string> {
-    const PlanRequest baseline = narrowed(profile, cluster, request, strategy);
+    const PlanRequest baseline = chosen(profile, cluster, request, strategy);
     if (!admits(request, baseline)) return "does not keep to the stages or replicas asked for";
     const auto result = make_plan(profile, cluster, baseline);
     if (const auto* none = std::get_if<Infeasible>(&result)) return none->reason;

@@ -26,9 +26,8 @@ TEST_SUITE("libplan/search/sweep svg") {
                                      planned(2, "1f1b", 2, 0.1)};
     const std::string svg = sweep_svg(rows, {"a model", 800});
     CHECK(has(svg, R"(<path d="M102 130L318 291L750 291" class="l c0 d0"/>)"));
-    CHECK(has(svg,
-              R"(<rect x="98.5" y="126.5" width="7" height="7" class="m c0"><title>1f1b, devices 2, micro-)"
-              "batches 1: 200 ms\nstages 2|2, replicas 1-1\npeak 2 KiB</title></rect>"));
+    CHECK(has(svg, R"(<rect x="98.5" y="126.5" width="7" height="7" class="m c0"><title>1f1b, 2 devices, 1 )"
+                   "micro-batch: 200 ms, bubble 0 %\nstages 2|2, replicas 1-1\npeak 2 KiB</title></rect>"));
     for (const std::string label : {"0", "50", "100", "150", "200"}) CHECK(has(svg, ">" + label + "</text>"));
     CHECK(has(svg, ">step, ms</text>"));
   }
@@ -38,20 +37,56 @@ TEST_SUITE("libplan/search/sweep svg") {
                                      planned(2, "1f1b", 8, 0.1), refused(2, "gpipe", 1)};
     const std::string svg = sweep_svg(rows, {"a model", 800});
     CHECK(has(svg, R"(<path d="M102 130M750 291" class="l c0 d0"/>)"));
-    CHECK(has(svg, "2 of 4 combinations have no plan"));
+    CHECK(has(svg, "2 of 4 combinations have no plan (×)"));
+    // A cross in the middle of the upper 18 pixels, above its micro-batches, says why.
+    CHECK(has(svg, R"(<path d="M315 118L321 124M321 118L315 124" class="x c0"><title>1f1b, 2 devices, 2 micro-)"
+                   "batches: refused\nno</title></path>"));
+    CHECK(has(svg, R"(class="x c1"><title>gpipe, 2 devices, 1 micro-batch: refused)"));
   }
 
   TEST_CASE("colours tell schedules apart, dashes device counts") {
     const std::vector<SweepRow> rows{planned(2, "gpipe", 4, 0.2), planned(2, "1f1b", 4, 0.1),
                                      planned(4, "gpipe", 4, 0.1), planned(4, "1f1b", 4, 0.05)};
     const std::string svg = sweep_svg(rows, {"a model", 800});
-    CHECK(has(svg, ".l.c0{stroke:#0072b2;stroke-width:3.5}"));
-    CHECK(has(svg, ".l.c1{stroke:#e69f00;stroke-width:2}"));
+    CHECK(has(svg, ".l.c0,.x.c0{stroke:#0072b2}"));
+    CHECK(has(svg, ".l.c1,.x.c1{stroke:#e69f00}"));
     for (const std::string css : {"l c0 d0", "l c1 d0", "l c0 d1", "l c1 d1"})
       CHECK(has(svg, "class=\"" + css + "\""));
     CHECK(has(svg, ">2 devices</text>"));
-    // One count alone stands in the middle: 102 + 324.
-    CHECK(has(svg, R"(d="M426 130" class="l c0 d0")"));
+    // One count alone stands in the middle: 102 + 324; the legend has a second line of 20 pixels.
+    CHECK(has(svg, R"(d="M426 150" class="l c0 d0")"));
+  }
+
+  TEST_CASE("lines that coincide run side by side, and so do their points") {
+    const std::vector<SweepRow> rows{planned(2, "gpipe", 1, 0.2), planned(2, "gpipe", 2, 0.1),
+                                     planned(2, "1f1b", 1, 0.2), planned(2, "1f1b", 2, 0.1)};
+    const std::string svg = sweep_svg(rows, {"a model", 800});
+    // 3 pixels apart around 130 and 291; markers of 7 pixels 8 apart around 102.
+    CHECK(has(svg, R"(<path d="M102 128.5L750 289.5" class="l c0 d0"/>)"));
+    CHECK(has(svg, R"(<path d="M102 131.5L750 292.5" class="l c1 d0"/>)"));
+    CHECK(has(svg, R"(<rect x="94.5" y="126.5" width="7" height="7" class="m c0">)"));
+    CHECK(has(svg, R"(<rect x="102.5" y="126.5" width="7" height="7" class="m c1">)"));
+  }
+
+  TEST_CASE("the fastest point of a line has a ring, the fastest of all stands in the legend") {
+    const std::vector<SweepRow> rows{planned(2, "gpipe", 1, 0.2), planned(2, "gpipe", 2, 0.1),
+                                     planned(4, "gpipe", 1, 0.05), planned(4, "gpipe", 2, 0.15)};
+    const std::string svg = sweep_svg(rows, {"a model", 800});
+    // 0.1 s at 452 - 161 = 291, 0.05 s at 452 - 80.5 = 371.5; rings of 7 pixels.
+    CHECK(has(svg, R"(<path d="M743 291a7 7 0 1 0 14 0a7 7 0 1 0 -14 0Z" class="best"/>)"));
+    CHECK(has(svg, R"(<path d="M95 371.5a7 7 0 1 0 14 0a7 7 0 1 0 -14 0Z" class="best"/>)"));
+    CHECK(has(svg, ">fastest (of all: gpipe, 4 devices, 1 micro-batch, 50 ms)</text>"));
+  }
+
+  TEST_CASE("the bubble stands below, on the same micro-batches") {
+    std::vector<SweepRow> rows{planned(2, "1f1b", 1, 0.2), planned(2, "1f1b", 2, 0.1)};
+    std::get<SweepFigures>(rows[0].result).bubble_fraction = 0.5;
+    std::get<SweepFigures>(rows[1].result).bubble_fraction = 0.25;
+    const std::string svg = sweep_svg(rows, {"a model", 800});
+    // From 452 + 40 = 492 on, 150 high: 50 % stand 132 above 642, 25 % 66.
+    CHECK(has(svg, R"(<path d="M102 510L750 576" class="l c0 d0"/>)"));
+    for (const std::string label : {"0 %", "10 %", "50 %"}) CHECK(has(svg, ">" + label + "</text>"));
+    CHECK(has(svg, ">bubble</text>"));
   }
 
   TEST_CASE("labels of micro-batches do not touch") {

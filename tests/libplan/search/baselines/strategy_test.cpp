@@ -73,6 +73,18 @@ TEST_CASE("strategies without an answer say why") {
                     "lingvo: partition 1 of 3 has no layers; use balance-by-time, or fewer stages");
 }
 
+TEST_CASE("a strategy that cannot keep to the stages asked for is refused, not followed") {
+  PlanRequest two = request();
+  two.stages = 2;
+  CHECK_THROWS_WITH(
+      narrow(Strategy::data_parallel, two),
+      "strategy data-parallel does not keep to the stages, cuts or replicas asked for; leave them "
+      "out, or choose another strategy");
+  PlanRequest uneven = request();
+  uneven.replicas = {2, 1};
+  CHECK_THROWS_AS(narrow(Strategy::balance_by_time, uneven), Error);
+}
+
 TEST_CASE("ours is never slower than a baseline under the same simulator, and every strategy has a row") {
   const auto rows = compare_strategies(five_layers(), test::make_cluster(3), request());
   REQUIRE(rows.size() == EnumNames<Strategy>::table.size() - 1);  // not manual
