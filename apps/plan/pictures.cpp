@@ -1,7 +1,10 @@
 #include "apps/plan/pictures.h"
 
+#include <algorithm>
+
+#include "apps/cli/options.h"
+#include "apps/plan/tables.h"
 #include "libplan/simulate/chrome_trace.h"
-#include "libplan/simulate/timeline_svg.h"
 #include "libplan/simulate/timeline_text.h"
 
 namespace pp::plan_tool {
@@ -14,14 +17,25 @@ void add_picture_options(CLI::App& command, PictureOptions& options) {
       ->group("Pictures");
   command
       .add_option("--width", options.width, "columns of the text timeline; default: the terminal's, else 100")
-      ->check(CLI::Range(20, 10000))
+      ->check(cli::number_between(20, 10000))
       ->group("Pictures");
 }
 
-Simulated simulate_all(std::string title, const plan::SimulationInput& input) {
+plan::SvgOptions picture_names(const plan::Plan& plan) {
+  plan::SvgOptions names{.title = plan_title(plan)};
+  for (const plan::Stage& stage : plan.stages) names.stage_layers.push_back(layer_range(stage));
+  for (const plan::Worker& worker : plan.workers) {
+    const Device& device = *std::ranges::find(plan.devices, worker.device, &Device::id);  // checked: it is there
+    names.devices.push_back((device.node.empty() ? "" : device.node + ' ') + to_text(device));
+    names.limits.push_back(device.memory);
+  }
+  return names;
+}
+
+Simulated simulate_all(plan::SvgOptions names, const plan::SimulationInput& input) {
   plan::SimulationResult result = plan::simulate(input);
   std::vector<plan::MemoryCurve> memory = plan::memory_curves(input, result);
-  return {std::move(title), std::move(result), std::move(memory)};
+  return {std::move(names), std::move(result), std::move(memory)};
 }
 
 std::string timeline(const Simulated& simulated, const PictureOptions& options, bool color) {
@@ -32,7 +46,7 @@ std::string timeline(const Simulated& simulated, const PictureOptions& options, 
 PictureFiles::PictureFiles(const PictureOptions& options) : svg_(options.svg), trace_(options.trace) {}
 
 void PictureFiles::write(const Simulated& simulated) {
-  if (svg_.wanted()) svg_.write(plan::timeline_svg(simulated.result, simulated.memory, {simulated.title}));
+  if (svg_.wanted()) svg_.write(plan::timeline_svg(simulated.result, simulated.memory, simulated.names));
   if (trace_.wanted()) trace_.write(plan::chrome_trace(simulated.result, simulated.memory));
 }
 

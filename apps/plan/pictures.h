@@ -6,8 +6,10 @@
 
 #include "apps/cli/output.h"
 #include "apps/cli/shell.h"
+#include "libplan/plan.h"
 #include "libplan/simulate/memory_curve.h"
 #include "libplan/simulate/simulate.h"
+#include "libplan/simulate/timeline_svg.h"
 
 namespace pp::plan_tool {
 
@@ -22,11 +24,14 @@ void add_picture_options(CLI::App& command, PictureOptions& options);
 
 /// Everything the pictures show.
 struct Simulated {
-  std::string title;
+  plan::SvgOptions names;
   plan::SimulationResult result;
   std::vector<plan::MemoryCurve> memory;
 };
-Simulated simulate_all(std::string title, const plan::SimulationInput& input);
+Simulated simulate_all(plan::SvgOptions names, const plan::SimulationInput& input);
+
+/// Title, layers of the stages, devices of the workers and their memory.
+plan::SvgOptions picture_names(const plan::Plan& plan);
 
 /// The text timeline, at most 200 columns unless --width asks for more.
 std::string timeline(const Simulated& simulated, const PictureOptions& options, bool color);

@@ -28,12 +28,12 @@ int updates_to_show(const plan::Plan& plan) {
 
 void show(const Options& options, const cli::Shell& shell) {
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
-  with_context(options.plan, [&] { plan::check_plan(plan); });
+  with_context(cli::input_name(options.plan), [&] { plan::check_plan(plan); });
   PictureFiles files(options.pictures);
   Simulated simulated;
   if (options.timeline || files.wanted()) {
     const auto input = [&] { return plan::simulation_input(plan, updates_to_show(plan)); };
-    simulated = simulate_all(plan_title(plan), with_context(options.plan, input));
+    simulated = simulate_all(picture_names(plan), with_context(cli::input_name(options.plan), input));
   }
   files.write(simulated);
   if (files.take_stdout()) return;

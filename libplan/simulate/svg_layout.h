@@ -16,10 +16,11 @@ struct SvgLayout {
   double width = 0;
   Seconds makespan{};
   TimeAxis axis;
+  double left = kLeft;  ///< more than kLeft where names are long
 
-  double plot() const { return width - kLeft - kRight; }
+  double plot() const { return width - left - kRight; }
   double x(Seconds time) const {
-    return kLeft + (makespan.count() > 0 ? std::clamp(time / makespan, 0.0, 1.0) * plot() : 0);
+    return left + (makespan.count() > 0 ? std::clamp(time / makespan, 0.0, 1.0) * plot() : 0);
   }
 };
 

@@ -1,8 +1,10 @@
 #include "libplan/simulate/svg_memory.h"
 
+#include <algorithm>
 #include <array>
 
 #include "libplan/simulate/svg_legend.h"
+#include "libplan/simulate/svg_names.h"
 
 namespace pp::plan {
 namespace {
@@ -14,24 +16,45 @@ constexpr double kHeading = 40;
 constexpr double kGap = 6;
 constexpr double kMostColumns = 20000;  ///< of all workers together: bounds the file
 
-double band_height(std::size_t workers) { return workers <= 8 ? 44 : workers <= 32 ? 26 : 14; }
+constexpr double kFarAbove = 2;  ///< a limit above so many times what is held would flatten the picture
+
+double band_height(std::size_t bands) { return bands <= 8 ? 44 : bands <= 32 ? 26 : 14; }
 
 std::string css_of(std::size_t part) { return "m" + std::to_string(part); }
 
-bool occurs(const MemoryPart& part, std::span<const MemoryCurve> curves) {
-  for (const MemoryCurve& curve : curves) {
-    for (const MemoryStep& step : curve) {
+bool occurs(const MemoryPart& part, const std::vector<MemoryBand>& bands) {
+  for (const MemoryBand& band : bands) {
+    for (const MemoryStep& step : *band.curve) {
       if (step.held.*part.bytes > Bytes(0)) return true;
     }
   }
   return false;
 }
 
-void draw_heading(SvgWriter& svg, const SvgLayout& layout, std::span<const MemoryCurve> curves, double y) {
-  std::vector<LegendItem> items{{"", "memory, full height " + to_text(highest(curves)) + ":", Swatch::none}};
-  for (std::size_t p = 0; p < kMemoryParts.size(); ++p) {
-    if (occurs(kMemoryParts[p], curves)) items.push_back({css_of(p), std::string(kMemoryParts[p].name)});
+bool drawn(Bytes limit, Bytes highest) {
+  return limit > Bytes(0) && static_cast<double>(limit.value) <= kFarAbove * static_cast<double>(highest.value);
+}
+
+/// What the full height of a band stands for: the largest of what is held and of the limits near it.
+Bytes scale_of(const std::vector<MemoryBand>& bands) {
+  Bytes most;
+  for (const MemoryBand& band : bands) most = std::max(most, highest(std::span(band.curve, 1)));
+  Bytes scale = most;
+  for (const MemoryBand& band : bands) {
+    if (drawn(band.limit, most)) scale = std::max(scale, band.limit);
   }
+  return scale;
+}
+
+void draw_heading(SvgWriter& svg, const SvgLayout& layout, const std::vector<MemoryBand>& bands, Bytes scale,
+                  double y) {
+  std::vector<LegendItem> items{{"", "memory, full height " + to_text(scale) + ":", Swatch::none}};
+  for (std::size_t p = 0; p < kMemoryParts.size(); ++p) {
+    if (occurs(kMemoryParts[p], bands)) items.push_back({css_of(p), std::string(kMemoryParts[p].name)});
+  }
+  if (std::ranges::any_of(bands,
+                          [&](const MemoryBand& band) { return band.limit > Bytes(0) && band.limit <= scale; }))
+    items.push_back({"limit", "limit of the device", Swatch::line});
   place_legend(items, y, layout.width);
   draw_legend(svg, items);
 }
@@ -80,31 +103,41 @@ void draw_band(SvgWriter& svg, const Band& band, std::span<const MemoryParts> sa
 }  // namespace
 
 std::string memory_css() {
-  std::string css;
+  std::string css = ".limit{stroke:#c00;stroke-width:1.5;stroke-dasharray:5 3}\n";
   for (std::size_t p = 0; p < kColors.size(); ++p)
     css += "." + css_of(p) + "{fill:" + svg_color(kColors[p]) + "}\n";
   return css;
 }
 
-double memory_height(std::size_t workers) {
-  return kHeading + static_cast<double>(workers) * (band_height(workers) + kGap);
+double memory_height(std::size_t bands) {
+  return kHeading + static_cast<double>(bands) * (band_height(bands) + kGap);
 }
 
-void draw_memory(SvgWriter& svg, const SvgLayout& layout, std::span<const MemoryCurve> curves, double y) {
-  draw_heading(svg, layout, curves, y + kHeading - 14);
-  const double height = band_height(curves.size());
-  const double share = std::max(100.0, kMostColumns / static_cast<double>(curves.size()));
+void draw_memory(SvgWriter& svg, const SvgLayout& layout, const std::vector<MemoryBand>& bands, double y) {
+  const Bytes scale = scale_of(bands);
+  draw_heading(svg, layout, bands, scale, y + kHeading - 14);
+  const double height = band_height(bands.size());
+  const double share = std::max(100.0, kMostColumns / static_cast<double>(bands.size()));
   const int columns = static_cast<int>(std::min(layout.plot(), share));
-  Band band{SvgLayout::kLeft, y + kHeading + height, layout.plot() / columns,
-            height / static_cast<double>(highest(curves).value)};
-  for (std::size_t w = 0; w < curves.size(); ++w, band.base += height + kGap) {
-    const std::vector<MemoryParts> samples = sample(curves[w], layout.makespan, columns);
+  Band area{layout.left, y + kHeading + height, layout.plot() / columns,
+            height / static_cast<double>(scale.value)};
+  for (const MemoryBand& band : bands) {
+    const std::vector<MemoryParts> samples = sample(*band.curve, layout.makespan, columns);
     const auto peak = std::ranges::max_element(samples, {}, total);
-    const double middle = band.base - height / 2 + 4;
-    svg.rect(SvgLayout::kLeft, band.base - height, layout.plot(), height, "bg");
-    draw_band(svg, band, samples, describe(*peak));
-    svg.text(SvgLayout::kLeft - 8, middle, "t", "worker " + std::to_string(w), TextAnchor::end);
-    svg.text(layout.width - SvgLayout::kRight + 8, middle, "t", "peak " + to_text(total(*peak)));
+    const bool limited = band.limit > Bytes(0);
+    const bool two_lines = limited && height >= 26;
+    const double middle = area.base - height / 2 + 4;
+    const double right = layout.width - SvgLayout::kRight;
+    svg.rect(layout.left, area.base - height, layout.plot(), height, "bg");
+    draw_band(svg, area, samples, describe(*peak));
+    if (limited && band.limit <= scale) {
+      const double at = area.base - area.per_byte * static_cast<double>(band.limit.value);
+      svg.line(layout.left, at, right, at, "limit", "limit of the device: " + to_text(band.limit));
+    }
+    svg.text(layout.left - 8, middle, "t", cut_to(band.name, layout.left - 12), TextAnchor::end);
+    svg.text(right + 8, middle - (two_lines ? 6 : 0), "t", "peak " + to_text(total(*peak)));
+    if (two_lines) svg.text(right + 8, middle + 7, "w", "of " + to_text(band.limit));
+    area.base += height + kGap;
   }
 }
 

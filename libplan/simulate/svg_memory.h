@@ -3,20 +3,27 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "libplan/simulate/memory_curve.h"
 #include "libplan/simulate/svg_layout.h"
 
 namespace pp::plan {
 
+struct MemoryBand {
+  std::string name;
+  const MemoryCurve* curve = nullptr;
+  Bytes limit;  ///< what the device holds; 0: unknown
+};
+
 /// Classes `m0`, `m1`, ... of kMemoryParts.
 std::string memory_css();
 
-/// Pixels from `y` that draw_memory() takes for so many workers.
-double memory_height(std::size_t workers);
+/// Pixels from `y` that draw_memory() takes for so many bands.
+double memory_height(std::size_t bands);
 
-/// One band per worker, all to one scale; peaks at the right. O(steps + workers * width) bytes and time, at
-/// most about 1 MB.
-void draw_memory(SvgWriter& svg, const SvgLayout& layout, std::span<const MemoryCurve> curves, double y);
+/// All bands to one scale, peaks and limits at the right; a limit that is not far above everything that is held
+/// is a line. O(steps + bands * width) bytes and time, at most about 1 MB.
+void draw_memory(SvgWriter& svg, const SvgLayout& layout, const std::vector<MemoryBand>& bands, double y);
 
 }  // namespace pp::plan

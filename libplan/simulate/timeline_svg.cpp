@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "libplan/simulate/op_style.h"
+#include "libplan/simulate/svg_labels.h"
 #include "libplan/simulate/svg_layout.h"
 #include "libplan/simulate/svg_legend.h"
 #include "libplan/simulate/svg_memory.h"
@@ -17,16 +18,18 @@ constexpr double kLeastWidth = 400;
 constexpr double kMostBoxes = 10000;       ///< wide enough to be drawn alone, of all workers together
 constexpr std::size_t kMostArrows = 400;   ///< more are a grey cloud
 constexpr std::size_t kArrowWorkers = 16;  ///< with more, rows are too thin for arrows between them
-constexpr double kSmallFont = 8;
-constexpr double kOutlined = 3;  ///< pixels; a white outline would hide what is thinner
+constexpr double kOutlined = 3;            ///< pixels; a white outline would hide what is thinner
 constexpr double kFirstLegendLine = 72;
 constexpr double kAxisHeight = 34;  ///< from the legend to the first row
+constexpr double kMostNames = 230;  ///< pixels for the names of the rows
+constexpr double kTwoLines = 30;    ///< rows as high as this have both lines of their names
 
 constexpr std::string_view kStyle = R"(text{font-size:11px;fill:#222;pointer-events:none}
 .h{font-size:16px;font-weight:bold}
 .s{font-size:12px;fill:#555}
 .c{fill:#000}
 .n{fill:#000;font-size:8px}
+.w{fill:#777}
 .bg{fill:#f4f4f4}
 .idle{fill:url(#hatch);stroke:#ccc;stroke-width:.5}
 .grid{stroke:#000;stroke-opacity:.13}
@@ -78,40 +81,69 @@ class SvgTimeline {
         memory_(memory.size() == result.busy.size() && highest(memory) > Bytes(0)
                     ? memory
                     : std::span<const MemoryCurve>()),
-        title_(options.title),
+        options_(options),
         rows_(timeline_rows(result)),
+        groups_(equal_workers(rows_, memory_)),
         kinds_(kinds_of(result)),
         chunks_(most_chunks(rows_)),
-        arrows_(result.messages.size() <= kMostArrows && rows_.size() <= kArrowWorkers),
-        size_(row_size(rows_.size(), arrows_)),
+        arrows_(result.messages.size() <= kMostArrows && groups_.size() <= kArrowWorkers),
+        size_(row_size(groups_.size(), arrows_)),
         layout_{std::max(options.width, kLeastWidth), result.makespan, {}} {
+    name_rows();
     layout_.axis = time_axis(result.makespan, static_cast<int>(layout_.plot() / 70) + 1);
-    const double least_pixels = std::max(1.0, layout_.plot() * static_cast<double>(rows_.size()) / kMostBoxes);
-    for (const TimelineRow& row : rows_) {
-      boxes_.push_back(timeline_boxes(row, result_.makespan * (least_pixels / layout_.plot())));
-    }
+    const double least_pixels =
+        std::max(1.0, layout_.plot() * static_cast<double>(groups_.size()) / kMostBoxes);
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      boxes_.push_back(timeline_boxes(row(g), result_.makespan * (least_pixels / layout_.plot())));
     legend_ = legend_items();
     top_ = place_legend(legend_, kFirstLegendLine, layout_.width) + kAxisHeight;
-    bottom_ = top_ + static_cast<double>(rows_.size()) * (size_.height + size_.gap);
+    bottom_ = top_ + static_cast<double>(groups_.size()) * (size_.height + size_.gap);
   }
 
   std::string text() {
-    const double height = bottom_ + (memory_.empty() ? 0 : memory_height(memory_.size())) + 12;
+    const double height = bottom_ + (memory_.empty() ? 0 : memory_height(groups_.size())) + 12;
     SvgWriter svg(layout_.width, height, std::string(kStyle) + box_css(kinds_, chunks_) + memory_css());
     svg.raw(kDefinitions);
     heading(svg);
     draw_legend(svg, legend_);
-    for (std::size_t w = 0; w < rows_.size(); ++w) background(svg, w);
+    for (std::size_t g = 0; g < groups_.size(); ++g) background(svg, g);
     axis(svg);
-    for (std::size_t w = 0; w < rows_.size(); ++w) {
-      for (const TimelineBox& box : boxes_[w]) draw_box(svg, w, box);
+    const double pixels_per_second =
+        result_.makespan.count() > 0 ? layout_.plot() / result_.makespan.count() : 0;
+    const BoxLabels labels(groups_, rows_, boxes_, pixels_per_second);
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      for (const TimelineBox& box : boxes_[g]) draw_box(svg, g, box, labels.label(g, box));
     }
     if (arrows_) messages(svg);
-    if (!memory_.empty()) draw_memory(svg, layout_, memory_, bottom_);
+    if (!memory_.empty()) draw_memory(svg, layout_, memory_bands(), bottom_);
     return std::move(svg).finish();
   }
 
  private:
+  /// Of a row of the picture: that of its first worker.
+  const TimelineRow& row(std::size_t group) const { return rows_[groups_[group].front()]; }
+
+  /// Names take what they need of the left margin, up to a limit.
+  void name_rows() {
+    row_of_.resize(rows_.size());
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      names_.push_back(row_name(groups_[g], row(g), options_));
+      const double width = std::max(text_width(names_[g].stages), text_width(names_[g].workers)) + 16;
+      layout_.left = std::max(layout_.left, std::min(width, kMostNames));
+      for (const std::size_t worker : groups_[g]) row_of_[worker] = g;
+    }
+  }
+
+  std::vector<MemoryBand> memory_bands() const {
+    std::vector<MemoryBand> bands;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      const std::size_t worker = groups_[g].front();
+      bands.push_back(
+          {names_[g].workers, &memory_[worker], options_.limits.empty() ? Bytes(0) : options_.limits[worker]});
+    }
+    return bands;
+  }
+
   std::vector<LegendItem> legend_items() const {
     std::vector<LegendItem> items;
     for (const OpKind kind : kinds_) {
@@ -130,7 +162,7 @@ class SvgTimeline {
   }
 
   void heading(SvgWriter& svg) const {
-    svg.text(SvgLayout::kLeft, 26, "h", title_);
+    svg.text(SvgLayout::kLeft, 26, "h", options_.title);
     svg.text(SvgLayout::kLeft, 46, "s",
              "makespan " + pp::to_text(result_.makespan) + ", bubble " + percent(result_.bubble_fraction) +
                  " (1 - busy / (workers x makespan)), " + std::to_string(rows_.size()) + " workers, " +
@@ -138,19 +170,25 @@ class SvgTimeline {
                  std::to_string(result_.messages.size()) + " messages");
   }
 
-  double y(std::size_t worker) const { return top_ + static_cast<double>(worker) * (size_.height + size_.gap); }
+  double y(std::size_t group) const { return top_ + static_cast<double>(group) * (size_.height + size_.gap); }
 
   /// The whole row as idle time; operations lie on it.
-  void background(SvgWriter& svg, std::size_t worker) const {
-    const double idle = idle_share(rows_[worker], result_.makespan);
-    const std::string name = "worker " + std::to_string(worker);
-    svg.rect(SvgLayout::kLeft, y(worker), layout_.plot(), size_.height, "idle",
-             name + ": busy " + pp::to_text(rows_[worker].busy) + ", idle " + percent(idle));
+  void background(SvgWriter& svg, std::size_t group) const {
+    const double idle = idle_share(row(group), result_.makespan);
+    const RowName& name = names_[group];
+    svg.rect(layout_.left, y(group), layout_.plot(), size_.height, "idle",
+             name.workers + "\n" + name.stages + "\nbusy " + pp::to_text(row(group).busy) + ", idle " +
+                 percent(idle));
     const bool crowded = size_.height < kSvgFont;
-    if (crowded && worker % 5 != 0) return;
-    const double baseline = y(worker) + size_.height / 2 + 4;
-    svg.text(SvgLayout::kLeft - 8, baseline, "t", name, TextAnchor::end);
-    svg.text(layout_.width - SvgLayout::kRight + 8, baseline, "t", "idle " + percent(idle));
+    if (crowded && group % 5 != 0) return;
+    const bool two_lines = size_.height >= kTwoLines;
+    const double baseline = y(group) + size_.height / 2 + (two_lines ? -2 : 4);
+    const double room = layout_.left - 12;
+    svg.text(layout_.left - 8, baseline, "t", cut_to(two_lines ? name.stages : name.workers, room),
+             TextAnchor::end);
+    if (two_lines) svg.text(layout_.left - 8, baseline + 13, "w", cut_to(name.workers, room), TextAnchor::end);
+    svg.text(layout_.width - SvgLayout::kRight + 8, y(group) + size_.height / 2 + 4, "t",
+             "idle " + percent(idle));
   }
 
   void axis(SvgWriter& svg) const {
@@ -162,56 +200,32 @@ class SvgTimeline {
     svg.text(layout_.width - SvgLayout::kRight + 8, top_ - 9, "t", layout_.axis.unit);
   }
 
-  void draw_box(SvgWriter& svg, std::size_t worker, const TimelineBox& box) const {
+  void draw_box(SvgWriter& svg, std::size_t group, const TimelineBox& box, const BoxLabel& label) const {
     const double x = layout_.x(box.start);
     const double width = std::max(layout_.x(box.end) - x, 1.0);
-    if (is_run(box)) return draw_run(svg, worker, box, x, width);
-    const TimelineRow& row = rows_[worker];
-    const std::string css = css_of(box.op->op.kind, row.chunk(box.op->op.stage));
-    svg.rect(x, y(worker), width, size_.height, width < kOutlined ? css + " j" : css, tooltip(worker, box));
-    if (size_.height > kSvgFont) {
-      draw_label(svg, x + width / 2, y(worker) + size_.height / 2, label_of(row, box, width - 2));
-    }
+    if (is_run(box)) return draw_run(svg, group, box, x, width);
+    const std::string css = css_of(box.op->op.kind, row(group).chunk(box.op->op.stage));
+    svg.rect(x, y(group), width, size_.height, width < kOutlined ? css + " j" : css, tooltip(group, box));
+    if (size_.height <= kSvgFont || label.text.empty()) return;
+    svg.text(x + width / 2, y(group) + size_.height / 2 + (label.small ? 3 : 4), label.small ? "n" : "c",
+             label.text, TextAnchor::middle);
   }
 
   /// Kinds on top of each other, each as high as its share of the time; above them it is idle.
-  void draw_run(SvgWriter& svg, std::size_t worker, const TimelineBox& box, double x, double width) const {
-    const int chunk = rows_[worker].chunk(box.op->op.stage);
-    double top = y(worker) + size_.height;
+  void draw_run(SvgWriter& svg, std::size_t group, const TimelineBox& box, double x, double width) const {
+    const int chunk = row(group).chunk(box.op->op.stage);
+    double top = y(group) + size_.height;
     for (const OpKind kind : kinds_) {
       const double height = box.busy[static_cast<std::size_t>(kind)] / (box.end - box.start) * size_.height;
       if (height <= 0) continue;
       top -= height;
-      svg.rect(x, top, width, height, css_of(kind, chunk) + " j", tooltip(worker, box));
+      svg.rect(x, top, width, height, css_of(kind, chunk) + " j", tooltip(group, box));
     }
   }
 
-  struct Label {
-    std::string text;
-    bool small = false;
-  };
-
-  /// The longest text that fits, smaller where it has to be.
-  static Label label_of(const TimelineRow& row, const TimelineBox& box, double width) {
-    if (box.count > 1) return {};
-    const Op& op = box.op->op;
-    const std::string kind(name_of(op.kind));
-    const std::string number = has_micro_batch(op.kind) ? std::to_string(op.micro_batch) : "";
-    if (row.stages.size() > 1 && text_width(to_text(op)) <= width) return {to_text(op)};
-    if (text_width(kind + number) <= width) return {kind + number};
-    const std::string& least = number.empty() ? kind : number;
-    if (text_width(least) <= width) return {least};
-    return text_width(least, kSmallFont) <= width ? Label{least, true} : Label{};
-  }
-
-  static void draw_label(SvgWriter& svg, double x, double middle, const Label& label) {
-    if (label.text.empty()) return;
-    svg.text(x, middle + (label.small ? 3 : 4), label.small ? "n" : "c", label.text, TextAnchor::middle);
-  }
-
-  std::string tooltip(std::size_t worker, const TimelineBox& box) const {
-    const std::string times = "worker " + std::to_string(worker) + ", " + in_unit(box.start) + " to " +
-                              in_unit(box.end) + ' ' + std::string(layout_.axis.unit);
+  std::string tooltip(std::size_t group, const TimelineBox& box) const {
+    const std::string times = "worker " + std::to_string(groups_[group].front()) + ", " + in_unit(box.start) +
+                              " to " + in_unit(box.end) + ' ' + std::string(layout_.axis.unit);
     if (box.count > 1) {
       return std::to_string(box.count) + " operations, mostly " + std::string(style_of(box.op->op.kind).name) +
              "\n" + times;
@@ -231,9 +245,12 @@ class SvgTimeline {
   /// From the edge of the sender's row when the transfer starts to the receiver's when it ends.
   void messages(SvgWriter& svg) const {
     for (const MessageEvent& message : result_.messages) {
-      const bool down = message.to > message.from;
-      const double from = y(index(message.from)) + (down ? size_.height : 0);
-      const double to = y(index(message.to)) + (down ? 0 : size_.height);
+      const std::size_t from_row = row_of_[index(message.from)];
+      const std::size_t to_row = row_of_[index(message.to)];
+      if (from_row == to_row) continue;
+      const bool down = to_row > from_row;
+      const double from = y(from_row) + (down ? size_.height : 0);
+      const double to = y(to_row) + (down ? 0 : size_.height);
       const bool forward = message.producer.kind == OpKind::forward;
       const std::string_view css = forward ? "act" : "grad";
       const double x = layout_.x(message.end);
@@ -251,14 +268,17 @@ class SvgTimeline {
 
   const SimulationResult& result_;
   const std::span<const MemoryCurve> memory_;
-  const std::string title_;
-  const std::vector<TimelineRow> rows_;
+  const SvgOptions& options_;
+  const std::vector<TimelineRow> rows_;     ///< per worker
+  const std::vector<EqualWorkers> groups_;  ///< per row of the picture
   const std::vector<OpKind> kinds_;
   const int chunks_;
   const bool arrows_;
   const RowSize size_;
   SvgLayout layout_;
-  std::vector<std::vector<TimelineBox>> boxes_;  ///< per worker
+  std::vector<RowName> names_;       ///< per row of the picture, as boxes_
+  std::vector<std::size_t> row_of_;  ///< per worker
+  std::vector<std::vector<TimelineBox>> boxes_;
   std::vector<LegendItem> legend_;
   double top_ = 0;     ///< of the first row
   double bottom_ = 0;  ///< of the last row, its gap included

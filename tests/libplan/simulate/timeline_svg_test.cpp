@@ -86,6 +86,67 @@ worker 0, 4000 to 6000 ms: 2 s</title></rect>)"));
     CHECK(arrows(1) == 3);
   }
 
+  TEST_CASE("a row is named after its stage, layers, worker and device") {
+    const SimulationInput input = equal_stages(straight("gpipe", 2, 1));
+    SvgOptions options{"t", 1200};
+    const std::string alone = svg_of(input, options);
+    CHECK(has(alone, ">stage 0</text>"));
+    CHECK(has(alone, ">worker 0</text>"));
+    options.stage_layers = {"conv1 .. conv3", "relu3 .. fc2"};
+    options.devices = {"cpu:0", "cpu:1"};
+    const std::string svg = svg_of(input, options);
+    CHECK(has(svg, ">stage 0: conv1 .. conv3</text>"));
+    CHECK(has(svg, ">worker 1, cpu:1</text>"));
+    CHECK(has(svg, "<title>worker 1, cpu:1\nstage 1: relu3 .. fc2\nbusy 3 s, idle 50.0 %</title>"));
+    // The longest name has 23 letters of 6.82 pixels, 16 more are for its distance.
+    CHECK(has(svg, R"(<rect x="172.86" y="106")"));
+  }
+
+  TEST_CASE("replicas that do the same at the same times share a row") {
+    const std::string svg =
+        svg_of(equal_stages(test::written({"F0.0 B0.0", "F0.1 B0.1"}, {{0, 1}}, 2)), {"t", 1200});
+    CHECK(has(svg, ">workers 0, 1</text>"));
+    CHECK(has(svg, ">F0-1</text>"));
+    CHECK(count_of(svg, R"(class="F0"><title>)") == 1);
+    // Another order: two rows.
+    const std::string apart = svg_of(
+        equal_stages(test::written({"F0.0 F0.2 B0.0 B0.2", "F0.1 B0.1 F0.3 B0.3"}, {{0, 1}}, 4)), {"t", 1200});
+    CHECK(has(apart, ">worker 1</text>"));
+    CHECK(count_of(apart, R"(class="F0"><title>)") == 4);
+  }
+
+  TEST_CASE("numbers stand on all boxes of a kind, or on none, or on every so many of the widest") {
+    // 4 stages, 40 micro-batches: 43 * 3 s in 1004 pixels, 7.78 a second. A forward of 7.78 pixels cannot hold
+    // two digits of 8 points (9.92), a backward of 15.6 can.
+    const std::string svg = svg_of(equal_stages(straight("1f1b", 4, 40)), {"t", 1200});
+    CHECK(count_of(svg, R"(class="n">)") == 4 * 40);
+    CHECK(count_of(svg, ">39</text>") == 4);
+    // 100 micro-batches: 103 * 3 s, a backward has 6.5 pixels; two of them hold two digits.
+    const std::string narrow = svg_of(equal_stages(straight("1f1b", 4, 100)), {"t", 1200});
+    CHECK(count_of(narrow, R"(class="n">)") == 4 * 50);
+    CHECK(count_of(narrow, ">98</text>") == 4);
+    CHECK(count_of(narrow, ">99</text>") == 0);
+  }
+
+  TEST_CASE("a device's limit near what is held is a line, one far above it a figure") {
+    SimulationInput input = equal_stages(straight("gpipe", 2, 2));
+    for (StageCosts& stage : input.stages) {
+      stage.weights = Bytes(100);
+      stage.saved = Bytes(10);
+    }
+    SvgOptions options{"t", 1200};
+    options.limits = {Bytes(150), Bytes(150)};  // 120 are held
+    const std::string near = svg_of(input, options);
+    CHECK(has(near, ">memory, full height 150 B:<"));
+    CHECK(count_of(near, R"(class="limit"><title>limit of the device: 150 B</title>)") == 2);
+    CHECK(has(near, ">of 150 B</text>"));
+    options.limits = {Bytes(1000), Bytes(1000)};
+    const std::string far = svg_of(input, options);
+    CHECK(has(far, ">memory, full height 120 B:<"));
+    CHECK_FALSE(has(far, R"(class="limit")"));
+    CHECK(has(far, ">of 1000 B</text>"));
+  }
+
   TEST_CASE("memory is stacked by part, with the peak and what it is made of") {
     SimulationInput input = equal_stages(straight("gpipe", 2, 2));
     for (StageCosts& stage : input.stages) {
