@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
+#include "libprofile/core/counted.h"
 #include "libprofile/core/svg_writer.h"
+#include "libprofile/report/layer_blocks.h"
 
 namespace pp::profile {
 namespace {
@@ -14,8 +17,9 @@ constexpr double kTop = 96;  ///< of the first row
 constexpr double kRow = 18;
 constexpr double kBar = 12;
 constexpr double kMostNames = 220;
-constexpr double kValue = 72;      ///< behind the longest bar, for its figure
-constexpr double kShortest = 0.5;  ///< a bar that is there can be seen
+constexpr std::size_t kMostRows = 60;  ///< more layers are folded into blocks
+constexpr double kValue = 72;          ///< behind the longest bar, for its figure
+constexpr double kShortest = 0.5;      ///< a bar that is there can be seen
 
 constexpr std::string_view kStyle = R"(text{font-size:11px;fill:#222}
 .h{font-size:16px;font-weight:bold}
@@ -48,7 +52,29 @@ std::string time_line(std::string_view name, const TimeStat& time) {
   return text;
 }
 
-std::string time_tooltip(const LayerRow& row) {
+/// What a block of layers sums up to, and which of them is the largest.
+template <class Value>
+auto sum_of(const LayerBlock& block, Value value) {
+  decltype(value(block.rows.front())) sum{};
+  for (const LayerRow& row : block.rows) sum += value(row);
+  return sum;
+}
+template <class Value>
+const std::string& largest_of(const LayerBlock& block, Value value) {
+  return std::ranges::max_element(block.rows, {}, value)->layer->name;
+}
+
+Seconds forward_of(const LayerRow& row) { return row.point->forward.median; }
+Seconds backward_of(const LayerRow& row) { return row.point->backward.median; }
+Bytes weights_of(const LayerRow& row) { return row.layer->parameters; }
+Bytes saved_of(const LayerRow& row) { return row.point->saved; }
+
+std::string time_tooltip(const LayerBlock& block) {
+  if (block.folded()) {
+    return block.name + "\nforward " + to_text(sum_of(block, forward_of)) + "\nbackward " +
+           to_text(sum_of(block, backward_of)) + "\nlongest: " + largest_of(block, &LayerRow::time);
+  }
+  const LayerRow& row = block.rows.front();
   const LayerPoint& point = *row.point;
   std::string text =
       row.layer->name + time_line("forward", point.forward) + time_line("backward", point.backward);
@@ -57,7 +83,12 @@ std::string time_tooltip(const LayerRow& row) {
   return text;
 }
 
-std::string memory_tooltip(const LayerRow& row) {
+std::string memory_tooltip(const LayerBlock& block) {
+  if (block.folded()) {
+    return block.name + "\nweights " + to_text(sum_of(block, weights_of)) + "\nsaved " +
+           to_text(sum_of(block, saved_of)) + "\nlargest: " + largest_of(block, &LayerRow::memory);
+  }
+  const LayerRow& row = block.rows.front();
   const LayerPoint& point = *row.point;
   return row.layer->name + "\nweights " + to_text(row.layer->parameters) + "\nsaved " + to_text(point.saved) +
          "\noutput " + to_text(point.output) + "\nworkspace " + to_text(point.workspace);
@@ -77,27 +108,28 @@ class LayerChart {
     const std::size_t all = rows_.size();
     if (options.limit > 0) rows_.resize(std::min(all, static_cast<std::size_t>(options.limit)));
     left_out_ = all - rows_.size();
+    blocks_ = layer_blocks(rows_, options.limit > 0 ? rows_.size() : kMostRows, options.order);
     double names = 0;
-    for (const LayerRow& row : rows_) names = std::max(names, text_width(row.layer->name));
+    for (const LayerBlock& block : blocks_) names = std::max(names, text_width(block.name));
     const double first = kMargin + std::min(names, kMostNames) + 8;
     const double panel = (width_ - kMargin - first) / 2;
     times_ = {first, panel - kValue, 0};
     memories_ = {first + panel, panel - kValue, 0};
-    for (const LayerRow& row : rows_) {
-      times_.longest = std::max(times_.longest, row.time().count());
-      memories_.longest = std::max(memories_.longest, bytes(row.memory()));
+    for (const LayerBlock& block : blocks_) {
+      times_.longest = std::max(times_.longest, sum_of(block, std::mem_fn(&LayerRow::time)).count());
+      memories_.longest = std::max(memories_.longest, bytes(sum_of(block, std::mem_fn(&LayerRow::memory))));
     }
   }
 
   std::string text() const {
-    const double height = kTop + kRow * static_cast<double>(rows_.size()) + kMargin;
+    const double height = kTop + kRow * static_cast<double>(blocks_.size()) + kMargin;
     SvgWriter svg(width_, height, kStyle);
     svg.rect(0, 0, width_, height, "page");
     svg.text(kMargin, 28, "h", profile_.model.name);
     svg.text(kMargin, 48, "s", subtitle());
     legend(svg, times_, {"forward", "backward"}, to_text(time_));
     legend(svg, memories_, {"weights", "saved"}, to_text(memory_));
-    for (std::size_t r = 0; r < rows_.size(); ++r) row(svg, rows_[r], kTop + kRow * static_cast<double>(r));
+    for (std::size_t b = 0; b < blocks_.size(); ++b) row(svg, blocks_[b], kTop + kRow * static_cast<double>(b));
     for (const Panel& panel : {times_, memories_})
       svg.line(panel.x, kTop - 4, panel.x, height - kMargin, "axis");
     return std::move(svg).finish();
@@ -107,7 +139,9 @@ class LayerChart {
   std::string subtitle() const {
     std::string text = "micro-batches of " + std::to_string(profile_.micro_batch_sizes[size_]) + ", " +
                        std::string(name_of(profile_.dtype)) + ", " + profile_.device.name;
-    if (left_out_ > 0) text += "; " + std::to_string(left_out_) + " more layers";
+    if (left_out_ > 0) text += "; " + counted(static_cast<std::int64_t>(left_out_), "more layer");
+    if (blocks_.size() < rows_.size())
+      text += "; " + std::to_string(rows_.size()) + " layers in " + std::to_string(blocks_.size()) + " rows";
     return text;
   }
 
@@ -122,19 +156,19 @@ class LayerChart {
     svg.text(x, kTop - 17, "t", "all layers: " + total);
   }
 
-  void row(SvgWriter& svg, const LayerRow& row, double y) const {
-    svg.text(times_.x - 8, y + kBar - 2, "t", shortened(row.layer->name), TextAnchor::end);
-    if (row.point->out_of_memory) {
+  void row(SvgWriter& svg, const LayerBlock& block, double y) const {
+    svg.text(times_.x - 8, y + kBar - 2, "t", shortened(block.name), TextAnchor::end);
+    if (block.out_of_memory()) {
       svg.text(times_.x + 4, y + kBar - 2, "t", "out of memory");
       return;
     }
     bar(svg, times_, y,
-        {Part{"forward", row.point->forward.median.count()},
-         Part{"backward", row.point->backward.median.count()}},
-        time_tooltip(row), to_text(row.time()));
+        {Part{"forward", sum_of(block, forward_of).count()},
+         Part{"backward", sum_of(block, backward_of).count()}},
+        time_tooltip(block), to_text(sum_of(block, std::mem_fn(&LayerRow::time))));
     bar(svg, memories_, y,
-        {Part{"weights", bytes(row.layer->parameters)}, Part{"saved", bytes(row.point->saved)}},
-        memory_tooltip(row), to_text(row.memory()));
+        {Part{"weights", bytes(sum_of(block, weights_of))}, Part{"saved", bytes(sum_of(block, saved_of))}},
+        memory_tooltip(block), to_text(sum_of(block, std::mem_fn(&LayerRow::memory))));
   }
 
   static std::string shortened(const std::string& name) {
@@ -157,7 +191,8 @@ class LayerChart {
   const Profile& profile_;
   std::size_t size_;
   std::vector<LayerRow> rows_;
-  Seconds time_;  ///< of all layers, also those that are not drawn
+  std::vector<LayerBlock> blocks_;  ///< of the rows
+  Seconds time_;                    ///< of all layers, also those that are not drawn
   Bytes memory_;
   double width_;
   std::size_t left_out_ = 0;

@@ -39,7 +39,7 @@ TEST_SUITE("libprofile/report/layer_svg") {
     const std::string svg = layer_svg(profile, {.order = LayerOrder::time, .micro_batch_size = 1, .limit = 2});
     CHECK(svg.find(">b</text>") < svg.find(">c</text>"));
     CHECK_FALSE(has(svg, ">a</text>"));
-    CHECK(has(svg, "; 1 more layers</text>"));
+    CHECK(has(svg, "; 1 more layer</text>"));
     CHECK(has(svg, ">all layers: 12 ms</text>"));
   }
 
@@ -50,6 +50,23 @@ TEST_SUITE("libprofile/report/layer_svg") {
     CHECK(has(svg, ">out of memory</text>"));
     // 220 pixels hold 32 letters: 29 and three dots.
     CHECK(has(svg, ">" + std::string(29, 'n') + "...</text>"));
+  }
+
+  TEST_CASE("more than 60 layers are folded into blocks with their sums, unless a limit asks for rows") {
+    // 20 blocks of 4 layers: a block is 4 layers of 1 + 2 ms.
+    std::vector<test::LayerSpec> layers;
+    for (int block = 0; block < 20; ++block) {
+      for (const char* part : {"a", "b", "c", "d"})
+        layers.push_back({"block" + std::to_string(block) + "." + part, 1, 2, 100, 50});
+    }
+    const Profile profile = make_profile(layers, {1});
+    const std::string svg = layer_svg(profile, {});
+    CHECK(has(svg, ">block3 (4 layers)</text>"));
+    CHECK(has(svg, "block3 (4 layers)\nforward 4 ms\nbackward 8 ms\nlongest: block3.a</title>"));
+    CHECK(has(svg, "; 80 layers in 20 rows</text>"));
+    CHECK(has(svg, ">12 ms</text>"));
+    CHECK_FALSE(has(svg, ">block3.a</text>"));
+    CHECK(has(layer_svg(profile, {.limit = 80}), ">block3.a</text>"));
   }
 
   TEST_CASE("every picture is XML") {
