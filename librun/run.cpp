@@ -32,24 +32,25 @@ NamedTensors collect_weights(const Job& job, const Crew& crew) {
   return all;
 }
 
-Context settings_of(const plan::Plan& plan, const RunOptions& options) {
-  Context settings{{"data", options.data},
-                   {"optimizer", std::string(name_of(plan.training.optimizer))},
-                   {"learning_rate", Json(options.learning_rate).dump()},
-                   {"weight_decay", Json(options.weight_decay).dump()},
-                   {"shuffle", options.shuffle ? "yes" : "no"},
-                   {"drop_last", options.drop_last ? "yes" : "no"},
-                   {"evaluate", options.evaluate ? "yes" : "no"}};
-  if (options.data == "synthetic") settings["synthetic_samples"] = std::to_string(options.synthetic_samples);
-  if (options.scale) settings["scale"] = Json(*options.scale).dump();
-  if (options.epochs) settings["epochs"] = std::to_string(*options.epochs);
-  if (options.steps) settings["steps"] = std::to_string(*options.steps);
+Settings settings_of(const plan::Plan& plan, const RunOptions& options) {
+  Settings settings{{"data", options.data},
+                    {"optimizer", std::string(name_of(plan.training.optimizer))},
+                    {"learning_rate", options.learning_rate},
+                    {"weight_decay", options.weight_decay},
+                    {"shuffle", options.shuffle},
+                    {"drop_last", options.drop_last},
+                    {"evaluate", options.evaluate}};
+  const auto whole = [&](const char* name, std::int64_t value) { settings[name] = value; };
+  if (options.data == "synthetic") whole("synthetic_samples", options.synthetic_samples);
+  if (options.scale) settings["scale"] = *options.scale;
+  if (options.epochs) whole("epochs", *options.epochs);
+  if (options.steps) whole("steps", *options.steps);
   if (plan.training.optimizer == plan::OptimizerName::sgd) {
-    settings["momentum"] = Json(options.momentum).dump();
+    settings["momentum"] = options.momentum;
   } else {
-    settings["beta1"] = Json(options.beta1).dump();
-    settings["beta2"] = Json(options.beta2).dump();
-    settings["epsilon"] = Json(options.epsilon).dump();
+    settings["beta1"] = options.beta1;
+    settings["beta2"] = options.beta2;
+    settings["epsilon"] = options.epsilon;
   }
   return settings;
 }

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "libplan/plan.h"
@@ -53,10 +55,14 @@ struct Comparison {
   bool operator==(const Comparison&) const = default;
 };
 
+/// What the run was asked for, by name: each of its own type in the document.
+using Setting = std::variant<bool, std::int64_t, double, std::string>;
+using Settings = std::map<std::string, Setting>;
+
 struct RunReport {
   Context context;
   std::string plan_hash;
-  Context settings;
+  Settings settings;
   std::string exit_reason;  ///< `completed`, `interrupted`
   std::int64_t steps = 0;
   std::uint64_t seed = 0;

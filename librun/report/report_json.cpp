@@ -16,6 +16,12 @@ Json write(const Context& context) {
   return json;
 }
 
+Json write(const Settings& settings) {
+  Json json = Json::object();
+  for (const auto& [key, value] : settings) std::visit([&](const auto& typed) { json[key] = typed; }, value);
+  return json;
+}
+
 Json write(const EpochReport& epoch) {
   Json json{{"epoch", epoch.epoch}, {"train_loss", epoch.train_loss}};
   if (epoch.test_loss) json["test_loss"] = *epoch.test_loss;
@@ -67,6 +73,25 @@ Context read_context(ObjectReader& reader, std::string_view key) {
     context[name] = value.get<std::string>();
   }
   return context;
+}
+
+Setting read_setting(ObjectReader& reader, const std::string& name, const Json& value) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max())
+    reader.fail("settings", "\"" + name + "\" is beyond 64 bits");
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  if (value.is_number()) return value.get<double>();
+  if (!value.is_string())
+    reader.fail("settings", "\"" + name + "\" must be a text, a number, or true or false");
+  return value.get<std::string>();
+}
+
+Settings read_settings(ObjectReader& reader) {
+  Settings settings;
+  const Json& json = reader.raw("settings");
+  if (!json.is_object()) reader.fail("settings", "must be an object");
+  for (const auto& [name, value] : json.items()) settings.emplace(name, read_setting(reader, name, value));
+  return settings;
 }
 
 // Losses may be any finite number, also below zero.
@@ -166,7 +191,7 @@ RunReport report_from_json(const Json& json) {
   read_document(json, kFormat, kVersion, [&](ObjectReader& reader) {
     report.context = read_context(reader, "context");
     report.plan_hash = reader.text("plan_hash");
-    report.settings = read_context(reader, "settings");
+    report.settings = read_settings(reader);
     report.exit_reason = reader.text("exit_reason");
     report.seed = read_seed(reader);
     report.steps = reader.integer("steps");

@@ -11,7 +11,11 @@ RunReport full_report() {
   RunReport report;
   report.context = {{"pp", "0.1"}};
   report.plan_hash = "sha256:00";
-  report.settings = {{"data", "synthetic"}};
+  report.settings = {{"data", std::string("synthetic")},
+                     {"learning_rate", 0.05},
+                     {"momentum", 1.0},
+                     {"epochs", std::int64_t{3}},
+                     {"shuffle", true}};
   report.exit_reason = "completed";
   report.steps = 2;
   report.seed = 0xffffffffffffffffu;
@@ -44,6 +48,15 @@ TEST_SUITE("librun/report/report_json") {
     CHECK(read.settings == report.settings);
   }
 
+  TEST_CASE("settings are numbers, texts and truths in the document") {
+    const Json settings = to_json(full_report()).at("settings");
+    CHECK(settings.at("learning_rate").is_number_float());
+    CHECK(settings.at("epochs") == 3);
+    CHECK(settings.at("epochs").is_number_integer());
+    CHECK(settings.at("shuffle") == true);
+    CHECK(settings.at("data") == "synthetic");
+  }
+
   TEST_CASE("reports with unknown keys or wrong types are refused with their place") {
     const auto refusal = [](auto&& change) {
       Json json = to_json(full_report());
@@ -61,6 +74,10 @@ TEST_SUITE("librun/report/report_json") {
     CHECK(refusal([](Json& json) { json["steps"] = 1.5; }).find("/steps") != std::string::npos);
     CHECK(refusal([](Json& json) { json["step_losses"] = {"a"}; }) ==
           "/step_losses: must be an array of numbers");
+    CHECK(refusal([](Json& json) { json["settings"]["data"] = {1}; }) ==
+          "/settings: \"data\" must be a text, a number, or true or false");
+    CHECK(refusal([](Json& json) { json["settings"]["steps"] = 0xffffffffffffffffu; }) ==
+          "/settings: \"steps\" is beyond 64 bits");
     CHECK(refusal([](Json& json) { json["seed"] = -1; }) == "/seed: must be an integer from 0 to 2^64-1");
     CHECK(refusal([](Json& json) { json.erase("plan_hash"); }).find("plan_hash") != std::string::npos);
   }
