@@ -1,0 +1,79 @@
+// README.md: the planner's commands run as they are written. `scripts/check readme` runs all of them, the
+// training included.
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "libprofile/core/cluster.h"
+#include "libprofile/core/file.h"
+#include "tests/apps/sample_profile.h"
+#include "tests/support/process.h"
+
+#include "tests/support/doctest.h"
+
+namespace {
+
+const std::filesystem::path kRoot = std::filesystem::path(PP_TEST_DATA) / ".." / "..";
+
+std::string readme() { return pp::read_file(kRoot / "README.md"); }
+
+/// The lines `$ pp-plan ...` of its code blocks.
+std::vector<std::string> planner_commands() {
+  std::vector<std::string> commands;
+  std::istringstream lines(readme());
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("$ pp-plan ")) commands.push_back(line.substr(2));
+  }
+  return commands;
+}
+
+/// A folder in which profile.json and cluster.json were made before, as the README's first step does.
+struct Folder : pp::test::TemporaryFolder {
+  Folder() {
+    pp::test::write_profile(path(), pp::test::sample_profile(std::vector<double>(6, 2.0)));
+    const pp::Cluster cluster = pp::flat_cluster(2, pp::DeviceKind::cpu, pp::BytesPerSecond(1e9),
+                                                 pp::Seconds(1e-5), pp::Bytes(1 << 30));
+    pp::write_file(path() / "cluster.json", pp::dump_json(pp::to_json(cluster)));
+  }
+  pp::test::Outcome shell(const std::string& command) const {
+    return pp::test::run_program("/bin/sh", {"-c", "PATH=" + std::string(PP_BIN) + ":$PATH; " + command},
+                                 path());
+  }
+};
+
+}  // namespace
+
+TEST_SUITE("apps/readme") {
+  TEST_CASE("the planner's commands run as they are written") {
+    const Folder folder;
+    const std::vector<std::string> commands = planner_commands();
+    CHECK(commands.size() >= 4);
+    for (const std::string& command : commands) {
+      CAPTURE(command);
+      const pp::test::Outcome outcome = folder.shell(command);
+      CAPTURE(outcome.err);
+      CHECK(outcome.code == 0);
+    }
+  }
+
+  TEST_CASE("prose is at most 100 columns wide") {
+    std::istringstream lines(readme());
+    bool code = false;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("```")) code = !code;
+      const auto continuation = [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; };
+      const auto columns = static_cast<std::ptrdiff_t>(line.size()) - std::ranges::count_if(line, continuation);
+      CAPTURE(line);
+      if (!code && !line.starts_with('|')) CHECK(columns <= 100);
+    }
+  }
+
+  TEST_CASE("what it links to is there") {
+    const std::string text = readme();
+    for (std::size_t at = text.find("]("); at != std::string::npos; at = text.find("](", at + 1)) {
+      const std::string target = text.substr(at + 2, text.find_first_of(")#", at) - at - 2);
+      CAPTURE(target);
+      if (!target.empty() && !target.starts_with("http")) CHECK(std::filesystem::exists(kRoot / target));
+    }
+  }
+}
