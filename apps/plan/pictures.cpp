@@ -25,7 +25,8 @@ plan::SvgOptions picture_names(const plan::Plan& plan) {
   plan::SvgOptions names{.title = plan_title(plan)};
   for (const plan::Stage& stage : plan.stages) names.stage_layers.push_back(layer_range(stage));
   for (const plan::Worker& worker : plan.workers) {
-    const Device& device = *std::ranges::find(plan.devices, worker.device, &Device::id);  // checked: it is there
+    const Device& device =
+        *std::ranges::find(plan.devices, worker.device, &Device::id);  // checked: it is there
     names.devices.push_back((device.node.empty() ? "" : device.node + ' ') + to_text(device));
     names.limits.push_back(device.memory);
   }
