@@ -87,7 +87,7 @@ TEST_SUITE("apps/plan_limits") {
               "micro-batches");
     }
     refused(simulated("gpipe", "2147483647", "4"),
-            "--stages: \"2147483647\" is not a whole number from 1 to 2000000; see pp-plan --help");
+            "--stages: \"2147483647\" is not a whole number from 1 to 2000000; see pp-plan simulate --help");
   }
 
   TEST_CASE("costs whose sums are no numbers") {
