@@ -11,7 +11,9 @@ std::string peer_plan_text(const plan::PeerPlan& plan, Seconds elapsed) {
     const plan::PeerStage& stage = plan.stages[s];
     const std::string range =
         stage.layers.size() > 1 ? stage.layers.front() + " .. " + stage.layers.back() : stage.layers.front();
-    table.add({std::to_string(s), std::to_string(stage.layers.size()), range, std::to_string(stage.replicas),
+    table.add({std::to_string(s), std::to_string(stage.layers.size()), range,
+               std::to_string(stage.replicas) +
+                   (stage.tensor_degree > 1 ? " of " + std::to_string(stage.tensor_degree) + " devices" : ""),
                cli::cell(1e3 * stage.compute.count())});
   }
   const double gap = plan.lower_bound > Seconds() ? plan.objective / plan.lower_bound - 1 : 0;
