@@ -13,7 +13,7 @@ struct Claims {
   std::set<std::string> inputs, outputs;
 };
 
-/// Of the process, which is one invocation.
+/// Of the invocation.
 Claims& claims() {
   static Claims all;
   return all;
@@ -49,6 +49,8 @@ void claim_output(const std::string& path) {
   if (standard) throw Error(ErrorKind::usage, "two outputs want stdout; give one of them a file");
   refuse(path, "two outputs have this name; give each its own");
 }
+
+void release_claims() { claims() = {}; }
 
 Output::Output(const std::string& path) : wanted_(!path.empty()) {
   if (wanted_) claim_output(path);

@@ -15,6 +15,8 @@ namespace pp::cli {
 /// names the file. load() and Output call them; devices and pipes may stand twice.
 void claim_input(const std::string& path);
 void claim_output(const std::string& path);
+/// A new invocation begins: nothing is claimed.
+void release_claims();
 
 class Output {
  public:

@@ -13,6 +13,7 @@
 
 #include "apps/cli/arguments.h"
 #include "apps/cli/terminal_text.h"
+#include "apps/cli/output.h"
 #include "libprofile/core/error.h"
 
 namespace pp::cli {
@@ -138,6 +139,7 @@ void add_common_options(CLI::App& command, Shell& shell, std::span<const std::st
 }
 
 int run_tool(const Tool& tool, int argc, char** argv) {
+  release_claims();
   CLI::App app(tool.summary, tool.name);
   app.set_version_flag("--version", tool.name + " " + PP_VERSION);
   app.require_subcommand(1);

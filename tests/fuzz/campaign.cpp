@@ -173,7 +173,8 @@ std::string watch(const Campaign& campaign, Shared& shared, pid_t process) {
 /// Findings with the same text but for numbers and names are one.
 std::string kind_of(const std::string& finding, const std::string& doing) {
   std::string kind;
-  for (const char c : finding.substr(0, std::min<std::size_t>(finding.find('\n'), 160)) + '|' + doing.substr(0, doing.find(' ', doing.find(' ') + 1))) {
+  for (const char c : finding.substr(0, std::min<std::size_t>(finding.find('\n'), 160)) + '|' +
+                          doing.substr(0, doing.find(' ', doing.find(' ') + 1))) {
     if (std::isdigit(static_cast<unsigned char>(c)) == 0) kind += c;
   }
   return kind;

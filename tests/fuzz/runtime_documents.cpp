@@ -48,7 +48,7 @@ std::string check_idx(Random& random, const std::filesystem::path& folder) {
   std::string bytes = run::idx_bytes(random.one_in(2) ? run::IdxType::uint8 : run::IdxType::float32, {2, 2, 2},
                                      std::string(random.one_in(2) ? 32 : 8, 'x'));
   mutate_bytes(random, bytes);
-  if (random.one_in(2))
+  if (!bytes.empty() && random.one_in(2))
     bytes[random.below(std::min<std::size_t>(bytes.size(), 16))] = static_cast<char>(random.next());
   const std::filesystem::path path = folder / "x.idx";
   write_file(path, bytes);

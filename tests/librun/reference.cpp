@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -110,7 +111,9 @@ class WholeModel {
     loss.mul(weight).backward();
     for (const auto& layer : leaves) {
       auto& gradients = result.weights.emplace_back();
-      for (const at::Tensor& leaf : layer) gradients.push_back(leaf.grad());
+      for (const at::Tensor& leaf : layer)
+        gradients.push_back(leaf.grad().defined() ? leaf.grad()
+                                                  : at::zeros_like(leaf));  // the loss does not see it
     }
     return result;
   }
@@ -233,7 +236,8 @@ void delayed_update(DelayedStage& stage, double learning_rate) {
   stage.round.clear();
 }
 
-// What the programs say of one stage: the version that each micro-batch uses, and the micro-batches of each update.
+// What the programs say of one stage: the version that each micro-batch uses, and the micro-batches of each
+// update.
 struct StreamStage {
   std::map<int, int> version_of;         // by micro-batch
   std::vector<std::vector<int>> rounds;  // by update
@@ -256,12 +260,14 @@ std::vector<StreamStage> stream_stages(const plan::Plan& plan, int count) {
   return stages;
 }
 
-// Versions and gradients, each computed when it is first asked for: a gradient needs versions, a version the gradients of
-// its round and the version before it.
+// Versions and gradients, each computed when it is first asked for: a gradient needs versions, a version the
+// gradients of its round and the version before it.
 class StreamRecursion {
  public:
   StreamRecursion(const plan::Plan& plan, const run::RunOptions& options)
-      : options_(options), model_(plan, options), shape_(shape_of(plan, options, model_.samples())),
+      : options_(options),
+        model_(plan, options),
+        shape_(shape_of(plan, options, model_.samples())),
         order_(run::epoch_order(model_.samples(), options.seed, 0, options.shuffle)),
         stages_(delayed_stages(plan, options)),
         programs_(stream_stages(plan, static_cast<int>(shape_.count))) {
@@ -280,7 +286,8 @@ class StreamRecursion {
  private:
   void copy_stage(std::size_t s, std::size_t number, LayerTensors& weights) {
     const LayerTensors& from = version(s, number);
-    for (auto l = static_cast<std::size_t>(stages_[s].first); l < static_cast<std::size_t>(stages_[s].last); ++l)
+    for (auto l = static_cast<std::size_t>(stages_[s].first); l < static_cast<std::size_t>(stages_[s].last);
+         ++l)
       weights[l] = from[l];
   }
 
