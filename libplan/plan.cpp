@@ -1,6 +1,7 @@
 #include "libplan/plan.h"
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "libplan/schedule/limits.h"

@@ -1,5 +1,6 @@
 // The keys of pp.plan.
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "libplan/plan.h"
 #include "libprofile/core/context_json.h"

@@ -1,6 +1,7 @@
 // pp-plan schedules: the registry of schedules.
 #include <array>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "apps/cli/table.h"
 #include "apps/plan/commands.h"

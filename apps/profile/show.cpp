@@ -4,6 +4,7 @@
 #include <array>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"

@@ -2,6 +2,7 @@
 #include <array>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "apps/cli/output.h"
 #include "apps/run/commands.h"

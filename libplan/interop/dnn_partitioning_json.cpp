@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "libplan/interop/foreign_graph.h"
 #include "libplan/interop/foreign_json.h"

@@ -1,6 +1,7 @@
 #include "libplan/interop/foreign_json.h"
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 namespace pp::plan {
 

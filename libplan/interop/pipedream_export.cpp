@@ -1,6 +1,7 @@
 #include "libplan/interop/pipedream_export.h"
 
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "libplan/cost/graph.h"
 

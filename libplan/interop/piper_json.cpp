@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "libplan/interop/foreign_graph.h"
 #include "libplan/interop/foreign_json.h"

@@ -1,5 +1,7 @@
 #include "libplan/search/explain.h"
 
+#include <nlohmann/json.hpp>
+
 namespace pp::plan {
 namespace {
 

@@ -1,5 +1,6 @@
 // The rows of a sweep as CSV and JSON, from one table of columns.
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "libplan/search/sweep.h"
 

@@ -1,5 +1,7 @@
 #include "libprofile/core/cluster.h"
 
+#include <nlohmann/json.hpp>
+
 #include "libprofile/core/error.h"
 #include "libprofile/core/hash.h"
 

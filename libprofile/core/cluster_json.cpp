@@ -1,5 +1,6 @@
 // The keys of pp.cluster; devices and levels stand in pp.plan too.
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "libprofile/core/cluster.h"

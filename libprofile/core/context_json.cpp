@@ -1,5 +1,7 @@
 #include "libprofile/core/context_json.h"
 
+#include <nlohmann/json.hpp>
+
 namespace pp {
 
 Context read_context(ObjectReader& document) {

@@ -2,6 +2,7 @@
 // bits, depth, size.
 #include <algorithm>
 #include <cstddef>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>

@@ -1,6 +1,7 @@
 #include "libprofile/core/json_reader.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace pp {

@@ -1,5 +1,6 @@
 // Json to text: the same value gives the same bytes.
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "libprofile/core/json_reader.h"

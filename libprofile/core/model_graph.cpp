@@ -1,6 +1,7 @@
 #include "libprofile/core/model_graph.h"
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "libprofile/core/hash.h"

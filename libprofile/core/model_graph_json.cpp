@@ -1,4 +1,5 @@
 // The keys of pp.model.
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "libprofile/core/model_graph.h"

@@ -1,6 +1,7 @@
 #include "libprofile/core/profile.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "libprofile/core/hash.h"
 

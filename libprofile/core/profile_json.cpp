@@ -1,6 +1,7 @@
 // The keys of pp.profile.
 #include <algorithm>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "libprofile/core/context_json.h"

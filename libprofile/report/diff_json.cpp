@@ -1,6 +1,8 @@
 // The keys of `pp-profile diff --json`.
 #include "libprofile/report/diff.h"
 
+#include <nlohmann/json.hpp>
+
 namespace pp::profile {
 namespace {
 

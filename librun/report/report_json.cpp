@@ -1,4 +1,5 @@
 // The only place that knows the keys of pp.report.
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "librun/report/report.h"

@@ -1,16 +1,20 @@
 # What every target of the project shares: language level, warnings, include root, sanitizers.
 include_guard()
+include(precompile)
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  # Files that use a precompiled header hit the cache only with this sloppiness.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
+  # Files that use a precompiled header hit the cache only with this sloppiness; a miss in depend mode does not
+  # preprocess the file once more.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1
+    ${CCACHE_PROGRAM})
 endif()
 
 add_library(pp_warnings INTERFACE)
 target_compile_options(pp_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Woverloaded-virtual
-  -Wno-restrict)  # g++ 12 sees overlaps in std::string that are not there
+  -Wno-restrict  # g++ 12 sees overlaps in std::string that are not there
+  "$<$<BOOL:${PP_PCH}>:-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>")  # and once precompiled, bounds
 
 add_library(pp_settings INTERFACE)
 target_compile_features(pp_settings INTERFACE cxx_std_20)
@@ -31,8 +35,11 @@ function(pp_library name)
   add_library(pp::${name} ALIAS pp_${name})
   target_sources(pp_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${arg_HEADERS})
   target_link_libraries(pp_${name} PUBLIC pp_settings ${arg_LINK} PRIVATE pp_warnings)
-  if(arg_TORCH)
+  if(NOT arg_TORCH)
+    pp_precompile(pp_${name} plain)
+  else()
     pp_use_torch(pp_${name})
+    pp_precompile(pp_${name} torch LINK pp_torch)
     # The targets that verify its headers, and only these, see LibTorch without linking it themselves.
     set(verifies $<BOOL:$<FILTER:$<TARGET_PROPERTY:NAME>,INCLUDE,_verify_interface_header_sets$>>)
     target_include_directories(pp_${name} SYSTEM INTERFACE
@@ -40,11 +47,14 @@ function(pp_library name)
   endif()
 endfunction()
 
-# Links LibTorch into one target, PRIVATE; -g1 because full debug information doubles the compile time of Torch files.
+# LibTorch for one target, PRIVATE. -g1: full debug information doubles the compile time of Torch files. Torch's own
+# headers include single operations, not all 2,000.
 function(pp_use_torch target)
-  target_link_libraries(${target} PRIVATE LibTorch::cpu)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-g1>)
-  if(PP_PCH)
-    target_precompile_headers(${target} PRIVATE <torch/torch.h>)
+  if(NOT TARGET pp_torch)
+    add_library(pp_torch INTERFACE)
+    target_link_libraries(pp_torch INTERFACE LibTorch::cpu)
+    target_compile_options(pp_torch INTERFACE $<$<CONFIG:Debug>:-g1>)
+    target_compile_definitions(pp_torch INTERFACE AT_PER_OPERATOR_HEADERS)
   endif()
+  target_link_libraries(${target} PRIVATE pp_torch)
 endfunction()

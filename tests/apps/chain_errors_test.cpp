@@ -1,5 +1,6 @@
 // What pp-profile and pp-run refuse before any work starts.
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"

@@ -1,5 +1,6 @@
 // The main job through the three binaries: profile, plan, run on the handwritten digits.
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "libplan/plan.h"
 #include "libprofile/core/cluster.h"

@@ -6,6 +6,7 @@
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
+#include "tests/support/skip.h"
 
 namespace {
 
@@ -34,7 +35,7 @@ TEST_SUITE("apps/links") {
     const Folder folder;
     const Outcome outcome = folder.run({"links", "--largest", "4KiB", "-o", "cluster.json"});
     if (outcome.code == 2 && has(outcome.err, "this process may use 1")) {
-      MESSAGE("SKIPPED: one core");
+      pp::test::skip("one core");
       return;
     }
     REQUIRE(outcome.code == 0);
@@ -51,7 +52,7 @@ TEST_SUITE("apps/links") {
   TEST_CASE("started by mpirun, the ranks are the devices, and one of them speaks") {
     const std::filesystem::path mpirun = PP_MPIRUN;
     if (mpirun.empty()) {
-      MESSAGE("SKIPPED: built without MPI");
+      pp::test::skip("built without MPI");
       return;
     }
     const Folder folder;

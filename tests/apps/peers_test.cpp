@@ -1,6 +1,7 @@
 // pp-plan under other planners' cost models, and beside them.
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"

@@ -1,6 +1,7 @@
 // Documents edited by hand: what pp-plan says about plans and programs that are not as the planner makes them.
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"

@@ -1,6 +1,7 @@
 // Numbers out of all proportion, in options and documents: refused with their limit before anything is made of
 // them.
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"

@@ -1,6 +1,7 @@
 // Requests at the edges of what can be asked (planning.md 8), as a user meets them: each has a plan, and what
 // is remarkable about it is said.
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "libprofile/core/json_reader.h"
 #include "tests/apps/sample_profile.h"

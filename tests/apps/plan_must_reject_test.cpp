@@ -2,6 +2,7 @@
 // plan 3.
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"

@@ -1,5 +1,6 @@
 // pp-plan on a profile of round numbers: plans, their files and their text.
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "libplan/plan.h"
 #include "libprofile/core/file.h"

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"

@@ -1,5 +1,7 @@
 #include "tests/apps/sample_profile.h"
 
+#include <nlohmann/json.hpp>
+
 #include "libprofile/core/file.h"
 
 namespace pp::test {

@@ -1,6 +1,7 @@
 // pp-plan sweep: table, CSV, JSON and picture of a grid of plans; what it refuses.
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <future>
+#include <nlohmann/json.hpp>
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"

@@ -6,13 +6,14 @@
 #include <thread>
 
 #include "libprofile/measure/cuda_devices.h"
+#include "tests/support/skip.h"
 
-/// First line of a case that needs so many devices; CTest shows the case's suite as skipped.
-#define PP_NEEDS_CUDA(devices)                                         \
-  if (pp::profile::cuda_device_count() < (devices)) {                  \
-    MESSAGE("SKIPPED: fewer than " #devices " CUDA devices are here"); \
-    return;                                                            \
-  }                                                                    \
+/// First line of a case that needs so many devices; CTest shows the case as skipped.
+#define PP_NEEDS_CUDA(devices)                                       \
+  if (pp::profile::cuda_device_count() < (devices)) {                \
+    pp::test::skip("fewer than " #devices " CUDA devices are here"); \
+    return;                                                          \
+  }                                                                  \
   static_cast<void>(0)
 
 namespace pp::test {

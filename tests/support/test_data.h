@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/profile.h"
+#include "tests/support/skip.h"
 
 namespace pp::test {
 
@@ -29,7 +29,7 @@ inline std::optional<std::string> dapple_text(const std::string& name) {
   const std::filesystem::path path =
       std::filesystem::path(PP_SHARED_DATA) / "peer-profiles/dapple" / (name + ".txt");
   if (std::filesystem::exists(path)) return read_file(path);
-  std::cout << "SKIPPED: " << path.string() << " is not there\n";
+  skip(path.string() + " is not there");
   return std::nullopt;
 }
 

@@ -1,5 +1,7 @@
 #include "libplan/search/peers/peer.h"
 
+#include <nlohmann/json.hpp>
+
 namespace pp::plan {
 namespace {
 

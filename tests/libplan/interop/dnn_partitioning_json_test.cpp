@@ -1,5 +1,7 @@
 #include "libplan/interop/dnn_partitioning_json.h"
 
+#include <nlohmann/json.hpp>
+
 #include "tests/support/doctest.h"
 
 TEST_SUITE_BEGIN("libplan/interop/dnn_partitioning_json");

@@ -1,5 +1,7 @@
 #include "libplan/interop/pipedream_text.h"
 
+#include <nlohmann/json.hpp>
+
 #include "libprofile/core/error.h"
 #include "tests/support/doctest.h"
 

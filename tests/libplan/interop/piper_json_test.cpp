@@ -1,5 +1,7 @@
 #include "libplan/interop/piper_json.h"
 
+#include <nlohmann/json.hpp>
+
 #include "tests/support/doctest.h"
 
 TEST_SUITE_BEGIN("libplan/interop/piper_json");

@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "libplan/plan.h"
 #include "libplan/search/planner.h"
 #include "libprofile/core/file.h"

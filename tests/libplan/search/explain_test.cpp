@@ -1,5 +1,7 @@
 #include "libplan/search/explain.h"
 
+#include <nlohmann/json.hpp>
+
 #include "tests/libplan/search/explained.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"

@@ -1,6 +1,7 @@
 #include "libplan/search/planner.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 #include <tuple>

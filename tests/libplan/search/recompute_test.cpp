@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "libplan/plan_recompute.h"
 #include "libplan/search/recompute_choice.h"

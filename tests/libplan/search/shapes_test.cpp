@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "libplan/plan_execution.h"
 #include "libplan/search/planner.h"

@@ -1,5 +1,7 @@
 #include "libplan/search/tied_copies.h"
 
+#include <nlohmann/json.hpp>
+
 #include "libplan/plan.h"
 #include "libplan/search/planner.h"
 #include "tests/libplan/search/profiles.h"

@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "libprofile/core/cluster.h"
 #include "tests/libprofile/core/error_text.h"
 #include "tests/libprofile/core/golden.h"

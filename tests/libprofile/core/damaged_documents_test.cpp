@@ -1,6 +1,7 @@
 // Damaged documents: each golden file with bytes removed, replaced, or its end cut off. Reading either
 // succeeds, and then writes and reads back the same value, or throws pp::Error (data); it never crashes or
 // throws anything else.
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -1,5 +1,7 @@
 #include "libprofile/model/families/families.h"
 
+#include <nlohmann/json.hpp>
+
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 

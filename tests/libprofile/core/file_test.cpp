@@ -13,6 +13,7 @@
 
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
+#include "tests/support/skip.h"
 
 namespace fs = std::filesystem;
 using namespace pp;
@@ -168,7 +169,7 @@ TEST_SUITE("libprofile/core/file") {
 
   TEST_CASE("a full disk is a failed run") {
     if (!fs::exists("/dev/full")) {
-      MESSAGE("SKIPPED: no /dev/full");
+      pp::test::skip("no /dev/full");
       return;
     }
     CHECK(error_text([] { return write_file("/dev/full", "x"), 0; }) ==

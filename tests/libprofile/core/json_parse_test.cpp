@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "libprofile/core/json_reader.h"
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"

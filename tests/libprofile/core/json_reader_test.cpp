@@ -1,5 +1,7 @@
 #include "libprofile/core/json_reader.h"
 
+#include <nlohmann/json.hpp>
+
 #include "libprofile/core/model_graph.h"
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"

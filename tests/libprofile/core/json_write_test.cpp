@@ -1,4 +1,5 @@
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "libprofile/core/json_reader.h"
 #include "tests/libprofile/core/error_text.h"

@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "libprofile/core/json_reader.h"
 #include "libprofile/core/model_graph.h"
 #include "libprofile/model/families/families.h"

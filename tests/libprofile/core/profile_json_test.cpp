@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "libprofile/core/profile.h"
 #include "libprofile/model/families/families.h"
 #include "tests/libprofile/core/error_text.h"

@@ -1,4 +1,5 @@
 // libprofile/core/README.md describes the documents; what it claims is read from it and checked.
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "libprofile/core/cluster.h"

@@ -1,4 +1,6 @@
 // The profiler on a CUDA device: what profiler_test.cpp and model_runner_test.cpp say of a CPU.
+#include <nlohmann/json.hpp>
+
 #include "libprofile/measure/compute_device.h"
 #include "libprofile/measure/model_runner.h"
 #include "libprofile/measure/profile_run.h"

@@ -1,5 +1,7 @@
 #include "libprofile/report/diff.h"
 
+#include <nlohmann/json.hpp>
+
 #include "tests/libprofile/report/profiles.h"
 
 #include "tests/support/doctest.h"

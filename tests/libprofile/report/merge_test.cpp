@@ -1,5 +1,7 @@
 #include "libprofile/report/merge.h"
 
+#include <nlohmann/json.hpp>
+
 #include "tests/libprofile/report/profiles.h"
 
 #include "tests/support/doctest.h"

@@ -1,5 +1,7 @@
 #include "librun/report/build.h"
 
+#include <nlohmann/json.hpp>
+
 #include "libprofile/core/json_reader.h"
 #include "tests/support/doctest.h"
 

@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "libprofile/core/error.h"
 #include "librun/report/report.h"
 #include "tests/support/doctest.h"

@@ -1,6 +1,7 @@
 #include "librun/transport/link_levels.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
 

@@ -5,6 +5,7 @@
 #include "libprofile/core/error.h"
 #include "librun/worker/thread.h"
 #include "tests/support/doctest.h"
+#include "tests/support/skip.h"
 
 using namespace pp;
 using namespace pp::run;
@@ -12,7 +13,7 @@ using namespace pp::run;
 TEST_SUITE("librun/transport/link_meter") {
   TEST_CASE("a link between two cores is measured in both directions at every size") {
     if (allowed_cores().size() < 2) {
-      MESSAGE("SKIPPED: one core");
+      pp::test::skip("one core");
       return;
     }
     LinkOptions options;

@@ -1,5 +1,7 @@
 #include "libplan/search/peers/peer.h"
 
+#include <nlohmann/json.hpp>
+
 #include "tests/libplan/search/peers/support.h"
 #include "tests/support/doctest.h"
 
