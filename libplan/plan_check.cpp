@@ -3,6 +3,7 @@
 #include <set>
 #include <string>
 
+#include "libplan/cost/memory.h"
 #include "libplan/plan.h"
 #include "libplan/plan_programs.h"
 #include "libplan/plan_recompute.h"
@@ -264,12 +265,25 @@ class Checker {
     for (std::size_t w = 0; w < predicted.workers.size(); ++w) check_memory(w);
   }
 
+  const Device& device_of(std::size_t worker) const {
+    return plan_.devices[devices_.at(plan_.workers[worker].device)];
+  }
+
+  /// Of the worker and those before it that run on the same hardware.
   void check_memory(std::size_t w) {
-    const Device& device = plan_.devices[devices_.at(plan_.workers[w].device)];
-    const Bytes peak = plan_.predicted.workers[w].memory.peak;
-    if (device.memory.value == 0 || peak <= device.memory) return;
+    const Device& device = device_of(w);
+    Bytes peaks;
+    std::string others;
+    for (std::size_t other = 0; other <= w; ++other) {
+      if (!share_memory(device_of(other), device)) continue;
+      peaks += plan_.predicted.workers[other].memory.peak;
+      if (other != w) others += (others.empty() ? "" : ", ") + std::to_string(other);
+    }
+    if (device.memory.value == 0 || peaks <= device.memory) return;
+    const std::string sharing =
+        others.empty() ? "" : " with that of worker " + others + " on the same hardware";
     fail(pointer("predicted/workers", w, "peak_bytes"),
-         std::to_string(peak.value) + " exceeds the " + std::to_string(device.memory.value) +
+         std::to_string(peaks.value) + sharing + " exceeds the " + std::to_string(device.memory.value) +
              " bytes of device " + std::to_string(number(device.id)) +
              "; use more stages or smaller micro-batches");
   }

@@ -8,6 +8,7 @@
 #include "apps/cli/table.h"
 #include "apps/plan/commands.h"
 #include "apps/plan/planning_options.h"
+#include "apps/plan/search_clock.h"
 #include "libplan/search/baselines/strategy.h"
 
 namespace pp::plan_tool {
@@ -58,7 +59,9 @@ std::vector<std::string> row_cells(const plan::Comparison& row, Seconds ours) {
 
 void compare(const Options& options, cli::Shell& shell) {
   const Profile profile = cli::load(options.profile, parse_profile);
-  const plan::PlanRequest request = to_request(options.request);
+  plan::PlanRequest request = to_request(options.request);
+  SearchClock clock("comparing", options.request.time_limit, shell);
+  request.observer = clock.observer();
   const auto rows = plan::compare_strategies(profile, load_cluster(options.cluster, profile), request);
   const auto* best = std::get_if<plan::Plan>(&rows.front().result);
   if (best == nullptr) {

@@ -14,6 +14,7 @@
 #include "apps/plan/commands.h"
 #include "apps/plan/peer_options.h"
 #include "apps/plan/planning_options.h"
+#include "apps/plan/search_clock.h"
 #include "apps/plan/tables.h"
 #include "libplan/search/baselines/strategy.h"
 #include "libplan/search/explain.h"
@@ -115,6 +116,15 @@ void print_plan(const plan::Plan& plan, const std::optional<plan::Explanation>& 
   std::cout << dump_json(json);
 }
 
+/// What `work` plans for the request, watched.
+template <class Work>
+auto timed(const std::string& what, Seconds limit, plan::PlanRequest& request, const cli::Shell& shell,
+           const Work& work) {
+  SearchClock clock(what, limit, shell);
+  request.observer = clock.observer();
+  return work();
+}
+
 void make(const Options& options, cli::Shell& shell) {
   const Profile profile = cli::load(options.profile, parse_profile);
   const auto peer = peer_options(options.peer, options.strategy, options.cluster, options.request.request);
@@ -122,10 +132,11 @@ void make(const Options& options, cli::Shell& shell) {
   if (peer) return make_peer_plan(options, *peer, profile, shell);
   warn_about(profile);
   const Cluster cluster = load_cluster(options.cluster, profile);
-  const plan::PlanRequest request =
+  plan::PlanRequest request =
       plan::narrowed(profile, cluster, to_request(options.request), parse_strategy(options.strategy));
   cli::Output output(options.output);
-  const auto result = plan::make_plan(profile, cluster, request);
+  const auto result = timed("planning", options.request.time_limit, request, shell,
+                            [&] { return plan::make_plan(profile, cluster, request); });
   if (const auto* none = std::get_if<plan::Infeasible>(&result)) return report_infeasible(*none, shell);
 
   const plan::Plan& plan = std::get<plan::Plan>(result);
@@ -133,7 +144,11 @@ void make(const Options& options, cli::Shell& shell) {
   output.write(dump_json(plan::to_json(plan)));
   if (output.is_stdout()) return;
   std::optional<plan::Explanation> why;
-  if (options.explain) why = plan::explain(plan, profile, cluster, request);
+  if (options.explain) {
+    constexpr int kPlans = 7;  // about as many as it plans again
+    why = timed("explaining", kPlans * options.request.time_limit, request, shell,
+                [&] { return plan::explain(plan, profile, cluster, request); });
+  }
   print_plan(plan, why, shell);
 }
 

@@ -185,6 +185,10 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
                 "weights that layers share: all of them in one stage, or copies in several if that is faster "
                 "(synchronous schedules)")
       ->group("Search");
+  cli::add_seconds(command, "--time-limit", options.time_limit,
+                   "ends the search with the best plan so far, which then says so: 30s")
+      ->default_str("10min")
+      ->group("Search");
   command.add_option("--top", request.top, "alternatives to list")
       ->check(cli::whole_number(0))
       ->group("Search");

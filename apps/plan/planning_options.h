@@ -36,6 +36,7 @@ struct RequestOptions {
   std::string replicas;
   std::string window = "auto";
   int threads = 0;  ///< 0: one per core
+  Seconds time_limit{600};
 };
 
 /// What --threads is without being given: one per core.

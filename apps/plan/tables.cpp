@@ -1,11 +1,13 @@
 #include "apps/plan/tables.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "apps/cli/table.h"
 #include "apps/cli/terminal_text.h"
 #include "libplan/plan_execution.h"
 #include "libplan/plan_recompute.h"
+#include "libplan/plan_windows.h"
 #include "libplan/schedule/closed_forms.h"
 #include "libprofile/core/counted.h"
 
@@ -23,11 +25,18 @@ std::size_t position_of(const Plan& plan, DeviceId device) {
   return static_cast<std::size_t>(std::ranges::find(plan.devices, device, &Device::id) - plan.devices.begin());
 }
 
+/// `cuda:0`, or `a/cuda:0` where the plan's devices stand on several nodes.
+std::string device_name(const Plan& plan, const Device& device) {
+  const auto elsewhere = [&](const Device& other) { return other.node != device.node; };
+  const bool several = !device.node.empty() && std::ranges::any_of(plan.devices, elsewhere);
+  return (several ? device.node + "/" : "") + to_text(device);
+}
+
 std::string devices_of(const Plan& plan, const Stage& stage) {
   std::string list;
   for (WorkerId worker : stage.workers) {
     const Device& device = plan.devices[position_of(plan, plan.workers[index(worker)].device)];
-    list.append(list.empty() ? "" : " ").append(to_text(device));
+    list.append(list.empty() ? "" : " ").append(device_name(plan, device));
   }
   return list;
 }
@@ -40,8 +49,8 @@ std::string unused_text(const Plan& plan) {
   for (std::size_t begin = 0, end = 0; begin < used.size(); begin = end + 1) {
     for (end = begin; end < used.size() && !used[end];) ++end;
     if (end == begin) continue;
-    list += (list.empty() ? "" : ", ") + to_text(plan.devices[begin]);
-    if (end > begin + 1) list += " .. " + to_text(plan.devices[end - 1]);
+    list += (list.empty() ? "" : ", ") + device_name(plan, plan.devices[begin]);
+    if (end > begin + 1) list += " .. " + device_name(plan, plan.devices[end - 1]);
   }
   return list.empty() ? "" : "unused devices: " + list + '\n';
 }
@@ -59,6 +68,20 @@ std::size_t bottleneck(const Plan& plan) {
                                   plan.stages.begin());
 }
 
+/// `7 (2)`: micro-batches held, and how many the schedule's own windows hold where these are fewer.
+std::string window_cell(int window, const std::vector<std::optional<int>>& classic, std::size_t stage) {
+  std::string text = std::to_string(window);
+  if (!classic.empty() && classic[stage]) text += " (" + std::to_string(*classic[stage]) + ")";
+  return text;
+}
+
+/// What the brackets of the table mean, where it has some.
+std::string windows_line(const Plan& plan) {
+  if (plan::widened_from(plan).empty()) return "";
+  return "held: micro-batches between forward and backward on a worker; in brackets what --window win would "
+         "hold\n";
+}
+
 std::string stage_table(const Plan& plan, bool color) {
   cli::Table table({{"stage"},
                     {"layers"},
@@ -67,7 +90,10 @@ std::string stage_table(const Plan& plan, bool color) {
                     {"busy ms"},
                     {"of step"},
                     {"peak MiB"},
+                    {"held"},
                     {"", cli::Align::left}});
+  const std::vector<int> windows = plan::windows_of(plan);
+  const std::vector<std::optional<int>> classic = plan::widened_from(plan);
   const bool predicted = !plan.predicted.workers.empty();
   const std::size_t slowest = predicted ? bottleneck(plan) : plan.stages.size();
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
@@ -78,11 +104,12 @@ std::string stage_table(const Plan& plan, bool color) {
       const plan::WorkerPrediction& first = plan.predicted.workers[index(stage.workers.front())];
       const double share = plan.predicted.step.count() > 0 ? first.busy / plan.predicted.step : 0;
       cells.insert(cells.end(),
-                   {cli::cell(ms(first.busy)), cli::percent(share), cli::cell(mib(first.memory.peak)),
-                    s == slowest ? cli::colored("<- bottleneck", color) : ""});
+                   {cli::cell(ms(first.busy)), cli::percent(share), cli::cell(mib(first.memory.peak))});
     } else {
       cells.insert(cells.end(), 3, "-");
     }
+    cells.push_back(window_cell(windows[s], classic, s));
+    if (s == slowest) cells.push_back(cli::colored("<- bottleneck", color));
     table.add(std::move(cells));
   }
   return table.text();
@@ -177,7 +204,8 @@ std::string plan_title(const Plan& plan) {
 }
 
 std::string plan_text(const Plan& plan, bool color) {
-  std::string text = plan_title(plan) + "\n\n" + stage_table(plan, color) + unused_text(plan) + '\n';
+  std::string text =
+      plan_title(plan) + "\n\n" + stage_table(plan, color) + windows_line(plan) + unused_text(plan) + '\n';
   text += promise_text(plan);
   text += recompute_line(plan) + formulas_text(plan);
   if (const std::string refusal = plan::execution_refusal(plan); !refusal.empty())

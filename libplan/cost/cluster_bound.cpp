@@ -16,8 +16,9 @@ ClusterBound::ClusterBound(const Chain& chain, const OrderedDevices& devices, co
   for (std::size_t q = 0; q < speeds.size(); ++q) {
     const MemoryLimit limit{sizes[q], context};
     const StageMemory& memory = memories_.try_emplace(sizes[q], chain, in_flight, limit).first->second;
+    const RecomputeTime& again = again_.try_emplace(sizes[q], chain, &memory, options.recompute).first->second;
     by_replicas_.push_back(
-        {1 / speeds[q], least_all_reduce_forms(devices.cluster, static_cast<int>(q) + 1), &memory});
+        {1 / speeds[q], least_all_reduce_forms(devices.cluster, static_cast<int>(q) + 1), &memory, &again});
     speeds_ += speeds[q];
   }
 }
@@ -30,11 +31,13 @@ double ClusterBound::stage(int begin, int end, int replicas) const {
   const double all_reduce = cheapest(on.all_reduce, chain_.sum(chain_.weights, begin, end));
   const double overlap = options_.all_reduce_overlap;
   const double n = (options_.micro_batches + replicas - 1) / replicas;
-  const double work = n * f + std::max(n * b, (n - overlap) * b + all_reduce) + update;
+  const double again = n * on.again->seconds(begin, end, replicas, n) * on.slowness;
+  const double work = n * f + std::max(n * b, (n - overlap) * b + all_reduce) + again + update;
   if (options_.kind == OrderedKind::period) return work * options_.micro_batches / (n * replicas);
   // The stages in front at full speed, then n micro-batches; written so that it never falls, in doubles too.
   const double fixed = n * on.slowness * (chain_.fixed.forward + chain_.fixed.backward);
-  const double filled = chain_.compute(0, end) + (n * on.slowness - 1) * chain_.compute(begin, end) + fixed;
+  const double filled =
+      chain_.compute(0, end) + (n * on.slowness - 1) * chain_.compute(begin, end) + fixed + again;
   return std::max(filled, work);
 }
 

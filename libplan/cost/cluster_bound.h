@@ -37,6 +37,7 @@ class ClusterBound : public StageCost {
     double slowness = 1;  ///< of the q-th fastest device
     std::vector<AllReduceForm> all_reduce;
     const StageMemory* memory = nullptr;  ///< of the q-th largest
+    const RecomputeTime* again = nullptr;
   };
   const ByReplicas& by(int replicas) const { return by_replicas_[static_cast<std::size_t>(replicas - 1)]; }
 
@@ -46,6 +47,7 @@ class ClusterBound : public StageCost {
   double speeds_ = 0;  ///< their sum, the chain's device being 1
   std::vector<ByReplicas> by_replicas_;
   std::map<std::int64_t, StageMemory> memories_;
+  std::map<std::int64_t, RecomputeTime> again_;
 };
 
 }  // namespace pp::plan

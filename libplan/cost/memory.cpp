@@ -15,11 +15,19 @@ int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-HandOver hand_over(const Cluster& cluster) {
-  const Device& first = cluster.devices.front();
-  const bool shared = std::all_of(cluster.devices.begin(), cluster.devices.end(), [&](const Device& device) {
-    return device.node == first.node && device.kind == first.kind &&
-           (device.kind == DeviceKind::cpu || device.index == first.index);
+bool share_memory(const Device& a, const Device& b) {
+  return a.kind == b.kind && a.node == b.node && a.index == b.index;
+}
+
+HandOver hand_over(const Device& a, const Device& b) {
+  const bool one_process = a.kind == DeviceKind::cpu && b.kind == DeviceKind::cpu && a.node == b.node;
+  return one_process || share_memory(a, b) ? HandOver::reference : HandOver::copy;
+}
+
+HandOver hand_over(const Cluster& cluster, std::span<const int> positions) {
+  const auto device = [&](int position) { return cluster.devices[static_cast<std::size_t>(position)]; };
+  const bool shared = std::ranges::all_of(positions, [&](int position) {
+    return hand_over(device(positions.front()), device(position)) == HandOver::reference;
   });
   return shared ? HandOver::reference : HandOver::copy;
 }
@@ -68,18 +76,22 @@ bool StageMemory::fits_at_least(int begin, int end, int replicas, int later) con
   return holds(part);
 }
 
-int StageMemory::demand(int replicas, int later, int successor) const {
+int StageMemory::demand(int replicas, const Behind& behind) const {
   if (in_flight_.all) return replicas * micro_batches_of(replicas);
-  if (in_flight_.rule == WindowRule::published) return replicas * ceil_div(later + replicas, replicas);
-  return replicas * (1 + ceil_div(successor, replicas));
+  switch (in_flight_.rule) {
+    case WindowRule::published: return replicas * ceil_div(behind.devices + replicas, replicas);
+    case WindowRule::explicit_list:
+      return replicas *
+             in_flight_.windows[in_flight_.windows.size() - 1 - static_cast<std::size_t>(behind.stages)];
+    case WindowRule::win:
+    case WindowRule::wide: break;
+  }
+  return replicas * (1 + ceil_div(behind.demand, replicas));
 }
 
 int StageMemory::window(const StageRange& stage, int demand) const {
   int window = demand / stage.replicas;
   if (in_flight_.rule == WindowRule::wide) window = 2 * window - 1;
-  if (in_flight_.rule == WindowRule::explicit_list) {
-    window = *std::max_element(in_flight_.windows.begin(), in_flight_.windows.end());
-  }
   return std::min(window, micro_batches_of(stage.replicas));
 }
 
@@ -133,7 +145,7 @@ StageBytes StageMemory::kept_bytes(const StageRange& stage, int window) const {
   part.input = chain_.kept_bytes(stage.begin, stage.end);
   part.saved =
       chain_.sum(chain_.saved, stage.begin, stage.end) - chain_.saved_elsewhere(stage.begin, stage.end);
-  part.boundary = message_bytes(limit_.hand_over, received, sent);
+  part.boundary = message_bytes(limit_.in, received, 0) + message_bytes(limit_.out, 0, sent);
   part.workspace = workspace_in_forward(part.workspace, received - part.input, sent);
   return part;
 }
@@ -166,17 +178,13 @@ StageBytes StageMemory::bytes_again(const StageRange& stage, StageBytes part) co
 
 std::vector<StageBytes> StageMemory::stages(const Partition& partition) const {
   std::vector<StageBytes> result(partition.size());
-  int later = 0;
-  int wanted = 0;
+  Behind behind;
   for (std::size_t s = partition.size(); s-- > 0;) {
     const StageRange& stage = partition[s];
-    wanted = demand(stage.replicas, later, wanted);
-    int count = window(stage, wanted);
-    if (in_flight_.rule == WindowRule::explicit_list && !in_flight_.all) {
-      count = std::min(in_flight_.windows[s], micro_batches_of(stage.replicas));
-    }
-    result[s] = bytes(stage, count);
-    later += stage.replicas;
+    behind.demand = demand(stage.replicas, behind);
+    result[s] = bytes(stage, window(stage, behind.demand));
+    behind.devices += stage.replicas;
+    ++behind.stages;
   }
   return result;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "libplan/cost/chain.h"
@@ -28,11 +29,16 @@ struct InFlight {
   const ChainUnits* units = nullptr;
 };
 
+/// Whether both are one piece of hardware, whose memory they share: entries of one kind, node and index.
+bool share_memory(const Device& a, const Device& b);
+
 /// How a tensor reaches another worker. By reference, among CPU devices of one node and among workers on one
 /// CUDA device: each side holds it while it works with it, and nobody in between. By copy: a buffer at either
 /// end for each message of a micro-batch.
 enum class HandOver { copy, reference };
-HandOver hand_over(const Cluster& cluster);
+HandOver hand_over(const Device& a, const Device& b);
+/// Among all these positions of the cluster: by reference where every two of them do.
+HandOver hand_over(const Cluster& cluster, std::span<const int> positions);
 /// Of the messages of one stage, beyond the inputs that it keeps. `in` and `out` in bytes per micro-batch.
 std::int64_t message_bytes(HandOver hand_over, std::int64_t in, std::int64_t out);
 
@@ -44,7 +50,7 @@ std::int64_t workspace_in_forward(std::int64_t workspace, std::int64_t passing, 
 struct MemoryLimit {
   std::int64_t bytes = std::numeric_limits<std::int64_t>::max();  ///< usable, after reserve
   std::int64_t context = 0;
-  HandOver hand_over = HandOver::copy;
+  HandOver in = HandOver::copy, out = HandOver::copy;  ///< from the stages in front, to those behind
 };
 
 /// Bytes of one stage by part, as they are added up.
@@ -71,7 +77,7 @@ class StageMemory : public ExactMemory {
   /// stage.
   bool fits_at_least(int begin, int end, int replicas, int later) const;
 
-  int demand(int replicas, int later, int successor) const override;
+  int demand(int replicas, const Behind& behind) const override;
   /// Remembered, as no window larger than one that is too wide fits. Not thread-safe.
   bool fits(const StageRange& stage, int demand) const override;
 

@@ -39,7 +39,8 @@ class OrderedCost {
 class OrderedMemory {
  public:
   virtual ~OrderedMemory() = default;
-  virtual int demand(DeviceSpan span, int successor) const = 0;
+  /// As ExactMemory's; the devices behind are those in front of the span.
+  virtual int demand(DeviceSpan span, const Behind& behind) const = 0;
   /// `demand` is the stage's own.
   virtual bool fits(const StageRange& stage, DeviceSpan span, int demand) const = 0;
 };

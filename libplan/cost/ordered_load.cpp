@@ -40,18 +40,32 @@ OrderedLoad::OrderedLoad(const Chain& chain, const OrderedDevices& devices, cons
                          const InFlight& in_flight, std::int64_t context)
     : chain_(chain), options_(options), devices_(static_cast<int>(devices.positions.size())) {
   const std::vector<int> cards = shared_cards(devices.cluster);
+  const HandOver all = hand_over(devices.cluster, devices.positions);
   spans_.resize(index_of(devices_) * index_of(devices_));
   for (int first = 0; first < devices_; ++first) {
     for (int count = 1; count <= devices_ - first; ++count) {
       Span& span = spans_[index_of(first * devices_ + count - 1)];
       span = make_span(devices, cards, {first, count});
-      const std::int64_t bytes =
-          *std::ranges::min_element(devices.bytes.subspan(index_of(first), index_of(count)));
-      const MemoryLimit limit{bytes, context, hand_over(devices.cluster)};
-      span.memory = &memories_.try_emplace(bytes, chain, in_flight, limit).first->second;
+      MemoryLimit limit = make_limit(devices, {first, count}, all);
+      limit.context = context;
+      const Key key(limit.bytes, limit.in, limit.out);
+      span.memory = &memories_.try_emplace(key, chain, in_flight, limit).first->second;
+      span.again = &again_.try_emplace(key, chain, span.memory, options.recompute).first->second;
     }
     least_slowness_ = std::min(least_slowness_, at({first, 1}).slowness);
   }
+}
+
+MemoryLimit OrderedLoad::make_limit(const OrderedDevices& devices, DeviceSpan range, HandOver all) const {
+  const auto bytes = devices.bytes.subspan(index_of(range.first), index_of(range.count));
+  MemoryLimit limit{.bytes = *std::ranges::min_element(bytes), .in = all, .out = all};
+  if (options_.neighbours == Neighbours::all_devices) return limit;
+  const auto with_next = [&](int first, int end) {
+    return hand_over(devices.cluster, devices.positions.subspan(index_of(first), index_of(end - first)));
+  };
+  limit.in = with_next(range.first, std::min(range.end() + 1, devices_));
+  limit.out = with_next(std::max(range.first - 1, 0), range.end());
+  return limit;
 }
 
 OrderedLoad::Span OrderedLoad::make_span(const OrderedDevices& devices, const std::vector<int>& cards,
@@ -101,7 +115,9 @@ double OrderedLoad::stage(int begin, int end, DeviceSpan span) const {
   const double all_reduce = cheapest(on.all_reduce, chain_.sum(chain_.weights, begin, end));
   const double overlap = options_.all_reduce_overlap;
   const double n = turns(on.micro_batches);
-  const double load = std::max(n * (f + b), n * f + (n - overlap) * b + all_reduce) + update;
+  const double again =
+      on.micro_batches * on.again->seconds(begin, end, span.count, on.micro_batches) * on.slowness;
+  const double load = std::max(n * (f + b), n * f + (n - overlap) * b + all_reduce) + again + update;
   return options_.kind == OrderedKind::period ? load * options_.micro_batches / (n * span.count) : load;
 }
 
@@ -138,8 +154,8 @@ double OrderedLoad::fill(int boundary, DeviceSpan span) const {
          (chain_.fixed.forward + chain_.fixed.backward) * at(span).slowness;
 }
 
-int OrderedLoad::demand(DeviceSpan span, int successor) const {
-  return at(span).memory->demand(span.count, span.first, successor);
+int OrderedLoad::demand(DeviceSpan span, const Behind& behind) const {
+  return at(span).memory->demand(span.count, behind);
 }
 
 bool OrderedLoad::fits(const StageRange& stage, DeviceSpan span, int demand) const {
@@ -148,9 +164,12 @@ bool OrderedLoad::fits(const StageRange& stage, DeviceSpan span, int demand) con
 
 bool OrderedLoad::fits(const Partition& partition) const {
   const std::vector<DeviceSpan> spans = spans_of(partition);
-  const std::vector<StageBytes> stages = memories_.begin()->second.stages(partition);
+  std::map<const StageMemory*, std::vector<StageBytes>> stages;
   for (std::size_t s = 0; s < spans.size(); ++s) {
-    if (!at(spans[s]).memory->holds(stages[s])) return false;
+    const StageMemory* memory = at(spans[s]).memory;
+    const auto [found, fresh] = stages.try_emplace(memory);
+    if (fresh) found->second = memory->stages(partition);
+    if (!memory->holds(found->second[s])) return false;
   }
   return true;
 }

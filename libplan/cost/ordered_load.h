@@ -6,12 +6,14 @@
 #include <limits>
 #include <map>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "libplan/cost/chain.h"
 #include "libplan/cost/links.h"
 #include "libplan/cost/memory.h"
 #include "libplan/cost/ordered_cost.h"
+#include "libplan/cost/recompute_time.h"
 
 namespace pp::plan {
 
@@ -21,11 +23,17 @@ enum class OrderedKind {
   steady   ///< synchronous: all of a stage's work and messages in a step, which chained steps repeat
 };
 
+/// Whom a stage hands over to by reference: its neighbours where the device next to its span allows it, which
+/// says too little of stages over several nodes; or nobody unless all devices of the list do.
+enum class Neighbours { next_device, all_devices };
+
 struct OrderedOptions {
   OrderedKind kind = OrderedKind::step;
-  int micro_batches = 1;          ///< per step or update
-  double all_reduce_overlap = 0;  ///< share of the last backward that hides the all-reduce
-  double chain_speed = 1;         ///< of the device that the times of the chain are of
+  int micro_batches = 1;                           ///< per step or update
+  double all_reduce_overlap = 0;                   ///< share of the last backward that hides the all-reduce
+  double chain_speed = 1;                          ///< of the device that the times of the chain are of
+  RecomputeMode recompute = RecomputeMode::never;  ///< its time is part of every stage's load
+  Neighbours neighbours = Neighbours::all_devices;
 };
 
 /// A cluster and a list of positions in it, the device of the last layers first, with the bytes each may use
@@ -54,7 +62,7 @@ class OrderedLoad : public OrderedCost, public OrderedMemory {
   double passage(int boundary, DeviceSpan span) const override;
   double fill(int boundary, DeviceSpan span) const override;
 
-  int demand(DeviceSpan span, int successor) const override;
+  int demand(DeviceSpan span, const Behind& behind) const override;
   bool fits(const StageRange& stage, DeviceSpan span, int demand) const override;
 
   /// Every stage on its own devices, exactly.
@@ -78,8 +86,10 @@ class OrderedLoad : public OrderedCost, public OrderedMemory {
     Gate in, out;              ///< to the stage in front, to the one behind; unset at the ends of the list
     std::vector<AllReduceForm> all_reduce;
     const StageMemory* memory = nullptr;  ///< of its smallest device
+    const RecomputeTime* again = nullptr;
   };
   Span make_span(const OrderedDevices& devices, const std::vector<int>& cards, DeviceSpan range) const;
+  MemoryLimit make_limit(const OrderedDevices& devices, DeviceSpan range, HandOver all) const;
   const Span& at(DeviceSpan span) const;
   double turns(double micro_batches) const;
 
@@ -87,8 +97,10 @@ class OrderedLoad : public OrderedCost, public OrderedMemory {
   OrderedOptions options_;
   int devices_;
   double least_slowness_ = std::numeric_limits<double>::infinity();
-  std::vector<Span> spans_;                       ///< [first][count - 1]
-  std::map<std::int64_t, StageMemory> memories_;  ///< by the bytes of the smallest device
+  std::vector<Span> spans_;  ///< [first][count - 1]
+  using Key = std::tuple<std::int64_t, HandOver, HandOver>;
+  std::map<Key, StageMemory> memories_;  ///< by the bytes of the smallest device, and how it hands over
+  std::map<Key, RecomputeTime> again_;
 };
 
 }  // namespace pp::plan

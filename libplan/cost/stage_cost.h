@@ -45,14 +45,20 @@ std::vector<int> replicas_of(const Partition& partition);
 /// The inner boundaries, ascending.
 std::vector<int> cuts_of(const Partition& partition);
 
-/// Memory that knows the in-flight window of a stage, which follows from the stages behind it. `demand` is what
-/// a stage wants in flight in front of it, over its replicas; 0 behind the last stage.
+/// What stands behind a stage. `demand` is what the next one wants in flight in front of it, over its replicas;
+/// 0 behind the last stage.
+struct Behind {
+  int devices = 0;
+  int stages = 0;
+  int demand = 0;
+};
+
+/// Memory that knows the in-flight window of a stage, which follows from the stages behind it.
 class ExactMemory {
  public:
   virtual ~ExactMemory() = default;
-  /// Demand of a stage with `replicas`, `later` devices behind it and the demand of its successor. Never falls
-  /// when `later` or `successor` grow.
-  virtual int demand(int replicas, int later, int successor) const = 0;
+  /// Demand of a stage with `replicas`. Never falls when devices or demand behind it grow.
+  virtual int demand(int replicas, const Behind& behind) const = 0;
   /// `demand` is the stage's own.
   virtual bool fits(const StageRange& stage, int demand) const = 0;
 };

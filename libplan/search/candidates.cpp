@@ -208,6 +208,8 @@ CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, 
   }
   add_fitting(what, straight(what, space, most), collector);
   add_fitting(what, {least.partition}, collector);
+  if (what.limited && list.candidates.empty() && most == kInfinity)
+    add_fitting(what, {find_fitting(what, space)}, collector);  // which alone decides that nothing fits
   return list;
 }
 

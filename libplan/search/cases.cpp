@@ -56,10 +56,12 @@ struct Batch {
   std::vector<const ScheduleRow*> schedules;
 };
 
-/// Schedules that refuse the request's micro-batches are left out, unless all do.
+/// Schedules that refuse the request's micro-batches, or sizes that the profile does not price, are left out,
+/// unless all are.
 std::vector<Batch> batches_of(const Profile& profile, const PlanRequest& request) {
   std::vector<Batch> batches;
   std::optional<Error> refusal;
+  const CurveOptions curve{request.extrapolate, request.linear_batch};
   const auto add = [&](const ScheduleRow* row, const BatchOption& option) {
     auto known =
         std::ranges::find_if(batches, [&](const Batch& batch) { return batch.option.sizes == option.sizes; });
@@ -79,6 +81,7 @@ std::vector<Batch> batches_of(const Profile& profile, const PlanRequest& request
       for (const BatchOption& option : batch_options(profile, request, *row)) {
         unless_refused([&] {
           check_update(*row, request, option.micro_batches);
+          price_model(profile, option.sizes, curve);
           add(row, option);
         });
       }
@@ -169,6 +172,16 @@ void for_each_case(const Profile& profile, const Cluster& cluster, const PlanGra
       visit_schedules(priced, graph, request, order, make, visit);
     }
   });
+}
+
+std::vector<std::string_view> unpriced_schedules(const Profile& profile, const PlanRequest& request) {
+  std::vector<std::string_view> names;
+  const std::vector<Batch> batches = batches_of(profile, request);
+  for (const ScheduleRow* row : planned_schedules(profile, request)) {
+    const auto takes = [&](const Batch& batch) { return std::ranges::count(batch.schedules, row) > 0; };
+    if (std::ranges::none_of(batches, takes)) names.push_back(row->name);
+  }
+  return names;
 }
 
 void for_each_graph_case(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,

@@ -36,6 +36,9 @@ void for_each_graph_case(const Profile& profile, const Cluster& cluster, const P
                          const Lattice& lattice, const PlanRequest& request,
                          const std::function<void(const PlanCase&)>& visit);
 
+/// Schedules that no case has, because they refuse the micro-batches or the profile does not price theirs.
+std::vector<std::string_view> unpriced_schedules(const Profile& profile, const PlanRequest& request);
+
 /// What find_candidates() needs; `memory` must be that of the case.
 SearchCase search_case(const PlanCase& one, const StageMemory& memory, const Cluster& cluster,
                        const PlanRequest& request);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "libplan/plan_windows.h"
+
 namespace pp::plan {
 namespace {
 
@@ -55,6 +57,8 @@ Explanation explain(const Plan& plan, const Profile& profile, const Cluster& clu
   Explanation why;
   why.plan = plan_summary(plan);
   why.step = plan.predicted.step;
+  why.classic = classic_windows(plan);
+  if (!why.classic.empty()) why.windows = windows_of(plan);
   why.loads = loads_of(plan);
   why.bottleneck =
       static_cast<std::size_t>(std::ranges::max_element(why.loads, {}, &Load::busy) - why.loads.begin());

@@ -38,6 +38,8 @@ struct RunnerUp {
 struct Explanation {
   std::string plan;  ///< plan_summary()
   Seconds step{};
+  std::vector<int> windows;    ///< windows_of(); empty for schedules without
+  std::vector<int> classic;    ///< classic_windows()
   std::vector<Load> loads;     ///< loads_of()
   std::size_t bottleneck = 0;  ///< the largest of the loads; the first of equals
   StepParts parts;

@@ -54,6 +54,8 @@ Json to_json(const Explanation& why) {
             {"limited_by", name_of(why.limit)},
             {"lower_bound_s", why.certificate.lower_bound.count()},
             {"gap", why.certificate.gap}};
+  if (!why.windows.empty()) json["windows"] = why.windows;
+  if (!why.windows.empty()) json["classic_windows"] = why.classic;
   if (why.step_without_memory_limit)
     json["step_without_memory_limit_s"] = why.step_without_memory_limit->count();
   if (why.runner_up) json["runner_up"] = runner_up_json(*why.runner_up);

@@ -32,6 +32,20 @@ std::string change_text(double difference) {
 
 double margin(const Explanation& why) { return why.runner_up->alternative.step / why.step - 1; }
 
+std::string list_text(const std::vector<int>& numbers) {
+  std::string text;
+  for (const int n : numbers) text.append(text.empty() ? "" : ", ").append(std::to_string(n));
+  return text;
+}
+
+/// `Windows: 7, 1 micro-batches held per worker, stage by stage; ...`; nothing for schedules without.
+std::string windows_text(const Explanation& why) {
+  if (why.windows.empty()) return "";
+  const std::string text = "Windows: " + list_text(why.windows) + " micro-batches held, stage by stage";
+  if (why.windows == why.classic) return text + ", as the schedule's rule has it.\n";
+  return text + "; the schedule's rule (--window win) holds " + list_text(why.classic) + ".\n";
+}
+
 std::string loads_text(const Explanation& why) {
   const Load& most = why.loads[why.bottleneck];
   std::string text = "Bottleneck: " + most.name + ", busy " + to_text(most.busy) + " of every step (" +
@@ -94,8 +108,9 @@ std::string runner_up_text(const Explanation& why) {
 std::string hints_text(const Explanation& why) {
   std::string text;
   if (why.runner_up && why.spread && margin(why) < *why.spread) {
-    text += "Hint: the runner-up is " + percent(margin(why)) + " behind, but the measured times spread by " +
-            percent(*why.spread) + "; only a run can tell which is faster.\n";
+    text += "Hint: the runner-up is " + percent(std::max(0.0, margin(why))) +
+            " behind, but the measured times spread by " + percent(*why.spread) +
+            "; only a run can tell which is faster.\n";
   }
   if (why.synchronous && why.micro_batches < why.depth) {
     text += "Hint: " + counted(why.micro_batches, "micro-batch") + " cannot keep " + std::to_string(why.depth) +
@@ -124,8 +139,8 @@ std::string changes_text(const Explanation& why) {
 
 std::string to_text(const Explanation& why) {
   return "Chosen: " + why.plan + ": " + to_text(why.step) + " per step, the fastest of all that were " +
-         "simulated.\n" + loads_text(why) + limit_text(why) + certainty_text(why.certificate) +
-         runner_up_text(why) + hints_text(why) + changes_text(why);
+         "simulated.\n" + windows_text(why) + loads_text(why) + limit_text(why) +
+         certainty_text(why.certificate) + runner_up_text(why) + hints_text(why) + changes_text(why);
 }
 
 }  // namespace pp::plan

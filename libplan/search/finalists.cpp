@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <tuple>
 
 #include "libplan/search/shapes.h"
@@ -11,11 +13,33 @@ namespace pp::plan {
 namespace {
 
 auto rank(const Finalist& finalist) {
-  return std::tuple(finalist.rounded_step(), finalist.workers(), finalist.partition.size(),
+  return std::tuple(finalist.ranked_step(), finalist.workers(), finalist.partition.size(),
                     recomputed_layers(finalist.again, finalist.assignment), finalist.peak(),
                     std::string(finalist.schedule->name), stages_text(finalist.partition),
                     replicas_text(finalist.partition), finalist.batch.micro_batches,
                     finalist.assignment.stage_layers, finalist.devices, finalist.windows);
+}
+
+double rounded(double seconds) {
+  constexpr int kBits = 36;
+  int exponent = 0;
+  const double mantissa = std::frexp(seconds, &exponent);
+  return std::ldexp(std::round(std::ldexp(mantissa, kBits)), exponent - kBits);
+}
+
+const Device& device_of(const Finalist& finalist, const Cluster& cluster, int worker) {
+  const int position = finalist.devices[static_cast<std::size_t>(worker)];
+  return cluster.devices[static_cast<std::size_t>(position)];
+}
+
+/// The workers, itself among them, on the same piece of hardware.
+std::vector<int> sharers_of(const Finalist& finalist, const Cluster& cluster, int worker) {
+  std::vector<int> sharers;
+  for (int w = 0; w < finalist.workers(); ++w) {
+    if (share_memory(device_of(finalist, cluster, worker), device_of(finalist, cluster, w)))
+      sharers.push_back(w);
+  }
+  return sharers;
 }
 
 }  // namespace
@@ -26,11 +50,17 @@ std::int64_t Finalist::peak() const {
   return peak;
 }
 
-double Finalist::rounded_step() const {
-  constexpr int kBits = 36;
-  int exponent = 0;
-  const double mantissa = std::frexp(prediction.step.count(), &exponent);
-  return std::ldexp(std::round(std::ldexp(mantissa, kBits)), exponent - kBits);
+bool Finalist::holds_more() const {
+  if (windows.empty() || !schedule->synchronous) return false;
+  const std::vector<int> classic = plan::windows(WindowRule::win, replicas_of(partition));
+  return !std::ranges::equal(windows, classic, std::less_equal());
+}
+
+double Finalist::rounded_step() const { return rounded(prediction.step.count()); }
+
+double Finalist::ranked_step() const {
+  constexpr double kLeastGain = 1.01;  // what more memory than 1F1B is known for must be worth
+  return holds_more() ? rounded(kLeastGain * prediction.step.count()) : rounded_step();
 }
 
 Finalist finalist_of(const PlanCase& one, const Candidate& candidate) {
@@ -85,18 +115,23 @@ Assignment assign(const Finalist& finalist, const PlanGraph& graph, const PlanRe
 std::vector<Bytes> worker_limits(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request) {
   std::vector<Bytes> limits;
   for (int w = 0; w < finalist.workers(); ++w) {
-    const Device& device =
-        cluster.devices[static_cast<std::size_t>(finalist.devices[static_cast<std::size_t>(w)])];
-    limits.push_back(Bytes(usable_bytes(device, request)) - request.context_bytes);
+    const Device& device = device_of(finalist, cluster, w);
+    const Bytes limit = Bytes(usable_bytes(device, request)) - request.context_bytes;
+    const auto sharers = std::ssize(sharers_of(finalist, cluster, w));
+    limits.push_back(sharers == 1 ? limit : Bytes(limit.value / sharers));
   }
   return limits;
 }
 
 Bytes simulated_shortage(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request) {
-  const std::vector<Bytes> limits = worker_limits(finalist, cluster, request);
-  Bytes shortage = finalist.prediction.workers.front().memory.peak - limits.front();
-  for (std::size_t w = 1; w < limits.size(); ++w)
-    shortage = std::max(shortage, finalist.prediction.workers[w].memory.peak - limits[w]);
+  Bytes shortage(std::numeric_limits<std::int64_t>::min());
+  for (int w = 0; w < finalist.workers(); ++w) {
+    Bytes peaks;
+    for (const int sharer : sharers_of(finalist, cluster, w))
+      peaks += finalist.prediction.workers[static_cast<std::size_t>(sharer)].memory.peak;
+    const Bytes usable(usable_bytes(device_of(finalist, cluster, w), request));
+    shortage = std::max(shortage, peaks + request.context_bytes - usable);
+  }
   return shortage;
 }
 

@@ -31,8 +31,13 @@ struct Finalist {
 
   int workers() const { return placed ? static_cast<int>(placed->workers.size()) : device_count(partition); }
   std::int64_t peak() const;
+  /// Whether a synchronous plan holds more micro-batches somewhere than the windows of `win`, which the planner
+  /// chose for it.
+  bool holds_more() const;
   /// The step time to 36 bits, so that equal plans tie whatever the order of their sums.
   double rounded_step() const;
+  /// By which plans are ranked: 1 % more for one that holds_more().
+  double ranked_step() const;
 };
 
 /// A candidate of a case, not priced yet.
@@ -47,9 +52,9 @@ bool has_free_windows(const Finalist& finalist, const PlanRequest& request);
 
 /// Stages, workers and programs of a finalist whose schedule does not place its stages.
 Assignment assign(const Finalist& finalist, const PlanGraph& graph, const PlanRequest& request);
-/// Bytes that each worker of a finalist may use.
+/// Bytes that each worker of a finalist may use; of hardware that several share, its part.
 std::vector<Bytes> worker_limits(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request);
-/// What the simulated peak of the worst worker lacks on its device; not above 0: all fit.
+/// What the simulated peaks of the workers of one device lack on it, of the worst; not above 0: all fit.
 Bytes simulated_shortage(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request);
 
 /// `7|5` and `1-1` of a partition.

@@ -38,18 +38,40 @@ class Gatherer {
     for_each_case(profile_, cluster_, graph_, request_, [&](const PlanCase& one) {
       orders_.insert(one.order.name);
       schedules_.insert(one.schedule.name);
+      if (is_placed(one.schedule)) placed_.insert(one.schedule.name);
+      if (stops()) return include_skipped(one);
       batches_.insert(one.batch.sizes);
       is_placed(one.schedule) ? add_placed(one) : add_chain(one, free_order);
     });
     if (free_order && !result_.finalists.empty()) add_graph(down_sets);
+    result_.cut_short = cut_short_;
     if (!equal_memories(cluster_, request_)) result_.bound_holds.clear();
     result_.orders = static_cast<int>(orders_.size());
     result_.schedules = static_cast<int>(schedules_.size());
     result_.batches = static_cast<int>(batches_.size());
+    result_.placed_schedules = static_cast<int>(placed_.size());
+    result_.exact = !order_matters(cluster_, usable_bytes(cluster_, request_, SharedMemory::parts));
     return std::move(result_);
   }
 
  private:
+  /// Once there is something to answer with.
+  bool stops() {
+    const bool known = limits_.slowest < std::numeric_limits<double>::infinity();
+    if (cut_short_ || (!known && result_.finalists.empty())) return cut_short_;
+    SearchProgress progress{static_cast<int>(cluster_.devices.size()), {}};
+    if (known) progress.best = Seconds(limits_.slowest);
+    return cut_short_ = !goes_on(request_, progress);
+  }
+
+  /// What no plan of the case can beat, without a search.
+  void include_skipped(const PlanCase& one) {
+    const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
+    include_bound(is_placed(one.schedule)
+                      ? shared_work(one)
+                      : order_free_bound(search_case(one, memory, cluster_, request_), one.space));
+  }
+
   void add_placed(const PlanCase& one) {
     result_.floor = std::min(result_.floor, shared_work(one));
     if (limits_.depth != Depth::plain) return;
@@ -71,7 +93,9 @@ class Gatherer {
     if (!one.like_last || what.limited) {
       chain_list_ = find_candidates(what, one.space, limits_);
       chain_list_.bound = ordered_bound(one, cluster_, request_, chain_list_.bound);
-      ordered_ = ordered_candidates(one, cluster_, request_);
+      // With Depth::inherited they would be those of Depth::plain, which was searched before.
+      const bool wanted = limits_.depth == Depth::plain && chain_list_.bound <= limits_.slowest;
+      ordered_ = wanted ? ordered_candidates(one, cluster_, request_) : std::vector<OrderedCandidate>{};
     }
     include_bound(chain_list_.bound);
     if (free_order) order_free_ = std::min(order_free_, order_free_bound(what, one.space));
@@ -95,7 +119,7 @@ class Gatherer {
   /// Down-sets where they are few, else a bound that needs no order (that of placed schedules never does).
   void add_graph(DownSets down_sets) {
     const std::size_t searches = batches_.size() * schedules_.size() * cluster_.devices.size();
-    const bool wanted = down_sets == DownSets::search && !result_.only_placed;
+    const bool wanted = down_sets == DownSets::search && !result_.only_placed && !cut_short_;
     const auto lattice = wanted ? make_lattice(graph_, {.pairs = kMostPairs / searches}) : std::nullopt;
     if (!lattice) {
       include_bound(order_free_);
@@ -106,6 +130,7 @@ class Gatherer {
     GraphCandidateList list;
     for_each_graph_case(profile_, cluster_, graph_, *lattice, request_, [&](const PlanCase& one) {
       if (is_placed(one.schedule)) return;
+      if (stops()) return include_skipped(one);
       const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
       const SearchCase what = search_case(one, memory, cluster_, request_);
       if (!one.like_last || what.limited)
@@ -121,11 +146,12 @@ class Gatherer {
   const PlanGraph& graph_;
   const PlanRequest& request_;
   SearchLimits limits_;
+  bool cut_short_ = false;
   Gathered result_;
   CandidateList chain_list_;
   std::vector<OrderedCandidate> ordered_;
   double order_free_ = std::numeric_limits<double>::infinity();
-  std::set<std::string_view> orders_, schedules_;
+  std::set<std::string_view> orders_, schedules_, placed_;
   std::set<std::vector<int>> batches_;
 };
 

@@ -21,6 +21,9 @@ struct Gathered {
   int orders = 0;                                          ///< distinct layer orders of one case
   int batches = 0;
   int schedules = 0;
+  int placed_schedules = 0;      ///< of them: those that place their stages themselves
+  bool exact = true;             ///< of the others every partition was searched, whatever devices it gets
+  bool cut_short = false;        ///< by the observer; `bound` and `floor` hold all the same
   bool only_placed = true;       ///< no schedule leaves the placement to the planner
   std::optional<Error> refusal;  ///< the first of a schedule that places its stages
 };

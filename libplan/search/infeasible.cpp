@@ -1,9 +1,11 @@
 #include "libplan/search/infeasible.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "libplan/cost/priced_model.h"
 #include "libplan/search/cases.h"
@@ -38,48 +40,71 @@ struct BestAttempt {
   int stage = 0;
   int stages = 0;
   DeviceId device{};
-  std::int64_t needed = 0;  ///< bytes of the stage
+  std::int64_t needed = 0;  ///< bytes of the stage on its device
   std::int64_t usable = 0;  ///< bytes of the device
+  int sharers = 1;          ///< workers on that device, whose bytes these are
 };
 
 /// A partition of this case that keeps to `bytes` per device; empty: none.
 Partition fitting(const PlanCase& one, const Problem& problem, std::int64_t bytes) {
   MemoryLimit limit = one.devices.limit;
-  limit.bytes = bytes;
+  limit.bytes = bytes == kNoBytes ? kNoBytes : bytes / one.devices.sharers;
   const StageMemory memory(one.chain, one.in_flight, limit);
   SearchCase what = search_case(one, memory, problem.cluster, problem.request);
   what.limited = true;
   return find_fitting(what, one.space);
 }
 
-/// Bytes of each stage on a device of its own, context included.
-std::vector<std::int64_t> needed(const PlanCase& one, const Partition& partition) {
+/// What one worker has on its device.
+struct WorkerBytes {
+  int stage = 0;
+  const Device* device = nullptr;
+  std::int64_t own = 0;     ///< without context
+  std::int64_t needed = 0;  ///< on its device: with context, and with the workers of the same hardware
+  int sharers = 1;
+};
+
+/// Of all workers, on the devices that the partition gets.
+std::vector<WorkerBytes> worker_bytes(const PlanCase& one, const Problem& problem, const Partition& partition) {
   const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
-  std::vector<std::int64_t> bytes;
-  for (const StageBytes& part : memory.stages(partition))
-    bytes.push_back(part.total() + one.devices.limit.context);
-  return bytes;
+  std::vector<WorkerBytes> workers;
+  auto position = one.devices.positions.begin();
+  int stage = 0;
+  for (const StageBytes& part : memory.stages(partition)) {
+    for (int q = 0; q < partition[static_cast<std::size_t>(stage)].replicas; ++q) {
+      const Device& device = problem.cluster.devices[static_cast<std::size_t>(*position++)];
+      workers.push_back({.stage = stage, .device = &device, .own = part.total()});
+    }
+    ++stage;
+  }
+  for (WorkerBytes& worker : workers) {
+    worker.sharers = 0;
+    worker.needed = one.devices.limit.context;
+    for (const WorkerBytes& other : workers) {
+      if (!share_memory(*worker.device, *other.device)) continue;
+      worker.needed += other.own;
+      ++worker.sharers;
+    }
+  }
+  return workers;
 }
 
-std::int64_t largest(const PlanCase& one, const Partition& partition) {
-  return std::ranges::max(needed(one, partition));
+std::int64_t largest(const PlanCase& one, const Problem& problem, const Partition& partition) {
+  return std::ranges::max(worker_bytes(one, problem, partition), {}, &WorkerBytes::needed).needed;
 }
 
 void describe(BestAttempt& attempt, const PlanCase& one, const Problem& problem, const Partition& partition) {
-  const std::vector<std::int64_t> bytes = needed(one, partition);
-  attempt = {.limit = std::ranges::max(bytes), .layers = {}, .stages = static_cast<int>(partition.size())};
-  auto position = one.devices.positions.begin();
-  for (std::size_t s = 0; s < partition.size(); ++s) {
-    for (int replica = 0; replica < partition[s].replicas; ++replica) {
-      const Device& device = problem.cluster.devices[static_cast<std::size_t>(*position++)];
-      const std::int64_t usable = usable_bytes(device, problem.request);
-      const bool first = s == 0 && replica == 0;
-      if (!first && bytes[s] - usable <= attempt.needed - attempt.usable) continue;
-      attempt.stage = static_cast<int>(s);
-      attempt.device = device.id;
-      attempt.needed = bytes[s];
-      attempt.usable = usable;
-    }
+  attempt = {
+      .limit = largest(one, problem, partition), .layers = {}, .stages = static_cast<int>(partition.size())};
+  bool first = true;
+  for (const WorkerBytes& worker : worker_bytes(one, problem, partition)) {
+    const std::int64_t usable = usable_bytes(*worker.device, problem.request);
+    if (!std::exchange(first, false) && worker.needed - usable <= attempt.needed - attempt.usable) continue;
+    attempt.stage = worker.stage;
+    attempt.device = worker.device->id;
+    attempt.needed = worker.needed;
+    attempt.sharers = worker.sharers;
+    attempt.usable = usable;
   }
   const StageRange& stage = partition[static_cast<std::size_t>(attempt.stage)];
   for (int p = stage.begin; p < stage.end; ++p) {
@@ -92,11 +117,11 @@ void describe(BestAttempt& attempt, const PlanCase& one, const Problem& problem,
 BestAttempt best_attempt(const Problem& problem) {
   BestAttempt best;
   problem.each_case([&](const PlanCase& one) {
-    if (is_placed(one.schedule)) return;
+    if (is_placed(one.schedule) || one.devices.is_relaxed()) return;
     Partition partition = fitting(one, problem, best.limit == kNoBytes ? kNoBytes : best.limit - 1);
     if (partition.empty()) return;
     std::int64_t low = 0;  // does not fit
-    std::int64_t high = largest(one, partition);
+    std::int64_t high = largest(one, problem, partition);
     while (high - low > 1) {
       const std::int64_t middle = low + (high - low) / 2;
       Partition smaller = fitting(one, problem, middle);
@@ -104,7 +129,7 @@ BestAttempt best_attempt(const Problem& problem) {
         low = middle;
       } else {
         partition = std::move(smaller);
-        high = std::min(middle, largest(one, partition));
+        high = std::min(middle, largest(one, problem, partition));
       }
     }
     describe(best, one, problem, partition);
@@ -115,6 +140,7 @@ BestAttempt best_attempt(const Problem& problem) {
 /// Whether the search finds a plan: any partition that fits. Where only schedules compete that place their
 /// stages, these are simulated.
 bool feasible(const Problem& problem) {
+  if (!goes_on(problem.request, {static_cast<int>(problem.cluster.devices.size()), {}})) return false;
   bool found = false;
   bool only_placed = true;
   try {
@@ -122,7 +148,9 @@ bool feasible(const Problem& problem) {
     problem.each_case([&](const PlanCase& one) {
       if (is_placed(one.schedule)) return;
       only_placed = false;
-      if (!found) found = !fitting(one, problem, one.devices.limit.bytes).empty();
+      if (found || one.devices.is_relaxed()) return;
+      const std::int64_t limit = one.devices.limit.bytes;
+      found = !fitting(one, problem, limit == kNoBytes ? limit : limit * one.devices.sharers).empty();
     });
     return found || (only_placed && !problem.search().empty());
   } catch (const Error& error) {
@@ -149,43 +177,115 @@ std::size_t enough_devices(const Problem& problem) {
   return enough;
 }
 
+/// As people type it and parse_bytes() reads it: `9MB`, `1.5GiB`, below 1 MB the digits alone. Rounded up to
+/// two decimals where no unit takes it as it is.
+std::string typed_bytes(std::int64_t bytes) {
+  constexpr std::int64_t kMega = 1'000'000;
+  const auto decimal = [&](std::int64_t unit, const char* name) -> std::string {
+    if (bytes < unit || bytes % (unit / 1000) != 0) return {};
+    std::string text = std::to_string(bytes / unit);
+    std::string rest = std::to_string(1000 + bytes % unit / (unit / 1000)).substr(1);
+    while (!rest.empty() && rest.back() == '0') rest.pop_back();
+    return text + (rest.empty() ? "" : "." + rest) + name;
+  };
+  for (const auto& [unit, name] :
+       {std::pair{kMega * kMega, "TB"}, std::pair{kMega * 1000, "GB"}, std::pair{kMega, "MB"}}) {
+    if (const std::string text = decimal(unit, name); !text.empty()) return text;
+  }
+  for (const auto& [shift, name] : {std::pair{40, "TiB"}, std::pair{30, "GiB"}, std::pair{20, "MiB"}}) {
+    const std::int64_t unit = std::int64_t{1} << shift;
+    if (bytes < unit) continue;
+    const std::int64_t hundredths = bytes / unit * 100 + (bytes % unit * 100 + unit - 1) / unit;
+    std::string text = std::to_string(hundredths / 100);
+    if (hundredths % 100 != 0) text += "." + std::to_string(100 + hundredths % 100).substr(1);
+    return text + name;
+  }
+  return std::to_string(bytes);
+}
+
 /// `limit` bytes per device: an option where the devices have them, else other devices.
 std::string more_memory(const Problem& problem, std::int64_t limit) {
   const bool there = std::ranges::all_of(problem.cluster.devices, [&](const Device& device) {
     return device.memory.value == 0 || device.memory.value >= limit;
   });
-  if (there) return "--memory-limit " + std::to_string(limit);
+  if (there) return "--memory-limit " + typed_bytes(limit);
   const double usable = problem.request.memory_limit ? 1 : 1 - problem.request.reserve;
   const auto bytes = static_cast<std::int64_t>(std::ceil(static_cast<double>(limit) / usable));
-  return "devices with " + std::to_string(bytes) + " bytes of memory each";
+  const std::string text = typed_bytes(bytes);
+  return "devices with " + text + (std::isdigit(text.back()) != 0 ? " bytes" : "") + " of memory each";
 }
 
-/// The first change that helps, in the order: micro-batches, schedule, recompute, devices, memory.
-std::string find_remedy(const Problem& problem, const std::optional<Bytes>& smallest_limit) {
+/// Sizes below those that the request tries, the largest first: profiled ones where one is given, then halves.
+std::vector<int> smaller_sizes(const Problem& problem) {
   const PlanRequest& request = problem.request;
+  std::int64_t size = problem.profile.micro_batch_sizes.front();
+  for (const std::int64_t other : problem.profile.micro_batch_sizes) size = std::min(size, other);
+  std::vector<int> sizes;
   if (request.micro_batches || request.micro_batch_size) {
-    for (const std::int64_t size : problem.profile.micro_batch_sizes) {
-      PlanRequest changed = request;
-      changed.micro_batches.reset();
-      changed.micro_batch_size = static_cast<int>(size);
-      if (request.mini_batch % size == 0 && feasible(problem.with(changed))) {
-        return "--micro-batch-size " + std::to_string(size);
-      }
+    const std::int64_t given = request.micro_batch_size.value_or(
+        (request.mini_batch + request.micro_batches.value_or(1) - 1) / request.micro_batches.value_or(1));
+    for (const std::int64_t other : problem.profile.micro_batch_sizes) {
+      if (other < given) sizes.push_back(static_cast<int>(other));
     }
+    size = std::min(size, given);
   }
-  if (!chooses_schedule(request) && require_schedule(request.schedule).synchronous) {
-    for (const ScheduleRow& row : schedule_table()) {
-      PlanRequest changed = request;
-      changed.schedule = row.name;
-      if (row.candidate && row.synchronous && feasible(problem.with(changed)))
-        return "--schedule " + changed.schedule;
+  for (size /= 2; size > 0; size /= 2) sizes.push_back(static_cast<int>(size));
+  std::ranges::sort(sizes, std::greater());
+  std::erase_if(sizes, [&](int one) { return request.mini_batch % one != 0; });
+  return sizes;
+}
+
+/// `--micro-batches 16`, or by their size where the request is: the fewest that fit. Sizes below the profiled
+/// ones need an option more.
+std::string smaller_micro_batches(const Problem& problem) {
+  const bool single = problem.profile.micro_batch_sizes.size() == 1;
+  const std::int64_t least = std::ranges::min(problem.profile.micro_batch_sizes);
+  for (const int size : smaller_sizes(problem)) {
+    PlanRequest changed = problem.request;
+    std::string option;
+    if (problem.request.micro_batches) {
+      changed.micro_batches = changed.mini_batch / size;
+      option = "--micro-batches " + std::to_string(*changed.micro_batches);
+    } else {
+      changed.micro_batch_size = size;
+      option = "--micro-batch-size " + std::to_string(size);
     }
+    if (size < least && !changed.extrapolate && !changed.linear_batch) {
+      (single ? changed.linear_batch : changed.extrapolate) = true;
+      option += single ? " --linear-batch" : " --extrapolate";
+    }
+    if (feasible(problem.with(changed))) return option;
   }
-  if (request.recompute != RecomputeMode::automatic && !request.programs) {
+  return {};
+}
+
+std::string other_schedule(const Problem& problem) {
+  const PlanRequest& request = problem.request;
+  if (chooses_schedule(request) || !require_schedule(request.schedule).synchronous) return {};
+  for (const ScheduleRow& row : schedule_table()) {
     PlanRequest changed = request;
-    changed.recompute = RecomputeMode::automatic;
-    if (feasible(problem.with(changed))) return "--recompute auto";
+    changed.schedule = row.name;
+    if (row.candidate && row.synchronous && feasible(problem.with(changed)))
+      return "--schedule " + changed.schedule;
   }
+  return {};
+}
+
+std::string recomputing(const Problem& problem) {
+  PlanRequest changed = problem.request;
+  if (changed.recompute == RecomputeMode::automatic || changed.programs) return {};
+  changed.recompute = RecomputeMode::automatic;
+  return feasible(problem.with(changed)) ? "--recompute auto" : "";
+}
+
+/// Every kind of change that helps by itself: micro-batches, schedule, recompute; else devices, or memory.
+std::string find_remedy(const Problem& problem, const std::optional<Bytes>& smallest_limit) {
+  std::string text;
+  for (const std::string& option :
+       {smaller_micro_batches(problem), other_schedule(problem), recomputing(problem)}) {
+    if (!option.empty()) text.append(text.empty() ? "" : ", or ").append(option);
+  }
+  if (!text.empty()) return text;
   if (const std::size_t devices = enough_devices(problem)) return std::to_string(devices) + " devices";
   return smallest_limit ? more_memory(problem, smallest_limit->value) : std::string();
 }
@@ -202,7 +302,11 @@ std::int64_t smallest_device(const Cluster& cluster, const PlanRequest& request)
   return limit;
 }
 
-std::string bytes_text(std::int64_t bytes) { return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes"); }
+/// `9000000 bytes (8.58 MiB)`
+std::string bytes_text(std::int64_t bytes) {
+  const std::string text = std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
+  return bytes < 1'000'000 ? text : text + " (" + to_text(Bytes(bytes)) + ")";
+}
 
 /// A layer whose parameters alone exceed the limit: no partition can help.
 std::optional<Infeasible> oversized_layer(const Problem& problem, std::int64_t limit) {
@@ -258,10 +362,13 @@ Infeasible short_stage(const BestAttempt& best) {
   none.short_by = Bytes(best.needed - best.usable);
   none.stage = best.stage;
   none.device = best.device;
+  const std::string sharing =
+      best.sharers == 1 ? "" : "with the " + std::to_string(best.sharers - 1) + " other on the same hardware ";
   none.reason = "does not fit: stage " + std::to_string(best.stage) + " of " + std::to_string(best.stages) +
                 " (" + best.layers.front() + (best.layers.size() > 1 ? ".." + best.layers.back() : "") +
-                ") needs " + bytes_text(best.needed) + " on device " + std::to_string(number(best.device)) +
-                " in the best attempt, " + excess_text(best.needed, best.usable);
+                ") needs " + sharing + bytes_text(best.needed) + " on device " +
+                std::to_string(number(best.device)) + " in the best attempt, " +
+                excess_text(best.needed, best.usable);
   return none;
 }
 
@@ -302,7 +409,8 @@ Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, co
                                : short_stage(best);
   }
   none.smallest_limit = Bytes(least);
-  none.reason += (tight ? "; smallest feasible limit " : "; fits with a limit of ") + bytes_text(least);
+  none.reason += (tight && best.sharers == 1 ? "; smallest feasible limit " : "; fits with a limit of ") +
+                 bytes_text(least);
   none.remedy = find_remedy(problem, none.smallest_limit);
   return none;
 }

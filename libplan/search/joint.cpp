@@ -56,6 +56,8 @@ SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, con
   outcome.bound = kInfinity;
   std::optional<Error> refusal;
   bool only_placed = true;
+  bool cut_short = false;
+  double floor = kInfinity;
   const int all = static_cast<int>(cluster.devices.size());
   // A part of the machine knows nothing of the nodes beyond it, over which these spread the stages.
   const bool spread = request.placement == Placement::scatter || request.placement == Placement::fresh;
@@ -68,30 +70,41 @@ SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, con
     const bool any = !found.finalists.empty();
     pool.add(std::move(found.finalists));
     outcome.bound = std::min(outcome.bound, found.bound);
+    floor = found.floor;
     if (!refusal) refusal = found.refusal;
     if (devices == all) {
       outcome.bound_holds = found.bound_holds;
       outcome.orders = found.orders;
       outcome.batches = found.batches;
       outcome.schedules = found.schedules;
+      outcome.placed_schedules = found.placed_schedules;
+      outcome.exact = found.exact;
       only_placed = found.only_placed;
     }
+    cut_short = found.cut_short;
+    if (cut_short || pool.cut_short()) break;
     if (found.floor > pool.best() || found.floor == kInfinity) break;  // fewer devices cannot do better
     if (!any && pool.best() == kInfinity) continue;                    // nothing fits, so no baseline does
     if (in_depth) run_baselines(profile, part, graph, request, found.floor, pool);
-    pool.add(
-        gather(profile, part, graph, request, {pool.best(), pool.far(), Depth::inherited}, DownSets::leave_out)
-            .finalists);
+    if (pool.cut_short()) break;
+    Gathered inherited =
+        gather(profile, part, graph, request, {pool.best(), pool.far(), Depth::inherited}, DownSets::leave_out);
+    cut_short = inherited.cut_short;
+    pool.add(std::move(inherited.finalists));
     pool.improve(devices);
+    if (cut_short || pool.cut_short()) break;
   }
   outcome.short_by = pool.short_by();
   outcome.short_schedule = pool.short_schedule();
   outcome.candidates = pool.candidates();
   outcome.improved = pool.improved();
+  outcome.cut_short = cut_short || pool.cut_short();
+  if (outcome.cut_short) outcome.bound = std::min(outcome.bound, floor);  // of the devices that were left
   outcome.ranked = std::move(pool).ranked();
   if (outcome.ranked.empty() && only_placed && !outcome.short_by && refusal) throw *refusal;
   for (const ScheduleRow* row : requested_schedules(request)) outcome.left_out.push_back(row->name);
   for (const ScheduleRow* row : planned_schedules(profile, request)) std::erase(outcome.left_out, row->name);
+  outcome.unpriced = unpriced_schedules(profile, request);
   return outcome;
 }
 

@@ -164,12 +164,12 @@ class Improver {
       const double micro_batches = best_.batch.micro_batches;
       const double turns = micro_batches / shape.replicas[at(s)];
       const double busy = (best_.assignment.synchronous ? std::ceil(turns) : turns) * work / fastest_;
-      if (busy > best_.rounded_step() * (1 + kRounding)) return true;
+      if (busy > best_.ranked_step() * (1 + kRounding)) return true;
     }
     return false;
   }
 
-  /// Prices the shape and keeps it if the step is faster.
+  /// Prices the shape and keeps it if it ranks before by its step.
   bool attempt(StageShape shape) { return attempt(std::move(shape), best_.devices); }
 
   bool attempt(StageShape shape, std::vector<int> devices) {
@@ -186,7 +186,7 @@ class Improver {
       return false;  // a window too large for the stage in front: a deadlock
     }
     if (other.short_by > Bytes(0)) return false;
-    if (other.rounded_step() >= best_.rounded_step()) return false;
+    if (other.ranked_step() >= best_.ranked_step()) return false;
     best_ = std::move(other);
     shape_ = std::move(shape);
     return true;

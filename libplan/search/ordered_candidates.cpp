@@ -13,34 +13,42 @@ namespace {
 
 constexpr std::size_t kMostDevices = 64;  ///< the search is quadratic in them
 
-std::vector<std::int64_t> usable_bytes(const Cluster& cluster, const PlanRequest& request) {
-  std::vector<std::int64_t> bytes;
-  for (const Device& device : cluster.devices) bytes.push_back(usable_bytes(device, request));
-  return bytes;
-}
-
 /// Whether the case has all devices, and it matters where its stages run.
 bool concerns(const PlanCase& one, const Cluster& cluster, const std::vector<std::int64_t>& bytes) {
   return one.devices.positions.size() == cluster.devices.size() && order_matters(cluster, bytes);
+}
+
+/// Whether some devices hand over by reference, and others do not.
+bool mixes_hand_over(const Cluster& cluster) {
+  const auto reference = [](const Device& a, const Device& b) {
+    return hand_over(a, b) == HandOver::reference;
+  };
+  const auto with = [&](const Device& a) {
+    return std::ranges::count_if(cluster.devices, [&](const Device& b) { return reference(a, b); });
+  };
+  const auto all = std::ssize(cluster.devices);
+  return std::ranges::any_of(cluster.devices,
+                             [&](const Device& device) { return with(device) > 1 && with(device) < all; });
 }
 
 /// `speed`: of the device that the times of the chain are of.
 OrderedOptions options_of(const PlanCase& one, const PlanRequest& request, double speed,
                           OrderedKind synchronous) {
   return {one.schedule.synchronous ? synchronous : OrderedKind::period, one.batch.micro_batches,
-          request.all_reduce_overlap, speed};
+          request.all_reduce_overlap, speed, one.in_flight.recompute};
 }
 
 /// Searches one order of the devices, the device of the last layers first.
 class OrderSearch {
  public:
   OrderSearch(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
-              const std::vector<std::int64_t>& bytes, const std::vector<int>& order)
+              const std::vector<std::int64_t>& bytes, const std::vector<int>& order, Neighbours neighbours)
       : one_(one),
         cluster_(cluster),
         request_(request),
         bytes_(bytes),
         order_(order),
+        neighbours_(neighbours),
         objective_(load(OrderedKind::step)),
         steady_(load(OrderedKind::steady)) {}
 
@@ -91,11 +99,9 @@ class OrderSearch {
   OrderedLoad load(OrderedKind kind) const {
     std::vector<std::int64_t> bytes;
     for (const int position : order_) bytes.push_back(bytes_[static_cast<std::size_t>(position)]);
-    return {one_.chain,
-            {cluster_, order_, bytes},
-            options_of(one_, request_, one_.devices.speed, kind),
-            one_.in_flight,
-            one_.devices.limit.context};
+    OrderedOptions options = options_of(one_, request_, one_.devices.speed, kind);
+    options.neighbours = neighbours_;
+    return {one_.chain, {cluster_, order_, bytes}, options, one_.in_flight, one_.devices.limit.context};
   }
 
   const PlanCase& one_;
@@ -103,6 +109,7 @@ class OrderSearch {
   const PlanRequest& request_;
   const std::vector<std::int64_t>& bytes_;
   const std::vector<int>& order_;
+  const Neighbours neighbours_;
   const OrderedLoad objective_;
   const OrderedLoad steady_;
 };
@@ -121,18 +128,22 @@ std::vector<int> order_of(const std::vector<int>& positions, std::size_t devices
 std::vector<OrderedCandidate> ordered_candidates(const PlanCase& one, const Cluster& cluster,
                                                  const PlanRequest& request) {
   const std::size_t devices = cluster.devices.size();
-  const std::vector<std::int64_t> bytes = usable_bytes(cluster, request);
+  const std::vector<std::int64_t> bytes = usable_bytes(cluster, request, one.devices.shared);
   std::vector<OrderedCandidate> found;
   if (devices > kMostDevices || !concerns(one, cluster, bytes)) return found;
-  for (const std::vector<int>& order : device_orders(cluster, bytes, request.placement))
-    OrderSearch(one, cluster, request, bytes, order).run(one.space, found);
+  std::vector<Neighbours> views{Neighbours::all_devices};
+  if (is_limited(one.devices.limit) && mixes_hand_over(cluster)) views.push_back(Neighbours::next_device);
+  for (const std::vector<int>& order : device_orders(cluster, bytes, request.placement)) {
+    for (const Neighbours view : views)
+      OrderSearch(one, cluster, request, bytes, order, view).run(one.space, found);
+  }
   if (request.placement != Placement::automatic && request.placement != Placement::fresh) return found;
   std::vector<OrderedCandidate> fresh;
   for (const OrderedCandidate& candidate : found) {
     const std::vector<int> positions = place_fresh(cluster, replicas_of(candidate.partition));
     if (positions == candidate.devices) continue;
     const std::vector<int> order = order_of(positions, devices);
-    OrderSearch(one, cluster, request, bytes, order).add(candidate.partition, fresh);
+    OrderSearch(one, cluster, request, bytes, order, views.back()).add(candidate.partition, fresh);
   }
   if (request.placement == Placement::fresh) return fresh;
   std::ranges::move(fresh, std::back_inserter(found));
@@ -140,7 +151,7 @@ std::vector<OrderedCandidate> ordered_candidates(const PlanCase& one, const Clus
 }
 
 double ordered_bound(const PlanCase& one, const Cluster& cluster, const PlanRequest& request, double flat) {
-  const std::vector<std::int64_t> bytes = usable_bytes(cluster, request);
+  const std::vector<std::int64_t> bytes = usable_bytes(cluster, request, one.devices.shared);
   if (!concerns(one, cluster, bytes)) return flat;
   const ClusterBound bound(one.bound_chain, {cluster, one.devices.positions, bytes},
                            options_of(one, request, one.devices.best_speed, OrderedKind::steady), one.in_flight,
@@ -149,7 +160,7 @@ double ordered_bound(const PlanCase& one, const Cluster& cluster, const PlanRequ
 }
 
 bool equal_memories(const Cluster& cluster, const PlanRequest& request) {
-  const std::vector<std::int64_t> bytes = usable_bytes(cluster, request);
+  const std::vector<std::int64_t> bytes = usable_bytes(cluster, request, SharedMemory::whole);
   return std::ranges::all_of(bytes, [&](std::int64_t one) { return one == bytes.front(); });
 }
 

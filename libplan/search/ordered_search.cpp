@@ -163,7 +163,7 @@ class Probe {
                  span.count,
                  static_cast<int>(next)};
       if (memory_ != nullptr) {
-        made.demand = memory_->demand(span, tails[next].demand);
+        made.demand = memory_->demand(span, {span.first, tails[next].stages, tails[next].demand});
         if (!memory_->fits({start, end, span.count}, span, made.demand)) continue;
       } else if (!cost_.fits(start, end, span)) {
         continue;

@@ -138,7 +138,8 @@ class PairProbe {
   void extend(const StageRange& stage, const Label& tail, int next, Front& into) {
     Label made = tail;
     made.devices += stage.replicas;
-    if (memory_ != nullptr) made.demand = memory_->demand(stage.replicas, tail.devices, tail.demand);
+    if (memory_ != nullptr)
+      made.demand = memory_->demand(stage.replicas, {tail.devices, tail.stages, tail.demand});
     made.stages += 1;
     made.end = stage.end;
     made.replicas = stage.replicas;

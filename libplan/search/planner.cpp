@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "libplan/plan_recompute.h"
+#include "libplan/search/certificate.h"
 #include "libplan/search/infeasible.h"
 #include "libplan/search/joint.h"
 #include "libplan/search/request.h"
@@ -14,8 +15,10 @@
 namespace pp::plan {
 namespace {
 
-std::string count_text(int n, const std::string& one, const std::string& many) {
-  return std::to_string(n) + " " + (n == 1 ? one : many);
+std::string joined(const std::vector<int>& numbers, const char* separator) {
+  std::string text;
+  for (const int n : numbers) text.append(text.empty() ? "" : separator).append(std::to_string(n));
+  return text;
 }
 
 std::string percent(double share) {
@@ -28,6 +31,10 @@ std::string percent(double share) {
 std::string why_not(const Finalist& other, const Finalist& best) {
   if (other.rounded_step() > best.rounded_step()) {
     return percent(other.prediction.step / best.prediction.step - 1) + " slower";
+  }
+  if (other.rounded_step() < best.rounded_step()) {
+    return percent(1 - other.prediction.step / best.prediction.step) +
+           " faster, too little for wider windows (" + joined(other.windows, ",") + ")";
   }
   const int more_devices = other.workers() - best.workers();
   if (more_devices > 0) return "as fast, needs " + std::to_string(more_devices) + " more devices";
@@ -59,31 +66,6 @@ std::vector<Alternative> alternatives(const SearchOutcome& outcome, int top) {
                     Bytes(other.peak()), recompute_text(other.again), why_not(other, best)});
   }
   return list;
-}
-
-/// Nothing, or which schedules were not tried and why.
-std::string left_out_text(const SearchOutcome& outcome) {
-  std::string names;
-  for (const std::string_view name : outcome.left_out) names.append(names.empty() ? "" : ", ").append(name);
-  return names.empty() ? "" : "; left out: " + names + ", the profile only estimates how the backward splits";
-}
-
-Certificate certify(const SearchOutcome& outcome) {
-  Certificate certificate;
-  certificate.objective = outcome.ranked.front().prediction.step;
-  certificate.lower_bound = std::min(Seconds(outcome.bound), certificate.objective);  // rounding
-  if (certificate.lower_bound.count() > 0)
-    certificate.gap = certificate.objective / certificate.lower_bound - 1;
-  certificate.search = "exact over " + count_text(outcome.orders, "layer order", "layer orders") + ", " +
-                       count_text(outcome.batches, "micro-batch count", "micro-batch counts") + " and " +
-                       count_text(outcome.schedules, "schedule", "schedules") + "; " +
-                       count_text(outcome.candidates, "candidate", "candidates") + ", " +
-                       std::to_string(outcome.ranked.size()) + " simulated";
-  if (outcome.improved > 0)
-    certificate.search += ", " + std::to_string(outcome.improved) + " improved by local moves";
-  if (!outcome.bound_holds.empty()) certificate.search += "; the bound is over " + outcome.bound_holds;
-  certificate.search += left_out_text(outcome);
-  return certificate;
 }
 
 /// Ranks are processes: one per node, in the order of the devices.
@@ -124,9 +106,7 @@ Context plan_context(const PlanRequest& request, const Finalist& best) {
   if (request.max_stages) context["max_stages"] = std::to_string(*request.max_stages);
   if (request.memory_limit) context["memory_limit_bytes"] = std::to_string(request.memory_limit->value);
   const auto list = [&](const char* name, const std::vector<int>& numbers, const char* separator) {
-    std::string text;
-    for (const int n : numbers) text.append(text.empty() ? "" : separator).append(std::to_string(n));
-    if (!text.empty()) context[name] = text;
+    if (!numbers.empty()) context[name] = joined(numbers, separator);
   };
   if (request.placement != Placement::automatic) context["placement"] = std::string(name_of(request.placement));
   list("cuts", request.cuts, ",");
@@ -177,13 +157,17 @@ void prefer_one_stage(SearchOutcome& outcome, const Profile& profile, const Clus
                       const PlanRequest& request) {
   SearchOutcome together = search_jointly(profile, cluster, make_graph(profile), request);
   if (together.ranked.empty()) return;
-  if (!outcome.ranked.empty() && outcome.ranked.front().rounded_step() < together.ranked.front().rounded_step())
+  if (!outcome.ranked.empty() && outcome.ranked.front().ranked_step() < together.ranked.front().ranked_step())
     return;
   together.bound = outcome.bound;
   outcome = std::move(together);
 }
 
 }  // namespace
+
+bool goes_on(const PlanRequest& request, const SearchProgress& progress) {
+  return !request.observer || request.observer(progress);
+}
 
 std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& cluster,
                                          const PlanRequest& request) {
@@ -193,6 +177,10 @@ std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& 
   SearchOutcome outcome = search_jointly(profile, cluster, graph, request);
   if (request.tied == TiedWeights::copies) prefer_one_stage(outcome, profile, cluster, request);
   if (!outcome.ranked.empty()) return assemble(profile, cluster, request, outcome);
+  if (outcome.cut_short) {
+    throw Error(ErrorKind::run,
+                "the time limit ended the search before any plan was found; give it longer with --time-limit");
+  }
   return explain_infeasible(profile, cluster, graph, request, outcome);
 }
 

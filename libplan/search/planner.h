@@ -3,6 +3,7 @@
 // libplan explains how).
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <variant>
@@ -31,6 +32,12 @@ struct EnumNames<plan::TiedWeights> {
 }  // namespace pp
 
 namespace pp::plan {
+
+/// How far a search is.
+struct SearchProgress {
+  int devices = 0;              ///< of the part of the machine that is searched
+  std::optional<Seconds> best;  ///< step of the best plan so far
+};
 
 struct PlanRequest {
   /// Samples per optimizer update; 0 (not given) is refused.
@@ -99,7 +106,14 @@ struct PlanRequest {
   bool linear_batch = false;
   /// Accept times and bandwidths that look like another unit.
   bool force_units = false;
+
+  /// Asked now and then, by the thread that plans, whether to go on. After the first `false` the search ends
+  /// with the best plan so far, and its certificate says so.
+  std::function<bool(const SearchProgress&)> observer;
 };
+
+/// Whether the observer, if there is one, lets the search go on.
+bool goes_on(const PlanRequest& request, const SearchProgress& progress);
 
 /// No plan keeps to the limits.
 struct Infeasible {
@@ -115,7 +129,8 @@ struct Infeasible {
 
 /// Seconds to plan are small: O(orders * sizes * schedules * layers * devices^2). Same input, same plan, bit
 /// for bit. Throws pp::Error: usage for a request that contradicts itself, the profile or the cluster (`stages
-/// = 9 exceeds the number of layers, 6`), data for a profile or cluster that cannot be used.
+/// = 9 exceeds the number of layers, 6`), data for a profile or cluster that cannot be used; run when the
+/// observer stops it before any plan is found.
 std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& cluster,
                                          const PlanRequest& request);
 

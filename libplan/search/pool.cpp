@@ -65,7 +65,7 @@ bool Pool::is_hopeless(const Finalist& finalist) const {
 void Pool::add(std::vector<Finalist> finalists) {
   std::vector<Finalist> chosen = choose(std::move(finalists));
   const std::span<Finalist> all(chosen);
-  for (std::size_t begin = 0; begin < all.size(); begin += kAtOnce)
+  for (std::size_t begin = 0; begin < all.size() && !stops(all[begin].workers()); begin += kAtOnce)
     price(all.subspan(begin, std::min(kAtOnce, all.size() - begin)));
 }
 
@@ -122,14 +122,19 @@ void Pool::keep(Finalist finalist) {
     short_schedule_ = finalist.schedule->name;
   }
   if (finalist.short_by > Bytes(0)) return;
-  steps_.insert(finalist.prediction.step.count());
+  steps_.insert(finalist.ranked_step());
   kept_.push_back(std::move(finalist));
+}
+
+bool Pool::stops(int devices) {
+  if (!kept_.empty() && !cut_short_) cut_short_ = !goes_on(request_, {devices, Seconds(best())});
+  return cut_short_;
 }
 
 double Pool::best_near(int devices) const {
   double best = kOutclassed * this->best();
   for (const Finalist& finalist : kept_) {
-    if (finalist.workers() <= devices) best = std::min(best, finalist.prediction.step.count());
+    if (finalist.workers() <= devices) best = std::min(best, finalist.ranked_step());
   }
   return best;
 }
@@ -148,11 +153,11 @@ void Pool::improve(int devices) {
   std::ranges::sort(starts, ranks_before);
   std::int64_t operations = is_small(graph_.size(), devices) ? kImprovedSmall : kImproved;
   for (Finalist& finalist : starts) {
-    if (operations <= 0) break;
+    if (operations <= 0 || stops(devices)) break;
     if (!tried_.insert(shape(finalist)).second) continue;
-    const double before = finalist.prediction.step.count();
+    const double before = finalist.ranked_step();
     improve_locally(finalist, context_of(finalist), request_, devices, operations);
-    if (finalist.prediction.step.count() >= before || !known_.insert(identity(finalist)).second) continue;
+    if (finalist.ranked_step() >= before || !known_.insert(identity(finalist)).second) continue;
     tried_.insert(shape(finalist));
     ++improved_;
     keep(std::move(finalist));

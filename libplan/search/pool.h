@@ -17,7 +17,7 @@ class Pool {
   /// All must outlive it. `cluster` is the whole machine; a finalist may use a part of it.
   Pool(const Profile& profile, const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request);
 
-  /// Seconds per step of the fastest finalist so far; infinity: none.
+  /// Seconds per step of the best finalist so far, by which plans are ranked; infinity: none.
   double best() const { return best_step(1); }
   /// A plan this much slower does not become the best by local moves or a closer look.
   double far() const;
@@ -31,6 +31,8 @@ class Pool {
   /// set of stages, replicas and micro-batches the best, once.
   void improve(int devices);
   int improved() const { return improved_; }
+  /// Whether the observer of the request has stopped add() or improve(), which have kept a plan by then.
+  bool cut_short() const { return cut_short_; }
 
   /// What the best attempt of a placed schedule lacks on one device.
   std::optional<Bytes> short_by() const { return short_by_; }
@@ -62,6 +64,7 @@ class Pool {
   /// Takes the windows that cover the links, where they are faster and fit.
   void widen(Finalist& finalist, const PricingContext& context) const;
   void keep(Finalist finalist);
+  bool stops(int devices);
   PricingContext context_of(const Finalist& finalist) const;
 
   const Profile& profile_;
@@ -73,11 +76,12 @@ class Pool {
   std::set<Identity> known_;
   std::set<Shape> tried_;  ///< by improve()
   std::vector<Finalist> kept_;
-  std::multiset<double> steps_;  ///< of kept_
+  std::multiset<double> steps_;  ///< Finalist::ranked_step() of kept_
   std::optional<Bytes> short_by_;
   std::string_view short_schedule_;
   int candidates_ = 0;
   int improved_ = 0;
+  bool cut_short_ = false;
 };
 
 }  // namespace pp::plan

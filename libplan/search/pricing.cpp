@@ -8,6 +8,7 @@
 #include "libplan/cost/kept_inputs.h"
 #include "libplan/cost/links.h"
 #include "libplan/cost/memory.h"
+#include "libplan/plan_windows.h"
 #include "libplan/schedule/versions.h"
 #include "libplan/search/tied_copies.h"
 
@@ -35,8 +36,16 @@ std::vector<int> reading_stages(const GraphLayer& layer, int own, const std::vec
   return readers;
 }
 
+/// A tensor that leaves its stage.
+struct Crossing {
+  int from = 0;
+  std::vector<int> to;
+  std::int64_t bytes = 0;
+};
+
 struct Traffic {
   std::map<std::pair<int, int>, StageEdge> edges;
+  std::vector<Crossing> crossings;
   std::vector<std::int64_t> in, out;
   std::vector<std::int64_t> kept;  ///< the part of `in` that a forward may leave behind (kept_inputs.h)
 };
@@ -63,7 +72,9 @@ Traffic traffic_of(const PlanGraph& graph, const PricedModel& model, const std::
       traffic.in[at(reader)] += size.value;
       if (kept[at(l)]) traffic.kept[at(reader)] += size.value;
     }
-    if (!readers.empty()) traffic.out[at(own)] += size.value;
+    if (readers.empty()) continue;
+    traffic.out[at(own)] += size.value;
+    traffic.crossings.push_back({own, readers, size.value});
   }
   return traffic;
 }
@@ -83,25 +94,6 @@ double slowest_speed(const Cluster& cluster, const std::vector<int>& devices) {
   for (const int device : devices) speed = std::min(speed, cluster.devices[at(device)].speed);
   return speed;
 }
-
-/// Adds a forward and takes away a backward of the stage; the largest value on the way.
-class WindowCounter {
- public:
-  explicit WindowCounter(StageId stage) : stage_(stage) {}
-  void count(const Program& program) {
-    for (const Op& op : program) {
-      if (op.stage != stage_) continue;
-      if (op.kind == OpKind::forward) peak_ = std::max(peak_, ++held_);
-      if (completes_backward(op.kind)) --held_;
-    }
-  }
-  int peak() const { return peak_; }
-
- private:
-  StageId stage_;
-  int held_ = 0;
-  int peak_ = 0;
-};
 
 /// Whether the programs run the stage again as a whole.
 bool has_recompute(const Assignment& assignment, int stage) {
@@ -165,6 +157,31 @@ std::vector<int> devices_of(const Assignment& assignment, const std::vector<int>
       devices.push_back(assignment.worker_devices[at(worker)]);
   }
   return devices;
+}
+
+/// What the worker of the stage with most message buffers has in them: tensors that it copies to or from
+/// somebody.
+std::int64_t buffer_bytes(const PricingContext& context, const Assignment& assignment, const Traffic& traffic,
+                          int stage) {
+  const std::vector<Device>& devices = context.cluster.devices;
+  std::int64_t most = 0;
+  for (const int position : devices_of(assignment, {stage})) {
+    const auto copies = [&](int other) {
+      return std::ranges::any_of(devices_of(assignment, {other}), [&](int partner) {
+        return hand_over(devices[at(position)], devices[at(partner)]) == HandOver::copy;
+      });
+    };
+    std::vector<char> copied(at(assignment.stages()));
+    for (int other = 0; other < assignment.stages(); ++other) copied[at(other)] = copies(other);
+    std::int64_t in = 0, out = 0;
+    for (const Crossing& tensor : traffic.crossings) {
+      const auto reads_copy = [&](int reader) { return copied[at(reader)] != 0; };
+      if (tensor.from == stage && std::ranges::any_of(tensor.to, reads_copy)) out += tensor.bytes;
+      if (std::ranges::count(tensor.to, stage) > 0 && reads_copy(tensor.from)) in += tensor.bytes;
+    }
+    most = std::max(most, message_bytes(HandOver::copy, in, out));
+  }
+  return most;
 }
 
 /// Compute and activations of the stage's layers, at the speed of the profile's device.
@@ -244,8 +261,7 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
   costs.optimizer = Bytes(
       static_cast<std::int64_t>(std::ceil(context.optimizer.state_ratio * static_cast<double>(parameters))));
   costs.input = Bytes(input);
-  costs.boundary =
-      Bytes(message_bytes(hand_over(context.cluster), traffic.in[at(stage)], traffic.out[at(stage)]));
+  costs.boundary = Bytes(buffer_bytes(context, assignment, traffic, stage));
   costs.versions = versions_kept(assignment.policy, window_of(assignment, stage), assignment.stages());
   return costs;
 }
@@ -295,13 +311,8 @@ int round_of(const Assignment& assignment) {
 
 int window_of(const Assignment& assignment, int stage) {
   int window = 0;
-  for (const int worker : assignment.stage_workers[at(stage)]) {
-    WindowCounter counter(StageId{stage});
-    const WorkerProgram& program = assignment.programs[at(worker)];
-    counter.count(program.stream ? program.stream->prologue : program.program);
-    if (program.stream) counter.count(program.stream->body);
-    window = std::max(window, counter.peak());
-  }
+  for (const int worker : assignment.stage_workers[at(stage)])
+    window = std::max(window, window_of(assignment.programs[at(worker)], StageId{stage}));
   return window;
 }
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <limits>
 #include <string>
 
 namespace pp::plan {
@@ -77,17 +77,6 @@ bool goes_with(const ScheduleRow& row, const PlanRequest& request) {
   if (!shape_refusal(row, request).empty()) return false;
   if (row.replication != Replication::none) return true;
   return std::ranges::all_of(request.replicas, [](int count) { return count == 1; });
-}
-
-/// The devices without those whose `key` an earlier one has.
-template <class Key>
-std::vector<Device> first_of_each(const std::vector<Device>& devices, Key key) {
-  std::vector<Device> kept;
-  for (const Device& device : devices) {
-    const auto equal = [&](const Device& other) { return std::invoke(key, other) == std::invoke(key, device); };
-    if (std::ranges::none_of(kept, equal)) kept.push_back(device);
-  }
-  return kept;
 }
 
 }  // namespace
@@ -180,37 +169,6 @@ std::vector<BatchOption> batch_options(const Profile& profile, const PlanRequest
     options.push_back(given_size(request, request.mini_batch));
   if (options.empty()) refuse_mini_batch(request.mini_batch, std::move(sizes));
   return options;
-}
-
-std::vector<DeviceSet> device_sets(const Cluster& cluster, const PlanRequest& request) {
-  const auto make_set = [&](double speed, std::int64_t bytes) {
-    DeviceSet set{{}, std::numeric_limits<double>::infinity(), 0, {}};
-    set.limit.context = request.context_bytes.value;
-    set.limit.hand_over = hand_over(cluster);
-    for (std::size_t i = 0; i < cluster.devices.size(); ++i) {
-      const Device& device = cluster.devices[i];
-      const std::int64_t usable = usable_bytes(device, request);
-      if (device.speed < speed || usable < bytes) continue;
-      set.positions.push_back(static_cast<int>(i));
-      set.speed = std::min(set.speed, device.speed);
-      set.best_speed = std::max(set.best_speed, device.speed);
-      set.limit.bytes = std::min(set.limit.bytes, usable);
-    }
-    return set;
-  };
-  std::vector<DeviceSet> sets{make_set(0, 0)};
-  const auto usable = [&](const Device& device) { return usable_bytes(device, request); };
-  for (const Device& slowest : first_of_each(cluster.devices, &Device::speed)) {
-    for (const Device& smallest : first_of_each(cluster.devices, usable)) {
-      DeviceSet set = make_set(slowest.speed, usable(smallest));
-      const bool known = set.positions.empty() ||
-                         std::any_of(sets.begin(), sets.end(),
-                                     [&](const DeviceSet& other) { return other.positions == set.positions; });
-      if (!known) sets.push_back(std::move(set));
-    }
-  }
-  for (DeviceSet& set : sets) arrange(cluster, request.placement, set.positions);
-  return sets;
 }
 
 SearchSpace search_space(const PlanGraph& graph, const std::vector<int>& order, const PlanRequest& request,

@@ -18,12 +18,21 @@ struct BatchOption {
   std::vector<int> sizes;  ///< samples of each
 };
 
+/// Of devices that are one piece of hardware: each may use all of its memory, which the simulated peaks of its
+/// workers have to keep to together; or each its part, which they keep to one by one.
+enum class SharedMemory { whole, parts };
+
 /// Equal enough devices to be searched as one kind: all at least this fast, with at least this much memory.
 struct DeviceSet {
   std::vector<int> positions;  ///< in the cluster, as the request places workers on them
-  double speed = 1;            ///< of the slowest
-  double best_speed = 1;       ///< of the fastest
-  MemoryLimit limit;           ///< of the smallest
+  SharedMemory shared = SharedMemory::whole;
+  int sharers = 1;        ///< most of them that are one piece of hardware
+  double speed = 1;       ///< of the slowest
+  double best_speed = 1;  ///< of the fastest
+  MemoryLimit limit;      ///< of the smallest, or of its part
+
+  /// What fits it may not fit the cluster.
+  bool is_relaxed() const { return shared == SharedMemory::whole && sharers > 1; }
 };
 
 /// Throws pp::Error (usage) for everything that no search could answer: contradictions, counts out of range,
@@ -53,8 +62,10 @@ std::vector<const ScheduleRow*> planned_schedules(const Profile& profile, const 
 std::vector<BatchOption> batch_options(const Profile& profile, const PlanRequest& request,
                                        const ScheduleRow& schedule);
 
-/// One set for each distinct speed and memory size of the cluster, all devices in the first; sets that hold the
-/// same devices appear once. A stage is searched as if on the slowest device of its set and priced on its own.
+/// One set for each distinct speed and memory size of the cluster, all devices in the first; then the devices
+/// that hand over by reference, and where several are one piece of hardware one of each and all once more with
+/// parts of its memory. Sets that hold the same devices appear once. A stage is searched as if on the slowest
+/// device of its set and priced on its own.
 std::vector<DeviceSet> device_sets(const Cluster& cluster, const PlanRequest& request);
 
 /// Boundaries, stage counts and replicas that the request and the tied weights allow; `order` is the layer at
@@ -67,6 +78,8 @@ WindowRule window_of(const PlanRequest& request);
 InFlight in_flight_of(const ScheduleRow& schedule, const PlanRequest& request, int micro_batches);
 /// Bytes that a plan may use on the device, without context_bytes taken off.
 std::int64_t usable_bytes(const Device& device, const PlanRequest& request);
+/// The same of every device of the cluster.
+std::vector<std::int64_t> usable_bytes(const Cluster& cluster, const PlanRequest& request, SharedMemory shared);
 WeightPolicy policy_of(const ScheduleRow& schedule, const PlanRequest& request);
 
 /// Stages asked for by --stages, --cuts, --replicas or --window; 0: free.

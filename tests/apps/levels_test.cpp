@@ -67,6 +67,28 @@ TEST_SUITE("apps/levels") {
     CHECK(placed("auto") == std::vector<int>{0, 1});  // the faster link
   }
 
+  TEST_CASE("devices of several nodes are named with their node, those of one without") {
+    const Folder folder;
+    const std::vector<std::string> stages{"--stages", "2", "--replicas", "1-1", "--schedule", "1f1b"};
+    const auto table = [&](std::vector<std::string> machine, const std::string& placement) {
+      machine.insert(machine.end(), stages.begin(), stages.end());
+      machine.insert(machine.end(), {"--placement", placement});
+      const Outcome outcome = folder.plan(std::move(machine));
+      CAPTURE(outcome.err);
+      REQUIRE(outcome.code == 0);
+      const Outcome shown = pp::test::run_program(kPlan, {"show", "plan.json"}, folder.path());
+      CHECK(shown.out == outcome.out);
+      return outcome.out;
+    };
+    const std::string scattered = table({"--levels", "2@8GB/s,2@1GB/s"}, "scatter");
+    CHECK(scattered.find("  a/cpu:0  ") != std::string::npos);
+    CHECK(scattered.find("  b/cpu:0  ") != std::string::npos);
+    CHECK(scattered.find("unused devices: a/cpu:1, b/cpu:1\n") != std::string::npos);
+    const std::string one_node = table({"--devices", "3", "--bandwidth", "1GB/s"}, "auto");
+    CHECK(one_node.find("  cpu:1  ") != std::string::npos);
+    CHECK(one_node.find("unused devices: cpu:2\n") != std::string::npos);
+  }
+
   TEST_CASE("a machine is described once") {
     const Folder folder;
     const auto error = [&](std::vector<std::string> arguments) {

@@ -193,6 +193,40 @@ TEST_SUITE("apps/plan") {
     CHECK(folder.plan(limited).code == 3);
   }
 
+  TEST_CASE("the table and --explain show how many micro-batches stages hold, beside what 1f1b would hold") {
+    const Folder folder;
+    std::vector<std::string> arguments = kTwoStages;
+    arguments.insert(arguments.end(), {"--window", "3,1", "--explain"});
+    const Outcome wide = folder.plan(arguments);
+    CAPTURE(wide.err);
+    REQUIRE(wide.code == 0);
+    CHECK(wide.out.find("3 (2)") != std::string::npos);
+    CHECK(wide.out.find("\nheld: micro-batches between forward and backward on a worker; in brackets what "
+                        "--window win would hold\n") != std::string::npos);
+    CHECK(
+        wide.out.find("\nWindows: 3, 1 micro-batches held, stage by stage; the schedule's rule (--window win) "
+                      "holds 2, 1.\n") != std::string::npos);
+    const Outcome classic = folder.plan(kTwoStages);  // practically free links: nothing to hide
+    CHECK(classic.out.find("in brackets") == std::string::npos);
+    CHECK(folder.plan({"show", "plan.json"}).out == classic.out);
+  }
+
+  TEST_CASE("--time-limit ends the search with the best plan so far, and its certificate says so") {
+    const Folder folder;
+    std::vector<std::string> arguments = kTwoStages;
+    arguments.insert(arguments.end(), {"--time-limit", "1ns"});
+    const Outcome outcome = folder.plan(arguments);
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    CHECK(outcome.out.find("; cut short by the time limit: the best of what was searched until then)") !=
+          std::string::npos);
+    CHECK(outcome.out.find("exact over") == std::string::npos);
+    const pp::plan::Plan plan = pp::plan::parse_plan(pp::read_file(folder.path() / "plan.json"));
+    CHECK(pp::plan::stages_text(plan) == "3|3");
+    arguments.back() = "soon";
+    CHECK(folder.plan(arguments).code == 2);
+  }
+
   TEST_CASE("the schedules are listed") {
     const Folder folder;
     const Outcome outcome = folder.plan({"schedules", "--json"});

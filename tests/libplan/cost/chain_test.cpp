@@ -80,15 +80,25 @@ TEST_CASE("messages between workers: a buffer at either end of each, nothing amo
   CHECK(message_bytes(HandOver::copy, 4, 2) == 4 + 2 + 2 + 4);
   CHECK(message_bytes(HandOver::reference, 4, 2) == 0);
 
-  Cluster cluster = test::make_cluster(2);
-  CHECK(hand_over(cluster) == HandOver::reference);
-  cluster.devices[1].node = "b";
-  CHECK(hand_over(cluster) == HandOver::copy);
-  CHECK(hand_over(flat_cluster(2, DeviceKind::cuda, BytesPerSecond(1e9), Seconds(0), Bytes(0))) ==
-        HandOver::copy);
-  Cluster two_workers = flat_cluster(2, DeviceKind::cuda, BytesPerSecond(1e9), Seconds(0), Bytes(0));
-  two_workers.devices[1].index = 0;
-  CHECK(hand_over(two_workers) == HandOver::reference);
+  Device a, b;
+  b.index = 1;
+  CHECK(hand_over(a, b) == HandOver::reference);
+  b.node = "b";
+  CHECK(hand_over(a, b) == HandOver::copy);
+  a.kind = b.kind = DeviceKind::cuda;
+  b.node = a.node;
+  CHECK(hand_over(a, b) == HandOver::copy);
+  b.index = a.index;
+  CHECK(hand_over(a, b) == HandOver::reference);
+}
+
+TEST_CASE("a list of devices hands over by reference where every two of them do") {
+  Cluster cluster = test::make_cluster(4);
+  cluster.devices[2].node = cluster.devices[3].node = "b";
+  CHECK(hand_over(cluster, std::vector{0, 1}) == HandOver::reference);
+  CHECK(hand_over(cluster, std::vector{2, 3}) == HandOver::reference);
+  CHECK(hand_over(cluster, std::vector{0, 2}) == HandOver::copy);
+  CHECK(hand_over(cluster, std::vector{0, 1, 2, 3}) == HandOver::copy);
 }
 
 TEST_CASE("memory of a stage: parts by hand, and the bound never above the exact sum") {

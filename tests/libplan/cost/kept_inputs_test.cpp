@@ -68,7 +68,8 @@ TEST_CASE("a stage holds what passes once, what it keeps for each micro-batch in
   CHECK(chain.in_bytes(1, 3) == 8);
   CHECK(chain.kept_bytes(1, 3) == 0);
   CHECK(chain.kept_bytes(2, 3) == 8);
-  const StageMemory memory(chain, {.all = true, .micro_batches = 4}, {.hand_over = HandOver::reference});
+  const StageMemory memory(chain, {.all = true, .micro_batches = 4},
+                           {.in = HandOver::reference, .out = HandOver::reference});
   const std::vector<StageBytes> stages = memory.stages({{0, 1, 1}, {1, 3, 1}});
   CHECK(stages[1].input == 0);
   CHECK(stages[1].workspace == 8);  // received and not sent on
@@ -76,7 +77,7 @@ TEST_CASE("a stage holds what passes once, what it keeps for each micro-batch in
   CHECK(memory.stages({{0, 2, 1}, {2, 3, 1}})[1].total() == 4 * (4 + 8));
   // What runs again starts from all that it received.
   const StageMemory again(chain, {.all = true, .micro_batches = 4, .recompute = RecomputeMode::always},
-                          {.hand_over = HandOver::reference});
+                          {.in = HandOver::reference, .out = HandOver::reference});
   CHECK(again.stages({{0, 1, 1}, {1, 3, 1}})[1].input == 8);
 }
 

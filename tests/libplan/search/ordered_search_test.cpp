@@ -68,8 +68,8 @@ class ListCost : public OrderedCost, public OrderedMemory {
   double fill(int boundary, DeviceSpan span) const override {
     return summed ? 2 * cuts[static_cast<std::size_t>(boundary)] / link(span.first) : 0;
   }
-  int demand(DeviceSpan span, int successor) const override {
-    return span.count * (1 + (successor + span.count - 1) / span.count);
+  int demand(DeviceSpan span, const Behind& behind) const override {
+    return span.count * (1 + (behind.demand + span.count - 1) / span.count);
   }
   bool fits(const StageRange& stage, DeviceSpan span, int demand) const override {
     const double input = stage.begin == 0 ? 0 : cuts[static_cast<std::size_t>(stage.begin)];
@@ -88,7 +88,7 @@ bool fits_exactly(const Partition& partition, const ListCost& cost) {
   const std::vector<DeviceSpan> spans = spans_of(partition);
   int demand = 0;
   for (std::size_t s = partition.size(); s-- > 0;) {
-    demand = cost.demand(spans[s], demand);
+    demand = cost.demand(spans[s], {.demand = demand});
     if (!cost.fits(partition[s], spans[s], demand)) return false;
   }
   return true;

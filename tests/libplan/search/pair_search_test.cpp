@@ -83,6 +83,11 @@ TEST_CASE(
                      : round % 4 == 2 ? WindowRule::published
                                       : WindowRule::win;
     if (round % 8 == 7) in_flight.policy = WeightPolicy::stash;
+    if (round % 8 == 5) {
+      in_flight.rule = WindowRule::explicit_list;
+      space.exact_stages = random.integer(1, std::min(space.layers, space.devices));
+      for (int s = 0; s < space.exact_stages; ++s) in_flight.windows.push_back(random.integer(1, 4));
+    }
     in_flight.micro_batches = in_flight.policy == WeightPolicy::stash ? 0 : micro_batches;
     const ChainUnits units(graph, model.layers, order);
     if (round % 3 == 2) in_flight.recompute = RecomputeMode::automatic;

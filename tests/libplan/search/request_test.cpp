@@ -198,12 +198,12 @@ TEST_CASE("a smaller micro-batch or another schedule is offered before more memo
   request.memory_limit = Bytes(5000);
   // One device: 4 samples keep 2 * 4000 bytes, 2 keep 4000.
   auto result = make_plan(profile, make_cluster(1), request);
-  CHECK(std::get<Infeasible>(result).remedy == "--micro-batch-size 1");
+  CHECK(std::get<Infeasible>(result).remedy == "--micro-batch-size 2, or --recompute auto");
   request.micro_batch_size = 1;
   request.schedule = "gpipe";
   // All eight in flight: 8 * 2000. With 1f1b one stage keeps one micro-batch.
   result = make_plan(profile, make_cluster(1), request);
-  CHECK(std::get<Infeasible>(result).remedy == "--schedule 1f1b");
+  CHECK(std::get<Infeasible>(result).remedy == "--schedule 1f1b, or --recompute auto");
 }
 
 }  // namespace pp::plan

@@ -1,0 +1,71 @@
+#include "libplan/plan_windows.h"
+
+#include <algorithm>
+
+namespace pp::plan {
+namespace {
+
+/// Adds a forward and takes away a backward of the stage; the largest value on the way.
+class WindowCounter {
+ public:
+  explicit WindowCounter(StageId stage) : stage_(stage) {}
+  void count(const Program& program) {
+    for (const Op& op : program) {
+      if (op.stage != stage_) continue;
+      if (op.kind == OpKind::forward) peak_ = std::max(peak_, ++held_);
+      if (completes_backward(op.kind)) --held_;
+    }
+  }
+  int peak() const { return peak_; }
+
+ private:
+  StageId stage_;
+  int held_ = 0;
+  int peak_ = 0;
+};
+
+}  // namespace
+
+int window_of(const WorkerProgram& program, StageId stage) {
+  WindowCounter counter(stage);
+  counter.count(program.stream ? program.stream->prologue : program.program);
+  if (program.stream) counter.count(program.stream->body);
+  return counter.peak();
+}
+
+std::vector<int> windows_of(const Plan& plan) {
+  std::vector<int> result;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    int most = 0;
+    for (const WorkerId worker : plan.stages[s].workers)
+      most = std::max(most, window_of(plan.workers[index(worker)].program, StageId{static_cast<int>(s)}));
+    result.push_back(most);
+  }
+  return result;
+}
+
+std::vector<int> classic_windows(const Plan& plan) {
+  const ScheduleRow* row = find_schedule(plan.schedule.name);
+  if (row == nullptr || !row->windowed || !row->synchronous) return {};
+  std::vector<int> replicas;
+  for (const Stage& stage : plan.stages) replicas.push_back(static_cast<int>(stage.workers.size()));
+  std::vector<int> result = windows(WindowRule::win, replicas);
+  for (std::size_t s = 0; s < result.size(); ++s) {
+    const int all = (plan.training.micro_batches + replicas[s] - 1) / replicas[s];
+    result[s] = std::min(result[s], all);
+  }
+  return result;
+}
+
+std::vector<std::optional<int>> widened_from(const Plan& plan) {
+  const std::vector<int> classic = classic_windows(plan);
+  const std::vector<int> held = windows_of(plan);
+  std::vector<std::optional<int>> result(classic.size());
+  for (std::size_t s = 0; s < classic.size(); ++s) {
+    if (held[s] > classic[s]) result[s] = classic[s];
+  }
+  if (std::ranges::none_of(result, [](const auto& one) { return one.has_value(); })) return {};
+  return result;
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,24 @@
+// How many micro-batches the workers of a plan hold between forward and backward: its windows.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "libplan/plan.h"
+
+namespace pp::plan {
+
+/// Of one worker: the most forwards of the stage at one time whose backward has not ended.
+int window_of(const WorkerProgram& program, StageId stage);
+
+/// Per stage that of its busiest worker, by the programs.
+std::vector<int> windows_of(const Plan& plan);
+
+/// What the same stages hold under the windows of `win`; empty for schedules that read no windows, and for
+/// streams.
+std::vector<int> classic_windows(const Plan& plan);
+
+/// Per stage the classic window where the plan's is wider; empty: none is.
+std::vector<std::optional<int>> widened_from(const Plan& plan);
+
+}  // namespace pp::plan
