@@ -24,7 +24,8 @@ class DeviceSets {
       add(SharedMemory::whole, is_first);
       add_classes(SharedMemory::parts);
     }
-    add_neighbours();
+    const Placement placement = request_.placement;
+    if (placement != Placement::scatter && placement != Placement::fresh) add_neighbours();  // one node alone
     for (DeviceSet& set : sets_) arrange(cluster_, request_.placement, set.positions);
     return std::move(sets_);
   }
