@@ -2,6 +2,7 @@
 // training included.
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "libprofile/core/cluster.h"
