@@ -6,6 +6,7 @@
 #include <limits>
 #include <tuple>
 
+#include "libplan/schedule/stream_length.h"
 #include "libplan/search/shapes.h"
 #include "libplan/search/tied_copies.h"
 
@@ -110,6 +111,13 @@ Assignment assign(const Finalist& finalist, const PlanGraph& graph, const PlanRe
   }
   add_tied_reductions(assignment.programs, tied_copies(graph, stage_of), assignment.stage_workers);
   return assignment;
+}
+
+bool is_endless(const Assignment& assignment) {
+  if (assignment.synchronous) return false;
+  std::vector<const Stream*> streams;
+  for (const WorkerProgram& worker : assignment.programs) streams.push_back(&*worker.stream);
+  return !stream_length(streams, assignment.stage_workers, assignment.micro_batches, assignment.policy);
 }
 
 std::vector<Bytes> worker_limits(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request) {

@@ -96,6 +96,7 @@ SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, con
   }
   outcome.short_by = pool.short_by();
   outcome.short_schedule = pool.short_schedule();
+  outcome.endless = pool.endless();
   outcome.candidates = pool.candidates();
   outcome.improved = pool.improved();
   outcome.cut_short = cut_short || pool.cut_short();

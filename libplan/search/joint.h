@@ -16,6 +16,7 @@ struct SearchOutcome {
   std::vector<Finalist> ranked;     ///< simulated, best first; empty: nothing fits
   std::optional<Bytes> short_by;    ///< of placed schedules: what the best attempt lacks on one device
   std::string_view short_schedule;  ///< that of the best attempt
+  std::string_view endless;         ///< Pool::endless()
   double bound = 0;                 ///< seconds per step; no plan of the searched family is faster
   std::string bound_holds;          ///< Gathered::bound_holds
   int orders = 0;                   ///< distinct layer orders of one case

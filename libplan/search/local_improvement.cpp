@@ -185,7 +185,7 @@ class Improver {
       operations_ -= operations_of(best_);
       return false;  // a window too large for the stage in front: a deadlock
     }
-    if (other.short_by > Bytes(0)) return false;
+    if (other.endless || other.short_by > Bytes(0)) return false;
     if (other.ranked_step() >= best_.ranked_step()) return false;
     best_ = std::move(other);
     shape_ = std::move(shape);

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "libplan/plan_recompute.h"
+#include "libplan/schedule/limits.h"
 #include "libplan/search/certificate.h"
 #include "libplan/search/infeasible.h"
 #include "libplan/search/joint.h"
@@ -152,6 +153,25 @@ Plan assemble(const Profile& profile, const Cluster& cluster, const PlanRequest&
   return plan;
 }
 
+/// A plan that check_plan() refuses would be of no use to anybody.
+Plan checked(Plan plan) {
+  try {
+    check_plan(plan);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::internal, std::string("the planner made a plan that is not valid: ") + error.what());
+  }
+  return plan;
+}
+
+[[noreturn]] void refuse_endless(std::string_view schedule) {
+  throw Error(ErrorKind::usage,
+              "schedule " + std::string(schedule) +
+                  ": the streams of every plan that was found repeat only after more than " +
+                  std::to_string(kOperationLimit) +
+                  " operations, the limit; use fewer stages or --replicas with a small common "
+                  "multiple");
+}
+
 /// Copies are worth having where no plan without them is as fast; the bound is over both.
 void prefer_one_stage(SearchOutcome& outcome, const Profile& profile, const Cluster& cluster,
                       const PlanRequest& request) {
@@ -176,11 +196,12 @@ std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& 
   check_request(profile, cluster, graph, request);
   SearchOutcome outcome = search_jointly(profile, cluster, graph, request);
   if (request.tied == TiedWeights::copies) prefer_one_stage(outcome, profile, cluster, request);
-  if (!outcome.ranked.empty()) return assemble(profile, cluster, request, outcome);
+  if (!outcome.ranked.empty()) return checked(assemble(profile, cluster, request, outcome));
   if (outcome.cut_short) {
     throw Error(ErrorKind::run,
                 "the time limit ended the search before any plan was found; give it longer with --time-limit");
   }
+  if (!outcome.endless.empty()) refuse_endless(outcome.endless);
   return explain_infeasible(profile, cluster, graph, request, outcome);
 }
 

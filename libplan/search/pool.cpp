@@ -30,6 +30,16 @@ int effort(const Finalist& finalist) {
   return finalist.schedule->generate != nullptr ? 1 : 2;
 }
 
+/// Its device goes to the end of the list.
+Finalist without_replica(Finalist finalist, std::size_t stage) {
+  auto device = finalist.devices.begin();
+  for (std::size_t s = 0; s <= stage; ++s) device += finalist.partition[s].replicas;
+  std::rotate(device - 1, device, finalist.devices.end());
+  --finalist.partition[stage].replicas;
+  finalist.windows.clear();  // they followed the replicas
+  return finalist;
+}
+
 }  // namespace
 
 Pool::Pool(const Profile& profile, const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request)
@@ -103,8 +113,25 @@ void Pool::price(std::span<Finalist> finalists) {
 void Pool::price(Finalist& finalist) const {
   const PricingContext context = context_of(finalist);
   if (finalist.placed) return settle_placed(finalist, context, request_, best_near(finalist.workers()));
+  simulate(finalist, context);
+  if (finalist.endless) shorten(finalist, context);
+}
+
+void Pool::simulate(Finalist& finalist, const PricingContext& context) const {
   simulate_finalist(finalist, context, request_);
-  if (has_free_windows(finalist, request_)) widen(finalist, context);
+  if (!finalist.endless && has_free_windows(finalist, request_)) widen(finalist, context);
+}
+
+void Pool::shorten(Finalist& finalist, const PricingContext& context) const {
+  const Finalist whole = finalist;
+  for (std::size_t s = 0; s < whole.partition.size(); ++s) {
+    if (whole.partition[s].replicas == 1) continue;
+    Finalist less = without_replica(whole, s);
+    simulate(less, context);
+    if (less.endless) continue;
+    if (finalist.endless || (less.short_by <= finalist.short_by && ranks_before(less, finalist)))
+      finalist = std::move(less);
+  }
 }
 
 void Pool::widen(Finalist& finalist, const PricingContext& context) const {
@@ -112,11 +139,16 @@ void Pool::widen(Finalist& finalist, const PricingContext& context) const {
     Finalist wide = finalist;
     wide.windows = std::move(windows);
     simulate_finalist(wide, context, request_);
-    if (wide.short_by <= finalist.short_by && ranks_before(wide, finalist)) finalist = std::move(wide);
+    if (!wide.endless && wide.short_by <= finalist.short_by && ranks_before(wide, finalist))
+      finalist = std::move(wide);
   }
 }
 
 void Pool::keep(Finalist finalist) {
+  if (finalist.endless) {
+    endless_ = finalist.schedule->name;
+    return;
+  }
   if (finalist.placed && (!short_by_ || finalist.short_by < *short_by_)) {
     short_by_ = finalist.short_by;
     short_schedule_ = finalist.schedule->name;

@@ -37,6 +37,8 @@ class Pool {
   /// What the best attempt of a placed schedule lacks on one device.
   std::optional<Bytes> short_by() const { return short_by_; }
   std::string_view short_schedule() const { return short_schedule_; }
+  /// A schedule of which plans were dropped because their streams repeat too late; empty: none.
+  std::string_view endless() const { return endless_; }
   int candidates() const { return candidates_; }
   /// Those that fit, best first.
   std::vector<Finalist> ranked() &&;
@@ -61,6 +63,10 @@ class Pool {
   /// Prices a few at the same time, against the same best.
   void price(std::span<Finalist> finalists);
   void price(Finalist& finalist) const;
+  /// With the windows that suit it.
+  void simulate(Finalist& finalist, const PricingContext& context) const;
+  /// Takes the best with one replica less of those whose streams repeat in time.
+  void shorten(Finalist& finalist, const PricingContext& context) const;
   /// Takes the windows that cover the links, where they are faster and fit.
   void widen(Finalist& finalist, const PricingContext& context) const;
   void keep(Finalist finalist);
@@ -79,6 +85,7 @@ class Pool {
   std::multiset<double> steps_;  ///< Finalist::ranked_step() of kept_
   std::optional<Bytes> short_by_;
   std::string_view short_schedule_;
+  std::string_view endless_;
   int candidates_ = 0;
   int improved_ = 0;
   bool cut_short_ = false;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "libplan/schedule/generators.h"
 #include "libplan/schedule/limits.h"
 #include "libplan/schedule/validate.h"
 #include "libplan/search/zero_bubble/auto_zero_bubble.h"
@@ -111,6 +112,25 @@ ZeroBubbleRequest search_request(const ScheduleStudy& study) {
   return search;
 }
 
+bool is_clocked(const ScheduleRequest& request) {
+  return require_schedule(request.name).rules == RuleSet::clocked;
+}
+
+/// Steps in which a clocked schedule does all that it does in every third of them: the first backward of the
+/// first stage comes after twice the stages.
+std::int64_t clocked_steps(const ScheduleRequest& request) { return 6 * std::ssize(request.replicas); }
+
+/// What a stream runs in front of its first backward.
+double prologue_operations(const ScheduleRequest& request) {
+  const ScheduleRow& row = require_schedule(request.name);
+  if (row.synchronous || !row.windowed) return 0;
+  double operations = 0;
+  const std::vector<int> windows = request_windows(request);
+  for (std::size_t s = 0; s < windows.size(); ++s)
+    operations += static_cast<double>(request.replicas[s]) * windows[s];
+  return operations;
+}
+
 /// What the schedule would make of `length` micro-batches, before it is made.
 void check_size(const ScheduleRequest& request, double length) {
   const ScheduleRow& row = require_schedule(request.name);
@@ -118,8 +138,11 @@ void check_size(const ScheduleRequest& request, double length) {
       std::ranges::any_of(request.recompute, [](Recompute r) { return r != Recompute::never; });
   double places = 0;  // each runs all micro-batches of its stages
   for (const int replicas : request.replicas) places += row.splits ? replicas : 1;
-  const int kinds = 2 + int{row.split_backward} + int{recomputes};
-  const double operations = places * chunks_of(request) * length * request.token_count * kinds;
+  const int kinds = 2 + int{row.split_backward} + int{recomputes} + int{is_clocked(request)};
+  const double stages = static_cast<double>(request.replicas.size());
+  if (is_clocked(request)) length = std::max(length + stages - 1, static_cast<double>(clocked_steps(request)));
+  const double operations =
+      places * chunks_of(request) * length * request.token_count * kinds + prologue_operations(request);
   if (operations <= static_cast<double>(kOperationLimit)) return;
   throw Error(ErrorKind::usage, "schedule " + request.name + ": stages times micro-batches make more than " +
                                     std::to_string(kOperationLimit) +
@@ -143,12 +166,14 @@ ProgramSet programs_of(const ScheduleStudy& study, std::string& search) {
 Seconds stream_period(const ScheduleStudy& study) {
   const ScheduleRequest& request = study.request;
   const int stages = static_cast<int>(request.replicas.size());
-  constexpr int kMostOperations = 1'000'000;
+  constexpr int kMostOperations = 200'000;
   const int most = kMostOperations / (3 * 2 * stages);
   const int round = stream_round(request.replicas, request.micro_batches, most);
-  const bool clocked = require_schedule(request.name).rules == RuleSet::clocked;
-  int length = 3 * round * std::min(std::max(4 * stages, 64 / round + 1), std::max(1, most / round));
-  if (clocked) length -= stages - 1;  // the set has so many more steps than frames
+  const bool clocked = is_clocked(request);
+  const int length =
+      clocked
+          ? std::max(192, static_cast<int>(clocked_steps(request))) - (stages - 1)  // more steps than frames
+          : 3 * round * std::min(std::max(4 * stages, 64 / round + 1), std::max(1, most / round));
   const Schedule schedule = make_schedule(request);
   ProgramSet set = program_set(request, schedule, length);
   for (std::size_t w = 0; w < set.workers.size() && !clocked; ++w)

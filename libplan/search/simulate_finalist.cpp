@@ -10,13 +10,15 @@ void simulate_with(Finalist& finalist, const RecomputeChoice& choice, const Pric
                    const PlanRequest& request) {
   finalist.again = choice;
   finalist.assignment = with_recompute(assign(finalist, context.graph, request), choice);
+  finalist.endless = is_endless(finalist.assignment);
+  if (finalist.endless) return;
   finalist.prediction =
       simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
   finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, context.cluster, request));
 }
 
 auto rank(const Finalist& finalist) {
-  return std::tuple(finalist.short_by, finalist.rounded_step(),
+  return std::tuple(finalist.endless, finalist.short_by, finalist.rounded_step(),
                     recomputed_layers(finalist.again, finalist.assignment));
 }
 

@@ -91,6 +91,35 @@ TEST_SUITE("apps/plan_limits") {
             "--stages: \"2147483647\" is not a whole number from 1 to 2000000; see pp-plan simulate --help");
   }
 
+  TEST_CASE("streams through more stages than can be simulated") {
+    const auto simulated = [](const std::string& name, const std::string& stages) {
+      return Folder().run({"simulate", "--schedule", name, "--stages", stages});
+    };
+    // A step of partime has a forward, a backward and an update of every stage; 6 steps per stage are looked
+    // at.
+    for (const std::string stages : {"334", "1000", "5000"}) {
+      refused(simulated("partime", stages),
+              "schedule partime: stages times micro-batches make more than 2000000 operations, the limit; use "
+              "fewer "
+              "stages or micro-batches");
+    }
+    const Outcome deep = Folder().run({"simulate", "--schedule", "partime", "--stages", "333", "--json"});
+    REQUIRE(deep.code == 0);
+    CHECK(pp::parse_json(deep.out).at("steady_period") == 3);  // F = 1, B = 2 in every step
+    // The windows of 2000 stages alone are 2000 + 1999 + .. + 1 forwards.
+    for (const std::string stages : {"2000", "5000"}) {
+      refused(
+          simulated("pipedream", stages),
+          "schedule pipedream: stages times micro-batches make more than 2000000 operations, the limit; use "
+          "fewer stages or micro-batches");
+    }
+    CHECK(simulated("pipedream", "1000").code == 0);
+    refused(Folder().run({"simulate", "--schedule", "pipedream", "--stages", "2", "--window", "2147483647,1"}),
+            "schedule pipedream: stages times micro-batches make more than 2000000 operations, the limit; use "
+            "fewer "
+            "stages or micro-batches");
+  }
+
   TEST_CASE("costs whose sums are no numbers") {
     refused(Folder().run({"simulate", "--schedule", "gpipe", "--stages", "2", "--costs", "F=1e308"}),
             "costs: \"F=1e308\" needs a time from 0 to 1e15 behind the equals sign, as in F=1.5");

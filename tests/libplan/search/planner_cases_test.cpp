@@ -259,6 +259,24 @@ TEST_CASE("a search that is stopped answers with the best plan so far and a boun
   CHECK(full.certificate.search.starts_with("exact over"));
 }
 
+TEST_CASE("no search chooses replicas whose turns meet too late for the check of the plan") {
+  // Stages as heavy as 17, 16, 13, 11, 9 and 7 want these replicas: 1 ms each, and rounds of 2,450,448
+  // micro-batches, where 2,000,000 are the limit. Without one of them rounds are short, and no stage takes more
+  // than 7/6 ms.
+  test::ProfileSpec spec;
+  for (const double ms : {17, 16, 13, 11, 9, 7}) spec.layers.push_back({ms / 2, ms / 2, 0, 0, 0, 0, 0});
+  const Profile profile = test::make_profile(spec);
+  PlanRequest request;
+  request.mini_batch = request.micro_batches.emplace(1);
+  request.schedule = "pipedream";
+  request.stages = 6;
+  const Plan plan = planned(profile, flat(73, profile.device.kind), request);
+  CHECK_NOTHROW(check_plan(plan));
+  CHECK(replicas_text(plan) != "17-16-13-11-9-7");
+  CHECK(plan.certificate.lower_bound.count() == doctest::Approx(0.001));
+  CHECK(plan.predicted.step.count() < 7e-3 / 6);
+}
+
 TEST_CASE("what does not fit names smaller micro-batches, as they were given, and recompute") {
   // Two layers that keep 1 kB a sample. Four samples keep 8 kB, two 4 kB; four run again one layer at a time: 4
   // kB.
