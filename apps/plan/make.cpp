@@ -1,6 +1,7 @@
 // pp-plan [make] PROFILE: the planner.
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -116,13 +117,15 @@ void print_plan(const plan::Plan& plan, const std::optional<plan::Explanation>& 
   std::cout << dump_json(json);
 }
 
-/// What `work` plans for the request, watched.
+/// What `work` plans for the request, watched; it takes its time off `left`.
 template <class Work>
-auto timed(const std::string& what, Seconds limit, plan::PlanRequest& request, const cli::Shell& shell,
+auto timed(const std::string& what, Seconds& left, plan::PlanRequest& request, const cli::Shell& shell,
            const Work& work) {
-  SearchClock clock(what, limit, shell);
+  SearchClock clock(what, left, shell);
   request.observer = clock.observer();
-  return work();
+  auto result = work();
+  left = std::max(Seconds(0), left - clock.elapsed());
+  return result;
 }
 
 void make(const Options& options, cli::Shell& shell) {
@@ -135,8 +138,9 @@ void make(const Options& options, cli::Shell& shell) {
   plan::PlanRequest request =
       plan::narrowed(profile, cluster, to_request(options.request), parse_strategy(options.strategy));
   cli::Output output(options.output);
-  const auto result = timed("planning", options.request.time_limit, request, shell,
-                            [&] { return plan::make_plan(profile, cluster, request); });
+  Seconds left = options.request.time_limit;
+  const auto result =
+      timed("planning", left, request, shell, [&] { return plan::make_plan(profile, cluster, request); });
   if (const auto* none = std::get_if<plan::Infeasible>(&result)) return report_infeasible(*none, shell);
 
   const plan::Plan& plan = std::get<plan::Plan>(result);
@@ -145,8 +149,7 @@ void make(const Options& options, cli::Shell& shell) {
   if (output.is_stdout()) return;
   std::optional<plan::Explanation> why;
   if (options.explain) {
-    constexpr int kPlans = 7;  // about as many as it plans again
-    why = timed("explaining", kPlans * options.request.time_limit, request, shell,
+    why = timed("explaining", left, request, shell,
                 [&] { return plan::explain(plan, profile, cluster, request); });
   }
   print_plan(plan, why, shell);

@@ -15,7 +15,7 @@ std::function<bool(const plan::SearchProgress&)> SearchClock::observer() {
 
 bool SearchClock::look(const plan::SearchProgress& progress) {
   constexpr Seconds kSilent{2};
-  const Seconds elapsed = std::chrono::steady_clock::now() - begin_;
+  const Seconds elapsed = this->elapsed();
   if (elapsed >= limit_) return false;
   if (elapsed < kSilent) return true;
   std::string detail = to_text(elapsed) + ", on " + std::to_string(progress.devices) + " devices";

@@ -18,6 +18,7 @@ class SearchClock {
 
   /// Ends the search after the limit; shows progress from the third second on.
   std::function<bool(const plan::SearchProgress&)> observer();
+  Seconds elapsed() const { return std::chrono::steady_clock::now() - begin_; }
 
  private:
   bool look(const plan::SearchProgress& progress);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <compare>
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 namespace pp::plan {
@@ -63,6 +64,19 @@ class ExactMemory {
   virtual bool fits(const StageRange& stage, int demand) const = 0;
 };
 
+/// Thrown out of a search by StopSign::look().
+struct SearchStopped {};
+
+/// Ends a long search from within; changes no result, so all are equal.
+struct StopSign {
+  std::function<bool()> goes_on;  ///< asked now and then; empty: to the end
+
+  void look() const {
+    if (goes_on && !goes_on()) throw SearchStopped();
+  }
+  bool operator==(const StopSign&) const { return true; }
+};
+
 /// What a partition may look like; shared by all searches.
 struct SearchSpace {
   int layers = 0;
@@ -74,6 +88,7 @@ struct SearchSpace {
   int max_stages = 0;             ///< 0: free; ignored with exact_stages
   std::vector<int> replicas;      ///< per stage, with exact_stages; empty: free
   int scan_replicas = 0;          ///< the one replica count for which `stage` is not monotone; 0: none
+  StopSign stop{};                ///< of the pair search and the ordered search, which take longest
 
   bool may_cut(int boundary) const {
     return cut_allowed.empty() || cut_allowed[static_cast<std::size_t>(boundary)] != 0;

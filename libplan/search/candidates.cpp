@@ -173,6 +173,26 @@ std::vector<Partition> close_partitions(const SearchCase& what, SearchSpace spac
   return near_optima(space, load, fill, bound - base, limits.most - base, kMost);
 }
 
+/// Adds what the searches of `limits.depth` find. `least`: the plan of the bound.
+void collect(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits,
+             const BottleneckResult& least, const CandidateList& list, Collector& collector) {
+  if (limits.depth == Depth::inherited) {
+    if (is_small(space.layers, space.devices))
+      add_fitting(what, close_partitions(what, space, list.bound, limits), collector);
+    if (what.limited) inherit_from_less_memory(what, space, limits, collector);
+    return inherit_from_slower_links(what, space, collector);
+  }
+  const double most = most_of(what, limits);
+  if (limits.depth == Depth::plain) {
+    add_fitting(what, optima(what, space, most), collector);
+    add_fitting(what, data_parallel(what, space), collector);
+  }
+  add_fitting(what, straight(what, space, most), collector);
+  add_fitting(what, {least.partition}, collector);
+  if (what.limited && list.candidates.empty() && most == kInfinity)
+    add_fitting(what, {find_fitting(what, space)}, collector);  // which alone decides that nothing fits
+}
+
 }  // namespace
 
 bool is_small(int layers, int devices) {
@@ -194,22 +214,16 @@ CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, 
   list.bound = least.value;
   if (!least.feasible() || list.bound > limits.slowest) return list;
   Collector collector(what, space, list);
-  if (limits.depth == Depth::inherited) {
-    if (is_small(space.layers, space.devices))
-      add_fitting(what, close_partitions(what, space, list.bound, limits), collector);
-    if (what.limited) inherit_from_less_memory(what, space, limits, collector);
-    inherit_from_slower_links(what, space, collector);
-    return list;
+  try {
+    collect(what, space, limits, least, list, collector);
+  } catch (const SearchStopped&) {
+    list.cut_short = true;
+    if (!list.candidates.empty() || limits.slowest < kInfinity) return list;
+    SearchSpace quick = space;
+    quick.stop = {};
+    add_fitting(what, data_parallel(what, quick), collector);
+    add_fitting(what, {least.partition, find_fitting(what, quick)}, collector);
   }
-  const double most = most_of(what, limits);
-  if (limits.depth == Depth::plain) {
-    add_fitting(what, optima(what, space, most), collector);
-    add_fitting(what, data_parallel(what, space), collector);
-  }
-  add_fitting(what, straight(what, space, most), collector);
-  add_fitting(what, {least.partition}, collector);
-  if (what.limited && list.candidates.empty() && most == kInfinity)
-    add_fitting(what, {find_fitting(what, space)}, collector);  // which alone decides that nothing fits
   return list;
 }
 

@@ -38,6 +38,7 @@ struct CandidateList {
   /// No partition of this chain in this space, with this memory, is faster: seconds as `estimate`, of steady
   /// steps.
   double bound = std::numeric_limits<double>::infinity();
+  bool cut_short = false;  ///< SearchSpace::stop ended it; the bound holds all the same
 };
 
 /// `inherited`: also what less memory and slower links would have given. The objective of a search is not the
@@ -61,6 +62,7 @@ struct SearchLimits {
   Depth depth = Depth::plain;
 };
 
+/// Stopped before it found anything, it still looks for one partition that fits.
 /// A result of the fast searches that does not fit exactly is replaced by that of the pair search.
 CandidateList find_candidates(const SearchCase& what, const SearchSpace& space,
                               const SearchLimits& limits = {});

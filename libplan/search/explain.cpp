@@ -64,6 +64,7 @@ Explanation explain(const Plan& plan, const Profile& profile, const Cluster& clu
       static_cast<std::size_t>(std::ranges::max_element(why.loads, {}, &Load::busy) - why.loads.begin());
   why.parts = step_parts(plan);
   why.step_without_memory_limit = step_without_memory_limit(plan, profile, cluster, request);
+  why.memory_left_out = !why.step_without_memory_limit && !has_time(request, cluster);
   why.limit = limit_of(why.parts, why.step_without_memory_limit.has_value());
   why.certificate = plan.certificate;
   why.runner_up = runner_up(plan, profile, cluster, request);

@@ -45,6 +45,7 @@ struct Explanation {
   StepParts parts;
   Limit limit = Limit::compute;  ///< memory when the plan is slower for want of it, else the largest part
   std::optional<Seconds> step_without_memory_limit;
+  bool memory_left_out = false;  ///< the observer of the request stopped the search for that step
   Certificate certificate;
   std::optional<RunnerUp> runner_up;  ///< nothing: no such alternative is listed
   std::optional<double> spread;       ///< recorded_spread() at the plan's micro-batch size
@@ -60,7 +61,8 @@ struct Explanation {
 /// `micro_batch_size`, else the smallest. Nothing for imported times, which have no spread.
 std::optional<double> recorded_spread(const Profile& profile, int micro_batch_size);
 
-/// `plan` is what make_plan() made of the rest. Costs about six times as much as that. The same input gives the
+/// `plan` is what make_plan() made of the rest. Costs about six times as much as that; what the
+/// request's observer leaves no time for is left out, and said to be. The same input gives the
 /// same answer. Throws what make_plan() throws.
 Explanation explain(const Plan& plan, const Profile& profile, const Cluster& cluster,
                     const PlanRequest& request);

@@ -32,6 +32,10 @@ Json runner_up_json(const RunnerUp& second) {
 Json changes_json(const Explanation& why) {
   Json list = Json::array();
   for (const WhatIf& one : why.changes) {
+    if (one.left_out) {
+      list.push_back({{"change", one.change}, {"left_out", true}});
+      continue;
+    }
     Json json{{"change", one.change}, {"feasible", one.step.has_value()}};
     if (one.step) {
       json["step_s"] = one.step->count();
@@ -58,6 +62,7 @@ Json to_json(const Explanation& why) {
   if (!why.windows.empty()) json["classic_windows"] = why.classic;
   if (why.step_without_memory_limit)
     json["step_without_memory_limit_s"] = why.step_without_memory_limit->count();
+  if (why.memory_left_out) json["memory_left_out"] = true;
   if (why.runner_up) json["runner_up"] = runner_up_json(*why.runner_up);
   if (why.spread) json["spread"] = *why.spread;
   json["micro_batches"] = why.micro_batches;

@@ -76,7 +76,8 @@ std::string limit_text(const Explanation& why) {
     return text + "Memory limits it: with room for everything the best plan takes " +
            to_text(*why.step_without_memory_limit) + " per step.\n";
   }
-  return text + std::string(kSentences.at(static_cast<std::size_t>(why.limit))) + '\n';
+  return text + std::string(kSentences.at(static_cast<std::size_t>(why.limit))) + '\n' +
+         (why.memory_left_out ? "Whether memory limits it is not known: the time limit came first.\n" : "");
 }
 
 std::string certainty_text(const Certificate& certificate) {
@@ -125,6 +126,10 @@ std::string changes_text(const Explanation& why) {
   for (const WhatIf& one : why.changes) width = std::max(width, one.change.size());
   for (const WhatIf& one : why.changes) {
     text += "  " + one.change + std::string(width - one.change.size(), ' ') + "  ";
+    if (one.left_out) {
+      text += "left out: the time limit came first\n";
+      continue;
+    }
     if (!one.step) {
       text += "no plan fits\n";
       continue;

@@ -31,11 +31,14 @@ class Gatherer {
  public:
   Gatherer(const Profile& profile, const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request,
            const SearchLimits& limits)
-      : profile_(profile), cluster_(cluster), graph_(graph), request_(request), limits_(limits) {}
+      : profile_(profile), cluster_(cluster), graph_(graph), request_(request), limits_(limits) {
+    if (request.observer) stop_.goes_on = [this] { return goes_on(request_, progress()); };
+  }
 
   Gathered run(DownSets down_sets) {
     const bool free_order = has_free_order(graph_, request_);
-    for_each_case(profile_, cluster_, graph_, request_, [&](const PlanCase& one) {
+    for_each_case(profile_, cluster_, graph_, request_, [&](PlanCase one) {
+      one.space.stop = stop_;
       orders_.insert(one.order.name);
       schedules_.insert(one.schedule.name);
       if (is_placed(one.schedule)) placed_.insert(one.schedule.name);
@@ -55,13 +58,19 @@ class Gatherer {
   }
 
  private:
+  /// Of some plan, on more devices.
+  bool is_known() const { return limits_.slowest < std::numeric_limits<double>::infinity(); }
+
+  SearchProgress progress() const {
+    SearchProgress progress{static_cast<int>(cluster_.devices.size()), {}};
+    if (is_known()) progress.best = Seconds(limits_.slowest);
+    return progress;
+  }
+
   /// Once there is something to answer with.
   bool stops() {
-    const bool known = limits_.slowest < std::numeric_limits<double>::infinity();
-    if (cut_short_ || (!known && result_.finalists.empty())) return cut_short_;
-    SearchProgress progress{static_cast<int>(cluster_.devices.size()), {}};
-    if (known) progress.best = Seconds(limits_.slowest);
-    return cut_short_ = !goes_on(request_, progress);
+    if (cut_short_ || (!is_known() && result_.finalists.empty())) return cut_short_;
+    return cut_short_ = !goes_on(request_, progress());
   }
 
   /// What no plan of the case can beat, without a search.
@@ -80,6 +89,9 @@ class Gatherer {
         result_.bound = std::min(result_.bound, finalist.bound);
         result_.finalists.push_back(std::move(finalist));
       }
+    } catch (const SearchStopped&) {
+      cut_short_ = true;
+      include_skipped(one);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::usage) throw;
       if (!result_.refusal) result_.refusal = error;
@@ -92,10 +104,11 @@ class Gatherer {
     const SearchCase what = search_case(one, memory, cluster_, request_);
     if (!one.like_last || what.limited) {
       chain_list_ = find_candidates(what, one.space, limits_);
+      cut_short_ |= chain_list_.cut_short;
       chain_list_.bound = ordered_bound(one, cluster_, request_, chain_list_.bound);
       // With Depth::inherited they would be those of Depth::plain, which was searched before.
-      const bool wanted = limits_.depth == Depth::plain && chain_list_.bound <= limits_.slowest;
-      ordered_ = wanted ? ordered_candidates(one, cluster_, request_) : std::vector<OrderedCandidate>{};
+      const bool wanted = limits_.depth == Depth::plain && chain_list_.bound <= limits_.slowest && !cut_short_;
+      ordered_ = wanted ? ordered(one) : std::vector<OrderedCandidate>{};
     }
     include_bound(chain_list_.bound);
     if (free_order) order_free_ = std::min(order_free_, order_free_bound(what, one.space));
@@ -103,6 +116,16 @@ class Gatherer {
     for (const auto& [partition, devices, estimate] : ordered_)
       result_.finalists.push_back(
           on_devices(finalist_of(one, {partition, estimate, chain_list_.bound}), devices));
+  }
+
+  /// None when it is stopped on the way.
+  std::vector<OrderedCandidate> ordered(const PlanCase& one) {
+    try {
+      return ordered_candidates(one, cluster_, request_);
+    } catch (const SearchStopped&) {
+      cut_short_ = true;
+      return {};
+    }
   }
 
   /// On the devices that the request's placement gives it.
@@ -146,6 +169,7 @@ class Gatherer {
   const PlanGraph& graph_;
   const PlanRequest& request_;
   SearchLimits limits_;
+  StopSign stop_;
   bool cut_short_ = false;
   Gathered result_;
   CandidateList chain_list_;

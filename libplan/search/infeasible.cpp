@@ -29,8 +29,12 @@ struct Problem {
   Problem on(const Cluster& other) const { return {profile, other, graph, request}; }
   std::vector<Finalist> search() const { return search_jointly(profile, cluster, graph, request).ranked; }
   void each_case(const std::function<void(const PlanCase&)>& visit) const {
-    for_each_case(profile, cluster, graph, request, visit);
+    for_each_case(profile, cluster, graph, request, [&](PlanCase one) {
+      one.space.stop.goes_on = [&] { return goes_on(request, progress()); };
+      visit(one);
+    });
   }
+  SearchProgress progress() const { return {static_cast<int>(cluster.devices.size()), {}}; }
 };
 
 /// The attempt that needs the least memory, and of its stages the one whose device falls short by most.
@@ -43,6 +47,7 @@ struct BestAttempt {
   std::int64_t needed = 0;  ///< bytes of the stage on its device
   std::int64_t usable = 0;  ///< bytes of the device
   int sharers = 1;          ///< workers on that device, whose bytes these are
+  bool stopped = false;     ///< by the observer; others may need less
 };
 
 /// A partition of this case that keeps to `bytes` per device; empty: none.
@@ -113,34 +118,47 @@ void describe(BestAttempt& attempt, const PlanCase& one, const Problem& problem,
   }
 }
 
+/// Needs least of all in the case, and less than `below` bytes; empty: there is none. What it has when it is
+/// stopped stays in `partition`.
+void find_smallest(const PlanCase& one, const Problem& problem, std::int64_t below, Partition& partition) {
+  partition = fitting(one, problem, below == kNoBytes ? kNoBytes : below - 1);
+  if (partition.empty()) return;
+  std::int64_t low = 0;  // does not fit
+  std::int64_t high = largest(one, problem, partition);
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    Partition smaller = fitting(one, problem, middle);
+    if (smaller.empty()) {
+      low = middle;
+    } else {
+      partition = std::move(smaller);
+      high = std::min(middle, largest(one, problem, partition));
+    }
+  }
+}
+
 /// The least bytes per device over all cases, exact. A case that cannot beat the best so far costs one probe.
 BestAttempt best_attempt(const Problem& problem) {
   BestAttempt best;
+  bool stopped = false;
   problem.each_case([&](const PlanCase& one) {
-    if (is_placed(one.schedule) || one.devices.is_relaxed()) return;
-    Partition partition = fitting(one, problem, best.limit == kNoBytes ? kNoBytes : best.limit - 1);
-    if (partition.empty()) return;
-    std::int64_t low = 0;  // does not fit
-    std::int64_t high = largest(one, problem, partition);
-    while (high - low > 1) {
-      const std::int64_t middle = low + (high - low) / 2;
-      Partition smaller = fitting(one, problem, middle);
-      if (smaller.empty()) {
-        low = middle;
-      } else {
-        partition = std::move(smaller);
-        high = std::min(middle, largest(one, problem, partition));
-      }
+    if (stopped || is_placed(one.schedule) || one.devices.is_relaxed()) return;
+    Partition partition;
+    try {
+      find_smallest(one, problem, best.limit, partition);
+    } catch (const SearchStopped&) {
+      stopped = true;
     }
-    describe(best, one, problem, partition);
+    if (!partition.empty()) describe(best, one, problem, partition);
   });
+  best.stopped = stopped;
   return best;
 }
 
 /// Whether the search finds a plan: any partition that fits. Where only schedules compete that place their
 /// stages, these are simulated.
 bool feasible(const Problem& problem) {
-  if (!goes_on(problem.request, {static_cast<int>(problem.cluster.devices.size()), {}})) return false;
+  if (!goes_on(problem.request, problem.progress())) return false;
   bool found = false;
   bool only_placed = true;
   try {
@@ -153,6 +171,8 @@ bool feasible(const Problem& problem) {
       found = !fitting(one, problem, limit == kNoBytes ? limit : limit * one.devices.sharers).empty();
     });
     return found || (only_placed && !problem.search().empty());
+  } catch (const SearchStopped&) {
+    return false;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::internal) throw;
     return false;  // the changed request is not possible at all
@@ -383,15 +403,21 @@ Infeasible short_worker(std::string_view schedule, std::int64_t needed, std::int
 
 }  // namespace
 
+void refuse_unfinished() {
+  throw Error(ErrorKind::run,
+              "the time limit ended the search before any plan was found; give it longer with --time-limit");
+}
+
 Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                               const PlanRequest& request, const SearchOutcome& outcome) {
   const std::int64_t limit = largest_limit(cluster, request);
   const Problem problem{profile, cluster, graph, request};
   const BestAttempt best = best_attempt(problem);
+  if (best.stopped && best.limit == kNoBytes) refuse_unfinished();
   std::int64_t placed = outcome.short_by ? limit + outcome.short_by->value : kNoBytes;
   // Planning again for a limit below that of the other schedules is left to models where it is short.
-  const bool tight =
-      best.limit == kNoBytes || graph.size() * static_cast<int>(cluster.devices.size()) <= kLimitedWork;
+  const bool small = graph.size() * static_cast<int>(cluster.devices.size()) <= kLimitedWork;
+  const bool tight = best.limit == kNoBytes || (small && !best.stopped);
   if (tight && has_placed(request) && std::min(best.limit, placed) != kNoBytes)
     placed = tightened(problem, std::min(best.limit, placed));
   const std::int64_t least = std::min(best.limit, placed);

@@ -30,8 +30,9 @@ bool is_searched_in_depth(int layers, int devices) {
 }
 
 /// A baseline that the machine, the profile or a schedule refuses is none. Layers may move from where it puts
-/// them, so only `floor` bounds what becomes of a placed one.
-void run_baselines(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+/// them, so only `floor` bounds what becomes of a placed one. False: the
+/// observer stopped it.
+bool run_baselines(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                    const PlanRequest& request, double floor, Pool& pool) {
   for (const PlanRequest& baseline : admitted_baselines(profile, cluster, request)) {
     try {
@@ -41,10 +42,12 @@ void run_baselines(const Profile& profile, const Cluster& cluster, const PlanGra
         if (finalist.placed) finalist.bound = std::min(finalist.bound, floor);
       }
       pool.add(std::move(found.finalists));
+      if (found.cut_short || pool.cut_short()) return false;
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::usage) throw;
     }
   }
+  return true;
 }
 
 }  // namespace
@@ -85,8 +88,8 @@ SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, con
     if (cut_short || pool.cut_short()) break;
     if (found.floor > pool.best() || found.floor == kInfinity) break;  // fewer devices cannot do better
     if (!any && pool.best() == kInfinity) continue;                    // nothing fits, so no baseline does
-    if (in_depth) run_baselines(profile, part, graph, request, found.floor, pool);
-    if (pool.cut_short()) break;
+    cut_short = in_depth && !run_baselines(profile, part, graph, request, found.floor, pool);
+    if (cut_short) break;
     Gathered inherited =
         gather(profile, part, graph, request, {pool.best(), pool.far(), Depth::inherited}, DownSets::leave_out);
     cut_short = inherited.cut_short;

@@ -71,6 +71,7 @@ class Probe {
 
   OrderedTest run() {
     for (int start = layers_ - 1; start >= 0; --start) {
+      space_.stop.look();
       for (int level = 1; level <= std::max(space_.levels(), 1); ++level) {
         for (int first = 0; first < devices_; ++first) relax(start, level, first);
       }

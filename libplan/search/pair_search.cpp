@@ -64,6 +64,7 @@ class PairProbe {
 
   void run() {
     for (int start = layers_ - 1; start >= 0; --start) {
+      space_.stop.look();
       if (start != 0 && !space_.may_cut(start)) continue;
       if (needs_.devices[at(start)] >= space_.devices) continue;
       for (int level = 1; level <= std::max(space_.levels(), 1); ++level) {

@@ -197,10 +197,7 @@ std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& 
   SearchOutcome outcome = search_jointly(profile, cluster, graph, request);
   if (request.tied == TiedWeights::copies) prefer_one_stage(outcome, profile, cluster, request);
   if (!outcome.ranked.empty()) return checked(assemble(profile, cluster, request, outcome));
-  if (outcome.cut_short) {
-    throw Error(ErrorKind::run,
-                "the time limit ended the search before any plan was found; give it longer with --time-limit");
-  }
+  if (outcome.cut_short) refuse_unfinished();
   if (!outcome.endless.empty()) refuse_endless(outcome.endless);
   return explain_infeasible(profile, cluster, graph, request, outcome);
 }

@@ -14,7 +14,7 @@ namespace {
 /// The relative difference below which two steps are one: sums in another order.
 constexpr double kRounding = 1e-9;
 
-/// Throws what make_plan() throws.
+/// Throws what make_plan() throws. Cut short it is not the best: ask has_time() behind it.
 std::optional<Plan> best_plan(const Profile& profile, const Cluster& cluster, PlanRequest request) {
   request.top = 0;
   request.force_units = true;  // units were checked when the plan was made
@@ -55,25 +55,37 @@ class Changes {
   explicit Changes(const Profile& profile) : profile_(profile) {}
 
   void add(std::string change, const Cluster& cluster, const PlanRequest& request) {
-    WhatIf& one = list_.emplace_back(WhatIf{std::move(change), {}, {}});
+    WhatIf one{std::move(change), {}, {}};
+    one.left_out = !has_time(request, cluster);
     try {
-      if (const std::optional<Plan> plan = best_plan(profile_, cluster, request)) {
-        one.step = plan->predicted.step;
-        one.plan = plan_summary(*plan);
-      }
+      if (!one.left_out) plan(one, cluster, request);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::internal) throw;
-      list_.pop_back();  // refused: not a change that is open to the user
+      one.left_out = error.kind() == ErrorKind::run;
+      if (!one.left_out) return;  // refused: not a change that is open to the user
     }
+    list_.push_back(std::move(one));
   }
   std::vector<WhatIf> list() && { return std::move(list_); }
 
  private:
+  void plan(WhatIf& one, const Cluster& cluster, const PlanRequest& request) const {
+    const std::optional<Plan> best = best_plan(profile_, cluster, request);
+    one.left_out = !has_time(request, cluster);
+    if (!best || one.left_out) return;
+    one.step = best->predicted.step;
+    one.plan = plan_summary(*best);
+  }
+
   const Profile& profile_;
   std::vector<WhatIf> list_;
 };
 
 }  // namespace
+
+bool has_time(const PlanRequest& request, const Cluster& cluster) {
+  return goes_on(request, {static_cast<int>(cluster.devices.size()), {}});
+}
 
 std::string plan_summary(const Plan& plan) {
   return summary(plan.schedule.name, stages_text(plan), replicas_text(plan), plan.training.micro_batches,
@@ -94,8 +106,15 @@ std::optional<Seconds> step_without_memory_limit(const Plan& plan, const Profile
   free.memory_limit.reset();
   Cluster roomy = cluster;
   for (Device& device : roomy.devices) device.memory = Bytes(0);
-  const std::optional<Plan> best = best_plan(profile, roomy, free);
-  if (!best || best->predicted.step >= (1 - kRounding) * plan.predicted.step) return std::nullopt;
+  if (!has_time(request, cluster)) return std::nullopt;
+  std::optional<Plan> best;
+  try {
+    best = best_plan(profile, roomy, free);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::run) throw;
+  }
+  if (!best || !has_time(request, cluster) || best->predicted.step >= (1 - kRounding) * plan.predicted.step)
+    return std::nullopt;
   return best->predicted.step;
 }
 
@@ -132,6 +151,7 @@ std::optional<Plan> plan_of(const Alternative& other, const Profile& profile, co
   for (const int stage : numbers_in(other.stages)) fixed.cuts.push_back(layers += stage);
   fixed.cuts.pop_back();
   fixed.replicas = numbers_in(other.replicas);
+  if (!has_time(request, cluster)) return std::nullopt;
   try {
     std::optional<Plan> plan = best_plan(profile, cluster, fixed);
     const bool same = plan && plan_summary(*plan) == plan_summary(other) &&

@@ -14,6 +14,7 @@ struct WhatIf {
   std::string change;           ///< `one more device (3 in all)`
   std::optional<Seconds> step;  ///< nothing: no plan fits any more
   std::string plan;             ///< plan_summary()
+  bool left_out = false;        ///< the observer of the request stopped it: nothing is known
   bool operator==(const WhatIf&) const = default;
 };
 
@@ -22,11 +23,14 @@ std::string plan_summary(const Plan& plan);
 std::string plan_summary(const Alternative& other);
 
 /// The step of the best plan when devices have room for everything; nothing when memory is not limited, or does
-/// not slow `plan` down. Costs one make_plan().
+/// not slow `plan` down, or the observer of the request stops the search. Costs one make_plan().
 std::optional<Seconds> step_without_memory_limit(const Plan& plan, const Profile& profile,
                                                  const Cluster& cluster, const PlanRequest& request);
 
 enum class MemoryLimits { no, yes };
+/// Whether the observer of the request leaves time to plan for `cluster`.
+bool has_time(const PlanRequest& request, const Cluster& cluster);
+
 /// One more device like the last, twice the bandwidth of every level, 10 % more memory (only where memory
 /// limits the plan), twice the micro-batches; changes that the request or the profile does not admit are left
 /// out. Costs one make_plan() each.

@@ -110,6 +110,25 @@ TEST_CASE("a change that the request does not admit is left out") {
   CHECK(why.changes.size() == 2);
 }
 
+TEST_CASE("what the time limit leaves no time for is said to be left out") {
+  // Two layers of 3 ms on two devices of 1 GB: the plan is there, then time is up.
+  const Profile profile = even_chain(2);
+  Cluster cluster = make_cluster(2);
+  PlanRequest request = request_of(4, 4);
+  request.memory_limit = Bytes(1'000'000'000);
+  const Plan plan = std::get<Plan>(make_plan(profile, cluster, request));
+  request.observer = [](const SearchProgress&) { return false; };
+  const Explanation why = explain(plan, profile, cluster, request);
+  REQUIRE(why.changes.size() == 3);
+  for (const WhatIf& one : why.changes) CHECK(one.left_out);
+  check_says(why, "Whether memory limits it is not known: the time limit came first.\n");
+  check_says(why, "  one more device (3 in all)   left out: the time limit came first\n");
+  CHECK(to_json(why).at("changes").at(0).at("left_out") == true);
+  // As long as it goes on, nothing is left out.
+  request.observer = [](const SearchProgress&) { return true; };
+  check_silent(explain(plan, profile, cluster, request), "time limit");
+}
+
 TEST_CASE("a change under which nothing fits any more says so") {
   // gpipe keeps all M micro-batches, 1 MB a stage and micro-batch whatever its size: 2 MB for two, 4 for four.
   Profile profile = make_profile({{{1, 2, 0, 0, 0, 0, 0}, {1, 2, 0, 0, 0, 0, 0}}, {}, {1, 2}});

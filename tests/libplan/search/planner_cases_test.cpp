@@ -259,6 +259,61 @@ TEST_CASE("a search that is stopped answers with the best plan so far and a boun
   CHECK(full.certificate.search.starts_with("exact over"));
 }
 
+TEST_CASE("a search is stopped within its first case, by a plan that fits or an honest refusal") {
+  test::ProfileSpec spec;
+  for (int l = 0; l < 12; ++l) spec.layers.push_back({1.0 + l % 3, 2.0, kMb, kMb, (1 + l % 4) * kMb, 0, 0});
+  const Profile profile = test::make_profile(spec);
+  const Cluster cluster = nodes(2, 2, profile.device.kind, 1e9);
+  PlanRequest request = two_stages(8);
+  request.stages.reset();
+  request.memory_limit = Bytes(36 * kMb);  // 34 is the least that has a plan: pair searches
+  int looks = 0;
+  request.observer = [&](const SearchProgress&) { return ++looks > 0; };
+  const Plan full = planned(profile, cluster, request);
+  CHECK(looks > 12 * 10);  // every probe of a pair search or an ordered search looks at least once per layer
+  int plans = 0;
+  for (int stop = 0; stop < looks; stop += 1 + stop / 4) {
+    CAPTURE(stop);
+    int left = stop;
+    int late = 0;
+    request.observer = [&](const SearchProgress&) { return left-- > 0 || ++late == 0; };
+    try {
+      const Plan plan = planned(profile, cluster, request);
+      ++plans;
+      CHECK(plan.certificate.search.find("cut short by the time limit") != std::string::npos);
+      CHECK(plan.predicted.step >= full.predicted.step);
+      CHECK(plan.certificate.lower_bound <= full.predicted.step);
+    } catch (const Error& error) {
+      CHECK(std::string(error.what()).starts_with("the time limit ended the search before any plan was found"));
+    }
+    CHECK(late <= 2);  // by the search and by the pool of its plans
+  }
+  CHECK(plans > 0);
+}
+
+TEST_CASE("what stops a search for a plan that does not exist stops the search for a remedy, too") {
+  test::ProfileSpec spec;
+  for (int l = 0; l < 12; ++l) spec.layers.push_back({1, 2, kMb, kMb, (1 + l % 4) * kMb, 0, 0});
+  const Profile profile = test::make_profile(spec);
+  PlanRequest request = two_stages(8);
+  request.memory_limit = Bytes(6 * kMb);
+  int looks = 0;
+  request.observer = [&](const SearchProgress&) { return ++looks > 0; };
+  const Infeasible full = std::get<Infeasible>(make_plan(profile, flat(2, profile.device.kind), request));
+  for (int stop = 0; stop < looks; stop += 1 + stop / 4) {
+    CAPTURE(stop);
+    int left = stop;
+    request.observer = [&](const SearchProgress&) { return left-- > 0; };
+    try {
+      const auto none = std::get<Infeasible>(make_plan(profile, flat(2, profile.device.kind), request));
+      CHECK(none.short_by >= full.short_by);
+      CHECK(*none.smallest_limit >= *full.smallest_limit);
+    } catch (const Error& error) {
+      CHECK(std::string(error.what()).starts_with("the time limit ended the search before any plan was found"));
+    }
+  }
+}
+
 TEST_CASE("no search chooses replicas whose turns meet too late for the check of the plan") {
   // Stages as heavy as 17, 16, 13, 11, 9 and 7 want these replicas: 1 ms each, and rounds of 2,450,448
   // micro-batches, where 2,000,000 are the limit. Without one of them rounds are short, and no stage takes more
