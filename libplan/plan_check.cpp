@@ -9,6 +9,7 @@
 #include "libplan/plan_recompute.h"
 #include "libplan/schedule/ownership.h"
 #include "libplan/schedule/versions.h"
+#include "libprofile/core/device_name.h"
 
 namespace pp::plan {
 namespace {
@@ -284,8 +285,7 @@ class Checker {
         others.empty() ? "" : " with that of worker " + others + " on the same hardware";
     fail(pointer("predicted/workers", w, "peak_bytes"),
          std::to_string(peaks.value) + sharing + " exceeds the " + std::to_string(device.memory.value) +
-             " bytes of device " + std::to_string(number(device.id)) +
-             "; use more stages or smaller micro-batches");
+             " bytes of " + device_name(plan_.devices, device) + "; use more stages or smaller micro-batches");
   }
 
   const Plan& plan_;

@@ -10,6 +10,7 @@
 #include "libplan/plan_windows.h"
 #include "libplan/schedule/closed_forms.h"
 #include "libprofile/core/counted.h"
+#include "libprofile/core/device_name.h"
 
 namespace pp::plan_tool {
 namespace {
@@ -25,18 +26,11 @@ std::size_t position_of(const Plan& plan, DeviceId device) {
   return static_cast<std::size_t>(std::ranges::find(plan.devices, device, &Device::id) - plan.devices.begin());
 }
 
-/// `cuda:0`, or `a/cuda:0` where the plan's devices stand on several nodes.
-std::string device_name(const Plan& plan, const Device& device) {
-  const auto elsewhere = [&](const Device& other) { return other.node != device.node; };
-  const bool several = !device.node.empty() && std::ranges::any_of(plan.devices, elsewhere);
-  return (several ? device.node + "/" : "") + to_text(device);
-}
-
 std::string devices_of(const Plan& plan, const Stage& stage) {
   std::string list;
   for (WorkerId worker : stage.workers) {
     const Device& device = plan.devices[position_of(plan, plan.workers[index(worker)].device)];
-    list.append(list.empty() ? "" : " ").append(device_name(plan, device));
+    list.append(list.empty() ? "" : " ").append(device_name(plan.devices, device));
   }
   return list;
 }
@@ -49,8 +43,8 @@ std::string unused_text(const Plan& plan) {
   for (std::size_t begin = 0, end = 0; begin < used.size(); begin = end + 1) {
     for (end = begin; end < used.size() && !used[end];) ++end;
     if (end == begin) continue;
-    list += (list.empty() ? "" : ", ") + device_name(plan, plan.devices[begin]);
-    if (end > begin + 1) list += " .. " + device_name(plan, plan.devices[end - 1]);
+    list += (list.empty() ? "" : ", ") + device_name(plan.devices, plan.devices[begin]);
+    if (end > begin + 1) list += " .. " + device_name(plan.devices, plan.devices[end - 1]);
   }
   return list.empty() ? "" : "unused devices: " + list + '\n';
 }

@@ -141,7 +141,7 @@ TEST_CASE("the promise has to fit the devices and the plan") {
           p.devices[2].memory = Bytes(1000);
           p.predicted.workers[2].memory.peak = Bytes(1001);
         }) ==
-        "/predicted/workers/2/peak_bytes: 1001 exceeds the 1000 bytes of device 2; use more stages or smaller "
+        "/predicted/workers/2/peak_bytes: 1001 exceeds the 1000 bytes of cpu:2; use more stages or smaller "
         "micro-batches");
   CHECK(refusal([](Plan& p) { p.predicted.workers.pop_back(); }) ==
         "/predicted/workers: has 2 entries for 3 workers");

@@ -131,7 +131,7 @@ TEST_CASE("nothing fits: the stage, what it lacks, and a change that was planned
   request.memory_limit = Bytes(25'000'000);
   const auto none = std::get<Infeasible>(make_plan(profile, make_cluster(2), request));
   CHECK(none.reason ==
-        "does not fit: stage 0 of 2 (a) needs 40000000 bytes (38.1 MiB) on device 0 in the best attempt, "
+        "does not fit: stage 0 of 2 (a) needs 40000000 bytes (38.1 MiB) on cpu:0 in the best attempt, "
         "15000000 "
         "more than the limit of 25000000 bytes (23.8 MiB); smallest feasible limit 40000000 bytes (38.1 MiB)");
   CHECK(none.remedy == "--schedule 1f1b, or --recompute auto");

@@ -159,7 +159,7 @@ TEST_CASE(
   cluster.devices[0].memory = Bytes(8'000'000);
   const auto none = std::get<Infeasible>(make_plan(profile, cluster, request));
   CHECK(none.reason ==
-        "does not fit: stage 0 of 1 (a..c) needs 15000000 bytes (14.3 MiB) on device 0 in the best attempt, "
+        "does not fit: stage 0 of 1 (a..c) needs 15000000 bytes (14.3 MiB) on cpu:0 in the best attempt, "
         "7400000 "
         "more than the limit of 7600000 bytes (7.25 MiB); smallest feasible limit 15000000 bytes (14.3 MiB)");
   CHECK(none.short_by == Bytes(7'400'000));

@@ -135,7 +135,7 @@ TEST_CASE("two workers on one GPU share its memory, in the search and in the che
   CHECK_THROWS_WITH_AS(
       check_plan(plan),
       "/predicted/workers/1/peak_bytes: 9000000 with that of worker 0 on the same hardware exceeds "
-      "the 8999999 bytes of device 1; use more stages or smaller micro-batches",
+      "the 8999999 bytes of cuda:0; use more stages or smaller micro-batches",
       Error);
   request.memory_limit = Bytes(9 * kMb - 1);
   const auto result = make_plan(abc(DeviceKind::cuda), cluster, request);
@@ -351,6 +351,29 @@ TEST_CASE("what does not fit names smaller micro-batches, as they were given, an
   request.micro_batch_size.reset();
   Profile of_four = test::make_profile({std::vector<test::LayerRow>(2, {1, 2, 0, 0, 4000, 0, 0}), {}, {4}});
   CHECK(remedy(of_four) == "--micro-batch-size 2 --linear-batch, or --recompute auto");
+}
+
+TEST_CASE("what lacks memory is named as in the tables, with its node where there are several") {
+  // Layers a and b: 2 * 5 MB saved, 2 * 4 MB of buffers for what b sends, 18 MB in all.
+  PlanRequest request = two_stages(4);
+  request.cuts = {2};
+  request.replicas = {1, 1};
+  request.memory_limit = Bytes(13 * kMb);
+  const auto refused = [&](const Cluster& cluster) {
+    return std::get<Infeasible>(make_plan(abc(DeviceKind::cuda), cluster, request)).reason;
+  };
+  CHECK(refused(flat(2, DeviceKind::cuda)).find(" on cuda:0 in the best attempt, ") != std::string::npos);
+  CHECK(refused(nodes(1, 2, DeviceKind::cuda)).find(" on a/cuda:0 in the best attempt, ") != std::string::npos);
+  request.memory_limit.reset();
+  Plan plan = planned(abc(DeviceKind::cuda), nodes(1, 2, DeviceKind::cuda), request);
+  for (Device& device : plan.devices) device.memory = plan.predicted.workers[0].memory.peak - Bytes(1);
+  const std::string peak = std::to_string(plan.predicted.workers[0].memory.peak.value);
+  const std::string limit = std::to_string(plan.devices[0].memory.value);
+  CHECK_THROWS_WITH_AS(check_plan(plan),
+                       ("/predicted/workers/0/peak_bytes: " + peak + " exceeds the " + limit +
+                        " bytes of a/cuda:0; use more stages or smaller micro-batches")
+                           .c_str(),
+                       Error);
 }
 
 TEST_CASE("the memory that would do is named in a unit that people type, and does") {

@@ -180,7 +180,7 @@ TEST_CASE("a stage that falls short names itself, its device and the devices tha
   const Infeasible& none = std::get<Infeasible>(result);
   // Best attempt 3|3, M = 4: stage 0 keeps 2 * 300: 9600; stage 1 300 + 100: 9400.
   CHECK(none.reason ==
-        "does not fit: stage 0 of 2 (a..c) needs 9600 bytes on device 0 in the best attempt, 1600 more than "
+        "does not fit: stage 0 of 2 (a..c) needs 9600 bytes on cpu:0 in the best attempt, 1600 more than "
         "the limit of 8000 bytes; smallest feasible limit 9600 bytes");
   CHECK(none.stage == 0);
   CHECK(none.device == DeviceId{0});
