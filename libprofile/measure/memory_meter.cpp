@@ -142,16 +142,6 @@ bool MemoryAccount::charged_since(const c10::DataPtr& block, std::int64_t mark) 
   return charged;
 }
 
-void MemoryAccount::take_over(const c10::DataPtr& block) const {
-  visit_charge(block, [&](Charge& charge) {
-    if (charge.owner == counters_) return;
-    charge.end();
-    counters_->add_unlimited(charge.bytes);
-    charge.owner = counters_;
-    charge.serial = counters_->next_serial();
-  });
-}
-
 void end_charge(const c10::DataPtr& block) {
   visit_charge(block, [](Charge& charge) { charge.end(); });
 }

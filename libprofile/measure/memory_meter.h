@@ -49,9 +49,6 @@ class MemoryAccount {
   Bytes limit() const;
   /// How many blocks have been charged so far: a mark for charged_since().
   std::int64_t blocks() const;
-  /// Charges `block` to this account instead of another one or of nobody; nothing for memory that the meter did
-  /// not provide. The limit is not looked at: the block exists. No other thread may hold the block.
-  void take_over(const c10::DataPtr& block) const;
   /// True when `block` is charged to this account and was allocated when blocks() was `mark` or more.
   bool charged_since(const c10::DataPtr& block, std::int64_t mark) const;
 

@@ -18,9 +18,8 @@ using pp::test::Outcome;
 using pp::test::TemporaryFolder;
 
 struct Folder : TemporaryFolder {
-  Outcome run(const std::string& tool, const std::vector<std::string>& arguments,
-              int interrupt_after_ms = 0) const {
-    return pp::test::run_program(std::filesystem::path(PP_BIN) / tool, arguments, path(), interrupt_after_ms);
+  Outcome run(const std::string& tool, const std::vector<std::string>& arguments) const {
+    return pp::test::run_program(std::filesystem::path(PP_BIN) / tool, arguments, path());
   }
   std::string file(const std::string& name) const { return pp::read_file(path() / name); }
   bool has(const std::string& name) const { return std::filesystem::exists(path() / name); }
@@ -115,17 +114,6 @@ TEST_SUITE("apps/chain") {
         "pp-plan", {"profile.json", "--cluster", "cluster.json", "--mini-batch", "32", "-o", "plan.json"});
     CAPTURE(plan.err);
     CHECK(plan.code == 0);
-  }
-
-  TEST_CASE("SIGINT finishes the step, writes the report and exits 130") {
-    const Folder folder;
-    folder.profile();
-    folder.plan("plan.json", {"--stages", "2", "--micro-batches", "4"});
-    const Outcome outcome = folder.run(
-        "pp-run", {"plan.json", "--data", PP_DIGITS, "--epochs", "100000", "-o", "report.json"}, 3000);
-    CAPTURE(outcome.err);
-    CHECK(outcome.code == 130);
-    CHECK(pp::parse_json(folder.file("report.json"))["exit_reason"] == "interrupted");
   }
 }
 

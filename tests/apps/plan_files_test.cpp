@@ -26,7 +26,7 @@ struct Folder : pp::test::TemporaryFolder {
     pp::test::write_profile(path(), profile);
   }
   Outcome run(const std::vector<std::string>& arguments, const pp::test::Circumstances& what = {}) const {
-    return pp::test::run_program_under(what, fs::path(PP_BIN) / "pp-plan", arguments, path());
+    return pp::test::run_program(fs::path(PP_BIN) / "pp-plan", arguments, path(), what);
   }
   Outcome make(const std::vector<std::string>& more, const pp::test::Circumstances& what = {}) const {
     std::vector<std::string> arguments{"profile.json"};

@@ -44,7 +44,7 @@ struct Folder : pp::test::TemporaryFolder {
   }
   Outcome run(std::vector<std::string> arguments, const Circumstances& what = {}) const {
     arguments.insert(arguments.end(), {"--data", "synthetic", "--synthetic-samples", "64"});
-    return pp::test::run_program_under(what, fs::path(PP_BIN) / "pp-run", arguments, path());
+    return pp::test::run_program(fs::path(PP_BIN) / "pp-run", arguments, path(), what);
   }
   std::size_t files() const {
     return static_cast<std::size_t>(std::distance(fs::directory_iterator(path()), {}));
@@ -119,7 +119,8 @@ TEST_SUITE("apps/run_documents") {
             "pipe: cannot be written: no process reads this pipe; start its reader first");
   }
 
-  TEST_CASE("a closed terminal ends the run as an interruption does: the report is written") {
+  TEST_CASE(
+      "an interruption and a closed terminal end the run after its step: the report is written, exit 130") {
     const Folder folder;
     for (const int signal : {SIGHUP, SIGTERM, SIGINT}) {
       const Outcome outcome = folder.run(kLong, {.signal = signal, .signal_when = "training"});

@@ -33,8 +33,9 @@ Trained train_alone(const pp::plan::Plan& plan, const pp::run::RunOptions& optio
 /// a round of its replicas.
 Trained train_delayed(const pp::plan::Plan& plan, const pp::run::RunOptions& options);
 
-/// One epoch of any valid stream, as its programs state it: a forward uses the version that its worker's updates before
-/// it have made, and an update applies the mean over the samples of all backwards since the one before, on all replicas.
+/// One epoch of any valid stream, as its programs state it: a forward uses the version that its worker's
+/// updates before it have made, and an update applies the mean over the samples of all backwards since the one
+/// before, on all replicas.
 Trained train_stream(const pp::plan::Plan& plan, const pp::run::RunOptions& options);
 
 /// Runs the plan and reads the weights it saved.

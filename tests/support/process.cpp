@@ -47,10 +47,10 @@ void wait_for_text(const std::filesystem::path& file, const std::string& text, p
   }
 }
 
-/// `act` is told the process and where its stderr goes.
-template <class Act>
-Outcome run(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-            const std::filesystem::path& folder, int broken, Act act) {
+}  // namespace
+
+Outcome run_program(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                    const std::filesystem::path& folder, const Circumstances& circumstances) {
   const TemporaryFolder streams;
   const std::filesystem::path out = streams.path() / "out";
   const std::filesystem::path err = streams.path() / "err";
@@ -65,37 +65,19 @@ Outcome run(const std::filesystem::path& program, const std::vector<std::string>
     redirect("/dev/null", O_RDONLY, STDIN_FILENO);
     redirect(out, O_WRONLY | O_CREAT | O_TRUNC, STDOUT_FILENO);
     redirect(err, O_WRONLY | O_CREAT | O_TRUNC, STDERR_FILENO);
-    if (broken >= 0) break_pipe(broken);
+    if (circumstances.broken >= 0) break_pipe(circumstances.broken);
     execv(program.c_str(), argv.data());
     _exit(127);
   }
-  act(child, err);
+  if (circumstances.signal != 0) {
+    wait_for_text(err, circumstances.signal_when, child);
+    kill(child, circumstances.signal);
+  }
   int status = 0;
   rusage usage{};
   wait4(child, &status, 0, &usage);
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return {code, contents(out), contents(err), std::int64_t{usage.ru_maxrss} << 10};
-}
-
-}  // namespace
-
-Outcome run_program_under(const Circumstances& circumstances, const std::filesystem::path& program,
-                          const std::vector<std::string>& arguments, const std::filesystem::path& folder) {
-  return run(program, arguments, folder, circumstances.broken,
-             [&](pid_t child, const std::filesystem::path& err) {
-               if (circumstances.signal == 0) return;
-               wait_for_text(err, circumstances.signal_when, child);
-               kill(child, circumstances.signal);
-             });
-}
-
-Outcome run_program(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                    const std::filesystem::path& folder, int interrupt_after_ms) {
-  return run(program, arguments, folder, -1, [&](pid_t child, const std::filesystem::path&) {
-    if (interrupt_after_ms <= 0) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(interrupt_after_ms));
-    kill(child, SIGINT);
-  });
 }
 
 TemporaryFolder::TemporaryFolder() {

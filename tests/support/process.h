@@ -23,13 +23,8 @@ struct Circumstances {
 };
 
 /// `program` with `arguments`, in `folder`, standard input closed.
-Outcome run_program_under(const Circumstances& circumstances, const std::filesystem::path& program,
-                          const std::vector<std::string>& arguments, const std::filesystem::path& folder);
-
-/// `program` with `arguments`, in `folder`, standard input closed; `interrupt_after_ms` > 0: SIGINT after so
-/// long.
 Outcome run_program(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                    const std::filesystem::path& folder, int interrupt_after_ms = 0);
+                    const std::filesystem::path& folder, const Circumstances& circumstances = {});
 
 /// A new folder that disappears with the object.
 class TemporaryFolder {

@@ -48,11 +48,11 @@ TEST_SUITE("librun/transport/coordinator") {
   }
 
   TEST_CASE("a wait outlasts the timeout while others make progress") {
-    Coordinator coordinator(2, Seconds(0.08));
+    Coordinator coordinator(2, Seconds(1));
     Mailbox<int> box(coordinator, WorkerId{0}, {1, 1});
-    std::thread other([&] {  // 15 operations of 20 ms: 300 ms, almost four timeouts
+    std::thread other([&] {  // 15 operations of 0.1 s: one and a half timeouts
       for (int i = 0; i < 15; ++i) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
         coordinator.announce(WorkerId{1}, kForward);
       }
       box.put(WorkerId{1}, kTag, 7);
