@@ -168,6 +168,7 @@ const std::vector<ScheduleRow> kTable{
      .summary = "programs written elsewhere",
      .needs = "a CSV file",
      .chunks = Chunks::several,
+     .split_backward = true,
      .generate = nullptr},
 };
 

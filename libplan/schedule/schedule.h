@@ -104,7 +104,7 @@ struct ScheduleRow {
   Replication replication = Replication::none;
   std::vector<WeightPolicy> policies{WeightPolicy::flush};  ///< the first is the default
   bool candidate = false;       ///< pp-plan --schedule auto tries it (asynchronous: with --allow-async)
-  bool split_backward = false;  ///< I and W in place of B: needs their times
+  bool split_backward = false;  ///< may have I and W in place of B: needs their times
   bool windowed = false;        ///< reads ScheduleRequest::window
   bool wide = false;            ///< not windowed, but runs with the windows `wide`
   bool keeps_all = false;       ///< every micro-batch of the step is in flight

@@ -1,6 +1,7 @@
 // What a plan promises, against the simulated step of every plan of its schedule.
 #include <algorithm>
 
+#include "libplan/schedule/csv.h"
 #include "libplan/search/planner.h"
 #include "tests/libplan/search/enumerated.h"
 #include "tests/support/doctest.h"
@@ -122,6 +123,25 @@ TEST_CASE(
   CHECK(tally.plans > 900);
   CHECK(100 * tally.best >= 98 * tally.plans);
   CHECK(100 * tally.proven > 40 * tally.plans);
+}
+
+TEST_CASE("programs from a file that split the backward are bounded by its cheaper halves") {
+  // Two layers of 1 + 4 ms whose halves I and W take 1 ms each, two micro-batches. Whole backwards would take
+  // 1 + 4 ms on one stage and 2 (1 + 4) on the other, 15 ms; worker 0 runs F F, waits for I from 2 to 3 ms and
+  // once more from 5 to 6, and ends at 8 ms.
+  Profile profile = test::make_profile({{{1, 4, 0, 0, 0, 0, 0}, {1, 4, 0, 0, 0, 0, 0}}, {}, {1}});
+  for (LayerProfile& layer : profile.layers) {
+    layer.points[0].input_gradient = layer.points[0].weight_gradient = layer.points[0].forward;
+  }
+  PlanRequest request;
+  request.mini_batch = 2;
+  request.schedule = "custom";
+  request.programs = parse_csv("0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1W0,1F1,1I1,1W1\n");
+  const auto result = make_plan(profile, test::make_cluster(2), request);
+  REQUIRE(std::holds_alternative<Plan>(result));
+  const Plan& plan = std::get<Plan>(result);
+  CHECK(plan.predicted.step.count() == doctest::Approx(0.008));
+  CHECK(plan.certificate.lower_bound <= plan.predicted.step);
 }
 
 }  // namespace pp::plan
