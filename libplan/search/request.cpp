@@ -179,7 +179,7 @@ SearchSpace search_space(const PlanGraph& graph, const std::vector<int>& order, 
   space.max_replicas = std::min(devices, most_replicas);
   if (request.max_replicas > 0) space.max_replicas = std::min(space.max_replicas, request.max_replicas);
   space.exact_stages = requested_stages(request);
-  space.max_stages = request.max_stages.value_or(0);
+  space.max_stages = std::min(request.max_stages.value_or(0), space.layers);  // each has a layer
   space.replicas = request.replicas;
   if (request.cuts.empty() && graph.tied.empty()) return space;
   space.cut_allowed.assign(order.size() + 1, request.cuts.empty() ? 1 : 0);

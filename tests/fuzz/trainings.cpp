@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <sstream>
 
 #include "libprofile/core/file.h"
 #include "libprofile/measure/profiler.h"
@@ -166,7 +167,10 @@ class Training {
     const double tolerance = plan_.training.dtype == DType::float64   ? 1e-9
                              : plan_.training.dtype == DType::float32 ? 1e-4
                                                                       : 0.1;
-    return {category, largest < tolerance ? "" : "weights are wrong: " + difference};
+    if (largest < tolerance) return {category, ""};
+    std::ostringstream by;
+    by << "weights are wrong by " << largest << ": " << difference;
+    return {category, by.str()};
   }
 
   Case& one_;

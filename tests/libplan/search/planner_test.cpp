@@ -1,6 +1,7 @@
 #include "libplan/search/planner.h"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
@@ -154,6 +155,9 @@ TEST_CASE("constraints: stage count, cuts and replicas are kept") {
   request = request_of(8, 8);
   request.max_stages = 1;
   CHECK(planned(profile, make_cluster(4), request).stages.size() == 1);
+  request.max_stages = std::numeric_limits<int>::max();  // more than there are layers: no limit
+  const Plan any = planned(profile, make_cluster(4), request);
+  CHECK(any.predicted.step == planned(profile, make_cluster(4), request_of(8, 8)).predicted.step);
 }
 
 TEST_CASE("micro-batch count auto: every profiled size that divides is tried") {
