@@ -131,10 +131,11 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
       ->check(cli::whole_number(1))
       ->excludes(count)
       ->group("Training");
-  command
-      .add_option("--schedule", request.schedule,
-                  "auto, or names of `pp-plan schedules`: gpipe,1f1b takes the best of them")
-      ->group("Search");
+  CLI::Option* schedule =
+      command
+          .add_option("--schedule", request.schedule,
+                      "auto, or names of `pp-plan schedules`: gpipe,1f1b takes the best of them")
+          ->group("Search");
   command
       .add_flag("--allow-async,!--sync-only", request.allow_async,
                 "auto: schedules without a flush compete too (the default: not)")
@@ -156,7 +157,11 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
   command
       .add_option_function<std::string>(
           "--programs",
-          [&request](const std::string& path) {
+          [&request, schedule](const std::string& path) {
+            if (schedule->count() > 0 && request.schedule != "custom") {
+              throw Error(ErrorKind::usage, "--programs: the programs are the schedule; leave --schedule " +
+                                                request.schedule + " out");
+            }
             request.programs = cli::load(path, plan::parse_csv);
             request.schedule = "custom";
           },

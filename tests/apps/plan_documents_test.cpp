@@ -118,6 +118,17 @@ TEST_SUITE("apps/plan_documents") {
             std::string("schedule custom: worker 1, operation 0 (F0.0)") + kShared);
   }
 
+  TEST_CASE("programs from a file are no other schedule") {
+    const Folder folder;
+    folder.write("one.csv", "0F0,0B0,0F1,0B1\n");
+    std::vector<std::string> arguments{
+        "profile.json", "--devices",       "1", "--bandwidth", "1GB/s",  "--mini-batch",
+        "16",           "--micro-batches", "2", "--programs",  "one.csv"};
+    CHECK(folder.run(arguments).code == 0);
+    arguments.insert(arguments.end(), {"--schedule", "gpipe"});
+    refused(folder.run(arguments), "--programs: the programs are the schedule; leave --schedule gpipe out");
+  }
+
   TEST_CASE("show checks the plan: stages on workers, workers on devices that do not exist") {
     const Folder folder;
     const auto shown = [&](const Change& change) {
