@@ -165,7 +165,7 @@ class Training {
     if (expected.tensors.size() != found.tensors.size()) return {category, "other weights: " + difference};
     const double largest = test::largest_difference(expected.tensors, found.tensors);
     // Adam divides by the root of the squared gradient + 1e-8: rounding of a gradient near zero grows with it.
-    const double exact = plan_.training.optimizer == "sgd" ? 1e-9 : 1e-7;
+    const double exact = plan_.training.optimizer == plan::OptimizerName::sgd ? 1e-9 : 1e-7;
     const double tolerance = plan_.training.dtype == DType::float64   ? exact
                              : plan_.training.dtype == DType::float32 ? 1e-4
                                                                       : 0.1;
