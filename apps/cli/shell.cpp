@@ -12,8 +12,8 @@
 #include <map>
 
 #include "apps/cli/arguments.h"
-#include "apps/cli/terminal_text.h"
 #include "apps/cli/output.h"
+#include "apps/cli/terminal_text.h"
 #include "libprofile/core/error.h"
 
 namespace pp::cli {

@@ -99,7 +99,8 @@ void simulate_plan(const Options& options, const cli::Shell& shell) {
   with_context(cli::input_name(options.plan), [&] { plan::check_plan(plan); });
   PictureFiles files(options.pictures);
   const auto input = [&] { return plan::simulation_input(plan, options.updates); };
-  const Simulated simulated = simulate_all(picture_names(plan), with_context(cli::input_name(options.plan), input));
+  const Simulated simulated =
+      simulate_all(picture_names(plan), with_context(cli::input_name(options.plan), input));
   files.write(simulated);
   if (files.take_stdout()) return;
   if (shell.json) {

@@ -8,7 +8,8 @@
 namespace pp::profile_tool {
 
 ModelGraph load_model(const std::string& model) {
-  if (model == "-" || model.ends_with(".json") || std::filesystem::exists(model)) return cli::load(model, parse_model);
+  if (model == "-" || model.ends_with(".json") || std::filesystem::exists(model))
+    return cli::load(model, parse_model);
   return model::build_family(model);
 }
 

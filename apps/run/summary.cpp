@@ -58,9 +58,9 @@ std::string epoch_line(const run::EpochReport& epoch) {
 }
 
 std::string summary(const plan::Plan& plan, const run::RunReport& report) {
-  std::string text = cli::shown(plan.model.name) + ", " + plan.schedule.name + ", stages " + plan::stages_text(plan) +
-                     ", replicas " + plan::replicas_text(plan) + ": " + counted(report.steps, "step") + ", " +
-                     report.exit_reason + "\n\n";
+  std::string text = cli::shown(plan.model.name) + ", " + plan.schedule.name + ", stages " +
+                     plan::stages_text(plan) + ", replicas " + plan::replicas_text(plan) + ": " +
+                     counted(report.steps, "step") + ", " + report.exit_reason + "\n\n";
   cli::Table table({{"quantity", cli::Align::left}, {"predicted"}, {"measured"}, {"measured/predicted"}});
   for (const run::Comparison& comparison : report.comparisons) table.add(comparison_cells(comparison));
   text += table.text() + '\n' + worker_table(plan, report);

@@ -120,7 +120,8 @@ class StageMemory : public ExactMemory {
   const Chain& chain_;
   InFlight in_flight_;
   MemoryLimit limit_;
-  mutable std::vector<std::vector<Windows>> known_;  ///< by begin, then end modulo the row: the latest one asked
+  mutable std::vector<std::vector<Windows>>
+      known_;  ///< by begin, then end modulo the row: the latest one asked
 };
 
 }  // namespace pp::plan

@@ -158,10 +158,10 @@ std::vector<std::vector<WorkerId>> replicated_placement(std::span<const int> rep
 /// that are.
 void check_stream_length(std::span<const int> replicas, int micro_batches);
 
-/// Micro-batches after which the replicas of every stage take their turns of a stream as at its beginning, whole
-/// updates of `per_update` micro-batches: the least common multiple of all these. Where that is more than `most`:
-/// of `per_update` and the replicas of as many stages, the largest first, as stay within; of `per_update` and
-/// the largest at least.
+/// Micro-batches after which the replicas of every stage take their turns of a stream as at its beginning,
+/// whole updates of `per_update` micro-batches: the least common multiple of all these. Where that is more than
+/// `most`: of `per_update` and the replicas of as many stages, the largest first, as stay within; of
+/// `per_update` and the largest at least.
 int stream_round(std::span<const int> replicas, int per_update, int most);
 
 }  // namespace pp::plan

@@ -145,8 +145,9 @@ TEST_SUITE("libplan/schedule/generators") {
     CHECK(stream_round(five, 1, 5) == 13);
     // Their product is beyond 64 bits.
     CHECK(stream_round(std::vector{65'521, 65'519, 65'497, 65'479}, 1, 100'000) == 65'521);
-    CHECK(error_of([] { stream_round(std::vector{65'521}, 65'519, 10); })
-              .starts_with("a stage of 65521 replicas and updates of 65519 micro-batches take turns over"));
+    CHECK(error_of([] {
+            stream_round(std::vector{65'521}, 65'519, 10);
+          }).starts_with("a stage of 65521 replicas and updates of 65519 micro-batches take turns over"));
   }
 
   TEST_CASE("an epoch that leaves replicas without partners is refused with the nearest lengths") {

@@ -14,8 +14,8 @@ namespace pp::plan {
 namespace {
 
 using nlohmann::json;
-using test::equal_stages;
 using pp::test::golden;
+using test::equal_stages;
 
 ScheduleRequest request_of(const json& inputs) {
   ScheduleRequest request{inputs.at("schedule"), {}, 1, WindowRule::published, {}};

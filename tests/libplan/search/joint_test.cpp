@@ -89,13 +89,15 @@ TEST_CASE("auto takes schedules that split the backward where its parts are meas
   const std::string unsplit =
       planned(random_profile(random, 4, false), make_cluster(2), request).certificate.search;
   CAPTURE(unsplit);
-  CHECK(unsplit.find(" and 2 schedules, not exactly over 1 schedule that places its stages;") != std::string::npos);
+  CHECK(unsplit.find(" and 2 schedules, not exactly over 1 schedule that places its stages;") !=
+        std::string::npos);
   CHECK(unsplit.ends_with(
       "; left out: zb-h1, zb-h2, auto-zb, the profile only estimates how the backward splits"));
   const std::string split =
       planned(random_profile(random, 4, true), make_cluster(2), request).certificate.search;
   CAPTURE(split);
-  CHECK(split.find(" and 2 schedules, not exactly over 4 schedules that place their stages;") != std::string::npos);
+  CHECK(split.find(" and 2 schedules, not exactly over 4 schedules that place their stages;") !=
+        std::string::npos);
   CHECK(split.find("left out") == std::string::npos);
 }
 
