@@ -1,6 +1,7 @@
 #include "libplan/search/infeasible.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "libplan/cost/priced_model.h"
