@@ -13,6 +13,7 @@
 #include "libprofile/measure/memory_meter.h"
 #include "librun/checkpoint/weights.h"
 #include "librun/report/build.h"
+#include "librun/transport/watchdog.h"
 #include "librun/worker/driver.h"
 
 namespace pp::run {
@@ -63,11 +64,11 @@ RunReport make_report(const Job& job, const Crew& crew, const Driver& driver) {
   report.settings = settings_of(job.plan, job.options);
   report.exit_reason = driver.interrupted() ? "interrupted" : "completed";
   report.seed = job.options.seed;
-  for (const UnitRecord& unit : driver.units()) report.step_losses.push_back(unit.loss);
+  for (const StepRecord& step : driver.steps()) report.step_losses.push_back(step.loss);
   report.epochs = driver.epochs();
   std::vector<const WorkerRecord*> records;
   for (const auto& worker : crew.workers()) records.push_back(&worker->record());
-  add_measurements(report, job.plan, driver.units(), records);
+  add_measurements(report, job.plan, driver.steps(), records);
   if (job.options.trace) report.trace = make_trace(records);
   return report;
 }
@@ -111,6 +112,7 @@ std::vector<std::unique_ptr<Work>>& left_behind() {
 void train(std::unique_ptr<Work>& work, Driver& driver) {
   std::exception_ptr error;
   try {
+    const Watchdog watchdog(work->job.coordinator, work->job.options.stall_timeout);
     driver.drive();
     work->crew.join();
     error = work->job.coordinator.error();

@@ -3,6 +3,8 @@
 // simulator and the executor read it. Sends and receives are derived from the dependencies, never written.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -79,8 +81,36 @@ struct Stream {
   bool operator==(const Stream&) const = default;
 };
 
-/// The list for `micro_batches` micro-batches: F and B beyond the last are dropped, and an iteration left
-/// without B (or W) is dropped with its AR and U (semantics.md, Streams).
+/// A step's program as a stream: no prologue, an iteration a step of `micro_batches`.
+Stream steps_of(Program program, int micro_batches);
+
+/// The list for a number of micro-batches, an operation at a time: F and B beyond the last are left out, and an
+/// iteration that would have no B (or W) is left out with its AR and U (semantics.md, Streams). A body without
+/// B, as of inference or of a replica that has nothing to do in a step, stands for its F or for its place.
+class StreamWalk {
+ public:
+  /// `stream` must outlive it. Throws pp::Error (data) for a period below 1.
+  StreamWalk(const Stream& stream, std::int64_t micro_batches);
+
+  /// As the stream writes it; its micro-batch is op.micro_batch + shift(). Nothing at the end.
+  std::optional<Op> next();
+  std::int64_t shift() const { return shift_; }
+  /// Ends the list with fewer micro-batches than it was made for; none beyond them has been given out.
+  void end_at(std::int64_t micro_batches);
+
+ private:
+  /// Whether something of the iteration is left.
+  bool has_iteration() const { return stands_for_ + shift_ < micro_batches_; }
+
+  const Stream& stream_;
+  std::int64_t micro_batches_;
+  std::int64_t shift_ = 0;    ///< of the iteration, 0 in the prologue
+  std::size_t position_ = 0;  ///< in the prologue or the body
+  bool in_body_ = false;
+  int stands_for_ = 0;  ///< least micro-batch of the body whose absence leaves an iteration out
+};
+
+/// The same as a whole.
 Program expand(const Stream& stream, int micro_batches);
 /// The same for a stretch that may end within a round of its stage's replicas: an iteration that not every
 /// replica has keeps its F and B, without AR and U.

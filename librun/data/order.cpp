@@ -79,11 +79,4 @@ EpochShape epoch_shape(const EpochRequest& request) {
   return shape;
 }
 
-std::vector<int> micro_batch_offsets(int mini_batch, int micro_batches) {
-  const std::vector<int> sizes = plan::micro_batch_sizes(mini_batch, micro_batches);
-  std::vector<int> offsets(sizes.size() + 1, 0);
-  std::partial_sum(sizes.begin(), sizes.end(), offsets.begin() + 1);
-  return offsets;
-}
-
 }  // namespace pp::run

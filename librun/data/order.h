@@ -8,6 +8,9 @@
 
 namespace pp::run {
 
+/// An optimizer step, that is one mini-batch, counted from 0 at the beginning of the training.
+using Step = std::int64_t;
+
 /// The samples 0..samples-1 in the order of one epoch: Fisher-Yates with splitmix64 keyed by (seed, epoch), or
 /// ascending when `shuffle` is false. O(samples).
 std::vector<std::int64_t> epoch_order(std::int64_t samples, std::uint64_t seed, int epoch, bool shuffle);
@@ -40,8 +43,5 @@ struct EpochRequest {
 /// Throws pp::Error (data) when the mini-batch exceeds the samples, when the last mini-batch cannot be cut into
 /// micro-batches, or when a stream's rounds do not come out even; each with its remedy.
 EpochShape epoch_shape(const EpochRequest& request);
-
-/// Samples of each micro-batch are rows [offsets[m], offsets[m+1]) of the mini-batch (tensor_split rule).
-std::vector<int> micro_batch_offsets(int mini_batch, int micro_batches);
 
 }  // namespace pp::run

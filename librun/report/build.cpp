@@ -11,25 +11,25 @@ namespace pp::run {
 namespace {
 
 // Mean seconds per mini-batch in the middle third of one epoch.
-Seconds streamed_period(std::span<const UnitRecord> epoch, Seconds epoch_start) {
+Seconds streamed_period(std::span<const StepRecord> epoch, Seconds epoch_start) {
   const std::size_t n = epoch.size();
   std::vector<Seconds> latest;  // E(i + 1)
-  for (const UnitRecord& unit : epoch)
-    latest.push_back(latest.empty() ? unit.end : std::max(latest.back(), unit.end));
+  for (const StepRecord& step : epoch)
+    latest.push_back(latest.empty() ? step.end : std::max(latest.back(), step.end));
   if (n < 6) return (latest.back() - epoch_start) / static_cast<double>(n);
   const std::size_t third = n / 3;
   return (latest[2 * third - 1] - latest[third - 1]) / static_cast<double>(third);
 }
 
-Seconds streamed_step_time(std::span<const UnitRecord> units) {
+Seconds streamed_step_time(std::span<const StepRecord> steps) {
   std::vector<Seconds> periods;
   Seconds start{};
-  for (std::size_t first = 0; first < units.size();) {
+  for (std::size_t first = 0; first < steps.size();) {
     std::size_t last = first;
-    while (last < units.size() && units[last].epoch == units[first].epoch) ++last;
-    const auto epoch = units.subspan(first, last - first);
+    while (last < steps.size() && steps[last].epoch == steps[first].epoch) ++last;
+    const auto epoch = steps.subspan(first, last - first);
     periods.push_back(streamed_period(epoch, start));
-    for (const UnitRecord& unit : epoch) start = std::max(start, unit.end);
+    for (const StepRecord& step : epoch) start = std::max(start, step.end);
     first = last;
   }
   return median(std::move(periods));
@@ -99,24 +99,24 @@ void add_comparisons(RunReport& report, const plan::Prediction& predicted) {
 
 }  // namespace
 
-Seconds step_time(std::span<const UnitRecord> units, bool streams) {
-  if (units.empty()) return Seconds(0);
-  if (streams) return streamed_step_time(units);
+Seconds step_time(std::span<const StepRecord> steps, bool streams) {
+  if (steps.empty()) return Seconds(0);
+  if (streams) return streamed_step_time(steps);
   std::vector<Seconds> chained, all;
-  for (std::size_t i = 0; i < units.size(); ++i) {
-    const bool first_of_epoch = i == 0 || units[i].epoch != units[i - 1].epoch;
-    const Seconds time = units[i].end - (i == 0 ? Seconds(0) : units[i - 1].end);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const bool first_of_epoch = i == 0 || steps[i].epoch != steps[i - 1].epoch;
+    const Seconds time = steps[i].end - (i == 0 ? Seconds(0) : steps[i - 1].end);
     all.push_back(time);
     if (!first_of_epoch && i >= kWarmUpSteps) chained.push_back(time);
   }
   return median(chained.empty() ? all : chained);
 }
 
-void add_measurements(RunReport& report, const plan::Plan& plan, std::span<const UnitRecord> units,
+void add_measurements(RunReport& report, const plan::Plan& plan, std::span<const StepRecord> steps,
                       std::span<const WorkerRecord* const> workers) {
   const bool streams = plan.workers.front().program.stream.has_value();
-  report.step = step_time(units, streams);
-  report.steps = static_cast<std::int64_t>(units.size());
+  report.step = step_time(steps, streams);
+  report.steps = static_cast<std::int64_t>(steps.size());
   if (report.step.count() > 0) report.samples_per_s = plan.training.mini_batch / report.step.count();
   Seconds busy{};
   for (std::size_t w = 0; w < workers.size(); ++w) {

@@ -10,8 +10,8 @@
 
 namespace pp::run {
 
-/// One unit (step; streams: mini-batch) as the driver saw it; times count from the start of the run.
-struct UnitRecord {
+/// One step (in streams a mini-batch) as the driver saw it; times count from the start of the run.
+struct StepRecord {
   int epoch = 0;
   double loss = 0;
   int samples = 0;
@@ -22,11 +22,11 @@ struct UnitRecord {
 /// epoch, which had no predecessor to overlap with, and the first `kWarmUpSteps` of the run are left out as
 /// long as others remain. Streams: per epoch (E(2n/3) - E(n/3))/(n/3) with E(i) = latest end among the first i
 /// of the epoch's n mini-batches, as the planner's steady period; the whole epoch's mean where n < 6.
-Seconds step_time(std::span<const UnitRecord> units, bool streams);
+Seconds step_time(std::span<const StepRecord> steps, bool streams);
 inline constexpr int kWarmUpSteps = 3;
 
 /// Fills step time, throughput, bubble, workers, op times and comparisons of `report`.
-void add_measurements(RunReport& report, const plan::Plan& plan, std::span<const UnitRecord> units,
+void add_measurements(RunReport& report, const plan::Plan& plan, std::span<const StepRecord> steps,
                       std::span<const WorkerRecord* const> workers);
 
 /// Chrome trace JSON of the recorded operations and messages.

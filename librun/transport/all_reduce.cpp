@@ -27,7 +27,7 @@ const at::Tensor* base_of(const std::vector<StepGradients>& parts, std::size_t p
 }  // namespace
 
 AllReduce::AllReduce(Coordinator& coordinator, std::vector<WorkerId> replicas)
-    : replicas_(replicas), barrier_(coordinator, std::move(replicas)), parts_(replicas_.size()) {}
+    : replicas_(std::move(replicas)), barrier_(coordinator, replicas_.size()), parts_(replicas_.size()) {}
 
 StepGradients AllReduce::reduce(WorkerId worker, StepGradients mine, const at::Device& device,
                                 Seconds& elapsed) {

@@ -19,7 +19,7 @@ class AllReduce {
 
   /// What all replicas get, on `device`, which is this worker's; read-only. `mine` is complete. Blocks until
   /// every replica has called. `elapsed` receives the seconds of this worker's own additions, waiting left out.
-  /// Throws as Coordinator::wait does.
+  /// Throws as Monitor::wait does.
   StepGradients reduce(WorkerId worker, StepGradients mine, const at::Device& device, Seconds& elapsed);
 
  private:

@@ -1,17 +1,18 @@
-// How the workers of one process wait for each other: one lock for all hand-over state, one condition per
-// worker, a stop that wakes everybody, and a watch that tells a slow neighbour from a stall. Mailboxes,
-// barriers and the gate build on it. Free of Torch, so that TSan sees all of it.
+// What the workers of one process share to wait for each other: who runs what, a stop that wakes everybody, and
+// monitors, each with a lock of its own. Mailboxes, barriers and the commands build on it; a watchdog
+// (watchdog.h) reads it. Free of Torch, so that TSan sees all of it.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "libplan/schedule/program.h"
@@ -23,78 +24,112 @@ namespace pp::run {
 /// Leaves every wait of a worker whose run was stopped by somebody else's error. Not an error of its own.
 struct Stopped {};
 
+class Monitor;
+
 class Coordinator {
  public:
   using Clock = std::chrono::steady_clock;
-  using Lock = std::unique_lock<std::mutex>;
 
-  /// `stall_timeout`: a worker that waits this long while no operation ends anywhere throws.
-  Coordinator(int workers, Seconds stall_timeout);
+  explicit Coordinator(int workers);
 
   int workers() const { return static_cast<int>(slots_.size()); }
-  Lock lock() { return Lock(mutex_); }
 
-  /// `worker` is about to run `op`; nothing when it is done with its program. Also counts as progress. Throws
-  /// Stopped after stop(), so that a worker that never waits ends with the others.
+  /// `worker` is about to run `op`; nothing when it is between steps. Counts as progress and takes no lock.
+  /// Throws Stopped after stop(), so that a worker that never waits ends with the others.
   void announce(WorkerId worker, const std::optional<plan::Op>& op);
-
-  /// Blocks `worker` until `ready()`, which is called with the lock held. `what` says in words what is waited
-  /// for (`the activation of ...`); it is asked only when the wait blocks. Throws Stopped after stop(),
-  /// pp::Error (run) with every worker's operation when nothing moves for the stall timeout.
-  void wait(Lock& lock, WorkerId worker, const std::function<bool()>& ready,
-            const std::function<std::string()>& what);
-  /// The calling thread's wait. `give_up` is asked without the lock, at once and then about every 50 ms: true
-  /// ends the wait, which returns false. Throws Stopped after stop(), and as wait() does when several workers
-  /// run and none of them waits, so that none would say it.
-  bool wait_driver(Lock& lock, const std::function<bool()>& ready, const std::function<bool()>& give_up);
-
-  /// Makes the worker, all workers, the driver look again, after what they wait for has changed under the lock.
-  /// Better called without it: who wakes up takes it at once.
-  void notify(WorkerId worker) { slots_[index(worker)]->condition.notify_one(); }
-  void notify_all();
-  void notify_driver() { driver_.notify_one(); }
 
   /// Ends the run: everybody who waits or will wait throws Stopped. Only the first error is kept.
   void stop(std::exception_ptr error);
+  bool stopped() const { return stopped_.load(); }
   /// Null while nothing failed.
   std::exception_ptr error();
 
+  /// Operations announced and phases ended so far.
+  std::uint64_t progress() const;
+  /// Whether somebody is busy with what is no operation.
+  bool in_phase() const { return phases_.load() > 0; }
   /// `worker 1: F1.2, running`
   std::string state_of(WorkerId worker);
 
  private:
-  friend class Respite;
-  struct Slot {
-    std::condition_variable condition;
-    std::optional<plan::Op> op;
+  friend class Monitor;
+  friend class Phase;
+  // A line of the cache each: workers announce without touching what others write.
+  struct alignas(64) Slot {
+    std::atomic<std::uint64_t> op;
+    std::atomic<std::uint64_t> progress = 0;
+    std::mutex mutex;         ///< of what follows
     std::string waiting_for;  ///< empty: running
   };
+  void waits(WorkerId worker, std::string what);
 
-  class Watch;
-
-  // With the lock held.
-  std::string describe(std::size_t worker) const;
-  std::string stall_report() const;
-  bool nobody_waits() const;
-
-  std::mutex mutex_;
-  std::condition_variable driver_;
   std::vector<std::unique_ptr<Slot>> slots_;
-  Seconds stall_timeout_;
-  std::uint64_t progress_ = 0;  ///< operations announced and respites ended so far
-  int respites_ = 0;
-  bool stopped_ = false;
+  std::atomic<bool> stopped_ = false;
+  std::atomic<int> phases_ = 0;
+  std::atomic<std::uint64_t> phases_ended_ = 0;
+  std::mutex mutex_;  ///< of what follows
   std::exception_ptr error_;
+  std::vector<Monitor*> monitors_;
+};
+
+/// A lock, and those who wait for what it guards. Everything that workers meet at has one of its own.
+class Monitor {
+ public:
+  using Lock = std::unique_lock<std::mutex>;
+
+  /// `run` must outlive it.
+  explicit Monitor(Coordinator& run);
+  ~Monitor();
+  Monitor(const Monitor&) = delete;
+  Monitor& operator=(const Monitor&) = delete;
+
+  Lock lock() { return Lock(mutex_); }
+
+  /// Blocks `worker` until `ready()`, which is called with the lock held. `what()` says in words what is waited
+  /// for (`the activation of ...`); it is asked only when the wait blocks. Throws Stopped after stop().
+  template <class Ready, class What>
+  void wait(Lock& lock, WorkerId worker, Ready&& ready, What&& what) {
+    if (!run_.stopped() && !ready()) {
+      run_.waits(worker, what());
+      changed_.wait(lock, [&] { return run_.stopped() || ready(); });
+      run_.waits(worker, {});
+    }
+    if (run_.stopped()) throw Stopped{};
+  }
+
+  /// The calling thread's wait. `give_up` is asked without the lock, at once and then about every 50 ms: true
+  /// ends the wait, which returns false. Throws Stopped after stop().
+  template <class Ready, class GiveUp>
+  bool wait_driver(Lock& lock, Ready&& ready, GiveUp&& give_up) {
+    while (true) {
+      lock.unlock();
+      const bool enough = give_up();
+      lock.lock();
+      if (run_.stopped()) throw Stopped{};
+      if (ready()) return true;
+      if (enough) return false;
+      changed_.wait_for(lock, std::chrono::milliseconds(50));
+    }
+  }
+
+  /// Makes who waits look again, after something has changed under the lock. Better called without it: who
+  /// wakes up takes it at once.
+  void notify() { changed_.notify_all(); }
+
+ private:
+  Coordinator& run_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
 };
 
 /// While one exists, waiting is no stall: somebody is busy with what is no operation, a worker that makes its
 /// weights or an observer that shows a line.
-class Respite {
+class Phase {
  public:
-  explicit Respite(Coordinator& coordinator);
-  ~Respite();
-  Respite(const Respite&) = delete;
-  Respite& operator=(const Respite&) = delete;
+  explicit Phase(Coordinator& coordinator);
+  ~Phase();
+  Phase(const Phase&) = delete;
+  Phase& operator=(const Phase&) = delete;
 
  private:
   Coordinator& coordinator_;
@@ -103,13 +138,13 @@ class Respite {
 /// All `members` meet, any number of times. The last one to arrive opens it.
 class Barrier {
  public:
-  Barrier(Coordinator& coordinator, std::vector<WorkerId> members);
-  /// Takes the lock. Throws as Coordinator::wait does.
-  void arrive_and_wait(WorkerId worker, const std::string& what);
+  Barrier(Coordinator& coordinator, std::size_t members);
+  /// Throws as Monitor::wait does.
+  void arrive_and_wait(WorkerId worker, const char* what);
 
  private:
-  Coordinator& coordinator_;
-  std::vector<WorkerId> members_;
+  Monitor monitor_;
+  std::size_t members_;
   std::size_t arrived_ = 0;
   long generation_ = 0;
 };

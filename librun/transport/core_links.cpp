@@ -57,12 +57,10 @@ void add_slice(std::vector<std::vector<float>>& parts, std::size_t first, std::s
 
 std::vector<double> reduce_times(const std::vector<Cores>& cores, Bytes size, const LinkSweep& sweep) {
   const std::size_t length = static_cast<std::size_t>(size.value) / sizeof(float);
-  std::vector<WorkerId> members;
-  for (std::size_t w = 0; w < cores.size(); ++w) members.push_back(WorkerId{static_cast<int>(w)});
   std::vector<std::vector<float>> parts(cores.size(), std::vector<float>(length));
   std::vector<double> times;
   Team team = pinned(cores);
-  Barrier barrier(team.coordinator(), members);
+  Barrier barrier(team.coordinator(), cores.size());
   team.run([&](int worker) {
     const auto me = static_cast<std::size_t>(worker);
     const auto meet = [&] { barrier.arrive_and_wait(WorkerId{worker}, "the other threads at the all-reduce"); };

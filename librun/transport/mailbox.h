@@ -35,8 +35,8 @@ struct Tag {
   int layer = 0;
   int output = 0;
   StageId consumer{};
-  std::int64_t round = 0;  ///< step of a program, epoch of a stream or of an evaluation
-  int micro_batch = 0;
+  std::int64_t step = 0;  ///< of the run; of an evaluation: its mini-batches, counted over all evaluations
+  int micro_batch = 0;    ///< within the step
   auto operator<=>(const Tag&) const = default;
 };
 
@@ -48,28 +48,25 @@ class Mailbox {
  public:
   /// `capacity[w]`: messages of worker w that may lie here unread. Both outlive the mailbox's users.
   Mailbox(Coordinator& coordinator, WorkerId owner, std::vector<int> capacity)
-      : coordinator_(coordinator),
-        owner_(owner),
-        capacity_(std::move(capacity)),
-        unread_(capacity_.size(), 0) {}
+      : monitor_(coordinator), owner_(owner), capacity_(std::move(capacity)), unread_(capacity_.size(), 0) {}
 
-  /// Blocks `from` while it has too much unread here. Throws as Coordinator::wait does.
+  /// Blocks `from` while it has too much unread here. Throws as Monitor::wait does.
   void put(WorkerId from, const Tag& tag, Message message) {
-    Coordinator::Lock lock = coordinator_.lock();
+    Monitor::Lock lock = monitor_.lock();
     int& unread = unread_[index(from)];
-    coordinator_.wait(
+    monitor_.wait(
         lock, from, [&] { return unread < capacity_[index(from)]; }, [&] { return full(); });
     ++unread;
     messages_.emplace(tag, std::pair{from, std::move(message)});
     lock.unlock();
-    coordinator_.notify(owner_);
+    monitor_.notify();
   }
 
   /// Blocks the owner until the message is there. `from` only serves the stall report.
   Message take(WorkerId from, const Tag& tag) {
-    Coordinator::Lock lock = coordinator_.lock();
+    Monitor::Lock lock = monitor_.lock();
     auto found = messages_.end();
-    coordinator_.wait(
+    monitor_.wait(
         lock, owner_, [&] { return (found = messages_.find(tag)) != messages_.end(); },
         [&] { return describe(tag, from); });
     const WorkerId sender = found->second.first;
@@ -77,14 +74,14 @@ class Mailbox {
     messages_.erase(found);
     const bool was_full = unread_[index(sender)]-- == capacity_[index(sender)];
     lock.unlock();
-    if (was_full) coordinator_.notify(sender);
+    if (was_full) monitor_.notify();
     return message;
   }
 
  private:
   std::string full() const { return "room in the mailbox of worker " + std::to_string(number(owner_)); }
 
-  Coordinator& coordinator_;
+  Monitor monitor_;
   WorkerId owner_;
   std::vector<int> capacity_;
   std::vector<int> unread_;

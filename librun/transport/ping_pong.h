@@ -19,7 +19,7 @@ namespace pp::run {
 class Team {
  public:
   /// `enter(me)` is the first thing that thread `me` does in each run().
-  Team(int size, std::function<void(int)> enter) : coordinator_(size, Seconds(60)), enter_(std::move(enter)) {}
+  Team(int size, std::function<void(int)> enter) : coordinator_(size), enter_(std::move(enter)) {}
 
   Coordinator& coordinator() { return coordinator_; }
 

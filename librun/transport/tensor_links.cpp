@@ -39,7 +39,7 @@ std::vector<double> reduce_times(const std::vector<at::Device>& devices, Bytes s
   std::vector<WorkerId> members;
   for (std::size_t w = 0; w < devices.size(); ++w) members.push_back(WorkerId{static_cast<int>(w)});
   Team team = entered(devices);
-  Barrier barrier(team.coordinator(), members);
+  Barrier barrier(team.coordinator(), devices.size());
   AllReduce reducer(team.coordinator(), members);
   std::vector<double> times;
   team.run([&](int me) {

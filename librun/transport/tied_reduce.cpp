@@ -29,7 +29,7 @@ TiedGradients add_uses(const std::vector<UseGradients>& parts, const at::Device&
 }  // namespace
 
 TiedReduce::TiedReduce(Coordinator& coordinator, std::vector<WorkerId> workers)
-    : workers_(workers), barrier_(coordinator, std::move(workers)), parts_(workers_.size()) {}
+    : workers_(std::move(workers)), barrier_(coordinator, workers_.size()), parts_(workers_.size()) {}
 
 TiedGradients TiedReduce::reduce(WorkerId worker, UseGradients mine, const at::Device& device) {
   const auto position = static_cast<std::size_t>(std::ranges::find(workers_, worker) - workers_.begin());

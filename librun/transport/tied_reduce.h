@@ -19,7 +19,7 @@ class TiedReduce {
 
   /// Per parameter the sum over all uses, new tensors on `device`, which is this worker's. `mine` are the uses
   /// in the worker's own stages, complete; replicas of a stage bring the same. Blocks until every worker has
-  /// called. Throws as Coordinator::wait does.
+  /// called. Throws as Monitor::wait does.
   TiedGradients reduce(WorkerId worker, UseGradients mine, const at::Device& device);
 
  private:

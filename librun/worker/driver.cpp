@@ -12,15 +12,12 @@ namespace pp::run {
 
 namespace {
 
-// Units that may run beyond the first unfinished one: this step and the next; in streams enough to fill all
+// Steps that may run beyond the first unfinished one: this one and the next; in streams enough to fill all
 // windows twice.
-Unit find_lead(const Job& job) {
-  if (!job.setup.streams) return 2;
-  Unit windows = 0;
-  for (const plan::Worker& worker : job.plan.workers) {
-    windows += static_cast<Unit>(worker.program.stream->prologue.size()) + 1;
-  }
-  return 2 * windows;
+Step find_lead(const Job& job) {
+  Step windows = 0;
+  for (const plan::Stream& stream : job.streams) windows += std::ssize(stream.prologue) + 1;
+  return job.setup.streams ? 2 * windows : 2;
 }
 
 void check_finite(double loss, const std::string& where, const RunOptions& options) {
@@ -62,15 +59,15 @@ Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interr
     : job_(job), observer_(observer), interrupted_(interrupted), lead_(find_lead(job)) {}
 
 void Driver::drive() {
-  for (int epoch = 0; epoch < job_.setup.length.epochs() && !closed_; ++epoch) run_epoch(epoch);
-  if (!poll()) job_.gate.close();
+  for (int epoch = 0; epoch < job_.setup.length.epochs() && !ended_early_; ++epoch) run_epoch(epoch);
+  poll();
+  job_.commands.stop();
 }
 
 bool Driver::poll() {
-  if (closed_ || !interrupted_()) return closed_;
-  closed_ = true;
-  end_ = job_.gate.close();
-  job_.evaluation_gate.close();
+  if (ended_early_ || !interrupted_()) return ended_early_;
+  ended_early_ = true;
+  end_ = job_.commands.cut();
   const std::string end = std::to_string(end_) + " of " + std::to_string(job_.setup.length.total);
   tell([&] { observer_.warning("interrupted: the run ends with step " + end); });
   return true;
@@ -78,58 +75,58 @@ bool Driver::poll() {
 
 template <class Call>
 void Driver::tell(Call&& call) {
-  const Respite respite(job_.coordinator);
+  const Phase phase(job_.coordinator);
   call();
 }
 
 void Driver::run_epoch(int epoch) {
   const Length& length = job_.setup.length;
-  const Unit first = length.first(epoch), count = length.count(epoch);
+  const Step first = length.first(epoch), count = length.count(epoch);
   const Seconds start = now();
-  grant(first, count, 0);
-  Unit done = 0;
+  job_.commands.train(epoch, {.first = first, .end = first + count, .epoch_first = first});
+  grant(first, 0);
+  Step done = 0;
   for (; done < count; ++done) {
-    const std::optional<UnitRecord> unit = await(epoch, first + done);
-    if (!unit) break;
-    units_.push_back(*unit);
-    const double samples = static_cast<double>(unit->samples) * static_cast<double>(done + 1);
+    const std::optional<StepRecord> step = await(epoch, first + done);
+    if (!step) break;
+    steps_.push_back(*step);
+    const double samples = static_cast<double>(step->samples) * static_cast<double>(done + 1);
     const double rate = samples / (now() - start).count();
-    tell([&] { observer_.step({epoch, first + done + 1, length.total, unit->loss, rate}); });
+    tell([&] { observer_.step({epoch, first + done + 1, length.total, step->loss, rate}); });
     poll();
-    grant(first, count, done + 1);
+    grant(first, done + 1);
   }
-  if (done == count) finish_epoch(epoch, start, std::span(units_).last(static_cast<std::size_t>(count)));
+  if (done == count) finish_epoch(epoch, start, std::span(steps_).last(static_cast<std::size_t>(count)));
 }
 
-void Driver::grant(Unit first, Unit count, Unit done) {
-  if (closed_) return;
-  const Unit round = job_.setup.round;
-  job_.gate.grant(first + std::min(count, (done + lead_ + round - 1) / round * round));
+void Driver::grant(Step first, Step done) {
+  const Step round = job_.setup.round;
+  job_.commands.grant(first + (done + lead_ + round - 1) / round * round);
 }
 
-std::optional<UnitRecord> Driver::await(int epoch, Unit unit) {
-  const auto beyond = [&] { return poll() && unit >= end_; };
-  const std::optional<UnitResult> result = job_.ledger.await_unit(unit, beyond);
+std::optional<StepRecord> Driver::await(int epoch, Step step) {
+  const auto beyond = [&] { return poll() && step >= end_; };
+  const std::optional<StepResult> result = job_.ledger.await_step(step, beyond);
   if (!result) return std::nullopt;
-  UnitRecord record;
+  StepRecord record;
   record.epoch = epoch;
-  record.samples = job_.setup.length.epoch.size(unit - job_.setup.length.first(epoch));
+  record.samples = job_.setup.length.epoch.size(step - job_.setup.length.first(epoch));
   record.end = result->end - job_.start;
   const std::vector<int> sizes = plan::micro_batch_sizes(record.samples, job_.plan.training.micro_batches);
   for (std::size_t m = 0; m < sizes.size(); ++m) record.loss += result->losses[m] * sizes[m] / record.samples;
-  check_finite(record.loss, "step " + std::to_string(unit + 1), job_.options);
+  check_finite(record.loss, "step " + std::to_string(step + 1), job_.options);
   return record;
 }
 
-void Driver::finish_epoch(int epoch, Seconds start, std::span<const UnitRecord> units) {
+void Driver::finish_epoch(int epoch, Seconds start, std::span<const StepRecord> steps) {
   EpochReport report;
   report.epoch = epoch;
   double samples = 0;
   Seconds end{};
-  for (const UnitRecord& unit : units) {
-    report.train_loss += unit.loss * unit.samples;
-    samples += unit.samples;
-    end = std::max(end, unit.end);
+  for (const StepRecord& step : steps) {
+    report.train_loss += step.loss * step.samples;
+    samples += step.samples;
+    end = std::max(end, step.end);
   }
   report.train_loss /= samples;
   report.samples_per_s = samples / (end - start).count();
@@ -139,6 +136,8 @@ void Driver::finish_epoch(int epoch, Seconds start, std::span<const UnitRecord> 
 }
 
 void Driver::add_evaluation(EpochReport& report) {
+  if (poll()) return;
+  job_.commands.evaluate(report.epoch, job_.test_shape.count);
   const std::optional<EvaluationPart> sum = job_.ledger.await_evaluation(report.epoch, [&] { return poll(); });
   if (!sum) return;
   report.test_loss = sum->loss_sum / static_cast<double>(sum->samples);

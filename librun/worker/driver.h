@@ -40,26 +40,26 @@ class Driver {
   /// All must outlive it.
   Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted);
 
-  /// Until the run's length is reached or `interrupted` says so; then the gates are closed and the workers end
-  /// by themselves. `interrupted` is asked after every step and while waiting, also for an evaluation, whose
-  /// result is then left out. Throws Stopped when a worker failed, pp::Error (run) for a loss that is not a
-  /// finite number, and what the observer throws.
+  /// Until the run's length is reached or `interrupted` says so; then the workers end by themselves.
+  /// `interrupted` is asked after every step and while waiting, also for an evaluation, whose result is then
+  /// left out. Throws Stopped when a worker failed, pp::Error (run) for a loss that is not a finite number, and
+  /// what the observer throws.
   void drive();
 
-  bool interrupted() const { return closed_; }
-  const std::vector<UnitRecord>& units() const { return units_; }
+  bool interrupted() const { return ended_early_; }
+  const std::vector<StepRecord>& steps() const { return steps_; }
   const std::vector<EpochReport>& epochs() const { return epochs_; }
 
  private:
   void run_epoch(int epoch);
-  /// Lets the workers begin what lies up to `lead_` beyond the first `done` units of the epoch, in whole
+  /// Lets the workers begin what lies up to `lead_` beyond the first `done` steps of the epoch, in whole
   /// rounds.
-  void grant(Unit first, Unit count, Unit done);
-  /// Nothing when the unit is beyond the closed gate.
-  std::optional<UnitRecord> await(int epoch, Unit unit);
-  void finish_epoch(int epoch, Seconds start, std::span<const UnitRecord> units);
+  void grant(Step first, Step done);
+  /// Nothing when the step was cut off.
+  std::optional<StepRecord> await(int epoch, Step step);
+  void finish_epoch(int epoch, Seconds start, std::span<const StepRecord> steps);
   void add_evaluation(EpochReport& report);
-  /// Closes the gates when the run is to be interrupted. Returns whether they are closed.
+  /// Cuts off what nobody has begun when the run is to be interrupted. Returns whether it is.
   bool poll();
   /// Calls the observer: however long it takes, that is no stall.
   template <class Call>
@@ -69,10 +69,10 @@ class Driver {
   Job& job_;
   Observer& observer_;
   const std::function<bool()>& interrupted_;
-  Unit lead_;
-  Unit end_ = 0;  ///< units beyond it do not run once the gate is closed
-  bool closed_ = false;
-  std::vector<UnitRecord> units_;
+  Step lead_;
+  Step end_ = 0;  ///< where an interrupted run ends
+  bool ended_early_ = false;
+  std::vector<StepRecord> steps_;
   std::vector<EpochReport> epochs_;
 };
 

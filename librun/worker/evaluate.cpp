@@ -3,7 +3,6 @@
 #include <ATen/ops/eq.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "libprofile/measure/compute_device.h"
@@ -11,48 +10,15 @@
 
 namespace pp::run {
 
-bool Worker::evaluate() {
-  const int count = job_.evaluation_count();
-  for (int t = 0; t < count; ++t) {
-    if (!job_.evaluation_gate.admit(id_, Unit{position_.epoch} * count + t)) return false;
-    for (const auto& [id, stage] : stages_) {
-      if (job_.evaluation_owner(id, t) == id_) evaluate(id, stage, t);
-    }
-  }
-  job_.coordinator.announce(id_, std::nullopt);
-  return true;
-}
-
-void Worker::evaluate(StageId id, const Stage& stage, int micro_batch) {
-  const Dataset& test = *job_.test;
-  const std::int64_t first = std::int64_t{micro_batch} * job_.evaluation_size();
-  std::vector<std::int64_t> samples(
-      static_cast<std::size_t>(std::min<std::int64_t>(job_.evaluation_size(), test.samples - first)));
-  std::iota(samples.begin(), samples.end(), first);
-  const plan::Op op{plan::OpKind::forward, id, micro_batch};
-  job_.coordinator.announce(id_, op);
-  if (job_.options.before_op) job_.options.before_op(-1, id_, op);
-
-  const StageWiring& wiring = job_.wiring[index(id)];
-  std::vector<at::Tensor> inputs;
-  for (const StageInput& input : wiring.inputs) {
-    if (input.producer < 0) {
-      inputs.push_back(cut(test, input.source, samples).to(device_));
-      continue;
-    }
-    const Tag tag{Direction::evaluation, input.source.index, input.source.output, id,
-                  position_.epoch,       micro_batch};
-    inputs.push_back(receive(job_.evaluation_owner(StageId{input.producer}, micro_batch), tag));
-  }
+void Worker::evaluate(const Turn& turn, const Stage& stage) {
+  std::vector<at::Tensor> inputs = receive_inputs(turn);
+  cut_data(turn, inputs);
   model::Pass pass = stage.evaluate(inputs, generator_);
   finished();
-  if (stage.segment().has_loss()) {
-    const auto count = static_cast<std::int64_t>(samples.size());
-    job_.ledger.evaluation(position_.epoch, micro_batch, judge(stage, inputs, pass, count));
-  }
+  if (stage.segment().has_loss())
+    job_.ledger.evaluation(ground_.epoch, turn.op.micro_batch, judge(stage, inputs, pass, turn.rows));
   inputs.clear();
-  const Tag tag{.direction = Direction::evaluation, .round = position_.epoch, .micro_batch = micro_batch};
-  send(nullptr, messages_of(id, tag, std::exchange(pass.outputs, {})));
+  send_outputs(turn, std::exchange(pass.outputs, {}));
 }
 
 EvaluationPart Worker::judge(const Stage& stage, std::span<const at::Tensor> inputs, const model::Pass& pass,
@@ -91,7 +57,7 @@ void Worker::note(const plan::Op& op, Time begin, Time end) {
 // A trace shows the last steps; the events of a long run would fill the memory.
 void Worker::forget_old_events() {
   constexpr std::size_t kSteps = 4, kStreamedOps = 24;
-  const std::size_t per_step = job_.setup.streams ? kStreamedOps : job_.programs[index(id_)].size();
+  const std::size_t per_step = job_.setup.streams ? kStreamedOps : job_.streams[index(id_)].body.size();
   const std::size_t most = kSteps * per_step;
   if (record_.ops.size() < 2 * most) return;
   record_.ops.erase(record_.ops.begin(), record_.ops.end() - static_cast<std::ptrdiff_t>(most));

@@ -1,7 +1,7 @@
 #include "librun/worker/job.h"
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -24,9 +24,21 @@ std::optional<Dataset> load_test(const Setup& setup, const plan::Plan& plan, con
   return load(setup, plan, options, Subset::test);
 }
 
-// Micro-batches that programs are expanded to: M of a step, or the mini-batches of the longest epoch.
-int program_length(const Setup& setup, const plan::Plan& plan) {
-  return setup.streams ? static_cast<int>(setup.length.count(0)) : plan.training.micro_batches;
+EpochShape shape_of_test(const Setup& setup, const plan::Plan& plan) {
+  EpochShape shape{.samples = setup.test_samples,
+                   .mini_batch = std::max(1, plan.training.mini_batch / plan.training.micro_batches)};
+  shape.count = (shape.samples + shape.mini_batch - 1) / shape.mini_batch;
+  return shape;
+}
+
+// Updates of a step: each worker of a stage has one a round, in streams after its own mini-batches.
+int count_updates(std::span<const plan::Stream> streams, int micro_batches) {
+  double updates = 0;
+  for (const plan::Stream& stream : streams) {
+    const auto in_round = std::ranges::count(stream.body, plan::OpKind::update, &plan::Op::kind);
+    updates += static_cast<double>(in_round) * micro_batches / stream.period;
+  }
+  return static_cast<int>(std::lround(updates));
 }
 
 }  // namespace
@@ -40,15 +52,18 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup)
       layers(stage_layers(plan)),
       recompute(recomputed_layers(plan)),
       wiring(wire(make_segments(plan, setup.model))),
-      programs(finite_programs(plan, program_length(setup, plan))),
-      owners(find_owners(programs, static_cast<int>(plan.stages.size()), program_length(setup, plan))),
-      coordinator(static_cast<int>(plan.workers.size()), options.stall_timeout),
-      gate(coordinator, setup.round),
-      evaluation_gate(coordinator),
-      ledger(coordinator, ledger_shape()),
-      transport(make_in_process_transport(coordinator, mailbox_capacity(plan, wiring, programs))),
+      streams(training_streams(plan)),
+      forward_streams(run::forward_streams(plan)),
+      owners(streams, static_cast<int>(plan.stages.size())),
+      forward_owners(forward_streams, static_cast<int>(plan.stages.size())),
+      test_shape(shape_of_test(setup, plan)),
+      coordinator(static_cast<int>(plan.workers.size())),
+      commands(coordinator, setup.round),
+      ledger(coordinator, {.micro_batches = plan.training.micro_batches,
+                           .updates = count_updates(streams, plan.training.micro_batches),
+                           .evaluations = static_cast<int>(test_shape.count)}),
+      transport(make_in_process_transport(coordinator, mailbox_capacity(plan, wiring, streams))),
       start(Coordinator::Clock::now()) {
-  evaluation_gate.grant(std::numeric_limits<Unit>::max());
   for (const plan::Stage& stage : plan.stages) {
     reducers.push_back(std::make_unique<AllReduce>(coordinator, stage.workers));
   }
@@ -61,25 +76,10 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup)
   }
 }
 
-LedgerShape Job::ledger_shape() const {
-  const std::size_t participants = setup.streams ? plan.stages.size() : plan.workers.size();
-  return {plan.training.micro_batches, static_cast<int>(participants), evaluation_count()};
-}
-
 int Job::tied_owner(std::size_t group) const {
   const std::string& user = plan.tied[group].layers.front();
   const auto found = std::ranges::find(plan.model.layers, user, &Layer::name);
   return setup.model.layers[static_cast<std::size_t>(found - plan.model.layers.begin())].weights_layer;
-}
-
-WorkerId Job::evaluation_owner(StageId stage, int micro_batch) const {
-  const std::vector<WorkerId>& workers = plan.stages[index(stage)].workers;
-  return workers[static_cast<std::size_t>(micro_batch) % workers.size()];
-}
-
-int Job::evaluation_count() const {
-  if (!test) return 0;
-  return static_cast<int>((test->samples + evaluation_size() - 1) / evaluation_size());
 }
 
 }  // namespace pp::run

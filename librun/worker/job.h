@@ -20,14 +20,14 @@
 
 namespace pp::run {
 
-/// How long the run is, in units (steps; in streams mini-batches, each of them an update).
+/// How long the run is, in steps.
 struct Length {
-  Unit total = 0;
+  Step total = 0;
   EpochShape epoch;
   int epochs() const { return static_cast<int>((total + epoch.count - 1) / epoch.count); }
-  Unit first(int index) const { return index * epoch.count; }
-  /// Units of an epoch; the last one may be cut short by `steps`.
-  Unit count(int index) const { return std::min<Unit>(epoch.count, total - first(index)); }
+  Step first(int index) const { return index * epoch.count; }
+  /// Steps of an epoch; the last one may be cut short by the run's length.
+  Step count(int index) const { return std::min<Step>(epoch.count, total - first(index)); }
 };
 
 /// A checked plan and its options, with all that follows from them before any data is read.
@@ -51,16 +51,7 @@ struct Job {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  /// Worker that runs a micro-batch of a stage; evaluation goes round robin.
-  WorkerId owner(StageId stage, int micro_batch) const {
-    return owners[index(stage)][static_cast<std::size_t>(micro_batch)];
-  }
-  WorkerId evaluation_owner(StageId stage, int micro_batch) const;
   bool evaluates() const { return test.has_value(); }
-  /// Samples of an evaluation micro-batch (the last one may have fewer): as many as in training.
-  int evaluation_size() const { return std::max(1, plan.training.mini_batch / plan.training.micro_batches); }
-  int evaluation_count() const;
-  LedgerShape ledger_shape() const;
   /// Model-wide index of the layer whose weights entry `group` of Plan::tied shares.
   int tied_owner(std::size_t group) const;
 
@@ -69,14 +60,16 @@ struct Job {
   const Setup setup;
   Dataset training;
   std::optional<Dataset> test;
-  std::vector<std::vector<int>> layers;     ///< per stage
-  std::vector<std::vector<int>> recompute;  ///< per stage: those of its layers that run again inside backward
-  std::vector<StageWiring> wiring;          ///< per stage
-  std::vector<plan::Program> programs;      ///< per worker; of a whole epoch for streams
+  std::vector<std::vector<int>> layers;       ///< per stage
+  std::vector<std::vector<int>> recompute;    ///< per stage: those of its layers that run again inside backward
+  std::vector<StageWiring> wiring;            ///< per stage
+  std::vector<plan::Stream> streams;          ///< per worker
+  std::vector<plan::Stream> forward_streams;  ///< per worker: what an evaluation runs
   Owners owners;
+  Owners forward_owners;
+  EpochShape test_shape;  ///< its mini-batches are one micro-batch each, as large as in training
   Coordinator coordinator;
-  Gate gate;
-  Gate evaluation_gate;  ///< units: the test set's micro-batches over all epochs; open until an interruption
+  Commands commands;
   Ledger ledger;
   std::unique_ptr<Transport> transport;
   std::vector<std::unique_ptr<AllReduce>> reducers;        ///< per stage

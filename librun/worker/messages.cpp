@@ -5,27 +5,30 @@
 
 namespace pp::run {
 
-std::vector<at::Tensor> Worker::receive_inputs(const plan::Op& op, const Piece& piece) {
+Tag Worker::tag(const Turn& turn, Direction direction, const TensorSource& source, StageId consumer) const {
+  const Step step = ground_.message_step + turn.step - ground_.stretch.first;
+  return {direction, source.index, source.output, consumer, step, turn.micro_batch};
+}
+
+std::vector<at::Tensor> Worker::receive_inputs(const Turn& turn) {
   std::vector<at::Tensor> inputs;
-  for (const StageInput& input : job_.wiring[index(op.stage)].inputs) {
+  for (const StageInput& input : job_.wiring[index(turn.op.stage)].inputs) {
     at::Tensor& tensor = inputs.emplace_back();
     if (input.producer < 0) continue;
-    const Tag tag{Direction::activation, input.source.index, input.source.output, op.stage,
-                  piece.round,           op.micro_batch};
-    tensor = receive(job_.owner(StageId{input.producer}, op.micro_batch), tag);
+    tensor = receive(owner(StageId{input.producer}, turn),
+                     tag(turn, ground_.direction, input.source, turn.op.stage));
   }
   return inputs;
 }
 
-std::vector<std::vector<at::Tensor>> Worker::receive_gradients(const plan::Op& op, const Piece& piece) {
+std::vector<std::vector<at::Tensor>> Worker::receive_gradients(const Turn& turn) {
   std::vector<std::vector<at::Tensor>> arrived;
-  for (const StageOutput& output : job_.wiring[index(op.stage)].outputs) {
+  for (const StageOutput& output : job_.wiring[index(turn.op.stage)].outputs) {
     std::vector<at::Tensor>& gradients = arrived.emplace_back();
     for (const StageOutput::Consumer& consumer : output.consumers) {
       if (!consumer.gradient) continue;
-      const Tag tag{Direction::gradient, output.source.index, output.source.output,
-                    consumer.stage,      piece.round,         op.micro_batch};
-      gradients.push_back(receive(job_.owner(consumer.stage, op.micro_batch), tag));
+      gradients.push_back(
+          receive(owner(consumer.stage, turn), tag(turn, Direction::gradient, output.source, consumer.stage)));
     }
   }
   return arrived;
@@ -39,40 +42,33 @@ at::Tensor Worker::receive(WorkerId from, const Tag& tag) {
   return copied ? tensor : profile::received(tensor, memory_);
 }
 
-std::vector<Worker::Message> Worker::messages_of(StageId stage, Tag tag,
-                                                 std::vector<at::Tensor> outputs) const {
-  const StageWiring& wiring = job_.wiring[index(stage)];
+void Worker::send_outputs(const Turn& turn, std::vector<at::Tensor> outputs) {
+  const StageWiring& wiring = job_.wiring[index(turn.op.stage)];
   std::vector<Message> messages;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
-    tag.layer = wiring.outputs[k].source.index;
-    tag.output = wiring.outputs[k].source.output;
     for (const StageOutput::Consumer& consumer : wiring.outputs[k].consumers) {
-      tag.consumer = consumer.stage;
-      const bool training = tag.direction == Direction::activation;
-      messages.push_back({training ? job_.owner(consumer.stage, tag.micro_batch)
-                                   : job_.evaluation_owner(consumer.stage, tag.micro_batch),
-                          tag, outputs[k]});
+      messages.push_back({owner(consumer.stage, turn),
+                          tag(turn, ground_.direction, wiring.outputs[k].source, consumer.stage), outputs[k]});
     }
   }
-  outputs.clear();  // a parameter lives as long as the caller's expression
-  return messages;
+  outputs.clear();
+  send(turn.op, std::move(messages));
 }
 
-void Worker::send_gradients(const plan::Op& op, const Piece& piece, std::vector<at::Tensor> gradients) {
-  const StageWiring& wiring = job_.wiring[index(op.stage)];
+void Worker::send_gradients(const Turn& turn, std::vector<at::Tensor> gradients) {
+  const StageWiring& wiring = job_.wiring[index(turn.op.stage)];
   std::vector<Message> messages;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     const StageInput& input = wiring.inputs[i];
     if (input.producer < 0 || !input.gradient) continue;
-    const Tag tag{Direction::gradient, input.source.index, input.source.output, op.stage,
-                  piece.round,         op.micro_batch};
-    messages.push_back({job_.owner(StageId{input.producer}, op.micro_batch), tag, gradients[i]});
+    messages.push_back({owner(StageId{input.producer}, turn),
+                        tag(turn, Direction::gradient, input.source, turn.op.stage), gradients[i]});
   }
   gradients.clear();
-  send(&op, std::move(messages));
+  send(turn.op, std::move(messages));
 }
 
-void Worker::send(const plan::Op* op, std::vector<Message> messages) {
+void Worker::send(const plan::Op& op, std::vector<Message> messages) {
   std::vector<at::Tensor> leaving;
   for (Message& message : messages) {
     if (message.to != id_) leaving.push_back(message.tensor = message.tensor.detach());
@@ -83,10 +79,10 @@ void Worker::send(const plan::Op* op, std::vector<Message> messages) {
     const Bytes bytes(static_cast<std::int64_t>(message.tensor.nbytes()));
     const Seconds begin = Coordinator::Clock::now() - job_.start;
     job_.transport->send(id_, message.to, message.tag, std::move(message.tensor));
-    if (message.to == id_ || op == nullptr) continue;
+    if (message.to == id_ || !ground_.trains()) continue;
     record_.sent += bytes;
     if (!job_.options.trace) continue;
-    record_.messages.push_back({id_, message.to, *op, bytes, begin, Coordinator::Clock::now() - job_.start});
+    record_.messages.push_back({id_, message.to, op, bytes, begin, Coordinator::Clock::now() - job_.start});
   }
 }
 

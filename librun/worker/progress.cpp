@@ -5,72 +5,112 @@
 
 namespace pp::run {
 
-bool Gate::admit(WorkerId worker, Unit unit) {
-  Coordinator::Lock lock = coordinator_.lock();
-  coordinator_.wait(
-      lock, worker, [&] { return unit < end_ || closed_; },
-      [&] { return "step " + std::to_string(unit + 1) + " to be started"; });
-  if (unit >= end_) return false;
-  begun_ = std::max(begun_, unit + 1);
+Commands::Commands(Coordinator& coordinator, Step round)
+    : monitor_(coordinator), round_(round), position_(static_cast<std::size_t>(coordinator.workers()), 0) {}
+
+void Commands::append(Command command, Step granted) {
+  const Monitor::Lock lock = monitor_.lock();
+  entries_.push_back({command, granted, command.stretch.first});
+  monitor_.notify();
+}
+
+void Commands::train(int epoch, Stretch stretch) {
+  append({Command::Kind::train, stretch, epoch}, stretch.first);
+}
+
+void Commands::evaluate(int epoch, Step count) {
+  append({Command::Kind::evaluate, {.first = 0, .end = count}, epoch}, count);
+}
+
+void Commands::stop() { append({}, 0); }
+
+void Commands::grant(Step end) {
+  const Monitor::Lock lock = monitor_.lock();
+  Entry& last = entries_.back();
+  last.granted = std::max(last.granted, std::min(end, last.command.stretch.end));
+  monitor_.notify();
+}
+
+Step Commands::cut() {
+  const Monitor::Lock lock = monitor_.lock();
+  if (entries_.empty()) return 0;
+  Entry& last = entries_.back();
+  Stretch& stretch = last.command.stretch;
+  const Step round = last.command.kind == Command::Kind::train ? round_ : 1;
+  const Step rounds = (last.begun - stretch.first + round - 1) / round;
+  stretch.end = std::min(stretch.end, stretch.first + rounds * round);
+  last.granted = stretch.end;
+  monitor_.notify();
+  const auto trains = [](const Entry& entry) { return entry.command.kind == Command::Kind::train; };
+  return std::find_if(entries_.rbegin(), entries_.rend(), trains)->command.stretch.end;
+}
+
+Command Commands::next(WorkerId worker) {
+  Monitor::Lock lock = monitor_.lock();
+  std::size_t& position = position_[index(worker)];
+  monitor_.wait(
+      lock, worker, [&] { return position < entries_.size(); }, [] { return "the next command"; });
+  return entries_[position++].command;
+}
+
+bool Commands::admit(WorkerId worker, Step step) {
+  Monitor::Lock lock = monitor_.lock();
+  const std::size_t current = position_[index(worker)] - 1;
+  const auto cut_off = [&] { return step >= entries_[current].command.stretch.end; };
+  monitor_.wait(
+      lock, worker, [&] { return step < entries_[current].granted || cut_off(); },
+      [&] { return "step " + std::to_string(step + 1) + " to be started"; });
+  if (cut_off()) return false;
+  entries_[current].begun = std::max(entries_[current].begun, step + 1);
   return true;
 }
 
-void Gate::grant(Unit end) {
-  const Coordinator::Lock lock = coordinator_.lock();
-  if (closed_) return;
-  end_ = std::max(end_, end);
-  coordinator_.notify_all();
-}
-
-Unit Gate::close() {
-  const Coordinator::Lock lock = coordinator_.lock();
-  closed_ = true;
-  end_ = std::min(end_, (begun_ + round_ - 1) / round_ * round_);
-  coordinator_.notify_all();
-  return end_;
+Step Commands::end_of_stretch(WorkerId worker) {
+  const Monitor::Lock lock = monitor_.lock();
+  return entries_[position_[index(worker)] - 1].command.stretch.end;
 }
 
 bool Ledger::complete(const Entry& entry) const {
-  return entry.finished == shape_.participants && static_cast<int>(entry.losses.size()) == shape_.micro_batches;
+  return entry.updates == shape_.updates && static_cast<int>(entry.losses.size()) == shape_.micro_batches;
 }
 
-void Ledger::loss(Unit unit, int micro_batch, double value) {
-  const Coordinator::Lock lock = coordinator_.lock();
-  Entry& entry = units_[unit];
+void Ledger::loss(Step step, int micro_batch, double value) {
+  const Monitor::Lock lock = monitor_.lock();
+  Entry& entry = steps_[step];
   entry.losses[micro_batch] = value;
-  if (complete(entry)) coordinator_.notify_driver();
+  if (complete(entry)) monitor_.notify();
 }
 
-void Ledger::finish(Unit unit, Coordinator::Clock::time_point end) {
-  const Coordinator::Lock lock = coordinator_.lock();
-  Entry& entry = units_[unit];
-  ++entry.finished;
+void Ledger::updated(Step step, Coordinator::Clock::time_point end) {
+  const Monitor::Lock lock = monitor_.lock();
+  Entry& entry = steps_[step];
+  ++entry.updates;
   entry.end = std::max(entry.end, end);
-  if (complete(entry)) coordinator_.notify_driver();
+  if (complete(entry)) monitor_.notify();
 }
 
 void Ledger::evaluation(int epoch, int micro_batch, const EvaluationPart& part) {
-  const Coordinator::Lock lock = coordinator_.lock();
+  const Monitor::Lock lock = monitor_.lock();
   auto& parts = evaluations_[epoch];
   parts[micro_batch] = part;
-  if (static_cast<int>(parts.size()) == shape_.evaluations) coordinator_.notify_driver();
+  if (static_cast<int>(parts.size()) == shape_.evaluations) monitor_.notify();
 }
 
-std::optional<UnitResult> Ledger::await_unit(Unit unit, const std::function<bool()>& give_up) {
-  Coordinator::Lock lock = coordinator_.lock();
-  const auto ready = [&] { return complete(units_[unit]); };
-  if (!coordinator_.wait_driver(lock, ready, give_up)) return std::nullopt;
-  UnitResult result;
-  for (const auto& [micro_batch, value] : units_[unit].losses) result.losses.push_back(value);
-  result.end = units_[unit].end;
-  units_.erase(unit);
+std::optional<StepResult> Ledger::await_step(Step step, const std::function<bool()>& give_up) {
+  Monitor::Lock lock = monitor_.lock();
+  const auto ready = [&] { return complete(steps_[step]); };
+  if (!monitor_.wait_driver(lock, ready, give_up)) return std::nullopt;
+  StepResult result;
+  for (const auto& [micro_batch, value] : steps_[step].losses) result.losses.push_back(value);
+  result.end = steps_[step].end;
+  steps_.erase(step);
   return result;
 }
 
 std::optional<EvaluationPart> Ledger::await_evaluation(int epoch, const std::function<bool()>& give_up) {
-  Coordinator::Lock lock = coordinator_.lock();
+  Monitor::Lock lock = monitor_.lock();
   const auto ready = [&] { return static_cast<int>(evaluations_[epoch].size()) == shape_.evaluations; };
-  if (!coordinator_.wait_driver(lock, ready, give_up)) return std::nullopt;
+  if (!monitor_.wait_driver(lock, ready, give_up)) return std::nullopt;
   EvaluationPart sum;
   for (const auto& [micro_batch, part] : evaluations_[epoch]) {
     sum.loss_sum += part.loss_sum;

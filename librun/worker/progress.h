@@ -1,5 +1,5 @@
-// The two-way traffic between the driver and its workers: the gate lets them start steps, the ledger brings
-// back losses, times and evaluation sums. Free of Torch.
+// The two-way traffic between the driver and its workers: commands say what to do and let steps begin, the
+// ledger brings back losses, times and evaluation sums. Free of Torch.
 #pragma once
 
 #include <cstdint>
@@ -9,35 +9,59 @@
 #include <vector>
 
 #include "librun/transport/coordinator.h"
+#include "librun/worker/cursor.h"
 
 namespace pp::run {
 
-/// Unit: a step of the whole run, counted from 0; in a stream one mini-batch, that is one update.
-using Unit = std::int64_t;
-
-/// Units below a limit may start. The driver keeps the limit a little ahead, so that steps follow each other
-/// without a barrier, and closes the gate to end the run: then every worker stops at the same unit.
-class Gate {
- public:
-  /// Units begin and end in whole rounds of `round`.
-  explicit Gate(Coordinator& coordinator, Unit round = 1) : coordinator_(coordinator), round_(round) {}
-  /// Blocks until `unit` is granted (true) or the gate is closed below it (false).
-  bool admit(WorkerId worker, Unit unit);
-  void grant(Unit end);
-  /// Takes back what was granted and no worker has begun. Returns the limit that stays.
-  Unit close();
-
- private:
-  Coordinator& coordinator_;
-  Unit round_;
-  Unit end_ = 0;
-  Unit begun_ = 0;  ///< units that some worker was admitted to
-  bool closed_ = false;
+/// What all workers do next, the same for everybody and in the same order.
+struct Command {
+  enum class Kind { train, evaluate, stop };
+  Kind kind = Kind::stop;
+  Stretch stretch = {};  ///< train: its steps; evaluate: from 0, the micro-batches of the test set
+  int epoch = 0;
 };
 
-struct UnitResult {
+/// The driver's list of commands, read by every worker at its own pace. Steps of a stretch are granted a little
+/// ahead, so that they follow each other without a barrier, and a stretch can be cut short: then every worker
+/// leaves it after the same step.
+class Commands {
+ public:
+  /// Training begins and ends in whole rounds of `round` steps.
+  explicit Commands(Coordinator& coordinator, Step round = 1);
+
+  /// The driver's side. Appends a stretch of which nothing is granted yet, and what else is to be done.
+  void train(int epoch, Stretch stretch);
+  void evaluate(int epoch, Step count);
+  void stop();
+  /// Steps below `end` of the last stretch may begin.
+  void grant(Step end);
+  /// Takes back what no worker has begun of the last command. Returns where training ends now.
+  Step cut();
+
+  /// The worker's side. Blocks until there is a command after the one it had.
+  Command next(WorkerId worker);
+  /// Blocks until `step` of the worker's stretch may begin (true) or is cut off (false).
+  bool admit(WorkerId worker, Step step);
+  /// Where the worker's stretch ends as things stand.
+  Step end_of_stretch(WorkerId worker);
+
+ private:
+  struct Entry {
+    Command command;
+    Step granted = 0;
+    Step begun = 0;  ///< steps that some worker was admitted to
+  };
+  void append(Command command, Step granted);
+
+  Monitor monitor_;
+  Step round_;
+  std::vector<Entry> entries_;
+  std::vector<std::size_t> position_;  ///< per worker: entries it has begun
+};
+
+struct StepResult {
   std::vector<double> losses;          ///< mean loss of each micro-batch, in micro-batch order
-  Coordinator::Clock::time_point end;  ///< when the last participant finished
+  Coordinator::Clock::time_point end;  ///< of the last update
 };
 
 /// Sums over a micro-batch of the test set.
@@ -48,40 +72,40 @@ struct EvaluationPart {
   std::int64_t predictions = 0;  ///< of cross_entropy: samples, or positions of sequences; 0: no accuracy
 };
 
-/// What makes a unit or an evaluation complete.
+/// What makes a step or an evaluation complete.
 struct LedgerShape {
-  int micro_batches = 1;  ///< losses of a unit
-  int participants = 1;   ///< workers of a step; stages of a streamed mini-batch
+  int micro_batches = 1;  ///< losses of a step
+  int updates = 1;        ///< of a step, over all stages and replicas
   int evaluations = 0;    ///< micro-batches of an evaluation
 };
 
 /// Wakes the driver only for what is complete.
 class Ledger {
  public:
-  Ledger(Coordinator& coordinator, LedgerShape shape) : coordinator_(coordinator), shape_(shape) {}
+  Ledger(Coordinator& coordinator, LedgerShape shape) : monitor_(coordinator), shape_(shape) {}
 
-  void loss(Unit unit, int micro_batch, double value);
-  /// One participant (a worker of a step, a stage of a streamed mini-batch) is done with the unit.
-  void finish(Unit unit, Coordinator::Clock::time_point end);
+  void loss(Step step, int micro_batch, double value);
+  /// A stage of a worker has been updated.
+  void updated(Step step, Coordinator::Clock::time_point end);
   void evaluation(int epoch, int micro_batch, const EvaluationPart& part);
 
   /// The driver's side: blocks until all of it is there, and takes it; nothing when `give_up` ended the wait
-  /// (Coordinator::wait_driver).
-  std::optional<UnitResult> await_unit(Unit unit, const std::function<bool()>& give_up);
+  /// (Monitor::wait_driver).
+  std::optional<StepResult> await_step(Step step, const std::function<bool()>& give_up);
   std::optional<EvaluationPart> await_evaluation(int epoch, const std::function<bool()>& give_up);
 
  private:
   struct Entry {
     std::map<int, double> losses;
-    int finished = 0;
+    int updates = 0;
     Coordinator::Clock::time_point end;
   };
 
   bool complete(const Entry& entry) const;
 
-  Coordinator& coordinator_;
+  Monitor monitor_;
   LedgerShape shape_;
-  std::map<Unit, Entry> units_;
+  std::map<Step, Entry> steps_;
   std::map<int, std::map<int, EvaluationPart>> evaluations_;
 };
 

@@ -170,7 +170,7 @@ Length find_length(const plan::Plan& plan, const RunOptions& options, std::int64
   }
   length.total = options.steps.value_or(length.epoch.count * epochs);
   if (length.total % round != 0) {
-    const Unit below = length.total - length.total % round;
+    const Step below = length.total - length.total % round;
     refuse(ErrorKind::usage, "steps = " + std::to_string(length.total) + " is not a multiple of the " +
                                  std::to_string(round) + " replicas of stage " + std::to_string(round_stage) +
                                  "; use " + (below > 0 ? std::to_string(below) + " or " : "") +

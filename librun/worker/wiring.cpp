@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <optional>
+#include <string>
 
 #include "libprofile/core/error.h"
 
@@ -28,13 +31,33 @@ StageOutput& find_output(StageWiring& producer, const TensorSource& source) {
                                        " is read by another stage but does not leave its own");
 }
 
-int peak(std::span<const plan::Op> program) {
+// Micro-batches of which nothing new happens any more: past the prologue, then two rounds.
+std::int64_t settled(const plan::Stream& stream) {
+  int last = 0;
+  for (const plan::Op& op : stream.prologue) last = std::max(last, op.micro_batch);
+  for (const plan::Op& op : stream.body) last = std::max(last, op.micro_batch);
+  return last + 1 + 2 * std::int64_t{stream.period};
+}
+
+// Most micro-batches that a worker has in flight.
+int peak(const plan::Stream& stream) {
   int now = 0, most = 1;
-  for (const plan::Op& op : program) {
-    if (op.kind == plan::OpKind::forward) most = std::max(most, ++now);
-    if (op.kind == plan::OpKind::backward || op.kind == plan::OpKind::weight_gradient) --now;
+  plan::StreamWalk walk(stream, settled(stream));
+  while (const std::optional<plan::Op> op = walk.next()) {
+    if (op->kind == plan::OpKind::forward) most = std::max(most, ++now);
+    if (plan::completes_backward(op->kind)) --now;
   }
   return most;
+}
+
+// After how many micro-batches two turns meet.
+int joint_period(int a, std::int64_t b) {
+  constexpr std::int64_t kMost = 1'000'000;
+  const std::int64_t joint = std::lcm(std::int64_t{a}, b);
+  if (joint <= kMost) return static_cast<int>(joint);
+  throw Error(ErrorKind::data, "/workers: replicas take turns that meet after " + std::to_string(joint) +
+                                   " micro-batches, the limit is " + std::to_string(kMost) +
+                                   "; plan replicas with a smaller common multiple");
 }
 
 // Model-wide indices of the layers that every stage names, ascending.
@@ -88,37 +111,71 @@ std::vector<StageWiring> wire(std::span<const model::Segment> segments) {
   return wiring;
 }
 
-Owners find_owners(std::span<const plan::Program> programs, int stages, int micro_batches) {
-  Owners owners(static_cast<std::size_t>(stages),
-                std::vector<WorkerId>(static_cast<std::size_t>(micro_batches)));
-  for (std::size_t w = 0; w < programs.size(); ++w) {
-    for (const plan::Op& op : programs[w]) {
-      if (op.kind != plan::OpKind::forward) continue;
-      owners[index(op.stage)][static_cast<std::size_t>(op.micro_batch)] = WorkerId{static_cast<int>(w)};
-    }
-  }
-  return owners;
-}
-
-std::vector<plan::Program> finite_programs(const plan::Plan& plan, int micro_batches) {
-  std::vector<plan::Program> programs;
+std::vector<plan::Stream> training_streams(const plan::Plan& plan) {
+  std::vector<plan::Stream> streams;
   for (const plan::Worker& worker : plan.workers) {
     const auto& stream = worker.program.stream;
-    programs.push_back(stream ? plan::expand(*stream, micro_batches) : worker.program.program);
+    streams.push_back(stream ? *stream : plan::steps_of(worker.program.program, plan.training.micro_batches));
   }
-  return programs;
+  return streams;
+}
+
+std::vector<plan::Stream> forward_streams(const plan::Plan& plan) {
+  std::vector<plan::Stream> streams(plan.workers.size());
+  for (plan::Stream& stream : streams) stream.period = 1;
+  for (const plan::Stage& stage : plan.stages) {
+    for (const WorkerId worker : stage.workers) {
+      plan::Stream& stream = streams[index(worker)];
+      stream.period = joint_period(stream.period, std::ssize(stage.workers));
+    }
+  }
+  for (std::size_t w = 0; w < streams.size(); ++w) {
+    for (int t = 0; t < streams[w].period; ++t) {
+      for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+        const std::vector<WorkerId>& workers = plan.stages[s].workers;
+        if (index(workers[static_cast<std::size_t>(t) % workers.size()]) != w) continue;
+        streams[w].body.push_back({plan::OpKind::forward, StageId{static_cast<int>(s)}, t});
+      }
+    }
+  }
+  return streams;
+}
+
+Owners::Owners(std::span<const plan::Stream> streams, int stages) : turns_(static_cast<std::size_t>(stages)) {
+  const auto for_each_forward = [&](auto&& visit) {
+    for (std::size_t w = 0; w < streams.size(); ++w) {
+      for (const plan::Program* part : {&streams[w].prologue, &streams[w].body}) {
+        for (const plan::Op& op : *part) {
+          if (op.kind == plan::OpKind::forward) visit(op, WorkerId{static_cast<int>(w)}, streams[w].period);
+        }
+      }
+    }
+  };
+  std::vector<int> periods(turns_.size(), 1);
+  for_each_forward([&](const plan::Op& op, WorkerId, int period) {
+    periods[index(op.stage)] = joint_period(periods[index(op.stage)], period);
+  });
+  for (std::size_t s = 0; s < turns_.size(); ++s) turns_[s].resize(static_cast<std::size_t>(periods[s]));
+  for_each_forward([&](const plan::Op& op, WorkerId worker, int period) {
+    std::vector<WorkerId>& turns = turns_[index(op.stage)];
+    for (auto t = static_cast<std::size_t>(op.micro_batch % period); t < turns.size();
+         t += static_cast<std::size_t>(period))
+      turns[t] = worker;
+  });
 }
 
 std::vector<std::vector<int>> mailbox_capacity(const plan::Plan& plan, std::span<const StageWiring> wiring,
-                                               std::span<const plan::Program> programs) {
-  const std::size_t workers = programs.size();
+                                               std::span<const plan::Stream> streams) {
+  const std::size_t workers = streams.size();
   std::vector<std::vector<int>> capacity(workers, std::vector<int>(workers, 1));
+  std::vector<int> peaks;
+  for (const plan::Stream& stream : streams) peaks.push_back(peak(stream));
   for (std::size_t s = 0; s < wiring.size(); ++s) {
     for (const StageInput& input : wiring[s].inputs) {
       if (input.producer < 0) continue;
       for (const WorkerId from : plan.stages[static_cast<std::size_t>(input.producer)].workers) {
         for (const WorkerId to : plan.stages[s].workers) {
-          const int window = 2 * std::max(peak(programs[index(from)]), peak(programs[index(to)]));
+          const int window = 2 * std::max(peaks[index(from)], peaks[index(to)]);
           capacity[index(to)][index(from)] += window;
           if (input.gradient) capacity[index(from)][index(to)] += window;
         }

@@ -2,6 +2,7 @@
 // programs.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -43,18 +44,30 @@ std::vector<model::Segment> make_segments(const plan::Plan& plan, const Resolved
 /// Every tensor goes from its producer's stage once to each stage that reads it (direct skips).
 std::vector<StageWiring> wire(std::span<const model::Segment> segments);
 
-/// [stage][micro-batch] -> the worker whose program has the forward (semantics.md, Ownership). `programs` are
-/// finite.
-using Owners = std::vector<std::vector<WorkerId>>;
-Owners find_owners(std::span<const plan::Program> programs, int stages, int micro_batches);
+/// What each worker does again and again: the plan's streams, its programs as streams of steps.
+std::vector<plan::Stream> training_streams(const plan::Plan& plan);
 
-/// Programs of all workers for one step, or of one epoch of `micro_batches` mini-batches where they are
-/// streams.
-std::vector<plan::Program> finite_programs(const plan::Plan& plan, int micro_batches);
+/// The forward-only pipeline: micro-batch t of a stage on replica t mod r, of its workers in their order.
+std::vector<plan::Stream> forward_streams(const plan::Plan& plan);
+
+/// The worker whose stream has the forward of a stage on a micro-batch (semantics.md, Ownership), for as many
+/// micro-batches as there may be.
+class Owners {
+ public:
+  /// Throws pp::Error (data) for turns of workers that meet only after very many micro-batches.
+  Owners(std::span<const plan::Stream> streams, int stages);
+  WorkerId of(StageId stage, std::int64_t micro_batch) const {
+    const std::vector<WorkerId>& turns = turns_[index(stage)];
+    return turns[static_cast<std::size_t>(micro_batch) % turns.size()];
+  }
+
+ private:
+  std::vector<std::vector<WorkerId>> turns_;  ///< per stage, over the common period of its workers
+};
 
 /// Messages that may wait unread, [to][from]: twice what the in-flight windows of a valid plan can produce, so
 /// that only a sender without any dependence on its receiver ever waits.
 std::vector<std::vector<int>> mailbox_capacity(const plan::Plan& plan, std::span<const StageWiring> wiring,
-                                               std::span<const plan::Program> programs);
+                                               std::span<const plan::Stream> streams);
 
 }  // namespace pp::run

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <numeric>
+#include <utility>
 
 #include "libprofile/core/error.h"
 #include "libprofile/measure/compute_device.h"
@@ -36,17 +38,13 @@ Worker::Worker(Job& job, WorkerId id)
       id_(id),
       device_(profile::tensor_device(job.setup.devices[index(id)].kind, job.setup.devices[index(id)].index)),
       generator_(profile::make_generator(device_, /*seed=*/0)),
-      starting_(std::in_place, job.coordinator) {
-  for (const plan::Op& op : job.programs[index(id)]) {
-    if (op.kind == plan::OpKind::recompute) recomputed_.emplace(op.stage, op.micro_batch);
-  }
-}
+      starting_(std::in_place, job.coordinator) {}
 
 void Worker::run() noexcept {
   try {
     try {
       const profile::ChargeMemory charged(memory_, job_.setup.devices[index(id_)].kind);
-      train();
+      serve();
     } catch (const Stopped&) {
       return;  // another worker has the error
     } catch (...) {
@@ -59,22 +57,78 @@ void Worker::run() noexcept {
   }
 }
 
-void Worker::train() {
+void Worker::serve() {
   const std::vector<int>& cores = job_.setup.cores.cores[index(id_)];
   pin_thread(cores);
   profile::enter_device(device_, std::max(1, static_cast<int>(cores.size())));
   make_stages();
   starting_.reset();
-  const Length& length = job_.setup.length;
-  for (int epoch = 0; epoch < length.epochs(); ++epoch) {
-    order_ = epoch_order(length.epoch.samples, job_.options.seed, epoch, job_.options.shuffle);
-    position_ = {epoch, length.first(epoch), length.first(epoch), {}};
-    memory_.reset_peak();
-    const bool whole = job_.setup.streams ? run_stream(length.count(epoch)) : run_steps(length.count(epoch));
-    record_.peak = std::max(record_.peak, memory_.peak());
-    if (!whole) return;
-    if (job_.evaluates() && !evaluate()) return;
+  while (true) {
+    job_.coordinator.announce(id_, std::nullopt);
+    const Command command = job_.commands.next(id_);
+    switch (command.kind) {
+      case Command::Kind::train: train(command); break;
+      case Command::Kind::evaluate: evaluate(command); break;
+      case Command::Kind::stop: return;
+    }
   }
+}
+
+void Worker::train(const Command& command) {
+  const EpochShape& epoch = job_.setup.length.epoch;
+  order_ = epoch_order(epoch.samples, job_.options.seed, command.epoch, job_.options.shuffle);
+  ground_ = {.data = &job_.training,
+             .order = order_,
+             .owners = &job_.owners,
+             .stretch = command.stretch,
+             .epoch = command.epoch,
+             .message_step = command.stretch.first};
+  memory_.reset_peak();
+  walk(Cursor(job_.streams[index(id_)], !job_.setup.streams, epoch, command.stretch));
+  record_.peak = std::max(record_.peak, memory_.peak());
+  const Step steps = job_.commands.end_of_stretch(id_) - command.stretch.first;
+  if (job_.setup.streams && steps > 0)
+    record_.busy.push_back(std::exchange(busy_, Seconds(0)) / static_cast<double>(steps));
+}
+
+void Worker::evaluate(const Command& command) {
+  test_order_.resize(static_cast<std::size_t>(job_.test_shape.samples));
+  std::iota(test_order_.begin(), test_order_.end(), std::int64_t{0});
+  ground_ = {.data = &*job_.test,
+             .order = test_order_,
+             .owners = &job_.forward_owners,
+             .direction = Direction::evaluation,
+             .stretch = command.stretch,
+             .epoch = command.epoch,
+             .message_step = command.epoch * job_.test_shape.count};
+  walk(Cursor(job_.forward_streams[index(id_)], /*of_step=*/false, job_.test_shape, command.stretch));
+}
+
+void Worker::walk(Cursor cursor) {
+  const bool by_step = ground_.trains() && !job_.setup.streams;
+  Step admitted = ground_.stretch.first;  // steps below it may run
+  bool in_step = false;
+  const auto leave_step = [&] {
+    if (std::exchange(in_step, false) && by_step) end_step();
+  };
+  while (const std::optional<Turn> turn = cursor.next()) {
+    if (turn->step >= admitted) {
+      leave_step();
+      if (!job_.commands.admit(id_, turn->step)) {
+        cursor.end_at(job_.commands.end_of_stretch(id_));
+        continue;
+      }
+      admitted = turn->step + 1;
+      in_step = true;
+    }
+    execute(*turn);
+  }
+  leave_step();
+}
+
+void Worker::end_step() {
+  job_.coordinator.announce(id_, std::nullopt);
+  record_.busy.push_back(std::exchange(busy_, Seconds(0)));
 }
 
 void Worker::make_stages() {
@@ -93,173 +147,118 @@ void Worker::make_stages() {
   }
 }
 
-bool Worker::run_steps(Unit count) {
-  for (Unit i = 0; i < count; ++i) {
-    position_.unit = position_.first + i;
-    if (!job_.gate.admit(id_, position_.unit)) return false;
-    step();
-  }
-  return true;
-}
-
-void Worker::step() {
-  const int size = job_.setup.length.epoch.size(position_.unit - position_.first);
-  position_.offsets = micro_batch_offsets(size, job_.plan.training.micro_batches);
-  for (const plan::Op& op : job_.programs[index(id_)]) execute(op);
-  job_.coordinator.announce(id_, std::nullopt);
-  job_.ledger.finish(position_.unit, Coordinator::Clock::now());
-  record_.busy.push_back(std::exchange(busy_, Seconds(0)));
-}
-
-// A mini-batch beyond the closed gate is left out with its backward, and so is an update for which no backward
-// has been done.
-bool Worker::run_stream(Unit count) {
-  const auto& stream = *job_.plan.workers[index(id_)].program.stream;
-  std::set<StageId> skipped;
-  Unit last = -1;  // of the mini-batches that ran
-  for (const plan::Op& op : plan::expand(stream, static_cast<int>(count))) {
-    switch (op.kind) {
-      case plan::OpKind::forward:
-        if (!job_.gate.admit(id_, position_.first + op.micro_batch)) continue;
-        last = std::max<Unit>(last, op.micro_batch);
-        break;
-      case plan::OpKind::all_reduce:
-      case plan::OpKind::update:
-        if (skipped.contains(op.stage) && !due_.contains(op.stage)) continue;
-        break;
-      default:
-        if (stages_.at(op.stage).in_flight(op.micro_batch)) break;
-        skipped.insert(op.stage);
-        continue;
-    }
-    execute(op);
-    if (plan::completes_backward(op.kind)) due_[op.stage] = op.micro_batch;
-    if (op.kind == plan::OpKind::update) due_.erase(op.stage);
-  }
-  job_.coordinator.announce(id_, std::nullopt);
-  const Unit ran =
-      (last + job_.setup.round) / job_.setup.round * job_.setup.round;  // whole rounds, over all replicas
-  if (last >= 0) record_.busy.push_back(std::exchange(busy_, Seconds(0)) / static_cast<double>(ran));
-  return job_.gate.admit(id_, position_.first + count - 1);
-}
-
-void Worker::execute(const plan::Op& op) {
+void Worker::execute(const Turn& turn) {
   try {
     try {
-      job_.coordinator.announce(id_, op);
-      if (job_.options.before_op) job_.options.before_op(unit_of(op), id_, op);
-      dispatch(op);
+      job_.coordinator.announce(id_, turn.op);
+      if (job_.options.before_op) job_.options.before_op(ground_.trains() ? turn.step : -1, id_, turn.op);
+      dispatch(turn);
     } catch (const Stopped&) {
       throw;
     } catch (...) {
       model::detail::rethrow_as_error();
     }
   } catch (const model::OutOfMemory& error) {
-    throw located(model::OutOfMemory(error.what()), id_, op);
+    throw located(model::OutOfMemory(error.what()), id_, turn.op);
   } catch (const Error& error) {
-    throw located(Error(ErrorKind::run, error.what()), id_, op);
+    throw located(Error(ErrorKind::run, error.what()), id_, turn.op);
   }
 }
 
-void Worker::dispatch(const plan::Op& op) {
-  if (op.kind == plan::OpKind::tied_all_reduce) return tied_all_reduce(op);
-  Stage& stage = stages_.at(op.stage);
-  switch (op.kind) {
-    case plan::OpKind::forward: forward(op, stage); break;
-    case plan::OpKind::recompute: recompute(op, stage); break;
+void Worker::dispatch(const Turn& turn) {
+  if (turn.op.kind == plan::OpKind::tied_all_reduce) return tied_all_reduce(turn);
+  Stage& stage = stages_.at(turn.op.stage);
+  if (!ground_.trains()) return evaluate(turn, stage);
+  switch (turn.op.kind) {
+    case plan::OpKind::forward: forward(turn, stage); break;
+    case plan::OpKind::recompute: recompute(turn, stage); break;
     case plan::OpKind::backward:
-    case plan::OpKind::input_gradient: backward(op, stage); break;
-    case plan::OpKind::weight_gradient: weight_gradient(op, stage); break;
-    case plan::OpKind::all_reduce: all_reduce(op, stage); break;
-    case plan::OpKind::update: update(op, stage); break;
+    case plan::OpKind::input_gradient: backward(turn, stage); break;
+    case plan::OpKind::weight_gradient: weight_gradient(turn, stage); break;
+    case plan::OpKind::all_reduce: all_reduce(turn, stage); break;
+    case plan::OpKind::update: update(turn, stage); break;
     case plan::OpKind::tied_all_reduce:  // above
     case plan::OpKind::load:
     case plan::OpKind::evict:
-      throw Error(ErrorKind::internal, plan::to_text(op) + " passed the checks before the run");
+      throw Error(ErrorKind::internal, plan::to_text(turn.op) + " passed the checks before the run");
   }
   note_bytes();
 }
 
-void Worker::forward(const plan::Op& op, Stage& stage) {
-  const Piece piece = this->piece(op);
-  const Keep keep = recomputed_.contains({op.stage, op.micro_batch}) ? Keep::inputs : Keep::graphs;
-  std::vector<at::Tensor> inputs = receive_inputs(op, piece);
+void Worker::forward(const Turn& turn, Stage& stage) {
+  const int pass = turn.op.micro_batch;
+  std::vector<at::Tensor> inputs = receive_inputs(turn);
   const Time begin = Coordinator::Clock::now();
-  cut_data(op, piece, inputs);
-  std::vector<at::Tensor> outputs = stage.forward(op.micro_batch, inputs, piece.key, generator_, keep);
+  cut_data(turn, inputs);
+  std::vector<at::Tensor> outputs =
+      stage.forward(pass, inputs, key(turn), generator_, turn.run_again ? Keep::inputs : Keep::graphs);
   inputs.clear();
-  note(op, begin, finished());
-  const Tag tag{.direction = Direction::activation, .round = piece.round, .micro_batch = op.micro_batch};
-  send(&op, messages_of(op.stage, tag, std::move(outputs)));
-  if (stage.segment().has_loss()) job_.ledger.loss(piece.unit, piece.loss_index, stage.loss(op.micro_batch));
+  note(turn.op, begin, finished());
+  send_outputs(turn, std::move(outputs));
+  if (stage.segment().has_loss()) job_.ledger.loss(turn.step, turn.micro_batch, stage.loss(pass));
 }
 
 // What the data provide is cut again, not kept.
-void Worker::recompute(const plan::Op& op, Stage& stage) {
-  const Piece piece = this->piece(op);
+void Worker::recompute(const Turn& turn, Stage& stage) {
   const Time begin = Coordinator::Clock::now();
-  std::vector<at::Tensor> inputs(job_.wiring[index(op.stage)].inputs.size());
-  cut_data(op, piece, inputs);
-  stage.recompute(op.micro_batch, inputs, piece.key, generator_);
-  note(op, begin, finished());
+  std::vector<at::Tensor> inputs(job_.wiring[index(turn.op.stage)].inputs.size());
+  cut_data(turn, inputs);
+  stage.recompute(turn.op.micro_batch, inputs, key(turn), generator_);
+  note(turn.op, begin, finished());
 }
 
-void Worker::cut_data(const plan::Op& op, const Piece& piece, std::vector<at::Tensor>& inputs) const {
-  const StageWiring& wiring = job_.wiring[index(op.stage)];
+void Worker::cut_data(const Turn& turn, std::vector<at::Tensor>& inputs) const {
+  const StageWiring& wiring = job_.wiring[index(turn.op.stage)];
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (wiring.inputs[i].producer < 0)
-      inputs[i] = cut(job_.training, wiring.inputs[i].source, piece.samples).to(device_);
+      inputs[i] = cut(*ground_.data, wiring.inputs[i].source, samples(turn)).to(device_);
   }
 }
 
-void Worker::backward(const plan::Op& op, Stage& stage) {
-  const Piece piece = this->piece(op);
-  position_.unit = piece.unit;
-  std::vector<std::vector<at::Tensor>> arrived = receive_gradients(op, piece);
+void Worker::backward(const Turn& turn, Stage& stage) {
+  const int pass = turn.op.micro_batch;
+  std::vector<std::vector<at::Tensor>> arrived = receive_gradients(turn);
   const Time begin = Coordinator::Clock::now();
-  std::vector<at::Tensor> gradients = op.kind == plan::OpKind::backward
-                                          ? stage.backward(op.micro_batch, arrived, piece.weight)
-                                          : stage.input_gradient(op.micro_batch, arrived, piece.weight);
+  std::vector<at::Tensor> gradients = turn.op.kind == plan::OpKind::backward
+                                          ? stage.backward(pass, arrived, turn.weight)
+                                          : stage.input_gradient(pass, arrived, turn.weight);
   arrived.clear();
-  const Time end = finished();
-  note(op, begin, end);
-  send_gradients(op, piece, std::move(gradients));
-  if (job_.setup.streams && op.kind == plan::OpKind::backward) job_.ledger.finish(piece.unit, end);
+  note(turn.op, begin, finished());
+  send_gradients(turn, std::move(gradients));
 }
 
-void Worker::weight_gradient(const plan::Op& op, Stage& stage) {
+void Worker::weight_gradient(const Turn& turn, Stage& stage) {
   const Time begin = Coordinator::Clock::now();
-  stage.weight_gradient(op.micro_batch);
-  const Time end = finished();
-  note(op, begin, end);
-  if (job_.setup.streams) job_.ledger.finish(piece(op).unit, end);
+  stage.weight_gradient(turn.op.micro_batch);
+  note(turn.op, begin, finished());
 }
 
-void Worker::all_reduce(const plan::Op& op, Stage& stage) {
+void Worker::all_reduce(const Turn& turn, Stage& stage) {
   Seconds elapsed{};
   StepGradients mine = stage.take_gradients();
-  if (job_.setup.streams) weigh(mine, share_of_round(op.stage));
+  if (job_.setup.streams) weigh(mine, share_of_round(turn));
   finished();
-  AllReduce& reducer = *job_.reducers[index(op.stage)];
-  reduced_[op.stage] = reducer.reduce(id_, std::move(mine), device_, elapsed);
+  AllReduce& reducer = *job_.reducers[index(turn.op.stage)];
+  reduced_[turn.op.stage] = reducer.reduce(id_, std::move(mine), device_, elapsed);
   const Time end = Coordinator::Clock::now();
-  note(op, end - std::chrono::duration_cast<Coordinator::Clock::duration>(elapsed), end);
+  note(turn.op, end - std::chrono::duration_cast<Coordinator::Clock::duration>(elapsed), end);
 }
 
 // In a stream each replica brings the gradient of a mini-batch of its own; the update is for all of their
 // samples.
-double Worker::share_of_round(StageId stage) const {
+double Worker::share_of_round(const Turn& turn) const {
+  const auto replicas = static_cast<Step>(job_.plan.stages[index(turn.op.stage)].workers.size());
+  const Stretch& stretch = ground_.stretch;
+  const Step first = turn.step - (turn.step - stretch.first) % replicas;
   const EpochShape& epoch = job_.setup.length.epoch;
-  const auto replicas = static_cast<int>(job_.plan.stages[index(stage)].workers.size());
-  const int mine = due_.at(stage), first = mine / replicas * replicas;
-  double samples = 0;
-  for (int i = first; i < first + replicas; ++i) samples += epoch.size(i);
-  return epoch.size(mine) / samples;
+  double all = 0;
+  for (Step i = first; i < first + replicas; ++i) all += epoch.size(i - stretch.epoch_first);
+  return epoch.size(turn.step - stretch.epoch_first) / all;
 }
 
 // Copies of shared weights in several stages; stages with replicas have reduced theirs before.
-void Worker::tied_all_reduce(const plan::Op& op) {
-  const auto group = static_cast<std::size_t>(op.micro_batch);
+void Worker::tied_all_reduce(const Turn& turn) {
+  const auto group = static_cast<std::size_t>(turn.op.micro_batch);
   const int owner = job_.tied_owner(group);
   const Time begin = Coordinator::Clock::now();
   UseGradients mine;
@@ -269,7 +268,7 @@ void Worker::tied_all_reduce(const plan::Op& op) {
     if (!reduced_.contains(id)) reduced_[id] = stage->second.take_gradients();
     mine.merge(stage->second.tied_gradients(reduced_[id], owner));
   }
-  note(op, begin, finished());
+  note(turn.op, begin, finished());
   const TiedGradients sums = job_.tied_reducers[group]->reduce(id_, std::move(mine), device_);
   for (const StageId id : job_.plan.tied[group].stages) {
     const auto stage = stages_.find(id);
@@ -277,50 +276,23 @@ void Worker::tied_all_reduce(const plan::Op& op) {
   }
 }
 
-void Worker::update(const plan::Op& op, Stage& stage) {
+void Worker::update(const Turn& turn, Stage& stage) {
   const Time begin = Coordinator::Clock::now();
-  const auto reduced = reduced_.find(op.stage);
+  const auto reduced = reduced_.find(turn.op.stage);
   if (reduced == reduced_.end()) {
     stage.update(stage.take_gradients(), job_.options.learning_rate);
   } else {
     stage.update(std::move(reduced->second), job_.options.learning_rate);
     reduced_.erase(reduced);
   }
-  note(op, begin, finished());
+  const Time end = finished();
+  note(turn.op, begin, end);
+  job_.ledger.updated(turn.step, end);
 }
 
 Worker::Time Worker::finished() const {
   profile::wait_for(device_);
   return Coordinator::Clock::now();
-}
-
-Unit Worker::unit_of(const plan::Op& op) const {
-  const bool streamed = job_.setup.streams && plan::has_micro_batch(op.kind);
-  return streamed ? position_.first + op.micro_batch : position_.unit;
-}
-
-Worker::Piece Worker::piece(const plan::Op& op) const {
-  const EpochShape& epoch = job_.setup.length.epoch;
-  const std::span<const std::int64_t> order(order_);
-  const auto batch = [&](Unit i) {
-    return order.subspan(static_cast<std::size_t>(epoch.first(i)), static_cast<std::size_t>(epoch.size(i)));
-  };
-  Piece piece;
-  piece.unit = unit_of(op);
-  if (job_.setup.streams) {
-    piece.round = position_.epoch;
-    piece.samples = batch(op.micro_batch);
-  } else {
-    piece.round = position_.unit;
-    piece.loss_index = op.micro_batch;
-    const auto m = static_cast<std::size_t>(op.micro_batch);
-    const auto first = static_cast<std::size_t>(position_.offsets[m]),
-               end = static_cast<std::size_t>(position_.offsets[m + 1]);
-    piece.samples = batch(position_.unit - position_.first).subspan(first, end - first);
-    piece.weight = static_cast<double>(end - first) / position_.offsets.back();
-  }
-  piece.key = {job_.options.seed, piece.unit, piece.loss_index};
-  return piece;
 }
 
 std::unique_ptr<model::Optimizer> make_optimizer(const plan::Plan& plan, const RunOptions& options) {

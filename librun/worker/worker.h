@@ -7,13 +7,14 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "libprofile/measure/memory_meter.h"
 #include "librun/stage/stage.h"
+#include "librun/worker/cursor.h"
 #include "librun/worker/job.h"
 #include "librun/worker/record.h"
 
@@ -34,67 +35,65 @@ class Worker {
  private:
   using Time = Coordinator::Clock::time_point;
 
-  /// One micro-batch as an operation sees it.
-  struct Piece {
-    Unit unit = 0;
-    std::int64_t round = 0;  ///< of its messages
-    int loss_index = 0;      ///< micro-batch within the unit
-    std::span<const std::int64_t> samples;
-    double weight = 1;  ///< n_m/N
-    model::RandomKey key;
-  };
-  /// Where the loop stands.
-  struct Position {
+  /// What the commands' stretches run on.
+  struct Ground {
+    const Dataset* data = nullptr;
+    std::span<const std::int64_t> order;  ///< samples in the order of the epoch
+    const Owners* owners = nullptr;
+    Direction direction = Direction::activation;  ///< of what forwards send; evaluation: no backward follows
+    Stretch stretch;
     int epoch = 0;
-    Unit first = 0;            ///< of the epoch
-    Unit unit = 0;             ///< the current step; streams: of the last backward
-    std::vector<int> offsets;  ///< rows of the current step's micro-batches
+    std::int64_t message_step = 0;  ///< of the stretch's first messages
+    bool trains() const { return direction == Direction::activation; }
   };
 
-  void train();
+  void serve();
   void make_stages();
-  /// False when the gate closed before the end of the epoch.
-  bool run_steps(Unit count);
-  bool run_stream(Unit count);
-  void step();
+  void train(const Command& command);
+  void evaluate(const Command& command);
+  /// All turns of the steps that are let begin.
+  void walk(Cursor cursor);
+  /// A step of a synchronous program is over.
+  void end_step();
 
-  void execute(const plan::Op& op);
-  void dispatch(const plan::Op& op);
-  void forward(const plan::Op& op, Stage& stage);
-  void recompute(const plan::Op& op, Stage& stage);
-  void backward(const plan::Op& op, Stage& stage);
-  void weight_gradient(const plan::Op& op, Stage& stage);
-  void all_reduce(const plan::Op& op, Stage& stage);
-  /// Samples of the stage's last mini-batch over those of all its replicas' ones.
-  double share_of_round(StageId stage) const;
-  void tied_all_reduce(const plan::Op& op);
-  void update(const plan::Op& op, Stage& stage);
+  void execute(const Turn& turn);
+  void dispatch(const Turn& turn);
+  void forward(const Turn& turn, Stage& stage);
+  void evaluate(const Turn& turn, const Stage& stage);
+  void recompute(const Turn& turn, Stage& stage);
+  void backward(const Turn& turn, Stage& stage);
+  void weight_gradient(const Turn& turn, Stage& stage);
+  void all_reduce(const Turn& turn, Stage& stage);
+  /// Samples of a stream's mini-batch over those of all replicas' ones that the stage's update joins.
+  double share_of_round(const Turn& turn) const;
+  void tied_all_reduce(const Turn& turn);
+  void update(const Turn& turn, Stage& stage);
 
-  Unit unit_of(const plan::Op& op) const;
-  Piece piece(const plan::Op& op) const;
+  model::RandomKey key(const Turn& turn) const { return {job_.options.seed, turn.step, turn.micro_batch}; }
+  std::span<const std::int64_t> samples(const Turn& turn) const {
+    return ground_.order.subspan(static_cast<std::size_t>(turn.first_row), static_cast<std::size_t>(turn.rows));
+  }
+  WorkerId owner(StageId stage, const Turn& turn) const { return ground_.owners->of(stage, turn.local); }
+  Tag tag(const Turn& turn, Direction direction, const TensorSource& source, StageId consumer) const;
   /// In the order of the stage's inputs; undefined where the data provide them.
-  std::vector<at::Tensor> receive_inputs(const plan::Op& op, const Piece& piece);
+  std::vector<at::Tensor> receive_inputs(const Turn& turn);
   /// Fills in those that the data provide.
-  void cut_data(const plan::Op& op, const Piece& piece, std::vector<at::Tensor>& inputs) const;
+  void cut_data(const Turn& turn, std::vector<at::Tensor>& inputs) const;
   /// Per output of the stage, in descending consumer order.
-  std::vector<std::vector<at::Tensor>> receive_gradients(const plan::Op& op, const Piece& piece);
-  void send_gradients(const plan::Op& op, const Piece& piece, std::vector<at::Tensor> gradients);
+  std::vector<std::vector<at::Tensor>> receive_gradients(const Turn& turn);
   struct Message {
     WorkerId to;
     Tag tag;
     at::Tensor tensor;
   };
-  /// One for each consumer of each output; the tag says in which direction, round and micro-batch.
-  std::vector<Message> messages_of(StageId stage, Tag tag, std::vector<at::Tensor> outputs) const;
+  /// Each output to each of its consumers.
+  void send_outputs(const Turn& turn, std::vector<at::Tensor> outputs);
+  void send_gradients(const Turn& turn, std::vector<at::Tensor> gradients);
   /// On this worker's device and charged to it from now on, whoever made it.
   at::Tensor receive(WorkerId from, const Tag& tag);
   /// All that an operation sends, at once: what nobody here holds any longer is charged to its receivers alone.
-  /// `op` is for the trace; null: not training.
-  void send(const plan::Op* op, std::vector<Message> messages);
+  void send(const plan::Op& op, std::vector<Message> messages);
 
-  /// False when the run was interrupted before the end of the test set.
-  bool evaluate();
-  void evaluate(StageId id, const Stage& stage, int micro_batch);
   EvaluationPart judge(const Stage& stage, std::span<const at::Tensor> inputs, const model::Pass& pass,
                        std::int64_t samples) const;
 
@@ -110,15 +109,12 @@ class Worker {
   at::Device device_;
   at::Generator generator_;
   profile::MemoryAccount memory_;
-  std::set<std::pair<StageId, int>> recomputed_;  ///< stages and micro-batches with an R in this program
   std::map<StageId, Stage> stages_;
-  std::map<StageId, StepGradients> reduced_;  ///< between AR and U
-  /// Streams: the last mini-batch whose backward is done, from there to U.
-  std::map<StageId, int> due_;
-  std::vector<std::int64_t> order_;  ///< samples of the current epoch
-  Position position_;
-  std::optional<Respite> starting_;  ///< until the stages are made
-  Seconds busy_{};                   ///< since the last entry of the record
+  std::map<StageId, StepGradients> reduced_;      ///< between AR and U
+  std::vector<std::int64_t> order_, test_order_;  ///< samples of the current epoch, of the test set
+  Ground ground_;
+  std::optional<Phase> starting_;  ///< until the stages are made
+  Seconds busy_{};                 ///< since the last entry of the record
   WorkerRecord record_;
 };
 

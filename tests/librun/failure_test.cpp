@@ -6,8 +6,10 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/model/errors.h"
+#include "librun/transport/watchdog.h"
 #include "librun/worker/driver.h"
 #include "tests/librun/folder.h"
+#include "tests/librun/jobs.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
 #include "tests/support/plans.h"
@@ -107,9 +109,9 @@ TEST_SUITE("librun/failure") {
     const int before = run::runs_left_behind();
     const auto [message, kind] = failure(plan, options);
     CHECK(message ==
-          "worker 0: stage 0: B0.0: stalled: no operation has ended for 1 s; raise the stall timeout if "
-          "single operations take that long\n"
-          "  worker 0: B0.0, waits for the gradient of layer 2 for micro-batch 0 from worker 1\n"
+          "stalled: no operation has ended for 1 s; raise the stall timeout if single operations take that "
+          "long\n"
+          "  worker 0: B0.0, waits for the gradient of layer 2 for micro-batch 0 of step 2 from worker 1\n"
           "  worker 1: F1.2, running\n"
           "  does not end, so it is left behind after 1 s: worker 1: F1.2, running");
     CHECK(kind == ErrorKind::run);
@@ -137,8 +139,29 @@ TEST_SUITE("librun/failure") {
         message ==
         "stalled: no operation has ended for 1 s; raise the stall timeout if single operations take that long\n"
         "  worker 0: U0, running\n"
-        "  worker 1: between steps, running\n"
+        "  worker 1: between steps, waits for the next command\n"
         "  does not end, so it is left behind after 1 s: worker 0: U0, running");
+    over = true;
+    over.notify_all();
+    back.wait(false);
+  }
+
+  TEST_CASE("a worker alone that never comes back is named, and left behind after the grace time") {
+    const plan::Plan plan = make_plan({.model = test::dropout_mlp()});
+    std::atomic<bool> over = false, back = false;
+    run::RunOptions options = options_with([&](std::int64_t step, WorkerId, const plan::Op& op) {
+      if (step != 2 || !is(op, "F0.1")) return;
+      over.wait(false);
+      back = true;
+      back.notify_all();
+    });
+    options.stall_timeout = Seconds(1);
+    const auto [message, kind] = failure(plan, options);
+    CHECK(
+        message ==
+        "stalled: no operation has ended for 1 s; raise the stall timeout if single operations take that long\n"
+        "  worker 0: F0.1, running\n"
+        "  does not end, so it is left behind after 1 s: worker 0: F0.1, running");
     over = true;
     over.notify_all();
     back.wait(false);
@@ -161,7 +184,8 @@ TEST_SUITE("librun/failure") {
     options.stall_timeout = Seconds(1);
     const plan::Plan plan = make_plan({.model = test::dropout_mlp(), .cuts = {3}});
     run::Job job(plan, options, run::make_setup(plan, options));
-    job.gate.grant(6);
+    test::command_all(job);
+    const run::Watchdog watchdog(job.coordinator, options.stall_timeout);
     run::Worker late(job, WorkerId{0}), waiting(job, WorkerId{1});
     std::thread second([&] { waiting.run(); });
     std::this_thread::sleep_for(std::chrono::seconds(3));
@@ -181,7 +205,7 @@ TEST_SUITE("librun/failure") {
     const plan::Plan plan = make_plan({.model = test::dropout_mlp(), .schedule = "gpipe"});
     run::Job job(plan, options, run::make_setup(plan, options));
     running = &job;
-    job.gate.grant(6);
+    test::command_all(job);
     run::Worker alone(job, WorkerId{0});
     std::thread([&] { alone.run(); }).join();
     CHECK(seen == std::vector<std::string>{"F0.0", "F0.1", "F0.2"});

@@ -10,6 +10,7 @@
 #include "libprofile/measure/profiler.h"
 #include "libprofile/model/families/families.h"
 #include "librun/worker/worker.h"
+#include "tests/librun/jobs.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
 #include "tests/support/plans.h"
@@ -154,7 +155,7 @@ TEST_SUITE("librun/memory") {
         if (step == -1 && worker == WorkerId{1} && op.micro_batch == 0) begun.wait();
       };
       run::Job job(plan, options, run::make_setup(plan, options));
-      job.gate.grant(10);
+      test::command_all(job);
       run::Worker sender(job, WorkerId{0}), receiver(job, WorkerId{1});
       std::thread first([&] { sender.run(); }), second([&] { receiver.run(); });
       first.join();

@@ -330,6 +330,14 @@ class StreamRecursion {
   std::map<int, Gradient> gradients_;
 };
 
+// First samples of the micro-batches of a mini-batch, and its end: the first N mod M have one more.
+std::vector<int> offsets_of(int mini_batch, int micro_batches) {
+  std::vector<int> offsets{0};
+  for (int m = 0; m < micro_batches; ++m)
+    offsets.push_back(offsets.back() + (mini_batch + micro_batches - 1 - m) / micro_batches);
+  return offsets;
+}
+
 }  // namespace
 
 Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Order order_of_sum) {
@@ -345,7 +353,7 @@ Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Orde
         run::epoch_order(model.samples(), options.seed, static_cast<int>(step / shape.count), options.shuffle);
     const std::int64_t batch = step % shape.count;
     const int size = shape.size(batch);
-    const auto offsets = run::micro_batch_offsets(size, plan.training.micro_batches);
+    const auto offsets = offsets_of(size, plan.training.micro_batches);
     LayerTensors sums(weights.size());
     std::map<int, std::vector<model::BatchStatistics>> statistics;  // by layer
     double loss = 0;

@@ -1,4 +1,5 @@
 #include "librun/worker/worker.h"
+#include "tests/librun/jobs.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
 #include "tests/support/plans.h"
@@ -24,7 +25,7 @@ run::RunOptions short_run() {
 struct Replicas {
   Replicas(const plan::Plan& plan, const run::RunOptions& options)
       : job(plan, options, run::make_setup(plan, options)) {
-    job.gate.grant(job.setup.length.total);
+    test::command_all(job);
     for (const plan::Worker& worker : plan.workers)
       workers.push_back(std::make_unique<run::Worker>(job, worker.id));
     std::vector<std::thread> threads;

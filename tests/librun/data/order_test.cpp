@@ -72,8 +72,4 @@ TEST_SUITE("librun/data/order") {
     request.drop_last = true;
     CHECK(epoch_shape(request).count == 8);
   }
-
-  TEST_CASE("micro-batches are cut by the tensor_split rule") {
-    CHECK(micro_batch_offsets(10, 4) == std::vector<int>{0, 3, 6, 8, 10});  // 3,3,2,2
-  }
 }

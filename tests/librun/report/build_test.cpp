@@ -10,7 +10,7 @@ using namespace pp::run;
 
 namespace {
 
-UnitRecord unit(int epoch, double end) { return {epoch, 0.5, 8, Seconds(end)}; }
+StepRecord unit(int epoch, double end) { return {epoch, 0.5, 8, Seconds(end)}; }
 
 plan::Plan two_workers() {
   plan::Plan plan;
@@ -30,30 +30,30 @@ TEST_SUITE("librun/report/build") {
   TEST_CASE("step time leaves out the warm-up and the first step of an epoch") {
     // Steps take 9, 8, 7 (warm-up), 2, 3 | evaluation and a first step that together take 50, then 4, 2: median
     // of 2, 3, 4, 2 with the upper one of an even number.
-    const std::vector<UnitRecord> units{unit(0, 9),  unit(0, 17), unit(0, 24), unit(0, 26),
+    const std::vector<StepRecord> units{unit(0, 9),  unit(0, 17), unit(0, 24), unit(0, 26),
                                         unit(0, 29), unit(1, 79), unit(1, 83), unit(1, 85)};
     CHECK(step_time(units, false).count() == doctest::Approx(3));
   }
 
   TEST_CASE("a run of warm-up steps only still has a step time") {
-    const std::vector<UnitRecord> units{unit(0, 2), unit(0, 3)};
+    const std::vector<StepRecord> units{unit(0, 2), unit(0, 3)};
     CHECK(step_time(units, false).count() == doctest::Approx(2));
     CHECK(step_time({}, false).count() == 0);
   }
 
   TEST_CASE("a stream's step time is the mean of the middle third") {
     // n = 6: E(4) = 8, E(2) = 5, so (8 - 5)/2. The fourth ends before the third: E is a running maximum.
-    const std::vector<UnitRecord> units{unit(0, 4), unit(0, 5), unit(0, 8),
+    const std::vector<StepRecord> units{unit(0, 4), unit(0, 5), unit(0, 8),
                                         unit(0, 7), unit(0, 9), unit(0, 20)};
     CHECK(step_time(units, true).count() == doctest::Approx(1.5));
     // Fewer than 6: the whole epoch, 12 s for 4 mini-batches.
-    const std::vector<UnitRecord> few{unit(0, 3), unit(0, 6), unit(0, 9), unit(0, 12)};
+    const std::vector<StepRecord> few{unit(0, 3), unit(0, 6), unit(0, 9), unit(0, 12)};
     CHECK(step_time(few, true).count() == doctest::Approx(3));
   }
 
   TEST_CASE("bubble, throughput and predicted beside measured") {
     // Steps of 2 s after warm-up; busy 1.5 and 0.5 of them: bubble 1 - 2/(2*2) = 0.5; per worker 0.25 and 0.75.
-    std::vector<UnitRecord> units;
+    std::vector<StepRecord> units;
     for (int i = 1; i <= 6; ++i) units.push_back(unit(0, 2 * i));
     WorkerRecord first, second;
     first.busy.assign(6, Seconds(1.5));

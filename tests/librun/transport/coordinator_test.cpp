@@ -7,6 +7,7 @@
 
 #include "libprofile/core/error.h"
 #include "librun/transport/mailbox.h"
+#include "librun/transport/watchdog.h"
 #include "tests/support/doctest.h"
 
 using namespace pp;
@@ -35,21 +36,37 @@ std::string outcome(Body&& body) {
 
 TEST_SUITE("librun/transport/coordinator") {
   TEST_CASE("a stall names every worker's operation and what it waits for") {
-    Coordinator coordinator(3, Seconds(0.02));
+    Coordinator coordinator(3);
     Mailbox<int> box(coordinator, WorkerId{0}, {1, 1, 1});
     coordinator.announce(WorkerId{0}, kBackward);
     coordinator.announce(WorkerId{1}, kForward);
-    CHECK(outcome([&] { box.take(WorkerId{1}, kTag); }) ==
-          "stalled: no operation has ended for 20 ms; raise the stall timeout if single operations take that "
+    const Watchdog watchdog(coordinator, Seconds(0.1));
+    CHECK(outcome([&] { box.take(WorkerId{1}, kTag); }) == "stopped");
+    CHECK(outcome([&] { std::rethrow_exception(coordinator.error()); }) ==
+          "stalled: no operation has ended for 100 ms; raise the stall timeout if single operations take that "
           "long\n"
-          "  worker 0: B1.1, waits for the gradient of layer 3 for micro-batch 1 from worker 1\n"
+          "  worker 0: B1.1, waits for the gradient of layer 3 for micro-batch 1 of step 1 from worker 1\n"
           "  worker 1: F0.4, running\n"
           "  worker 2: between steps, running");
   }
 
+  TEST_CASE("workers that compute, alone or not, and never come back stall too") {
+    for (const int workers : {1, 2}) {
+      Coordinator coordinator(workers);
+      Monitor monitor(coordinator);
+      const Watchdog watchdog(coordinator, Seconds(0.05));
+      Monitor::Lock lock = monitor.lock();
+      CHECK(outcome([&] {
+              monitor.wait_driver(
+                  lock, [] { return false; }, [] { return false; });
+            }) == "stopped");
+    }
+  }
+
   TEST_CASE("a wait outlasts the timeout while others make progress") {
-    Coordinator coordinator(2, Seconds(1));
+    Coordinator coordinator(2);
     Mailbox<int> box(coordinator, WorkerId{0}, {1, 1});
+    const Watchdog watchdog(coordinator, Seconds(1));
     std::thread other([&] {  // 15 operations of 0.1 s: one and a half timeouts
       for (int i = 0; i < 15; ++i) {
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -62,9 +79,9 @@ TEST_SUITE("librun/transport/coordinator") {
   }
 
   TEST_CASE("stop wakes every waiting worker and the driver, and keeps the first error") {
-    Coordinator coordinator(2, Seconds(60));
+    Coordinator coordinator(2);
     Mailbox<int> box(coordinator, WorkerId{0}, {1, 1});
-    Barrier barrier(coordinator, {WorkerId{0}, WorkerId{1}});
+    Barrier barrier(coordinator, 2);
     std::string taking, meeting;
     std::thread first([&] { taking = outcome([&] { box.take(WorkerId{1}, kTag); }); });
     std::thread second([&] { meeting = outcome([&] { barrier.arrive_and_wait(WorkerId{1}, "the other"); }); });
@@ -73,8 +90,9 @@ TEST_SUITE("librun/transport/coordinator") {
       coordinator.stop(std::make_exception_ptr(Error(ErrorKind::run, "second")));
     });
     CHECK(outcome([&] {
-            Coordinator::Lock lock = coordinator.lock();
-            coordinator.wait_driver(
+            Monitor monitor(coordinator);
+            Monitor::Lock lock = monitor.lock();
+            monitor.wait_driver(
                 lock, [] { return false; }, [] { return false; });
           }) == "stopped");
     first.join();
@@ -86,55 +104,42 @@ TEST_SUITE("librun/transport/coordinator") {
   }
 
   TEST_CASE("a worker that never waits ends with its next operation once the run is stopped") {
-    Coordinator coordinator(1, Seconds(60));
+    Coordinator coordinator(1);
     CHECK(outcome([&] { coordinator.announce(WorkerId{0}, kForward); }) == "returned");
     coordinator.stop(nullptr);
     CHECK(outcome([&] { coordinator.announce(WorkerId{0}, kBackward); }) == "stopped");
   }
 
-  TEST_CASE("while somebody has a respite, waiting is no stall, however long") {
-    Coordinator coordinator(2, Seconds(0.02));
+  TEST_CASE("while somebody is in a phase, waiting is no stall, however long") {
+    Coordinator coordinator(2);
     Mailbox<int> box(coordinator, WorkerId{0}, {1, 1});
+    const Watchdog watchdog(coordinator, Seconds(0.1));
     std::string taking;
-    std::optional<Respite> busy(std::in_place, coordinator);
+    std::optional<Phase> busy(std::in_place, coordinator);
     std::thread taker([&] { taking = outcome([&] { box.take(WorkerId{1}, kTag); }); });
-    std::this_thread::sleep_for(std::chrono::milliseconds(400));  // twenty timeouts
+    std::this_thread::sleep_for(std::chrono::milliseconds(1000));  // ten timeouts
     box.put(WorkerId{1}, kTag, 7);
     taker.join();
     CHECK(taking == "returned");
     busy.reset();
-    CHECK(outcome([&] { box.take(WorkerId{1}, kTag); }).starts_with("stalled: "));
-  }
-
-  TEST_CASE("workers of which none waits and none moves: the driver says that they stall") {
-    Coordinator coordinator(2, Seconds(0.02));
-    coordinator.announce(WorkerId{0}, std::nullopt);  // done with its program
-    coordinator.announce(WorkerId{1}, kForward);
-    CHECK(outcome([&] {
-            Coordinator::Lock lock = coordinator.lock();
-            coordinator.wait_driver(
-                lock, [] { return false; }, [] { return false; });
-          }) ==
-          "stalled: no operation has ended for 20 ms; raise the stall timeout if single operations take that "
-          "long\n"
-          "  worker 0: between steps, running\n"
-          "  worker 1: F0.4, running");
+    CHECK(outcome([&] { box.take(WorkerId{1}, kTag); }) == "stopped");
   }
 
   TEST_CASE("the driver gives up a wait when it is told to, without an error") {
-    Coordinator coordinator(1, Seconds(60));
-    Coordinator::Lock lock = coordinator.lock();
+    Coordinator coordinator(1);
+    Monitor monitor(coordinator);
+    Monitor::Lock lock = monitor.lock();
     int asked = 0;
-    CHECK_FALSE(coordinator.wait_driver(
+    CHECK_FALSE(monitor.wait_driver(
         lock, [] { return false; }, [&] { return ++asked == 3; }));
-    CHECK(coordinator.wait_driver(
+    CHECK(monitor.wait_driver(
         lock, [] { return true; }, [] { return true; }));
   }
 
   TEST_CASE("a barrier lets nobody into round n+1 before all have left round n") {
     constexpr int kWorkers = 3, kRounds = 200;
-    Coordinator coordinator(kWorkers, Seconds(60));
-    Barrier barrier(coordinator, {WorkerId{0}, WorkerId{1}, WorkerId{2}});
+    Coordinator coordinator(kWorkers);
+    Barrier barrier(coordinator, 3);
     std::atomic<int> arrived = 0, wrong = 0;
     std::vector<std::thread> threads;
     for (int w = 0; w < kWorkers; ++w) {
@@ -155,11 +160,11 @@ TEST_SUITE("librun/transport/coordinator") {
 
 TEST_SUITE("librun/transport/mailbox") {
   TEST_CASE("messages are matched by tag, whatever the order of arrival") {
-    Coordinator coordinator(2, Seconds(60));
+    Coordinator coordinator(2);
     Mailbox<std::string> box(coordinator, WorkerId{0}, {4, 4});
     Tag activation = kTag, later = kTag;
     activation.direction = Direction::activation;
-    later.round = 1;
+    later.step = 1;
     box.put(WorkerId{1}, later, "next step");
     box.put(WorkerId{1}, activation, "activation");
     box.put(WorkerId{1}, kTag, "gradient");
@@ -169,7 +174,7 @@ TEST_SUITE("librun/transport/mailbox") {
   }
 
   TEST_CASE("a sender waits while the receiver has its capacity unread, another sender does not") {
-    Coordinator coordinator(3, Seconds(60));
+    Coordinator coordinator(3);
     Mailbox<int> box(coordinator, WorkerId{0}, {1, 2, 1});
     std::atomic<int> sent = 0;
     std::thread sender([&] {
@@ -198,7 +203,7 @@ TEST_SUITE("librun/transport/mailbox") {
 
   TEST_CASE("many workers at once lose and duplicate nothing") {
     constexpr int kWorkers = 4, kMessages = 500;
-    Coordinator coordinator(kWorkers, Seconds(60));
+    Coordinator coordinator(kWorkers);
     std::vector<std::unique_ptr<Mailbox<int>>> boxes;
     for (int w = 0; w < kWorkers; ++w) {
       boxes.push_back(std::make_unique<Mailbox<int>>(coordinator, WorkerId{w}, std::vector<int>(kWorkers, 3)));

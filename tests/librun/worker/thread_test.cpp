@@ -117,50 +117,81 @@ TEST_SUITE("librun/worker/threads") {
 }
 
 TEST_SUITE("librun/worker/progress") {
-  TEST_CASE("a gate that is closed takes back what nobody has begun, in whole rounds") {
-    Coordinator coordinator(2, Seconds(60));
-    Gate gate(coordinator), rounds(coordinator, /*round=*/3);
-    for (Gate* each : {&gate, &rounds}) {
+  TEST_CASE("what nobody has begun of a stretch is taken back, in whole rounds") {
+    Coordinator coordinator(2);
+    Commands single(coordinator), rounds(coordinator, /*round=*/3);
+    for (Commands* each : {&single, &rounds}) {
+      each->train(0, {.first = 0, .end = 20});
       each->grant(9);
+      CHECK(each->next(WorkerId{0}).stretch.end == 20);
+      CHECK(each->next(WorkerId{1}).kind == Command::Kind::train);
       CHECK(each->admit(WorkerId{0}, 3));
       CHECK(each->admit(WorkerId{1}, 1));
     }
-    CHECK(gate.close() == 4);    // units 0..3
-    CHECK(rounds.close() == 6);  // 3, 4 and 5 are one round
-    CHECK(gate.admit(WorkerId{1}, 3));
-    CHECK_FALSE(gate.admit(WorkerId{0}, 4));
+    CHECK(single.cut() == 4);  // steps 0..3
+    CHECK(rounds.cut() == 6);  // 3, 4 and 5 are one round
+    CHECK(single.admit(WorkerId{1}, 3));
+    CHECK_FALSE(single.admit(WorkerId{0}, 4));
     CHECK(rounds.admit(WorkerId{1}, 5));
     CHECK_FALSE(rounds.admit(WorkerId{0}, 6));
+    CHECK(rounds.end_of_stretch(WorkerId{0}) == 6);
   }
 
-  TEST_CASE("the gate admits granted units and refuses the rest once it is closed") {
-    Coordinator coordinator(1, Seconds(60));
-    Gate gate(coordinator);
-    gate.grant(2);
-    CHECK(gate.admit(WorkerId{0}, 1));
+  TEST_CASE("steps begin when they are granted, and a cut wakes who waits") {
+    Coordinator coordinator(1);
+    Commands commands(coordinator);
+    commands.train(0, {.first = 0, .end = 10});
+    commands.grant(2);
+    commands.next(WorkerId{0});
+    CHECK(commands.admit(WorkerId{0}, 1));
     bool third = true;
-    std::thread waiting([&] { third = gate.admit(WorkerId{0}, 2); });
-    gate.close();
+    std::thread waiting([&] { third = commands.admit(WorkerId{0}, 2); });
+    commands.cut();
     waiting.join();
     CHECK_FALSE(third);
-    gate.grant(10);  // after the end: no effect
-    CHECK_FALSE(gate.admit(WorkerId{0}, 5));
-    CHECK(gate.admit(WorkerId{0}, 1));
+    commands.grant(10);  // after the cut: no effect
+    CHECK_FALSE(commands.admit(WorkerId{0}, 5));
+    CHECK(commands.admit(WorkerId{0}, 1));
   }
 
-  TEST_CASE(
-      "a unit is complete when all losses and all participants are there; losses come in micro-batch order") {
-    Coordinator coordinator(2, Seconds(60));
-    Ledger ledger(coordinator, {.micro_batches = 2, .participants = 2});
+  TEST_CASE("every worker gets every command, in order and at its own pace") {
+    Coordinator coordinator(2);
+    Commands commands(coordinator);
+    commands.train(0, {.first = 0, .end = 2});
+    CHECK(commands.next(WorkerId{0}).kind == Command::Kind::train);
+    commands.evaluate(0, 5);
+    const Command evaluation = commands.next(WorkerId{0});
+    CHECK(evaluation.kind == Command::Kind::evaluate);
+    CHECK(commands.admit(WorkerId{0}, 4));  // nothing of an evaluation is held back
+    commands.stop();
+    CHECK(commands.next(WorkerId{0}).kind == Command::Kind::stop);
+    CHECK(commands.next(WorkerId{1}).kind == Command::Kind::train);
+    CHECK(commands.next(WorkerId{1}).kind == Command::Kind::evaluate);
+  }
+
+  TEST_CASE("a cut in an evaluation leaves the trained steps as they are") {
+    Coordinator coordinator(1);
+    Commands commands(coordinator);
+    commands.train(0, {.first = 0, .end = 2});
+    commands.evaluate(0, 5);
+    CHECK(commands.cut() == 2);
+    commands.next(WorkerId{0});
+    commands.next(WorkerId{0});
+    CHECK_FALSE(commands.admit(WorkerId{0}, 0));
+  }
+
+  TEST_CASE("a step is complete when all losses and all updates are there; losses come in micro-batch order") {
+    Coordinator coordinator(2);
+    Ledger ledger(coordinator, {.micro_batches = 2, .updates = 2});
     const auto start = Coordinator::Clock::now();
     std::thread worker([&] {
       ledger.loss(5, 1, 0.25);
-      ledger.finish(5, start + std::chrono::seconds(2));
-      ledger.finish(5, start + std::chrono::seconds(1));
+      ledger.updated(5, start + std::chrono::seconds(2));
+      ledger.updated(5, start + std::chrono::seconds(1));
       ledger.loss(5, 0, 0.75);
     });
     const auto patient = [] { return false; };
-    const std::optional<UnitResult> result = ledger.await_unit(5, patient);
+    const std::optional<StepResult> result = ledger.await_step(5, patient);
     worker.join();
     REQUIRE(result.has_value());
     CHECK(result->losses == std::vector<double>{0.75, 0.25});

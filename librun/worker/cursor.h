@@ -1,0 +1,60 @@
+// Where a worker stands in its part of a training: which step an operation works for, on which rows of the
+// data, with which share of the loss. Programs and streams are walked alike; nothing is written out in advance.
+// Free of Torch.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "libplan/schedule/program.h"
+#include "librun/data/order.h"
+
+namespace pp::run {
+
+/// Steps that are walked through without draining, all of one epoch.
+struct Stretch {
+  Step first = 0;
+  Step end = 0;
+  Step epoch_first = 0;  ///< with which the epoch began
+};
+
+/// An operation and what it works on.
+struct Turn {
+  plan::Op op;  ///< as the plan writes it: of a step, or counted from the beginning of the stretch
+  Step step = 0;
+  std::int64_t local = 0;      ///< micro-batch, from the beginning of the stretch
+  int micro_batch = 0;         ///< within the step
+  std::int64_t first_row = 0;  ///< of the epoch's order
+  int rows = 0;
+  double weight = 1;       ///< share of the micro-batch in the step's loss, n_m/N
+  bool run_again = false;  ///< of F: an R of the same micro-batch follows
+};
+
+class Cursor {
+ public:
+  /// `stream`: of the worker, a step's program as steps_of() makes it; must outlive the cursor, as `epoch`
+  /// must. `of_step`: operations keep the micro-batch that the program writes.
+  Cursor(const plan::Stream& stream, bool of_step, const EpochShape& epoch, Stretch stretch);
+
+  /// Nothing at the end of the stretch.
+  std::optional<Turn> next();
+  /// The stretch ends earlier; nothing of the steps from `end` on has been given out.
+  void end_at(Step end);
+
+ private:
+  bool runs_again(StageId stage, std::int64_t local) const;
+  void locate(Turn& turn) const;
+
+  const plan::Stream& stream_;
+  bool of_step_;
+  const EpochShape& epoch_;
+  Stretch stretch_;
+  plan::StreamWalk walk_;
+  /// What the body runs again, stage and micro-batch modulo period, and the least such micro-batch.
+  std::map<std::pair<StageId, int>, int> again_;
+  std::map<StageId, Step> due_;  ///< step of the stage's last backward
+};
+
+}  // namespace pp::run
