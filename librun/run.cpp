@@ -73,6 +73,11 @@ RunReport make_report(const Job& job, const Crew& crew, const Driver& driver) {
   return report;
 }
 
+constexpr auto kLatest =
+    "weight policy latest: backwards run on other weights than their forwards, so the updates are the gradient "
+    "of "
+    "no function; to train, plan with --weight-policy stash";
+
 // A job with the workers that do it.
 struct Work {
   Work(const plan::Plan& plan, const RunOptions& options, Setup setup)
@@ -135,6 +140,7 @@ RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& obser
               const std::function<bool()>& interrupted) {
   Setup setup = make_setup(plan, options);
   for (const std::string& warning : setup.cores.warnings) observer.warning(warning);
+  if (plan.schedule.weight_policy == plan::WeightPolicy::latest) observer.warning(kLatest);
   std::optional<AtomicFile> weights_file;
   if (!options.save_weights.empty()) weights_file.emplace(options.save_weights);
   profile::install_memory_meter();

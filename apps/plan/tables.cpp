@@ -5,7 +5,6 @@
 
 #include "apps/cli/table.h"
 #include "apps/cli/terminal_text.h"
-#include "libplan/plan_execution.h"
 #include "libplan/plan_recompute.h"
 #include "libplan/plan_windows.h"
 #include "libplan/schedule/closed_forms.h"
@@ -202,8 +201,6 @@ std::string plan_text(const Plan& plan, bool color) {
       plan_title(plan) + "\n\n" + stage_table(plan, color) + windows_line(plan) + unused_text(plan) + '\n';
   text += promise_text(plan);
   text += recompute_line(plan) + formulas_text(plan);
-  if (const std::string refusal = plan::execution_refusal(plan); !refusal.empty())
-    text += "not executed: " + refusal + '\n';
   if (!plan.alternatives.empty()) text += "\nalternatives:\n" + alternatives_table(plan);
   return text;
 }

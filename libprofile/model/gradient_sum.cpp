@@ -31,10 +31,13 @@ at::Tensor GradientSum::take() {
   return std::exchange(sum_, at::Tensor());
 }
 
-void accumulate(at::Tensor& buffer, const at::Tensor& weight, at::Tensor gradient) {
+void accumulate(at::Tensor& buffer, const at::Tensor& place, const at::Tensor& weight, at::Tensor gradient) {
   if (!gradient.defined()) return;
   if (buffer.defined()) {
     buffer.add_(gradient);
+  } else if (place.defined()) {
+    buffer = place;
+    buffer.copy_(gradient);
   } else if (can_keep(gradient, weight)) {
     buffer = std::move(gradient);
   } else {

@@ -36,6 +36,8 @@ struct Weights {
 /// until the first addition.
 struct Gradients {
   std::vector<std::vector<at::Tensor>> layers;
+  /// Where a sum is put at its first addition, whatever was there before; empty: in tensors of their own.
+  std::vector<std::vector<at::Tensor>> places;
 };
 
 /// One micro-batch in flight. Movable; frees what it holds as soon as the backward of each layer has run.

@@ -186,8 +186,9 @@ class Backwarding {
   void add_weight_gradients(const Unit& unit, std::span<at::Tensor> results, Gradients& gradients) const {
     const std::span<const at::Tensor> weights = weights_of(unit);
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      at::Tensor& buffer = gradients.layers[static_cast<std::size_t>(unit.position)][i];
-      detail::accumulate(buffer, weights[i], std::move(results[i]));
+      const auto layer = static_cast<std::size_t>(unit.position);
+      const at::Tensor place = gradients.places.empty() ? at::Tensor() : gradients.places[layer][i];
+      detail::accumulate(gradients.layers[layer][i], place, weights[i], std::move(results[i]));
     }
   }
 

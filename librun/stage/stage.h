@@ -1,5 +1,5 @@
-// One stage on one worker: the segment with its newest weights, the passes in flight with the versions they
-// hold, the gradients of the current step, the optimizer, and batch norm's statistics until they are committed.
+// One stage on one worker: the segment with its weight versions, the passes in flight with those they hold, the
+// gradients of the current step, the optimizer, and batch norm's statistics until they are committed.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -16,6 +16,8 @@
 #include "libprofile/core/units.h"
 #include "libprofile/model/optimizer.h"
 #include "libprofile/model/segment.h"
+#include "librun/stage/flat_layout.h"
+#include "librun/stage/weight_versions.h"
 
 namespace pp::run {
 
@@ -27,30 +29,25 @@ struct StageOptions {
   at::Device device = at::kCPU;  ///< where weights, gradients and optimizer state live
   std::uint64_t seed = 1;
   std::unique_ptr<model::Optimizer> optimizer;
+  plan::WeightPolicy policy = plan::WeightPolicy::flush;
+  int stages = 1;  ///< of the whole pipeline
 };
 
 /// What a pass keeps of its forward: graphs, or only the tensors that came from other stages, for a
 /// recompute().
 enum class Keep { graphs, inputs };
 
-/// What a replica has gathered since the last update, and what it needs of the others.
-struct StepGradients {
-  /// One per use of a parameter: parameters in the stage's order, the uses of one in ascending layer order.
-  /// Undefined: no micro-batch ran here, or another use has the sum.
-  std::vector<at::Tensor> uses;
-  std::map<int, std::vector<model::BatchStatistics>> statistics;  ///< by micro-batch, in layer order
-};
+/// Batch norm's sums that are not committed yet: by micro-batch, in layer order.
+using Statistics = std::map<int, std::vector<model::BatchStatistics>>;
 
 /// Gradients of a shared layer's parameters by the layer (model-wide index) and the parameter's index;
 /// undefined: no micro-batch ran.
 using UseGradients = std::map<std::pair<int, std::size_t>, at::Tensor>;
-/// Their sums by the parameter's index.
-using TiedGradients = std::map<std::size_t, at::Tensor>;
 
 /// Bytes that are alive between two operations, counted from the tensors themselves.
 struct StageBytes {
   Bytes weights;   ///< one version
-  Bytes versions;  ///< the older ones that passes hold
+  Bytes versions;  ///< the older ones that are kept
   Bytes gradients;
   Bytes optimizer;
 };
@@ -59,12 +56,18 @@ struct StageBytes {
 class Stage {
  public:
   Stage(const ResolvedModel& model, StageOptions options);
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
 
   const model::Segment& segment() const { return segment_; }
 
-  /// Trains on micro-batch `micro_batch` with the newest weights. Returns the outputs to be sent; the pass
-  /// stays in flight. The generator must outlive it: recomputed layers draw from it again.
-  std::vector<at::Tensor> forward(int micro_batch, std::span<const at::Tensor> inputs,
+  /// A stream begins (again): versions and steps count from here. Nothing is in flight.
+  void restart() { versions_.restart(); }
+
+  /// Trains on micro-batch `micro_batch` of `step` (since restart()) with the version that the weight policy
+  /// says. Returns the outputs to be sent; the pass stays in flight. The generator must outlive it: recomputed
+  /// layers draw from it again.
+  std::vector<at::Tensor> forward(int micro_batch, std::int64_t step, std::span<const at::Tensor> inputs,
                                   const model::RandomKey& key, at::Generator& generator,
                                   Keep keep = Keep::graphs);
   /// Runs the forward of a pass that kept its inputs again, with the weights and the random numbers of the
@@ -85,24 +88,28 @@ class Stage {
                                          double weight);
   void weight_gradient(int micro_batch);
 
-  /// Takes what the step has gathered.
-  StepGradients take_gradients();
-  /// Those of the parameters that layer `owner` shares with layers of this stage and of others.
-  UseGradients tied_gradients(const StepGradients& gradients, int owner) const;
-  /// Puts the sums over all uses everywhere in their place.
-  void set_tied_gradients(StepGradients& gradients, int owner, const TiedGradients& sums) const;
-  /// One optimizer step on the newest weights and the commit of the statistics in micro-batch order. In place
-  /// when no pass holds the newest version, else on a copy, so that the passes keep theirs. Uses of a shared
-  /// parameter are added in ascending layer order; a parameter without a gradient gets zero.
-  void update(StepGradients gradients, double learning_rate);
+  /// What backwards have added since the last update, one place per use of a parameter (FlatLayout), zero where
+  /// nothing was added; to be reduced over replicas in place. Undefined without parameters.
+  at::Tensor complete_gradient();
+  /// The same of batch norm, to be brought together over replicas.
+  Statistics& statistics() { return statistics_; }
+  bool has_statistics() const;
+  /// The gradients of the parameters that layer `owner` shares with layers of this stage and of others.
+  UseGradients tied_gradients(int owner) const;
+  /// Replaces them by their sums over all uses.
+  void set_tied_gradients(int owner, const std::map<std::size_t, at::Tensor>& sums);
+  /// The optimizer's step on what the gradients add up to, as the update of `step` (since restart()), and the
+  /// commit of the statistics in micro-batch order. Uses of a shared parameter are added in ascending layer
+  /// order; a parameter without a gradient gets zero.
+  void update(std::int64_t step, double learning_rate);
 
   /// Forward alone, with the newest weights and running statistics; nothing stays in flight.
   model::Pass evaluate(std::span<const at::Tensor> inputs, at::Generator& generator) const;
 
-  int version() const { return newest_->version; }
+  int version() const { return versions_.version(); }
   int flight_count() const { return static_cast<int>(flights_.size()); }
-  /// Versions alive: the newest and those that passes hold.
-  int version_count() const;
+  /// Versions alive (WeightVersions).
+  int version_count() const { return versions_.count(); }
   /// Version that the pass in flight holds.
   int version_of(int micro_batch) const { return flights_.at(micro_batch).version; }
   StageBytes bytes() const;
@@ -113,13 +120,6 @@ class Stage {
   std::vector<std::pair<int, NamedTensors>> named_tensors() const;
 
  private:
-  /// A trained tensor and its uses in the segment, ascending.
-  struct Parameter {
-    struct Use {
-      std::size_t layer, index;
-    };
-    std::vector<Use> uses;
-  };
   struct Flight {
     model::Pass pass;
     int version = 0;
@@ -127,25 +127,28 @@ class Stage {
     std::vector<at::Tensor> inputs = {};                 ///< until then: undefined where the data provide them
   };
 
-  std::vector<Parameter> distinct_parameters() const;
-  /// visit(use, its entry of StepGradients::uses) for every use of parameters that layer `owner` has.
+  at::Tensor place(const FlatLayout::Parameter& parameter, const FlatLayout::Use& use) const {
+    return FlatLayout::view(gradient_, parameter, use.offset);
+  }
+  at::Tensor& sum(const FlatLayout::Use& use) { return sums_.layers[use.layer][use.index]; }
+  /// visit(parameter, use) for every use of parameters that layer `owner` has.
   template <class Visit>
   void for_each_use(int owner, Visit&& visit) const;
-  const at::Tensor& newest(const Parameter& parameter) const;
-  void replace_newest();
-  void commit(const std::map<int, std::vector<model::BatchStatistics>>& statistics);
+  void fold_uses();
+  void commit(const Statistics& statistics);
   void retire(int micro_batch);
 
   const ResolvedModel& model_;
   model::Segment segment_;
   std::unique_ptr<model::Optimizer> optimizer_;
-  std::shared_ptr<model::Weights> newest_;
+  FlatLayout layout_;
+  WeightVersions versions_;
   std::vector<std::vector<at::Tensor>> buffers_;  ///< per layer of the segment
-  std::vector<Parameter> parameters_;
-  model::Gradients gradients_;
-  std::map<int, Flight> flights_;  ///< by micro-batch
-  std::map<int, std::vector<model::BatchStatistics>> statistics_;
-  Bytes weight_bytes_;
+  at::Tensor gradient_;                           ///< flat
+  model::Gradients sums_;                         ///< views of it, as far as something was added
+  std::vector<at::Tensor> update_gradients_;      ///< views of it: what the optimizer reads, per parameter
+  std::map<int, Flight> flights_;                 ///< by micro-batch
+  Statistics statistics_;
 };
 
 }  // namespace pp::run

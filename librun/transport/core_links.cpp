@@ -47,12 +47,16 @@ std::vector<double> hand_over_times(const Cores& first, const Cores& second, Byt
   return play_ping_pong<std::shared_ptr<const Buffer>>(team, sweep, make, take);
 }
 
-// Adds elements [first, last) of all vectors into those of the first.
+// Puts the sum of elements [first, last) of all vectors into each of them.
 void add_slice(std::vector<std::vector<float>>& parts, std::size_t first, std::size_t last) {
   std::vector<float>& sum = parts.front();
   for (std::size_t p = 1; p < parts.size(); ++p) {
     for (std::size_t i = first; i < last; ++i) sum[i] += parts[p][i];
   }
+  const auto begin = sum.begin() + static_cast<std::ptrdiff_t>(first),
+             end = sum.begin() + static_cast<std::ptrdiff_t>(last);
+  for (std::size_t p = 1; p < parts.size(); ++p)
+    std::copy(begin, end, parts[p].begin() + static_cast<std::ptrdiff_t>(first));
 }
 
 std::vector<double> reduce_times(const std::vector<Cores>& cores, Bytes size, const LinkSweep& sweep) {
@@ -71,7 +75,7 @@ std::vector<double> reduce_times(const std::vector<Cores>& cores, Bytes size, co
       const auto start = Clock::now();
       add_slice(parts, length * me / cores.size(), length * (me + 1) / cores.size());
       meet();
-      keep = keep + read_lines(parts.front());
+      keep = keep + read_lines(parts[me]);
       if (me == 0 && i >= sweep.warm_up) times.push_back(Seconds(Clock::now() - start).count());
       meet();  // nobody writes its next vector while another one still reads
     }

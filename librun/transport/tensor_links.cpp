@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "libprofile/measure/compute_device.h"
-#include "librun/transport/all_reduce.h"
+#include "librun/transport/collectives.h"
 #include "librun/transport/ping_pong.h"
 
 namespace pp::run {
@@ -36,21 +36,20 @@ std::vector<double> hand_over_times(const std::vector<at::Device>& devices, Byte
 
 std::vector<double> reduce_times(const std::vector<at::Device>& devices, Bytes size, const LinkSweep& sweep) {
   const std::int64_t length = size.value / static_cast<std::int64_t>(sizeof(float));
-  std::vector<WorkerId> members;
+  Group members;
   for (std::size_t w = 0; w < devices.size(); ++w) members.push_back(WorkerId{static_cast<int>(w)});
   Team team = entered(devices);
   Barrier barrier(team.coordinator(), devices.size());
-  AllReduce reducer(team.coordinator(), members);
+  const auto collectives = make_in_process_collectives(team.coordinator(), {members});
   std::vector<double> times;
   team.run([&](int me) {
     const at::Device& device = devices[static_cast<std::size_t>(me)];
     for (int i = 0; i < sweep.warm_up + sweep.repetitions; ++i) {
-      StepGradients mine{{at::full({length}, 1.0F, at::TensorOptions(device))}, {}};
+      const at::Tensor mine = at::full({length}, 1.0F, at::TensorOptions(device));
       profile::wait_for(device);
       barrier.arrive_and_wait(WorkerId{me}, "the other threads at the all-reduce");
       const auto start = Coordinator::Clock::now();
-      Seconds own{};
-      reducer.reduce(WorkerId{me}, std::move(mine), device, own);
+      collectives->sum(0, WorkerId{me}, mine);
       if (me == 0 && i >= sweep.warm_up) times.push_back(Seconds(Coordinator::Clock::now() - start).count());
     }
   });

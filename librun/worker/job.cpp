@@ -41,6 +41,18 @@ int count_updates(std::span<const plan::Stream> streams, int micro_batches) {
   return static_cast<int>(std::lround(updates));
 }
 
+std::vector<Group> groups_of(const plan::Plan& plan) {
+  std::vector<Group> groups;
+  for (const plan::Stage& stage : plan.stages) groups.push_back(stage.workers);
+  for (const plan::TiedParameter& tied : plan.tied) {
+    std::set<WorkerId> workers;
+    for (const StageId stage : tied.stages)
+      workers.insert(plan.stages[index(stage)].workers.begin(), plan.stages[index(stage)].workers.end());
+    groups.emplace_back(workers.begin(), workers.end());
+  }
+  return groups;
+}
+
 }  // namespace
 
 Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup)
@@ -63,21 +75,11 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup)
                            .updates = count_updates(streams, plan.training.micro_batches),
                            .evaluations = static_cast<int>(test_shape.count)}),
       transport(make_in_process_transport(coordinator, mailbox_capacity(plan, wiring, streams))),
-      start(Coordinator::Clock::now()) {
-  for (const plan::Stage& stage : plan.stages) {
-    reducers.push_back(std::make_unique<AllReduce>(coordinator, stage.workers));
-  }
-  for (const plan::TiedParameter& tied : plan.tied) {
-    std::set<WorkerId> workers;
-    for (const StageId stage : tied.stages)
-      workers.insert(plan.stages[index(stage)].workers.begin(), plan.stages[index(stage)].workers.end());
-    tied_reducers.push_back(
-        std::make_unique<TiedReduce>(coordinator, std::vector<WorkerId>(workers.begin(), workers.end())));
-  }
-}
+      collectives(make_in_process_collectives(coordinator, groups_of(plan))),
+      start(Coordinator::Clock::now()) {}
 
-int Job::tied_owner(std::size_t group) const {
-  const std::string& user = plan.tied[group].layers.front();
+int Job::tied_owner(std::size_t tied) const {
+  const std::string& user = plan.tied[tied].layers.front();
   const auto found = std::ranges::find(plan.model.layers, user, &Layer::name);
   return setup.model.layers[static_cast<std::size_t>(found - plan.model.layers.begin())].weights_layer;
 }

@@ -10,9 +10,8 @@
 #include "librun/data/dataset.h"
 #include "librun/data/order.h"
 #include "librun/run.h"
-#include "librun/transport/all_reduce.h"
+#include "librun/transport/collectives.h"
 #include "librun/transport/coordinator.h"
-#include "librun/transport/tied_reduce.h"
 #include "librun/transport/transport.h"
 #include "librun/worker/progress.h"
 #include "librun/worker/thread.h"
@@ -52,8 +51,10 @@ struct Job {
   Job& operator=(const Job&) = delete;
 
   bool evaluates() const { return test.has_value(); }
-  /// Model-wide index of the layer whose weights entry `group` of Plan::tied shares.
-  int tied_owner(std::size_t group) const;
+  /// Model-wide index of the layer whose weights entry `tied` of Plan::tied shares.
+  int tied_owner(std::size_t tied) const;
+  std::size_t replica_group(StageId stage) const { return index(stage); }
+  std::size_t tied_group(std::size_t tied) const { return plan.stages.size() + tied; }
 
   const plan::Plan plan;
   const RunOptions options;
@@ -72,9 +73,9 @@ struct Job {
   Commands commands;
   Ledger ledger;
   std::unique_ptr<Transport> transport;
-  std::vector<std::unique_ptr<AllReduce>> reducers;        ///< per stage
-  std::vector<std::unique_ptr<TiedReduce>> tied_reducers;  ///< per entry of Plan::tied
-  Coordinator::Clock::time_point start;                    ///< zero of all recorded times
+  std::unique_ptr<Collectives>
+      collectives;                       ///< groups: replicas of each stage, then workers of each tied entry
+  Coordinator::Clock::time_point start;  ///< zero of all recorded times
 };
 
 }  // namespace pp::run

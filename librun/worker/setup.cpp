@@ -5,7 +5,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "libplan/plan_execution.h"
 #include "libprofile/core/error.h"
 #include "libprofile/measure/cuda_devices.h"
 #include "libprofile/measure/machine.h"
@@ -73,11 +72,6 @@ void check_batch_norm(const plan::Plan& plan, const ResolvedModel& model, int sm
                                 std::to_string(smallest) + " samples has " + std::to_string(values) +
                                 " value per channel; lower micro_batches or use --drop-last");
   }
-}
-
-void check_policy(const plan::Plan& plan) {
-  if (const std::string refusal = plan::execution_refusal(plan); !refusal.empty())
-    refuse(ErrorKind::data, "/schedule/weight_policy: " + refusal);
 }
 
 // The copies are updated together, which a stream's stages are not.
@@ -188,7 +182,6 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   setup.model = resolve(plan.model);
   check_model(setup.model);
   setup.streams = plan.workers.front().program.stream.has_value();
-  check_policy(plan);
   check_tied(plan, setup.streams);
   setup.devices = devices_of_workers(plan);
   check_devices(plan, setup.devices);
@@ -200,7 +193,9 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
                       sample_bytes(setup.model.graph, options.data == "synthetic");
   check_host_memory(least_host_memory(plan, setup.model, setup.devices, data, state_ratio),
                     profile::available_memory());
-  const auto [round, stage] = setup.streams ? rounds(plan) : std::pair{1, 0};
+  // A stream whose replicas share the micro-batches of a step takes no turns of steps.
+  const bool turns = setup.streams && plan.training.micro_batches == 1;
+  const auto [round, stage] = turns ? rounds(plan) : std::pair{1, 0};
   setup.round = round;
   setup.length = find_length(plan, options, samples.training, round, stage);
   const EpochShape& epoch = setup.length.epoch;

@@ -23,12 +23,6 @@ Failure located(Failure failure, WorkerId worker, const plan::Op& op) {
   return failure;
 }
 
-void weigh(StepGradients& gradients, double weight) {
-  for (at::Tensor& gradient : gradients.uses) {
-    if (gradient.defined()) gradient.mul_(weight);
-  }
-}
-
 constexpr auto kLessMemory = "; plan with more stages, smaller micro-batches or --recompute auto";
 
 }  // namespace
@@ -83,6 +77,7 @@ void Worker::train(const Command& command) {
              .stretch = command.stretch,
              .epoch = command.epoch,
              .message_step = command.stretch.first};
+  for (auto& [id, stage] : stages_) stage.restart();
   memory_.reset_peak();
   walk(Cursor(job_.streams[index(id_)], !job_.setup.streams, epoch, command.stretch));
   record_.peak = std::max(record_.peak, memory_.peak());
@@ -143,6 +138,8 @@ void Worker::make_stages() {
     options.device = device_;
     options.seed = job_.options.seed;
     options.optimizer = make_optimizer(job_.plan, job_.options);
+    options.policy = job_.plan.schedule.weight_policy;
+    options.stages = static_cast<int>(job_.plan.stages.size());
     stages_.try_emplace(StageId{static_cast<int>(s)}, job_.setup.model, std::move(options));
   }
 }
@@ -190,8 +187,8 @@ void Worker::forward(const Turn& turn, Stage& stage) {
   std::vector<at::Tensor> inputs = receive_inputs(turn);
   const Time begin = Coordinator::Clock::now();
   cut_data(turn, inputs);
-  std::vector<at::Tensor> outputs =
-      stage.forward(pass, inputs, key(turn), generator_, turn.run_again ? Keep::inputs : Keep::graphs);
+  std::vector<at::Tensor> outputs = stage.forward(pass, turn.step - ground_.stretch.first, inputs, key(turn),
+                                                  generator_, turn.run_again ? Keep::inputs : Keep::graphs);
   inputs.clear();
   note(turn.op, begin, finished());
   send_outputs(turn, std::move(outputs));
@@ -233,58 +230,9 @@ void Worker::weight_gradient(const Turn& turn, Stage& stage) {
   note(turn.op, begin, finished());
 }
 
-void Worker::all_reduce(const Turn& turn, Stage& stage) {
-  Seconds elapsed{};
-  StepGradients mine = stage.take_gradients();
-  if (job_.setup.streams) weigh(mine, share_of_round(turn));
-  finished();
-  AllReduce& reducer = *job_.reducers[index(turn.op.stage)];
-  reduced_[turn.op.stage] = reducer.reduce(id_, std::move(mine), device_, elapsed);
-  const Time end = Coordinator::Clock::now();
-  note(turn.op, end - std::chrono::duration_cast<Coordinator::Clock::duration>(elapsed), end);
-}
-
-// In a stream each replica brings the gradient of a mini-batch of its own; the update is for all of their
-// samples.
-double Worker::share_of_round(const Turn& turn) const {
-  const auto replicas = static_cast<Step>(job_.plan.stages[index(turn.op.stage)].workers.size());
-  const Stretch& stretch = ground_.stretch;
-  const Step first = turn.step - (turn.step - stretch.first) % replicas;
-  const EpochShape& epoch = job_.setup.length.epoch;
-  double all = 0;
-  for (Step i = first; i < first + replicas; ++i) all += epoch.size(i - stretch.epoch_first);
-  return epoch.size(turn.step - stretch.epoch_first) / all;
-}
-
-// Copies of shared weights in several stages; stages with replicas have reduced theirs before.
-void Worker::tied_all_reduce(const Turn& turn) {
-  const auto group = static_cast<std::size_t>(turn.op.micro_batch);
-  const int owner = job_.tied_owner(group);
-  const Time begin = Coordinator::Clock::now();
-  UseGradients mine;
-  for (const StageId id : job_.plan.tied[group].stages) {
-    const auto stage = stages_.find(id);
-    if (stage == stages_.end()) continue;
-    if (!reduced_.contains(id)) reduced_[id] = stage->second.take_gradients();
-    mine.merge(stage->second.tied_gradients(reduced_[id], owner));
-  }
-  note(turn.op, begin, finished());
-  const TiedGradients sums = job_.tied_reducers[group]->reduce(id_, std::move(mine), device_);
-  for (const StageId id : job_.plan.tied[group].stages) {
-    const auto stage = stages_.find(id);
-    if (stage != stages_.end()) stage->second.set_tied_gradients(reduced_[id], owner, sums);
-  }
-}
-
 void Worker::update(const Turn& turn, Stage& stage) {
   const Time begin = Coordinator::Clock::now();
-  const auto reduced = reduced_.find(turn.op.stage);
-  if (reduced == reduced_.end()) {
-    stage.update(stage.take_gradients(), job_.options.learning_rate);
-  } else {
-    stage.update(std::move(reduced->second), job_.options.learning_rate);
-    reduced_.erase(reduced);
-  }
+  stage.update(turn.step - ground_.stretch.first, job_.options.learning_rate);
   const Time end = finished();
   note(turn.op, begin, end);
   job_.ledger.updated(turn.step, end);

@@ -64,8 +64,9 @@ class Worker {
   void backward(const Turn& turn, Stage& stage);
   void weight_gradient(const Turn& turn, Stage& stage);
   void all_reduce(const Turn& turn, Stage& stage);
-  /// Samples of a stream's mini-batch over those of all replicas' ones that the stage's update joins.
+  /// Samples of a replica's mini-batch over those of all replicas' ones that the stage's update joins.
   double share_of_round(const Turn& turn) const;
+  void reduce_statistics(StageId id, Stage& stage);
   void tied_all_reduce(const Turn& turn);
   void update(const Turn& turn, Stage& stage);
 
@@ -110,7 +111,6 @@ class Worker {
   at::Generator generator_;
   profile::MemoryAccount memory_;
   std::map<StageId, Stage> stages_;
-  std::map<StageId, StepGradients> reduced_;      ///< between AR and U
   std::vector<std::int64_t> order_, test_order_;  ///< samples of the current epoch, of the test set
   Ground ground_;
   std::optional<Phase> starting_;  ///< until the stages are made

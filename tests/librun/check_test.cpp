@@ -105,22 +105,6 @@ TEST_SUITE("librun/check") {
           "model \"dropout_mlp\" has no loss; add one to train it");
   }
 
-  TEST_CASE("weight policies that are not executed are refused, not run as another") {
-    PlanSpec spec = small();
-    for (const auto& [schedule, policy, micro_batches] : {std::tuple{"2bw", "two_buffered", 4},
-                                                          {"macrobatch", "macrobatch", 4},
-                                                          {"vertical-sync", "vertical_sync", 1}}) {
-      spec.schedule = schedule;
-      spec.micro_batches = micro_batches;
-      const auto [message, kind] = refusal(make_plan(spec), synthetic());
-      CHECK(kind == ErrorKind::data);
-      CHECK(message ==
-            "/schedule/weight_policy: pp-run executes weight policies flush and stash, this plan has " +
-                std::string(policy) +
-                ": it can be simulated; plan with --schedule pipedream to run asynchronously");
-    }
-  }
-
   TEST_CASE("a plan that contradicts itself is refused as pp-plan refuses it") {
     CHECK(refused_plan([](plan::Plan& p) { p.stages[1].layers.pop_back(); }, ErrorKind::data)
               .starts_with("/stages: layer \"head\""));

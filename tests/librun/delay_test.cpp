@@ -1,4 +1,6 @@
 #include "libprofile/core/file.h"
+#include "libprofile/model/parameters.h"
+#include "librun/data/synthetic.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
@@ -115,5 +117,118 @@ TEST_SUITE("librun/delay") {
     spec.schedule = "gpipe";
     const test::Run plain = test::run_plan(make_plan(spec), two_epochs());
     CHECK(test::first_difference(plain.tensors, streamed_run.tensors) == "");
+  }
+
+  TEST_CASE(
+      "every policy equals its recursion bit for bit, versions and windows are those of the specification") {
+    using enum plan::WeightPolicy;
+    struct Row {
+      plan::WeightPolicy policy;
+      int micro_batches;
+      std::vector<int> versions;
+    };
+    // Four stages, windows 4, 3, 2, 1 (schedules.md 5.3 to 5.5).
+    const std::vector<Row> rows{{stash, 1, {4, 3, 2, 1}},
+                                {vertical_sync, 1, {4, 4, 4, 4}},
+                                {two_buffered, 4, {2, 2, 2, 2}},
+                                {macrobatch, 4, {2, 2, 2, 1}}};
+    for (const Row& row : rows) {
+      CAPTURE(name_of(row.policy));
+      PlanSpec spec = streamed(4, {2, 4, 6});
+      spec.mini_batch = spec.micro_batches = row.micro_batches;
+      if (row.micro_batches == 1) spec.mini_batch = 4;
+      spec.policy = row.policy;
+      run::RunOptions options = two_epochs();
+      options.synthetic_samples = 50;             // 13 mini-batches of 4, the last one has 2 ...
+      options.drop_last = row.micro_batches > 1;  // ... which four micro-batches cannot share
+      for (const auto optimizer : {plan::OptimizerName::sgd, plan::OptimizerName::adamw}) {
+        spec.optimizer = optimizer;
+        options.learning_rate = optimizer == plan::OptimizerName::sgd ? 0.1 : 0.01;
+        const plan::Plan plan = make_plan(spec);
+        const test::Trained expected = test::train_versions(plan, options);
+        const test::Run found = test::run_plan(plan, options);
+        CHECK(test::first_difference(expected.tensors, found.tensors) == "");
+        CHECK(found.report.step_losses == expected.losses);
+        REQUIRE(expected.losses.size() >= 24);
+        for (std::size_t s = 0; s < 4; ++s) {
+          CAPTURE(s);
+          CHECK(found.report.workers[s].peak_versions == row.versions[s]);
+          CHECK(found.report.workers[s].peak_in_flight == 4 - static_cast<int>(s));
+        }
+      }
+    }
+  }
+
+  TEST_CASE("2BW: unequal micro-batches count with their samples, a partial last mini-batch too") {
+    PlanSpec spec = streamed(4, {2, 4});
+    spec.policy = plan::WeightPolicy::two_buffered;
+    spec.mini_batch = 7;  // in 3: 3, 2, 2
+    spec.micro_batches = 3;
+    run::RunOptions options = two_epochs();  // 48 = 6 * 7 + 6
+    const test::Trained expected = test::train_versions(make_plan(spec), options);
+    const test::Run found = test::run_plan(make_plan(spec), options);
+    CHECK(test::first_difference(expected.tensors, found.tensors) == "");
+    CHECK(found.report.step_losses == expected.losses);
+    CHECK(expected.losses.size() == 14);
+  }
+
+  TEST_CASE("2BW with replicas has the same versions: the recursion to rounding") {
+    PlanSpec spec = streamed(4, {4});
+    spec.policy = plan::WeightPolicy::two_buffered;
+    spec.mini_batch = 8;
+    spec.micro_batches = 4;
+    const test::Trained expected = test::train_versions(make_plan(spec), two_epochs());
+    spec.replicas = {2, 2};
+    const test::Run found = test::run_plan(make_plan(spec), two_epochs());
+    CHECK(test::largest_difference(expected.tensors, found.tensors) < 1e-12);
+  }
+
+  TEST_CASE("latest: the forward's weights in the forward, newer ones in the backward") {
+    // h = b (a x), y = c h, loss (y - t)^2; stage 0 has a and b, stage 1 has c; no bias, one sample a
+    // mini-batch. Stage 0 runs one forward ahead, so its backward of j finds the weights after j updates, where
+    // the forward of j (0 but for the first two) had those after j - 1.
+    const plan::Plan plan = make_plan({.model = test::product(),
+                                       .cuts = {2},
+                                       .schedule = "pipedream",
+                                       .mini_batch = 1,
+                                       .micro_batches = 1,
+                                       .dtype = DType::float64,
+                                       .policy = plan::WeightPolicy::latest});
+    run::RunOptions options;
+    options.data = "synthetic";
+    options.synthetic_samples = 24;
+    options.epochs = 1;
+    options.learning_rate = 0.05;
+    options.momentum = 0;
+    options.shuffle = false;
+    options.evaluate = false;
+    const ResolvedModel model = resolve(plan.model);
+    const run::Dataset data =
+        run::make_synthetic(model, 24, options.seed, run::Subset::training, DType::float64);
+    const auto initial = [&](int layer) {
+      return model::initial_parameter(model, layer, 0, options.seed, DType::float64).item<double>();
+    };
+    std::vector<double> a{initial(0)}, b{initial(1)}, c{initial(2)};
+    for (std::size_t j = 0; j < 24; ++j) {
+      const auto row = static_cast<std::int64_t>(j);
+      const double x = data.inputs[0].values[row].item<double>(),
+                   t = data.targets[0].values[row].item<double>();
+      const std::size_t seen = j == 0 ? 0 : j - 1;  // updates of stage 0 before its forward of j
+      const double inner = a[seen] * x, h = b[seen] * inner;
+      const double dy = 2 * (c[j] * h - t), dh = dy * c[j];
+      c.push_back(c[j] - 0.05 * dy * h);
+      b.push_back(b[j] - 0.05 * dh * inner);
+      a.push_back(a[j] - 0.05 * dh * b[j] * x);
+    }
+    const test::Run found = test::run_plan(plan, options);
+    REQUIRE(found.tensors.size() == 3);
+    CHECK(found.tensors[0].second.item<double>() == doctest::Approx(a.back()).epsilon(1e-12));
+    CHECK(found.tensors[1].second.item<double>() == doctest::Approx(b.back()).epsilon(1e-12));
+    CHECK(found.tensors[2].second.item<double>() == doctest::Approx(c.back()).epsilon(1e-12));
+    for (const run::WorkerReport& worker : found.report.workers) CHECK(worker.peak_versions == 1);
+    test::SilentObserver observer;
+    run::run(plan, options, observer);
+    REQUIRE(observer.warnings.size() >= 1);
+    CHECK(observer.warnings.back().starts_with("weight policy latest: "));
   }
 }

@@ -94,6 +94,14 @@ ModelGraph skip_mlp(int width) {
   return model.add("sum", "add", {}, {"tanh1", "tanh0"}).linear("head", 3).finish();
 }
 
+ModelGraph product() {
+  Builder model("product", {1});
+  model.graph().targets = {{"y", {{1}, DType::float32}}};
+  for (const char* name : {"a", "b", "c"})
+    model.add(name, "linear", {{"out_features", std::int64_t{1}}, {"bias", false}});
+  return model.finish("mse");
+}
+
 ModelGraph regression() {
   Builder model("regression", {4});
   model.graph().targets = {{"y", {{2}, DType::float32}}};

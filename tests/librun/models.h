@@ -16,6 +16,8 @@ pp::ModelGraph residual_net();
 /// Two linears of this width with tanh, whose results are added, and a linear to 3 classes: 6 layers, tanh0 is
 /// 1, the sum 4.
 pp::ModelGraph skip_mlp(int width = 6);
+/// Regression: three numbers that multiply one, mse; 3 layers.
+pp::ModelGraph product();
 /// Regression: a linear, tanh, a linear, mse.
 pp::ModelGraph regression();
 

@@ -38,6 +38,11 @@ Trained train_delayed(const pp::plan::Plan& plan, const pp::run::RunOptions& opt
 /// before, on all replicas.
 Trained train_stream(const pp::plan::Plan& plan, const pp::run::RunOptions& options);
 
+/// A straight pipeline of two or more stages under the plan's weight policy (stash, vertical_sync,
+/// two_buffered, macrobatch), each epoch from equal versions: for every micro-batch the version that
+/// schedules.md 5 gives it.
+Trained train_versions(const pp::plan::Plan& plan, const pp::run::RunOptions& options);
+
 /// Runs the plan and reads the weights it saved.
 struct Run {
   pp::run::RunReport report;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,8 +20,9 @@ struct PlanSpec {
   int micro_batches = 4;
   pp::DType dtype = pp::DType::float32;
   pp::plan::OptimizerName optimizer = pp::plan::OptimizerName::sgd;
-  std::vector<pp::plan::Recompute> recompute{};  ///< R per stage, or one for all; empty: none
-  std::vector<std::string> rerun_layers{};       ///< layers that run again inside the backward of their stage
+  std::optional<pp::plan::WeightPolicy> policy{};  ///< none: the schedule's own
+  std::vector<pp::plan::Recompute> recompute{};    ///< R per stage, or one for all; empty: none
+  std::vector<std::string> rerun_layers{};         ///< layers that run again inside the backward of their stage
 };
 
 /// `ARg` of the plan's copies of shared weights.
@@ -56,9 +58,10 @@ inline pp::plan::Plan make_plan(const PlanSpec& spec) {
   if (spec.replicas.empty()) request.replicas.assign(static_cast<std::size_t>(stages / chunks), 1);
   request.micro_batches = spec.micro_batches;
   request.recompute = spec.recompute;
+  request.weight_policy = spec.policy;
   plan::Schedule schedule = plan::make_schedule(request);
   const bool reruns = !spec.recompute.empty() || !spec.rerun_layers.empty();
-  plan.schedule = {spec.schedule, row.default_policy(),
+  plan.schedule = {spec.schedule, spec.policy.value_or(row.default_policy()),
                    reruns ? plan::RecomputePolicy::per_stage : plan::RecomputePolicy::never, chunks};
 
   std::size_t layer = 0;

@@ -27,13 +27,13 @@ struct FirstStage {
   }
   at::Tensor weight() const { return stage.named_tensors().front().second.front().second; }
   void forward(int m) {
-    stage.forward(m, std::vector<at::Tensor>{at::full({2, 5}, 0.1 * (m + 1), at::kDouble)}, {1, 0, m},
+    stage.forward(m, m, std::vector<at::Tensor>{at::full({2, 5}, 0.1 * (m + 1), at::kDouble)}, {1, 0, m},
                   generator);
   }
   void backward(int m) {
     stage.backward(m, std::vector<std::vector<at::Tensor>>{{at::full({2, 6}, 1.0, at::kDouble)}}, 1.0);
   }
-  void update() { stage.update(stage.take_gradients(), 1.0); }
+  void update() { stage.update(stage.version(), 1.0); }
 };
 
 }  // namespace
@@ -79,23 +79,24 @@ TEST_SUITE("librun/stage") {
       stage->forward(1);
       stage->backward(0);
     }
+    const at::Tensor one = plain.stage.complete_gradient().clone();
     updated.update();
-    plain.stage.take_gradients();
     updated.backward(1);
     plain.backward(1);
-    CHECK(updated.stage.take_gradients().uses[0].equal(plain.stage.take_gradients().uses[0]));
+    // The updated stage has the second gradient alone, the other one the sum of both.
+    const at::Tensor second = updated.stage.complete_gradient();
+    CHECK(one.add(second).equal(plain.stage.complete_gradient()));
   }
 
   TEST_CASE("bytes are those of the tensors") {
     FirstStage first;
-    // 6*5 + 6 doubles.
-    CHECK(first.stage.bytes().weights == Bytes(36 * 8));
-    CHECK(first.stage.bytes().gradients == Bytes(0));
+    // 6*5 and 6 doubles, each padded to a multiple of 64 bytes: 256 + 64.
+    CHECK(first.stage.bytes().weights == Bytes(320));
+    CHECK(first.stage.bytes().gradients == Bytes(320));
+    CHECK(first.stage.bytes().versions == Bytes(0));
     first.forward(0);
     first.backward(0);
-    CHECK(first.stage.bytes().gradients == Bytes(36 * 8));
     first.update();
-    CHECK(first.stage.bytes().gradients == Bytes(0));
     CHECK(first.stage.bytes().optimizer == Bytes(0));
   }
 

@@ -1,0 +1,70 @@
+#include "librun/stage/flat_layout.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <map>
+#include <utility>
+
+namespace pp::run {
+
+namespace {
+
+constexpr std::int64_t kAlignment = 64;
+
+std::int64_t padded(std::int64_t elements, std::int64_t element_size) {
+  const std::int64_t multiple = kAlignment / element_size;
+  return (elements + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace
+
+FlatLayout::FlatLayout(const ResolvedModel& model, const model::Segment& segment, DType dtype) {
+  std::map<std::pair<int, std::size_t>, std::size_t> known;  // (layer that owns it, index) -> position
+  for (std::size_t layer = 0; layer < segment.layers().size(); ++layer) {
+    const ResolvedLayer& resolved = model.layers[static_cast<std::size_t>(segment.layers()[layer])];
+    layer_sizes_.push_back(resolved.parameters.size());
+    for (std::size_t index = 0; index < resolved.parameters.size(); ++index) {
+      const auto [found, added] = known.try_emplace({resolved.weights_layer, index}, parameters_.size());
+      const Shape& shape = resolved.parameters[index].shape;
+      if (added) parameters_.push_back({{}, shape, element_count(shape)});
+      parameters_[found->second].uses.push_back({layer, index});
+    }
+  }
+  const auto place = [&](const Parameter& parameter, Use& use) {
+    use.offset = std::exchange(gradient_size_, gradient_size_ + padded(parameter.length, size_of(dtype)));
+  };
+  for (Parameter& parameter : parameters_) place(parameter, parameter.uses.front());
+  weight_size_ = gradient_size_;
+  for (Parameter& parameter : parameters_) {
+    for (std::size_t i = 1; i < parameter.uses.size(); ++i) place(parameter, parameter.uses[i]);
+  }
+}
+
+at::Tensor FlatLayout::view(const at::Tensor& flat, const Parameter& parameter, std::int64_t offset) {
+  return flat.narrow(0, offset, parameter.length).view(parameter.shape);
+}
+
+at::Tensor FlatLayout::flattened(const model::Weights& weights) const {
+  if (parameters_.empty()) return {};
+  const auto tensor = [&](const Parameter& parameter) {
+    return weights.layers[parameter.uses.front().layer][parameter.uses.front().index].detach();
+  };
+  at::Tensor flat = at::zeros({weight_size_}, tensor(parameters_.front()).options());
+  for (const Parameter& parameter : parameters_)
+    view(flat, parameter, parameter.offset()).copy_(tensor(parameter));
+  return flat;
+}
+
+// A leaf has a version counter of its own, which what happens to the buffer does not move: no pass holds a
+// version that is changed, and the weights that `latest` changes under its passes are meant to change silently.
+model::Weights FlatLayout::leaves(const at::Tensor& flat) const {
+  model::Weights weights;
+  for (const std::size_t size : layer_sizes_) weights.layers.emplace_back(size);
+  for (const Parameter& parameter : parameters_) {
+    const at::Tensor leaf = view(flat, parameter, parameter.offset()).variable_data().requires_grad_();
+    for (const Use& use : parameter.uses) weights.layers[use.layer][use.index] = leaf;
+  }
+  return weights;
+}
+
+}  // namespace pp::run

@@ -1,0 +1,52 @@
+// The trained tensors of a stage end to end in one buffer: what the optimizer, the all-reduce and checkpoints
+// treat as one vector.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "libprofile/model/segment.h"
+
+namespace pp::run {
+
+/// Weights take the first `weight_size()` elements, each distinct parameter once. Gradients have the same
+/// places, and behind them one for every further use of a shared parameter. Every place begins at a multiple of
+/// 64 bytes; what lies between is zero and stays so.
+class FlatLayout {
+ public:
+  struct Use {
+    std::size_t layer, index;  ///< in the segment
+    std::int64_t offset = 0;   ///< of its gradient
+  };
+  struct Parameter {
+    std::vector<Use> uses;  ///< ascending; the first one's offset is the parameter's
+    std::vector<std::int64_t> shape;
+    std::int64_t length = 0;
+    std::int64_t offset() const { return uses.front().offset; }
+  };
+
+  /// `dtype`: of all of them.
+  FlatLayout(const ResolvedModel& model, const model::Segment& segment, DType dtype);
+
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  std::int64_t weight_size() const { return weight_size_; }
+  std::int64_t gradient_size() const { return gradient_size_; }
+
+  /// A buffer with the values of `weights`.
+  at::Tensor flattened(const model::Weights& weights) const;
+  /// Leaves that refer into a buffer.
+  model::Weights leaves(const at::Tensor& flat) const;
+  /// The place of a parameter, or of one use's gradient.
+  static at::Tensor view(const at::Tensor& flat, const Parameter& parameter, std::int64_t offset);
+
+ private:
+  std::vector<std::size_t> layer_sizes_;  ///< parameters of each layer of the segment
+  std::vector<Parameter> parameters_;
+  std::int64_t weight_size_ = 0;
+  std::int64_t gradient_size_ = 0;
+};
+
+}  // namespace pp::run

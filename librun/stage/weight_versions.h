@@ -1,0 +1,78 @@
+// The versions of one stage's weights: which one a micro-batch runs on, and how long each is kept (schedules.md
+// 5).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "libplan/schedule/schedule.h"
+#include "libprofile/core/units.h"
+#include "librun/stage/flat_layout.h"
+
+namespace pp::run {
+
+/// Buffers are used again: in steady state an update allocates nothing. Not thread-safe.
+///
+/// | policy | a forward takes | an update |
+/// |---|---|---|
+/// | flush, stash, macrobatch | the newest, kept for its backward | in place where no pass holds the newest |
+/// | vertical_sync | max(0, step - (stages - 1)) | on a copy of the newest |
+/// | two_buffered | max(0, step - 1) | on a copy of the newest |
+/// | latest | the newest | in place, also under passes |
+///
+/// Steps count from restart(), as versions do there.
+class WeightVersions {
+ public:
+  /// `layout` must outlive it. `weights` is version 0. `stages`: of the whole pipeline.
+  WeightVersions(const FlatLayout& layout, const model::Weights& weights, plan::WeightPolicy policy,
+                 int stages);
+
+  /// The newest weights become the only version: a stream begins (again). Nothing is in flight.
+  void restart();
+
+  /// What a forward of `step` runs on; forwards come in ascending steps. Whoever holds it keeps the version.
+  /// Throws pp::Error (internal) for a version that does not exist yet, which a valid program never asks for.
+  std::shared_ptr<const model::Weights> for_forward(std::int64_t step);
+
+  /// The weights that the update of `step` changes, per parameter of the layout; from now on the newest
+  /// version.
+  std::span<const at::Tensor> begin_update(std::int64_t step);
+
+  const model::Weights& newest() const { return kept_.back()->leaves; }
+  const at::Tensor& newest_flat() const { return kept_.back()->flat; }
+  std::shared_ptr<const model::Weights> newest_shared() const;
+  /// Updates so far.
+  int version() const { return kept_.back()->leaves.version; }
+  /// Versions that a forward may still take or a pass holds, the newest among them.
+  int count() const;
+  Bytes bytes_of_one() const;
+
+ private:
+  struct Version {
+    at::Tensor flat;
+    std::vector<at::Tensor> parameters;  ///< views of it
+    model::Weights leaves;
+  };
+
+  int wanted(std::int64_t step) const;
+  void drop_below(int version);
+  void refer_to(Version& version, at::Tensor flat) const;
+  bool held(const std::shared_ptr<Version>& version) const;
+  /// A buffer that nobody reads; what it holds is arbitrary.
+  std::shared_ptr<Version> unused();
+
+  const FlatLayout& layout_;
+  plan::WeightPolicy policy_;
+  int delay_ = 0;  ///< versions that a forward looks back by; 0: it takes the newest
+  int base_ = 0;   ///< version of the last restart
+  std::int64_t last_forward_ = 0;
+  std::vector<std::shared_ptr<Version>> all_;
+  std::deque<std::shared_ptr<Version>> kept_;  ///< ascending; the newest last
+};
+
+}  // namespace pp::run

@@ -1,0 +1,138 @@
+// What a worker does together with others before an update: gradients of replicas and of shared weights, sums
+// of batch norm.
+#include <ATen/ops/empty.h>
+
+#include <array>
+#include <utility>
+
+#include "libprofile/measure/compute_device.h"
+#include "librun/worker/worker.h"
+
+namespace pp::run {
+
+namespace {
+
+/// Tensors and what they are, as a list of tensors: the labels first.
+class Labelled {
+ public:
+  using Label = std::array<std::int64_t, 3>;
+
+  void add(const Label& label, at::Tensor tensor) {
+    labels_.push_back(label);
+    tensors_.push_back(std::move(tensor));
+  }
+
+  std::vector<at::Tensor> take() && {
+    at::Tensor labels = at::empty({static_cast<std::int64_t>(labels_.size()), 3}, at::kLong);
+    auto* to = labels.mutable_data_ptr<std::int64_t>();
+    for (const Label& label : labels_) to = std::copy(label.begin(), label.end(), to);
+    tensors_.insert(tensors_.begin(), std::move(labels));
+    return std::move(tensors_);
+  }
+
+  /// visit(label, tensor) for each of what take() returned.
+  template <class Visit>
+  static void read(const std::vector<at::Tensor>& list, Visit&& visit) {
+    const auto* from = list.front().const_data_ptr<std::int64_t>();
+    for (std::size_t i = 1; i < list.size(); ++i, from += 3) visit(Label{from[0], from[1], from[2]}, list[i]);
+  }
+
+ private:
+  std::vector<Label> labels_;
+  std::vector<at::Tensor> tensors_;
+};
+
+at::Tensor copy_on(const at::Device& device, const at::Tensor& tensor) {
+  return tensor.to(device, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+}
+
+}  // namespace
+
+void Worker::all_reduce(const Turn& turn, Stage& stage) {
+  const at::Tensor gradient = stage.complete_gradient();
+  if (job_.setup.streams && job_.plan.training.micro_batches == 1 && gradient.defined())
+    gradient.mul_(share_of_round(turn));
+  finished();
+  const Seconds elapsed = job_.collectives->sum(job_.replica_group(turn.op.stage), id_, gradient);
+  if (stage.has_statistics()) reduce_statistics(turn.op.stage, stage);
+  const Time end = finished();
+  note(turn.op, end - std::chrono::duration_cast<Coordinator::Clock::duration>(elapsed), end);
+}
+
+// Where every mini-batch has an update of its own, each replica brings the gradient of one; the update of the
+// round is for all of their samples.
+double Worker::share_of_round(const Turn& turn) const {
+  const auto replicas = static_cast<Step>(job_.plan.stages[index(turn.op.stage)].workers.size());
+  const Stretch& stretch = ground_.stretch;
+  const Step first = turn.step - (turn.step - stretch.first) % replicas;
+  const EpochShape& epoch = job_.setup.length.epoch;
+  double all = 0;
+  for (Step i = first; i < first + replicas; ++i) all += epoch.size(i - stretch.epoch_first);
+  return epoch.size(turn.step - stretch.epoch_first) / all;
+}
+
+void Worker::reduce_statistics(StageId id, Stage& stage) {
+  Labelled mine;
+  for (const auto& [micro_batch, layers] : stage.statistics()) {
+    for (const model::BatchStatistics& layer : layers) {
+      mine.add({micro_batch, layer.layer, layer.count}, layer.sum);
+      mine.add({micro_batch, layer.layer, layer.count}, layer.square_sum);
+    }
+  }
+  Statistics all;
+  job_.collectives->gather(
+      job_.replica_group(id), id_, std::move(mine).take(), [&](const Collectives::Parts& parts) {
+        for (const std::vector<at::Tensor>& part : parts) {
+          bool squares = false;
+          Labelled::read(part, [&](const Labelled::Label& label, const at::Tensor& tensor) {
+            auto& layers = all[static_cast<int>(label[0])];
+            if (!squares) layers.push_back({static_cast<int>(label[1]), label[2], {}, {}});
+            (squares ? layers.back().square_sum : layers.back().sum) = copy_on(device_, tensor);
+            squares = !squares;
+          });
+        }
+      });
+  stage.statistics() = std::move(all);
+}
+
+// Copies of shared weights in several stages; stages with replicas have reduced theirs before. Every worker
+// adds all uses in ascending layer order, as one stage does before its update.
+void Worker::tied_all_reduce(const Turn& turn) {
+  const auto tied = static_cast<std::size_t>(turn.op.micro_batch);
+  const int owner = job_.tied_owner(tied);
+  const Time begin = Coordinator::Clock::now();
+  Labelled mine;
+  for (const StageId id : job_.plan.tied[tied].stages) {
+    const auto stage = stages_.find(id);
+    if (stage == stages_.end()) continue;
+    for (const auto& [use, gradient] : stage->second.tied_gradients(owner)) {
+      if (gradient.defined()) mine.add({use.first, static_cast<std::int64_t>(use.second), 0}, gradient);
+    }
+  }
+  note(turn.op, begin, finished());
+  std::map<std::size_t, at::Tensor> sums;
+  job_.collectives->gather(
+      job_.tied_group(tied), id_, std::move(mine).take(), [&](const Collectives::Parts& parts) {
+        UseGradients uses;  // in ascending layer order, each once
+        for (const std::vector<at::Tensor>& part : parts) {
+          Labelled::read(part, [&](const Labelled::Label& label, const at::Tensor& tensor) {
+            uses.try_emplace({static_cast<int>(label[0]), static_cast<std::size_t>(label[1])}, tensor);
+          });
+        }
+        for (const auto& [use, gradient] : uses) {
+          at::Tensor& sum = sums[use.second];
+          if (sum.defined()) {
+            sum.add_(gradient.to(device_));
+          } else {
+            sum = copy_on(device_, gradient);
+          }
+        }
+        finished();
+      });
+  for (const StageId id : job_.plan.tied[tied].stages) {
+    const auto stage = stages_.find(id);
+    if (stage != stages_.end()) stage->second.set_tied_gradients(owner, sums);
+  }
+}
+
+}  // namespace pp::run

@@ -1,0 +1,254 @@
+// Training with weight versions, by the book: what streams must equal.
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <map>
+
+#include "tests/librun/whole_model.h"
+
+namespace test {
+
+using namespace pp;
+
+namespace {
+
+// One stage of the recursion.
+struct DelayedStage {
+  int first = 0, last = 0;  // layers
+  int replicas = 1, warm = 0;
+  std::vector<LayerTensors> versions;  // of this epoch, whole-model tensors of which only [first, last) count
+  std::unique_ptr<model::Optimizer> optimizer;
+  std::vector<at::Tensor> round;  // mean over the samples of the replicas
+};
+
+std::vector<DelayedStage> delayed_stages(const plan::Plan& plan, const run::RunOptions& options) {
+  std::vector<DelayedStage> stages(plan.stages.size());
+  int layer = 0, workers = static_cast<int>(plan.workers.size());
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    stages[s].first = layer;
+    stages[s].last = layer += static_cast<int>(plan.stages[s].layers.size());
+    stages[s].replicas = static_cast<int>(plan.stages[s].workers.size());
+    stages[s].warm = (workers - 1) / stages[s].replicas;  // floor((R - 1 - sum of earlier replicas) / r_s)
+    workers -= stages[s].replicas;
+    stages[s].optimizer = optimizer_of(plan, options);
+  }
+  return stages;
+}
+
+// Samples of mini-batch j over those of the round of replicas that it belongs to.
+double share(const DelayedStage& stage, const run::EpochShape& shape, int j) {
+  double all = 0;
+  for (int i = 0; i < stage.replicas; ++i) all += shape.size(j / stage.replicas * stage.replicas + i);
+  return shape.size(j) / all;
+}
+
+std::vector<at::Tensor> scaled(const std::vector<at::Tensor>& tensors, double factor) {
+  std::vector<at::Tensor> all;
+  for (const at::Tensor& tensor : tensors) all.push_back(tensor.mul(factor));
+  return all;
+}
+
+void delayed_update(DelayedStage& stage, double learning_rate) {
+  LayerTensors next = clone(stage.versions.back());
+  stage.optimizer->step(flat(next, stage.first, stage.last), stage.round, learning_rate);
+  stage.versions.push_back(std::move(next));
+  stage.round.clear();
+}
+
+// What the programs say of one stage: the version that each micro-batch uses, and the micro-batches of each
+// update.
+struct StreamStage {
+  std::map<int, int> version_of;         // by micro-batch
+  std::vector<std::vector<int>> rounds;  // by update
+};
+
+std::vector<StreamStage> stream_stages(const plan::Plan& plan, int count) {
+  std::vector<StreamStage> stages(plan.stages.size());
+  for (const plan::Worker& worker : plan.workers) {
+    std::map<StageId, std::size_t> updates;
+    for (const plan::Op& op : plan::expand(*worker.program.stream, count)) {
+      StreamStage& stage = stages[index(op.stage)];
+      const std::size_t update = updates[op.stage];
+      if (op.kind == plan::OpKind::forward) stage.version_of[op.micro_batch] = static_cast<int>(update);
+      if (op.kind == plan::OpKind::update) ++updates[op.stage];
+      if (!completes_backward(op.kind)) continue;
+      if (stage.rounds.size() <= update) stage.rounds.resize(update + 1);
+      stage.rounds[update].push_back(op.micro_batch);
+    }
+  }
+  return stages;
+}
+
+// Versions and gradients, each computed when it is first asked for: a gradient needs versions, a version the
+// gradients of its round and the version before it.
+class StreamRecursion {
+ public:
+  StreamRecursion(const plan::Plan& plan, const run::RunOptions& options)
+      : options_(options),
+        model_(plan, options),
+        shape_(shape_of(plan, options, model_.samples())),
+        order_(run::epoch_order(model_.samples(), options.seed, 0, options.shuffle)),
+        stages_(delayed_stages(plan, options)),
+        programs_(stream_stages(plan, static_cast<int>(shape_.count))) {
+    for (DelayedStage& stage : stages_) stage.versions = {model_.initial_weights()};
+  }
+
+  Trained train() {
+    Trained result;
+    for (int j = 0; j < shape_.count; ++j) result.losses.push_back(gradient(j).loss);
+    LayerTensors newest = model_.initial_weights();
+    for (std::size_t s = 0; s < stages_.size(); ++s) copy_stage(s, programs_[s].rounds.size(), newest);
+    result.tensors = model_.named(newest, model_.initial_buffers());
+    return result;
+  }
+
+ private:
+  void copy_stage(std::size_t s, std::size_t number, LayerTensors& weights) {
+    const LayerTensors& from = version(s, number);
+    for (auto l = static_cast<std::size_t>(stages_[s].first); l < static_cast<std::size_t>(stages_[s].last);
+         ++l)
+      weights[l] = from[l];
+  }
+
+  const LayerTensors& version(std::size_t s, std::size_t number) {
+    DelayedStage& stage = stages_[s];
+    while (stage.versions.size() <= number) {
+      const std::vector<int>& round = programs_[s].rounds[stage.versions.size() - 1];
+      int samples = 0;
+      for (const int j : round) samples += shape_.size(j);
+      std::vector<at::Tensor> sum;
+      for (const int j : round) {
+        std::vector<at::Tensor> part = flat(gradient(j).weights, stage.first, stage.last);
+        for (at::Tensor& tensor : part) tensor = tensor.mul(static_cast<double>(shape_.size(j)) / samples);
+        add(sum, part);
+      }
+      LayerTensors next = clone(stage.versions.back());
+      stage.optimizer->step(flat(next, stage.first, stage.last), sum, options_.learning_rate);
+      stage.versions.push_back(std::move(next));
+    }
+    return stage.versions[number];
+  }
+
+  const Gradient& gradient(int j) {
+    const auto known = gradients_.find(j);
+    if (known != gradients_.end()) return known->second;
+    LayerTensors used = model_.initial_weights();
+    for (std::size_t s = 0; s < stages_.size(); ++s)
+      copy_stage(s, static_cast<std::size_t>(programs_[s].version_of.at(j)), used);
+    const auto samples = std::span(order_).subspan(static_cast<std::size_t>(shape_.first(j)),
+                                                   static_cast<std::size_t>(shape_.size(j)));
+    return gradients_.emplace(j, model_.gradient(used, samples, 1.0, {options_.seed, j, 0})).first->second;
+  }
+
+  const run::RunOptions& options_;
+  WholeModel model_;
+  run::EpochShape shape_;
+  std::vector<std::int64_t> order_;
+  std::vector<DelayedStage> stages_;
+  std::vector<StreamStage> programs_;
+  std::map<int, Gradient> gradients_;
+};
+
+// The version of stage s that micro-batch j runs on (schedules.md 5.3 to 5.5), counted from the beginning of
+// the epoch; M micro-batches make an update, K stages in a straight pipeline keep K - s micro-batches in
+// flight.
+int version_of(plan::WeightPolicy policy, int j, int s, int stages, int per_update) {
+  const int warm = stages - 1 - s;
+  switch (policy) {
+    case plan::WeightPolicy::stash: return std::max(0, j - warm);
+    case plan::WeightPolicy::vertical_sync: return std::max(0, j - (stages - 1));
+    case plan::WeightPolicy::two_buffered: return std::max(0, j / per_update - 1);
+    case plan::WeightPolicy::macrobatch:
+      return std::max(0, j - warm) / per_update;  // those done at its forward
+    default: throw Error(ErrorKind::internal, "no recursion for this policy");
+  }
+}
+
+}  // namespace
+
+Trained train_versions(const plan::Plan& plan, const run::RunOptions& options) {
+  at::set_num_threads(1);
+  WholeModel model(plan, options);
+  Trained result;
+  std::vector<DelayedStage> stages = delayed_stages(plan, options);
+  const run::EpochShape shape = shape_of(plan, options, model.samples());
+  const int per_update = plan.training.micro_batches, count = static_cast<int>(stages.size());
+  LayerTensors newest = model.initial_weights();
+  for (int epoch = 0; epoch < options.epochs.value_or(1); ++epoch) {
+    for (DelayedStage& stage : stages) stage.versions = {newest};
+    const auto order = run::epoch_order(model.samples(), options.seed, epoch, options.shuffle);
+    for (int t = 0; t < shape.count; ++t) {
+      const int size = shape.size(t);
+      const std::vector<int> offsets = offsets_of(size, per_update);
+      double loss = 0;
+      for (int m = 0; m < per_update; ++m) {
+        LayerTensors used(newest.size());
+        for (int s = 0; s < count; ++s) {
+          const DelayedStage& stage = stages[static_cast<std::size_t>(s)];
+          const int version = version_of(plan.schedule.weight_policy, t * per_update + m, s, count, per_update);
+          for (int l = stage.first; l < stage.last; ++l)
+            used[static_cast<std::size_t>(l)] =
+                stage.versions.at(static_cast<std::size_t>(version))[static_cast<std::size_t>(l)];
+        }
+        const int begin = offsets[static_cast<std::size_t>(m)], end = offsets[static_cast<std::size_t>(m) + 1];
+        const double weight = static_cast<double>(end - begin) / size;
+        const auto samples = std::span(order).subspan(static_cast<std::size_t>(shape.first(t) + begin),
+                                                      static_cast<std::size_t>(end - begin));
+        const Gradient part = model.gradient(used, samples, weight, {options.seed, epoch * shape.count + t, m});
+        loss += part.loss * (end - begin) / size;
+        for (DelayedStage& stage : stages) add(stage.round, flat(part.weights, stage.first, stage.last));
+      }
+      result.losses.push_back(loss);
+      for (DelayedStage& stage : stages) delayed_update(stage, options.learning_rate);
+    }
+    for (const DelayedStage& stage : stages) {
+      for (int l = stage.first; l < stage.last; ++l)
+        newest[static_cast<std::size_t>(l)] = stage.versions.back()[static_cast<std::size_t>(l)];
+    }
+  }
+  result.tensors = model.named(newest, model.initial_buffers());
+  return result;
+}
+
+Trained train_delayed(const plan::Plan& plan, const run::RunOptions& options) {
+  at::set_num_threads(1);
+  WholeModel model(plan, options);
+  Trained result;
+  std::vector<DelayedStage> stages = delayed_stages(plan, options);
+  const run::EpochShape shape = shape_of(plan, options, model.samples());
+  LayerTensors newest = model.initial_weights();
+  for (int epoch = 0; epoch < options.epochs.value_or(1); ++epoch) {
+    for (DelayedStage& stage : stages)
+      stage.versions = {newest};  // the stash is refilled from the current weights
+    const auto order = run::epoch_order(model.samples(), options.seed, epoch, options.shuffle);
+    for (int j = 0; j < shape.count; ++j) {
+      LayerTensors used(newest.size());
+      for (const DelayedStage& stage : stages) {
+        const auto version = static_cast<std::size_t>(std::max(0, j / stage.replicas - stage.warm));
+        for (int l = stage.first; l < stage.last; ++l)
+          used[static_cast<std::size_t>(l)] = stage.versions[version][static_cast<std::size_t>(l)];
+      }
+      const auto samples = std::span(order).subspan(static_cast<std::size_t>(shape.first(j)),
+                                                    static_cast<std::size_t>(shape.size(j)));
+      const Gradient part = model.gradient(used, samples, 1.0, {options.seed, epoch * shape.count + j, 0});
+      result.losses.push_back(part.loss);
+      for (DelayedStage& stage : stages) {
+        add(stage.round, scaled(flat(part.weights, stage.first, stage.last), share(stage, shape, j)));
+        if ((j + 1) % stage.replicas == 0) delayed_update(stage, options.learning_rate);
+      }
+    }
+    for (const DelayedStage& stage : stages) {
+      for (int l = stage.first; l < stage.last; ++l)
+        newest[static_cast<std::size_t>(l)] = stage.versions.back()[static_cast<std::size_t>(l)];
+    }
+  }
+  result.tensors = model.named(newest, model.initial_buffers());
+  return result;
+}
+
+Trained train_stream(const plan::Plan& plan, const run::RunOptions& options) {
+  at::set_num_threads(1);
+  return StreamRecursion(plan, options).train();
+}
+
+}  // namespace test

@@ -1,0 +1,150 @@
+#include "tests/librun/whole_model.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "libprofile/core/op_table.h"
+#include "libprofile/model/parameters.h"
+#include "librun/data/synthetic.h"
+
+namespace test {
+
+using namespace pp;
+
+std::unique_ptr<model::Optimizer> optimizer_of(const plan::Plan& plan, const run::RunOptions& options) {
+  if (plan.training.optimizer == plan::OptimizerName::adamw) {
+    return model::make_adamw({options.beta1, options.beta2, options.epsilon, options.weight_decay});
+  }
+  model::SgdOptions sgd;
+  sgd.momentum = options.momentum;
+  sgd.weight_decay = options.weight_decay;
+  return model::make_sgd(sgd);
+}
+
+WholeModel::WholeModel(const plan::Plan& plan, const run::RunOptions& options)
+    : plan_(plan),
+      options_(options),
+      resolved_(resolve(plan.model)),
+      data_(run::make_synthetic(resolved_, options.synthetic_samples, options.seed, run::Subset::training,
+                                plan.training.dtype)),
+      generator_(at::make_generator<at::CPUGeneratorImpl>(0)) {}
+
+LayerTensors WholeModel::initial_weights() const {
+  LayerTensors weights(resolved_.layers.size());
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const int owner = resolved_.layers[i].weights_layer;
+    if (owner >= 0 && owner != static_cast<int>(i)) weights[i] = weights[static_cast<std::size_t>(owner)];
+    for (std::size_t p = weights[i].size(); p < resolved_.layers[i].parameters.size(); ++p) {
+      weights[i].push_back(model::initial_parameter(resolved_, static_cast<int>(i), static_cast<int>(p),
+                                                    options_.seed, plan_.training.dtype));
+    }
+  }
+  return weights;
+}
+
+LayerTensors WholeModel::initial_buffers() const {
+  LayerTensors buffers(resolved_.layers.size());
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    for (std::size_t b = 0; b < resolved_.layers[i].buffers.size(); ++b) {
+      buffers[i].push_back(
+          model::initial_buffer(resolved_, static_cast<int>(i), static_cast<int>(b), plan_.training.dtype));
+    }
+  }
+  return buffers;
+}
+
+Gradient WholeModel::gradient(const LayerTensors& at_weights, std::span<const std::int64_t> samples,
+                              double weight, model::RandomKey key) {
+  Gradient result;
+  LayerTensors leaves(at_weights.size());
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    for (const at::Tensor& w : at_weights[i]) leaves[i].push_back(w.detach().clone().requires_grad_());
+  }
+  std::vector<std::vector<at::Tensor>> outputs(leaves.size());
+  const auto tensor = [&](const TensorSource& source) {
+    if (source.kind == TensorSource::Kind::layer)
+      return outputs[static_cast<std::size_t>(source.index)][static_cast<std::size_t>(source.output)];
+    return run::cut(data_, source, samples);
+  };
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    model::LayerContext context;
+    context.key = key;
+    context.layer = static_cast<int>(i);
+    context.generator = &generator_;
+    context.statistics = &result.statistics;
+    std::vector<at::Tensor> inputs;
+    for (const TensorSource& source : resolved_.layers[i].sources) inputs.push_back(tensor(source));
+    const Layer& layer = resolved_.graph.layers[i];
+    outputs[i] = model::find_forward(layer.op)(layer.attributes, inputs, leaves[i], context);
+  }
+  const LossSpec& spec = *resolved_.graph.loss;
+  const at::Tensor loss = model::find_loss_forward(spec.op)(spec.attributes, tensor(resolved_.loss_sources[0]),
+                                                            tensor(resolved_.loss_sources[1]));
+  result.loss = loss.item<double>();
+  loss.mul(weight).backward();
+  for (const auto& layer : leaves) {
+    auto& gradients = result.weights.emplace_back();
+    for (const at::Tensor& leaf : layer)
+      gradients.push_back(leaf.grad().defined() ? leaf.grad()
+                                                : at::zeros_like(leaf));  // the loss does not see it
+  }
+  return result;
+}
+
+NamedTensors WholeModel::named(const LayerTensors& weights, const LayerTensors& buffers) const {
+  NamedTensors all;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const ResolvedLayer& layer = resolved_.layers[i];
+    const std::string prefix = resolved_.graph.layers[i].name + ".";
+    const bool owner = layer.weights_layer == static_cast<int>(i);
+    for (std::size_t p = 0; owner && p < weights[i].size(); ++p)
+      all.emplace_back(prefix + layer.parameters[p].name, weights[i][p]);
+    for (std::size_t b = 0; b < buffers[i].size(); ++b)
+      all.emplace_back(prefix + layer.buffers[b].name, buffers[i][b]);
+  }
+  return all;
+}
+
+std::vector<at::Tensor> flat(const LayerTensors& layers, int first, int last) {
+  std::vector<at::Tensor> all;
+  const std::size_t end = last < 0 ? layers.size() : static_cast<std::size_t>(last);
+  for (std::size_t i = static_cast<std::size_t>(first); i < end; ++i)
+    all.insert(all.end(), layers[i].begin(), layers[i].end());
+  return all;
+}
+
+LayerTensors clone(const LayerTensors& layers) {
+  LayerTensors copy;
+  for (const auto& layer : layers) {
+    auto& tensors = copy.emplace_back();
+    for (const at::Tensor& tensor : layer) tensors.push_back(tensor.detach().clone());
+  }
+  return copy;
+}
+
+void add(std::vector<at::Tensor>& sum, const std::vector<at::Tensor>& part) {
+  for (std::size_t i = 0; i < part.size(); ++i) {
+    if (i == sum.size()) {
+      sum.push_back(part[i].clone());
+    } else {
+      sum[i].add_(part[i]);
+    }
+  }
+}
+
+run::EpochShape shape_of(const plan::Plan& plan, const run::RunOptions& options, std::int64_t samples) {
+  return run::epoch_shape({.samples = samples,
+                           .mini_batch = plan.training.mini_batch,
+                           .micro_batches = plan.training.micro_batches,
+                           .drop_last = options.drop_last,
+                           .source = "test"});
+}
+
+std::vector<int> offsets_of(int mini_batch, int micro_batches) {
+  std::vector<int> offsets{0};
+  for (int m = 0; m < micro_batches; ++m)
+    offsets.push_back(offsets.back() + (mini_batch + micro_batches - 1 - m) / micro_batches);
+  return offsets;
+}
+
+}  // namespace test
