@@ -72,6 +72,10 @@ std::vector<PlanSpec> specs() {
       {.model = test::regression(), .cuts = {1}, .schedule = "1f1b", .optimizer = plan::OptimizerName::adamw},
       {.model = mlp, .cuts = {2, 5}, .schedule = "pipedream", .micro_batches = 1},
       {.model = mlp, .cuts = {4}, .replicas = {2, 1}, .schedule = "pipedream", .micro_batches = 1},
+      {.model = mlp, .cuts = {2, 5}, .schedule = "vertical-sync", .micro_batches = 1},
+      {.model = mlp, .cuts = {2, 5}, .schedule = "2bw"},
+      {.model = mlp, .cuts = {4}, .replicas = {2, 2}, .schedule = "2bw"},
+      {.model = mlp, .cuts = {4}, .schedule = "macrobatch"},
   };
   for (PlanSpec& spec : specs) {
     spec.dtype = DType::float64;

@@ -62,7 +62,10 @@ bool ascending(const plan::Plan& plan) {
 
 Promise promise_of(const plan::Plan& plan) {
   using enum Promise;
-  if (plan.workers.front().program.stream) return in_model_order(plan) ? stream : unknown;
+  if (plan.workers.front().program.stream) {
+    const bool known = in_model_order(plan) && plan.schedule.weight_policy != plan::WeightPolicy::latest;
+    return known ? stream : unknown;
+  }
   const bool replicas =
       std::ranges::any_of(plan.stages, [](const plan::Stage& stage) { return stage.workers.size() > 1; });
   if (replicas || !in_model_order(plan) || !ascending(plan)) return rounding;

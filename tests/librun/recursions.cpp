@@ -64,12 +64,19 @@ struct StreamStage {
 
 std::vector<StreamStage> stream_stages(const plan::Plan& plan, int count) {
   std::vector<StreamStage> stages(plan.stages.size());
+  const auto version = [&](int j, std::size_t newest) {
+    if (plan.schedule.weight_policy == plan::WeightPolicy::vertical_sync)
+      return std::max(0, j - static_cast<int>(stages.size()) + 1);
+    if (plan.schedule.weight_policy == plan::WeightPolicy::two_buffered)
+      return std::max(0, j / plan.training.micro_batches - 1);
+    return static_cast<int>(newest);
+  };
   for (const plan::Worker& worker : plan.workers) {
     std::map<StageId, std::size_t> updates;
     for (const plan::Op& op : plan::expand(*worker.program.stream, count)) {
       StreamStage& stage = stages[index(op.stage)];
       const std::size_t update = updates[op.stage];
-      if (op.kind == plan::OpKind::forward) stage.version_of[op.micro_batch] = static_cast<int>(update);
+      if (op.kind == plan::OpKind::forward) stage.version_of[op.micro_batch] = version(op.micro_batch, update);
       if (op.kind == plan::OpKind::update) ++updates[op.stage];
       if (!completes_backward(op.kind)) continue;
       if (stage.rounds.size() <= update) stage.rounds.resize(update + 1);
@@ -89,13 +96,19 @@ class StreamRecursion {
         shape_(shape_of(plan, options, model_.samples())),
         order_(run::epoch_order(model_.samples(), options.seed, 0, options.shuffle)),
         stages_(delayed_stages(plan, options)),
-        programs_(stream_stages(plan, static_cast<int>(shape_.count))) {
+        per_update_(plan.training.micro_batches),
+        programs_(stream_stages(plan, static_cast<int>(shape_.count) * per_update_)) {
     for (DelayedStage& stage : stages_) stage.versions = {model_.initial_weights()};
   }
 
   Trained train() {
     Trained result;
-    for (int j = 0; j < shape_.count; ++j) result.losses.push_back(gradient(j).loss);
+    for (int t = 0; t < shape_.count; ++t) {
+      double loss = 0;
+      for (int j = t * per_update_; j < (t + 1) * per_update_; ++j)
+        loss += gradient(j).loss * samples(j).size() / shape_.size(t);
+      result.losses.push_back(loss);
+    }
     LayerTensors newest = model_.initial_weights();
     for (std::size_t s = 0; s < stages_.size(); ++s) copy_stage(s, programs_[s].rounds.size(), newest);
     result.tensors = model_.named(newest, model_.initial_buffers());
@@ -114,12 +127,13 @@ class StreamRecursion {
     DelayedStage& stage = stages_[s];
     while (stage.versions.size() <= number) {
       const std::vector<int>& round = programs_[s].rounds[stage.versions.size() - 1];
-      int samples = 0;
-      for (const int j : round) samples += shape_.size(j);
+      std::size_t all = 0;
+      for (const int j : round) all += samples(j).size();
       std::vector<at::Tensor> sum;
       for (const int j : round) {
         std::vector<at::Tensor> part = flat(gradient(j).weights, stage.first, stage.last);
-        for (at::Tensor& tensor : part) tensor = tensor.mul(static_cast<double>(shape_.size(j)) / samples);
+        for (at::Tensor& tensor : part)
+          tensor = tensor.mul(static_cast<double>(samples(j).size()) / static_cast<double>(all));
         add(sum, part);
       }
       LayerTensors next = clone(stage.versions.back());
@@ -135,9 +149,16 @@ class StreamRecursion {
     LayerTensors used = model_.initial_weights();
     for (std::size_t s = 0; s < stages_.size(); ++s)
       copy_stage(s, static_cast<std::size_t>(programs_[s].version_of.at(j)), used);
-    const auto samples = std::span(order_).subspan(static_cast<std::size_t>(shape_.first(j)),
-                                                   static_cast<std::size_t>(shape_.size(j)));
-    return gradients_.emplace(j, model_.gradient(used, samples, 1.0, {options_.seed, j, 0})).first->second;
+    const model::RandomKey key{options_.seed, j / per_update_, j % per_update_};
+    return gradients_.emplace(j, model_.gradient(used, samples(j), 1.0, key)).first->second;
+  }
+
+  std::span<const std::int64_t> samples(int j) const {
+    const int t = j / per_update_;
+    const auto m = static_cast<std::size_t>(j % per_update_);
+    const std::vector<int> offsets = offsets_of(shape_.size(t), per_update_);
+    return std::span(order_).subspan(static_cast<std::size_t>(shape_.first(t) + offsets[m]),
+                                     static_cast<std::size_t>(offsets[m + 1] - offsets[m]));
   }
 
   const run::RunOptions& options_;
@@ -145,6 +166,7 @@ class StreamRecursion {
   run::EpochShape shape_;
   std::vector<std::int64_t> order_;
   std::vector<DelayedStage> stages_;
+  int per_update_;  ///< micro-batches
   std::vector<StreamStage> programs_;
   std::map<int, Gradient> gradients_;
 };

@@ -33,9 +33,9 @@ Trained train_alone(const pp::plan::Plan& plan, const pp::run::RunOptions& optio
 /// a round of its replicas.
 Trained train_delayed(const pp::plan::Plan& plan, const pp::run::RunOptions& options);
 
-/// One epoch of any valid stream, as its programs state it: a forward uses the version that its worker's
-/// updates before it have made, and an update applies the mean over the samples of all backwards since the one
-/// before, on all replicas.
+/// One epoch of any valid stream, as its programs and its weight policy (all but latest) state it: a forward
+/// uses the version that its worker's updates before it have made, or the older one that the policy says, and
+/// an update applies the mean over the samples of all backwards since the one before, on all replicas.
 Trained train_stream(const pp::plan::Plan& plan, const pp::run::RunOptions& options);
 
 /// A straight pipeline of two or more stages under the plan's weight policy (stash, vertical_sync,
