@@ -21,8 +21,8 @@ using Cores = std::vector<int>;
 std::vector<LinkSample> sample_pair(const Cores& first, const Cores& second, const LinkSweep& sweep);
 
 /// The all-reduce of pp-run among pinned threads, one per entry of `cores`: each has written its vector of
-/// floats and puts the sum of its slice into all of them; then each reads its own. Counted is the first thread's time, from
-/// when all have written until it has read.
+/// floats and puts the sum of its slice into all of them; then each reads its own. Counted is the first
+/// thread's time, from when all have written until it has read.
 std::vector<LinkSample> sample_all_reduce(const std::vector<Cores>& cores, const LinkSweep& sweep);
 
 }  // namespace pp::run
