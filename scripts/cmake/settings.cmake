@@ -5,9 +5,9 @@ include(precompile)
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   # Files that use a precompiled header hit the cache only with this sloppiness; a miss in depend mode does not
-  # preprocess the file once more.
+  # preprocess the file once more. The inode cache: a precompiled header is hashed once, not for every file.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1
-    ${CCACHE_PROGRAM})
+    CCACHE_INODECACHE=1 ${CCACHE_PROGRAM})
 endif()
 
 add_library(pp_warnings INTERFACE)
