@@ -1,6 +1,6 @@
 #include "libprofile/model/ops/relative_position.h"
 
-#include <torch/torch.h>
+#include <ATen/ops/randn.h>
 
 #include "tests/support/torch_test.h"
 
@@ -38,7 +38,7 @@ TEST_SUITE("libprofile/model/relative_position") {
   }
 
   TEST_CASE("the bias of a pair of positions is the table's entry for its bucket, per sample and head") {
-    const at::Tensor table = torch::randn({2, 8, 3}, torch::kDouble);
+    const at::Tensor table = at::randn({2, 8, 3}, at::kDouble);
     const at::Tensor bias = position_bias(table, 5, 16, Sight::both_sides);
     REQUIRE(bias.sizes() == at::IntArrayRef({2, 3, 5, 5}));
     for (std::int64_t query = 0; query < 5; ++query) {

@@ -1,5 +1,11 @@
-// Deferred running statistics of batch norm against one torch.nn.BatchNorm2d update with the whole mini-batch.
-#include <torch/nn/modules/batchnorm.h>
+// Deferred running statistics of batch norm against those of LibTorch's batch_norm of the whole mini-batch.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 
 #include "libprofile/model/segment.h"
 #include "tests/libprofile/model/graph_builder.h"
@@ -39,7 +45,7 @@ std::vector<BatchStatistics> statistics_of(const ResolvedModel& model, const at:
 TEST_SUITE("libprofile/model/statistics") {
   TEST_CASE("the sums count every value of a channel once") {
     const ResolvedModel model = norm_model(0.1);
-    const at::Tensor x = torch::randn({8, 3, 4, 5});
+    const at::Tensor x = at::randn({8, 3, 4, 5});
     const std::vector<BatchStatistics> parts = statistics_of(model, x);
     REQUIRE(parts.size() == 3);
     const std::int64_t counts[] = {4 * 20, 1 * 20, 3 * 20};
@@ -58,14 +64,14 @@ TEST_SUITE("libprofile/model/statistics") {
     for (const double momentum : {0.1, 1.0}) {
       const ResolvedModel model = norm_model(momentum);
       std::vector<at::Tensor> buffers = Segment(model, {0}, false).initial_buffers(DType::float32)[0];
-      torch::nn::BatchNorm2d reference(torch::nn::BatchNormOptions(3).momentum(momentum));
+      const at::Tensor mean = at::zeros({3}), variance = at::ones({3});
       for (int step = 0; step < 3; ++step) {
         // Far from zero and unlike in its parts, so that rounding and the parts' weights would show.
-        const at::Tensor x = torch::randn({8, 3, 4, 5}) * 3 + torch::arange(8).view({8, 1, 1, 1}) + 10;
-        reference(x);
+        const at::Tensor x = at::randn({8, 3, 4, 5}) * 3 + at::arange(8).view({8, 1, 1, 1}) + 10;
+        at::batch_norm(x, {}, {}, mean, variance, true, momentum, 1e-5, false);
         commit_statistics(statistics_of(model, x), momentum, buffers);
-        CHECK(buffers[0].allclose(reference->running_mean, 1e-5, 0));
-        CHECK(buffers[1].allclose(reference->running_var, 1e-5, 0));
+        CHECK(buffers[0].allclose(mean, 1e-5, 0));
+        CHECK(buffers[1].allclose(variance, 1e-5, 0));
       }
     }
   }
@@ -73,22 +79,20 @@ TEST_SUITE("libprofile/model/statistics") {
   TEST_CASE("the variance is unbiased") {
     // Two samples of two values: 0, 0 and 2, 2 in channel 0: mean 1, sum of squared differences 4, 4/(4-1)
     // = 1.3333.
-    const BatchStatistics a{.layer = 0,
-                            .count = 2,
-                            .sum = torch::zeros({1}, torch::kDouble),
-                            .square_sum = torch::zeros({1}, torch::kDouble)};
+    const BatchStatistics a{
+        .layer = 0, .count = 2, .sum = at::zeros({1}, at::kDouble), .square_sum = at::zeros({1}, at::kDouble)};
     const BatchStatistics b{.layer = 0,
                             .count = 2,
-                            .sum = torch::full({1}, 4.0, torch::kDouble),
-                            .square_sum = torch::full({1}, 8.0, torch::kDouble)};
-    std::vector<at::Tensor> buffers{torch::zeros({1}), torch::ones({1})};
+                            .sum = at::full({1}, 4.0, at::kDouble),
+                            .square_sum = at::full({1}, 8.0, at::kDouble)};
+    std::vector<at::Tensor> buffers{at::zeros({1}), at::ones({1})};
     commit_statistics(std::vector{a, b}, 1.0, buffers);
     CHECK(buffers[0].item<float>() == 1.0f);
     CHECK(buffers[1].item<float>() == doctest::Approx(4.0 / 3.0));
   }
 
   TEST_CASE("nothing is committed without micro-batches") {
-    std::vector<at::Tensor> buffers{torch::zeros({1}), torch::ones({1})};
+    std::vector<at::Tensor> buffers{at::zeros({1}), at::ones({1})};
     commit_statistics({}, 0.5, buffers);
     CHECK(buffers[1].item<float>() == 1.0f);
   }
