@@ -15,7 +15,7 @@ std::string short_number(double value) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
-CLI::Validator number_within(double least, double most, const std::string& range) {
+Check number_within(double least, double most, const std::string& range) {
   const auto problem = [=](const std::string& text) -> std::string {
     double value = 0;
     const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -28,15 +28,32 @@ CLI::Validator number_within(double least, double most, const std::string& range
 
 }  // namespace
 
-CLI::Validator number_from(double least) {
+Option add_bytes(const Command& command, const std::string& name, Bytes& value, const std::string& summary) {
+  const auto take = [&value, name](const std::string& text) { value = parse_bytes(text, name); };
+  return command.add_option_function(name, take, summary).type_name("SIZE");
+}
+
+Option add_seconds(const Command& command, const std::string& name, Seconds& value,
+                   const std::string& summary) {
+  const auto take = [&value, name](const std::string& text) { value = parse_seconds(text, name); };
+  return command.add_option_function(name, take, summary).type_name("TIME");
+}
+
+Option add_bandwidth(const Command& command, const std::string& name, BytesPerSecond& value,
+                     const std::string& summary) {
+  const auto take = [&value, name](const std::string& text) { value = parse_bandwidth(text, name); };
+  return command.add_option_function(name, take, summary).type_name("RATE");
+}
+
+Check number_from(double least) {
   return number_within(least, std::numeric_limits<double>::max(), "of at least " + short_number(least));
 }
 
-CLI::Validator number_between(double least, double most) {
+Check number_between(double least, double most) {
   return number_within(least, most, "from " + short_number(least) + " to " + short_number(most));
 }
 
-CLI::Validator whole_number(int least, std::int64_t most) {
+Check whole_number(int least, std::int64_t most) {
   const auto problem = [least, most](const std::string& text) -> std::string {
     std::int64_t value = 0;
     const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);

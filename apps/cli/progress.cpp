@@ -1,12 +1,12 @@
 #include "apps/cli/progress.h"
 
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 
+#include "apps/cli/log.h"
 #include "apps/cli/table.h"
 
 namespace pp::cli {
@@ -27,7 +27,7 @@ ProgressLine::ProgressLine(const Shell& shell) {
 ProgressLine::~ProgressLine() { clear(); }
 
 void ProgressLine::update(std::string_view phase, double done, std::string_view detail) {
-  if (style_ == Style::phases && phase != phase_) spdlog::info("{}", phase);
+  if (style_ == Style::phases && phase != phase_) inform(phase);
   const auto now = std::chrono::steady_clock::now();
   const bool due = phase != phase_ || now - last_ >= std::chrono::milliseconds(100);
   phase_ = phase;

@@ -1,9 +1,8 @@
 #include "apps/cli/shell.h"
 
-#include <spdlog/sinks/ostream_sink.h>
-#include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <csignal>
@@ -12,6 +11,7 @@
 #include <map>
 
 #include "apps/cli/arguments.h"
+#include "apps/cli/log.h"
 #include "apps/cli/output.h"
 #include "apps/cli/terminal_text.h"
 #include "libprofile/core/error.h"
@@ -34,17 +34,6 @@ std::string footer_of(std::span<const std::string_view> examples) {
   std::string footer = "Examples:";
   for (std::string_view example : examples) footer.append("\n  ").append(example);
   return footer;
-}
-
-/// Lower-case text on stderr, `warning: ...`; -q shows errors only, -v adds decisions.
-void configure_log(const Shell& shell) {
-  auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(std::cerr, /*force_flush=*/true);
-  auto logger = std::make_shared<spdlog::logger>(shell.tool, std::move(sink));
-  logger->set_pattern("%n: %l: %v");
-  logger->set_level(shell.quiet           ? spdlog::level::err
-                    : shell.verbosity > 0 ? spdlog::level::debug
-                                          : spdlog::level::info);
-  spdlog::set_default_logger(std::move(logger));
 }
 
 /// `--help` of the tool shows what its default command takes: it is what most calls mean.
@@ -114,14 +103,14 @@ int parse_and_run(const Tool& tool, CLI::App& app, Shell& shell, std::vector<std
 
 }  // namespace
 
-void add_common_options(CLI::App& command, Shell& shell, std::span<const std::string_view> examples) {
-  command.add_flag("--json", shell.json, "machine-readable result on stdout")->group("Common");
-  command.add_flag("-q,--quiet", shell.quiet, "errors only on stderr")->group("Common");
-  command.add_flag("-v,--verbose", shell.verbosity, "also say what was decided and why")->group("Common");
+void add_common_options(const Command& command, Shell& shell, std::span<const std::string_view> examples) {
+  command.add_flag("--json", shell.json, "machine-readable result on stdout").group("Common");
+  command.add_flag("-q,--quiet", shell.quiet, "errors only on stderr").group("Common");
+  command.add_flag("-v,--verbose", shell.verbosity, "also say what was decided and why").group("Common");
   const std::map<std::string, ColorMode> modes{
       {"auto", ColorMode::automatic}, {"always", ColorMode::always}, {"never", ColorMode::never}};
   command
-      .add_option_function<std::string>(
+      .add_option_function(
           "--color",
           [&shell, modes](const std::string& name) {
             const auto found = modes.find(name);
@@ -132,10 +121,10 @@ void add_common_options(CLI::App& command, Shell& shell, std::span<const std::st
             shell.color = found->second;
           },
           "auto, always or never; NO_COLOR is honoured")
-      ->type_name("MODE")
-      ->group("Common");
-  command.footer(footer_of(examples));
-  command.parse_complete_callback([&shell] { configure_log(shell); });
+      .type_name("MODE")
+      .group("Common");
+  command.app().footer(footer_of(examples));
+  command.app().parse_complete_callback([&shell] { configure_log(shell); });
 }
 
 int run_tool(const Tool& tool, int argc, char** argv) {
@@ -148,7 +137,7 @@ int run_tool(const Tool& tool, int argc, char** argv) {
   Shell shell;
   shell.tool = tool.name;
   for (int i = 0; i < argc; ++i) shell.command_line.append(i > 0 ? " " : "").append(argv[i]);
-  tool.add_commands(app, shell);
+  tool.add_commands(Command(app), shell);
   app.footer(default_options_of(tool, app) + "\n" + footer_of(tool.examples) + "\n\n`" + tool.name +
              " COMMAND --help` lists a command's options; `-` as an input file is standard input.");
   ignore_write_signals();

@@ -2,13 +2,14 @@
 // stdout is the result and nothing else; everything said on the way goes to stderr.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "apps/cli/command.h"
 
 namespace pp::cli {
 
@@ -29,7 +30,7 @@ struct Shell {
 };
 
 /// Adds --json, -q, -v, --color to a subcommand, and its examples to the end of its help.
-void add_common_options(CLI::App& command, Shell& shell, std::span<const std::string_view> examples);
+void add_common_options(const Command& command, Shell& shell, std::span<const std::string_view> examples);
 
 struct Tool {
   std::string name;
@@ -38,7 +39,7 @@ struct Tool {
   /// profile.json`.
   std::string default_command;
   std::vector<std::string_view> examples;
-  std::function<void(CLI::App&, Shell&)> add_commands;
+  std::function<void(const Command&, Shell&)> add_commands;
 };
 
 /// Parses, runs the chosen subcommand, turns exceptions into one line on stderr and an exit code. The whole of

@@ -35,17 +35,17 @@ void check(const Options& options, const cli::Shell& shell) {
 
 }  // namespace
 
-void add_check(CLI::App& app, cli::Shell& shell) {
+void add_check(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("check", "check a plan: stages, workers, programs, memory");
-  command->add_option("plan", options->plan, "a plan.json")->required()->type_name("PLAN");
-  command->add_option("--profile", options->profile, "also that the plan was made from this profile")
-      ->type_name("PROFILE");
+  const cli::Command command = app.add_subcommand("check", "check a plan: stages, workers, programs, memory");
+  command.add_option("plan", options->plan, "a plan.json").required().type_name("PLAN");
+  command.add_option("--profile", options->profile, "also that the plan was made from this profile")
+      .type_name("PROFILE");
   static constexpr std::array<std::string_view, 3> kExamples{"pp-plan check plan.json",
                                                              "pp-plan check plan.json --profile profile.json",
                                                              "pp-plan check plan.json --json"};
-  cli::add_common_options(*command, shell, kExamples);
-  command->final_callback([options, &shell] { check(*options, shell); });
+  cli::add_common_options(command, shell, kExamples);
+  command.final_callback([options, &shell] { check(*options, shell); });
 }
 
 }  // namespace pp::plan_tool

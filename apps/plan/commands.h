@@ -5,13 +5,13 @@
 
 namespace pp::plan_tool {
 
-void add_make(CLI::App& app, cli::Shell& shell);
-void add_compare(CLI::App& app, cli::Shell& shell);
-void add_export(CLI::App& app, cli::Shell& shell);
-void add_show(CLI::App& app, cli::Shell& shell);
-void add_check(CLI::App& app, cli::Shell& shell);
-void add_simulate(CLI::App& app, cli::Shell& shell);
-void add_schedules(CLI::App& app, cli::Shell& shell);
-void add_sweep(CLI::App& app, cli::Shell& shell);
+void add_make(const cli::Command& app, cli::Shell& shell);
+void add_compare(const cli::Command& app, cli::Shell& shell);
+void add_export(const cli::Command& app, cli::Shell& shell);
+void add_show(const cli::Command& app, cli::Shell& shell);
+void add_check(const cli::Command& app, cli::Shell& shell);
+void add_simulate(const cli::Command& app, cli::Shell& shell);
+void add_schedules(const cli::Command& app, cli::Shell& shell);
+void add_sweep(const cli::Command& app, cli::Shell& shell);
 
 }  // namespace pp::plan_tool

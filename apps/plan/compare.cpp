@@ -86,19 +86,19 @@ void compare(const Options& options, cli::Shell& shell) {
 
 }  // namespace
 
-void add_compare(CLI::App& app, cli::Shell& shell) {
+void add_compare(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
+  const cli::Command command =
       app.add_subcommand("compare", "our plan beside every baseline's, priced by one simulator");
-  command->add_option("profile", options->profile, "a profile.json")->required()->type_name("PROFILE");
-  add_cluster_options(*command, options->cluster);
-  add_request_options(*command, options->request);
+  command.add_option("profile", options->profile, "a profile.json").required().type_name("PROFILE");
+  add_cluster_options(command, options->cluster);
+  add_request_options(command, options->request);
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-plan compare profile.json --cluster cluster.json --mini-batch 64",
       "pp-plan compare profile.json --devices 4 --bandwidth 10GB/s --mini-batch 64 --schedule 1f1b",
       "pp-plan compare profile.json --devices 8 --bandwidth 10GB/s --mini-batch 256 --json"};
-  cli::add_common_options(*command, shell, kExamples);
-  command->final_callback([options, &shell] { compare(*options, shell); });
+  cli::add_common_options(command, shell, kExamples);
+  command.final_callback([options, &shell] { compare(*options, shell); });
 }
 
 }  // namespace pp::plan_tool

@@ -27,23 +27,23 @@ void export_plan(const Options& options) {
 
 }  // namespace
 
-void add_export(CLI::App& app, cli::Shell& shell) {
+void add_export(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("export", "write a plan as PipeDream's stage text");
-  command->add_option("plan", options->plan, "a plan.json")->required()->type_name("PLAN");
+  const cli::Command command = app.add_subcommand("export", "write a plan as PipeDream's stage text");
+  command.add_option("plan", options->plan, "a plan.json").required().type_name("PLAN");
   command
-      ->add_option("--profile", options->profile, "the profile it was made from: times and sizes of the layers")
-      ->required()
-      ->type_name("PROFILE");
-  command->add_option("-o,--output", options->output, "write the text; - for stdout")
-      ->type_name("FILE")
-      ->capture_default_str();
+      .add_option("--profile", options->profile, "the profile it was made from: times and sizes of the layers")
+      .required()
+      .type_name("PROFILE");
+  command.add_option("-o,--output", options->output, "write the text; - for stdout")
+      .type_name("FILE")
+      .capture_default_str();
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-plan export plan.json --profile profile.json",
       "pp-plan export plan.json --profile profile.json -o graph.txt",
       "pp-plan export plan.json --profile profile.json -q > graph.txt"};
-  cli::add_common_options(*command, shell, kExamples);
-  command->final_callback([options] { export_plan(*options); });
+  cli::add_common_options(command, shell, kExamples);
+  command.final_callback([options] { export_plan(*options); });
 }
 
 }  // namespace pp::plan_tool

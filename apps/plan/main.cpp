@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
           {"pp-plan profile.json --cluster cluster.json --mini-batch 64 -o plan.json",
            "pp-plan profile.json --devices 4 --bandwidth 10GB/s --mini-batch 256 --schedule 1f1b --stages 4",
            "pp-plan show plan.json --timeline"},
-      .add_commands = [](CLI::App& app, pp::cli::Shell& shell) {
+      .add_commands = [](const pp::cli::Command& app, pp::cli::Shell& shell) {
         pp::plan_tool::add_make(app, shell);
         pp::plan_tool::add_compare(app, shell);
         pp::plan_tool::add_show(app, shell);

@@ -1,6 +1,4 @@
 // pp-plan [make] PROFILE: the planner.
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -10,8 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
+#include "apps/cli/table.h"
 #include "apps/plan/commands.h"
 #include "apps/plan/peer_options.h"
 #include "apps/plan/planning_options.h"
@@ -60,19 +60,18 @@ std::string enumeration(const std::vector<std::string>& names) {
 /// One line for each way in which the profile is doubtful, whatever the number of places.
 void warn_about(const Profile& profile) {
   if (!profile.estimated.empty()) {
-    spdlog::warn("the profile only estimates {}; measure with pp-profile run for a plan to rely on",
-                 enumeration(profile.estimated));
+    cli::warn("the profile only estimates " + enumeration(profile.estimated) +
+              "; measure with pp-profile run for a plan to rely on");
   }
   std::vector<std::string> ratios;
   for (const WholeModelPoint& point : profile.whole_model) {
     const std::optional<double> ratio = layer_sum_ratio(profile, point.micro_batch_size);
     if (ratio && std::abs(*ratio - 1) > 0.10)
-      ratios.push_back(fmt::format("{:.2f} at micro-batch size {}", *ratio, point.micro_batch_size));
+      ratios.push_back(cli::cell(*ratio, 3) + " at micro-batch size " + std::to_string(point.micro_batch_size));
   }
   if (!ratios.empty()) {
-    spdlog::warn(
-        "the layers of the profile add up to {} of the whole model; profile again on a quieter machine",
-        enumeration(ratios));
+    cli::warn("the layers of the profile add up to " + enumeration(ratios) +
+              " of the whole model; profile again on a quieter machine");
   }
 }
 
@@ -80,10 +79,9 @@ void warn_about(const plan::Plan& plan) {
   const int micro_batches = plan.training.micro_batches;
   const int depth = static_cast<int>(plan.stages.size()) / plan.schedule.chunks_per_worker;
   if (!plan::require_schedule(plan.schedule.name).synchronous || micro_batches >= depth) return;
-  spdlog::warn(
-      "{} cannot keep {} stages busy: the bubble is {:.1f} %; take at least {}, or "
-      "fewer stages",
-      counted(micro_batches, "micro-batch"), depth, 100 * plan.predicted.bubble_fraction, depth);
+  cli::warn(counted(micro_batches, "micro-batch") + " cannot keep " + std::to_string(depth) +
+            " stages busy: the bubble is " + cli::percent(plan.predicted.bubble_fraction) + "; take at least " +
+            std::to_string(depth) + ", or fewer stages");
 }
 
 void make_peer_plan(const Options& options, const plan::PeerOptions& peer, const Profile& profile,
@@ -157,31 +155,31 @@ void make(const Options& options, cli::Shell& shell) {
 
 }  // namespace
 
-void add_make(CLI::App& app, cli::Shell& shell) {
+void add_make(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
+  const cli::Command command =
       app.add_subcommand("make", "make the best plan for a profile and a machine (the default command)");
-  command->add_option("profile", options->profile, "a profile.json")->required()->type_name("PROFILE");
-  command->add_option("-o,--output", options->output, "write the plan; - for stdout")->type_name("FILE");
-  add_cluster_options(*command, options->cluster);
-  add_request_options(*command, options->request);
+  command.add_option("profile", options->profile, "a profile.json").required().type_name("PROFILE");
+  command.add_option("-o,--output", options->output, "write the plan; - for stdout").type_name("FILE");
+  add_cluster_options(command, options->cluster);
+  add_request_options(command, options->request);
   command
-      ->add_option("--strategy", options->strategy,
-                   "under our cost model: " + list_names<plan::Strategy>() +
-                       "; under a peer's: its own (the default) or auto")
-      ->type_name("NAME")
-      ->group("Search");
+      .add_option("--strategy", options->strategy,
+                  "under our cost model: " + list_names<plan::Strategy>() +
+                      "; under a peer's: its own (the default) or auto")
+      .type_name("NAME")
+      .group("Search");
   command
-      ->add_flag("--explain", options->explain,
-                 "after the table: what decides the step, how sure that is, what would help")
-      ->group("Search");
-  add_peer_options(*command, options->peer);
+      .add_flag("--explain", options->explain,
+                "after the table: what decides the step, how sure that is, what would help")
+      .group("Search");
+  add_peer_options(command, options->peer);
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-plan profile.json --cluster cluster.json --mini-batch 64 -o plan.json",
       "pp-plan profile.json --devices 4 --bandwidth 10GB/s --mini-batch 64 --stages 4 --schedule gpipe",
       "pp-plan profile.json --cost-model pipedream-code --devices 4 --bandwidth 1e9 --json"};
-  cli::add_common_options(*command, shell, kExamples);
-  command->final_callback([options, &shell] { make(*options, shell); });
+  cli::add_common_options(command, shell, kExamples);
+  command.final_callback([options, &shell] { make(*options, shell); });
 }
 
 }  // namespace pp::plan_tool

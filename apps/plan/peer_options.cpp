@@ -57,22 +57,22 @@ void refuse_foreign(const PeerArguments& arguments, const ClusterOptions& cluste
 
 }  // namespace
 
-void add_peer_options(CLI::App& command, PeerArguments& arguments) {
+void add_peer_options(const cli::Command& command, PeerArguments& arguments) {
   const auto add = [&](const char* name, auto& value, const std::string& summary) {
-    return command.add_option(name, value, summary)->group("Peers");
+    return command.add_option(name, value, summary).group("Peers");
   };
   add("--cost-model", arguments.cost_model,
       "pp (ours), or a peer's for comparison: " + list_names<plan::PeerModel>())
-      ->type_name("NAME")
-      ->capture_default_str();
-  add("--machines", arguments.machines, "pipedream-*: exactly or at-most; default exactly")->type_name("RULE");
+      .type_name("NAME")
+      .capture_default_str();
+  add("--machines", arguments.machines, "pipedream-*: exactly or at-most; default exactly").type_name("RULE");
   command
       .add_flag("--no-activation-cost", arguments.no_activation_cost,
                 "pipedream-*: activations cross cuts for free")
-      ->group("Peers");
-  add("--servers", arguments.servers, "dapple: servers x devices, 2x8")->type_name("SxD");
+      .group("Peers");
+  add("--servers", arguments.servers, "dapple: servers x devices, 2x8").type_name("SxD");
   add("--micro-batches-in-batch", arguments.micro_batches_in_batch, "piper: replicas of a stage divide it")
-      ->check(cli::whole_number(1));
+      .check(cli::whole_number(1));
 }
 
 std::optional<plan::PeerOptions> peer_options(const PeerArguments& arguments, const std::string& strategy,

@@ -17,7 +17,7 @@ struct PeerArguments {
   int micro_batches_in_batch = 1;
 };
 
-void add_peer_options(CLI::App& command, PeerArguments& arguments);
+void add_peer_options(const cli::Command& command, PeerArguments& arguments);
 
 /// Nothing for our own cost model. Throws pp::Error (usage) for an unknown model or strategy, for options that
 /// the chosen model does not read, and for a machine that is given twice. `strategy` is the text of --strategy,

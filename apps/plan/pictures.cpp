@@ -8,17 +8,17 @@
 #include "libplan/simulate/timeline_text.h"
 
 namespace pp::plan_tool {
-void add_picture_options(CLI::App& command, PictureOptions& options) {
+void add_picture_options(const cli::Command& command, PictureOptions& options) {
   command.add_option("--svg", options.svg, "write the timeline and memory over time as SVG; - for stdout")
-      ->type_name("FILE")
-      ->group("Pictures");
+      .type_name("FILE")
+      .group("Pictures");
   command.add_option("--trace", options.trace, "write Chrome trace JSON, for Perfetto; - for stdout")
-      ->type_name("FILE")
-      ->group("Pictures");
+      .type_name("FILE")
+      .group("Pictures");
   command
       .add_option("--width", options.width, "columns of the text timeline; default: the terminal's, else 100")
-      ->check(cli::number_between(20, 10000))
-      ->group("Pictures");
+      .check(cli::number_between(20, 10000))
+      .group("Pictures");
 }
 
 plan::SvgOptions picture_names(const plan::Plan& plan) {

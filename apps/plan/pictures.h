@@ -20,7 +20,7 @@ struct PictureOptions {
 };
 
 /// --svg, --trace, --width.
-void add_picture_options(CLI::App& command, PictureOptions& options);
+void add_picture_options(const cli::Command& command, PictureOptions& options);
 
 /// Everything the pictures show.
 struct Simulated {

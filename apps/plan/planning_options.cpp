@@ -9,36 +9,36 @@
 
 namespace pp::plan_tool {
 
-void add_cluster_options(CLI::App& command, ClusterOptions& options) {
-  CLI::Option* devices =
+void add_cluster_options(const cli::Command& command, ClusterOptions& options) {
+  const cli::Option devices =
       command.add_option("--devices", options.devices, "so many equal devices of the profile's kind")
-          ->check(cli::whole_number(1));
-  add_machine_options(command, options, *devices);
+          .check(cli::whole_number(1));
+  add_machine_options(command, options, devices);
 }
 
-void add_machine_options(CLI::App& command, ClusterOptions& options, CLI::Option& devices) {
-  CLI::Option* file =
+void add_machine_options(const cli::Command& command, ClusterOptions& options, cli::Option devices) {
+  const cli::Option file =
       command.add_option("--cluster", options.file, "a cluster.json, as pp-profile links writes it")
-          ->type_name("FILE");
-  CLI::Option* bandwidth =
+          .type_name("FILE");
+  const cli::Option bandwidth =
       cli::add_bandwidth(command, "--bandwidth", options.bandwidth, "of every link, with --devices: 10GB/s");
-  CLI::Option* latency =
+  const cli::Option latency =
       cli::add_seconds(command, "--latency", options.latency, "of every link, with --devices or --levels: 5us");
-  CLI::Option* levels =
+  const cli::Option levels =
       command
           .add_option("--levels", options.levels,
                       "nested groups of devices, innermost first: 8@300GB/s,2@25GB/s is two nodes of eight")
-          ->type_name("N@RATE,..");
-  CLI::Option* memory =
+          .type_name("N@RATE,..");
+  const cli::Option memory =
       command
-          .add_option_function<std::string>(
+          .add_option_function(
               "--memory",
               [&options](const std::string& text) { options.memory = parse_bytes(text, "--memory"); },
               "of each device, with --devices or --levels: 80GiB; default the profiled device's")
-          ->type_name("SIZE");
-  for (CLI::Option* option : {&devices, bandwidth, levels, latency, memory})
-    option->excludes(file)->group("Machine");
-  file->group("Machine");
+          .type_name("SIZE");
+  for (const cli::Option option : {devices, bandwidth, levels, latency, memory})
+    option.excludes(file).group("Machine");
+  file.group("Machine");
 }
 
 std::vector<LevelSpec> parse_levels(const std::string& text) {
@@ -85,34 +85,34 @@ Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
 
 int default_threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-void add_basic_options(CLI::App& command, plan::PlanRequest& request) {
+void add_basic_options(const cli::Command& command, plan::PlanRequest& request) {
   command.add_option("--mini-batch", request.mini_batch, "samples per optimizer update")
-      ->check(cli::whole_number(1))
-      ->group("Training");
-  cli::add_enum(command, "--optimizer", request.optimizer, "whose state counts as memory")->group("Training");
+      .check(cli::whole_number(1))
+      .group("Training");
+  cli::add_enum(command, "--optimizer", request.optimizer, "whose state counts as memory").group("Training");
   command
-      .add_option_function<std::string>(
+      .add_option_function(
           "--memory-limit",
           [&request](const std::string& text) { request.memory_limit = parse_bytes(text, "--memory-limit"); },
           "usable bytes per device: 16GiB")
-      ->type_name("SIZE")
-      ->group("Search");
+      .type_name("SIZE")
+      .group("Search");
   cli::add_enum(command, "--recompute", request.recompute,
                 "run forwards again to save memory: never, whole stages, or what a stage without room needs")
-      ->group("Search");
+      .group("Search");
   command.add_flag("--extrapolate", request.extrapolate, "allow micro-batch sizes outside the profile")
-      ->group("Profile");
+      .group("Profile");
   command.add_flag("--linear-batch", request.linear_batch, "scale a profile of one micro-batch size linearly")
-      ->group("Profile");
+      .group("Profile");
   command.add_flag("--force-units", request.force_units, "accept times and rates that look like another unit")
-      ->group("Profile");
+      .group("Profile");
 }
 
-void add_partition_options(CLI::App& command, plan::PlanRequest& request, std::string& replicas) {
+void add_partition_options(const cli::Command& command, plan::PlanRequest& request, std::string& replicas) {
   command.add_option("--stages", request.stages, "exactly so many stages")
-      ->check(cli::whole_number(1))
-      ->group("Search");
-  command.add_option("--replicas", replicas, "per stage: 3-1")->type_name("R-R")->group("Search");
+      .check(cli::whole_number(1))
+      .group("Search");
+  command.add_option("--replicas", replicas, "per stage: 3-1").type_name("R-R").group("Search");
 }
 
 plan::Strategy parse_strategy(const std::string& name) {
@@ -120,45 +120,45 @@ plan::Strategy parse_strategy(const std::string& name) {
   return parse_enum<plan::Strategy>(name, "--strategy", ErrorKind::usage);
 }
 
-void add_request_options(CLI::App& command, RequestOptions& options) {
+void add_request_options(const cli::Command& command, RequestOptions& options) {
   plan::PlanRequest& request = options.request;
   add_basic_options(command, request);
-  CLI::Option* count = command.add_option("--micro-batches", options.micro_batches, "per mini-batch, or auto")
-                           ->group("Training");
+  const cli::Option count =
+      command.add_option("--micro-batches", options.micro_batches, "per mini-batch, or auto").group("Training");
   command
       .add_option("--micro-batch-size", request.micro_batch_size,
                   "samples per micro-batch, instead of their number")
-      ->check(cli::whole_number(1))
-      ->excludes(count)
-      ->group("Training");
-  CLI::Option* schedule =
+      .check(cli::whole_number(1))
+      .excludes(count)
+      .group("Training");
+  const cli::Option schedule =
       command
           .add_option("--schedule", request.schedule,
                       "auto, or names of `pp-plan schedules`: gpipe,1f1b takes the best of them")
-          ->group("Search");
+          .group("Search");
   command
       .add_flag("--allow-async,!--sync-only", request.allow_async,
                 "auto: schedules without a flush compete too (the default: not)")
-      ->group("Search");
+      .group("Search");
   command
-      .add_option_function<std::string>(
+      .add_option_function(
           "--weight-policy",
           [&request](const std::string& text) {
             request.weight_policy = parse_enum<plan::WeightPolicy>(text, "--weight-policy", ErrorKind::usage);
           },
           "which version of the weights a micro-batch runs on: " + list_names<plan::WeightPolicy>())
-      ->type_name("NAME")
-      ->group("Search");
+      .type_name("NAME")
+      .group("Search");
   command
       .add_option("--chunks", request.chunks_per_worker,
                   "stages per worker, for the schedules with several; --stages counts workers there")
-      ->check(cli::whole_number(1))
-      ->group("Search");
+      .check(cli::whole_number(1))
+      .group("Search");
   command
-      .add_option_function<std::string>(
+      .add_option_function(
           "--programs",
           [&request, schedule](const std::string& path) {
-            if (schedule->count() > 0 && request.schedule != "custom") {
+            if (schedule.count() > 0 && request.schedule != "custom") {
               throw Error(ErrorKind::usage, "--programs: the programs are the schedule; leave --schedule " +
                                                 request.schedule + " out");
             }
@@ -166,37 +166,35 @@ void add_request_options(CLI::App& command, RequestOptions& options) {
             request.schedule = "custom";
           },
           "a schedule written elsewhere, in PyTorch's exchange form")
-      ->type_name("FILE")
-      ->group("Search");
+      .type_name("FILE")
+      .group("Search");
   add_partition_options(command, request, options.replicas);
   command.add_option("--max-stages", request.max_stages, "at most so many stages")
-      ->check(cli::whole_number(1))
-      ->group("Search");
+      .check(cli::whole_number(1))
+      .group("Search");
   command.add_option("--cuts", options.cuts, "boundaries: 3,5 starts stages at layers 0, 3 and 5")
-      ->type_name("K,K")
-      ->group("Search");
+      .type_name("K,K")
+      .group("Search");
   command
       .add_option("--window", options.window,
                   "micro-batches in flight of 1F1B kinds: auto, win, published, wide, or K0,K1,..")
-      ->group("Search");
+      .group("Search");
   command.add_option("--threads", options.threads, "that simulate plans; the answer does not depend on it")
-      ->default_str("one per core")
-      ->check(cli::whole_number(1))
-      ->group("Search");
+      .default_str("one per core")
+      .check(cli::whole_number(1))
+      .group("Search");
   cli::add_enum(command, "--placement", request.placement,
                 "how stages go through the nodes of a cluster; auto tries all")
-      ->group("Search");
+      .group("Search");
   cli::add_enum(command, "--tied", request.tied,
                 "weights that layers share: all of them in one stage, or copies in several if that is faster "
                 "(synchronous schedules)")
-      ->group("Search");
+      .group("Search");
   cli::add_seconds(command, "--time-limit", options.time_limit,
                    "ends the search with the best plan so far, which then says so: 30s")
-      ->default_str("10min")
-      ->group("Search");
-  command.add_option("--top", request.top, "alternatives to list")
-      ->check(cli::whole_number(0))
-      ->group("Search");
+      .default_str("10min")
+      .group("Search");
+  command.add_option("--top", request.top, "alternatives to list").check(cli::whole_number(0)).group("Search");
 }
 
 plan::PlanRequest to_request(const RequestOptions& options) {

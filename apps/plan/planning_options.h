@@ -19,9 +19,9 @@ struct ClusterOptions {
   Bytes memory{0};  ///< of each device; 0: that of the profile's device
 };
 
-void add_cluster_options(CLI::App& command, ClusterOptions& options);
+void add_cluster_options(const cli::Command& command, ClusterOptions& options);
 /// The same for a command with its own `--devices`.
-void add_machine_options(CLI::App& command, ClusterOptions& options, CLI::Option& devices);
+void add_machine_options(const cli::Command& command, ClusterOptions& options, cli::Option devices);
 /// `8@4294967296,2@2GB/s`: two nodes of eight devices, innermost first. Throws pp::Error (usage).
 std::vector<LevelSpec> parse_levels(const std::string& text);
 /// The cluster of the file, of the levels, or so many equal devices of the profile's kind. Throws pp::Error
@@ -43,13 +43,13 @@ struct RequestOptions {
 int default_threads();
 
 /// What every planning command takes: mini-batch, optimizer, memory, what to accept of a profile.
-void add_basic_options(CLI::App& command, plan::PlanRequest& request);
+void add_basic_options(const cli::Command& command, plan::PlanRequest& request);
 /// --stages and --replicas; the latter as text until parsed.
-void add_partition_options(CLI::App& command, plan::PlanRequest& request, std::string& replicas);
+void add_partition_options(const cli::Command& command, plan::PlanRequest& request, std::string& replicas);
 /// --strategy: a name, or empty. Throws pp::Error (usage) for an unknown one.
 plan::Strategy parse_strategy(const std::string& name);
 /// Those, and what a single plan is asked for.
-void add_request_options(CLI::App& command, RequestOptions& options);
+void add_request_options(const cli::Command& command, RequestOptions& options);
 plan::PlanRequest to_request(const RequestOptions& options);
 
 }  // namespace pp::plan_tool

@@ -61,56 +61,57 @@ void set_length(const ScheduleOptions& options, plan::ScheduleStudy& study) {
 
 }  // namespace
 
-void add_schedule_options(CLI::App& command, ScheduleOptions& options, CLI::Option* plan) {
+void add_schedule_options(const cli::Command& command, ScheduleOptions& options, cli::Option plan) {
   plan::ScheduleRequest& request = options.study.request;
-  const auto in_group = [](CLI::Option* option) { return option->group(kGroup); };
-  CLI::Option* name = in_group(command.add_option("--schedule", request.name, "a name of `pp-plan schedules`"));
-  CLI::Option* csv =
+  const auto in_group = [](const cli::Option option) { return option.group(kGroup); };
+  const cli::Option name =
+      in_group(command.add_option("--schedule", request.name, "a name of `pp-plan schedules`"));
+  const cli::Option csv =
       in_group(command
                    .add_option("--csv", options.csv,
                                "programs in PyTorch's exchange form: a row per worker, 0F0,0F1,0B0,..")
-                   ->type_name("FILE"));
-  name->excludes(plan)->excludes(csv)->type_name("NAME");
-  csv->excludes(plan);
+                   .type_name("FILE"));
+  name.excludes(plan).excludes(csv).type_name("NAME");
+  csv.excludes(plan);
   in_group(command.add_option("--stages", options.stages, "pipeline workers")
-               ->check(cli::whole_number(1, plan::kOperationLimit)));
-  in_group(command.add_option("--replicas", options.replicas, "workers per stage: 3-1")->type_name("R-R"));
+               .check(cli::whole_number(1, plan::kOperationLimit)));
+  in_group(command.add_option("--replicas", options.replicas, "workers per stage: 3-1").type_name("R-R"));
   in_group(
       command
           .add_option("--micro-batches", request.micro_batches,
                       "per step; asynchronous: of the stream; generation: sequence groups; partime: frames")
-          ->check(cli::whole_number(1)));
+          .check(cli::whole_number(1)));
   in_group(
       command.add_option("--per-update", options.per_update, "micro-batches per update, 2bw and macrobatch")
-          ->check(cli::whole_number(1)));
+          .check(cli::whole_number(1)));
   in_group(command.add_option("--chunks", request.chunks_per_worker, "stages per worker")
-               ->check(cli::whole_number(1)));
+               .check(cli::whole_number(1)));
   in_group(command.add_option("--group", request.group, "interleaved: micro-batches per turn of a chunk")
-               ->check(cli::whole_number(1)));
+               .check(cli::whole_number(1)));
   in_group(
       command
           .add_option("--costs", options.costs,
                       "of a worker's whole share per micro-batch: F, I, W, B, R, AR, U, L, E; comm is latency")
-          ->default_str("F=1,I=1,W=1,comm=0")
-          ->type_name("KEY=TIME,.."));
+          .default_str("F=1,I=1,W=1,comm=0")
+          .type_name("KEY=TIME,.."));
   in_group(command.add_option("--window", options.window,
                               "micro-batches in flight of 1F1B kinds: win, published, wide, or K0,K1,.."));
   in_group(command
                .add_option("--in-flight-limit", options.in_flight_limits,
                            "most micro-batches in flight, for all workers or per worker")
-               ->type_name("N,N"));
+               .type_name("N,N"));
   in_group(command
                .add_option("--recompute", options.recompute,
                            "never, except_last or always; for all stages, or per stage")
-               ->type_name("MODE,.."));
+               .type_name("MODE,.."));
   in_group(cli::add_enum(command, "--recompute-start", options.study.recompute_start, "when R may start"));
   in_group(command.add_option("--tokens", options.tokens, "generation: tokens per group")
-               ->check(cli::whole_number(1)));
+               .check(cli::whole_number(1)));
   in_group(command.add_flag("--barrier", request.tokens.barrier, "generation: all groups wait for each token"));
   in_group(command.add_option("--forward-packs", options.forward_packs, "harmony: stages per forward task")
-               ->type_name("N,N"));
+               .type_name("N,N"));
   in_group(command.add_option("--backward-packs", options.backward_packs, "harmony: stages per backward task")
-               ->type_name("N,N"));
+               .type_name("N,N"));
 }
 
 plan::ScheduleStudy study_of(const ScheduleOptions& options) {

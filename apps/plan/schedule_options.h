@@ -24,7 +24,7 @@ struct ScheduleOptions {
 };
 
 /// `plan`: the option that --schedule excludes.
-void add_schedule_options(CLI::App& command, ScheduleOptions& options, CLI::Option* plan);
+void add_schedule_options(const cli::Command& command, ScheduleOptions& options, cli::Option plan);
 
 /// Throws pp::Error (usage) for options that do not go together or are missing.
 plan::ScheduleStudy study_of(const ScheduleOptions& options);

@@ -44,13 +44,13 @@ void schedules(const cli::Shell& shell) {
 
 }  // namespace
 
-void add_schedules(CLI::App& app, cli::Shell& shell) {
-  CLI::App* command = app.add_subcommand("schedules", "list the schedules");
+void add_schedules(const cli::Command& app, cli::Shell& shell) {
+  const cli::Command command = app.add_subcommand("schedules", "list the schedules");
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-plan schedules", "pp-plan schedules --json",
       "pp-plan simulate --schedule interleaved --stages 4 --micro-batches 8 --chunks 2"};
-  cli::add_common_options(*command, shell, kExamples);
-  command->final_callback([&shell] { schedules(shell); });
+  cli::add_common_options(command, shell, kExamples);
+  command.final_callback([&shell] { schedules(shell); });
 }
 
 }  // namespace pp::plan_tool

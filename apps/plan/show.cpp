@@ -49,18 +49,18 @@ void show(const Options& options, const cli::Shell& shell) {
 
 }  // namespace
 
-void add_show(CLI::App& app, cli::Shell& shell) {
+void add_show(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("show", "print a plan: stages, promise, bound, alternatives");
-  command->add_option("plan", options->plan, "a plan.json")->required()->type_name("PLAN");
-  command->add_flag("--timeline", options->timeline, "one step, simulated, as text, with memory over time");
-  command->add_flag("--programs", options->programs, "every worker's operations");
-  add_picture_options(*command, options->pictures);
+  const cli::Command command = app.add_subcommand("show", "print a plan: stages, promise, bound, alternatives");
+  command.add_option("plan", options->plan, "a plan.json").required().type_name("PLAN");
+  command.add_flag("--timeline", options->timeline, "one step, simulated, as text, with memory over time");
+  command.add_flag("--programs", options->programs, "every worker's operations");
+  add_picture_options(command, options->pictures);
   static constexpr std::array<std::string_view, 3> kExamples{"pp-plan show plan.json --programs",
                                                              "pp-plan show plan.json --timeline",
                                                              "pp-plan show plan.json --svg step.svg"};
-  cli::add_common_options(*command, shell, kExamples);
-  command->final_callback([options, &shell] { show(*options, shell); });
+  cli::add_common_options(command, shell, kExamples);
+  command.final_callback([options, &shell] { show(*options, shell); });
 }
 
 }  // namespace pp::plan_tool

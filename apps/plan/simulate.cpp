@@ -1,11 +1,10 @@
 // pp-plan simulate: a plan's step, or a schedule by itself, by the event simulator, as figures and pictures.
-#include <spdlog/spdlog.h>
-
 #include <array>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/cli/table.h"
@@ -124,7 +123,7 @@ void simulate_schedule(const Options& options, const cli::Shell& shell) {
   const plan::ScheduleFigures figures =
       options.schedule.csv.empty() ? run() : with_context(cli::input_name(options.schedule.csv), run);
   if (const std::string warning = study.programs ? "" : plan::schedule_warning(study.request); !warning.empty())
-    spdlog::warn(warning);
+    cli::warn(warning);
   if (options.queues) plan::check_queues(figures.input.programs, *options.queues);
   csv.write(plan::to_csv(figures.input.programs));
   const Simulated simulated = simulate_all({.title = study_title(options.schedule)}, figures.input);
@@ -149,27 +148,27 @@ void simulate(const Options& options, const cli::Shell& shell) {
 
 }  // namespace
 
-void add_simulate(CLI::App& app, cli::Shell& shell) {
+void add_simulate(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("simulate", "simulate a plan's step, or a schedule by itself");
-  CLI::Option* plan = command->add_option("plan", options->plan, "a plan.json")->type_name("PLAN");
-  add_picture_options(*command, options->pictures);
-  command->add_option("--updates", options->updates, "optimizer updates to simulate, for asynchronous plans")
-      ->check(cli::whole_number(1));
-  add_schedule_options(*command, options->schedule, plan);
-  command->add_flag("--programs", options->programs, "also every worker's operations");
+  const cli::Command command =
+      app.add_subcommand("simulate", "simulate a plan's step, or a schedule by itself");
+  const cli::Option plan = command.add_option("plan", options->plan, "a plan.json").type_name("PLAN");
+  add_picture_options(command, options->pictures);
+  command.add_option("--updates", options->updates, "optimizer updates to simulate, for asynchronous plans")
+      .check(cli::whole_number(1));
+  add_schedule_options(command, options->schedule, plan);
+  command.add_flag("--programs", options->programs, "also every worker's operations");
+  command.add_option("--to-csv", options->to_csv, "write the programs in PyTorch's exchange form; - for stdout")
+      .type_name("FILE");
   command
-      ->add_option("--to-csv", options->to_csv, "write the programs in PyTorch's exchange form; - for stdout")
-      ->type_name("FILE");
-  command
-      ->add_option("--queues", options->queues,
-                   "check that queues of so many messages suffice; 0: blocking sends")
-      ->check(cli::whole_number(0));
+      .add_option("--queues", options->queues,
+                  "check that queues of so many messages suffice; 0: blocking sends")
+      .check(cli::whole_number(0));
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-plan simulate plan.json --svg step.svg", "pp-plan simulate plan.json --trace trace.json",
       "pp-plan simulate --schedule zb-h1 --stages 4 --micro-batches 8 --costs F=1,I=1,W=1,comm=0.1 --json"};
-  cli::add_common_options(*command, shell, kExamples);
-  command->final_callback([options, &shell] { simulate(*options, shell); });
+  cli::add_common_options(command, shell, kExamples);
+  command.final_callback([options, &shell] { simulate(*options, shell); });
 }
 
 }  // namespace pp::plan_tool

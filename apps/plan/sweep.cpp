@@ -128,53 +128,53 @@ void run_sweep(const Options& options, cli::Shell& shell) {
   }
 }
 
-void add_grid_options(CLI::App& command, Options& options) {
-  CLI::Option* devices =
+void add_grid_options(const cli::Command& command, Options& options) {
+  const cli::Option devices =
       command.add_option("--devices", options.devices, "numbers of equal devices of the profile's kind")
-          ->type_name("N,N");
-  add_machine_options(command, options.cluster, *devices);
+          .type_name("N,N");
+  add_machine_options(command, options.cluster, devices);
   command.add_option("--micro-batches", options.micro_batches, "counts per mini-batch")
-      ->capture_default_str()
-      ->type_name("M,M")
-      ->group("Training");
+      .capture_default_str()
+      .type_name("M,M")
+      .group("Training");
   command.add_option("--schedules", options.schedules, "auto, names of `pp-plan schedules`")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->default_str("gpipe,1f1b,zb-h1")
-      ->type_name("NAME,NAME")
-      ->group("Search");
+      .delimiter(',')
+      .allow_extra_args(false)
+      .default_str("gpipe,1f1b,zb-h1")
+      .type_name("NAME,NAME")
+      .group("Search");
   add_partition_options(command, options.request, options.replicas);
   command
       .add_option("--strategy", options.strategy,
                   "how every combination is cut: " + list_names<plan::Strategy>())
-      ->type_name("NAME")
-      ->group("Search");
+      .type_name("NAME")
+      .group("Search");
   command.add_option("--threads", options.threads, "plans made at the same time")
-      ->default_str("one per core")
-      ->check(cli::whole_number(1))
-      ->group("Search");
+      .default_str("one per core")
+      .check(cli::whole_number(1))
+      .group("Search");
 }
 
 }  // namespace
 
-void add_sweep(CLI::App& app, cli::Shell& shell) {
+void add_sweep(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
+  const cli::Command command =
       app.add_subcommand("sweep", "the best plan for every combination of devices, schedule and micro-batches");
-  command->add_option("profile", options->profile, "a profile.json")->required()->type_name("PROFILE");
-  command->add_option("--csv", options->csv, "write the rows as CSV; - for stdout")->type_name("FILE");
-  command->add_option("--svg", options->svg, "draw step time and bubble against micro-batches; - for stdout")
-      ->type_name("FILE");
-  add_grid_options(*command, *options);
-  add_basic_options(*command, options->request);
+  command.add_option("profile", options->profile, "a profile.json").required().type_name("PROFILE");
+  command.add_option("--csv", options->csv, "write the rows as CSV; - for stdout").type_name("FILE");
+  command.add_option("--svg", options->svg, "draw step time and bubble against micro-batches; - for stdout")
+      .type_name("FILE");
+  add_grid_options(command, *options);
+  add_basic_options(command, options->request);
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-plan sweep profile.json --devices 2,4,8 --bandwidth 10GB/s --mini-batch 64",
       "pp-plan sweep profile.json --cluster cluster.json --mini-batch 64 --micro-batches 4,8,16 --svg "
       "sweep.svg",
       "pp-plan sweep profile.json --devices 4 --bandwidth 10GB/s --mini-batch 64 --stages 4 --replicas 1-1-1-1 "
       "--csv -"};
-  cli::add_common_options(*command, shell, kExamples);
-  command->final_callback([options, &shell] { run_sweep(*options, shell); });
+  cli::add_common_options(command, shell, kExamples);
+  command.final_callback([options, &shell] { run_sweep(*options, shell); });
 }
 
 }  // namespace pp::plan_tool

@@ -5,12 +5,12 @@
 
 namespace pp::profile_tool {
 
-void add_run(CLI::App& app, cli::Shell& shell);
-void add_links(CLI::App& app, cli::Shell& shell);
-void add_models(CLI::App& app, cli::Shell& shell);
-void add_show(CLI::App& app, cli::Shell& shell);
-void add_diff(CLI::App& app, cli::Shell& shell);
-void add_merge(CLI::App& app, cli::Shell& shell);
-void add_import(CLI::App& app, cli::Shell& shell);
+void add_run(const cli::Command& app, cli::Shell& shell);
+void add_links(const cli::Command& app, cli::Shell& shell);
+void add_models(const cli::Command& app, cli::Shell& shell);
+void add_show(const cli::Command& app, cli::Shell& shell);
+void add_diff(const cli::Command& app, cli::Shell& shell);
+void add_merge(const cli::Command& app, cli::Shell& shell);
+void add_import(const cli::Command& app, cli::Shell& shell);
 
 }  // namespace pp::profile_tool

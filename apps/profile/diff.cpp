@@ -78,20 +78,20 @@ void diff(const Options& options, const cli::Shell& shell) {
 
 }  // namespace
 
-void add_diff(CLI::App& app, cli::Shell& shell) {
+void add_diff(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("diff", "compare two profiles layer by layer");
-  command->add_option("first", options->first, "a profile.json")->required()->type_name("FIRST");
-  command->add_option("second", options->second, "another one")->required()->type_name("SECOND");
+  const cli::Command command = app.add_subcommand("diff", "compare two profiles layer by layer");
+  command.add_option("first", options->first, "a profile.json").required().type_name("FIRST");
+  command.add_option("second", options->second, "another one").required().type_name("SECOND");
   command
-      ->add_option("--micro-batch-size", options->micro_batch_size,
-                   "which measured size; default: the largest that both have")
-      ->type_name("N");
+      .add_option("--micro-batch-size", options->micro_batch_size,
+                  "which measured size; default: the largest that both have")
+      .type_name("N");
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-profile diff monday.json tuesday.json", "pp-profile diff cpu.json gpu.json --micro-batch-size 8",
       "pp-profile diff float32.json bfloat16.json --json"};
-  cli::add_common_options(*command, shell, kExamples);
-  command->final_callback([options, &shell] { diff(*options, shell); });
+  cli::add_common_options(command, shell, kExamples);
+  command.final_callback([options, &shell] { diff(*options, shell); });
 }
 
 }  // namespace pp::profile_tool

@@ -84,24 +84,24 @@ void import(const Options& options, const cli::Shell& shell) {
 
 }  // namespace
 
-void add_import(CLI::App& app, cli::Shell& shell) {
+void add_import(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("import", "turn another planner's profile into profile.json");
-  command->add_option("file", options->file, "the foreign file")->required()->type_name("FILE");
-  command->add_option("-o,--output", options->output, "write the profile; - for stdout")->type_name("FILE");
-  cli::add_enum(*command, "--format", options->format, "format of the file");
+  const cli::Command command = app.add_subcommand("import", "turn another planner's profile into profile.json");
+  command.add_option("file", options->file, "the foreign file").required().type_name("FILE");
+  command.add_option("-o,--output", options->output, "write the profile; - for stdout").type_name("FILE");
+  cli::add_enum(command, "--format", options->format, "format of the file");
   command
-      ->add_option("--batch-size", options->batch_size,
-                   "samples per micro-batch of the foreign profile; else N of `-pbs-N` in its name, else 1")
-      ->check(cli::whole_number(1));
-  command->add_option("--time-unit", options->time_unit, "of Piper's files: " + list_names<plan::TimeUnit>())
-      ->type_name("UNIT");
+      .add_option("--batch-size", options->batch_size,
+                  "samples per micro-batch of the foreign profile; else N of `-pbs-N` in its name, else 1")
+      .check(cli::whole_number(1));
+  command.add_option("--time-unit", options->time_unit, "of Piper's files: " + list_names<plan::TimeUnit>())
+      .type_name("UNIT");
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-profile import graph.txt --format pipedream -o profile.json",
       "pp-profile import graph.txt --batch-size 64 -o profile.json",
       "pp-profile import graph.json --format piper --time-unit ms -o profile.json"};
-  cli::add_common_options(*command, shell, kExamples);
-  command->final_callback([options, &shell] { import(*options, shell); });
+  cli::add_common_options(command, shell, kExamples);
+  command.final_callback([options, &shell] { import(*options, shell); });
 }
 
 }  // namespace pp::profile_tool

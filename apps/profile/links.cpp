@@ -1,6 +1,4 @@
 // pp-profile links: what handing a tensor from one device to another costs.
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -9,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <ranges>
 
+#include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/cli/progress.h"
@@ -57,10 +56,9 @@ run::LinkOptions parse_cores(const std::string& text) {
   if (counts.size() > 1) {
     options.cores_per_device = counts[1];
   } else if (counts.front() > 1) {
-    spdlog::warn(
-        "--devices {}: a link needs two devices, so this is read as {}x1, {} of one core each; elsewhere {} is "
-        "core {}",
-        text, text, counted(counts.front(), "device"), text, counts.front());
+    cli::warn("--devices " + text + ": a link needs two devices, so this is read as " + text + "x1, " +
+              counted(counts.front(), "device") + " of one core each; elsewhere " + text + " is core " +
+              std::to_string(counts.front()));
   }
   return options;
 }
@@ -96,7 +94,7 @@ std::string cluster_text(const Cluster& cluster) {
 void print(Cluster cluster, cli::Output& output, const cli::Shell& shell) {
   cluster.context.merge(profile::measurement_context());
   cluster.context["command"] = shell.command_line;
-  for (const std::string& finding : run::link_findings(cluster)) spdlog::warn("{}", finding);
+  for (const std::string& finding : run::link_findings(cluster)) cli::warn(finding);
   const std::string text = dump_json(to_json(cluster));
   output.write(text);
   if (!output.is_stdout()) std::cout << (shell.json ? text : cluster_text(cluster));
@@ -156,24 +154,24 @@ void links(const Options& options, const cli::Shell& shell) {
 
 }  // namespace
 
-void add_links(CLI::App& app, cli::Shell& shell) {
+void add_links(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("links", "measure latency and bandwidth between devices");
+  const cli::Command command = app.add_subcommand("links", "measure latency and bandwidth between devices");
   command
-      ->add_option(
+      .add_option(
           "--devices", options->devices,
           "cpu:2x1 (two devices of one core), cpu:2x4 (two of four cores), cuda:0,cuda:1; under mpirun the "
           "ranks")
-      ->default_str("cpu:2x1")
-      ->type_name("DEVICES");
-  cli::add_bytes(*command, "--largest", options->sweep.largest, "largest message; sizes double from 1 KiB on")
-      ->default_str(to_text(options->sweep.largest));
-  command->add_option("-o,--output", options->output, "write the cluster; - for stdout")->type_name("FILE");
+      .default_str("cpu:2x1")
+      .type_name("DEVICES");
+  cli::add_bytes(command, "--largest", options->sweep.largest, "largest message; sizes double from 1 KiB on")
+      .default_str(to_text(options->sweep.largest));
+  command.add_option("-o,--output", options->output, "write the cluster; - for stdout").type_name("FILE");
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-profile links --devices cpu:2x1 -o cluster.json", "pp-profile links --devices cpu:2x2 --json",
       "pp-profile links --largest 64MiB -o cluster.json"};
-  cli::add_common_options(*command, shell, kExamples);
-  command->final_callback([options, &shell] { links(*options, shell); });
+  cli::add_common_options(command, shell, kExamples);
+  command.final_callback([options, &shell] { links(*options, shell); });
 }
 
 }  // namespace pp::profile_tool

@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
                            .examples = {"pp-profile lenet5 --device cpu:2x1 -o profile.json",
                                         "pp-profile links --devices cpu:2x1 -o cluster.json",
                                         "pp-profile show profile.json --sort time"},
-                           .add_commands = [](CLI::App& app, pp::cli::Shell& shell) {
+                           .add_commands = [](const pp::cli::Command& app, pp::cli::Shell& shell) {
                              pp::profile_tool::add_run(app, shell);
                              pp::profile_tool::add_links(app, shell);
                              pp::profile_tool::add_models(app, shell);

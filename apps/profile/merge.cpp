@@ -33,23 +33,23 @@ void merge(const Options& options, const cli::Shell& shell) {
 
 }  // namespace
 
-void add_merge(CLI::App& app, cli::Shell& shell) {
+void add_merge(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("merge", "add the micro-batch sizes of another profile");
-  command->add_option("first", options->first, "a profile.json")->required()->type_name("FIRST");
-  command->add_option("second", options->second, "one of the same model on the same kind of device")
-      ->required()
-      ->type_name("SECOND");
-  command->add_option("-o,--output", options->output, "write the profile; - for stdout")
-      ->required()
-      ->type_name("FILE");
-  cli::add_enum(*command, "--overlap", options->overlap, "whose times to keep where both have a size");
+  const cli::Command command = app.add_subcommand("merge", "add the micro-batch sizes of another profile");
+  command.add_option("first", options->first, "a profile.json").required().type_name("FIRST");
+  command.add_option("second", options->second, "one of the same model on the same kind of device")
+      .required()
+      .type_name("SECOND");
+  command.add_option("-o,--output", options->output, "write the profile; - for stdout")
+      .required()
+      .type_name("FILE");
+  cli::add_enum(command, "--overlap", options->overlap, "whose times to keep where both have a size");
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-profile merge small.json large.json -o profile.json",
       "pp-profile merge old.json new.json --overlap second -o profile.json",
       "pp-profile merge small.json large.json -o - > profile.json"};
-  cli::add_common_options(*command, shell, kExamples);
-  command->final_callback([options, &shell] { merge(*options, shell); });
+  cli::add_common_options(command, shell, kExamples);
+  command.final_callback([options, &shell] { merge(*options, shell); });
 }
 
 }  // namespace pp::profile_tool

@@ -87,18 +87,18 @@ void models(const Options& options, const cli::Shell& shell) {
 
 }  // namespace
 
-void add_models(CLI::App& app, cli::Shell& shell) {
+void add_models(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
+  const cli::Command command =
       app.add_subcommand("models", "list the built-in models; show one, or write it as model.json");
-  command->add_option("model", options->model, "a family, with or without arguments, or a model.json")
-      ->type_name("MODEL");
-  command->add_option("-o,--output", options->output, "write the model; - for stdout")->type_name("FILE");
-  command->add_flag("--ops", options->operations, "list the operations that a model.json may use");
+  command.add_option("model", options->model, "a family, with or without arguments, or a model.json")
+      .type_name("MODEL");
+  command.add_option("-o,--output", options->output, "write the model; - for stdout").type_name("FILE");
+  command.add_flag("--ops", options->operations, "list the operations that a model.json may use");
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-profile models", "pp-profile models resnet18:image=32", "pp-profile models lenet5 -o model.json"};
-  cli::add_common_options(*command, shell, kExamples);
-  command->final_callback([options, &shell] { models(*options, shell); });
+  cli::add_common_options(command, shell, kExamples);
+  command.final_callback([options, &shell] { models(*options, shell); });
 }
 
 }  // namespace pp::profile_tool

@@ -1,11 +1,10 @@
 // pp-profile [run] MODEL: the layer profiler.
-#include <spdlog/spdlog.h>
-
 #include <array>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/cli/progress.h"
@@ -53,7 +52,7 @@ class TerminalObserver : public profile::Observer {
   }
   void warning(std::string_view text) override {
     line_.clear();
-    spdlog::warn("{}", text);
+    cli::warn(text);
   }
 
  private:
@@ -104,43 +103,43 @@ void run(const Options& options, const cli::Shell& shell) {
 
 }  // namespace
 
-void add_run(CLI::App& app, cli::Shell& shell) {
+void add_run(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("run", "measure a model layer by layer (the default command)");
+  const cli::Command command =
+      app.add_subcommand("run", "measure a model layer by layer (the default command)");
   command
-      ->add_option("model", options->model,
-                   "a model.json, or a built-in family: `pp-profile models` lists them")
-      ->required()
-      ->type_name("MODEL");
-  command->add_option("-o,--output", options->output, "write the profile; - for stdout")->type_name("FILE");
+      .add_option("model", options->model, "a model.json, or a built-in family: `pp-profile models` lists them")
+      .required()
+      .type_name("MODEL");
+  command.add_option("-o,--output", options->output, "write the profile; - for stdout").type_name("FILE");
   command
-      ->add_option(
+      .add_option(
           "--micro-batch-sizes", options->sizes,
           "samples per micro-batch to measure, rising; auto: 1, 2, 4, ... as far as memory and budget go")
-      ->type_name("LIST");
+      .type_name("LIST");
   command
-      ->add_option("--device", options->device,
-                   "cpu:0 (one core), cpu:2x1 (two devices of one core, both busy), cuda:0")
-      ->type_name("DEVICES");
-  command->add_flag("--concurrent", options->concurrent,
-                    "as many devices of this kind as the machine has cores for, all busy");
-  cli::add_enum(*command, "--mode", options->mode,
+      .add_option("--device", options->device,
+                  "cpu:0 (one core), cpu:2x1 (two devices of one core, both busy), cuda:0")
+      .type_name("DEVICES");
+  command.add_flag("--concurrent", options->concurrent,
+                   "as many devices of this kind as the machine has cores for, all busy");
+  cli::add_enum(command, "--mode", options->mode,
                 "the whole model as it will run, or each layer alone, for a model that does not fit");
-  cli::add_enum(*command, "--dtype", options->profile.dtype, "floating type of weights and activations");
-  command->add_flag("--quick", options->quick, "a rough profile in seconds: for demos and first tries");
+  cli::add_enum(command, "--dtype", options->profile.dtype, "floating type of weights and activations");
+  command.add_flag("--quick", options->quick, "a rough profile in seconds: for demos and first tries");
   command
-      ->add_option("--precision", options->profile.precision,
-                   "stop when the median is known to this share of itself, with 95 % confidence")
-      ->check(cli::number_between(0.001, 0.5));
-  cli::add_seconds(*command, "--budget", options->profile.budget_per_size, "longest time per micro-batch size")
-      ->default_str(to_text(options->profile.budget_per_size));
-  command->add_option("--seed", options->profile.seed, "of weights and inputs")->check(cli::whole_number(0));
+      .add_option("--precision", options->profile.precision,
+                  "stop when the median is known to this share of itself, with 95 % confidence")
+      .check(cli::number_between(0.001, 0.5));
+  cli::add_seconds(command, "--budget", options->profile.budget_per_size, "longest time per micro-batch size")
+      .default_str(to_text(options->profile.budget_per_size));
+  command.add_option("--seed", options->profile.seed, "of weights and inputs").check(cli::whole_number(0));
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-profile lenet5 -o profile.json",
       "pp-profile vgg11:image=32,classes=10 --device cpu:2x1 --micro-batch-sizes 4,8,16 -o vgg11.json",
       "pp-profile my-model.json --quick --json"};
-  cli::add_common_options(*command, shell, kExamples);
-  command->final_callback([options, &shell] { run(*options, shell); });
+  cli::add_common_options(command, shell, kExamples);
+  command.final_callback([options, &shell] { run(*options, shell); });
 }
 
 }  // namespace pp::profile_tool

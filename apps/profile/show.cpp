@@ -1,11 +1,10 @@
 // pp-profile show: a profile as a table, or as a picture.
-#include <spdlog/spdlog.h>
-
 #include <array>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/profile/commands.h"
@@ -24,8 +23,8 @@ struct Options {
 };
 
 void warn(const Profile& profile) {
-  for (const std::string& finding : profile::profile_findings(profile)) spdlog::warn("{}", finding);
-  for (const std::string& finding : profile::document_findings(profile)) spdlog::warn("{}", finding);
+  for (const std::string& finding : profile::profile_findings(profile)) cli::warn(finding);
+  for (const std::string& finding : profile::document_findings(profile)) cli::warn(finding);
 }
 
 void show(const Options& options, const cli::Shell& shell) {
@@ -50,22 +49,22 @@ void show(const Options& options, const cli::Shell& shell) {
 
 }  // namespace
 
-void add_show(CLI::App& app, cli::Shell& shell) {
+void add_show(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("show", "print a profile: one row per layer");
-  command->add_option("profile", options->profile, "a profile.json")->required()->type_name("PROFILE");
-  cli::add_enum(*command, "--sort", options->table.order, "order of the rows");
+  const cli::Command command = app.add_subcommand("show", "print a profile: one row per layer");
+  command.add_option("profile", options->profile, "a profile.json").required().type_name("PROFILE");
+  cli::add_enum(command, "--sort", options->table.order, "order of the rows");
   command
-      ->add_option("--micro-batch-size", options->table.micro_batch_size,
-                   "which measured size; default: the largest")
-      ->type_name("N");
-  command->add_option("--limit", options->table.limit, "rows to show; 0: all")->check(cli::whole_number(0));
-  command->add_option("--svg", options->svg, "draw the same rows as bars; - for stdout")->type_name("FILE");
+      .add_option("--micro-batch-size", options->table.micro_batch_size,
+                  "which measured size; default: the largest")
+      .type_name("N");
+  command.add_option("--limit", options->table.limit, "rows to show; 0: all").check(cli::whole_number(0));
+  command.add_option("--svg", options->svg, "draw the same rows as bars; - for stdout").type_name("FILE");
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-profile show profile.json --micro-batch-size 4",
       "pp-profile show profile.json --sort time --limit 10", "pp-profile show profile.json --svg layers.svg"};
-  cli::add_common_options(*command, shell, kExamples);
-  command->final_callback([options, &shell] { show(*options, shell); });
+  cli::add_common_options(command, shell, kExamples);
+  command.final_callback([options, &shell] { show(*options, shell); });
 }
 
 }  // namespace pp::profile_tool

@@ -26,16 +26,16 @@ void check(const PlanAndOptions& options, const cli::Shell& shell) {
 
 }  // namespace
 
-void add_check(CLI::App& app, cli::Shell& shell) {
+void add_check(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<PlanAndOptions>();
-  CLI::App* command = app.add_subcommand("check", "check plan, data and devices without training");
+  const cli::Command command = app.add_subcommand("check", "check plan, data and devices without training");
   options->run.steps = 1;
-  add_run_options(*command, *options);
+  add_run_options(command, *options);
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-run check plan.json --data configs/data/digits", "pp-run check plan.json --data synthetic",
       "pp-run check plan.json --data synthetic --json"};
-  cli::add_common_options(*command, shell, kExamples);
-  command->final_callback([options, &shell] { check(*options, shell); });
+  cli::add_common_options(command, shell, kExamples);
+  command.final_callback([options, &shell] { check(*options, shell); });
 }
 
 }  // namespace pp::run_tool

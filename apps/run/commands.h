@@ -5,7 +5,7 @@
 
 namespace pp::run_tool {
 
-void add_train(CLI::App& app, cli::Shell& shell);
-void add_check(CLI::App& app, cli::Shell& shell);
+void add_train(const cli::Command& app, cli::Shell& shell);
+void add_check(const cli::Command& app, cli::Shell& shell);
 
 }  // namespace pp::run_tool

@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
       .examples = {"pp-run plan.json --data configs/data/digits --epochs 20 -o report.json",
                    "pp-run plan.json --data synthetic --steps 50 --trace trace.json",
                    "pp-run check plan.json --data configs/data/digits"},
-      .add_commands = [](CLI::App& app, pp::cli::Shell& shell) {
+      .add_commands = [](const pp::cli::Command& app, pp::cli::Shell& shell) {
         pp::run_tool::add_train(app, shell);
         pp::run_tool::add_check(app, shell);
       }};

@@ -4,31 +4,32 @@
 
 namespace pp::run_tool {
 
-void add_run_options(CLI::App& command, PlanAndOptions& options) {
+void add_run_options(const cli::Command& command, PlanAndOptions& options) {
   run::RunOptions& run = options.run;
-  command.add_option("plan", options.plan, "a plan.json")->required()->type_name("PLAN");
+  command.add_option("plan", options.plan, "a plan.json").required().type_name("PLAN");
   command.add_option("--data", run.data, "`synthetic`, or a folder with {train,test}-{images,labels}.idx")
-      ->required()
-      ->type_name("DATA")
-      ->group("Data");
+      .required()
+      .type_name("DATA")
+      .group("Data");
   command.add_option("--synthetic-samples", run.synthetic_samples, "samples per epoch of synthetic data")
-      ->check(cli::whole_number(1))
-      ->group("Data");
+      .check(cli::whole_number(1))
+      .group("Data");
   command.add_option("--scale", run.scale, "multiplies integer images; default: 1/(maximum of their type)")
-      ->check(cli::number_from(0))
-      ->group("Data");
-  command.add_flag("!--no-shuffle", run.shuffle, "keep the order of the data")->group("Data");
+      .check(cli::number_from(0))
+      .group("Data");
+  command.add_flag("!--no-shuffle", run.shuffle, "keep the order of the data").group("Data");
   command.add_flag("--drop-last", run.drop_last, "leave out a last partial mini-batch that is too small")
-      ->group("Data");
+      .group("Data");
 
-  CLI::Option* epochs =
-      command.add_option("--epochs", run.epochs, "passes over the data")->check(cli::whole_number(1));
-  CLI::Option* steps = command.add_option("--steps", run.steps, "optimizer steps")->check(cli::whole_number(1));
-  epochs->excludes(steps)->group("Length");
-  steps->group("Length");
+  const cli::Option epochs =
+      command.add_option("--epochs", run.epochs, "passes over the data").check(cli::whole_number(1));
+  const cli::Option steps =
+      command.add_option("--steps", run.steps, "optimizer steps").check(cli::whole_number(1));
+  epochs.excludes(steps).group("Length");
+  steps.group("Length");
 
   const auto training = [&](const char* name, auto& value, const char* summary) {
-    command.add_option(name, value, summary)->check(cli::number_from(0))->group("Training");
+    command.add_option(name, value, summary).check(cli::number_from(0)).group("Training");
   };
   training("--learning-rate,--lr", run.learning_rate, "step size of the optimizer in the plan");
   training("--momentum", run.momentum, "sgd");
@@ -37,10 +38,10 @@ void add_run_options(CLI::App& command, PlanAndOptions& options) {
   training("--beta2", run.beta2, "adamw");
   training("--epsilon", run.epsilon, "adamw");
   command.add_option("--seed", run.seed, "of initial weights, dropout and shuffling")
-      ->check(cli::whole_number(0))
-      ->group("Training");
+      .check(cli::whole_number(0))
+      .group("Training");
   cli::add_seconds(command, "--stall-timeout", run.stall_timeout, "a worker that waits this long stops the run")
-      ->default_str(to_text(run.stall_timeout));
+      .default_str(to_text(run.stall_timeout));
 }
 
 }  // namespace pp::run_tool

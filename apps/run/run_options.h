@@ -15,6 +15,6 @@ struct PlanAndOptions {
 };
 
 /// Adds PLAN, --data, the length of the run and the training settings.
-void add_run_options(CLI::App& command, PlanAndOptions& options);
+void add_run_options(const cli::Command& command, PlanAndOptions& options);
 
 }  // namespace pp::run_tool

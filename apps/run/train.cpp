@@ -1,12 +1,11 @@
 // pp-run [train] PLAN: the training run.
-#include <spdlog/spdlog.h>
-
 #include <array>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/interrupt.h"
+#include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/cli/progress.h"
@@ -36,11 +35,11 @@ class TerminalObserver : public run::Observer {
   }
   void epoch(const run::EpochReport& epoch) override {
     line_.clear();
-    spdlog::info("{}", epoch_line(epoch));
+    cli::inform(epoch_line(epoch));
   }
   void warning(std::string_view text) override {
     line_.clear();
-    spdlog::warn("{}", text);
+    cli::warn(text);
   }
 
  private:
@@ -85,27 +84,27 @@ void train(const Options& options, cli::Shell& shell) {
 
 }  // namespace
 
-void add_train(CLI::App& app, cli::Shell& shell) {
+void add_train(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("train", "train as the plan says (the default command)");
-  add_run_options(*command, *options);
-  command->add_option("-o,--output", options->output, "write the report; - for stdout")
-      ->type_name("FILE")
-      ->group("Results");
-  command->add_option("--trace", options->trace, "write the last steps as Chrome trace JSON, for Perfetto")
-      ->type_name("FILE")
-      ->group("Results");
-  command->add_option("--save-weights", options->run.save_weights, "write the trained weights as safetensors")
-      ->type_name("FILE")
-      ->group("Results");
-  command->add_flag("!--no-evaluate", options->run.evaluate, "leave out the evaluation after each epoch")
-      ->group("Results");
+  const cli::Command command = app.add_subcommand("train", "train as the plan says (the default command)");
+  add_run_options(command, *options);
+  command.add_option("-o,--output", options->output, "write the report; - for stdout")
+      .type_name("FILE")
+      .group("Results");
+  command.add_option("--trace", options->trace, "write the last steps as Chrome trace JSON, for Perfetto")
+      .type_name("FILE")
+      .group("Results");
+  command.add_option("--save-weights", options->run.save_weights, "write the trained weights as safetensors")
+      .type_name("FILE")
+      .group("Results");
+  command.add_flag("!--no-evaluate", options->run.evaluate, "leave out the evaluation after each epoch")
+      .group("Results");
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-run plan.json --data configs/data/digits --epochs 20 --lr 0.05 -o report.json",
       "pp-run plan.json --data synthetic --steps 50 --trace trace.json",
       "pp-run plan.json --data configs/data/digits --epochs 5 --save-weights weights.safetensors --json"};
-  cli::add_common_options(*command, shell, kExamples);
-  command->final_callback([options, &shell] { train(*options, shell); });
+  cli::add_common_options(command, shell, kExamples);
+  command.final_callback([options, &shell] { train(*options, shell); });
 }
 
 }  // namespace pp::run_tool

@@ -55,7 +55,7 @@ Ran run_pp_plan(std::vector<std::string> arguments) {
                        .summary = "",
                        .default_command = "make",
                        .examples = {},
-                       .add_commands = [](CLI::App& app, cli::Shell& shell) {
+                       .add_commands = [](const cli::Command& app, cli::Shell& shell) {
                          plan_tool::add_make(app, shell);
                          plan_tool::add_compare(app, shell);
                          plan_tool::add_show(app, shell);

@@ -1,0 +1,66 @@
+// Commands and their options. CLI11 stays behind this file: a file that sees it compiles the whole parser.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace pp::cli {
+
+/// What the text of a value must be.
+struct Check {
+  std::function<std::string(const std::string&)> problem;  ///< empty: none
+  std::string range;                                       ///< in the help, behind the type
+  std::string name;
+};
+
+/// A handle: copies are the same option. Every setter returns its option.
+class Option {
+ public:
+  explicit Option(CLI::Option* option) : option_(option) {}
+  Option required() const;
+  Option check(const Check& check) const;
+  Option excludes(Option other) const;
+  Option group(const std::string& title) const;
+  Option type_name(const std::string& name) const;
+  Option default_str(const std::string& text) const;
+  Option capture_default_str() const;
+  /// Several values in one argument, `a,b`.
+  Option delimiter(char separator) const;
+  Option allow_extra_args(bool allow) const;
+  /// How often it was given.
+  std::size_t count() const;
+
+ private:
+  CLI::Option* option_;
+};
+
+/// A handle to a subcommand, or to the tool that has them.
+class Command {
+ public:
+  explicit Command(CLI::App& app) : app_(&app) {}
+  CLI::App& app() const { return *app_; }
+
+  Command add_subcommand(const std::string& name, const std::string& summary) const;
+  /// command.cpp lists the types of values. A `name` without dashes is a positional argument.
+  template <class Value>
+  Option add_option(const std::string& name, Value& value, const std::string& summary) const;
+  /// `take` gets the text.
+  Option add_option_function(const std::string& name, std::function<void(const std::string&)> take,
+                             const std::string& summary) const;
+  /// `!--name` sets false; an int counts.
+  template <class Value>
+  Option add_flag(const std::string& name, Value& value, const std::string& summary) const;
+  /// What the command does, once its options are read.
+  void final_callback(std::function<void()> work) const;
+
+ private:
+  CLI::App* app_;
+};
+
+}  // namespace pp::cli
