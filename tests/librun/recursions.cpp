@@ -106,7 +106,7 @@ class StreamRecursion {
     for (int t = 0; t < shape_.count; ++t) {
       double loss = 0;
       for (int j = t * per_update_; j < (t + 1) * per_update_; ++j)
-        loss += gradient(j).loss * samples(j).size() / shape_.size(t);
+        loss += gradient(j).loss * static_cast<double>(samples(j).size()) / shape_.size(t);
       result.losses.push_back(loss);
     }
     LayerTensors newest = model_.initial_weights();
