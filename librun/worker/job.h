@@ -13,6 +13,7 @@
 #include "librun/transport/collectives.h"
 #include "librun/transport/coordinator.h"
 #include "librun/transport/transport.h"
+#include "librun/worker/learning_rate.h"
 #include "librun/worker/progress.h"
 #include "librun/worker/thread.h"
 #include "librun/worker/wiring.h"
@@ -36,6 +37,7 @@ struct Setup {
   int round = 1;  ///< streams: mini-batches come in multiples of this (least common multiple of the replicas)
   std::int64_t test_samples = 0;  ///< 0: no evaluation
   Length length;
+  RateSchedule rates;
   std::vector<Device> devices;  ///< per worker
   CoreBinding cores;            ///< per worker
 };

@@ -173,6 +173,26 @@ Length find_length(const plan::Plan& plan, const RunOptions& options, std::int64
   return length;
 }
 
+RateSchedule find_rates(const RunOptions& options, Step total) {
+  RateSchedule rates{.warm_up = options.warmup_steps,
+                     .period = options.rate_period,
+                     .factor = options.rate_factor,
+                     .least = options.least_learning_rate};
+  require(rates.warm_up >= 0 && rates.warm_up < total, "warmup_steps", static_cast<double>(rates.warm_up),
+          "below the " + std::to_string(total) + " steps of the training");
+  require(std::isfinite(rates.factor) && rates.factor >= 0, "rate_factor", rates.factor, "0 or more");
+  require(std::isfinite(rates.least) && rates.least >= 0, "least_learning_rate", rates.least, "0 or more");
+  if (const auto kind = find_enum<RateKind>(options.rate_schedule); kind && *kind != RateKind::table) {
+    rates.kind = *kind;
+    require(rates.kind != RateKind::step || rates.period >= 1, "rate_period", static_cast<double>(rates.period),
+            "at least 1 with the schedule `step`");
+  } else {
+    rates.kind = RateKind::table;
+    rates.table = read_rates(options.rate_schedule);
+  }
+  return rates;
+}
+
 }  // namespace
 
 Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
@@ -198,6 +218,7 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   const auto [round, stage] = turns ? rounds(plan) : std::pair{1, 0};
   setup.round = round;
   setup.length = find_length(plan, options, samples.training, round, stage);
+  setup.rates = find_rates(options, setup.length.total);
   const EpochShape& epoch = setup.length.epoch;
   check_batch_norm(plan, setup.model, epoch.size(epoch.count - 1));
   return setup;

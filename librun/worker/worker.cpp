@@ -232,10 +232,18 @@ void Worker::weight_gradient(const Turn& turn, Stage& stage) {
 
 void Worker::update(const Turn& turn, Stage& stage) {
   const Time begin = Coordinator::Clock::now();
-  stage.update(turn.step - ground_.stretch.first, job_.options.learning_rate);
+  stage.update(turn.step - ground_.stretch.first, rate(turn));
   const Time end = finished();
   note(turn.op, begin, end);
   job_.ledger.updated(turn.step, end);
+}
+
+// Replicas that take turns of steps share an update: its rate is that of the first one's step.
+double Worker::rate(const Turn& turn) const {
+  const Step since = turn.step - ground_.stretch.first;
+  const Step turns = job_.setup.round == 1 ? 1 : std::ssize(job_.plan.stages[index(turn.op.stage)].workers);
+  return rate_at(job_.setup.rates, job_.options.learning_rate, job_.setup.length.total,
+                 turn.step - since % turns);
 }
 
 Worker::Time Worker::finished() const {

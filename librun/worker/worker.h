@@ -69,6 +69,7 @@ class Worker {
   void reduce_statistics(StageId id, Stage& stage);
   void tied_all_reduce(const Turn& turn);
   void update(const Turn& turn, Stage& stage);
+  double rate(const Turn& turn) const;
 
   model::RandomKey key(const Turn& turn) const { return {job_.options.seed, turn.step, turn.micro_batch}; }
   std::span<const std::int64_t> samples(const Turn& turn) const {

@@ -1,3 +1,5 @@
+#include <cmath>
+#include <numbers>
 #include <random>
 #include <set>
 
@@ -113,6 +115,25 @@ TEST_SUITE("librun/equality") {
   }
 
   // Batch norm, a residual edge and dropout; 4 stages for 4 workers, or for 2 with two stages each.
+  TEST_CASE("a learning rate with warm-up and cosine equals the single device at these rates") {
+    PlanSpec spec{.model = test::dropout_mlp(), .cuts = {3}};
+    run::RunOptions options = short_run();
+    options.steps = 6;
+    options.rate_schedule = "cosine";
+    options.warmup_steps = 2;
+    options.least_learning_rate = 0.01;
+    const auto rate = [](std::int64_t t) {
+      if (t < 2) return 0.05 * static_cast<double>(t + 1) / 2;
+      return 0.01 + (0.05 - 0.01) * ((1 + std::cos(std::numbers::pi * static_cast<double>(t - 2) / 4)) / 2);
+    };
+    const test::Trained expected = test::train_alone(make_plan(spec), options, test::Order::ascending, rate);
+    const test::Run found = test::run_plan(make_plan(spec), options);
+    CHECK(test::first_difference(expected.tensors, found.tensors) == "");
+    CHECK(found.report.step_losses == expected.losses);
+    options.rate_schedule = "constant";
+    CHECK(test::first_difference(expected.tensors, test::run_plan(make_plan(spec), options).tensors) != "");
+  }
+
   TEST_CASE("dapple-pa, dapple-pb and hybrid without replicas equal the single device bit for bit") {
     for (const ModelGraph& model : {test::residual_net(), test::dropout_mlp()}) {
       PlanSpec spec{.model = model, .cuts = {2, 4, 7}};

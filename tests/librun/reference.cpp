@@ -38,7 +38,8 @@ std::vector<at::Tensor> owned(const ResolvedModel& model, LayerTensors weights) 
 
 }  // namespace
 
-Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Order order_of_sum) {
+Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Order order_of_sum,
+                    const std::function<double(std::int64_t)>& rate) {
   at::set_num_threads(1);
   WholeModel model(plan, options);
   Trained result;
@@ -71,7 +72,7 @@ Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Orde
       for (std::size_t i = 0; i < sums.size(); ++i) add(sums[i], part.weights[i]);
     }
     optimizer->step(owned(model.resolved(), weights), gathered(model.resolved(), std::move(sums)),
-                    options.learning_rate);
+                    rate ? rate(step) : options.learning_rate);
     for (auto& [layer, entries] : statistics) {
       const auto i = static_cast<std::size_t>(layer);
       model::commit_statistics(entries, number(model.resolved().graph.layers[i].attributes, "momentum"),

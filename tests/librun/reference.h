@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,8 +26,9 @@ struct Trained {
 enum class Order { ascending, descending };
 
 /// Accumulates over the plan's micro-batches of synthetic data, then steps; single thread.
+/// `rate`: of each step; none: the options' learning rate.
 Trained train_alone(const pp::plan::Plan& plan, const pp::run::RunOptions& options,
-                    Order order = Order::ascending);
+                    Order order = Order::ascending, const std::function<double(std::int64_t)>& rate = {});
 
 /// PipeDream with stashing as schedules.md 5.3 states it: stage s uses for its local mini-batch i version
 /// max(0, i - warm_s), and its i-th update, on the newest version, applies the mean over the samples of
