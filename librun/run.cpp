@@ -38,19 +38,20 @@ Settings settings_of(const plan::Plan& plan, const RunOptions& options) {
   Settings settings{{"data", options.data},
                     {"optimizer", std::string(name_of(plan.training.optimizer))},
                     {"learning_rate", options.learning_rate},
-                    {"lr_schedule", options.rate_schedule},
+                    {"lr_schedule", options.lr_schedule},
                     {"weight_decay", options.weight_decay},
                     {"shuffle", options.shuffle},
                     {"drop_last", options.drop_last},
                     {"evaluate", options.evaluate}};
   const auto whole = [&](const char* name, std::int64_t value) { settings[name] = value; };
   if (options.warmup_steps > 0) whole("warmup_steps", options.warmup_steps);
-  if (options.rate_schedule == "step") {
-    whole("lr_step_size", options.rate_period);
-    settings["lr_factor"] = options.rate_factor;
+  if (options.lr_schedule == "step") {
+    whole("lr_step_size", options.lr_step_size);
+    settings["lr_factor"] = options.lr_factor;
   }
-  if (options.rate_schedule == "cosine") settings["lr_min"] = options.least_learning_rate;
+  if (options.lr_schedule == "cosine") settings["lr_min"] = options.lr_min;
   if (options.data == "synthetic") whole("synthetic_samples", options.synthetic_samples);
+  if (options.clip_norm) settings["clip_norm"] = *options.clip_norm;
   if (options.scale) settings["scale"] = *options.scale;
   if (options.epochs) whole("epochs", *options.epochs);
   if (options.steps) whole("steps", *options.steps);

@@ -23,12 +23,15 @@ struct RunOptions {
   std::optional<std::int64_t> steps;
   double learning_rate = 0.01;
   /// How the rate goes (worker/learning_rate.h): `constant`, `step`, `cosine`, or a file of steps and rates.
-  std::string rate_schedule = "constant";
-  std::int64_t warmup_steps = 0;   ///< in which the rate rises
-  std::int64_t rate_period = 0;    ///< `step`: steps between its factors
-  double rate_factor = 0.1;        ///< `step`
-  double least_learning_rate = 0;  ///< `cosine`: at the end of the training
-  double momentum = 0.9;           ///< sgd
+  std::string lr_schedule = "constant";
+  std::int64_t warmup_steps = 0;  ///< in which the rate rises
+  std::int64_t lr_step_size = 0;  ///< `step`: steps between its factors
+  double lr_factor = 0.1;         ///< `step`
+  double lr_min = 0;              ///< `cosine`: at the end of the training
+  /// Largest norm of the gradient of all parameters together; a larger one is scaled down to it. Synchronous
+  /// schedules only.
+  std::optional<double> clip_norm;
+  double momentum = 0.9;  ///< sgd
   double weight_decay = 0.0;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  ///< adamw
   std::uint64_t seed = 1;

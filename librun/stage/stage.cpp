@@ -1,5 +1,6 @@
 #include "librun/stage/stage.h"
 
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -156,15 +157,34 @@ void Stage::fold_uses() {
         first = place(parameter, parameter.uses.front()).copy_(other);
       }
     }
-    if (!first.defined()) place(parameter, parameter.uses.front()).zero_();
-    first.reset();
+    if (!first.defined()) first = place(parameter, parameter.uses.front()).zero_();
   }
+}
+
+std::vector<Stage::SquareNorm> Stage::square_norms() {
+  fold_uses();
+  std::vector<SquareNorm> norms;
+  for (const FlatLayout::Parameter& parameter : layout_.parameters()) {
+    const FlatLayout::Use& use = parameter.uses.front();
+    const int layer = segment_.layers()[use.layer];
+    if (model_.layers[static_cast<std::size_t>(layer)].weights_layer != layer) continue;  // a copy
+    const double norm =
+        at::linalg_vector_norm(sum(use), 2, at::OptionalIntArrayRef{}, false, at::kDouble).item<double>();
+    norms.push_back({layer, use.index, norm * norm});
+  }
+  return norms;
+}
+
+void Stage::scale_gradient(double factor) {
+  fold_uses();
+  for (const at::Tensor& gradient : update_gradients_) gradient.mul_(factor);
 }
 
 void Stage::update(std::int64_t step, double learning_rate) {
   fold_uses();
   const std::span<const at::Tensor> weights = versions_.begin_update(step);
   if (!weights.empty()) optimizer_->step(weights, update_gradients_, learning_rate);
+  for (const FlatLayout::Parameter& parameter : layout_.parameters()) sum(parameter.uses.front()).reset();
   commit(std::exchange(statistics_, {}));
 }
 

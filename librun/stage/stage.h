@@ -98,6 +98,16 @@ class Stage {
   UseGradients tied_gradients(int owner) const;
   /// Replaces them by their sums over all uses.
   void set_tied_gradients(int owner, const std::map<std::size_t, at::Tensor>& sums);
+  /// Of each parameter that belongs to a layer of this stage: model-wide layer, index, square of the norm of
+  /// its gradient, all uses added, in float64. No backward of the step is left.
+  struct SquareNorm {
+    int layer;
+    std::size_t index;
+    double square;
+  };
+  std::vector<SquareNorm> square_norms();
+  /// Multiplies what the update applies.
+  void scale_gradient(double factor);
   /// The optimizer's step on what the gradients add up to, as the update of `step` (since restart()), and the
   /// commit of the statistics in micro-batch order. Uses of a shared parameter are added in ascending layer
   /// order; a parameter without a gradient gets zero.
@@ -134,6 +144,7 @@ class Stage {
   /// visit(parameter, use) for every use of parameters that layer `owner` has.
   template <class Visit>
   void for_each_use(int owner, Visit&& visit) const;
+  /// Adds the uses of each parameter; done once, further calls change nothing.
   void fold_uses();
   void commit(const Statistics& statistics);
   void retire(int micro_batch);

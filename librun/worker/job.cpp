@@ -50,6 +50,8 @@ std::vector<Group> groups_of(const plan::Plan& plan) {
       workers.insert(plan.stages[index(stage)].workers.begin(), plan.stages[index(stage)].workers.end());
     groups.emplace_back(workers.begin(), workers.end());
   }
+  groups.emplace_back();
+  for (const plan::Worker& worker : plan.workers) groups.back().push_back(worker.id);
   return groups;
 }
 

@@ -57,6 +57,7 @@ struct Job {
   int tied_owner(std::size_t tied) const;
   std::size_t replica_group(StageId stage) const { return index(stage); }
   std::size_t tied_group(std::size_t tied) const { return plan.stages.size() + tied; }
+  std::size_t everybody() const { return plan.stages.size() + plan.tied.size(); }
 
   const plan::Plan plan;
   const RunOptions options;

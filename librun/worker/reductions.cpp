@@ -1,8 +1,11 @@
 // What a worker does together with others before an update: gradients of replicas and of shared weights, sums
 // of batch norm.
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 
 #include <array>
+#include <cmath>
+#include <map>
 #include <utility>
 
 #include "libprofile/measure/compute_device.h"
@@ -133,6 +136,30 @@ void Worker::tied_all_reduce(const Turn& turn) {
     const auto stage = stages_.find(id);
     if (stage != stages_.end()) stage->second.set_tied_gradients(owner, sums);
   }
+}
+
+// Every parameter counts once, added in model order: the same bits for every plan. The factor is that of
+// torch.nn.utils.clip_grad_norm_.
+void Worker::clip() {
+  Labelled mine;
+  for (auto& [id, stage] : stages_) {
+    if (job_.plan.stages[index(id)].workers.front() != id_) continue;  // replicas have the same gradient
+    for (const Stage::SquareNorm& norm : stage.square_norms())
+      mine.add({norm.layer, static_cast<std::int64_t>(norm.index), 0}, at::full({}, norm.square, at::kDouble));
+  }
+  std::map<std::pair<std::int64_t, std::int64_t>, double> squares;
+  job_.collectives->gather(job_.everybody(), id_, std::move(mine).take(), [&](const Collectives::Parts& parts) {
+    for (const std::vector<at::Tensor>& part : parts) {
+      Labelled::read(part, [&](const Labelled::Label& label, const at::Tensor& tensor) {
+        squares[{label[0], label[1]}] = tensor.item<double>();
+      });
+    }
+  });
+  double sum = 0;
+  for (const auto& [parameter, square] : squares) sum += square;
+  const double factor = *job_.options.clip_norm / (std::sqrt(sum) + 1e-6);
+  if (factor >= 1) return;
+  for (auto& [id, stage] : stages_) stage.scale_gradient(factor);
 }
 
 }  // namespace pp::run

@@ -37,6 +37,8 @@ void check_options(const RunOptions& options) {
            "steps = " + std::to_string(steps) + ": must be 1 to " + std::to_string(kMostSteps));
   require(std::isfinite(options.learning_rate) && options.learning_rate > 0, "learning_rate",
           options.learning_rate, "above 0");
+  require(!options.clip_norm || (std::isfinite(*options.clip_norm) && *options.clip_norm > 0), "clip_norm",
+          options.clip_norm.value_or(1), "above 0");
   require(options.momentum >= 0 && options.momentum < 1, "momentum", options.momentum, "in [0, 1)");
   require(std::isfinite(options.weight_decay) && options.weight_decay >= 0, "weight_decay",
           options.weight_decay, "0 or more");
@@ -71,6 +73,29 @@ void check_batch_norm(const plan::Plan& plan, const ResolvedModel& model, int sm
     refuse(ErrorKind::data, "layer \"" + model.graph.layers[i].name + "\": batch norm: a micro-batch of " +
                                 std::to_string(smallest) + " samples has " + std::to_string(values) +
                                 " value per channel; lower micro_batches or use --drop-last");
+  }
+}
+
+// The norm is known when all gradients of a step are, and before the first update.
+void check_clipping(const plan::Plan& plan, const RunOptions& options) {
+  if (!options.clip_norm) return;
+  for (const plan::Worker& worker : plan.workers) {
+    const std::string who = "worker " + std::to_string(number(worker.id));
+    if (worker.program.stream) {
+      refuse(ErrorKind::usage,
+             "--clip-norm: the stages of schedule " + plan.schedule.name +
+                 " are updated at different times, so there is no norm over all of them; plan "
+                 "with a synchronous schedule");
+    }
+    const plan::Program& program = worker.program.program;
+    const auto first = std::ranges::find(program, plan::OpKind::update, &plan::Op::kind);
+    const auto late =
+        std::find_if(first, program.end(), [](const plan::Op& op) { return op.kind != plan::OpKind::update; });
+    if (late != program.end()) {
+      refuse(ErrorKind::usage, "--clip-norm: " + who + " lists " + plan::to_text(*late) + " after " +
+                                   plan::to_text(*first) +
+                                   ", so the norm over all gradients is not known before the first update");
+    }
   }
 }
 
@@ -175,20 +200,20 @@ Length find_length(const plan::Plan& plan, const RunOptions& options, std::int64
 
 RateSchedule find_rates(const RunOptions& options, Step total) {
   RateSchedule rates{.warm_up = options.warmup_steps,
-                     .period = options.rate_period,
-                     .factor = options.rate_factor,
-                     .least = options.least_learning_rate};
+                     .period = options.lr_step_size,
+                     .factor = options.lr_factor,
+                     .least = options.lr_min};
   require(rates.warm_up >= 0 && rates.warm_up < total, "warmup_steps", static_cast<double>(rates.warm_up),
           "below the " + std::to_string(total) + " steps of the training");
-  require(std::isfinite(rates.factor) && rates.factor >= 0, "rate_factor", rates.factor, "0 or more");
-  require(std::isfinite(rates.least) && rates.least >= 0, "least_learning_rate", rates.least, "0 or more");
-  if (const auto kind = find_enum<RateKind>(options.rate_schedule); kind && *kind != RateKind::table) {
+  require(std::isfinite(rates.factor) && rates.factor >= 0, "lr_factor", rates.factor, "0 or more");
+  require(std::isfinite(rates.least) && rates.least >= 0, "lr_min", rates.least, "0 or more");
+  if (const auto kind = find_enum<RateKind>(options.lr_schedule); kind && *kind != RateKind::table) {
     rates.kind = *kind;
-    require(rates.kind != RateKind::step || rates.period >= 1, "rate_period", static_cast<double>(rates.period),
+    require(rates.kind != RateKind::step || rates.period >= 1, "lr_step_size", static_cast<double>(rates.period),
             "at least 1 with the schedule `step`");
   } else {
     rates.kind = RateKind::table;
-    rates.table = read_rates(options.rate_schedule);
+    rates.table = read_rates(options.lr_schedule);
   }
   return rates;
 }
@@ -203,6 +228,7 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   check_model(setup.model);
   setup.streams = plan.workers.front().program.stream.has_value();
   check_tied(plan, setup.streams);
+  check_clipping(plan, options);
   setup.devices = devices_of_workers(plan);
   check_devices(plan, setup.devices);
   setup.cores = bind_cores(setup.devices, allowed_cores());

@@ -231,6 +231,7 @@ void Worker::weight_gradient(const Turn& turn, Stage& stage) {
 }
 
 void Worker::update(const Turn& turn, Stage& stage) {
+  if (job_.options.clip_norm && std::exchange(clipped_, turn.step) != turn.step) clip();
   const Time begin = Coordinator::Clock::now();
   stage.update(turn.step - ground_.stretch.first, rate(turn));
   const Time end = finished();

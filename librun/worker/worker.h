@@ -70,6 +70,9 @@ class Worker {
   void tied_all_reduce(const Turn& turn);
   void update(const Turn& turn, Stage& stage);
   double rate(const Turn& turn) const;
+  /// Before the first update of a step: scales the gradients of this worker's stages where the norm over all
+  /// workers is too large.
+  void clip();
 
   model::RandomKey key(const Turn& turn) const { return {job_.options.seed, turn.step, turn.micro_batch}; }
   std::span<const std::int64_t> samples(const Turn& turn) const {
@@ -114,6 +117,7 @@ class Worker {
   std::map<StageId, Stage> stages_;
   std::vector<std::int64_t> order_, test_order_;  ///< samples of the current epoch, of the test set
   Ground ground_;
+  Step clipped_ = -1;              ///< the last step whose gradients are within the norm
   std::optional<Phase> starting_;  ///< until the stages are made
   Seconds busy_{};                 ///< since the last entry of the record
   WorkerRecord record_;

@@ -66,6 +66,16 @@ TEST_SUITE("librun/check") {
           "give the length of the run as one of --epochs and --steps");
     CHECK(refused_options([](auto& o) { o.epochs = 0; }) == "epochs = 0: must be at least 1");
     CHECK(refused_options([](auto& o) { o.learning_rate = -1; }) == "learning_rate = -1: must be above 0");
+    CHECK(refused_options([](auto& o) { o.clip_norm = 0; }) == "clip_norm = 0: must be above 0");
+    CHECK(refused_options([](auto& o) { o.lr_schedule = "step"; }) ==
+          "lr_step_size = 0: must be at least 1 with the schedule `step`");
+    CHECK(refused_options([](auto& o) { o.lr_schedule = "cosinus"; }) ==
+          "cosinus: cannot be read: No such file or directory");
+    CHECK(refused_options([](auto& o) {
+            o.epochs.reset();
+            o.steps = 8;
+            o.warmup_steps = 8;
+          }) == "warmup_steps = 8: must be below the 8 steps of the training");
     CHECK(refused_options([](auto& o) { o.momentum = 1; }) == "momentum = 1: must be in [0, 1)");
     CHECK(refused_options([](auto& o) { o.stall_timeout = Seconds(0); }) ==
           "stall_timeout = 0: must be above 0");

@@ -119,9 +119,9 @@ TEST_SUITE("librun/equality") {
     PlanSpec spec{.model = test::dropout_mlp(), .cuts = {3}};
     run::RunOptions options = short_run();
     options.steps = 6;
-    options.rate_schedule = "cosine";
+    options.lr_schedule = "cosine";
     options.warmup_steps = 2;
-    options.least_learning_rate = 0.01;
+    options.lr_min = 0.01;
     const auto rate = [](std::int64_t t) {
       if (t < 2) return 0.05 * static_cast<double>(t + 1) / 2;
       return 0.01 + (0.05 - 0.01) * ((1 + std::cos(std::numbers::pi * static_cast<double>(t - 2) / 4)) / 2);
@@ -130,8 +130,35 @@ TEST_SUITE("librun/equality") {
     const test::Run found = test::run_plan(make_plan(spec), options);
     CHECK(test::first_difference(expected.tensors, found.tensors) == "");
     CHECK(found.report.step_losses == expected.losses);
-    options.rate_schedule = "constant";
+    options.lr_schedule = "constant";
     CHECK(test::first_difference(expected.tensors, test::run_plan(make_plan(spec), options).tensors) != "");
+  }
+
+  TEST_CASE("gradients whose norm over all stages is too large are scaled as on the single device") {
+    // The first model has weights with copies in two stages, the second one batch norm.
+    for (PlanSpec spec : {PlanSpec{.model = test::shared_mlp(), .cuts = {5}},
+                          PlanSpec{.model = test::residual_net(), .cuts = {4, 9}}}) {
+      CAPTURE(spec.model.name);
+      for (const char* schedule : {"1f1b", "gpipe"}) {
+        spec.schedule = schedule;
+        run::RunOptions options = short_run();
+        const test::Trained free = test::train_alone(make_plan(spec), options);
+        options.clip_norm = 1e6;  // never reached
+        CHECK(test::first_difference(free.tensors, test::run_plan(make_plan(spec), options).tensors) == "");
+        options.clip_norm = 0.05;  // always exceeded
+        const test::Trained expected = test::train_alone(make_plan(spec), options);
+        CHECK(test::first_difference(free.tensors, expected.tensors) != "");
+        const test::Run found = test::run_plan(make_plan(spec), options);
+        CHECK(test::first_difference(expected.tensors, found.tensors) == "");
+        CHECK(found.report.step_losses == expected.losses);
+      }
+    }
+    PlanSpec replicated{.model = test::mlp(2), .cuts = {2}, .replicas = {2, 1}};
+    run::RunOptions options = short_run();
+    options.clip_norm = 0.05;
+    const test::Trained expected = test::train_alone(make_plan(replicated), options);
+    CHECK(test::largest_difference(expected.tensors, test::run_plan(make_plan(replicated), options).tensors) <
+          1e-6);
   }
 
   TEST_CASE("dapple-pa, dapple-pb and hybrid without replicas equal the single device bit for bit") {

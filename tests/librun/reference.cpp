@@ -1,8 +1,10 @@
 #include "tests/librun/reference.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/linalg_vector_norm.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 
@@ -34,6 +36,20 @@ std::vector<at::Tensor> owned(const ResolvedModel& model, LayerTensors weights) 
     if (model.layers[i].weights_layer != static_cast<int>(i)) weights[i].clear();
   }
   return flat(weights);
+}
+
+// As torch.nn.utils.clip_grad_norm_ does, the norm in double precision.
+void clip(const std::vector<at::Tensor>& gradients, double most) {
+  double squares = 0;
+  for (const at::Tensor& gradient : gradients) {
+    const double norm =
+        at::linalg_vector_norm(gradient, 2, at::OptionalIntArrayRef{}, false, at::kDouble).item<double>();
+    squares += norm * norm;
+  }
+  const double factor = most / (std::sqrt(squares) + 1e-6);
+  for (const at::Tensor& gradient : gradients) {
+    if (factor < 1) gradient.mul_(factor);
+  }
 }
 
 }  // namespace
@@ -71,8 +87,9 @@ Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Orde
     for (const Gradient& part : parts) {
       for (std::size_t i = 0; i < sums.size(); ++i) add(sums[i], part.weights[i]);
     }
-    optimizer->step(owned(model.resolved(), weights), gathered(model.resolved(), std::move(sums)),
-                    rate ? rate(step) : options.learning_rate);
+    const std::vector<at::Tensor> gradients = gathered(model.resolved(), std::move(sums));
+    if (options.clip_norm) clip(gradients, *options.clip_norm);
+    optimizer->step(owned(model.resolved(), weights), gradients, rate ? rate(step) : options.learning_rate);
     for (auto& [layer, entries] : statistics) {
       const auto i = static_cast<std::size_t>(layer);
       model::commit_statistics(entries, number(model.resolved().graph.layers[i].attributes, "momentum"),
