@@ -31,6 +31,7 @@ Option Command::add_option(const std::string& name, Value& value, const std::str
   return Option(app_->add_option(name, value, summary));
 }
 template Option Command::add_option(const std::string&, int&, const std::string&) const;
+template Option Command::add_option(const std::string&, std::int64_t&, const std::string&) const;
 template Option Command::add_option(const std::string&, std::uint64_t&, const std::string&) const;
 template Option Command::add_option(const std::string&, double&, const std::string&) const;
 template Option Command::add_option(const std::string&, std::string&, const std::string&) const;

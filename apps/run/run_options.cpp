@@ -32,6 +32,20 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
     command.add_option(name, value, summary).check(cli::number_from(0)).group("Training");
   };
   training("--learning-rate,--lr", run.learning_rate, "step size of the optimizer in the plan");
+  command
+      .add_option("--lr-schedule", run.lr_schedule,
+                  "constant, step, cosine, or a file with lines of a step and its rate")
+      .type_name("NAME|FILE")
+      .group("Training");
+  command.add_option("--warmup-steps", run.warmup_steps, "steps in which the learning rate rises from 0")
+      .check(cli::whole_number(0))
+      .group("Training");
+  command.add_option("--lr-step-size", run.lr_step_size, "step: steps from one factor to the next")
+      .check(cli::whole_number(1))
+      .group("Training");
+  training("--lr-factor", run.lr_factor, "step: multiplies the learning rate");
+  training("--lr-min", run.lr_min, "cosine: learning rate at the end");
+  training("--clip-norm", run.clip_norm, "largest norm of the gradient over all stages");
   training("--momentum", run.momentum, "sgd");
   training("--weight-decay", run.weight_decay, "sgd: added to the gradient; adamw: decoupled");
   training("--beta1", run.beta1, "adamw");

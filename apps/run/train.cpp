@@ -51,6 +51,7 @@ void claim_other_files(const run::RunOptions& options) {
   std::error_code ignored;
   for (const auto& file : std::filesystem::directory_iterator(options.data, ignored))
     cli::claim_input(file.path().string());
+  if (std::filesystem::is_regular_file(options.lr_schedule, ignored)) cli::claim_input(options.lr_schedule);
   if (!options.save_weights.empty()) cli::claim_output(options.save_weights.string());
 }
 

@@ -112,6 +112,33 @@ TEST_SUITE("apps/run_documents") {
     CHECK(folder.files() == 1);
   }
 
+  TEST_CASE("the learning rate's schedule and the gradient's norm are options, and stand in the report") {
+    const Folder folder;
+    pp::write_file(folder.path() / "rates.txt", "0 0.1\n2 0.01\n");
+    const auto settings = [&](const std::vector<std::string>& more) {
+      std::vector<std::string> arguments{"plan.json", "--steps", "4", "-o", "report.json"};
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      const Outcome outcome = folder.run(arguments);
+      CAPTURE(outcome.err);
+      REQUIRE(outcome.code == 0);
+      return pp::parse_json(pp::read_file(folder.path() / "report.json"))["settings"];
+    };
+    const pp::Json cosine =
+        settings({"--lr-schedule", "cosine", "--warmup-steps", "2", "--lr-min", "0.001", "--clip-norm", "1"});
+    CHECK(cosine["lr_schedule"] == "cosine");
+    CHECK(cosine["warmup_steps"] == 2);
+    CHECK(cosine["lr_min"] == 0.001);
+    CHECK(cosine["clip_norm"] == 1.0);
+    const pp::Json stepped = settings({"--lr-schedule", "step", "--lr-step-size", "2", "--lr-factor", "0.5"});
+    CHECK(stepped["lr_step_size"] == 2);
+    CHECK(stepped["lr_factor"] == 0.5);
+    CHECK(settings({"--lr-schedule", "rates.txt"})["lr_schedule"] == "rates.txt");
+    refused(folder.run({"plan.json", "--steps", "4", "--lr-schedule", "cosinus"}),
+            "cosinus: cannot be read: No such file or directory");
+    refused(folder.run({"plan.json", "--steps", "4", "--lr-schedule", "rates.txt", "-o", "rates.txt"}),
+            "rates.txt: is read and written; write to another file");
+  }
+
   TEST_CASE("a pipe that nobody reads is refused at once") {
     const Folder folder;
     REQUIRE(::mkfifo((folder.path() / "pipe").c_str(), 0600) == 0);
