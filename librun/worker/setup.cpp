@@ -209,8 +209,8 @@ RateSchedule find_rates(const RunOptions& options, Step total) {
   require(std::isfinite(rates.least) && rates.least >= 0, "lr_min", rates.least, "0 or more");
   if (const auto kind = find_enum<RateKind>(options.lr_schedule); kind && *kind != RateKind::table) {
     rates.kind = *kind;
-    require(rates.kind != RateKind::step || rates.period >= 1, "lr_step_size", static_cast<double>(rates.period),
-            "at least 1 with the schedule `step`");
+    require(rates.kind != RateKind::step || rates.period >= 1, "lr_step_size",
+            static_cast<double>(rates.period), "at least 1 with the schedule `step`");
   } else {
     rates.kind = RateKind::table;
     rates.table = read_rates(options.lr_schedule);
