@@ -12,6 +12,9 @@
 namespace pp::plan {
 namespace {
 
+/// A search simulates dozens of steps: up to this length it takes about a second.
+constexpr std::int64_t kShortStep = 50'000;
+
 /// The attempt that needs the least memory, and of its stages the one whose device falls short by most.
 struct BestAttempt {
   std::int64_t limit = kNoBytes;  ///< bytes per device with which it fits; kNoBytes: no attempt at all
@@ -65,8 +68,10 @@ std::int64_t largest(const PlanCase& one, const Problem& problem, const Partitio
 }
 
 void describe(BestAttempt& attempt, const PlanCase& one, const Problem& problem, const Partition& partition) {
-  attempt = {
-      .limit = largest(one, problem, partition), .layers = {}, .stages = static_cast<int>(partition.size())};
+  attempt = {.limit = largest(one, problem, partition),
+             .layers = {},
+             .stages = static_cast<int>(partition.size()),
+             .name = {}};
   bool first = true;
   for (const WorkerBytes& worker : worker_bytes(one, problem, partition)) {
     const std::int64_t usable = usable_bytes(*worker.device, problem.request);
@@ -178,6 +183,15 @@ std::int64_t tightened(const Problem& problem, std::int64_t bytes) {
   }
 }
 
+/// Forwards and both halves of the backwards of the longest step that a placed schedule simulates.
+std::int64_t longest_step(const Problem& problem) {
+  std::int64_t micro_batches = 0;
+  problem.each_case([&](const PlanCase& one) {
+    if (is_placed(one.schedule)) micro_batches = std::max<std::int64_t>(micro_batches, one.batch.micro_batches);
+  });
+  return 3 * micro_batches * std::ssize(problem.cluster.devices);
+}
+
 bool has_placed(const PlanRequest& request) {
   return std::ranges::any_of(requested_schedules(request),
                              [](const ScheduleRow* row) { return is_placed(*row); });
@@ -226,9 +240,10 @@ Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, co
   const BestAttempt best = best_attempt(problem);
   if (best.stopped && best.limit == kNoBytes) refuse_unfinished();
   std::int64_t placed = outcome.short_by ? limit + outcome.short_by->value : kNoBytes;
-  // Planning again for a limit below that of the other schedules is left to models where it is short.
+  // Planning again for a limit below that of the other schedules is left to requests where it is short.
   const bool small = graph.size() * static_cast<int>(cluster.devices.size()) <= kLimitedWork;
-  const bool tight = best.limit == kNoBytes || (small && !best.stopped);
+  const bool tight =
+      (best.limit == kNoBytes || (small && !best.stopped)) && longest_step(problem) <= kShortStep;
   if (tight && has_placed(request) && std::min(best.limit, placed) != kNoBytes)
     placed = tightened(problem, std::min(best.limit, placed));
   const std::int64_t least = std::min(best.limit, placed);

@@ -14,10 +14,11 @@
 namespace pp::plan {
 namespace {
 
-constexpr std::size_t kSimulated = 64;       ///< per call and schedule
-constexpr std::size_t kPlaced = 4;           ///< the same of a placed schedule: each is improved by simulation
-constexpr std::size_t kAtOnce = 8;           ///< whatever the number of threads, which changes no result
-constexpr std::int64_t kImproved = 200'000;  ///< operations simulated per machine for local improvement
+constexpr std::size_t kSimulated = 64;  ///< per call and schedule
+constexpr std::size_t kPlaced = 4;      ///< the same of a placed schedule: each is improved by simulation
+constexpr std::int64_t kPlacedOperations = 8'000'000;  ///< of those in all, about a second a million
+constexpr std::size_t kAtOnce = 8;                ///< whatever the number of threads, which changes no result
+constexpr std::int64_t kImproved = 200'000;       ///< operations simulated per machine for local improvement
 constexpr std::int64_t kImprovedSmall = 500'000;  ///< the same of small models
 constexpr double kFar = 1.25;                     ///< Pool::far(), relative to the best
 constexpr double kOutclassed =
@@ -72,6 +73,14 @@ bool Pool::is_hopeless(const Finalist& finalist) const {
   return finalist.bound > std::max(best_step(static_cast<std::size_t>(request_.top) + 1), far());
 }
 
+bool Pool::can_afford(const Finalist& finalist) {
+  if (!finalist.placed) return true;
+  if (placed_operations_ > kPlacedOperations) return false;
+  constexpr std::int64_t kPasses = 3;  // forward and both halves of the backward
+  placed_operations_ += kPasses * std::ssize(finalist.partition) * finalist.batch.micro_batches;
+  return true;
+}
+
 void Pool::add(std::vector<Finalist> finalists) {
   std::vector<Finalist> chosen = choose(std::move(finalists));
   const std::span<Finalist> all(chosen);
@@ -100,7 +109,7 @@ std::vector<Finalist> Pool::choose(std::vector<Finalist> finalists) {
 void Pool::price(std::span<Finalist> finalists) {
   std::vector<Finalist*> promising;
   for (Finalist& finalist : finalists) {
-    if (is_hopeless(finalist)) continue;
+    if (is_hopeless(finalist) || !can_afford(finalist)) continue;
     promising.push_back(&finalist);
     if (models_.contains(finalist.batch.micro_batches)) continue;
     const CurveOptions curve{request_.extrapolate, request_.linear_batch};

@@ -2,6 +2,7 @@
 // provably cannot win is not simulated.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -58,6 +59,8 @@ class Pool {
   /// devices, so that they are improved as if the machine had no more, unless they are outclassed anyway.
   double best_near(int devices) const;
   bool is_hopeless(const Finalist& finalist) const;
+  /// A placed one, while operations are left.
+  bool can_afford(const Finalist& finalist);
   /// Those that add() prices, in turn: not known, not too many of one schedule.
   std::vector<Finalist> choose(std::vector<Finalist> finalists);
   /// Prices a few at the same time, against the same best.
@@ -86,6 +89,7 @@ class Pool {
   std::optional<Bytes> short_by_;
   std::string_view short_schedule_;
   std::string_view endless_;
+  std::int64_t placed_operations_ = 0;  ///< of the placed finalists that were priced, once each
   int candidates_ = 0;
   int improved_ = 0;
   bool cut_short_ = false;

@@ -14,18 +14,21 @@ std::string node_name(int node) {
   return node < 26 ? last : node_name(node / 26 - 1) + last;
 }
 
-/// Of abstract devices.
-void check_count(std::int64_t devices) {
-  constexpr std::int64_t kMost = 65'536;
-  if (devices <= kMost) return;
-  throw Error(ErrorKind::usage, std::to_string(devices) + " devices exceed the limit of " +
-                                    std::to_string(kMost) + "; plan for a smaller cluster");
-}
-
 }  // namespace
 
+int checked_device_count(std::span<const int> groups, int most) {
+  std::int64_t product = 1;
+  for (const int count : groups) {
+    product *= count;
+    if (product <= most) continue;
+    throw Error(ErrorKind::usage, std::to_string(product) + " devices exceed the limit of " +
+                                      std::to_string(most) + "; plan for a smaller cluster");
+  }
+  return static_cast<int>(product);
+}
+
 Cluster flat_cluster(int count, DeviceKind kind, BytesPerSecond bandwidth, Seconds latency, Bytes memory) {
-  check_count(count);
+  checked_device_count({&count, 1});
   Cluster cluster;
   for (int i = 0; i < count; ++i) {
     Device device;
@@ -45,9 +48,9 @@ Cluster flat_cluster(int count, DeviceKind kind, BytesPerSecond bandwidth, Secon
 }
 
 Cluster nested_cluster(std::span<const LevelSpec> levels, DeviceKind kind, Seconds latency, Bytes memory) {
-  std::int64_t product = 1;
-  for (const LevelSpec& level : levels) check_count(product *= level.count);
-  const int devices = static_cast<int>(product);
+  std::vector<int> counts;
+  for (const LevelSpec& level : levels) counts.push_back(level.count);
+  const int devices = checked_device_count(counts);
   Cluster cluster = flat_cluster(devices, kind, BytesPerSecond(0), latency, memory);
   Level level = cluster.levels.front();
   cluster.levels.clear();

@@ -70,6 +70,12 @@ struct Cluster {
   bool operator==(const Cluster&) const = default;
 };
 
+/// Most abstract devices that are planned for.
+inline constexpr int kDeviceLimit = 65'536;
+
+/// The product of the counts, each at least 1. Throws pp::Error (usage) above `most`.
+int checked_device_count(std::span<const int> groups, int most = kDeviceLimit);
+
 /// `count` equal abstract devices joined by one level. `memory` 0: no limit.
 Cluster flat_cluster(int count, DeviceKind kind, BytesPerSecond bandwidth, Seconds latency, Bytes memory);
 

@@ -110,7 +110,7 @@ Device device_from_json(ObjectReader& reader) {
   }
   if (reader.has("node")) device.node = reader.text("node");
   if (reader.has("memory_bytes")) device.memory = Bytes(reader.integer("memory_bytes"));
-  if (reader.has("speed")) device.speed = reader.number("speed", {.min = kLeast});
+  if (reader.has("speed")) device.speed = reader.number("speed", {.min = 1e-6, .max = 1e6});
   return device;
 }
 

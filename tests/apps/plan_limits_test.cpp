@@ -63,6 +63,22 @@ TEST_SUITE("apps/plan_limits") {
             "replicas need 4294967294 devices, the cluster has 2");
   }
 
+  TEST_CASE("machines of other planners' cost models larger than the limit, by product too") {
+    const auto planned = [](const std::string& model, const std::vector<std::string>& machine) {
+      std::vector<std::string> arguments{"profile.json", "--mini-batch", "16", "--cost-model", model};
+      arguments.insert(arguments.end(), machine.begin(), machine.end());
+      return Folder().run(arguments);
+    };
+    const std::vector<std::string> most{"--devices", "2147483647", "--bandwidth", "1GB/s"};
+    for (const char* model : {"pipedream-code", "pipedream-paper", "dnn-partitioning", "piper"})
+      refused(planned(model, most), "2147483647 devices exceed the limit of 65536; plan for a smaller cluster");
+    // 3 * 1431655766 = 2^32 + 2.
+    refused(planned("pipedream-code", {"--levels", "3@1GB/s,1431655766@1GB/s"}),
+            "4294967298 devices exceed the limit of 65536; plan for a smaller cluster");
+    refused(planned("dapple", {"--devices", "1025"}),
+            "1025 devices exceed the limit of 1024; plan for a smaller cluster");
+  }
+
   TEST_CASE("more micro-batches than the limit") {
     const std::vector<std::string> request{"profile.json", "--devices", "1", "--mini-batch", "2147483647"};
     auto count = request, size = request;

@@ -21,6 +21,14 @@ bool reads_bandwidth(const Profile& profile, PeerModel model) {
   return model != PeerModel::dnn_partitioning || !profile.layers.front().points.front().transfer;
 }
 
+/// DAPPLE's planner places every number of devices, each in turn.
+void check_size(const PeerOptions& options) {
+  constexpr int kMostPlaced = 1024;
+  std::vector<int> counts;
+  for (const PeerLevel& level : options.levels) counts.push_back(level.devices);
+  checked_device_count(counts, options.model == PeerModel::dapple ? kMostPlaced : kDeviceLimit);
+}
+
 void check_levels(const Profile& profile, const PeerOptions& options) {
   const std::string model(name_of(options.model));
   if (options.levels.empty()) refuse("the cost model " + model + " needs a machine; add --devices N");
@@ -36,6 +44,7 @@ void check_levels(const Profile& profile, const PeerOptions& options) {
     if (reads_bandwidth(profile, options.model) && !(level.bandwidth.value > 0))
       refuse("the cost model " + model + " needs a bandwidth above 0; add --bandwidth RATE");
   }
+  check_size(options);
 }
 
 void check_options(const Profile& profile, const PeerOptions& options) {

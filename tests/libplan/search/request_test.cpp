@@ -127,6 +127,22 @@ TEST_CASE("layers that share weights are not separated") {
   CHECK(stages_text(plan) == "1|4|1");
 }
 
+TEST_CASE("where one step is long to simulate, the limit that is named fits but need not be the smallest") {
+  // To the byte takes a search for each guess, and 65,536 micro-batches on four devices a second each.
+  Profile profile = make_profile({std::vector<test::LayerRow>(6, {1, 2, 1000, 100, 100, 0, 0}), {}, {1}});
+  profile.layers[2].parameters = Bytes(5000);
+  PlanRequest request;
+  request.mini_batch = 65'536;
+  request.memory_limit = Bytes(14'999);
+  const Infeasible none = std::get<Infeasible>(make_plan(profile, make_cluster(4), request));
+  REQUIRE(none.smallest_limit.has_value());
+  const std::string limit = std::to_string(none.smallest_limit->value);
+  CHECK(none.reason.ends_with("more than the limit of 14999 bytes; fits with a limit of " + limit + " bytes"));
+  request.schedule = "1f1b";
+  request.memory_limit = none.smallest_limit;
+  CHECK(std::holds_alternative<Plan>(make_plan(profile, make_cluster(4), request)));
+}
+
 TEST_CASE("a limit below one layer's weights names layer, bytes short and the smallest limit that works") {
   // Layer c: 2 * 5000 + state 5000 = 15000 bytes; the others 3000 each. Two devices: c and what fits beside it.
   Profile profile = six_layers();

@@ -64,6 +64,13 @@ TEST_SUITE("libprofile/core/cluster_json") {
     CHECK(cluster_hash(cluster) == cluster_hash(expected));
   }
 
+  TEST_CASE("a speed that no device has, of which times of plans would become too large to read") {
+    CHECK(refused([](Json& j) { j["devices"][1]["speed"] = 1e-300; }) ==
+          "[data] /devices/1/speed: must be a number from 1e-06 to 1000000.0, not 1e-300");
+    CHECK(refused([](Json& j) { j["devices"][1]["speed"] = 1e7; }) ==
+          "[data] /devices/1/speed: must be a number from 1e-06 to 1000000.0, not 10000000.0");
+  }
+
   TEST_CASE("devices are numbered in their order") {
     CHECK(refused([](Json& j) { j["devices"][1]["id"] = 7; }) ==
           "[data] /devices: entry 1 has id 7; number the devices 0, 1, 2, ... in their order");
