@@ -17,7 +17,7 @@ std::size_t width_of(const std::string& text) {
   std::size_t width = 0;
   bool escape = false;
   for (char c : text) {
-    if (c == '\033') escape = true;
+    if (c == kOwnEscape) escape = true;
     if (!escape && (static_cast<unsigned char>(c) & 0xC0U) != 0x80U) ++width;
     if (c == 'm') escape = false;
   }
@@ -53,7 +53,7 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
 
 void Table::add(std::vector<std::string> cells) {
   cells.resize(columns_.size());
-  for (std::string& cell : cells) cell = escaped(cell, Keep::colors);
+  for (std::string& cell : cells) cell = escaped(cell, Keep::nothing);
   rows_.push_back(std::move(cells));
 }
 
@@ -133,7 +133,7 @@ std::string percent(double share) {
 }
 
 std::string colored(const std::string& text, bool color) {
-  return color ? "\033[36m" + text + "\033[0m" : text;
+  return color ? with_own_colors("\033[36m") + text + with_own_colors("\033[0m") : text;
 }
 
 std::string bar(double share, int width) {

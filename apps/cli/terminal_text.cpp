@@ -8,13 +8,6 @@ namespace {
 
 bool continues(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
 
-/// Bytes of a colour sequence at the front of `text`; 0: there is none.
-std::size_t color_length(std::string_view text) {
-  if (!text.starts_with("\033[")) return 0;
-  const std::size_t end = text.find_first_not_of("0123456789;", 2);
-  return end != text.npos && text[end] == 'm' ? end + 1 : 0;
-}
-
 /// The control character at the front of `text` and its bytes; {0, 0}: there is none. U+0080 to U+009F have
 /// two.
 std::pair<unsigned, std::size_t> control_at(std::string_view text) {
@@ -28,26 +21,27 @@ std::pair<unsigned, std::size_t> control_at(std::string_view text) {
 }  // namespace
 
 std::string escaped(std::string_view text, Keep keep) {
-  const bool lines = keep == Keep::lines || keep == Keep::lines_and_colors;
-  const bool colors = keep == Keep::colors || keep == Keep::lines_and_colors;
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
     const auto [control, length] = control_at(text);
-    const std::size_t color = colors ? color_length(text) : 0;
-    const bool line = lines && (text.front() == '\n' || text.front() == '\t');
-    std::size_t taken = std::max<std::size_t>(1, length);
-    if (length > 0 && color == 0 && !line) {
+    const bool line = keep == Keep::lines && (text.front() == '\n' || text.front() == '\t');
+    const std::size_t taken = std::max<std::size_t>(1, length);
+    if (length > 0 && !line) {
       char code[8];
       std::snprintf(code, sizeof code, "\\u%04x", control);
       out += code;
     } else {
-      taken = std::max(taken, color);
       out += text.substr(0, taken);
     }
     text.remove_prefix(taken);
   }
   return out;
+}
+
+std::string with_own_colors(std::string text) {
+  std::ranges::replace(text, '\033', kOwnEscape);
+  return text;
 }
 
 std::string shortened(std::string_view text, std::size_t limit) {
@@ -72,7 +66,8 @@ EscapingBuffer::int_type EscapingBuffer::overflow(int_type c) {
 
 std::streamsize EscapingBuffer::xsputn(const char* text, std::streamsize count) {
   const std::string_view view(text, static_cast<std::size_t>(count));
-  const std::string out = escaped(view, colors_() ? Keep::lines_and_colors : Keep::lines);
+  std::string out = escaped(view, Keep::lines);
+  if (colors_()) std::ranges::replace(out, kOwnEscape, '\033');
   const auto size = static_cast<std::streamsize>(out.size());
   return target_.sputn(out.data(), size) == size ? count : 0;
 }

@@ -11,12 +11,17 @@ namespace pp::cli {
 
 enum class Keep {
   nothing,
-  colors,            ///< `ESC [ 36 m`
-  lines,             ///< line feeds and tabs
-  lines_and_colors,  ///< both
+  lines,  ///< line feeds and tabs
 };
 
-/// Control characters as \u001b, the form that JSON knows.
+/// Stands for the escape character in the tools' own colour sequences on their way to an EscapingBuffer. No
+/// UTF-8 has this byte, so no name of a document can hold it.
+inline constexpr char kOwnEscape = '\xFF';
+
+/// Marks the colour sequences of a text that holds no names as the tools' own.
+std::string with_own_colors(std::string text);
+
+/// Control characters as \u001b, the form that JSON knows. kOwnEscape stays.
 std::string escaped(std::string_view text, Keep keep);
 
 /// At most `limit` bytes of UTF-8: the end is kept, `...` stands for what is left out in the middle.
@@ -28,7 +33,7 @@ std::string shown(std::string_view name);
 /// Hands everything on to `target`, escaped.
 class EscapingBuffer : public std::streambuf {
  public:
-  /// `colors`: whether colour sequences pass at the moment.
+  /// `colors`: whether the tools' own colour sequences become real ones at the moment.
   EscapingBuffer(std::streambuf& target, std::function<bool()> colors)
       : target_(target), colors_(std::move(colors)) {}
 

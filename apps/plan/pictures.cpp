@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/cli/options.h"
+#include "apps/cli/terminal_text.h"
 #include "apps/plan/tables.h"
 #include "libplan/simulate/chrome_trace.h"
 #include "libplan/simulate/timeline_text.h"
@@ -41,7 +42,7 @@ Simulated simulate_all(plan::SvgOptions names, const plan::SimulationInput& inpu
 
 std::string timeline(const Simulated& simulated, const PictureOptions& options, bool color) {
   const int width = options.width > 0 ? options.width : cli::terminal_width();
-  return plan::timeline_text(simulated.result, simulated.memory, {width, color});
+  return cli::with_own_colors(plan::timeline_text(simulated.result, simulated.memory, {width, color}));
 }
 
 PictureFiles::PictureFiles(const PictureOptions& options) : svg_(options.svg), trace_(options.trace) {}

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
 #include "tests/apps/sample_profile.h"
@@ -129,6 +130,33 @@ TEST_SUITE("apps/plan_files") {
     CHECK(unknown.code == 2);
     CHECK(unknown.err.find(R"(x\u001b[2Jy)") != std::string::npos);
     CHECK(unknown.err.find('\033') == std::string::npos);
+  }
+
+  TEST_CASE("colour sequences of names are shown escaped where the tools' own colours are on") {
+    pp::Profile profile = pp::test::sample_profile(std::vector<double>(4, 2.0));
+    const std::string evil = "\033[31mred\033[36m", safe = R"(\u001b[31mred\u001b[36m)";
+    profile.model.name = evil;
+    profile.model_hash = pp::model_hash(profile.model);
+    const Folder folder(profile);
+    pp::Cluster cluster =
+        pp::flat_cluster(2, pp::DeviceKind::cpu, pp::BytesPerSecond(1e9), pp::Seconds(0), pp::Bytes(0));
+    cluster.devices[0].node = "a";
+    cluster.devices[1].node = evil;
+    pp::write_file(folder.path() / "cluster.json", pp::dump_json(pp::to_json(cluster)));
+    const auto show = [&](const char* color) {
+      return folder.run({"show", "plan.json", "--timeline", "--color", color}).out;
+    };
+    REQUIRE(folder
+                .run({"profile.json", "--cluster", "cluster.json", "--mini-batch", "16", "--stages", "2",
+                      "--schedule", "1f1b", "--replicas", "1-1", "-o", "plan.json"})
+                .err == "");
+    CHECK(show("always").starts_with(safe + ": "));
+    CHECK(show("always").find(R"(  \u001b[31mred\u)") != std::string::npos);  // the column of devices
+    CHECK(show("always").find("\033[31m") == std::string::npos);
+    CHECK(show("always").find("red\033") == std::string::npos);
+    CHECK(show("always").find("\033[36m<- bottleneck\033[0m") != std::string::npos);
+    CHECK(show("always").find("\033[38;5;16;48;5;") != std::string::npos);  // an operation of the timeline
+    CHECK(show("never").find('\033') == std::string::npos);
   }
 
   TEST_CASE("long names are cut in the middle, long messages too") {
