@@ -59,9 +59,22 @@ Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interr
     : job_(job), observer_(observer), interrupted_(interrupted), lead_(find_lead(job)) {}
 
 void Driver::drive() {
-  for (int epoch = 0; epoch < job_.setup.length.epochs() && !ended_early_; ++epoch) run_epoch(epoch);
+  const int epochs = job_.setup.length.epochs();
+  command(0);
+  for (int epoch = 0; epoch < epochs && !ended_early_; ++epoch) {
+    command(epoch + 1);  // so that an epoch begins while the last one ends
+    run_epoch(epoch);
+  }
   poll();
   job_.commands.stop();
+}
+
+void Driver::command(int epoch) {
+  const Length& length = job_.setup.length;
+  if (ended_early_ || epoch >= length.epochs()) return;
+  const Step first = length.first(epoch);
+  job_.commands.train(epoch, {.first = first, .end = first + length.count(epoch), .epoch_first = first});
+  if (job_.evaluates()) job_.commands.evaluate(epoch, job_.test_shape.count);
 }
 
 bool Driver::poll() {
@@ -83,7 +96,6 @@ void Driver::run_epoch(int epoch) {
   const Length& length = job_.setup.length;
   const Step first = length.first(epoch), count = length.count(epoch);
   const Seconds start = now();
-  job_.commands.train(epoch, {.first = first, .end = first + count, .epoch_first = first});
   grant(first, 0);
   Step done = 0;
   for (; done < count; ++done) {
@@ -136,8 +148,6 @@ void Driver::finish_epoch(int epoch, Seconds start, std::span<const StepRecord> 
 }
 
 void Driver::add_evaluation(EpochReport& report) {
-  if (poll()) return;
-  job_.commands.evaluate(report.epoch, job_.test_shape.count);
   const std::optional<EvaluationPart> sum = job_.ledger.await_evaluation(report.epoch, [&] { return poll(); });
   if (!sum) return;
   report.test_loss = sum->loss_sum / static_cast<double>(sum->samples);

@@ -51,6 +51,8 @@ class Driver {
   const std::vector<EpochReport>& epochs() const { return epochs_; }
 
  private:
+  /// Appends an epoch to the commands, if there is one and the run is not to end.
+  void command(int epoch);
   void run_epoch(int epoch);
   /// Lets the workers begin what lies up to `lead_` beyond the first `done` steps of the epoch, in whole
   /// rounds.

@@ -8,57 +8,63 @@ namespace pp::run {
 Commands::Commands(Coordinator& coordinator, Step round)
     : monitor_(coordinator), round_(round), position_(static_cast<std::size_t>(coordinator.workers()), 0) {}
 
-void Commands::append(Command command, Step granted) {
+void Commands::append(Command command) {
   const Monitor::Lock lock = monitor_.lock();
-  entries_.push_back({command, granted, command.stretch.first});
+  entries_.push_back({command, command.stretch.first});
   monitor_.notify();
 }
 
-void Commands::train(int epoch, Stretch stretch) {
-  append({Command::Kind::train, stretch, epoch}, stretch.first);
-}
+void Commands::train(int epoch, Stretch stretch) { append({Command::Kind::train, stretch, epoch}); }
 
 void Commands::evaluate(int epoch, Step count) {
-  append({Command::Kind::evaluate, {.first = 0, .end = count}, epoch}, count);
+  append({Command::Kind::evaluate, {.first = 0, .end = count}, epoch});
 }
 
-void Commands::stop() { append({}, 0); }
+void Commands::stop() { append({}); }
 
 void Commands::grant(Step end) {
   const Monitor::Lock lock = monitor_.lock();
-  Entry& last = entries_.back();
-  last.granted = std::max(last.granted, std::min(end, last.command.stretch.end));
+  granted_ = std::max(granted_, end);
   monitor_.notify();
 }
 
 Step Commands::cut() {
   const Monitor::Lock lock = monitor_.lock();
-  if (entries_.empty()) return 0;
-  Entry& last = entries_.back();
-  Stretch& stretch = last.command.stretch;
-  const Step round = last.command.kind == Command::Kind::train ? round_ : 1;
-  const Step rounds = (last.begun - stretch.first + round - 1) / round;
-  stretch.end = std::min(stretch.end, stretch.first + rounds * round);
-  last.granted = stretch.end;
+  Step trained = 0;
+  bool over = false;  // what follows is beyond the cut
+  for (Entry& entry : entries_) {
+    const bool trains = entry.command.kind == Command::Kind::train;
+    Stretch& stretch = entry.command.stretch;
+    const Step round = trains ? round_ : 1;
+    const Step rounds = (entry.begun - stretch.first + round - 1) / round;
+    const Step end = std::min(stretch.end, stretch.first + rounds * round);
+    entry.cancelled = over && entry.command.kind != Command::Kind::stop;
+    over = over || (trains && end < stretch.end);
+    stretch.end = end;
+    if (trains && !entry.cancelled) trained = end;
+  }
   monitor_.notify();
-  const auto trains = [](const Entry& entry) { return entry.command.kind == Command::Kind::train; };
-  return std::find_if(entries_.rbegin(), entries_.rend(), trains)->command.stretch.end;
+  return trained;
 }
 
 Command Commands::next(WorkerId worker) {
   Monitor::Lock lock = monitor_.lock();
   std::size_t& position = position_[index(worker)];
-  monitor_.wait(
-      lock, worker, [&] { return position < entries_.size(); }, [] { return "the next command"; });
+  const auto skip_cancelled = [&] {
+    while (position < entries_.size() && entries_[position].cancelled) ++position;
+    return position < entries_.size();
+  };
+  monitor_.wait(lock, worker, skip_cancelled, [] { return "the next command"; });
   return entries_[position++].command;
 }
 
 bool Commands::admit(WorkerId worker, Step step) {
   Monitor::Lock lock = monitor_.lock();
   const std::size_t current = position_[index(worker)] - 1;
+  const bool trains = entries_[current].command.kind == Command::Kind::train;
   const auto cut_off = [&] { return step >= entries_[current].command.stretch.end; };
   monitor_.wait(
-      lock, worker, [&] { return step < entries_[current].granted || cut_off(); },
+      lock, worker, [&] { return !trains || step < granted_ || cut_off(); },
       [&] { return "step " + std::to_string(step + 1) + " to be started"; });
   if (cut_off()) return false;
   entries_[current].begun = std::max(entries_[current].begun, step + 1);

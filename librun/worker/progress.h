@@ -21,21 +21,22 @@ struct Command {
   int epoch = 0;
 };
 
-/// The driver's list of commands, read by every worker at its own pace. Steps of a stretch are granted a little
-/// ahead, so that they follow each other without a barrier, and a stretch can be cut short: then every worker
-/// leaves it after the same step.
+/// The driver's list of commands, given in advance and read by every worker at its own pace. Steps of training
+/// are granted a little ahead, so that they follow each other without a barrier, across stretches too. Training
+/// can be cut short: then every worker leaves it after the same step.
 class Commands {
  public:
   /// Training begins and ends in whole rounds of `round` steps.
   explicit Commands(Coordinator& coordinator, Step round = 1);
 
-  /// The driver's side. Appends a stretch of which nothing is granted yet, and what else is to be done.
+  /// The driver's side. Appends what is to be done; stretches follow each other.
   void train(int epoch, Stretch stretch);
   void evaluate(int epoch, Step count);
   void stop();
-  /// Steps below `end` of the last stretch may begin.
+  /// Steps below `end` may begin.
   void grant(Step end);
-  /// Takes back what no worker has begun of the last command. Returns where training ends now.
+  /// Takes back all training and evaluation that no worker has begun, but for what completes a round. Returns
+  /// where training ends now.
   Step cut();
 
   /// The worker's side. Blocks until there is a command after the one it had.
@@ -48,13 +49,14 @@ class Commands {
  private:
   struct Entry {
     Command command;
-    Step granted = 0;
     Step begun = 0;  ///< steps that some worker was admitted to
+    bool cancelled = false;
   };
-  void append(Command command, Step granted);
+  void append(Command command);
 
   Monitor monitor_;
   Step round_;
+  Step granted_ = 0;
   std::vector<Entry> entries_;
   std::vector<std::size_t> position_;  ///< per worker: entries it has begun
 };

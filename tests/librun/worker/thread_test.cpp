@@ -122,6 +122,8 @@ TEST_SUITE("librun/worker/progress") {
     Commands single(coordinator), rounds(coordinator, /*round=*/3);
     for (Commands* each : {&single, &rounds}) {
       each->train(0, {.first = 0, .end = 20});
+      each->evaluate(0, 5);
+      each->stop();
       each->grant(9);
       CHECK(each->next(WorkerId{0}).stretch.end == 20);
       CHECK(each->next(WorkerId{1}).kind == Command::Kind::train);
@@ -135,6 +137,25 @@ TEST_SUITE("librun/worker/progress") {
     CHECK(rounds.admit(WorkerId{1}, 5));
     CHECK_FALSE(rounds.admit(WorkerId{0}, 6));
     CHECK(rounds.end_of_stretch(WorkerId{0}) == 6);
+    // The evaluation behind the cut is left out.
+    CHECK(single.next(WorkerId{0}).kind == Command::Kind::stop);
+  }
+
+  TEST_CASE("steps of the next stretch begin while others still end the last one") {
+    Coordinator coordinator(2);
+    Commands commands(coordinator);
+    commands.train(0, {.first = 0, .end = 2});
+    commands.train(1, {.first = 2, .end = 4, .epoch_first = 2});
+    commands.grant(3);
+    for (const WorkerId worker : {WorkerId{0}, WorkerId{1}}) commands.next(worker);
+    CHECK(commands.admit(WorkerId{0}, 1));
+    CHECK(commands.next(WorkerId{0}).epoch == 1);
+    CHECK(commands.admit(WorkerId{0}, 2));
+    CHECK(commands.admit(WorkerId{1}, 1));
+    CHECK(commands.cut() == 3);
+    CHECK_FALSE(commands.admit(WorkerId{0}, 3));
+    CHECK(commands.next(WorkerId{1}).stretch.end == 3);
+    CHECK(commands.admit(WorkerId{1}, 2));
   }
 
   TEST_CASE("steps begin when they are granted, and a cut wakes who waits") {
@@ -174,10 +195,13 @@ TEST_SUITE("librun/worker/progress") {
     Commands commands(coordinator);
     commands.train(0, {.first = 0, .end = 2});
     commands.evaluate(0, 5);
+    commands.grant(2);
+    commands.next(WorkerId{0});
+    CHECK(commands.admit(WorkerId{0}, 1));
+    CHECK(commands.next(WorkerId{0}).kind == Command::Kind::evaluate);
+    CHECK(commands.admit(WorkerId{0}, 1));
     CHECK(commands.cut() == 2);
-    commands.next(WorkerId{0});
-    commands.next(WorkerId{0});
-    CHECK_FALSE(commands.admit(WorkerId{0}, 0));
+    CHECK_FALSE(commands.admit(WorkerId{0}, 2));
   }
 
   TEST_CASE("a step is complete when all losses and all updates are there; losses come in micro-batch order") {
