@@ -40,7 +40,7 @@ Training read_training(ObjectReader& reader) {
   Training training;
   training.mini_batch = small_integer(reader, "mini_batch", 1);
   training.micro_batches = small_integer(reader, "micro_batches", 1);
-  training.dtype = reader.enumerator<DType>("dtype");
+  training.dtype = weight_type_from_json(reader);
   training.optimizer = reader.enumerator<OptimizerName>("optimizer");
   if (reader.has("replica_routing")) training.replica_routing = reader.text("replica_routing");
   return training;

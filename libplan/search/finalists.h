@@ -1,7 +1,7 @@
 // A candidate that may become the plan: with everything its case knew, and what the simulator says about it.
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,10 +18,12 @@ struct Finalist {
   std::vector<int> order;  ///< layer at each position
   BatchOption batch;
   const ScheduleRow* schedule = nullptr;
-  std::vector<int> devices;        ///< positions in the cluster, for the workers in turn
-  std::optional<Schedule> placed;  ///< of schedules that place the stages themselves (placed.h)
-  double estimate = 0;             ///< the search's objective
-  double bound = 0;                ///< seconds per step; these stages cannot be faster under this schedule
+  std::vector<int> devices;  ///< positions in the cluster, for the workers in turn
+  /// Of schedules that place the stages themselves (placed.h); one for all finalists of a case. Null: of
+  /// others.
+  std::shared_ptr<const Schedule> placed;
+  double estimate = 0;  ///< the search's objective
+  double bound = 0;     ///< seconds per step; these stages cannot be faster under this schedule
   RecomputeMode recompute = RecomputeMode::never;  ///< of its case; automatic: `again` is chosen for it
   RecomputeChoice again{};                         ///< what its stages run again
   std::vector<int> windows{};  ///< micro-batches in flight per stage; empty: by the request's rule

@@ -45,6 +45,9 @@ Json to_json(const TimeStat& time);
 /// Throws unless low <= median <= high where there are samples.
 TimeStat time_stat_from_json(ObjectReader& reader);
 
+/// `dtype`: a type that weights can have, which integers cannot.
+DType weight_type_from_json(ObjectReader& reader);
+
 struct LayerPoint {
   std::int64_t micro_batch_size = 1;
   bool out_of_memory = false;  ///< then only the size is meaningful

@@ -278,7 +278,7 @@ Profile read_profile(ObjectReader& reader) {
                                   "; the model was changed after profiling, profile it again");
   }
   reader.object("device", [&](ObjectReader& member) { profile.device = read_device(member); });
-  profile.dtype = reader.enumerator<DType>("dtype");
+  profile.dtype = weight_type_from_json(reader);
   profile.mode = reader.enumerator<ProfileMode>("mode");
   profile.micro_batch_sizes = read_sizes(reader);
   const auto read = [&](ObjectReader& member) { return read_layer(member, profile.micro_batch_sizes); };
@@ -305,6 +305,15 @@ Json list_json(const List& list, Write write) {
 }
 
 }  // namespace
+
+DType weight_type_from_json(ObjectReader& reader) {
+  const auto dtype = reader.enumerator<DType>("dtype");
+  if (!is_floating(dtype)) {
+    reader.fail("dtype",
+                "weights cannot be " + std::string(name_of(dtype)) + "; use one of float32, float64, bfloat16");
+  }
+  return dtype;
+}
 
 TimeStat time_stat_from_json(ObjectReader& reader) {
   TimeStat time;

@@ -38,6 +38,12 @@ Json golden_json() { return parse_json(read_file(kGolden)); }
 
 }  // namespace
 
+TEST_CASE("weights are not integers") {
+  Json json = golden_json();
+  json["training"]["dtype"] = "int64";
+  CHECK(refusal(json) == "/training/dtype: weights cannot be int64; use one of float32, float64, bfloat16");
+}
+
 TEST_CASE("the golden file is what the planner writes, and reading it gives the same bytes") {
   const std::string golden = read_file(kGolden);
   CHECK(dump_json(to_json(golden_plan())) == golden);
