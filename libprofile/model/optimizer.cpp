@@ -58,22 +58,30 @@ class Sgd final : public Optimizer {
   void step(std::span<const at::Tensor> weights, std::span<const at::Tensor> gradients,
             double learning_rate) override {
     guarded_step(weights, gradients, [&] {
-      const bool first = momenta_.empty();
-      if (first && options_.momentum != 0.0) {
-        for (const at::Tensor& weight : weights) momenta_.push_back(at::empty_like(weight.detach()));
+      const bool first = state_.empty();
+      if (first) {
+        for (const std::string& name : slot_names()) {
+          state_.push_back({name});
+          for (const at::Tensor& weight : weights)
+            state_.back().tensors.push_back(at::empty_like(weight.detach()));
+        }
       }
-      at::_fused_sgd_(list(weights), list(gradients), momenta_, options_.weight_decay, options_.momentum,
+      const at::TensorList momenta = state_.empty() ? at::TensorList() : state_.front().tensors;
+      at::_fused_sgd_(list(weights), list(gradients), momenta, options_.weight_decay, options_.momentum,
                       learning_rate, options_.dampening, options_.nesterov, /*maximize=*/false,
                       /*is_first_step=*/first);
     });
   }
 
   double state_ratio() const override { return options_.momentum != 0.0 ? 1.0 : 0.0; }
-  Tensors state() const override { return momenta_; }
+  /// None without momentum: the kernel demands it.
+  std::vector<std::string> slot_names() const override {
+    if (options_.momentum == 0.0) return {};
+    return {"momentum_buffer"};
+  }
 
  private:
   SgdOptions options_;
-  Tensors momenta_;  ///< empty without momentum: the kernel demands it
 };
 
 class AdamW final : public Optimizer {
@@ -83,9 +91,10 @@ class AdamW final : public Optimizer {
   void step(std::span<const at::Tensor> weights, std::span<const at::Tensor> gradients,
             double learning_rate) override {
     guarded_step(weights, gradients, [&] {
-      if (steps_.empty()) make_state(weights);
-      for (at::Tensor& step : steps_) step.add_(1);  // the kernel expects the number of this step
-      at::_fused_adamw_(list(weights), list(gradients), means_, squares_, /*max_exp_avg_sqs=*/{}, steps_,
+      if (state_.empty()) make_state(weights);
+      const Tensors &means = state_[0].tensors, &squares = state_[1].tensors, &steps = state_[2].tensors;
+      for (const at::Tensor& step : steps) step.add_(1);  // the kernel expects the number of this step
+      at::_fused_adamw_(list(weights), list(gradients), means, squares, /*max_exp_avg_sqs=*/{}, steps,
                         learning_rate, options_.beta1, options_.beta2, options_.weight_decay, options_.epsilon,
                         /*amsgrad=*/false,
                         /*maximize=*/false);
@@ -93,27 +102,20 @@ class AdamW final : public Optimizer {
   }
 
   double state_ratio() const override { return 2.0; }
-
-  /// Means, squares, steps.
-  Tensors state() const override {
-    Tensors all = means_;
-    all.insert(all.end(), squares_.begin(), squares_.end());
-    all.insert(all.end(), steps_.begin(), steps_.end());
-    return all;
-  }
+  std::vector<std::string> slot_names() const override { return {"exp_avg", "exp_avg_sq", "step"}; }
 
  private:
+  // Steps are float32 scalars, one per weight, as the kernel wants them.
   void make_state(std::span<const at::Tensor> weights) {
+    for (const std::string& name : slot_names()) state_.push_back({name});
     for (const at::Tensor& weight : weights) {
-      means_.push_back(at::zeros_like(weight.detach()));
-      squares_.push_back(at::zeros_like(weight.detach()));
-      steps_.push_back(at::zeros({}, weight.options().dtype(at::kFloat).requires_grad(false)));
+      state_[0].tensors.push_back(at::zeros_like(weight.detach()));
+      state_[1].tensors.push_back(at::zeros_like(weight.detach()));
+      state_[2].tensors.push_back(at::zeros({}, weight.options().dtype(at::kFloat).requires_grad(false)));
     }
   }
 
   AdamWOptions options_;
-  Tensors means_, squares_;
-  Tensors steps_;  ///< float32 scalars, one per weight, as the kernel wants them
 };
 
 }  // namespace

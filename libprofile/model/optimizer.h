@@ -6,6 +6,8 @@
 
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace pp::model {
@@ -23,6 +25,13 @@ struct AdamWOptions {
   double weight_decay = 1e-2;
 };
 
+/// One kind of state, a tensor per weight. Named as in torch.optim: `momentum_buffer`, `exp_avg`, `exp_avg_sq`,
+/// `step`.
+struct OptimizerSlot {
+  std::string name;
+  std::vector<at::Tensor> tensors = {};
+};
+
 /// State tensors are made at the first step and belong to the newest weights. One object per stage replica.
 class Optimizer {
  public:
@@ -33,8 +42,16 @@ class Optimizer {
                     double learning_rate) = 0;
   /// Bytes of state per byte of parameters: SGD 0 or 1, AdamW 2.
   virtual double state_ratio() const = 0;
-  /// Tensors of the state in a fixed order, for checkpoints; empty before the first step.
-  virtual std::vector<at::Tensor> state() const = 0;
+  /// The kinds of state that it has from the first step on.
+  virtual std::vector<std::string> slot_names() const = 0;
+
+  /// In the order of slot_names(); empty before the first step. References.
+  const std::vector<OptimizerSlot>& state() const { return state_; }
+  /// Goes on from such a state, which it takes over; none: from the beginning.
+  void set_state(std::vector<OptimizerSlot> state) { state_ = std::move(state); }
+
+ protected:
+  std::vector<OptimizerSlot> state_;
 };
 
 std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options);

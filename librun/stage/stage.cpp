@@ -215,7 +215,9 @@ StageBytes Stage::bytes() const {
   bytes.weights = versions_.bytes_of_one();
   bytes.versions = bytes.weights * (version_count() - 1);
   bytes.gradients = bytes_of(gradient_);
-  for (const at::Tensor& state : optimizer_->state()) bytes.optimizer += bytes_of(state);
+  for (const model::OptimizerSlot& slot : optimizer_->state()) {
+    for (const at::Tensor& tensor : slot.tensors) bytes.optimizer += bytes_of(tensor);
+  }
   return bytes;
 }
 

@@ -243,7 +243,7 @@ TEST_SUITE("libprofile/measure/model_runner") {
     bench.runner->time_updates(/*size=*/0, stretches, 2, 3);
     for (const Stretch& stretch : stretches) {
       CHECK(stretch.seconds.size() == 3);
-      CHECK(stretch.optimizer->state().size() == 2);  // of the weight and of the bias
+      CHECK(stretch.optimizer->state().front().tensors.size() == 2);  // of the weight and of the bias
     }
     CHECK(bench.runner->parameter_bytes(stretches[0]) == Bytes((4 * 6 + 6) * 4));
     CHECK(bench.runner->parameter_bytes(stretches[1]) == Bytes((6 * 3 + 3) * 4));

@@ -1,5 +1,6 @@
 #include "libprofile/model/optimizer.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
 
 #include "libprofile/core/error.h"
@@ -31,10 +32,31 @@ TEST_SUITE("libprofile/model/optimizer") {
     momentum->step(weights, gradients, 0.1);
     adamw->step(weights, gradients, 0.1);
     REQUIRE(momentum->state().size() == 1);
-    CHECK(momentum->state()[0].equal(gradients[0]));  // the first step takes the gradient as it is
+    CHECK(momentum->state()[0].tensors[0].equal(gradients[0]));  // the first step takes the gradient as it is
     REQUIRE(adamw->state().size() == 3);
-    CHECK(adamw->state()[0].sizes() == weights[0].sizes());
-    CHECK(adamw->state()[2].item<float>() == 1.0f);
+    CHECK(adamw->state()[0].tensors[0].sizes() == weights[0].sizes());
+    CHECK(adamw->state()[2].tensors[0].item<float>() == 1.0f);
+    for (const Optimizer* optimizer : {momentum.get(), adamw.get()}) {
+      std::vector<std::string> names;
+      for (const OptimizerSlot& slot : optimizer->state()) names.push_back(slot.name);
+      CHECK(names == optimizer->slot_names());
+    }
+    CHECK(make_sgd({})->slot_names().empty());
+  }
+
+  TEST_CASE("an optimizer goes on from the state of another one, bit by bit") {
+    using Maker = std::unique_ptr<Optimizer> (*)();
+    const Maker sgd = [] { return make_sgd({.momentum = 0.9}); }, adamw = [] { return make_adamw({}); };
+    for (const Maker make : {sgd, adamw}) {
+      const std::vector<Tensor> gradients{at::arange(6, at::kFloat)};
+      const std::vector<Tensor> all{at::ones({6})}, halves{at::ones({6})};
+      const auto whole = make(), first = make(), second = make();
+      for (int step = 0; step < 4; ++step) whole->step(all, gradients, 0.1);
+      for (int step = 0; step < 2; ++step) first->step(halves, gradients, 0.1);
+      second->set_state(first->state());
+      for (int step = 0; step < 2; ++step) second->step(halves, gradients, 0.1);
+      CHECK(all[0].equal(halves[0]));
+    }
   }
 
   TEST_CASE("a gradient of another layout, dtype or count is refused") {
