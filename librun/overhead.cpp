@@ -61,9 +61,8 @@ plan::Plan tiny_plan(const Profile& profile, const profile::DeviceSet& devices) 
 std::vector<double> paces(const WorkerRecord& record, plan::OpKind kind) {
   std::vector<double> seconds;
   for (std::size_t i = 1; i < record.ops.size(); ++i) {
-    const plan::OpEvent& before = record.ops[i - 1];
-    if (before.op.kind == kind && record.ops[i].op.kind == kind)
-      seconds.push_back((record.ops[i].start - before.start).count());
+    const plan::OpEvent &before = record.ops[i - 1].event, &op = record.ops[i].event;
+    if (before.op.kind == kind && op.op.kind == kind) seconds.push_back((op.start - before.start).count());
   }
   return seconds;
 }
@@ -83,7 +82,6 @@ OperationOverhead measure_overhead(const profile::DeviceSet& devices) {
   options.synthetic_samples = kMicroBatches * kSteps;
   options.steps = kSteps;
   options.evaluate = false;
-  options.trace = true;
   Job job(plan, options, make_setup(plan, options));
   Crew crew(job);
   Silence silence;

@@ -65,6 +65,10 @@ Settings settings_of(const plan::Plan& plan, const RunOptions& options) {
   return settings;
 }
 
+RunStart start_of(const plan::Plan& plan, const RunOptions& options, const Setup& setup) {
+  return {plan::plan_hash(plan), settings_of(plan, options), options.seed, setup.length.total};
+}
+
 RunReport make_report(const Job& job, const Crew& crew, const Driver& driver) {
   RunReport report;
   report.context = {{"pp", PP_VERSION}, {"libtorch", TORCH_VERSION}};
@@ -151,6 +155,7 @@ RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& obser
   if (plan.schedule.weight_policy == plan::WeightPolicy::latest) observer.warning(kLatest);
   std::optional<AtomicFile> weights_file;
   if (!options.save_weights.empty()) weights_file.emplace(options.save_weights);
+  observer.start(start_of(plan, options, setup));
   profile::install_memory_meter();
   auto work = std::make_unique<Work>(plan, options, std::move(setup));
   Driver driver(work->job, observer, interrupted);

@@ -39,23 +39,40 @@ struct RunOptions {
   bool drop_last = false;  ///< leave out a last partial mini-batch that has fewer samples than micro-batches
   bool evaluate = true;    ///< after each epoch, when there is test data and the loss is cross_entropy or mse
   std::filesystem::path save_weights;  ///< safetensors, keys are parameter names; empty: none
-  bool trace = false;         ///< record every operation of the last steps for the report's Chrome trace
-  Seconds stall_timeout{60};  ///< a worker that waits this long is reported as stalled
+  bool trace = false;                  ///< make a Chrome trace of the last steps for the report
+  Seconds stall_timeout{60};           ///< a worker that waits this long is reported as stalled
   /// Tests only: called inside the worker before this operation of this step (-1: of an evaluation); may throw.
   std::function<void(std::int64_t step, WorkerId worker, const plan::Op& op)> before_op;
 };
 
+/// What a run is, before its first step.
+struct RunStart {
+  std::string plan_hash;
+  Settings settings;
+  std::uint64_t seed = 0;
+  std::int64_t steps = 0;  ///< of the whole training
+};
+
+/// A step that is complete. Times of its own count from the end of the step before it, of an epoch's first one
+/// from where the run was ready for it.
 struct Progress {
   int epoch = 0;
   std::int64_t step = 0, steps = 0;
   double loss = 0;
-  double samples_per_s = 0;
+  double samples_per_s = 0;  ///< of the step; 0 where it took no time of its own
+  double learning_rate = 0;
+  int samples = 0;                                     ///< of the step
+  Seconds elapsed{};                                   ///< from the start of the run to the end of the step
+  double bubble_fraction = 0;                          ///< of the step
+  Bytes peak{};                                        ///< of the worker that held most in the step
+  std::optional<double> gradient_norm = std::nullopt;  ///< before clipping; only with clip_norm
 };
 
 /// Called on the calling thread between steps.
 class Observer {
  public:
   virtual ~Observer() = default;
+  virtual void start(const RunStart& /*start*/) {}
   virtual void step(const Progress& progress) = 0;
   virtual void epoch(const EpochReport& epoch) = 0;
   virtual void warning(std::string_view text) = 0;

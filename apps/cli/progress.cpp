@@ -1,7 +1,9 @@
 #include "apps/cli/progress.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -16,7 +18,44 @@ namespace {
 /// Past the escaping of std::cerr, which would show it.
 void erase_line() { std::fputs("\r\033[K", stderr); }
 
+/// Columns of stderr.
+std::size_t width_of_terminal() {
+  constexpr std::size_t kUsual = 80;
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
+}
+
+std::string padded_bar(double share, std::size_t width) {
+  std::string text = bar(share, static_cast<int>(width));
+  const auto starts = [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; };
+  return text + std::string(width - static_cast<std::size_t>(std::ranges::count_if(text, starts)), ' ');
+}
+
+/// `parts` without the last ones that do not fit.
+std::string_view fitting(std::string_view parts, std::size_t width) {
+  while (parts.size() > width) {
+    const std::size_t comma = parts.rfind(", ");
+    if (comma == std::string_view::npos) return parts.substr(0, width);
+    parts = parts.substr(0, comma);
+  }
+  return parts;
+}
+
 }  // namespace
+
+std::string progress_text(std::string_view phase, double done, std::string_view detail, std::size_t width) {
+  constexpr std::size_t kLongestBar = 24, kShortestBar = 6, kBrackets = 3;
+  const std::string share = ' ' + percent(done) + "  ";
+  const std::size_t others = phase.size() + share.size();
+  if (others > width) return std::string(phase.substr(0, width));
+  std::string text(phase);
+  const std::size_t all = others + kBrackets + detail.size();
+  if (all + kShortestBar <= width) {
+    const std::size_t length = std::min(width - all, kLongestBar);
+    text += " [" + padded_bar(done, length) + ']';
+  }
+  return text + share + std::string(fitting(detail, width - others));
+}
 
 ProgressLine::ProgressLine(const Shell& shell) {
   const char* term = std::getenv("TERM");
@@ -35,8 +74,7 @@ void ProgressLine::update(std::string_view phase, double done, std::string_view 
   last_ = now;
   shown_ = true;
   erase_line();
-  std::string filled = bar(done, 24);
-  std::cerr << phase << " [" << filled << "] " << percent(done) << "  " << detail << std::flush;
+  std::cerr << progress_text(phase, done, detail, width_of_terminal() - 1) << std::flush;
 }
 
 void ProgressLine::clear() {

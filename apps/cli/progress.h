@@ -9,6 +9,9 @@
 
 namespace pp::cli {
 
+/// Of at most `width` columns: the bar becomes shorter, then goes, then parts of `detail` do, from behind.
+std::string progress_text(std::string_view phase, double done, std::string_view detail, std::size_t width);
+
 class ProgressLine {
  public:
   explicit ProgressLine(const Shell& shell);
@@ -16,7 +19,8 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  /// `phase` names the work, `detail` what changes. Redrawn at most ten times a second.
+  /// `phase` names the work, `detail` what changes: parts with ", " between them, the last ones may be left
+  /// out where the terminal is narrow. Redrawn at most ten times a second.
   void update(std::string_view phase, double done, std::string_view detail);
   /// Removes the line, so that other output can follow.
   void clear();

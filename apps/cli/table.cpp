@@ -126,6 +126,22 @@ std::string cell(double value, int digits) {
   return text;
 }
 
+std::string clock(Seconds time) {
+  const auto seconds = static_cast<long long>(std::clamp(std::ceil(time.count()), 0.0, 1e12));
+  const long long days = seconds / 86400;
+  const int hours = static_cast<int>(seconds / 3600 % 24), minutes = static_cast<int>(seconds / 60 % 60);
+  char text[64];
+  if (days > 0) {
+    std::snprintf(text, sizeof text, "%lld d %02d:%02d:%02d", days, hours, minutes,
+                  static_cast<int>(seconds % 60));
+  } else if (hours > 0) {
+    std::snprintf(text, sizeof text, "%d:%02d:%02d", hours, minutes, static_cast<int>(seconds % 60));
+  } else {
+    std::snprintf(text, sizeof text, "%d:%02d", minutes, static_cast<int>(seconds % 60));
+  }
+  return text;
+}
+
 std::string percent(double share) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f %%", 100 * share);

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "libprofile/core/units.h"
+
 namespace pp::cli {
 
 enum class Align { left, right };
@@ -42,6 +44,8 @@ class Table {
 /// A number for a table: `digits` significant digits, never an exponent below 1e7, so that columns of one unit
 /// compare by eye.
 std::string cell(double value, int digits = 4);
+/// `1:05`, `2:01:05`, `3 d 02:01:05`
+std::string clock(Seconds time);
 /// `12.5 %`
 std::string percent(double share);
 /// `text` in the one accent colour of the tools, or as it is.

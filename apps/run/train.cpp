@@ -5,12 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/interrupt.h"
-#include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
-#include "apps/cli/progress.h"
-#include "apps/cli/table.h"
 #include "apps/run/commands.h"
+#include "apps/run/observer.h"
 #include "apps/run/run_options.h"
 #include "apps/run/summary.h"
 #include "libprofile/model/errors.h"
@@ -21,29 +19,7 @@ namespace {
 struct Options : PlanAndOptions {
   std::string output;
   std::string trace;
-};
-
-class TerminalObserver : public run::Observer {
- public:
-  explicit TerminalObserver(const cli::Shell& shell) : line_(shell) {}
-  void step(const run::Progress& progress) override {
-    const double done =
-        progress.steps > 0 ? static_cast<double>(progress.step) / static_cast<double>(progress.steps) : 0;
-    line_.update("training", done,
-                 "step " + std::to_string(progress.step) + "/" + std::to_string(progress.steps) + ", loss " +
-                     cli::cell(progress.loss) + ", " + cli::cell(progress.samples_per_s) + " samples/s");
-  }
-  void epoch(const run::EpochReport& epoch) override {
-    line_.clear();
-    cli::inform(epoch_line(epoch));
-  }
-  void warning(std::string_view text) override {
-    line_.clear();
-    cli::warn(text);
-  }
-
- private:
-  cli::ProgressLine line_;
+  std::string metrics;
 };
 
 /// Weights are written by the run, data are read by it.
@@ -65,7 +41,7 @@ void train(const Options& options, cli::Shell& shell) {
   cli::Output trace(options.trace);
 
   run::RunReport report = [&] {
-    TerminalObserver observer(shell);
+    RunObserver observer(shell, options.metrics);
     try {
       return run::run(plan, settings, observer, cli::interrupted);
     } catch (...) {
@@ -77,7 +53,7 @@ void train(const Options& options, cli::Shell& shell) {
   const Json document = run::to_json(report);
   output.write(dump_json(document));
   trace.write(report.trace);
-  if (!output.is_stdout() && !trace.is_stdout()) {
+  if (!output.is_stdout() && !trace.is_stdout() && options.metrics != "-") {
     std::cout << (shell.json ? dump_json_compact(document) + '\n' : summary(plan, report));
   }
   if (report.exit_reason == "interrupted") shell.exit_code = cli::ExitCode::interrupted;
@@ -93,6 +69,9 @@ void add_train(const cli::Command& app, cli::Shell& shell) {
       .type_name("FILE")
       .group("Results");
   command.add_option("--trace", options->trace, "write the last steps as Chrome trace JSON, for Perfetto")
+      .type_name("FILE")
+      .group("Results");
+  command.add_option("--metrics", options->metrics, "a line of JSON for each step, as it is done; - for stdout")
       .type_name("FILE")
       .group("Results");
   command.add_option("--save-weights", options->run.save_weights, "write the trained weights as safetensors")

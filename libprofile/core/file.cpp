@@ -174,4 +174,48 @@ void write_file(const fs::path& path, std::string_view bytes) {
   file.commit();
 }
 
+LineFile::LineFile(fs::path path, Begin begin) : path_(std::move(path)), begin_(begin) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path_, ignored);
+  regular_ = !fs::exists(status) || fs::is_regular_file(status);
+  created_ = !fs::exists(status);
+  if (fs::is_directory(status)) fail(ErrorKind::usage, path_, "cannot be written", EISDIR);
+  descriptor_ = regular_ ? ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666) : open_in_place(path_);
+  if (descriptor_ < 0) fail(ErrorKind::usage, path_, "cannot be written", errno);
+}
+
+LineFile::~LineFile() {
+  ::close(descriptor_);
+  if (created_ && !written_) ::unlink(path_.c_str());
+}
+
+void LineFile::begin_writing() {
+  written_ = true;
+  if (!regular_) return;
+  off_t end = begin_ == Begin::anew ? 0 : ::lseek(descriptor_, 0, SEEK_END);
+  for (char last = 0; end > 0; --end) {
+    if (::pread(descriptor_, &last, 1, end - 1) != 1 || last == '\n') break;
+  }
+  if (::ftruncate(descriptor_, end) != 0 || ::lseek(descriptor_, end, SEEK_SET) != end)
+    fail(ErrorKind::run, path_, "cannot be written", errno);
+}
+
+void LineFile::append(std::string_view line) {
+  if (!written_) begin_writing();
+  struct stat status {};
+  if (regular_ && ::fstat(descriptor_, &status) == 0 && status.st_nlink == 0)
+    throw Error(ErrorKind::run, path_.string() + ": cannot be written: it has been deleted or replaced");
+  const off_t before = regular_ ? ::lseek(descriptor_, 0, SEEK_CUR) : 0;
+  while (!line.empty()) {
+    const ssize_t count = ::write(descriptor_, line.data(), line.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      const int error = errno;
+      if (regular_ && ::ftruncate(descriptor_, before) == 0) ::lseek(descriptor_, before, SEEK_SET);
+      fail(ErrorKind::run, path_, "cannot be written", error);
+    }
+    line.remove_prefix(static_cast<std::size_t>(count));
+  }
+}
+
 }  // namespace pp

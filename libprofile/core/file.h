@@ -1,4 +1,4 @@
-// Whole-file reading and atomic writing.
+// Whole-file reading, atomic writing, and files that grow line by line.
 #pragma once
 
 #include <cstddef>
@@ -38,5 +38,32 @@ class AtomicFile {
 };
 
 void write_file(const std::filesystem::path& path, std::string_view bytes);
+
+/// A file that grows by whole lines, which stay when the process is killed. What the path held goes with the
+/// first line, unless lines are added to it; a half line at its end goes in any case. Without a line written
+/// nothing has happened to the folder. Devices and pipes are written as they are.
+class LineFile {
+ public:
+  enum class Begin { anew, at_the_end };
+  /// Throws pp::Error (usage): `PATH: cannot be written: reason`.
+  LineFile(std::filesystem::path path, Begin begin);
+  ~LineFile();
+  LineFile(const LineFile&) = delete;
+  LineFile& operator=(const LineFile&) = delete;
+
+  /// `line` ends with a newline. Throws pp::Error (run) where the disk is full or the file has been deleted;
+  /// then nothing of the line is left.
+  void append(std::string_view line);
+
+ private:
+  void begin_writing();
+
+  std::filesystem::path path_;
+  Begin begin_;
+  bool regular_ = false;
+  bool created_ = false;  ///< by the constructor, and still empty
+  bool written_ = false;
+  int descriptor_ = -1;
+};
 
 }  // namespace pp

@@ -35,11 +35,6 @@ Seconds streamed_step_time(std::span<const StepRecord> steps) {
   return median(std::move(periods));
 }
 
-double fraction_idle(Seconds busy, double workers, Seconds step) {
-  if (step.count() <= 0) return 0;
-  return std::clamp(1 - busy.count() / (workers * step.count()), 0.0, 1.0);
-}
-
 void compare(RunReport& report, std::string name, double predicted, double measured) {
   report.comparisons.push_back(
       {std::move(name), predicted, measured, predicted == 0 ? 0 : measured / predicted});
@@ -99,6 +94,11 @@ void add_comparisons(RunReport& report, const plan::Prediction& predicted) {
 
 }  // namespace
 
+double fraction_idle(Seconds busy, double workers, Seconds time) {
+  if (time.count() <= 0) return 0;
+  return std::clamp(1 - busy.count() / (workers * time.count()), 0.0, 1.0);
+}
+
 Seconds step_time(std::span<const StepRecord> steps, bool streams) {
   if (steps.empty()) return Seconds(0);
   if (streams) return streamed_step_time(steps);
@@ -132,8 +132,8 @@ void add_measurements(RunReport& report, const plan::Plan& plan, std::span<const
 std::string make_trace(std::span<const WorkerRecord* const> workers) {
   plan::SimulationResult events;
   for (const WorkerRecord* worker : workers) {
-    events.ops.insert(events.ops.end(), worker->ops.begin(), worker->ops.end());
-    events.messages.insert(events.messages.end(), worker->messages.begin(), worker->messages.end());
+    for (const OpRecord& op : worker->ops) events.ops.push_back(op.event);
+    for (const MessageRecord& message : worker->messages) events.messages.push_back(message.event);
     events.busy.push_back({});
     events.memory.push_back({});
   }

@@ -16,6 +16,8 @@ struct StepRecord {
   double loss = 0;
   int samples = 0;
   Seconds end{};
+  Seconds time{};  ///< since the end of the step before; 0 in streams where that one ended later
+  double bubble_fraction = 0;
 };
 
 /// Median seconds per step. Programs: from the end of one step to the end of the next; the first step of an
@@ -24,6 +26,9 @@ struct StepRecord {
 /// of the epoch's n mini-batches, as the planner's steady period; the whole epoch's mean where n < 6.
 Seconds step_time(std::span<const StepRecord> steps, bool streams);
 inline constexpr int kWarmUpSteps = 3;
+
+/// 1 - busy/(workers * time), within 0 and 1; 0 for no time.
+double fraction_idle(Seconds busy, double workers, Seconds time);
 
 /// Fills step time, throughput, bubble, workers, op times and comparisons of `report`.
 void add_measurements(RunReport& report, const plan::Plan& plan, std::span<const StepRecord> steps,

@@ -22,6 +22,9 @@ struct EpochReport {
   std::optional<double> test_loss;
   std::optional<double> test_accuracy;
   double samples_per_s = 0;
+  std::int64_t last_step = 0;  ///< of the training, from 1
+  Seconds elapsed{};           ///< from the start of the run to the end of its last step
+  Seconds evaluation{};        ///< from there to the result on the test set; 0: none
   bool operator==(const EpochReport&) const = default;
 };
 
@@ -77,6 +80,7 @@ struct RunReport {
   std::string trace;  ///< Chrome trace JSON when asked for; not part of the document
 };
 
+Json to_json(const Settings& settings);
 Json to_json(const RunReport& report);
 RunReport report_from_json(const Json& json);
 

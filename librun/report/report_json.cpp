@@ -17,17 +17,14 @@ Json write(const Context& context) {
   return json;
 }
 
-Json write(const Settings& settings) {
-  Json json = Json::object();
-  for (const auto& [key, value] : settings) std::visit([&](const auto& typed) { json[key] = typed; }, value);
-  return json;
-}
-
 Json write(const EpochReport& epoch) {
   Json json{{"epoch", epoch.epoch}, {"train_loss", epoch.train_loss}};
   if (epoch.test_loss) json["test_loss"] = *epoch.test_loss;
   if (epoch.test_accuracy) json["test_accuracy"] = *epoch.test_accuracy;
   json["samples_per_s"] = epoch.samples_per_s;
+  json["last_step"] = epoch.last_step;
+  json["elapsed_s"] = epoch.elapsed.count();
+  json["evaluation_s"] = epoch.evaluation.count();
   return json;
 }
 
@@ -105,6 +102,9 @@ EpochReport read_epoch(ObjectReader& reader) {
   if (reader.has("test_loss")) epoch.test_loss = reader.number("test_loss", kAnyNumber);
   if (reader.has("test_accuracy")) epoch.test_accuracy = reader.number("test_accuracy", {0, 1});
   epoch.samples_per_s = reader.number("samples_per_s");
+  epoch.last_step = reader.integer("last_step");
+  epoch.elapsed = Seconds(reader.number("elapsed_s"));
+  epoch.evaluation = Seconds(reader.number("evaluation_s"));
   return epoch;
 }
 
@@ -168,12 +168,18 @@ std::uint64_t read_seed(ObjectReader& reader) {
 
 }  // namespace
 
+Json to_json(const Settings& settings) {
+  Json json = Json::object();
+  for (const auto& [key, value] : settings) std::visit([&](const auto& typed) { json[key] = typed; }, value);
+  return json;
+}
+
 Json to_json(const RunReport& report) {
   return {{"format", kFormat},
           {"version", kVersion},
           {"context", write(report.context)},
           {"plan_hash", report.plan_hash},
-          {"settings", write(report.settings)},
+          {"settings", to_json(report.settings)},
           {"exit_reason", report.exit_reason},
           {"seed", report.seed},
           {"steps", report.steps},

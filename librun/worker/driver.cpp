@@ -96,15 +96,15 @@ void Driver::run_epoch(int epoch) {
   const Length& length = job_.setup.length;
   const Step first = length.first(epoch), count = length.count(epoch);
   const Seconds start = now();
+  last_end_ = start;
   grant(first, 0);
   Step done = 0;
   for (; done < count; ++done) {
-    const std::optional<StepRecord> step = await(epoch, first + done);
-    if (!step) break;
-    steps_.push_back(*step);
-    const double samples = static_cast<double>(step->samples) * static_cast<double>(done + 1);
-    const double rate = samples / (now() - start).count();
-    tell([&] { observer_.step({epoch, first + done + 1, length.total, step->loss, rate}); });
+    const std::optional<StepResult> result = await(first + done);
+    if (!result) break;
+    steps_.push_back(record(epoch, first + done, *result));
+    last_end_ = std::max(last_end_, steps_.back().end);
+    tell_step(first + done, steps_.back(), *result);
     poll();
     grant(first, done + 1);
   }
@@ -116,18 +116,38 @@ void Driver::grant(Step first, Step done) {
   job_.commands.grant(first + (done + lead_ + round - 1) / round * round);
 }
 
-std::optional<StepRecord> Driver::await(int epoch, Step step) {
+std::optional<StepResult> Driver::await(Step step) {
   const auto beyond = [&] { return poll() && step >= end_; };
-  const std::optional<StepResult> result = job_.ledger.await_step(step, beyond);
-  if (!result) return std::nullopt;
+  return job_.ledger.await_step(step, beyond);
+}
+
+StepRecord Driver::record(int epoch, Step step, const StepResult& result) const {
   StepRecord record;
   record.epoch = epoch;
   record.samples = job_.setup.length.epoch.size(step - job_.setup.length.first(epoch));
-  record.end = result->end - job_.start;
+  record.end = result.end - job_.start;
+  record.time = std::max(Seconds(0), record.end - last_end_);
+  Seconds busy{};
+  for (const StepFigures& worker : result.workers) busy += worker.busy;
+  record.bubble_fraction = fraction_idle(busy, static_cast<double>(result.workers.size()), record.time);
   const std::vector<int> sizes = plan::micro_batch_sizes(record.samples, job_.plan.training.micro_batches);
-  for (std::size_t m = 0; m < sizes.size(); ++m) record.loss += result->losses[m] * sizes[m] / record.samples;
+  for (std::size_t m = 0; m < sizes.size(); ++m) record.loss += result.losses[m] * sizes[m] / record.samples;
   check_finite(record.loss, "step " + std::to_string(step + 1), job_.options);
   return record;
+}
+
+void Driver::tell_step(Step step, const StepRecord& record, const StepResult& result) {
+  Progress progress{record.epoch, step + 1, job_.setup.length.total, record.loss};
+  if (record.time.count() > 0) progress.samples_per_s = record.samples / record.time.count();
+  progress.learning_rate = rate_at(job_.setup.rates, job_.options.learning_rate, job_.setup.length.total, step);
+  progress.samples = record.samples;
+  progress.elapsed = record.end;
+  progress.bubble_fraction = record.bubble_fraction;
+  for (const StepFigures& worker : result.workers) {
+    progress.peak = std::max(progress.peak, worker.peak);
+    if (worker.gradient_norm) progress.gradient_norm = worker.gradient_norm;
+  }
+  tell([&] { observer_.step(progress); });
 }
 
 void Driver::finish_epoch(int epoch, Seconds start, std::span<const StepRecord> steps) {
@@ -142,6 +162,8 @@ void Driver::finish_epoch(int epoch, Seconds start, std::span<const StepRecord> 
   }
   report.train_loss /= samples;
   report.samples_per_s = samples / (end - start).count();
+  report.last_step = job_.setup.length.first(epoch) + std::ssize(steps);
+  report.elapsed = end;
   if (job_.evaluates()) add_evaluation(report);
   epochs_.push_back(report);
   tell([&] { observer_.epoch(report); });
@@ -150,6 +172,7 @@ void Driver::finish_epoch(int epoch, Seconds start, std::span<const StepRecord> 
 void Driver::add_evaluation(EpochReport& report) {
   const std::optional<EvaluationPart> sum = job_.ledger.await_evaluation(report.epoch, [&] { return poll(); });
   if (!sum) return;
+  report.evaluation = now() - report.elapsed;
   report.test_loss = sum->loss_sum / static_cast<double>(sum->samples);
   check_finite(*report.test_loss, "evaluation after epoch " + std::to_string(report.epoch), job_.options);
   if (sum->predictions == 0) return;

@@ -58,7 +58,9 @@ class Driver {
   /// rounds.
   void grant(Step first, Step done);
   /// Nothing when the step was cut off.
-  std::optional<StepRecord> await(int epoch, Step step);
+  std::optional<StepResult> await(Step step);
+  StepRecord record(int epoch, Step step, const StepResult& result) const;
+  void tell_step(Step step, const StepRecord& record, const StepResult& result);
   void finish_epoch(int epoch, Seconds start, std::span<const StepRecord> steps);
   void add_evaluation(EpochReport& report);
   /// Cuts off what nobody has begun when the run is to be interrupted. Returns whether it is.
@@ -74,6 +76,7 @@ class Driver {
   Step lead_;
   Step end_ = 0;  ///< where an interrupted run ends
   bool ended_early_ = false;
+  Seconds last_end_{};  ///< of the step before, or when an epoch began
   std::vector<StepRecord> steps_;
   std::vector<EpochReport> epochs_;
 };

@@ -45,24 +45,28 @@ EvaluationPart Worker::judge(const Stage& stage, std::span<const at::Tensor> inp
   return part;
 }
 
-void Worker::note(const plan::Op& op, Time begin, Time end) {
+void Worker::note(const Turn& turn, Time begin, Time end) {
   const Seconds duration = end - begin;
   busy_ += duration;
-  record_.op_times[{op.kind, op.stage}].add(duration);
-  if (!job_.options.trace) return;
-  record_.ops.push_back({id_, op, begin - job_.start, end - job_.start});
+  record_.op_times[{turn.op.kind, turn.op.stage}].add(duration);
+  const Bytes peak = memory_.peak();
+  memory_.reset_peak();
+  record_.peak = std::max(record_.peak, peak);
+  figures_.join({duration, peak});
+  record_.ops.push_back(
+      {{id_, turn.op, begin - job_.start, end - job_.start}, turn.step, peak, memory_.live()});
   forget_old_events();
 }
 
-// A trace shows the last steps; the events of a long run would fill the memory.
+// Only the last steps are shown; the events of a long run would fill the memory.
 void Worker::forget_old_events() {
   constexpr std::size_t kSteps = 4, kStreamedOps = 24;
   const std::size_t per_step = job_.setup.streams ? kStreamedOps : job_.streams[index(id_)].body.size();
   const std::size_t most = kSteps * per_step;
   if (record_.ops.size() < 2 * most) return;
   record_.ops.erase(record_.ops.begin(), record_.ops.end() - static_cast<std::ptrdiff_t>(most));
-  const Seconds oldest = record_.ops.front().start;
-  std::erase_if(record_.messages, [&](const plan::MessageEvent& message) { return message.start < oldest; });
+  const Seconds oldest = record_.ops.front().event.start;
+  std::erase_if(record_.messages, [&](const MessageRecord& message) { return message.event.start < oldest; });
 }
 
 void Worker::note_bytes() {
@@ -77,7 +81,9 @@ void Worker::note_bytes() {
     sum.gradients += bytes.gradients;
     sum.optimizer += bytes.optimizer;
   }
-  const Bytes kept = memory_.live() - sum.weights - sum.versions - sum.gradients - sum.optimizer;
+  const Bytes live = memory_.live();
+  record_.ops.back().held = live;
+  const Bytes kept = live - sum.weights - sum.versions - sum.gradients - sum.optimizer;
   record_.peak_in_flight = std::max(record_.peak_in_flight, in_flight);
   record_.weights = std::max(record_.weights, sum.weights);
   record_.versions = std::max(record_.versions, sum.versions);

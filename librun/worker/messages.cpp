@@ -52,7 +52,7 @@ void Worker::send_outputs(const Turn& turn, std::vector<at::Tensor> outputs) {
     }
   }
   outputs.clear();
-  send(turn.op, std::move(messages));
+  send(turn, std::move(messages));
 }
 
 void Worker::send_gradients(const Turn& turn, std::vector<at::Tensor> gradients) {
@@ -65,10 +65,10 @@ void Worker::send_gradients(const Turn& turn, std::vector<at::Tensor> gradients)
                         tag(turn, Direction::gradient, input.source, turn.op.stage), gradients[i]});
   }
   gradients.clear();
-  send(turn.op, std::move(messages));
+  send(turn, std::move(messages));
 }
 
-void Worker::send(const plan::Op& op, std::vector<Message> messages) {
+void Worker::send(const Turn& turn, std::vector<Message> messages) {
   std::vector<at::Tensor> leaving;
   for (Message& message : messages) {
     if (message.to != id_) leaving.push_back(message.tensor = message.tensor.detach());
@@ -81,8 +81,8 @@ void Worker::send(const plan::Op& op, std::vector<Message> messages) {
     job_.transport->send(id_, message.to, message.tag, std::move(message.tensor));
     if (message.to == id_ || !ground_.trains()) continue;
     record_.sent += bytes;
-    if (!job_.options.trace) continue;
-    record_.messages.push_back({id_, message.to, op, bytes, begin, Coordinator::Clock::now() - job_.start});
+    const Seconds end = Coordinator::Clock::now() - job_.start;
+    record_.messages.push_back({{id_, message.to, turn.op, bytes, begin, end}, turn.step});
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace pp::run {
 
@@ -87,10 +88,13 @@ void Ledger::loss(Step step, int micro_batch, double value) {
   if (complete(entry)) monitor_.notify();
 }
 
-void Ledger::updated(Step step, Coordinator::Clock::time_point end) {
+void Ledger::updated(Step step, WorkerId worker, Coordinator::Clock::time_point end,
+                     const StepFigures& figures) {
   const Monitor::Lock lock = monitor_.lock();
   Entry& entry = steps_[step];
   ++entry.updates;
+  entry.workers.resize(workers_);
+  entry.workers[index(worker)].join(figures);
   entry.end = std::max(entry.end, end);
   if (complete(entry)) monitor_.notify();
 }
@@ -109,6 +113,7 @@ std::optional<StepResult> Ledger::await_step(Step step, const std::function<bool
   StepResult result;
   for (const auto& [micro_batch, value] : steps_[step].losses) result.losses.push_back(value);
   result.end = steps_[step].end;
+  result.workers = std::move(steps_[step].workers);
   steps_.erase(step);
   return result;
 }

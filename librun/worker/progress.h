@@ -10,6 +10,7 @@
 
 #include "librun/transport/coordinator.h"
 #include "librun/worker/cursor.h"
+#include "librun/worker/record.h"
 
 namespace pp::run {
 
@@ -64,6 +65,7 @@ class Commands {
 struct StepResult {
   std::vector<double> losses;          ///< mean loss of each micro-batch, in micro-batch order
   Coordinator::Clock::time_point end;  ///< of the last update
+  std::vector<StepFigures> workers;    ///< what each handed in with its updates, joined
 };
 
 /// Sums over a micro-batch of the test set.
@@ -84,11 +86,12 @@ struct LedgerShape {
 /// Wakes the driver only for what is complete.
 class Ledger {
  public:
-  Ledger(Coordinator& coordinator, LedgerShape shape) : monitor_(coordinator), shape_(shape) {}
+  Ledger(Coordinator& coordinator, LedgerShape shape)
+      : monitor_(coordinator), shape_(shape), workers_(static_cast<std::size_t>(coordinator.workers())) {}
 
   void loss(Step step, int micro_batch, double value);
   /// A stage of a worker has been updated.
-  void updated(Step step, Coordinator::Clock::time_point end);
+  void updated(Step step, WorkerId worker, Coordinator::Clock::time_point end, const StepFigures& figures);
   void evaluation(int epoch, int micro_batch, const EvaluationPart& part);
 
   /// The driver's side: blocks until all of it is there, and takes it; nothing when `give_up` ended the wait
@@ -101,12 +104,14 @@ class Ledger {
     std::map<int, double> losses;
     int updates = 0;
     Coordinator::Clock::time_point end;
+    std::vector<StepFigures> workers;
   };
 
   bool complete(const Entry& entry) const;
 
   Monitor monitor_;
   LedgerShape shape_;
+  std::size_t workers_;
   std::map<Step, Entry> steps_;
   std::map<int, std::map<int, EvaluationPart>> evaluations_;
 };

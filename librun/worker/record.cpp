@@ -13,6 +13,12 @@ void TimeSample::add(Seconds time) {
   stride_ *= 2;
 }
 
+void StepFigures::join(const StepFigures& later) {
+  busy += later.busy;
+  peak = std::max(peak, later.peak);
+  if (later.gradient_norm) gradient_norm = later.gradient_norm;
+}
+
 Seconds TimeSample::median() const { return run::median(kept_); }
 
 Seconds median(std::vector<Seconds> times) {

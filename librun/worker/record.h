@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,27 @@ class TimeSample {
 /// Upper median; 0 for none. Sorts its copy.
 Seconds median(std::vector<Seconds> times);
 
+/// What a worker has done since its last update, handed in with the next one.
+struct StepFigures {
+  Seconds busy{};
+  Bytes peak;                                          ///< the largest sum of its tensors
+  std::optional<double> gradient_norm = std::nullopt;  ///< of all parameters, where it is limited
+  void join(const StepFigures& later);
+};
+
+/// An operation of the last steps and what its worker held.
+struct OpRecord {
+  plan::OpEvent event;
+  std::int64_t step = 0;
+  Bytes peak;  ///< from the end of the operation before, what it receives included
+  Bytes held;  ///< after it
+};
+
+struct MessageRecord {
+  plan::MessageEvent event;
+  std::int64_t step = 0;
+};
+
 /// Times count from the start of the run.
 struct WorkerRecord {
   /// Seconds spent in operations, without waiting: per step, and in streams per mini-batch (one entry per
@@ -41,8 +63,8 @@ struct WorkerRecord {
   int peak_in_flight = 0;
   int peak_versions = 1;
   Bytes sent;
-  std::vector<plan::OpEvent> ops;  ///< of the last steps, when a trace is wanted
-  std::vector<plan::MessageEvent> messages;
+  std::vector<OpRecord> ops;  ///< of the last steps
+  std::vector<MessageRecord> messages;
 };
 
 }  // namespace pp::run

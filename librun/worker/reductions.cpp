@@ -59,7 +59,7 @@ void Worker::all_reduce(const Turn& turn, Stage& stage) {
   const Seconds elapsed = job_.collectives->sum(job_.replica_group(turn.op.stage), id_, gradient);
   if (stage.has_statistics()) reduce_statistics(turn.op.stage, stage);
   const Time end = finished();
-  note(turn.op, end - std::chrono::duration_cast<Coordinator::Clock::duration>(elapsed), end);
+  note(turn, end - std::chrono::duration_cast<Coordinator::Clock::duration>(elapsed), end);
 }
 
 // Where every mini-batch has an update of its own, each replica brings the gradient of one; the update of the
@@ -112,7 +112,7 @@ void Worker::tied_all_reduce(const Turn& turn) {
       if (gradient.defined()) mine.add({use.first, static_cast<std::int64_t>(use.second), 0}, gradient);
     }
   }
-  note(turn.op, begin, finished());
+  note(turn, begin, finished());
   std::map<std::size_t, at::Tensor> sums;
   job_.collectives->gather(
       job_.tied_group(tied), id_, std::move(mine).take(), [&](const Collectives::Parts& parts) {
@@ -157,7 +157,9 @@ void Worker::clip() {
   });
   double sum = 0;
   for (const auto& [parameter, square] : squares) sum += square;
-  const double factor = *job_.options.clip_norm / (std::sqrt(sum) + 1e-6);
+  const double norm = std::sqrt(sum);
+  figures_.gradient_norm = norm;
+  const double factor = *job_.options.clip_norm / (norm + 1e-6);
   if (factor >= 1) return;
   for (auto& [id, stage] : stages_) stage.scale_gradient(factor);
 }

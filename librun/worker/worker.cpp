@@ -190,7 +190,7 @@ void Worker::forward(const Turn& turn, Stage& stage) {
   std::vector<at::Tensor> outputs = stage.forward(pass, turn.step - ground_.stretch.first, inputs, key(turn),
                                                   generator_, turn.run_again ? Keep::inputs : Keep::graphs);
   inputs.clear();
-  note(turn.op, begin, finished());
+  note(turn, begin, finished());
   send_outputs(turn, std::move(outputs));
   if (stage.segment().has_loss()) job_.ledger.loss(turn.step, turn.micro_batch, stage.loss(pass));
 }
@@ -201,7 +201,7 @@ void Worker::recompute(const Turn& turn, Stage& stage) {
   std::vector<at::Tensor> inputs(job_.wiring[index(turn.op.stage)].inputs.size());
   cut_data(turn, inputs);
   stage.recompute(turn.op.micro_batch, inputs, key(turn), generator_);
-  note(turn.op, begin, finished());
+  note(turn, begin, finished());
 }
 
 void Worker::cut_data(const Turn& turn, std::vector<at::Tensor>& inputs) const {
@@ -220,14 +220,14 @@ void Worker::backward(const Turn& turn, Stage& stage) {
                                           ? stage.backward(pass, arrived, turn.weight)
                                           : stage.input_gradient(pass, arrived, turn.weight);
   arrived.clear();
-  note(turn.op, begin, finished());
+  note(turn, begin, finished());
   send_gradients(turn, std::move(gradients));
 }
 
 void Worker::weight_gradient(const Turn& turn, Stage& stage) {
   const Time begin = Coordinator::Clock::now();
   stage.weight_gradient(turn.op.micro_batch);
-  note(turn.op, begin, finished());
+  note(turn, begin, finished());
 }
 
 void Worker::update(const Turn& turn, Stage& stage) {
@@ -235,8 +235,8 @@ void Worker::update(const Turn& turn, Stage& stage) {
   const Time begin = Coordinator::Clock::now();
   stage.update(turn.step - ground_.stretch.first, rate(turn));
   const Time end = finished();
-  note(turn.op, begin, end);
-  job_.ledger.updated(turn.step, end);
+  note(turn, begin, end);
+  job_.ledger.updated(turn.step, id_, end, std::exchange(figures_, {}));
 }
 
 // Replicas that take turns of steps share an update: its rate is that of the first one's step.

@@ -97,7 +97,7 @@ class Worker {
   /// On this worker's device and charged to it from now on, whoever made it.
   at::Tensor receive(WorkerId from, const Tag& tag);
   /// All that an operation sends, at once: what nobody here holds any longer is charged to its receivers alone.
-  void send(const plan::Op& op, std::vector<Message> messages);
+  void send(const Turn& turn, std::vector<Message> messages);
 
   EvaluationPart judge(const Stage& stage, std::span<const at::Tensor> inputs, const model::Pass& pass,
                        std::int64_t samples) const;
@@ -105,7 +105,7 @@ class Worker {
   /// Now, when the device has done all that this worker has asked of it. Every operation ends here: what it
   /// gives away is complete, and what it took as long as the host's clock says.
   Time finished() const;
-  void note(const plan::Op& op, Time begin, Time end);
+  void note(const Turn& turn, Time begin, Time end);
   void note_bytes();
   void forget_old_events();
 
@@ -120,6 +120,7 @@ class Worker {
   Step clipped_ = -1;              ///< the last step whose gradients are within the norm
   std::optional<Phase> starting_;  ///< until the stages are made
   Seconds busy_{};                 ///< since the last entry of the record
+  StepFigures figures_;            ///< since the last update
   WorkerRecord record_;
 };
 

@@ -8,48 +8,16 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
-#include "tests/support/plans.h"
-#include "tests/support/process.h"
+#include "tests/apps/run_folder.h"
 
 #include "tests/support/doctest.h"
 
 namespace {
 
-namespace fs = std::filesystem;
 using pp::Json;
-using pp::test::Circumstances;
 using pp::test::Outcome;
 
-/// linear, relu, linear and cross entropy over samples of `width` numbers.
-pp::ModelGraph model(std::int64_t width) {
-  Json json = pp::parse_json(R"({"format": "pp.model", "version": 1, "name": "small",
-    "inputs": [{"name": "x", "dtype": "float32", "shape": [8]}],
-    "targets": [{"name": "y", "dtype": "int64", "shape": []}],
-    "layers": [{"name": "a", "op": "linear", "inputs": ["x"], "attributes": {"out_features": 16}},
-               {"name": "b", "op": "relu", "inputs": ["a"]},
-               {"name": "c", "op": "linear", "inputs": ["b"], "attributes": {"out_features": 4}}],
-    "outputs": ["c"], "loss": {"op": "cross_entropy", "inputs": ["c", "y"]}})");
-  json["inputs"][0]["shape"] = {width};
-  return pp::model_from_json(json);
-}
-
-struct Folder : pp::test::TemporaryFolder {
-  explicit Folder(
-      PlanSpec spec = {.cuts = {2}}, std::int64_t width = 8,
-      const std::function<void(Json&)>& change = [](Json&) {}) {
-    spec.model = model(width);
-    Json plan = pp::plan::to_json(make_plan(spec));
-    change(plan);
-    pp::write_file(path() / "plan.json", pp::dump_json(plan));
-  }
-  Outcome run(std::vector<std::string> arguments, const Circumstances& what = {}) const {
-    arguments.insert(arguments.end(), {"--data", "synthetic", "--synthetic-samples", "64"});
-    return pp::test::run_program(fs::path(PP_BIN) / "pp-run", arguments, path(), what);
-  }
-  std::size_t files() const {
-    return static_cast<std::size_t>(std::distance(fs::directory_iterator(path()), {}));
-  }
-};
+using Folder = pp::test::RunFolder;
 
 void refused(const Outcome& outcome, const std::string& message) {
   CHECK(outcome.code == 2);

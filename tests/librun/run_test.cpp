@@ -80,6 +80,56 @@ TEST_SUITE("librun/run") {
     }
   }
 
+  TEST_CASE("what is told of a step agrees with the report, whatever the schedule") {
+    for (const char* schedule : {"1f1b", "pipedream"}) {
+      CAPTURE(schedule);
+      run::RunOptions options = synthetic(22, 2);  // 8, 8, 6
+      options.lr_schedule = "step";
+      options.lr_step_size = 4;
+      test::SilentObserver observer;
+      const int micro_batches = std::string(schedule) == "pipedream" ? 1 : 4;
+      const run::RunReport report = run::run(make_plan({.model = test::dropout_mlp(),
+                                                        .cuts = {3},
+                                                        .schedule = schedule,
+                                                        .micro_batches = micro_batches}),
+                                             options, observer);
+      REQUIRE(observer.steps.size() == 6);
+      Bytes peak;
+      for (std::size_t i = 0; i < 6; ++i) {
+        const run::Progress& step = observer.steps[i];
+        CHECK(step.learning_rate == doctest::Approx(i < 4 ? 0.05 : 0.005));
+        CHECK(step.samples == (i % 3 == 2 ? 6 : 8));
+        CHECK(step.elapsed > (i == 0 ? Seconds(0) : observer.steps[i - 1].elapsed));
+        CHECK(step.samples_per_s > 0);
+        CHECK(step.bubble_fraction >= 0);
+        CHECK(step.bubble_fraction < 1);
+        CHECK_FALSE(step.gradient_norm.has_value());
+        peak = std::max(peak, step.peak);
+      }
+      CHECK(peak == std::max(report.workers[0].peak, report.workers[1].peak));
+      REQUIRE(observer.epochs.size() == 2);
+      CHECK(observer.epochs[1].last_step == 6);
+      CHECK(observer.epochs[1].elapsed == observer.steps[5].elapsed);
+      CHECK(observer.epochs[1].evaluation.count() > 0);
+    }
+  }
+
+  TEST_CASE("the gradient's norm is told before it is limited, the same for every plan") {
+    run::RunOptions options = synthetic(16, 1);
+    options.momentum = 0;
+    const auto norms = [&](const plan::Plan& plan, double limit) {
+      options.clip_norm = limit;
+      test::SilentObserver observer;
+      run::run(plan, options, observer);
+      return std::vector<double>{observer.steps.at(0).gradient_norm.value(),
+                                 observer.steps.at(1).gradient_norm.value()};
+    };
+    const std::vector<double> free = norms(two_stages(), 1e9);
+    CHECK(norms(make_plan({.model = test::dropout_mlp()}), 1e9) == free);
+    CHECK(norms(two_stages(), 1e-3)[0] == free[0]);
+    CHECK(free[0] > 1e-3);
+  }
+
   TEST_CASE("two runs with one seed are identical, another seed is not; so are their files for any plan") {
     const TestFolder folder;
     const auto bytes = [&](const plan::Plan& plan, std::uint64_t seed) {

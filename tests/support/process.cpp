@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -37,6 +39,36 @@ void break_pipe(int descriptor) {
   close(ends[1]);
 }
 
+/// A terminal that a child process writes to.
+class Terminal {
+ public:
+  Terminal() : master_(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)) {
+    if (master_ < 0 || grantpt(master_) != 0 || unlockpt(master_) != 0)
+      throw std::runtime_error("no pseudo terminal");
+  }
+  ~Terminal() { close(master_); }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  /// In the child.
+  void become(int descriptor, int columns) const {
+    redirect(ptsname(master_), O_WRONLY | O_NOCTTY, descriptor);
+    winsize size{};
+    size.ws_col = static_cast<unsigned short>(columns);
+    ioctl(descriptor, TIOCSWINSZ, &size);
+    setenv("TERM", "xterm", 1);
+  }
+  /// Until the child has ended.
+  void copy_to(const std::filesystem::path& file) const {
+    std::ofstream out(file, std::ios::binary | std::ios::app);
+    char text[4096];
+    for (ssize_t count = 0; (count = read(master_, text, sizeof text)) > 0;) out.write(text, count).flush();
+  }
+
+ private:
+  int master_;
+};
+
 /// Until the file has the text or the process has ended.
 void wait_for_text(const std::filesystem::path& file, const std::string& text, pid_t process) {
   siginfo_t ended{};
@@ -58,6 +90,8 @@ Outcome run_program(const std::filesystem::path& program, const std::vector<std:
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
 
+  std::optional<Terminal> terminal;
+  if (circumstances.columns > 0) terminal.emplace();
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error("fork failed");
   if (child == 0) {
@@ -66,9 +100,12 @@ Outcome run_program(const std::filesystem::path& program, const std::vector<std:
     redirect(out, O_WRONLY | O_CREAT | O_TRUNC, STDOUT_FILENO);
     redirect(err, O_WRONLY | O_CREAT | O_TRUNC, STDERR_FILENO);
     if (circumstances.broken >= 0) break_pipe(circumstances.broken);
+    if (terminal) terminal->become(STDERR_FILENO, circumstances.columns);
     execv(program.c_str(), argv.data());
     _exit(127);
   }
+  std::optional<std::thread> reader;
+  if (terminal) reader.emplace([&] { terminal->copy_to(err); });
   if (circumstances.signal != 0) {
     wait_for_text(err, circumstances.signal_when, child);
     kill(child, circumstances.signal);
@@ -76,6 +113,7 @@ Outcome run_program(const std::filesystem::path& program, const std::vector<std:
   int status = 0;
   rusage usage{};
   wait4(child, &status, 0, &usage);
+  if (reader) reader->join();
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return {code, contents(out), contents(err), std::int64_t{usage.ru_maxrss} << 10};
 }

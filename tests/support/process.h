@@ -20,6 +20,7 @@ struct Circumstances {
   int signal = 0;             ///< sent once, 0: none
   std::string signal_when{};  ///< after stderr has this text
   int broken = -1;            ///< a descriptor that is a pipe whose reader has gone; -1: none
+  int columns = 0;            ///< of the terminal that stderr is; 0: it is a file
 };
 
 /// `program` with `arguments`, in `folder`, standard input closed.

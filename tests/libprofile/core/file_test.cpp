@@ -1,6 +1,7 @@
 #include "libprofile/core/file.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -174,6 +175,61 @@ TEST_SUITE("libprofile/core/file") {
     }
     CHECK(error_text([] { return write_file("/dev/full", "x"), 0; }) ==
           "[run] /dev/full: cannot be written: No space left on device");
+  }
+
+  TEST_CASE("a file of lines begins anew with its first line, or goes on behind the last whole one") {
+    const Folder folder;
+    const fs::path path = folder / "x";
+    write_file(path, "old\nhalf");
+    { LineFile untouched(path, LineFile::Begin::anew); }
+    CHECK(read_file(path) == "old\nhalf");
+    {
+      LineFile more(path, LineFile::Begin::at_the_end);
+      more.append("new\n");
+      CHECK(read_file(path) == "old\nnew\n");  // while it is still open
+      more.append("er\n");
+    }
+    CHECK(read_file(path) == "old\nnew\ner\n");
+    LineFile(path, LineFile::Begin::anew).append("first\n");
+    CHECK(read_file(path) == "first\n");
+    { LineFile unused(folder / "y", LineFile::Begin::anew); }
+    CHECK(folder.names() == std::vector<std::string>{"x"});
+  }
+
+  TEST_CASE("a line that does not fit leaves nothing behind, and the lines before it stay") {
+    const Folder folder;
+    const fs::path path = folder / "x";
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {  // files of at most 8 bytes
+      ::signal(SIGXFSZ, SIG_IGN);
+      const rlimit limit{8, 8};
+      ::setrlimit(RLIMIT_FSIZE, &limit);
+      LineFile file(path, LineFile::Begin::anew);
+      file.append("12345\n");
+      try {
+        file.append("6789\n");
+      } catch (const Error& error) {
+        ::_exit(error.kind() == ErrorKind::run ? 0 : 1);
+      }
+      ::_exit(2);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    CHECK(WEXITSTATUS(status) == 0);
+    CHECK(read_file(path) == "12345\n");
+  }
+
+  TEST_CASE("a file of lines that is deleted meanwhile, or cannot be made, says so") {
+    const Folder folder;
+    const fs::path path = folder / "x";
+    LineFile file(path, LineFile::Begin::anew);
+    file.append("1\n");
+    fs::remove(path);
+    CHECK(error_text([&] { return file.append("2\n"), 0; }) ==
+          "[run] " + path.string() + ": cannot be written: it has been deleted or replaced");
+    CHECK(error_text([] { return LineFile("/nowhere/x", LineFile::Begin::anew), 0; }) ==
+          "[usage] /nowhere/x: cannot be written: No such file or directory");
   }
 
   TEST_CASE("writing after commit() is our own bug") {

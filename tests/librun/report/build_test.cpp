@@ -85,7 +85,7 @@ TEST_SUITE("librun/report/build") {
   TEST_CASE("the trace holds every recorded operation") {
     WorkerRecord worker;
     const plan::Op op{plan::OpKind::forward, StageId{0}, 3};
-    worker.ops.push_back({WorkerId{0}, op, Seconds(1), Seconds(2)});
+    worker.ops.push_back({{WorkerId{0}, op, Seconds(1), Seconds(2)}, 0, Bytes(0), Bytes(0)});
     const std::vector<const WorkerRecord*> records{&worker};
     const std::string trace = make_trace(records);
     CHECK(parse_json(trace).is_object());

@@ -25,7 +25,8 @@ RunReport full_report() {
   report.samples_per_s = 32;
   report.bubble_fraction = 0.125;
   report.step_losses = {2.5, -0.5};
-  report.epochs = {{0, 1.5, 1.25, 0.5, 100}, {1, 1.0, std::nullopt, std::nullopt, 90}};
+  report.epochs = {{0, 1.5, 1.25, 0.5, 100, 1, Seconds(2), Seconds(0.5)},
+                   {1, 1.0, std::nullopt, std::nullopt, 90, 2, Seconds(4)}};
   report.workers = {{WorkerId{1}, Seconds(0.2), 0.2, Bytes(9), Bytes(1), Bytes(2), Bytes(3), Bytes(4), Bytes(5),
                      6, 7, Bytes(8)}};
   report.op_times = {{plan::OpKind::backward, StageId{1}, 8, Seconds(0.01)}};

@@ -210,8 +210,8 @@ TEST_SUITE("librun/worker/progress") {
     const auto start = Coordinator::Clock::now();
     std::thread worker([&] {
       ledger.loss(5, 1, 0.25);
-      ledger.updated(5, start + std::chrono::seconds(2));
-      ledger.updated(5, start + std::chrono::seconds(1));
+      ledger.updated(5, WorkerId{1}, start + std::chrono::seconds(2), {Seconds(0.5), Bytes(30)});
+      ledger.updated(5, WorkerId{1}, start + std::chrono::seconds(1), {Seconds(0.25), Bytes(20), 1.5});
       ledger.loss(5, 0, 0.75);
     });
     const auto patient = [] { return false; };
@@ -220,6 +220,11 @@ TEST_SUITE("librun/worker/progress") {
     REQUIRE(result.has_value());
     CHECK(result->losses == std::vector<double>{0.75, 0.25});
     CHECK(result->end == start + std::chrono::seconds(2));
+    REQUIRE(result->workers.size() == 2);
+    CHECK(result->workers[0].busy.count() == 0);
+    CHECK(result->workers[1].busy.count() == 0.75);
+    CHECK(result->workers[1].peak == Bytes(30));
+    CHECK(result->workers[1].gradient_norm == 1.5);
   }
 }
 

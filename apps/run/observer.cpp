@@ -1,0 +1,66 @@
+#include "apps/run/observer.h"
+
+#include <iostream>
+
+#include "apps/cli/log.h"
+#include "apps/cli/output.h"
+#include "apps/cli/table.h"
+#include "apps/run/summary.h"
+#include "librun/report/metrics.h"
+
+namespace pp::run_tool {
+
+RunObserver::RunObserver(const cli::Shell& shell, const std::string& metrics)
+    : line_(shell), to_stdout_(metrics == "-") {
+  if (!metrics.empty()) cli::claim_output(metrics);
+  if (!metrics.empty() && !to_stdout_) metrics_.emplace(metrics, LineFile::Begin::anew);
+}
+
+void RunObserver::start(const run::RunStart& start) { record(run::metrics_line(start)); }
+
+void RunObserver::step(const run::Progress& progress) {
+  record(run::metrics_line(progress));
+  constexpr double kNewest = 0.1;
+  if (progress.samples_per_s > 0) {
+    const double change = progress.samples_per_s - samples_per_s_;
+    samples_per_s_ += samples_per_s_ > 0 ? kNewest * change : change;
+  }
+  if (!first_) first_ = progress;
+  std::optional<Seconds> left;
+  if (const auto done = static_cast<double>(progress.step - first_->step); done > 0)
+    left = (progress.elapsed - first_->elapsed) * (static_cast<double>(progress.steps - progress.step) / done);
+  const double done =
+      progress.steps > 0 ? static_cast<double>(progress.step) / static_cast<double>(progress.steps) : 0;
+  line_.update("training", done, progress_detail(progress, samples_per_s_, left));
+}
+
+void RunObserver::epoch(const run::EpochReport& epoch) {
+  record(run::metrics_line(epoch));
+  line_.clear();
+  cli::inform(epoch_line(epoch));
+}
+
+void RunObserver::warning(std::string_view text) {
+  line_.clear();
+  cli::warn(text);
+}
+
+void RunObserver::record(const std::string& line) {
+  if (to_stdout_) std::cout << line << std::flush;
+  if (!metrics_) return;
+  try {
+    metrics_->append(line);
+  } catch (const Error& error) {
+    metrics_.reset();
+    warning(std::string(error.what()) + "; the training goes on without it");
+  }
+}
+
+std::string progress_detail(const run::Progress& progress, double samples_per_s, std::optional<Seconds> left) {
+  std::string text = "step " + std::to_string(progress.step) + '/' + std::to_string(progress.steps) +
+                     ", loss " + cli::cell(progress.loss) + ", " + cli::cell(samples_per_s) + " samples/s";
+  if (left) text += ", " + cli::clock(*left) + " left";
+  return text + ", bubble " + cli::percent(progress.bubble_fraction) + ", " + to_text(progress.peak);
+}
+
+}  // namespace pp::run_tool

@@ -1,0 +1,49 @@
+#include "librun/report/metrics.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace pp::run {
+namespace {
+
+constexpr auto kFormat = "pp.metrics";
+constexpr int kVersion = 1;
+
+}  // namespace
+
+std::string metrics_line(const RunStart& start) {
+  return dump_json_compact({{"format", kFormat},
+                            {"version", kVersion},
+                            {"plan_hash", start.plan_hash},
+                            {"seed", start.seed},
+                            {"steps", start.steps},
+                            {"settings", to_json(start.settings)}}) +
+         '\n';
+}
+
+std::string metrics_line(const Progress& step) {
+  Json line{{"step", step.step},
+            {"epoch", step.epoch},
+            {"loss", step.loss},
+            {"learning_rate", step.learning_rate},
+            {"samples", step.samples},
+            {"samples_per_s", step.samples_per_s},
+            {"elapsed_s", step.elapsed.count()},
+            {"bubble_fraction", step.bubble_fraction},
+            {"peak_bytes", step.peak.value}};
+  if (step.gradient_norm && std::isfinite(*step.gradient_norm)) line["gradient_norm"] = *step.gradient_norm;
+  return dump_json_compact(line) + '\n';
+}
+
+std::string metrics_line(const EpochReport& epoch) {
+  Json line{{"evaluation", epoch.epoch},
+            {"step", epoch.last_step},
+            {"elapsed_s", (epoch.elapsed + epoch.evaluation).count()},
+            {"evaluation_s", epoch.evaluation.count()},
+            {"train_loss", epoch.train_loss}};
+  if (epoch.test_loss) line["test_loss"] = *epoch.test_loss;
+  if (epoch.test_accuracy) line["test_accuracy"] = *epoch.test_accuracy;
+  return dump_json_compact(line) + '\n';
+}
+
+}  // namespace pp::run

@@ -1,0 +1,38 @@
+// The line that shows on a terminal how far a tool is.
+#include "apps/cli/progress.h"
+
+#include "apps/cli/table.h"
+
+#include "tests/support/doctest.h"
+
+using pp::Seconds;
+using pp::cli::clock;
+using pp::cli::progress_text;
+
+TEST_SUITE("apps/progress") {
+  TEST_CASE("the line has a bar of 24 columns where there is room") {
+    // 8 + 3 + 24 + 9 + 19 = 63 columns.
+    CHECK(progress_text("training", 0.5, "step 1/2, loss 0.25", 63) ==
+          "training [████████████            ] 50.0 %  step 1/2, loss 0.25");
+  }
+
+  TEST_CASE("in a narrow terminal the bar becomes shorter, then goes; then the last parts of the detail do") {
+    const auto text = [](std::size_t width) {
+      return progress_text("training", 0.5, "step 1/2, loss 0.25", width);
+    };
+    CHECK(text(49) == "training [█████     ] 50.0 %  step 1/2, loss 0.25");
+    CHECK(text(45) == "training [███   ] 50.0 %  step 1/2, loss 0.25");
+    CHECK(text(44) == "training 50.0 %  step 1/2, loss 0.25");
+    CHECK(text(36) == "training 50.0 %  step 1/2, loss 0.25");
+    CHECK(text(35) == "training 50.0 %  step 1/2");
+    CHECK(text(20) == "training 50.0 %  ste");
+    CHECK(text(5) == "train");
+  }
+
+  TEST_CASE("time left is told as clocks do, rounded up") {
+    CHECK(clock(Seconds(0)) == "0:00");
+    CHECK(clock(Seconds(64.2)) == "1:05");
+    CHECK(clock(Seconds(7265)) == "2:01:05");
+    CHECK(clock(Seconds(3 * 86400 + 7265)) == "3 d 02:01:05");
+  }
+}

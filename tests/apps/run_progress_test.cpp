@@ -1,0 +1,124 @@
+// What pp-run says while it trains: the lines of --metrics, the line on a terminal.
+#include <signal.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "libprofile/core/file.h"
+#include "libprofile/core/json_reader.h"
+#include "tests/apps/run_folder.h"
+
+#include "tests/support/doctest.h"
+
+namespace {
+
+using pp::Json;
+using pp::test::Outcome;
+using pp::test::RunFolder;
+
+std::vector<Json> lines_of(const std::filesystem::path& file) {
+  std::istringstream text(pp::read_file(file));
+  std::vector<Json> lines;
+  for (std::string line; std::getline(text, line);) lines.push_back(pp::parse_json(line));
+  return lines;
+}
+
+}  // namespace
+
+TEST_SUITE("apps/run_progress") {
+  TEST_CASE("--metrics has a line for the run, for every step and every epoch, with the report's numbers") {
+    const RunFolder folder;
+    const Outcome outcome = folder.run({"plan.json", "--epochs", "2", "--clip-norm", "1", "--warmup-steps", "4",
+                                        "--metrics", "m.jsonl", "-o", "report.json"});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    const Json report = pp::parse_json(pp::read_file(folder.path() / "report.json"));
+    const std::vector<Json> lines = lines_of(folder.path() / "m.jsonl");
+    REQUIRE(lines.size() == 1 + 2 * 9);  // 64 samples in mini-batches of 8: 8 steps in an epoch
+    CHECK(lines[0]["format"] == "pp.metrics");
+    CHECK(lines[0]["plan_hash"] == report["plan_hash"]);
+    CHECK(lines[0]["settings"] == report["settings"]);
+    CHECK(lines[0]["steps"] == 16);
+    std::vector<double> losses;
+    for (const Json& line : lines) {
+      if (!line.contains("loss")) continue;
+      losses.push_back(line["loss"]);
+      CHECK(line["step"] == losses.size());
+      CHECK(line["gradient_norm"] > 0);
+    }
+    CHECK(report["step_losses"] == losses);
+    CHECK(lines[1]["learning_rate"] == 0.0025);  // 0.01 * 1/4
+    for (const std::size_t epoch : {0u, 1u}) {
+      const Json& line = lines[9 * (epoch + 1)];
+      CHECK(line["evaluation"] == epoch);
+      CHECK(line["step"] == 8 * (epoch + 1));
+      for (const char* key : {"train_loss", "test_loss", "test_accuracy", "evaluation_s"})
+        CHECK(line[key] == report["epochs"][epoch][key]);
+    }
+  }
+
+  TEST_CASE("a killed run keeps its lines, all of them whole; the next one replaces them") {
+    const RunFolder folder;
+    const Outcome outcome = folder.run({"plan.json", "--steps", "100000000", "--metrics", "m.jsonl"},
+                                       {.signal = SIGKILL, .signal_when = "epoch 1"});
+    CHECK(outcome.code == 128 + SIGKILL);
+    CHECK(lines_of(folder.path() / "m.jsonl").size() > 17);
+    REQUIRE(folder.run({"plan.json", "--steps", "3", "--metrics", "m.jsonl"}).code == 0);
+    CHECK(lines_of(folder.path() / "m.jsonl").size() == 4 + 1);  // the epoch ends with the run
+  }
+
+  TEST_CASE("a metrics file that cannot be made is refused before the run, one that fills up is a warning") {
+    const RunFolder folder;
+    const Outcome nowhere = folder.run({"plan.json", "--steps", "3", "--metrics", "no/m.jsonl"});
+    CHECK(nowhere.code == 2);
+    CHECK(nowhere.err == "pp-run: error: no/m.jsonl: cannot be written: No such file or directory\n");
+    const Outcome twice = folder.run({"plan.json", "--steps", "3", "--metrics", "plan.json"});
+    CHECK(twice.code == 2);
+    CHECK(twice.err == "pp-run: error: plan.json: is read and written; write to another file\n");
+    CHECK(folder.files() == 1);
+    const Outcome full =
+        folder.run({"plan.json", "--steps", "3", "--metrics", "/dev/full", "-o", "report.json"});
+    CHECK(full.code == 0);
+    CHECK(full.err.find("pp-run: warning: /dev/full: cannot be written: No space left on device; the training "
+                        "goes on without it\n") != std::string::npos);
+    CHECK(full.err.find("/dev/full") == full.err.rfind("/dev/full"));
+  }
+
+  TEST_CASE("a refused run leaves the metrics of the one before as they were") {
+    const RunFolder folder;
+    pp::write_file(folder.path() / "m.jsonl", "{}\n");
+    CHECK(folder.run({"plan.json", "--steps", "3", "--lr-schedule", "nothing", "--metrics", "m.jsonl"}).code ==
+          2);
+    CHECK(pp::read_file(folder.path() / "m.jsonl") == "{}\n");
+  }
+
+  TEST_CASE("--metrics - is all that stdout has, line by line") {
+    const RunFolder folder;
+    const Outcome outcome = folder.run({"plan.json", "--steps", "3", "--no-evaluate", "--metrics", "-"});
+    CHECK(outcome.code == 0);
+    CHECK(outcome.out.starts_with(R"({"format":"pp.metrics")"));
+    CHECK(std::ranges::count(outcome.out, '\n') == 5);
+  }
+
+  TEST_CASE("a terminal shows step, loss, speed, time left, bubble and memory, as much as it has room for") {
+    const RunFolder folder;
+    const std::vector<std::string> arguments{"plan.json", "--steps", "20000", "--no-evaluate"};
+    const Outcome wide =
+        folder.run(arguments, {.signal = SIGTERM, .signal_when = " left, bubble ", .columns = 140});
+    CHECK(wide.code == 130);
+    const std::size_t left = wide.err.find(" left, bubble ");
+    const std::string line = wide.err.substr(wide.err.rfind("training", left), 140);
+    for (const char* part :
+         {"training [", " %  step ", "/20000, loss ", " samples/s, ", " left, bubble ", " KiB"})
+      CHECK(line.find(part) != std::string::npos);
+    const Outcome narrow = folder.run({"plan.json", "--steps", "200", "--no-evaluate"}, {.columns = 50});
+    CHECK(narrow.code == 0);
+    std::istringstream lines(narrow.err);
+    for (std::string part; std::getline(lines, part, '\r');) {
+      const std::string shown = part.starts_with("\033[K") ? part.substr(3) : part;
+      if (shown.starts_with("training")) CHECK(shown.size() < 50);
+      CHECK(shown.find("KiB") == std::string::npos);
+    }
+  }
+}
