@@ -27,7 +27,7 @@ enum class RecomputePolicy {
   always,       ///< R for every micro-batch
   per_stage     ///< as each stage needs it: nothing, R, or some of its layers
 };
-enum class OptimizerName { sgd, adamw };
+enum class OptimizerName { sgd, adam, adamw, rmsprop, adagrad };
 
 }  // namespace pp::plan
 
@@ -41,8 +41,10 @@ struct EnumNames<plan::RecomputePolicy> {
 };
 template <>
 struct EnumNames<plan::OptimizerName> {
-  static constexpr std::array table{std::pair{plan::OptimizerName::sgd, "sgd"sv},
-                                    std::pair{plan::OptimizerName::adamw, "adamw"sv}};
+  static constexpr std::array table{
+      std::pair{plan::OptimizerName::sgd, "sgd"sv}, std::pair{plan::OptimizerName::adam, "adam"sv},
+      std::pair{plan::OptimizerName::adamw, "adamw"sv}, std::pair{plan::OptimizerName::rmsprop, "rmsprop"sv},
+      std::pair{plan::OptimizerName::adagrad, "adagrad"sv}};
 };
 }  // namespace pp
 

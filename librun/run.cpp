@@ -15,6 +15,7 @@
 #include "librun/report/build.h"
 #include "librun/transport/watchdog.h"
 #include "librun/worker/driver.h"
+#include "librun/worker/optimizer.h"
 
 namespace pp::run {
 
@@ -55,13 +56,9 @@ Settings settings_of(const plan::Plan& plan, const RunOptions& options) {
   if (options.scale) settings["scale"] = *options.scale;
   if (options.epochs) whole("epochs", *options.epochs);
   if (options.steps) whole("steps", *options.steps);
-  if (plan.training.optimizer == plan::OptimizerName::sgd) {
-    settings["momentum"] = options.momentum;
-  } else {
-    settings["beta1"] = options.beta1;
-    settings["beta2"] = options.beta2;
-    settings["epsilon"] = options.epsilon;
-  }
+  for (const auto& [name, value] : optimizer_settings(plan.training.optimizer, options))
+    settings[std::string(name)] = value;
+  if (options.nesterov) settings["nesterov"] = true;
   return settings;
 }
 

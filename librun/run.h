@@ -31,9 +31,10 @@ struct RunOptions {
   /// Largest norm of the gradient of all parameters together; a larger one is scaled down to it. Synchronous
   /// schedules only.
   std::optional<double> clip_norm;
-  double momentum = 0.9;  ///< sgd
-  double weight_decay = 0.0;
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  ///< adamw
+  double weight_decay = 0.0;  ///< adamw: taken off the weights; the others: added to the gradient
+  /// Settings that only some optimizers have (worker/optimizer.h), and are given to no other.
+  std::optional<double> momentum, beta1, beta2, alpha, epsilon, lr_decay;
+  bool nesterov = false;  ///< sgd
   std::uint64_t seed = 1;
   bool shuffle = true;     ///< a permutation keyed by (seed, epoch)
   bool drop_last = false;  ///< leave out a last partial mini-batch that has fewer samples than micro-batches

@@ -46,11 +46,14 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
   training("--lr-factor", run.lr_factor, "step: multiplies the learning rate");
   training("--lr-min", run.lr_min, "cosine: learning rate at the end");
   training("--clip-norm", run.clip_norm, "largest norm of the gradient over all stages");
-  training("--momentum", run.momentum, "sgd");
-  training("--weight-decay", run.weight_decay, "sgd: added to the gradient; adamw: decoupled");
-  training("--beta1", run.beta1, "adamw");
-  training("--beta2", run.beta2, "adamw");
-  training("--epsilon", run.epsilon, "adamw");
+  training("--weight-decay", run.weight_decay, "added to the gradient; adamw: decoupled");
+  training("--momentum", run.momentum, "sgd: 0.9 unless given; rmsprop: 0");
+  command.add_flag("--nesterov", run.nesterov, "sgd: Nesterov's momentum").group("Training");
+  training("--beta1", run.beta1, "adam, adamw: 0.9 unless given");
+  training("--beta2", run.beta2, "adam, adamw: 0.999 unless given");
+  training("--alpha", run.alpha, "rmsprop, of the mean of squares: 0.99 unless given");
+  training("--epsilon", run.epsilon, "adam, adamw, rmsprop: 1e-8 unless given; adagrad: 1e-10");
+  training("--lr-decay", run.lr_decay, "adagrad: the rate is divided by 1 + decay * step");
   command.add_option("--seed", run.seed, "of initial weights, dropout and shuffling")
       .check(cli::whole_number(0))
       .group("Training");

@@ -23,6 +23,19 @@ double total_time(std::span<const LayerPrice> layers, const LayerPrice& loss) {
   return total;
 }
 
+/// The measured optimizer whose update is the nearest: adagrad's kernel moves as many bytes as that of sgd with
+/// momentum; rmsprop has no kernel of its own and makes more passes.
+OptimizerName stand_in(OptimizerName optimizer) {
+  switch (optimizer) {
+    case OptimizerName::sgd:
+    case OptimizerName::adagrad: return OptimizerName::sgd;
+    case OptimizerName::adam:
+    case OptimizerName::adamw:
+    case OptimizerName::rmsprop: break;
+  }
+  return OptimizerName::adamw;
+}
+
 }  // namespace
 
 PricedModel price_model(const Profile& profile, std::span<const int> sizes, const CurveOptions& options) {
@@ -63,13 +76,21 @@ PricedModel cheapest_model(const Profile& profile, std::span<const int> sizes, c
   return model;
 }
 
+double state_ratio_of(OptimizerName optimizer) {
+  return optimizer == OptimizerName::adam || optimizer == OptimizerName::adamw ? 2 : 1;
+}
+
 OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer,
                              std::optional<double> state_ratio) {
-  OptimizerCost cost{optimizer == OptimizerName::adamw ? 2.0 : 1.0, 0};
-  for (const OptimizerProfile& measured : profile.optimizers) {
-    if (measured.name != name_of(optimizer)) continue;
-    cost.state_ratio = measured.state_bytes_per_parameter_byte;
-    const UpdateLine line = update_line(measured);
+  OptimizerCost cost{state_ratio_of(optimizer), 0};
+  const auto find = [&](OptimizerName name) {
+    return std::ranges::find(profile.optimizers, name_of(name), &OptimizerProfile::name);
+  };
+  auto measured = find(optimizer);
+  if (measured != profile.optimizers.end()) cost.state_ratio = measured->state_bytes_per_parameter_byte;
+  if (measured == profile.optimizers.end()) measured = find(stand_in(optimizer));
+  if (measured != profile.optimizers.end()) {
+    const UpdateLine line = update_line(*measured);
     cost.update_per_byte = line.seconds_per_byte;
     cost.update_fixed = line.fixed.count();
   }

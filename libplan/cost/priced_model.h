@@ -28,8 +28,13 @@ PricedModel price_model(const Profile& profile, std::span<const int> sizes, cons
 /// The same with each layer's time at its least over the sizes: what a bound may count for every micro-batch.
 PricedModel cheapest_model(const Profile& profile, std::span<const int> sizes, const CurveOptions& options);
 
-/// `state_ratio` unset: the profile's for this optimizer, else sgd 1 (momentum), adamw 2. The update's time is
-/// the profile's line (update_line.h); without a profiled update it costs nothing.
+/// State bytes per parameter byte with pp-run's default settings: sgd 1 (momentum), adam and adamw 2, rmsprop
+/// and adagrad 1.
+double state_ratio_of(OptimizerName optimizer);
+
+/// `state_ratio` unset: the profile's for this optimizer, else state_ratio_of(). The update's time is the
+/// profile's line (update_line.h); of an optimizer that was not profiled that of the nearest one, sgd for
+/// adagrad, adamw for adam and rmsprop; without a profiled update it costs nothing.
 OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer,
                              std::optional<double> state_ratio);
 

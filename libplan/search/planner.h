@@ -91,7 +91,7 @@ struct PlanRequest {
   /// Forwards that run again to save memory. automatic: where a stage has no room otherwise, if that wins.
   RecomputeMode recompute = RecomputeMode::never;
   OptimizerName optimizer = OptimizerName::sgd;
-  /// Bytes of optimizer state per byte of parameters; unset: the profile's, else sgd 1 (momentum), adamw 2.
+  /// Bytes of optimizer state per byte of parameters; unset: the profile's, else state_ratio_of().
   std::optional<double> optimizer_state_ratio;
   /// Share of the last backward that hides the all-reduce. 0: the runtime reduces after it.
   double all_reduce_overlap = 0;

@@ -207,7 +207,7 @@ void Profiling::measure_optimizers() {
   for (const int layer : part_.layers) parameters += parameter_bytes(model_, layer, options_.dtype);
   if (parameters == Bytes(0)) return;
   const auto sgd = [] { return model::make_sgd({.momentum = 0.9}); };
-  const auto adamw = [] { return model::make_adamw({}); };
+  const auto adamw = [] { return model::make_adamw({.weight_decay = 0.01}); };
   const std::vector<std::pair<std::string, MakeOptimizer>> all{{"sgd", sgd}, {"adamw", adamw}};
   for (std::size_t i = 0; i < all.size(); ++i) {
     observer_.progress("timing optimizers", static_cast<double>(i) / static_cast<double>(all.size()),

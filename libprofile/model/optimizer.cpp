@@ -1,8 +1,14 @@
 #include "libprofile/model/optimizer.h"
 
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_addcdiv.h>
+#include <ATen/ops/_foreach_addcmul.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_sqrt.h>
+#include <ATen/ops/_fused_adagrad.h>
+#include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
@@ -59,13 +65,7 @@ class Sgd final : public Optimizer {
             double learning_rate) override {
     guarded_step(weights, gradients, [&] {
       const bool first = state_.empty();
-      if (first) {
-        for (const std::string& name : slot_names()) {
-          state_.push_back({name});
-          for (const at::Tensor& weight : weights)
-            state_.back().tensors.push_back(at::empty_like(weight.detach()));
-        }
-      }
+      if (first) make_state(weights);
       const at::TensorList momenta = state_.empty() ? at::TensorList() : state_.front().tensors;
       at::_fused_sgd_(list(weights), list(gradients), momenta, options_.weight_decay, options_.momentum,
                       learning_rate, options_.dampening, options_.nesterov, /*maximize=*/false,
@@ -84,20 +84,28 @@ class Sgd final : public Optimizer {
   SgdOptions options_;
 };
 
-class AdamW final : public Optimizer {
+enum class Decay { added_to_gradient, decoupled };
+
+class Adam final : public Optimizer {
  public:
-  explicit AdamW(const AdamWOptions& options) : options_(options) {}
+  Adam(const AdamOptions& options, Decay decay) : options_(options), decay_(decay) {}
 
   void step(std::span<const at::Tensor> weights, std::span<const at::Tensor> gradients,
             double learning_rate) override {
     guarded_step(weights, gradients, [&] {
       if (state_.empty()) make_state(weights);
       const Tensors &means = state_[0].tensors, &squares = state_[1].tensors, &steps = state_[2].tensors;
-      for (const at::Tensor& step : steps) step.add_(1);  // the kernel expects the number of this step
-      at::_fused_adamw_(list(weights), list(gradients), means, squares, /*max_exp_avg_sqs=*/{}, steps,
-                        learning_rate, options_.beta1, options_.beta2, options_.weight_decay, options_.epsilon,
-                        /*amsgrad=*/false,
-                        /*maximize=*/false);
+      at::_foreach_add_(steps, 1);  // the kernel expects the number of this step
+      const auto kernel = [&](auto&& fused) {
+        fused(list(weights), list(gradients), means, squares, /*max_exp_avg_sqs=*/at::TensorList(), steps,
+              learning_rate, options_.beta1, options_.beta2, options_.weight_decay, options_.epsilon,
+              /*amsgrad=*/false, /*maximize=*/false);
+      };
+      if (decay_ == Decay::decoupled) {
+        kernel([](const auto&... arguments) { at::_fused_adamw_(arguments...); });
+      } else {
+        kernel([](const auto&... arguments) { at::_fused_adam_(arguments...); });
+      }
     });
   }
 
@@ -105,22 +113,95 @@ class AdamW final : public Optimizer {
   std::vector<std::string> slot_names() const override { return {"exp_avg", "exp_avg_sq", "step"}; }
 
  private:
-  // Steps are float32 scalars, one per weight, as the kernel wants them.
-  void make_state(std::span<const at::Tensor> weights) {
-    for (const std::string& name : slot_names()) state_.push_back({name});
-    for (const at::Tensor& weight : weights) {
-      state_[0].tensors.push_back(at::zeros_like(weight.detach()));
-      state_[1].tensors.push_back(at::zeros_like(weight.detach()));
-      state_[2].tensors.push_back(at::zeros({}, weight.options().dtype(at::kFloat).requires_grad(false)));
-    }
+  AdamOptions options_;
+  Decay decay_;
+};
+
+/// There is no fused kernel for it.
+class Rmsprop final : public Optimizer {
+ public:
+  explicit Rmsprop(const RmspropOptions& options) : options_(options) {}
+
+  void step(std::span<const at::Tensor> weights, std::span<const at::Tensor> gradients,
+            double learning_rate) override {
+    guarded_step(weights, gradients, [&] {
+      if (state_.empty()) make_state(weights);
+      Tensors decayed;
+      if (options_.weight_decay != 0.0)
+        decayed = at::_foreach_add(list(gradients), list(weights), options_.weight_decay);
+      const at::TensorList slopes = decayed.empty() ? list(gradients) : at::TensorList(decayed);
+      const Tensors& squares = state_[0].tensors;
+      at::_foreach_mul_(squares, options_.alpha);
+      at::_foreach_addcmul_(squares, slopes, slopes, 1 - options_.alpha);
+      const Tensors roots = at::_foreach_sqrt(squares);
+      at::_foreach_add_(roots, options_.epsilon);
+      if (options_.momentum == 0.0) {
+        at::_foreach_addcdiv_(list(weights), slopes, roots, -learning_rate);
+        return;
+      }
+      const Tensors& momenta = state_[1].tensors;
+      at::_foreach_mul_(momenta, options_.momentum);
+      at::_foreach_addcdiv_(momenta, slopes, roots, 1);
+      at::_foreach_add_(list(weights), momenta, -learning_rate);
+    });
   }
 
-  AdamWOptions options_;
+  double state_ratio() const override { return options_.momentum == 0.0 ? 1.0 : 2.0; }
+  std::vector<std::string> slot_names() const override {
+    if (options_.momentum == 0.0) return {"square_avg"};
+    return {"square_avg", "momentum_buffer"};
+  }
+
+ private:
+  RmspropOptions options_;
+};
+
+class Adagrad final : public Optimizer {
+ public:
+  explicit Adagrad(const AdagradOptions& options) : options_(options) {}
+
+  void step(std::span<const at::Tensor> weights, std::span<const at::Tensor> gradients,
+            double learning_rate) override {
+    guarded_step(weights, gradients, [&] {
+      if (state_.empty()) make_state(weights);
+      const Tensors &sums = state_[0].tensors, &steps = state_[1].tensors;
+      at::_foreach_add_(steps, 1);
+      at::_fused_adagrad_(list(weights), list(gradients), sums, steps, learning_rate, options_.lr_decay,
+                          options_.weight_decay, options_.epsilon, /*maximize=*/false);
+    });
+  }
+
+  double state_ratio() const override { return 1.0; }
+  std::vector<std::string> slot_names() const override { return {"sum", "step"}; }
+
+ private:
+  AdagradOptions options_;
 };
 
 }  // namespace
 
+void Optimizer::make_state(std::span<const at::Tensor> weights) {
+  for (const std::string& name : slot_names()) {
+    OptimizerSlot& slot = state_.emplace_back(OptimizerSlot{name});
+    for (const at::Tensor& weight : weights) {
+      slot.tensors.push_back(name == "step" ? at::zeros({}, weight.detach().options().dtype(at::kFloat))
+                                            : at::zeros_like(weight.detach()));
+    }
+  }
+}
+
 std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options) { return std::make_unique<Sgd>(options); }
-std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options) { return std::make_unique<AdamW>(options); }
+std::unique_ptr<Optimizer> make_adam(const AdamOptions& options) {
+  return std::make_unique<Adam>(options, Decay::added_to_gradient);
+}
+std::unique_ptr<Optimizer> make_adamw(const AdamOptions& options) {
+  return std::make_unique<Adam>(options, Decay::decoupled);
+}
+std::unique_ptr<Optimizer> make_rmsprop(const RmspropOptions& options) {
+  return std::make_unique<Rmsprop>(options);
+}
+std::unique_ptr<Optimizer> make_adagrad(const AdagradOptions& options) {
+  return std::make_unique<Adagrad>(options);
+}
 
 }  // namespace pp::model

@@ -1,4 +1,4 @@
-// Optimizer updates on plain tensors: SGD with momentum and weight decay, AdamW, as torch.optim defines them.
+// Optimizer updates on plain tensors, as torch.optim defines them: SGD, Adam, AdamW, RMSprop, Adagrad.
 // The one file that calls ATen's fused kernels, and checks the layouts they silently rely on.
 #pragma once
 
@@ -18,15 +18,26 @@ struct SgdOptions {
   double dampening = 0.0;
   bool nesterov = false;
 };
-struct AdamWOptions {
+struct AdamOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 1e-2;
+  double weight_decay = 0.0;  ///< Adam: added to the gradient; AdamW: taken off the weights
+};
+struct RmspropOptions {
+  double alpha = 0.99;  ///< of the mean of squares
+  double epsilon = 1e-8;
+  double momentum = 0.0;
+  double weight_decay = 0.0;
+};
+struct AdagradOptions {
+  double lr_decay = 0.0;
+  double epsilon = 1e-10;
+  double weight_decay = 0.0;
 };
 
 /// One kind of state, a tensor per weight. Named as in torch.optim: `momentum_buffer`, `exp_avg`, `exp_avg_sq`,
-/// `step`.
+/// `square_avg`, `sum`, `step`.
 struct OptimizerSlot {
   std::string name;
   std::vector<at::Tensor> tensors = {};
@@ -40,7 +51,7 @@ class Optimizer {
   /// has the dtype and strides of its weight.
   virtual void step(std::span<const at::Tensor> weights, std::span<const at::Tensor> gradients,
                     double learning_rate) = 0;
-  /// Bytes of state per byte of parameters: SGD 0 or 1, AdamW 2.
+  /// Bytes of state per byte of parameters: SGD 0 or 1, Adam and AdamW 2, RMSprop 1 or 2, Adagrad 1.
   virtual double state_ratio() const = 0;
   /// The kinds of state that it has from the first step on.
   virtual std::vector<std::string> slot_names() const = 0;
@@ -51,10 +62,16 @@ class Optimizer {
   void set_state(std::vector<OptimizerSlot> state) { state_ = std::move(state); }
 
  protected:
+  /// Zeros; `step` is a float32 scalar per weight, as the fused kernels want it.
+  void make_state(std::span<const at::Tensor> weights);
+
   std::vector<OptimizerSlot> state_;
 };
 
 std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options);
-std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options);
+std::unique_ptr<Optimizer> make_adam(const AdamOptions& options);
+std::unique_ptr<Optimizer> make_adamw(const AdamOptions& options);
+std::unique_ptr<Optimizer> make_rmsprop(const RmspropOptions& options);
+std::unique_ptr<Optimizer> make_adagrad(const AdagradOptions& options);
 
 }  // namespace pp::model

@@ -1,7 +1,5 @@
 // All checks before a run, and what follows from them.
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 
@@ -10,20 +8,14 @@
 #include "libprofile/measure/machine.h"
 #include "librun/worker/host_memory.h"
 #include "librun/worker/job.h"
+#include "librun/worker/limits.h"
+#include "librun/worker/optimizer.h"
 
 namespace pp::run {
 
 namespace {
 
 [[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
-
-void require(bool holds, std::string_view name, double value, std::string_view limit) {
-  if (holds) return;
-  std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
-  refuse(ErrorKind::usage,
-         std::string(name) + " = " + std::string(text.data(), end) + ": must be " + std::string(limit));
-}
 
 constexpr std::int64_t kMostSteps = 1'000'000'000;
 
@@ -39,12 +31,8 @@ void check_options(const RunOptions& options) {
           options.learning_rate, "above 0");
   require(!options.clip_norm || (std::isfinite(*options.clip_norm) && *options.clip_norm > 0), "clip_norm",
           options.clip_norm.value_or(1), "above 0");
-  require(options.momentum >= 0 && options.momentum < 1, "momentum", options.momentum, "in [0, 1)");
   require(std::isfinite(options.weight_decay) && options.weight_decay >= 0, "weight_decay",
           options.weight_decay, "0 or more");
-  require(options.beta1 >= 0 && options.beta1 < 1, "beta1", options.beta1, "in [0, 1)");
-  require(options.beta2 >= 0 && options.beta2 < 1, "beta2", options.beta2, "in [0, 1)");
-  require(std::isfinite(options.epsilon) && options.epsilon > 0, "epsilon", options.epsilon, "above 0");
   require(options.stall_timeout.count() > 0, "stall_timeout", options.stall_timeout.count(), "above 0");
   require(!options.scale || std::isfinite(*options.scale), "scale", options.scale.value_or(0), "finite");
 }
@@ -234,7 +222,7 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   setup.cores = bind_cores(setup.devices, allowed_cores());
   const Samples samples = count_samples(setup.model, options);
   setup.test_samples = samples.test;
-  const double state_ratio = plan.training.optimizer == plan::OptimizerName::adamw ? 2 : options.momentum > 0;
+  const double state_ratio = make_optimizer(plan.training.optimizer, options)->state_ratio();
   const double data = static_cast<double>(samples.training + samples.test) *
                       sample_bytes(setup.model.graph, options.data == "synthetic");
   check_host_memory(least_host_memory(plan, setup.model, setup.devices, data, state_ratio),

@@ -8,6 +8,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/measure/compute_device.h"
 #include "libprofile/model/errors.h"
+#include "librun/worker/optimizer.h"
 
 namespace pp::run {
 
@@ -137,7 +138,7 @@ void Worker::make_stages() {
     options.dtype = job_.plan.training.dtype;
     options.device = device_;
     options.seed = job_.options.seed;
-    options.optimizer = make_optimizer(job_.plan, job_.options);
+    options.optimizer = make_optimizer(job_.plan.training.optimizer, job_.options);
     options.policy = job_.plan.schedule.weight_policy;
     options.stages = static_cast<int>(job_.plan.stages.size());
     stages_.try_emplace(StageId{static_cast<int>(s)}, job_.setup.model, std::move(options));
@@ -250,16 +251,6 @@ double Worker::rate(const Turn& turn) const {
 Worker::Time Worker::finished() const {
   profile::wait_for(device_);
   return Coordinator::Clock::now();
-}
-
-std::unique_ptr<model::Optimizer> make_optimizer(const plan::Plan& plan, const RunOptions& options) {
-  if (plan.training.optimizer == plan::OptimizerName::sgd) {
-    return model::make_sgd({.momentum = options.momentum, .weight_decay = options.weight_decay});
-  }
-  return model::make_adamw({.beta1 = options.beta1,
-                            .beta2 = options.beta2,
-                            .epsilon = options.epsilon,
-                            .weight_decay = options.weight_decay});
 }
 
 }  // namespace pp::run

@@ -124,7 +124,4 @@ class Worker {
   WorkerRecord record_;
 };
 
-/// What make_stages() uses: the plan's optimizer with the run's settings.
-std::unique_ptr<model::Optimizer> make_optimizer(const plan::Plan& plan, const RunOptions& options);
-
 }  // namespace pp::run

@@ -70,7 +70,7 @@ class Training {
   void change_training() {
     Json& training = json_["training"];
     switch (random_.below(3)) {
-      case 0: training["optimizer"] = random_.one_in(2) ? "adamw" : "sgd"; break;
+      case 0: training["optimizer"] = random_.pick(EnumNames<plan::OptimizerName>::table).second; break;
       case 1: training["mini_batch"] = random_.integer(4, 12); break;
       default: training["replica_routing"] = random_.one_in(2) ? "split" : "round_robin";
     }

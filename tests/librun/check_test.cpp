@@ -77,6 +77,8 @@ TEST_SUITE("librun/check") {
             o.warmup_steps = 8;
           }) == "warmup_steps = 8: must be below the 8 steps of the training");
     CHECK(refused_options([](auto& o) { o.momentum = 1; }) == "momentum = 1: must be in [0, 1)");
+    CHECK(refused_options([](auto& o) { o.epsilon = 0; }) == "epsilon = 0: must be above 0");
+    CHECK(refused_options([](auto& o) { o.lr_decay = -1; }) == "lr_decay = -1: must be 0 or more");
     CHECK(refused_options([](auto& o) { o.stall_timeout = Seconds(0); }) ==
           "stall_timeout = 0: must be above 0");
     CHECK(refused_options([](auto& o) { o.data = ""; }) == "--data: give a folder, or synthetic");
@@ -90,6 +92,34 @@ TEST_SUITE("librun/check") {
             o.synthetic_samples = 19;
             o.drop_last = true;
           }) == "accepted");
+  }
+
+  TEST_CASE("settings that the plan's optimizer does not have are refused, not ignored") {
+    const auto refused = [](plan::OptimizerName optimizer, auto change) {
+      PlanSpec spec = small();
+      spec.optimizer = optimizer;
+      run::RunOptions options = synthetic();
+      change(options);
+      return refusal(make_plan(spec), options).first;
+    };
+    using enum plan::OptimizerName;
+    CHECK(refused(sgd, [](auto& o) { o.beta1 = 0.8; }) ==
+          "--beta1: the plan's optimizer sgd has --momentum; leave it out, or plan with --optimizer adam or "
+          "adamw");
+    CHECK(refused(adamw, [](auto& o) { o.momentum = 0.9; }) ==
+          "--momentum: the plan's optimizer adamw has --beta1, --beta2, --epsilon; leave it out, or plan with "
+          "--optimizer sgd or rmsprop");
+    CHECK(refused(rmsprop, [](auto& o) { o.lr_decay = 0.1; }) ==
+          "--lr-decay: the plan's optimizer rmsprop has --momentum, --alpha, --epsilon; leave it out, or plan "
+          "with --optimizer adagrad");
+    CHECK(refused(adam, [](auto& o) {
+            o.nesterov = true;
+          }).starts_with("--nesterov: the plan's optimizer adam "));
+    CHECK(refused(sgd, [](auto& o) {
+            o.nesterov = true;
+            o.momentum = 0;
+          }) == "--nesterov: needs a momentum above 0, found 0; leave one of the two out");
+    CHECK(refused(adagrad, [](auto& o) { o.epsilon = 1e-6; }) == "accepted");
   }
 
   TEST_CASE("devices that this machine does not have are refused") {

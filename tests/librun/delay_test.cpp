@@ -143,7 +143,9 @@ TEST_SUITE("librun/delay") {
       options.drop_last = row.micro_batches > 1;  // ... which four micro-batches cannot share
       for (const auto optimizer : {plan::OptimizerName::sgd, plan::OptimizerName::adamw}) {
         spec.optimizer = optimizer;
-        options.learning_rate = optimizer == plan::OptimizerName::sgd ? 0.1 : 0.01;
+        const bool sgd = optimizer == plan::OptimizerName::sgd;
+        options.learning_rate = sgd ? 0.1 : 0.01;
+        options.momentum = sgd ? std::optional(0.9) : std::nullopt;
         const plan::Plan plan = make_plan(spec);
         const test::Trained expected = test::train_versions(plan, options);
         const test::Run found = test::run_plan(plan, options);

@@ -233,8 +233,16 @@ TEST_SUITE("librun/equality") {
     check_all_plans({.model = test::residual_net()}, short_run());
   }
 
-  TEST_CASE("adamw: every cut equals the single device") {
-    check_all_plans({.model = test::dropout_mlp(), .optimizer = plan::OptimizerName::adamw}, short_run());
+  TEST_CASE("every optimizer, with decay: every cut equals the single device") {
+    for (const auto& [optimizer, name] : EnumNames<plan::OptimizerName>::table) {
+      CAPTURE(std::string(name));
+      run::RunOptions options = short_run();
+      options.weight_decay = 0.01;
+      if (optimizer == plan::OptimizerName::sgd) options.nesterov = true;
+      if (optimizer == plan::OptimizerName::rmsprop) options.momentum = 0.5;
+      if (optimizer == plan::OptimizerName::adagrad) options.lr_decay = 0.1;
+      check_all_plans({.model = test::dropout_mlp(), .optimizer = optimizer}, options);
+    }
   }
 
   TEST_CASE("unequal micro-batches and a partial last mini-batch are weighted by their samples") {

@@ -33,7 +33,8 @@ double total_flops(const Profile& profile) {
 std::vector<double> balance_costs(const Profile& profile, const PlanRequest& request, Strategy strategy) {
   const int size = static_cast<int>(profile.micro_batch_sizes.front());
   const PricedModel model = price_model(profile, std::vector<int>{size}, {});
-  const double scale = request.optimizer == OptimizerName::sgd ? 2 : 4;
+  // Weights, gradients and state; torchgpipe counts no momentum for sgd.
+  const double scale = request.optimizer == OptimizerName::sgd ? 2 : 2 + state_ratio_of(request.optimizer);
   const bool flops = total_flops(profile) > 0;
   std::vector<double> costs;
   for (std::size_t i = 0; i < profile.layers.size(); ++i) {

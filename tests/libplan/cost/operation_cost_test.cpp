@@ -72,6 +72,23 @@ TEST_CASE("a profile without them costs nothing more") {
   CHECK(optimizer_cost(four_layers(), OptimizerName::sgd, {}).update_fixed == 0);
 }
 
+TEST_CASE("an optimizer that was not profiled has its own state and the update of the nearest one") {
+  Profile profile = four_layers();
+  const auto cost = [&](OptimizerName name) { return optimizer_cost(profile, name, {}); };
+  CHECK(cost(OptimizerName::adam).state_ratio == 2);
+  CHECK(cost(OptimizerName::rmsprop).update_per_byte == 0);
+  // 8 bytes in 0.5 and 4 in 0.25 s: 1/16 s a byte; adamw 1/4 s a byte.
+  profile.optimizers = {
+      {"sgd", 1, {Seconds(0.5)}, Bytes(8), {{Bytes(8), {Seconds(0.5)}}, {Bytes(4), {Seconds(0.25)}}}},
+      {"adamw", 2, {Seconds(2)}, Bytes(8), {{Bytes(8), {Seconds(2)}}, {Bytes(4), {Seconds(1)}}}}};
+  CHECK(cost(OptimizerName::adagrad).update_per_byte == exactly(1. / 16));
+  CHECK(cost(OptimizerName::adagrad).state_ratio == 1);
+  CHECK(cost(OptimizerName::adam).update_per_byte == exactly(1. / 4));
+  CHECK(cost(OptimizerName::adam).state_ratio == 2);
+  CHECK(cost(OptimizerName::rmsprop).update_per_byte == exactly(1. / 4));
+  CHECK(cost(OptimizerName::rmsprop).state_ratio == 1);
+}
+
 TEST_CASE("unequal micro-batches: the bound counts the fixed costs of the smaller one") {
   Profile profile = test::make_profile({{{1, 2, 0, 0, 0, 0, 0}}, {}, {1, 2}});
   profile = with_overhead(std::move(profile), 0.5, 0.25);

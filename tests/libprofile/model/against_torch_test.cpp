@@ -284,7 +284,7 @@ TEST_SUITE("libprofile/model/against_torch") {
   }
 
   TEST_CASE("adamw equals torch.optim.AdamW over 20 steps") {
-    const AdamWOptions s{.beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-7, .weight_decay = 0.05};
+    const AdamOptions s{.beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-7, .weight_decay = 0.05};
     for (const at::ScalarType type : {torch::kFloat, torch::kDouble}) {
       const auto ours = make_adamw(s);
       const double difference =

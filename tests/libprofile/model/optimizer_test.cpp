@@ -2,6 +2,11 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+
+#include <array>
+#include <cmath>
+#include <functional>
 
 #include "libprofile/core/error.h"
 #include "tests/support/torch_test.h"
@@ -10,7 +15,104 @@ using namespace pp;
 using namespace pp::model;
 using at::Tensor;
 
+namespace {
+
+constexpr int kSteps = 12;
+
+// Weights and gradients of 11 elements: a vector kernel's body and its tail.
+std::vector<double> values(int step) {
+  std::vector<double> all;
+  for (int i = 0; i < 11; ++i) all.push_back(std::sin(1.7 * i + 0.9 * step) + 0.1 * step);
+  return all;
+}
+
+Tensor tensor_of(const std::vector<double>& values) { return at::tensor(values, at::kDouble); }
+
+/// torch.optim's documented recursion of one weight: state, the gradient, the number of the step from 1; the
+/// new weight.
+using Recursion = std::function<double(std::array<double, 2>& state, double weight, double gradient, int step)>;
+
+/// Two tensors with the same values, so that lists are walked, over several steps with changing rates.
+void check_recursion(Optimizer& optimizer, const std::function<Recursion(double rate)>& of_rate) {
+  std::vector<double> expected = values(0);
+  std::vector<std::array<double, 2>> state(expected.size());
+  const std::vector<Tensor> weights{tensor_of(expected), tensor_of(expected)};
+  for (int step = 1; step <= kSteps; ++step) {
+    const double rate = 0.1 / step;
+    const std::vector<double> gradient = values(step);
+    optimizer.step(weights, std::vector<Tensor>(2, tensor_of(gradient)), rate);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      expected[i] = of_rate(rate)(state[i], expected[i], gradient[i], step);
+  }
+  for (const Tensor& weight : weights) {
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      CHECK(weight[static_cast<std::int64_t>(i)].item<double>() == doctest::Approx(expected[i]).epsilon(1e-13));
+  }
+}
+
+}  // namespace
+
 TEST_SUITE("libprofile/model/optimizer") {
+  TEST_CASE("sgd with Nesterov's momentum and decay is its recursion") {
+    check_recursion(*make_sgd({.momentum = 0.9, .weight_decay = 0.05, .nesterov = true}), [](double rate) {
+      return [=](std::array<double, 2>& state, double w, double g, int) {
+        g += 0.05 * w;
+        state[0] = 0.9 * state[0] + g;
+        return w - rate * (g + 0.9 * state[0]);
+      };
+    });
+  }
+
+  TEST_CASE("adam adds the decay to the gradient, adamw takes it off the weight") {
+    const auto adam = [](double w, std::array<double, 2>& state, double g, int step, double rate) {
+      state[0] = 0.8 * state[0] + 0.2 * g;
+      state[1] = 0.95 * state[1] + 0.05 * g * g;
+      const double mean = state[0] / (1 - std::pow(0.8, step)), square = state[1] / (1 - std::pow(0.95, step));
+      return w - rate * mean / (std::sqrt(square) + 1e-6);
+    };
+    const AdamOptions options{.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6, .weight_decay = 0.05};
+    check_recursion(*make_adam(options), [&](double rate) {
+      return [=](std::array<double, 2>& state, double w, double g, int step) {
+        return adam(w, state, g + 0.05 * w, step, rate);
+      };
+    });
+    check_recursion(*make_adamw(options), [&](double rate) {
+      return [=](std::array<double, 2>& state, double w, double g, int step) {
+        return adam(w * (1 - rate * 0.05), state, g, step, rate);
+      };
+    });
+  }
+
+  TEST_CASE("rmsprop, with and without momentum and decay, is its recursion") {
+    for (const double momentum : {0.0, 0.7}) {
+      for (const double decay : {0.0, 0.05}) {
+        CAPTURE(momentum);
+        CAPTURE(decay);
+        const RmspropOptions options{
+            .alpha = 0.9, .epsilon = 1e-6, .momentum = momentum, .weight_decay = decay};
+        check_recursion(*make_rmsprop(options), [&](double rate) {
+          return [=](std::array<double, 2>& state, double w, double g, int) {
+            g += decay * w;
+            state[0] = 0.9 * state[0] + 0.1 * g * g;
+            state[1] = momentum * state[1] + g / (std::sqrt(state[0]) + 1e-6);
+            return w - rate * state[1];
+          };
+        });
+      }
+    }
+  }
+
+  TEST_CASE("adagrad with decay of weights and of the rate is its recursion") {
+    const AdagradOptions options{.lr_decay = 0.3, .epsilon = 1e-6, .weight_decay = 0.05};
+    check_recursion(*make_adagrad(options), [&](double rate) {
+      return [=](std::array<double, 2>& state, double w, double g, int step) {
+        g += 0.05 * w;
+        state[0] += g * g;
+        return w - rate / (1 + (step - 1) * 0.3) * g / (std::sqrt(state[0]) + 1e-6);
+      };
+    });
+  }
+
   TEST_CASE("the learning rate is that of the step") {
     // w = 1, gradient 1: 1 - 0.5 - 0.25
     const auto sgd = make_sgd({});
@@ -36,18 +138,27 @@ TEST_SUITE("libprofile/model/optimizer") {
     REQUIRE(adamw->state().size() == 3);
     CHECK(adamw->state()[0].tensors[0].sizes() == weights[0].sizes());
     CHECK(adamw->state()[2].tensors[0].item<float>() == 1.0f);
-    for (const Optimizer* optimizer : {momentum.get(), adamw.get()}) {
+    const auto rmsprop = make_rmsprop({}), heavy = make_rmsprop({.momentum = 0.9}), adagrad = make_adagrad({});
+    for (Optimizer* optimizer : {momentum.get(), adamw.get(), rmsprop.get(), heavy.get(), adagrad.get()}) {
+      if (optimizer->state().empty()) optimizer->step(weights, gradients, 0.1);
       std::vector<std::string> names;
-      for (const OptimizerSlot& slot : optimizer->state()) names.push_back(slot.name);
+      double bytes = 0;
+      for (const OptimizerSlot& slot : optimizer->state()) {
+        names.push_back(slot.name);
+        if (slot.name != "step") bytes += static_cast<double>(slot.tensors[0].nbytes());
+      }
       CHECK(names == optimizer->slot_names());
+      CHECK(bytes == 24 * optimizer->state_ratio());  // 6 floats
     }
     CHECK(make_sgd({})->slot_names().empty());
   }
 
   TEST_CASE("an optimizer goes on from the state of another one, bit by bit") {
     using Maker = std::unique_ptr<Optimizer> (*)();
-    const Maker sgd = [] { return make_sgd({.momentum = 0.9}); }, adamw = [] { return make_adamw({}); };
-    for (const Maker make : {sgd, adamw}) {
+    const std::vector<Maker> makers{
+        [] { return make_sgd({.momentum = 0.9}); }, [] { return make_adam({}); }, [] { return make_adamw({}); },
+        [] { return make_rmsprop({.momentum = 0.5}); }, [] { return make_adagrad({.lr_decay = 0.5}); }};
+    for (const Maker make : makers) {
       const std::vector<Tensor> gradients{at::arange(6, at::kFloat)};
       const std::vector<Tensor> all{at::ones({6})}, halves{at::ones({6})};
       const auto whole = make(), first = make(), second = make();
