@@ -20,10 +20,9 @@ namespace {
 constexpr std::uint64_t kSamples = 64;  // of the data set: drawn in ever new orders, so no kernel knows them
 
 /// With a loss nothing arrives from outside; without one, ones arrive at every floating output.
-std::vector<std::vector<at::Tensor>> gradients_for_outputs(const ResolvedModel& model,
-                                                           const model::Segment& segment, std::int64_t n,
-                                                           const at::TensorOptions& options) {
-  std::vector<std::vector<at::Tensor>> gradients(segment.outputs().size());
+std::vector<model::Tensors> gradients_for_outputs(const ResolvedModel& model, const model::Segment& segment,
+                                                  std::int64_t n, const at::TensorOptions& options) {
+  std::vector<model::Tensors> gradients(segment.outputs().size());
   if (segment.has_loss()) return gradients;
   for (std::size_t k = 0; k < gradients.size(); ++k) {
     const TensorType& type = type_of(model, segment.outputs()[k]);

@@ -125,7 +125,7 @@ class ModelRunner {
   std::vector<at::Tensor> data_;                  ///< as segment_.inputs(); defined where the data provide it
   std::vector<std::vector<at::Tensor>> batches_;  ///< per size, as segment_.inputs()
   /// Per size and output of the segment: the gradients that enter there; none with a loss.
-  std::vector<std::vector<std::vector<at::Tensor>>> output_gradients_;
+  std::vector<std::vector<model::Tensors>> output_gradients_;
   std::mt19937_64 draw_;
   std::uint64_t seed_;
   std::int64_t step_ = 0;

@@ -50,32 +50,31 @@ at::Tensor dense(const at::Tensor& tensor) {
   return tensor.clone(at::MemoryFormat::Contiguous);
 }
 
-std::vector<at::Tensor> run_backward(const LayerGraph& graph, std::span<const at::Tensor> output_gradients,
-                                     const Edges& wanted, Graph after) {
-  Edges roots, captured;
-  variable_list gradients;
+Tensors run_backward(const LayerGraph& graph, TensorSpan output_gradients, const Edges& wanted, Graph after,
+                     EngineCall& call) {
+  call.clear();
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
     if (!graph.outputs[i].is_valid() || !output_gradients[i].defined()) continue;
-    roots.push_back(graph.outputs[i]);
-    gradients.push_back(output_gradients[i]);
+    call.roots.push_back(graph.outputs[i]);
+    call.gradients.push_back(output_gradients[i]);
   }
   for (const Edge& edge : wanted) {
-    if (edge.is_valid()) captured.push_back(edge);
+    if (edge.is_valid()) call.wanted.push_back(edge);
   }
-  std::vector<at::Tensor> results(wanted.size());
-  if (roots.empty() || captured.empty()) return results;
+  Tensors results(wanted.size());
+  if (call.roots.empty() || call.wanted.empty()) return results;
   variable_list found = torch::autograd::Engine::get_default_engine().execute(
-      roots, gradients, after == Graph::keep, /*create_graph=*/false, /*accumulate_grad=*/false, captured);
+      call.roots, call.gradients, after == Graph::keep, /*create_graph=*/false, /*accumulate_grad=*/false,
+      call.wanted);
+  call.clear();
   for (std::size_t i = 0, next = 0; i < wanted.size(); ++i) {
     if (wanted[i].is_valid()) results[i] = std::move(found[next++]);
   }
   return results;
 }
 
-Edges leaf_edges(std::span<const at::Tensor> leaves) {
-  Edges edges;
+void add_leaf_edges(TensorSpan leaves, Edges& edges) {
   for (const at::Tensor& leaf : leaves) edges.push_back(torch::autograd::impl::gradient_edge(leaf));
-  return edges;
 }
 
 }  // namespace pp::model::detail

@@ -3,28 +3,28 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
 #include <torch/csrc/autograd/edge.h>
 
-#include <span>
 #include <vector>
+
+#include "libprofile/model/ops.h"
 
 namespace pp::model::detail {
 
-using Edges = std::vector<torch::autograd::Edge>;
+using Edges = c10::SmallVector<torch::autograd::Edge, 6>;
 
 /// What backward of one layer of one micro-batch needs. Invalid edges stand for tensors without gradient.
 struct LayerGraph {
   Edges inputs;
   Edges outputs;
-  /// The weight gradients are computed together with the input gradients, also when backward is split.
-  bool weights_with_inputs = false;
 
   /// Of a layer that is recomputed: all there is until its forward has run again.
-  std::vector<at::Tensor> kept_inputs;
+  Tensors kept_inputs;
 
   // Between the input gradient and the weight gradient one of the two is kept.
-  std::vector<at::Tensor> output_gradients;  ///< per output, undefined where no gradient arrived
-  std::vector<at::Tensor> weight_gradients;  ///< per parameter
+  Tensors output_gradients;  ///< per output, undefined where no gradient arrived
+  Tensors weight_gradients;  ///< per parameter
 
   /// Nothing is left to do.
   bool empty() const { return outputs.empty() && kept_inputs.empty() && weight_gradients.empty(); }
@@ -44,13 +44,25 @@ at::Tensor dense(const at::Tensor& tensor);
 
 enum class Graph { free, keep };
 
+/// What autograd is called with, from call to call in the same memory.
+struct EngineCall {
+  std::vector<torch::autograd::Edge> roots, wanted;
+  std::vector<at::Tensor> gradients;
+
+  void clear() {
+    roots.clear();
+    wanted.clear();
+    gradients.clear();
+  }
+};
+
 /// Gradients of the `wanted` edges, in their order, from the `output_gradients`; undefined for an invalid edge
 /// and where nothing arrives. They may alias each other and `output_gradients`. Runs in the calling thread
-/// (enter_worker_thread()).
-std::vector<at::Tensor> run_backward(const LayerGraph& graph, std::span<const at::Tensor> output_gradients,
-                                     const Edges& wanted, Graph after);
+/// (enter_worker_thread()). Leaves nothing in `call`.
+Tensors run_backward(const LayerGraph& graph, TensorSpan output_gradients, const Edges& wanted, Graph after,
+                     EngineCall& call);
 
-/// The edges at which gradients of leaves come out.
-Edges leaf_edges(std::span<const at::Tensor> leaves);
+/// Adds the edges at which gradients of leaves come out.
+void add_leaf_edges(TensorSpan leaves, Edges& edges);
 
 }  // namespace pp::model::detail

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 
+#include "libprofile/core/error.h"
 #include "libprofile/core/op_table.h"
 #include "libprofile/model/ops.h"
 
@@ -13,19 +15,17 @@ namespace pp::model {
 namespace {
 
 // Prediction [n, ..., classes], target [n, ...] of class numbers; the mean over samples and positions.
-at::Tensor cross_entropy(const Attributes& /*attributes*/, const at::Tensor& prediction,
-                         const at::Tensor& target) {
+at::Tensor cross_entropy(const at::Tensor& prediction, const at::Tensor& target) {
   return at::cross_entropy_loss(prediction.flatten(0, -2), target.flatten().to(at::kLong));
 }
 
 // Logits and targets of one shape, targets brought between 0 and 1; the mean over all elements.
-at::Tensor binary_cross_entropy(const Attributes& /*attributes*/, const at::Tensor& prediction,
-                                const at::Tensor& target) {
+at::Tensor binary_cross_entropy(const at::Tensor& prediction, const at::Tensor& target) {
   return at::binary_cross_entropy_with_logits(prediction, target.to(prediction.scalar_type()).clamp(0, 1));
 }
 
 // Prediction and target of one shape; the mean over all elements.
-at::Tensor mse(const Attributes& /*attributes*/, const at::Tensor& prediction, const at::Tensor& target) {
+at::Tensor mse(const at::Tensor& prediction, const at::Tensor& target) {
   return at::mse_loss(prediction, target.to(prediction.scalar_type()));
 }
 
@@ -54,34 +54,54 @@ at::Tensor overlap_loss(const at::Tensor& box, const at::Tensor& wanted) {
 // detector, 2017, sec. 3.4. Ours: every term is a mean within its sample (the score over all pixels, the
 // geometry over those with text), so that micro-batches add up; areas are smoothed by 1; targets are brought
 // into the range of scores (0 to 1) and distances (0 or more).
-at::Tensor text_detection(const Attributes& attributes, const at::Tensor& prediction,
-                          const at::Tensor& target) {
+at::Tensor text_detection(const at::Tensor& prediction, const at::Tensor& target, double angle_weight,
+                          double geometry_weight) {
   const at::Tensor wanted = target.to(prediction.scalar_type());
   const at::Tensor text = wanted.select(1, 0).clamp(0, 1);  // [n, h, w]
   const at::Tensor overlap = overlap_loss(prediction.narrow(1, 1, 4), wanted.narrow(1, 1, 4).clamp_min(0));
   const at::Tensor angle = prediction.select(1, 5).sub(wanted.select(1, 5)).cos().neg().add(1.0);
-  const at::Tensor geometry = overlap.add(angle.mul(number(attributes, "angle_weight"))).mul(text);
+  const at::Tensor geometry = overlap.add(angle.mul(angle_weight)).mul(text);
   const at::Tensor on_text = geometry.sum({1, 2}).div(text.sum({1, 2}).clamp_min(1.0));  // [n]
   const at::Tensor score = balanced_cross_entropy(prediction.select(1, 0), text).mean({1, 2});
-  return score.add(on_text.mul(number(attributes, "geometry_weight"))).mean();
+  return score.add(on_text.mul(geometry_weight)).mean();
+}
+
+/// The forward of a loss: prediction, target -> scalar.
+template <class Function>
+Forward loss(Function function) {
+  return [function](TensorSpan inputs, TensorSpan /*weights*/, LayerContext& /*context*/) -> Tensors {
+    return {function(inputs[0], inputs[1])};
+  };
+}
+
+Forward bind_text_detection(const Attributes& attributes) {
+  return loss([angle_weight = number(attributes, "angle_weight"),
+               geometry_weight = number(attributes, "geometry_weight")](const at::Tensor& prediction,
+                                                                        const at::Tensor& target) {
+    return text_detection(prediction, target, angle_weight, geometry_weight);
+  });
 }
 
 struct Row {
   std::string_view name;
-  LossForward forward;
+  Forward (*bind)(const Attributes& attributes);
 };
-constexpr std::array kTable{Row{"binary_cross_entropy", binary_cross_entropy},
-                            Row{"cross_entropy", cross_entropy}, Row{"mse", mse},
-                            Row{"text_detection", text_detection}};
+constexpr std::array kTable{
+    Row{"binary_cross_entropy", [](const Attributes&) { return loss(binary_cross_entropy); }},
+    Row{"cross_entropy", [](const Attributes&) { return loss(cross_entropy); }},
+    Row{"mse", [](const Attributes&) { return loss(mse); }},
+    Row{"text_detection", bind_text_detection},
+};
 
 }  // namespace
 
-LossForward find_loss_forward(std::string_view loss) {
+BoundLayer bind_loss(std::string_view loss, const Attributes& attributes) {
   const auto row = std::find_if(kTable.begin(), kTable.end(), [&](const Row& r) { return r.name == loss; });
-  return row == kTable.end() ? nullptr : row->forward;
+  if (row == kTable.end()) throw Error(ErrorKind::internal, "no loss is named \"" + std::string(loss) + "\"");
+  return {row->bind(attributes)};
 }
 
-std::vector<std::string_view> loss_forward_names() {
+std::vector<std::string_view> runnable_losses() {
   std::vector<std::string_view> names;
   for (const Row& row : kTable) names.push_back(row.name);
   return names;

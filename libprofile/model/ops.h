@@ -1,12 +1,14 @@
-// Layers as pure functions: (weights, inputs, context) -> outputs. One forward per row of pp::op_table(), found
-// by name; nothing hides state, so one layer can run with any version of its weights, be run again, and gives
-// the same result in whatever stage it lands.
+// Layers as pure functions: (weights, inputs, context) -> outputs. One per row of pp::op_table(), bound by name
+// to a layer's attributes; nothing hides state, so one layer can run with any version of its weights, be run
+// again, and gives the same result in whatever stage it lands.
 #pragma once
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -45,19 +47,32 @@ struct LayerContext {
   bool seeded = false;  ///< the layer has drawn before: further draws continue the stream
 };
 
-/// `weights` in the order of the op's parameters. Inputs are [n, shape...]. Outputs may share storage with
-/// inputs (flatten), never modify them.
-using Forward = std::vector<at::Tensor> (*)(const Attributes& attributes, std::span<const at::Tensor> inputs,
-                                            std::span<const at::Tensor> weights, LayerContext& context);
-/// Null when unknown.
-Forward find_forward(std::string_view op);
-std::vector<std::string_view> forward_names();
+/// The few tensors of one layer, without memory of their own.
+using Tensors = c10::SmallVector<at::Tensor, 6>;
+using TensorSpan = std::span<const at::Tensor>;
 
-/// Mean loss of a micro-batch, a scalar.
-using LossForward = at::Tensor (*)(const Attributes& attributes, const at::Tensor& prediction,
-                                   const at::Tensor& target);
-LossForward find_loss_forward(std::string_view loss);
-std::vector<std::string_view> loss_forward_names();
+/// `weights` in the order of the op's parameters. Inputs are [n, shape...]. Outputs may share storage with
+/// inputs (flatten), never modify them. Several threads may call one at once.
+using Forward = std::function<Tensors(TensorSpan inputs, TensorSpan weights, LayerContext& context)>;
+
+/// When a split backward computes the weight gradient. `with_input`: it falls out of the input gradient, so
+/// waiting would repeat the work (of an LSTM: the whole walk through time) and hold the saved tensors.
+enum class WeightGradient { separate, with_input };
+
+/// What runs a layer: its op with the attributes read. Made once per segment; whatever else can run a layer
+/// becomes one of these.
+struct BoundLayer {
+  Forward forward;
+  WeightGradient weight_gradient = WeightGradient::separate;
+};
+/// `attributes` are complete. Throws pp::Error (data) for an op that can be planned, but not run.
+BoundLayer bind_layer(std::string_view op, const Attributes& attributes);
+std::vector<std::string_view> runnable_ops();
+
+/// The mean loss of a micro-batch, a scalar, as a layer with the inputs prediction and target. Throws
+/// pp::Error (internal) when there is none of this name.
+BoundLayer bind_loss(std::string_view loss, const Attributes& attributes);
+std::vector<std::string_view> runnable_losses();
 
 /// splitmix64 over (seed, step, micro-batch, layer).
 std::uint64_t mix(const RandomKey& key, int layer);

@@ -1,11 +1,14 @@
-// What a pass keeps between forward and backward.
+// What a pass keeps between forward and backward, and the memory that its walks work in.
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <vector>
 
+#include "libprofile/model/gradient_sum.h"
 #include "libprofile/model/layer_graph.h"
 #include "libprofile/model/segment.h"
+#include "libprofile/model/segment_plan.h"
 
 namespace pp::model::detail {
 
@@ -14,6 +17,27 @@ struct PassState {
   PassContext context;             ///< of the forward, without buffers: recomputed units run in it again
   std::vector<LayerGraph> graphs;  ///< per unit of the segment's plan; empty: nothing to do in backward
   at::TensorOptions loss_options;  ///< of the loss gradient; default without a loss
+
+  // Within one walk, empty between two; per tensor of the plan.
+  std::vector<at::Tensor> tensors;
+  std::vector<GradientSum> sums;
+  EngineCall call;
+};
+
+/// Passes that have ended, whose memory the next ones use. Thread-safe.
+class PassStates {
+ public:
+  explicit PassStates(const SegmentPlan& plan)
+      : units_(plan.units.size()), tensors_(static_cast<std::size_t>(plan.tensor_count())) {}
+
+  std::unique_ptr<PassState> take();
+  /// Lets go of whatever `state` still holds.
+  void give(std::unique_ptr<PassState> state);
+
+ private:
+  std::size_t units_, tensors_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<PassState>> free_;
 };
 
 }  // namespace pp::model::detail

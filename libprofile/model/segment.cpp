@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "libprofile/model/bound_segment.h"
 #include "libprofile/model/parameters.h"
 #include "libprofile/model/pass_state.h"
-#include "libprofile/model/segment_plan.h"
 
 namespace pp::model {
 
@@ -16,15 +16,16 @@ Pass::~Pass() = default;
 Segment::Segment(const ResolvedModel& model, std::vector<int> layers, bool with_loss,
                  const std::vector<int>& recompute)
     : model_(&model),
-      plan_(std::make_shared<const detail::SegmentPlan>(
-          detail::plan_segment(model, std::move(layers), with_loss, recompute))) {}
+      bound_(std::make_shared<const detail::BoundSegment>(
+          detail::bind_segment(model, detail::plan_segment(model, std::move(layers), with_loss, recompute)))),
+      states_(std::make_shared<detail::PassStates>(bound_->plan)) {}
 
-const std::vector<int>& Segment::layers() const { return plan_->layers; }
-bool Segment::has_loss() const { return plan_->with_loss; }
-const std::vector<TensorSource>& Segment::inputs() const { return plan_->inputs; }
-const std::vector<TensorSource>& Segment::outputs() const { return plan_->outputs; }
+const std::vector<int>& Segment::layers() const { return bound_->plan.layers; }
+bool Segment::has_loss() const { return bound_->plan.with_loss; }
+const std::vector<TensorSource>& Segment::inputs() const { return bound_->plan.inputs; }
+const std::vector<TensorSource>& Segment::outputs() const { return bound_->plan.outputs; }
 bool Segment::input_needs_gradient(int input) const {
-  return plan_->input_gradient[static_cast<std::size_t>(input)];
+  return bound_->plan.input_gradient[static_cast<std::size_t>(input)];
 }
 
 std::shared_ptr<Weights> Segment::initial_weights(std::uint64_t seed, DType dtype,

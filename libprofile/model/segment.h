@@ -20,8 +20,9 @@
 namespace pp::model {
 
 namespace detail {
+struct BoundSegment;
 struct PassState;
-struct SegmentPlan;
+class PassStates;
 }  // namespace detail
 
 /// One version of a segment's weights: per layer of the segment its parameters, leaves that require gradients.
@@ -30,6 +31,12 @@ struct SegmentPlan;
 struct Weights {
   std::vector<std::vector<at::Tensor>> layers;
   int version = 0;
+
+  /// None for the loss, which follows the last layer.
+  TensorSpan of(int position) const {
+    const auto p = static_cast<std::size_t>(position);
+    return p < layers.size() ? TensorSpan(layers[p]) : TensorSpan();
+  }
 };
 
 /// Accumulated gradients, one dense buffer per use of a parameter, same indices as Weights::layers. Undefined
@@ -48,8 +55,8 @@ class Pass {
   Pass& operator=(Pass&&) noexcept;
   ~Pass();
 
-  std::vector<at::Tensor> outputs;  ///< of Segment::outputs(): detached, dense; the caller may move them away
-  at::Tensor loss;                  ///< scalar, mean over the micro-batch, unweighted; undefined without a loss
+  Tensors outputs;  ///< of Segment::outputs(): detached, dense; the caller may move them away
+  at::Tensor loss;  ///< scalar, mean over the micro-batch, unweighted; undefined without a loss
   std::vector<BatchStatistics> statistics;  ///< training batch norm layers, in layer order
 
  private:
@@ -88,7 +95,7 @@ class Segment {
   /// `layers`: model-wide indices, ascending. `with_loss`: the loss runs after the last layer; its sources must
   /// be computed or received here. `recompute`: the layers that keep only their inputs for backward, which runs
   /// their forward again, one layer at a time (bit-equal; their statistics count once). The model must outlive
-  /// the segment. Throws pp::Error (internal).
+  /// the segment. Throws pp::Error (internal), and with the layer's name for one that cannot be run.
   Segment(const ResolvedModel& model, std::vector<int> layers, bool with_loss,
           const std::vector<int>& recompute = {});
 
@@ -113,8 +120,8 @@ class Segment {
 
   /// Training with a graph per layer; evaluation without any. `inputs` as inputs(), read-only, dense, may be
   /// moved from by the caller afterwards.
-  Pass forward(std::shared_ptr<const Weights> weights, std::span<const at::Tensor> inputs,
-               const PassContext& context, LayerObserver* observer = nullptr) const;
+  Pass forward(std::shared_ptr<const Weights> weights, TensorSpan inputs, const PassContext& context,
+               LayerObserver* observer = nullptr) const;
 
   /// `output_gradients[k]`: the gradients that arrived for outputs()[k], in the order to be added (descending
   /// consumer stage); empty when none. The loss gradient starts from `loss_weight` (n_m/N). Adds weight
@@ -122,19 +129,19 @@ class Segment {
   /// A tensor with several consumers folds their gradients in descending layer order, what arrived first. What
   /// is returned may share storage with what arrived: it is read-only for both. Ends the pass: its weights and
   /// graphs are released layer by layer.
-  std::vector<at::Tensor> backward(Pass& pass, std::span<const std::vector<at::Tensor>> output_gradients,
-                                   double loss_weight, Gradients& gradients,
-                                   LayerObserver* observer = nullptr) const;
+  Tensors backward(Pass& pass, std::span<const Tensors> output_gradients, double loss_weight,
+                   Gradients& gradients, LayerObserver* observer = nullptr) const;
   /// The halves of backward; together bit-equal to it. Between them the pass keeps, of the layers with
   /// parameters, output gradients and saved tensors; of norms and LSTMs, whose weight gradients fall out of the
   /// input gradient, only these.
-  std::vector<at::Tensor> input_gradient(Pass& pass, std::span<const std::vector<at::Tensor>> output_gradients,
-                                         double loss_weight, LayerObserver* observer = nullptr) const;
+  Tensors input_gradient(Pass& pass, std::span<const Tensors> output_gradients, double loss_weight,
+                         LayerObserver* observer = nullptr) const;
   void weight_gradient(Pass& pass, Gradients& gradients, LayerObserver* observer = nullptr) const;
 
  private:
   const ResolvedModel* model_;
-  std::shared_ptr<const detail::SegmentPlan> plan_;
+  std::shared_ptr<const detail::BoundSegment> bound_;
+  std::shared_ptr<detail::PassStates> states_;
 };
 
 /// Adds the deferred sums of a mini-batch, given in micro-batch order, to running mean and unbiased running

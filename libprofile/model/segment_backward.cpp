@@ -32,15 +32,16 @@ detail::PassState& state_of(const std::unique_ptr<detail::PassState>& state) {
 /// One walk from the last unit to the first.
 class Backwarding {
  public:
-  Backwarding(const ResolvedModel& model, const SegmentPlan& plan, detail::PassState& state,
+  Backwarding(const ResolvedModel& model, const detail::BoundSegment& segment, detail::PassState& state,
               LayerObserver* observer)
-      : model_(model),
-        plan_(plan),
-        state_(state),
-        observer_(observer),
-        sums_(static_cast<std::size_t>(plan.tensor_count())) {}
+      : model_(model), segment_(segment), plan_(segment.plan), state_(state), observer_(observer) {}
+  ~Backwarding() {
+    for (GradientSum& sum : state_.sums) sum.take();
+  }
+  Backwarding(const Backwarding&) = delete;
+  Backwarding& operator=(const Backwarding&) = delete;
 
-  void receive(std::span<const std::vector<at::Tensor>> output_gradients, double loss_weight) {
+  void receive(std::span<const Tensors> output_gradients, double loss_weight) {
     if (output_gradients.size() != plan_.outputs.size()) {
       throw Error(ErrorKind::internal, "segment: got gradients of " + std::to_string(output_gradients.size()) +
                                            " outputs, needs " + std::to_string(plan_.outputs.size()));
@@ -55,33 +56,35 @@ class Backwarding {
   }
 
   void backward(Gradients& gradients) {
-    for_each_unit([&](const Unit& unit, LayerGraph& graph) {
-      const std::vector<at::Tensor> arrived = take_output_gradients(unit);
+    for_each_unit([&](std::size_t u, LayerGraph& graph) {
+      const Unit& unit = plan_.units[u];
+      const Tensors arrived = take_output_gradients(unit);
       observed(unit, Phase::backward, [&] {
-        recompute(unit, graph);
-        std::vector<at::Tensor> weight_gradients = inputs_and_weights(unit, graph, arrived);
+        recompute(u, graph);
+        Tensors weight_gradients = inputs_and_weights(unit, graph, arrived);
         add_weight_gradients(unit, weight_gradients, gradients);
       });
     });
   }
 
   void input_gradient() {
-    for_each_unit([&](const Unit& unit, LayerGraph& graph) {
-      std::vector<at::Tensor> arrived = take_output_gradients(unit);
+    for_each_unit([&](std::size_t u, LayerGraph& graph) {
+      const Unit& unit = plan_.units[u];
+      Tensors arrived = take_output_gradients(unit);
       if (!wants_input_gradient(unit)) {
         graph.output_gradients = std::move(arrived);
         return;
       }
       observed(unit, Phase::input_gradient, [&] {
-        recompute(unit, graph);
+        recompute(u, graph);
         if (weights_of(unit).empty()) {
-          add_input_gradients(unit, detail::run_backward(graph, arrived, graph.inputs, Graph::free));
+          add_input_gradients(unit, run(graph, arrived, graph.inputs, Graph::free));
           graph = LayerGraph();
-        } else if (graph.weights_with_inputs) {
-          std::vector<at::Tensor> weight_gradients = inputs_and_weights(unit, graph, arrived);
+        } else if (segment_.units[u].weight_gradient == WeightGradient::with_input) {
+          Tensors weight_gradients = inputs_and_weights(unit, graph, arrived);
           graph.weight_gradients = std::move(weight_gradients);
         } else {
-          add_input_gradients(unit, detail::run_backward(graph, arrived, graph.inputs, Graph::keep));
+          add_input_gradients(unit, run(graph, arrived, graph.inputs, Graph::keep));
           graph.output_gradients = std::move(arrived);
         }
       });
@@ -89,13 +92,15 @@ class Backwarding {
   }
 
   void weight_gradient(Gradients& gradients) {
-    for_each_unit([&](const Unit& unit, LayerGraph& graph) {
+    for_each_unit([&](std::size_t u, LayerGraph& graph) {
+      const Unit& unit = plan_.units[u];
       observed(unit, Phase::weight_gradient, [&] {
-        std::vector<at::Tensor> results = std::move(graph.weight_gradients);
+        Tensors results = std::move(graph.weight_gradients);
         if (results.empty()) {
-          recompute(unit, graph);
-          const Edges weights = detail::leaf_edges(weights_of(unit));
-          results = detail::run_backward(graph, graph.output_gradients, weights, Graph::free);
+          recompute(u, graph);
+          Edges weights;
+          detail::add_leaf_edges(weights_of(unit), weights);
+          results = run(graph, graph.output_gradients, weights, Graph::free);
         }
         graph = LayerGraph();
         add_weight_gradients(unit, results, gradients);
@@ -104,10 +109,10 @@ class Backwarding {
   }
 
   /// One per input of the segment.
-  std::vector<at::Tensor> input_gradients() {
-    std::vector<at::Tensor> gradients;
+  Tensors input_gradients() {
+    Tensors gradients;
     for (std::size_t i = 0; i < plan_.inputs.size(); ++i) {
-      gradients.push_back(sums_[i].take());
+      gradients.push_back(state_.sums[i].take());
       if (plan_.input_gradient[i] && !gradients.back().defined()) {
         throw Error(ErrorKind::internal, "segment: no gradient reached input " + std::to_string(i) +
                                              "; pass the gradients of all outputs that have consumers");
@@ -117,11 +122,12 @@ class Backwarding {
   }
 
  private:
-  GradientSum& sum(int tensor) { return sums_[static_cast<std::size_t>(tensor)]; }
+  GradientSum& sum(int tensor) { return state_.sums[static_cast<std::size_t>(tensor)]; }
 
-  std::span<const at::Tensor> weights_of(const Unit& unit) const {
-    if (unit.layer < 0) return {};
-    return state_.weights->layers[static_cast<std::size_t>(unit.position)];
+  TensorSpan weights_of(const Unit& unit) const { return state_.weights->of(unit.position); }
+
+  Tensors run(const LayerGraph& graph, TensorSpan output_gradients, const Edges& wanted, Graph after) {
+    return detail::run_backward(graph, output_gradients, wanted, after, state_.call);
   }
 
   template <class Visit>
@@ -130,7 +136,7 @@ class Backwarding {
     for (std::size_t u = plan_.units.size(); u-- > 0;) {
       const Unit& unit = plan_.units[u];
       if (state_.graphs[u].empty()) continue;
-      detail::guarded([&] { return detail::unit_name(model_, unit); }, [&] { visit(unit, state_.graphs[u]); });
+      detail::guarded([&] { return detail::unit_name(model_, unit); }, [&] { visit(u, state_.graphs[u]); });
     }
   }
 
@@ -143,17 +149,16 @@ class Backwarding {
 
   /// Runs the forward of a recomputed unit again, once: with its key and weights, so that it draws the same
   /// numbers. Its statistics are those of the first time.
-  void recompute(const Unit& unit, LayerGraph& graph) {
-    std::vector<at::Tensor> inputs = std::exchange(graph.kept_inputs, {});
+  void recompute(std::size_t u, LayerGraph& graph) {
+    Tensors inputs = std::exchange(graph.kept_inputs, {});
     if (inputs.empty()) return;
     std::vector<BatchStatistics> repeated;
-    detail::UnitForward{model_, *state_.weights, state_.context, repeated}.run(unit, std::move(inputs), &graph);
+    detail::UnitForward{segment_, *state_.weights, state_.context, repeated}.run(u, std::move(inputs), &graph);
   }
 
   /// All consumers of the unit's outputs have been visited before.
-  std::vector<at::Tensor> take_output_gradients(const Unit& unit) {
-    std::vector<at::Tensor> gradients;
-    gradients.reserve(static_cast<std::size_t>(unit.output_count));
+  Tensors take_output_gradients(const Unit& unit) {
+    Tensors gradients;
     for (int output = 0; output < unit.output_count; ++output) {
       gradients.push_back(sum(unit.first_output + output).take());
     }
@@ -166,25 +171,24 @@ class Backwarding {
   }
 
   /// The unit's whole backward: ends its graph, passes the input gradients on and returns the weight gradients.
-  std::vector<at::Tensor> inputs_and_weights(const Unit& unit, LayerGraph& graph,
-                                             std::span<const at::Tensor> output_gradients) {
+  Tensors inputs_and_weights(const Unit& unit, LayerGraph& graph, TensorSpan output_gradients) {
     Edges wanted = graph.inputs;
-    for (torch::autograd::Edge& edge : detail::leaf_edges(weights_of(unit))) wanted.push_back(std::move(edge));
-    std::vector<at::Tensor> results = detail::run_backward(graph, output_gradients, wanted, Graph::free);
+    detail::add_leaf_edges(weights_of(unit), wanted);
+    Tensors results = run(graph, output_gradients, wanted, Graph::free);
     graph = LayerGraph();
     add_input_gradients(unit, results);
-    results.erase(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(unit.sources.size()));
+    results.erase(results.begin(), results.begin() + unit.sources.size());
     return results;
   }
 
-  void add_input_gradients(const Unit& unit, std::span<const at::Tensor> results) {
+  void add_input_gradients(const Unit& unit, TensorSpan results) {
     for (std::size_t i = 0; i < unit.sources.size(); ++i) {
       if (results[i].defined()) sum(unit.sources[i]).add(detail::dense(results[i]));
     }
   }
 
   void add_weight_gradients(const Unit& unit, std::span<at::Tensor> results, Gradients& gradients) const {
-    const std::span<const at::Tensor> weights = weights_of(unit);
+    const TensorSpan weights = weights_of(unit);
     for (std::size_t i = 0; i < weights.size(); ++i) {
       const auto layer = static_cast<std::size_t>(unit.position);
       const at::Tensor place = gradients.places.empty() ? at::Tensor() : gradients.places[layer][i];
@@ -193,37 +197,38 @@ class Backwarding {
   }
 
   const ResolvedModel& model_;
+  const detail::BoundSegment& segment_;
   const SegmentPlan& plan_;
   detail::PassState& state_;
   LayerObserver* observer_;
-  std::vector<GradientSum> sums_;
 };
 
 }  // namespace
 
-std::vector<at::Tensor> Segment::backward(Pass& pass, std::span<const std::vector<at::Tensor>> output_gradients,
-                                          double loss_weight, Gradients& gradients,
-                                          LayerObserver* observer) const {
-  Backwarding walk(*model_, *plan_, state_of(pass.state_), observer);
-  walk.receive(output_gradients, loss_weight);
-  walk.backward(gradients);
-  pass.state_.reset();
-  return walk.input_gradients();
+Tensors Segment::backward(Pass& pass, std::span<const Tensors> output_gradients, double loss_weight,
+                          Gradients& gradients, LayerObserver* observer) const {
+  Tensors result;
+  {
+    Backwarding walk(*model_, *bound_, state_of(pass.state_), observer);
+    walk.receive(output_gradients, loss_weight);
+    walk.backward(gradients);
+    result = walk.input_gradients();
+  }
+  states_->give(std::move(pass.state_));
+  return result;
 }
 
-std::vector<at::Tensor> Segment::input_gradient(Pass& pass,
-                                                std::span<const std::vector<at::Tensor>> output_gradients,
-                                                double loss_weight, LayerObserver* observer) const {
-  Backwarding walk(*model_, *plan_, state_of(pass.state_), observer);
+Tensors Segment::input_gradient(Pass& pass, std::span<const Tensors> output_gradients, double loss_weight,
+                                LayerObserver* observer) const {
+  Backwarding walk(*model_, *bound_, state_of(pass.state_), observer);
   walk.receive(output_gradients, loss_weight);
   walk.input_gradient();
   return walk.input_gradients();
 }
 
 void Segment::weight_gradient(Pass& pass, Gradients& gradients, LayerObserver* observer) const {
-  Backwarding walk(*model_, *plan_, state_of(pass.state_), observer);
-  walk.weight_gradient(gradients);
-  pass.state_.reset();
+  Backwarding(*model_, *bound_, state_of(pass.state_), observer).weight_gradient(gradients);
+  states_->give(std::move(pass.state_));
 }
 
 }  // namespace pp::model

@@ -37,8 +37,8 @@ Stage::Stage(const ResolvedModel& model, StageOptions options)
   }
 }
 
-std::vector<at::Tensor> Stage::forward(int micro_batch, std::int64_t step, std::span<const at::Tensor> inputs,
-                                       const model::RandomKey& key, at::Generator& generator, Keep keep) {
+model::Tensors Stage::forward(int micro_batch, std::int64_t step, model::TensorSpan inputs,
+                              const model::RandomKey& key, at::Generator& generator, Keep keep) {
   model::PassContext context;
   context.key = key;
   context.generator = &generator;
@@ -52,15 +52,15 @@ std::vector<at::Tensor> Stage::forward(int micro_batch, std::int64_t step, std::
       if (segment_.inputs()[i].kind != TensorSource::Kind::layer) flight.inputs[i].reset();
     }
   }
-  std::vector<at::Tensor> outputs = std::exchange(flight.pass.outputs, {});
+  model::Tensors outputs = std::exchange(flight.pass.outputs, {});
   flights_.insert_or_assign(micro_batch, std::move(flight));
   return outputs;
 }
 
-void Stage::recompute(int micro_batch, std::span<const at::Tensor> inputs, const model::RandomKey& key,
+void Stage::recompute(int micro_batch, model::TensorSpan inputs, const model::RandomKey& key,
                       at::Generator& generator) {
   Flight& flight = flights_.at(micro_batch);
-  std::vector<at::Tensor> all = std::exchange(flight.inputs, {});
+  model::Tensors all = std::exchange(flight.inputs, {});
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (!all[i].defined()) all[i] = inputs[i];
   }
@@ -76,18 +76,15 @@ void Stage::recompute(int micro_batch, std::span<const at::Tensor> inputs, const
 
 double Stage::loss(int micro_batch) const { return flights_.at(micro_batch).pass.loss.item<double>(); }
 
-std::vector<at::Tensor> Stage::backward(int micro_batch,
-                                        std::span<const std::vector<at::Tensor>> output_gradients,
-                                        double weight) {
-  std::vector<at::Tensor> result =
-      segment_.backward(flights_.at(micro_batch).pass, output_gradients, weight, sums_);
+model::Tensors Stage::backward(int micro_batch, std::span<const model::Tensors> output_gradients,
+                               double weight) {
+  model::Tensors result = segment_.backward(flights_.at(micro_batch).pass, output_gradients, weight, sums_);
   retire(micro_batch);
   return result;
 }
 
-std::vector<at::Tensor> Stage::input_gradient(int micro_batch,
-                                              std::span<const std::vector<at::Tensor>> output_gradients,
-                                              double weight) {
+model::Tensors Stage::input_gradient(int micro_batch, std::span<const model::Tensors> output_gradients,
+                                     double weight) {
   return segment_.input_gradient(flights_.at(micro_batch).pass, output_gradients, weight);
 }
 
@@ -202,7 +199,7 @@ void Stage::commit(const Statistics& statistics) {
   }
 }
 
-model::Pass Stage::evaluate(std::span<const at::Tensor> inputs, at::Generator& generator) const {
+model::Pass Stage::evaluate(model::TensorSpan inputs, at::Generator& generator) const {
   model::PassContext context;
   context.mode = model::Mode::evaluation;
   context.generator = &generator;

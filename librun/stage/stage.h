@@ -67,13 +67,12 @@ class Stage {
   /// Trains on micro-batch `micro_batch` of `step` (since restart()) with the version that the weight policy
   /// says. Returns the outputs to be sent; the pass stays in flight. The generator must outlive it: recomputed
   /// layers draw from it again.
-  std::vector<at::Tensor> forward(int micro_batch, std::int64_t step, std::span<const at::Tensor> inputs,
-                                  const model::RandomKey& key, at::Generator& generator,
-                                  Keep keep = Keep::graphs);
+  model::Tensors forward(int micro_batch, std::int64_t step, model::TensorSpan inputs,
+                         const model::RandomKey& key, at::Generator& generator, Keep keep = Keep::graphs);
   /// Runs the forward of a pass that kept its inputs again, with the weights and the random numbers of the
   /// first time; loss and statistics are those of the first time. `inputs` as for forward(); read are only
   /// those that the data provide.
-  void recompute(int micro_batch, std::span<const at::Tensor> inputs, const model::RandomKey& key,
+  void recompute(int micro_batch, model::TensorSpan inputs, const model::RandomKey& key,
                  at::Generator& generator);
   /// Mean loss of the pass that `forward` has just left in flight; the segment has the loss.
   double loss(int micro_batch) const;
@@ -81,11 +80,9 @@ class Stage {
 
   /// Backward of the pass in flight, with the weights of its forward. `output_gradients` as Segment::backward
   /// wants them.
-  std::vector<at::Tensor> backward(int micro_batch, std::span<const std::vector<at::Tensor>> output_gradients,
-                                   double weight);
-  std::vector<at::Tensor> input_gradient(int micro_batch,
-                                         std::span<const std::vector<at::Tensor>> output_gradients,
-                                         double weight);
+  model::Tensors backward(int micro_batch, std::span<const model::Tensors> output_gradients, double weight);
+  model::Tensors input_gradient(int micro_batch, std::span<const model::Tensors> output_gradients,
+                                double weight);
   void weight_gradient(int micro_batch);
 
   /// What backwards have added since the last update, one place per use of a parameter (FlatLayout), zero where
@@ -114,7 +111,7 @@ class Stage {
   void update(std::int64_t step, double learning_rate);
 
   /// Forward alone, with the newest weights and running statistics; nothing stays in flight.
-  model::Pass evaluate(std::span<const at::Tensor> inputs, at::Generator& generator) const;
+  model::Pass evaluate(model::TensorSpan inputs, at::Generator& generator) const;
 
   int version() const { return versions_.version(); }
   int flight_count() const { return static_cast<int>(flights_.size()); }
@@ -134,7 +131,7 @@ class Stage {
     model::Pass pass;
     int version = 0;
     std::shared_ptr<const model::Weights> weights = {};  ///< until the recompute: of its forward
-    std::vector<at::Tensor> inputs = {};                 ///< until then: undefined where the data provide them
+    model::Tensors inputs = {};                          ///< until then: undefined where the data provide them
   };
 
   at::Tensor place(const FlatLayout::Parameter& parameter, const FlatLayout::Use& use) const {

@@ -11,7 +11,7 @@
 namespace pp::run {
 
 void Worker::evaluate(const Turn& turn, const Stage& stage) {
-  std::vector<at::Tensor> inputs = receive_inputs(turn);
+  model::Tensors inputs = receive_inputs(turn);
   cut_data(turn, inputs);
   model::Pass pass = stage.evaluate(inputs, generator_);
   finished();
@@ -21,7 +21,7 @@ void Worker::evaluate(const Turn& turn, const Stage& stage) {
   send_outputs(turn, std::exchange(pass.outputs, {}));
 }
 
-EvaluationPart Worker::judge(const Stage& stage, std::span<const at::Tensor> inputs, const model::Pass& pass,
+EvaluationPart Worker::judge(const Stage& stage, model::TensorSpan inputs, const model::Pass& pass,
                              std::int64_t samples) const {
   EvaluationPart part;
   part.samples = samples;

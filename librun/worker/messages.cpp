@@ -10,8 +10,8 @@ Tag Worker::tag(const Turn& turn, Direction direction, const TensorSource& sourc
   return {direction, source.index, source.output, consumer, step, turn.micro_batch};
 }
 
-std::vector<at::Tensor> Worker::receive_inputs(const Turn& turn) {
-  std::vector<at::Tensor> inputs;
+model::Tensors Worker::receive_inputs(const Turn& turn) {
+  model::Tensors inputs;
   for (const StageInput& input : job_.wiring[index(turn.op.stage)].inputs) {
     at::Tensor& tensor = inputs.emplace_back();
     if (input.producer < 0) continue;
@@ -21,10 +21,10 @@ std::vector<at::Tensor> Worker::receive_inputs(const Turn& turn) {
   return inputs;
 }
 
-std::vector<std::vector<at::Tensor>> Worker::receive_gradients(const Turn& turn) {
-  std::vector<std::vector<at::Tensor>> arrived;
+std::vector<model::Tensors> Worker::receive_gradients(const Turn& turn) {
+  std::vector<model::Tensors> arrived;
   for (const StageOutput& output : job_.wiring[index(turn.op.stage)].outputs) {
-    std::vector<at::Tensor>& gradients = arrived.emplace_back();
+    model::Tensors& gradients = arrived.emplace_back();
     for (const StageOutput::Consumer& consumer : output.consumers) {
       if (!consumer.gradient) continue;
       gradients.push_back(
@@ -42,7 +42,7 @@ at::Tensor Worker::receive(WorkerId from, const Tag& tag) {
   return copied ? tensor : profile::received(tensor, memory_);
 }
 
-void Worker::send_outputs(const Turn& turn, std::vector<at::Tensor> outputs) {
+void Worker::send_outputs(const Turn& turn, model::Tensors outputs) {
   const StageWiring& wiring = job_.wiring[index(turn.op.stage)];
   std::vector<Message> messages;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
@@ -55,7 +55,7 @@ void Worker::send_outputs(const Turn& turn, std::vector<at::Tensor> outputs) {
   send(turn, std::move(messages));
 }
 
-void Worker::send_gradients(const Turn& turn, std::vector<at::Tensor> gradients) {
+void Worker::send_gradients(const Turn& turn, model::Tensors gradients) {
   const StageWiring& wiring = job_.wiring[index(turn.op.stage)];
   std::vector<Message> messages;
   for (std::size_t i = 0; i < gradients.size(); ++i) {

@@ -185,11 +185,11 @@ void Worker::dispatch(const Turn& turn) {
 
 void Worker::forward(const Turn& turn, Stage& stage) {
   const int pass = turn.op.micro_batch;
-  std::vector<at::Tensor> inputs = receive_inputs(turn);
+  model::Tensors inputs = receive_inputs(turn);
   const Time begin = Coordinator::Clock::now();
   cut_data(turn, inputs);
-  std::vector<at::Tensor> outputs = stage.forward(pass, turn.step - ground_.stretch.first, inputs, key(turn),
-                                                  generator_, turn.run_again ? Keep::inputs : Keep::graphs);
+  model::Tensors outputs = stage.forward(pass, turn.step - ground_.stretch.first, inputs, key(turn), generator_,
+                                         turn.run_again ? Keep::inputs : Keep::graphs);
   inputs.clear();
   note(turn, begin, finished());
   send_outputs(turn, std::move(outputs));
@@ -199,13 +199,13 @@ void Worker::forward(const Turn& turn, Stage& stage) {
 // What the data provide is cut again, not kept.
 void Worker::recompute(const Turn& turn, Stage& stage) {
   const Time begin = Coordinator::Clock::now();
-  std::vector<at::Tensor> inputs(job_.wiring[index(turn.op.stage)].inputs.size());
+  model::Tensors inputs(job_.wiring[index(turn.op.stage)].inputs.size());
   cut_data(turn, inputs);
   stage.recompute(turn.op.micro_batch, inputs, key(turn), generator_);
   note(turn, begin, finished());
 }
 
-void Worker::cut_data(const Turn& turn, std::vector<at::Tensor>& inputs) const {
+void Worker::cut_data(const Turn& turn, model::Tensors& inputs) const {
   const StageWiring& wiring = job_.wiring[index(turn.op.stage)];
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (wiring.inputs[i].producer < 0)
@@ -215,11 +215,11 @@ void Worker::cut_data(const Turn& turn, std::vector<at::Tensor>& inputs) const {
 
 void Worker::backward(const Turn& turn, Stage& stage) {
   const int pass = turn.op.micro_batch;
-  std::vector<std::vector<at::Tensor>> arrived = receive_gradients(turn);
+  std::vector<model::Tensors> arrived = receive_gradients(turn);
   const Time begin = Coordinator::Clock::now();
-  std::vector<at::Tensor> gradients = turn.op.kind == plan::OpKind::backward
-                                          ? stage.backward(pass, arrived, turn.weight)
-                                          : stage.input_gradient(pass, arrived, turn.weight);
+  model::Tensors gradients = turn.op.kind == plan::OpKind::backward
+                                 ? stage.backward(pass, arrived, turn.weight)
+                                 : stage.input_gradient(pass, arrived, turn.weight);
   arrived.clear();
   note(turn, begin, finished());
   send_gradients(turn, std::move(gradients));

@@ -81,25 +81,25 @@ class Worker {
   WorkerId owner(StageId stage, const Turn& turn) const { return ground_.owners->of(stage, turn.local); }
   Tag tag(const Turn& turn, Direction direction, const TensorSource& source, StageId consumer) const;
   /// In the order of the stage's inputs; undefined where the data provide them.
-  std::vector<at::Tensor> receive_inputs(const Turn& turn);
+  model::Tensors receive_inputs(const Turn& turn);
   /// Fills in those that the data provide.
-  void cut_data(const Turn& turn, std::vector<at::Tensor>& inputs) const;
+  void cut_data(const Turn& turn, model::Tensors& inputs) const;
   /// Per output of the stage, in descending consumer order.
-  std::vector<std::vector<at::Tensor>> receive_gradients(const Turn& turn);
+  std::vector<model::Tensors> receive_gradients(const Turn& turn);
   struct Message {
     WorkerId to;
     Tag tag;
     at::Tensor tensor;
   };
   /// Each output to each of its consumers.
-  void send_outputs(const Turn& turn, std::vector<at::Tensor> outputs);
-  void send_gradients(const Turn& turn, std::vector<at::Tensor> gradients);
+  void send_outputs(const Turn& turn, model::Tensors outputs);
+  void send_gradients(const Turn& turn, model::Tensors gradients);
   /// On this worker's device and charged to it from now on, whoever made it.
   at::Tensor receive(WorkerId from, const Tag& tag);
   /// All that an operation sends, at once: what nobody here holds any longer is charged to its receivers alone.
   void send(const Turn& turn, std::vector<Message> messages);
 
-  EvaluationPart judge(const Stage& stage, std::span<const at::Tensor> inputs, const model::Pass& pass,
+  EvaluationPart judge(const Stage& stage, model::TensorSpan inputs, const model::Pass& pass,
                        std::int64_t samples) const;
 
   /// Now, when the device has done all that this worker has asked of it. Every operation ends here: what it

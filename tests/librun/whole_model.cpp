@@ -3,6 +3,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <array>
+
 #include "libprofile/core/op_table.h"
 #include "libprofile/model/parameters.h"
 #include "librun/data/synthetic.h"
@@ -70,7 +72,7 @@ Gradient WholeModel::gradient(const LayerTensors& at_weights, std::span<const st
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     for (const at::Tensor& w : at_weights[i]) leaves[i].push_back(w.detach().clone().requires_grad_());
   }
-  std::vector<std::vector<at::Tensor>> outputs(leaves.size());
+  std::vector<model::Tensors> outputs(leaves.size());
   const auto tensor = [&](const TensorSource& source) {
     if (source.kind == TensorSource::Kind::layer)
       return outputs[static_cast<std::size_t>(source.index)][static_cast<std::size_t>(source.output)];
@@ -85,11 +87,12 @@ Gradient WholeModel::gradient(const LayerTensors& at_weights, std::span<const st
     std::vector<at::Tensor> inputs;
     for (const TensorSource& source : resolved_.layers[i].sources) inputs.push_back(tensor(source));
     const Layer& layer = resolved_.graph.layers[i];
-    outputs[i] = model::find_forward(layer.op)(layer.attributes, inputs, leaves[i], context);
+    outputs[i] = model::bind_layer(layer.op, layer.attributes).forward(inputs, leaves[i], context);
   }
   const LossSpec& spec = *resolved_.graph.loss;
-  const at::Tensor loss = model::find_loss_forward(spec.op)(spec.attributes, tensor(resolved_.loss_sources[0]),
-                                                            tensor(resolved_.loss_sources[1]));
+  const std::array ends{tensor(resolved_.loss_sources[0]), tensor(resolved_.loss_sources[1])};
+  model::LayerContext context;
+  const at::Tensor loss = model::bind_loss(spec.op, spec.attributes).forward(ends, {}, context)[0];
   result.loss = loss.item<double>();
   loss.mul(weight).backward();
   for (const auto& layer : leaves) {

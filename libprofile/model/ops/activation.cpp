@@ -13,54 +13,49 @@
 // All: [n, ...] -> the same shape
 namespace pp::model::ops {
 
-Tensors relu(const Attributes& /*attributes*/, TensorSpan inputs, TensorSpan /*weights*/,
-             LayerContext& /*context*/) {
-  return {at::relu(inputs[0])};
+Forward relu(const Attributes& /*attributes*/) {
+  return unary([](const at::Tensor& x) { return at::relu(x); });
 }
 
-Tensors relu6(const Attributes& /*attributes*/, TensorSpan inputs, TensorSpan /*weights*/,
-              LayerContext& /*context*/) {
-  return {at::relu6(inputs[0])};
+Forward relu6(const Attributes& /*attributes*/) {
+  return unary([](const at::Tensor& x) { return at::relu6(x); });
 }
 
-Tensors leaky_relu(const Attributes& attributes, TensorSpan inputs, TensorSpan /*weights*/,
-                   LayerContext& /*context*/) {
-  return {at::leaky_relu(inputs[0], number(attributes, "negative_slope"))};
+Forward leaky_relu(const Attributes& attributes) {
+  return unary(
+      [slope = number(attributes, "negative_slope")](const at::Tensor& x) { return at::leaky_relu(x, slope); });
 }
 
-Tensors sigmoid(const Attributes& /*attributes*/, TensorSpan inputs, TensorSpan /*weights*/,
-                LayerContext& /*context*/) {
-  return {at::sigmoid(inputs[0])};
+Forward sigmoid(const Attributes& /*attributes*/) {
+  return unary([](const at::Tensor& x) { return at::sigmoid(x); });
 }
 
-Tensors silu(const Attributes& /*attributes*/, TensorSpan inputs, TensorSpan /*weights*/,
-             LayerContext& /*context*/) {
-  return {at::silu(inputs[0])};
+Forward silu(const Attributes& /*attributes*/) {
+  return unary([](const at::Tensor& x) { return at::silu(x); });
 }
 
 // x * Phi(x), exact or with the approximation of Phi by tanh.
-Tensors gelu(const Attributes& attributes, TensorSpan inputs, TensorSpan /*weights*/,
-             LayerContext& /*context*/) {
-  return {at::gelu(inputs[0], boolean(attributes, "tanh") ? "tanh" : "none")};
+Forward gelu(const Attributes& attributes) {
+  const char* const approximate = boolean(attributes, "tanh") ? "tanh" : "none";
+  return unary([approximate](const at::Tensor& x) { return at::gelu(x, approximate); });
 }
 
-Tensors tanh(const Attributes& /*attributes*/, TensorSpan inputs, TensorSpan /*weights*/,
-             LayerContext& /*context*/) {
-  return {at::tanh(inputs[0])};
+Forward tanh(const Attributes& /*attributes*/) {
+  return unary([](const at::Tensor& x) { return at::tanh(x); });
 }
 
 // factor * x + offset
-Tensors scale(const Attributes& attributes, TensorSpan inputs, TensorSpan /*weights*/,
-              LayerContext& /*context*/) {
-  const double offset = number(attributes, "offset");
-  const at::Tensor scaled = inputs[0].mul(number(attributes, "factor"));
-  return {offset == 0.0 ? scaled : scaled.add(offset)};
+Forward scale(const Attributes& attributes) {
+  return unary(
+      [factor = number(attributes, "factor"), offset = number(attributes, "offset")](const at::Tensor& x) {
+        const at::Tensor scaled = x.mul(factor);
+        return offset == 0.0 ? scaled : scaled.add(offset);
+      });
 }
 
 // Over the last dimension.
-Tensors softmax(const Attributes& /*attributes*/, TensorSpan inputs, TensorSpan /*weights*/,
-                LayerContext& /*context*/) {
-  return {at::softmax(inputs[0], -1)};
+Forward softmax(const Attributes& /*attributes*/) {
+  return unary([](const at::Tensor& x) { return at::softmax(x, -1); });
 }
 
 }  // namespace pp::model::ops

@@ -1,6 +1,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/where.h>
 
+#include <array>
+#include <cstdint>
+
 #include "libprofile/core/error.h"
 #include "libprofile/core/op_table.h"
 #include "libprofile/model/ops/forward.h"
@@ -8,12 +11,15 @@
 namespace pp::model::ops {
 namespace {
 
-/// In evaluation the input itself.
-Tensors dropped(const Attributes& attributes, const at::Tensor& x, at::IntArrayRef mask,
-                LayerContext& context) {
-  const double probability = number(attributes, "p");
-  if (context.mode == Mode::evaluation || probability == 0.0) return {x.view_as(x)};
-  return {drop(x, probability, context, mask)};
+/// In evaluation the input itself. `mask`: input -> sizes of the mask.
+template <class Mask>
+Forward dropping(const Attributes& attributes, Mask mask) {
+  return [probability = number(attributes, "p"), mask](TensorSpan inputs, TensorSpan /*weights*/,
+                                                       LayerContext& context) -> Tensors {
+    const at::Tensor& x = inputs[0];
+    if (context.mode == Mode::evaluation || probability == 0.0) return {x.view_as(x)};
+    return {drop(x, probability, context, mask(x))};
+  };
 }
 
 }  // namespace
@@ -34,21 +40,22 @@ at::Tensor drop(const at::Tensor& x, double probability, LayerContext& context) 
 }
 
 // [n, ...] -> the same
-Tensors dropout(const Attributes& attributes, TensorSpan inputs, TensorSpan /*weights*/,
-                LayerContext& context) {
-  return dropped(attributes, inputs[0], inputs[0].sizes(), context);
+Forward dropout(const Attributes& attributes) {
+  return dropping(attributes, [](const at::Tensor& x) { return x.sizes(); });
 }
 
 // [n, c, h, w] -> the same; the mask is [n, c, 1, 1]
-Tensors dropout2d(const Attributes& attributes, TensorSpan inputs, TensorSpan /*weights*/,
-                  LayerContext& context) {
-  return dropped(attributes, inputs[0], {inputs[0].size(0), inputs[0].size(1), 1, 1}, context);
+Forward dropout2d(const Attributes& attributes) {
+  return dropping(attributes, [](const at::Tensor& x) {
+    return std::array<std::int64_t, 4>{x.size(0), x.size(1), 1, 1};
+  });
 }
 
 // [n, positions, width] -> the same; the mask is [n, 1, width]
-Tensors locked_dropout(const Attributes& attributes, TensorSpan inputs, TensorSpan /*weights*/,
-                       LayerContext& context) {
-  return dropped(attributes, inputs[0], {inputs[0].size(0), 1, inputs[0].size(2)}, context);
+Forward locked_dropout(const Attributes& attributes) {
+  return dropping(attributes, [](const at::Tensor& x) {
+    return std::array<std::int64_t, 3>{x.size(0), 1, x.size(2)};
+  });
 }
 
 }  // namespace pp::model::ops

@@ -1,5 +1,5 @@
-// The forward functions, one per op, and how the parameters of an op start. table.cpp puts both under the op's
-// name. Shapes are written [n, ...] with n the samples of the micro-batch.
+// The ops: what binds the forward of each to a layer's attributes, and how its parameters start. table.cpp puts
+// both under the op's name. Shapes are written [n, ...] with n the samples of the micro-batch.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -15,16 +15,21 @@
 
 namespace pp::model::ops {
 
-using Tensors = std::vector<at::Tensor>;
-using TensorSpan = std::span<const at::Tensor>;
-
-using ForwardFunction = Tensors(const Attributes& attributes, TensorSpan inputs, TensorSpan weights,
-                                LayerContext& context);
-ForwardFunction adaptive_avg_pool2d, add, additive_attention, avg_pool2d, batch_norm2d, bias, concat, conv2d,
+/// Reads all that it needs of the attributes, which may be gone when the forward runs.
+using Bind = Forward(const Attributes& attributes);
+Bind adaptive_avg_pool2d, add, additive_attention, avg_pool2d, batch_norm2d, bias, concat, conv2d,
     cross_attention, dropout, dropout2d, embedding, flatten, gelu, instance_norm2d, layer_norm, leaky_relu,
     linear, local_response_norm, locked_dropout, lstm, max_pool2d, mean, multi_head_attention, multiply, pad,
     position_embedding, position_encoding, relative_position_bias, relu, relu6, rms_norm, scale, sigmoid, silu,
     softmax, tanh, upsample_bilinear2d, upsample_nearest2d;
+
+/// The forward of an op with one input and no parameters: input -> output.
+template <class Function>
+Forward unary(Function function) {
+  return [function](TensorSpan inputs, TensorSpan /*weights*/, LayerContext& /*context*/) -> Tensors {
+    return {function(inputs[0])};
+  };
+}
 
 /// `x` as a single reader of it. An op that reads an input several times reads this instead, so that autograd
 /// adds up what the op gives back before it adds other layers' gradients, in one graph as in segments.
@@ -64,13 +69,9 @@ void initialise_additive_attention(at::Tensor& tensor, std::span<const Parameter
 void initialise_lstm(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
                      const at::Generator& generator);
 
-/// When a split backward computes the weight gradient. `with_input`: it falls out of the input gradient, so
-/// waiting would repeat the work (of an LSTM: the whole walk through time) and hold the saved tensors.
-enum class WeightGradient { separate, with_input };
-
 struct Row {
   std::string_view name;
-  Forward forward;
+  Bind* bind;
   Initialise initialise = nullptr;  ///< null: no parameters
   WeightGradient weight_gradient = WeightGradient::separate;
 };

@@ -11,45 +11,50 @@
 #include "libprofile/model/ops/forward.h"
 
 namespace pp::model::ops {
+namespace {
+
+/// The weight, to every sample.
+Tensors add_weight(TensorSpan inputs, TensorSpan weights, LayerContext& /*context*/) {
+  return {inputs[0].add(weights[0])};
+}
+
+}  // namespace
 
 // [n, ..., in] -> [n, ..., out]; weight [out, in], bias [out]
-Tensors linear(const Attributes& /*attributes*/, TensorSpan inputs, TensorSpan weights,
-               LayerContext& /*context*/) {
-  return {at::linear(inputs[0], weights[0], weights.size() > 1 ? weights[1] : at::Tensor())};
+Forward linear(const Attributes& /*attributes*/) {
+  return [](TensorSpan inputs, TensorSpan weights, LayerContext& /*context*/) -> Tensors {
+    return {at::linear(inputs[0], weights[0], weights.size() > 1 ? weights[1] : at::Tensor())};
+  };
 }
 
 // [n, ..., width] -> the same; bias [width]
-Tensors bias(const Attributes& /*attributes*/, TensorSpan inputs, TensorSpan weights,
-             LayerContext& /*context*/) {
-  return {inputs[0].add(weights[0])};
-}
+Forward bias(const Attributes& /*attributes*/) { return add_weight; }
 
 // [n, ...] int64 -> [n, ..., width]; weight [rows, width]. Dropout takes whole rows: Merity et al.,
 // Regularizing and optimizing LSTM language models, 2018, sec. 4.3.
-Tensors embedding(const Attributes& attributes, TensorSpan inputs, TensorSpan weights, LayerContext& context) {
-  const double probability = number(attributes, "dropout");
-  if (context.mode == Mode::evaluation || probability == 0.0) return {at::embedding(weights[0], inputs[0])};
-  return {at::embedding(drop(weights[0], probability, context, {weights[0].size(0), 1}), inputs[0])};
+Forward embedding(const Attributes& attributes) {
+  return [probability = number(attributes, "dropout")](TensorSpan inputs, TensorSpan weights,
+                                                       LayerContext& context) -> Tensors {
+    if (context.mode == Mode::evaluation || probability == 0.0) return {at::embedding(weights[0], inputs[0])};
+    return {at::embedding(drop(weights[0], probability, context, {weights[0].size(0), 1}), inputs[0])};
+  };
 }
 
 // [n, positions, width] -> the same; weight [positions, width], added to every sample
-Tensors position_embedding(const Attributes& /*attributes*/, TensorSpan inputs, TensorSpan weights,
-                           LayerContext& /*context*/) {
-  return {inputs[0].add(weights[0])};
-}
+Forward position_embedding(const Attributes& /*attributes*/) { return add_weight; }
 
 // [n, positions, width] -> the same, plus sin and cos of p / 10000^(2i/width) in columns 2i and 2i+1 of
 // position p: Vaswani et al., Attention is all you need, 2017, sec. 3.5.
-Tensors position_encoding(const Attributes& /*attributes*/, TensorSpan inputs, TensorSpan /*weights*/,
-                          LayerContext& /*context*/) {
-  const at::Tensor& x = inputs[0];
-  const at::TensorOptions wide = x.options().dtype(at::kDouble).requires_grad(false);
-  const auto width = static_cast<double>(x.size(2));
-  const at::Tensor frequencies = at::arange(0, x.size(2), 2, wide).mul(-std::log(10000.0) / width).exp();
-  const at::Tensor angles =
-      at::arange(x.size(1), wide).unsqueeze(1).mul(frequencies);  // [positions, width / 2]
-  const at::Tensor table = at::stack({at::sin(angles), at::cos(angles)}, 2).flatten(1);
-  return {x.add(table.to(x.scalar_type()))};
+Forward position_encoding(const Attributes& /*attributes*/) {
+  return unary([](const at::Tensor& x) {
+    const at::TensorOptions wide = x.options().dtype(at::kDouble).requires_grad(false);
+    const auto width = static_cast<double>(x.size(2));
+    const at::Tensor frequencies = at::arange(0, x.size(2), 2, wide).mul(-std::log(10000.0) / width).exp();
+    const at::Tensor angles =
+        at::arange(x.size(1), wide).unsqueeze(1).mul(frequencies);  // [positions, width / 2]
+    const at::Tensor table = at::stack({at::sin(angles), at::cos(angles)}, 2).flatten(1);
+    return x.add(table.to(x.scalar_type()));
+  });
 }
 
 }  // namespace pp::model::ops

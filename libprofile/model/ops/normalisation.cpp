@@ -27,20 +27,8 @@ BatchStatistics statistics_of(const at::Tensor& mean, const at::Tensor& inverse_
       .layer = layer, .count = count, .sum = mean64.mul(n), .square_sum = variance.add(mean64.square()).mul(n)};
 }
 
-}  // namespace
-
-// [n, c, h, w] -> the same; weight, bias, running_mean, running_var [c]. Training normalises with the
-// statistics of the micro-batch and never touches the running ones (schedules.md 3.1, deferred).
-Tensors batch_norm2d(const Attributes& attributes, TensorSpan inputs, TensorSpan weights,
-                     LayerContext& context) {
-  const at::Tensor& x = inputs[0];
-  const double eps = number(attributes, "eps");
-  if (context.mode == Mode::evaluation) {
-    if (context.buffers.size() < 2)
-      throw Error(ErrorKind::internal, "batch norm: evaluation without running statistics");
-    return {std::get<0>(at::native_batch_norm(x, weights[0], weights[1], context.buffers[0], context.buffers[1],
-                                              /*training=*/false, /*momentum=*/0, eps))};
-  }
+/// By the statistics of the micro-batch, which are left in the context.
+at::Tensor normalised_by_batch(const at::Tensor& x, TensorSpan weights, double eps, LayerContext& context) {
   const std::int64_t count = x.numel() / x.size(1);
   if (count < 2) {
     throw Error(ErrorKind::run, "batch norm: micro-batch " + std::to_string(context.key.micro_batch) +
@@ -51,40 +39,64 @@ Tensors batch_norm2d(const Attributes& attributes, TensorSpan inputs, TensorSpan
   if (context.statistics != nullptr) {
     context.statistics->push_back(statistics_of(mean, inverse_deviation, eps, count, context.layer));
   }
-  return {y};
+  return y;
+}
+
+at::Tensor normalised_by_buffers(const at::Tensor& x, TensorSpan weights, double eps, TensorSpan buffers) {
+  if (buffers.size() < 2) throw Error(ErrorKind::internal, "batch norm: evaluation without running statistics");
+  return std::get<0>(at::native_batch_norm(x, weights[0], weights[1], buffers[0], buffers[1],
+                                           /*training=*/false, /*momentum=*/0, eps));
+}
+
+}  // namespace
+
+// [n, c, h, w] -> the same; weight, bias, running_mean, running_var [c]. Training normalises with the
+// statistics of the micro-batch and never touches the running ones (schedules.md 3.1, deferred).
+Forward batch_norm2d(const Attributes& attributes) {
+  return [eps = number(attributes, "eps")](TensorSpan inputs, TensorSpan weights,
+                                           LayerContext& context) -> Tensors {
+    const bool training = context.mode == Mode::training;
+    return {training ? normalised_by_batch(inputs[0], weights, eps, context)
+                     : normalised_by_buffers(inputs[0], weights, eps, context.buffers)};
+  };
 }
 
 // [n, ..., d] -> the same, normalised over the last dimension; weight, bias [d]
-Tensors layer_norm(const Attributes& attributes, TensorSpan inputs, TensorSpan weights,
-                   LayerContext& /*context*/) {
-  return {at::layer_norm(inputs[0], weights[0].sizes(), weights[0], weights[1], number(attributes, "eps"))};
+Forward layer_norm(const Attributes& attributes) {
+  return [eps = number(attributes, "eps")](TensorSpan inputs, TensorSpan weights,
+                                           LayerContext& /*context*/) -> Tensors {
+    return {at::layer_norm(inputs[0], weights[0].sizes(), weights[0], weights[1], eps)};
+  };
 }
 
 // [n, ..., d] -> the same, over the root of the mean square of the last dimension; weight [d]
-Tensors rms_norm(const Attributes& attributes, TensorSpan inputs, TensorSpan weights,
-                 LayerContext& /*context*/) {
-  return {at::rms_norm(once(inputs[0]), weights[0].sizes(), weights[0], number(attributes, "eps"))};
+Forward rms_norm(const Attributes& attributes) {
+  return [eps = number(attributes, "eps")](TensorSpan inputs, TensorSpan weights,
+                                           LayerContext& /*context*/) -> Tensors {
+    return {at::rms_norm(once(inputs[0]), weights[0].sizes(), weights[0], eps)};
+  };
 }
 
 // [n, c, h, w] -> the same, by the statistics of each sample's channels, in evaluation too
-Tensors instance_norm2d(const Attributes& attributes, TensorSpan inputs, TensorSpan /*weights*/,
-                        LayerContext& /*context*/) {
-  return {at::instance_norm(inputs[0], {}, {}, {}, {}, /*use_input_stats=*/true, /*momentum=*/0,
-                            number(attributes, "eps"), /*cudnn_enabled=*/false)};
+Forward instance_norm2d(const Attributes& attributes) {
+  return unary([eps = number(attributes, "eps")](const at::Tensor& x) {
+    return at::instance_norm(x, {}, {}, {}, {}, /*use_input_stats=*/true, /*momentum=*/0, eps,
+                             /*cudnn_enabled=*/false);
+  });
 }
 
 // [n, c, h, w] -> the same. alpha times the mean over `size` channels, zeros beyond the first and the last:
 // Krizhevsky et al., ImageNet classification with deep convolutional neural networks, 2012, sec. 3.3, with
 // torch.nn's alpha (the paper's times size).
-Tensors local_response_norm(const Attributes& attributes, TensorSpan inputs, TensorSpan /*weights*/,
-                            LayerContext& /*context*/) {
-  const at::Tensor x = once(inputs[0]);
-  const std::int64_t size = integer(attributes, "size");
-  const at::Tensor squares =
-      at::constant_pad_nd(x.square().flatten(2), {0, 0, size / 2, (size - 1) / 2});  // [n, c + size - 1, h w]
-  const at::Tensor means = at::avg_pool2d(squares, {size, 1}, /*stride=*/1).view(x.sizes());
-  const at::Tensor sums = means.mul(number(attributes, "alpha")).add(number(attributes, "k"));
-  return {x.div(sums.pow(number(attributes, "beta")))};
+Forward local_response_norm(const Attributes& attributes) {
+  return unary([size = integer(attributes, "size"), alpha = number(attributes, "alpha"),
+                beta = number(attributes, "beta"), k = number(attributes, "k")](const at::Tensor& input) {
+    const at::Tensor x = once(input);
+    const at::Tensor squares =
+        at::constant_pad_nd(x.square().flatten(2), {0, 0, size / 2, (size - 1) / 2});  // [n, c + size - 1, h w]
+    const at::Tensor means = at::avg_pool2d(squares, {size, 1}, /*stride=*/1).view(x.sizes());
+    return x.div(means.mul(alpha).add(k).pow(beta));
+  });
 }
 
 }  // namespace pp::model::ops

@@ -9,37 +9,52 @@
 
 // All: [n, c, h, w] -> [n, c, h', w']
 namespace pp::model::ops {
+namespace {
 
-Tensors max_pool2d(const Attributes& attributes, TensorSpan inputs, TensorSpan /*weights*/,
-                   LayerContext& /*context*/) {
-  return {at::max_pool2d(inputs[0], integer(attributes, "kernel_size"), integer(attributes, "stride"),
-                         integer(attributes, "padding"), /*dilation=*/1, boolean(attributes, "ceil_mode"))};
+/// What the pools have in common.
+struct Pool {
+  std::int64_t kernel_size, stride, padding;
+  bool ceil_mode;
+
+  explicit Pool(const Attributes& attributes)
+      : kernel_size(integer(attributes, "kernel_size")),
+        stride(integer(attributes, "stride")),
+        padding(integer(attributes, "padding")),
+        ceil_mode(boolean(attributes, "ceil_mode")) {}
+};
+
+}  // namespace
+
+Forward max_pool2d(const Attributes& attributes) {
+  return unary([pool = Pool(attributes)](const at::Tensor& x) {
+    return at::max_pool2d(x, pool.kernel_size, pool.stride, pool.padding, /*dilation=*/1, pool.ceil_mode);
+  });
 }
 
-Tensors avg_pool2d(const Attributes& attributes, TensorSpan inputs, TensorSpan /*weights*/,
-                   LayerContext& /*context*/) {
-  return {at::avg_pool2d(inputs[0], integer(attributes, "kernel_size"), integer(attributes, "stride"),
-                         integer(attributes, "padding"), boolean(attributes, "ceil_mode"),
-                         boolean(attributes, "count_include_pad"))};
+Forward avg_pool2d(const Attributes& attributes) {
+  return unary(
+      [pool = Pool(attributes), count_padding = boolean(attributes, "count_include_pad")](const at::Tensor& x) {
+        return at::avg_pool2d(x, pool.kernel_size, pool.stride, pool.padding, pool.ceil_mode, count_padding);
+      });
 }
 
-Tensors adaptive_avg_pool2d(const Attributes& attributes, TensorSpan inputs, TensorSpan /*weights*/,
-                            LayerContext& /*context*/) {
-  const std::int64_t side = integer(attributes, "output_size");
-  return {at::adaptive_avg_pool2d(inputs[0], {side, side})};
+Forward adaptive_avg_pool2d(const Attributes& attributes) {
+  return unary([side = integer(attributes, "output_size")](const at::Tensor& x) {
+    return at::adaptive_avg_pool2d(x, {side, side});
+  });
 }
 
-Tensors upsample_nearest2d(const Attributes& attributes, TensorSpan inputs, TensorSpan /*weights*/,
-                           LayerContext& /*context*/) {
-  const std::int64_t factor = integer(attributes, "scale_factor");
-  return {at::upsample_nearest2d(inputs[0], {factor * inputs[0].size(2), factor * inputs[0].size(3)})};
+Forward upsample_nearest2d(const Attributes& attributes) {
+  return unary([factor = integer(attributes, "scale_factor")](const at::Tensor& x) {
+    return at::upsample_nearest2d(x, {factor * x.size(2), factor * x.size(3)});
+  });
 }
 
-Tensors upsample_bilinear2d(const Attributes& attributes, TensorSpan inputs, TensorSpan /*weights*/,
-                            LayerContext& /*context*/) {
-  const std::int64_t factor = integer(attributes, "scale_factor");
-  return {at::upsample_bilinear2d(inputs[0], {factor * inputs[0].size(2), factor * inputs[0].size(3)},
-                                  boolean(attributes, "align_corners"))};
+Forward upsample_bilinear2d(const Attributes& attributes) {
+  return unary([factor = integer(attributes, "scale_factor"),
+                align_corners = boolean(attributes, "align_corners")](const at::Tensor& x) {
+    return at::upsample_bilinear2d(x, {factor * x.size(2), factor * x.size(3)}, align_corners);
+  });
 }
 
 }  // namespace pp::model::ops

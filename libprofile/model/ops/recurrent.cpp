@@ -23,23 +23,25 @@ Tensors layer_weights(TensorSpan weights, std::size_t per_direction, double weig
 // layer and direction weight_ih [4 hidden, in], weight_hh [4 hidden, hidden], bias_ih and bias_hh [4 hidden].
 // Layer by layer, so that dropout can draw from our generator. Weight dropout: Merity et al., Regularizing and
 // optimizing LSTM language models, 2018, sec. 2.
-Tensors lstm(const Attributes& attributes, TensorSpan inputs, TensorSpan weights, LayerContext& context) {
-  at::Tensor x = inputs[0];
-  const bool bias = boolean(attributes, "bias"), both = boolean(attributes, "bidirectional");
-  const std::size_t per_direction = bias ? 4 : 2;
-  const std::size_t per_layer = per_direction * (both ? 2 : 1);
-  const bool training = context.mode == Mode::training;
-  const double dropout = number(attributes, "dropout");
-  const at::Tensor zero = at::zeros({both ? 2 : 1, x.size(0), integer(attributes, "hidden_size")},
-                                    x.options().requires_grad(false));
-  for (std::size_t first = 0; first < weights.size(); first += per_layer) {
-    if (first > 0 && training && dropout > 0.0) x = drop(x, dropout, context);
-    const Tensors own = layer_weights(weights.subspan(first, per_layer), per_direction,
-                                      number(attributes, "weight_dropout"), context);
-    x = std::get<0>(at::lstm(x, {zero, zero}, own, bias, /*num_layers=*/1, /*dropout=*/0.0, training, both,
-                             /*batch_first=*/true));
-  }
-  return {x};
+Forward lstm(const Attributes& attributes) {
+  return [bias = boolean(attributes, "bias"), both = boolean(attributes, "bidirectional"),
+          hidden_size = integer(attributes, "hidden_size"), dropout = number(attributes, "dropout"),
+          weight_dropout = number(attributes, "weight_dropout")](TensorSpan inputs, TensorSpan weights,
+                                                                 LayerContext& context) -> Tensors {
+    at::Tensor x = inputs[0];
+    const std::size_t per_direction = bias ? 4 : 2;
+    const std::size_t per_layer = per_direction * (both ? 2 : 1);
+    const bool training = context.mode == Mode::training;
+    const at::Tensor zero = at::zeros({both ? 2 : 1, x.size(0), hidden_size}, x.options().requires_grad(false));
+    for (std::size_t first = 0; first < weights.size(); first += per_layer) {
+      if (first > 0 && training && dropout > 0.0) x = drop(x, dropout, context);
+      const Tensors own =
+          layer_weights(weights.subspan(first, per_layer), per_direction, weight_dropout, context);
+      x = std::get<0>(at::lstm(x, {zero, zero}, own, bias, /*num_layers=*/1, /*dropout=*/0.0, training, both,
+                               /*batch_first=*/true));
+    }
+    return {x};
+  };
 }
 
 }  // namespace pp::model::ops

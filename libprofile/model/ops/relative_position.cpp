@@ -42,9 +42,10 @@ at::Tensor position_bias(const at::Tensor& table, std::int64_t length, std::int6
 }
 
 // Any [n, ...] -> [n, buckets, heads], the weight for every sample
-Tensors relative_position_bias(const Attributes& /*attributes*/, TensorSpan inputs, TensorSpan weights,
-                               LayerContext& /*context*/) {
-  return {weights[0].unsqueeze(0).expand({inputs[0].size(0), -1, -1})};
+Forward relative_position_bias(const Attributes& /*attributes*/) {
+  return [](TensorSpan inputs, TensorSpan weights, LayerContext& /*context*/) -> Tensors {
+    return {weights[0].unsqueeze(0).expand({inputs[0].size(0), -1, -1})};
+  };
 }
 
 }  // namespace pp::model::ops

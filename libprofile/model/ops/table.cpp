@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "libprofile/core/error.h"
 #include "libprofile/model/ops/forward.h"
 
 namespace pp::model {
@@ -60,12 +61,13 @@ const Row* find(std::string_view name) {
 
 }  // namespace ops
 
-Forward find_forward(std::string_view op) {
+BoundLayer bind_layer(std::string_view op, const Attributes& attributes) {
   const ops::Row* row = ops::find(op);
-  return row == nullptr ? nullptr : row->forward;
+  if (row == nullptr) throw Error(ErrorKind::data, "this operation can be planned, but not run");
+  return {row->bind(attributes), row->weight_gradient};
 }
 
-std::vector<std::string_view> forward_names() {
+std::vector<std::string_view> runnable_ops() {
   std::vector<std::string_view> names;
   for (const ops::Row& row : ops::table()) names.push_back(row.name);
   return names;

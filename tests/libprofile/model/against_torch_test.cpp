@@ -192,12 +192,12 @@ TEST_SUITE("libprofile/model/against_torch") {
     const Tensor logits = torch::randn({2, 3, 5}, torch::kDouble);
     const Tensor labels = torch::randint(0, 5, {2, 3}, torch::kLong);
     const Tensor expected = fn::cross_entropy(logits.view({6, 5}), labels.view({6}));
-    CHECK(find_loss_forward("cross_entropy")({}, logits, labels).equal(expected));
-    CHECK(find_loss_forward("cross_entropy")({}, logits, labels.to(torch::kByte)).equal(expected));
+    CHECK(loss("cross_entropy", logits, labels).equal(expected));
+    CHECK(loss("cross_entropy", logits, labels.to(torch::kByte)).equal(expected));
     const Tensor numbers = torch::randn({2, 3, 5}, torch::kDouble);
-    CHECK(find_loss_forward("binary_cross_entropy")({}, logits, numbers)
+    CHECK(loss("binary_cross_entropy", logits, numbers)
               .equal(fn::binary_cross_entropy_with_logits(logits, numbers.clamp(0, 1))));
-    CHECK(find_loss_forward("mse")({}, logits, numbers).equal(fn::mse_loss(logits, numbers)));
+    CHECK(loss("mse", logits, numbers).equal(fn::mse_loss(logits, numbers)));
   }
 
   TEST_CASE("lstm equals its module") {

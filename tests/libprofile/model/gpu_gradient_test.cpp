@@ -34,7 +34,8 @@ Result run_on(const OpInstance& op, const at::Device& device) {
   for (const at::Tensor& input : op.inputs) inputs.push_back(moved(input));
   at::Generator generator = profile::make_generator(device, /*seed=*/1);
   LayerContext context{.key = {.seed = 3}, .layer = 1, .generator = &generator, .buffers = {}};
-  Result result{op.forward(op.attributes, inputs, weights, context), {}};
+  const Tensors outputs = op.forward(inputs, weights, context);
+  Result result{{outputs.begin(), outputs.end()}, {}};
   std::vector<at::Tensor> ones;
   for (const at::Tensor& output : result.outputs) ones.push_back(at::ones_like(output));
   result.gradients = torch::autograd::grad(result.outputs, variables, ones, /*retain_graph=*/false,

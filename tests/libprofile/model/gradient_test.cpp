@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "tests/libprofile/model/op_cases.h"
+#include "tests/libprofile/model/op_run.h"
 #include "tests/support/torch_test.h"
 
 using namespace pp;
@@ -66,15 +67,14 @@ TEST_SUITE("libprofile/model/gradients") {
     const at::Tensor prediction = at::empty({3, 2, 4}, at::kDouble).normal_(0, 1, generator);
     const at::Tensor classes = at::empty({3, 2}, at::kLong).random_(0, 4, generator);
     const at::Tensor numbers = at::empty({3, 2, 4}, at::kDouble).normal_(0, 1, generator);
-    check_gradients([&] { return find_loss_forward("cross_entropy")({}, prediction, classes); }, {prediction});
+    check_gradients([&] { return loss("cross_entropy", prediction, classes); }, {prediction});
     const at::Tensor shares = at::empty({3, 2, 4}, at::kDouble).uniform_(0, 1, generator);
-    check_gradients([&] { return find_loss_forward("binary_cross_entropy")({}, prediction, shares); },
-                    {prediction});
-    check_gradients([&] { return find_loss_forward("mse")({}, prediction.detach(), numbers); }, {numbers});
-    check_gradients([&] { return find_loss_forward("mse")({}, prediction, numbers); }, {prediction});
+    check_gradients([&] { return loss("binary_cross_entropy", prediction, shares); }, {prediction});
+    check_gradients([&] { return loss("mse", prediction.detach(), numbers); }, {numbers});
+    check_gradients([&] { return loss("mse", prediction, numbers); }, {prediction});
     const Attributes weights{{"geometry_weight", 0.5}, {"angle_weight", 2.0}};
     const at::Tensor maps = at::empty({3, 6, 2, 4}, at::kDouble).uniform_(0.1, 0.9, generator);
     const at::Tensor text = at::empty({3, 6, 2, 4}, at::kDouble).uniform_(0.1, 0.9, generator);
-    check_gradients([&] { return find_loss_forward("text_detection")(weights, maps, text); }, {maps});
+    check_gradients([&] { return loss("text_detection", maps, text, weights); }, {maps});
   }
 }

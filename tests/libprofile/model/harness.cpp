@@ -44,7 +44,7 @@ std::vector<int> all_layers(const ResolvedModel& model) {
   return layers;
 }
 
-using LayerOutputs = std::vector<std::vector<at::Tensor>>;
+using LayerOutputs = std::vector<Tensors>;
 
 std::vector<at::Tensor> gather(const Job& job, const std::vector<at::Tensor>& data, const LayerOutputs& values,
                                const std::vector<TensorSource>& sources) {
@@ -73,7 +73,7 @@ LayerOutputs plain_layers(const Job& job, const Weights& weights, std::size_t m,
                          .statistics = &statistics};
     const Layer& layer = model.graph.layers[i];
     const std::vector<at::Tensor> inputs = gather(job, data, values, model.layers[i].sources);
-    values.push_back(find_forward(layer.op)(layer.attributes, inputs, weights.layers[i], context));
+    values.push_back(bind_layer(layer.op, layer.attributes).forward(inputs, weights.layers[i], context));
   }
   return values;
 }
@@ -84,7 +84,8 @@ at::Tensor plain_forward(const Job& job, const Weights& weights, std::size_t m, 
   const LayerOutputs values = plain_layers(job, weights, m, generator, statistics);
   const std::vector<at::Tensor> ends = gather(job, data_of(job, m), values, job.model->loss_sources);
   const LossSpec& loss = *job.model->graph.loss;
-  return find_loss_forward(loss.op)(loss.attributes, ends[0], ends[1]);
+  LayerContext context;
+  return bind_loss(loss.op, loss.attributes).forward(ends, {}, context)[0];
 }
 
 /// One stage of run_stages().
@@ -96,7 +97,7 @@ struct Stage {
 };
 
 using Boundaries = std::map<SourceKey, at::Tensor>;
-using ArrivedGradients = std::map<SourceKey, std::vector<at::Tensor>>;
+using ArrivedGradients = std::map<SourceKey, Tensors>;
 
 void forward(const Job& job, std::vector<Stage>& stages, std::size_t m, at::Generator& generator,
              Outcome& outcome) {
@@ -124,10 +125,10 @@ void backward(const Job& job, std::vector<Stage>& stages, std::size_t m, Halves 
   ArrivedGradients arrived;
   for (std::size_t s = stages.size(); s-- > 0;) {
     Stage& stage = stages[s];
-    std::vector<std::vector<at::Tensor>> output_gradients;
+    std::vector<Tensors> output_gradients;
     for (const TensorSource& source : stage.segment.outputs())
       output_gradients.push_back(arrived[key_of(source)]);
-    const std::vector<at::Tensor> input_gradients =
+    const Tensors input_gradients =
         halves == Halves::together
             ? stage.segment.backward(stage.passes[m], output_gradients, weight_of(job, m), stage.gradients)
             : stage.segment.input_gradient(stage.passes[m], output_gradients, weight_of(job, m));

@@ -47,7 +47,7 @@ struct Fixture {
     pass.outputs.clear();
     return pass;
   }
-  static std::vector<std::vector<at::Tensor>> output_gradient() { return {{at::ones({2, 10})}}; }
+  static std::vector<Tensors> output_gradient() { return {{at::ones({2, 10})}}; }
   std::int64_t held() const { return allocator.live() - before; }
 };
 
@@ -90,7 +90,7 @@ TEST_SUITE("libprofile/model/memory") {
     const Segment segment(model, {0, 1}, false);
     const auto weights = segment.initial_weights(1, DType::float32);
     const std::vector<at::Tensor> x{at::ones({5, 2})};
-    const std::vector<std::vector<at::Tensor>> gradient{{at::ones({5, 100})}};
+    const std::vector<Tensors> gradient{{at::ones({5, 100})}};
     const std::int64_t before = allocator.live();
     Pass pass = segment.forward(weights, x, {.key = {}, .buffers = {}});
     pass.outputs.clear();
@@ -113,7 +113,7 @@ TEST_SUITE("libprofile/model/memory") {
     const Segment segment(model, {0, 1}, false);
     const auto weights = segment.initial_weights(1, DType::float32);
     const std::vector<at::Tensor> tokens{at::ones({2, 4}, at::kLong)};
-    const std::vector<std::vector<at::Tensor>> gradient{{at::ones({2, 4, 16})}};
+    const std::vector<Tensors> gradient{{at::ones({2, 4, 16})}};
     const std::int64_t before = allocator.live();
     Pass pass = segment.forward(weights, tokens, {.key = {}, .buffers = {}});
     pass.outputs.clear();

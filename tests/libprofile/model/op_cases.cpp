@@ -121,10 +121,10 @@ Attributes complete(std::string_view op, const Attributes& given) {
   return complete_attributes(*find_op(op), given, "/attributes");
 }
 
-std::vector<at::Tensor> OpInstance::operator()() const {
+Tensors OpInstance::operator()() const {
   auto generator = at::make_generator<at::CPUGeneratorImpl>();
   LayerContext context{.key = {.seed = 3}, .layer = 1, .generator = &generator, .buffers = {}};
-  return forward(attributes, inputs, weights, context);
+  return forward(inputs, weights, context);
 }
 
 OpInstance instantiate(const OpCase& op_case, std::int64_t samples) {
@@ -133,12 +133,11 @@ OpInstance instantiate(const OpCase& op_case, std::int64_t samples) {
     if (dtype == DType::int64) return at::empty(shape, at::kLong).random_(0, 5, generator);
     return at::empty(shape, at::kDouble).normal_(0, 1, generator);
   };
-  OpInstance instance{.forward = find_forward(op_case.op),
-                      .attributes = complete(op_case.op, op_case.attributes),
-                      .inferred = {},
+  const Attributes attributes = complete(op_case.op, op_case.attributes);
+  OpInstance instance{.forward = bind_layer(op_case.op, attributes).forward,
+                      .inferred = find_op(op_case.op)->infer(attributes, op_case.inputs),
                       .inputs = {},
                       .weights = {}};
-  instance.inferred = find_op(op_case.op)->infer(instance.attributes, op_case.inputs);
   for (const TensorType& input : op_case.inputs) {
     Shape shape{samples};
     shape.insert(shape.end(), input.shape.begin(), input.shape.end());

@@ -28,13 +28,12 @@ Attributes complete(std::string_view op, const Attributes& given);
 /// An op with random float64 parameters and inputs of `samples` samples.
 struct OpInstance {
   Forward forward;
-  Attributes attributes;
   OpResult inferred;
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> weights;
 
   /// In training mode, with the same random draws at every call.
-  std::vector<at::Tensor> operator()() const;
+  Tensors operator()() const;
 };
 OpInstance instantiate(const OpCase& op_case, std::int64_t samples);
 

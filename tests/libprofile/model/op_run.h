@@ -14,7 +14,7 @@ namespace pp::model::test {
 /// The first output; `attributes` are completed with the op's defaults.
 inline at::Tensor run(std::string_view op, const Attributes& attributes, std::vector<at::Tensor> inputs,
                       std::vector<at::Tensor> weights = {}, LayerContext context = {}) {
-  return find_forward(op)(complete(op, attributes), inputs, weights, context).at(0);
+  return bind_layer(op, complete(op, attributes)).forward(inputs, weights, context)[0];
 }
 
 /// The module's parameters in float64, in the module's order.
@@ -22,6 +22,12 @@ template <class Module>
 std::vector<at::Tensor> parameters_of(Module& module) {
   module->to(at::kDouble);
   return module->parameters();
+}
+
+inline at::Tensor loss(std::string_view op, const at::Tensor& prediction, const at::Tensor& target,
+                       const Attributes& attributes = {}) {
+  LayerContext context;
+  return bind_loss(op, attributes).forward(Tensors{prediction, target}, {}, context)[0];
 }
 
 inline bool close(const at::Tensor& a, const at::Tensor& b) { return a.allclose(b, 1e-12, 1e-12); }

@@ -17,17 +17,17 @@ TEST_SUITE("libprofile/model/op_table") {
     for (const OpRow& row : op_table()) {
       if (row.name != kOpaqueOp) names.push_back(row.name);  // planned, never run
     }
-    CHECK((names == forward_names()));
+    CHECK((names == runnable_ops()));
     std::vector<std::string_view> losses;
     for (const OpRow& row : loss_table()) losses.push_back(row.name);
-    CHECK((losses == loss_forward_names()));
-    CHECK((find_forward(kOpaqueOp) == nullptr));
-    CHECK((find_loss_forward(kOpaqueOp) == nullptr));
+    CHECK((losses == runnable_losses()));
+    CHECK_THROWS_WITH_AS(bind_layer(kOpaqueOp, {}), "this operation can be planned, but not run", Error);
+    CHECK_THROWS_WITH_AS(bind_loss(kOpaqueOp, {}), "no loss is named \"opaque\"", Error);
   }
 
   TEST_CASE("the cases of these tests cover every op") {
     const std::vector<OpCase> cases = op_cases();
-    for (const std::string_view name : forward_names()) {
+    for (const std::string_view name : runnable_ops()) {
       CAPTURE(name);
       CHECK(std::any_of(cases.begin(), cases.end(), [&](const OpCase& c) { return c.op == name; }));
     }
@@ -38,7 +38,7 @@ TEST_SUITE("libprofile/model/op_table") {
       const std::string text = to_text(op_case);
       CAPTURE(text);
       const OpInstance op = instantiate(op_case, 2);
-      const std::vector<at::Tensor> outputs = op();
+      const Tensors outputs = op();
       REQUIRE(outputs.size() == op.inferred.outputs.size());
       for (std::size_t i = 0; i < outputs.size(); ++i) {
         Shape expected{2};

@@ -36,12 +36,10 @@ TEST_SUITE("libprofile/model/ops") {
     const double score = -0.5 * (std::log(0.8) + std::log(0.9)) / 2;
     // Areas (2+2)(2+2) = 16 and (1+1)(2+2) = 8; the smaller box lies inside.
     const double geometry = -std::log((8.0 + 1) / (16.0 + 1)) + 10 * (1 - std::cos(0.5));
-    CHECK(find_loss_forward("text_detection")(weights, found, wanted).item<double>() ==
-          doctest::Approx(score + geometry));
+    CHECK(loss("text_detection", found, wanted, weights).item<double>() == doctest::Approx(score + geometry));
     // The mean over samples, whatever their text.
     const Tensor nothing = at::zeros({1, 6, 1, 2}, at::kDouble);
-    const Tensor both =
-        find_loss_forward("text_detection")(weights, at::cat({found, nothing}), at::cat({wanted, nothing}));
+    const Tensor both = loss("text_detection", at::cat({found, nothing}), at::cat({wanted, nothing}), weights);
     CHECK(both.item<double>() == doctest::Approx((score + geometry) / 2).epsilon(1e-5));
   }
 

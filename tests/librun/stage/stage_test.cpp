@@ -31,7 +31,7 @@ struct FirstStage {
                   generator);
   }
   void backward(int m) {
-    stage.backward(m, std::vector<std::vector<at::Tensor>>{{at::full({2, 6}, 1.0, at::kDouble)}}, 1.0);
+    stage.backward(m, std::vector<model::Tensors>{{at::full({2, 6}, 1.0, at::kDouble)}}, 1.0);
   }
   void update() { stage.update(stage.version(), 1.0); }
 };

@@ -1,0 +1,19 @@
+// What a segment runs: its plan, and for each unit the code that its op and attributes say, looked up once.
+#pragma once
+
+#include <vector>
+
+#include "libprofile/model/ops.h"
+#include "libprofile/model/segment_plan.h"
+
+namespace pp::model::detail {
+
+struct BoundSegment {
+  SegmentPlan plan;
+  std::vector<BoundLayer> units;  ///< per unit of the plan
+};
+
+/// Throws pp::Error with the name of the layer that cannot be run.
+BoundSegment bind_segment(const ResolvedModel& model, SegmentPlan plan);
+
+}  // namespace pp::model::detail
