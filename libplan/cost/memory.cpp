@@ -25,7 +25,9 @@ HandOver hand_over(const Device& a, const Device& b) {
 }
 
 HandOver hand_over(const Cluster& cluster, std::span<const int> positions) {
-  const auto device = [&](int position) { return cluster.devices[static_cast<std::size_t>(position)]; };
+  const auto device = [&](int position) -> const Device& {
+    return cluster.devices[static_cast<std::size_t>(position)];
+  };
   const bool shared = std::ranges::all_of(positions, [&](int position) {
     return hand_over(device(positions.front()), device(position)) == HandOver::reference;
   });

@@ -88,7 +88,7 @@ struct SearchSpace {
   int max_stages = 0;             ///< 0: free; ignored with exact_stages
   std::vector<int> replicas;      ///< per stage, with exact_stages; empty: free
   int scan_replicas = 0;          ///< the one replica count for which `stage` is not monotone; 0: none
-  StopSign stop{};                ///< of the pair search and the ordered search, which take longest
+  StopSign stop{};                ///< of the searches that take longest
 
   bool may_cut(int boundary) const {
     return cut_allowed.empty() || cut_allowed[static_cast<std::size_t>(boundary)] != 0;

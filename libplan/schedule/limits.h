@@ -9,7 +9,7 @@ namespace pp::plan {
 inline constexpr std::int64_t kOperationLimit = 2'000'000;
 
 /// Most workers that are simulated: there is a link from each to each.
-inline constexpr std::int64_t kWorkerLimit = 5'000;
+inline constexpr std::int64_t kWorkerLimit = 4'000;
 
 /// Most micro-batches of a step.
 inline constexpr int kMicroBatchLimit = 1'000'000;

@@ -50,7 +50,7 @@ Rhythm rhythm_of(const Finalist& finalist, const Cluster& cluster) {
     const int replicas = finalist.partition[s].replicas;
     Seconds work = stages[s].forward + stages[s].backward;
     if (!finalist.schedule->synchronous)
-      work += (stages[s].all_reduce + stages[s].update) / std::max(1, finalist.batch.micro_batches / replicas);
+      work += (stages[s].all_reduce + stages[s].update) / std::max(1, finalist.micro_batches / replicas);
     rhythm.work.push_back(work.count());
     rhythm.period = std::max(rhythm.period, work.count() / replicas);
   }
@@ -86,7 +86,7 @@ std::vector<std::vector<int>> covering_windows(const Finalist& finalist, const C
     const int waiting = synchronous ? 0 : replicas[s + 1] - 1;
     roomy[s] = supplied(roomy, waiting) + turns(trips[s], own);
     if (!synchronous) continue;
-    const int all = (finalist.batch.micro_batches + own - 1) / own;
+    const int all = (finalist.micro_batches + own - 1) / own;
     for (std::vector<int>* windows : {&least, &tight, &roomy}) (*windows)[s] = std::min((*windows)[s], all);
   }
   std::vector<std::vector<int>> result;

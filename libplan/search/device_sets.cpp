@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <map>
 #include <set>
+#include <string_view>
+#include <tuple>
 
 #include "libplan/search/device_orders.h"
 #include "libplan/search/request.h"
@@ -9,19 +12,27 @@
 namespace pp::plan {
 namespace {
 
+/// What devices that share memory have in common: share_memory().
+using Hardware = std::tuple<DeviceKind, std::string_view, int>;
+
+Hardware hardware_of(const Device& device) { return {device.kind, device.node, device.index}; }
+
+/// What devices that hand over by reference have in common: hand_over().
+Hardware neighbourhood_of(const Device& device) {
+  return {device.kind, device.node, device.kind == DeviceKind::cpu ? 0 : device.index};
+}
+
 /// Collects device_sets().
 class DeviceSets {
  public:
   DeviceSets(const Cluster& cluster, const PlanRequest& request) : cluster_(cluster), request_(request) {}
 
   std::vector<DeviceSet> make() {
-    const auto is_first = [&](const Device& device) {
-      const auto same = [&](const Device& other) { return share_memory(other, device); };
-      return &*std::ranges::find_if(cluster_.devices, same) == &device;
-    };
+    std::map<Hardware, const Device*> first;
+    for (const Device& device : cluster_.devices) first.try_emplace(hardware_of(device), &device);
     add_classes(SharedMemory::whole);
-    if (!std::ranges::all_of(cluster_.devices, is_first)) {
-      add(SharedMemory::whole, is_first);
+    if (first.size() < cluster_.devices.size()) {
+      add(SharedMemory::whole, [&](const Device& device) { return first.at(hardware_of(device)) == &device; });
       add_classes(SharedMemory::parts);
     }
     const Placement placement = request_.placement;
@@ -52,28 +63,23 @@ class DeviceSets {
     const auto reference = [](const Device& a, const Device& b) {
       return hand_over(a, b) == HandOver::reference;
     };
+    std::map<Hardware, int> near;
+    for (const Device& device : cluster_.devices) ++near[neighbourhood_of(device)];
     const Device* best = nullptr;
-    std::ptrdiff_t most = 1;
+    int most = 1;
     for (const Device& device : cluster_.devices) {
-      const auto near = std::ranges::count_if(cluster_.devices,
-                                              [&](const Device& other) { return reference(device, other); });
-      if (near > most) most = near, best = &device;
+      const int count = near.at(neighbourhood_of(device));
+      if (count > most) most = count, best = &device;
     }
     if (best != nullptr)
       add(SharedMemory::whole, [&](const Device& device) { return reference(*best, device); });
-  }
-
-  /// Devices of the set that are this one.
-  int sharers(const DeviceSet& set, const Device& device) const {
-    return static_cast<int>(std::ranges::count_if(set.positions, [&](int position) {
-      return share_memory(cluster_.devices[static_cast<std::size_t>(position)], device);
-    }));
   }
 
   void add(SharedMemory shared, const std::function<bool(const Device&)>& takes) {
     const std::vector<std::int64_t> bytes = usable_bytes(cluster_, request_, shared);
     DeviceSet set{{}, shared, 1, std::numeric_limits<double>::infinity(), 0, {}};
     set.limit.context = request_.context_bytes.value;
+    std::map<Hardware, int> sharers;
     for (std::size_t i = 0; i < cluster_.devices.size(); ++i) {
       const Device& device = cluster_.devices[i];
       if (!takes(device)) continue;
@@ -81,7 +87,7 @@ class DeviceSets {
       set.speed = std::min(set.speed, device.speed);
       set.best_speed = std::max(set.best_speed, device.speed);
       set.limit.bytes = std::min(set.limit.bytes, bytes[i]);
-      set.sharers = std::max(set.sharers, sharers(set, device));
+      set.sharers = std::max(set.sharers, ++sharers[hardware_of(device)]);
     }
     const auto known = [&](const DeviceSet& other) {
       return other.positions == set.positions && other.shared == set.shared;
@@ -100,11 +106,11 @@ class DeviceSets {
 
 std::vector<std::int64_t> usable_bytes(const Cluster& cluster, const PlanRequest& request,
                                        SharedMemory shared) {
+  std::map<Hardware, std::int64_t> sharers;
+  for (const Device& device : cluster.devices) ++sharers[hardware_of(device)];
   std::vector<std::int64_t> bytes;
   for (const Device& device : cluster.devices) {
-    const auto one = [&](const Device& other) { return share_memory(device, other); };
-    const std::int64_t parts =
-        shared == SharedMemory::parts ? std::ranges::count_if(cluster.devices, one) : std::int64_t{1};
+    const std::int64_t parts = shared == SharedMemory::parts ? sharers.at(hardware_of(device)) : 1;
     const std::int64_t whole = usable_bytes(device, request);
     bytes.push_back(whole == std::numeric_limits<std::int64_t>::max() ? whole : whole / parts);
   }

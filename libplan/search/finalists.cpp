@@ -17,8 +17,8 @@ auto rank(const Finalist& finalist) {
   return std::tuple(finalist.ranked_step(), finalist.workers(), finalist.partition.size(),
                     recomputed_layers(finalist.again, finalist.assignment), finalist.peak(),
                     std::string(finalist.schedule->name), stages_text(finalist.partition),
-                    replicas_text(finalist.partition), finalist.batch.micro_batches,
-                    finalist.assignment.stage_layers, finalist.devices, finalist.windows);
+                    replicas_text(finalist.partition), finalist.micro_batches, finalist.assignment.stage_layers,
+                    finalist.devices, finalist.windows);
 }
 
 double rounded(double seconds) {
@@ -68,7 +68,7 @@ Finalist finalist_of(const PlanCase& one, const Candidate& candidate) {
   Finalist finalist;
   finalist.partition = candidate.partition;
   finalist.order = one.order.layers;
-  finalist.batch = one.batch;
+  finalist.micro_batches = one.batch.micro_batches;
   finalist.schedule = &one.schedule;
   finalist.recompute = one.in_flight.recompute;
   finalist.devices = one.devices.positions;
@@ -93,13 +93,13 @@ Assignment assign(const Finalist& finalist, const PlanGraph& graph, const PlanRe
     for (int q = 0; q < stage.replicas; ++q) workers.push_back(worker++);
   }
   assignment.worker_devices.assign(finalist.devices.begin(), finalist.devices.begin() + worker);
-  assignment.micro_batches = finalist.batch.micro_batches;
+  assignment.micro_batches = finalist.micro_batches;
   assignment.synchronous = finalist.schedule->synchronous;
   assignment.policy = policy_of(*finalist.schedule, request);
   const bool own = !finalist.windows.empty();
   assignment.programs = make_schedule({.name = std::string(finalist.schedule->name),
                                        .replicas = replicas_of(finalist.partition),
-                                       .micro_batches = finalist.batch.micro_batches,
+                                       .micro_batches = finalist.micro_batches,
                                        .window = own ? WindowRule::explicit_list : window_of(request),
                                        .windows = own ? finalist.windows : request.windows,
                                        .weight_policy = assignment.policy})

@@ -16,7 +16,7 @@ namespace pp::plan {
 struct Finalist {
   Partition partition;
   std::vector<int> order;  ///< layer at each position
-  BatchOption batch;
+  int micro_batches = 1;
   const ScheduleRow* schedule = nullptr;
   std::vector<int> devices;  ///< positions in the cluster, for the workers in turn
   /// Of schedules that place the stages themselves (placed.h); one for all finalists of a case. Null: of

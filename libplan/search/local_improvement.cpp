@@ -106,7 +106,7 @@ class Improver {
 
   bool may_add(int replicas) const {
     if (request_.max_replicas > 0 && replicas >= request_.max_replicas) return false;
-    return !best_.assignment.synchronous || replicas < best_.batch.micro_batches;
+    return !best_.assignment.synchronous || replicas < best_.micro_batches;
   }
 
   bool move_replica(int from, int to) {
@@ -161,7 +161,7 @@ class Improver {
       double work = context_.model.fixed.forward + context_.model.fixed.backward;
       for (const int layer : shape.layers[at(s)]) work += least_work(context_.model.layers[at(layer)]);
       if (s + 1 == shape.stages()) work += least_work(context_.model.loss);
-      const double micro_batches = best_.batch.micro_batches;
+      const double micro_batches = best_.micro_batches;
       const double turns = micro_batches / shape.replicas[at(s)];
       const double busy = (best_.assignment.synchronous ? std::ceil(turns) : turns) * work / fastest_;
       if (busy > best_.ranked_step() * (1 + kRounding)) return true;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "libplan/schedule/size.h"
 #include "libplan/search/bottleneck.h"
 #include "libplan/search/placed_floor.h"
 #include "libplan/search/simulate_finalist.h"
@@ -32,6 +33,7 @@ int asked_workers(const PlanRequest& request, const ScheduleRow& row) {
 
 Schedule schedule_for(const PlanRequest& request, const ScheduleRow& row, int micro_batches, int workers) {
   const ScheduleRequest what = schedule_request(request, row, micro_batches, workers);
+  check_size(what, micro_batches);
   if (!is_searched(row)) return make_schedule(what);
   return {replicated_placement(what.replicas), std::vector<WorkerProgram>(what.replicas.size())};
 }
@@ -62,12 +64,12 @@ Assignment assignment_of(const Finalist& finalist) {
   }
   assignment.worker_devices.assign(finalist.devices.begin(), finalist.devices.begin() + finalist.workers());
   assignment.programs = finalist.placed->workers;
-  assignment.micro_batches = finalist.batch.micro_batches;
+  assignment.micro_batches = finalist.micro_batches;
   return assignment;
 }
 
 std::vector<WorkerProgram> zero_bubble_programs(const char* name, const Finalist& finalist) {
-  ScheduleRequest request{name, {}, finalist.batch.micro_batches};
+  ScheduleRequest request{name, {}, finalist.micro_batches};
   request.replicas.assign(static_cast<std::size_t>(finalist.workers()), 1);
   return make_schedule(request).workers;
 }

@@ -51,7 +51,7 @@ std::string why_not(const Finalist& other, const Finalist& best) {
 /// the order of layers.
 auto features(const Finalist& finalist) {
   return std::tuple(finalist.schedule->name, stages_text(finalist.partition), replicas_text(finalist.partition),
-                    finalist.batch.micro_batches, recompute_text(finalist.again));
+                    finalist.micro_batches, recompute_text(finalist.again));
 }
 
 /// The best of the others, each once.
@@ -63,7 +63,7 @@ std::vector<Alternative> alternatives(const SearchOutcome& outcome, int top) {
     const Finalist& other = outcome.ranked[i];
     if (!seen.insert(features(other)).second) continue;
     list.push_back({std::string(other.schedule->name), stages_text(other.partition),
-                    replicas_text(other.partition), other.batch.micro_batches, other.prediction.step,
+                    replicas_text(other.partition), other.micro_batches, other.prediction.step,
                     Bytes(other.peak()), recompute_text(other.again), why_not(other, best)});
   }
   return list;
@@ -134,7 +134,7 @@ Plan assemble(const Profile& profile, const Cluster& cluster, const PlanRequest&
   plan.profile_hash = profile_hash(profile);
   plan.cluster_hash = cluster_hash(cluster);
   plan.training = {.mini_batch = request.mini_batch,
-                   .micro_batches = best.batch.micro_batches,
+                   .micro_batches = best.micro_batches,
                    .dtype = profile.dtype,
                    .optimizer = request.optimizer};
   plan.schedule = {.name = std::string(best.schedule->name),
@@ -164,12 +164,13 @@ Plan checked(Plan plan) {
 }
 
 [[noreturn]] void refuse_endless(std::string_view schedule) {
+  const bool stream = !require_schedule(schedule).synchronous;
   throw Error(ErrorKind::usage,
               "schedule " + std::string(schedule) +
-                  ": the streams of every plan that was found repeat only after more than " +
-                  std::to_string(kOperationLimit) +
-                  " operations, the limit; use fewer stages or --replicas with a small common "
-                  "multiple");
+                  (stream ? ": the streams of every plan that was found repeat only after more than "
+                          : ": a step of every plan that was found has more than ") +
+                  std::to_string(kOperationLimit) + " operations, the limit; use fewer stages or " +
+                  (stream ? "--replicas with a small common multiple" : "larger micro-batches"));
 }
 
 /// Copies are worth having where no plan without them is as fast; the bound is over both.

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <limits>
 
+#include "libplan/schedule/limits.h"
+#include "libplan/schedule/size.h"
 #include "libplan/search/candidates.h"
 #include "libplan/search/covering_windows.h"
 #include "libplan/search/local_improvement.h"
@@ -17,6 +19,7 @@ namespace {
 constexpr std::size_t kSimulated = 64;  ///< per call and schedule
 constexpr std::size_t kPlaced = 4;      ///< the same of a placed schedule: each is improved by simulation
 constexpr std::int64_t kPlacedOperations = 8'000'000;  ///< of those in all, about a second a million
+constexpr double kOperations = 4e6;                    ///< the same of all others
 constexpr std::size_t kAtOnce = 8;                ///< whatever the number of threads, which changes no result
 constexpr std::int64_t kImproved = 200'000;       ///< operations simulated per machine for local improvement
 constexpr std::int64_t kImprovedSmall = 500'000;  ///< the same of small models
@@ -41,6 +44,56 @@ Finalist without_replica(Finalist finalist, std::size_t stage) {
   return finalist;
 }
 
+/// Of a step; of a stream about what steady_length() simulates.
+double operations_of(const Finalist& finalist) {
+  if (!finalist.schedule->synchronous) {
+    constexpr int kMost = 200'000;
+    const int stages = static_cast<int>(finalist.partition.size());
+    const int round = stream_round(replicas_of(finalist.partition), finalist.micro_batches, kMost);
+    return std::min<double>(kMost, 40.0 * stages * stages * round);
+  }
+  ScheduleRequest request{.name = std::string(finalist.schedule->name),
+                          .replicas = replicas_of(finalist.partition)};
+  if (finalist.recompute != RecomputeMode::never) request.recompute = {Recompute::always};
+  return operation_count(request, finalist.micro_batches);
+}
+
+/// What the links among its workers cost, in operations.
+double links_of(const Finalist& finalist) {
+  constexpr double kPerOperation = 50;
+  const double workers = finalist.workers();
+  return workers * workers / kPerOperation;
+}
+
+/// How many of them are priced against the same best: fewer where each takes long.
+std::size_t at_once(std::span<const Finalist> finalists) {
+  constexpr double kMost = 1e6;
+  std::size_t count = 0;
+  for (double operations = 0; count < std::min(kAtOnce, finalists.size()); ++count) {
+    operations += operations_of(finalists[count]);
+    if (count > 0 && operations > kMost) break;
+  }
+  return count;
+}
+
+/// As many as keep simulations at the same time below 1 GiB, one at least: each has three chained steps, and
+/// the links twice.
+int affordable_threads(std::span<Finalist* const> finalists, int wanted) {
+  constexpr double kMost = 1 << 30, kPerOperation = 350, kPerLink = 32;
+  double bytes = 1;
+  for (const Finalist* finalist : finalists) {
+    const double workers = finalist->workers();
+    bytes = std::max(bytes, kPerOperation * operations_of(*finalist) + kPerLink * workers * workers);
+  }
+  return static_cast<int>(std::clamp(kMost / bytes, 1.0, std::max(1.0, static_cast<double>(wanted))));
+}
+
+/// For check_plan(). Placed ones are made only when they are not.
+bool is_too_long(const Finalist& finalist) {
+  return !finalist.placed && finalist.schedule->synchronous &&
+         operations_of(finalist) > static_cast<double>(kOperationLimit);
+}
+
 }  // namespace
 
 Pool::Pool(const Profile& profile, const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request)
@@ -54,7 +107,7 @@ Pool::Identity Pool::identity(const Finalist& finalist) {
   const auto workers = finalist.devices.begin() + finalist.workers();
   return {finalist.schedule->name,
           finalist.recompute,
-          finalist.batch.micro_batches,
+          finalist.micro_batches,
           stage_layers(finalist.partition, finalist.order),
           replicas_of(finalist.partition),
           finalist.windows,
@@ -74,18 +127,25 @@ bool Pool::is_hopeless(const Finalist& finalist) const {
 }
 
 bool Pool::can_afford(const Finalist& finalist) {
-  if (!finalist.placed) return true;
+  if (!finalist.placed) {
+    if (operations_ > kOperations && best() < std::numeric_limits<double>::infinity()) return false;
+    operations_ += operations_of(finalist) + links_of(finalist);
+    return true;
+  }
   if (placed_operations_ > kPlacedOperations) return false;
   constexpr std::int64_t kPasses = 3;  // forward and both halves of the backward
-  placed_operations_ += kPasses * std::ssize(finalist.partition) * finalist.batch.micro_batches;
+  placed_operations_ += kPasses * std::ssize(finalist.partition) * finalist.micro_batches;
   return true;
 }
 
 void Pool::add(std::vector<Finalist> finalists) {
   std::vector<Finalist> chosen = choose(std::move(finalists));
   const std::span<Finalist> all(chosen);
-  for (std::size_t begin = 0; begin < all.size() && !stops(all[begin].workers()); begin += kAtOnce)
-    price(all.subspan(begin, std::min(kAtOnce, all.size() - begin)));
+  std::size_t count = 0;
+  for (std::size_t begin = 0; begin < all.size() && !stops(all[begin].workers()); begin += count) {
+    count = at_once(all.subspan(begin));
+    price(all.subspan(begin, count));
+  }
 }
 
 std::vector<Finalist> Pool::choose(std::vector<Finalist> finalists) {
@@ -98,6 +158,10 @@ std::vector<Finalist> Pool::choose(std::vector<Finalist> finalists) {
     const bool baseline = finalist.partition.size() == 1;  // data parallelism at every width
     std::size_t& count = counts[{finalist.schedule, finalist.recompute}];
     if (count >= (finalist.placed ? kPlaced : kSimulated) && !baseline) continue;
+    if (is_too_long(finalist)) {
+      endless_ = finalist.schedule->name;
+      continue;
+    }
     if (!known_.insert(identity(finalist)).second) continue;
     ++count;
     ++candidates_;
@@ -111,11 +175,14 @@ void Pool::price(std::span<Finalist> finalists) {
   for (Finalist& finalist : finalists) {
     if (is_hopeless(finalist) || !can_afford(finalist)) continue;
     promising.push_back(&finalist);
-    if (models_.contains(finalist.batch.micro_batches)) continue;
+    if (models_.contains(finalist.micro_batches)) continue;
     const CurveOptions curve{request_.extrapolate, request_.linear_batch};
-    models_.emplace(finalist.batch.micro_batches, price_model(profile_, finalist.batch.sizes, curve));
+    models_.emplace(
+        finalist.micro_batches,
+        price_model(profile_, micro_batch_sizes(request_.mini_batch, finalist.micro_batches), curve));
   }
-  for_each_index(promising.size(), request_.threads, [&](std::size_t i) { price(*promising[i]); });
+  for_each_index(promising.size(), affordable_threads(promising, request_.threads),
+                 [&](std::size_t i) { price(*promising[i]); });
   for (Finalist* finalist : promising) keep(std::move(*finalist));
 }
 
@@ -181,7 +248,7 @@ double Pool::best_near(int devices) const {
 }
 
 Pool::Shape Pool::shape(const Finalist& finalist) {
-  return {finalist.assignment.stage_layers, replicas_of(finalist.partition), finalist.batch.micro_batches};
+  return {finalist.assignment.stage_layers, replicas_of(finalist.partition), finalist.micro_batches};
 }
 
 void Pool::improve(int devices) {
@@ -206,7 +273,7 @@ void Pool::improve(int devices) {
 }
 
 PricingContext Pool::context_of(const Finalist& finalist) const {
-  return {graph_, models_.at(finalist.batch.micro_batches), cluster_, optimizer_, request_.all_reduce_overlap};
+  return {graph_, models_.at(finalist.micro_batches), cluster_, optimizer_, request_.all_reduce_overlap};
 }
 
 std::vector<Finalist> Pool::ranked() && {

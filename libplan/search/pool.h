@@ -38,7 +38,8 @@ class Pool {
   /// What the best attempt of a placed schedule lacks on one device.
   std::optional<Bytes> short_by() const { return short_by_; }
   std::string_view short_schedule() const { return short_schedule_; }
-  /// A schedule of which plans were dropped because their streams repeat too late; empty: none.
+  /// A schedule of which plans were dropped because they have more operations than a plan may, or their streams
+  /// repeat too late; empty: none.
   std::string_view endless() const { return endless_; }
   int candidates() const { return candidates_; }
   /// Those that fit, best first.
@@ -90,6 +91,7 @@ class Pool {
   std::string_view short_schedule_;
   std::string_view endless_;
   std::int64_t placed_operations_ = 0;  ///< of the placed finalists that were priced, once each
+  double operations_ = 0;               ///< the same of the others
   int candidates_ = 0;
   int improved_ = 0;
   bool cut_short_ = false;

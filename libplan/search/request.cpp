@@ -179,8 +179,12 @@ SearchSpace search_space(const PlanGraph& graph, const std::vector<int>& order, 
   space.max_replicas = std::min(devices, most_replicas);
   if (request.max_replicas > 0) space.max_replicas = std::min(space.max_replicas, request.max_replicas);
   space.exact_stages = requested_stages(request);
-  space.max_stages = std::min(request.max_stages.value_or(0), space.layers);  // each has a layer
+  space.max_stages = std::min({request.max_stages.value_or(0), space.layers, devices});
   space.replicas = request.replicas;
+  const int elsewhere = std::max(space.exact_stages, 1) - 1;  // devices of the other stages, at least
+  space.max_replicas = std::max(std::min(space.max_replicas, devices - elsewhere), 1);
+  if (!space.replicas.empty())
+    space.max_replicas = std::min(space.max_replicas, *std::ranges::max_element(space.replicas));
   if (request.cuts.empty() && graph.tied.empty()) return space;
   space.cut_allowed.assign(order.size() + 1, request.cuts.empty() ? 1 : 0);
   for (const int cut : request.cuts) space.cut_allowed[static_cast<std::size_t>(cut)] = 1;

@@ -2,8 +2,10 @@
 #include <numeric>
 #include <string>
 
+#include "libplan/schedule/limits.h"
 #include "libplan/schedule/ownership.h"
 #include "libplan/schedule/validate.h"
+#include "libplan/search/linear_order.h"
 #include "libplan/search/request.h"
 #include "libplan/search/shapes.h"
 
@@ -110,6 +112,39 @@ void check_stages(const Cluster& cluster, const PlanGraph& graph, const PlanRequ
   }
 }
 
+/// Replicas of a stage that a synchronous schedule may have: its micro-batches.
+int most_replicas(const Profile& profile, const PlanRequest& request) {
+  int most = 0;
+  for (const ScheduleRow* row : planned_schedules(profile, request)) {
+    if (!row->synchronous) continue;
+    try {
+      for (const BatchOption& batch : batch_options(profile, request, *row))
+        most = std::max(most, batch.micro_batches);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::usage) throw;  // for the search to tell, when all schedules refuse
+    }
+  }
+  return most;
+}
+
+/// The exact synchronous search keeps a queue for every stage, number of replicas and of devices behind them,
+/// and an entry for every stage, layer and number of devices.
+void check_tables(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                  const PlanRequest& request) {
+  constexpr double kMost = 1 << 30, kQueue = 32, kEntry = 24;
+  const int devices = static_cast<int>(cluster.devices.size());
+  const SearchSpace space =
+      search_space(graph, file_order(graph).layers, request, devices, most_replicas(profile, request));
+  const double levels = std::max(space.levels(), 1);
+  const double bytes =
+      levels * (devices + 1.0) * (kQueue * space.replica_limit() + kEntry * (graph.size() + 1.0));
+  if (bytes <= kMost) return;
+  refuse("a search over " + std::to_string(devices) + " devices, " + std::to_string(space.replica_limit()) +
+         " replicas of a stage and " + std::to_string(space.levels()) + " stage counts takes " +
+         pp::to_text(Bytes(static_cast<std::int64_t>(bytes))) +
+         ", more than the limit of 1 GiB; give --replicas or fewer devices");
+}
+
 void check_cuts(const PlanGraph& graph, const PlanRequest& request) {
   for (std::size_t i = 0; i < request.cuts.size(); ++i) {
     const int cut = request.cuts[i];
@@ -146,6 +181,10 @@ void check_replicas(const Cluster& cluster, const PlanRequest& request) {
 
 void check_devices(const Profile& profile, const Cluster& cluster, const PlanRequest& request) {
   if (cluster.devices.empty()) refuse("the cluster has no devices; give it at least one");
+  if (std::ssize(cluster.devices) > kWorkerLimit) {
+    refuse(std::to_string(cluster.devices.size()) + " devices exceed the limit of " +
+           std::to_string(kWorkerLimit) + " that can be simulated; plan for a smaller cluster");
+  }
   for (const Device& device : cluster.devices) {
     if (device.kind != profile.device.kind) {
       refuse("device " + std::to_string(number(device.id)) + " is " + std::string(name_of(device.kind)) +
@@ -228,6 +267,7 @@ void check_request(const Profile& profile, const Cluster& cluster, const PlanGra
   check_stages(cluster, graph, request);
   check_cuts(graph, request);
   check_replicas(cluster, request);
+  check_tables(profile, cluster, graph, request);
 }
 
 }  // namespace pp::plan

@@ -7,6 +7,7 @@
 
 #include "libplan/schedule/generators.h"
 #include "libplan/schedule/limits.h"
+#include "libplan/schedule/size.h"
 #include "libplan/schedule/validate.h"
 #include "libplan/search/zero_bubble/auto_zero_bubble.h"
 #include "libplan/simulate/lower_bound.h"
@@ -110,43 +111,6 @@ ZeroBubbleRequest search_request(const ScheduleStudy& study) {
   if (search.in_flight_limit.size() == 1)
     search.in_flight_limit.resize(request.replicas.size(), search.in_flight_limit[0]);
   return search;
-}
-
-bool is_clocked(const ScheduleRequest& request) {
-  return require_schedule(request.name).rules == RuleSet::clocked;
-}
-
-/// Steps in which a clocked schedule does all that it does in every third of them: the first backward of the
-/// first stage comes after twice the stages.
-std::int64_t clocked_steps(const ScheduleRequest& request) { return 6 * std::ssize(request.replicas); }
-
-/// What a stream runs in front of its first backward.
-double prologue_operations(const ScheduleRequest& request) {
-  const ScheduleRow& row = require_schedule(request.name);
-  if (row.synchronous || !row.windowed) return 0;
-  double operations = 0;
-  const std::vector<int> windows = request_windows(request);
-  for (std::size_t s = 0; s < windows.size(); ++s)
-    operations += static_cast<double>(request.replicas[s]) * windows[s];
-  return operations;
-}
-
-/// What the schedule would make of `length` micro-batches, before it is made.
-void check_size(const ScheduleRequest& request, double length) {
-  const ScheduleRow& row = require_schedule(request.name);
-  const bool recomputes =
-      std::ranges::any_of(request.recompute, [](Recompute r) { return r != Recompute::never; });
-  double places = 0;  // each runs all micro-batches of its stages
-  for (const int replicas : request.replicas) places += row.splits ? replicas : 1;
-  const int kinds = 2 + int{row.split_backward} + int{recomputes} + int{is_clocked(request)};
-  const double stages = static_cast<double>(request.replicas.size());
-  if (is_clocked(request)) length = std::max(length + stages - 1, static_cast<double>(clocked_steps(request)));
-  const double operations =
-      places * chunks_of(request) * length * request.token_count * kinds + prologue_operations(request);
-  if (operations <= static_cast<double>(kOperationLimit)) return;
-  throw Error(ErrorKind::usage, "schedule " + request.name + ": stages times micro-batches make more than " +
-                                    std::to_string(kOperationLimit) +
-                                    " operations, the limit; use fewer stages or micro-batches");
 }
 
 ProgramSet programs_of(const ScheduleStudy& study, std::string& search) {

@@ -63,6 +63,7 @@ class FillProbe {
 
   FillTest run() {
     for (int start = layers_ - 1; start >= 0; --start) {
+      space_.stop.look();
       for (int replicas = 1; replicas <= replica_limit_; ++replicas) shrink(start, replicas);
       if (space_.levels() == 0) {
         relax(start, 1, 0, 0);

@@ -95,7 +95,8 @@ SimulationResult simulate(const SimulationInput& input) {
   result.makespan = Seconds(timeline.makespan);
   result.busy = busy_times(index, timeline);
   const Seconds busy = std::accumulate(result.busy.begin(), result.busy.end(), Seconds{});
-  if (timeline.makespan > 0) result.bubble_fraction = 1 - busy / (index.workers() * result.makespan);
+  if (timeline.makespan > 0)
+    result.bubble_fraction = std::max(0.0, 1 - busy / (index.workers() * result.makespan));
   result.ops = op_events(index, timeline);
   result.messages = std::move(timeline.messages);
   if (!std::ranges::is_sorted(result.messages, {}, &MessageEvent::start))

@@ -63,6 +63,20 @@ TEST_SUITE("apps/plan_limits") {
             "replicas need 4294967294 devices, the cluster has 2");
   }
 
+  TEST_CASE("plans on more devices than can be simulated") {
+    refused(Folder().run({"profile.json", "--mini-batch", "8", "--schedule", "pipedream", "--devices", "65536",
+                          "--bandwidth", "1GB/s"}),
+            "65536 devices exceed the limit of 4000 that can be simulated; plan for a smaller cluster");
+  }
+
+  TEST_CASE("searches whose tables alone are larger than the limit") {
+    // 3 stages x 4001 numbers of devices x (3998 replicas x 32 bytes + 5 boundaries x 24 bytes) = 1.43 GiB.
+    refused(Folder().run({"profile.json", "--mini-batch", "8192", "--micro-batch-size", "1", "--extrapolate",
+                          "--schedule", "1f1b", "--stages", "3", "--devices", "4000", "--bandwidth", "1GB/s"}),
+            "a search over 4000 devices, 3998 replicas of a stage and 3 stage counts takes 1.43 GiB, more than "
+            "the limit of 1 GiB; give --replicas or fewer devices");
+  }
+
   TEST_CASE("machines of other planners' cost models larger than the limit, by product too") {
     const auto planned = [](const std::string& model, const std::vector<std::string>& machine) {
       std::vector<std::string> arguments{"profile.json", "--mini-batch", "16", "--cost-model", model};
@@ -88,6 +102,28 @@ TEST_SUITE("apps/plan_limits") {
         "micro_batches = 2147483647 exceeds the limit of 1000000; use larger micro-batches";
     refused(Folder().run(count), message);
     refused(Folder().run(size), message);
+  }
+
+  TEST_CASE("steps of more operations than a plan may have") {
+    const auto planned = [](const std::vector<std::string>& rest) {
+      std::vector<std::string> arguments{
+          "profile.json", "--devices", "4", "--bandwidth",    "1GB/s",        "--mini-batch",
+          "1000000",      "--threads", "1", "--linear-batch", "--time-limit", "20s"};
+      arguments.insert(arguments.end(), rest.begin(), rest.end());
+      return Folder().run(arguments);
+    };
+    // F and B of four stages: 8 million.
+    refused(
+        planned({"--micro-batch-size", "1", "--schedule", "1f1b", "--stages", "4", "--replicas", "1-1-1-1"}),
+        "schedule 1f1b: a step of every plan that was found has more than 2000000 operations, the limit; use "
+        "fewer stages or larger micro-batches");
+    refused(
+        planned({"--micro-batch-size", "1", "--schedule", "zb-h1", "--stages", "4"}),
+        "schedule zb-h1: stages times micro-batches make more than 2000000 operations, the limit; use fewer "
+        "stages or micro-batches");
+    const Outcome free = planned({});
+    CHECK(free.code == 0);
+    CHECK(free.peak_bytes < 1024 * kMi);
   }
 
   TEST_CASE("schedules of more operations than the limit") {
@@ -185,8 +221,8 @@ TEST_SUITE("apps/plan_limits") {
     folder.write_plan(plan);
     CHECK(folder.run({"check", "plan.json"}).code == 0);
     refused(folder.run({"simulate", "plan.json"}),
-            "plan.json: /workers: has 20000 entries; at most 5000 can be simulated");
+            "plan.json: /workers: has 20000 entries; at most 4000 can be simulated");
     refused(Folder().run({"simulate", "--schedule", "gpipe", "--stages", "20000", "--micro-batches", "1"}),
-            "20000 workers exceed the limit of 5000 that can be simulated");
+            "20000 workers exceed the limit of 4000 that can be simulated");
   }
 }

@@ -90,14 +90,21 @@ class Documents {
   void write(const std::string& name, const std::string& text) { write_file(one_.folder() / name, text); }
 
   /// Runs a command; what may not be is a finding. Nothing runs after a finding.
-  Ran tool(const std::vector<std::string>& arguments) {
+  Ran tool(std::vector<std::string> arguments) {
     if (!finding_.empty()) return {2, {}, {}};
+    if (searches(arguments)) arguments.insert(arguments.end(), {"--time-limit", "10s"});
     std::string line = "pp-plan";
     for (const std::string& argument : arguments) line += ' ' + argument;
     one_.doing(line);
     Ran ran = run_pp_plan(arguments);
     if (const std::string wrong = wrong_end(ran); !wrong.empty()) fail(wrong);
     return ran;
+  }
+
+  static bool searches(const std::vector<std::string>& arguments) {
+    const bool plans = arguments.front() == "make" || arguments.front() == "compare";
+    return plans && std::ranges::count(arguments, "--cost-model") == 0 &&
+           std::ranges::count(arguments, "--time-limit") == 0;
   }
 
   void must_succeed(const std::vector<std::string>& arguments, const std::string& because) {

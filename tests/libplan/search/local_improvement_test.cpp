@@ -131,7 +131,7 @@ TEST_CASE("a device without work becomes a replica of the slowest stage") {
     Finalist finalist;
     finalist.partition = {{0, 1, 1}, {1, 2, 1}};
     finalist.order = {0, 1};
-    finalist.batch = {4, {1, 1, 1, 1}};
+    finalist.micro_batches = 4;
     finalist.schedule = &require_schedule("1f1b");
     finalist.devices = {0, 1};
     simulate_finalist(finalist, context, request);

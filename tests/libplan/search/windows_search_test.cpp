@@ -77,7 +77,7 @@ Finalist two_stages(std::int64_t activation) {
   Finalist finalist;
   finalist.partition = {{0, 1, 1}, {1, 2, 1}};
   finalist.schedule = &require_schedule("pipedream");
-  finalist.batch.micro_batches = 4;
+  finalist.micro_batches = 4;
   finalist.assignment.stage_layers = {{0}, {1}};
   finalist.assignment.stage_workers = {{0}, {1}};
   finalist.assignment.worker_devices = {0, 1};
@@ -107,7 +107,7 @@ TEST_CASE("a round trip longer than the windows of win wants wider ones") {
 TEST_CASE("a synchronous stage has no more in flight than its micro-batches") {
   Finalist finalist = two_stages(4000);
   finalist.schedule = &require_schedule("1f1b");
-  finalist.batch.micro_batches = 3;
+  finalist.micro_batches = 3;
   CHECK(covering_windows(finalist, make_cluster(2, 0, 1000)) == Windows{{3, 1}});
 }
 

@@ -1,5 +1,7 @@
 #include "libplan/simulate/simulate.h"
 
+#include <cmath>
+
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
@@ -26,6 +28,15 @@ TEST_SUITE("libplan/simulate/simulate") {
     CHECK(result.makespan.count() == 9);
     CHECK(result.busy == std::vector<Seconds>{Seconds(6), Seconds(6)});
     CHECK(result.bubble_fraction == approx(1 - 12.0 / 18));
+  }
+
+  TEST_CASE("where nobody waits the bubble is zero, not what rounding makes of it") {
+    // Six times 0.7 added up is more than 6 x 0.7, in doubles.
+    ScheduleRequest request{"gpipe", {6}, 6};
+    SimulationInput input = equal_stages(program_set(request));
+    input.stages = {costs(0.1, 0.6)};
+    CHECK(simulate(input).bubble_fraction == 0);
+    CHECK(!std::signbit(simulate(input).bubble_fraction));
   }
 
   TEST_CASE("operations come by start time, then worker, then place in the list") {
