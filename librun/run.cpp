@@ -4,73 +4,33 @@
 
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "libprofile/core/error.h"
-#include "libprofile/core/file.h"
 #include "libprofile/measure/memory_meter.h"
-#include "librun/checkpoint/weights.h"
 #include "librun/report/build.h"
 #include "librun/transport/watchdog.h"
 #include "librun/worker/driver.h"
-#include "librun/worker/optimizer.h"
+#include "librun/worker/saver.h"
+#include "librun/worker/start.h"
 
 namespace pp::run {
 
 namespace {
 
-// First replica of each stage, stages merged into model order: the same for every plan of the job.
-NamedTensors collect_weights(const Job& job, const Crew& crew) {
-  std::vector<std::pair<int, NamedTensors>> by_layer;
-  for (std::size_t s = 0; s < job.plan.stages.size(); ++s) {
-    const Worker& worker = *crew.workers()[index(job.plan.stages[s].workers.front())];
-    const Stage& stage = worker.stages().at(StageId{static_cast<int>(s)});
-    for (auto& layer : stage.named_tensors()) by_layer.push_back(std::move(layer));
-  }
-  std::sort(by_layer.begin(), by_layer.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  NamedTensors all;
-  for (auto& [layer, tensors] : by_layer) all.insert(all.end(), tensors.begin(), tensors.end());
-  return all;
-}
-
-Settings settings_of(const plan::Plan& plan, const RunOptions& options) {
-  Settings settings{{"data", options.data},
-                    {"optimizer", std::string(name_of(plan.training.optimizer))},
-                    {"learning_rate", options.learning_rate},
-                    {"lr_schedule", options.lr_schedule},
-                    {"weight_decay", options.weight_decay},
-                    {"shuffle", options.shuffle},
-                    {"drop_last", options.drop_last},
-                    {"evaluate", options.evaluate}};
-  const auto whole = [&](const char* name, std::int64_t value) { settings[name] = value; };
-  if (options.warmup_steps > 0) whole("warmup_steps", options.warmup_steps);
-  if (options.lr_schedule == "step") {
-    whole("lr_step_size", options.lr_step_size);
-    settings["lr_factor"] = options.lr_factor;
-  }
-  if (options.lr_schedule == "cosine") settings["lr_min"] = options.lr_min;
-  if (options.data == "synthetic") whole("synthetic_samples", options.synthetic_samples);
-  if (options.clip_norm) settings["clip_norm"] = *options.clip_norm;
-  if (options.scale) settings["scale"] = *options.scale;
-  if (options.epochs) whole("epochs", *options.epochs);
-  if (options.steps) whole("steps", *options.steps);
-  for (const auto& [name, value] : optimizer_settings(plan.training.optimizer, options))
-    settings[std::string(name)] = value;
-  if (options.nesterov) settings["nesterov"] = true;
-  return settings;
-}
-
 RunStart start_of(const plan::Plan& plan, const RunOptions& options, const Setup& setup) {
-  return {plan::plan_hash(plan), settings_of(plan, options), options.seed, setup.length.total};
+  return {plan::plan_hash(plan), settings_of(plan, options, setup.length), options.seed, setup.length.total};
 }
 
-RunReport make_report(const Job& job, const Crew& crew, const Driver& driver) {
+RunReport make_report(const Job& job, const Crew& crew, const Driver& driver, const Saver& saver) {
   RunReport report;
   report.context = {{"pp", PP_VERSION}, {"libtorch", TORCH_VERSION}};
   report.plan_hash = plan::plan_hash(job.plan);
-  report.settings = settings_of(job.plan, job.options);
+  report.settings = settings_of(job.plan, job.options, job.setup.length);
+  report.checkpoints = saver.report();
+  if (const Start& start = job.setup.start; !start.resumed.empty())
+    report.resumed = ResumedFrom{start.resumed.string(), start.position.step};
   report.exit_reason = driver.interrupted() ? "interrupted" : "completed";
   report.seed = job.options.seed;
   for (const StepRecord& step : driver.steps()) report.step_losses.push_back(step.loss);
@@ -90,9 +50,15 @@ constexpr auto kLatest =
 // A job with the workers that do it.
 struct Work {
   Work(const plan::Plan& plan, const RunOptions& options, Setup setup)
-      : job(plan, options, std::move(setup)), crew(job) {}
+      : saver(options, setup.start), job(plan, options, std::move(setup)), crew(job) {
+    job.initial.reset();  // the workers have it
+    if (!job.takes_snapshots()) return;
+    writer.emplace(job.coordinator, job.snapshots, [this](const Snapshot& s) { saver.save(job, s); });
+  }
+  Saver saver;
   Job job;
   Crew crew;
+  std::optional<SnapshotWriter> writer;
 };
 
 std::string text_of(const std::exception_ptr& error) {
@@ -148,20 +114,16 @@ int runs_left_behind() { return static_cast<int>(left_behind().size()); }
 RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& observer,
               const std::function<bool()>& interrupted) {
   Setup setup = make_setup(plan, options);
-  for (const std::string& warning : setup.cores.warnings) observer.warning(warning);
+  for (const auto* const warnings : {&setup.cores.warnings, &setup.start.warnings}) {
+    for (const std::string& warning : *warnings) observer.warning(warning);
+  }
   if (plan.schedule.weight_policy == plan::WeightPolicy::latest) observer.warning(kLatest);
-  std::optional<AtomicFile> weights_file;
-  if (!options.save_weights.empty()) weights_file.emplace(options.save_weights);
   observer.start(start_of(plan, options, setup));
   profile::install_memory_meter();
   auto work = std::make_unique<Work>(plan, options, std::move(setup));
   Driver driver(work->job, observer, interrupted);
   train(work, driver);
-  if (weights_file) {
-    write_weights(*weights_file, collect_weights(work->job, work->crew));
-    weights_file->commit();
-  }
-  return make_report(work->job, work->crew, driver);
+  return make_report(work->job, work->crew, driver, work->saver);
 }
 
 }  // namespace pp::run

@@ -40,8 +40,16 @@ struct RunOptions {
   bool drop_last = false;  ///< leave out a last partial mini-batch that has fewer samples than micro-batches
   bool evaluate = true;    ///< after each epoch, when there is test data and the loss is cross_entropy or mse
   std::filesystem::path save_weights;  ///< safetensors, keys are parameter names; empty: none
-  bool trace = false;                  ///< make a Chrome trace of the last steps for the report
-  Seconds stall_timeout{60};           ///< a worker that waits this long is reported as stalled
+  std::filesystem::path checkpoint;    ///< folder for checkpoints; empty: none
+  /// From one checkpoint to the next; neither: an epoch. The end of the run has one in any case.
+  std::optional<std::int64_t> checkpoint_steps;
+  std::optional<Seconds> checkpoint_time;
+  int checkpoints_kept = 3;
+  std::filesystem::path resume;  ///< a folder of checkpoints, or one of them; empty: from the beginning
+  std::filesystem::path initial_weights;  ///< safetensors, or a checkpoint's folder; empty: drawn from the seed
+  bool ignore_unknown_weights = false;    ///< initial weights that the model does not have
+  bool trace = false;                     ///< make a Chrome trace of the last steps for the report
+  Seconds stall_timeout{60};              ///< a worker that waits this long is reported as stalled
   /// Tests only: called inside the worker before this operation of this step (-1: of an evaluation); may throw.
   std::function<void(std::int64_t step, WorkerId worker, const plan::Op& op)> before_op;
 };

@@ -14,7 +14,9 @@ namespace {
 
 void check(const PlanAndOptions& options, const cli::Shell& shell) {
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
-  with_context(cli::input_name(options.plan), [&] { run::check(plan, options.run); });
+  run::RunOptions settings = options.run;
+  if (!settings.steps && !settings.epochs && settings.resume.empty()) settings.epochs = 1;
+  with_context(cli::input_name(options.plan), [&] { run::check(plan, settings); });
   if (shell.json) {
     std::cout << dump_json(Json{{"plan_hash", plan::plan_hash(plan)}, {"ok", true}});
   } else {
@@ -29,7 +31,6 @@ void check(const PlanAndOptions& options, const cli::Shell& shell) {
 void add_check(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<PlanAndOptions>();
   const cli::Command command = app.add_subcommand("check", "check plan, data and devices without training");
-  options->run.steps = 1;
   add_run_options(command, *options);
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-run check plan.json --data configs/data/digits", "pp-run check plan.json --data synthetic",

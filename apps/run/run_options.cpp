@@ -1,8 +1,26 @@
 #include "apps/run/run_options.h"
 
+#include <charconv>
+#include <cstdint>
+#include <system_error>
+
 #include "apps/cli/options.h"
 
 namespace pp::run_tool {
+
+namespace {
+
+void set_interval(run::RunOptions& run, const std::string& text) {
+  std::int64_t steps = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), steps);
+  if (error == std::errc() && end == text.data() + text.size()) {
+    run.checkpoint_steps = steps;
+  } else {
+    run.checkpoint_time = parse_seconds(text, "--every");
+  }
+}
+
+}  // namespace
 
 void add_run_options(const cli::Command& command, PlanAndOptions& options) {
   run::RunOptions& run = options.run;
@@ -57,6 +75,33 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
   command.add_option("--seed", run.seed, "of initial weights, dropout and shuffling")
       .check(cli::whole_number(0))
       .group("Training");
+  command
+      .add_option("--initial-weights", run.initial_weights,
+                  "begin with these weights, by name: a safetensors file or a folder of --checkpoint")
+      .type_name("FILE")
+      .group("Training");
+  command
+      .add_flag("--ignore-unknown-weights", run.ignore_unknown_weights,
+                "leave out tensors of --initial-weights that the model does not have")
+      .group("Training");
+  command
+      .add_option("--resume", run.resume,
+                  "go on from the newest whole checkpoint of this folder, or from this one")
+      .type_name("DIR")
+      .group("Checkpoints");
+  command
+      .add_option("--checkpoint", run.checkpoint, "write checkpoints to this folder, the last one at the end")
+      .type_name("DIR")
+      .group("Checkpoints");
+  command
+      .add_option_function(
+          "--every", [&run](const std::string& text) { set_interval(run, text); },
+          "from one checkpoint to the next: steps, or a time (90s, 10min); default: an epoch")
+      .type_name("N|TIME")
+      .group("Checkpoints");
+  command.add_option("--keep", run.checkpoints_kept, "checkpoints that are kept, the newest")
+      .check(cli::whole_number(1))
+      .group("Checkpoints");
   cli::add_seconds(command, "--stall-timeout", run.stall_timeout, "a worker that waits this long stops the run")
       .default_str(to_text(run.stall_timeout));
 }

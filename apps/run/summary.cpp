@@ -60,10 +60,18 @@ std::string epoch_line(const run::EpochReport& epoch) {
 std::string summary(const plan::Plan& plan, const run::RunReport& report) {
   std::string text = cli::shown(plan.model.name) + ", " + plan.schedule.name + ", stages " +
                      plan::stages_text(plan) + ", replicas " + plan::replicas_text(plan) + ": " +
-                     counted(report.steps, "step") + ", " + report.exit_reason + "\n\n";
+                     counted(report.steps, "step") +
+                     (report.resumed ? " after " + std::to_string(report.resumed->step) : "") + ", " +
+                     report.exit_reason + "\n\n";
   cli::Table table({{"quantity", cli::Align::left}, {"predicted"}, {"measured"}, {"measured/predicted"}});
   for (const run::Comparison& comparison : report.comparisons) table.add(comparison_cells(comparison));
   text += table.text() + '\n' + worker_table(plan, report);
+  if (report.checkpoints && report.checkpoints->written > 0) {
+    const run::CheckpointsReport& checkpoints = *report.checkpoints;
+    text += '\n' + counted(checkpoints.written, "checkpoint") + " of " + to_text(checkpoints.size) +
+            ": training stood still for " + to_text(checkpoints.pause) + ", written in " +
+            to_text(checkpoints.write) + " each\n";
+  }
   if (!report.epochs.empty()) text += '\n' + epoch_line(report.epochs.back()) + '\n';
   return text;
 }

@@ -28,6 +28,8 @@ void claim_other_files(const run::RunOptions& options) {
   for (const auto& file : std::filesystem::directory_iterator(options.data, ignored))
     cli::claim_input(file.path().string());
   if (std::filesystem::is_regular_file(options.lr_schedule, ignored)) cli::claim_input(options.lr_schedule);
+  if (std::filesystem::is_regular_file(options.initial_weights, ignored))
+    cli::claim_input(options.initial_weights.string());
   if (!options.save_weights.empty()) cli::claim_output(options.save_weights.string());
 }
 
@@ -79,8 +81,10 @@ void add_train(const cli::Command& app, cli::Shell& shell) {
       .group("Results");
   command.add_flag("!--no-evaluate", options->run.evaluate, "leave out the evaluation after each epoch")
       .group("Results");
-  static constexpr std::array<std::string_view, 3> kExamples{
+  static constexpr std::array<std::string_view, 5> kExamples{
       "pp-run plan.json --data configs/data/digits --epochs 20 --lr 0.05 -o report.json",
+      "pp-run plan.json --data synthetic --steps 40 --checkpoint ck --every 5",
+      "pp-run other-plan.json --data synthetic --steps 40 --resume ck --save-weights weights.safetensors",
       "pp-run plan.json --data synthetic --steps 50 --trace trace.json",
       "pp-run plan.json --data configs/data/digits --epochs 5 --save-weights weights.safetensors --json"};
   cli::add_common_options(command, shell, kExamples);

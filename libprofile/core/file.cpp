@@ -28,8 +28,8 @@ class Descriptor {
   ~Descriptor() {
     if (value_ >= 0) ::close(value_);
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
   int value() const { return value_; }
 
  private:
@@ -88,28 +88,43 @@ int open_in_place(const fs::path& path) {
 }
 
 /// Everything that can be read from `descriptor`, called `name` in messages.
-std::string read_all(int descriptor, const fs::path& name, std::size_t limit) {
-  std::string text;
+template <class Take>
+void read_pieces(int descriptor, const fs::path& name, Take&& take) {
   std::array<char, 1 << 16> buffer;
   for (;;) {
     const ssize_t count = ::read(descriptor, buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail(ErrorKind::data, name, "cannot be read", errno);
-    if (count == 0) return text;
-    text.append(buffer.data(), static_cast<std::size_t>(count));
-    if (text.size() > limit) {
-      throw Error(ErrorKind::data,
-                  name.string() + ": is larger than the limit of " + std::to_string(limit) + " bytes");
-    }
+    if (count == 0) return;
+    take(std::string_view(buffer.data(), static_cast<std::size_t>(count)));
   }
+}
+
+std::string read_all(int descriptor, const fs::path& name, std::size_t limit) {
+  std::string text;
+  read_pieces(descriptor, name, [&](std::string_view piece) {
+    text += piece;
+    if (text.size() <= limit) return;
+    throw Error(ErrorKind::data,
+                name.string() + ": is larger than the limit of " + std::to_string(limit) + " bytes");
+  });
+  return text;
+}
+
+Descriptor open_to_read(const fs::path& path) {
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.value() < 0) fail(ErrorKind::data, path, "cannot be read", errno);
+  return file;
 }
 
 }  // namespace
 
 std::string read_file(const fs::path& path, std::size_t limit) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.value() < 0) fail(ErrorKind::data, path, "cannot be read", errno);
-  return read_all(file.value(), path, limit);
+  return read_all(open_to_read(path).value(), path, limit);
+}
+
+void read_file(const fs::path& path, const std::function<void(std::string_view)>& take) {
+  read_pieces(open_to_read(path).value(), path, take);
 }
 
 std::string read_standard_input(std::size_t limit) { return read_all(STDIN_FILENO, "standard input", limit); }

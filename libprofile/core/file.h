@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -10,6 +11,8 @@ namespace pp {
 
 /// Throws pp::Error (data): `PATH: cannot be read: reason`. Files above `limit` bytes are refused.
 std::string read_file(const std::filesystem::path& path, std::size_t limit = std::size_t{256} << 20);
+/// The same of a file of any size, piece by piece.
+void read_file(const std::filesystem::path& path, const std::function<void(std::string_view)>& take);
 /// The same of what stands on standard input.
 std::string read_standard_input(std::size_t limit = std::size_t{256} << 20);
 

@@ -1,8 +1,7 @@
 #include "libprofile/core/hash.h"
 
-#include <array>
+#include <algorithm>
 #include <bit>
-#include <cstdint>
 #include <cstring>
 
 namespace pp {
@@ -54,37 +53,48 @@ void compress(State& state, const Block& block) {
   for (std::size_t i = 0; i < state.size(); ++i) state[i] += next[i];
 }
 
-State sha256(std::string_view bytes) {
-  State state = kInitial;
-  const std::uint64_t bits = std::uint64_t{bytes.size()} * 8;
-  Block block{};
-  while (bytes.size() >= block.size()) {
-    std::memcpy(block.data(), bytes.data(), block.size());
-    compress(state, block);
-    bytes.remove_prefix(block.size());
+}  // namespace
+
+ContentHash::ContentHash() : state_(kInitial) {}
+
+void ContentHash::update(std::string_view bytes) {
+  length_ += bytes.size();
+  while (!bytes.empty()) {
+    const std::size_t taken = std::min(bytes.size(), block_.size() - filled_);
+    std::memcpy(block_.data() + filled_, bytes.data(), taken);
+    bytes.remove_prefix(taken);
+    filled_ += taken;
+    if (filled_ < block_.size()) return;
+    compress(state_, block_);
+    filled_ = 0;
   }
-  // Padding: the bit 1, zeros, the length in bits as 64-bit big endian.
-  block.fill(0);
-  if (!bytes.empty()) std::memcpy(block.data(), bytes.data(), bytes.size());
-  block[bytes.size()] = 0x80;
-  if (bytes.size() + 1 + 8 > block.size()) {
+}
+
+// Padding: the bit 1, zeros, the length in bits as 64-bit big endian.
+std::string ContentHash::text() const {
+  State state = state_;
+  Block block{};
+  std::memcpy(block.data(), block_.data(), filled_);
+  block[filled_] = 0x80;
+  if (filled_ + 1 + 8 > block.size()) {
     compress(state, block);
     block.fill(0);
   }
+  const std::uint64_t bits = length_ * 8;
   for (std::size_t i = 0; i < 8; ++i) block[63 - i] = static_cast<std::uint8_t>(bits >> (8 * i));
   compress(state, block);
-  return state;
-}
-
-}  // namespace
-
-std::string content_hash(std::string_view bytes) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text = "sha256:";
-  for (const std::uint32_t word : sha256(bytes)) {
+  for (const std::uint32_t word : state) {
     for (int shift = 28; shift >= 0; shift -= 4) text += kDigits[(word >> shift) & 0xf];
   }
   return text;
+}
+
+std::string content_hash(std::string_view bytes) {
+  ContentHash hash;
+  hash.update(bytes);
+  return hash.text();
 }
 
 }  // namespace pp

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
 
 namespace pp::run {
@@ -96,7 +97,8 @@ std::vector<StoredTensor> read_entries(std::string_view content) {
 
 }  // namespace
 
-void write_safetensors(AtomicFile& file, std::span<const StoredTensor> tensors) {
+void write_safetensors(std::span<const StoredTensor> tensors,
+                       const std::function<void(std::string_view)>& write) {
   Json header = Json::object();
   std::int64_t offset = 0;
   for (const StoredTensor& tensor : tensors) {
@@ -112,9 +114,9 @@ void write_safetensors(AtomicFile& file, std::span<const StoredTensor> tensors) 
   }
   std::string text = header.dump();
   text.resize((text.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');
-  file.write(length_bytes(text.size()));
-  file.write(text);
-  for (const StoredTensor& tensor : tensors) file.write(tensor.bytes);
+  write(length_bytes(text.size()));
+  write(text);
+  for (const StoredTensor& tensor : tensors) write(tensor.bytes);
 }
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)

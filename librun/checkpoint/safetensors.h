@@ -3,12 +3,12 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "libprofile/core/file.h"
 #include "libprofile/core/model_graph.h"
 
 namespace pp::run {
@@ -19,10 +19,11 @@ struct StoredTensor {
   std::string_view bytes;  ///< dense, row by row, little-endian; owned by somebody else
 };
 
-/// Appends the whole file in the order given; the header is padded with spaces to a multiple of 8 bytes. The
-/// same tensors give the same bytes. Throws pp::Error (internal) for bytes that do not fit the type, (run) when
-/// the disk is full.
-void write_safetensors(AtomicFile& file, std::span<const StoredTensor> tensors);
+/// Gives `write` the whole file, piece by piece, tensors in the order given; the header is padded with spaces
+/// to a multiple of 8 bytes. The same tensors give the same bytes. Throws pp::Error (internal) for bytes that
+/// do not fit the type.
+void write_safetensors(std::span<const StoredTensor> tensors,
+                       const std::function<void(std::string_view)>& write);
 
 /// A file in memory; the tensors refer into `content`. Not movable for that reason.
 class SafetensorsFile {

@@ -6,7 +6,6 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/model/ops.h"
-#include "librun/checkpoint/safetensors.h"
 
 namespace pp::run {
 
@@ -21,16 +20,14 @@ DType dtype_of(const std::string& name, at::ScalarType type) {
 
 }  // namespace
 
-void write_weights(AtomicFile& file, const NamedTensors& tensors) {
-  std::vector<at::Tensor> dense;  // keeps the bytes alive that the entries refer to
+std::vector<StoredTensor> stored(const NamedTensors& tensors) {
   std::vector<StoredTensor> entries;
   for (const auto& [name, tensor] : tensors) {
-    const at::Tensor& kept = dense.emplace_back(tensor.detach().cpu().contiguous());
     entries.push_back({name,
-                       {kept.sizes().vec(), dtype_of(name, kept.scalar_type())},
-                       {static_cast<const char*>(kept.const_data_ptr()), kept.nbytes()}});
+                       {tensor.sizes().vec(), dtype_of(name, tensor.scalar_type())},
+                       {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()}});
   }
-  write_safetensors(file, entries);
+  return entries;
 }
 
 NamedTensors read_weights(const std::filesystem::path& path) {

@@ -4,19 +4,22 @@
 #include <ATen/core/Tensor.h>
 
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "libprofile/core/file.h"
+#include "librun/checkpoint/safetensors.h"
 
 namespace pp::run {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+using TensorsByName = std::map<std::string, at::Tensor, std::less<>>;
 
-/// As safetensors, in the order given. Neither stages nor replicas appear: given in model order, every plan of
-/// one job writes the same bytes.
-void write_weights(AtomicFile& file, const NamedTensors& tensors);
+/// Entries of a file that refer to the bytes of the tensors, which are dense and on the host. In the order
+/// given: neither stages nor replicas appear, so in model order every plan of one job writes the same bytes.
+std::vector<StoredTensor> stored(const NamedTensors& tensors);
 
 /// Throws pp::Error (data).
 NamedTensors read_weights(const std::filesystem::path& path);

@@ -10,13 +10,13 @@ namespace pp::run {
 
 namespace {
 
-// Mean seconds per mini-batch in the middle third of one epoch.
-Seconds streamed_period(std::span<const StepRecord> epoch, Seconds epoch_start) {
-  const std::size_t n = epoch.size();
+// Mean seconds per mini-batch in the middle third of one stretch.
+Seconds streamed_period(std::span<const StepRecord> stretch, Seconds begin) {
+  const std::size_t n = stretch.size();
   std::vector<Seconds> latest;  // E(i + 1)
-  for (const StepRecord& step : epoch)
+  for (const StepRecord& step : stretch)
     latest.push_back(latest.empty() ? step.end : std::max(latest.back(), step.end));
-  if (n < 6) return (latest.back() - epoch_start) / static_cast<double>(n);
+  if (n < 6) return (latest.back() - begin) / static_cast<double>(n);
   const std::size_t third = n / 3;
   return (latest[2 * third - 1] - latest[third - 1]) / static_cast<double>(third);
 }
@@ -26,10 +26,10 @@ Seconds streamed_step_time(std::span<const StepRecord> steps) {
   Seconds start{};
   for (std::size_t first = 0; first < steps.size();) {
     std::size_t last = first;
-    while (last < steps.size() && steps[last].epoch == steps[first].epoch) ++last;
-    const auto epoch = steps.subspan(first, last - first);
-    periods.push_back(streamed_period(epoch, start));
-    for (const StepRecord& step : epoch) start = std::max(start, step.end);
+    while (last < steps.size() && steps[last].stretch == steps[first].stretch) ++last;
+    const auto stretch = steps.subspan(first, last - first);
+    periods.push_back(streamed_period(stretch, start));
+    for (const StepRecord& step : stretch) start = std::max(start, step.end);
     first = last;
   }
   return median(std::move(periods));
@@ -104,10 +104,10 @@ Seconds step_time(std::span<const StepRecord> steps, bool streams) {
   if (streams) return streamed_step_time(steps);
   std::vector<Seconds> chained, all;
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    const bool first_of_epoch = i == 0 || steps[i].epoch != steps[i - 1].epoch;
+    const bool first_of_stretch = i == 0 || steps[i].stretch != steps[i - 1].stretch;
     const Seconds time = steps[i].end - (i == 0 ? Seconds(0) : steps[i - 1].end);
     all.push_back(time);
-    if (!first_of_epoch && i >= kWarmUpSteps) chained.push_back(time);
+    if (!first_of_stretch && i >= kWarmUpSteps) chained.push_back(time);
   }
   return median(chained.empty() ? all : chained);
 }

@@ -12,7 +12,7 @@ namespace pp::run {
 
 /// One step (in streams a mini-batch) as the driver saw it; times count from the start of the run.
 struct StepRecord {
-  int epoch = 0;
+  int stretch = 0;  ///< its steps follow each other: an epoch, in streams what lies between two drains
   double loss = 0;
   int samples = 0;
   Seconds end{};
@@ -20,10 +20,10 @@ struct StepRecord {
   double bubble_fraction = 0;
 };
 
-/// Median seconds per step. Programs: from the end of one step to the end of the next; the first step of an
-/// epoch, which had no predecessor to overlap with, and the first `kWarmUpSteps` of the run are left out as
-/// long as others remain. Streams: per epoch (E(2n/3) - E(n/3))/(n/3) with E(i) = latest end among the first i
-/// of the epoch's n mini-batches, as the planner's steady period; the whole epoch's mean where n < 6.
+/// Median seconds per step. Programs: from the end of one step to the end of the next; the first step of a
+/// stretch, which had no predecessor to overlap with, and the first `kWarmUpSteps` of the run are left out as
+/// long as others remain. Streams: per stretch (E(2n/3) - E(n/3))/(n/3) with E(i) = latest end among the first
+/// i of its n mini-batches, as the planner's steady period; the whole stretch's mean where n < 6.
 Seconds step_time(std::span<const StepRecord> steps, bool streams);
 inline constexpr int kWarmUpSteps = 3;
 

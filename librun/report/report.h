@@ -2,17 +2,16 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "libplan/plan.h"
 #include "libprofile/core/context.h"
 #include "libprofile/core/json_reader.h"
 #include "libprofile/core/units.h"
+#include "librun/report/settings.h"
 
 namespace pp::run {
 
@@ -58,16 +57,29 @@ struct Comparison {
   bool operator==(const Comparison&) const = default;
 };
 
-/// What the run was asked for, by name: each of its own type in the document.
-using Setting = std::variant<bool, std::int64_t, double, std::string>;
-using Settings = std::map<std::string, Setting>;
+/// What the checkpoints of a run have cost.
+struct CheckpointsReport {
+  std::int64_t written = 0;
+  Bytes size;       ///< of the last one
+  Seconds pause{};  ///< median time that training stood still for the copy of its state
+  Seconds write{};  ///< median time of writing it, meanwhile training goes on
+  bool operator==(const CheckpointsReport&) const = default;
+};
+
+struct ResumedFrom {
+  std::string checkpoint;  ///< its folder
+  std::int64_t step = 0;
+  bool operator==(const ResumedFrom&) const = default;
+};
 
 struct RunReport {
   Context context;
   std::string plan_hash;
   Settings settings;
   std::string exit_reason;  ///< `completed`, `interrupted`
-  std::int64_t steps = 0;
+  std::optional<ResumedFrom> resumed;
+  std::optional<CheckpointsReport> checkpoints;
+  std::int64_t steps = 0;  ///< of this run
   std::uint64_t seed = 0;
   Seconds step{};  ///< median over the steps after warm-up
   double samples_per_s = 0;
@@ -80,7 +92,6 @@ struct RunReport {
   std::string trace;  ///< Chrome trace JSON when asked for; not part of the document
 };
 
-Json to_json(const Settings& settings);
 Json to_json(const RunReport& report);
 RunReport report_from_json(const Json& json);
 

@@ -51,6 +51,13 @@ Json write(const OpTime& row) {
           {"median_s", row.median.count()}};
 }
 
+Json write(const CheckpointsReport& checkpoints) {
+  return {{"written", checkpoints.written},
+          {"size_bytes", checkpoints.size.value},
+          {"pause_s", checkpoints.pause.count()},
+          {"write_s", checkpoints.write.count()}};
+}
+
 Json write(const Comparison& row) {
   return {{"name", row.name}, {"predicted", row.predicted}, {"measured", row.measured}, {"ratio", row.ratio}};
 }
@@ -71,25 +78,6 @@ Context read_context(ObjectReader& reader, std::string_view key) {
     context[name] = value.get<std::string>();
   }
   return context;
-}
-
-Setting read_setting(ObjectReader& reader, const std::string& name, const Json& value) {
-  if (value.is_boolean()) return value.get<bool>();
-  if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max())
-    reader.fail("settings", "\"" + name + "\" is beyond 64 bits");
-  if (value.is_number_integer()) return value.get<std::int64_t>();
-  if (value.is_number()) return value.get<double>();
-  if (!value.is_string())
-    reader.fail("settings", "\"" + name + "\" must be a text, a number, or true or false");
-  return value.get<std::string>();
-}
-
-Settings read_settings(ObjectReader& reader) {
-  Settings settings;
-  const Json& json = reader.raw("settings");
-  if (!json.is_object()) reader.fail("settings", "must be an object");
-  for (const auto& [name, value] : json.items()) settings.emplace(name, read_setting(reader, name, value));
-  return settings;
 }
 
 // Losses may be any finite number, also below zero.
@@ -157,40 +145,29 @@ std::vector<double> read_losses(ObjectReader& reader) {
   return losses;
 }
 
-// A seed is any of the 64 bits, more than a JSON integer of our reader holds.
-std::uint64_t read_seed(ObjectReader& reader) {
-  const Json& json = reader.raw("seed");
-  if (!json.is_number_unsigned() && !(json.is_number_integer() && json.get<std::int64_t>() >= 0)) {
-    reader.fail("seed", "must be an integer from 0 to 2^64-1");
-  }
-  return json.get<std::uint64_t>();
-}
-
 }  // namespace
 
-Json to_json(const Settings& settings) {
-  Json json = Json::object();
-  for (const auto& [key, value] : settings) std::visit([&](const auto& typed) { json[key] = typed; }, value);
-  return json;
-}
-
 Json to_json(const RunReport& report) {
-  return {{"format", kFormat},
-          {"version", kVersion},
-          {"context", write(report.context)},
-          {"plan_hash", report.plan_hash},
-          {"settings", to_json(report.settings)},
-          {"exit_reason", report.exit_reason},
-          {"seed", report.seed},
-          {"steps", report.steps},
-          {"step_s", report.step.count()},
-          {"samples_per_s", report.samples_per_s},
-          {"bubble_fraction", report.bubble_fraction},
-          {"epochs", write_all(report.epochs)},
-          {"workers", write_all(report.workers)},
-          {"op_times", write_all(report.op_times)},
-          {"comparisons", write_all(report.comparisons)},
-          {"step_losses", report.step_losses}};
+  Json json{{"format", kFormat},
+            {"version", kVersion},
+            {"context", write(report.context)},
+            {"plan_hash", report.plan_hash},
+            {"settings", to_json(report.settings)},
+            {"exit_reason", report.exit_reason},
+            {"seed", report.seed},
+            {"steps", report.steps},
+            {"step_s", report.step.count()},
+            {"samples_per_s", report.samples_per_s},
+            {"bubble_fraction", report.bubble_fraction},
+            {"epochs", write_all(report.epochs)},
+            {"workers", write_all(report.workers)},
+            {"op_times", write_all(report.op_times)},
+            {"comparisons", write_all(report.comparisons)},
+            {"step_losses", report.step_losses}};
+  if (report.resumed)
+    json["resumed_from"] = {{"checkpoint", report.resumed->checkpoint}, {"step", report.resumed->step}};
+  if (report.checkpoints) json["checkpoints"] = write(*report.checkpoints);
+  return json;
 }
 
 RunReport report_from_json(const Json& json) {
@@ -198,9 +175,9 @@ RunReport report_from_json(const Json& json) {
   read_document(json, kFormat, kVersion, [&](ObjectReader& reader) {
     report.context = read_context(reader, "context");
     report.plan_hash = reader.text("plan_hash");
-    report.settings = read_settings(reader);
+    report.settings = read_settings(reader, "settings");
     report.exit_reason = reader.text("exit_reason");
-    report.seed = read_seed(reader);
+    report.seed = read_seed(reader, "seed");
     report.steps = reader.integer("steps");
     report.step = Seconds(reader.number("step_s"));
     report.samples_per_s = reader.number("samples_per_s");
@@ -211,6 +188,18 @@ RunReport report_from_json(const Json& json) {
     reader.objects("comparisons",
                    [&](ObjectReader& row) { report.comparisons.push_back(read_comparison(row)); });
     report.step_losses = read_losses(reader);
+    if (reader.has("resumed_from")) {
+      reader.object("resumed_from", [&](ObjectReader& from) {
+        report.resumed = ResumedFrom{from.text("checkpoint"), from.integer("step")};
+      });
+    }
+    if (reader.has("checkpoints")) {
+      reader.object("checkpoints", [&](ObjectReader& member) {
+        report.checkpoints =
+            CheckpointsReport{member.integer("written"), Bytes(member.integer("size_bytes")),
+                              Seconds(member.number("pause_s")), Seconds(member.number("write_s"))};
+      });
+    }
   });
   return report;
 }

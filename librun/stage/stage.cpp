@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "libprofile/core/op_table.h"
+#include "librun/checkpoint/model_tensors.h"
 
 namespace pp::run {
 
@@ -218,22 +219,56 @@ StageBytes Stage::bytes() const {
   return bytes;
 }
 
-std::vector<std::pair<int, Stage::NamedTensors>> Stage::named_tensors() const {
-  std::vector<std::pair<int, NamedTensors>> all;
-  for (std::size_t i = 0; i < versions_.newest().layers.size(); ++i) {
-    const int layer = segment_.layers()[i];
-    const ResolvedLayer& resolved = model_.layers[static_cast<std::size_t>(layer)];
-    const std::string prefix = model_.graph.layers[static_cast<std::size_t>(layer)].name + ".";
-    NamedTensors tensors;
-    for (std::size_t p = 0; resolved.weights_layer == layer && p < resolved.parameters.size(); ++p) {
-      tensors.emplace_back(prefix + resolved.parameters[p].name, versions_.newest().layers[i][p].detach());
-    }
-    for (std::size_t b = 0; b < buffers_[i].size(); ++b) {
-      tensors.emplace_back(prefix + resolved.buffers[b].name, buffers_[i][b]);
-    }
-    all.emplace_back(layer, std::move(tensors));
+// A shared parameter has the name of the layer that owns it, which may be in another stage.
+std::string Stage::name_of(const FlatLayout::Parameter& parameter) const {
+  const FlatLayout::Use& use = parameter.uses.front();
+  const auto layer = static_cast<std::size_t>(segment_.layers()[use.layer]);
+  return parameter_name(model_, model_.layers[layer].weights_layer, use.index);
+}
+
+std::vector<Stage::LayerState> Stage::snapshot() const {
+  const auto copy = [](const at::Tensor& tensor) {
+    return tensor.detach().to(at::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+  };
+  std::vector<LayerState> layers;
+  for (const int layer : segment_.layers()) layers.push_back({layer});
+  const at::Tensor flat = layout_.parameters().empty() ? at::Tensor() : copy(versions_.newest_flat());
+  for (std::size_t p = 0; p < layout_.parameters().size(); ++p) {
+    const FlatLayout::Parameter& parameter = layout_.parameters()[p];
+    LayerState& state = layers[parameter.uses.front().layer];
+    if (model_.layers[static_cast<std::size_t>(state.layer)].weights_layer != state.layer) continue;  // a copy
+    const std::string name = name_of(parameter);
+    state.tensors.emplace_back(name, FlatLayout::view(flat, parameter, parameter.offset()));
+    for (const model::OptimizerSlot& slot : optimizer_->state())
+      state.optimizer.emplace_back(slot_name(name, slot.name), copy(slot.tensors[p]));
   }
-  return all;
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    for (std::size_t b = 0; b < buffers_[i].size(); ++b)
+      layers[i].tensors.emplace_back(buffer_name(model_, layers[i].layer, b), copy(buffers_[i][b]));
+  }
+  return layers;
+}
+
+void Stage::restore(const TensorsByName& tensors, const TensorsByName& optimizer) {
+  const std::span<const at::Tensor> weights = versions_.newest_parameters();
+  std::vector<model::OptimizerSlot> slots;
+  for (const std::string& slot : optimizer_->slot_names()) slots.push_back({slot});
+  for (std::size_t p = 0; p < weights.size(); ++p) {
+    const std::string name = name_of(layout_.parameters()[p]);
+    if (const auto found = tensors.find(name); found != tensors.end()) weights[p].copy_(found->second);
+    for (model::OptimizerSlot& slot : slots) {
+      const auto found = optimizer.find(slot_name(name, slot.name));
+      if (found == optimizer.end()) continue;
+      slot.tensors.push_back(found->second.to(weights[p].device(), found->second.scalar_type(), false, true));
+    }
+  }
+  if (!slots.empty() && slots.front().tensors.size() == weights.size()) optimizer_->set_state(std::move(slots));
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    for (std::size_t b = 0; b < buffers_[i].size(); ++b) {
+      const auto found = tensors.find(buffer_name(model_, segment_.layers()[i], b));
+      if (found != tensors.end()) buffers_[i][b].copy_(found->second);
+    }
+  }
 }
 
 }  // namespace pp::run

@@ -16,6 +16,7 @@
 #include "libprofile/core/units.h"
 #include "libprofile/model/optimizer.h"
 #include "libprofile/model/segment.h"
+#include "librun/checkpoint/weights.h"
 #include "librun/stage/flat_layout.h"
 #include "librun/stage/weight_versions.h"
 
@@ -113,6 +114,8 @@ class Stage {
   /// Forward alone, with the newest weights and running statistics; nothing stays in flight.
   model::Pass evaluate(model::TensorSpan inputs, at::Generator& generator) const;
 
+  /// The newest, per layer of the segment.
+  const model::Weights& weights() const { return versions_.newest(); }
   int version() const { return versions_.version(); }
   int flight_count() const { return static_cast<int>(flights_.size()); }
   /// Versions alive (WeightVersions).
@@ -121,10 +124,17 @@ class Stage {
   int version_of(int micro_batch) const { return flights_.at(micro_batch).version; }
   StageBytes bytes() const;
 
-  using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
-  /// Per layer (model-wide index) its own parameters by model-wide name (`conv1.weight`), then its buffers.
-  /// References.
-  std::vector<std::pair<int, NamedTensors>> named_tensors() const;
+  /// A copy on the host of all that training goes on from, by model-wide name: of each layer the parameters
+  /// that it owns and its buffers, and what the optimizer has of its parameters. Nothing is in flight.
+  struct LayerState {
+    int layer;                    ///< model-wide
+    NamedTensors tensors = {};    ///< `conv1.weight`
+    NamedTensors optimizer = {};  ///< `conv1.weight.exp_avg`
+  };
+  std::vector<LayerState> snapshot() const;
+  /// Goes on from such tensors, wherever they come from; what is not among them stays as it is. Before the
+  /// first forward.
+  void restore(const TensorsByName& tensors, const TensorsByName& optimizer);
 
  private:
   struct Flight {
@@ -141,6 +151,7 @@ class Stage {
   /// visit(parameter, use) for every use of parameters that layer `owner` has.
   template <class Visit>
   void for_each_use(int owner, Visit&& visit) const;
+  std::string name_of(const FlatLayout::Parameter& parameter) const;
   /// Adds the uses of each parameter; done once, further calls change nothing.
   void fold_uses();
   void commit(const Statistics& statistics);

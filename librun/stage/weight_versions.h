@@ -44,6 +44,8 @@ class WeightVersions {
   std::span<const at::Tensor> begin_update(std::int64_t step);
 
   const model::Weights& newest() const { return kept_.back()->leaves; }
+  /// The same, per parameter of the layout: to be read, or changed before anything runs.
+  std::span<const at::Tensor> newest_parameters() const { return kept_.back()->parameters; }
   const at::Tensor& newest_flat() const { return kept_.back()->flat; }
   std::shared_ptr<const model::Weights> newest_shared() const;
   /// Updates so far.

@@ -56,34 +56,93 @@ std::optional<WorkerId> Crew::join_within(Seconds most) {
 }
 
 Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted)
-    : job_(job), observer_(observer), interrupted_(interrupted), lead_(find_lead(job)) {}
-
-void Driver::drive() {
-  const int epochs = job_.setup.length.epochs();
-  command(0);
-  for (int epoch = 0; epoch < epochs && !ended_early_; ++epoch) {
-    command(epoch + 1);  // so that an epoch begins while the last one ends
-    run_epoch(epoch);
-  }
-  poll();
-  job_.commands.stop();
+    : job_(job),
+      observer_(observer),
+      interrupted_(interrupted),
+      lead_(find_lead(job)),
+      done_(job.setup.start.position.step) {
+  const Position& start = job.setup.start.position;
+  epoch_.loss = start.epoch_loss;
+  for (Step step = 0; step < start.epoch_steps; ++step) epoch_.samples += job.setup.length.epoch.size(step);
 }
 
-void Driver::command(int epoch) {
+void Driver::drive() {
+  epoch_.start = snapshot_time_ = last_end_ = now();
+  command();
+  while (!legs_.empty() && !ended_early_) {
+    command();  // so that a leg begins while the last one ends
+    run_leg();
+  }
+  poll();
+  if (job_.takes_snapshots()) command_snapshot(done_, /*last=*/true);
+  job_.commands.stop();
+  job_.snapshots.await_written(snapshots_);
+}
+
+std::optional<Leg> Driver::leg_from(Step first) const {
   const Length& length = job_.setup.length;
-  if (ended_early_ || epoch >= length.epochs()) return;
-  const Step first = length.first(epoch);
-  job_.commands.train(epoch, {.first = first, .end = first + length.count(epoch), .epoch_first = first});
-  if (job_.evaluates()) job_.commands.evaluate(epoch, job_.test_shape.count);
+  if (first >= length.total) return std::nullopt;
+  Leg leg{.epoch = static_cast<int>(first / length.epoch.count), .first = first};
+  leg.end = length.first(leg.epoch) + length.count(leg.epoch);
+  if (const Step every = job_.setup.snapshot_every; every > 0)
+    leg.end = std::min(leg.end, (first / every + 1) * every);
+  return leg;
+}
+
+void Driver::command() {
+  if (ended_early_) return;
+  const std::optional<Leg> leg = leg_from(legs_.empty() ? done_ : legs_.back().end);
+  if (!leg) return;
+  const Length& length = job_.setup.length;
+  const Step epoch_first = length.first(leg->epoch);
+  job_.commands.train(leg->epoch, {.first = leg->first, .end = leg->end, .epoch_first = epoch_first});
+  const Step every = job_.setup.snapshot_every;
+  if (every > 0 && leg->end % every == 0 && leg->end < length.total)  // the last one comes at the end
+    command_snapshot(leg->end, /*last=*/false);
+  if (job_.evaluates() && leg->end == epoch_first + length.count(leg->epoch))
+    job_.commands.evaluate(leg->epoch, job_.test_shape.count);
+  legs_.push_back(*leg);
+}
+
+void Driver::command_snapshot(Step step, bool last) {
+  job_.commands.snapshot(step, last);
+  ++snapshots_;
+  snapshot_step_ = step;
+  if (step > done_) {
+    awaited_snapshots_.push_back(step);
+  } else {
+    job_.snapshots.reached(position());
+  }
+}
+
+void Driver::cut(Commands::Cut what) {
+  const Step end = job_.commands.cut(what);
+  while (!legs_.empty() && legs_.back().first >= end) legs_.pop_back();
+  if (!legs_.empty()) legs_.back().end = end;
+  while (!awaited_snapshots_.empty() && awaited_snapshots_.back() > end) {
+    awaited_snapshots_.pop_back();
+    --snapshots_;
+  }
 }
 
 bool Driver::poll() {
   if (ended_early_ || !interrupted_()) return ended_early_;
   ended_early_ = true;
-  end_ = job_.commands.cut();
-  const std::string end = std::to_string(end_) + " of " + std::to_string(job_.setup.length.total);
+  cut(Commands::Cut::evaluation_too);
+  const std::string end = std::to_string(legs_.empty() ? done_ : legs_.back().end) + " of " +
+                          std::to_string(job_.setup.length.total);
   tell([&] { observer_.warning("interrupted: the run ends with step " + end); });
   return true;
+}
+
+void Driver::take_timed_snapshot() {
+  const std::optional<Seconds>& every = job_.options.checkpoint_time;
+  if (!every || ended_early_ || now() - snapshot_time_ < *every) return;
+  snapshot_time_ = now();
+  cut(Commands::Cut::training);
+  const Step end = legs_.empty() ? done_ : legs_.back().end;
+  if (end != snapshot_step_ && end != job_.setup.length.total) command_snapshot(end, /*last=*/false);
+  command();
 }
 
 template <class Call>
@@ -92,39 +151,40 @@ void Driver::tell(Call&& call) {
   call();
 }
 
-void Driver::run_epoch(int epoch) {
+void Driver::run_leg() {
   const Length& length = job_.setup.length;
-  const Step first = length.first(epoch), count = length.count(epoch);
-  const Seconds start = now();
-  last_end_ = start;
-  grant(first, 0);
-  Step done = 0;
-  for (; done < count; ++done) {
-    const std::optional<StepResult> result = await(first + done);
-    if (!result) break;
-    steps_.push_back(record(epoch, first + done, *result));
-    last_end_ = std::max(last_end_, steps_.back().end);
-    tell_step(first + done, steps_.back(), *result);
+  const int epoch = legs_.front().epoch;
+  if (legs_.front().first == length.first(epoch)) epoch_ = {.start = last_end_ = now()};
+  grant();
+  while (!legs_.empty() && done_ < legs_.front().end) {
+    const std::optional<StepResult> result = await();
+    if (!result) continue;
+    count(record(epoch, *result));
+    tell_step(epoch, *result);
     poll();
-    grant(first, done + 1);
+    take_timed_snapshot();
+    grant();
   }
-  if (done == count) finish_epoch(epoch, start, std::span(steps_).last(static_cast<std::size_t>(count)));
+  if (!legs_.empty()) legs_.pop_front();
+  ++stretches_;
+  if (done_ == length.first(epoch) + length.count(epoch)) finish_epoch(epoch);
 }
 
-void Driver::grant(Step first, Step done) {
-  const Step round = job_.setup.round;
-  job_.commands.grant(first + (done + lead_ + round - 1) / round * round);
+void Driver::grant() {
+  if (legs_.empty()) return;
+  const Step round = job_.setup.round, first = legs_.front().first;
+  job_.commands.grant(first + (done_ - first + lead_ + round - 1) / round * round);
 }
 
-std::optional<StepResult> Driver::await(Step step) {
-  const auto beyond = [&] { return poll() && step >= end_; };
-  return job_.ledger.await_step(step, beyond);
+std::optional<StepResult> Driver::await() {
+  const auto beyond = [&] { return poll() && (legs_.empty() || done_ >= legs_.back().end); };
+  return job_.ledger.await_step(done_, beyond);
 }
 
-StepRecord Driver::record(int epoch, Step step, const StepResult& result) const {
+StepRecord Driver::record(int epoch, const StepResult& result) const {
   StepRecord record;
-  record.epoch = epoch;
-  record.samples = job_.setup.length.epoch.size(step - job_.setup.length.first(epoch));
+  record.stretch = job_.setup.streams ? stretches_ : epoch;
+  record.samples = job_.setup.length.epoch.size(done_ - job_.setup.length.first(epoch));
   record.end = result.end - job_.start;
   record.time = std::max(Seconds(0), record.end - last_end_);
   Seconds busy{};
@@ -132,14 +192,29 @@ StepRecord Driver::record(int epoch, Step step, const StepResult& result) const 
   record.bubble_fraction = fraction_idle(busy, static_cast<double>(result.workers.size()), record.time);
   const std::vector<int> sizes = plan::micro_batch_sizes(record.samples, job_.plan.training.micro_batches);
   for (std::size_t m = 0; m < sizes.size(); ++m) record.loss += result.losses[m] * sizes[m] / record.samples;
-  check_finite(record.loss, "step " + std::to_string(step + 1), job_.options);
+  check_finite(record.loss, "step " + std::to_string(done_ + 1), job_.options);
   return record;
 }
 
-void Driver::tell_step(Step step, const StepRecord& record, const StepResult& result) {
-  Progress progress{record.epoch, step + 1, job_.setup.length.total, record.loss};
+void Driver::count(const StepRecord& step) {
+  ++done_;
+  steps_.push_back(step);
+  last_end_ = std::max(last_end_, step.end);
+  epoch_.loss += step.loss * step.samples;
+  epoch_.samples += step.samples;
+  epoch_.samples_here += step.samples;
+  epoch_.end = std::max(epoch_.end, step.end);
+  if (awaited_snapshots_.empty() || awaited_snapshots_.front() != done_) return;
+  awaited_snapshots_.pop_front();
+  job_.snapshots.reached(position());
+}
+
+void Driver::tell_step(int epoch, const StepResult& result) {
+  const StepRecord& record = steps_.back();
+  const Step total = job_.setup.length.total;
+  Progress progress{epoch, done_, total, record.loss};
   if (record.time.count() > 0) progress.samples_per_s = record.samples / record.time.count();
-  progress.learning_rate = rate_at(job_.setup.rates, job_.options.learning_rate, job_.setup.length.total, step);
+  progress.learning_rate = rate_at(job_.setup.rates, job_.options.learning_rate, total, done_ - 1);
   progress.samples = record.samples;
   progress.elapsed = record.end;
   progress.bubble_fraction = record.bubble_fraction;
@@ -150,20 +225,20 @@ void Driver::tell_step(Step step, const StepRecord& record, const StepResult& re
   tell([&] { observer_.step(progress); });
 }
 
-void Driver::finish_epoch(int epoch, Seconds start, std::span<const StepRecord> steps) {
+Position Driver::position() const {
+  const Step length = job_.setup.length.epoch.count;
+  Position position{.step = done_, .epoch = static_cast<int>(done_ / length), .epoch_steps = done_ % length};
+  if (position.epoch_steps > 0) position.epoch_loss = epoch_.loss;
+  return position;
+}
+
+void Driver::finish_epoch(int epoch) {
   EpochReport report;
   report.epoch = epoch;
-  double samples = 0;
-  Seconds end{};
-  for (const StepRecord& step : steps) {
-    report.train_loss += step.loss * step.samples;
-    samples += step.samples;
-    end = std::max(end, step.end);
-  }
-  report.train_loss /= samples;
-  report.samples_per_s = samples / (end - start).count();
-  report.last_step = job_.setup.length.first(epoch) + std::ssize(steps);
-  report.elapsed = end;
+  report.train_loss = epoch_.loss / epoch_.samples;
+  report.samples_per_s = epoch_.samples_here / (epoch_.end - epoch_.start).count();
+  report.last_step = done_;
+  report.elapsed = epoch_.end;
   if (job_.evaluates()) add_evaluation(report);
   epochs_.push_back(report);
   tell([&] { observer_.epoch(report); });

@@ -2,10 +2,10 @@
 // observer.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "librun/report/build.h"
@@ -35,15 +35,22 @@ class Crew {
   Threads threads_;
 };
 
+/// What the driver commands at once: steps without a pause, a snapshot and an evaluation that may follow them.
+struct Leg {
+  int epoch = 0;
+  Step first = 0;
+  Step end = 0;
+};
+
 class Driver {
  public:
   /// All must outlive it.
   Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted);
 
-  /// Until the run's length is reached or `interrupted` says so; then the workers end by themselves.
-  /// `interrupted` is asked after every step and while waiting, also for an evaluation, whose result is then
-  /// left out. Throws Stopped when a worker failed, pp::Error (run) for a loss that is not a finite number, and
-  /// what the observer throws.
+  /// From where the run starts until its length is reached or `interrupted` says so; then the workers end by
+  /// themselves. `interrupted` is asked after every step and while waiting, also for an evaluation, whose
+  /// result is then left out. Throws Stopped when a worker failed, pp::Error (run) for a loss that is not a
+  /// finite number, and what the observer throws.
   void drive();
 
   bool interrupted() const { return ended_early_; }
@@ -51,20 +58,38 @@ class Driver {
   const std::vector<EpochReport>& epochs() const { return epochs_; }
 
  private:
-  /// Appends an epoch to the commands, if there is one and the run is not to end.
-  void command(int epoch);
-  void run_epoch(int epoch);
-  /// Lets the workers begin what lies up to `lead_` beyond the first `done` steps of the epoch, in whole
-  /// rounds.
-  void grant(Step first, Step done);
+  /// The part of an epoch that is done: losses are added from step 0 upwards, wherever the run was resumed.
+  struct EpochSum {
+    double loss = 0;          ///< times samples
+    double samples = 0;       ///< since the epoch began
+    double samples_here = 0;  ///< in this run
+    Seconds start{};          ///< of this run's part
+    Seconds end{};
+  };
+
+  std::optional<Leg> leg_from(Step first) const;
+  /// Of the last step that is done.
+  Position position() const;
+  /// Appends the next leg to the commands, if there is one and the run is not to end.
+  void command();
+  void command_snapshot(Step step, bool last);
+  /// Until the first leg is done or cut off.
+  void run_leg();
+  /// Lets the workers begin what lies up to `lead_` beyond the steps that are done, in whole rounds.
+  void grant();
   /// Nothing when the step was cut off.
-  std::optional<StepResult> await(Step step);
-  StepRecord record(int epoch, Step step, const StepResult& result) const;
-  void tell_step(Step step, const StepRecord& record, const StepResult& result);
-  void finish_epoch(int epoch, Seconds start, std::span<const StepRecord> steps);
+  std::optional<StepResult> await();
+  StepRecord record(int epoch, const StepResult& result) const;
+  void tell_step(int epoch, const StepResult& result);
+  void count(const StepRecord& step);
+  void finish_epoch(int epoch);
   void add_evaluation(EpochReport& report);
-  /// Cuts off what nobody has begun when the run is to be interrupted. Returns whether it is.
+  /// Cuts off what nobody has begun.
+  void cut(Commands::Cut what);
+  /// Cuts everything off when the run is to be interrupted. Returns whether it is.
   bool poll();
+  /// When a checkpoint is due by the clock: after the steps that have begun.
+  void take_timed_snapshot();
   /// Calls the observer: however long it takes, that is no stall.
   template <class Call>
   void tell(Call&& call);
@@ -74,7 +99,14 @@ class Driver {
   Observer& observer_;
   const std::function<bool()>& interrupted_;
   Step lead_;
-  Step end_ = 0;  ///< where an interrupted run ends
+  std::deque<Leg> legs_;  ///< commanded and not done
+  Step done_;             ///< steps, since the beginning of the training
+  int stretches_ = 0;     ///< legs before this one
+  EpochSum epoch_;
+  int snapshots_ = 0;                   ///< commanded
+  std::deque<Step> awaited_snapshots_;  ///< commanded at steps that are not done
+  Step snapshot_step_ = -1;             ///< of the last one
+  Seconds snapshot_time_{};             ///< of the last one that the clock asked for
   bool ended_early_ = false;
   Seconds last_end_{};  ///< of the step before, or when an epoch began
   std::vector<StepRecord> steps_;

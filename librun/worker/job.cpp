@@ -41,6 +41,25 @@ int count_updates(std::span<const plan::Stream> streams, int micro_batches) {
   return static_cast<int>(std::lround(updates));
 }
 
+// Workers that have the first replica of a stage.
+std::size_t count_first_replicas(const plan::Plan& plan) {
+  std::set<WorkerId> workers;
+  for (const plan::Stage& stage : plan.stages) workers.insert(stage.workers.front());
+  return workers.size();
+}
+
+TensorsByName read_all(const std::filesystem::path& path) {
+  TensorsByName tensors;
+  if (path.empty()) return tensors;
+  for (auto& [name, tensor] : read_weights(path)) tensors.emplace(name, std::move(tensor));
+  return tensors;
+}
+
+std::shared_ptr<const InitialState> read_initial(const Start& start) {
+  if (start.weights.empty()) return nullptr;
+  return std::make_shared<InitialState>(read_all(start.weights), read_all(start.optimizer));
+}
+
 std::vector<Group> groups_of(const plan::Plan& plan) {
   std::vector<Group> groups;
   for (const plan::Stage& stage : plan.stages) groups.push_back(stage.workers);
@@ -76,6 +95,8 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup)
       ledger(coordinator, {.micro_batches = plan.training.micro_batches,
                            .updates = count_updates(streams, plan.training.micro_batches),
                            .evaluations = static_cast<int>(test_shape.count)}),
+      snapshots(coordinator, count_first_replicas(plan)),
+      initial(read_initial(setup.start)),
       transport(make_in_process_transport(coordinator, mailbox_capacity(plan, wiring, streams))),
       collectives(make_in_process_collectives(coordinator, groups_of(plan))),
       start(Coordinator::Clock::now()) {}

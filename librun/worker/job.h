@@ -2,11 +2,15 @@
 #pragma once
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "libplan/plan.h"
+#include "librun/checkpoint/manifest.h"
+#include "librun/checkpoint/weights.h"
 #include "librun/data/dataset.h"
 #include "librun/data/order.h"
 #include "librun/run.h"
@@ -15,6 +19,7 @@
 #include "librun/transport/transport.h"
 #include "librun/worker/learning_rate.h"
 #include "librun/worker/progress.h"
+#include "librun/worker/snapshots.h"
 #include "librun/worker/thread.h"
 #include "librun/worker/wiring.h"
 
@@ -30,6 +35,21 @@ struct Length {
   Step count(int index) const { return std::min<Step>(epoch.count, total - first(index)); }
 };
 
+/// Where a training begins, and with what.
+struct Start {
+  Position position;
+  std::filesystem::path weights = {};    ///< a file; empty: they are drawn
+  std::filesystem::path optimizer = {};  ///< a file; empty: from nothing
+  std::filesystem::path resumed = {};    ///< the checkpoint's folder; empty: none
+  std::vector<std::string> warnings = {};
+};
+
+/// What the stages take instead of what they draw, by name.
+struct InitialState {
+  TensorsByName tensors;
+  TensorsByName optimizer;
+};
+
 /// A checked plan and its options, with all that follows from them before any data is read.
 struct Setup {
   ResolvedModel model;
@@ -37,6 +57,8 @@ struct Setup {
   int round = 1;  ///< streams: mini-batches come in multiples of this (least common multiple of the replicas)
   std::int64_t test_samples = 0;  ///< 0: no evaluation
   Length length;
+  Start start;
+  Step snapshot_every = 0;  ///< updates from checkpoint to checkpoint; 0: none that are counted by steps
   RateSchedule rates;
   std::vector<Device> devices;  ///< per worker
   CoreBinding cores;            ///< per worker
@@ -53,6 +75,8 @@ struct Job {
   Job& operator=(const Job&) = delete;
 
   bool evaluates() const { return test.has_value(); }
+  /// Whether its state is wanted, in a checkpoint or at the end.
+  bool takes_snapshots() const { return !options.checkpoint.empty() || !options.save_weights.empty(); }
   /// Model-wide index of the layer whose weights entry `tied` of Plan::tied shares.
   int tied_owner(std::size_t tied) const;
   std::size_t replica_group(StageId stage) const { return index(stage); }
@@ -75,6 +99,8 @@ struct Job {
   Coordinator coordinator;
   Commands commands;
   Ledger ledger;
+  Snapshots snapshots;
+  std::shared_ptr<const InitialState> initial;  ///< until the workers have it; null: none
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Collectives>
       collectives;                       ///< groups: replicas of each stage, then workers of each tied entry

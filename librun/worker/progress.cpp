@@ -21,6 +21,10 @@ void Commands::evaluate(int epoch, Step count) {
   append({Command::Kind::evaluate, {.first = 0, .end = count}, epoch});
 }
 
+void Commands::snapshot(Step step, bool last) {
+  append({.kind = Command::Kind::snapshot, .step = step, .last = last});
+}
+
 void Commands::stop() { append({}); }
 
 void Commands::grant(Step end) {
@@ -29,20 +33,21 @@ void Commands::grant(Step end) {
   monitor_.notify();
 }
 
-Step Commands::cut() {
+Step Commands::cut(Cut what) {
   const Monitor::Lock lock = monitor_.lock();
   Step trained = 0;
   bool over = false;  // what follows is beyond the cut
   for (Entry& entry : entries_) {
     const bool trains = entry.command.kind == Command::Kind::train;
+    entry.cancelled = entry.cancelled || (over && entry.command.kind != Command::Kind::stop);
+    if (entry.cancelled || (!trains && what == Cut::training)) continue;
     Stretch& stretch = entry.command.stretch;
     const Step round = trains ? round_ : 1;
     const Step rounds = (entry.begun - stretch.first + round - 1) / round;
     const Step end = std::min(stretch.end, stretch.first + rounds * round);
-    entry.cancelled = over && entry.command.kind != Command::Kind::stop;
     over = over || (trains && end < stretch.end);
     stretch.end = end;
-    if (trains && !entry.cancelled) trained = end;
+    if (trains) trained = end;
   }
   monitor_.notify();
   return trained;

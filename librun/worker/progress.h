@@ -16,10 +16,12 @@ namespace pp::run {
 
 /// What all workers do next, the same for everybody and in the same order.
 struct Command {
-  enum class Kind { train, evaluate, stop };
+  enum class Kind { train, evaluate, snapshot, stop };
   Kind kind = Kind::stop;
   Stretch stretch = {};  ///< train: its steps; evaluate: from 0, the micro-batches of the test set
   int epoch = 0;
+  Step step = 0;      ///< snapshot: updates so far
+  bool last = false;  ///< snapshot: no training follows
 };
 
 /// The driver's list of commands, given in advance and read by every worker at its own pace. Steps of training
@@ -33,12 +35,15 @@ class Commands {
   /// The driver's side. Appends what is to be done; stretches follow each other.
   void train(int epoch, Stretch stretch);
   void evaluate(int epoch, Step count);
+  /// Every stage hands in a copy of its state.
+  void snapshot(Step step, bool last);
   void stop();
   /// Steps below `end` may begin.
   void grant(Step end);
-  /// Takes back all training and evaluation that no worker has begun, but for what completes a round. Returns
-  /// where training ends now.
-  Step cut();
+  enum class Cut { training, evaluation_too };
+  /// Takes back all training that no worker has begun, but for what completes a round, and what was to follow
+  /// it; with `evaluation_too` also what is left of an evaluation. Returns where training ends now.
+  Step cut(Cut what);
 
   /// The worker's side. Blocks until there is a command after the one it had.
   Command next(WorkerId worker);

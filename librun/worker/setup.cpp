@@ -10,6 +10,7 @@
 #include "librun/worker/job.h"
 #include "librun/worker/limits.h"
 #include "librun/worker/optimizer.h"
+#include "librun/worker/start.h"
 
 namespace pp::run {
 
@@ -206,6 +207,10 @@ RateSchedule find_rates(const RunOptions& options, Step total) {
   return rates;
 }
 
+constexpr auto kDrains =
+    "checkpoints drain the asynchronous pipeline, which is part of the training: a run with another interval "
+    "ends with other weights";
+
 }  // namespace
 
 Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
@@ -233,6 +238,9 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   setup.round = round;
   setup.length = find_length(plan, options, samples.training, round, stage);
   setup.rates = find_rates(options, setup.length.total);
+  setup.start = find_start(plan, options, setup);
+  setup.snapshot_every = snapshot_interval(options, setup);
+  if (setup.streams && !options.checkpoint.empty()) setup.start.warnings.emplace_back(kDrains);
   const EpochShape& epoch = setup.length.epoch;
   check_batch_norm(plan, setup.model, epoch.size(epoch.count - 1));
   return setup;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
 #include "libprofile/core/error.h"
 #include "libprofile/measure/compute_device.h"
+#include "libprofile/measure/hand_over.h"
 #include "libprofile/model/errors.h"
 #include "librun/worker/optimizer.h"
 
@@ -33,6 +35,7 @@ Worker::Worker(Job& job, WorkerId id)
       id_(id),
       device_(profile::tensor_device(job.setup.devices[index(id)].kind, job.setup.devices[index(id)].index)),
       generator_(profile::make_generator(device_, /*seed=*/0)),
+      initial_(job.initial),
       starting_(std::in_place, job.coordinator) {}
 
 void Worker::run() noexcept {
@@ -64,6 +67,7 @@ void Worker::serve() {
     switch (command.kind) {
       case Command::Kind::train: train(command); break;
       case Command::Kind::evaluate: evaluate(command); break;
+      case Command::Kind::snapshot: snapshot(command); break;
       case Command::Kind::stop: return;
     }
   }
@@ -71,7 +75,8 @@ void Worker::serve() {
 
 void Worker::train(const Command& command) {
   const EpochShape& epoch = job_.setup.length.epoch;
-  order_ = epoch_order(epoch.samples, job_.options.seed, command.epoch, job_.options.shuffle);
+  if (std::exchange(order_epoch_, command.epoch) != command.epoch)
+    order_ = epoch_order(epoch.samples, job_.options.seed, command.epoch, job_.options.shuffle);
   ground_ = {.data = &job_.training,
              .order = order_,
              .owners = &job_.owners,
@@ -98,6 +103,27 @@ void Worker::evaluate(const Command& command) {
              .epoch = command.epoch,
              .message_step = command.epoch * job_.test_shape.count};
   walk(Cursor(job_.forward_streams[index(id_)], /*of_step=*/false, job_.test_shape, command.stretch));
+}
+
+// The copies are charged to nobody: they are on their way to a file.
+void Worker::snapshot(const Command& command) {
+  std::vector<const Stage*> mine;
+  for (const auto& [id, stage] : stages_) {
+    if (job_.plan.stages[index(id)].workers.front() == id_) mine.push_back(&stage);
+  }
+  if (mine.empty()) return;
+  job_.snapshots.begin(id_, command.step, command.last);
+  const Time begin = Coordinator::Clock::now();
+  std::vector<Stage::LayerState> layers;
+  for (const Stage* const stage : mine) std::ranges::move(stage->snapshot(), std::back_inserter(layers));
+  std::vector<at::Tensor> leaving;
+  for (const Stage::LayerState& layer : layers) {
+    for (const NamedTensors* const tensors : {&layer.tensors, &layer.optimizer}) {
+      for (const auto& [name, tensor] : *tensors) leaving.push_back(tensor);
+    }
+  }
+  profile::release_charges(leaving);
+  job_.snapshots.add(std::move(layers), finished() - begin);
 }
 
 void Worker::walk(Cursor cursor) {
@@ -141,8 +167,11 @@ void Worker::make_stages() {
     options.optimizer = make_optimizer(job_.plan.training.optimizer, job_.options);
     options.policy = job_.plan.schedule.weight_policy;
     options.stages = static_cast<int>(job_.plan.stages.size());
-    stages_.try_emplace(StageId{static_cast<int>(s)}, job_.setup.model, std::move(options));
+    const auto [made, added] =
+        stages_.try_emplace(StageId{static_cast<int>(s)}, job_.setup.model, std::move(options));
+    if (initial_) made->second.restore(initial_->tensors, initial_->optimizer);
   }
+  initial_.reset();
 }
 
 void Worker::execute(const Turn& turn) {

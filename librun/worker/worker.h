@@ -51,6 +51,8 @@ class Worker {
   void make_stages();
   void train(const Command& command);
   void evaluate(const Command& command);
+  /// Copies the stages whose first replica is here.
+  void snapshot(const Command& command);
   /// All turns of the steps that are let begin.
   void walk(Cursor cursor);
   /// A step of a synchronous program is over.
@@ -116,11 +118,13 @@ class Worker {
   profile::MemoryAccount memory_;
   std::map<StageId, Stage> stages_;
   std::vector<std::int64_t> order_, test_order_;  ///< samples of the current epoch, of the test set
+  int order_epoch_ = -1;
   Ground ground_;
-  Step clipped_ = -1;              ///< the last step whose gradients are within the norm
-  std::optional<Phase> starting_;  ///< until the stages are made
-  Seconds busy_{};                 ///< since the last entry of the record
-  StepFigures figures_;            ///< since the last update
+  Step clipped_ = -1;                            ///< the last step whose gradients are within the norm
+  std::shared_ptr<const InitialState> initial_;  ///< until the stages are made
+  std::optional<Phase> starting_;                ///< until the stages are made
+  Seconds busy_{};                               ///< since the last entry of the record
+  StepFigures figures_;                          ///< since the last update
   WorkerRecord record_;
 };
 

@@ -33,15 +33,35 @@ struct RunFolder : TemporaryFolder {
   explicit RunFolder(
       PlanSpec spec = {.cuts = {2}}, std::int64_t width = 8,
       const std::function<void(Json&)>& change = [](Json&) {}) {
+    write_plan("plan.json", std::move(spec), width, change);
+  }
+  void write_plan(
+      const std::string& name, PlanSpec spec, std::int64_t width = 8,
+      const std::function<void(Json&)>& change = [](Json&) {}) const {
     spec.model = small_model(width);
     Json plan = plan::to_json(make_plan(spec));
     change(plan);
-    write_file(path() / "plan.json", dump_json(plan));
+    write_file(path() / name, dump_json(plan));
   }
   /// pp-run on synthetic data.
   Outcome run(std::vector<std::string> arguments, const Circumstances& what = {}) const {
+    return run_program(tool(), on_data(std::move(arguments)), path(), what);
+  }
+  /// The same, killed with SIGKILL after `seconds` (exit code 137) unless it has ended.
+  Outcome run_for(double seconds, std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {"-s", "KILL", std::to_string(seconds), tool().string()});
+    return run_program("/usr/bin/timeout", on_data(std::move(arguments)), path());
+  }
+  /// The same where no file can have more than `blocks` of 512 bytes.
+  Outcome run_limited(int blocks, std::vector<std::string> arguments) const {
+    const std::string script = "ulimit -f " + std::to_string(blocks) + "; exec \"$0\" \"$@\"";
+    arguments.insert(arguments.begin(), {"-c", script, tool().string()});
+    return run_program("/bin/sh", on_data(std::move(arguments)), path());
+  }
+  static std::filesystem::path tool() { return std::filesystem::path(PP_BIN) / "pp-run"; }
+  static std::vector<std::string> on_data(std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), {"--data", "synthetic", "--synthetic-samples", "64"});
-    return run_program(std::filesystem::path(PP_BIN) / "pp-run", arguments, path(), what);
+    return arguments;
   }
   std::size_t files() const {
     return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(path()), {}));

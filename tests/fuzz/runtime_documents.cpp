@@ -68,7 +68,7 @@ std::string check_safetensors(Random& random, const std::filesystem::path& folde
                                                  {"fc.bias", {{3}, DType::uint8}, "xyz"},
                                                  {"step", {{}, DType::int64}, "12345678"}};
     AtomicFile file(path);
-    run::write_safetensors(file, tensors);
+    run::write_safetensors(tensors, [&](std::string_view bytes) { file.write(bytes); });
     file.commit();
   }
   std::string bytes = read_file(path);

@@ -76,6 +76,10 @@ TEST_SUITE("librun/recompute") {
         model::build_family("transformer:layers=2,width=16,heads=2,vocabulary=20,sequence=8,dropout=0.2"));
   }
 
+  TEST_CASE("recurrences with attention equal the single device") {
+    check_recompute(model::build_family("gnmt:layers=3,width=8,vocabulary=13,source=5,target=4"));
+  }
+
   TEST_CASE("stashed versions: a recompute runs with the weights of its forward") {
     PlanSpec spec{.model = test::dropout_mlp(), .cuts = {3, 5}, .schedule = "pipedream", .micro_batches = 1};
     const test::Trained expected = test::train_delayed(make_plan(spec), short_run());

@@ -35,9 +35,9 @@ struct Replicas {
   bool failed() { return static_cast<bool>(job.coordinator.error()); }
   test::NamedTensors tensors(int worker, int stage) const {
     test::NamedTensors all;
-    for (const auto& [layer, named] :
-         workers[static_cast<std::size_t>(worker)]->stages().at(StageId{stage}).named_tensors()) {
-      all.insert(all.end(), named.begin(), named.end());
+    for (const run::Stage::LayerState& layer :
+         workers[static_cast<std::size_t>(worker)]->stages().at(StageId{stage}).snapshot()) {
+      all.insert(all.end(), layer.tensors.begin(), layer.tensors.end());
     }
     return all;
   }

@@ -1,5 +1,6 @@
 #include <ATen/ops/lstm.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 
 #include "libprofile/core/op_table.h"
 #include "libprofile/model/ops/forward.h"
@@ -32,6 +33,9 @@ Forward lstm(const Attributes& attributes) {
     const std::size_t per_direction = bias ? 4 : 2;
     const std::size_t per_layer = per_direction * (both ? 2 : 1);
     const bool training = context.mode == Mode::training;
+    // Without gradients oneDNN takes another kernel, which rounds differently: a forward that is run again
+    // before its backward would differ from that run.
+    const c10::AutoGradMode kernel_of_training(training || c10::GradMode::is_enabled());
     const at::Tensor zero = at::zeros({both ? 2 : 1, x.size(0), hidden_size}, x.options().requires_grad(false));
     for (std::size_t first = 0; first < weights.size(); first += per_layer) {
       if (first > 0 && training && dropout > 0.0) x = drop(x, dropout, context);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/file.h"
 #include "tests/librun/folder.h"
 #include "tests/support/doctest.h"
 
@@ -39,7 +40,7 @@ TEST_SUITE("librun/checkpoint/safetensors") {
                                             {"step", {{}, DType::int64}, "12345678"}};
     {
       AtomicFile file(path);
-      write_safetensors(file, tensors);
+      write_safetensors(tensors, [&](std::string_view bytes) { file.write(bytes); });
       file.commit();
     }
     const SafetensorsFile read(path);
@@ -59,7 +60,7 @@ TEST_SUITE("librun/checkpoint/safetensors") {
     const std::vector<StoredTensor> tensors{{"a", {{2}, DType::uint8}, "xy"}};
     {
       AtomicFile file(path);
-      write_safetensors(file, tensors);
+      write_safetensors(tensors, [&](std::string_view bytes) { file.write(bytes); });
       file.commit();
     }
     // 51 characters of header, padded to 56.

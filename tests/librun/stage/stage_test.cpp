@@ -25,7 +25,7 @@ struct FirstStage {
     options.optimizer = model::make_sgd({});
     return options;
   }
-  at::Tensor weight() const { return stage.named_tensors().front().second.front().second; }
+  at::Tensor weight() const { return stage.weights().layers.front().front().detach(); }
   void forward(int m) {
     stage.forward(m, m, std::vector<at::Tensor>{at::full({2, 5}, 0.1 * (m + 1), at::kDouble)}, {1, 0, m},
                   generator);

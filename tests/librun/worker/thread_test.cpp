@@ -130,8 +130,8 @@ TEST_SUITE("librun/worker/progress") {
       CHECK(each->admit(WorkerId{0}, 3));
       CHECK(each->admit(WorkerId{1}, 1));
     }
-    CHECK(single.cut() == 4);  // steps 0..3
-    CHECK(rounds.cut() == 6);  // 3, 4 and 5 are one round
+    CHECK(single.cut(Commands::Cut::evaluation_too) == 4);  // steps 0..3
+    CHECK(rounds.cut(Commands::Cut::evaluation_too) == 6);  // 3, 4 and 5 are one round
     CHECK(single.admit(WorkerId{1}, 3));
     CHECK_FALSE(single.admit(WorkerId{0}, 4));
     CHECK(rounds.admit(WorkerId{1}, 5));
@@ -152,7 +152,7 @@ TEST_SUITE("librun/worker/progress") {
     CHECK(commands.next(WorkerId{0}).epoch == 1);
     CHECK(commands.admit(WorkerId{0}, 2));
     CHECK(commands.admit(WorkerId{1}, 1));
-    CHECK(commands.cut() == 3);
+    CHECK(commands.cut(Commands::Cut::evaluation_too) == 3);
     CHECK_FALSE(commands.admit(WorkerId{0}, 3));
     CHECK(commands.next(WorkerId{1}).stretch.end == 3);
     CHECK(commands.admit(WorkerId{1}, 2));
@@ -167,7 +167,7 @@ TEST_SUITE("librun/worker/progress") {
     CHECK(commands.admit(WorkerId{0}, 1));
     bool third = true;
     std::thread waiting([&] { third = commands.admit(WorkerId{0}, 2); });
-    commands.cut();
+    commands.cut(Commands::Cut::evaluation_too);
     waiting.join();
     CHECK_FALSE(third);
     commands.grant(10);  // after the cut: no effect
@@ -200,8 +200,33 @@ TEST_SUITE("librun/worker/progress") {
     CHECK(commands.admit(WorkerId{0}, 1));
     CHECK(commands.next(WorkerId{0}).kind == Command::Kind::evaluate);
     CHECK(commands.admit(WorkerId{0}, 1));
-    CHECK(commands.cut() == 2);
+    CHECK(commands.cut(Commands::Cut::evaluation_too) == 2);
     CHECK_FALSE(commands.admit(WorkerId{0}, 2));
+  }
+
+  TEST_CASE("training that is cut for a snapshot goes on behind it, and can be cut again") {
+    Coordinator coordinator(1);
+    Commands commands(coordinator);
+    const auto kind = [&] { return commands.next(WorkerId{0}).kind; };
+    commands.train(0, {.first = 0, .end = 4});
+    commands.evaluate(0, 1);
+    commands.grant(2);
+    CHECK(kind() == Command::Kind::train);
+    CHECK(commands.admit(WorkerId{0}, 1));
+    CHECK(commands.cut(Commands::Cut::training) == 2);
+    commands.snapshot(2, /*last=*/false);
+    commands.train(0, {.first = 2, .end = 4});
+    commands.evaluate(0, 1);
+    commands.grant(4);
+    CHECK_FALSE(commands.admit(WorkerId{0}, 2));
+    const Command snapshot = commands.next(WorkerId{0});
+    CHECK(snapshot.kind == Command::Kind::snapshot);
+    CHECK(snapshot.step == 2);
+    CHECK(kind() == Command::Kind::train);
+    CHECK(commands.admit(WorkerId{0}, 3));
+    CHECK(commands.cut(Commands::Cut::training) == 4);  // nothing is left to cut
+    CHECK(kind() == Command::Kind::evaluate);
+    CHECK(commands.admit(WorkerId{0}, 0));
   }
 
   TEST_CASE("a step is complete when all losses and all updates are there; losses come in micro-batch order") {

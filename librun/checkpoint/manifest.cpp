@@ -1,0 +1,158 @@
+#include "librun/checkpoint/manifest.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "libprofile/core/error.h"
+
+namespace pp::run {
+
+namespace {
+
+constexpr auto kFormat = "pp.checkpoint";
+constexpr int kVersion = 1;
+constexpr NumberRange kAnyNumber{std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max()};
+
+Position read_position(ObjectReader& reader) {
+  Position position;
+  position.step = reader.integer("step");
+  position.epoch = static_cast<int>(reader.integer("epoch", {0, std::numeric_limits<int>::max()}));
+  position.epoch_steps = reader.integer("epoch_steps");
+  position.epoch_loss = reader.number("epoch_loss", kAnyNumber);
+  return position;
+}
+
+TrainingIdentity read_identity(ObjectReader& reader) {
+  TrainingIdentity identity;
+  identity.model_hash = reader.text("model_hash");
+  identity.dtype = reader.text("dtype");
+  identity.optimizer = reader.text("optimizer");
+  identity.samples = reader.integer("samples", {.min = 1});
+  identity.mini_batch = reader.integer("mini_batch", {.min = 1});
+  identity.steps_per_epoch = reader.integer("steps_per_epoch", {.min = 1});
+  return identity;
+}
+
+CheckpointPart read_part(ObjectReader& reader) {
+  CheckpointPart part{reader.text("file"), reader.integer("bytes"), reader.text("hash")};
+  if (part.file.empty() || part.file.front() == '.' || part.file.find('/') != std::string::npos)
+    reader.fail("file", "\"" + part.file + "\" is not the name of a file in the checkpoint's folder");
+  return part;
+}
+
+// The position is counted in epochs of this length.
+void check_position(ObjectReader& reader, const Manifest& manifest) {
+  const Position& position = manifest.position;
+  const Step length = manifest.identity.steps_per_epoch;
+  if (position.epoch_steps < length && position.step / length == position.epoch &&
+      position.step % length == position.epoch_steps)
+    return;
+  reader.fail("position", "step " + std::to_string(position.step) + " is not step " +
+                              std::to_string(position.epoch_steps) + " of epoch " +
+                              std::to_string(position.epoch) + " when epochs have " + std::to_string(length) +
+                              " steps");
+}
+
+/// Settings without influence on what is trained.
+bool is_length_or_output(std::string_view name) {
+  constexpr std::array<std::string_view, 4> kNames{"epochs", "steps", "evaluate", "checkpoint_every"};
+  return std::ranges::find(kNames, name) != kNames.end();
+}
+
+}  // namespace
+
+Json to_json(const Manifest& manifest) {
+  const Position& position = manifest.position;
+  const TrainingIdentity& identity = manifest.identity;
+  Json parts = Json::array();
+  for (const CheckpointPart& part : manifest.parts)
+    parts.push_back({{"file", part.file}, {"bytes", part.bytes}, {"hash", part.hash}});
+  return {{"format", kFormat},
+          {"version", kVersion},
+          {"position",
+           {{"step", position.step},
+            {"epoch", position.epoch},
+            {"epoch_steps", position.epoch_steps},
+            {"epoch_loss", position.epoch_loss}}},
+          {"training",
+           {{"model_hash", identity.model_hash},
+            {"dtype", identity.dtype},
+            {"optimizer", identity.optimizer},
+            {"samples", identity.samples},
+            {"mini_batch", identity.mini_batch},
+            {"steps_per_epoch", identity.steps_per_epoch}}},
+          {"seed", manifest.seed},
+          {"micro_batches", manifest.micro_batches},
+          {"plan_hash", manifest.plan_hash},
+          {"settings", to_json(manifest.settings)},
+          {"parts", parts}};
+}
+
+Manifest parse_manifest(std::string_view text) {
+  Manifest manifest;
+  read_document(parse_json(text), kFormat, kVersion, [&](ObjectReader& reader) {
+    reader.object("position", [&](ObjectReader& member) { manifest.position = read_position(member); });
+    reader.object("training", [&](ObjectReader& member) { manifest.identity = read_identity(member); });
+    check_position(reader, manifest);
+    manifest.seed = read_seed(reader, "seed");
+    manifest.micro_batches = reader.integer("micro_batches", {.min = 1});
+    manifest.plan_hash = reader.text("plan_hash");
+    manifest.settings = read_settings(reader, "settings");
+    std::set<std::string> files;
+    reader.objects("parts", [&](ObjectReader& member) {
+      manifest.parts.push_back(read_part(member));
+      if (!files.insert(manifest.parts.back().file).second) member.fail("file", "is listed twice");
+    });
+  });
+  return manifest;
+}
+
+void check_identity(const TrainingIdentity& found, const TrainingIdentity& wanted) {
+  const auto same = [](const auto& was, const auto& is, const std::string& what, const std::string& remedy) {
+    if (was == is) return;
+    std::string difference = what;
+    if constexpr (std::is_integral_v<std::decay_t<decltype(was)>>) {
+      difference += " " + std::to_string(was) + ", this training " + std::to_string(is);
+    } else {
+      difference += " " + was + ", this training " + is;
+    }
+    throw Error(ErrorKind::data, "the checkpoint has " + difference + "; " + remedy);
+  };
+  const std::string begin = "begin another training from its weights with --initial-weights";
+  if (found.model_hash != wanted.model_hash) {
+    throw Error(ErrorKind::data, "the checkpoint is of another model (hash " + found.model_hash +
+                                     ", the plan's model has " + wanted.model_hash + "); plan the same model");
+  }
+  same(found.dtype, wanted.dtype, "numbers of type", "plan with the same type");
+  same(found.optimizer, wanted.optimizer, "the optimizer", "plan with the same optimizer, or " + begin);
+  same(found.samples, wanted.samples, "epochs of samples:", "give the same data, or " + begin);
+  same(found.mini_batch, wanted.mini_batch, "mini_batch =", "plan with the same mini-batch, or " + begin);
+  same(found.steps_per_epoch, wanted.steps_per_epoch,
+       "steps per epoch:", "give --drop-last as before, or " + begin);
+}
+
+std::vector<std::string> differences(const Manifest& was, const Manifest& is) {
+  std::vector<std::string> found;
+  const auto compare = [&](const std::string& name, const std::string& before, const std::string& now) {
+    if (before != now) found.push_back(name + " " + now + " (was " + before + ")");
+  };
+  compare("seed", std::to_string(was.seed), std::to_string(is.seed));
+  compare("micro_batches", std::to_string(was.micro_batches), std::to_string(is.micro_batches));
+  std::set<std::string> names;
+  for (const Settings* settings : {&was.settings, &is.settings}) {
+    for (const auto& [name, value] : *settings) {
+      if (!is_length_or_output(name)) names.insert(name);
+    }
+  }
+  const auto text = [](const Settings& settings, const std::string& name) {
+    const auto value = settings.find(name);
+    return value == settings.end() ? std::string("not given") : setting_text(value->second);
+  };
+  for (const std::string& name : names) compare(name, text(was.settings, name), text(is.settings, name));
+  return found;
+}
+
+}  // namespace pp::run

@@ -1,0 +1,29 @@
+// What a training was asked for, by name: as reports and checkpoints carry it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "libprofile/core/json_reader.h"
+
+namespace pp::run {
+
+/// Each of its own type in the document.
+using Setting = std::variant<bool, std::int64_t, double, std::string>;
+using Settings = std::map<std::string, Setting>;
+
+Json to_json(const Settings& settings);
+/// The member object `key`. Throws pp::Error (data).
+Settings read_settings(ObjectReader& reader, std::string_view key);
+
+/// `0.05`, `cosine`, `true`.
+std::string setting_text(const Setting& setting);
+
+/// A seed is any of the 64 bits, more than an integer of ObjectReader holds.
+std::uint64_t read_seed(ObjectReader& reader, std::string_view key);
+
+}  // namespace pp::run

@@ -1,0 +1,96 @@
+// Where workers leave copies of their stages and the writer takes them, so that training goes on while they are
+// written.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "librun/checkpoint/manifest.h"
+#include "librun/checkpoint/weights.h"
+#include "librun/stage/stage.h"
+#include "librun/transport/coordinator.h"
+#include "librun/worker/cursor.h"
+#include "librun/worker/threads.h"
+
+namespace pp::run {
+
+/// All that a training goes on from, in model order.
+struct TrainingState {
+  NamedTensors tensors;
+  NamedTensors optimizer;
+};
+
+struct Snapshot {
+  Position position;
+  bool last = false;  ///< the training ends here
+  TrainingState state;
+  Seconds pause{};  ///< the longest that a worker was kept from training
+};
+
+/// Holds at most one snapshot: the workers wait until the one before is written.
+class Snapshots {
+ public:
+  /// `parts`: workers that hand in something.
+  Snapshots(Coordinator& run, std::size_t parts) : monitor_(run), parts_(parts) {}
+
+  /// A worker's side, once for each snapshot, which step and `last` tell from the one before: blocks until that
+  /// is written, then hands in what the worker has.
+  void begin(WorkerId worker, Step step, bool last);
+  void add(std::vector<Stage::LayerState> layers, Seconds pause);
+
+  /// The writer's side. Blocks until a snapshot is complete; nothing after close().
+  std::optional<Snapshot> take();
+  /// What take() gave is written.
+  void written();
+
+  /// The driver's side: all of `position`'s steps are done, so that the snapshot of this step can be complete.
+  void reached(const Position& position);
+  /// Blocks until `count` snapshots in all are written.
+  void await_written(int count);
+  void close();
+
+ private:
+  struct Entry {
+    Step step = 0;
+    bool last = false;
+    std::size_t parts = 0;
+    std::vector<Stage::LayerState> layers = {};
+    Seconds pause{};
+  };
+
+  bool complete() const;
+
+  Monitor monitor_;
+  std::size_t parts_;
+  std::map<Step, Position> positions_;
+  std::optional<Entry> current_;
+  int written_ = 0;
+  bool closed_ = false;
+};
+
+/// A thread that gives each snapshot to `write`. What that throws stops the run. Nothing that it does counts as
+/// a stall.
+class SnapshotWriter {
+ public:
+  using Write = std::function<void(const Snapshot&)>;
+
+  /// Both must outlive it.
+  SnapshotWriter(Coordinator& run, Snapshots& snapshots, Write write);
+  /// Waits until what has begun is written.
+  ~SnapshotWriter();
+  SnapshotWriter(const SnapshotWriter&) = delete;
+  SnapshotWriter& operator=(const SnapshotWriter&) = delete;
+
+ private:
+  void serve() noexcept;
+
+  Coordinator& run_;
+  Snapshots& snapshots_;
+  Write write_;
+  Threads thread_;
+};
+
+}  // namespace pp::run

@@ -1,0 +1,175 @@
+#include "librun/worker/start.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "libprofile/core/counted.h"
+#include "libprofile/core/error.h"
+#include "librun/checkpoint/checkpoint_folder.h"
+#include "librun/checkpoint/model_tensors.h"
+#include "librun/worker/optimizer.h"
+
+namespace pp::run {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
+
+std::string list(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kMost, names.size()); ++i) text += (i > 0 ? ", " : "") + names[i];
+  return names.size() > kMost ? text + ", ..." : text;
+}
+
+fs::path part_of(const FoundCheckpoint& checkpoint, const std::string& file) {
+  const auto& parts = checkpoint.manifest.parts;
+  if (std::ranges::find(parts, file, &CheckpointPart::file) == parts.end())
+    refuse(ErrorKind::data, checkpoint.folder.string() + ": the manifest lists no " + file);
+  return checkpoint.folder / file;
+}
+
+void check_position(const fs::path& folder, Step step, const Setup& setup) {
+  if (step > setup.length.total) {
+    refuse(ErrorKind::usage, folder.string() + ": is of step " + std::to_string(step) +
+                                 ", the training ends with step " + std::to_string(setup.length.total) +
+                                 "; --steps and --epochs count from the beginning of the training, give more");
+  }
+  if (step % setup.round != 0) {
+    refuse(ErrorKind::data, folder.string() + ": step " + std::to_string(step) + " is not a multiple of the " +
+                                std::to_string(setup.round) +
+                                " mini-batches that this plan's replicas take turns in; resume a checkpoint "
+                                "that is, or plan other replicas");
+  }
+}
+
+Start resume(const plan::Plan& plan, const RunOptions& options, const Setup& setup) {
+  const FoundCheckpoint found = find_checkpoint(options.resume);
+  const std::string folder = found.folder.string();
+  Start start{.position = found.manifest.position, .resumed = found.folder};
+  for (const std::string& reason : found.skipped) start.warnings.push_back("skipped " + reason);
+  const Manifest now = describe(plan, options, setup, start.position);
+  const std::vector<ModelTensor> wanted = model_tensors(setup.model, plan.training.dtype);
+  start.weights = part_of(found, kWeightsFile);
+  const fs::path optimizer = part_of(found, kOptimizerFile);
+  const std::vector<std::string> slots = make_optimizer(plan.training.optimizer, options)->slot_names();
+  const SafetensorsFile weights(start.weights), state(optimizer);
+  with_context(folder, [&] {
+    check_identity(found.manifest.identity, now.identity);
+    const std::vector<std::string> missing = missing_weights(weights, wanted, /*ignore_unknown=*/false);
+    if (!missing.empty()) refuse(ErrorKind::data, "has no " + list(missing));
+    if (has_optimizer_state(state, wanted, slots)) start.optimizer = optimizer;
+  });
+  check_position(found.folder, start.position.step, setup);
+  if (const std::vector<std::string> other = differences(found.manifest, now); !other.empty())
+    start.warnings.push_back("resumed with " + list(other) +
+                             ": the training is no longer the one that was begun, bit for bit");
+  return start;
+}
+
+Start take_weights(const plan::Plan& plan, const RunOptions& options, const Setup& setup) {
+  Start start;
+  start.weights = options.initial_weights;
+  if (fs::is_directory(start.weights)) start.weights = part_of(find_checkpoint(start.weights), kWeightsFile);
+  const std::vector<ModelTensor> wanted = model_tensors(setup.model, plan.training.dtype);
+  const SafetensorsFile file(start.weights);
+  with_context(start.weights.string(), [&] {
+    const std::vector<std::string> missing = missing_weights(file, wanted, options.ignore_unknown_weights);
+    if (missing.size() == wanted.size() && !wanted.empty())
+      refuse(ErrorKind::data, "has none of the model's tensors (" + list(missing) + ")");
+    if (!missing.empty())
+      start.warnings.push_back(counted(std::ssize(missing), "tensor") + " not in " + start.weights.string() +
+                               " and drawn from the seed: " + list(missing));
+  });
+  return start;
+}
+
+}  // namespace
+
+Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Length& length) {
+  Settings settings{{"data", options.data},
+                    {"optimizer", std::string(name_of(plan.training.optimizer))},
+                    {"learning_rate", options.learning_rate},
+                    {"lr_schedule", options.lr_schedule},
+                    {"weight_decay", options.weight_decay},
+                    {"shuffle", options.shuffle},
+                    {"drop_last", options.drop_last},
+                    {"evaluate", options.evaluate}};
+  const auto whole = [&](const char* name, std::int64_t value) { settings[name] = value; };
+  if (options.warmup_steps > 0) whole("warmup_steps", options.warmup_steps);
+  if (options.lr_schedule == "step") {
+    whole("lr_step_size", options.lr_step_size);
+    settings["lr_factor"] = options.lr_factor;
+  }
+  if (options.lr_schedule == "cosine") {
+    settings["lr_min"] = options.lr_min;
+    whole("lr_steps", length.total);
+  }
+  if (options.data == "synthetic") whole("synthetic_samples", options.synthetic_samples);
+  if (options.clip_norm) settings["clip_norm"] = *options.clip_norm;
+  if (options.scale) settings["scale"] = *options.scale;
+  if (options.epochs) whole("epochs", *options.epochs);
+  if (options.steps) whole("steps", *options.steps);
+  if (options.checkpoint_time) {
+    settings["checkpoint_every"] = to_text(*options.checkpoint_time);
+  } else if (!options.checkpoint.empty()) {
+    settings["checkpoint_every"] = counted(options.checkpoint_steps.value_or(length.epoch.count), "step");
+  }
+  for (const auto& [name, value] : optimizer_settings(plan.training.optimizer, options))
+    settings[std::string(name)] = value;
+  if (options.nesterov) settings["nesterov"] = true;
+  return settings;
+}
+
+Manifest describe(const plan::Plan& plan, const RunOptions& options, const Setup& setup,
+                  const Position& position) {
+  Manifest manifest;
+  manifest.position = position;
+  manifest.identity = {.model_hash = model_hash(plan.model),
+                       .dtype = std::string(name_of(plan.training.dtype)),
+                       .optimizer = std::string(name_of(plan.training.optimizer)),
+                       .samples = setup.length.epoch.samples,
+                       .mini_batch = plan.training.mini_batch,
+                       .steps_per_epoch = setup.length.epoch.count};
+  manifest.seed = options.seed;
+  manifest.micro_batches = plan.training.micro_batches;
+  manifest.plan_hash = plan::plan_hash(plan);
+  manifest.settings = settings_of(plan, options, setup.length);
+  return manifest;
+}
+
+Start find_start(const plan::Plan& plan, const RunOptions& options, const Setup& setup) {
+  if (!options.resume.empty() && !options.initial_weights.empty()) {
+    refuse(ErrorKind::usage,
+           "--resume goes on with the weights of its checkpoint; leave out --initial-weights, or --resume");
+  }
+  if (!options.resume.empty()) return resume(plan, options, setup);
+  if (!options.initial_weights.empty()) return take_weights(plan, options, setup);
+  return {};
+}
+
+Step snapshot_interval(const RunOptions& options, const Setup& setup) {
+  if (options.checkpoint.empty()) {
+    if (options.checkpoint_steps || options.checkpoint_time)
+      refuse(ErrorKind::usage, "--every is the time between checkpoints; give their folder with --checkpoint");
+    return 0;
+  }
+  if (options.checkpoints_kept < 1)
+    refuse(ErrorKind::usage, "--keep " + std::to_string(options.checkpoints_kept) + ": must be at least 1");
+  if (options.checkpoint_time) {
+    if (options.checkpoint_time->count() > 0) return 0;
+    refuse(ErrorKind::usage, "--every " + to_text(*options.checkpoint_time) + ": must be above 0");
+  }
+  const Step every = options.checkpoint_steps.value_or(setup.length.epoch.count);
+  if (every < 1) refuse(ErrorKind::usage, "--every " + std::to_string(every) + ": must be at least 1 step");
+  if (every % setup.round != 0) {
+    refuse(ErrorKind::usage, "--every " + std::to_string(every) +
+                                 ": this plan's replicas take turns in rounds of " +
+                                 std::to_string(setup.round) + " mini-batches; use a multiple");
+  }
+  return every;
+}
+
+}  // namespace pp::run

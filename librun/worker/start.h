@@ -1,0 +1,25 @@
+// Where a training begins: at step 0 with weights that are drawn or given, or at a checkpoint.
+#pragma once
+
+#include "librun/worker/job.h"
+
+namespace pp::run {
+
+inline constexpr auto kWeightsFile = "weights.safetensors";
+inline constexpr auto kOptimizerFile = "optimizer.safetensors";
+
+/// What the run was asked for, as reports and checkpoints carry it.
+Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Length& length);
+
+/// Of a checkpoint at `position`; its parts are left open.
+Manifest describe(const plan::Plan& plan, const RunOptions& options, const Setup& setup,
+                  const Position& position);
+
+/// From --resume or --initial-weights, whose tensors are checked against the model by name and shape. `setup`
+/// has model and length. Reads all bytes of the checkpoint. Throws pp::Error (data, usage).
+Start find_start(const plan::Plan& plan, const RunOptions& options, const Setup& setup);
+
+/// Updates from checkpoint to checkpoint, 0 when the clock decides or there are none. Throws pp::Error (usage).
+Step snapshot_interval(const RunOptions& options, const Setup& setup);
+
+}  // namespace pp::run

@@ -1,0 +1,125 @@
+// Trainings that are killed without warning, and faults of the disk that checkpoints meet.
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "libprofile/core/file.h"
+#include "tests/apps/run_folder.h"
+#include "tests/support/plans.h"
+
+#include "tests/support/doctest.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using pp::test::Outcome;
+using pp::test::RunFolder;
+using Arguments = std::vector<std::string>;
+
+/// How often each training is killed; PP_KILLS=50 for a long trial.
+int wanted_kills() {
+  const char* const text = std::getenv("PP_KILLS");
+  return text ? std::atoi(text) : 3;
+}
+
+struct Job {
+  std::string name;
+  PlanSpec plan;
+  PlanSpec other;  ///< goes on in turn with it
+};
+
+std::vector<Job> jobs() {
+  const PlanSpec flush{.cuts = {2}, .optimizer = pp::plan::OptimizerName::adamw};
+  PlanSpec other = flush;
+  other.cuts = {1};
+  other.schedule = "gpipe";
+  PlanSpec stash{.cuts = {2}, .schedule = "pipedream", .mini_batch = 4, .micro_batches = 1};
+  PlanSpec two_buffered{.cuts = {2}, .schedule = "2bw", .mini_batch = 8, .micro_batches = 4};
+  return {{"1f1b, on another plan gpipe", flush, other}, {"stash", stash, stash}, {"2bw", two_buffered, two_buffered}};
+}
+
+Arguments training(const std::string& plan, const std::string& weights) {
+  return {plan,      "--steps",    "120",        "--no-evaluate", "--checkpoint",   weights + "-ck",
+          "--every", "4",          "--momentum", "0.9",           "--save-weights", weights,
+          "-o",      weights + ".json"};
+}
+
+bool has_checkpoint(const fs::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().filename().string().starts_with("step-")) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_SUITE("apps/kill") {
+  TEST_CASE("a training that is killed at any time and resumed ends with the bytes of one that is not") {
+    for (const Job& job : jobs()) {
+      CAPTURE(job.name);
+      const RunFolder folder(job.plan);
+      folder.write_plan("other.json", job.other);
+      const bool adam = job.plan.optimizer == pp::plan::OptimizerName::adamw;
+      const auto arguments = [&](const std::string& plan, const std::string& weights) {
+        Arguments all = training(plan, weights);
+        if (adam) all.erase(std::ranges::find(all, "--momentum"), std::ranges::find(all, "--save-weights"));
+        return all;
+      };
+      REQUIRE(folder.run(arguments("plan.json", "whole")).code == 0);
+      std::mt19937 random(7);
+      std::uniform_real_distribution<double> wait(0.1, 1.5);
+      int kills = 0, finished = 0;
+      for (int round = 0; kills < wanted_kills(); ++round) {
+        REQUIRE(round < 40 * wanted_kills());
+        const std::string name = "cut" + std::to_string(finished);
+        Arguments all = arguments(kills % 2 == 0 ? "plan.json" : "other.json", name);
+        if (has_checkpoint(folder.path() / (name + "-ck"))) all.insert(all.end(), {"--resume", name + "-ck"});
+        const Outcome outcome = folder.run_for(wait(random), all);
+        const bool killed = outcome.code == 128 + SIGKILL || outcome.code == 137;
+        CHECK((killed || outcome.code == 0));
+        kills += killed ? 1 : 0;
+        if (killed) continue;
+        CHECK(pp::read_file(folder.path() / name) == pp::read_file(folder.path() / "whole"));
+        ++finished;
+      }
+      const std::string name = "cut" + std::to_string(finished);
+      Arguments last = arguments("plan.json", name);
+      if (has_checkpoint(folder.path() / (name + "-ck"))) last.insert(last.end(), {"--resume", name + "-ck"});
+      CHECK(folder.run(last).code == 0);
+      CHECK(pp::read_file(folder.path() / name) == pp::read_file(folder.path() / "whole"));
+    }
+  }
+
+  TEST_CASE("a disk that is full ends the run with 1 and one message; the checkpoints before stay whole") {
+    // A file may have 4 blocks of 512 bytes, a checkpoint's weights need more.
+    const RunFolder folder({.cuts = {2}}, 64);
+    const Outcome outcome = folder.run_limited(/*blocks=*/4, {"plan.json", "--steps", "20", "--no-evaluate",
+                                                              "--checkpoint", "ck", "--every", "5"});
+    CHECK(outcome.code == 1);
+    CHECK(outcome.err.find("pp-run: error: checkpoint of step 5: ck/.unfinished-step-5/weights.safetensors: cannot "
+                           "be written: File too large; make room for it and begin again\n") != std::string::npos);
+    CHECK(fs::is_empty(folder.path() / "ck"));
+  }
+
+  TEST_CASE("what cannot be resumed is said with exit code 2 before any work") {
+    const RunFolder folder;
+    const Outcome nothing = folder.run({"plan.json", "--steps", "4", "--resume", "nowhere"});
+    CHECK(nothing.code == 2);
+    CHECK(nothing.err ==
+          "pp-run: error: nowhere: no checkpoint to go on from; give the folder of --checkpoint\n");
+    REQUIRE(folder.run({"plan.json", "--steps", "4", "--no-evaluate", "--checkpoint", "ck"}).code == 0);
+    const Outcome again = folder.run({"plan.json", "--steps", "4", "--no-evaluate", "--checkpoint", "ck"});
+    CHECK(again.code == 2);
+    CHECK(again.err.find("ck: has a checkpoint of step 4; go on from it with --resume ck") != std::string::npos);
+    const Outcome every = folder.run({"plan.json", "--steps", "4", "--checkpoint", "other", "--every", "soon"});
+    CHECK(every.code == 2);
+    CHECK(every.err.find("--every") != std::string::npos);
+    CHECK_FALSE(fs::exists(folder.path() / "other"));
+  }
+}

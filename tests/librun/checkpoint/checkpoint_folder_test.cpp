@@ -1,0 +1,213 @@
+#include "librun/checkpoint/checkpoint_folder.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "libprofile/core/error.h"
+#include "tests/librun/folder.h"
+#include "tests/support/doctest.h"
+
+using namespace pp;
+using namespace pp::run;
+namespace fs = std::filesystem;
+
+namespace {
+
+// Of epochs with four steps.
+Manifest manifest_of(Step step) {
+  Manifest manifest;
+  manifest.position = {.step = step,
+                       .epoch = static_cast<int>(step / 4),
+                       .epoch_steps = step % 4,
+                       .epoch_loss = 0.1 * static_cast<double>(step % 4)};
+  manifest.identity = {.model_hash = "sha256:m",
+                       .dtype = "float32",
+                       .optimizer = "sgd",
+                       .samples = 32,
+                       .mini_batch = 8,
+                       .steps_per_epoch = 4};
+  manifest.seed = ~std::uint64_t{0};
+  manifest.micro_batches = 2;
+  manifest.plan_hash = "sha256:p";
+  manifest.settings = {{"learning_rate", 0.05}, {"shuffle", true}, {"lr_schedule", std::string("constant")}};
+  return manifest;
+}
+
+std::int64_t write(CheckpointFolder& folder, Step step) {
+  const std::string bytes = "weights of " + std::string(1, static_cast<char>('a' + step));  // 12 bytes
+  return folder.write(manifest_of(step), {{"weights.safetensors", {{"w", {{3}, DType::float32}, bytes}}}});
+}
+
+std::set<std::string> names(const fs::path& folder) {
+  std::set<std::string> all;
+  for (const auto& entry : fs::directory_iterator(folder)) all.insert(entry.path().filename().string());
+  return all;
+}
+
+void damage(const fs::path& file) {
+  std::string bytes = read_file(file);
+  bytes.back() ^= 1;
+  write_file(file, bytes);
+}
+
+template <class Call>
+std::string refusal(Call&& call, ErrorKind kind) {
+  try {
+    call();
+  } catch (const Error& error) {
+    CHECK(error.kind() == kind);
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_SUITE("librun/checkpoint/checkpoint_folder") {
+  TEST_CASE("a manifest comes back as it was written") {
+    Manifest manifest = manifest_of(7);
+    manifest.parts = {{"weights.safetensors", 12, "sha256:x"}};
+    CHECK((parse_manifest(dump_json(to_json(manifest))) == manifest));
+  }
+
+  TEST_CASE("a manifest that contradicts itself or leaves its folder is refused") {
+    const auto refused = [](const char* pointer, const Json& value) {
+      Manifest manifest = manifest_of(7);
+      manifest.parts = {{"weights.safetensors", 12, "sha256:x"}};
+      Json json = to_json(manifest);
+      json[Json::json_pointer(pointer)] = value;
+      return refusal([&] { parse_manifest(json.dump()); }, ErrorKind::data);
+    };
+    CHECK(refused("/position/step", 8) ==
+          "/position: step 8 is not step 3 of epoch 1 when epochs have 4 steps");
+    CHECK(refused("/position/epoch_steps", 4) ==
+          "/position: step 7 is not step 4 of epoch 1 when epochs have 4 steps");
+    CHECK(refused("/parts/0/file", "../weights.safetensors") ==
+          "/parts/0/file: \"../weights.safetensors\" is not the name of a file in the checkpoint's folder");
+    CHECK(refused("/training/steps_per_epoch", 0).starts_with("/training/steps_per_epoch"));
+    CHECK(refused("/format", "pp.report").starts_with("/format"));
+  }
+
+  TEST_CASE("another model, optimizer, type, data set or mini-batch is refused by name") {
+    const TrainingIdentity was = manifest_of(0).identity;
+    const auto refused = [&](auto change) {
+      TrainingIdentity is = was;
+      change(is);
+      return refusal([&] { check_identity(was, is); }, ErrorKind::data);
+    };
+    CHECK(refused([](auto&) {}) == "accepted");
+    CHECK(refused([](auto& is) { is.model_hash = "sha256:n"; }) ==
+          "the checkpoint is of another model (hash sha256:m, the plan's model has sha256:n); plan the same "
+          "model");
+    CHECK(refused([](auto& is) {
+            is.optimizer = "adamw";
+          }).starts_with("the checkpoint has the optimizer sgd, this training adamw; plan with the same"));
+    CHECK(refused([](auto& is) {
+            is.dtype = "float64";
+          }).starts_with("the checkpoint has numbers of type float32"));
+    CHECK(refused([](auto& is) {
+            is.samples = 40;
+          }).starts_with("the checkpoint has epochs of samples: 32, this training 40; give the same data"));
+    CHECK(refused([](auto& is) {
+            is.mini_batch = 16;
+          }).starts_with("the checkpoint has mini_batch = 8, this training 16"));
+  }
+
+  TEST_CASE("what differs and changes the training is listed, what only lengthens it is not") {
+    const Manifest was = manifest_of(4);
+    Manifest is = was;
+    is.settings["steps"] = std::int64_t{80};
+    CHECK(differences(was, is).empty());
+    is.seed = 3;
+    is.settings["learning_rate"] = 0.1;
+    is.settings["clip_norm"] = 1.5;
+    CHECK(differences(was, is) == std::vector<std::string>{"seed 3 (was 18446744073709551615)",
+                                                           "clip_norm 1.5 (was not given)",
+                                                           "learning_rate 0.1 (was 0.05)"});
+  }
+
+  TEST_CASE("the newest checkpoints are kept, and the newest one is found") {
+    const TestFolder test;
+    const fs::path path = test.path() / "ck";
+    CheckpointFolder folder(path, 2, std::nullopt);
+    for (const Step step : {9, 10, 11}) CHECK(write(folder, step) > 12);
+    CHECK(names(path) == std::set<std::string>{"step-10", "step-11"});
+    CHECK(names(path / "step-11") == std::set<std::string>{"manifest.json", "weights.safetensors"});
+    const FoundCheckpoint found = find_checkpoint(path);
+    CHECK(found.folder == path / "step-11");
+    CHECK(found.skipped.empty());
+    CHECK(found.manifest.position == manifest_of(11).position);
+    REQUIRE(found.manifest.parts.size() == 1);
+    CHECK(found.manifest.parts[0].bytes ==
+          static_cast<std::int64_t>(fs::file_size(path / "step-11/weights.safetensors")));
+    CHECK(find_checkpoint(path / "step-10").manifest.position.step == 10);
+  }
+
+  TEST_CASE("a damaged, cut, unlisted or foreign checkpoint is skipped with its reason") {
+    const TestFolder test;
+    const fs::path path = test.path() / "ck";
+    CheckpointFolder folder(path, 9, std::nullopt);
+    for (Step step = 1; step <= 6; ++step) write(folder, step);
+    damage(path / "step-6/weights.safetensors");
+    fs::resize_file(path / "step-5/weights.safetensors", 30);
+    fs::remove(path / "step-4/weights.safetensors");
+    write_file(path / "step-3/manifest.json", "{");
+    fs::rename(path / "step-1", path / "step-8");  // is of another step
+    const FoundCheckpoint found = find_checkpoint(path);
+    CHECK(found.folder == path / "step-2");
+    REQUIRE(found.skipped.size() == 5);
+    CHECK(found.skipped[0] == (path / "step-8/manifest.json").string() + ": is of step 1, not of its folder");
+    CHECK(found.skipped[1] ==
+          (path / "step-6/weights.safetensors").string() + ": its checksum is not the one of the manifest");
+    CHECK(found.skipped[2].starts_with((path / "step-5/weights.safetensors").string() +
+                                       ": 30 bytes, the manifest"));
+    CHECK(found.skipped[3] ==
+          (path / "step-4/weights.safetensors").string() + ": cannot be read: No such file or directory");
+    CHECK(found.skipped[4].starts_with((path / "step-3/manifest.json").string()));
+  }
+
+  TEST_CASE("without a whole checkpoint all reasons are said") {
+    const TestFolder test;
+    const fs::path path = test.path() / "ck";
+    CHECK(refusal([&] { find_checkpoint(path); }, ErrorKind::data) ==
+          path.string() + ": no checkpoint to go on from; give the folder of --checkpoint");
+    CheckpointFolder folder(path, 2, std::nullopt);
+    write(folder, 3);
+    damage(path / "step-3/weights.safetensors");
+    CHECK(refusal([&] { find_checkpoint(path); }, ErrorKind::data).find("its checksum") != std::string::npos);
+  }
+
+  TEST_CASE("a training that begins does not mix its checkpoints with another one's") {
+    const TestFolder test;
+    const fs::path path = test.path() / "ck";
+    CheckpointFolder first(path, 9, std::nullopt);
+    for (const Step step : {4, 8, 12}) write(first, step);
+    CHECK(refusal([&] { CheckpointFolder(path, 9, std::nullopt); }, ErrorKind::usage) ==
+          path.string() + ": has a checkpoint of step 12; go on from it with --resume " + path.string() +
+              ", or give another folder for --checkpoint");
+    CHECK(
+        refusal([&] { CheckpointFolder(path, 9, 8); }, ErrorKind::usage)
+            .starts_with(path.string() + ": has a checkpoint of step 12, later than step 8, which is resumed"));
+    // A broken one is set aside: the training makes that step again.
+    damage(path / "step-12/weights.safetensors");
+    fs::create_directory(path / ".unfinished-step-16");
+    CheckpointFolder second(path, 9, 8);
+    CHECK(names(path) == std::set<std::string>{"step-4", "step-8", "broken-step-12"});
+    write(second, 12);
+    CHECK(find_checkpoint(path).folder == path / "step-12");
+  }
+
+  TEST_CASE("a checkpoint that cannot be written leaves the ones before") {
+    const TestFolder test;
+    const fs::path path = test.path() / "ck";
+    CheckpointFolder folder(path, 2, std::nullopt);
+    write(folder, 1);
+    fs::create_directories(path / "step-2/in-the-way");
+    CHECK(refusal([&] { write(folder, 2); }, ErrorKind::run).starts_with((path / "step-2").string()));
+    CHECK(names(path) == std::set<std::string>{"step-1", "step-2"});
+    CHECK(find_checkpoint(path).folder == path / "step-1");
+    fs::remove_all(path);
+    CHECK(refusal([&] { write(folder, 3); }, ErrorKind::run).find("cannot be written") != std::string::npos);
+  }
+}

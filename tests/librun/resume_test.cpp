@@ -1,0 +1,366 @@
+// A training that is cut into several runs ends as one that is not, whichever plans run the parts.
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "libprofile/core/error.h"
+#include "libprofile/core/file.h"
+#include "libprofile/model/families/families.h"
+#include "librun/checkpoint/weights.h"
+#include "tests/librun/folder.h"
+#include "tests/librun/models.h"
+#include "tests/librun/reference.h"
+#include "tests/support/plans.h"
+#include "tests/support/torch_test.h"
+
+using namespace pp;
+namespace fs = std::filesystem;
+
+namespace {
+
+// Three steps of 8 in each epoch of 24 samples.
+run::RunOptions options_for(std::int64_t steps) {
+  run::RunOptions options;
+  options.data = "synthetic";
+  options.synthetic_samples = 24;
+  options.steps = steps;
+  options.learning_rate = 0.05;
+  options.weight_decay = 0.01;
+  return options;
+}
+
+struct Part {
+  plan::Plan plan;
+  std::int64_t end;  ///< step
+};
+
+// Runs the parts after each other, each from the checkpoint of the one before. Returns the last one's weights
+// and the losses of all.
+test::Run run_parts(const std::vector<Part>& parts, const run::RunOptions& common) {
+  const TestFolder folder;
+  test::Run all;
+  std::vector<double> losses;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    run::RunOptions options = common;
+    options.steps = parts[i].end;
+    options.checkpoint = folder.path() / "ck";
+    if (i > 0) options.resume = options.checkpoint;
+    all = test::run_plan(parts[i].plan, options);
+    CHECK(all.report.resumed.has_value() == (i > 0));
+    losses.insert(losses.end(), all.report.step_losses.begin(), all.report.step_losses.end());
+  }
+  all.report.step_losses = losses;
+  return all;
+}
+
+struct Jobs {
+  std::string name;
+  ModelGraph model;
+  std::vector<int> one, other;  ///< cuts
+};
+
+// At these cuts every sum of gradients has the order that it has on one device.
+std::vector<Jobs> jobs() {
+  return {
+      {"dropout", test::dropout_mlp(), {3}, {2, 5}},
+      {"batch norm and skips", test::residual_net(), {6}, {2, 10}},
+      {"shared weights in two stages", test::shared_mlp(), {4}, {3, 6}},
+      {"recurrence", model::build_family("gnmt:layers=2,width=8,vocabulary=13,source=5,target=4"), {3}, {5}}};
+}
+
+}  // namespace
+
+TEST_SUITE("librun/resume") {
+  TEST_CASE("any plan goes on from any plan's checkpoint: weights and losses are those of one device") {
+    for (const plan::OptimizerName optimizer : {plan::OptimizerName::sgd, plan::OptimizerName::adamw}) {
+      for (const Jobs& job : jobs()) {
+        CAPTURE(job.name);
+        PlanSpec spec{.model = job.model, .optimizer = optimizer};
+        const test::Trained expected = test::train_alone(make_plan(spec), options_for(7));
+        PlanSpec other = spec;
+        spec.cuts = job.one;
+        other.cuts = job.other;
+        other.schedule = "gpipe";
+        other.recompute = {plan::Recompute::always};
+        // Step 2 is within the first epoch, step 5 within the second.
+        const test::Run found =
+            run_parts({{make_plan(spec), 2}, {make_plan(other), 5}, {make_plan(spec), 7}}, options_for(7));
+        CHECK(test::first_difference(expected.tensors, found.tensors) == "");
+        CHECK(found.report.step_losses == expected.losses);
+      }
+    }
+  }
+
+  TEST_CASE("asynchronous trainings go on as if they had not ended, with the same interval") {
+    for (const plan::WeightPolicy policy :
+         {plan::WeightPolicy::stash, plan::WeightPolicy::vertical_sync, plan::WeightPolicy::two_buffered}) {
+      CAPTURE(name_of(policy));
+      const bool aggregates = policy == plan::WeightPolicy::two_buffered;
+      const plan::Plan plan = make_plan({.model = test::mlp(3),
+                                         .cuts = {2, 4},
+                                         .schedule = aggregates ? "2bw" : "pipedream",
+                                         .mini_batch = 4,
+                                         .micro_batches = aggregates ? 4 : 1,
+                                         .dtype = DType::float64,
+                                         .policy = policy});
+      run::RunOptions options = options_for(18);  // six steps of 4 in each epoch
+      options.momentum = 0.9;
+      options.checkpoint_steps = 4;
+      const test::Run expected = run_parts({{plan, 18}}, options);
+      const test::Run found = run_parts({{plan, 4}, {plan, 8}, {plan, 18}}, options);
+      CHECK(test::first_difference(expected.tensors, found.tensors) == "");
+      CHECK(found.report.step_losses == expected.report.step_losses);
+    }
+  }
+
+  TEST_CASE("epochs are numbered and their losses averaged over all parts") {
+    const plan::Plan plan = make_plan({.model = test::mlp(2), .cuts = {2}});
+    const test::Run expected = test::run_plan(plan, options_for(6));
+    const test::Run found = run_parts({{plan, 2}, {plan, 6}}, options_for(6));
+    REQUIRE(expected.report.epochs.size() == 2);
+    REQUIRE(found.report.epochs.size() == 2);
+    for (std::size_t epoch = 0; epoch < 2; ++epoch) {
+      CHECK(found.report.epochs[epoch].epoch == static_cast<int>(epoch));
+      CHECK(found.report.epochs[epoch].train_loss == expected.report.epochs[epoch].train_loss);
+      CHECK(found.report.epochs[epoch].test_loss == expected.report.epochs[epoch].test_loss);
+    }
+  }
+
+  TEST_CASE("every plan writes the same bytes, and as many checkpoints as it was told") {
+    const TestFolder folder;
+    const auto run = [&](const std::string& name, const PlanSpec& spec) {
+      run::RunOptions options = options_for(6);
+      options.momentum = 0.9;
+      options.checkpoint = folder.path() / name;
+      options.checkpoint_steps = 2;
+      options.checkpoints_kept = 2;
+      test::SilentObserver observer;
+      const run::RunReport report = run::run(make_plan(spec), options, observer);
+      REQUIRE(report.checkpoints.has_value());
+      CHECK(report.checkpoints->written == 3);
+      CHECK(report.checkpoints->size > Bytes(0));
+      std::string bytes;
+      for (const char* const step : {"step-4", "step-6"}) {
+        for (const char* const file : {"weights.safetensors", "optimizer.safetensors"})
+          bytes += read_file(options.checkpoint / step / file);
+      }
+      CHECK_FALSE(fs::exists(options.checkpoint / "step-2"));
+      return bytes;
+    };
+    PlanSpec spec{.model = test::shared_mlp()};
+    const std::string alone = run("alone", spec);
+    spec.cuts = {3, 6};
+    CHECK(run("three", spec) == alone);
+  }
+
+  TEST_CASE("a training that was complete is resumed to write its weights") {
+    const TestFolder folder;
+    const plan::Plan plan = make_plan({.model = test::mlp(2), .cuts = {2}});
+    run::RunOptions options = options_for(4);
+    options.checkpoint = folder.path() / "ck";
+    const test::Run first = test::run_plan(plan, options);
+    options.resume = options.checkpoint;
+    const test::Run again = test::run_plan(plan, options);
+    CHECK(again.report.steps == 0);
+    CHECK(test::first_difference(first.tensors, again.tensors) == "");
+    options.steps = 3;
+    CHECK_THROWS_WITH_AS(test::run_plan(plan, options),
+                         ((folder.path() / "ck/step-4").string() +
+                          ": is of step 4, the training ends with step 3; --steps and --epochs count from the "
+                          "beginning of the training, give more")
+                             .c_str(),
+                         Error);
+  }
+
+  TEST_CASE("an interrupted run leaves a checkpoint of its last step, and goes on to the same end") {
+    for (const char* const schedule : {"1f1b", "pipedream"}) {
+      CAPTURE(schedule);
+      const bool streams = std::string_view(schedule) == "pipedream";
+      const TestFolder folder;
+      const plan::Plan plan = make_plan({.model = test::dropout_mlp(),
+                                         .cuts = {3},
+                                         .schedule = schedule,
+                                         .mini_batch = streams ? 4 : 8,
+                                         .micro_batches = streams ? 1 : 4});
+      run::RunOptions options = options_for(30);
+      options.checkpoint = folder.path() / "ck";
+      options.evaluate = false;
+      class Count : public test::SilentObserver {};
+      Count observer;
+      const run::RunReport report =
+          run::run(plan, options, observer, [&] { return observer.steps.size() >= 5; });
+      CHECK(report.exit_reason == "interrupted");
+      REQUIRE(report.steps >= 5);
+      REQUIRE(report.steps < 30);
+      CHECK(fs::exists(options.checkpoint / ("step-" + std::to_string(report.steps)) / "manifest.json"));
+      options.resume = options.checkpoint;
+      const test::Run rest = test::run_plan(plan, options);
+      CHECK(rest.report.steps == 30 - report.steps);
+      if (streams) continue;  // the drain at the interruption is part of the training
+      CHECK(test::first_difference(test::train_alone(plan, options_for(30)).tensors, rest.tensors) == "");
+    }
+  }
+
+  TEST_CASE("a damaged checkpoint is passed over with a warning, and the training ends the same") {
+    const TestFolder folder;
+    const plan::Plan plan = make_plan({.model = test::mlp(2), .cuts = {2}});
+    run::RunOptions options = options_for(5);
+    options.checkpoint = folder.path() / "ck";
+    options.checkpoint_steps = 2;
+    test::run_plan(plan, options);
+    const fs::path newest = options.checkpoint / "step-5";
+    fs::resize_file(newest / "weights.safetensors", 17);
+    options.resume = options.checkpoint;
+    options.save_weights = folder.path() / "w.safetensors";
+    options.steps = 7;
+    test::SilentObserver observer;
+    const run::RunReport report = run::run(plan, options, observer);
+    REQUIRE(report.resumed.has_value());
+    CHECK(report.resumed->step == 4);
+    CHECK(std::ranges::count_if(observer.warnings, [&](const std::string& text) {
+            return text.starts_with("skipped " + (newest / "weights.safetensors").string() + ": 17 bytes");
+          }) == 1);
+    CHECK(test::first_difference(test::train_alone(plan, options_for(7)).tensors,
+                                 run::read_weights(options.save_weights)) == "");
+  }
+
+  TEST_CASE("another number of micro-batches or learning rate is resumed with a line that says so") {
+    const TestFolder folder;
+    run::RunOptions options = options_for(2);
+    options.checkpoint = folder.path() / "ck";
+    test::run_plan(make_plan({.model = test::mlp(2), .cuts = {2}}), options);
+    options.resume = options.checkpoint;
+    options.steps = 4;
+    options.learning_rate = 0.1;
+    test::SilentObserver observer;
+    run::run(make_plan({.model = test::mlp(2), .cuts = {2}, .micro_batches = 2}), options, observer);
+    REQUIRE_FALSE(observer.warnings.empty());
+    CHECK(
+        observer.warnings.back() ==
+        "resumed with micro_batches 2 (was 4), learning_rate 0.1 (was 0.05): the training is no longer the one "
+        "that was begun, bit for bit");
+    CHECK_THROWS_WITH_AS(run::run(make_plan({.model = test::mlp(3), .cuts = {2}}), options, observer),
+                         doctest::Contains("is of another model"), Error);
+    CHECK_THROWS_WITH_AS(
+        run::run(make_plan({.model = test::mlp(2), .cuts = {2}, .optimizer = plan::OptimizerName::adamw}),
+                 options, observer),
+        doctest::Contains("has the optimizer sgd, this training adamw"), Error);
+  }
+
+  TEST_CASE("a checkpoint whose place is gone ends the run with one message, and the ones before stay") {
+    const TestFolder folder;
+    const plan::Plan plan = make_plan({.model = test::mlp(2), .cuts = {2}});
+    run::RunOptions options = options_for(6);
+    options.checkpoint = folder.path() / "ck";
+    options.checkpoint_steps = 2;
+    options.before_op = [&](std::int64_t step, WorkerId, const plan::Op&) {
+      if (step == 3) fs::create_directories(options.checkpoint / "step-4/in-the-way");
+    };
+    test::SilentObserver observer;
+    CHECK_THROWS_WITH_AS(
+        run::run(plan, options, observer),
+        doctest::Contains("the last whole checkpoint is of step 2: make room and go on from it"), Error);
+    CHECK(fs::exists(options.checkpoint / "step-2/manifest.json"));
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(options.checkpoint))
+      names.insert(entry.path().filename().string());
+    CHECK(names == std::set<std::string>{"step-2", "step-4"});
+  }
+
+  TEST_CASE("checkpoints by the clock are taken between steps and change nothing") {
+    const TestFolder folder;
+    const plan::Plan plan = make_plan({.model = test::dropout_mlp(), .cuts = {3}});
+    run::RunOptions options = options_for(30);
+    options.checkpoint = folder.path() / "ck";
+    options.checkpoint_time = Seconds(1e-6);  // after every step that the driver sees
+    const test::Run found = test::run_plan(plan, options);
+    REQUIRE(found.report.checkpoints.has_value());
+    CHECK(found.report.checkpoints->written > 2);
+    CHECK(test::first_difference(test::train_alone(plan, options_for(30)).tensors, found.tensors) == "");
+    const plan::Plan stream = make_plan({.model = test::mlp(3),
+                                         .cuts = {2, 4},
+                                         .replicas = {2, 1, 1},
+                                         .schedule = "pipedream",
+                                         .mini_batch = 4,
+                                         .micro_batches = 1});
+    options.checkpoint = folder.path() / "stream";
+    CHECK(test::run_plan(stream, options).report.steps == 30);
+  }
+
+  TEST_CASE("a training begins with given weights, and draws what is missing") {
+    const TestFolder folder;
+    PlanSpec spec{.model = test::residual_net(), .cuts = {6}};
+    run::RunOptions options = options_for(3);
+    options.checkpoint = folder.path() / "ck";
+    const test::Run first = test::run_plan(make_plan(spec), options);
+    // Without an update the weights stay: from a file, and from a checkpoint's folder.
+    options = options_for(1);
+    options.learning_rate = 1e-300;
+    options.weight_decay = 0;
+    options.momentum = 0;
+    options.evaluate = false;
+    const fs::path file = options.initial_weights = folder.path() / "ck/step-3/weights.safetensors";
+    spec.cuts = {3, 9};
+    const auto trained = [](const test::NamedTensors& all) {  // without running statistics
+      test::NamedTensors some;
+      for (const auto& entry : all) {
+        if (entry.first.find("running") == std::string::npos) some.push_back(entry);
+      }
+      return some;
+    };
+    CHECK(test::first_difference(trained(first.tensors),
+                                 trained(test::run_plan(make_plan(spec), options).tensors)) == "");
+    options.initial_weights = folder.path() / "ck";
+    CHECK(test::first_difference(trained(first.tensors),
+                                 trained(test::run_plan(make_plan(spec), options).tensors)) == "");
+
+    run::NamedTensors some = run::read_weights(file);
+    const std::string left_out = some.front().first;
+    some.erase(some.begin());
+    const auto write = [&](const run::NamedTensors& tensors) {
+      std::string bytes;
+      run::write_safetensors(run::stored(tensors), [&](std::string_view piece) { bytes += piece; });
+      return folder.write("some.safetensors", bytes);
+    };
+    options.initial_weights = write(some);
+    test::SilentObserver observer;
+    run::run(make_plan(spec), options, observer);
+    CHECK(observer.warnings.back() ==
+          "1 tensor not in " + options.initial_weights.string() + " and drawn from the seed: " + left_out);
+    some.emplace_back("extra.weight", some.front().second);
+    write(some);
+    CHECK_THROWS_WITH_AS(run::run(make_plan(spec), options, observer),
+                         (options.initial_weights.string() +
+                          ": tensor \"extra.weight\": is not in the model; leave such tensors out with "
+                          "--ignore-unknown-weights")
+                             .c_str(),
+                         Error);
+    options.ignore_unknown_weights = true;
+    run::run(make_plan(spec), options, observer);
+  }
+
+  TEST_CASE("options of checkpoints that cannot be are refused before work") {
+    const plan::Plan plan = make_plan({.model = test::mlp(2), .cuts = {2}});
+    const auto refused = [&](auto change) -> std::string {
+      run::RunOptions options = options_for(4);
+      change(options);
+      try {
+        run::check(plan, options);
+      } catch (const Error& error) {
+        return error.what();
+      }
+      return "accepted";
+    };
+    CHECK(refused([](auto& o) { o.checkpoint_steps = 5; }) ==
+          "--every is the time between checkpoints; give their folder with --checkpoint");
+    CHECK(refused([](auto& o) { o.checkpoint = "x", o.checkpoint_steps = 0; }) ==
+          "--every 0: must be at least 1 step");
+    CHECK(refused([](auto& o) { o.checkpoint = "x", o.checkpoints_kept = 0; }) ==
+          "--keep 0: must be at least 1");
+    CHECK(refused([](auto& o) {
+            o.resume = "x", o.initial_weights = "y";
+          }).starts_with("--resume goes on with the weights of its checkpoint"));
+    CHECK(refused([](auto& o) { o.resume = "nowhere"; }).starts_with("nowhere: no checkpoint to go on from"));
+  }
+}
