@@ -40,13 +40,26 @@ std::vector<Job> jobs() {
   other.schedule = "gpipe";
   PlanSpec stash{.cuts = {2}, .schedule = "pipedream", .mini_batch = 4, .micro_batches = 1};
   PlanSpec two_buffered{.cuts = {2}, .schedule = "2bw", .mini_batch = 8, .micro_batches = 4};
-  return {{"1f1b, on another plan gpipe", flush, other}, {"stash", stash, stash}, {"2bw", two_buffered, two_buffered}};
+  return {{"1f1b, on another plan gpipe", flush, other},
+          {"stash", stash, stash},
+          {"2bw", two_buffered, two_buffered}};
 }
 
 Arguments training(const std::string& plan, const std::string& weights) {
-  return {plan,      "--steps",    "120",        "--no-evaluate", "--checkpoint",   weights + "-ck",
-          "--every", "4",          "--momentum", "0.9",           "--save-weights", weights,
-          "-o",      weights + ".json"};
+  return {plan,
+          "--steps",
+          "120",
+          "--no-evaluate",
+          "--checkpoint",
+          weights + "-ck",
+          "--every",
+          "4",
+          "--momentum",
+          "0.9",
+          "--save-weights",
+          weights,
+          "-o",
+          weights + ".json"};
 }
 
 bool has_checkpoint(const fs::path& folder) {
@@ -99,11 +112,12 @@ TEST_SUITE("apps/kill") {
   TEST_CASE("a disk that is full ends the run with 1 and one message; the checkpoints before stay whole") {
     // A file may have 4 blocks of 512 bytes, a checkpoint's weights need more.
     const RunFolder folder({.cuts = {2}}, 64);
-    const Outcome outcome = folder.run_limited(/*blocks=*/4, {"plan.json", "--steps", "20", "--no-evaluate",
-                                                              "--checkpoint", "ck", "--every", "5"});
+    const Outcome outcome = folder.run_limited(
+        /*blocks=*/4, {"plan.json", "--steps", "20", "--no-evaluate", "--checkpoint", "ck", "--every", "5"});
     CHECK(outcome.code == 1);
-    CHECK(outcome.err.find("pp-run: error: checkpoint of step 5: ck/.unfinished-step-5/weights.safetensors: cannot "
-                           "be written: File too large; make room for it and begin again\n") != std::string::npos);
+    CHECK(outcome.err.find(
+              "pp-run: error: checkpoint of step 5: ck/.unfinished-step-5/weights.safetensors: cannot "
+              "be written: File too large; make room for it and begin again\n") != std::string::npos);
     CHECK(fs::is_empty(folder.path() / "ck"));
   }
 
@@ -116,7 +130,8 @@ TEST_SUITE("apps/kill") {
     REQUIRE(folder.run({"plan.json", "--steps", "4", "--no-evaluate", "--checkpoint", "ck"}).code == 0);
     const Outcome again = folder.run({"plan.json", "--steps", "4", "--no-evaluate", "--checkpoint", "ck"});
     CHECK(again.code == 2);
-    CHECK(again.err.find("ck: has a checkpoint of step 4; go on from it with --resume ck") != std::string::npos);
+    CHECK(again.err.find("ck: has a checkpoint of step 4; go on from it with --resume ck") !=
+          std::string::npos);
     const Outcome every = folder.run({"plan.json", "--steps", "4", "--checkpoint", "other", "--every", "soon"});
     CHECK(every.code == 2);
     CHECK(every.err.find("--every") != std::string::npos);
