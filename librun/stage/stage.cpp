@@ -232,13 +232,13 @@ std::vector<Stage::LayerState> Stage::snapshot() const {
   };
   std::vector<LayerState> layers;
   for (const int layer : segment_.layers()) layers.push_back({layer});
-  const at::Tensor flat = layout_.parameters().empty() ? at::Tensor() : copy(versions_.newest_flat());
-  for (std::size_t p = 0; p < layout_.parameters().size(); ++p) {
+  const std::span<const at::Tensor> weights = versions_.newest_parameters();
+  for (std::size_t p = 0; p < weights.size(); ++p) {
     const FlatLayout::Parameter& parameter = layout_.parameters()[p];
     LayerState& state = layers[parameter.uses.front().layer];
     if (model_.layers[static_cast<std::size_t>(state.layer)].weights_layer != state.layer) continue;  // a copy
     const std::string name = name_of(parameter);
-    state.tensors.emplace_back(name, FlatLayout::view(flat, parameter, parameter.offset()));
+    state.tensors.emplace_back(name, copy(weights[p]));
     for (const model::OptimizerSlot& slot : optimizer_->state())
       state.optimizer.emplace_back(slot_name(name, slot.name), copy(slot.tensors[p]));
   }

@@ -154,6 +154,19 @@ TEST_SUITE("librun/resume") {
     CHECK(run("three", spec) == alone);
   }
 
+  TEST_CASE("checkpoints are charged to no worker: peaks are those of a training without them") {
+    const TestFolder folder;
+    const plan::Plan plan = make_plan(
+        {.model = test::residual_net(), .cuts = {6}, .optimizer = plan::OptimizerName::adamw});
+    run::RunOptions options = options_for(9);
+    test::SilentObserver observer;
+    const run::RunReport without = run::run(plan, options, observer);
+    options.checkpoint = folder.path() / "ck";
+    options.checkpoint_steps = 2;
+    const run::RunReport with = run::run(plan, options, observer);
+    for (std::size_t w = 0; w < 2; ++w) CHECK(with.workers[w].peak == without.workers[w].peak);
+  }
+
   TEST_CASE("a training that was complete is resumed to write its weights") {
     const TestFolder folder;
     const plan::Plan plan = make_plan({.model = test::mlp(2), .cuts = {2}});
