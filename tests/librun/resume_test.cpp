@@ -156,8 +156,8 @@ TEST_SUITE("librun/resume") {
 
   TEST_CASE("checkpoints are charged to no worker: peaks are those of a training without them") {
     const TestFolder folder;
-    const plan::Plan plan = make_plan(
-        {.model = test::residual_net(), .cuts = {6}, .optimizer = plan::OptimizerName::adamw});
+    const plan::Plan plan =
+        make_plan({.model = test::residual_net(), .cuts = {6}, .optimizer = plan::OptimizerName::adamw});
     run::RunOptions options = options_for(9);
     test::SilentObserver observer;
     const run::RunReport without = run::run(plan, options, observer);
