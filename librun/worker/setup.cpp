@@ -34,6 +34,8 @@ void check_options(const RunOptions& options) {
           options.clip_norm.value_or(1), "above 0");
   require(std::isfinite(options.weight_decay) && options.weight_decay >= 0, "weight_decay",
           options.weight_decay, "0 or more");
+  if (options.memory_limit && options.memory_limit->value < 1)
+    refuse(ErrorKind::usage, "--memory-limit " + to_text(*options.memory_limit) + ": must be above 0");
   require(options.stall_timeout.count() > 0, "stall_timeout", options.stall_timeout.count(), "above 0");
   require(!options.scale || std::isfinite(*options.scale), "scale", options.scale.value_or(0), "finite");
 }

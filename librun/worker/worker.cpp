@@ -3,18 +3,20 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <utility>
 
 #include "libprofile/core/error.h"
 #include "libprofile/measure/compute_device.h"
-#include "libprofile/measure/hand_over.h"
 #include "libprofile/model/errors.h"
 #include "librun/worker/optimizer.h"
 
 namespace pp::run {
 
 namespace {
+
+constexpr Bytes kNoLimit(std::numeric_limits<std::int64_t>::max());
 
 // Whatever an operation throws becomes a failure of the run that says where.
 template <class Failure>
@@ -26,7 +28,18 @@ Failure located(Failure failure, WorkerId worker, const plan::Op& op) {
   return failure;
 }
 
-constexpr auto kLessMemory = "; plan with more stages, smaller micro-batches or --recompute auto";
+// The limit and the plan's promise, where there are any, and what helps.
+std::string with_remedy(const Job& job, WorkerId worker, const std::string& message) {
+  std::string text = message;
+  const Bytes peak = index(worker) < job.plan.predicted.workers.size()
+                         ? job.plan.predicted.workers[index(worker)].memory.peak
+                         : Bytes(0);
+  if (const std::optional<Bytes>& limit = job.options.memory_limit) {
+    text += "; --memory-limit is " + to_text(*limit);
+    if (peak > Bytes(0)) text += ", the plan predicts a peak of " + to_text(peak);
+  }
+  return text + "; plan with more stages, smaller micro-batches or --recompute auto";
+}
 
 }  // namespace
 
@@ -35,6 +48,7 @@ Worker::Worker(Job& job, WorkerId id)
       id_(id),
       device_(profile::tensor_device(job.setup.devices[index(id)].kind, job.setup.devices[index(id)].index)),
       generator_(profile::make_generator(device_, /*seed=*/0)),
+      memory_(job.options.memory_limit.value_or(kNoLimit)),
       initial_(job.initial),
       starting_(std::in_place, job.coordinator) {}
 
@@ -49,7 +63,7 @@ void Worker::run() noexcept {
       model::detail::rethrow_as_error();
     }
   } catch (const model::OutOfMemory& error) {
-    job_.coordinator.stop(std::make_exception_ptr(model::OutOfMemory(std::string(error.what()) + kLessMemory)));
+    job_.coordinator.stop(std::make_exception_ptr(model::OutOfMemory(with_remedy(job_, id_, error.what()))));
   } catch (...) {
     job_.coordinator.stop(std::current_exception());
   }
@@ -105,7 +119,7 @@ void Worker::evaluate(const Command& command) {
   walk(Cursor(job_.forward_streams[index(id_)], /*of_step=*/false, job_.test_shape, command.stretch));
 }
 
-// The copies are charged to nobody: they are on their way to a file.
+// The copies are charged to no worker: they are on their way to a file.
 void Worker::snapshot(const Command& command) {
   std::vector<const Stage*> mine;
   for (const auto& [id, stage] : stages_) {
@@ -114,15 +128,9 @@ void Worker::snapshot(const Command& command) {
   if (mine.empty()) return;
   job_.snapshots.begin(id_, command.step, command.last);
   const Time begin = Coordinator::Clock::now();
+  const profile::ChargeMemory charged{profile::MemoryAccount()};
   std::vector<Stage::LayerState> layers;
   for (const Stage* const stage : mine) std::ranges::move(stage->snapshot(), std::back_inserter(layers));
-  std::vector<at::Tensor> leaving;
-  for (const Stage::LayerState& layer : layers) {
-    for (const NamedTensors* const tensors : {&layer.tensors, &layer.optimizer}) {
-      for (const auto& [name, tensor] : *tensors) leaving.push_back(tensor);
-    }
-  }
-  profile::release_charges(leaving);
   job_.snapshots.add(std::move(layers), finished() - begin);
 }
 
@@ -156,22 +164,30 @@ void Worker::end_step() {
 void Worker::make_stages() {
   for (std::size_t s = 0; s < job_.plan.stages.size(); ++s) {
     const std::vector<WorkerId>& workers = job_.plan.stages[s].workers;
-    if (std::find(workers.begin(), workers.end(), id_) == workers.end()) continue;
-    StageOptions options;
-    options.layers = job_.layers[s];
-    options.with_loss = s + 1 == job_.plan.stages.size();
-    options.recompute = job_.recompute[s];
-    options.dtype = job_.plan.training.dtype;
-    options.device = device_;
-    options.seed = job_.options.seed;
-    options.optimizer = make_optimizer(job_.plan.training.optimizer, job_.options);
-    options.policy = job_.plan.schedule.weight_policy;
-    options.stages = static_cast<int>(job_.plan.stages.size());
-    const auto [made, added] =
-        stages_.try_emplace(StageId{static_cast<int>(s)}, job_.setup.model, std::move(options));
-    if (initial_) made->second.restore(initial_->tensors, initial_->optimizer);
+    if (std::find(workers.begin(), workers.end(), id_) != workers.end()) make_stage(s);
   }
   initial_.reset();
+}
+
+void Worker::make_stage(std::size_t s) {
+  StageOptions options;
+  options.layers = job_.layers[s];
+  options.with_loss = s + 1 == job_.plan.stages.size();
+  options.recompute = job_.recompute[s];
+  options.dtype = job_.plan.training.dtype;
+  options.device = device_;
+  options.seed = job_.options.seed;
+  options.optimizer = make_optimizer(job_.plan.training.optimizer, job_.options);
+  options.policy = job_.plan.schedule.weight_policy;
+  options.stages = static_cast<int>(job_.plan.stages.size());
+  const auto where = [&] {
+    return "worker " + std::to_string(number(id_)) + ": stage " + std::to_string(s) + ": its weights";
+  };
+  model::detail::guarded(where, [&] {
+    Stage& stage =
+        stages_.try_emplace(StageId{static_cast<int>(s)}, job_.setup.model, std::move(options)).first->second;
+    if (initial_) stage.restore(initial_->tensors, initial_->optimizer);
+  });
 }
 
 void Worker::execute(const Turn& turn) {
@@ -180,6 +196,7 @@ void Worker::execute(const Turn& turn) {
       job_.coordinator.announce(id_, turn.op);
       if (job_.options.before_op) job_.options.before_op(ground_.trains() ? turn.step : -1, id_, turn.op);
       dispatch(turn);
+      check_memory();
     } catch (const Stopped&) {
       throw;
     } catch (...) {
@@ -190,6 +207,12 @@ void Worker::execute(const Turn& turn) {
   } catch (const Error& error) {
     throw located(Error(ErrorKind::run, error.what()), id_, turn.op);
   }
+}
+
+// An allocation on the CPU is refused at once; what others hand over and what devices allocate is seen here.
+void Worker::check_memory() const {
+  const Bytes peak = memory_.peak();
+  if (peak > memory_.limit()) throw model::OutOfMemory("out of memory: " + to_text(peak) + " held");
 }
 
 void Worker::dispatch(const Turn& turn) {

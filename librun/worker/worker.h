@@ -49,6 +49,7 @@ class Worker {
 
   void serve();
   void make_stages();
+  void make_stage(std::size_t stage);
   void train(const Command& command);
   void evaluate(const Command& command);
   /// Copies the stages whose first replica is here.
@@ -59,6 +60,7 @@ class Worker {
   void end_step();
 
   void execute(const Turn& turn);
+  void check_memory() const;
   void dispatch(const Turn& turn);
   void forward(const Turn& turn, Stage& stage);
   void evaluate(const Turn& turn, const Stage& stage);

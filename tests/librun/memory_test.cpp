@@ -8,8 +8,10 @@
 
 #include "libplan/search/planner.h"
 #include "libprofile/measure/profiler.h"
+#include "libprofile/model/errors.h"
 #include "libprofile/model/families/families.h"
 #include "librun/worker/worker.h"
+#include "tests/librun/folder.h"
 #include "tests/librun/jobs.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
@@ -134,6 +136,44 @@ TEST_SUITE("librun/memory") {
       const std::vector<std::int64_t> first = run_peaks(plan);
       for (int again = 0; again < 4; ++again) CHECK(run_peaks(plan) == first);
     }
+  }
+
+  TEST_CASE("a limit a tenth above the prediction lets a run pass, seven tenths of it end it with the reason") {
+    const ModelGraph model = model::build_family("lenet5");
+    const Profile profile = measure(model, 16);
+    const Cluster cluster = flat_cluster(2, DeviceKind::cpu, BytesPerSecond(1e9), Seconds(1e-5), Bytes(0));
+    plan::PlanRequest request;
+    request.mini_batch = 64;
+    request.micro_batches = 4;
+    request.schedule = "1f1b";
+    request.stages = 2;
+    request.cuts = {3};
+    request.replicas = std::vector<int>{1, 1};
+    const plan::Plan plan = std::get<plan::Plan>(plan::make_plan(profile, cluster, request));
+    std::int64_t peak = 0;
+    for (const auto& worker : plan.predicted.workers) peak = std::max(peak, worker.memory.peak.value);
+    run::RunOptions options;
+    options.data = "synthetic";
+    options.synthetic_samples = 128;
+    options.epochs = 2;
+    const TestFolder folder;
+    options.checkpoint = folder.path() / "ck";  // its copies do not count
+    test::SilentObserver observer;
+    options.memory_limit = Bytes(peak * 11 / 10);
+    CHECK(run::run(plan, options, observer).exit_reason == "completed");
+    options.checkpoint.clear();
+    options.memory_limit = Bytes(peak * 7 / 10);
+    std::string message;
+    try {
+      run::run(plan, options, observer);
+    } catch (const model::OutOfMemory& error) {
+      message = error.what();
+    }
+    CHECK(message.starts_with("worker 0: stage 0: "));  // the larger one
+    CHECK(message.find("out of memory: ") != std::string::npos);
+    CHECK(message.find("; --memory-limit is " + to_text(*options.memory_limit) +
+                       ", the plan predicts a peak of " + to_text(Bytes(peak)) + "; plan with more stages") !=
+          std::string::npos);
   }
 
   TEST_CASE("an evaluation before an epoch does not count in the peak of that epoch") {
