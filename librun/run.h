@@ -48,7 +48,7 @@ struct RunOptions {
   std::filesystem::path resume;  ///< a folder of checkpoints, or one of them; empty: from the beginning
   std::filesystem::path initial_weights;  ///< safetensors, or a checkpoint's folder; empty: drawn from the seed
   bool ignore_unknown_weights = false;    ///< initial weights that the model does not have
-  std::optional<Bytes> memory_limit;  ///< of each worker's tensors; a worker that needs more ends the run
+  std::optional<Bytes> memory_limit;      ///< of each worker's tensors; a worker that needs more ends the run
   bool trace = false;                     ///< make a Chrome trace of the last steps for the report
   Seconds stall_timeout{60};              ///< a worker that waits this long is reported as stalled
   /// Tests only: called inside the worker before this operation of this step (-1: of an evaluation); may throw.
