@@ -12,14 +12,6 @@ namespace pp::run {
 
 namespace {
 
-// Steps that may run beyond the first unfinished one: this one and the next; in streams enough to fill all
-// windows twice.
-Step find_lead(const Job& job) {
-  Step windows = 0;
-  for (const plan::Stream& stream : job.streams) windows += std::ssize(stream.prologue) + 1;
-  return job.setup.streams ? 2 * windows : 2;
-}
-
 void check_finite(double loss, const std::string& where, const RunOptions& options) {
   if (std::isfinite(loss)) return;
   throw Error(ErrorKind::run, where + ": the loss is " + std::to_string(loss) +
@@ -56,11 +48,7 @@ std::optional<WorkerId> Crew::join_within(Seconds most) {
 }
 
 Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted)
-    : job_(job),
-      observer_(observer),
-      interrupted_(interrupted),
-      lead_(find_lead(job)),
-      done_(job.setup.start.position.step) {
+    : job_(job), observer_(observer), interrupted_(interrupted), done_(job.setup.start.position.step) {
   const Position& start = job.setup.start.position;
   epoch_.loss = start.epoch_loss;
   for (Step step = 0; step < start.epoch_steps; ++step) epoch_.samples += job.setup.length.epoch.size(step);
@@ -173,7 +161,7 @@ void Driver::run_leg() {
 void Driver::grant() {
   if (legs_.empty()) return;
   const Step round = job_.setup.round, first = legs_.front().first;
-  job_.commands.grant(first + (done_ - first + lead_ + round - 1) / round * round);
+  job_.commands.grant(first + (done_ - first + job_.lead + round - 1) / round * round);
 }
 
 std::optional<StepResult> Driver::await() {

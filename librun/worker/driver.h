@@ -75,7 +75,7 @@ class Driver {
   void command_snapshot(Step step, bool last);
   /// Until the first leg is done or cut off.
   void run_leg();
-  /// Lets the workers begin what lies up to `lead_` beyond the steps that are done, in whole rounds.
+  /// Lets the workers begin what lies up to `Job::lead` beyond the steps that are done, in whole rounds.
   void grant();
   /// Nothing when the step was cut off.
   std::optional<StepResult> await();
@@ -98,7 +98,6 @@ class Driver {
   Job& job_;
   Observer& observer_;
   const std::function<bool()>& interrupted_;
-  Step lead_;
   std::deque<Leg> legs_;  ///< commanded and not done
   Step done_;             ///< steps, since the beginning of the training
   int stretches_ = 0;     ///< legs before this one

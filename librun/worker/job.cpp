@@ -31,6 +31,14 @@ EpochShape shape_of_test(const Setup& setup, const plan::Plan& plan) {
   return shape;
 }
 
+// This one and the next; in streams enough to fill all windows twice.
+Step find_lead(std::span<const plan::Stream> streams, bool drained) {
+  if (drained) return 2;
+  Step windows = 0;
+  for (const plan::Stream& stream : streams) windows += std::ssize(stream.prologue) + 1;
+  return 2 * windows;
+}
+
 // Updates of a step: each worker of a stage has one a round, in streams after its own mini-batches.
 int count_updates(std::span<const plan::Stream> streams, int micro_batches) {
   double updates = 0;
@@ -87,6 +95,7 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup)
       wiring(wire(make_segments(plan, setup.model))),
       streams(training_streams(plan)),
       forward_streams(run::forward_streams(plan)),
+      lead(find_lead(streams, /*drained=*/!setup.streams)),
       owners(streams, static_cast<int>(plan.stages.size())),
       forward_owners(forward_streams, static_cast<int>(plan.stages.size())),
       test_shape(shape_of_test(setup, plan)),
@@ -94,7 +103,8 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup)
       commands(coordinator, setup.round),
       ledger(coordinator, {.micro_batches = plan.training.micro_batches,
                            .updates = count_updates(streams, plan.training.micro_batches),
-                           .evaluations = static_cast<int>(test_shape.count)}),
+                           .evaluations = static_cast<int>(test_shape.count),
+                           .steps = lead + setup.round}),
       snapshots(coordinator, count_first_replicas(plan)),
       initial(read_initial(setup.start)),
       transport(make_in_process_transport(coordinator, mailbox_capacity(plan, wiring, streams))),

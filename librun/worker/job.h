@@ -93,6 +93,7 @@ struct Job {
   std::vector<StageWiring> wiring;            ///< per stage
   std::vector<plan::Stream> streams;          ///< per worker
   std::vector<plan::Stream> forward_streams;  ///< per worker: what an evaluation runs
+  Step lead;                                  ///< steps that may run from the first unfinished one on
   Owners owners;
   Owners forward_owners;
   EpochShape test_shape;  ///< its mini-batches are one micro-batch each, as large as in training

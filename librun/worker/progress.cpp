@@ -7,11 +7,11 @@
 namespace pp::run {
 
 Commands::Commands(Coordinator& coordinator, Step round)
-    : monitor_(coordinator), round_(round), position_(static_cast<std::size_t>(coordinator.workers()), 0) {}
+    : monitor_(coordinator), round_(round), places_(static_cast<std::size_t>(coordinator.workers())) {}
 
-void Commands::append(Command command) {
+void Commands::append(const Command& command) {
   const Monitor::Lock lock = monitor_.lock();
-  entries_.push_back({command, command.stretch.first});
+  entries_.emplace_back(command);
   monitor_.notify();
 }
 
@@ -29,24 +29,29 @@ void Commands::stop() { append({}); }
 
 void Commands::grant(Step end) {
   const Monitor::Lock lock = monitor_.lock();
-  granted_ = std::max(granted_, end);
+  granted_ = std::max(granted_.load(), end);
   monitor_.notify();
 }
 
+// While an entry is closed, who comes to a step without the lock says so in `begun` and then finds it closed:
+// either `begun` is read here after that, and the step is within the new end, or the worker looks again with
+// the lock.
 Step Commands::cut(Cut what) {
   const Monitor::Lock lock = monitor_.lock();
-  Step trained = 0;
+  Step trained = trained_;
   bool over = false;  // what follows is beyond the cut
   for (Entry& entry : entries_) {
     const bool trains = entry.command.kind == Command::Kind::train;
     entry.cancelled = entry.cancelled || (over && entry.command.kind != Command::Kind::stop);
     if (entry.cancelled || (!trains && what == Cut::training)) continue;
     Stretch& stretch = entry.command.stretch;
+    entry.open = stretch.first;
     const Step round = trains ? round_ : 1;
     const Step rounds = (entry.begun - stretch.first + round - 1) / round;
     const Step end = std::min(stretch.end, stretch.first + rounds * round);
     over = over || (trains && end < stretch.end);
     stretch.end = end;
+    entry.open = end;
     if (trains) trained = end;
   }
   monitor_.notify();
@@ -55,53 +60,82 @@ Step Commands::cut(Cut what) {
 
 Command Commands::next(WorkerId worker) {
   Monitor::Lock lock = monitor_.lock();
-  std::size_t& position = position_[index(worker)];
+  Place& place = places_[index(worker)];
   const auto skip_cancelled = [&] {
-    while (position < entries_.size() && entries_[position].cancelled) ++position;
-    return position < entries_.size();
+    const std::size_t end = dropped_ + entries_.size();
+    while (place.position < end && entry(place.position).cancelled) ++place.position;
+    return place.position < end;
   };
   monitor_.wait(lock, worker, skip_cancelled, [] { return "the next command"; });
-  return entries_[position++].command;
+  place.current = &entry(place.position++);
+  drop();
+  return place.current->command;
+}
+
+void Commands::drop() {
+  const std::size_t least = std::ranges::min_element(places_, {}, &Place::position)->position;
+  for (; dropped_ + 1 < least; ++dropped_) {
+    const Entry& left = entries_.front();
+    if (left.command.kind == Command::Kind::train && !left.cancelled) trained_ = left.command.stretch.end;
+    entries_.pop_front();
+  }
 }
 
 bool Commands::admit(WorkerId worker, Step step) {
+  Entry& entry = *places_[index(worker)].current;
+  const bool trains = entry.command.kind == Command::Kind::train;
+  const auto begin = [&] {
+    Step begun = entry.begun;
+    while (begun <= step && !entry.begun.compare_exchange_weak(begun, step + 1)) {
+    }
+  };
+  if (!trains || step < granted_) {
+    begin();
+    if (step < entry.open) return true;
+  }
   Monitor::Lock lock = monitor_.lock();
-  const std::size_t current = position_[index(worker)] - 1;
-  const bool trains = entries_[current].command.kind == Command::Kind::train;
-  const auto cut_off = [&] { return step >= entries_[current].command.stretch.end; };
+  const auto cut_off = [&] { return step >= entry.command.stretch.end; };
   monitor_.wait(
       lock, worker, [&] { return !trains || step < granted_ || cut_off(); },
       [&] { return "step " + std::to_string(step + 1) + " to be started"; });
   if (cut_off()) return false;
-  entries_[current].begun = std::max(entries_[current].begun, step + 1);
+  begin();
   return true;
 }
 
 Step Commands::end_of_stretch(WorkerId worker) {
   const Monitor::Lock lock = monitor_.lock();
-  return entries_[position_[index(worker)] - 1].command.stretch.end;
+  return places_[index(worker)].current->command.stretch.end;
 }
 
-bool Ledger::complete(const Entry& entry) const {
-  return entry.updates == shape_.updates && static_cast<int>(entry.losses.size()) == shape_.micro_batches;
+Ledger::Ledger(Coordinator& coordinator, LedgerShape shape)
+    : monitor_(coordinator), shape_(shape), slots_(static_cast<std::size_t>(shape.steps)) {
+  for (Slot& slot : slots_) {
+    slot.missing = shape.micro_batches + shape.updates;
+    slot.losses.resize(static_cast<std::size_t>(shape.micro_batches));
+    slot.workers.resize(static_cast<std::size_t>(coordinator.workers()));
+  }
+}
+
+void Ledger::hand_in(Slot& slot) {
+  if (slot.missing.fetch_sub(1) > 1) return;
+  const Monitor::Lock lock = monitor_.lock();
+  monitor_.notify();
 }
 
 void Ledger::loss(Step step, int micro_batch, double value) {
-  const Monitor::Lock lock = monitor_.lock();
-  Entry& entry = steps_[step];
-  entry.losses[micro_batch] = value;
-  if (complete(entry)) monitor_.notify();
+  Slot& slot = this->slot(step);
+  slot.losses[static_cast<std::size_t>(micro_batch)] = value;
+  hand_in(slot);
 }
 
 void Ledger::updated(Step step, WorkerId worker, Coordinator::Clock::time_point end,
                      const StepFigures& figures) {
-  const Monitor::Lock lock = monitor_.lock();
-  Entry& entry = steps_[step];
-  ++entry.updates;
-  entry.workers.resize(workers_);
-  entry.workers[index(worker)].join(figures);
-  entry.end = std::max(entry.end, end);
-  if (complete(entry)) monitor_.notify();
+  Slot& slot = this->slot(step);
+  Part& part = slot.workers[index(worker)];
+  part.end = std::max(part.end, end);
+  part.figures.join(figures);
+  hand_in(slot);
 }
 
 void Ledger::evaluation(int epoch, int micro_batch, const EvaluationPart& part) {
@@ -113,13 +147,17 @@ void Ledger::evaluation(int epoch, int micro_batch, const EvaluationPart& part) 
 
 std::optional<StepResult> Ledger::await_step(Step step, const std::function<bool()>& give_up) {
   Monitor::Lock lock = monitor_.lock();
-  const auto ready = [&] { return complete(steps_[step]); };
-  if (!monitor_.wait_driver(lock, ready, give_up)) return std::nullopt;
-  StepResult result;
-  for (const auto& [micro_batch, value] : steps_[step].losses) result.losses.push_back(value);
-  result.end = steps_[step].end;
-  result.workers = std::move(steps_[step].workers);
-  steps_.erase(step);
+  Slot& slot = this->slot(step);
+  if (!monitor_.wait_driver(
+          lock, [&] { return slot.missing == 0; }, give_up))
+    return std::nullopt;
+  StepResult result{.losses = slot.losses, .end = {}, .workers = {}};
+  for (Part& part : slot.workers) {
+    result.end = std::max(result.end, part.end);
+    result.workers.push_back(part.figures);
+    part = {};
+  }
+  slot.missing = shape_.micro_batches + shape_.updates;
   return result;
 }
 

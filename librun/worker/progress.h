@@ -2,7 +2,9 @@
 // ledger brings back losses, times and evaluation sums. Free of Torch.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -26,7 +28,8 @@ struct Command {
 
 /// The driver's list of commands, given in advance and read by every worker at its own pace. Steps of training
 /// are granted a little ahead, so that they follow each other without a barrier, across stretches too. Training
-/// can be cut short: then every worker leaves it after the same step.
+/// can be cut short: then every worker leaves it after the same step. A step that is granted when a worker
+/// comes to it begins without a lock.
 class Commands {
  public:
   /// Training begins and ends in whole rounds of `round` steps.
@@ -54,17 +57,29 @@ class Commands {
 
  private:
   struct Entry {
+    explicit Entry(const Command& what) : command(what), begun(what.stretch.first), open(what.stretch.end) {}
     Command command;
-    Step begun = 0;  ///< steps that some worker was admitted to
+    std::atomic<Step> begun;  ///< steps below it may have been begun by some worker
+    std::atomic<Step> open;   ///< steps below it need no look at the lock; the stretch's end but during a cut
     bool cancelled = false;
   };
-  void append(Command command);
+  /// Where a worker stands; written by itself.
+  struct Place {
+    std::size_t position = 0;  ///< entries that it has begun, since the beginning of the run
+    Entry* current = nullptr;
+  };
+  void append(const Command& command);
+  Entry& entry(std::size_t position) { return entries_[position - dropped_]; }
+  /// Entries that every worker has left.
+  void drop();
 
   Monitor monitor_;
   Step round_;
-  Step granted_ = 0;
-  std::vector<Entry> entries_;
-  std::vector<std::size_t> position_;  ///< per worker: entries it has begun
+  std::atomic<Step> granted_ = 0;
+  std::deque<Entry> entries_;
+  std::size_t dropped_ = 0;    ///< entries before the first one
+  Step trained_ = 0;           ///< end of the last training among them
+  std::vector<Place> places_;  ///< per worker
 };
 
 struct StepResult {
@@ -86,13 +101,13 @@ struct LedgerShape {
   int micro_batches = 1;  ///< losses of a step
   int updates = 1;        ///< of a step, over all stages and replicas
   int evaluations = 0;    ///< micro-batches of an evaluation
+  Step steps = 2;         ///< that can be under way at once: what is granted, less what was taken
 };
 
-/// Wakes the driver only for what is complete.
+/// Workers write into places of their own; who completes a step takes the lock, to wake the driver.
 class Ledger {
  public:
-  Ledger(Coordinator& coordinator, LedgerShape shape)
-      : monitor_(coordinator), shape_(shape), workers_(static_cast<std::size_t>(coordinator.workers())) {}
+  Ledger(Coordinator& coordinator, LedgerShape shape);
 
   void loss(Step step, int micro_batch, double value);
   /// A stage of a worker has been updated.
@@ -105,19 +120,21 @@ class Ledger {
   std::optional<EvaluationPart> await_evaluation(int epoch, const std::function<bool()>& give_up);
 
  private:
-  struct Entry {
-    std::map<int, double> losses;
-    int updates = 0;
+  struct Part {  ///< of one worker
     Coordinator::Clock::time_point end;
-    std::vector<StepFigures> workers;
+    StepFigures figures;
   };
-
-  bool complete(const Entry& entry) const;
+  struct Slot {
+    std::atomic<int> missing;  ///< losses and updates
+    std::vector<double> losses;
+    std::vector<Part> workers;
+  };
+  Slot& slot(Step step) { return slots_[static_cast<std::size_t>(step % shape_.steps)]; }
+  void hand_in(Slot& slot);
 
   Monitor monitor_;
   LedgerShape shape_;
-  std::size_t workers_;
-  std::map<Step, Entry> steps_;
+  std::vector<Slot> slots_;  ///< a ring
   std::map<int, std::map<int, EvaluationPart>> evaluations_;
 };
 

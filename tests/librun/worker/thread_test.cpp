@@ -1,5 +1,6 @@
 #include "librun/worker/thread.h"
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <optional>
@@ -227,6 +228,45 @@ TEST_SUITE("librun/worker/progress") {
     CHECK(commands.cut(Commands::Cut::training) == 4);  // nothing is left to cut
     CHECK(kind() == Command::Kind::evaluate);
     CHECK(commands.admit(WorkerId{0}, 0));
+  }
+
+  TEST_CASE("whoever races with a cut, all workers leave after the same step, the one that the cut says") {
+    constexpr int kWorkers = 3;
+    for (int round = 0; round < 50; ++round) {
+      Coordinator coordinator(kWorkers);
+      Commands commands(coordinator);
+      commands.train(0, {.first = 0, .end = 100000});
+      commands.stop();
+      commands.grant(100000);
+      std::array<Step, kWorkers> ended{};
+      std::vector<std::thread> workers;
+      for (int w = 0; w < kWorkers; ++w) {
+        workers.emplace_back([&, w] {
+          commands.next(WorkerId{w});
+          Step step = 0;
+          while (commands.admit(WorkerId{w}, step)) ++step;
+          ended[static_cast<std::size_t>(w)] = step;
+        });
+      }
+      const Step end = commands.cut(Commands::Cut::evaluation_too);
+      for (std::thread& worker : workers) worker.join();
+      for (const Step step : ended) CHECK(step == end);
+    }
+  }
+
+  TEST_CASE("commands that everybody has left are forgotten, and a cut still knows where training ended") {
+    Coordinator coordinator(1);
+    Commands commands(coordinator);
+    for (int epoch = 0; epoch < 5; ++epoch) {
+      commands.train(epoch, {.first = 3 * epoch, .end = 3 * epoch + 3});
+      commands.evaluate(epoch, 1);
+      commands.grant(3 * epoch + 3);
+      commands.next(WorkerId{0});
+      for (Step step = 3 * epoch; step < 3 * epoch + 3; ++step) CHECK(commands.admit(WorkerId{0}, step));
+      commands.next(WorkerId{0});
+      CHECK(commands.admit(WorkerId{0}, 0));
+    }
+    CHECK(commands.cut(Commands::Cut::evaluation_too) == 15);
   }
 
   TEST_CASE("a step is complete when all losses and all updates are there; losses come in micro-batch order") {
