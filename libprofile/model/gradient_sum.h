@@ -18,8 +18,4 @@ class GradientSum {
   bool owned_ = false;
 };
 
-/// Adds a weight gradient to `buffer`, which becomes, at its first addition, `place` or, where that is
-/// undefined, a dense tensor with the layout of `weight`. An undefined gradient adds nothing.
-void accumulate(at::Tensor& buffer, const at::Tensor& place, const at::Tensor& weight, at::Tensor gradient);
-
 }  // namespace pp::model::detail

@@ -1,10 +1,11 @@
 // The autograd graph of one layer, cut off at its inputs and outputs and kept as edges: no tensor lives longer
-// because of the cuts than the operations inside need it.
+// because of the cuts than the operations inside need it. Or what a backward of its own has saved.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/saved_variable.h>
 
 #include <vector>
 
@@ -18,6 +19,8 @@ using Edges = c10::SmallVector<torch::autograd::Edge, 6>;
 struct LayerGraph {
   Edges inputs;
   Edges outputs;
+  /// Of a written backward instead of the edges; so what watches over what autograd saves sees these too.
+  c10::SmallVector<torch::autograd::SavedVariable, 1> saved;
 
   /// Of a layer that is recomputed: all there is until its forward has run again.
   Tensors kept_inputs;
@@ -27,7 +30,9 @@ struct LayerGraph {
   Tensors weight_gradients;  ///< per parameter
 
   /// Nothing is left to do.
-  bool empty() const { return outputs.empty() && kept_inputs.empty() && weight_gradients.empty(); }
+  bool empty() const {
+    return outputs.empty() && saved.empty() && kept_inputs.empty() && weight_gradients.empty();
+  }
 };
 
 /// The same storage as `tensor`, at the start of a new graph; `edge` receives the place where its gradient

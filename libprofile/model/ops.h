@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -59,11 +60,25 @@ using Forward = std::function<Tensors(TensorSpan inputs, TensorSpan weights, Lay
 /// waiting would repeat the work (of an LSTM: the whole walk through time) and hold the saved tensors.
 enum class WeightGradient { separate, with_input };
 
+class WeightSums;
+
+/// A backward written out, in place of autograd's walk over what forward has recorded. Only for ops of one
+/// output.
+struct WrittenBackward {
+  /// Of inputs and outputs what the others need.
+  std::function<Tensors(TensorSpan inputs, TensorSpan outputs)> saves;
+  /// One gradient per input.
+  std::function<Tensors(TensorSpan saved, TensorSpan weights, const at::Tensor& gradient)> inputs;
+  /// Adds the gradients of the weights; null for an op without parameters.
+  std::function<void(TensorSpan saved, const at::Tensor& gradient, WeightSums& sums)> weights = {};
+};
+
 /// What runs a layer: its op with the attributes read. Made once per segment; whatever else can run a layer
 /// becomes one of these.
 struct BoundLayer {
   Forward forward;
-  WeightGradient weight_gradient = WeightGradient::separate;
+  WeightGradient weight_gradient = WeightGradient::separate;  ///< of autograd's backward
+  std::optional<WrittenBackward> backward = {};               ///< none: autograd's
 };
 /// `attributes` are complete. Throws pp::Error (data) for an op that can be planned, but not run.
 BoundLayer bind_layer(std::string_view op, const Attributes& attributes);

@@ -1,23 +1,20 @@
 #include <ATen/ops/full.h>
 #include <c10/core/GradMode.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "libprofile/model/errors.h"
-#include "libprofile/model/gradient_sum.h"
 #include "libprofile/model/pass_state.h"
 #include "libprofile/model/segment.h"
 #include "libprofile/model/segment_plan.h"
+#include "libprofile/model/unit_backward.h"
 #include "libprofile/model/unit_forward.h"
 
 namespace pp::model {
 namespace {
 
-using detail::Edges;
 using detail::GradientSum;
-using detail::Graph;
 using detail::LayerGraph;
 using detail::SegmentPlan;
 using detail::Unit;
@@ -34,7 +31,12 @@ class Backwarding {
  public:
   Backwarding(const ResolvedModel& model, const detail::BoundSegment& segment, detail::PassState& state,
               LayerObserver* observer)
-      : model_(model), segment_(segment), plan_(segment.plan), state_(state), observer_(observer) {}
+      : model_(model),
+        segment_(segment),
+        plan_(segment.plan),
+        state_(state),
+        unit_{segment, *state.weights, state.call},
+        observer_(observer) {}
   ~Backwarding() {
     for (GradientSum& sum : state_.sums) sum.take();
   }
@@ -61,8 +63,8 @@ class Backwarding {
       const Tensors arrived = take_output_gradients(unit);
       observed(unit, Phase::backward, [&] {
         recompute(u, graph);
-        Tensors weight_gradients = inputs_and_weights(unit, graph, arrived);
-        add_weight_gradients(unit, weight_gradients, gradients);
+        WeightSums sums = sums_of(unit, gradients);
+        add_input_gradients(unit, unit_.whole(u, graph, arrived, sums));
       });
     });
   }
@@ -71,22 +73,13 @@ class Backwarding {
     for_each_unit([&](std::size_t u, LayerGraph& graph) {
       const Unit& unit = plan_.units[u];
       Tensors arrived = take_output_gradients(unit);
-      if (!wants_input_gradient(unit)) {
+      if (!detail::wants_input_gradient(unit)) {
         graph.output_gradients = std::move(arrived);
         return;
       }
       observed(unit, Phase::input_gradient, [&] {
         recompute(u, graph);
-        if (weights_of(unit).empty()) {
-          add_input_gradients(unit, run(graph, arrived, graph.inputs, Graph::free));
-          graph = LayerGraph();
-        } else if (segment_.units[u].weight_gradient == WeightGradient::with_input) {
-          Tensors weight_gradients = inputs_and_weights(unit, graph, arrived);
-          graph.weight_gradients = std::move(weight_gradients);
-        } else {
-          add_input_gradients(unit, run(graph, arrived, graph.inputs, Graph::keep));
-          graph.output_gradients = std::move(arrived);
-        }
+        add_input_gradients(unit, unit_.inputs(u, graph, std::move(arrived)));
       });
     });
   }
@@ -95,15 +88,9 @@ class Backwarding {
     for_each_unit([&](std::size_t u, LayerGraph& graph) {
       const Unit& unit = plan_.units[u];
       observed(unit, Phase::weight_gradient, [&] {
-        Tensors results = std::move(graph.weight_gradients);
-        if (results.empty()) {
-          recompute(u, graph);
-          Edges weights;
-          detail::add_leaf_edges(weights_of(unit), weights);
-          results = run(graph, graph.output_gradients, weights, Graph::free);
-        }
-        graph = LayerGraph();
-        add_weight_gradients(unit, results, gradients);
+        recompute(u, graph);
+        WeightSums sums = sums_of(unit, gradients);
+        unit_.parameters(u, graph, sums);
       });
     });
   }
@@ -124,10 +111,11 @@ class Backwarding {
  private:
   GradientSum& sum(int tensor) { return state_.sums[static_cast<std::size_t>(tensor)]; }
 
-  TensorSpan weights_of(const Unit& unit) const { return state_.weights->of(unit.position); }
-
-  Tensors run(const LayerGraph& graph, TensorSpan output_gradients, const Edges& wanted, Graph after) {
-    return detail::run_backward(graph, output_gradients, wanted, after, state_.call);
+  WeightSums sums_of(const Unit& unit, Gradients& gradients) const {
+    const auto layer = static_cast<std::size_t>(unit.position);
+    if (unit.layer < 0) return {{}, {}, {}};
+    const TensorSpan places = gradients.places.empty() ? TensorSpan() : TensorSpan(gradients.places[layer]);
+    return {state_.weights->layers[layer], gradients.layers[layer], places};
   }
 
   template <class Visit>
@@ -165,34 +153,9 @@ class Backwarding {
     return gradients;
   }
 
-  static bool wants_input_gradient(const Unit& unit) {
-    return std::find(unit.source_gradient.begin(), unit.source_gradient.end(), true) !=
-           unit.source_gradient.end();
-  }
-
-  /// The unit's whole backward: ends its graph, passes the input gradients on and returns the weight gradients.
-  Tensors inputs_and_weights(const Unit& unit, LayerGraph& graph, TensorSpan output_gradients) {
-    Edges wanted = graph.inputs;
-    detail::add_leaf_edges(weights_of(unit), wanted);
-    Tensors results = run(graph, output_gradients, wanted, Graph::free);
-    graph = LayerGraph();
-    add_input_gradients(unit, results);
-    results.erase(results.begin(), results.begin() + unit.sources.size());
-    return results;
-  }
-
   void add_input_gradients(const Unit& unit, TensorSpan results) {
     for (std::size_t i = 0; i < unit.sources.size(); ++i) {
       if (results[i].defined()) sum(unit.sources[i]).add(detail::dense(results[i]));
-    }
-  }
-
-  void add_weight_gradients(const Unit& unit, std::span<at::Tensor> results, Gradients& gradients) const {
-    const TensorSpan weights = weights_of(unit);
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      const auto layer = static_cast<std::size_t>(unit.position);
-      const at::Tensor place = gradients.places.empty() ? at::Tensor() : gradients.places[layer][i];
-      detail::accumulate(gradients.layers[layer][i], place, weights[i], std::move(results[i]));
     }
   }
 
@@ -200,6 +163,7 @@ class Backwarding {
   const detail::BoundSegment& segment_;
   const SegmentPlan& plan_;
   detail::PassState& state_;
+  detail::UnitBackward unit_;
   LayerObserver* observer_;
 };
 

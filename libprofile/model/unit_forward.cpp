@@ -2,16 +2,46 @@
 
 #include <c10/core/GradMode.h>
 
+#include <utility>
+
 namespace pp::model::detail {
 
 Tensors UnitForward::run(std::size_t u, Tensors inputs, LayerGraph* graph) const {
+  const BoundLayer& layer = segment.units[u];
+  if (graph == nullptr) return compute(u, inputs);
+  if (!layer.backward) return record(u, std::move(inputs), *graph);
+  const Tensors outputs = compute(u, inputs);
+  for (const at::Tensor& saved : layer.backward->saves(inputs, outputs))
+    graph->saved.emplace_back(saved, /*is_output=*/false);
+  return outputs;
+}
+
+Tensors UnitForward::compute(std::size_t u, TensorSpan inputs) const {
+  const c10::AutoGradMode no_grad(false);
+  Tensors outputs = call(u, inputs);
+  for (at::Tensor& output : outputs) output = dense(output).detach();
+  return outputs;
+}
+
+Tensors UnitForward::record(std::size_t u, Tensors inputs, LayerGraph& graph) const {
+  const Unit& unit = segment.plan.units[u];
+  const c10::AutoGradMode grad(true);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    graph.inputs.emplace_back();
+    if (unit.source_gradient[i]) inputs[i] = cut_input(inputs[i], graph.inputs.back());
+  }
+  Tensors outputs = call(u, inputs);
+  for (at::Tensor& output : outputs) {
+    output = dense(output);
+    graph.outputs.push_back(output_edge(output));
+    output = output.detach();
+  }
+  return outputs;
+}
+
+Tensors UnitForward::call(std::size_t u, TensorSpan inputs) const {
   const Unit& unit = segment.plan.units[u];
   const std::size_t position = static_cast<std::size_t>(unit.position);
-  const c10::AutoGradMode grad_mode(graph != nullptr);
-  for (std::size_t i = 0; graph != nullptr && i < inputs.size(); ++i) {
-    graph->inputs.emplace_back();
-    if (unit.source_gradient[i]) inputs[i] = cut_input(inputs[i], graph->inputs.back());
-  }
   LayerContext layer{.mode = context.mode,
                      .key = context.key,
                      .layer = unit.layer,
@@ -19,13 +49,7 @@ Tensors UnitForward::run(std::size_t u, Tensors inputs, LayerGraph* graph) const
                      .buffers = {},
                      .statistics = &statistics};
   if (position < context.buffers.size()) layer.buffers = context.buffers[position];
-  Tensors outputs = segment.units[u].forward(inputs, weights.of(unit.position), layer);
-  for (at::Tensor& output : outputs) {
-    output = dense(output);
-    if (graph != nullptr) graph->outputs.push_back(output_edge(output));
-    output = output.detach();
-  }
-  return outputs;
+  return segment.units[u].forward(inputs, weights.of(unit.position), layer);
 }
 
 }  // namespace pp::model::detail

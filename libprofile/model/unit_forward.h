@@ -17,9 +17,14 @@ struct UnitForward {
   const PassContext& context;
   std::vector<BatchStatistics>& statistics;  ///< receives those of batch norm in training
 
-  /// Outputs of unit `u`, detached and dense. `inputs` as its sources. With `graph`, which is empty, the
-  /// operations are recorded there.
+  /// Outputs of unit `u`, detached and dense. `inputs` as its sources. What backward
+  /// needs goes to `graph`, which is empty; without one nothing is kept.
   Tensors run(std::size_t u, Tensors inputs, LayerGraph* graph) const;
+
+ private:
+  Tensors compute(std::size_t u, TensorSpan inputs) const;
+  Tensors record(std::size_t u, Tensors inputs, LayerGraph& graph) const;
+  Tensors call(std::size_t u, TensorSpan inputs) const;
 };
 
 }  // namespace pp::model::detail

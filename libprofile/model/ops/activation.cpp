@@ -6,6 +6,7 @@
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/tanh.h>
+#include <ATen/ops/threshold_backward.h>
 
 #include "libprofile/core/op_table.h"
 #include "libprofile/model/ops/forward.h"
@@ -15,6 +16,13 @@ namespace pp::model::ops {
 
 Forward relu(const Attributes& /*attributes*/) {
   return unary([](const at::Tensor& x) { return at::relu(x); });
+}
+
+WrittenBackward relu_backward(const Attributes& /*attributes*/) {
+  return {.saves = [](TensorSpan /*inputs*/, TensorSpan outputs) -> Tensors { return {outputs[0]}; },
+          .inputs = [](TensorSpan saved, TensorSpan /*weights*/, const at::Tensor& gradient) -> Tensors {
+            return {at::threshold_backward(gradient, saved[0], 0)};
+          }};
 }
 
 Forward relu6(const Attributes& /*attributes*/) {

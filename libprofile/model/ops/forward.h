@@ -23,6 +23,10 @@ Bind adaptive_avg_pool2d, add, additive_attention, avg_pool2d, batch_norm2d, bia
     position_embedding, position_encoding, relative_position_bias, relu, relu6, rms_norm, scale, sigmoid, silu,
     softmax, tanh, upsample_bilinear2d, upsample_nearest2d;
 
+/// In place of autograd's backward, for ops whose kernels are short beside it; with the same bits.
+using BindBackward = WrittenBackward(const Attributes& attributes);
+BindBackward linear_backward, relu_backward;
+
 /// The forward of an op with one input and no parameters: input -> output.
 template <class Function>
 Forward unary(Function function) {
@@ -74,6 +78,7 @@ struct Row {
   Bind* bind;
   Initialise initialise = nullptr;  ///< null: no parameters
   WeightGradient weight_gradient = WeightGradient::separate;
+  BindBackward* backward = nullptr;
 };
 /// Sorted by name.
 std::span<const Row> table();

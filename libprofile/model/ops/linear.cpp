@@ -9,9 +9,13 @@
 
 #include "libprofile/core/op_table.h"
 #include "libprofile/model/ops/forward.h"
+#include "libprofile/model/weight_sums.h"
 
 namespace pp::model::ops {
 namespace {
+
+/// [..., width] -> [all others, width]
+at::Tensor rows(const at::Tensor& x) { return x.flatten(0, -2); }
 
 /// The weight, to every sample.
 Tensors add_weight(TensorSpan inputs, TensorSpan weights, LayerContext& /*context*/) {
@@ -19,6 +23,20 @@ Tensors add_weight(TensorSpan inputs, TensorSpan weights, LayerContext& /*contex
 }
 
 }  // namespace
+
+// The products of autograd's, in its order and layout: the same bits.
+WrittenBackward linear_backward(const Attributes& /*attributes*/) {
+  return {.saves = [](TensorSpan inputs, TensorSpan /*outputs*/) -> Tensors { return {inputs[0]}; },
+          .inputs = [](TensorSpan saved, TensorSpan weights, const at::Tensor& gradient) -> Tensors {
+            return {rows(gradient).mm(weights[0]).view(saved[0].sizes())};
+          },
+          .weights =
+              [](TensorSpan saved, const at::Tensor& gradient, WeightSums& sums) {
+                const at::Tensor by_row = rows(gradient);
+                sums.add(0, by_row.t().mm(rows(saved[0])));
+                if (sums.size() > 1) sums.add(1, by_row.sum(0));
+              }};
+}
 
 // [n, ..., in] -> [n, ..., out]; weight [out, in], bias [out]
 Forward linear(const Attributes& /*attributes*/) {

@@ -26,7 +26,7 @@ constexpr std::array kTable{
     Row{"instance_norm2d", instance_norm2d},
     Row{"layer_norm", layer_norm, initialise_norm, WeightGradient::with_input},
     Row{"leaky_relu", leaky_relu},
-    Row{"linear", linear, initialise_by_fan_in},
+    Row{"linear", linear, initialise_by_fan_in, WeightGradient::separate, linear_backward},
     Row{"local_response_norm", local_response_norm},
     Row{"locked_dropout", locked_dropout},
     Row{"lstm", lstm, initialise_lstm, WeightGradient::with_input},
@@ -38,7 +38,7 @@ constexpr std::array kTable{
     Row{"position_embedding", position_embedding, initialise_normal},
     Row{"position_encoding", position_encoding},
     Row{"relative_position_bias", relative_position_bias, initialise_normal},
-    Row{"relu", relu},
+    Row{.name = "relu", .bind = relu, .backward = relu_backward},
     Row{"relu6", relu6},
     Row{"rms_norm", rms_norm, initialise_norm, WeightGradient::with_input},
     Row{"scale", scale},
@@ -64,7 +64,9 @@ const Row* find(std::string_view name) {
 BoundLayer bind_layer(std::string_view op, const Attributes& attributes) {
   const ops::Row* row = ops::find(op);
   if (row == nullptr) throw Error(ErrorKind::data, "this operation can be planned, but not run");
-  return {row->bind(attributes), row->weight_gradient};
+  BoundLayer layer{row->bind(attributes), row->weight_gradient};
+  if (row->backward != nullptr) layer.backward = row->backward(attributes);
+  return layer;
 }
 
 std::vector<std::string_view> runnable_ops() {

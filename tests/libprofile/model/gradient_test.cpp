@@ -5,6 +5,10 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <functional>
+#include <optional>
+#include <vector>
+
+#include "libprofile/model/weight_sums.h"
 
 #include "tests/libprofile/model/op_cases.h"
 #include "tests/libprofile/model/op_run.h"
@@ -60,6 +64,36 @@ TEST_SUITE("libprofile/model/gradients") {
       }
       check_gradients([&] { return op()[0].mul(weighting).sum(); }, variables);
     }
+  }
+
+  TEST_CASE("a written backward gives what autograd gives") {
+    int written = 0;
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
+    for (const OpCase& op_case : op_cases()) {
+      const std::string text = to_text(op_case);
+      CAPTURE(text);
+      const OpInstance op = instantiate(op_case, 2);
+      const std::optional<WrittenBackward> backward =
+          bind_layer(op_case.op, complete(op_case.op, op_case.attributes)).backward;
+      if (!backward) continue;
+      ++written;
+      const at::Tensor output = op()[0];
+      const at::Tensor gradient = at::empty(output.sizes(), at::kDouble).normal_(0, 1, generator);
+      const Tensors saved = backward->saves(op.inputs, Tensors{output});
+      const Tensors inputs = backward->inputs(saved, op.weights, gradient);
+      std::vector<at::Tensor> sums(op.weights.size());
+      WeightSums weights(op.weights, sums, {});
+      if (backward->weights) backward->weights(saved, gradient, weights);
+
+      std::vector<at::Tensor> variables = op.inputs;
+      variables.insert(variables.end(), op.weights.begin(), op.weights.end());
+      for (at::Tensor& variable : variables) variable.requires_grad_();
+      const auto expected = torch::autograd::grad({op()[0]}, variables, {gradient});
+      for (std::size_t i = 0; i < inputs.size(); ++i) CHECK(inputs[i].allclose(expected[i], 1e-12, 1e-12));
+      for (std::size_t i = 0; i < sums.size(); ++i)
+        CHECK(sums[i].allclose(expected[inputs.size() + i], 1e-12, 1e-12));
+    }
+    CHECK(written > 1);
   }
 
   TEST_CASE("every loss's gradient equals central differences") {

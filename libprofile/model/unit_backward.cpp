@@ -1,0 +1,95 @@
+#include "libprofile/model/unit_backward.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pp::model::detail {
+namespace {
+
+Tensors unpacked(const LayerGraph& graph) {
+  Tensors saved;
+  for (const torch::autograd::SavedVariable& variable : graph.saved) saved.push_back(variable.unpack());
+  return saved;
+}
+
+}  // namespace
+
+bool wants_input_gradient(const Unit& unit) {
+  return std::ranges::find(unit.source_gradient, true) != unit.source_gradient.end();
+}
+
+Tensors UnitBackward::whole(std::size_t u, LayerGraph& graph, TensorSpan arrived, WeightSums& sums) const {
+  if (segment.units[u].backward) {
+    const Tensors saved = unpacked(graph);
+    Tensors gradients = written_inputs(u, saved, arrived);
+    written_parameters(u, saved, arrived, sums);
+    graph = LayerGraph();
+    return gradients;
+  }
+  Tensors results = recorded(u, graph, arrived);
+  const std::size_t inputs = segment.plan.units[u].sources.size();
+  for (std::size_t i = inputs; i < results.size(); ++i) sums.add(i - inputs, std::move(results[i]));
+  results.resize(inputs);
+  return results;
+}
+
+Tensors UnitBackward::inputs(std::size_t u, LayerGraph& graph, Tensors arrived) const {
+  const BoundLayer& layer = segment.units[u];
+  const std::size_t count = segment.plan.units[u].sources.size();
+  const bool done = weights_of(u).empty();
+  Tensors results;
+  if (layer.backward) {
+    results = written_inputs(u, unpacked(graph), arrived);
+  } else if (!done && layer.weight_gradient == WeightGradient::with_input) {
+    results = recorded(u, graph, arrived);
+    graph.weight_gradients.assign(results.begin() + count, results.end());
+    results.resize(count);
+    return results;
+  } else {
+    results = run_backward(graph, arrived, graph.inputs, done ? Graph::free : Graph::keep, engine);
+  }
+  if (done) {
+    graph = LayerGraph();
+  } else {
+    graph.output_gradients = std::move(arrived);
+  }
+  return results;
+}
+
+void UnitBackward::parameters(std::size_t u, LayerGraph& graph, WeightSums& sums) const {
+  if (segment.units[u].backward) {
+    written_parameters(u, unpacked(graph), graph.output_gradients, sums);
+    graph = LayerGraph();
+    return;
+  }
+  Tensors results = std::move(graph.weight_gradients);
+  if (results.empty()) {
+    Edges wanted;
+    add_leaf_edges(weights_of(u), wanted);
+    results = run_backward(graph, graph.output_gradients, wanted, Graph::free, engine);
+  }
+  graph = LayerGraph();
+  for (std::size_t i = 0; i < results.size(); ++i) sums.add(i, std::move(results[i]));
+}
+
+Tensors UnitBackward::written_inputs(std::size_t u, TensorSpan saved, TensorSpan arrived) const {
+  const Unit& unit = segment.plan.units[u];
+  if (!wants_input_gradient(unit) || !arrived[0].defined()) return Tensors(unit.sources.size());
+  return segment.units[u].backward->inputs(saved, weights_of(u), arrived[0]);
+}
+
+void UnitBackward::written_parameters(std::size_t u, TensorSpan saved, TensorSpan arrived,
+                                      WeightSums& sums) const {
+  const WrittenBackward& backward = *segment.units[u].backward;
+  if (backward.weights && arrived[0].defined()) backward.weights(saved, arrived[0], sums);
+}
+
+Tensors UnitBackward::recorded(std::size_t u, LayerGraph& graph, TensorSpan arrived) const {
+  Edges wanted = graph.inputs;
+  add_leaf_edges(weights_of(u), wanted);
+  Tensors results = run_backward(graph, arrived, wanted, Graph::free, engine);
+  graph = LayerGraph();
+  return results;
+}
+
+}  // namespace pp::model::detail

@@ -1,0 +1,48 @@
+// Sums of weight gradients, by hand.
+#include "libprofile/model/weight_sums.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <array>
+
+#include "tests/support/torch_test.h"
+
+using namespace pp::model;
+
+namespace {
+
+at::Tensor matrix(double a, double b, double c, double d) {
+  return at::tensor({a, b, c, d}, at::kDouble).view({2, 2});
+}
+
+}  // namespace
+
+TEST_SUITE("libprofile/model/weight_sums") {
+  TEST_CASE("gradients are added to the first one, in the given place") {
+    const std::array weights{at::zeros({2, 2}, at::kDouble)};
+    const std::array places{at::full({2, 2}, 99.0, at::kDouble)};  // what was there does not count
+    std::array<at::Tensor, 1> sums;
+    WeightSums all(weights, sums, places);
+    all.add(0, matrix(3, 2, 7, 4));
+    CHECK(places[0].equal(matrix(3, 2, 7, 4)));
+    all.add(0, matrix(1, 1, 1, 1));
+    CHECK(sums[0].is_same(places[0]));
+    CHECK(sums[0].equal(matrix(4, 3, 8, 5)));
+  }
+
+  TEST_CASE("without a place a sum never shares the gradient's memory with others, nor takes its layout") {
+    const std::array weights{at::zeros({2, 2}, at::kDouble)};
+    std::array<at::Tensor, 1> sums;
+    WeightSums all(weights, sums, {});
+    all.add(0, {});
+    CHECK(!sums[0].defined());
+    const at::Tensor gradient = matrix(1, 2, 3, 4);
+    all.add(0, gradient.t());
+    CHECK(sums[0].is_contiguous());
+    all.add(0, gradient);
+    CHECK(sums[0].equal(matrix(2, 5, 5, 8)));
+    CHECK(gradient.equal(matrix(1, 2, 3, 4)));
+  }
+}
