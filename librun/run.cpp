@@ -1,7 +1,5 @@
 #include "librun/run.h"
 
-#include <torch/version.h>
-
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -9,6 +7,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/measure/memory_meter.h"
+#include "libprofile/measure/profiler.h"
 #include "librun/report/build.h"
 #include "librun/transport/watchdog.h"
 #include "librun/worker/driver.h"
@@ -25,7 +24,9 @@ RunStart start_of(const plan::Plan& plan, const RunOptions& options, const Setup
 
 RunReport make_report(const Job& job, const Crew& crew, const Driver& driver, const Saver& saver) {
   RunReport report;
-  report.context = {{"pp", PP_VERSION}, {"libtorch", TORCH_VERSION}};
+  report.context = profile::measurement_context();
+  report.context["pp"] = PP_VERSION;
+  report.plan = job.plan;
   report.plan_hash = plan::plan_hash(job.plan);
   report.settings = settings_of(job.plan, job.options, job.setup.length);
   report.checkpoints = saver.report();
@@ -37,7 +38,8 @@ RunReport make_report(const Job& job, const Crew& crew, const Driver& driver, co
   report.epochs = driver.epochs();
   std::vector<const WorkerRecord*> records;
   for (const auto& worker : crew.workers()) records.push_back(&worker->record());
-  add_measurements(report, job.plan, driver.steps(), records);
+  report.history = driver.history();
+  add_measurements(report, driver.steps(), records);
   if (job.options.trace) report.trace = make_trace(records);
   return report;
 }

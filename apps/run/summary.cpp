@@ -1,7 +1,12 @@
 #include "apps/run/summary.h"
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
 #include "apps/cli/table.h"
 #include "apps/cli/terminal_text.h"
+#include "libplan/simulate/op_style.h"
 #include "libprofile/core/counted.h"
 
 namespace pp::run_tool {
@@ -24,7 +29,8 @@ std::vector<std::string> comparison_cells(const run::Comparison& comparison) {
           comparison.ratio > 0 ? cli::cell(comparison.ratio, 3) : "-"};
 }
 
-std::string worker_table(const plan::Plan& plan, const run::RunReport& report) {
+std::string worker_table(const run::RunReport& report) {
+  const plan::Plan& plan = report.plan;
   cli::Table table({{"worker"},
                     {"stage"},
                     {"busy ms"},
@@ -48,16 +54,49 @@ std::string worker_table(const plan::Plan& plan, const run::RunReport& report) {
   return table.text();
 }
 
+/// Where the prediction of an operation was off by most time a step, when there are many.
+std::string operation_table(const run::RunReport& report) {
+  constexpr std::size_t kMost = 12;
+  std::vector<run::OpTime> rows = report.op_times;
+  const auto difference = [](const run::OpTime& row) {
+    return static_cast<double>(row.count) * std::abs((row.median - row.predicted).count());
+  };
+  const std::size_t left_out = rows.size() - std::min(rows.size(), kMost);
+  if (left_out > 0) {
+    std::ranges::stable_sort(rows, std::greater{}, difference);
+    rows.resize(kMost);
+  }
+  cli::Table table({{"stage"},
+                    {"operation", cli::Align::left},
+                    {"count"},
+                    {"predicted ms"},
+                    {"measured ms"},
+                    {"measured/predicted"}});
+  for (const run::OpTime& row : rows) {
+    const bool known = row.predicted.count() > 0;
+    const bool tied = row.kind == plan::OpKind::tied_all_reduce;
+    table.add({tied ? "-" : std::to_string(number(row.stage)), std::string(plan::style_of(row.kind).name),
+               std::to_string(row.count), known ? cli::cell(1e3 * row.predicted.count()) : "-",
+               cli::cell(1e3 * row.median.count()), known ? cli::cell(row.median / row.predicted, 3) : "-"});
+  }
+  if (left_out == 0) return table.text();
+  return table.text() + "and " + counted(static_cast<std::int64_t>(left_out), "row") +
+         " that are off by less; the report has all\n";
+}
+
 }  // namespace
 
 std::string epoch_line(const run::EpochReport& epoch) {
   std::string text = "epoch " + std::to_string(epoch.epoch) + ": train loss " + cli::cell(epoch.train_loss);
   if (epoch.test_loss) text += ", test loss " + cli::cell(*epoch.test_loss);
   if (epoch.test_accuracy) text += ", test accuracy " + cli::percent(*epoch.test_accuracy);
-  return text + ", " + cli::cell(epoch.samples_per_s, 4) + " samples/s";
+  text += ", " + cli::cell(epoch.samples_per_s, 4) + " samples/s";
+  if (epoch.evaluation.count() > 0) text += ", evaluated in " + to_text(epoch.evaluation);
+  return text;
 }
 
-std::string summary(const plan::Plan& plan, const run::RunReport& report) {
+std::string summary(const run::RunReport& report) {
+  const plan::Plan& plan = report.plan;
   std::string text = cli::shown(plan.model.name) + ", " + plan.schedule.name + ", stages " +
                      plan::stages_text(plan) + ", replicas " + plan::replicas_text(plan) + ": " +
                      counted(report.steps, "step") +
@@ -65,7 +104,7 @@ std::string summary(const plan::Plan& plan, const run::RunReport& report) {
                      report.exit_reason + "\n\n";
   cli::Table table({{"quantity", cli::Align::left}, {"predicted"}, {"measured"}, {"measured/predicted"}});
   for (const run::Comparison& comparison : report.comparisons) table.add(comparison_cells(comparison));
-  text += table.text() + '\n' + worker_table(plan, report);
+  text += table.text() + '\n' + worker_table(report) + '\n' + operation_table(report);
   if (report.checkpoints && report.checkpoints->written > 0) {
     const run::CheckpointsReport& checkpoints = *report.checkpoints;
     text += '\n' + counted(checkpoints.written, "checkpoint") + " of " + to_text(checkpoints.size) +

@@ -56,7 +56,7 @@ void train(const Options& options, cli::Shell& shell) {
   output.write(dump_json(document));
   trace.write(report.trace);
   if (!output.is_stdout() && !trace.is_stdout() && options.metrics != "-") {
-    std::cout << (shell.json ? dump_json_compact(document) + '\n' : summary(plan, report));
+    std::cout << (shell.json ? dump_json_compact(document) + '\n' : summary(report));
   }
   if (report.exit_reason == "interrupted") shell.exit_code = cli::ExitCode::interrupted;
 }

@@ -55,25 +55,6 @@ double makespan(const SimulationInput& input) {
   return run_event_loop(index_simulation(input), input, Messages::drop).makespan;
 }
 
-/// `copies` steps one after the other: copy i runs micro-batches m + i * micro_batches.
-SimulationInput chained(const SimulationInput& input, int copies) {
-  SimulationInput result = input;
-  const int step = input.programs.micro_batches;
-  result.programs.micro_batches = step * copies;
-  for (std::size_t w = 0; w < input.programs.workers.size(); ++w) {
-    for (int i = 1; i < copies; ++i) {
-      for (Op op : input.programs.workers[w]) {
-        if (has_micro_batch(op.kind)) op.micro_batch += i * step;
-        result.programs.workers[w].push_back(op);
-      }
-    }
-  }
-  const auto& scale = input.micro_batch_scale;
-  for (int i = 1; i < copies; ++i)
-    result.micro_batch_scale.insert(result.micro_batch_scale.end(), scale.begin(), scale.end());
-  return result;
-}
-
 /// Places in the round robin from which a third of the stream is to be measured: one where both its ends stand
 /// at the same place for every stage, else as many as the stage with most replicas has.
 int starting_phases(const ProgramSet& set, int third) {
@@ -102,6 +83,24 @@ SimulationResult simulate(const SimulationInput& input) {
   if (!std::ranges::is_sorted(result.messages, {}, &MessageEvent::start))
     std::ranges::stable_sort(result.messages, {}, &MessageEvent::start);
   result.memory = walk_memory(index, input);
+  return result;
+}
+
+SimulationInput chained(const SimulationInput& input, int copies) {
+  SimulationInput result = input;
+  const int step = input.programs.micro_batches;
+  result.programs.micro_batches = step * copies;
+  for (std::size_t w = 0; w < input.programs.workers.size(); ++w) {
+    for (int i = 1; i < copies; ++i) {
+      for (Op op : input.programs.workers[w]) {
+        if (has_micro_batch(op.kind)) op.micro_batch += i * step;
+        result.programs.workers[w].push_back(op);
+      }
+    }
+  }
+  const auto& scale = input.micro_batch_scale;
+  for (int i = 1; i < copies; ++i)
+    result.micro_batch_scale.insert(result.micro_batch_scale.end(), scale.begin(), scale.end());
   return result;
 }
 

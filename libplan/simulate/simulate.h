@@ -114,6 +114,10 @@ struct SimulationResult {
 /// programs cannot finish.
 SimulationResult simulate(const SimulationInput& input);
 
+/// `copies` steps one after the other: copy i runs micro-batches m + i * micro_batches. Synchronous programs
+/// only.
+SimulationInput chained(const SimulationInput& input, int copies);
+
 /// Seconds per step when steps follow each other without a barrier: T(n+1) - T(n) of n chained copies, n = 2
 /// (schedules.md 1.5). Synchronous programs only.
 Seconds chained_period(const SimulationInput& input);

@@ -57,9 +57,31 @@ WorkerReport worker_report(WorkerId id, const WorkerRecord& record, Seconds step
   return report;
 }
 
+// What the plan says of an operation, for a micro-batch of the middle size.
+Seconds predicted_time(const plan::Plan& plan, plan::OpKind kind, StageId stage) {
+  if (index(stage) >= plan.predicted.stages.size()) return Seconds(0);
+  const plan::StageCosts& costs = plan.predicted.stages[index(stage)];
+  std::vector<double> scales = plan.predicted.micro_batch_scale;
+  std::ranges::sort(scales);
+  const double scale = scales.empty() ? 1 : scales[scales.size() / 2];
+  switch (kind) {
+    case plan::OpKind::forward: return scale * costs.forward;
+    case plan::OpKind::backward: return scale * costs.backward;
+    case plan::OpKind::input_gradient: return scale * costs.input_gradient;
+    case plan::OpKind::weight_gradient: return scale * costs.weight_gradient;
+    case plan::OpKind::recompute: return scale * costs.recompute;
+    case plan::OpKind::all_reduce: return costs.all_reduce;
+    case plan::OpKind::update: return costs.update;
+    case plan::OpKind::load: return costs.load;
+    case plan::OpKind::evict: return costs.evict;
+    case plan::OpKind::tied_all_reduce: break;  // of a group of stages, and measured without its waiting
+  }
+  return Seconds(0);
+}
+
 // Replicas of a stage share a row: their counts are added, the median is the first replica's with the most
 // operations.
-std::vector<OpTime> op_times(std::span<const WorkerRecord* const> workers) {
+std::vector<OpTime> op_times(const plan::Plan& plan, std::span<const WorkerRecord* const> workers) {
   std::map<std::pair<StageId, plan::OpKind>, OpTime> rows;
   std::map<std::pair<StageId, plan::OpKind>, std::int64_t> most;
   for (const WorkerRecord* worker : workers) {
@@ -69,6 +91,7 @@ std::vector<OpTime> op_times(std::span<const WorkerRecord* const> workers) {
       row.kind = key.first;
       row.stage = key.second;
       row.count += times.count();
+      row.predicted = predicted_time(plan, row.kind, row.stage);
       if (times.count() <= most[by_stage]) continue;
       most[by_stage] = times.count();
       row.median = times.median();
@@ -112,8 +135,9 @@ Seconds step_time(std::span<const StepRecord> steps, bool streams) {
   return median(chained.empty() ? all : chained);
 }
 
-void add_measurements(RunReport& report, const plan::Plan& plan, std::span<const StepRecord> steps,
+void add_measurements(RunReport& report, std::span<const StepRecord> steps,
                       std::span<const WorkerRecord* const> workers) {
+  const plan::Plan& plan = report.plan;
   const bool streams = plan.workers.front().program.stream.has_value();
   report.step = step_time(steps, streams);
   report.steps = static_cast<std::int64_t>(steps.size());
@@ -125,8 +149,10 @@ void add_measurements(RunReport& report, const plan::Plan& plan, std::span<const
     busy += report.workers.back().busy;
   }
   report.bubble_fraction = fraction_idle(busy, static_cast<double>(workers.size()), report.step);
-  report.op_times = op_times(workers);
+  report.op_times = op_times(plan, workers);
   add_comparisons(report, plan.predicted);
+  const auto of_last = [&](const StepRecord& step) { return step.stretch == steps.back().stretch; };
+  report.last_steps = last_steps(plan, workers, std::ranges::count_if(steps, of_last));
 }
 
 std::string make_trace(std::span<const WorkerRecord* const> workers) {

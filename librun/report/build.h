@@ -4,7 +4,6 @@
 #include <span>
 #include <vector>
 
-#include "libplan/plan.h"
 #include "librun/report/report.h"
 #include "librun/worker/record.h"
 
@@ -30,8 +29,9 @@ inline constexpr int kWarmUpSteps = 3;
 /// 1 - busy/(workers * time), within 0 and 1; 0 for no time.
 double fraction_idle(Seconds busy, double workers, Seconds time);
 
-/// Fills step time, throughput, bubble, workers, op times and comparisons of `report`.
-void add_measurements(RunReport& report, const plan::Plan& plan, std::span<const StepRecord> steps,
+/// Fills step time, throughput, bubble, workers, op times, comparisons and last steps of `report`, whose plan
+/// is there.
+void add_measurements(RunReport& report, std::span<const StepRecord> steps,
                       std::span<const WorkerRecord* const> workers);
 
 /// Chrome trace JSON of the recorded operations and messages.

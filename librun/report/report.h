@@ -11,6 +11,8 @@
 #include "libprofile/core/context.h"
 #include "libprofile/core/json_reader.h"
 #include "libprofile/core/units.h"
+#include "librun/report/history.h"
+#include "librun/report/last_steps.h"
 #include "librun/report/settings.h"
 
 namespace pp::run {
@@ -39,12 +41,13 @@ struct WorkerReport {
   bool operator==(const WorkerReport&) const = default;
 };
 
-/// Measured time by kind of operation and stage: count, median.
+/// Time by kind of operation and stage.
 struct OpTime {
   plan::OpKind kind{};
   StageId stage{};
   std::int64_t count = 0;
-  Seconds median{};
+  Seconds predicted{};  ///< 0 where the plan says nothing
+  Seconds median{};     ///< measured
   bool operator==(const OpTime&) const = default;
 };
 
@@ -74,6 +77,7 @@ struct ResumedFrom {
 
 struct RunReport {
   Context context;
+  plan::Plan plan;  ///< checked in full
   std::string plan_hash;
   Settings settings;
   std::string exit_reason;  ///< `completed`, `interrupted`
@@ -89,6 +93,8 @@ struct RunReport {
   std::vector<WorkerReport> workers;
   std::vector<OpTime> op_times;
   std::vector<Comparison> comparisons;
+  StepHistory history;
+  LastSteps last_steps;
   std::string trace;  ///< Chrome trace JSON when asked for; not part of the document
 };
 

@@ -2,7 +2,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "libprofile/core/context_json.h"
 #include "librun/report/report.h"
+#include "librun/report/report_parts_json.h"
 
 namespace pp::run {
 
@@ -10,12 +12,6 @@ namespace {
 
 constexpr auto kFormat = "pp.report";
 constexpr int kVersion = 1;
-
-Json write(const Context& context) {
-  Json json = Json::object();
-  for (const auto& [key, value] : context) json[key] = value;
-  return json;
-}
 
 Json write(const EpochReport& epoch) {
   Json json{{"epoch", epoch.epoch}, {"train_loss", epoch.train_loss}};
@@ -48,6 +44,7 @@ Json write(const OpTime& row) {
   return {{"kind", name_of(row.kind)},
           {"stage", number(row.stage)},
           {"count", row.count},
+          {"predicted_s", row.predicted.count()},
           {"median_s", row.median.count()}};
 }
 
@@ -69,17 +66,6 @@ Json write_all(const std::vector<Value>& values) {
   return json;
 }
 
-Context read_context(ObjectReader& reader, std::string_view key) {
-  Context context;
-  const Json& json = reader.raw(key);
-  if (!json.is_object()) reader.fail(key, "must be an object of texts");
-  for (const auto& [name, value] : json.items()) {
-    if (!value.is_string()) reader.fail(key, "\"" + name + "\" must be a text");
-    context[name] = value.get<std::string>();
-  }
-  return context;
-}
-
 // Losses may be any finite number, also below zero.
 constexpr NumberRange kAnyNumber{std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max()};
 
@@ -91,16 +77,16 @@ EpochReport read_epoch(ObjectReader& reader) {
   if (reader.has("test_accuracy")) epoch.test_accuracy = reader.number("test_accuracy", {0, 1});
   epoch.samples_per_s = reader.number("samples_per_s");
   epoch.last_step = reader.integer("last_step");
-  epoch.elapsed = Seconds(reader.number("elapsed_s"));
-  epoch.evaluation = Seconds(reader.number("evaluation_s"));
+  epoch.elapsed = Seconds(reader.number("elapsed_s", kTimes));
+  epoch.evaluation = Seconds(reader.number("evaluation_s", kTimes));
   return epoch;
 }
 
-WorkerReport read_worker(ObjectReader& reader) {
+WorkerReport read_worker(ObjectReader& reader, std::size_t workers) {
   WorkerReport worker;
   const IntegerRange count{0, std::numeric_limits<int>::max()};
-  worker.id = WorkerId{static_cast<int>(reader.integer("id", count))};
-  worker.busy = Seconds(reader.number("busy_s"));
+  worker.id = read_worker_id(reader, "id", workers);
+  worker.busy = Seconds(reader.number("busy_s", kTimes));
   worker.bubble_fraction = reader.number("bubble_fraction", {0, 1});
   worker.peak = Bytes(reader.integer("peak_bytes"));
   reader.object("parts", [&](ObjectReader& parts) {
@@ -116,12 +102,13 @@ WorkerReport read_worker(ObjectReader& reader) {
   return worker;
 }
 
-OpTime read_op_time(ObjectReader& reader) {
+OpTime read_op_time(ObjectReader& reader, const plan::Plan& plan) {
   OpTime row;
   row.kind = reader.enumerator<plan::OpKind>("kind");
-  row.stage = StageId{static_cast<int>(reader.integer("stage", {0, std::numeric_limits<int>::max()}))};
+  row.stage = read_stage_id(reader, "stage", plan.stages.size());
   row.count = reader.integer("count");
-  row.median = Seconds(reader.number("median_s"));
+  row.predicted = Seconds(reader.number("predicted_s", kTimes));
+  row.median = Seconds(reader.number("median_s", kTimes));
   return row;
 }
 
@@ -132,6 +119,16 @@ Comparison read_comparison(ObjectReader& reader) {
   row.measured = reader.number("measured", kAnyNumber);
   row.ratio = reader.number("ratio", kAnyNumber);
   return row;
+}
+
+// What is drawn of a report is looked up in its plan.
+plan::Plan read_plan(ObjectReader& reader) {
+  const Json& json = reader.raw("plan");
+  return with_context(reader.pointer() + "/plan", [&] {
+    plan::Plan plan = plan::plan_from_json(json);
+    plan::check_plan(plan);
+    return plan;
+  });
 }
 
 std::vector<double> read_losses(ObjectReader& reader) {
@@ -150,8 +147,9 @@ std::vector<double> read_losses(ObjectReader& reader) {
 Json to_json(const RunReport& report) {
   Json json{{"format", kFormat},
             {"version", kVersion},
-            {"context", write(report.context)},
+            {"context", context_json(report.context)},
             {"plan_hash", report.plan_hash},
+            {"plan", plan::to_json(report.plan)},
             {"settings", to_json(report.settings)},
             {"exit_reason", report.exit_reason},
             {"seed", report.seed},
@@ -163,7 +161,9 @@ Json to_json(const RunReport& report) {
             {"workers", write_all(report.workers)},
             {"op_times", write_all(report.op_times)},
             {"comparisons", write_all(report.comparisons)},
-            {"step_losses", report.step_losses}};
+            {"step_losses", report.step_losses},
+            {"history", to_json(report.history)},
+            {"last_steps", to_json(report.last_steps)}};
   if (report.resumed)
     json["resumed_from"] = {{"checkpoint", report.resumed->checkpoint}, {"step", report.resumed->step}};
   if (report.checkpoints) json["checkpoints"] = write(*report.checkpoints);
@@ -173,21 +173,31 @@ Json to_json(const RunReport& report) {
 RunReport report_from_json(const Json& json) {
   RunReport report;
   read_document(json, kFormat, kVersion, [&](ObjectReader& reader) {
-    report.context = read_context(reader, "context");
+    report.context = read_context(reader);
     report.plan_hash = reader.text("plan_hash");
+    report.plan = read_plan(reader);
     report.settings = read_settings(reader, "settings");
     report.exit_reason = reader.text("exit_reason");
     report.seed = read_seed(reader, "seed");
     report.steps = reader.integer("steps");
-    report.step = Seconds(reader.number("step_s"));
+    report.step = Seconds(reader.number("step_s", kTimes));
     report.samples_per_s = reader.number("samples_per_s");
     report.bubble_fraction = reader.number("bubble_fraction", {0, 1});
     reader.objects("epochs", [&](ObjectReader& epoch) { report.epochs.push_back(read_epoch(epoch)); });
-    reader.objects("workers", [&](ObjectReader& worker) { report.workers.push_back(read_worker(worker)); });
-    reader.objects("op_times", [&](ObjectReader& row) { report.op_times.push_back(read_op_time(row)); });
+    const std::size_t workers = report.plan.workers.size();
+    reader.objects("workers",
+                   [&](ObjectReader& worker) { report.workers.push_back(read_worker(worker, workers)); });
+    if (report.workers.size() != workers)
+      reader.fail("workers", "must be " + std::to_string(workers) + " as in the plan, found " +
+                                 std::to_string(report.workers.size()));
+    reader.objects("op_times",
+                   [&](ObjectReader& row) { report.op_times.push_back(read_op_time(row, report.plan)); });
     reader.objects("comparisons",
                    [&](ObjectReader& row) { report.comparisons.push_back(read_comparison(row)); });
     report.step_losses = read_losses(reader);
+    reader.object("history", [&](ObjectReader& history) { report.history = read_history(history, workers); });
+    reader.object("last_steps",
+                  [&](ObjectReader& last) { report.last_steps = read_last_steps(last, report.plan); });
     if (reader.has("resumed_from")) {
       reader.object("resumed_from", [&](ObjectReader& from) {
         report.resumed = ResumedFrom{from.text("checkpoint"), from.integer("step")};

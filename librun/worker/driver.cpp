@@ -148,6 +148,7 @@ void Driver::run_leg() {
     const std::optional<StepResult> result = await();
     if (!result) continue;
     count(record(epoch, *result));
+    history_.add(steps_.back().time, result->workers);
     tell_step(epoch, *result);
     poll();
     take_timed_snapshot();

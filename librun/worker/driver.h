@@ -56,6 +56,7 @@ class Driver {
   bool interrupted() const { return ended_early_; }
   const std::vector<StepRecord>& steps() const { return steps_; }
   const std::vector<EpochReport>& epochs() const { return epochs_; }
+  const StepHistory& history() const { return history_; }
 
  private:
   /// The part of an epoch that is done: losses are added from step 0 upwards, wherever the run was resumed.
@@ -110,6 +111,7 @@ class Driver {
   Seconds last_end_{};  ///< of the step before, or when an epoch began
   std::vector<StepRecord> steps_;
   std::vector<EpochReport> epochs_;
+  StepHistory history_;
 };
 
 }  // namespace pp::run

@@ -60,9 +60,12 @@ void Worker::note(const Turn& turn, Time begin, Time end) {
 
 // Only the last steps are shown; the events of a long run would fill the memory.
 void Worker::forget_old_events() {
-  constexpr std::size_t kSteps = 4, kStreamedOps = 24;
-  const std::size_t per_step = job_.setup.streams ? kStreamedOps : job_.streams[index(id_)].body.size();
-  const std::size_t most = kSteps * per_step;
+  constexpr std::size_t kSteps = 4, kMiniBatches = 32;
+  const plan::Stream& stream = job_.streams[index(id_)];
+  const auto period = static_cast<std::size_t>(stream.period);
+  const auto micro_batches = static_cast<std::size_t>(job_.plan.training.micro_batches);
+  const std::size_t most = job_.setup.streams ? kMiniBatches * stream.body.size() * micro_batches / period
+                                              : kSteps * stream.body.size();
   if (record_.ops.size() < 2 * most) return;
   record_.ops.erase(record_.ops.begin(), record_.ops.end() - static_cast<std::ptrdiff_t>(most));
   const Seconds oldest = record_.ops.front().event.start;

@@ -7,11 +7,17 @@
 #include "librun/checkpoint/safetensors.h"
 #include "librun/data/idx.h"
 #include "librun/report/report.h"
+#include "tests/fuzz/corpus.h"
 #include "tests/fuzz/mutate_json.h"
 #include "tests/fuzz/mutate_text.h"
 
 namespace pp::fuzz {
 namespace {
+
+const plan::Plan& sample_plan() {
+  static const plan::Plan plan = trainable_corpus().front();
+  return plan;
+}
 
 run::RunReport sample_report() {
   run::RunReport report;
@@ -24,11 +30,9 @@ run::RunReport sample_report() {
   report.step = Seconds(0.25);
   report.step_losses = {2.5, -0.5};
   report.epochs = {{0, 1.5, 1.25, 0.5, 100}, {1, 1.0, std::nullopt, std::nullopt, 90}};
-  run::WorkerReport worker;
-  worker.id = WorkerId{1};
-  worker.busy = Seconds(0.2);
-  report.workers = {worker};
-  report.op_times = {{plan::OpKind::backward, StageId{1}, 8, Seconds(0.01)}};
+  report.plan = sample_plan();
+  for (const plan::Worker& worker : report.plan.workers) report.workers.push_back({worker.id, Seconds(0.2)});
+  report.op_times = {{plan::OpKind::backward, StageId{0}, 8, Seconds(0.01), Seconds(0.02)}};
   report.comparisons = {{"step_s", 0.2, 0.25, 1.25}};
   return report;
 }

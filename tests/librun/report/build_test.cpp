@@ -63,7 +63,11 @@ TEST_SUITE("librun/report/build") {
     second.peak = Bytes(150);
     const std::vector<const WorkerRecord*> records{&first, &second};
     RunReport report;
-    add_measurements(report, two_workers(), units, records);
+    report.plan = two_workers();
+    report.plan.predicted.stages.resize(1);
+    report.plan.predicted.stages[0].forward = Seconds(0.2);
+    report.plan.predicted.micro_batch_scale = {1, 1.5, 0.5};
+    add_measurements(report, units, records);
     CHECK(report.steps == 6);
     CHECK(report.step.count() == doctest::Approx(2));
     CHECK(report.samples_per_s == doctest::Approx(4));
@@ -73,7 +77,7 @@ TEST_SUITE("librun/report/build") {
     CHECK(report.workers[1].bubble_fraction == doctest::Approx(0.75));
     CHECK(report.workers[0].sent_per_step == Bytes(100));
     REQUIRE(report.op_times.size() == 1);
-    CHECK(report.op_times[0] == OpTime{plan::OpKind::forward, StageId{0}, 1, Seconds(0.25)});
+    CHECK(report.op_times[0] == OpTime{plan::OpKind::forward, StageId{0}, 1, Seconds(0.2), Seconds(0.25)});
     REQUIRE(report.comparisons.size() == 7);
     CHECK(report.comparisons[0] == Comparison{"step_s", 1, 2, 2});
     CHECK(report.comparisons[1] == Comparison{"samples_per_s", 8, 4, 0.5});

@@ -3,14 +3,27 @@
 #include "libprofile/core/error.h"
 #include "librun/report/report.h"
 #include "tests/support/doctest.h"
+#include "tests/support/plans.h"
 
 using namespace pp;
 using namespace pp::run;
 
 namespace {
 
+/// Two stages on two workers.
+plan::Plan small_plan() {
+  const Json model = parse_json(R"({"format": "pp.model", "version": 1, "name": "small",
+    "inputs": [{"name": "x", "dtype": "float32", "shape": [8]}],
+    "targets": [{"name": "y", "dtype": "int64", "shape": []}],
+    "layers": [{"name": "a", "op": "linear", "inputs": ["x"], "attributes": {"out_features": 16}},
+               {"name": "b", "op": "linear", "inputs": ["a"], "attributes": {"out_features": 4}}],
+    "outputs": ["b"], "loss": {"op": "cross_entropy", "inputs": ["b", "y"]}})");
+  return make_plan({.model = model_from_json(model), .cuts = {1}});
+}
+
 RunReport full_report() {
   RunReport report;
+  report.plan = small_plan();
   report.context = {{"pp", "0.1"}};
   report.plan_hash = "sha256:00";
   report.settings = {{"data", std::string("synthetic")},
@@ -27,9 +40,20 @@ RunReport full_report() {
   report.step_losses = {2.5, -0.5};
   report.epochs = {{0, 1.5, 1.25, 0.5, 100, 1, Seconds(2), Seconds(0.5)},
                    {1, 1.0, std::nullopt, std::nullopt, 90, 2, Seconds(4)}};
-  report.workers = {{WorkerId{1}, Seconds(0.2), 0.2, Bytes(9), Bytes(1), Bytes(2), Bytes(3), Bytes(4), Bytes(5),
-                     6, 7, Bytes(8)}};
-  report.op_times = {{plan::OpKind::backward, StageId{1}, 8, Seconds(0.01)}};
+  report.workers = {{WorkerId{0}, Seconds(0.2), 0.2, Bytes(9), Bytes(1), Bytes(2), Bytes(3), Bytes(4), Bytes(5),
+                     6, 7, Bytes(8)},
+                    {}};
+  report.workers[1].id = WorkerId{1};
+  report.op_times = {{plan::OpKind::backward, StageId{1}, 8, Seconds(0.02), Seconds(0.01)}};
+  report.history.add(Seconds(0.25),
+                     std::vector<StepFigures>{{Seconds(0.2), Bytes(9)}, {Seconds(0.1), Bytes(4)}});
+  report.history.add(Seconds(0.5),
+                     std::vector<StepFigures>{{Seconds(0.2), Bytes(8)}, {Seconds(0.1), Bytes(5)}});
+  const plan::Op op{plan::OpKind::forward, StageId{0}, 3};
+  report.last_steps = {1,
+                       2,
+                       {{{WorkerId{0}, op, Seconds(0), Seconds(0.1)}, Bytes(7), Bytes(6)}},
+                       {{WorkerId{0}, WorkerId{1}, op, Bytes(64), Seconds(0.1), Seconds(0.2)}}};
   report.comparisons = {{"step_s", 0.2, 0.25, 1.25}};
   return report;
 }
@@ -49,6 +73,9 @@ TEST_SUITE("librun/report/report_json") {
     CHECK(read.step_losses == report.step_losses);
     CHECK(read.context == report.context);
     CHECK(read.settings == report.settings);
+    CHECK((read.plan == report.plan));
+    CHECK(read.history == report.history);
+    CHECK(read.last_steps == report.last_steps);
   }
 
   TEST_CASE("settings are numbers, texts and truths in the document") {
@@ -82,6 +109,29 @@ TEST_SUITE("librun/report/report_json") {
     CHECK(refusal([](Json& json) { json["settings"]["steps"] = 0xffffffffffffffffu; }) ==
           "/settings: \"steps\" is beyond 64 bits");
     CHECK(refusal([](Json& json) { json["seed"] = -1; }) == "/seed: must be an integer from 0 to 2^64-1");
+    CHECK(refusal([](Json& json) {
+            json["plan"]["stages"][1]["workers"] = {7};
+          }).starts_with("/plan: /stages/1"));
+    CHECK(refusal([](Json& json) { json["workers"].erase(1); }) ==
+          "/workers: must be 2 as in the plan, found 1");
+    CHECK(refusal([](Json& json) { json["workers"][1]["id"] = 2; }).starts_with("/workers/1/id: "));
+    CHECK(refusal([](Json& json) { json["op_times"][0]["stage"] = 2; }).starts_with("/op_times/0/stage: "));
+    CHECK(refusal([](Json& json) { json["last_steps"]["ops"][0]["op"] = "F2.0"; }) ==
+          "/last_steps/ops/0/op: \"F2.0\" is of no stage: the plan has 2");
+    CHECK(refusal([](Json& json) { json["last_steps"]["ops"][0]["op"] = "F0.0 F0.1"; }) ==
+          "/last_steps/ops/0/op: \"F0.0 F0.1\" must be one operation, such as F0.1");
+    CHECK(refusal([](Json& json) {
+            json["last_steps"]["ops"][0]["end_s"] = -1;
+          }).starts_with("/last_steps/ops/0/end_s: "));
+    CHECK(refusal([](Json& json) {
+            json["last_steps"]["messages"][0]["to"] = 2;
+          }).starts_with("/last_steps/messages/0/to: "));
+    CHECK(refusal([](Json& json) { json["history"]["steps"] = 3; }) ==
+          "/history/step_s: must have 3 samples of 1 steps for its 3");
+    CHECK(refusal([](Json& json) { json["history"]["peak_bytes"].erase(1); }) ==
+          "/history/peak_bytes: must have a list for each of the 2 workers");
+    CHECK(refusal([](Json& json) { json["history"]["peak_bytes"][0][1] = -1; }) ==
+          "/history/peak_bytes: must be numbers from 0, found -1");
     CHECK(refusal([](Json& json) { json.erase("plan_hash"); }).find("plan_hash") != std::string::npos);
   }
 }
