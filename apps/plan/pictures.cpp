@@ -1,10 +1,9 @@
 #include "apps/plan/pictures.h"
 
-#include <algorithm>
-
 #include "apps/cli/options.h"
 #include "apps/cli/terminal_text.h"
 #include "apps/plan/tables.h"
+#include "libplan/plan_picture.h"
 #include "libplan/simulate/chrome_trace.h"
 #include "libplan/simulate/timeline_text.h"
 
@@ -23,14 +22,8 @@ void add_picture_options(const cli::Command& command, PictureOptions& options) {
 }
 
 plan::SvgOptions picture_names(const plan::Plan& plan) {
-  plan::SvgOptions names{.title = plan_title(plan)};
-  for (const plan::Stage& stage : plan.stages) names.stage_layers.push_back(layer_range(stage));
-  for (const plan::Worker& worker : plan.workers) {
-    const Device& device =
-        *std::ranges::find(plan.devices, worker.device, &Device::id);  // checked: it is there
-    names.devices.push_back((device.node.empty() ? "" : device.node + ' ') + to_text(device));
-    names.limits.push_back(device.memory);
-  }
+  plan::SvgOptions names = plan::picture_names(plan);
+  names.title = plan_title(plan);
   return names;
 }
 

@@ -5,6 +5,7 @@
 
 #include "apps/cli/table.h"
 #include "apps/cli/terminal_text.h"
+#include "libplan/plan_picture.h"
 #include "libplan/plan_recompute.h"
 #include "libplan/plan_windows.h"
 #include "libplan/schedule/closed_forms.h"
@@ -91,8 +92,8 @@ std::string stage_table(const Plan& plan, bool color) {
   const std::size_t slowest = predicted ? bottleneck(plan) : plan.stages.size();
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const Stage& stage = plan.stages[s];
-    std::vector<std::string> cells{std::to_string(s), std::to_string(stage.layers.size()), layer_range(stage),
-                                   devices_of(plan, stage)};
+    std::vector<std::string> cells{std::to_string(s), std::to_string(stage.layers.size()),
+                                   plan::layer_range(stage), devices_of(plan, stage)};
     if (predicted) {
       const plan::WorkerPrediction& first = plan.predicted.workers[index(stage.workers.front())];
       const double share = plan.predicted.step.count() > 0 ? first.busy / plan.predicted.step : 0;
@@ -183,11 +184,6 @@ std::string promise_text(const Plan& plan) {
 }
 
 }  // namespace
-
-std::string layer_range(const Stage& stage) {
-  if (stage.layers.size() == 1) return stage.layers.front();
-  return stage.layers.front() + " .. " + stage.layers.back();
-}
 
 std::string plan_title(const Plan& plan) {
   return cli::shown(plan.model.name) + ": " + plan.schedule.name + " (" +

@@ -11,9 +11,6 @@ namespace pp::plan_tool {
 /// One line: model, schedule, sizes.
 std::string plan_title(const plan::Plan& plan);
 
-/// `conv1 .. conv3`, or the one layer.
-std::string layer_range(const plan::Stage& stage);
-
 /// The title, then the stages with the bottleneck marked, the promise, the bound and the
 /// alternatives.
 std::string plan_text(const plan::Plan& plan, bool color);

@@ -15,10 +15,12 @@ int main(int argc, char** argv) {
       .default_command = "train",
       .examples = {"pp-run plan.json --data configs/data/digits --epochs 20 -o report.json",
                    "pp-run plan.json --data synthetic --steps 50 --trace trace.json",
-                   "pp-run check plan.json --data configs/data/digits"},
+                   "pp-run check plan.json --data configs/data/digits",
+                   "pp-run report report.json --html report.html"},
       .add_commands = [](const pp::cli::Command& app, pp::cli::Shell& shell) {
         pp::run_tool::add_train(app, shell);
         pp::run_tool::add_check(app, shell);
+        pp::run_tool::add_report(app, shell);
       }};
   const int code = pp::cli::run_tool(tool, argc, argv);
   if (pp::run::runs_left_behind() > 0) {  // their threads would meet destroyed globals

@@ -36,8 +36,8 @@ bool drawn(Bytes limit, Bytes highest) {
 }
 
 /// What the full height of a band stands for: the largest of what is held and of the limits near it.
-Bytes scale_of(const std::vector<MemoryBand>& bands) {
-  Bytes most;
+Bytes scale_of(const std::vector<MemoryBand>& bands, Bytes least) {
+  Bytes most = least;
   for (const MemoryBand& band : bands) most = std::max(most, highest(std::span(band.curve, 1)));
   Bytes scale = most;
   for (const MemoryBand& band : bands) {
@@ -113,8 +113,9 @@ double memory_height(std::size_t bands) {
   return kHeading + static_cast<double>(bands) * (band_height(bands) + kGap);
 }
 
-void draw_memory(SvgWriter& svg, const SvgLayout& layout, const std::vector<MemoryBand>& bands, double y) {
-  const Bytes scale = scale_of(bands);
+void draw_memory(SvgWriter& svg, const SvgLayout& layout, const std::vector<MemoryBand>& bands, double y,
+                 Bytes full) {
+  const Bytes scale = scale_of(bands, full);
   draw_heading(svg, layout, bands, scale, y + kHeading - 14);
   const double height = band_height(bands.size());
   const double share = std::max(100.0, kMostColumns / static_cast<double>(bands.size()));

@@ -88,13 +88,13 @@ class SvgTimeline {
         chunks_(most_chunks(rows_)),
         arrows_(result.messages.size() <= kMostArrows && groups_.size() <= kArrowWorkers),
         size_(row_size(groups_.size(), arrows_)),
-        layout_{std::max(options.width, kLeastWidth), result.makespan, {}} {
+        layout_{std::max(options.width, kLeastWidth), std::max(result.makespan, options.length), {}} {
     name_rows();
-    layout_.axis = time_axis(result.makespan, static_cast<int>(layout_.plot() / 70) + 1);
+    layout_.axis = time_axis(layout_.makespan, static_cast<int>(layout_.plot() / 70) + 1);
     const double least_pixels =
         std::max(1.0, layout_.plot() * static_cast<double>(groups_.size()) / kMostBoxes);
     for (std::size_t g = 0; g < groups_.size(); ++g)
-      boxes_.push_back(timeline_boxes(row(g), result_.makespan * (least_pixels / layout_.plot())));
+      boxes_.push_back(timeline_boxes(row(g), layout_.makespan * (least_pixels / layout_.plot())));
     legend_ = legend_items();
     top_ = place_legend(legend_, kFirstLegendLine, layout_.width) + kAxisHeight;
     bottom_ = top_ + static_cast<double>(groups_.size()) * (size_.height + size_.gap);
@@ -109,13 +109,13 @@ class SvgTimeline {
     for (std::size_t g = 0; g < groups_.size(); ++g) background(svg, g);
     axis(svg);
     const double pixels_per_second =
-        result_.makespan.count() > 0 ? layout_.plot() / result_.makespan.count() : 0;
+        layout_.makespan.count() > 0 ? layout_.plot() / layout_.makespan.count() : 0;
     const BoxLabels labels(groups_, rows_, boxes_, pixels_per_second);
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       for (const TimelineBox& box : boxes_[g]) draw_box(svg, g, box, labels.label(g, box));
     }
     if (arrows_) messages(svg);
-    if (!memory_.empty()) draw_memory(svg, layout_, memory_bands(), bottom_);
+    if (!memory_.empty()) draw_memory(svg, layout_, memory_bands(), bottom_, options_.full_memory);
     return std::move(svg).finish();
   }
 
@@ -163,6 +163,7 @@ class SvgTimeline {
 
   void heading(SvgWriter& svg) const {
     svg.text(SvgLayout::kLeft, 26, "h", options_.title);
+    if (!options_.subtitle.empty()) return svg.text(SvgLayout::kLeft, 46, "s", options_.subtitle);
     svg.text(SvgLayout::kLeft, 46, "s",
              "makespan " + pp::to_text(result_.makespan) + ", bubble " + percent(result_.bubble_fraction) +
                  " (1 - busy / (workers x makespan)), " + std::to_string(rows_.size()) + " workers, " +
@@ -176,7 +177,7 @@ class SvgTimeline {
   void background(SvgWriter& svg, std::size_t group) const {
     const double idle = idle_share(row(group), result_.makespan);
     const RowName& name = names_[group];
-    svg.rect(layout_.left, y(group), layout_.plot(), size_.height, "idle",
+    svg.rect(layout_.left, y(group), layout_.x(result_.makespan) - layout_.left, size_.height, "idle",
              name.workers + "\n" + name.stages + "\nbusy " + pp::to_text(row(group).busy) + ", idle " +
                  percent(idle));
     const bool crowded = size_.height < kSvgFont;

@@ -12,8 +12,12 @@
 namespace pp::plan {
 
 struct SvgOptions {
-  std::string title;    ///< one line: model, schedule, sizes
-  double width = 1200;  ///< pixels, at least 400
+  std::string title;       ///< one line: model, schedule, sizes
+  double width = 1200;     ///< pixels, at least 400
+  std::string subtitle{};  ///< empty: makespan, bubble and counts
+  /// So that pictures can be compared: what time and memory axes reach at least.
+  Seconds length{};
+  Bytes full_memory{};
   /// What is known of a plan; empty: of nothing.
   std::vector<std::string> stage_layers{};  ///< per stage: `conv1 .. conv3`
   std::vector<std::string> devices{};       ///< per worker: `cpu:0`

@@ -7,10 +7,10 @@
 
 namespace pp {
 
-/// `1 stage`, `2 stages`, `4 micro-batches`: for nouns that take s or es.
+/// `1 stage`, `2 epochs`, `4 micro-batches`: for nouns that take s or es.
 inline std::string counted(std::int64_t count, std::string_view noun) {
   const bool hisses =
-      noun.ends_with("s") || noun.ends_with("sh") || noun.ends_with("ch") || noun.ends_with("x");
+      noun.ends_with("s") || noun.ends_with("sh") || noun.ends_with("tch") || noun.ends_with("x");
   return std::to_string(count).append(" ").append(noun).append(count == 1 ? "" : hisses ? "es" : "s");
 }
 

@@ -1,4 +1,5 @@
-// What pp-run says while it trains: the lines of --metrics, the line on a terminal.
+// What pp-run says while it trains (the lines of --metrics, the line on a terminal) and afterwards (pp-run
+// report).
 #include <signal.h>
 
 #include <filesystem>
@@ -120,5 +121,34 @@ TEST_SUITE("apps/run_progress") {
       if (shown.starts_with("training")) CHECK(shown.size() < 50);
       CHECK(shown.find("KiB") == std::string::npos);
     }
+  }
+
+  TEST_CASE("pp-run report prints what the run printed, or writes a page") {
+    const RunFolder folder;
+    const Outcome run = folder.run({"plan.json", "--epochs", "2", "-o", "report.json"});
+    REQUIRE(run.code == 0);
+    const auto report = [&](std::vector<std::string> arguments) {
+      arguments.insert(arguments.begin(), "report");
+      return pp::test::run_program(std::filesystem::path(PP_BIN) / "pp-run", arguments, folder.path());
+    };
+    CHECK(report({"report.json"}).out == run.out);
+    CHECK(run.out.find("operation") != std::string::npos);
+    CHECK(report({"report.json", "--json"}).out ==
+          pp::dump_json_compact(pp::parse_json(pp::read_file(folder.path() / "report.json"))) + "\n");
+
+    const Outcome page = report({"report.json", "--html", "report.html"});
+    CHECK(page.code == 0);
+    CHECK(page.out.empty());
+    const std::string html = pp::read_file(folder.path() / "report.html");
+    CHECK(html.starts_with("<!DOCTYPE html>"));
+    CHECK(html.find(">measured, steps 15 to 16</text>") != std::string::npos);
+    CHECK(report({"report.json", "--html", "-"}).out == html);
+
+    const Outcome same = report({"report.json", "--html", "report.json"});
+    CHECK(same.code == 2);
+    CHECK(same.err == "pp-run: error: report.json: is read and written; write to another file\n");
+    const Outcome plan = report({"plan.json"});
+    CHECK(plan.code == 2);
+    CHECK(plan.err.starts_with("pp-run: error: plan.json: "));
   }
 }

@@ -6,7 +6,7 @@
 #include "libprofile/core/file.h"
 #include "librun/checkpoint/safetensors.h"
 #include "librun/data/idx.h"
-#include "librun/report/report.h"
+#include "librun/report/html.h"
 #include "tests/fuzz/corpus.h"
 #include "tests/fuzz/mutate_json.h"
 #include "tests/fuzz/mutate_text.h"
@@ -31,7 +31,14 @@ run::RunReport sample_report() {
   report.step_losses = {2.5, -0.5};
   report.epochs = {{0, 1.5, 1.25, 0.5, 100}, {1, 1.0, std::nullopt, std::nullopt, 90}};
   report.plan = sample_plan();
-  for (const plan::Worker& worker : report.plan.workers) report.workers.push_back({worker.id, Seconds(0.2)});
+  for (const plan::Worker& worker : report.plan.workers) {
+    run::WorkerReport& of_worker = report.workers.emplace_back();
+    of_worker.id = worker.id;
+    of_worker.busy = Seconds(0.2);
+  }
+  const plan::Op op{plan::OpKind::forward, StageId{0}, 0};
+  report.history.add(Seconds(0.25), std::vector<run::StepFigures>(report.workers.size()));
+  report.last_steps = {1, 1, {{{WorkerId{0}, op, Seconds(0), Seconds(0.1)}, Bytes(7), Bytes(6)}}, {}};
   report.op_times = {{plan::OpKind::backward, StageId{0}, 8, Seconds(0.01), Seconds(0.02)}};
   report.comparisons = {{"step_s", 0.2, 0.25, 1.25}};
   return report;
@@ -43,7 +50,10 @@ std::string check_report(Random& random, const std::filesystem::path& folder) {
   std::string text = json.dump(-1, ' ', false, Json::error_handler_t::ignore);
   if (random.one_in(10)) mutate_bytes(random, text);
   write_file(folder / "report.json", text);
-  const std::string written = dump_json(to_json(run::report_from_json(parse_json(text))));
+  const run::RunReport report = run::report_from_json(parse_json(text));
+  const std::string page = run::report_html(report);
+  if (page.find("<script") != std::string::npos) return "a report's page has a script";
+  const std::string written = dump_json(to_json(report));
   const bool same = dump_json(to_json(run::report_from_json(parse_json(written)))) == written;
   return same ? "" : "a report is read as another one";
 }

@@ -1,0 +1,132 @@
+#include "librun/report/html_curves.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "libprofile/core/svg_writer.h"
+#include "librun/report/chart.h"
+#include "librun/report/markup.h"
+
+namespace pp::run {
+namespace {
+
+constexpr int kColors = 8;
+
+Curve of_epochs(std::string name, int color, std::span<const EpochReport> epochs, auto&& value) {
+  Curve curve{std::move(name), {}, color, epochs.size() <= 40};
+  for (const EpochReport& epoch : epochs) {
+    if (const std::optional<double> y = value(epoch))
+      curve.points.emplace_back(static_cast<double>(epoch.last_step), *y);
+  }
+  return curve;
+}
+
+std::string loss_chart(const RunReport& report) {
+  Chart chart{.title = "Loss", .x_title = "step"};
+  Curve steps{"of a step", {}, 5};
+  for (std::size_t i = 0; i < report.step_losses.size(); ++i)
+    steps.points.emplace_back(static_cast<double>(i + 1), report.step_losses[i]);
+  chart.curves.push_back(std::move(steps));
+  if (report.epochs.size() > 1)
+    chart.curves.push_back(of_epochs("training, of an epoch", 0, report.epochs,
+                                     [](const EpochReport& epoch) { return std::optional(epoch.train_loss); }));
+  Curve test = of_epochs("test", 1, report.epochs, [](const EpochReport& epoch) { return epoch.test_loss; });
+  if (!test.points.empty()) chart.curves.push_back(std::move(test));
+  return chart_html(chart);
+}
+
+std::string accuracy_chart(const RunReport& report) {
+  Chart chart{.title = "Accuracy on the test set", .x_title = "step", .unit = ChartUnit::share};
+  chart.curves.push_back(
+      of_epochs("test", 1, report.epochs, [](const EpochReport& epoch) { return epoch.test_accuracy; }));
+  return chart_html(chart);
+}
+
+/// Where sample i of the history ends.
+double last_step(const StepHistory& history, std::size_t i) {
+  return static_cast<double>(std::min(history.steps, history.stride * (static_cast<std::int64_t>(i) + 1)));
+}
+
+std::string time_chart(const RunReport& report) {
+  Chart chart{.title = "Step time", .x_title = "step", .unit = ChartUnit::seconds, .from_zero = true};
+  Curve times{"measured", {}, 0};
+  for (std::size_t i = 0; i < report.history.time.size(); ++i)
+    times.points.emplace_back(last_step(report.history, i), report.history.time[i].count());
+  chart.curves.push_back(std::move(times));
+  if (const double promise = report.plan.predicted.step.count(); promise > 0)
+    chart.levels.push_back({"predicted", promise, "c0 dashed"});
+  return chart_html(chart);
+}
+
+/// Those that hold most, when there are more than colours.
+std::vector<std::size_t> workers_to_draw(const RunReport& report) {
+  std::vector<std::size_t> workers(report.history.peak.size());
+  std::iota(workers.begin(), workers.end(), std::size_t{0});
+  if (workers.size() <= kColors) return workers;
+  const auto peak = [&](std::size_t w) { return report.workers[w].peak; };
+  std::ranges::stable_sort(workers, std::greater{}, peak);
+  workers.resize(kColors);
+  std::ranges::sort(workers);
+  return workers;
+}
+
+std::string memory_chart(const RunReport& report, std::span<const Bytes> limits) {
+  const std::vector<std::size_t> workers = workers_to_draw(report);
+  const bool all = workers.size() == report.history.peak.size();
+  Chart chart{.title = all ? "Peak memory of a step" : "Peak memory of a step, of the workers that hold most",
+              .x_title = "step",
+              .unit = ChartUnit::bytes,
+              .from_zero = true};
+  double most = 0;
+  for (std::size_t c = 0; c < workers.size(); ++c) {
+    const std::size_t w = workers[c];
+    const std::string name = "worker " + std::to_string(w);
+    Curve curve{name, {}, static_cast<int>(c)};
+    for (std::size_t i = 0; i < report.history.peak[w].size(); ++i) {
+      const auto bytes = static_cast<double>(report.history.peak[w][i].value);
+      curve.points.emplace_back(last_step(report.history, i), bytes);
+      most = std::max(most, bytes);
+    }
+    chart.curves.push_back(std::move(curve));
+    if (w >= report.plan.predicted.workers.size()) continue;
+    const auto promise = static_cast<double>(report.plan.predicted.workers[w].memory.peak.value);
+    if (promise > 0)
+      chart.levels.push_back({name + " predicted", promise, "c" + std::to_string(c) + " dashed"});
+  }
+  // A limit far above what is held would flatten the picture; the table of workers has it.
+  Bytes limit;
+  for (const std::size_t w : workers) {
+    if (limits[w] > Bytes(0)) limit = limit > Bytes(0) ? std::min(limit, limits[w]) : limits[w];
+  }
+  if (limit > Bytes(0) && static_cast<double>(limit.value) <= 2 * most)
+    chart.levels.push_back({"limit of the device", static_cast<double>(limit.value), "bad dashed"});
+  return chart_html(chart);
+}
+
+}  // namespace
+
+std::string curves_html(const RunReport& report, std::span<const Bytes> limits) {
+  return loss_chart(report) + accuracy_chart(report) + time_chart(report) + memory_chart(report, limits);
+}
+
+std::string epochs_html(std::span<const EpochReport> epochs) {
+  constexpr std::size_t kMost = 100;
+  if (epochs.empty()) return "";
+  const std::size_t left_out = epochs.size() - std::min(epochs.size(), kMost);
+  std::vector<std::vector<std::string>> rows;
+  for (const EpochReport& epoch : epochs.subspan(left_out)) {
+    rows.push_back({std::to_string(epoch.epoch), std::to_string(epoch.last_step), number_text(epoch.train_loss),
+                    epoch.test_loss ? number_text(*epoch.test_loss) : "-",
+                    epoch.test_accuracy ? share_text(*epoch.test_accuracy) : "-",
+                    number_text(epoch.samples_per_s),
+                    epoch.evaluation.count() > 0 ? to_text(epoch.evaluation) : "-"});
+  }
+  std::string text = table_html({"epoch", "last step", "training loss", "test loss", "test accuracy",
+                                 "samples per second", "evaluated in"},
+                                rows, 0);
+  if (left_out > 0)
+    text += element("p", "soft", "the last " + std::to_string(kMost) + " of " + std::to_string(epochs.size()));
+  return text;
+}
+
+}  // namespace pp::run
