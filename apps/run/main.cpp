@@ -14,7 +14,6 @@ int main(int argc, char** argv) {
       .summary = "Trains a model as its plan says.",
       .default_command = "train",
       .examples = {"pp-run plan.json --data configs/data/digits --epochs 20 -o report.json",
-                   "pp-run plan.json --data synthetic --steps 50 --trace trace.json",
                    "pp-run check plan.json --data configs/data/digits",
                    "pp-run report report.json --html report.html"},
       .add_commands = [](const pp::cli::Command& app, pp::cli::Shell& shell) {

@@ -1,5 +1,6 @@
 #include "librun/report/report_parts_json.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace pp::run {
@@ -134,6 +135,8 @@ LastSteps read_last_steps(ObjectReader& reader, const plan::Plan& plan) {
   last.first_step = reader.integer("first_step");
   last.steps = static_cast<int>(reader.integer("steps", {0, 1000}));
   reader.objects("ops", [&](ObjectReader& op) { last.ops.push_back(read_timed_op(op, plan)); });
+  if (!std::ranges::is_sorted(last.ops, {}, [](const TimedOp& op) { return op.event.start; }))
+    reader.fail("ops", "must be in the order of start_s");
   reader.objects("messages",
                  [&](ObjectReader& message) { last.messages.push_back(read_message(message, plan)); });
   return last;
