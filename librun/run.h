@@ -64,7 +64,7 @@ struct RunStart {
 };
 
 /// A step that is complete. Times of its own count from the end of the step before it, of an epoch's first one
-/// from where the run was ready for it.
+/// from its first operation.
 struct Progress {
   int epoch = 0;
   std::int64_t step = 0, steps = 0;

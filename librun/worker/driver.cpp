@@ -12,6 +12,13 @@ namespace pp::run {
 
 namespace {
 
+// Of the first operation of a step.
+Seconds begin_of(const StepResult& result) {
+  Seconds begin = Seconds::max();
+  for (const StepFigures& worker : result.workers) begin = std::min(begin, worker.begin);
+  return begin;
+}
+
 void check_finite(double loss, const std::string& where, const RunOptions& options) {
   if (std::isfinite(loss)) return;
   throw Error(ErrorKind::run, where + ": the loss is " + std::to_string(loss) +
@@ -55,7 +62,7 @@ Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interr
 }
 
 void Driver::drive() {
-  epoch_.start = snapshot_time_ = last_end_ = now();
+  snapshot_time_ = now();
   command();
   while (!legs_.empty() && !ended_early_) {
     command();  // so that a leg begins while the last one ends
@@ -142,11 +149,13 @@ void Driver::tell(Call&& call) {
 void Driver::run_leg() {
   const Length& length = job_.setup.length;
   const int epoch = legs_.front().epoch;
-  if (legs_.front().first == length.first(epoch)) epoch_ = {.start = last_end_ = now()};
+  const Step first = legs_.front().first;
+  if (first == length.first(epoch)) epoch_ = {};
   grant();
   while (!legs_.empty() && done_ < legs_.front().end) {
     const std::optional<StepResult> result = await();
     if (!result) continue;
+    if (done_ == first) begin_leg(begin_of(*result));
     count(record(epoch, *result));
     history_.add(steps_.back().time, result->workers);
     tell_step(epoch, *result);
@@ -157,6 +166,11 @@ void Driver::run_leg() {
   if (!legs_.empty()) legs_.pop_front();
   ++stretches_;
   if (done_ == length.first(epoch) + length.count(epoch)) finish_epoch(epoch);
+}
+
+void Driver::begin_leg(Seconds begin) {
+  last_end_ = std::max(last_end_, begin);
+  if (epoch_.samples_here == 0) epoch_.start = begin;
 }
 
 void Driver::grant() {

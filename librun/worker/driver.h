@@ -76,6 +76,8 @@ class Driver {
   void command_snapshot(Step step, bool last);
   /// Until the first leg is done or cut off.
   void run_leg();
+  /// Its first step began then: the time since the step before is not its own.
+  void begin_leg(Seconds begin);
   /// Lets the workers begin what lies up to `Job::lead` beyond the steps that are done, in whole rounds.
   void grant();
   /// Nothing when the step was cut off.
@@ -108,7 +110,7 @@ class Driver {
   Step snapshot_step_ = -1;             ///< of the last one
   Seconds snapshot_time_{};             ///< of the last one that the clock asked for
   bool ended_early_ = false;
-  Seconds last_end_{};  ///< of the step before, or when an epoch began
+  Seconds last_end_{};  ///< of the step before, or the beginning of a leg
   std::vector<StepRecord> steps_;
   std::vector<EpochReport> epochs_;
   StepHistory history_;

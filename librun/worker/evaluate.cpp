@@ -52,7 +52,7 @@ void Worker::note(const Turn& turn, Time begin, Time end) {
   const Bytes peak = memory_.peak();
   memory_.reset_peak();
   record_.peak = std::max(record_.peak, peak);
-  figures_.join({duration, peak});
+  figures_.join({duration, peak, std::nullopt, begin - job_.start});
   record_.ops.push_back(
       {{id_, turn.op, begin - job_.start, end - job_.start}, turn.step, peak, memory_.live()});
   forget_old_events();

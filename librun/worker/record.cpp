@@ -17,6 +17,7 @@ void StepFigures::join(const StepFigures& later) {
   busy += later.busy;
   peak = std::max(peak, later.peak);
   if (later.gradient_norm) gradient_norm = later.gradient_norm;
+  begin = std::min(begin, later.begin);
 }
 
 Seconds TimeSample::median() const { return run::median(kept_); }

@@ -36,6 +36,7 @@ struct StepFigures {
   Seconds busy{};
   Bytes peak;                                          ///< the largest sum of its tensors
   std::optional<double> gradient_norm = std::nullopt;  ///< of all parameters, where it is limited
+  Seconds begin = Seconds::max();                      ///< of its first operation; from the start of the run
   void join(const StepFigures& later);
 };
 

@@ -123,7 +123,8 @@ TEST_SUITE("librun/report/html") {
          {std::string("http://www.w3.org/2000/svg"), std::string("src=//x"), std::string("url(#hatch)")}) {
       for (std::size_t at; (at = rest.find(known)) != std::string::npos;) rest.erase(at, known.size());
     }
-    for (const char* loads : {"http:", "https:", "src=", "href", "@import", "url("}) CHECK_FALSE(has(rest, loads));
+    for (const char* loads : {"http:", "https:", "src=", "href", "@import", "url("})
+      CHECK_FALSE(has(rest, loads));
   }
 
   TEST_CASE("the page of a long run stays small") {
