@@ -19,7 +19,8 @@ namespace pp::run {
 namespace {
 
 RunStart start_of(const plan::Plan& plan, const RunOptions& options, const Setup& setup) {
-  return {plan::plan_hash(plan), settings_of(plan, options, setup.length), options.seed, setup.length.total};
+  return {plan::plan_hash(plan), settings_of(plan, options, setup.length), options.seed,
+          setup.start.position.step, setup.length.total};
 }
 
 RunReport make_report(const Job& job, const Crew& crew, const Driver& driver, const Saver& saver) {

@@ -60,7 +60,8 @@ struct RunStart {
   std::string plan_hash;
   Settings settings;
   std::uint64_t seed = 0;
-  std::int64_t steps = 0;  ///< of the whole training
+  std::int64_t first_step = 0;  ///< done before, where the run is resumed
+  std::int64_t steps = 0;       ///< of the whole training
 };
 
 /// A step that is complete. Times of its own count from the end of the step before it, of an epoch's first one

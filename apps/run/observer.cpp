@@ -10,10 +10,10 @@
 
 namespace pp::run_tool {
 
-RunObserver::RunObserver(const cli::Shell& shell, const std::string& metrics)
+RunObserver::RunObserver(const cli::Shell& shell, const std::string& metrics, LineFile::Begin begin)
     : line_(shell), to_stdout_(metrics == "-") {
   if (!metrics.empty()) cli::claim_output(metrics);
-  if (!metrics.empty() && !to_stdout_) metrics_.emplace(metrics, LineFile::Begin::anew);
+  if (!metrics.empty() && !to_stdout_) metrics_.emplace(metrics, begin);
 }
 
 void RunObserver::start(const run::RunStart& start) { record(run::metrics_line(start)); }

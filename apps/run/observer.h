@@ -12,8 +12,9 @@ namespace pp::run_tool {
 
 class RunObserver : public run::Observer {
  public:
-  /// `metrics`: a path, - for stdout, empty for none. Throws pp::Error (usage) when it cannot be written.
-  RunObserver(const cli::Shell& shell, const std::string& metrics);
+  /// `metrics`: a path, - for stdout, empty for none; a run that is resumed adds to the file. Throws pp::Error
+  /// (usage) when it cannot be written.
+  RunObserver(const cli::Shell& shell, const std::string& metrics, LineFile::Begin begin);
 
   void start(const run::RunStart& start) override;
   void step(const run::Progress& progress) override;

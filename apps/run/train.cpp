@@ -43,7 +43,8 @@ void train(const Options& options, cli::Shell& shell) {
   cli::Output trace(options.trace);
 
   run::RunReport report = [&] {
-    RunObserver observer(shell, options.metrics);
+    const LineFile::Begin begin = settings.resume.empty() ? LineFile::Begin::anew : LineFile::Begin::at_the_end;
+    RunObserver observer(shell, options.metrics, begin);
     try {
       return run::run(plan, settings, observer, cli::interrupted);
     } catch (...) {

@@ -83,7 +83,7 @@ class Plot {
  public:
   explicit Plot(const Chart& chart) : chart_(chart) {
     double least = std::numeric_limits<double>::max(), most = std::numeric_limits<double>::lowest();
-    double first = least, last = most;
+    double first = chart.first_x, last = chart.last_x;
     const auto reach = [&](double y) {
       least = std::min(least, y);
       most = std::max(most, y);

@@ -32,6 +32,7 @@ struct Chart {
   bool from_zero = false;  ///< else the axis begins near the least value
   std::vector<Curve> curves = {};
   std::vector<ChartLevel> levels = {};
+  double first_x = 0, last_x = 0;  ///< what the axis reaches at least
 };
 
 /// A <figure> with title, legend and picture; empty when there is nothing to draw. At most 480 points of a

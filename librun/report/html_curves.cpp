@@ -12,6 +12,18 @@ namespace {
 
 constexpr int kColors = 8;
 
+double first_step(const RunReport& report) {
+  return report.resumed ? static_cast<double>(report.resumed->step) : 0;
+}
+
+/// Over the steps of the run.
+Chart chart_of(const RunReport& report, std::string title) {
+  Chart chart{.title = std::move(title), .x_title = "step"};
+  chart.first_x = first_step(report);
+  chart.last_x = chart.first_x + static_cast<double>(report.steps);
+  return chart;
+}
+
 Curve of_epochs(std::string name, int color, std::span<const EpochReport> epochs, auto&& value) {
   Curve curve{std::move(name), {}, color, epochs.size() <= 40};
   for (const EpochReport& epoch : epochs) {
@@ -22,10 +34,10 @@ Curve of_epochs(std::string name, int color, std::span<const EpochReport> epochs
 }
 
 std::string loss_chart(const RunReport& report) {
-  Chart chart{.title = "Loss", .x_title = "step"};
+  Chart chart = chart_of(report, "Loss");
   Curve steps{"of a step", {}, 5};
   for (std::size_t i = 0; i < report.step_losses.size(); ++i)
-    steps.points.emplace_back(static_cast<double>(i + 1), report.step_losses[i]);
+    steps.points.emplace_back(first_step(report) + static_cast<double>(i + 1), report.step_losses[i]);
   chart.curves.push_back(std::move(steps));
   if (report.epochs.size() > 1)
     chart.curves.push_back(of_epochs("training, of an epoch", 0, report.epochs,
@@ -36,22 +48,27 @@ std::string loss_chart(const RunReport& report) {
 }
 
 std::string accuracy_chart(const RunReport& report) {
-  Chart chart{.title = "Accuracy on the test set", .x_title = "step", .unit = ChartUnit::share};
+  Chart chart = chart_of(report, "Accuracy on the test set");
+  chart.unit = ChartUnit::share;
   chart.curves.push_back(
       of_epochs("test", 1, report.epochs, [](const EpochReport& epoch) { return epoch.test_accuracy; }));
   return chart_html(chart);
 }
 
 /// Where sample i of the history ends.
-double last_step(const StepHistory& history, std::size_t i) {
-  return static_cast<double>(std::min(history.steps, history.stride * (static_cast<std::int64_t>(i) + 1)));
+double last_step(const RunReport& report, std::size_t i) {
+  const StepHistory& history = report.history;
+  return first_step(report) +
+         static_cast<double>(std::min(history.steps, history.stride * (static_cast<std::int64_t>(i) + 1)));
 }
 
 std::string time_chart(const RunReport& report) {
-  Chart chart{.title = "Step time", .x_title = "step", .unit = ChartUnit::seconds, .from_zero = true};
+  Chart chart = chart_of(report, "Step time");
+  chart.unit = ChartUnit::seconds;
+  chart.from_zero = true;
   Curve times{"measured", {}, 0};
   for (std::size_t i = 0; i < report.history.time.size(); ++i)
-    times.points.emplace_back(last_step(report.history, i), report.history.time[i].count());
+    times.points.emplace_back(last_step(report, i), report.history.time[i].count());
   chart.curves.push_back(std::move(times));
   if (const double promise = report.plan.predicted.step.count(); promise > 0)
     chart.levels.push_back({"predicted", promise, "c0 dashed"});
@@ -73,10 +90,10 @@ std::vector<std::size_t> workers_to_draw(const RunReport& report) {
 std::string memory_chart(const RunReport& report, std::span<const Bytes> limits) {
   const std::vector<std::size_t> workers = workers_to_draw(report);
   const bool all = workers.size() == report.history.peak.size();
-  Chart chart{.title = all ? "Peak memory of a step" : "Peak memory of a step, of the workers that hold most",
-              .x_title = "step",
-              .unit = ChartUnit::bytes,
-              .from_zero = true};
+  Chart chart =
+      chart_of(report, all ? "Peak memory of a step" : "Peak memory of a step, of the workers that hold most");
+  chart.unit = ChartUnit::bytes;
+  chart.from_zero = true;
   double most = 0;
   for (std::size_t c = 0; c < workers.size(); ++c) {
     const std::size_t w = workers[c];
@@ -84,7 +101,7 @@ std::string memory_chart(const RunReport& report, std::span<const Bytes> limits)
     Curve curve{name, {}, static_cast<int>(c)};
     for (std::size_t i = 0; i < report.history.peak[w].size(); ++i) {
       const auto bytes = static_cast<double>(report.history.peak[w][i].value);
-      curve.points.emplace_back(last_step(report.history, i), bytes);
+      curve.points.emplace_back(last_step(report, i), bytes);
       most = std::max(most, bytes);
     }
     chart.curves.push_back(std::move(curve));

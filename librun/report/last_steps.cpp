@@ -91,9 +91,13 @@ plan::MemoryCurve cut(const plan::MemoryCurve& curve, Seconds from) {
 
 }  // namespace
 
-LastSteps last_steps(const plan::Plan& plan, std::span<const WorkerRecord* const> workers, std::int64_t steps,
-                     std::int64_t epoch_steps) {
+LastSteps last_steps(const plan::Plan& plan, std::span<const WorkerRecord* const> workers,
+                     std::int64_t stretch) {
   LastSteps last;
+  std::int64_t end = 0;
+  for (const WorkerRecord* worker : workers) {
+    for (const OpRecord& op : worker->ops) end = std::max(end, op.step + 1);
+  }
   const auto ops_since = [&](std::int64_t first) {
     std::size_t count = 0;
     for (const WorkerRecord* worker : workers)
@@ -101,10 +105,10 @@ LastSteps last_steps(const plan::Plan& plan, std::span<const WorkerRecord* const
           std::ranges::count_if(worker->ops, [&](const OpRecord& op) { return op.step >= first; }));
     return count;
   };
-  std::int64_t shown = std::min<std::int64_t>(epoch_steps, steps_to_show(plan));
-  while (shown > 0 && ops_since(steps - shown) > kMostOps) --shown;
+  std::int64_t shown = std::min<std::int64_t>(stretch, steps_to_show(plan));
+  while (shown > 0 && ops_since(end - shown) > kMostOps) --shown;
   if (shown == 0) return last;
-  const std::int64_t first = steps - shown;
+  const std::int64_t first = end - shown;
   Seconds from(std::numeric_limits<double>::max());
   for (const WorkerRecord* worker : workers) {
     for (const OpRecord& op : worker->ops) {

@@ -28,9 +28,10 @@ struct LastSteps {
 };
 
 /// The last two steps, of streams as many mini-batches as show the steady state; fewer where an epoch has fewer
-/// or where they would be more than kMostOps. `epoch_steps`: of the last epoch.
-LastSteps last_steps(const plan::Plan& plan, std::span<const WorkerRecord* const> workers, std::int64_t steps,
-                     std::int64_t epoch_steps);
+/// or where they would be more than kMostOps. `stretch`: how many steps have followed each other up to the
+/// last.
+LastSteps last_steps(const plan::Plan& plan, std::span<const WorkerRecord* const> workers,
+                     std::int64_t stretch);
 inline constexpr std::size_t kMostOps = 10000;
 
 /// What plan::timeline_svg() draws.

@@ -16,6 +16,7 @@ std::string metrics_line(const RunStart& start) {
                             {"version", kVersion},
                             {"plan_hash", start.plan_hash},
                             {"seed", start.seed},
+                            {"first_step", start.first_step},
                             {"steps", start.steps},
                             {"settings", to_json(start.settings)}}) +
          '\n';

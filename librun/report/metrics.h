@@ -1,6 +1,7 @@
 // The lines of `--metrics FILE.jsonl`: JSON objects for people's own plots, told apart by their first key.
 //
-//   {"format": "pp.metrics", "version": 1, "plan_hash", "seed", "steps", "settings"}    begins a run
+//   {"format": "pp.metrics", "version": 1, "plan_hash", "seed", "first_step", "steps",
+//    "settings"}                                                                        begins a run
 //   {"step", "epoch", "loss", "learning_rate", "samples", "samples_per_s", "elapsed_s",
 //    "bubble_fraction", "peak_bytes", "gradient_norm" with --clip-norm}                 a step
 //   {"evaluation", the epoch, "step", its last, "elapsed_s", "evaluation_s", "train_loss",

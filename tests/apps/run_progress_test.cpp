@@ -69,6 +69,26 @@ TEST_SUITE("apps/run_progress") {
     CHECK(lines_of(folder.path() / "m.jsonl").size() == 4 + 1);  // the epoch ends with the run
   }
 
+  TEST_CASE("a resumed run adds its lines, with one that says where it began") {
+    const RunFolder folder;
+    REQUIRE(
+        folder.run({"plan.json", "--steps", "4", "--no-evaluate", "--checkpoint", "ck", "--metrics", "m.jsonl"})
+            .code == 0);
+    const Outcome outcome = folder.run({"plan.json", "--steps", "6", "--no-evaluate", "--resume", "ck",
+                                        "--metrics", "m.jsonl", "-o", "r.json"});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    const std::vector<Json> lines = lines_of(folder.path() / "m.jsonl");
+    REQUIRE(lines.size() >= 8);  // 1 and 4, 1 and 2, and epochs that are done
+    CHECK(lines[0]["first_step"] == 0);
+    const auto second = std::ranges::find_if(lines.begin() + 1, lines.end(),
+                                             [](const Json& line) { return line.contains("format"); });
+    REQUIRE(second != lines.end());
+    CHECK((*second)["first_step"] == 4);
+    CHECK((*(second + 1))["step"] == 5);
+    CHECK(pp::parse_json(pp::read_file(folder.path() / "r.json"))["last_steps"]["first_step"] == 5);
+  }
+
   TEST_CASE("a metrics file that cannot be made is refused before the run, one that fills up is a warning") {
     const RunFolder folder;
     const Outcome nowhere = folder.run({"plan.json", "--steps", "3", "--metrics", "no/m.jsonl"});

@@ -66,7 +66,7 @@ TEST_SUITE("librun/report/last_steps") {
     first.messages = {{{WorkerId{0}, WorkerId{1}, {F, s0, 0}, Bytes(4), Seconds(11), Seconds(11)}, 0},
                       {{WorkerId{0}, WorkerId{1}, {F, s0, 0}, Bytes(4), Seconds(13), Seconds(14)}, 1}};
     const std::vector<const WorkerRecord*> records{&first, &second};
-    const LastSteps last = last_steps(chain("gpipe", 2), records, /*steps=*/3, /*epoch_steps=*/3);
+    const LastSteps last = last_steps(chain("gpipe", 2), records, /*stretch=*/3);
     CHECK(last.first_step == 2);
     CHECK(last.steps == 2);
     CHECK(texts(last) == std::vector<std::string>{"F0.0", "B1.0", "F1.0", "F0.0"});
@@ -76,16 +76,16 @@ TEST_SUITE("librun/report/last_steps") {
     REQUIRE(last.messages.size() == 1);
     CHECK(last.messages[0].start.count() == 1);
 
-    // Only the last step where it is the epoch's first one.
-    CHECK(last_steps(chain("gpipe", 2), records, 3, 1).first_step == 3);
-    CHECK(last_steps(chain("gpipe", 2), records, 0, 0).ops.empty());
+    // Only the last step where it follows no other.
+    CHECK(last_steps(chain("gpipe", 2), records, 1).first_step == 3);
+    CHECK(last_steps(chain("gpipe", 2), records, 0).ops.empty());
   }
 
   TEST_CASE("a stream's micro-batches count from the first that is shown") {
     WorkerRecord only;
     for (int i = 0; i < 9; ++i) only.ops.push_back(op(0, {F, StageId{0}, 100 + i}, i, i + 1, 100 + i, 1, 1));
     const std::vector<const WorkerRecord*> records{&only};
-    const LastSteps last = last_steps(chain("pipedream", 1), records, 109, 109);
+    const LastSteps last = last_steps(chain("pipedream", 1), records, 109);
     CHECK(last.steps == 6);  // 3 for each of two workers
     CHECK(texts(last) == std::vector<std::string>{"F0.0", "F0.1", "F0.2", "F0.3", "F0.4", "F0.5"});
   }

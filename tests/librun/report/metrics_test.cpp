@@ -10,8 +10,8 @@ using namespace pp::run;
 
 TEST_SUITE("librun/report/metrics") {
   TEST_CASE("a run, a step and an epoch are a line each, with the keys that are documented") {
-    CHECK(metrics_line(RunStart{"sha256:00", {{"data", std::string("synthetic")}}, 7, 40}) ==
-          R"({"format":"pp.metrics","version":1,"plan_hash":"sha256:00","seed":7,"steps":40,)"
+    CHECK(metrics_line(RunStart{"sha256:00", {{"data", std::string("synthetic")}}, 7, 30, 40}) ==
+          R"({"format":"pp.metrics","version":1,"plan_hash":"sha256:00","seed":7,"first_step":30,"steps":40,)"
           R"("settings":{"data":"synthetic"}})"
           "\n");
     Progress step{.epoch = 1,
