@@ -82,12 +82,10 @@ void add_train(const cli::Command& app, cli::Shell& shell) {
       .group("Results");
   command.add_flag("!--no-evaluate", options->run.evaluate, "leave out the evaluation after each epoch")
       .group("Results");
-  static constexpr std::array<std::string_view, 5> kExamples{
-      "pp-run plan.json --data configs/data/digits --epochs 20 --lr 0.05 -o report.json",
-      "pp-run plan.json --data synthetic --steps 40 --checkpoint ck --every 5",
-      "pp-run other-plan.json --data synthetic --steps 40 --resume ck --save-weights weights.safetensors",
-      "pp-run plan.json --data synthetic --steps 50 --trace trace.json",
-      "pp-run plan.json --data configs/data/digits --epochs 5 --save-weights weights.safetensors --json"};
+  static constexpr std::array<std::string_view, 3> kExamples{
+      "pp-run plan.json --data configs/data/digits --epochs 20 --lr 0.05 -o report.json --trace trace.json",
+      "pp-run plan.json --data synthetic --steps 40 --checkpoint ck --every 5 --metrics m.jsonl",
+      "pp-run other-plan.json --data synthetic --steps 40 --resume ck --save-weights weights.safetensors"};
   cli::add_common_options(command, shell, kExamples);
   command.final_callback([options, &shell] { train(*options, shell); });
 }
