@@ -21,7 +21,7 @@ struct InFlight {
   WindowRule rule = WindowRule::win;
   std::vector<int> windows = {};                   ///< rule = explicit_list: per stage
   WeightPolicy policy = WeightPolicy::flush;       ///< how many weight versions a stage keeps
-  int stages = 0;                                  ///< vertical_sync: of the pipeline, at most
+  int stages = 0;                                  ///< vertical_sync, predict: of the pipeline, at most
   int micro_batches = 0;                           ///< per step; 0: a stream without end
   RecomputeMode recompute = RecomputeMode::never;  ///< what a stage may run again instead of keeping it
   /// With `automatic`: what layers release; must outlive the memory. Null, for chains whose positions are not

@@ -50,11 +50,12 @@ void check_aggregation(const ScheduleRequest& request) {
   }
 }
 
-void check_vertical_sync(const ScheduleRequest& request) {
+void check_straight(const ScheduleRequest& request, WeightPolicy policy) {
   for (std::size_t s = 0; s < request.replicas.size(); ++s) {
     if (request.replicas[s] == 1) continue;
     refuse(request, "stage " + std::to_string(s) + " has " + std::to_string(request.replicas[s]) +
-                        " replicas; weight policy vertical_sync needs a straight pipeline");
+                        " replicas; weight policy " + std::string(name_of(policy)) +
+                        " needs a straight pipeline");
   }
 }
 
@@ -63,7 +64,7 @@ void check_vertical_sync(const ScheduleRequest& request) {
 Schedule generate_pipedream(const ScheduleRequest& request) {
   const WeightPolicy policy = request.weight_policy.value_or(require_schedule(request.name).default_policy());
   aggregates(policy) ? check_aggregation(request) : check_single_updates(request);
-  if (policy == WeightPolicy::vertical_sync) check_vertical_sync(request);
+  if (needs_straight(policy)) check_straight(request, policy);
 
   const std::vector<int> window = request_windows(request);
   Schedule schedule{replicated_placement(request.replicas), {}};

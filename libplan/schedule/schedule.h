@@ -17,8 +17,9 @@ namespace pp::plan {
 /// Which version of the weights a micro-batch runs on (schedules.md 5): the only one, updated after a flush;
 /// the newest at its forward, kept for its backward; the one its forward saw on stage 0, on every stage; the
 /// one before the update in progress; the newest at its forward, updated every few micro-batches; whatever is
-/// newest, forward and backward alike (a demonstration: the gradient of no function).
-enum class WeightPolicy { flush, stash, vertical_sync, two_buffered, macrobatch, latest };
+/// newest, forward and backward alike (a demonstration: the gradient of no function); the newest as the updates
+/// to come will probably leave it, forward and backward each.
+enum class WeightPolicy { flush, stash, vertical_sync, two_buffered, macrobatch, latest, predict };
 
 /// How many micro-batches a replica of a stage keeps in flight (1F1B kinds; semantics.md, Windows).
 enum class WindowRule { published, win, wide, explicit_list };
@@ -41,7 +42,8 @@ struct EnumNames<plan::WeightPolicy> {
                                     std::pair{plan::WeightPolicy::vertical_sync, "vertical_sync"sv},
                                     std::pair{plan::WeightPolicy::two_buffered, "two_buffered"sv},
                                     std::pair{plan::WeightPolicy::macrobatch, "macrobatch"sv},
-                                    std::pair{plan::WeightPolicy::latest, "latest"sv}};
+                                    std::pair{plan::WeightPolicy::latest, "latest"sv},
+                                    std::pair{plan::WeightPolicy::predict, "predict"sv}};
 };
 template <>
 struct EnumNames<plan::WindowRule> {

@@ -26,6 +26,7 @@ class VersionWalk {
         live_(set.stage_workers.size(), 1) {}
 
   std::vector<int> run() {
+    if (policy_ == WeightPolicy::predict) return predicted();
     for (std::size_t w = 0; w < set_.workers.size(); ++w) {
       std::map<StageId, StageVersions> stages;
       for (std::size_t i = 0; i < set_.workers[w].size(); ++i) {
@@ -39,13 +40,26 @@ class VersionWalk {
  private:
   const Op& op() const { return set_.workers[worker_][position_]; }
 
+  std::vector<int> predicted() {
+    const int stages = static_cast<int>(live_.size());
+    for (int s = 0; s < stages; ++s) {
+      const std::size_t workers = set_.stage_workers[static_cast<std::size_t>(s)].size();
+      if (workers > 1) {
+        throw Error(ErrorKind::data, "stage " + std::to_string(s) + " has " + std::to_string(workers) +
+                                         " replicas; weight policy predict needs a straight pipeline");
+      }
+      if (look_ahead(s, stages) != LookAhead{}) live_[static_cast<std::size_t>(s)] = 2;
+    }
+    return live_;
+  }
+
   void step(StageVersions& stage) {
-    if (op().kind == OpKind::forward && policy_ != WeightPolicy::latest) {
+    if (op().kind == OpKind::forward && holds_versions(policy_)) {
       const int version = version_of(stage);
       stage.next_wanted = wanted(op().micro_batch + replicas(), stage);
       ++stage.held[version];
       stage.version_of[op().micro_batch] = version;
-    } else if (completes_backward(op().kind) && policy_ != WeightPolicy::latest) {
+    } else if (completes_backward(op().kind) && holds_versions(policy_)) {
       release(stage);
     } else if (op().kind == OpKind::update) {
       ++stage.newest;
@@ -113,6 +127,19 @@ bool aggregates(WeightPolicy policy) {
   return policy == WeightPolicy::two_buffered || policy == WeightPolicy::macrobatch;
 }
 
+bool needs_straight(WeightPolicy policy) {
+  return policy == WeightPolicy::vertical_sync || policy == WeightPolicy::predict;
+}
+
+bool holds_versions(WeightPolicy policy) {
+  return policy != WeightPolicy::latest && policy != WeightPolicy::predict;
+}
+
+LookAhead look_ahead(int stage, int stages) {
+  const int behind = stage / 2;
+  return {behind + stages - 1 - stage, behind};
+}
+
 int versions_kept(WeightPolicy policy, int window, int stages) {
   switch (policy) {
     case WeightPolicy::flush:
@@ -121,6 +148,7 @@ int versions_kept(WeightPolicy policy, int window, int stages) {
     case WeightPolicy::vertical_sync: return stages;
     case WeightPolicy::two_buffered: return 2;
     case WeightPolicy::macrobatch: return std::min(window, 2);
+    case WeightPolicy::predict: return look_ahead(stages - window, stages) == LookAhead{} ? 1 : 2;
   }
   return 1;
 }

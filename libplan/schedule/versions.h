@@ -11,6 +11,19 @@ namespace pp::plan {
 
 /// Whether updates come every few micro-batches (ScheduleRequest::micro_batches), and not after each.
 bool aggregates(WeightPolicy policy);
+/// Whether it is defined for pipelines without replicas and under the windows `win` alone.
+bool needs_straight(WeightPolicy policy);
+/// Whether a micro-batch in flight keeps the weights of its forward.
+bool holds_versions(WeightPolicy policy);
+
+/// Weight policy predict: how many updates forwards and backwards of a stage look ahead of the newest weights,
+/// so that all stages see a micro-batch with the weights of one time (SpecTrain, Chen et al., 2018,
+/// section 4.3).
+struct LookAhead {
+  int forward = 0, backward = 0;
+  bool operator==(const LookAhead&) const = default;
+};
+LookAhead look_ahead(int stage, int stages);
 
 /// Weight versions that a stage keeps (planning.md 2.6, V_s), the newest among them, when its replicas have
 /// `window` micro-batches in flight in a pipeline of `stages`: what live_versions() counts for the windows
@@ -23,7 +36,8 @@ int versions_kept(WeightPolicy policy, int window, int stages);
 ///
 /// stash: forward and backward on the newest at the forward. vertical_sync: version max(0, j-(S-1)) of
 /// micro-batch j on every stage. two_buffered: version max(0, j/m - 1), m micro-batches per update. macrobatch:
-/// as stash, at most two versions. latest: the newest, nothing is kept. Throws pp::Error (data) that names the
+/// as stash, at most two versions. latest: the newest, nothing is kept. predict: the newest, and one buffer for
+/// what is predicted where the stage looks ahead; no replicas. Throws pp::Error (data) that names the
 /// operation, the version it needs and those that exist: `worker 0, operation 5 (F0.4): needs version 1 of
 /// stage 0, the newest is 0`.
 std::vector<int> live_versions(const ProgramSet& set, WeightPolicy policy);

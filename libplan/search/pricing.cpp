@@ -357,7 +357,7 @@ SimulationInput make_input(const PricedStages& priced, const Assignment& assignm
   if (!assignment.synchronous) {
     const int replicas = static_cast<int>(assignment.stage_workers.front().size());
     input.programs.backwards_per_update = std::max(1, assignment.micro_batches / replicas);
-    input.keeps_versions = assignment.policy != WeightPolicy::latest;
+    input.keeps_versions = holds_versions(assignment.policy);
   }
   for (const WorkerProgram& program : assignment.programs) {
     input.programs.workers.push_back(program.stream ? expand_stretch(*program.stream, micro_batches)

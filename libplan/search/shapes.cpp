@@ -13,7 +13,7 @@ enum class Shape { any, one_stage, straight, equal };
 
 Shape shape_of(const ScheduleRow& schedule, WeightPolicy policy) {
   if (schedule.one_stage) return Shape::one_stage;
-  if (schedule.splits || policy == WeightPolicy::vertical_sync) return Shape::straight;
+  if (schedule.splits || needs_straight(policy)) return Shape::straight;
   return schedule.replication == Replication::equal || aggregates(policy) ? Shape::equal : Shape::any;
 }
 
@@ -83,7 +83,7 @@ std::vector<SearchPart> search_parts(const ScheduleRow& schedule, const PlanRequ
     case Shape::equal: return equal_parts(whole, micro_batches, aggregates(policy));
     case Shape::straight:
       whole.space.max_replicas = 1;
-      if (policy == WeightPolicy::vertical_sync) return straight_parts(whole, limited);
+      if (needs_straight(policy)) return straight_parts(whole, limited);
       break;
   }
   return {whole};
@@ -117,7 +117,7 @@ std::string shape_refusal(const ScheduleRow& schedule, const PlanRequest& reques
            " micro-batches, the limit; give the stages replicas with a smaller common multiple";
   }
   const bool larger = request.window == WindowRule::wide || request.window == WindowRule::explicit_list;
-  if (larger && (aggregates(policy) || policy == WeightPolicy::vertical_sync))
+  if (larger && (aggregates(policy) || needs_straight(policy)))
     return under + " needs the windows of win; leave --window out";
   return {};
 }

@@ -17,8 +17,9 @@ struct SearchPart {
 };
 
 /// The parts of `whole` that the schedule admits at so many micro-batches per step or update; none: it has no
-/// plan there. Equal replicas: one part for each number of them. Weight policy vertical_sync, whose stages keep
-/// a version for every stage of the pipeline: where memory is `limited`, one for each most number of stages.
+/// plan there. Equal replicas: one part for each number of them. Weight policies vertical_sync and predict,
+/// whose stages keep a version for every stage of the pipeline: where memory is `limited`, one for each most
+/// number of stages.
 std::vector<SearchPart> search_parts(const ScheduleRow& schedule, const PlanRequest& request, SearchPart whole,
                                      int micro_batches, bool limited);
 

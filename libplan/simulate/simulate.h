@@ -70,7 +70,7 @@ struct SimulationInput {
   AllReduceMode all_reduce = AllReduceMode::overlapped;
   double all_reduce_overlap = 1.0;  ///< o_ar: the share of the last backward that hides all-reduce
   /// Asynchronous: a micro-batch in flight keeps the weights of its forward, as it does under every weight
-  /// policy but `latest`.
+  /// policy but `latest` and `predict`.
   bool keeps_versions = true;
   /// Per worker, the network card behind which it sits: a message between two cards occupies one direction of
   /// each as it does the ports, so workers of one node take turns. Empty: no card is shared.

@@ -3,6 +3,8 @@
 #include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_foreach_addcdiv.h>
 #include <ATen/ops/_foreach_addcmul.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/_foreach_div.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_sqrt.h>
 #include <ATen/ops/_fused_adagrad.h>
@@ -13,6 +15,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
+#include <cmath>
 #include <string>
 
 #include "libprofile/model/errors.h"
@@ -79,8 +82,13 @@ class Sgd final : public Optimizer {
     if (options_.momentum == 0.0) return {};
     return {"momentum_buffer"};
   }
+  bool has_direction() const override { return options_.momentum != 0.0; }
 
  private:
+  void go_on(std::span<const at::Tensor> weights, double distance) const override {
+    at::_foreach_add_(list(weights), state_[0].tensors, -distance);
+  }
+
   SgdOptions options_;
 };
 
@@ -111,8 +119,19 @@ class Adam final : public Optimizer {
 
   double state_ratio() const override { return 2.0; }
   std::vector<std::string> slot_names() const override { return {"exp_avg", "exp_avg_sq", "step"}; }
+  bool has_direction() const override { return true; }
 
  private:
+  void go_on(std::span<const at::Tensor> weights, double distance) const override {
+    const double steps = state_[2].tensors.front().item<double>();
+    const Tensors roots = at::_foreach_sqrt(state_[1].tensors);
+    at::_foreach_div_(roots, std::sqrt(1 - std::pow(options_.beta2, steps)));
+    at::_foreach_add_(roots, options_.epsilon);
+    if (decay_ == Decay::decoupled) at::_foreach_mul_(list(weights), 1 - distance * options_.weight_decay);
+    at::_foreach_addcdiv_(list(weights), state_[0].tensors, roots,
+                          -distance / (1 - std::pow(options_.beta1, steps)));
+  }
+
   AdamOptions options_;
   Decay decay_;
 };
@@ -151,8 +170,13 @@ class Rmsprop final : public Optimizer {
     if (options_.momentum == 0.0) return {"square_avg"};
     return {"square_avg", "momentum_buffer"};
   }
+  bool has_direction() const override { return options_.momentum != 0.0; }
 
  private:
+  void go_on(std::span<const at::Tensor> weights, double distance) const override {
+    at::_foreach_add_(list(weights), state_[1].tensors, -distance);
+  }
+
   RmspropOptions options_;
 };
 
@@ -188,6 +212,14 @@ void Optimizer::make_state(std::span<const at::Tensor> weights) {
                                             : at::zeros_like(weight.detach()));
     }
   }
+}
+
+void Optimizer::predict(std::span<const at::Tensor> weights, std::span<const at::Tensor> predicted,
+                        double distance) const {
+  guarded_step(predicted, weights, [&] {
+    at::_foreach_copy_(list(predicted), list(weights));
+    if (has_direction() && !state_.empty() && distance != 0.0) go_on(predicted, distance);
+  });
 }
 
 std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options) { return std::make_unique<Sgd>(options); }

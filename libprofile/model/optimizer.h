@@ -56,12 +56,22 @@ class Optimizer {
   /// The kinds of state that it has from the first step on.
   virtual std::vector<std::string> slot_names() const = 0;
 
+  /// Whether its state says which way it goes: adam and adamw, sgd and rmsprop with momentum.
+  virtual bool has_direction() const { return false; }
+  /// Into `predicted` the weights as they are after a way of `distance`, a sum of learning rates, in the
+  /// direction of the state: sgd and rmsprop along the momentum, adam along its corrected means, adamw with the
+  /// decay besides. Before the first step, and without a direction: the weights.
+  void predict(std::span<const at::Tensor> weights, std::span<const at::Tensor> predicted,
+               double distance) const;
+
   /// In the order of slot_names(); empty before the first step. References.
   const std::vector<OptimizerSlot>& state() const { return state_; }
   /// Goes on from such a state, which it takes over; none: from the beginning.
   void set_state(std::vector<OptimizerSlot> state) { state_ = std::move(state); }
 
  protected:
+  /// Takes `weights` on that way; there is a state.
+  virtual void go_on(std::span<const at::Tensor> /*weights*/, double /*distance*/) const {}
   /// Zeros; `step` is a float32 scalar per weight, as the fused kernels want it.
   void make_state(std::span<const at::Tensor> weights);
 

@@ -25,7 +25,7 @@ Stage::Stage(const ResolvedModel& model, StageOptions options)
       optimizer_(std::move(options.optimizer)),
       layout_(model, segment_, options.dtype),
       versions_(layout_, *segment_.initial_weights(options.seed, options.dtype, options.device), options.policy,
-                options.stages),
+                options.stages, options.index),
       buffers_(segment_.initial_buffers(options.dtype, options.device)),
       sums_(segment_.empty_gradients()) {
   if (layout_.parameters().empty()) return;
@@ -36,6 +36,12 @@ Stage::Stage(const ResolvedModel& model, StageOptions options)
     for (const FlatLayout::Use& use : parameter.uses)
       sums_.places[use.layer][use.index] = place(parameter, use);
   }
+}
+
+void Stage::predict(int updates, double learning_rate) {
+  const std::span<const at::Tensor> predicted = versions_.predicted();
+  if (!predicted.empty())
+    optimizer_->predict(versions_.newest_parameters(), predicted, updates * learning_rate);
 }
 
 model::Tensors Stage::forward(int micro_batch, std::int64_t step, model::TensorSpan inputs,

@@ -32,6 +32,7 @@ struct StageOptions {
   std::unique_ptr<model::Optimizer> optimizer;
   plan::WeightPolicy policy = plan::WeightPolicy::flush;
   int stages = 1;  ///< of the whole pipeline
+  int index = 0;   ///< of the stage
 };
 
 /// What a pass keeps of its forward: graphs, or only the tensors that came from other stages, for a
@@ -64,6 +65,12 @@ class Stage {
 
   /// A stream begins (again): versions and steps count from here. Nothing is in flight.
   void restart() { versions_.restart(); }
+
+  /// Weight policy predict: what forwards, or backwards and what they run again, see until the next call: the
+  /// newest weights as the updates to come at this learning rate will probably leave them. Other policies:
+  /// nothing.
+  void predict_for_forward(double learning_rate) { predict(versions_.look_ahead().forward, learning_rate); }
+  void predict_for_backward(double learning_rate) { predict(versions_.look_ahead().backward, learning_rate); }
 
   /// Trains on micro-batch `micro_batch` of `step` (since restart()) with the version that the weight policy
   /// says. Returns the outputs to be sent; the pass stays in flight. The generator must outlive it: recomputed
@@ -147,6 +154,7 @@ class Stage {
   at::Tensor place(const FlatLayout::Parameter& parameter, const FlatLayout::Use& use) const {
     return FlatLayout::view(gradient_, parameter, use.offset);
   }
+  void predict(int updates, double learning_rate);
   at::Tensor& sum(const FlatLayout::Use& use) { return sums_.layers[use.layer][use.index]; }
   /// visit(parameter, use) for every use of parameters that layer `owner` has.
   template <class Visit>

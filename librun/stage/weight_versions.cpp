@@ -19,7 +19,8 @@ int delay_of(plan::WeightPolicy policy, int stages) {
     case plan::WeightPolicy::flush:
     case plan::WeightPolicy::stash:
     case plan::WeightPolicy::macrobatch:
-    case plan::WeightPolicy::latest: return 0;
+    case plan::WeightPolicy::latest:
+    case plan::WeightPolicy::predict: return 0;
   }
   return 0;
 }
@@ -27,11 +28,18 @@ int delay_of(plan::WeightPolicy policy, int stages) {
 }  // namespace
 
 WeightVersions::WeightVersions(const FlatLayout& layout, const model::Weights& weights,
-                               plan::WeightPolicy policy, int stages)
+                               plan::WeightPolicy policy, int stages, int stage)
     : layout_(layout), policy_(policy), delay_(delay_of(policy, stages)) {
   all_.push_back(std::make_shared<Version>());
   refer_to(*all_.back(), layout.flattened(weights));
   kept_.push_back(all_.back());
+  if (policy == plan::WeightPolicy::predict) look_ahead_ = plan::look_ahead(stage, stages);
+  if (look_ahead_ != plan::LookAhead{}) predicted_ = unused();
+}
+
+std::span<const at::Tensor> WeightVersions::predicted() const {
+  if (!predicted_) return {};
+  return predicted_->parameters;
 }
 
 void WeightVersions::refer_to(Version& version, at::Tensor flat) const {
@@ -54,6 +62,10 @@ int WeightVersions::wanted(std::int64_t step) const {
 
 std::shared_ptr<const model::Weights> WeightVersions::for_forward(std::int64_t step) {
   last_forward_ = step;
+  if (predicted_) {
+    predicted_->leaves.version = version();
+    return {predicted_, &predicted_->leaves};
+  }
   const int wanted = this->wanted(step);
   drop_below(wanted);
   const std::shared_ptr<Version>& oldest = kept_.front();

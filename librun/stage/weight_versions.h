@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "libplan/schedule/schedule.h"
+#include "libplan/schedule/versions.h"
 #include "libprofile/core/units.h"
 #include "librun/stage/flat_layout.h"
 
@@ -24,13 +24,15 @@ namespace pp::run {
 /// | vertical_sync | max(0, step - (stages - 1)) | on a copy of the newest |
 /// | two_buffered | max(0, step - 1) | on a copy of the newest |
 /// | latest | the newest | in place, also under passes |
+/// | predict | a buffer that is filled anew before each forward and backward | in place |
 ///
 /// Steps count from restart(), as versions do there.
 class WeightVersions {
  public:
-  /// `layout` must outlive it. `weights` is version 0. `stages`: of the whole pipeline.
-  WeightVersions(const FlatLayout& layout, const model::Weights& weights, plan::WeightPolicy policy,
-                 int stages);
+  /// `layout` must outlive it. `weights` is version 0. `stages`: of the whole pipeline; `stage`: the place in
+  /// it.
+  WeightVersions(const FlatLayout& layout, const model::Weights& weights, plan::WeightPolicy policy, int stages,
+                 int stage = 0);
 
   /// The newest weights become the only version: a stream begins (again). Nothing is in flight.
   void restart();
@@ -43,6 +45,12 @@ class WeightVersions {
   /// version.
   std::span<const at::Tensor> begin_update(std::int64_t step);
 
+  /// Where predict looks ahead: what passes run on, per parameter of the layout, whatever they have begun with.
+  /// Else empty: they run on versions.
+  std::span<const at::Tensor> predicted() const;
+  plan::LookAhead look_ahead() const { return look_ahead_; }
+
+  std::span<const at::Tensor> newest_parameters() const { return kept_.back()->parameters; }
   const model::Weights& newest() const { return kept_.back()->leaves; }
   /// The same, per parameter of the layout: to be read, or changed before anything runs.
   std::span<const at::Tensor> newest_parameters() const { return kept_.back()->parameters; }
@@ -73,8 +81,10 @@ class WeightVersions {
   int delay_ = 0;  ///< versions that a forward looks back by; 0: it takes the newest
   int base_ = 0;   ///< version of the last restart
   std::int64_t last_forward_ = 0;
+  plan::LookAhead look_ahead_;
   std::vector<std::shared_ptr<Version>> all_;
   std::deque<std::shared_ptr<Version>> kept_;  ///< ascending; the newest last
+  std::shared_ptr<Version> predicted_;         ///< null: the policy does not look ahead here
 };
 
 }  // namespace pp::run

@@ -90,6 +90,15 @@ void check_clipping(const plan::Plan& plan, const RunOptions& options) {
   }
 }
 
+void check_prediction(const plan::Plan& plan, const model::Optimizer& optimizer) {
+  if (plan.schedule.weight_policy != plan::WeightPolicy::predict || optimizer.has_direction()) return;
+  const bool could = plan.training.optimizer != plan::OptimizerName::adagrad;
+  refuse(ErrorKind::usage,
+         "weight policy predict follows the optimizer's momentum, and " +
+             std::string(name_of(plan.training.optimizer)) + " has none" +
+             (could ? " at momentum 0; give --momentum" : "; plan with --optimizer sgd or adam"));
+}
+
 // The copies are updated together, which a stream's stages are not.
 void check_tied(const plan::Plan& plan, bool streams) {
   if (plan.tied.empty() || !streams) return;
@@ -229,10 +238,11 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   setup.cores = bind_cores(setup.devices, allowed_cores());
   const Samples samples = count_samples(setup.model, options);
   setup.test_samples = samples.test;
-  const double state_ratio = make_optimizer(plan.training.optimizer, options)->state_ratio();
+  const auto optimizer = make_optimizer(plan.training.optimizer, options);
+  check_prediction(plan, *optimizer);
   const double data = static_cast<double>(samples.training + samples.test) *
                       sample_bytes(setup.model.graph, options.data == "synthetic");
-  check_host_memory(least_host_memory(plan, setup.model, setup.devices, data, state_ratio),
+  check_host_memory(least_host_memory(plan, setup.model, setup.devices, data, optimizer->state_ratio()),
                     profile::available_memory());
   // A stream whose replicas share the micro-batches of a step takes no turns of steps.
   const bool turns = setup.streams && plan.training.micro_batches == 1;

@@ -180,6 +180,7 @@ void Worker::make_stage(std::size_t s) {
   options.optimizer = make_optimizer(job_.plan.training.optimizer, job_.options);
   options.policy = job_.plan.schedule.weight_policy;
   options.stages = static_cast<int>(job_.plan.stages.size());
+  options.index = static_cast<int>(s);
   const auto where = [&] {
     return "worker " + std::to_string(number(id_)) + ": stage " + std::to_string(s) + ": its weights";
   };
@@ -240,6 +241,7 @@ void Worker::forward(const Turn& turn, Stage& stage) {
   model::Tensors inputs = receive_inputs(turn);
   const Time begin = Coordinator::Clock::now();
   cut_data(turn, inputs);
+  stage.predict_for_forward(rate(turn));
   model::Tensors outputs = stage.forward(pass, turn.step - ground_.stretch.first, inputs, key(turn), generator_,
                                          turn.run_again ? Keep::inputs : Keep::graphs);
   inputs.clear();
@@ -253,6 +255,7 @@ void Worker::recompute(const Turn& turn, Stage& stage) {
   const Time begin = Coordinator::Clock::now();
   model::Tensors inputs(job_.wiring[index(turn.op.stage)].inputs.size());
   cut_data(turn, inputs);
+  stage.predict_for_backward(rate(turn));
   stage.recompute(turn.op.micro_batch, inputs, key(turn), generator_);
   note(turn, begin, finished());
 }
@@ -269,6 +272,7 @@ void Worker::backward(const Turn& turn, Stage& stage) {
   const int pass = turn.op.micro_batch;
   std::vector<model::Tensors> arrived = receive_gradients(turn);
   const Time begin = Coordinator::Clock::now();
+  stage.predict_for_backward(rate(turn));
   model::Tensors gradients = turn.op.kind == plan::OpKind::backward
                                  ? stage.backward(pass, arrived, turn.weight)
                                  : stage.input_gradient(pass, arrived, turn.weight);
@@ -279,6 +283,7 @@ void Worker::backward(const Turn& turn, Stage& stage) {
 
 void Worker::weight_gradient(const Turn& turn, Stage& stage) {
   const Time begin = Coordinator::Clock::now();
+  stage.predict_for_backward(rate(turn));
   stage.weight_gradient(turn.op.micro_batch);
   note(turn, begin, finished());
 }

@@ -58,13 +58,27 @@ bool ascending(const plan::Plan& plan) {
   return true;
 }
 
+/// What a stream trains is a recursion over whole forwards and backwards: not what runs on weights that change
+/// in between.
+bool has_recursion(const plan::Plan& plan) {
+  const plan::WeightPolicy policy = plan.schedule.weight_policy;
+  if (policy != plan::WeightPolicy::predict) return policy != plan::WeightPolicy::latest;
+  return std::ranges::all_of(plan.workers, [](const plan::Worker& worker) {
+    const auto whole = [](const plan::Op& op) {
+      return op.kind == plan::OpKind::forward || op.kind == plan::OpKind::backward ||
+             op.kind == plan::OpKind::update;
+    };
+    return std::ranges::all_of(worker.program.stream->prologue, whole) &&
+           std::ranges::all_of(worker.program.stream->body, whole);
+  });
+}
+
 }  // namespace
 
 Promise promise_of(const plan::Plan& plan) {
   using enum Promise;
   if (plan.workers.front().program.stream) {
-    const bool known = in_model_order(plan) && plan.schedule.weight_policy != plan::WeightPolicy::latest;
-    return known ? stream : unknown;
+    return in_model_order(plan) && has_recursion(plan) ? stream : unknown;
   }
   const bool replicas =
       std::ranges::any_of(plan.stages, [](const plan::Stage& stage) { return stage.workers.size() > 1; });

@@ -122,6 +122,23 @@ TEST_SUITE("librun/check") {
     CHECK(refused(adagrad, [](auto& o) { o.epsilon = 1e-6; }) == "accepted");
   }
 
+  TEST_CASE("weight prediction needs an optimizer with momentum") {
+    PlanSpec spec = small();
+    spec.schedule = "spectrain";
+    spec.policy = plan::WeightPolicy::predict;
+    spec.micro_batches = 1;
+    run::RunOptions options = synthetic();
+    CHECK(refusal(make_plan(spec), options).first == "accepted");
+    options.momentum = 0;
+    CHECK(refusal(make_plan(spec), options).first ==
+          "weight policy predict follows the optimizer's momentum, and sgd has none at momentum 0; give "
+          "--momentum");
+    spec.optimizer = plan::OptimizerName::adagrad;
+    CHECK(refusal(make_plan(spec), synthetic()).first ==
+          "weight policy predict follows the optimizer's momentum, and adagrad has none; plan with --optimizer "
+          "sgd or adam");
+  }
+
   TEST_CASE("devices that this machine does not have are refused") {
     const int cuda = profile::cuda_device_count();
     const std::string have =

@@ -1,3 +1,5 @@
+#include <array>
+
 #include "libprofile/core/file.h"
 #include "libprofile/model/parameters.h"
 #include "librun/data/synthetic.h"
@@ -127,11 +129,12 @@ TEST_SUITE("librun/delay") {
       int micro_batches;
       std::vector<int> versions;
     };
-    // Four stages, windows 4, 3, 2, 1 (schedules.md 5.3 to 5.5).
+    // Four stages, windows 4, 3, 2, 1 (schedules.md 5.3 to 5.6).
     const std::vector<Row> rows{{stash, 1, {4, 3, 2, 1}},
                                 {vertical_sync, 1, {4, 4, 4, 4}},
                                 {two_buffered, 4, {2, 2, 2, 2}},
-                                {macrobatch, 4, {2, 2, 2, 1}}};
+                                {macrobatch, 4, {2, 2, 2, 1}},
+                                {predict, 1, {2, 2, 2, 2}}};
     for (const Row& row : rows) {
       CAPTURE(name_of(row.policy));
       PlanSpec spec = streamed(4, {2, 4, 6});
@@ -183,6 +186,69 @@ TEST_SUITE("librun/delay") {
     spec.replicas = {2, 2};
     const test::Run found = test::run_plan(make_plan(spec), two_epochs());
     CHECK(test::largest_difference(expected.tensors, found.tensors) < 1e-12);
+  }
+
+  TEST_CASE("predict: SpecTrain's recursion by hand") {
+    // One layer and weight a stage: y = c (b (a x)), loss (y - t)^2, one sample a mini-batch. Stage k of N = 3
+    // has seen max(0, j - (2-k)) updates at the forward of j and j at its backward. It runs on w - s lr v, v
+    // the momentum: s = floor(k/2) + N-k-1 = 2, 1, 1 forward and floor(k/2) = 0, 0, 1 backward.
+    const plan::Plan plan = make_plan({.model = test::product(),
+                                       .cuts = {1, 2},
+                                       .schedule = "spectrain",
+                                       .mini_batch = 1,
+                                       .micro_batches = 1,
+                                       .dtype = DType::float64});
+    run::RunOptions options = two_epochs();
+    options.synthetic_samples = 24;
+    options.learning_rate = 0.02;
+    options.momentum = 0.8;
+    options.shuffle = false;
+    const ResolvedModel model = resolve(plan.model);
+    const run::Dataset data =
+        run::make_synthetic(model, 24, options.seed, run::Subset::training, DType::float64);
+    std::array<std::vector<double>, 3> w, v;
+    for (std::size_t k = 0; k < 3; ++k) {
+      w[k] = {
+          model::initial_parameter(model, static_cast<int>(k), 0, options.seed, DType::float64).item<double>()};
+      v[k] = {0};
+    }
+    constexpr std::array kForward{2, 1, 1}, kBackward{0, 0, 1};
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      const std::size_t begin = w[0].size() - 1;  // the pipeline fills again
+      for (std::size_t j = 0; j < 24; ++j) {
+        const auto row = static_cast<std::int64_t>(j);
+        const double x = data.inputs[0].values[row].item<double>(),
+                     t = data.targets[0].values[row].item<double>();
+        std::array<double, 3> f{}, b{};
+        for (std::size_t k = 0; k < 3; ++k) {
+          const std::size_t seen = begin + (j < 2 - k ? 0 : j - (2 - k));
+          f[k] = w[k][seen] - kForward[k] * 0.02 * v[k][seen];
+          b[k] = w[k].back() - kBackward[k] * 0.02 * v[k].back();
+        }
+        const double h0 = f[0] * x, h1 = f[1] * h0, dy = 2 * (f[2] * h1 - t);
+        const std::array gradient{dy * b[2] * b[1] * x, dy * b[2] * h0, dy * h1};
+        for (std::size_t k = 0; k < 3; ++k) {
+          v[k].push_back(0.8 * v[k].back() + gradient[k]);
+          w[k].push_back(w[k].back() - 0.02 * v[k].back());
+        }
+      }
+    }
+    const test::Run found = test::run_plan(plan, options);
+    REQUIRE(found.tensors.size() == 3);
+    for (std::size_t k = 0; k < 3; ++k)
+      CHECK(found.tensors[k].second.item<double>() == doctest::Approx(w[k].back()).epsilon(1e-12));
+    for (const run::WorkerReport& worker : found.report.workers) CHECK(worker.peak_versions == 2);
+  }
+
+  TEST_CASE("predict: the last of two stages looks ahead by nothing and has one version") {
+    PlanSpec spec = streamed(4, {4});
+    spec.schedule = "spectrain";
+    const plan::Plan plan = make_plan(spec);
+    const test::Trained expected = test::train_versions(plan, two_epochs());
+    const test::Run found = test::run_plan(plan, two_epochs());
+    CHECK(test::first_difference(expected.tensors, found.tensors) == "");
+    CHECK(found.report.workers[0].peak_versions == 2);
+    CHECK(found.report.workers[1].peak_versions == 1);
   }
 
   TEST_CASE("latest: the forward's weights in the forward, newer ones in the backward") {

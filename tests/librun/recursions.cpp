@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "libplan/schedule/versions.h"
 #include "tests/librun/whole_model.h"
 
 namespace test {
@@ -17,6 +18,8 @@ struct DelayedStage {
   int first = 0, last = 0;  // layers
   int replicas = 1, warm = 0;
   std::vector<LayerTensors> versions;  // of this epoch, whole-model tensors of which only [first, last) count
+  plan::LookAhead ahead;               // policy predict, which runs on the following in place of versions
+  std::vector<LayerTensors> in_forward, in_backward;
   std::unique_ptr<model::Optimizer> optimizer;
   std::vector<at::Tensor> round;  // mean over the samples of the replicas
 };
@@ -31,6 +34,7 @@ std::vector<DelayedStage> delayed_stages(const plan::Plan& plan, const run::RunO
     stages[s].warm = (workers - 1) / stages[s].replicas;  // floor((R - 1 - sum of earlier replicas) / r_s)
     workers -= stages[s].replicas;
     stages[s].optimizer = optimizer_of(plan, options);
+    stages[s].ahead = plan::look_ahead(static_cast<int>(s), static_cast<int>(stages.size()));
   }
   return stages;
 }
@@ -48,17 +52,34 @@ std::vector<at::Tensor> scaled(const std::vector<at::Tensor>& tensors, double fa
   return all;
 }
 
+LayerTensors predicted(const DelayedStage& stage, int updates, double learning_rate) {
+  LayerTensors ahead = clone(stage.versions.back());
+  stage.optimizer->predict(flat(stage.versions.back(), stage.first, stage.last),
+                           flat(ahead, stage.first, stage.last), updates * learning_rate);
+  return ahead;
+}
+
+// What passes run on while the last version is the newest.
+void add_predictions(DelayedStage& stage, double learning_rate) {
+  stage.in_forward.resize(stage.versions.size());
+  stage.in_backward.resize(stage.versions.size());
+  stage.in_forward.back() = predicted(stage, stage.ahead.forward, learning_rate);
+  stage.in_backward.back() = predicted(stage, stage.ahead.backward, learning_rate);
+}
+
 void delayed_update(DelayedStage& stage, double learning_rate) {
   LayerTensors next = clone(stage.versions.back());
   stage.optimizer->step(flat(next, stage.first, stage.last), stage.round, learning_rate);
   stage.versions.push_back(std::move(next));
   stage.round.clear();
+  add_predictions(stage, learning_rate);
 }
 
 // What the programs say of one stage: the version that each micro-batch uses, and the micro-batches of each
 // update.
 struct StreamStage {
   std::map<int, int> version_of;         // by micro-batch
+  std::map<int, int> updates_before;     // its backward: by micro-batch
   std::vector<std::vector<int>> rounds;  // by update
 };
 
@@ -79,6 +100,7 @@ std::vector<StreamStage> stream_stages(const plan::Plan& plan, int count) {
       if (op.kind == plan::OpKind::forward) stage.version_of[op.micro_batch] = version(op.micro_batch, update);
       if (op.kind == plan::OpKind::update) ++updates[op.stage];
       if (!completes_backward(op.kind)) continue;
+      stage.updates_before[op.micro_batch] = static_cast<int>(update);
       if (stage.rounds.size() <= update) stage.rounds.resize(update + 1);
       stage.rounds[update].push_back(op.micro_batch);
     }
@@ -97,8 +119,12 @@ class StreamRecursion {
         order_(run::epoch_order(model_.samples(), options.seed, 0, options.shuffle)),
         stages_(delayed_stages(plan, options)),
         per_update_(plan.training.micro_batches),
-        programs_(stream_stages(plan, static_cast<int>(shape_.count) * per_update_)) {
-    for (DelayedStage& stage : stages_) stage.versions = {model_.initial_weights()};
+        programs_(stream_stages(plan, static_cast<int>(shape_.count) * per_update_)),
+        predicts_(plan.schedule.weight_policy == plan::WeightPolicy::predict) {
+    for (DelayedStage& stage : stages_) {
+      stage.versions = {model_.initial_weights()};
+      add_predictions(stage, options.learning_rate);
+    }
   }
 
   Trained train() {
@@ -116,8 +142,13 @@ class StreamRecursion {
   }
 
  private:
-  void copy_stage(std::size_t s, std::size_t number, LayerTensors& weights) {
-    const LayerTensors& from = version(s, number);
+  enum class For { whole, forward, backward };
+
+  void copy_stage(std::size_t s, std::size_t number, LayerTensors& weights, For what = For::whole) {
+    const LayerTensors& newest = version(s, number);
+    const LayerTensors& from = !predicts_ || what == For::whole ? newest
+                               : what == For::forward           ? stages_[s].in_forward[number]
+                                                                : stages_[s].in_backward[number];
     for (auto l = static_cast<std::size_t>(stages_[s].first); l < static_cast<std::size_t>(stages_[s].last);
          ++l)
       weights[l] = from[l];
@@ -139,6 +170,7 @@ class StreamRecursion {
       LayerTensors next = clone(stage.versions.back());
       stage.optimizer->step(flat(next, stage.first, stage.last), sum, options_.learning_rate);
       stage.versions.push_back(std::move(next));
+      add_predictions(stage, options_.learning_rate);
     }
     return stage.versions[number];
   }
@@ -146,11 +178,15 @@ class StreamRecursion {
   const Gradient& gradient(int j) {
     const auto known = gradients_.find(j);
     if (known != gradients_.end()) return known->second;
-    LayerTensors used = model_.initial_weights();
-    for (std::size_t s = 0; s < stages_.size(); ++s)
-      copy_stage(s, static_cast<std::size_t>(programs_[s].version_of.at(j)), used);
+    LayerTensors used = model_.initial_weights(), later = used;
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      copy_stage(s, static_cast<std::size_t>(programs_[s].version_of.at(j)), used, For::forward);
+      if (predicts_)
+        copy_stage(s, static_cast<std::size_t>(programs_[s].updates_before.at(j)), later, For::backward);
+    }
     const model::RandomKey key{options_.seed, j / per_update_, j % per_update_};
-    return gradients_.emplace(j, model_.gradient(used, samples(j), 1.0, key)).first->second;
+    Gradient found = model_.gradient(used, samples(j), 1.0, key, predicts_ ? &later : nullptr);
+    return gradients_.emplace(j, std::move(found)).first->second;
   }
 
   std::span<const std::int64_t> samples(int j) const {
@@ -168,6 +204,7 @@ class StreamRecursion {
   std::vector<DelayedStage> stages_;
   int per_update_;  ///< micro-batches
   std::vector<StreamStage> programs_;
+  bool predicts_;
   std::map<int, Gradient> gradients_;
 };
 
@@ -177,7 +214,8 @@ class StreamRecursion {
 int version_of(plan::WeightPolicy policy, int j, int s, int stages, int per_update) {
   const int warm = stages - 1 - s;
   switch (policy) {
-    case plan::WeightPolicy::stash: return std::max(0, j - warm);
+    case plan::WeightPolicy::stash:
+    case plan::WeightPolicy::predict: return std::max(0, j - warm);  // the newest at its forward
     case plan::WeightPolicy::vertical_sync: return std::max(0, j - (stages - 1));
     case plan::WeightPolicy::two_buffered: return std::max(0, j / per_update - 1);
     case plan::WeightPolicy::macrobatch:
@@ -195,28 +233,35 @@ Trained train_versions(const plan::Plan& plan, const run::RunOptions& options) {
   std::vector<DelayedStage> stages = delayed_stages(plan, options);
   const run::EpochShape shape = shape_of(plan, options, model.samples());
   const int per_update = plan.training.micro_batches, count = static_cast<int>(stages.size());
+  const bool predicts = plan.schedule.weight_policy == plan::WeightPolicy::predict;
   LayerTensors newest = model.initial_weights();
   for (int epoch = 0; epoch < options.epochs.value_or(1); ++epoch) {
-    for (DelayedStage& stage : stages) stage.versions = {newest};
+    for (DelayedStage& stage : stages) {
+      stage.versions = {newest};
+      add_predictions(stage, options.learning_rate);
+    }
     const auto order = run::epoch_order(model.samples(), options.seed, epoch, options.shuffle);
     for (int t = 0; t < shape.count; ++t) {
       const int size = shape.size(t);
       const std::vector<int> offsets = offsets_of(size, per_update);
       double loss = 0;
       for (int m = 0; m < per_update; ++m) {
-        LayerTensors used(newest.size());
+        LayerTensors used(newest.size()), later(newest.size());
         for (int s = 0; s < count; ++s) {
           const DelayedStage& stage = stages[static_cast<std::size_t>(s)];
           const int version = version_of(plan.schedule.weight_policy, t * per_update + m, s, count, per_update);
-          for (int l = stage.first; l < stage.last; ++l)
-            used[static_cast<std::size_t>(l)] =
-                stage.versions.at(static_cast<std::size_t>(version))[static_cast<std::size_t>(l)];
+          const auto& versions = predicts ? stage.in_forward : stage.versions;
+          for (auto l = static_cast<std::size_t>(stage.first); l < static_cast<std::size_t>(stage.last); ++l) {
+            used[l] = versions.at(static_cast<std::size_t>(version))[l];
+            later[l] = stage.in_backward.back()[l];
+          }
         }
         const int begin = offsets[static_cast<std::size_t>(m)], end = offsets[static_cast<std::size_t>(m) + 1];
         const double weight = static_cast<double>(end - begin) / size;
         const auto samples = std::span(order).subspan(static_cast<std::size_t>(shape.first(t) + begin),
                                                       static_cast<std::size_t>(end - begin));
-        const Gradient part = model.gradient(used, samples, weight, {options.seed, epoch * shape.count + t, m});
+        const Gradient part = model.gradient(used, samples, weight, {options.seed, epoch * shape.count + t, m},
+                                             predicts ? &later : nullptr);
         loss += part.loss * (end - begin) / size;
         for (DelayedStage& stage : stages) add(stage.round, flat(part.weights, stage.first, stage.last));
       }

@@ -41,7 +41,7 @@ Trained train_delayed(const pp::plan::Plan& plan, const pp::run::RunOptions& opt
 Trained train_stream(const pp::plan::Plan& plan, const pp::run::RunOptions& options);
 
 /// A straight pipeline of two or more stages under the plan's weight policy (stash, vertical_sync,
-/// two_buffered, macrobatch), each epoch from equal versions: for every micro-batch the version that
+/// two_buffered, macrobatch, predict), each epoch from equal versions: for every micro-batch the version that
 /// schedules.md 5 gives it.
 Trained train_versions(const pp::plan::Plan& plan, const pp::run::RunOptions& options);
 

@@ -66,7 +66,7 @@ LayerTensors WholeModel::initial_buffers() const {
 }
 
 Gradient WholeModel::gradient(const LayerTensors& at_weights, std::span<const std::int64_t> samples,
-                              double weight, model::RandomKey key) {
+                              double weight, model::RandomKey key, const LayerTensors* in_backward) {
   Gradient result;
   LayerTensors leaves(at_weights.size());
   for (std::size_t i = 0; i < leaves.size(); ++i) {
@@ -94,7 +94,12 @@ Gradient WholeModel::gradient(const LayerTensors& at_weights, std::span<const st
   model::LayerContext context;
   const at::Tensor loss = model::bind_loss(spec.op, spec.attributes).forward(ends, {}, context)[0];
   result.loss = loss.item<double>();
-  loss.mul(weight).backward();
+  const at::Tensor weighted = loss.mul(weight);
+  for (std::size_t i = 0; in_backward != nullptr && i < leaves.size(); ++i) {
+    for (std::size_t p = 0; p < leaves[i].size(); ++p)
+      leaves[i][p].variable_data().copy_((*in_backward)[i][p]);  // unseen by autograd
+  }
+  weighted.backward();
   for (const auto& layer : leaves) {
     auto& gradients = result.weights.emplace_back();
     for (const at::Tensor& leaf : layer)

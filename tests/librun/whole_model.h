@@ -34,8 +34,9 @@ class WholeModel {
   LayerTensors initial_weights() const;
   LayerTensors initial_buffers() const;
   /// Gradient of weight * loss at the given weights; mean loss unweighted.
+  /// `in_backward`: weights that the backward finds in the places of the forward's; null: the same.
   Gradient gradient(const LayerTensors& at_weights, std::span<const std::int64_t> samples, double weight,
-                    pp::model::RandomKey key);
+                    pp::model::RandomKey key, const LayerTensors* in_backward = nullptr);
   NamedTensors named(const LayerTensors& weights, const LayerTensors& buffers) const;
 
  private:

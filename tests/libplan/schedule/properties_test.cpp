@@ -185,17 +185,32 @@ TEST_SUITE("libplan/schedule/properties") {
           result.push_back(versions_kept(require_schedule(name).default_policy(), k - s, k));
         return result;
       };
-      for (const char* name : {"pipedream", "vertical-sync"}) CHECK(versions(name, 1) == kept(name));
+      for (const char* name : {"pipedream", "vertical-sync", "spectrain"})
+        CHECK(versions(name, 1) == kept(name));
       for (const char* name : {"2bw", "macrobatch"}) CHECK(versions(name, 2 * k) == kept(name));
       std::vector<int> stash;
       for (int s = 0; s < k; ++s) stash.push_back(k - s);
       CHECK(versions("pipedream", 1) == stash);
       CHECK(versions("vertical-sync", 1) == std::vector<int>(replicas.size(), k));
+      // The newest and what is predicted; the last stage of one or two looks ahead by nothing.
+      std::vector<int> spectrain(replicas.size(), 2);
+      if (k <= 2) spectrain.back() = 1;
+      CHECK(versions("spectrain", 1) == spectrain);
       for (const int m : {k, k + 1, 2 * k, 3 * k + 1}) {
         for (const int found : versions("2bw", m)) CHECK(found == 2);
         for (const int found : versions("macrobatch", m)) CHECK(found <= 2);
       }
     }
+  }
+
+  TEST_CASE("predict looks ahead by floor(k/2) + N-k-1 in the forward and floor(k/2) in the backward") {
+    const std::vector<LookAhead> four{{3, 0}, {2, 0}, {2, 1}, {1, 1}};
+    for (int k = 0; k < 4; ++k) CHECK(look_ahead(k, 4) == four[static_cast<std::size_t>(k)]);
+    CHECK(look_ahead(0, 1) == LookAhead{});
+    CHECK(look_ahead(1, 2) == LookAhead{});
+    const ProgramSet replicated = program_set({"pipedream", {2, 1}, 1, WindowRule::win, {}}, 8);
+    CHECK(error_of([&] { live_versions(replicated, WeightPolicy::predict); }) ==
+          "stage 0 has 2 replicas; weight policy predict needs a straight pipeline");
   }
 
   TEST_CASE("a version that does not exist yet, or a third one, is refused with the operation") {

@@ -69,6 +69,7 @@ TEST_CASE("every weight policy keeps its versions, and its plan says so") {
                               {"pipedream", WeightPolicy::latest, 1, {0, 0, 0}},
                               {"pipedream", WeightPolicy::two_buffered, 4, {1, 1, 1}},
                               {"vertical-sync", WeightPolicy::vertical_sync, 1, {2, 2, 2}},
+                              {"spectrain", WeightPolicy::predict, 1, {1, 1, 1}},
                               {"2bw", WeightPolicy::two_buffered, 4, {1, 1, 1}},
                               {"macrobatch", WeightPolicy::macrobatch, 4, {1, 1, 0}}};
   for (const Row& row : rows) {
@@ -120,6 +121,7 @@ TEST_CASE("the smallest memory limit of every schedule equals that of all partit
   const std::vector<Row> rows{
       {"pipedream", 1, any, [](int window, int) { return window; }},
       {"vertical-sync", 1, straight, [](int, int stages) { return stages; }},
+      {"spectrain", 1, straight, [](int window, int stages) { return window == 1 && stages <= 2 ? 1 : 2; }},
       {"2bw", 4, updates, [](int, int) { return 2; }},
       {"macrobatch", 6, updates, [](int window, int) { return std::min(window, 2); }},
       {"data-parallel", 4, [](const std::vector<int>& replicas, int) { return replicas.size() == 1; },
@@ -308,6 +310,11 @@ TEST_CASE("shapes that a schedule does not have are refused by name") {
   CHECK(refusal(request) ==
         "schedule vertical-sync under weight policy vertical_sync needs the windows of win; "
         "leave --window out");
+  request = request_of("spectrain", 4, 1);
+  request.replicas = {2, 1};
+  CHECK(refusal(request) ==
+        "schedule spectrain under weight policy predict has no replicas; leave --replicas out, or use "
+        "--weight-policy stash");
   CHECK(refusal(request_of("vertical-sync", 4, 4))
             .starts_with("schedule vertical-sync updates after every micro-batch: micro_batches must be 1"));
 }
@@ -349,7 +356,7 @@ TEST_CASE("a sweep has a row for every planned schedule") {
   }
   // Four layers of 3 ms per sample on two devices, 4 samples: 24 ms without a bubble, and 4 us for replicas to
   // reduce 4000 bytes at 1 MB/ms.
-  for (const char* name : {"pipedream", "vertical-sync"}) {
+  for (const char* name : {"pipedream", "vertical-sync", "spectrain"}) {
     CHECK(steps.at({name, 1}) == exactly(0.024));
     CHECK(steps.at({name, 4}) == 0);  // one micro-batch per update
   }

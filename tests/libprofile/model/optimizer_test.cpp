@@ -1,6 +1,8 @@
 #include "libprofile/model/optimizer.h"
 
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 
@@ -167,6 +169,55 @@ TEST_SUITE("libprofile/model/optimizer") {
       second->set_state(first->state());
       for (int step = 0; step < 2; ++step) second->step(halves, gradients, 0.1);
       CHECK(all[0].equal(halves[0]));
+    }
+  }
+
+  TEST_CASE("a prediction goes on in the direction of the state, each optimizer by its formula") {
+    const double distance = 0.3;  // three steps at rate 0.1
+    const std::vector<Tensor> weights{tensor_of(values(0))}, predicted{tensor_of(values(5))};
+    const auto after = [&](Optimizer& optimizer) {
+      weights[0].copy_(tensor_of(values(0)));
+      optimizer.predict(weights, predicted, distance);
+      CHECK(predicted[0].equal(weights[0]));  // nothing is known yet
+      for (int step = 1; step <= 3; ++step) optimizer.step(weights, std::vector{tensor_of(values(step))}, 0.1);
+      const Tensor before = weights[0].clone();
+      optimizer.predict(weights, predicted, distance);
+      CHECK(weights[0].equal(before));
+      return predicted[0];
+    };
+    const auto moved = [&](const Tensor& by) { return weights[0] - distance * by; };
+    for (const bool nesterov : {false, true}) {
+      const auto sgd = make_sgd({.momentum = 0.9, .nesterov = nesterov});
+      const Tensor found = after(*sgd);
+      CHECK(found.allclose(moved(sgd->state()[0].tensors[0]), 1e-14, 1e-14));
+    }
+    const auto rmsprop = make_rmsprop({.momentum = 0.9});
+    const Tensor by_rmsprop = after(*rmsprop);
+    CHECK(by_rmsprop.allclose(moved(rmsprop->state()[1].tensors[0]), 1e-14, 1e-14));
+    const auto means = [](const Optimizer& adam) {  // after three steps
+      return adam.state()[0].tensors[0] / (1 - 0.9 * 0.9 * 0.9) /
+             ((adam.state()[1].tensors[0] / (1 - 0.999 * 0.999 * 0.999)).sqrt() + 1e-8);
+    };
+    const auto adam = make_adam({}), adamw = make_adamw({.weight_decay = 0.5});
+    const Tensor by_adam = after(*adam);
+    CHECK(by_adam.allclose(moved(means(*adam)), 1e-14, 1e-14));
+    const Tensor by_adamw = after(*adamw);
+    CHECK(by_adamw.allclose(moved(means(*adamw) + 0.5 * weights[0]), 1e-14, 1e-14));
+    CHECK(after(*make_adagrad({})).equal(weights[0]));
+    CHECK_FALSE(make_adagrad({})->has_direction());
+    CHECK_FALSE(make_sgd({})->has_direction());
+    CHECK_FALSE(make_rmsprop({})->has_direction());
+  }
+
+  TEST_CASE("under a constant gradient and a steady state the prediction is what comes") {
+    const std::vector<Tensor> weights{at::ones({4}, at::kDouble)}, predicted{at::empty({4}, at::kDouble)};
+    const std::vector<Tensor> gradients{at::arange(1, 5, at::kDouble)};
+    for (const auto& optimizer :
+         {make_sgd({.momentum = 0.9}), make_adam({}), make_rmsprop({.alpha = 0.5, .momentum = 0.9})}) {
+      for (int step = 0; step < 400; ++step) optimizer->step(weights, gradients, 0.01);  // 0.9^400 is 5e-19
+      optimizer->predict(weights, predicted, 3 * 0.01);
+      for (int step = 0; step < 3; ++step) optimizer->step(weights, gradients, 0.01);
+      CHECK(weights[0].allclose(predicted[0], 0, 1e-6));
     }
   }
 
