@@ -33,14 +33,19 @@ RunReport make_report(const Job& job, const Crew& crew, const Driver& driver, co
   report.checkpoints = saver.report();
   if (const Start& start = job.setup.start; !start.resumed.empty())
     report.resumed = ResumedFrom{start.resumed.string(), start.position.step};
-  report.exit_reason = driver.interrupted() ? "interrupted" : "completed";
+  report.exit_reason = driver.stopped_by_nan() ? "not_finite"
+                       : driver.interrupted()  ? "interrupted"
+                                               : "completed";
   report.seed = job.options.seed;
-  for (const StepRecord& step : driver.steps()) report.step_losses.push_back(step.loss);
+  for (const StepRecord& step : driver.steps()) {
+    report.step_losses.push_back(step.loss);
+    report.skipped_steps += step.skipped ? 1 : 0;
+  }
   report.epochs = driver.epochs();
   std::vector<const WorkerRecord*> records;
   for (const auto& worker : crew.workers()) records.push_back(&worker->record());
   report.history = driver.history();
-  add_measurements(report, driver.steps(), records);
+  add_measurements(report, job.options.accumulate, driver.steps(), records);
   if (job.options.trace) report.trace = make_trace(records);
   return report;
 }

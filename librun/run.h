@@ -10,9 +10,16 @@
 #include <string_view>
 
 #include "libplan/plan.h"
+#include "libprofile/core/enum_names.h"
 #include "librun/report/report.h"
 
 namespace pp::run {
+
+/// What becomes of a step whose loss or gradient is not a finite number.
+enum class OnNan {
+  stop,  ///< the run ends with the weights of the step before
+  skip   ///< the step changes nothing
+};
 
 struct RunOptions {
   std::string data;  ///< `synthetic`, or a folder with {train,test}-{images,labels}.idx
@@ -28,6 +35,10 @@ struct RunOptions {
   std::int64_t lr_step_size = 0;  ///< `step`: steps between its factors
   double lr_factor = 0.1;         ///< `step`
   double lr_min = 0;              ///< `cosine`: at the end of the training
+  /// Mini-batches of the plan that make one update, on the mean over all their samples; the last update of an
+  /// epoch takes those that are left. A step is an update, also of `steps` and the learning rate. Synchronous
+  /// schedules only.
+  int accumulate = 1;
   /// Largest norm of the gradient of all parameters together; a larger one is scaled down to it. Synchronous
   /// schedules only.
   std::optional<double> clip_norm;
@@ -35,6 +46,9 @@ struct RunOptions {
   /// Settings that only some optimizers have (worker/optimizer.h), and are given to no other.
   std::optional<double> momentum, beta1, beta2, alpha, epsilon, lr_decay;
   bool nesterov = false;  ///< sgd
+  /// Decided by all workers together before any of them updates; synchronous schedules only. Unset: a loss that
+  /// is not finite, seen when the step is over, is the run's failure.
+  std::optional<OnNan> on_nan;
   std::uint64_t seed = 1;
   bool shuffle = true;     ///< a permutation keyed by (seed, epoch)
   bool drop_last = false;  ///< leave out a last partial mini-batch that has fewer samples than micro-batches
@@ -107,3 +121,11 @@ RunReport run(
 int runs_left_behind();
 
 }  // namespace pp::run
+
+namespace pp {
+template <>
+struct EnumNames<run::OnNan> {
+  static constexpr std::array table{std::pair{run::OnNan::stop, "stop"sv},
+                                    std::pair{run::OnNan::skip, "skip"sv}};
+};
+}  // namespace pp

@@ -63,6 +63,9 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
       .group("Training");
   training("--lr-factor", run.lr_factor, "step: multiplies the learning rate");
   training("--lr-min", run.lr_min, "cosine: learning rate at the end");
+  command.add_option("--accumulate", run.accumulate, "mini-batches that make an update")
+      .check(cli::whole_number(1, 1'000'000))
+      .group("Training");
   training("--clip-norm", run.clip_norm, "largest norm of the gradient over all stages");
   training("--weight-decay", run.weight_decay, "added to the gradient; adamw: decoupled");
   training("--momentum", run.momentum, "sgd: 0.9 unless given; rmsprop: 0");
@@ -72,6 +75,15 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
   training("--alpha", run.alpha, "rmsprop, of the mean of squares: 0.99 unless given");
   training("--epsilon", run.epsilon, "adam, adamw, rmsprop: 1e-8 unless given; adagrad: 1e-10");
   training("--lr-decay", run.lr_decay, "adagrad: the rate is divided by 1 + decay * step");
+  command
+      .add_option_function(
+          "--on-nan",
+          [&run](const std::string& text) {
+            run.on_nan = parse_enum<run::OnNan>(text, "--on-nan", ErrorKind::usage);
+          },
+          "when a loss or gradient is not finite, decided before the update: " + list_names<run::OnNan>())
+      .type_name("NAME")
+      .group("Training");
   command.add_option("--seed", run.seed, "of initial weights, dropout and shuffling")
       .check(cli::whole_number(0))
       .group("Training");

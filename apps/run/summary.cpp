@@ -97,9 +97,11 @@ std::string epoch_line(const run::EpochReport& epoch) {
 
 std::string summary(const run::RunReport& report) {
   const plan::Plan& plan = report.plan;
+  const std::string skipped =
+      report.skipped_steps > 0 ? " (" + std::to_string(report.skipped_steps) + " skipped)" : "";
   std::string text = cli::shown(plan.model.name) + ", " + plan.schedule.name + ", stages " +
                      plan::stages_text(plan) + ", replicas " + plan::replicas_text(plan) + ": " +
-                     counted(report.steps, "step") +
+                     counted(report.steps, "step") + skipped +
                      (report.resumed ? " after " + std::to_string(report.resumed->step) : "") + ", " +
                      report.exit_reason + "\n\n";
   cli::Table table({{"quantity", cli::Align::left}, {"predicted"}, {"measured"}, {"measured/predicted"}});

@@ -59,6 +59,7 @@ void train(const Options& options, cli::Shell& shell) {
   if (!output.is_stdout() && !trace.is_stdout() && options.metrics != "-") {
     std::cout << (shell.json ? dump_json_compact(document) + '\n' : summary(report));
   }
+  if (report.exit_reason == "not_finite") shell.exit_code = cli::ExitCode::failed;
   if (report.exit_reason == "interrupted") shell.exit_code = cli::ExitCode::interrupted;
 }
 

@@ -62,6 +62,18 @@ int EpochShape::size(std::int64_t index) const {
   return static_cast<int>(std::min<std::int64_t>(mini_batch, samples - first(index)));
 }
 
+int EpochShape::step_size(Step step) const {
+  return static_cast<int>(std::min(first(begin(step + 1)), samples) - first(begin(step)));
+}
+
+std::vector<int> EpochShape::step_sizes(Step step) const {
+  std::vector<int> sizes;
+  for (std::int64_t i = begin(step); i < begin(step + 1); ++i) {
+    for (const int size : plan::micro_batch_sizes(this->size(i), micro_batches)) sizes.push_back(size);
+  }
+  return sizes;
+}
+
 EpochShape epoch_shape(const EpochRequest& request) {
   if (request.samples < request.mini_batch) {
     throw Error(ErrorKind::data, std::string(request.source) +

@@ -102,14 +102,15 @@ std::vector<OpTime> op_times(const plan::Plan& plan, std::span<const WorkerRecor
   return list;
 }
 
-void add_comparisons(RunReport& report, const plan::Prediction& predicted) {
-  compare(report, "step_s", predicted.step.count(), report.step.count());
+// A step does `accumulate` times what the plan predicts of one, but for its all-reduce and its update.
+void add_comparisons(RunReport& report, const plan::Prediction& predicted, int accumulate) {
+  compare(report, "step_s", accumulate * predicted.step.count(), report.step.count());
   compare(report, "samples_per_s", predicted.samples_per_s, report.samples_per_s);
   compare(report, "bubble_fraction", predicted.bubble_fraction, report.bubble_fraction);
   for (std::size_t w = 0; w < report.workers.size() && w < predicted.workers.size(); ++w) {
     const std::string prefix = "worker_" + std::to_string(w) + "_";
     const WorkerReport& measured = report.workers[w];
-    compare(report, prefix + "busy_s", predicted.workers[w].busy.count(), measured.busy.count());
+    compare(report, prefix + "busy_s", accumulate * predicted.workers[w].busy.count(), measured.busy.count());
     compare(report, prefix + "peak_bytes", static_cast<double>(predicted.workers[w].memory.peak.value),
             static_cast<double>(measured.peak.value));
   }
@@ -135,13 +136,14 @@ Seconds step_time(std::span<const StepRecord> steps, bool streams) {
   return median(chained.empty() ? all : chained);
 }
 
-void add_measurements(RunReport& report, std::span<const StepRecord> steps,
+void add_measurements(RunReport& report, int accumulate, std::span<const StepRecord> steps,
                       std::span<const WorkerRecord* const> workers) {
   const plan::Plan& plan = report.plan;
   const bool streams = plan.workers.front().program.stream.has_value();
   report.step = step_time(steps, streams);
   report.steps = static_cast<std::int64_t>(steps.size());
-  if (report.step.count() > 0) report.samples_per_s = plan.training.mini_batch / report.step.count();
+  if (report.step.count() > 0)
+    report.samples_per_s = accumulate * plan.training.mini_batch / report.step.count();
   Seconds busy{};
   for (std::size_t w = 0; w < workers.size(); ++w) {
     report.workers.push_back(
@@ -150,7 +152,7 @@ void add_measurements(RunReport& report, std::span<const StepRecord> steps,
   }
   report.bubble_fraction = fraction_idle(busy, static_cast<double>(workers.size()), report.step);
   report.op_times = op_times(plan, workers);
-  add_comparisons(report, plan.predicted);
+  add_comparisons(report, plan.predicted, accumulate);
   const auto of_last = [&](const StepRecord& step) { return step.stretch == steps.back().stretch; };
   report.last_steps = last_steps(plan, workers, std::ranges::count_if(steps, of_last));
 }

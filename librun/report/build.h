@@ -17,6 +17,7 @@ struct StepRecord {
   Seconds end{};
   Seconds time{};  ///< since the end of the step before; 0 in streams where that one ended later
   double bubble_fraction = 0;
+  bool skipped = false;  ///< not updated, because something was not finite
 };
 
 /// Median seconds per step. Programs: from the end of one step to the end of the next; the first step of a
@@ -30,8 +31,8 @@ inline constexpr int kWarmUpSteps = 3;
 double fraction_idle(Seconds busy, double workers, Seconds time);
 
 /// Fills step time, throughput, bubble, workers, op times, comparisons and last steps of `report`, whose plan
-/// is there.
-void add_measurements(RunReport& report, std::span<const StepRecord> steps,
+/// is there. `accumulate`: mini-batches of the plan in a step.
+void add_measurements(RunReport& report, int accumulate, std::span<const StepRecord> steps,
                       std::span<const WorkerRecord* const> workers);
 
 /// Chrome trace JSON of the recorded operations and messages.

@@ -25,7 +25,7 @@ std::string metrics_line(const RunStart& start) {
 std::string metrics_line(const Progress& step) {
   Json line{{"step", step.step},
             {"epoch", step.epoch},
-            {"loss", step.loss},
+            {"loss", loss_json(step.loss)},
             {"learning_rate", step.learning_rate},
             {"samples", step.samples},
             {"samples_per_s", step.samples_per_s},

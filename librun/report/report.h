@@ -80,15 +80,16 @@ struct RunReport {
   plan::Plan plan;  ///< checked in full
   std::string plan_hash;
   Settings settings;
-  std::string exit_reason;  ///< `completed`, `interrupted`
+  std::string exit_reason;  ///< `completed`, `interrupted`, `not_finite`
   std::optional<ResumedFrom> resumed;
   std::optional<CheckpointsReport> checkpoints;
-  std::int64_t steps = 0;  ///< of this run
+  std::int64_t steps = 0;          ///< of this run
+  std::int64_t skipped_steps = 0;  ///< of these: losses or gradients were not finite, nothing was updated
   std::uint64_t seed = 0;
   Seconds step{};  ///< median over the steps after warm-up
   double samples_per_s = 0;
   double bubble_fraction = 0;
-  std::vector<double> step_losses;  ///< one per step (update), mean over its samples
+  std::vector<double> step_losses;  ///< one per step (update), mean over its samples; NaN: not finite
   std::vector<EpochReport> epochs;
   std::vector<WorkerReport> workers;
   std::vector<OpTime> op_times;
@@ -98,6 +99,8 @@ struct RunReport {
   std::string trace;  ///< Chrome trace JSON when asked for; not part of the document
 };
 
+/// Null where it is not finite.
+Json loss_json(double loss);
 Json to_json(const RunReport& report);
 RunReport report_from_json(const Json& json);
 

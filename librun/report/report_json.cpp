@@ -1,6 +1,9 @@
 // The only place that knows the keys of pp.report.
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "libprofile/core/context_json.h"
 #include "librun/report/report.h"
@@ -136,15 +139,19 @@ std::vector<double> read_losses(ObjectReader& reader) {
   const Json& json = reader.raw("step_losses");
   if (!json.is_array()) reader.fail("step_losses", "must be an array of numbers");
   for (const Json& value : json) {
-    if (!value.is_number()) reader.fail("step_losses", "must be an array of numbers");
-    losses.push_back(value.get<double>());
+    if (!value.is_number() && !value.is_null()) reader.fail("step_losses", "must be an array of numbers");
+    losses.push_back(value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
   }
   return losses;
 }
 
 }  // namespace
 
+Json loss_json(double loss) { return std::isfinite(loss) ? Json(loss) : Json(); }
+
 Json to_json(const RunReport& report) {
+  Json losses = Json::array();
+  for (const double loss : report.step_losses) losses.push_back(loss_json(loss));
   Json json{{"format", kFormat},
             {"version", kVersion},
             {"context", context_json(report.context)},
@@ -154,6 +161,7 @@ Json to_json(const RunReport& report) {
             {"exit_reason", report.exit_reason},
             {"seed", report.seed},
             {"steps", report.steps},
+            {"skipped_steps", report.skipped_steps},
             {"step_s", report.step.count()},
             {"samples_per_s", report.samples_per_s},
             {"bubble_fraction", report.bubble_fraction},
@@ -161,7 +169,7 @@ Json to_json(const RunReport& report) {
             {"workers", write_all(report.workers)},
             {"op_times", write_all(report.op_times)},
             {"comparisons", write_all(report.comparisons)},
-            {"step_losses", report.step_losses},
+            {"step_losses", std::move(losses)},
             {"history", to_json(report.history)},
             {"last_steps", to_json(report.last_steps)}};
   if (report.resumed)
@@ -180,6 +188,7 @@ RunReport report_from_json(const Json& json) {
     report.exit_reason = reader.text("exit_reason");
     report.seed = read_seed(reader, "seed");
     report.steps = reader.integer("steps");
+    report.skipped_steps = reader.integer("skipped_steps");
     report.step = Seconds(reader.number("step_s", kTimes));
     report.samples_per_s = reader.number("samples_per_s");
     report.bubble_fraction = reader.number("bubble_fraction", {0, 1});

@@ -192,6 +192,13 @@ void Stage::update(std::int64_t step, double learning_rate) {
   commit(std::exchange(statistics_, {}));
 }
 
+void Stage::drop_update() {
+  for (const FlatLayout::Parameter& parameter : layout_.parameters()) {
+    for (const FlatLayout::Use& use : parameter.uses) sum(use).reset();
+  }
+  statistics_.clear();
+}
+
 void Stage::commit(const Statistics& statistics) {
   std::map<int, std::vector<model::BatchStatistics>> by_layer;
   for (const auto& [micro_batch, entries] : statistics) {

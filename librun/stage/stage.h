@@ -118,6 +118,9 @@ class Stage {
   /// order; a parameter without a gradient gets zero.
   void update(std::int64_t step, double learning_rate);
 
+  /// In place of update(): gradients and statistics are dropped, nothing else changes.
+  void drop_update();
+
   /// Forward alone, with the newest weights and running statistics; nothing stays in flight.
   model::Pass evaluate(model::TensorSpan inputs, at::Generator& generator) const;
 

@@ -50,7 +50,6 @@ class WeightVersions {
   std::span<const at::Tensor> predicted() const;
   plan::LookAhead look_ahead() const { return look_ahead_; }
 
-  std::span<const at::Tensor> newest_parameters() const { return kept_.back()->parameters; }
   const model::Weights& newest() const { return kept_.back()->leaves; }
   /// The same, per parameter of the layout: to be read, or changed before anything runs.
   std::span<const at::Tensor> newest_parameters() const { return kept_.back()->parameters; }

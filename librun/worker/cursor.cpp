@@ -9,7 +9,7 @@ Cursor::Cursor(const plan::Stream& stream, bool of_step, const EpochShape& epoch
       of_step_(of_step),
       epoch_(epoch),
       stretch_(stretch),
-      walk_(stream, (stretch.end - stretch.first) * epoch.micro_batches) {
+      walk_(stream, local_begin(stretch.end)) {
   for (const plan::Op& op : stream.body) {
     if (op.kind != plan::OpKind::recompute) continue;
     int& least = again_.try_emplace({op.stage, op.micro_batch % stream.period}, op.micro_batch).first->second;
@@ -19,38 +19,56 @@ Cursor::Cursor(const plan::Stream& stream, bool of_step, const EpochShape& epoch
 
 void Cursor::end_at(Step end) {
   stretch_.end = end;
-  walk_.end_at((end - stretch_.first) * epoch_.micro_batches);
+  walk_.end_at(local_begin(end));
+}
+
+std::int64_t Cursor::local_begin(Step step) const {
+  const auto mini_batch = [&](Step s) { return epoch_.begin(s - stretch_.epoch_first); };
+  return (mini_batch(step) - mini_batch(stretch_.first)) * epoch_.micro_batches;
+}
+
+std::int64_t Cursor::mini_batch_of(std::int64_t local) const {
+  return epoch_.begin(stretch_.first - stretch_.epoch_first) + local / epoch_.micro_batches;
+}
+
+bool Cursor::ends_step(std::int64_t mini_batch) const {
+  return mini_batch + 1 == epoch_.begin(mini_batch / epoch_.accumulate + 1);
 }
 
 std::optional<Turn> Cursor::next() {
-  const std::optional<plan::Op> op = walk_.next();
+  std::optional<plan::Op> op = walk_.next();
+  while (op && !plan::has_micro_batch(op->kind) && epoch_.accumulate > 1 &&
+         !ends_step(mini_batch_of(walk_.shift())))
+    op = walk_.next();
   if (!op) return std::nullopt;
   Turn turn{.op = *op};
   if (!plan::has_micro_batch(op->kind)) {
     const auto due = due_.find(op->stage);
     const bool backward = op->kind != plan::OpKind::tied_all_reduce && due != due_.end();
-    turn.step = backward ? due->second : stretch_.first + walk_.shift() / epoch_.micro_batches;
+    turn.step =
+        backward ? due->second : stretch_.epoch_first + mini_batch_of(walk_.shift()) / epoch_.accumulate;
     return turn;
   }
   turn.local = op->micro_batch + walk_.shift();
-  if (!of_step_) turn.op.micro_batch = static_cast<int>(turn.local);
   locate(turn);
+  turn.op.micro_batch = of_step_ ? turn.micro_batch : static_cast<int>(turn.local);
   turn.run_again = op->kind == plan::OpKind::forward && runs_again(op->stage, turn.local);
   if (plan::completes_backward(op->kind)) due_[op->stage] = turn.step;
   return turn;
 }
 
-// By the tensor_split rule the first N mod M micro-batches have a sample more.
+// By the tensor_split rule the first N mod M micro-batches of a mini-batch have a sample more.
 void Cursor::locate(Turn& turn) const {
   const int count = epoch_.micro_batches;
-  turn.step = stretch_.first + turn.local / count;
-  turn.micro_batch = static_cast<int>(turn.local % count);
-  const Step mini_batch = turn.step - stretch_.epoch_first;
+  const std::int64_t mini_batch = mini_batch_of(turn.local);
+  const Step step = mini_batch / epoch_.accumulate;  // of the epoch
+  const int piece = static_cast<int>(turn.local % count);
   const int size = epoch_.size(mini_batch), least = size / count, more = size % count;
-  turn.rows = least + (turn.micro_batch < more ? 1 : 0);
-  turn.first_row =
-      epoch_.first(mini_batch) + std::int64_t{turn.micro_batch} * least + std::min(turn.micro_batch, more);
-  turn.weight = static_cast<double>(turn.rows) / size;
+  turn.step = stretch_.epoch_first + step;
+  turn.micro_batch = static_cast<int>(mini_batch - epoch_.begin(step)) * count + piece;
+  turn.rows = least + (piece < more ? 1 : 0);
+  turn.first_row = epoch_.first(mini_batch) + std::int64_t{piece} * least + std::min(piece, more);
+  turn.weight = static_cast<double>(turn.rows) / epoch_.step_size(step);
 }
 
 bool Cursor::runs_again(StageId stage, std::int64_t local) const {

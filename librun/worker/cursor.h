@@ -22,20 +22,21 @@ struct Stretch {
 
 /// An operation and what it works on.
 struct Turn {
-  plan::Op op;  ///< as the plan writes it: of a step, or counted from the beginning of the stretch
+  plan::Op op;  ///< its micro-batch as `micro_batch` below, in streams as `local`
   Step step = 0;
   std::int64_t local = 0;      ///< micro-batch, from the beginning of the stretch
-  int micro_batch = 0;         ///< within the step
+  int micro_batch = 0;         ///< within the step, over all its mini-batches
   std::int64_t first_row = 0;  ///< of the epoch's order
   int rows = 0;
-  double weight = 1;       ///< share of the micro-batch in the step's loss, n_m/N
+  double weight = 1;       ///< share of the micro-batch in the step's loss: its samples over those of the step
   bool run_again = false;  ///< of F: an R of the same micro-batch follows
 };
 
 class Cursor {
  public:
-  /// `stream`: of the worker, a step's program as steps_of() makes it; must outlive the cursor, as `epoch`
-  /// must. `of_step`: operations keep the micro-batch that the program writes.
+  /// `stream`: of the worker, a mini-batch's program as steps_of() makes it; must outlive the cursor, as
+  /// `epoch` must. `of_step`: micro-batches are named within their step. Where mini-batches are accumulated,
+  /// the operations that belong to an update (AR, ARg, U) are those of the last one.
   Cursor(const plan::Stream& stream, bool of_step, const EpochShape& epoch, Stretch stretch);
 
   /// Nothing at the end of the stretch.
@@ -46,6 +47,11 @@ class Cursor {
  private:
   bool runs_again(StageId stage, std::int64_t local) const;
   void locate(Turn& turn) const;
+  /// Micro-batches from the beginning of the stretch to that of a step.
+  std::int64_t local_begin(Step step) const;
+  /// Of the epoch; the one that a micro-batch of the stretch, counted from its beginning, belongs to.
+  std::int64_t mini_batch_of(std::int64_t local) const;
+  bool ends_step(std::int64_t mini_batch) const;
 
   const plan::Stream& stream_;
   bool of_step_;

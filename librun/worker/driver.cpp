@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "libprofile/core/error.h"
 #include "libprofile/measure/compute_device.h"
@@ -24,6 +25,13 @@ void check_finite(double loss, const std::string& where, const RunOptions& optio
   throw Error(ErrorKind::run, where + ": the loss is " + std::to_string(loss) +
                                   "; lower the learning rate of " + Json(options.learning_rate).dump() +
                                   " or check the data");
+}
+
+std::string not_finite(const StepResult& result) {
+  for (const StepFigures& worker : result.workers) {
+    if (!worker.not_finite.empty()) return worker.not_finite;
+  }
+  return {};
 }
 
 }  // namespace
@@ -58,7 +66,8 @@ Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interr
     : job_(job), observer_(observer), interrupted_(interrupted), done_(job.setup.start.position.step) {
   const Position& start = job.setup.start.position;
   epoch_.loss = start.epoch_loss;
-  for (Step step = 0; step < start.epoch_steps; ++step) epoch_.samples += job.setup.length.epoch.size(step);
+  for (Step step = 0; step < start.epoch_steps; ++step)
+    epoch_.samples += job.setup.length.epoch.step_size(step);
 }
 
 void Driver::drive() {
@@ -69,7 +78,8 @@ void Driver::drive() {
     run_leg();
   }
   poll();
-  if (job_.takes_snapshots()) command_snapshot(done_, /*last=*/true);
+  const Step end = stopped_by_nan_ ? std::max(done_, snapshot_step_) : done_;
+  if (job_.takes_snapshots()) command_snapshot(end, /*last=*/true);
   job_.commands.stop();
   job_.snapshots.await_written(snapshots_);
 }
@@ -77,7 +87,7 @@ void Driver::drive() {
 std::optional<Leg> Driver::leg_from(Step first) const {
   const Length& length = job_.setup.length;
   if (first >= length.total) return std::nullopt;
-  Leg leg{.epoch = static_cast<int>(first / length.epoch.count), .first = first};
+  Leg leg{.epoch = static_cast<int>(first / length.epoch.steps()), .first = first};
   leg.end = length.first(leg.epoch) + length.count(leg.epoch);
   if (const Step every = job_.setup.snapshot_every; every > 0)
     leg.end = std::min(leg.end, (first / every + 1) * every);
@@ -103,10 +113,10 @@ void Driver::command_snapshot(Step step, bool last) {
   job_.commands.snapshot(step, last);
   ++snapshots_;
   snapshot_step_ = step;
-  if (step > done_) {
+  if (step > done_ && !stopped_by_nan_) {
     awaited_snapshots_.push_back(step);
   } else {
-    job_.snapshots.reached(position());
+    job_.snapshots.reached(step, position());
   }
 }
 
@@ -155,6 +165,7 @@ void Driver::run_leg() {
   while (!legs_.empty() && done_ < legs_.front().end) {
     const std::optional<StepResult> result = await();
     if (!result) continue;
+    if (!goes_on_after(*result)) break;
     if (done_ == first) begin_leg(begin_of(*result));
     count(record(epoch, *result));
     history_.add(steps_.back().time, result->workers);
@@ -187,29 +198,52 @@ std::optional<StepResult> Driver::await() {
 StepRecord Driver::record(int epoch, const StepResult& result) const {
   StepRecord record;
   record.stretch = job_.setup.streams ? stretches_ : epoch;
-  record.samples = job_.setup.length.epoch.size(done_ - job_.setup.length.first(epoch));
+  const EpochShape& shape = job_.setup.length.epoch;
+  const Step in_epoch = done_ - job_.setup.length.first(epoch);
+  record.samples = shape.step_size(in_epoch);
   record.end = result.end - job_.start;
   record.time = std::max(Seconds(0), record.end - last_end_);
   Seconds busy{};
   for (const StepFigures& worker : result.workers) busy += worker.busy;
   record.bubble_fraction = fraction_idle(busy, static_cast<double>(result.workers.size()), record.time);
-  const std::vector<int> sizes = plan::micro_batch_sizes(record.samples, job_.plan.training.micro_batches);
+  const std::vector<int> sizes = shape.step_sizes(in_epoch);
   for (std::size_t m = 0; m < sizes.size(); ++m) record.loss += result.losses[m] * sizes[m] / record.samples;
-  check_finite(record.loss, "step " + std::to_string(done_ + 1), job_.options);
+  record.skipped = !not_finite(result).empty();
+  if (!record.skipped) check_finite(record.loss, "step " + std::to_string(done_ + 1), job_.options);
   return record;
+}
+
+// Workers that stop make no update from this step on: however far they run before they know, what they have is
+// the state of the last step that is done, which is what snapshots of later steps hold.
+bool Driver::goes_on_after(const StepResult& result) {
+  const std::string why = not_finite(result);
+  if (why.empty()) return true;
+  const bool stops = job_.options.on_nan == OnNan::stop;
+  tell([&] {
+    observer_.warning(why +
+                      (stops ? "; the run ends with the weights of the step before" : "; the step is skipped"));
+  });
+  if (!stops) return true;
+  stopped_by_nan_ = ended_early_ = true;
+  cut(Commands::Cut::evaluation_too);
+  legs_.clear();
+  for (const Step step : std::exchange(awaited_snapshots_, {})) job_.snapshots.reached(step, position());
+  return false;
 }
 
 void Driver::count(const StepRecord& step) {
   ++done_;
   steps_.push_back(step);
   last_end_ = std::max(last_end_, step.end);
-  epoch_.loss += step.loss * step.samples;
-  epoch_.samples += step.samples;
+  if (!step.skipped) {
+    epoch_.loss += step.loss * step.samples;
+    epoch_.samples += step.samples;
+  }
   epoch_.samples_here += step.samples;
   epoch_.end = std::max(epoch_.end, step.end);
   if (awaited_snapshots_.empty() || awaited_snapshots_.front() != done_) return;
   awaited_snapshots_.pop_front();
-  job_.snapshots.reached(position());
+  job_.snapshots.reached(done_, position());
 }
 
 void Driver::tell_step(int epoch, const StepResult& result) {
@@ -229,7 +263,7 @@ void Driver::tell_step(int epoch, const StepResult& result) {
 }
 
 Position Driver::position() const {
-  const Step length = job_.setup.length.epoch.count;
+  const Step length = job_.setup.length.epoch.steps();
   Position position{.step = done_, .epoch = static_cast<int>(done_ / length), .epoch_steps = done_ % length};
   if (position.epoch_steps > 0) position.epoch_loss = epoch_.loss;
   return position;
@@ -238,6 +272,10 @@ Position Driver::position() const {
 void Driver::finish_epoch(int epoch) {
   EpochReport report;
   report.epoch = epoch;
+  if (epoch_.samples == 0) {
+    throw Error(ErrorKind::run, "epoch " + std::to_string(epoch) +
+                                    ": every step was skipped; lower the learning rate or check the data");
+  }
   report.train_loss = epoch_.loss / epoch_.samples;
   report.samples_per_s = epoch_.samples_here / (epoch_.end - epoch_.start).count();
   report.last_step = done_;

@@ -54,6 +54,8 @@ class Driver {
   void drive();
 
   bool interrupted() const { return ended_early_; }
+  /// Whether a step that is not finite has ended the run (OnNan::stop).
+  bool stopped_by_nan() const { return stopped_by_nan_; }
   const std::vector<StepRecord>& steps() const { return steps_; }
   const std::vector<EpochReport>& epochs() const { return epochs_; }
   const StepHistory& history() const { return history_; }
@@ -87,6 +89,8 @@ class Driver {
   void count(const StepRecord& step);
   void finish_epoch(int epoch);
   void add_evaluation(EpochReport& report);
+  /// What a step that its workers did not update means for the run: whether it goes on.
+  bool goes_on_after(const StepResult& result);
   /// Cuts off what nobody has begun.
   void cut(Commands::Cut what);
   /// Cuts everything off when the run is to be interrupted. Returns whether it is.
@@ -110,6 +114,7 @@ class Driver {
   Step snapshot_step_ = -1;             ///< of the last one
   Seconds snapshot_time_{};             ///< of the last one that the clock asked for
   bool ended_early_ = false;
+  bool stopped_by_nan_ = false;
   Seconds last_end_{};  ///< of the step before, or the beginning of a leg
   std::vector<StepRecord> steps_;
   std::vector<EpochReport> epochs_;

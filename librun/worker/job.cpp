@@ -101,7 +101,7 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup)
       test_shape(shape_of_test(setup, plan)),
       coordinator(static_cast<int>(plan.workers.size())),
       commands(coordinator, setup.round),
-      ledger(coordinator, {.micro_batches = plan.training.micro_batches,
+      ledger(coordinator, {.micro_batches = plan.training.micro_batches * options.accumulate,
                            .updates = count_updates(streams, plan.training.micro_batches),
                            .evaluations = static_cast<int>(test_shape.count),
                            .steps = lead + setup.round}),

@@ -29,10 +29,10 @@ namespace pp::run {
 struct Length {
   Step total = 0;
   EpochShape epoch;
-  int epochs() const { return static_cast<int>((total + epoch.count - 1) / epoch.count); }
-  Step first(int index) const { return index * epoch.count; }
+  int epochs() const { return static_cast<int>((total + epoch.steps() - 1) / epoch.steps()); }
+  Step first(int index) const { return index * epoch.steps(); }
   /// Steps of an epoch; the last one may be cut short by the run's length.
-  Step count(int index) const { return std::min<Step>(epoch.count, total - first(index)); }
+  Step count(int index) const { return std::min<Step>(epoch.steps(), total - first(index)); }
 };
 
 /// Where a training begins, and with what.

@@ -111,7 +111,7 @@ Step Commands::end_of_stretch(WorkerId worker) {
 Ledger::Ledger(Coordinator& coordinator, LedgerShape shape)
     : monitor_(coordinator), shape_(shape), slots_(static_cast<std::size_t>(shape.steps)) {
   for (Slot& slot : slots_) {
-    slot.missing = shape.micro_batches + shape.updates;
+    slot.missing = shape.updates;
     slot.losses.resize(static_cast<std::size_t>(shape.micro_batches));
     slot.workers.resize(static_cast<std::size_t>(coordinator.workers()));
   }
@@ -124,9 +124,7 @@ void Ledger::hand_in(Slot& slot) {
 }
 
 void Ledger::loss(Step step, int micro_batch, double value) {
-  Slot& slot = this->slot(step);
-  slot.losses[static_cast<std::size_t>(micro_batch)] = value;
-  hand_in(slot);
+  slot(step).losses[static_cast<std::size_t>(micro_batch)] = value;
 }
 
 void Ledger::updated(Step step, WorkerId worker, Coordinator::Clock::time_point end,
@@ -157,7 +155,7 @@ std::optional<StepResult> Ledger::await_step(Step step, const std::function<bool
     result.workers.push_back(part.figures);
     part = {};
   }
-  slot.missing = shape_.micro_batches + shape_.updates;
+  slot.missing = shape_.updates;
   return result;
 }
 

@@ -98,8 +98,8 @@ struct EvaluationPart {
 
 /// What makes a step or an evaluation complete.
 struct LedgerShape {
-  int micro_batches = 1;  ///< losses of a step
-  int updates = 1;        ///< of a step, over all stages and replicas
+  int micro_batches = 1;  ///< losses of a step, at most
+  int updates = 1;        ///< of a step, over all stages and replicas; a worker's losses come before
   int evaluations = 0;    ///< micro-batches of an evaluation
   Step steps = 2;         ///< that can be under way at once: what is granted, less what was taken
 };
@@ -125,7 +125,7 @@ class Ledger {
     StepFigures figures;
   };
   struct Slot {
-    std::atomic<int> missing;  ///< losses and updates
+    std::atomic<int> missing;  ///< updates
     std::vector<double> losses;
     std::vector<Part> workers;
   };

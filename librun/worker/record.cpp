@@ -18,6 +18,7 @@ void StepFigures::join(const StepFigures& later) {
   peak = std::max(peak, later.peak);
   if (later.gradient_norm) gradient_norm = later.gradient_norm;
   begin = std::min(begin, later.begin);
+  if (not_finite.empty()) not_finite = later.not_finite;
 }
 
 Seconds TimeSample::median() const { return run::median(kept_); }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,7 @@ struct StepFigures {
   Bytes peak;                                          ///< the largest sum of its tensors
   std::optional<double> gradient_norm = std::nullopt;  ///< of all parameters, where it is limited
   Seconds begin = Seconds::max();                      ///< of its first operation; from the start of the run
+  std::string not_finite = {};                         ///< what it was; empty: everything, the updates are made
   void join(const StepFigures& later);
 };
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "libprofile/measure/compute_device.h"
@@ -44,6 +45,8 @@ class Labelled {
   std::vector<Label> labels_;
   std::vector<at::Tensor> tensors_;
 };
+
+constexpr std::int64_t kLoss = -1;  // in the place of a layer
 
 at::Tensor copy_on(const at::Device& device, const at::Tensor& tensor) {
   return tensor.to(device, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
@@ -138,27 +141,52 @@ void Worker::tied_all_reduce(const Turn& turn) {
   }
 }
 
-// Every parameter counts once, added in model order: the same bits for every plan. The factor is that of
-// torch.nn.utils.clip_grad_norm_.
-void Worker::clip() {
+// Square norms of the whole gradient's parameters by (layer, index), and losses that are not finite by
+// (kLoss, micro-batch), as all workers bring them.
+std::map<std::pair<std::int64_t, std::int64_t>, Worker::Norm> Worker::gather_norms() {
   Labelled mine;
   for (auto& [id, stage] : stages_) {
+    if (stage.segment().has_loss() && infinite_loss_)
+      mine.add({kLoss, *infinite_loss_, number(id)}, at::full({}, 0, at::kDouble));
     if (job_.plan.stages[index(id)].workers.front() != id_) continue;  // replicas have the same gradient
     for (const Stage::SquareNorm& norm : stage.square_norms())
-      mine.add({norm.layer, static_cast<std::int64_t>(norm.index), 0}, at::full({}, norm.square, at::kDouble));
+      mine.add({norm.layer, static_cast<std::int64_t>(norm.index), number(id)},
+               at::full({}, norm.square, at::kDouble));
   }
-  std::map<std::pair<std::int64_t, std::int64_t>, double> squares;
+  infinite_loss_.reset();
+  std::map<std::pair<std::int64_t, std::int64_t>, Norm> norms;
   job_.collectives->gather(job_.everybody(), id_, std::move(mine).take(), [&](const Collectives::Parts& parts) {
     for (const std::vector<at::Tensor>& part : parts) {
       Labelled::read(part, [&](const Labelled::Label& label, const at::Tensor& tensor) {
-        squares[{label[0], label[1]}] = tensor.item<double>();
+        norms[{label[0], label[1]}] = {static_cast<int>(label[2]), tensor.item<double>()};
       });
     }
   });
+  return norms;
+}
+
+// Every parameter counts once, added in model order: the same bits and the same decision for every plan.
+void Worker::settle(Step step) {
+  if (job_.options.on_nan == OnNan::stop && !refused_.empty()) return;  // as everybody
   double sum = 0;
-  for (const auto& [parameter, square] : squares) sum += square;
-  const double norm = std::sqrt(sum);
-  figures_.gradient_norm = norm;
+  refused_.clear();
+  for (const auto& [key, norm] : gather_norms()) {
+    sum += norm.square;
+    const bool loss = key.first == kLoss;
+    if (!job_.options.on_nan || !refused_.empty() || (!loss && std::isfinite(norm.square))) continue;
+    const std::string what =
+        loss ? "the loss of micro-batch " + std::to_string(key.second)
+             : "the gradient of layer " + job_.plan.model.layers[static_cast<std::size_t>(key.first)].name;
+    refused_ = "step " + std::to_string(step + 1) + ": stage " + std::to_string(norm.stage) + ": " + what +
+               " is not a finite number";
+  }
+  if (!refused_.empty()) return;
+  figures_.gradient_norm = std::sqrt(sum);
+  if (job_.options.clip_norm) clip(*figures_.gradient_norm);
+}
+
+// The factor is that of torch.nn.utils.clip_grad_norm_.
+void Worker::clip(double norm) {
   const double factor = *job_.options.clip_norm / (norm + 1e-6);
   if (factor >= 1) return;
   for (auto& [id, stage] : stages_) stage.scale_gradient(factor);

@@ -34,6 +34,7 @@ void check_options(const RunOptions& options) {
           options.clip_norm.value_or(1), "above 0");
   require(std::isfinite(options.weight_decay) && options.weight_decay >= 0, "weight_decay",
           options.weight_decay, "0 or more");
+  require(options.accumulate >= 1, "accumulate", options.accumulate, "at least 1");
   if (options.memory_limit && options.memory_limit->value < 1)
     refuse(ErrorKind::usage, "--memory-limit " + to_text(*options.memory_limit) + ": must be above 0");
   require(options.stall_timeout.count() > 0, "stall_timeout", options.stall_timeout.count(), "above 0");
@@ -67,27 +68,33 @@ void check_batch_norm(const plan::Plan& plan, const ResolvedModel& model, int sm
   }
 }
 
-// The norm is known when all gradients of a step are, and before the first update.
-void check_clipping(const plan::Plan& plan, const RunOptions& options) {
-  if (!options.clip_norm) return;
+// All workers meet when all gradients of a step are known, and before the first update.
+void check_meeting(const plan::Plan& plan, const std::string& option, const std::string& what) {
   for (const plan::Worker& worker : plan.workers) {
     const std::string who = "worker " + std::to_string(number(worker.id));
     if (worker.program.stream) {
-      refuse(ErrorKind::usage,
-             "--clip-norm: the stages of schedule " + plan.schedule.name +
-                 " are updated at different times, so there is no norm over all of them; plan "
-                 "with a synchronous schedule");
+      refuse(ErrorKind::usage, option + ": the stages of schedule " + plan.schedule.name +
+                                   " are updated at different times, so there is no " + what +
+                                   " over all of them; plan with a synchronous schedule");
     }
     const plan::Program& program = worker.program.program;
     const auto first = std::ranges::find(program, plan::OpKind::update, &plan::Op::kind);
     const auto late =
         std::find_if(first, program.end(), [](const plan::Op& op) { return op.kind != plan::OpKind::update; });
     if (late != program.end()) {
-      refuse(ErrorKind::usage, "--clip-norm: " + who + " lists " + plan::to_text(*late) + " after " +
-                                   plan::to_text(*first) +
-                                   ", so the norm over all gradients is not known before the first update");
+      refuse(ErrorKind::usage, option + ": " + who + " lists " + plan::to_text(*late) + " after " +
+                                   plan::to_text(*first) + ", so the " + what +
+                                   " over all gradients is not known before the first update");
     }
   }
+}
+
+void check_accumulation(const plan::Plan& plan, const RunOptions& options) {
+  if (options.accumulate == 1 || !plan.workers.front().program.stream) return;
+  refuse(ErrorKind::usage,
+         "--accumulate: schedule " + plan.schedule.name +
+             " is asynchronous, its updates stand in the plan; plan with macrobatch, or with a "
+             "synchronous schedule");
 }
 
 void check_prediction(const plan::Plan& plan, const model::Optimizer& optimizer) {
@@ -181,13 +188,15 @@ Length find_length(const plan::Plan& plan, const RunOptions& options, std::int64
       options.data};
   Length length;
   length.epoch = epoch_shape(request);
+  length.epoch.accumulate = options.accumulate;
+  const Step steps = length.epoch.steps();
   const int epochs = options.epochs.value_or(1);
-  if (!options.steps && length.epoch.count > kMostSteps / epochs) {
-    refuse(ErrorKind::usage, "epochs = " + std::to_string(epochs) + " of " +
-                                 std::to_string(length.epoch.count) + " steps each are more than " +
-                                 std::to_string(kMostSteps) + " steps, the limit; use fewer");
+  if (!options.steps && steps > kMostSteps / epochs) {
+    refuse(ErrorKind::usage, "epochs = " + std::to_string(epochs) + " of " + std::to_string(steps) +
+                                 " steps each are more than " + std::to_string(kMostSteps) +
+                                 " steps, the limit; use fewer");
   }
-  length.total = options.steps.value_or(length.epoch.count * epochs);
+  length.total = options.steps.value_or(steps * epochs);
   if (length.total % round != 0) {
     const Step below = length.total - length.total % round;
     refuse(ErrorKind::usage, "steps = " + std::to_string(length.total) + " is not a multiple of the " +
@@ -232,7 +241,9 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   check_model(setup.model);
   setup.streams = plan.workers.front().program.stream.has_value();
   check_tied(plan, setup.streams);
-  check_clipping(plan, options);
+  if (options.clip_norm) check_meeting(plan, "--clip-norm", "norm");
+  if (options.on_nan) check_meeting(plan, "--on-nan", "decision");
+  check_accumulation(plan, options);
   setup.devices = devices_of_workers(plan);
   check_devices(plan, setup.devices);
   setup.cores = bind_cores(setup.devices, allowed_cores());

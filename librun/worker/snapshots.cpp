@@ -41,9 +41,9 @@ void Snapshots::add(std::vector<Stage::LayerState> layers, Seconds pause) {
   if (complete()) monitor_.notify();
 }
 
-void Snapshots::reached(const Position& position) {
+void Snapshots::reached(Step step, const Position& position) {
   const Monitor::Lock lock = monitor_.lock();
-  positions_[position.step] = position;
+  positions_[step] = position;
   monitor_.notify();
 }
 

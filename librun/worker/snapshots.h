@@ -46,8 +46,9 @@ class Snapshots {
   /// What take() gave is written.
   void written();
 
-  /// The driver's side: all of `position`'s steps are done, so that the snapshot of this step can be complete.
-  void reached(const Position& position);
+  /// The driver's side: what the snapshot of `step` holds is the state at `position`, so that it can be
+  /// complete.
+  void reached(Step step, const Position& position);
   /// Blocks until `count` snapshots in all are written.
   void await_written(int count);
   void close();

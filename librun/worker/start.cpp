@@ -108,6 +108,8 @@ Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Le
     whole("lr_steps", length.total);
   }
   if (options.data == "synthetic") whole("synthetic_samples", options.synthetic_samples);
+  if (options.on_nan) settings["on_nan"] = std::string(name_of(*options.on_nan));
+  if (options.accumulate > 1) whole("accumulate", options.accumulate);
   if (options.clip_norm) settings["clip_norm"] = *options.clip_norm;
   if (options.scale) settings["scale"] = *options.scale;
   if (options.epochs) whole("epochs", *options.epochs);
@@ -115,7 +117,7 @@ Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Le
   if (options.checkpoint_time) {
     settings["checkpoint_every"] = to_text(*options.checkpoint_time);
   } else if (!options.checkpoint.empty()) {
-    settings["checkpoint_every"] = counted(options.checkpoint_steps.value_or(length.epoch.count), "step");
+    settings["checkpoint_every"] = counted(options.checkpoint_steps.value_or(length.epoch.steps()), "step");
   }
   for (const auto& [name, value] : optimizer_settings(plan.training.optimizer, options))
     settings[std::string(name)] = value;
@@ -131,10 +133,10 @@ Manifest describe(const plan::Plan& plan, const RunOptions& options, const Setup
                        .dtype = std::string(name_of(plan.training.dtype)),
                        .optimizer = std::string(name_of(plan.training.optimizer)),
                        .samples = setup.length.epoch.samples,
-                       .mini_batch = plan.training.mini_batch,
-                       .steps_per_epoch = setup.length.epoch.count};
+                       .mini_batch = plan.training.mini_batch * options.accumulate,
+                       .steps_per_epoch = setup.length.epoch.steps()};
   manifest.seed = options.seed;
-  manifest.micro_batches = plan.training.micro_batches;
+  manifest.micro_batches = plan.training.micro_batches * options.accumulate;
   manifest.plan_hash = plan::plan_hash(plan);
   manifest.settings = settings_of(plan, options, setup.length);
   return manifest;
@@ -162,7 +164,7 @@ Step snapshot_interval(const RunOptions& options, const Setup& setup) {
     if (options.checkpoint_time->count() > 0) return 0;
     refuse(ErrorKind::usage, "--every " + to_text(*options.checkpoint_time) + ": must be above 0");
   }
-  const Step every = options.checkpoint_steps.value_or(setup.length.epoch.count);
+  const Step every = options.checkpoint_steps.value_or(setup.length.epoch.steps());
   if (every < 1) refuse(ErrorKind::usage, "--every " + std::to_string(every) + ": must be at least 1 step");
   if (every % setup.round != 0) {
     refuse(ErrorKind::usage, "--every " + std::to_string(every) +

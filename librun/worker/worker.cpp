@@ -1,6 +1,7 @@
 #include "librun/worker/worker.h"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <iterator>
 #include <limits>
@@ -247,7 +248,10 @@ void Worker::forward(const Turn& turn, Stage& stage) {
   inputs.clear();
   note(turn, begin, finished());
   send_outputs(turn, std::move(outputs));
-  if (stage.segment().has_loss()) job_.ledger.loss(turn.step, turn.micro_batch, stage.loss(pass));
+  if (!stage.segment().has_loss()) return;
+  const double loss = stage.loss(pass);
+  if (!std::isfinite(loss)) infinite_loss_ = turn.micro_batch;
+  job_.ledger.loss(turn.step, turn.micro_batch, loss);
 }
 
 // What the data provide is cut again, not kept.
@@ -289,9 +293,15 @@ void Worker::weight_gradient(const Turn& turn, Stage& stage) {
 }
 
 void Worker::update(const Turn& turn, Stage& stage) {
-  if (job_.options.clip_norm && std::exchange(clipped_, turn.step) != turn.step) clip();
+  const bool meets = job_.options.clip_norm || job_.options.on_nan;
+  if (meets && std::exchange(settled_, turn.step) != turn.step) settle(turn.step);
   const Time begin = Coordinator::Clock::now();
-  stage.update(turn.step - ground_.stretch.first, rate(turn));
+  if (refused_.empty()) {
+    stage.update(turn.step - ground_.stretch.first, rate(turn));
+  } else {
+    stage.drop_update();
+    figures_.not_finite = refused_;
+  }
   const Time end = finished();
   note(turn, begin, end);
   job_.ledger.updated(turn.step, id_, end, std::exchange(figures_, {}));

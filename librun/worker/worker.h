@@ -74,9 +74,15 @@ class Worker {
   void tied_all_reduce(const Turn& turn);
   void update(const Turn& turn, Stage& stage);
   double rate(const Turn& turn) const;
-  /// Before the first update of a step: scales the gradients of this worker's stages where the norm over all
-  /// workers is too large.
-  void clip();
+  /// Before the first update of a step, with all workers: whether losses and gradients are finite, and whether
+  /// their norm is too large, which scales the gradients of this worker's stages.
+  void settle(Step step);
+  struct Norm {
+    int stage = 0;
+    double square = 0;
+  };
+  std::map<std::pair<std::int64_t, std::int64_t>, Norm> gather_norms();
+  void clip(double norm);
 
   model::RandomKey key(const Turn& turn) const { return {job_.options.seed, turn.step, turn.micro_batch}; }
   std::span<const std::int64_t> samples(const Turn& turn) const {
@@ -122,7 +128,9 @@ class Worker {
   std::vector<std::int64_t> order_, test_order_;  ///< samples of the current epoch, of the test set
   int order_epoch_ = -1;
   Ground ground_;
-  Step clipped_ = -1;                            ///< the last step whose gradients are within the norm
+  Step settled_ = -1;                 ///< the last step that was
+  std::string refused_;               ///< why its updates are not made; with OnNan::stop also those behind it
+  std::optional<int> infinite_loss_;  ///< a micro-batch of the step whose loss is not finite
   std::shared_ptr<const InitialState> initial_;  ///< until the stages are made
   std::optional<Phase> starting_;                ///< until the stages are made
   Seconds busy_{};                               ///< since the last entry of the record

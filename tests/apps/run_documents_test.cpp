@@ -107,6 +107,28 @@ TEST_SUITE("apps/run_documents") {
             "rates.txt: is read and written; write to another file");
   }
 
+  TEST_CASE(
+      "--on-nan stop: report and weights of the step before, exit 1; settings of other optimizers are "
+      "refused") {
+    const Folder folder;
+    const Outcome outcome = folder.run({"plan.json", "--steps", "50", "--lr", "1e30", "--on-nan", "stop", "-o",
+                                        "report.json", "--save-weights", "w.safetensors"});
+    CHECK(outcome.code == 1);
+    CHECK(outcome.err.find(" is not a finite number; the run ends with the weights of the step before") !=
+          std::string::npos);
+    const pp::Json report = pp::parse_json(pp::read_file(folder.path() / "report.json"));
+    CHECK(report["exit_reason"] == "not_finite");
+    CHECK(report["steps"] < 50);
+    CHECK(report["skipped_steps"] == 0);
+    CHECK(folder.files() == 3);
+    refused(folder.run({"plan.json", "--steps", "4", "--beta1", "0.8"}),
+            "--beta1: the plan's optimizer sgd has --momentum; leave it out, or plan with --optimizer adam or "
+            "adamw");
+    refused(folder.run({"plan.json", "--steps", "4", "--on-nan", "go"}),
+            "--on-nan: unknown name \"go\"; use one of stop, skip");
+    CHECK(folder.run({"plan.json", "--steps", "4", "--accumulate", "3"}).code == 0);
+  }
+
   TEST_CASE("a pipe that nobody reads is refused at once") {
     const Folder folder;
     REQUIRE(::mkfifo((folder.path() / "pipe").c_str(), 0600) == 0);

@@ -43,7 +43,8 @@ class Training {
     write_file(one_.folder() / "plan.json", text);
     const run::RunOptions options = options_for();
     one_.doing("pp-run check plan.json --data synthetic --synthetic-samples " +
-               std::to_string(options.synthetic_samples));
+               std::to_string(options.synthetic_samples) + " --accumulate " +
+               std::to_string(options.accumulate));
     try {
       plan_ = plan::parse_plan(text);
       run::check(plan_, options);
@@ -116,6 +117,7 @@ class Training {
     options.learning_rate = 0.05;
     options.weight_decay = random_.one_in(2) ? 0.01 : 0;
     options.evaluate = random_.one_in(4);
+    if (random_.one_in(6)) options.accumulate = random_.integer(2, 4);  // streams refuse it
     options.stall_timeout = Seconds(30);
     return options;
   }

@@ -79,6 +79,7 @@ TEST_SUITE("librun/check") {
     CHECK(refused_options([](auto& o) { o.momentum = 1; }) == "momentum = 1: must be in [0, 1)");
     CHECK(refused_options([](auto& o) { o.epsilon = 0; }) == "epsilon = 0: must be above 0");
     CHECK(refused_options([](auto& o) { o.lr_decay = -1; }) == "lr_decay = -1: must be 0 or more");
+    CHECK(refused_options([](auto& o) { o.accumulate = 0; }) == "accumulate = 0: must be at least 1");
     CHECK(refused_options([](auto& o) { o.stall_timeout = Seconds(0); }) ==
           "stall_timeout = 0: must be above 0");
     CHECK(refused_options([](auto& o) { o.data = ""; }) == "--data: give a folder, or synthetic");
@@ -120,6 +121,24 @@ TEST_SUITE("librun/check") {
             o.momentum = 0;
           }) == "--nesterov: needs a momentum above 0, found 0; leave one of the two out");
     CHECK(refused(adagrad, [](auto& o) { o.epsilon = 1e-6; }) == "accepted");
+  }
+
+  TEST_CASE("what needs all gradients of a step at once is refused with asynchronous schedules") {
+    PlanSpec spec = small();
+    spec.schedule = "pipedream";
+    spec.micro_batches = 1;
+    const auto refused = [&](auto change) {
+      run::RunOptions options = synthetic();
+      change(options);
+      return refusal(make_plan(spec), options).first;
+    };
+    CHECK(refused([](auto& o) { o.accumulate = 2; }) ==
+          "--accumulate: schedule pipedream is asynchronous, its updates stand in the plan; plan with "
+          "macrobatch, "
+          "or with a synchronous schedule");
+    CHECK(refused([](auto& o) { o.on_nan = run::OnNan::skip; }) ==
+          "--on-nan: the stages of schedule pipedream are updated at different times, so there is no decision "
+          "over all of them; plan with a synchronous schedule");
   }
 
   TEST_CASE("weight prediction needs an optimizer with momentum") {

@@ -233,6 +233,38 @@ TEST_SUITE("librun/equality") {
     check_all_plans({.model = test::residual_net()}, short_run());
   }
 
+  TEST_CASE(
+      "gradients over several mini-batches: every cut equals the single device, the last group is smaller") {
+    run::RunOptions options = short_run();
+    options.accumulate = 3;
+    options.synthetic_samples = 38;  // 8, 8, 8 | 8, 6
+    options.steps = 5;               // two epochs and a half
+    options.clip_norm = 0.5;
+    for (const ModelGraph& model : {test::dropout_mlp(), test::residual_net(), test::shared_mlp()}) {
+      CAPTURE(model.name);
+      check_all_plans({.model = model}, options);
+    }
+    const PlanSpec split{.model = test::dropout_mlp(), .cuts = {3, 6}, .schedule = "zb-h1"};
+    const test::Trained expected = test::train_alone(make_plan(split), options);
+    CHECK(test::first_difference(expected.tensors, test::run_plan(make_plan(split), options).tensors) == "");
+  }
+
+  TEST_CASE("three mini-batches of an update are one of three times the size and of as many micro-batches") {
+    PlanSpec spec{.model = test::residual_net(), .cuts = {3, 7}};
+    run::RunOptions options = short_run();
+    options.synthetic_samples = 48;
+    options.steps = 4;
+    options.accumulate = 3;
+    const test::Run accumulated = test::run_plan(make_plan(spec), options);
+    spec.mini_batch *= 3;
+    spec.micro_batches *= 3;
+    options.accumulate = 1;
+    const test::Run whole = test::run_plan(make_plan(spec), options);
+    CHECK(test::first_difference(whole.tensors, accumulated.tensors) == "");
+    CHECK(whole.report.step_losses == accumulated.report.step_losses);
+    CHECK(accumulated.report.workers[0].peak_in_flight == 3);
+  }
+
   TEST_CASE("every optimizer, with decay: every cut equals the single device") {
     for (const auto& [optimizer, name] : EnumNames<plan::OptimizerName>::table) {
       CAPTURE(std::string(name));

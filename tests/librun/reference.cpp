@@ -61,24 +61,27 @@ Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Orde
   Trained result;
   LayerTensors weights = model.initial_weights(), buffers = model.initial_buffers();
   const auto optimizer = optimizer_of(plan, options);
-  const run::EpochShape shape = shape_of(plan, options, model.samples());
-  const std::int64_t total = options.steps.value_or(shape.count * options.epochs.value_or(1));
+  const run::EpochShape shape = shape_of(plan, options, model.samples());  // of mini-batches
+  const std::int64_t group = options.accumulate, per_epoch = (shape.count + group - 1) / group;
+  const std::int64_t total = options.steps.value_or(per_epoch * options.epochs.value_or(1));
   for (std::int64_t step = 0; step < total; ++step) {
     const auto order =
-        run::epoch_order(model.samples(), options.seed, static_cast<int>(step / shape.count), options.shuffle);
-    const std::int64_t batch = step % shape.count;
-    const int size = shape.size(batch);
-    const auto offsets = offsets_of(size, plan.training.micro_batches);
+        run::epoch_order(model.samples(), options.seed, static_cast<int>(step / per_epoch), options.shuffle);
+    const std::int64_t begin = step % per_epoch * group, end = std::min(begin + group, shape.count);
+    int size = 0;
+    for (std::int64_t batch = begin; batch < end; ++batch) size += shape.size(batch);
     LayerTensors sums(weights.size());
     std::map<int, std::vector<model::BatchStatistics>> statistics;  // by layer
     double loss = 0;
     const int micro_batches = plan.training.micro_batches;
     std::vector<Gradient> parts;
-    for (int m = 0; m < micro_batches; ++m) {
-      const auto begin = static_cast<std::size_t>(shape.first(batch) + offsets[static_cast<std::size_t>(m)]);
-      const auto count = static_cast<std::size_t>(offsets[static_cast<std::size_t>(m) + 1] -
-                                                  offsets[static_cast<std::size_t>(m)]);
-      parts.push_back(model.gradient(weights, std::span(order).subspan(begin, count),
+    for (int m = 0; m < micro_batches * (end - begin); ++m) {
+      const std::int64_t batch = begin + m / micro_batches;
+      const auto offsets = offsets_of(shape.size(batch), micro_batches);
+      const auto piece = static_cast<std::size_t>(m % micro_batches);
+      const auto first = static_cast<std::size_t>(shape.first(batch) + offsets[piece]);
+      const auto count = static_cast<std::size_t>(offsets[piece + 1] - offsets[piece]);
+      parts.push_back(model.gradient(weights, std::span(order).subspan(first, count),
                                      static_cast<double>(count) / size, {options.seed, step, m}));
       for (auto& entry : parts.back().statistics) statistics[entry.layer].push_back(entry);
       loss += parts.back().loss * static_cast<double>(count) / size;

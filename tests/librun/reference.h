@@ -25,8 +25,8 @@ struct Trained {
 /// The order in which gradients of micro-batches are added.
 enum class Order { ascending, descending };
 
-/// Accumulates over the plan's micro-batches of synthetic data, then steps; single thread.
-/// `rate`: of each step; none: the options' learning rate.
+/// Accumulates over the plan's micro-batches of synthetic data, of as many mini-batches as the options say,
+/// then steps; single thread. `rate`: of each step; none: the options' learning rate.
 Trained train_alone(const pp::plan::Plan& plan, const pp::run::RunOptions& options,
                     Order order = Order::ascending, const std::function<double(std::int64_t)>& rate = {});
 

@@ -73,7 +73,8 @@ std::vector<Jobs> jobs() {
 
 TEST_SUITE("librun/resume") {
   TEST_CASE("any plan goes on from any plan's checkpoint: weights and losses are those of one device") {
-    for (const plan::OptimizerName optimizer : {plan::OptimizerName::sgd, plan::OptimizerName::adamw}) {
+    using enum plan::OptimizerName;
+    for (const plan::OptimizerName optimizer : {sgd, adamw, rmsprop, adagrad}) {
       for (const Jobs& job : jobs()) {
         CAPTURE(job.name);
         PlanSpec spec{.model = job.model, .optimizer = optimizer};
@@ -92,9 +93,23 @@ TEST_SUITE("librun/resume") {
     }
   }
 
+  TEST_CASE("steps of several mini-batches go on in the middle of an epoch, on another plan") {
+    run::RunOptions options = options_for(7);
+    options.synthetic_samples = 38;  // mini-batches 8, 8 | 8, 8 | 6: three steps in an epoch
+    options.accumulate = 2;
+    PlanSpec spec{.model = test::residual_net()};
+    const test::Trained expected = test::train_alone(make_plan(spec), options);
+    spec.cuts = {6};
+    PlanSpec other{.model = spec.model, .cuts = {2, 10}, .schedule = "gpipe"};
+    const test::Run found =
+        run_parts({{make_plan(spec), 2}, {make_plan(other), 4}, {make_plan(spec), 7}}, options);
+    CHECK(test::first_difference(expected.tensors, found.tensors) == "");
+    CHECK(found.report.step_losses == expected.losses);
+  }
+
   TEST_CASE("asynchronous trainings go on as if they had not ended, with the same interval") {
-    for (const plan::WeightPolicy policy :
-         {plan::WeightPolicy::stash, plan::WeightPolicy::vertical_sync, plan::WeightPolicy::two_buffered}) {
+    for (const plan::WeightPolicy policy : {plan::WeightPolicy::stash, plan::WeightPolicy::vertical_sync,
+                                            plan::WeightPolicy::two_buffered, plan::WeightPolicy::predict}) {
       CAPTURE(name_of(policy));
       const bool aggregates = policy == plan::WeightPolicy::two_buffered;
       const plan::Plan plan = make_plan({.model = test::mlp(3),

@@ -43,6 +43,25 @@ TEST_SUITE("librun/data/order") {
     CHECK(shape.first(2) == 16);
   }
 
+  TEST_CASE("steps of accumulated mini-batches: the last one takes what is left") {
+    // Mini-batches of 8, 8, 8, 8 and 6 samples, two a step; of 8 in 4: 2,2,2,2, of 6 in 4: 2,2,1,1.
+    EpochShape shape = epoch_shape({.samples = 38, .mini_batch = 8, .micro_batches = 4, .source = "data"});
+    shape.accumulate = 2;
+    CHECK(shape.steps() == 3);
+    CHECK(shape.begin(2) == 4);
+    CHECK(shape.begin(3) == 5);
+    CHECK(shape.step_size(1) == 16);
+    CHECK(shape.step_size(2) == 6);
+    CHECK(shape.step_sizes(1) == std::vector<int>(8, 2));
+    CHECK(shape.step_sizes(2) == std::vector<int>{2, 2, 1, 1});
+    // A last mini-batch that is dropped belongs to no step.
+    shape =
+        epoch_shape({.samples = 19, .mini_batch = 8, .micro_batches = 4, .drop_last = true, .source = "data"});
+    shape.accumulate = 3;
+    CHECK(shape.steps() == 1);
+    CHECK(shape.step_size(0) == 16);
+  }
+
   TEST_CASE("a last mini-batch with fewer samples than micro-batches is refused, or dropped") {
     EpochRequest request{.samples = 19, .mini_batch = 8, .micro_batches = 4, .source = "data"};
     CHECK_THROWS_WITH_AS(

@@ -67,7 +67,7 @@ TEST_SUITE("librun/report/build") {
     report.plan.predicted.stages.resize(1);
     report.plan.predicted.stages[0].forward = Seconds(0.2);
     report.plan.predicted.micro_batch_scale = {1, 1.5, 0.5};
-    add_measurements(report, units, records);
+    add_measurements(report, 1, units, records);
     CHECK(report.steps == 6);
     CHECK(report.step.count() == doctest::Approx(2));
     CHECK(report.samples_per_s == doctest::Approx(4));

@@ -33,6 +33,7 @@ RunReport full_report() {
                      {"shuffle", true}};
   report.exit_reason = "completed";
   report.steps = 2;
+  report.skipped_steps = 1;
   report.seed = 0xffffffffffffffffu;
   report.step = Seconds(0.25);
   report.samples_per_s = 32;
@@ -71,6 +72,7 @@ TEST_SUITE("librun/report/report_json") {
     CHECK(read.op_times == report.op_times);
     CHECK(read.comparisons == report.comparisons);
     CHECK(read.step_losses == report.step_losses);
+    CHECK(read.skipped_steps == 1);
     CHECK(read.context == report.context);
     CHECK(read.settings == report.settings);
     CHECK((read.plan == report.plan));

@@ -60,6 +60,29 @@ TEST_SUITE("librun/worker/cursor") {
     }
   }
 
+  TEST_CASE("accumulated mini-batches: one update for all, micro-batches and weights count over the step") {
+    const plan::Stream stream = step("F0.0 F0.1 B0.0 B0.1 AR0 U0", 2);
+    // Mini-batches of 4, 4 and 2 samples, two a step; the second step of the epoch has the last one alone.
+    const EpochShape epoch{.samples = 10, .mini_batch = 4, .micro_batches = 2, .count = 3, .accumulate = 2};
+    const std::vector<Turn> turns = all(Cursor(stream, true, epoch, {.first = 2, .end = 4, .epoch_first = 2}));
+    CHECK(text(turns) ==
+          "F0.0@2 F0.1@2 B0.0@2 B0.1@2 F0.2@2 F0.3@2 B0.2@2 B0.3@2 AR0@2 U0@2 "
+          "F0.0@3 F0.1@3 B0.0@3 B0.1@3 AR0@3 U0@3");
+    CHECK(turns[5].first_row == 6);  // F0.3: the second half of the second mini-batch
+    CHECK(turns[5].rows == 2);
+    CHECK(turns[5].weight == 2.0 / 8);
+    CHECK(turns[5].micro_batch == 3);
+    CHECK(turns[10].first_row == 8);
+    CHECK(turns[10].rows == 1);
+    CHECK(turns[10].weight == 1.0 / 2);
+    // Cut after the first step, and begun with the second.
+    Cursor cut(stream, true, epoch, {.first = 2, .end = 4, .epoch_first = 2});
+    cut.end_at(3);
+    CHECK(all(cut).size() == 10);
+    CHECK(text(all(Cursor(stream, true, epoch, {.first = 3, .end = 4, .epoch_first = 2}))) ==
+          "F0.0@3 F0.1@3 B0.0@3 B0.1@3 AR0@3 U0@3");
+  }
+
   TEST_CASE("an update belongs to the step of its stage's last backward") {
     const plan::Stream stream = first_of_two();
     const EpochShape epoch{.samples = 8, .mini_batch = 2, .count = 4};
