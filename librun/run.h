@@ -49,6 +49,9 @@ struct RunOptions {
   /// Decided by all workers together before any of them updates; synchronous schedules only. Unset: a loss that
   /// is not finite, seen when the step is over, is the run's failure.
   std::optional<OnNan> on_nan;
+  /// Products of forwards in this type (LibTorch's autocast), weights, sums and updates in the plan's float32;
+  /// bfloat16.
+  std::optional<DType> autocast;
   std::uint64_t seed = 1;
   bool shuffle = true;     ///< a permutation keyed by (seed, epoch)
   bool drop_last = false;  ///< leave out a last partial mini-batch that has fewer samples than micro-batches

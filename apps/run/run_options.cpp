@@ -84,6 +84,15 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
           "when a loss or gradient is not finite, decided before the update: " + list_names<run::OnNan>())
       .type_name("NAME")
       .group("Training");
+  command
+      .add_option_function(
+          "--autocast",
+          [&run](const std::string& text) {
+            run.autocast = parse_enum<DType>(text, "--autocast", ErrorKind::usage);
+          },
+          "bfloat16: type of the products in forwards")
+      .type_name("NAME")
+      .group("Training");
   command.add_option("--seed", run.seed, "of initial weights, dropout and shuffling")
       .check(cli::whole_number(0))
       .group("Training");

@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -75,6 +76,9 @@ struct PassContext {
   at::Generator* generator =
       nullptr;  ///< of the calling thread; recomputed layers draw from it in backward too
   std::span<const std::vector<at::Tensor>> buffers;  ///< per layer of the segment; read in evaluation only
+  /// Forwards run under LibTorch's autocast to this type: products in it, sums that need it in float32. Weights
+  /// and their gradients keep their type.
+  std::optional<at::ScalarType> autocast = std::nullopt;
 };
 
 /// Told before and after each layer's part of an operation; for the profiler. A layer without work in an

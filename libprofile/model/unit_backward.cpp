@@ -12,6 +12,11 @@ Tensors unpacked(const LayerGraph& graph) {
   return saved;
 }
 
+/// Whether the forward left what the layer's own backward reads; under autocast it records a graph instead.
+bool is_written(const BoundLayer& layer, const LayerGraph& graph) {
+  return layer.backward && graph.outputs.empty() && graph.weight_gradients.empty();
+}
+
 }  // namespace
 
 bool wants_input_gradient(const Unit& unit) {
@@ -19,7 +24,7 @@ bool wants_input_gradient(const Unit& unit) {
 }
 
 Tensors UnitBackward::whole(std::size_t u, LayerGraph& graph, TensorSpan arrived, WeightSums& sums) const {
-  if (segment.units[u].backward) {
+  if (is_written(segment.units[u], graph)) {
     const Tensors saved = unpacked(graph);
     Tensors gradients = written_inputs(u, saved, arrived);
     written_parameters(u, saved, arrived, sums);
@@ -38,7 +43,7 @@ Tensors UnitBackward::inputs(std::size_t u, LayerGraph& graph, Tensors arrived) 
   const std::size_t count = segment.plan.units[u].sources.size();
   const bool done = weights_of(u).empty();
   Tensors results;
-  if (layer.backward) {
+  if (is_written(layer, graph)) {
     results = written_inputs(u, unpacked(graph), arrived);
   } else if (!done && layer.weight_gradient == WeightGradient::with_input) {
     results = recorded(u, graph, arrived);
@@ -57,7 +62,7 @@ Tensors UnitBackward::inputs(std::size_t u, LayerGraph& graph, Tensors arrived) 
 }
 
 void UnitBackward::parameters(std::size_t u, LayerGraph& graph, WeightSums& sums) const {
-  if (segment.units[u].backward) {
+  if (is_written(segment.units[u], graph)) {
     written_parameters(u, unpacked(graph), graph.output_gradients, sums);
     graph = LayerGraph();
     return;

@@ -1,15 +1,39 @@
 #include "libprofile/model/unit_forward.h"
 
+#include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 
 #include <utility>
 
 namespace pp::model::detail {
+namespace {
+
+/// Of the calling thread. Casts of weights are not cached: the cache is one for all threads.
+class Autocast {
+ public:
+  Autocast(std::optional<at::ScalarType> type, at::DeviceType device) : device_(device), on_(type.has_value()) {
+    if (!on_) return;
+    at::autocast::set_autocast_cache_enabled(false);
+    at::autocast::set_autocast_dtype(device, *type);
+    at::autocast::set_autocast_enabled(device, true);
+  }
+  ~Autocast() {
+    if (on_) at::autocast::set_autocast_enabled(device_, false);
+  }
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  at::DeviceType device_;
+  bool on_;
+};
+
+}  // namespace
 
 Tensors UnitForward::run(std::size_t u, Tensors inputs, LayerGraph* graph) const {
   const BoundLayer& layer = segment.units[u];
   if (graph == nullptr) return compute(u, inputs);
-  if (!layer.backward) return record(u, std::move(inputs), *graph);
+  if (!layer.backward || context.autocast) return record(u, std::move(inputs), *graph);
   const Tensors outputs = compute(u, inputs);
   for (const at::Tensor& saved : layer.backward->saves(inputs, outputs))
     graph->saved.emplace_back(saved, /*is_output=*/false);
@@ -49,6 +73,7 @@ Tensors UnitForward::call(std::size_t u, TensorSpan inputs) const {
                      .buffers = {},
                      .statistics = &statistics};
   if (position < context.buffers.size()) layer.buffers = context.buffers[position];
+  const Autocast autocast(context.autocast, inputs[0].device().type());
   return segment.units[u].forward(inputs, weights.of(unit.position), layer);
 }
 

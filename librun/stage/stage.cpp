@@ -23,6 +23,7 @@ Stage::Stage(const ResolvedModel& model, StageOptions options)
     : model_(model),
       segment_(model, std::move(options.layers), options.with_loss, options.recompute),
       optimizer_(std::move(options.optimizer)),
+      autocast_(options.autocast ? std::optional(model::scalar_type(*options.autocast)) : std::nullopt),
       layout_(model, segment_, options.dtype),
       versions_(layout_, *segment_.initial_weights(options.seed, options.dtype, options.device), options.policy,
                 options.stages, options.index),
@@ -38,6 +39,14 @@ Stage::Stage(const ResolvedModel& model, StageOptions options)
   }
 }
 
+model::PassContext Stage::training_context(const model::RandomKey& key, at::Generator& generator) const {
+  model::PassContext context;
+  context.key = key;
+  context.generator = &generator;
+  context.autocast = autocast_;
+  return context;
+}
+
 void Stage::predict(int updates, double learning_rate) {
   const std::span<const at::Tensor> predicted = versions_.predicted();
   if (!predicted.empty())
@@ -46,9 +55,7 @@ void Stage::predict(int updates, double learning_rate) {
 
 model::Tensors Stage::forward(int micro_batch, std::int64_t step, model::TensorSpan inputs,
                               const model::RandomKey& key, at::Generator& generator, Keep keep) {
-  model::PassContext context;
-  context.key = key;
-  context.generator = &generator;
+  model::PassContext context = training_context(key, generator);
   if (keep == Keep::inputs) context.record = model::Record::none;
   std::shared_ptr<const model::Weights> weights = versions_.for_forward(step);
   Flight flight{segment_.forward(weights, inputs, context), weights->version};
@@ -71,9 +78,7 @@ void Stage::recompute(int micro_batch, model::TensorSpan inputs, const model::Ra
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (!all[i].defined()) all[i] = inputs[i];
   }
-  model::PassContext context;
-  context.key = key;
-  context.generator = &generator;
+  model::PassContext context = training_context(key, generator);
   model::Pass again = segment_.forward(std::exchange(flight.weights, nullptr), all, context);
   again.outputs.clear();
   again.loss = flight.pass.loss;
@@ -216,6 +221,7 @@ void Stage::commit(const Statistics& statistics) {
 model::Pass Stage::evaluate(model::TensorSpan inputs, at::Generator& generator) const {
   model::PassContext context;
   context.mode = model::Mode::evaluation;
+  context.autocast = autocast_;
   context.generator = &generator;
   context.buffers = buffers_;
   return segment_.forward(versions_.newest_shared(), inputs, context);

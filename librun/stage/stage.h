@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -27,7 +28,8 @@ struct StageOptions {
   bool with_loss = false;
   std::vector<int> recompute = {};  ///< those of `layers` that run again inside backward
   DType dtype = DType::float32;
-  at::Device device = at::kCPU;  ///< where weights, gradients and optimizer state live
+  std::optional<DType> autocast = {};  ///< type of the products in forwards (model::PassContext)
+  at::Device device = at::kCPU;        ///< where weights, gradients and optimizer state live
   std::uint64_t seed = 1;
   std::unique_ptr<model::Optimizer> optimizer;
   plan::WeightPolicy policy = plan::WeightPolicy::flush;
@@ -157,6 +159,7 @@ class Stage {
   at::Tensor place(const FlatLayout::Parameter& parameter, const FlatLayout::Use& use) const {
     return FlatLayout::view(gradient_, parameter, use.offset);
   }
+  model::PassContext training_context(const model::RandomKey& key, at::Generator& generator) const;
   void predict(int updates, double learning_rate);
   at::Tensor& sum(const FlatLayout::Use& use) { return sums_.layers[use.layer][use.index]; }
   /// visit(parameter, use) for every use of parameters that layer `owner` has.
@@ -171,6 +174,7 @@ class Stage {
   const ResolvedModel& model_;
   model::Segment segment_;
   std::unique_ptr<model::Optimizer> optimizer_;
+  std::optional<at::ScalarType> autocast_;
   FlatLayout layout_;
   WeightVersions versions_;
   std::vector<std::vector<at::Tensor>> buffers_;  ///< per layer of the segment

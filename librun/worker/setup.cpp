@@ -89,6 +89,18 @@ void check_meeting(const plan::Plan& plan, const std::string& option, const std:
   }
 }
 
+void check_autocast(const plan::Plan& plan, const RunOptions& options) {
+  if (!options.autocast) return;
+  if (*options.autocast != DType::bfloat16) {
+    refuse(ErrorKind::usage,
+           "--autocast: " + std::string(name_of(*options.autocast)) + " is not supported; use bfloat16");
+  }
+  if (plan.training.dtype != DType::float32) {
+    refuse(ErrorKind::usage, "--autocast: the plan trains in " + std::string(name_of(plan.training.dtype)) +
+                                 "; plan with float32, or leave it out");
+  }
+}
+
 void check_accumulation(const plan::Plan& plan, const RunOptions& options) {
   if (options.accumulate == 1 || !plan.workers.front().program.stream) return;
   refuse(ErrorKind::usage,
@@ -244,6 +256,7 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   if (options.clip_norm) check_meeting(plan, "--clip-norm", "norm");
   if (options.on_nan) check_meeting(plan, "--on-nan", "decision");
   check_accumulation(plan, options);
+  check_autocast(plan, options);
   setup.devices = devices_of_workers(plan);
   check_devices(plan, setup.devices);
   setup.cores = bind_cores(setup.devices, allowed_cores());

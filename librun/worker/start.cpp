@@ -108,6 +108,7 @@ Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Le
     whole("lr_steps", length.total);
   }
   if (options.data == "synthetic") whole("synthetic_samples", options.synthetic_samples);
+  if (options.autocast) settings["autocast"] = std::string(name_of(*options.autocast));
   if (options.on_nan) settings["on_nan"] = std::string(name_of(*options.on_nan));
   if (options.accumulate > 1) whole("accumulate", options.accumulate);
   if (options.clip_norm) settings["clip_norm"] = *options.clip_norm;

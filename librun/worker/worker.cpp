@@ -176,6 +176,7 @@ void Worker::make_stage(std::size_t s) {
   options.with_loss = s + 1 == job_.plan.stages.size();
   options.recompute = job_.recompute[s];
   options.dtype = job_.plan.training.dtype;
+  options.autocast = job_.options.autocast;
   options.device = device_;
   options.seed = job_.options.seed;
   options.optimizer = make_optimizer(job_.plan.training.optimizer, job_.options);

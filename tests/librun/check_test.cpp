@@ -141,6 +141,17 @@ TEST_SUITE("librun/check") {
           "over all of them; plan with a synchronous schedule");
   }
 
+  TEST_CASE("autocast is to bfloat16 and from float32") {
+    CHECK(refused_options([](auto& o) { o.autocast = DType::float64; }) ==
+          "--autocast: float64 is not supported; use bfloat16");
+    PlanSpec spec = small();
+    spec.dtype = DType::float64;
+    run::RunOptions options = synthetic();
+    options.autocast = DType::bfloat16;
+    CHECK(refusal(make_plan(spec), options).first ==
+          "--autocast: the plan trains in float64; plan with float32, or leave it out");
+  }
+
   TEST_CASE("weight prediction needs an optimizer with momentum") {
     PlanSpec spec = small();
     spec.schedule = "spectrain";

@@ -249,6 +249,39 @@ TEST_SUITE("librun/equality") {
     CHECK(test::first_difference(expected.tensors, test::run_plan(make_plan(split), options).tensors) == "");
   }
 
+  TEST_CASE("autocast to bfloat16: every cut equals the single device, with layers that run again") {
+    run::RunOptions options = short_run();
+    options.autocast = DType::bfloat16;
+    for (const ModelGraph& model :
+         {test::dropout_mlp(), test::residual_net(), model::build_family("lenet5:image=12"),
+          model::build_family("transformer:layers=2,width=16,heads=2,vocabulary=20,sequence=8,dropout=0.2")}) {
+      CAPTURE(model.name);
+      check_all_plans({.model = model}, options);
+    }
+    PlanSpec spec{.model = test::dropout_mlp(), .cuts = {4}, .rerun_layers = {"relu0", "fc1", "drop1"}};
+    const test::Trained expected = test::train_alone(make_plan(spec), options);
+    CHECK(test::first_difference(expected.tensors, test::run_plan(make_plan(spec), options).tensors) == "");
+    spec.rerun_layers = {};
+    spec.recompute = {plan::Recompute::always};
+    CHECK(test::first_difference(expected.tensors, test::run_plan(make_plan(spec), options).tensors) == "");
+  }
+
+  TEST_CASE("autocast: what crosses a cut behind a product has two bytes a number, weights keep four") {
+    // 8 samples of 6 numbers a step, and their gradients back.
+    const plan::Plan plan = make_plan({.model = test::mlp(1), .cuts = {1}});
+    run::RunOptions options = short_run();
+    const test::Run whole = test::run_plan(plan, options);
+    options.autocast = DType::bfloat16;
+    const test::Run half = test::run_plan(plan, options);
+    for (std::size_t w = 0; w < 2; ++w) {
+      CHECK(whole.report.workers[w].sent_per_step == Bytes(8 * 6 * 4));
+      CHECK(half.report.workers[w].sent_per_step == Bytes(8 * 6 * 2));
+    }
+    for (const auto& [name, tensor] : half.tensors) CHECK((tensor.scalar_type() == at::kFloat));
+    CHECK(half.report.step_losses.back() == doctest::Approx(whole.report.step_losses.back()).epsilon(0.02));
+    CHECK(half.report.step_losses.back() != whole.report.step_losses.back());
+  }
+
   TEST_CASE("three mini-batches of an update are one of three times the size and of as many micro-batches") {
     PlanSpec spec{.model = test::residual_net(), .cuts = {3, 7}};
     run::RunOptions options = short_run();

@@ -1,6 +1,7 @@
 #include "tests/librun/whole_model.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <array>
@@ -78,6 +79,9 @@ Gradient WholeModel::gradient(const LayerTensors& at_weights, std::span<const st
       return outputs[static_cast<std::size_t>(source.index)][static_cast<std::size_t>(source.output)];
     return run::cut(data_, source, samples);
   };
+  at::autocast::set_autocast_cache_enabled(false);
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  at::autocast::set_autocast_enabled(at::kCPU, options_.autocast.has_value());
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     model::LayerContext context;
     context.key = key;
@@ -94,6 +98,7 @@ Gradient WholeModel::gradient(const LayerTensors& at_weights, std::span<const st
   model::LayerContext context;
   const at::Tensor loss = model::bind_loss(spec.op, spec.attributes).forward(ends, {}, context)[0];
   result.loss = loss.item<double>();
+  at::autocast::set_autocast_enabled(at::kCPU, false);
   const at::Tensor weighted = loss.mul(weight);
   for (std::size_t i = 0; in_backward != nullptr && i < leaves.size(); ++i) {
     for (std::size_t p = 0; p < leaves[i].size(); ++p)
