@@ -22,11 +22,16 @@ enum class OnNan {
 };
 
 struct RunOptions {
-  std::string data;  ///< `synthetic`, or a folder with {train,test}-{images,labels}.idx
+  std::string data;           ///< `synthetic`, or a folder or file that data/formats.h knows
+  std::string data_format;    ///< where the names of the files leave it open
+  std::string token_type;     ///< uint8, uint16 or uint32: the data are tokens
+  std::string target_column;  ///< of a CSV file; empty: the last one
+  double test_share = 0;      ///< of the samples, from their end, for tests where there are no test files
   /// Samples of synthetic data per epoch.
   int synthetic_samples = 1024;
-  std::optional<double> scale;  ///< multiplies integer images; default 1/(maximum of the type)
-  std::optional<int> epochs;    ///< one of epochs and steps is given
+  /// Multiplies floating inputs of files; default: integers by 1/(maximum of their type).
+  std::optional<double> scale;
+  std::optional<int> epochs;  ///< one of epochs and steps is given
   std::optional<std::int64_t> steps;
   double learning_rate = 0.01;
   /// How the rate goes (worker/learning_rate.h): `constant`, `step`, `cosine`, or a file of steps and rates.

@@ -25,14 +25,25 @@ void set_interval(run::RunOptions& run, const std::string& text) {
 void add_run_options(const cli::Command& command, PlanAndOptions& options) {
   run::RunOptions& run = options.run;
   command.add_option("plan", options.plan, "a plan.json").required().type_name("PLAN");
-  command.add_option("--data", run.data, "`synthetic`, or a folder with {train,test}-{images,labels}.idx")
+  const auto data = [&](const char* name, auto& value, const char* summary) {
+    return command.add_option(name, value, summary).group("Data");
+  };
+  data("--data", run.data, "`synthetic`, or a folder or file: IDX, CIFAR-10, safetensors, .npy, CSV, tokens")
       .required()
-      .type_name("DATA")
-      .group("Data");
+      .type_name("DATA");
+  data("--data-format", run.data_format,
+       "idx, cifar10, safetensors, npy, csv or tokens; default: by the names of the files")
+      .type_name("FORMAT");
+  data("--token-type", run.token_type, "the file is tokens: uint8 (any text), uint16 or uint32")
+      .type_name("TYPE");
+  data("--target-column", run.target_column, "of a CSV file; default: the last one").type_name("NAME");
+  data("--test-share", run.test_share,
+       "share of the samples, from their end, to test with where there are no test files")
+      .check(cli::number_from(0));
   command.add_option("--synthetic-samples", run.synthetic_samples, "samples per epoch of synthetic data")
       .check(cli::whole_number(1))
       .group("Data");
-  command.add_option("--scale", run.scale, "multiplies integer images; default: 1/(maximum of their type)")
+  command.add_option("--scale", run.scale, "multiplies the inputs; default: 1/(largest value) of integer types")
       .check(cli::number_from(0))
       .group("Data");
   command.add_flag("!--no-shuffle", run.shuffle, "keep the order of the data").group("Data");

@@ -11,6 +11,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
+#include "librun/checkpoint/safetensors_header.h"
 
 namespace pp::run {
 
@@ -19,19 +20,18 @@ namespace {
 constexpr std::array kDTypes{std::pair{DType::float32, "F32"sv}, std::pair{DType::float64, "F64"sv},
                              std::pair{DType::bfloat16, "BF16"sv}, std::pair{DType::int64, "I64"sv},
                              std::pair{DType::uint8, "U8"sv}};
-constexpr std::size_t kLengthBytes = 8;
 
 std::string_view tag_of(DType dtype) {
   return std::find_if(kDTypes.begin(), kDTypes.end(), [&](const auto& row) { return row.first == dtype; })
       ->second;
 }
 
-DType dtype_of(ObjectReader& reader) {
-  const std::string tag = reader.text("dtype");
+DType dtype_of(const StoredRange& range) {
   for (const auto& [dtype, name] : kDTypes) {
-    if (name == tag) return dtype;
+    if (name == range.dtype) return dtype;
   }
-  reader.fail("dtype", "\"" + tag + "\" is none of F32, F64, BF16, I64, U8");
+  throw Error(ErrorKind::data,
+              "/" + range.name + "/dtype: \"" + range.dtype + "\" is none of F32, F64, BF16, I64, U8");
 }
 
 std::string length_bytes(std::uint64_t length) {
@@ -40,57 +40,18 @@ std::string length_bytes(std::uint64_t length) {
   return bytes;
 }
 
-std::uint64_t read_length(std::string_view bytes) {
-  std::uint64_t length = 0;
-  for (std::size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<unsigned char>(bytes[i]);
-  return length;
-}
-
-// The bytes of the tensor, cut from the data behind the header.
-StoredTensor read_entry(const std::string& name, ObjectReader& reader, std::string_view data) {
-  StoredTensor tensor{name, {reader.integers("shape"), dtype_of(reader)}, {}};
-  const std::vector<std::int64_t> range = reader.integers("data_offsets");
-  const auto size = static_cast<std::int64_t>(data.size());
-  if (range.size() != 2 || range[0] > range[1] || range[1] > size) {
-    reader.fail("data_offsets",
-                "must be the begin and end of a range within the " + std::to_string(size) + " bytes of data");
-  }
-  if (Bytes(range[1] - range[0]) != pp::bytes_of(tensor.type)) {
-    reader.fail("data_offsets", std::to_string(range[1] - range[0]) + " bytes, " +
-                                    std::to_string(pp::bytes_of(tensor.type).value) + " needed for " +
-                                    std::string(name_of(tensor.type.dtype)) + " " + to_text(tensor.type.shape));
-  }
-  tensor.bytes = data.substr(static_cast<std::size_t>(range[0]), static_cast<std::size_t>(range[1] - range[0]));
-  return tensor;
-}
-
 std::vector<StoredTensor> read_entries(std::string_view content) {
-  if (content.size() < kLengthBytes)
-    throw Error(ErrorKind::data, "not a safetensors file: shorter than 8 bytes");
-  const std::uint64_t length = read_length(content);
-  if (length > content.size() - kLengthBytes) {
-    throw Error(ErrorKind::data, "not a safetensors file: a header of " + std::to_string(length) +
-                                     " bytes in a file of " + std::to_string(content.size()));
-  }
+  const std::uint64_t length = safetensors_header_bytes(content.substr(0, kSafetensorsPrefix), content.size());
   const auto header_size = static_cast<std::size_t>(length);
-  const Json header = parse_json(content.substr(kLengthBytes, header_size));
-  if (!header.is_object()) throw Error(ErrorKind::data, "not a safetensors file: the header is not an object");
-  const std::string_view data = content.substr(kLengthBytes + header_size);
+  const std::string_view data = content.substr(kSafetensorsPrefix + header_size);
   std::vector<StoredTensor> tensors;
-  for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") continue;
-    ObjectReader reader(entry, "/" + name);
-    tensors.push_back(read_entry(name, reader, data));
-    reader.finish();
-  }
-  std::sort(tensors.begin(), tensors.end(),
-            [](const StoredTensor& a, const StoredTensor& b) { return a.bytes.data() < b.bytes.data(); });
-  const char* expected = data.data();
-  for (const StoredTensor& tensor : tensors) {
-    if (tensor.bytes.data() != expected)
-      throw Error(ErrorKind::data,
-                  "/" + tensor.name + "/data_offsets: leaves a gap or overlaps another tensor");
-    expected += tensor.bytes.size();
+  for (StoredRange& range :
+       read_safetensors_header(content.substr(kSafetensorsPrefix, header_size), data.size())) {
+    const DType dtype = dtype_of(range);
+    require_elements(range, size_of(dtype), name_of(dtype));
+    const auto begin = static_cast<std::size_t>(range.begin), end = static_cast<std::size_t>(range.end);
+    tensors.push_back(
+        {std::move(range.name), {std::move(range.shape), dtype}, data.substr(begin, end - begin)});
   }
   return tensors;
 }
@@ -113,7 +74,7 @@ void write_safetensors(std::span<const StoredTensor> tensors,
     offset += size;
   }
   std::string text = header.dump();
-  text.resize((text.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');
+  text.resize((text.size() + kSafetensorsPrefix - 1) / kSafetensorsPrefix * kSafetensorsPrefix, ' ');
   write(length_bytes(text.size()));
   write(text);
   for (const StoredTensor& tensor : tensors) write(tensor.bytes);

@@ -1,65 +1,57 @@
-// The samples of a training or test set in memory, and the micro-batches cut from them.
+// What micro-batches are cut from.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "libprofile/core/model_graph.h"
+#include "librun/data/formats.h"
 
 namespace pp::run {
 
-/// One named tensor of the data, all samples, as stored: integer images stay integers until a micro-batch is
-/// cut.
-struct Column {
-  at::Tensor values;                 ///< [samples, shape...]
-  Shape shape;                       ///< per sample, as the model wants it
-  at::ScalarType type = at::kFloat;  ///< of the micro-batches
-  double scale = 1;                  ///< multiplies each value after the conversion to `type`
+/// A training or test set. Read-only, by any number of threads at once.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual const std::string& source() const = 0;  ///< for messages
+  virtual std::int64_t samples() const = 0;
+  /// Whether rows() only copies memory.
+  virtual bool in_memory() const = 0;
+  /// The rows `samples` of the input or target that `source` names: [n, shape...], dense, a new tensor on the
+  /// CPU. Throws pp::Error (data) when they cannot be read.
+  virtual at::Tensor rows(const TensorSource& source, std::span<const std::int64_t> samples) const = 0;
 };
 
-/// Read-only after it is made; shared by all workers.
-struct Dataset {
-  std::string source;           ///< for messages
+/// Tensors of all samples.
+class MemoryDataset final : public Dataset {
+ public:
+  struct Column {
+    at::Tensor values;                 ///< [samples, shape...]
+    at::ScalarType type = at::kFloat;  ///< of the micro-batches
+  };
   std::vector<Column> inputs;   ///< in the order of the model's inputs
   std::vector<Column> targets;  ///< in the order of the model's targets
-  std::int64_t samples = 0;
+  std::string name;
+  std::int64_t sample_count = 0;
+
+  const std::string& source() const override { return name; }
+  std::int64_t samples() const override { return sample_count; }
+  bool in_memory() const override { return true; }
+  at::Tensor rows(const TensorSource& source, std::span<const std::int64_t> samples) const override;
 };
 
-/// The rows `samples` of a column: [n, shape...], dense, a new tensor.
-at::Tensor rows(const Column& column, std::span<const std::int64_t> samples);
-/// The same of the input or target that `source` names.
-at::Tensor cut(const Dataset& data, const TensorSource& source, std::span<const std::int64_t> samples);
-
-/// Which files a folder has, read from their headers alone.
-struct FolderCheck {
-  std::int64_t training_samples = 0;
-  std::int64_t test_samples = 0;  ///< 0: the folder has no test files
-};
-
-/// The data of `--data DIR`: {train,test}-{images,labels}.idx for a model with one input and one target. Checks
-/// presence, sample counts, and shapes and element types against the model. Images whose shape differs only by
-/// dimensions of size 1, or that the model takes flat, fit. Throws pp::Error (data) with file, found, expected.
-FolderCheck check_folder(const ResolvedModel& model, const std::filesystem::path& folder);
-
-struct DataOptions {
+struct TensorOptions {
   DType dtype = DType::float32;  ///< of floating tensors
-  std::optional<double> scale;   ///< of integer images for a floating input; default 1/(maximum of the type)
+  std::optional<double> scale;   ///< of floating inputs; none: input_scale()
 };
 
-enum class Subset { training, test };
-
-/// Reads the files that check_folder() accepted, and checks the labels against the number of classes.
-Dataset load_folder(const ResolvedModel& model, const std::filesystem::path& folder, Subset subset,
-                    const DataOptions& options);
-
-/// Classes that cross_entropy distinguishes: the size of the prediction's last dimension. 0 for other losses.
-std::int64_t class_count(const ResolvedModel& model);
+/// The samples of files, read when they are asked for. `table` as open_data() made it for `model`.
+std::unique_ptr<const Dataset> open_records(const ResolvedModel& model, SampleTable table,
+                                            const TensorOptions& options);
 
 }  // namespace pp::run

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "libprofile/model/ops.h"
+#include "librun/data/model_data.h"
 
 namespace pp::run {
 
@@ -35,15 +36,10 @@ Shape with_samples(std::int64_t samples, const Shape& shape) {
   return all;
 }
 
-// Number of different tokens of an integer input: what the embedding that reads it has rows for; else 16.
-std::int64_t vocabulary(const ResolvedModel& model, std::size_t input) {
-  const TensorSource wanted{TensorSource::Kind::input, static_cast<int>(input), 0};
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    if (model.graph.layers[i].op == "embedding" && model.layers[i].sources.front() == wanted) {
-      return model.layers[i].parameters.front().shape.front();
-    }
-  }
-  return kMostClasses;
+// Number of different tokens of an integer input.
+std::int64_t token_count(const ResolvedModel& model, std::size_t input) {
+  const std::int64_t rows = vocabulary(model, {TensorSource::Kind::input, static_cast<int>(input), 0});
+  return rows == 0 ? kMostClasses : rows;
 }
 
 // Draws the tensors of one data set.
@@ -61,7 +57,7 @@ class Maker {
     hidden_ = at::empty({samples_}, at::kLong).random_(0, classes_, gen);
   }
 
-  Column input(std::size_t i) {
+  MemoryDataset::Column input(std::size_t i) {
     const TensorType& type = model_.graph.inputs[i].type;
     if (is_floating(type.dtype)) return floating(type, Purpose::input_prototype, Purpose::input_noise, i);
     const at::Tensor sequence = tokens(i);  // [samples, length + 1]
@@ -70,7 +66,7 @@ class Maker {
     return integers(type, sequence.narrow(1, 0, length));
   }
 
-  Column target(std::size_t i) {
+  MemoryDataset::Column target(std::size_t i) {
     const TensorType& type = model_.graph.targets[i].type;
     if (is_floating(type.dtype)) return floating(type, Purpose::target_prototype, Purpose::target_noise, i);
     for (const auto& [shape, sequence] : sequences_) {
@@ -82,23 +78,24 @@ class Maker {
   }
 
  private:
-  Column floating(const TensorType& type, Purpose prototype, Purpose noise, std::size_t i) {
+  MemoryDataset::Column floating(const TensorType& type, Purpose prototype, Purpose noise, std::size_t i) {
     at::Generator shared = generator(seed_, prototype, i, 0);
     at::Generator own = generator(seed_, noise, i, subset_);
     const at::Tensor prototypes =
         at::empty(with_samples(classes_, type.shape), at::kFloat).normal_(0, 1, shared);
     at::Tensor values = at::empty(with_samples(samples_, type.shape), at::kFloat).normal_(0, kNoise, own);
     values.add_(at::index_select(prototypes, 0, hidden_));
-    return {values, type.shape, model::scalar_type(dtype_), 1};
+    return {values, model::scalar_type(dtype_)};
   }
 
-  static Column integers(const TensorType& type, const at::Tensor& values) {
-    return {values.reshape(with_samples(values.size(0), type.shape)).contiguous(), type.shape,
-            model::scalar_type(type.dtype), 1};
+  static MemoryDataset::Column integers(const TensorType& type, const at::Tensor& values) {
+    return {values.reshape(with_samples(values.size(0), type.shape)).contiguous(),
+            model::scalar_type(type.dtype)};
   }
 
   at::Tensor tokens(std::size_t i) {
-    const std::int64_t count = vocabulary(model_, i), length = element_count(model_.graph.inputs[i].type.shape);
+    const std::int64_t count = token_count(model_, i),
+                       length = element_count(model_.graph.inputs[i].type.shape);
     at::Generator gen = generator(seed_, Purpose::tokens, i, subset_);
     std::vector<at::Tensor> sequence{hidden_.remainder(count)};
     for (std::int64_t t = 0; t < length; ++t) {
@@ -122,11 +119,11 @@ class Maker {
 
 }  // namespace
 
-Dataset make_synthetic(const ResolvedModel& model, std::int64_t samples, std::uint64_t seed, Subset subset,
-                       DType dtype) {
-  Dataset data;
-  data.source = "synthetic";
-  data.samples = samples;
+MemoryDataset make_synthetic(const ResolvedModel& model, std::int64_t samples, std::uint64_t seed,
+                             Subset subset, DType dtype) {
+  MemoryDataset data;
+  data.name = "synthetic";
+  data.sample_count = samples;
   Maker maker(model, samples, seed, subset, dtype);
   for (std::size_t i = 0; i < model.graph.inputs.size(); ++i) data.inputs.push_back(maker.input(i));
   for (std::size_t i = 0; i < model.graph.targets.size(); ++i) data.targets.push_back(maker.target(i));

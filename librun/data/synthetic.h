@@ -13,7 +13,7 @@ namespace pp::run {
 /// one before by a fixed rule, begun with the class. An integer target of an integer input's shape is that
 /// sequence moved on by one; a single integer target is the class; a floating target is a prototype of its own.
 /// Training and test set share the prototypes and differ in the samples.
-Dataset make_synthetic(const ResolvedModel& model, std::int64_t samples, std::uint64_t seed, Subset subset,
-                       DType dtype);
+MemoryDataset make_synthetic(const ResolvedModel& model, std::int64_t samples, std::uint64_t seed,
+                             Subset subset, DType dtype);
 
 }  // namespace pp::run

@@ -112,6 +112,13 @@ class Monitor {
     }
   }
 
+  /// A thread's that is no worker. False after stop().
+  template <class Ready>
+  bool wait_helper(Lock& lock, Ready&& ready) {
+    changed_.wait(lock, [&] { return run_.stopped() || ready(); });
+    return !run_.stopped();
+  }
+
   /// Makes who waits look again, after something has changed under the lock. Better called without it: who
   /// wakes up takes it at once.
   void notify() { changed_.notify_all(); }

@@ -6,13 +6,14 @@
 #include <utility>
 
 #include "libprofile/measure/compute_device.h"
+#include "librun/data/model_data.h"
 #include "librun/worker/worker.h"
 
 namespace pp::run {
 
 void Worker::evaluate(const Turn& turn, const Stage& stage) {
   model::Tensors inputs = receive_inputs(turn);
-  cut_data(turn, inputs);
+  ground_.feed->fill(turn, inputs, memory_);
   model::Pass pass = stage.evaluate(inputs, generator_);
   finished();
   if (stage.segment().has_loss())

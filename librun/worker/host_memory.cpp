@@ -32,12 +32,11 @@ std::string text(double bytes) {
 
 }  // namespace
 
-double sample_bytes(const ModelGraph& graph, bool synthetic) {
+double synthetic_sample_bytes(const ModelGraph& graph) {
   double sum = 0;
   for (const auto* tensors : {&graph.inputs, &graph.targets}) {
     for (const DataTensor& tensor : *tensors) {
-      const double each = is_floating(tensor.type.dtype) ? 4 : 8;
-      sum += elements(tensor.type.shape) * (synthetic ? each : 1);
+      sum += elements(tensor.type.shape) * (is_floating(tensor.type.dtype) ? 4 : 8);
     }
   }
   return sum;

@@ -10,17 +10,16 @@ namespace pp::run {
 
 /// Least bytes on the host, as numbers that cannot overflow.
 struct HostNeed {
-  double data = 0;         ///< all samples
+  double data = 0;         ///< samples that are kept in memory
   double state = 0;        ///< of all CPU workers: weights, their gradients, what the optimizer keeps
   double activations = 0;  ///< of all CPU workers: the largest output of a layer, for one micro-batch
   double sum() const { return data + state + activations; }
 };
 
-/// Of a sample as the data set keeps it: synthetic numbers take 4 bytes (integers 8), those of files at
-/// least 1.
-double sample_bytes(const ModelGraph& graph, bool synthetic);
+/// Of a synthetic sample: floating numbers take 4 bytes, integers 8.
+double synthetic_sample_bytes(const ModelGraph& graph);
 
-/// `data`: bytes of all samples, training and test; `devices`: per worker; `state_ratio`: optimizer state per
+/// `data`: bytes of samples, training and test; `devices`: per worker; `state_ratio`: optimizer state per
 /// parameter.
 HostNeed least_host_memory(const plan::Plan& plan, const ResolvedModel& model, std::span<const Device> devices,
                            double data, double state_ratio);

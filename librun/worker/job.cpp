@@ -11,17 +11,17 @@ namespace pp::run {
 
 namespace {
 
-Dataset load(const Setup& setup, const plan::Plan& plan, const RunOptions& options, Subset subset) {
+std::unique_ptr<const Dataset> load(const Setup& setup, const plan::Plan& plan, const RunOptions& options,
+                                    Subset subset) {
+  const bool training = subset == Subset::training;
+  if (!training && setup.test_samples == 0) return nullptr;
   const DType dtype = plan.training.dtype;
-  if (options.data != "synthetic")
-    return load_folder(setup.model, options.data, subset, {dtype, options.scale});
-  const std::int64_t samples = subset == Subset::training ? options.synthetic_samples : setup.test_samples;
-  return make_synthetic(setup.model, samples, options.seed, subset, dtype);
-}
-
-std::optional<Dataset> load_test(const Setup& setup, const plan::Plan& plan, const RunOptions& options) {
-  if (setup.test_samples == 0) return std::nullopt;
-  return load(setup, plan, options, Subset::test);
+  if (setup.files) {
+    const SampleTable& table = training ? setup.files->training : *setup.files->test;
+    return open_records(setup.model, table, {dtype, options.scale});
+  }
+  const std::int64_t samples = training ? options.synthetic_samples : setup.test_samples;
+  return std::make_unique<MemoryDataset>(make_synthetic(setup.model, samples, options.seed, subset, dtype));
 }
 
 EpochShape shape_of_test(const Setup& setup, const plan::Plan& plan) {
@@ -89,7 +89,7 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup)
       options(std::move(the_options)),
       setup(std::move(the_setup)),
       training(load(setup, plan, options, Subset::training)),
-      test(load_test(setup, plan, options)),
+      test(load(setup, plan, options, Subset::test)),
       layers(stage_layers(plan)),
       recompute(recomputed_layers(plan)),
       wiring(wire(make_segments(plan, setup.model))),

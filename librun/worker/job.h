@@ -55,7 +55,8 @@ struct Setup {
   ResolvedModel model;
   bool streams = false;  ///< programs are streams: asynchronous
   int round = 1;  ///< streams: mini-batches come in multiples of this (least common multiple of the replicas)
-  std::int64_t test_samples = 0;  ///< 0: no evaluation
+  std::optional<DataFiles> files;  ///< none: synthetic
+  std::int64_t test_samples = 0;   ///< 0: no evaluation
   Length length;
   Start start;
   Step snapshot_every = 0;  ///< updates from checkpoint to checkpoint; 0: none that are counted by steps
@@ -74,7 +75,7 @@ struct Job {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  bool evaluates() const { return test.has_value(); }
+  bool evaluates() const { return test != nullptr; }
   /// Whether its state is wanted, in a checkpoint or at the end.
   bool takes_snapshots() const { return !options.checkpoint.empty() || !options.save_weights.empty(); }
   /// Model-wide index of the layer whose weights entry `tied` of Plan::tied shares.
@@ -86,8 +87,8 @@ struct Job {
   const plan::Plan plan;
   const RunOptions options;
   const Setup setup;
-  Dataset training;
-  std::optional<Dataset> test;
+  std::unique_ptr<const Dataset> training;
+  std::unique_ptr<const Dataset> test;        ///< null: no evaluation
   std::vector<std::vector<int>> layers;       ///< per stage
   std::vector<std::vector<int>> recompute;    ///< per stage: those of its layers that run again inside backward
   std::vector<StageWiring> wiring;            ///< per stage

@@ -18,6 +18,7 @@ model::Tensors Worker::receive_inputs(const Turn& turn) {
     tensor = receive(owner(StageId{input.producer}, turn),
                      tag(turn, ground_.direction, input.source, turn.op.stage));
   }
+  ground_.feed->await(turn);
   return inputs;
 }
 

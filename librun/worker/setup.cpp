@@ -6,6 +6,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/measure/cuda_devices.h"
 #include "libprofile/measure/machine.h"
+#include "librun/data/model_data.h"
 #include "librun/worker/host_memory.h"
 #include "librun/worker/job.h"
 #include "librun/worker/limits.h"
@@ -39,6 +40,7 @@ void check_options(const RunOptions& options) {
     refuse(ErrorKind::usage, "--memory-limit " + to_text(*options.memory_limit) + ": must be above 0");
   require(options.stall_timeout.count() > 0, "stall_timeout", options.stall_timeout.count(), "above 0");
   require(!options.scale || std::isfinite(*options.scale), "scale", options.scale.value_or(0), "finite");
+  require(options.test_share >= 0 && options.test_share < 1, "test_share", options.test_share, "in [0, 1)");
 }
 
 void check_model(const ResolvedModel& model) {
@@ -157,22 +159,32 @@ void check_devices(const plan::Plan& plan, std::span<const Device> devices) {
   }
 }
 
-struct Samples {
-  std::int64_t training = 0, test = 0;
-};
-
-Samples count_samples(const ResolvedModel& model, const RunOptions& options) {
-  if (options.data.empty()) refuse(ErrorKind::usage, "--data: give a folder, or synthetic");
-  Samples samples;
+// Returns the number of training samples, and sets what the data say.
+std::int64_t set_data(Setup& setup, const RunOptions& options) {
+  if (options.data.empty()) refuse(ErrorKind::usage, "--data: give a folder or file, or synthetic");
+  std::int64_t training = options.synthetic_samples;
   if (options.data == "synthetic") {
     require(options.synthetic_samples >= 1, "synthetic_samples", options.synthetic_samples, "at least 1");
-    samples = {options.synthetic_samples, std::max(1, options.synthetic_samples / 4)};
+    setup.test_samples = std::max(1, options.synthetic_samples / 4);
   } else {
-    const FolderCheck found = check_folder(model, options.data);
-    samples = {found.training_samples, found.test_samples};
+    setup.files = open_data({.model = setup.model,
+                             .path = options.data,
+                             .format = options.data_format,
+                             .token_type = options.token_type,
+                             .target_column = options.target_column,
+                             .test_share = options.test_share});
+    for (std::size_t i = 0; i < setup.model.graph.inputs.size(); ++i)
+      input_scale(setup.model.graph.inputs[i], setup.files->training.inputs[i], options.scale);
+    training = setup.files->training.samples;
+    setup.test_samples = setup.files->test ? setup.files->test->samples : 0;
   }
-  if (!options.evaluate) samples.test = 0;
-  return samples;
+  if (!options.evaluate) setup.test_samples = 0;
+  return training;
+}
+
+double bytes_in_memory(const Setup& setup, std::int64_t training) {
+  if (setup.files) return setup.files->bytes_in_memory;
+  return static_cast<double>(training + setup.test_samples) * synthetic_sample_bytes(setup.model.graph);
 }
 
 // The stage whose replicas decide how streams end, and the multiple that suits all of them.
@@ -260,19 +272,17 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   setup.devices = devices_of_workers(plan);
   check_devices(plan, setup.devices);
   setup.cores = bind_cores(setup.devices, allowed_cores());
-  const Samples samples = count_samples(setup.model, options);
-  setup.test_samples = samples.test;
+  const std::int64_t samples = set_data(setup, options);
   const auto optimizer = make_optimizer(plan.training.optimizer, options);
   check_prediction(plan, *optimizer);
-  const double data = static_cast<double>(samples.training + samples.test) *
-                      sample_bytes(setup.model.graph, options.data == "synthetic");
-  check_host_memory(least_host_memory(plan, setup.model, setup.devices, data, optimizer->state_ratio()),
+  check_host_memory(least_host_memory(plan, setup.model, setup.devices, bytes_in_memory(setup, samples),
+                                      optimizer->state_ratio()),
                     profile::available_memory());
   // A stream whose replicas share the micro-batches of a step takes no turns of steps.
   const bool turns = setup.streams && plan.training.micro_batches == 1;
   const auto [round, stage] = turns ? rounds(plan) : std::pair{1, 0};
   setup.round = round;
-  setup.length = find_length(plan, options, samples.training, round, stage);
+  setup.length = find_length(plan, options, samples, round, stage);
   setup.rates = find_rates(options, setup.length.total);
   setup.start = find_start(plan, options, setup);
   setup.snapshot_every = snapshot_interval(options, setup);

@@ -112,6 +112,13 @@ Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Le
   if (options.on_nan) settings["on_nan"] = std::string(name_of(*options.on_nan));
   if (options.accumulate > 1) whole("accumulate", options.accumulate);
   if (options.clip_norm) settings["clip_norm"] = *options.clip_norm;
+  const auto text = [&](const char* name, const std::string& value) {
+    if (!value.empty()) settings[name] = value;
+  };
+  text("data_format", options.data_format);
+  text("token_type", options.token_type);
+  text("target_column", options.target_column);
+  if (options.test_share > 0) settings["test_share"] = options.test_share;
   if (options.scale) settings["scale"] = *options.scale;
   if (options.epochs) whole("epochs", *options.epochs);
   if (options.steps) whole("steps", *options.steps);

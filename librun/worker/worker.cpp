@@ -5,7 +5,6 @@
 #include <exception>
 #include <iterator>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "libprofile/core/error.h"
@@ -76,48 +75,53 @@ void Worker::serve() {
   profile::enter_device(device_, std::max(1, static_cast<int>(cores.size())));
   make_stages();
   starting_.reset();
+  DataFeed feed(job_, id_, device_);
   while (true) {
     job_.coordinator.announce(id_, std::nullopt);
     const Command command = job_.commands.next(id_);
     switch (command.kind) {
-      case Command::Kind::train: train(command); break;
-      case Command::Kind::evaluate: evaluate(command); break;
+      case Command::Kind::train: train(command, feed); break;
+      case Command::Kind::evaluate: evaluate(command, feed); break;
       case Command::Kind::snapshot: snapshot(command); break;
       case Command::Kind::stop: return;
     }
   }
 }
 
-void Worker::train(const Command& command) {
+void Worker::train(const Command& command, DataFeed& feed) {
   const EpochShape& epoch = job_.setup.length.epoch;
-  if (std::exchange(order_epoch_, command.epoch) != command.epoch)
-    order_ = epoch_order(epoch.samples, job_.options.seed, command.epoch, job_.options.shuffle);
-  ground_ = {.data = &job_.training,
-             .order = order_,
+  ground_ = {.feed = &feed,
              .owners = &job_.owners,
              .stretch = command.stretch,
              .epoch = command.epoch,
              .message_step = command.stretch.first};
   for (auto& [id, stage] : stages_) stage.restart();
   memory_.reset_peak();
-  walk(Cursor(job_.streams[index(id_)], !job_.setup.streams, epoch, command.stretch));
+  const Cursor cursor(job_.streams[index(id_)], !job_.setup.streams, epoch, command.stretch);
+  const auto order = [&] {
+    return epoch_order(epoch.samples, job_.options.seed, command.epoch, job_.options.shuffle);
+  };
+  feed.begin(*job_.training, command.epoch, order, cursor);
+  walk(cursor);
   record_.peak = std::max(record_.peak, memory_.peak());
   const Step steps = job_.commands.end_of_stretch(id_) - command.stretch.first;
   if (job_.setup.streams && steps > 0)
     record_.busy.push_back(std::exchange(busy_, Seconds(0)) / static_cast<double>(steps));
 }
 
-void Worker::evaluate(const Command& command) {
-  test_order_.resize(static_cast<std::size_t>(job_.test_shape.samples));
-  std::iota(test_order_.begin(), test_order_.end(), std::int64_t{0});
-  ground_ = {.data = &*job_.test,
-             .order = test_order_,
+void Worker::evaluate(const Command& command, DataFeed& feed) {
+  ground_ = {.feed = &feed,
              .owners = &job_.forward_owners,
              .direction = Direction::evaluation,
              .stretch = command.stretch,
              .epoch = command.epoch,
              .message_step = command.epoch * job_.test_shape.count};
-  walk(Cursor(job_.forward_streams[index(id_)], /*of_step=*/false, job_.test_shape, command.stretch));
+  const Cursor cursor(job_.forward_streams[index(id_)], /*of_step=*/false, job_.test_shape, command.stretch);
+  const auto order = [&] {
+    return epoch_order(job_.test_shape.samples, /*seed=*/0, /*epoch=*/0, /*shuffle=*/false);
+  };
+  feed.begin(*job_.test, command.epoch, order, cursor);
+  walk(cursor);
 }
 
 // The copies are charged to no worker: they are on their way to a file.
@@ -242,7 +246,7 @@ void Worker::forward(const Turn& turn, Stage& stage) {
   const int pass = turn.op.micro_batch;
   model::Tensors inputs = receive_inputs(turn);
   const Time begin = Coordinator::Clock::now();
-  cut_data(turn, inputs);
+  ground_.feed->fill(turn, inputs, memory_);
   stage.predict_for_forward(rate(turn));
   model::Tensors outputs = stage.forward(pass, turn.step - ground_.stretch.first, inputs, key(turn), generator_,
                                          turn.run_again ? Keep::inputs : Keep::graphs);
@@ -257,20 +261,13 @@ void Worker::forward(const Turn& turn, Stage& stage) {
 
 // What the data provide is cut again, not kept.
 void Worker::recompute(const Turn& turn, Stage& stage) {
+  ground_.feed->await(turn);
   const Time begin = Coordinator::Clock::now();
   model::Tensors inputs(job_.wiring[index(turn.op.stage)].inputs.size());
-  cut_data(turn, inputs);
+  ground_.feed->fill(turn, inputs, memory_);
   stage.predict_for_backward(rate(turn));
   stage.recompute(turn.op.micro_batch, inputs, key(turn), generator_);
   note(turn, begin, finished());
-}
-
-void Worker::cut_data(const Turn& turn, model::Tensors& inputs) const {
-  const StageWiring& wiring = job_.wiring[index(turn.op.stage)];
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (wiring.inputs[i].producer < 0)
-      inputs[i] = cut(*ground_.data, wiring.inputs[i].source, samples(turn)).to(device_);
-  }
 }
 
 void Worker::backward(const Turn& turn, Stage& stage) {

@@ -15,6 +15,7 @@
 #include "libprofile/measure/memory_meter.h"
 #include "librun/stage/stage.h"
 #include "librun/worker/cursor.h"
+#include "librun/worker/data_feed.h"
 #include "librun/worker/job.h"
 #include "librun/worker/record.h"
 
@@ -37,8 +38,7 @@ class Worker {
 
   /// What the commands' stretches run on.
   struct Ground {
-    const Dataset* data = nullptr;
-    std::span<const std::int64_t> order;  ///< samples in the order of the epoch
+    DataFeed* feed = nullptr;
     const Owners* owners = nullptr;
     Direction direction = Direction::activation;  ///< of what forwards send; evaluation: no backward follows
     Stretch stretch;
@@ -50,8 +50,8 @@ class Worker {
   void serve();
   void make_stages();
   void make_stage(std::size_t stage);
-  void train(const Command& command);
-  void evaluate(const Command& command);
+  void train(const Command& command, DataFeed& feed);
+  void evaluate(const Command& command, DataFeed& feed);
   /// Copies the stages whose first replica is here.
   void snapshot(const Command& command);
   /// All turns of the steps that are let begin.
@@ -85,15 +85,10 @@ class Worker {
   void clip(double norm);
 
   model::RandomKey key(const Turn& turn) const { return {job_.options.seed, turn.step, turn.micro_batch}; }
-  std::span<const std::int64_t> samples(const Turn& turn) const {
-    return ground_.order.subspan(static_cast<std::size_t>(turn.first_row), static_cast<std::size_t>(turn.rows));
-  }
   WorkerId owner(StageId stage, const Turn& turn) const { return ground_.owners->of(stage, turn.local); }
   Tag tag(const Turn& turn, Direction direction, const TensorSource& source, StageId consumer) const;
-  /// In the order of the stage's inputs; undefined where the data provide them.
+  /// In the order of the stage's inputs; undefined where the data provide them, for which this waits too.
   model::Tensors receive_inputs(const Turn& turn);
-  /// Fills in those that the data provide.
-  void cut_data(const Turn& turn, model::Tensors& inputs) const;
   /// Per output of the stage, in descending consumer order.
   std::vector<model::Tensors> receive_gradients(const Turn& turn);
   struct Message {
@@ -125,8 +120,6 @@ class Worker {
   at::Generator generator_;
   profile::MemoryAccount memory_;
   std::map<StageId, Stage> stages_;
-  std::vector<std::int64_t> order_, test_order_;  ///< samples of the current epoch, of the test set
-  int order_epoch_ = -1;
   Ground ground_;
   Step settled_ = -1;                 ///< the last step that was
   std::string refused_;               ///< why its updates are not made; with OnNan::stop also those behind it

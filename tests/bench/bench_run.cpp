@@ -90,7 +90,7 @@ class PlainLoop {
     const auto tensor = [&](const TensorSource& source) {
       if (source.kind == TensorSource::Kind::layer)
         return outputs[static_cast<std::size_t>(source.index)][static_cast<std::size_t>(source.output)];
-      return run::cut(data_, source, samples);
+      return data_.rows(source, samples);
     };
     model::LayerContext context;
     context.key = key;
@@ -111,7 +111,7 @@ class PlainLoop {
   const plan::Plan& plan_;
   const run::RunOptions& options_;
   ResolvedModel model_;
-  run::Dataset data_;
+  run::MemoryDataset data_;
   at::Generator generator_;
   std::unique_ptr<model::Optimizer> optimizer_;
   std::vector<model::BoundLayer> layers_;

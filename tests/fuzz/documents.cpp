@@ -36,7 +36,7 @@ enum Kind : std::size_t {
 };
 constexpr std::array kNames{
     "model",     "profile", "cluster",          "plan",         "programs.csv",
-    "graph.txt", "piper",   "dnn-partitioning", "command line", "report, IDX, safetensors"};
+    "graph.txt", "piper",   "dnn-partitioning", "command line", "report, data, safetensors"};
 
 /// Made before the first case, so that every child has it.
 struct Corpus {

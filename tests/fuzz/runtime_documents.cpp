@@ -5,9 +5,9 @@
 
 #include "libprofile/core/file.h"
 #include "librun/checkpoint/safetensors.h"
-#include "librun/data/idx.h"
 #include "librun/report/html.h"
 #include "tests/fuzz/corpus.h"
+#include "tests/fuzz/data_files.h"
 #include "tests/fuzz/mutate_json.h"
 #include "tests/fuzz/mutate_text.h"
 
@@ -58,23 +58,6 @@ std::string check_report(Random& random, const std::filesystem::path& folder) {
   return same ? "" : "a report is read as another one";
 }
 
-std::string check_idx(Random& random, const std::filesystem::path& folder) {
-  std::string bytes = run::idx_bytes(random.one_in(2) ? run::IdxType::uint8 : run::IdxType::float32, {2, 2, 2},
-                                     std::string(random.one_in(2) ? 32 : 8, 'x'));
-  mutate_bytes(random, bytes);
-  if (!bytes.empty() && random.one_in(2))
-    bytes[random.below(std::min<std::size_t>(bytes.size(), 16))] = static_cast<char>(random.next());
-  const std::filesystem::path path = folder / "x.idx";
-  write_file(path, bytes);
-  const run::IdxHeader header = run::read_idx_header(path);
-  std::int64_t size = run::size_of(header.type);
-  for (const std::int64_t dimension : header.shape) size *= dimension;
-  const std::string elements = run::read_idx_elements(path, header);
-  return static_cast<std::int64_t>(elements.size()) == size
-             ? ""
-             : "an IDX file has another size than its header says";
-}
-
 std::string check_safetensors(Random& random, const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "w.safetensors";
   {
@@ -105,7 +88,7 @@ std::string check_safetensors(Random& random, const std::filesystem::path& folde
 std::string check_runtime_document(Random& random, const std::filesystem::path& folder) {
   switch (random.below(3)) {
     case 0: return check_report(random, folder);
-    case 1: return check_idx(random, folder);
+    case 1: return check_data_files(random, folder);
     default: return check_safetensors(random, folder);
   }
 }

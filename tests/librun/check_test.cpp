@@ -82,7 +82,7 @@ TEST_SUITE("librun/check") {
     CHECK(refused_options([](auto& o) { o.accumulate = 0; }) == "accumulate = 0: must be at least 1");
     CHECK(refused_options([](auto& o) { o.stall_timeout = Seconds(0); }) ==
           "stall_timeout = 0: must be above 0");
-    CHECK(refused_options([](auto& o) { o.data = ""; }) == "--data: give a folder, or synthetic");
+    CHECK(refused_options([](auto& o) { o.data = ""; }) == "--data: give a folder or file, or synthetic");
     CHECK(refused_options([](auto& o) { o.synthetic_samples = 7; }) ==
           "synthetic: mini_batch = 8 exceeds the data set of 7 samples; plan with a smaller mini-batch or give "
           "more data");
@@ -235,21 +235,29 @@ TEST_SUITE("librun/check") {
       const auto at = text.find(options.data);
       return at == std::string::npos ? text : text.substr(at + options.data.size());
     };
-    CHECK(message() == "/train-images.idx: no such file");
-    folder.write("train-images.idx", run::idx_bytes(run::IdxType::uint8, {16, 2, 3}, std::string(96, 'x')));
-    folder.write("train-labels.idx", run::idx_bytes(run::IdxType::uint8, {16}, std::string(16, '\1')));
+    CHECK(message() ==
+          ": no data: none of train-images.idx, data_batch_1.bin, train.safetensors, train-x.npy, train.csv is "
+          "in "
+          "it; tokens need --token-type");
+    folder.write("train-images.idx", run::idx_bytes(run::ElementType::uint8, {16, 2, 3}, std::string(96, 'x')));
+    folder.write("train-labels.idx", run::idx_bytes(run::ElementType::uint8, {16}, std::string(16, '\1')));
     CHECK(message() ==
           "/train-images.idx: samples have the shape [2, 3], the model's input \"x\" is [5]; give data of that "
           "shape or plan a "
           "model for this data");
-    folder.write("train-images.idx", run::idx_bytes(run::IdxType::uint8, {15, 5}, std::string(75, 'x')));
-    CHECK(message().starts_with("/train-labels.idx: 16 labels for 15 images in "));
-    folder.write("train-images.idx", run::idx_bytes(run::IdxType::uint8, {16, 5}, std::string(80, 'x')));
+    folder.write("train-images.idx", run::idx_bytes(run::ElementType::uint8, {15, 5}, std::string(75, 'x')));
+    CHECK(message().starts_with("/train-labels.idx: 16 samples, 15 in "));
+    folder.write("train-images.idx", run::idx_bytes(run::ElementType::uint8, {16, 5}, std::string(80, 'x')));
     CHECK(message() == "accepted");
-    folder.write("test-labels.idx", run::idx_bytes(run::IdxType::uint8, {4}, std::string(4, '\1')));
+    options.test_share = 0.01;
+    CHECK(message() == ": 16 samples leave nothing for the test set; change --test-share");
+    options.test_share = 1;
+    CHECK(message() == "test_share = 1: must be in [0, 1)");
+    options.test_share = 0.5;  // 8 samples are one mini-batch
+    CHECK(message() == "accepted");
+    folder.write("test-labels.idx", run::idx_bytes(run::ElementType::uint8, {4}, std::string(4, '\1')));
     CHECK(message() == "/test-images.idx: no such file");
     options.data = "no/such/folder";
-    CHECK(message() ==
-          ": no such folder; give a folder with train-images.idx and train-labels.idx, or synthetic");
+    CHECK(message() == ": no such file or folder; give data, or synthetic");
   }
 }

@@ -204,7 +204,7 @@ TEST_SUITE("librun/delay") {
     options.momentum = 0.8;
     options.shuffle = false;
     const ResolvedModel model = resolve(plan.model);
-    const run::Dataset data =
+    const run::MemoryDataset data =
         run::make_synthetic(model, 24, options.seed, run::Subset::training, DType::float64);
     std::array<std::vector<double>, 3> w, v;
     for (std::size_t k = 0; k < 3; ++k) {
@@ -271,7 +271,7 @@ TEST_SUITE("librun/delay") {
     options.shuffle = false;
     options.evaluate = false;
     const ResolvedModel model = resolve(plan.model);
-    const run::Dataset data =
+    const run::MemoryDataset data =
         run::make_synthetic(model, 24, options.seed, run::Subset::training, DType::float64);
     const auto initial = [&](int layer) {
       return model::initial_parameter(model, layer, 0, options.seed, DType::float64).item<double>();

@@ -38,8 +38,8 @@ void write_data(const TestFolder& folder, std::size_t broken, std::size_t left_o
   }
   const auto samples = static_cast<std::int64_t>(labels.size());
   const std::string_view bytes(reinterpret_cast<const char*>(images.data()), images.size() * sizeof(float));
-  folder.write("train-images.idx", run::idx_bytes(run::IdxType::float32, {samples, 5}, bytes));
-  folder.write("train-labels.idx", run::idx_bytes(run::IdxType::uint8, {samples}, labels));
+  folder.write("train-images.idx", run::idx_bytes(run::ElementType::float32, {samples, 5}, bytes));
+  folder.write("train-labels.idx", run::idx_bytes(run::ElementType::uint8, {samples}, labels));
 }
 
 run::RunOptions options_of(const TestFolder& folder, std::optional<run::OnNan> on_nan) {
@@ -152,8 +152,8 @@ TEST_SUITE("librun/not_finite") {
       return std::string_view(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
     };
     const TestFolder folder;
-    folder.write("train-images.idx", run::idx_bytes(run::IdxType::float32, {3, 1}, bytes(x)));
-    folder.write("train-labels.idx", run::idx_bytes(run::IdxType::float32, {3, 1}, bytes(y)));
+    folder.write("train-images.idx", run::idx_bytes(run::ElementType::float32, {3, 1}, bytes(x)));
+    folder.write("train-labels.idx", run::idx_bytes(run::ElementType::float32, {3, 1}, bytes(y)));
     run::RunOptions options = options_of(folder, run::OnNan::skip);
     options.save_weights = folder.path() / "w.safetensors";
     test::SilentObserver observer;
@@ -183,8 +183,8 @@ TEST_SUITE("librun/not_finite") {
       }
       const auto samples = static_cast<std::int64_t>(labels.size());
       const std::string_view bytes(reinterpret_cast<const char*>(images.data()), images.size() * sizeof(float));
-      folder->write("train-images.idx", run::idx_bytes(run::IdxType::float32, {samples, 2, 6, 6}, bytes));
-      folder->write("train-labels.idx", run::idx_bytes(run::IdxType::uint8, {samples}, labels));
+      folder->write("train-images.idx", run::idx_bytes(run::ElementType::float32, {samples, 2, 6, 6}, bytes));
+      folder->write("train-labels.idx", run::idx_bytes(run::ElementType::uint8, {samples}, labels));
     }
     const plan::Plan plan =
         make_plan({.model = test::residual_net(), .cuts = {5}, .optimizer = plan::OptimizerName::adam});

@@ -77,7 +77,7 @@ Gradient WholeModel::gradient(const LayerTensors& at_weights, std::span<const st
   const auto tensor = [&](const TensorSource& source) {
     if (source.kind == TensorSource::Kind::layer)
       return outputs[static_cast<std::size_t>(source.index)][static_cast<std::size_t>(source.output)];
-    return run::cut(data_, source, samples);
+    return data_.rows(source, samples);
   };
   at::autocast::set_autocast_cache_enabled(false);
   at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);

@@ -30,7 +30,7 @@ class WholeModel {
   WholeModel(const pp::plan::Plan& plan, const pp::run::RunOptions& options);
 
   const pp::ResolvedModel& resolved() const { return resolved_; }
-  std::int64_t samples() const { return data_.samples; }
+  std::int64_t samples() const { return data_.samples(); }
   LayerTensors initial_weights() const;
   LayerTensors initial_buffers() const;
   /// Gradient of weight * loss at the given weights; mean loss unweighted.
@@ -43,7 +43,7 @@ class WholeModel {
   const pp::plan::Plan& plan_;
   const pp::run::RunOptions& options_;
   pp::ResolvedModel resolved_;
-  pp::run::Dataset data_;
+  pp::run::MemoryDataset data_;
   at::Generator generator_;
 };
 

@@ -18,7 +18,7 @@ namespace {
 std::string refusal(const TestFolder& folder, const std::string& bytes) {
   const auto path = folder.write("x.idx", bytes);
   try {
-    read_idx_header(path);
+    read_idx(path);
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::data);
     return std::string(error.what()).substr(path.string().size());
@@ -33,15 +33,17 @@ TEST_SUITE("librun/data/idx") {
     const TestFolder folder;
     const std::vector<std::int32_t> values{1, -2, 70000, 4, 5, 6};
     const std::string_view elements(reinterpret_cast<const char*>(values.data()), 24);
-    const std::string bytes = idx_bytes(IdxType::int32, {3, 2}, elements);
+    const std::string bytes = idx_bytes(ElementType::int32, {3, 2}, elements);
     // 00 00 0C 02, 00000003, 00000002, then 00000001 big-endian.
     CHECK(bytes.substr(0, 16) == std::string("\0\0\x0C\x02\0\0\0\x03\0\0\0\x02\0\0\0\x01", 16));
     const auto path = folder.write("x.idx", bytes);
-    const IdxHeader header = read_idx_header(path);
-    CHECK(header == IdxHeader{IdxType::int32, {3, 2}, 12});
-    CHECK(header.samples() == 3);
-    CHECK(header.sample_shape() == Shape{2});
-    CHECK(read_idx_elements(path, header) == elements);
+    const Records records = read_idx(path);
+    CHECK(records.type == ElementType::int32);
+    CHECK(records.shape == Shape{2});
+    CHECK(records.samples() == 3);
+    std::string read(24, '\0');
+    read_records(records, std::vector<std::int64_t>{0, 1, 2}, read);
+    CHECK(read == elements);
   }
 
   TEST_CASE("files that are not IDX are refused with what is wrong") {
@@ -58,7 +60,7 @@ TEST_SUITE("librun/data/idx") {
 
   TEST_CASE("the elements must fill the shape exactly") {
     const TestFolder folder;
-    const std::string whole = idx_bytes(IdxType::uint8, {2, 3}, "abcdef");
+    const std::string whole = idx_bytes(ElementType::uint8, {2, 3}, "abcdef");
     CHECK(refusal(folder, whole) == "accepted");
     CHECK(refusal(folder, whole.substr(0, whole.size() - 1)) ==
           ": 5 bytes of elements, 6 expected for uint8 [2, 3]");
@@ -69,6 +71,6 @@ TEST_SUITE("librun/data/idx") {
   }
 
   TEST_CASE("a missing file is named") {
-    CHECK_THROWS_WITH_AS(read_idx_header("no/such.idx"), "no/such.idx: no such file", Error);
+    CHECK_THROWS_WITH_AS(read_idx("no/such.idx"), "no/such.idx: no such file", Error);
   }
 }

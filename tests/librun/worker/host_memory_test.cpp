@@ -45,10 +45,8 @@ TEST_SUITE("librun/worker/host_memory") {
     CHECK(stages.activations == 2 * 512);
   }
 
-  TEST_CASE("a sample of synthetic numbers takes 4 bytes each, of a file one at least") {
-    const ModelGraph graph = test::sample_profile(std::vector<double>(4, 1.0)).model;
-    CHECK(run::sample_bytes(graph, true) == 64 * 4);
-    CHECK(run::sample_bytes(graph, false) == 64);
+  TEST_CASE("a synthetic sample takes 4 bytes a number") {
+    CHECK(run::synthetic_sample_bytes(test::sample_profile(std::vector<double>(4, 1.0)).model) == 64 * 4);
   }
 
   TEST_CASE("what stands on a GPU is not the host's") {

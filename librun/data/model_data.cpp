@@ -1,0 +1,125 @@
+#include "librun/data/model_data.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+
+#include "libprofile/core/error.h"
+
+namespace pp::run {
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& source, const std::string& message) {
+  throw Error(ErrorKind::data, source + ": " + message);
+}
+
+/// An input or target of the model, and what the data have for it.
+struct Pair {
+  const DataTensor& tensor;
+  const Records& records;
+  std::string_view role;  ///< `input` or `target`
+  std::int64_t limit;     ///< of integers: 0 .. limit-1; 0: none
+  std::string name() const { return "the model's " + std::string(role) + " \"" + tensor.name + "\""; }
+};
+
+Shape without_ones(const Shape& shape) {
+  Shape rest;
+  std::copy_if(shape.begin(), shape.end(), std::back_inserter(rest),
+               [](std::int64_t size) { return size != 1; });
+  return rest;
+}
+
+bool fits(const Shape& found, const Shape& expected) {
+  if (without_ones(found) == without_ones(expected)) return true;
+  return expected.size() == 1 && element_count(found) == expected.front();
+}
+
+void check_type(const Pair& pair) {
+  const Records& records = pair.records;
+  const TensorType& wanted = pair.tensor.type;
+  if (!fits(records.shape, wanted.shape)) {
+    refuse(records.source, "samples have the shape " + to_text(records.shape) + ", " + pair.name() + " is " +
+                               to_text(wanted.shape) +
+                               "; give data of that shape or plan a model for this data");
+  }
+  if (!is_integer(records.type) && !is_floating(wanted.dtype)) {
+    refuse(records.source, "elements are " + std::string(name_of(records.type)) + ", " + pair.name() + " is " +
+                               std::string(name_of(wanted.dtype)) + "; give integers");
+  }
+}
+
+void check_range(const Pair& pair) {
+  if (pair.limit == 0 || is_floating(pair.tensor.type.dtype)) return;
+  const auto found = find_out_of_range(pair.records, pair.limit);
+  if (!found) return;
+  refuse(place_of(pair.records, found->sample, found->element),
+         std::to_string(found->value) + " in sample " + std::to_string(found->sample) + ", " + pair.name() +
+             " takes 0 to " + std::to_string(pair.limit - 1) + "; mend the data or plan a model with more");
+}
+
+void check_count(const Pair& pair, const Records& first) {
+  const std::int64_t found = pair.records.samples(), expected = first.samples();
+  if (found == expected) return;
+  refuse(pair.records.source, std::to_string(found) + " samples, " + std::to_string(expected) + " in " +
+                                  first.source + "; give as many of each");
+}
+
+std::int64_t limit_of(const ResolvedModel& model, const TensorSource& source, DType dtype) {
+  std::int64_t limit = vocabulary(model, source);
+  const auto less = [&](std::int64_t other) { limit = limit == 0 ? other : std::min(limit, other); };
+  if (const std::int64_t classes = class_count(model); classes > 0 && model.loss_sources.back() == source)
+    less(classes);
+  if (dtype == DType::uint8) less(256);
+  return limit;
+}
+
+}  // namespace
+
+std::int64_t class_count(const ResolvedModel& model) {
+  if (!model.graph.loss || model.graph.loss->op != "cross_entropy") return 0;
+  const TensorSource& prediction = model.loss_sources.front();
+  if (prediction.kind != TensorSource::Kind::layer) return 0;
+  const auto layer = static_cast<std::size_t>(prediction.index);
+  return model.layers[layer].outputs[static_cast<std::size_t>(prediction.output)].shape.back();
+}
+
+std::int64_t vocabulary(const ResolvedModel& model, const TensorSource& source) {
+  std::int64_t rows = 0;
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    if (model.graph.layers[i].op != "embedding" || model.layers[i].sources.front() != source) continue;
+    const std::int64_t here = model.layers[i].parameters.front().shape.front();
+    rows = rows == 0 ? here : std::min(rows, here);
+  }
+  return rows;
+}
+
+void check_table(const ResolvedModel& model, const SampleTable& table) {
+  std::vector<Pair> pairs;
+  const auto add = [&](const std::vector<DataTensor>& tensors, const std::vector<Records>& records,
+                       TensorSource::Kind kind, std::string_view role) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const std::int64_t limit = limit_of(model, {kind, static_cast<int>(i), 0}, tensors[i].type.dtype);
+      pairs.push_back({tensors[i], records[i], role, limit});
+    }
+  };
+  add(model.graph.inputs, table.inputs, TensorSource::Kind::input, "input");
+  add(model.graph.targets, table.targets, TensorSource::Kind::target, "target");
+  for (const Pair& pair : pairs) check_type(pair);
+  for (const Pair& pair : pairs) check_count(pair, pairs.front().records);
+  for (const Pair& pair : pairs) check_range(pair);
+}
+
+double input_scale(const DataTensor& input, const Records& records, std::optional<double> wanted) {
+  if (!is_floating(input.type.dtype)) return 1;
+  if (wanted) return *wanted;
+  if (!is_integer(records.type)) return 1;
+  if (records.type == ElementType::int64) {
+    refuse(records.source,
+           "64-bit integers for the model's floating input \"" + input.name +
+               "\": what they are divided by is not known; give --scale, 1 to take them as they are");
+  }
+  return 1 / static_cast<double>(maximum(records.type));
+}
+
+}  // namespace pp::run

@@ -1,0 +1,146 @@
+#include "librun/data/records.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "libprofile/core/error.h"
+
+namespace pp::run {
+
+namespace {
+
+struct Position {
+  const Records::Part& part;
+  std::uint64_t offset;
+};
+
+Position locate(const Records& records, std::int64_t sample) {
+  auto part = records.parts.begin();
+  while (sample >= part->count) sample -= part++->count;
+  return {*part, part->offset + static_cast<std::uint64_t>(sample) * part->stride};
+}
+
+// How many samples from the first on stand without a gap in one part.
+std::size_t run_length(const Records& records, std::span<const std::int64_t> samples, const Position& first) {
+  if (first.part.stride != records.sample_bytes()) return 1;
+  const std::uint64_t end =
+      first.part.offset + static_cast<std::uint64_t>(first.part.count) * first.part.stride;
+  const auto left = static_cast<std::size_t>((end - first.offset) / first.part.stride);
+  std::size_t length = 1;
+  while (length < std::min(samples.size(), left) && samples[length] == samples[length - 1] + 1) ++length;
+  return length;
+}
+
+void swap_bytes(std::span<char> bytes, std::size_t size) {
+  if (size == 1) return;
+  for (auto at = bytes.begin(); at != bytes.end(); at += static_cast<std::ptrdiff_t>(size))
+    std::reverse(at, at + static_cast<std::ptrdiff_t>(size));
+}
+
+template <class T>
+std::optional<std::size_t> first_outside(std::span<const char> bytes, std::int64_t limit, std::int64_t& value) {
+  for (std::size_t i = 0; i < bytes.size() / sizeof(T); ++i) {
+    T element;
+    std::memcpy(&element, bytes.data() + i * sizeof(T), sizeof(T));
+    value = static_cast<std::int64_t>(element);
+    if (value < 0 || value >= limit) return i;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::size_t> first_outside(ElementType type, std::span<const char> bytes, std::int64_t limit,
+                                         std::int64_t& value) {
+  switch (type) {
+    case ElementType::int8: return first_outside<std::int8_t>(bytes, limit, value);
+    case ElementType::uint16: return first_outside<std::uint16_t>(bytes, limit, value);
+    case ElementType::int16: return first_outside<std::int16_t>(bytes, limit, value);
+    case ElementType::uint32: return first_outside<std::uint32_t>(bytes, limit, value);
+    case ElementType::int32: return first_outside<std::int32_t>(bytes, limit, value);
+    case ElementType::int64: return first_outside<std::int64_t>(bytes, limit, value);
+    default: return first_outside<std::uint8_t>(bytes, limit, value);
+  }
+}
+
+}  // namespace
+
+std::int64_t Records::samples() const {
+  return std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
+                         [](std::int64_t sum, const Part& part) { return sum + part.count; });
+}
+
+std::size_t Records::sample_bytes() const {
+  return static_cast<std::size_t>(element_count(shape) * size_of(type));
+}
+
+std::uint64_t dense_bytes(const std::string& source, const Shape& shape, ElementType type) {
+  // Far above any data set, far below an overflow of the product.
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
+  std::int64_t elements = 1;
+  for (const std::int64_t dimension : shape) {
+    if (dimension < 1)
+      throw Error(ErrorKind::data, source + ": the shape " + to_text(shape) + " has no elements");
+    if (dimension > kMostElements / elements)
+      throw Error(ErrorKind::data, source + ": the shape " + to_text(shape) + " has more than 2^40 elements");
+    elements *= dimension;
+  }
+  return static_cast<std::uint64_t>(elements * size_of(type));
+}
+
+Records dense_records(std::string source, std::shared_ptr<const ByteSource> bytes, std::uint64_t offset,
+                      const Shape& shape, ElementType type) {
+  if (shape.empty())
+    throw Error(ErrorKind::data, source + ": a single number; the first dimension counts samples");
+  const std::uint64_t size = dense_bytes(source, shape, type);
+  Records records{.source = std::move(source), .type = type, .shape = Shape(shape.begin() + 1, shape.end())};
+  const auto count = static_cast<std::uint64_t>(shape.front());
+  records.parts.push_back({std::move(bytes), offset, size / count, shape.front()});
+  return records;
+}
+
+void read_records(const Records& records, std::span<const std::int64_t> samples, std::span<char> out) {
+  const std::size_t size = records.sample_bytes();
+  std::span<char> rest = out;
+  while (!samples.empty()) {
+    const Position first = locate(records, samples.front());
+    const std::size_t count = run_length(records, samples, first);
+    first.part.bytes->read(first.offset, rest.first(count * size));
+    rest = rest.subspan(count * size);
+    samples = samples.subspan(count);
+  }
+  if (records.big_endian != (std::endian::native == std::endian::big))
+    swap_bytes(out, static_cast<std::size_t>(size_of(records.type)));
+}
+
+std::string place_of(const Records& records, std::int64_t sample, std::int64_t element) {
+  const Position position = locate(records, sample);
+  return position.part.bytes->place(position.offset +
+                                    static_cast<std::uint64_t>(element * size_of(records.type)));
+}
+
+std::optional<OutOfRange> find_out_of_range(const Records& records, std::int64_t limit) {
+  constexpr std::size_t kChunk = std::size_t{1} << 20;
+  if (!is_signed(records.type) && maximum(records.type) < limit) return std::nullopt;
+  const std::size_t size = records.sample_bytes();
+  const std::int64_t all = records.samples(),
+                     step = static_cast<std::int64_t>(std::max<std::size_t>(1, kChunk / size));
+  std::vector<std::int64_t> samples;
+  std::vector<char> bytes;
+  for (std::int64_t first = 0; first < all; first += step) {
+    samples.resize(static_cast<std::size_t>(std::min(step, all - first)));
+    std::iota(samples.begin(), samples.end(), first);
+    bytes.resize(samples.size() * size);
+    read_records(records, samples, bytes);
+    std::int64_t value = 0;
+    const auto found = first_outside(records.type, bytes, limit, value);
+    if (!found) continue;
+    const auto per_sample = static_cast<std::int64_t>(size) / size_of(records.type);
+    const auto index = static_cast<std::int64_t>(*found);
+    return OutOfRange{first + index / per_sample, index % per_sample, value};
+  }
+  return std::nullopt;
+}
+
+}  // namespace pp::run

@@ -1,0 +1,95 @@
+// Samples as tensors of a safetensors file, named as the model's inputs and targets.
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libprofile/core/error.h"
+#include "librun/checkpoint/safetensors_header.h"
+#include "librun/data/readers.h"
+
+namespace pp::run {
+
+namespace {
+
+constexpr std::array kTypes{
+    std::pair{ElementType::boolean, "BOOL"sv}, std::pair{ElementType::uint8, "U8"sv},
+    std::pair{ElementType::int8, "I8"sv},      std::pair{ElementType::uint16, "U16"sv},
+    std::pair{ElementType::int16, "I16"sv},    std::pair{ElementType::uint32, "U32"sv},
+    std::pair{ElementType::int32, "I32"sv},    std::pair{ElementType::int64, "I64"sv},
+    std::pair{ElementType::float16, "F16"sv},  std::pair{ElementType::bfloat16, "BF16"sv},
+    std::pair{ElementType::float32, "F32"sv},  std::pair{ElementType::float64, "F64"sv}};
+
+struct Header {
+  std::shared_ptr<const FileBytes> file;
+  std::uint64_t data_offset = 0;
+  std::vector<StoredRange> ranges{};
+};
+
+std::string bytes_at(const FileBytes& file, std::uint64_t offset, std::uint64_t count) {
+  std::string bytes(static_cast<std::size_t>(count), '\0');
+  file.read(offset, bytes);
+  return bytes;
+}
+
+Header read_header(const std::filesystem::path& path) {
+  Header header{.file = std::make_shared<const FileBytes>(path)};
+  const std::uint64_t size = header.file->size();
+  const std::string prefix = bytes_at(*header.file, 0, std::min<std::uint64_t>(size, kSafetensorsPrefix));
+  const std::uint64_t length =
+      with_context(path.string(), [&] { return safetensors_header_bytes(prefix, size); });
+  const std::string text = bytes_at(*header.file, kSafetensorsPrefix, length);
+  header.data_offset = kSafetensorsPrefix + length;
+  header.ranges =
+      with_context(path.string(), [&] { return read_safetensors_header(text, size - header.data_offset); });
+  return header;
+}
+
+ElementType element_type(const StoredRange& range) {
+  std::string known;
+  for (const auto& [type, name] : kTypes) {
+    if (name == range.dtype) return type;
+    known.append(known.empty() ? "" : ", ").append(name);
+  }
+  throw Error(ErrorKind::data, "/" + range.name + "/dtype: \"" + range.dtype + "\" is none of " + known);
+}
+
+/// The tensor of that name, and the type of its elements.
+std::pair<StoredRange, ElementType> find(const Header& header, const std::string& name) {
+  const auto range = std::find_if(header.ranges.begin(), header.ranges.end(),
+                                  [&](const StoredRange& r) { return r.name == name; });
+  if (range == header.ranges.end()) {
+    std::string names;
+    for (const StoredRange& r : header.ranges) names.append(names.empty() ? "" : ", ").append(r.name);
+    throw Error(ErrorKind::data, "no tensor is named \"" + name +
+                                     "\", as the model's input or target is; it has " +
+                                     (names.empty() ? "none" : names));
+  }
+  const ElementType type = element_type(*range);
+  require_elements(*range, size_of(type), name_of(type));
+  return {*range, type};
+}
+
+Records read_tensor(const Header& header, const DataTensor& tensor) {
+  const std::string path = header.file->path().string();
+  const auto [range, type] = with_context(path, [&] { return find(header, tensor.name); });
+  return dense_records(path + ": " + tensor.name, header.file, header.data_offset + range.begin, range.shape,
+                       type);
+}
+
+}  // namespace
+
+std::optional<SampleTable> read_stored_tensors(const DataRequest& request, Subset subset) {
+  const auto path = file_of(request, subset, ".safetensors");
+  if (!path) return std::nullopt;
+  SampleTable table{.source = path->string()};
+  const Header header = read_header(*path);
+  for (const DataTensor& input : request.model.graph.inputs) table.inputs.push_back(read_tensor(header, input));
+  for (const DataTensor& target : request.model.graph.targets)
+    table.targets.push_back(read_tensor(header, target));
+  return table;
+}
+
+}  // namespace pp::run

@@ -1,0 +1,54 @@
+// The rows of the data that a worker's operations read: cut when they are asked for, or, where that takes
+// more than copying memory, some operations ahead by a thread of their own.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "libprofile/measure/memory_meter.h"
+#include "libprofile/model/ops.h"
+#include "librun/transport/read_ahead.h"
+#include "librun/worker/cursor.h"
+#include "librun/worker/job.h"
+
+namespace pp::run {
+
+/// Made and destroyed on its worker's thread, so that a read that does not return is that worker's.
+class DataFeed {
+ public:
+  /// `job` must outlive it.
+  DataFeed(Job& job, WorkerId worker, at::Device device);
+
+  /// What follows are the operations of `cursor`, on `data` in the order of this epoch. `order()` gives it; it
+  /// is called once an epoch, and only when the worker reads data at all.
+  void begin(const Dataset& data, int epoch, const std::function<std::vector<std::int64_t>()>& order,
+             Cursor cursor);
+  /// Blocks while the rows of `turn` are being read ahead.
+  void await(const Turn& turn);
+  /// Sets those of the stage's inputs that the data provide: on the device, and charged to `memory`, which is
+  /// this thread's. Operations come in the order of the cursor. Throws what reading threw.
+  void fill(const Turn& turn, model::Tensors& inputs, const profile::MemoryAccount& memory);
+
+ private:
+  bool reads(StageId stage) const;
+  bool reads(const Turn& turn) const;
+  /// On the device, complete; what other stages send is left alone.
+  void cut(const Turn& turn, model::Tensors& inputs) const;
+
+  Job& job_;
+  WorkerId worker_;
+  at::Device device_;
+  bool reads_data_;
+  const Dataset* data_ = nullptr;
+  int epoch_ = -1;
+  std::vector<std::int64_t> order_;                      ///< of `data_` in that epoch
+  bool ahead_ = false;                                   ///< what began last is read ahead
+  std::optional<ReadAhead<model::Tensors>> read_ahead_;  ///< once it was needed
+};
+
+}  // namespace pp::run
