@@ -26,11 +26,22 @@ Check number_within(double least, double most, const std::string& range) {
   return {problem, "NUMBER", "number"};
 }
 
+/// `value`: Bytes, also optional.
+template <class Value>
+Option add_size(const Command& command, const std::string& name, Value& value, const std::string& summary) {
+  const auto take = [&value, name](const std::string& text) { value = parse_bytes(text, name); };
+  return command.add_option_function(name, take, summary).type_name("SIZE");
+}
+
 }  // namespace
 
 Option add_bytes(const Command& command, const std::string& name, Bytes& value, const std::string& summary) {
-  const auto take = [&value, name](const std::string& text) { value = parse_bytes(text, name); };
-  return command.add_option_function(name, take, summary).type_name("SIZE");
+  return add_size(command, name, value, summary);
+}
+
+Option add_bytes(const Command& command, const std::string& name, std::optional<Bytes>& value,
+                 const std::string& summary) {
+  return add_size(command, name, value, summary);
 }
 
 Option add_seconds(const Command& command, const std::string& name, Seconds& value,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ Option add_enum(const Command& command, const std::string& name, E& value, const
 }
 
 Option add_bytes(const Command& command, const std::string& name, Bytes& value, const std::string& summary);
+Option add_bytes(const Command& command, const std::string& name, std::optional<Bytes>& value,
+                 const std::string& summary);
 Option add_seconds(const Command& command, const std::string& name, Seconds& value, const std::string& summary);
 Option add_bandwidth(const Command& command, const std::string& name, BytesPerSecond& value,
                      const std::string& summary);

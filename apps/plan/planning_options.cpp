@@ -30,12 +30,8 @@ void add_machine_options(const cli::Command& command, ClusterOptions& options, c
                       "nested groups of devices, innermost first: 8@300GB/s,2@25GB/s is two nodes of eight")
           .type_name("N@RATE,..");
   const cli::Option memory =
-      command
-          .add_option_function(
-              "--memory",
-              [&options](const std::string& text) { options.memory = parse_bytes(text, "--memory"); },
-              "of each device, with --devices or --levels: 80GiB; default the profiled device's")
-          .type_name("SIZE");
+      cli::add_bytes(command, "--memory", options.memory,
+                     "of each device, with --devices or --levels: 80GiB; default the profiled device's");
   for (const cli::Option option : {devices, bandwidth, levels, latency, memory})
     option.excludes(file).group("Machine");
   file.group("Machine");

@@ -134,12 +134,8 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
   command.add_option("--keep", run.checkpoints_kept, "checkpoints that are kept, the newest")
       .check(cli::whole_number(1))
       .group("Checkpoints");
-  command
-      .add_option_function(
-          "--memory-limit",
-          [&run](const std::string& text) { run.memory_limit = parse_bytes(text, "--memory-limit"); },
-          "largest sum of tensors that a worker may hold; one that needs more ends the run")
-      .type_name("BYTES")
+  cli::add_bytes(command, "--memory-limit", run.memory_limit,
+                 "largest sum of tensors that a worker may hold; one that needs more ends the run")
       .group("Training");
   cli::add_seconds(command, "--stall-timeout", run.stall_timeout, "a worker that waits this long stops the run")
       .default_str(to_text(run.stall_timeout));

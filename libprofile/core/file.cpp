@@ -177,10 +177,12 @@ void AtomicFile::commit() {
   if (::rename(temporary_.c_str(), path_.c_str()) != 0)
     fail(ErrorKind::run, path_, "cannot be replaced", errno);
   temporary_.clear();
-  // The rename itself survives a power failure only once the folder is on disk; not every file system can do
-  // this.
-  const Descriptor parent(::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (parent.value() >= 0) ::fsync(parent.value());
+  flush_folder(folder_of(path_));
+}
+
+void flush_folder(const fs::path& folder) {
+  const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (descriptor.value() >= 0) ::fsync(descriptor.value());
 }
 
 void write_file(const fs::path& path, std::string_view bytes) {

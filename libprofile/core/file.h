@@ -42,6 +42,10 @@ class AtomicFile {
 
 void write_file(const std::filesystem::path& path, std::string_view bytes);
 
+/// What was made, renamed or removed in a folder survives a power failure once this has returned, where the
+/// file system can do it.
+void flush_folder(const std::filesystem::path& folder);
+
 /// A file that grows by whole lines, which stay when the process is killed. What the path held goes with the
 /// first line, unless lines are added to it; a half line at its end goes in any case. Without a line written
 /// nothing has happened to the folder. Devices and pipes are written as they are.

@@ -28,7 +28,7 @@ struct RandomKey {
   std::int64_t micro_batch = 0;
 };
 
-/// Sums of one batch norm layer over one micro-batch, for the deferred running statistics (schedules.md 3.1).
+/// Sums of one batch norm layer over one micro-batch, for the deferred running statistics.
 struct BatchStatistics {
   int layer = 0;           ///< model-wide index
   std::int64_t count = 0;  ///< values per channel

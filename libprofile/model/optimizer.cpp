@@ -25,8 +25,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// The fused kernels walk raw memory: another layout would give wrong numbers without an error (libtorch.md
-/// 10).
+/// The fused kernels walk raw memory: another layout would give wrong numbers without an error.
 void check(std::span<const at::Tensor> weights, std::span<const at::Tensor> gradients) {
   const auto fail = [](const std::string& message) { throw Error(ErrorKind::internal, message); };
   if (weights.size() != gradients.size()) {

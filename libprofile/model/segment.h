@@ -3,7 +3,7 @@
 //
 // Every layer has an autograd graph of its own, cut off at its inputs and outputs, wherever the stage
 // boundaries are: the same kernels run on the same bytes in every partition (bit-equality), splitting backward
-// costs nothing (libtorch.md 5), and a layer keeps exactly what it saves, because the cuts hold graph edges and
+// costs nothing, and a layer keeps exactly what it saves, because the cuts hold graph edges and
 // not tensors.
 #pragma once
 
@@ -149,7 +149,7 @@ class Segment {
 };
 
 /// Adds the deferred sums of a mini-batch, given in micro-batch order, to running mean and unbiased running
-/// variance with `momentum` (schedules.md 3.1). buffers: running_mean, running_var [channels].
+/// variance with `momentum`. buffers: running_mean, running_var [channels].
 void commit_statistics(std::span<const BatchStatistics> in_order, double momentum,
                        std::span<at::Tensor> buffers);
 

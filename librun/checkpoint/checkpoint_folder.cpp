@@ -1,8 +1,5 @@
 #include "librun/checkpoint/checkpoint_folder.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <functional>
@@ -112,14 +109,6 @@ void move(const fs::path& from, const fs::path& to) {
   if (error) fail(to, error);
 }
 
-/// A folder's entries survive a power failure once this has returned, where the file system can do it.
-void flush(const fs::path& folder) {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return;
-  ::fsync(descriptor);
-  ::close(descriptor);
-}
-
 }  // namespace
 
 CheckpointFolder::CheckpointFolder(fs::path folder, int keep, std::optional<Step> resumed)
@@ -159,13 +148,13 @@ std::int64_t CheckpointFolder::write(Manifest manifest, const std::vector<PartCo
       bytes += manifest.parts.back().bytes;
     }
     write_file(unfinished / kManifest, dump_json(to_json(manifest)));
-    flush(unfinished);
+    flush_folder(unfinished);
     move(unfinished, whole);
   } catch (const Error& failure) {
     fs::remove_all(unfinished, error);
     throw Error(ErrorKind::run, failure.what());
   }
-  flush(folder_);
+  flush_folder(folder_);
   int kept = 0;
   for (const auto& [step, path] : checkpoints_in(folder_)) {
     if (++kept > keep_) fs::remove_all(path, error);

@@ -1,5 +1,5 @@
-// The versions of one stage's weights: which one a micro-batch runs on, and how long each is kept (schedules.md
-// 5).
+// The versions of one stage's weights: which one a micro-batch runs on, and how long each is kept (policies:
+// libplan/schedule/README.md).
 #pragma once
 
 #include <ATen/core/Tensor.h>

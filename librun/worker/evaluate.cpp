@@ -16,6 +16,7 @@ void Worker::evaluate(const Turn& turn, const Stage& stage) {
   ground_.feed->fill(turn, inputs, memory_);
   model::Pass pass = stage.evaluate(inputs, generator_);
   finished();
+  check_memory(memory_.peak());
   if (stage.segment().has_loss())
     job_.ledger.evaluation(ground_.epoch, turn.op.micro_batch, judge(stage, inputs, pass, turn.rows));
   inputs.clear();
@@ -52,6 +53,7 @@ void Worker::note(const Turn& turn, Time begin, Time end) {
   record_.op_times[{turn.op.kind, turn.op.stage}].add(duration);
   const Bytes peak = memory_.peak();
   memory_.reset_peak();
+  check_memory(peak);
   record_.peak = std::max(record_.peak, peak);
   figures_.join({duration, peak, std::nullopt, begin - job_.start});
   record_.ops.push_back(

@@ -50,8 +50,8 @@ std::vector<plan::Stream> training_streams(const plan::Plan& plan);
 /// The forward-only pipeline: micro-batch t of a stage on replica t mod r, of its workers in their order.
 std::vector<plan::Stream> forward_streams(const plan::Plan& plan);
 
-/// The worker whose stream has the forward of a stage on a micro-batch (semantics.md, Ownership), for as many
-/// micro-batches as there may be.
+/// The worker whose stream has the forward of a stage on a micro-batch (libplan/schedule/ownership.h), for as
+/// many micro-batches as there may be.
 class Owners {
  public:
   /// Throws pp::Error (data) for turns of workers that meet only after very many micro-batches.

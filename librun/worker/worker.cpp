@@ -203,7 +203,6 @@ void Worker::execute(const Turn& turn) {
       job_.coordinator.announce(id_, turn.op);
       if (job_.options.before_op) job_.options.before_op(ground_.trains() ? turn.step : -1, id_, turn.op);
       dispatch(turn);
-      check_memory();
     } catch (const Stopped&) {
       throw;
     } catch (...) {
@@ -217,8 +216,7 @@ void Worker::execute(const Turn& turn) {
 }
 
 // An allocation on the CPU is refused at once; what others hand over and what devices allocate is seen here.
-void Worker::check_memory() const {
-  const Bytes peak = memory_.peak();
+void Worker::check_memory(Bytes peak) const {
   if (peak > memory_.limit()) throw model::OutOfMemory("out of memory: " + to_text(peak) + " held");
 }
 

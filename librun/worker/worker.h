@@ -60,7 +60,8 @@ class Worker {
   void end_step();
 
   void execute(const Turn& turn);
-  void check_memory() const;
+  /// Of an operation. Throws OutOfMemory when it is above the limit.
+  void check_memory(Bytes peak) const;
   void dispatch(const Turn& turn);
   void forward(const Turn& turn, Stage& stage);
   void evaluate(const Turn& turn, const Stage& stage);

@@ -192,6 +192,13 @@ std::set<std::thread::id> train_watched(const plan::Plan& plan, run::RunOptions 
 /// Two stages with dropout, so that the first and the last worker read data.
 plan::Plan two_stages() { return make_plan({.model = test::dropout_mlp(), .cuts = {3}}); }
 
+/// The samples of a synthetic run, as files.
+void write_safetensors(const TestFolder& folder, const plan::Plan& plan, const run::RunOptions& options) {
+  for (const auto& [subset, name] : kSubsets)
+    folder.write(std::string(name) + ".safetensors",
+                 safetensors(tensors(plan.model, samples_of(plan, options, subset))));
+}
+
 }  // namespace
 
 TEST_SUITE("librun/data") {
@@ -225,9 +232,7 @@ TEST_SUITE("librun/data") {
       options.synthetic_samples = 24;
       const test::Run expected = test::run_plan(plan, options);
       const TestFolder folder;
-      for (const auto& [subset, name] : kSubsets)
-        folder.write(std::string(name) + ".safetensors",
-                     safetensors(tensors(plan.model, samples_of(plan, options, subset))));
+      write_safetensors(folder, plan, options);
       check_equal(expected, run_on(plan, options, folder.path()));
     }
   }
@@ -241,9 +246,7 @@ TEST_SUITE("librun/data") {
     const run::RunOptions options = settings();
     const test::Run expected = test::run_plan(plan, options);
     const TestFolder folder;
-    for (const auto& [subset, name] : kSubsets)
-      folder.write(std::string(name) + ".safetensors",
-                   safetensors(tensors(plan.model, samples_of(plan, options, subset))));
+    write_safetensors(folder, plan, options);
     check_equal(expected, run_on(plan, options, folder.path()));
   }
 
@@ -380,9 +383,7 @@ TEST_SUITE("librun/data") {
     const run::RunOptions options = settings();
     const test::Run expected = test::run_plan(plan, options);
     const TestFolder folder;
-    for (const auto& [subset, name] : kSubsets)
-      folder.write(std::string(name) + ".safetensors",
-                   safetensors(tensors(plan.model, samples_of(plan, options, subset))));
+    write_safetensors(folder, plan, options);
     run::RunOptions deleting = options;
     deleting.before_op = [&](std::int64_t, WorkerId worker, const plan::Op&) {
       if (worker == WorkerId{0}) fs::remove(folder.path() / "train.safetensors");
@@ -396,9 +397,7 @@ TEST_SUITE("librun/data") {
     options.synthetic_samples = 64;
     options.epochs = 1000;
     const TestFolder folder;
-    for (const auto& [subset, name] : kSubsets)
-      folder.write(std::string(name) + ".safetensors",
-                   safetensors(tensors(plan.model, samples_of(plan, options, subset))));
+    write_safetensors(folder, plan, options);
     options.data = folder.path().string();
     test::SilentObserver observer;
     const run::RunReport report =

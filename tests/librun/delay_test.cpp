@@ -129,7 +129,7 @@ TEST_SUITE("librun/delay") {
       int micro_batches;
       std::vector<int> versions;
     };
-    // Four stages, windows 4, 3, 2, 1 (schedules.md 5.3 to 5.6).
+    // Four stages, windows 4, 3, 2, 1.
     const std::vector<Row> rows{{stash, 1, {4, 3, 2, 1}},
                                 {vertical_sync, 1, {4, 4, 4, 4}},
                                 {two_buffered, 4, {2, 2, 2, 2}},

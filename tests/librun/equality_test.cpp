@@ -101,7 +101,7 @@ TEST_SUITE("librun/equality") {
   }
 
   TEST_CASE("split backwards and several stages per worker equal the single device bit for bit") {
-    // schedules.md 8: the backwards of every stage run 0..M-1. Four stages: four workers, or two with two each.
+    // The backwards of every stage run 0..M-1. Four stages: four workers, or two with two each.
     for (const ModelGraph& model : {test::residual_net(), model::build_family("lenet5:image=12")}) {
       PlanSpec spec{.model = model, .cuts = {2, 4, 7}};
       const test::Trained expected = test::train_alone(make_plan(spec), short_run());

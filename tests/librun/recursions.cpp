@@ -208,7 +208,7 @@ class StreamRecursion {
   std::map<int, Gradient> gradients_;
 };
 
-// The version of stage s that micro-batch j runs on (schedules.md 5.3 to 5.5), counted from the beginning of
+// The version of stage s that micro-batch j runs on, counted from the beginning of
 // the epoch; M micro-batches make an update, K stages in a straight pipeline keep K - s micro-batches in
 // flight.
 int version_of(plan::WeightPolicy policy, int j, int s, int stages, int per_update) {

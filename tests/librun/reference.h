@@ -30,7 +30,7 @@ enum class Order { ascending, descending };
 Trained train_alone(const pp::plan::Plan& plan, const pp::run::RunOptions& options,
                     Order order = Order::ascending, const std::function<double(std::int64_t)>& rate = {});
 
-/// PipeDream with stashing as schedules.md 5.3 states it: stage s uses for its local mini-batch i version
+/// PipeDream with stashing (Narayanan et al., SOSP 2019): stage s uses for its local mini-batch i version
 /// max(0, i - warm_s), and its i-th update, on the newest version, applies the mean over the samples of
 /// a round of its replicas.
 Trained train_delayed(const pp::plan::Plan& plan, const pp::run::RunOptions& options);
@@ -42,7 +42,7 @@ Trained train_stream(const pp::plan::Plan& plan, const pp::run::RunOptions& opti
 
 /// A straight pipeline of two or more stages under the plan's weight policy (stash, vertical_sync,
 /// two_buffered, macrobatch, predict), each epoch from equal versions: for every micro-batch the version that
-/// schedules.md 5 gives it.
+/// the policy gives it (librun/stage/weight_versions.h).
 Trained train_versions(const pp::plan::Plan& plan, const pp::run::RunOptions& options);
 
 /// Runs the plan and reads the weights it saved.

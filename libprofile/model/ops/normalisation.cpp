@@ -51,7 +51,7 @@ at::Tensor normalised_by_buffers(const at::Tensor& x, TensorSpan weights, double
 }  // namespace
 
 // [n, c, h, w] -> the same; weight, bias, running_mean, running_var [c]. Training normalises with the
-// statistics of the micro-batch and never touches the running ones (schedules.md 3.1, deferred).
+// statistics of the micro-batch and never touches the running ones.
 Forward batch_norm2d(const Attributes& attributes) {
   return [eps = number(attributes, "eps")](TensorSpan inputs, TensorSpan weights,
                                            LayerContext& context) -> Tensors {

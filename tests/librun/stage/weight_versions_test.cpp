@@ -1,4 +1,4 @@
-// Which version a forward takes, and which buffers are alive, against schedules.md 5.
+// Which version a forward takes, and which buffers are alive, by hand from the rules of each policy.
 #include "librun/stage/weight_versions.h"
 
 #include <set>

@@ -29,7 +29,7 @@ plan::Stream step(const char* program, int micro_batches) {
   return plan::steps_of(plan::parse_program(program), micro_batches);
 }
 
-/// PipeDream's first of two stages: two in flight (schedules.md 5.2, warm = 1).
+/// PipeDream's first of two stages: two in flight (warm = 1).
 plan::Stream first_of_two() {
   return {.prologue = plan::parse_program("F0.0"), .body = plan::parse_program("F0.1 B0.0 U0"), .period = 1};
 }
