@@ -1,5 +1,5 @@
-// What the executor takes for an operation beside its layers (operation_overhead of a profile), measured on runs
-// of a model that computes next to nothing. For pp-profile; free of Torch.
+// What the executor takes for an operation beside its layers (operation_overhead of a profile), measured on
+// runs of a model that computes next to nothing. For pp-profile; free of Torch.
 #pragma once
 
 #include "libprofile/core/profile.h"
