@@ -8,6 +8,7 @@
 #include "libprofile/measure/machine.h"
 #include "libprofile/measure/statistics.h"
 #include "libprofile/model/families/families.h"
+#include "librun/worker/crew.h"
 #include "librun/worker/driver.h"
 
 namespace pp::run {

@@ -1,6 +1,5 @@
 #include "librun/run.h"
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -9,10 +8,9 @@
 #include "libprofile/measure/memory_meter.h"
 #include "libprofile/measure/profiler.h"
 #include "librun/report/build.h"
-#include "librun/transport/watchdog.h"
 #include "librun/worker/driver.h"
-#include "librun/worker/saver.h"
 #include "librun/worker/start.h"
+#include "librun/worker/work.h"
 
 namespace pp::run {
 
@@ -55,69 +53,9 @@ constexpr auto kLatest =
     "of "
     "no function; to train, plan with --weight-policy stash";
 
-// A job with the workers that do it.
-struct Work {
-  Work(const plan::Plan& plan, const RunOptions& options, Setup setup)
-      : saver(options, setup.start), job(plan, options, std::move(setup)), crew(job) {
-    job.initial.reset();  // the workers have it
-    if (!job.takes_snapshots()) return;
-    writer.emplace(job.coordinator, job.snapshots, [this](const Snapshot& s) { saver.save(job, s); });
-  }
-  Saver saver;
-  Job job;
-  Crew crew;
-  std::optional<SnapshotWriter> writer;
-};
-
-std::string text_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    return e.what();
-  } catch (...) {
-    return "unknown error";
-  }
-}
-
-// With lost workers; what they may still touch lives as long as the process.
-std::vector<std::unique_ptr<Work>>& left_behind() {
-  static auto* const works = new std::vector<std::unique_ptr<Work>>;
-  return *works;
-}
-
-[[noreturn]] void fail(std::unique_ptr<Work> work, const std::exception_ptr& error) {
-  constexpr Seconds kMostGrace{5};
-  work->job.coordinator.stop(error);
-  const Seconds grace = std::min(work->job.options.stall_timeout, kMostGrace);
-  const std::optional<WorkerId> lost = work->crew.join_within(grace);
-  if (!lost) std::rethrow_exception(error);
-  const std::string state = work->job.coordinator.state_of(*lost);
-  left_behind().push_back(std::move(work));
-  throw Error(ErrorKind::run,
-              text_of(error) + "\n  does not end, so it is left behind after " + to_text(grace) + ": " + state);
-}
-
-void train(std::unique_ptr<Work>& work, Driver& driver) {
-  std::exception_ptr error;
-  try {
-    const Watchdog watchdog(work->job.coordinator, work->job.options.stall_timeout);
-    driver.drive();
-    work->crew.join();
-    error = work->job.coordinator.error();
-  } catch (const Stopped&) {
-    error = work->job.coordinator.error();
-    if (!error) error = std::make_exception_ptr(Error(ErrorKind::internal, "stopped without an error"));
-  } catch (...) {
-    error = std::current_exception();
-  }
-  if (error) fail(std::move(work), error);
-}
-
 }  // namespace
 
 void check(const plan::Plan& plan, const RunOptions& options) { make_setup(plan, options); }
-
-int runs_left_behind() { return static_cast<int>(left_behind().size()); }
 
 RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& observer,
               const std::function<bool()>& interrupted) {
@@ -128,10 +66,11 @@ RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& obser
   if (plan.schedule.weight_policy == plan::WeightPolicy::latest) observer.warning(kLatest);
   observer.start(start_of(plan, options, setup));
   profile::install_memory_meter();
-  auto work = std::make_unique<Work>(plan, options, std::move(setup));
+  const auto saver = std::make_shared<Saver>(options, setup.start);
+  auto work = std::make_unique<Work>(plan, options, std::move(setup), saver);
   Driver driver(work->job, observer, interrupted);
-  train(work, driver);
-  return make_report(work->job, work->crew, driver, work->saver);
+  perform(work, [&] { driver.drive(); });
+  return make_report(work->job, work->crew, driver, *saver);
 }
 
 }  // namespace pp::run

@@ -11,6 +11,7 @@
 
 #include "libplan/plan.h"
 #include "libprofile/core/enum_names.h"
+#include "librun/execution.h"
 #include "librun/report/report.h"
 
 namespace pp::run {
@@ -21,16 +22,8 @@ enum class OnNan {
   skip   ///< the step changes nothing
 };
 
-struct RunOptions {
-  std::string data;           ///< `synthetic`, or a folder or file that data/formats.h knows
-  std::string data_format;    ///< where the names of the files leave it open
-  std::string token_type;     ///< uint8, uint16 or uint32: the data are tokens
-  std::string target_column;  ///< of a CSV file; empty: the last one
+struct RunOptions : ExecutionOptions {
   double test_share = 0;      ///< of the samples, from their end, for tests where there are no test files
-  /// Samples of synthetic data per epoch.
-  int synthetic_samples = 1024;
-  /// Multiplies floating inputs of files; default: integers by 1/(maximum of their type).
-  std::optional<double> scale;
   std::optional<int> epochs;  ///< one of epochs and steps is given
   std::optional<std::int64_t> steps;
   double learning_rate = 0.01;
@@ -54,10 +47,6 @@ struct RunOptions {
   /// Decided by all workers together before any of them updates; synchronous schedules only. Unset: a loss that
   /// is not finite, seen when the step is over, is the run's failure.
   std::optional<OnNan> on_nan;
-  /// Products of forwards in this type (LibTorch's autocast), weights, sums and updates in the plan's float32;
-  /// bfloat16.
-  std::optional<DType> autocast;
-  std::uint64_t seed = 1;
   bool shuffle = true;     ///< a permutation keyed by (seed, epoch)
   bool drop_last = false;  ///< leave out a last partial mini-batch that has fewer samples than micro-batches
   bool evaluate = true;    ///< after each epoch, when there is test data and the loss is cross_entropy or mse
@@ -68,13 +57,7 @@ struct RunOptions {
   std::optional<Seconds> checkpoint_time;
   int checkpoints_kept = 3;
   std::filesystem::path resume;  ///< a folder of checkpoints, or one of them; empty: from the beginning
-  std::filesystem::path initial_weights;  ///< safetensors, or a checkpoint's folder; empty: drawn from the seed
-  bool ignore_unknown_weights = false;    ///< initial weights that the model does not have
-  std::optional<Bytes> memory_limit;      ///< of each worker's tensors; a worker that needs more ends the run
-  bool trace = false;                     ///< make a Chrome trace of the last steps for the report
-  Seconds stall_timeout{60};              ///< a worker that waits this long is reported as stalled
-  /// Tests only: called inside the worker before this operation of this step (-1: of an evaluation); may throw.
-  std::function<void(std::int64_t step, WorkerId worker, const plan::Op& op)> before_op;
+  bool trace = false;            ///< make a Chrome trace of the last steps for the report
 };
 
 /// What a run is, before its first step.

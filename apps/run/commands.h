@@ -6,6 +6,7 @@
 namespace pp::run_tool {
 
 void add_train(const cli::Command& app, cli::Shell& shell);
+void add_infer(const cli::Command& app, cli::Shell& shell);
 void add_check(const cli::Command& app, cli::Shell& shell);
 void add_report(const cli::Command& app, cli::Shell& shell);
 

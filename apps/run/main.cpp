@@ -11,13 +11,14 @@ int main(int argc, char** argv) {
   pp::profile::prepare_process();
   const pp::cli::Tool tool{
       .name = "pp-run",
-      .summary = "Trains a model as its plan says.",
+      .summary = "Trains a model as its plan says, or computes its outputs.",
       .default_command = "train",
       .examples = {"pp-run plan.json --data configs/data/digits --epochs 20 -o report.json",
                    "pp-run check plan.json --data configs/data/digits",
                    "pp-run report report.json --html report.html"},
       .add_commands = [](const pp::cli::Command& app, pp::cli::Shell& shell) {
         pp::run_tool::add_train(app, shell);
+        pp::run_tool::add_infer(app, shell);
         pp::run_tool::add_check(app, shell);
         pp::run_tool::add_report(app, shell);
       }};

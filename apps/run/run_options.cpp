@@ -2,9 +2,11 @@
 
 #include <charconv>
 #include <cstdint>
+#include <filesystem>
 #include <system_error>
 
 #include "apps/cli/options.h"
+#include "apps/cli/output.h"
 
 namespace pp::run_tool {
 
@@ -22,9 +24,9 @@ void set_interval(run::RunOptions& run, const std::string& text) {
 
 }  // namespace
 
-void add_run_options(const cli::Command& command, PlanAndOptions& options) {
-  run::RunOptions& run = options.run;
-  command.add_option("plan", options.plan, "a plan.json").required().type_name("PLAN");
+void add_execution_options(const cli::Command& command, std::string& plan, run::ExecutionOptions& run,
+                           const std::string& group) {
+  command.add_option("plan", plan, "a plan.json").required().type_name("PLAN");
   const auto data = [&](const char* name, auto& value, const char* summary) {
     return command.add_option(name, value, summary).group("Data");
   };
@@ -37,13 +39,41 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
   data("--token-type", run.token_type, "the file is tokens: uint8 (any text), uint16 or uint32")
       .type_name("TYPE");
   data("--target-column", run.target_column, "of a CSV file; default: the last one").type_name("NAME");
-  data("--test-share", run.test_share,
-       "share of the samples, from their end, to test with where there are no test files")
+  data("--synthetic-samples", run.synthetic_samples, "samples of synthetic data, in training per epoch")
+      .check(cli::whole_number(1));
+  data("--scale", run.scale, "multiplies the inputs; default: 1/(largest value) of integer types")
       .check(cli::number_from(0));
-  command.add_option("--synthetic-samples", run.synthetic_samples, "samples per epoch of synthetic data")
-      .check(cli::whole_number(1))
-      .group("Data");
-  command.add_option("--scale", run.scale, "multiplies the inputs; default: 1/(largest value) of integer types")
+  command
+      .add_option_function(
+          "--autocast",
+          [&run](const std::string& text) {
+            run.autocast = parse_enum<DType>(text, "--autocast", ErrorKind::usage);
+          },
+          "bfloat16: type of the products in forwards")
+      .type_name("NAME")
+      .group(group);
+  command
+      .add_option("--initial-weights", run.initial_weights,
+                  "begin with these weights, by name: a safetensors file or a folder of --checkpoint")
+      .type_name("FILE")
+      .group(group);
+  command
+      .add_flag("--ignore-unknown-weights", run.ignore_unknown_weights,
+                "leave out tensors of --initial-weights that the model does not have")
+      .group(group);
+  cli::add_bytes(command, "--memory-limit", run.memory_limit,
+                 "largest sum of tensors that a worker may hold; one that needs more ends the run")
+      .group(group);
+  cli::add_seconds(command, "--stall-timeout", run.stall_timeout, "a worker that waits this long stops the run")
+      .default_str(to_text(run.stall_timeout));
+}
+
+void add_run_options(const cli::Command& command, PlanAndOptions& options) {
+  run::RunOptions& run = options.run;
+  add_execution_options(command, options.plan, run, "Training");
+  command
+      .add_option("--test-share", run.test_share,
+                  "share of the samples, from their end, to test with where there are no test files")
       .check(cli::number_from(0))
       .group("Data");
   command.add_flag("!--no-shuffle", run.shuffle, "keep the order of the data").group("Data");
@@ -95,26 +125,8 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
           "when a loss or gradient is not finite, decided before the update: " + list_names<run::OnNan>())
       .type_name("NAME")
       .group("Training");
-  command
-      .add_option_function(
-          "--autocast",
-          [&run](const std::string& text) {
-            run.autocast = parse_enum<DType>(text, "--autocast", ErrorKind::usage);
-          },
-          "bfloat16: type of the products in forwards")
-      .type_name("NAME")
-      .group("Training");
   command.add_option("--seed", run.seed, "of initial weights, dropout and shuffling")
       .check(cli::whole_number(0))
-      .group("Training");
-  command
-      .add_option("--initial-weights", run.initial_weights,
-                  "begin with these weights, by name: a safetensors file or a folder of --checkpoint")
-      .type_name("FILE")
-      .group("Training");
-  command
-      .add_flag("--ignore-unknown-weights", run.ignore_unknown_weights,
-                "leave out tensors of --initial-weights that the model does not have")
       .group("Training");
   command
       .add_option("--resume", run.resume,
@@ -134,11 +146,15 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
   command.add_option("--keep", run.checkpoints_kept, "checkpoints that are kept, the newest")
       .check(cli::whole_number(1))
       .group("Checkpoints");
-  cli::add_bytes(command, "--memory-limit", run.memory_limit,
-                 "largest sum of tensors that a worker may hold; one that needs more ends the run")
-      .group("Training");
-  cli::add_seconds(command, "--stall-timeout", run.stall_timeout, "a worker that waits this long stops the run")
-      .default_str(to_text(run.stall_timeout));
+}
+
+void claim_data(const run::ExecutionOptions& options) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(options.data, ignored)) cli::claim_input(options.data);
+  for (const auto& file : std::filesystem::directory_iterator(options.data, ignored))
+    cli::claim_input(file.path().string());
+  if (std::filesystem::is_regular_file(options.initial_weights, ignored))
+    cli::claim_input(options.initial_weights.string());
 }
 
 }  // namespace pp::run_tool

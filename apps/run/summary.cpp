@@ -40,24 +40,27 @@ std::string worker_table(const run::RunReport& report) {
                     {"versions"},
                     {"sent per step"}});
   for (const run::WorkerReport& worker : report.workers) {
-    std::string stages;
-    for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-      for (WorkerId holder : plan.stages[s].workers) {
-        if (holder == worker.id) stages.append(stages.empty() ? "" : ",").append(std::to_string(s));
-      }
-    }
-    table.add({std::to_string(number(worker.id)), stages, cli::cell(1e3 * worker.busy.count()),
-               cli::percent(worker.bubble_fraction), to_text(worker.peak),
+    table.add({std::to_string(number(worker.id)), stages_of(plan, worker.id),
+               cli::cell(1e3 * worker.busy.count()), cli::percent(worker.bubble_fraction), to_text(worker.peak),
                std::to_string(worker.peak_in_flight), std::to_string(worker.peak_versions),
                to_text(worker.sent_per_step)});
   }
   return table.text();
 }
 
-/// Where the prediction of an operation was off by most time a step, when there are many.
-std::string operation_table(const run::RunReport& report) {
+}  // namespace
+
+std::string stages_of(const plan::Plan& plan, WorkerId worker) {
+  std::string stages;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    for (const WorkerId holder : plan.stages[s].workers)
+      if (holder == worker) stages.append(stages.empty() ? "" : ",").append(std::to_string(s));
+  }
+  return stages;
+}
+
+std::string operation_table(std::vector<run::OpTime> rows) {
   constexpr std::size_t kMost = 12;
-  std::vector<run::OpTime> rows = report.op_times;
   const auto difference = [](const run::OpTime& row) {
     return static_cast<double>(row.count) * std::abs((row.median - row.predicted).count());
   };
@@ -84,8 +87,6 @@ std::string operation_table(const run::RunReport& report) {
          " that are off by less; the report has all\n";
 }
 
-}  // namespace
-
 std::string epoch_line(const run::EpochReport& epoch) {
   std::string text = "epoch " + std::to_string(epoch.epoch) + ": train loss " + cli::cell(epoch.train_loss);
   if (epoch.test_loss) text += ", test loss " + cli::cell(*epoch.test_loss);
@@ -106,7 +107,7 @@ std::string summary(const run::RunReport& report) {
                      report.exit_reason + "\n\n";
   cli::Table table({{"quantity", cli::Align::left}, {"predicted"}, {"measured"}, {"measured/predicted"}});
   for (const run::Comparison& comparison : report.comparisons) table.add(comparison_cells(comparison));
-  text += table.text() + '\n' + worker_table(report) + '\n' + operation_table(report);
+  text += table.text() + '\n' + worker_table(report) + '\n' + operation_table(report.op_times);
   if (report.checkpoints && report.checkpoints->written > 0) {
     const run::CheckpointsReport& checkpoints = *report.checkpoints;
     text += '\n' + counted(checkpoints.written, "checkpoint") + " of " + to_text(checkpoints.size) +

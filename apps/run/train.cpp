@@ -24,12 +24,9 @@ struct Options : PlanAndOptions {
 
 /// Weights are written by the run, data are read by it.
 void claim_other_files(const run::RunOptions& options) {
+  claim_data(options);
   std::error_code ignored;
-  for (const auto& file : std::filesystem::directory_iterator(options.data, ignored))
-    cli::claim_input(file.path().string());
   if (std::filesystem::is_regular_file(options.lr_schedule, ignored)) cli::claim_input(options.lr_schedule);
-  if (std::filesystem::is_regular_file(options.initial_weights, ignored))
-    cli::claim_input(options.initial_weights.string());
   if (!options.save_weights.empty()) cli::claim_output(options.save_weights.string());
 }
 

@@ -150,14 +150,33 @@ AtomicFile::~AtomicFile() {
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
-void AtomicFile::write(std::string_view bytes) {
-  if (descriptor_ < 0) throw Error(ErrorKind::internal, path_.string() + ": written after commit()");
+namespace {
+
+/// write_some(bytes) writes a part of them and returns how many.
+template <class WriteSome>
+void write_all(const fs::path& path, std::string_view bytes, WriteSome write_some) {
   while (!bytes.empty()) {
-    const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
+    const ssize_t count = write_some(bytes);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail(ErrorKind::run, path_, "cannot be written", errno);
+    if (count < 0) fail(ErrorKind::run, path, "cannot be written", errno);
     bytes.remove_prefix(static_cast<std::size_t>(count));
   }
+}
+
+}  // namespace
+
+void AtomicFile::write(std::string_view bytes) {
+  if (descriptor_ < 0) throw Error(ErrorKind::internal, path_.string() + ": written after commit()");
+  write_all(path_, bytes,
+            [&](std::string_view rest) { return ::write(descriptor_, rest.data(), rest.size()); });
+}
+
+void AtomicFile::write_at(std::uint64_t offset, std::string_view bytes) {
+  if (descriptor_ < 0) throw Error(ErrorKind::internal, path_.string() + ": written after commit()");
+  const std::uint64_t end = offset + bytes.size();
+  write_all(path_, bytes, [&](std::string_view rest) {
+    return ::pwrite(descriptor_, rest.data(), rest.size(), static_cast<off_t>(end - rest.size()));
+  });
 }
 
 void AtomicFile::commit() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -30,6 +31,8 @@ class AtomicFile {
 
   /// Appends. Throws pp::Error (run) when the disk is full.
   void write(std::string_view bytes);
+  /// Puts `bytes` at `offset`, whatever has been written so far; by several threads at once.
+  void write_at(std::uint64_t offset, std::string_view bytes);
   void commit();
   const std::filesystem::path& path() const { return path_; }
 

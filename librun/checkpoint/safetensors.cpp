@@ -58,16 +58,11 @@ std::vector<StoredTensor> read_entries(std::string_view content) {
 
 }  // namespace
 
-void write_safetensors(std::span<const StoredTensor> tensors,
-                       const std::function<void(std::string_view)>& write) {
+std::string safetensors_front(std::span<const StoredTensor> tensors) {
   Json header = Json::object();
   std::int64_t offset = 0;
   for (const StoredTensor& tensor : tensors) {
-    const auto size = static_cast<std::int64_t>(tensor.bytes.size());
-    if (Bytes(size) != pp::bytes_of(tensor.type)) {
-      throw Error(ErrorKind::internal,
-                  tensor.name + ": " + std::to_string(size) + " bytes for " + to_text(tensor.type.shape));
-    }
+    const std::int64_t size = pp::bytes_of(tensor.type).value;
     header[tensor.name] = {{"dtype", tag_of(tensor.type.dtype)},
                            {"shape", tensor.type.shape},
                            {"data_offsets", {offset, offset + size}}};
@@ -75,8 +70,18 @@ void write_safetensors(std::span<const StoredTensor> tensors,
   }
   std::string text = header.dump();
   text.resize((text.size() + kSafetensorsPrefix - 1) / kSafetensorsPrefix * kSafetensorsPrefix, ' ');
-  write(length_bytes(text.size()));
-  write(text);
+  return length_bytes(text.size()) + text;
+}
+
+void write_safetensors(std::span<const StoredTensor> tensors,
+                       const std::function<void(std::string_view)>& write) {
+  for (const StoredTensor& tensor : tensors) {
+    const auto size = static_cast<std::int64_t>(tensor.bytes.size());
+    if (Bytes(size) == pp::bytes_of(tensor.type)) continue;
+    throw Error(ErrorKind::internal,
+                tensor.name + ": " + std::to_string(size) + " bytes for " + to_text(tensor.type.shape));
+  }
+  write(safetensors_front(tensors));
   for (const StoredTensor& tensor : tensors) write(tensor.bytes);
 }
 

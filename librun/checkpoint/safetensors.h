@@ -19,9 +19,12 @@ struct StoredTensor {
   std::string_view bytes;  ///< dense, row by row, little-endian; owned by somebody else
 };
 
-/// Gives `write` the whole file, piece by piece, tensors in the order given; the header is padded with spaces
-/// to a multiple of 8 bytes. The same tensors give the same bytes. Throws pp::Error (internal) for bytes that
-/// do not fit the type.
+/// What stands in front of the bytes of these tensors, which follow each other in this order; padded with
+/// spaces to a multiple of 8 bytes. Their `bytes` are not looked at.
+std::string safetensors_front(std::span<const StoredTensor> tensors);
+
+/// Gives `write` the whole file, piece by piece, tensors in the order given. The same tensors give the same
+/// bytes. Throws pp::Error (internal) for bytes that do not fit the type.
 void write_safetensors(std::span<const StoredTensor> tensors,
                        const std::function<void(std::string_view)>& write);
 

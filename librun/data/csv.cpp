@@ -81,9 +81,9 @@ std::optional<double> number(std::string_view field) {
 class Table {
  public:
   Table(const DataRequest& request, fs::path path)
-      : path_(std::move(path)),
-        input_(request.model.graph.inputs.front()),
-        target_(request.model.graph.targets.front()) {
+      : path_(std::move(path)), request_(request), input_(first_input(request)) {
+    for (const DataTensor& tensor : request.model.graph.targets)
+      if (request.wants(tensor)) target_ = &tensor;
     if (FileBytes(path_).size() == 0) refuse("empty");
     std::ifstream file(path_, std::ios::binary);
     std::string line;
@@ -101,7 +101,10 @@ class Table {
       records.parts.push_back({values, 0, 8 * values->columns().size(), lines_});
       return records;
     };
-    return {path_.string(), {column(inputs_, input_.type)}, {column(targets_, target_.type)}};
+    const ModelGraph& graph = request_.model.graph;
+    return {path_.string(),
+            columns(request_, graph.inputs, [&](const DataTensor& t) { return column(inputs_, t.type); }),
+            columns(request_, graph.targets, [&](const DataTensor& t) { return column(targets_, t.type); })};
   }
 
  private:
@@ -117,21 +120,23 @@ class Table {
     if (std::all_of(fields_.begin(), fields_.end(), [](std::string_view f) { return number(f).has_value(); }))
       refuse("line 1 holds numbers; give a header line with the names of the columns");
     names_.assign(fields_.begin(), fields_.end());
+    const auto expected = static_cast<std::size_t>(element_count(input_.type.shape));
+    inputs_ = std::make_shared<Values>(path_.string(), names_);
+    if (!target_ && wanted.empty() && names_.size() == expected) return;  // there is none
     const auto found = wanted.empty() ? names_.end() - 1 : std::find(names_.begin(), names_.end(), wanted);
     if (found == names_.end()) refuse("no column is named \"" + wanted + "\"; it has " + list_names());
     target_column_ = static_cast<std::size_t>(found - names_.begin());
     std::vector<std::string> others = names_;
-    others.erase(others.begin() + static_cast<std::ptrdiff_t>(target_column_));
-    const auto expected = static_cast<std::size_t>(element_count(input_.type.shape));
+    others.erase(others.begin() + (found - names_.begin()));
     if (others.size() != expected) {
       refuse(std::to_string(others.size()) + " columns beside the target \"" + *found +
              "\", the model's input \"" + input_.name + "\" has " + std::to_string(expected) +
              " numbers; choose another --target-column, or "
              "plan a model for this data");
     }
-    if (element_count(target_.type.shape) != 1)
-      refuse("one target column, the model's target \"" + target_.name + "\" is " +
-             to_text(target_.type.shape));
+    if (target_ && element_count(target_->type.shape) != 1)
+      refuse("one target column, the model's target \"" + target_->name + "\" is " +
+             to_text(target_->type.shape));
     inputs_ = std::make_shared<Values>(path_.string(), std::move(others));
     targets_ = std::make_shared<Values>(path_.string(), std::vector{*found});
   }
@@ -156,8 +161,11 @@ class Table {
              " columns, the header " + std::to_string(names_.size()));
     }
     for (std::size_t i = 0; i < fields_.size(); ++i) {
-      const bool target = i == target_column_;
-      add(i, target ? *targets_ : *inputs_, target ? target_.type.dtype : input_.type.dtype);
+      if (i != target_column_) {
+        add(i, *inputs_, input_.type.dtype);
+      } else if (target_) {
+        add(i, *targets_, target_->type.dtype);
+      }
     }
     ++lines_;
   }
@@ -179,13 +187,14 @@ class Table {
   }
 
   fs::path path_;
+  const DataRequest& request_;
   const DataTensor& input_;
-  const DataTensor& target_;
+  const DataTensor* target_ = nullptr;  ///< null: left out, with its column if there is one
   std::vector<std::string> names_;
-  std::vector<std::string_view> fields_;  ///< of the current line
-  std::size_t target_column_ = 0;
-  std::int64_t lines_ = 0;  ///< without the header
-  std::int64_t blank_ = 0;  ///< the first empty line
+  std::vector<std::string_view> fields_;      ///< of the current line
+  std::optional<std::size_t> target_column_;  ///< none: all are the input's
+  std::int64_t lines_ = 0;                    ///< without the header
+  std::int64_t blank_ = 0;                    ///< the first empty line
   std::shared_ptr<Values> inputs_, targets_;
 };
 

@@ -53,7 +53,7 @@ bool is_folder(const fs::path& path) { return type_of(path) == fs::file_type::di
 std::vector<std::string> marks(const Row& row, const DataRequest& request) {
   if (row.format == DataFormat::tokens && request.token_type.empty()) return {};
   if (!row.file.empty()) return {std::string(row.file)};
-  const std::string name = request.model.graph.inputs.front().name + ".npy";
+  const std::string name = first_input(request).name + ".npy";
   return {"train-" + name, name};
 }
 
@@ -117,18 +117,6 @@ void check_options(const DataRequest& request, const Row& row) {
            request.path.string() + ": " + std::string(name_of(row.format)) + " data are a folder");
 }
 
-double memory_of(const SampleTable& table) {
-  double bytes = 0;
-  for (const auto* columns : {&table.inputs, &table.targets}) {
-    for (const Records& records : *columns) {
-      for (const Records::Part& part : records.parts)
-        if (part.bytes->in_memory())
-          bytes += static_cast<double>(part.count) * static_cast<double>(part.stride);
-    }
-  }
-  return bytes;
-}
-
 // The last samples become the test set.
 void split(const DataRequest& request, DataFiles& files) {
   if (request.test_share == 0) return;
@@ -147,7 +135,8 @@ void split(const DataRequest& request, DataFiles& files) {
 
 SampleTable checked(const DataRequest& request, SampleTable table) {
   check_table(request.model, table);
-  table.samples = table.inputs.front().samples();
+  const std::size_t first = static_cast<std::size_t>(&first_input(request) - request.model.graph.inputs.data());
+  table.samples = table.inputs[first].samples();
   return table;
 }
 
@@ -160,9 +149,31 @@ DataFiles open_data(const DataRequest& request) {
   files.training = checked(request, *row.read(request, Subset::training));
   if (auto test = row.read(request, Subset::test)) files.test = checked(request, std::move(*test));
   for (const SampleTable* table : {&files.training, files.test ? &*files.test : nullptr})
-    if (table != nullptr) files.bytes_in_memory += memory_of(*table);
+    if (table != nullptr) files.bytes_in_memory += bytes_in_memory(*table);
   split(request, files);
   return files;
+}
+
+SampleTable open_set(const DataRequest& request, std::optional<Subset> wanted) {
+  const Row& row = find_format(request);
+  check_options(request, row);
+  if (wanted != Subset::training) {
+    if (auto test = row.read(request, Subset::test)) return checked(request, std::move(*test));
+    if (wanted) refuse(ErrorKind::data, request.path.string() + ": has no test set; leave out --subset test");
+  }
+  return checked(request, *row.read(request, Subset::training));
+}
+
+double bytes_in_memory(const SampleTable& table) {
+  double bytes = 0;
+  for (const auto* columns : {&table.inputs, &table.targets}) {
+    for (const Records& records : *columns) {
+      for (const Records::Part& part : records.parts)
+        if (part.bytes->in_memory())
+          bytes += static_cast<double>(part.count) * static_cast<double>(part.stride);
+    }
+  }
+  return bytes;
 }
 
 bool is_there(const fs::path& path) { return type_of(path) != fs::file_type::not_found; }
@@ -176,12 +187,20 @@ std::optional<fs::path> file_of(const DataRequest& request, Subset subset, std::
 }
 
 void require_one_of_each(const DataRequest& request, std::string_view what) {
-  const std::size_t inputs = request.model.graph.inputs.size(), targets = request.model.graph.targets.size();
-  if (inputs == 1 && targets == 1) return;
+  const auto wanted = [&](const std::vector<DataTensor>& tensors) {
+    return std::ranges::count_if(tensors, [&](const DataTensor& tensor) { return request.wants(tensor); });
+  };
+  const auto inputs = wanted(request.model.graph.inputs), targets = wanted(request.model.graph.targets);
+  if (inputs == 1 && targets <= 1) return;
   refuse(ErrorKind::data, request.path.string() + ": " + std::string(what) +
                               " are one input and one target, the model has " + std::to_string(inputs) +
                               " inputs and " + std::to_string(targets) +
                               " targets; use safetensors, npy or --data synthetic");
+}
+
+const DataTensor& first_input(const DataRequest& request) {
+  return *std::ranges::find_if(request.model.graph.inputs,
+                               [&](const DataTensor& tensor) { return request.wants(tensor); });
 }
 
 }  // namespace pp::run

@@ -73,7 +73,10 @@ std::optional<SampleTable> read_idx_folder(const DataRequest& request, Subset su
   const std::string prefix = subset == Subset::training ? "train" : "test";
   const auto images = request.path / (prefix + "-images.idx"), labels = request.path / (prefix + "-labels.idx");
   if (subset == Subset::test && !is_there(images) && !is_there(labels)) return std::nullopt;
-  return SampleTable{images.string(), {read_idx(images)}, {read_idx(labels)}};
+  const ModelGraph& graph = request.model.graph;
+  return SampleTable{images.string(),
+                     columns(request, graph.inputs, [&](const DataTensor&) { return read_idx(images); }),
+                     columns(request, graph.targets, [&](const DataTensor&) { return read_idx(labels); })};
 }
 
 std::string idx_bytes(ElementType type, const Shape& shape, std::string_view elements) {

@@ -186,14 +186,12 @@ std::optional<SampleTable> read_npy_folder(const DataRequest& request, Subset su
   const auto path = [&](const std::string& prefix, const DataTensor& tensor) {
     return request.path / (prefix + tensor.name + ".npy");
   };
-  const std::string prefix = subset == Subset::test                           ? "test-"
-                             : is_there(path("train-", graph.inputs.front())) ? "train-"
-                                                                              : "";
-  if (subset == Subset::test && !is_there(path(prefix, graph.inputs.front()))) return std::nullopt;
-  SampleTable table{.source = request.path.string()};
-  for (const DataTensor& input : graph.inputs) table.inputs.push_back(read_npy(path(prefix, input)));
-  for (const DataTensor& target : graph.targets) table.targets.push_back(read_npy(path(prefix, target)));
-  return table;
+  const DataTensor& first = first_input(request);
+  const std::string prefix = subset == Subset::test ? "test-" : is_there(path("train-", first)) ? "train-" : "";
+  if (subset == Subset::test && !is_there(path(prefix, first))) return std::nullopt;
+  const auto read = [&](const DataTensor& tensor) { return read_npy(path(prefix, tensor)); };
+  return SampleTable{request.path.string(), columns(request, graph.inputs, read),
+                     columns(request, graph.targets, read)};
 }
 
 }  // namespace pp::run

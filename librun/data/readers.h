@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 #include "librun/data/formats.h"
 
@@ -33,7 +34,18 @@ bool is_there(const std::filesystem::path& path);
 std::optional<std::filesystem::path> file_of(const DataRequest& request, Subset subset,
                                              std::string_view extension);
 
-/// Throws pp::Error (data) unless the model has one input and one target; `what`: the data that are.
+/// Throws pp::Error (data) unless one input and at most one target are wanted; `what`: the data that are.
 void require_one_of_each(const DataRequest& request, std::string_view what);
+
+/// read(tensor) for each that is wanted, empty records for the others.
+template <class Read>
+std::vector<Records> columns(const DataRequest& request, const std::vector<DataTensor>& tensors, Read&& read) {
+  std::vector<Records> records;
+  for (const DataTensor& tensor : tensors) records.push_back(request.wants(tensor) ? read(tensor) : Records());
+  return records;
+}
+
+/// The input that is wanted first.
+const DataTensor& first_input(const DataRequest& request);
 
 }  // namespace pp::run

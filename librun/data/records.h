@@ -37,8 +37,8 @@ struct Records {
 /// A training or test set. The columns may hold samples before `first` that belong to the other one.
 struct SampleTable {
   std::string source{};
-  std::vector<Records> inputs{};   ///< in the order of the model's inputs
-  std::vector<Records> targets{};  ///< in the order of the model's targets
+  std::vector<Records> inputs{};   ///< in the order of the model's inputs; without parts: left out
+  std::vector<Records> targets{};  ///< in the order of the model's targets, likewise
   std::int64_t first = 0;
   std::int64_t samples = 0;
 };

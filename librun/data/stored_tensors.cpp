@@ -84,12 +84,11 @@ Records read_tensor(const Header& header, const DataTensor& tensor) {
 std::optional<SampleTable> read_stored_tensors(const DataRequest& request, Subset subset) {
   const auto path = file_of(request, subset, ".safetensors");
   if (!path) return std::nullopt;
-  SampleTable table{.source = path->string()};
   const Header header = read_header(*path);
-  for (const DataTensor& input : request.model.graph.inputs) table.inputs.push_back(read_tensor(header, input));
-  for (const DataTensor& target : request.model.graph.targets)
-    table.targets.push_back(read_tensor(header, target));
-  return table;
+  const ModelGraph& graph = request.model.graph;
+  const auto read = [&](const DataTensor& tensor) { return read_tensor(header, tensor); };
+  return SampleTable{path->string(), columns(request, graph.inputs, read),
+                     columns(request, graph.targets, read)};
 }
 
 }  // namespace pp::run

@@ -1,4 +1,5 @@
 // Token files for language models: any file as numbers of one type, little-endian.
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -21,12 +22,17 @@ ElementType token_type(const DataRequest& request) {
 /// The tokens of a sample.
 Shape sequence_of(const DataRequest& request) {
   require_one_of_each(request, "tokens");
-  const DataTensor &input = request.model.graph.inputs.front(), &target = request.model.graph.targets.front();
-  if (!is_floating(input.type.dtype) && input.type.shape == target.type.shape) return input.type.shape;
-  throw Error(ErrorKind::data, request.path.string() + ": tokens are for a model whose input and target are " +
-                                   "integers of one shape, \"" + input.name + "\" is " +
-                                   std::string(name_of(input.type.dtype)) + " " + to_text(input.type.shape) +
-                                   " and \"" + target.name + "\" is " + to_text(target.type.shape));
+  const DataTensor& input = first_input(request);
+  const auto& targets = request.model.graph.targets;
+  const auto target = std::ranges::find_if(targets, [&](const DataTensor& t) { return request.wants(t); });
+  const bool alone = target == targets.end();
+  if (!is_floating(input.type.dtype) && (alone || input.type.shape == target->type.shape))
+    return input.type.shape;
+  throw Error(ErrorKind::data,
+              request.path.string() + ": tokens are for a model whose input and target are " +
+                  "integers of one shape, \"" + input.name + "\" is " + std::string(name_of(input.type.dtype)) +
+                  " " + to_text(input.type.shape) +
+                  (alone ? "" : " and \"" + target->name + "\" is " + to_text(target->type.shape)));
 }
 
 }  // namespace
@@ -45,18 +51,22 @@ std::optional<SampleTable> read_tokens(const DataRequest& request, Subset subset
                                      " bytes are no whole number of " + std::string(name_of(type)) +
                                      " tokens; give another --token-type");
   }
-  if (file->size() < length + size) {
+  const ModelGraph& graph = request.model.graph;
+  const bool moved_on = std::ranges::any_of(graph.targets, [&](const auto& t) { return request.wants(t); });
+  const std::uint64_t after = moved_on ? size : 0;  // the last window's target ends with it
+  if (file->size() < length + after) {
     throw Error(ErrorKind::data, source + ": " + std::to_string(file->size() / size) +
                                      " tokens, a sample takes " + std::to_string(length / size) +
-                                     " and the one after them");
+                                     (moved_on ? " and the one after them" : ""));
   }
-  const auto windows = static_cast<std::int64_t>((file->size() - size) / length);
+  const auto windows = static_cast<std::int64_t>((file->size() - after) / length);
   const auto column = [&](std::uint64_t offset) {
     Records records{.source = source, .type = type, .shape = shape};
     records.parts.push_back({file, offset, length, windows});
     return records;
   };
-  return SampleTable{source, {column(0)}, {column(size)}};
+  return SampleTable{source, columns(request, graph.inputs, [&](const DataTensor&) { return column(0); }),
+                     columns(request, graph.targets, [&](const DataTensor&) { return column(size); })};
 }
 
 }  // namespace pp::run

@@ -79,29 +79,6 @@ Seconds predicted_time(const plan::Plan& plan, plan::OpKind kind, StageId stage)
   return Seconds(0);
 }
 
-// Replicas of a stage share a row: their counts are added, the median is the first replica's with the most
-// operations.
-std::vector<OpTime> op_times(const plan::Plan& plan, std::span<const WorkerRecord* const> workers) {
-  std::map<std::pair<StageId, plan::OpKind>, OpTime> rows;
-  std::map<std::pair<StageId, plan::OpKind>, std::int64_t> most;
-  for (const WorkerRecord* worker : workers) {
-    for (const auto& [key, times] : worker->op_times) {
-      const std::pair by_stage{key.second, key.first};
-      OpTime& row = rows[by_stage];
-      row.kind = key.first;
-      row.stage = key.second;
-      row.count += times.count();
-      row.predicted = predicted_time(plan, row.kind, row.stage);
-      if (times.count() <= most[by_stage]) continue;
-      most[by_stage] = times.count();
-      row.median = times.median();
-    }
-  }
-  std::vector<OpTime> list;
-  for (const auto& [key, row] : rows) list.push_back(row);
-  return list;
-}
-
 // A step does `accumulate` times what the plan predicts of one, but for its all-reduce and its update.
 void add_comparisons(RunReport& report, const plan::Prediction& predicted, int accumulate) {
   compare(report, "step_s", accumulate * predicted.step.count(), report.step.count());
@@ -155,6 +132,29 @@ void add_measurements(RunReport& report, int accumulate, std::span<const StepRec
   add_comparisons(report, plan.predicted, accumulate);
   const auto of_last = [&](const StepRecord& step) { return step.stretch == steps.back().stretch; };
   report.last_steps = last_steps(plan, workers, std::ranges::count_if(steps, of_last));
+}
+
+// Replicas of a stage share a row: their counts are added, the median is the first replica's with the most
+// operations.
+std::vector<OpTime> op_times(const plan::Plan& plan, std::span<const WorkerRecord* const> workers) {
+  std::map<std::pair<StageId, plan::OpKind>, OpTime> rows;
+  std::map<std::pair<StageId, plan::OpKind>, std::int64_t> most;
+  for (const WorkerRecord* worker : workers) {
+    for (const auto& [key, times] : worker->op_times) {
+      const std::pair by_stage{key.second, key.first};
+      OpTime& row = rows[by_stage];
+      row.kind = key.first;
+      row.stage = key.second;
+      row.count += times.count();
+      row.predicted = predicted_time(plan, row.kind, row.stage);
+      if (times.count() <= most[by_stage]) continue;
+      most[by_stage] = times.count();
+      row.median = times.median();
+    }
+  }
+  std::vector<OpTime> list;
+  for (const auto& [key, row] : rows) list.push_back(row);
+  return list;
 }
 
 std::string make_trace(std::span<const WorkerRecord* const> workers) {

@@ -35,6 +35,9 @@ double fraction_idle(Seconds busy, double workers, Seconds time);
 void add_measurements(RunReport& report, int accumulate, std::span<const StepRecord> steps,
                       std::span<const WorkerRecord* const> workers);
 
+/// Time of each kind of operation of each stage, beside what the plan says of it.
+std::vector<OpTime> op_times(const plan::Plan& plan, std::span<const WorkerRecord* const> workers);
+
 /// Chrome trace JSON of the recorded operations and messages.
 std::string make_trace(std::span<const WorkerRecord* const> workers);
 

@@ -29,7 +29,7 @@ Stage::Stage(const ResolvedModel& model, StageOptions options)
                 options.stages, options.index),
       buffers_(segment_.initial_buffers(options.dtype, options.device)),
       sums_(segment_.empty_gradients()) {
-  if (layout_.parameters().empty()) return;
+  if (layout_.parameters().empty() || !optimizer_) return;
   gradient_ = at::zeros({layout_.gradient_size()}, versions_.newest_flat().options());
   sums_.places = sums_.layers;
   for (const FlatLayout::Parameter& parameter : layout_.parameters()) {
@@ -271,7 +271,9 @@ std::vector<Stage::LayerState> Stage::snapshot() const {
 void Stage::restore(const TensorsByName& tensors, const TensorsByName& optimizer) {
   const std::span<const at::Tensor> weights = versions_.newest_parameters();
   std::vector<model::OptimizerSlot> slots;
-  for (const std::string& slot : optimizer_->slot_names()) slots.push_back({slot});
+  if (optimizer_) {
+    for (const std::string& slot : optimizer_->slot_names()) slots.push_back({slot});
+  }
   for (std::size_t p = 0; p < weights.size(); ++p) {
     const std::string name = name_of(layout_.parameters()[p]);
     if (const auto found = tensors.find(name); found != tensors.end()) weights[p].copy_(found->second);

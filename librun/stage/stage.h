@@ -31,7 +31,7 @@ struct StageOptions {
   std::optional<DType> autocast = {};  ///< type of the products in forwards (model::PassContext)
   at::Device device = at::kCPU;        ///< where weights, gradients and optimizer state live
   std::uint64_t seed = 1;
-  std::unique_ptr<model::Optimizer> optimizer;
+  std::unique_ptr<model::Optimizer> optimizer;  ///< null: forwards alone, without gradients
   plan::WeightPolicy policy = plan::WeightPolicy::flush;
   int stages = 1;  ///< of the whole pipeline
   int index = 0;   ///< of the stage

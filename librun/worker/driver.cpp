@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
-#include "libprofile/measure/compute_device.h"
 
 namespace pp::run {
 
@@ -35,32 +34,6 @@ std::string not_finite(const StepResult& result) {
 }
 
 }  // namespace
-
-Crew::Crew(Job& job, Threads::Start start) : job_(job), threads_(std::move(start)) {
-  std::vector<at::Device> devices;
-  for (const Device& device : job.setup.devices)
-    devices.push_back(profile::tensor_device(device.kind, device.index));
-  profile::open_devices(devices);
-  for (const plan::Worker& worker : job.plan.workers)
-    workers_.push_back(std::make_unique<Worker>(job, worker.id));
-  try {
-    for (const auto& worker : workers_) threads_.add([&worker = *worker] { worker.run(); });
-  } catch (...) {
-    job_.coordinator.stop(std::current_exception());
-    throw;
-  }
-}
-
-Crew::~Crew() {
-  job_.coordinator.stop(nullptr);
-  join();
-}
-
-std::optional<WorkerId> Crew::join_within(Seconds most) {
-  const std::optional<std::size_t> left = threads_.join_within(most);
-  if (!left) return std::nullopt;
-  return job_.plan.workers[*left].id;
-}
 
 Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted)
     : job_(job), observer_(observer), interrupted_(interrupted), done_(job.setup.start.position.step) {

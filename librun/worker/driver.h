@@ -1,39 +1,16 @@
-// The calling thread's part of a run: starts the workers, lets steps begin, collects what they bring, tells the
+// The calling thread's part of a training: lets steps begin, collects what the workers bring, tells the
 // observer.
 #pragma once
 
 #include <deque>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <vector>
 
 #include "librun/report/build.h"
-#include "librun/worker/threads.h"
-#include "librun/worker/worker.h"
+#include "librun/worker/job.h"
 
 namespace pp::run {
-
-/// The workers and their threads; however the driver's work ends, all of them are stopped and joined.
-class Crew {
- public:
-  /// Throws pp::Error (run) when a thread cannot be started.
-  explicit Crew(Job& job, Threads::Start start = Threads::system());
-  ~Crew();
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
-
-  void join() { threads_.join(); }
-  /// The first worker that has not come back after `most`; none when all of them have.
-  std::optional<WorkerId> join_within(Seconds most);
-  /// To be looked into after join().
-  const std::vector<std::unique_ptr<Worker>>& workers() const { return workers_; }
-
- private:
-  Job& job_;
-  std::vector<std::unique_ptr<Worker>> workers_;
-  Threads threads_;
-};
 
 /// What the driver commands at once: steps without a pause, a snapshot and an evaluation that may follow them.
 struct Leg {

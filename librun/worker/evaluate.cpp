@@ -1,4 +1,4 @@
-// The forward-only pipeline over the test set, and what a worker writes down.
+// The forward-only pipeline of evaluation and inference, and what a worker writes down.
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/eq.h>
 
@@ -13,14 +13,30 @@ namespace pp::run {
 
 void Worker::evaluate(const Turn& turn, const Stage& stage) {
   model::Tensors inputs = receive_inputs(turn);
+  const Time begin = Coordinator::Clock::now();
   ground_.feed->fill(turn, inputs, memory_);
   model::Pass pass = stage.evaluate(inputs, generator_);
-  finished();
+  const Time end = finished();
   check_memory(memory_.peak());
   if (stage.segment().has_loss())
     job_.ledger.evaluation(ground_.epoch, turn.op.micro_batch, judge(stage, inputs, pass, turn.rows));
   inputs.clear();
+  if (job_.inference) hand_in(turn, stage, pass, begin, end);
   send_outputs(turn, std::exchange(pass.outputs, {}));
+}
+
+void Worker::hand_in(const Turn& turn, const Stage& stage, const model::Pass& pass, Time begin, Time end) {
+  const std::vector<TensorSource>& wanted = job_.setup.model.outputs;
+  const std::vector<TensorSource>& here = stage.segment().outputs();
+  for (std::size_t k = 0; k < wanted.size(); ++k) {
+    const auto found = std::ranges::find(here, wanted[k]);
+    if (found == here.end()) continue;
+    job_.inference->take(turn, k, pass.outputs[static_cast<std::size_t>(found - here.begin())]);
+  }
+  busy_ += end - begin;
+  record_.op_times[{turn.op.kind, turn.op.stage}].add(end - begin);
+  record_.peak = std::max(record_.peak, memory_.peak());
+  job_.passes.hand_in(turn.step, begin, end);
 }
 
 EvaluationPart Worker::judge(const Stage& stage, model::TensorSpan inputs, const model::Pass& pass,

@@ -43,9 +43,10 @@ double synthetic_sample_bytes(const ModelGraph& graph) {
 }
 
 HostNeed least_host_memory(const plan::Plan& plan, const ResolvedModel& model, std::span<const Device> devices,
-                           double data, double state_ratio) {
+                           double data, double copies) {
   HostNeed need;
   need.data = data;
+  need.trains = copies > 1;
   const int micro_batch = std::max(1, plan.training.mini_batch / plan.training.micro_batches);
   for (const plan::Stage& stage : plan.stages) {
     double state = 0;
@@ -53,7 +54,7 @@ HostNeed least_host_memory(const plan::Plan& plan, const ResolvedModel& model, s
     for (std::size_t l = 0; l < model.layers.size(); ++l) {
       if (std::ranges::count(stage.layers, model.graph.layers[l].name) == 0) continue;
       const ResolvedLayer& layer = model.layers[l];
-      state += parameters(layer) * static_cast<double>(size_of(plan.training.dtype)) * (2 + state_ratio);
+      state += parameters(layer) * static_cast<double>(size_of(plan.training.dtype)) * copies;
       for (const TensorType& output : layer.outputs)
         largest = std::max(largest, micro_batch * bytes(output, plan.training.dtype));
     }
@@ -71,7 +72,8 @@ void check_host_memory(const HostNeed& need, Bytes available) {
   const bool samples = need.data >= need.state + need.activations;
   const bool weights = need.state >= need.activations;
   throw Error(ErrorKind::device, "the run needs at least " + text(need.sum()) + " of host memory (data " +
-                                     text(need.data) + ", weights with gradients and optimizer state " +
+                                     text(need.data) + ", weights" +
+                                     (need.trains ? " with gradients and optimizer state " : " ") +
                                      text(need.state) + ", activations " + text(need.activations) + "), " +
                                      to_text(available) + " are available; " +
                                      (samples   ? "use fewer or smaller samples"

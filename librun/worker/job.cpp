@@ -84,12 +84,13 @@ std::vector<Group> groups_of(const plan::Plan& plan) {
 
 }  // namespace
 
-Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup)
+Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::optional<ForwardOnly> forward_only)
     : plan(std::move(the_plan)),
       options(std::move(the_options)),
       setup(std::move(the_setup)),
-      training(load(setup, plan, options, Subset::training)),
-      test(load(setup, plan, options, Subset::test)),
+      training(forward_only ? nullptr : load(setup, plan, options, Subset::training)),
+      test(forward_only ? std::move(forward_only->data) : load(setup, plan, options, Subset::test)),
+      inference(forward_only ? std::move(forward_only->inference) : nullptr),
       layers(stage_layers(plan)),
       recompute(recomputed_layers(plan)),
       wiring(wire(make_segments(plan, setup.model))),
@@ -98,16 +99,18 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup)
       lead(find_lead(streams, /*drained=*/!setup.streams)),
       owners(streams, static_cast<int>(plan.stages.size())),
       forward_owners(forward_streams, static_cast<int>(plan.stages.size())),
-      test_shape(shape_of_test(setup, plan)),
+      test_shape(forward_only ? forward_only->shape : shape_of_test(setup, plan)),
       coordinator(static_cast<int>(plan.workers.size())),
       commands(coordinator, setup.round),
       ledger(coordinator, {.micro_batches = plan.training.micro_batches * options.accumulate,
                            .updates = count_updates(streams, plan.training.micro_batches),
                            .evaluations = static_cast<int>(test_shape.count),
                            .steps = lead + setup.round}),
+      passes(coordinator, static_cast<int>(plan.stages.size())),
       snapshots(coordinator, count_first_replicas(plan)),
       initial(read_initial(setup.start)),
-      transport(make_in_process_transport(coordinator, mailbox_capacity(plan, wiring, streams))),
+      transport(make_in_process_transport(
+          coordinator, mailbox_capacity(plan, wiring, inference ? forward_streams : streams))),
       collectives(make_in_process_collectives(coordinator, groups_of(plan))),
       start(Coordinator::Clock::now()) {}
 

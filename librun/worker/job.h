@@ -13,6 +13,8 @@
 #include "librun/checkpoint/weights.h"
 #include "librun/data/dataset.h"
 #include "librun/data/order.h"
+#include "librun/infer/inference.h"
+#include "librun/infer/passes.h"
 #include "librun/run.h"
 #include "librun/transport/collectives.h"
 #include "librun/transport/coordinator.h"
@@ -55,7 +57,7 @@ struct Setup {
   ResolvedModel model;
   bool streams = false;  ///< programs are streams: asynchronous
   int round = 1;  ///< streams: mini-batches come in multiples of this (least common multiple of the replicas)
-  std::optional<DataFiles> files;  ///< none: synthetic
+  std::optional<DataFiles> files;  ///< of a training; none: synthetic
   std::int64_t test_samples = 0;   ///< 0: no evaluation
   Length length;
   Start start;
@@ -71,7 +73,8 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options);
 /// Not movable: its parts refer to each other. Refers to nothing outside, so that it may be left to a worker
 /// that does not come back.
 struct Job {
-  Job(plan::Plan plan, RunOptions options, Setup setup);
+  /// With `forward_only` an inference, else a training.
+  Job(plan::Plan plan, RunOptions options, Setup setup, std::optional<ForwardOnly> forward_only = std::nullopt);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -87,13 +90,14 @@ struct Job {
   const plan::Plan plan;
   const RunOptions options;
   const Setup setup;
-  std::unique_ptr<const Dataset> training;
-  std::unique_ptr<const Dataset> test;        ///< null: no evaluation
+  std::unique_ptr<const Dataset> training;    ///< null: an inference
+  std::unique_ptr<const Dataset> test;        ///< what forward-only passes read; null: no evaluation
+  std::unique_ptr<Inference> inference;       ///< null: a training
   std::vector<std::vector<int>> layers;       ///< per stage
   std::vector<std::vector<int>> recompute;    ///< per stage: those of its layers that run again inside backward
   std::vector<StageWiring> wiring;            ///< per stage
   std::vector<plan::Stream> streams;          ///< per worker
-  std::vector<plan::Stream> forward_streams;  ///< per worker: what an evaluation runs
+  std::vector<plan::Stream> forward_streams;  ///< per worker: what an evaluation or inference runs
   Step lead;                                  ///< steps that may run from the first unfinished one on
   Owners owners;
   Owners forward_owners;
@@ -101,6 +105,7 @@ struct Job {
   Coordinator coordinator;
   Commands commands;
   Ledger ledger;
+  Passes passes;
   Snapshots snapshots;
   std::shared_ptr<const InitialState> initial;  ///< until the workers have it; null: none
   std::unique_ptr<Transport> transport;

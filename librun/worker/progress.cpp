@@ -21,6 +21,8 @@ void Commands::evaluate(int epoch, Step count) {
   append({Command::Kind::evaluate, {.first = 0, .end = count}, epoch});
 }
 
+void Commands::infer(Step count) { append({Command::Kind::infer, {.first = 0, .end = count}}); }
+
 void Commands::snapshot(Step step, bool last) {
   append({.kind = Command::Kind::snapshot, .step = step, .last = last});
 }
@@ -83,20 +85,20 @@ void Commands::drop() {
 
 bool Commands::admit(WorkerId worker, Step step) {
   Entry& entry = *places_[index(worker)].current;
-  const bool trains = entry.command.kind == Command::Kind::train;
+  const bool granted = entry.command.kind != Command::Kind::evaluate;
   const auto begin = [&] {
     Step begun = entry.begun;
     while (begun <= step && !entry.begun.compare_exchange_weak(begun, step + 1)) {
     }
   };
-  if (!trains || step < granted_) {
+  if (!granted || step < granted_) {
     begin();
     if (step < entry.open) return true;
   }
   Monitor::Lock lock = monitor_.lock();
   const auto cut_off = [&] { return step >= entry.command.stretch.end; };
   monitor_.wait(
-      lock, worker, [&] { return !trains || step < granted_ || cut_off(); },
+      lock, worker, [&] { return !granted || step < granted_ || cut_off(); },
       [&] { return "step " + std::to_string(step + 1) + " to be started"; });
   if (cut_off()) return false;
   begin();

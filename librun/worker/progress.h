@@ -18,9 +18,9 @@ namespace pp::run {
 
 /// What all workers do next, the same for everybody and in the same order.
 struct Command {
-  enum class Kind { train, evaluate, snapshot, stop };
+  enum class Kind { train, evaluate, infer, snapshot, stop };
   Kind kind = Kind::stop;
-  Stretch stretch = {};  ///< train: its steps; evaluate: from 0, the micro-batches of the test set
+  Stretch stretch = {};  ///< train: its steps; evaluate, infer: from 0, passes
   int epoch = 0;
   Step step = 0;      ///< snapshot: updates so far
   bool last = false;  ///< snapshot: no training follows
@@ -38,6 +38,8 @@ class Commands {
   /// The driver's side. Appends what is to be done; stretches follow each other.
   void train(int epoch, Stretch stretch);
   void evaluate(int epoch, Step count);
+  /// Passes, which are granted as steps of training are; nothing is trained before or after.
+  void infer(Step count);
   /// Every stage hands in a copy of its state.
   void snapshot(Step step, bool last);
   void stop();

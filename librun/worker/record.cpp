@@ -23,6 +23,14 @@ void StepFigures::join(const StepFigures& later) {
 
 Seconds TimeSample::median() const { return run::median(kept_); }
 
+Seconds TimeSample::quantile(double share) const {
+  if (kept_.empty()) return Seconds(0);
+  std::vector<Seconds> times = kept_;
+  const auto rank = static_cast<std::ptrdiff_t>(share * static_cast<double>(times.size() - 1));
+  std::nth_element(times.begin(), times.begin() + rank, times.end());
+  return times[static_cast<std::size_t>(rank)];
+}
+
 Seconds median(std::vector<Seconds> times) {
   if (times.empty()) return Seconds(0);
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);

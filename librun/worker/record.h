@@ -21,6 +21,8 @@ class TimeSample {
   std::int64_t count() const { return count_; }
   /// 0 without times.
   Seconds median() const;
+  /// The time that a share of the others do not exceed.
+  Seconds quantile(double share) const;
 
  private:
   static constexpr std::size_t kMost = 4096;

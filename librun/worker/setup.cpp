@@ -4,9 +4,9 @@
 #include <numeric>
 
 #include "libprofile/core/error.h"
-#include "libprofile/measure/cuda_devices.h"
 #include "libprofile/measure/machine.h"
 #include "librun/data/model_data.h"
+#include "librun/worker/checks.h"
 #include "librun/worker/host_memory.h"
 #include "librun/worker/job.h"
 #include "librun/worker/limits.h"
@@ -36,23 +36,15 @@ void check_options(const RunOptions& options) {
   require(std::isfinite(options.weight_decay) && options.weight_decay >= 0, "weight_decay",
           options.weight_decay, "0 or more");
   require(options.accumulate >= 1, "accumulate", options.accumulate, "at least 1");
-  if (options.memory_limit && options.memory_limit->value < 1)
-    refuse(ErrorKind::usage, "--memory-limit " + to_text(*options.memory_limit) + ": must be above 0");
-  require(options.stall_timeout.count() > 0, "stall_timeout", options.stall_timeout.count(), "above 0");
-  require(!options.scale || std::isfinite(*options.scale), "scale", options.scale.value_or(0), "finite");
+  check_execution(options);
   require(options.test_share >= 0 && options.test_share < 1, "test_share", options.test_share, "in [0, 1)");
 }
 
 void check_model(const ResolvedModel& model) {
-  for (const Layer& layer : model.graph.layers) {
-    if (layer.op != "opaque") continue;
-    refuse(ErrorKind::data,
-           "layer \"" + layer.name +
-               "\" is opaque: the model comes from another planner's profile, it can be planned and "
-               "simulated, not run; plan a model with layers");
-  }
+  check_runnable(model);
   if (!model.graph.loss) {
-    refuse(ErrorKind::data, "model \"" + model.graph.name + "\" has no loss; add one to train it");
+    refuse(ErrorKind::data,
+           "model \"" + model.graph.name + "\" has no loss; add one to train it, or run it with pp-run infer");
   }
 }
 
@@ -91,18 +83,6 @@ void check_meeting(const plan::Plan& plan, const std::string& option, const std:
   }
 }
 
-void check_autocast(const plan::Plan& plan, const RunOptions& options) {
-  if (!options.autocast) return;
-  if (*options.autocast != DType::bfloat16) {
-    refuse(ErrorKind::usage,
-           "--autocast: " + std::string(name_of(*options.autocast)) + " is not supported; use bfloat16");
-  }
-  if (plan.training.dtype != DType::float32) {
-    refuse(ErrorKind::usage, "--autocast: the plan trains in " + std::string(name_of(plan.training.dtype)) +
-                                 "; plan with float32, or leave it out");
-  }
-}
-
 void check_accumulation(const plan::Plan& plan, const RunOptions& options) {
   if (options.accumulate == 1 || !plan.workers.front().program.stream) return;
   refuse(ErrorKind::usage,
@@ -132,39 +112,10 @@ void check_tied(const plan::Plan& plan, bool streams) {
                               "--tied stage");
 }
 
-std::vector<Device> devices_of_workers(const plan::Plan& plan) {
-  std::vector<Device> devices;
-  for (const plan::Worker& worker : plan.workers) {
-    devices.push_back(*std::find_if(plan.devices.begin(), plan.devices.end(),
-                                    [&](const Device& device) { return device.id == worker.device; }));
-  }
-  return devices;
-}
-
-void check_devices(const plan::Plan& plan, std::span<const Device> devices) {
-  const int cuda = profile::cuda_device_count();
-  for (const plan::Worker& worker : plan.workers) {
-    const Device& device = devices[index(worker.id)];
-    const std::string who = "worker " + std::to_string(number(worker.id)) + ": ";
-    if (device.kind == DeviceKind::cuda && device.index >= cuda) {
-      const std::string have =
-          cuda == 0 ? profile::why_no_cuda() + "; plan for CPU devices"
-                    : "this machine has cuda:0 to cuda:" + std::to_string(cuda - 1) + "; plan for these";
-      refuse(ErrorKind::device, who + "device " + to_text(device) + ": " + have);
-    }
-    if (worker.rank != 0) {
-      refuse(ErrorKind::device, who + "rank " + std::to_string(worker.rank) +
-                                    ": this build of pp-run is one process; set every rank to 0");
-    }
-  }
-}
-
 // Returns the number of training samples, and sets what the data say.
 std::int64_t set_data(Setup& setup, const RunOptions& options) {
-  if (options.data.empty()) refuse(ErrorKind::usage, "--data: give a folder or file, or synthetic");
   std::int64_t training = options.synthetic_samples;
   if (options.data == "synthetic") {
-    require(options.synthetic_samples >= 1, "synthetic_samples", options.synthetic_samples, "at least 1");
     setup.test_samples = std::max(1, options.synthetic_samples / 4);
   } else {
     setup.files = open_data({.model = setup.model,
@@ -270,13 +221,12 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   check_accumulation(plan, options);
   check_autocast(plan, options);
   setup.devices = devices_of_workers(plan);
-  check_devices(plan, setup.devices);
   setup.cores = bind_cores(setup.devices, allowed_cores());
   const std::int64_t samples = set_data(setup, options);
   const auto optimizer = make_optimizer(plan.training.optimizer, options);
   check_prediction(plan, *optimizer);
   check_host_memory(least_host_memory(plan, setup.model, setup.devices, bytes_in_memory(setup, samples),
-                                      optimizer->state_ratio()),
+                                      2 + optimizer->state_ratio()),
                     profile::available_memory());
   // A stream whose replicas share the micro-batches of a step takes no turns of steps.
   const bool turns = setup.streams && plan.training.micro_batches == 1;

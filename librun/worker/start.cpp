@@ -17,13 +17,6 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
 
-std::string list(const std::vector<std::string>& names) {
-  constexpr std::size_t kMost = 8;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(kMost, names.size()); ++i) text += (i > 0 ? ", " : "") + names[i];
-  return names.size() > kMost ? text + ", ..." : text;
-}
-
 fs::path part_of(const FoundCheckpoint& checkpoint, const std::string& file) {
   const auto& parts = checkpoint.manifest.parts;
   if (std::ranges::find(parts, file, &CheckpointPart::file) == parts.end())
@@ -59,34 +52,47 @@ Start resume(const plan::Plan& plan, const RunOptions& options, const Setup& set
   with_context(folder, [&] {
     check_identity(found.manifest.identity, now.identity);
     const std::vector<std::string> missing = missing_weights(weights, wanted, /*ignore_unknown=*/false);
-    if (!missing.empty()) refuse(ErrorKind::data, "has no " + list(missing));
+    if (!missing.empty()) refuse(ErrorKind::data, "has no " + list_of(missing));
     if (has_optimizer_state(state, wanted, slots)) start.optimizer = optimizer;
   });
   check_position(found.folder, start.position.step, setup);
   if (const std::vector<std::string> other = differences(found.manifest, now); !other.empty())
-    start.warnings.push_back("resumed with " + list(other) +
+    start.warnings.push_back("resumed with " + list_of(other) +
                              ": the training is no longer the one that was begun, bit for bit");
   return start;
 }
 
 Start take_weights(const plan::Plan& plan, const RunOptions& options, const Setup& setup) {
+  const GivenWeights given = find_weights(setup.model, plan.training.dtype, options);
   Start start;
-  start.weights = options.initial_weights;
-  if (fs::is_directory(start.weights)) start.weights = part_of(find_checkpoint(start.weights), kWeightsFile);
-  const std::vector<ModelTensor> wanted = model_tensors(setup.model, plan.training.dtype);
-  const SafetensorsFile file(start.weights);
-  with_context(start.weights.string(), [&] {
-    const std::vector<std::string> missing = missing_weights(file, wanted, options.ignore_unknown_weights);
-    if (missing.size() == wanted.size() && !wanted.empty())
-      refuse(ErrorKind::data, "has none of the model's tensors (" + list(missing) + ")");
-    if (!missing.empty())
-      start.warnings.push_back(counted(std::ssize(missing), "tensor") + " not in " + start.weights.string() +
-                               " and drawn from the seed: " + list(missing));
-  });
+  start.weights = given.file;
+  if (!given.missing.empty())
+    start.warnings.push_back(counted(std::ssize(given.missing), "tensor") + " not in " + given.file.string() +
+                             " and drawn from the seed: " + list_of(given.missing));
   return start;
 }
 
 }  // namespace
+
+std::string list_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kMost, names.size()); ++i) text += (i > 0 ? ", " : "") + names[i];
+  return names.size() > kMost ? text + ", ..." : text;
+}
+
+GivenWeights find_weights(const ResolvedModel& model, DType dtype, const ExecutionOptions& options) {
+  GivenWeights given{.file = options.initial_weights, .missing = {}};
+  if (fs::is_directory(given.file)) given.file = part_of(find_checkpoint(given.file), kWeightsFile);
+  const std::vector<ModelTensor> wanted = model_tensors(model, dtype);
+  const SafetensorsFile file(given.file);
+  with_context(given.file.string(), [&] {
+    given.missing = missing_weights(file, wanted, options.ignore_unknown_weights);
+    if (given.missing.size() == wanted.size() && !wanted.empty())
+      refuse(ErrorKind::data, "has none of the model's tensors (" + list_of(given.missing) + ")");
+  });
+  return given;
+}
 
 Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Length& length) {
   Settings settings{{"data", options.data},

@@ -19,6 +19,17 @@ Manifest describe(const plan::Plan& plan, const RunOptions& options, const Setup
 /// has model and length. Reads all bytes of the checkpoint. Throws pp::Error (data, usage).
 Start find_start(const plan::Plan& plan, const RunOptions& options, const Setup& setup);
 
+/// Weights that were asked for, checked against the model by name and shape.
+struct GivenWeights {
+  std::filesystem::path file;
+  std::vector<std::string> missing;  ///< tensors of the model that it does not have
+};
+/// What --initial-weights names, a file or a checkpoint's folder. Throws pp::Error (data).
+GivenWeights find_weights(const ResolvedModel& model, DType dtype, const ExecutionOptions& options);
+
+/// The first of them in a sentence.
+std::string list_of(const std::vector<std::string>& names);
+
 /// Updates from checkpoint to checkpoint, 0 when the clock decides or there are none. Throws pp::Error (usage).
 Step snapshot_interval(const RunOptions& options, const Setup& setup);
 

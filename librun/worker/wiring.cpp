@@ -88,7 +88,7 @@ std::vector<model::Segment> make_segments(const plan::Plan& plan, const Resolved
   std::vector<model::Segment> segments;
   const std::vector<std::vector<int>> layers = stage_layers(plan);
   for (std::size_t s = 0; s < layers.size(); ++s)
-    segments.emplace_back(model, layers[s], s + 1 == layers.size());
+    segments.emplace_back(model, layers[s], model.graph.loss && s + 1 == layers.size());
   return segments;
 }
 

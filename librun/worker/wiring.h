@@ -38,7 +38,7 @@ std::vector<std::vector<int>> stage_layers(const plan::Plan& plan);
 /// The same of the layers that a stage runs again inside backward.
 std::vector<std::vector<int>> recomputed_layers(const plan::Plan& plan);
 
-/// One segment per stage; the loss stands in the last one. The model must outlive them.
+/// One segment per stage; the loss, if there is one, stands in the last. The model must outlive them.
 std::vector<model::Segment> make_segments(const plan::Plan& plan, const ResolvedModel& model);
 
 /// Every tensor goes from its producer's stage once to each stage that reads it (direct skips).

@@ -81,7 +81,8 @@ void Worker::serve() {
     const Command command = job_.commands.next(id_);
     switch (command.kind) {
       case Command::Kind::train: train(command, feed); break;
-      case Command::Kind::evaluate: evaluate(command, feed); break;
+      case Command::Kind::evaluate:
+      case Command::Kind::infer: evaluate(command, feed); break;
       case Command::Kind::snapshot: snapshot(command); break;
       case Command::Kind::stop: return;
     }
@@ -118,10 +119,12 @@ void Worker::evaluate(const Command& command, DataFeed& feed) {
              .message_step = command.epoch * job_.test_shape.count};
   const Cursor cursor(job_.forward_streams[index(id_)], /*of_step=*/false, job_.test_shape, command.stretch);
   const auto order = [&] {
-    return epoch_order(job_.test_shape.samples, /*seed=*/0, /*epoch=*/0, /*shuffle=*/false);
+    return epoch_order(job_.test->samples(), /*seed=*/0, /*epoch=*/0, /*shuffle=*/false);
   };
   feed.begin(*job_.test, command.epoch, order, cursor);
+  if (job_.inference) memory_.reset_peak();
   walk(cursor);
+  if (job_.inference) record_.busy.push_back(std::exchange(busy_, Seconds(0)));
 }
 
 // The copies are charged to no worker: they are on their way to a file.
@@ -146,7 +149,7 @@ void Worker::walk(Cursor cursor) {
   const auto leave_step = [&] {
     if (std::exchange(in_step, false) && by_step) end_step();
   };
-  while (const std::optional<Turn> turn = cursor.next()) {
+  while (std::optional<Turn> turn = cursor.next()) {
     if (turn->step >= admitted) {
       leave_step();
       if (!job_.commands.admit(id_, turn->step)) {
@@ -156,6 +159,7 @@ void Worker::walk(Cursor cursor) {
       admitted = turn->step + 1;
       in_step = true;
     }
+    if (job_.inference) job_.inference->locate(*turn);
     execute(*turn);
   }
   leave_step();
@@ -177,14 +181,16 @@ void Worker::make_stages() {
 void Worker::make_stage(std::size_t s) {
   StageOptions options;
   options.layers = job_.layers[s];
-  options.with_loss = s + 1 == job_.plan.stages.size();
+  options.with_loss = job_.setup.model.graph.loss && s + 1 == job_.plan.stages.size();
   options.recompute = job_.recompute[s];
   options.dtype = job_.plan.training.dtype;
   options.autocast = job_.options.autocast;
   options.device = device_;
   options.seed = job_.options.seed;
-  options.optimizer = make_optimizer(job_.plan.training.optimizer, job_.options);
-  options.policy = job_.plan.schedule.weight_policy;
+  if (!job_.inference) {
+    options.optimizer = make_optimizer(job_.plan.training.optimizer, job_.options);
+    options.policy = job_.plan.schedule.weight_policy;
+  }
   options.stages = static_cast<int>(job_.plan.stages.size());
   options.index = static_cast<int>(s);
   const auto where = [&] {

@@ -105,6 +105,8 @@ class Worker {
   /// All that an operation sends, at once: what nobody here holds any longer is charged to its receivers alone.
   void send(const Turn& turn, std::vector<Message> messages);
 
+  /// The model's outputs and times of an inference's pass.
+  void hand_in(const Turn& turn, const Stage& stage, const model::Pass& pass, Time begin, Time end);
   EvaluationPart judge(const Stage& stage, model::TensorSpan inputs, const model::Pass& pass,
                        std::int64_t samples) const;
 

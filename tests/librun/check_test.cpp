@@ -189,7 +189,7 @@ TEST_SUITE("librun/check") {
 
   TEST_CASE("models that cannot be trained are refused") {
     CHECK(refused_plan([](plan::Plan& p) { p.model.loss.reset(); }, ErrorKind::data) ==
-          "model \"dropout_mlp\" has no loss; add one to train it");
+          "model \"dropout_mlp\" has no loss; add one to train it, or run it with pp-run infer");
   }
 
   TEST_CASE("a plan that contradicts itself is refused as pp-plan refuses it") {

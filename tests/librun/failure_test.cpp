@@ -7,6 +7,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/model/errors.h"
 #include "librun/transport/watchdog.h"
+#include "librun/worker/crew.h"
 #include "librun/worker/driver.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/jobs.h"

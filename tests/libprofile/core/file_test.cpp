@@ -112,6 +112,17 @@ TEST_SUITE("libprofile/core/file") {
     CHECK((folder.names() == Names{"pipe"}));
   }
 
+  TEST_CASE("bytes are put where they belong, in any order, and nothing has a name before the commit") {
+    const Folder folder;
+    AtomicFile file(folder / "x");
+    file.write("head");
+    file.write_at(8, "last");
+    file.write_at(4, "next");
+    CHECK(folder.names().empty());
+    file.commit();
+    CHECK(read_file(folder / "x") == "headnextlast");
+  }
+
   TEST_CASE("two writers of one file do not meet: the last commit stays") {
     const Folder folder;
     AtomicFile first(folder / "x");

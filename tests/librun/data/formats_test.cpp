@@ -425,4 +425,90 @@ TEST_SUITE("librun/data/formats") {
           "DIR: the columns of a table are one input and one target, the model has 2 inputs and 1 targets; use "
           "safetensors, npy or --data synthetic");
   }
+
+  TEST_CASE("what nobody reads is not asked for, in any format") {
+    const auto alone = [](Case& c) {
+      c.request.left_out = {c.model.graph.targets.front().name};
+      return open_set(c.request, std::nullopt);
+    };
+    const auto has_no_targets = [](const SampleTable& table) {
+      REQUIRE(table.targets.size() == 1);
+      CHECK(table.targets[0].parts.empty());
+    };
+    SUBCASE("IDX: images without labels") {
+      Case c(classifier({2}));
+      c.folder.write("train-images.idx", idx_bytes(ElementType::uint8, {3, 2}, "abcdef"));
+      const SampleTable table = alone(c);
+      CHECK(table.samples == 3);
+      CHECK(values<char>(table, table.inputs[0]) == std::vector<char>{'a', 'b', 'c', 'd', 'e', 'f'});
+      has_no_targets(table);
+    }
+    SUBCASE("CIFAR-10: labels that no model has are passed over") {
+      Case c(classifier({3, 32, 32}));
+      c.folder.write("data_batch_1.bin", "\x7f" + std::string(3072, 'a'));
+      const SampleTable table = alone(c);
+      CHECK(table.samples == 1);
+      has_no_targets(table);
+    }
+    SUBCASE("safetensors and .npy") {
+      Case c(classifier({1}));
+      c.folder.write("train.safetensors",
+                     test::safetensors_bytes(R"({"x":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]}})",
+                                             test::bytes_of({1.0F, 2.0F})));
+      SampleTable table = alone(c);
+      CHECK(values<float>(table, table.inputs[0]) == std::vector<float>{1, 2});
+      has_no_targets(table);
+      Case other(classifier({1}));
+      other.folder.write("x.npy", test::npy_bytes("<f4", "(2, 1)", test::bytes_of({3.0F, 4.0F})));
+      table = alone(other);
+      CHECK(values<float>(table, table.inputs[0]) == std::vector<float>{3, 4});
+      has_no_targets(table);
+    }
+    SUBCASE("CSV: the target's column may be there or not, and need not hold numbers") {
+      for (const char* text : {"a,b\n1,2\n3,4\n", "a,b,kind\n1,2,cat\n3,4,dog\n"}) {
+        Case c(classifier({2}));
+        c.folder.write("train.csv", text);
+        const SampleTable table = alone(c);
+        CHECK(values<double>(table, table.inputs[0]) == std::vector<double>{1, 2, 3, 4});
+        has_no_targets(table);
+      }
+      Case c(classifier({2}));
+      c.request.target_column = "a";
+      c.folder.write("train.csv", "a,b,c\n1,2,3\n");
+      const SampleTable table = alone(c);
+      CHECK(values<double>(table, table.inputs[0]) == std::vector<double>{2, 3});
+    }
+    SUBCASE("tokens: no token has to follow the last window") {
+      Case c(language(128));
+      c.request.token_type = "uint8";
+      c.folder.write("train.bin", "abcdefgh");
+      const SampleTable table = alone(c);
+      CHECK(table.samples == 2);
+      CHECK(values<char>(table, table.inputs[0]) == std::vector<char>{'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'});
+      has_no_targets(table);
+    }
+  }
+
+  TEST_CASE("one set by itself: the test set where there is one, or the one that is asked for") {
+    Case c(classifier({1}));
+    c.folder.write("train.csv", "a,y\n1,0\n");
+    const auto first = [&](std::optional<Subset> wanted) {
+      const SampleTable table = open_set(c.request, wanted);
+      return values<double>(table, table.inputs[0]).front();
+    };
+    CHECK(first(std::nullopt) == 1);
+    const std::string refused = [&] {
+      try {
+        first(Subset::test);
+      } catch (const Error& error) {
+        return std::string(error.what());
+      }
+      return std::string("accepted");
+    }();
+    CHECK(refused == c.folder.path().string() + ": has no test set; leave out --subset test");
+    c.folder.write("test.csv", "a,y\n2,0\n");
+    CHECK(first(std::nullopt) == 2);
+    CHECK(first(Subset::test) == 2);
+    CHECK(first(Subset::training) == 1);
+  }
 }

@@ -14,7 +14,7 @@ run::HostNeed need_of(PlanSpec spec, DeviceKind kind = DeviceKind::cpu) {
   spec.model = test::sample_profile(std::vector<double>(4, 1.0)).model;
   plan::Plan plan = make_plan(spec);
   for (Device& device : plan.devices) device.kind = kind;
-  return run::least_host_memory(plan, resolve(plan.model), plan.devices, 1000, 1);
+  return run::least_host_memory(plan, resolve(plan.model), plan.devices, 1000, /*copies=*/3);
 }
 
 std::string refusal(const run::HostNeed& need, std::int64_t available) {

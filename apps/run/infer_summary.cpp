@@ -1,0 +1,34 @@
+#include "apps/run/infer_summary.h"
+
+#include "apps/cli/table.h"
+#include "apps/cli/terminal_text.h"
+#include "apps/run/summary.h"
+#include "libprofile/core/counted.h"
+
+namespace pp::run_tool {
+
+namespace {
+
+std::string worker_table(const run::InferReport& report) {
+  cli::Table table({{"worker"}, {"stage"}, {"busy ms"}, {"idle"}, {"peak"}});
+  for (const run::InferWorker& worker : report.workers) {
+    table.add({std::to_string(number(worker.id)), stages_of(report.plan, worker.id),
+               cli::cell(1e3 * worker.busy.count()), cli::percent(worker.idle_fraction), to_text(worker.peak)});
+  }
+  return table.text();
+}
+
+}  // namespace
+
+std::string summary(const run::InferReport& report) {
+  const run::Latency& latency = report.latency;
+  return cli::shown(report.plan.model.name) + ", stages " + plan::stages_text(report.plan) + ", replicas " +
+         plan::replicas_text(report.plan) + ": " + counted(report.samples, "sample") + " in " +
+         counted(report.passes, "pass") + " of up to " + std::to_string(report.micro_batch) + ", " +
+         report.exit_reason + "\n" + cli::cell(report.samples_per_s, 4) + " samples/s, " +
+         to_text(report.elapsed) + " in all; latency of a pass: median " + to_text(latency.median) +
+         ", 95 % within " + to_text(latency.p95) + ", largest " + to_text(latency.largest) + "\n\n" +
+         worker_table(report) + '\n' + operation_table(report.op_times);
+}
+
+}  // namespace pp::run_tool

@@ -1,0 +1,86 @@
+#include "librun/infer.h"
+
+#include <memory>
+#include <utility>
+
+#include "libprofile/measure/memory_meter.h"
+#include "libprofile/measure/profiler.h"
+#include "librun/infer/driver.h"
+#include "librun/infer/output_file.h"
+#include "librun/infer/setup.h"
+#include "librun/report/build.h"
+#include "librun/worker/work.h"
+
+namespace pp::run {
+
+namespace {
+
+Settings settings_of(const InferOptions& options) {
+  Settings settings{{"data", options.data}};
+  const auto text = [&](const char* name, const std::string& value) {
+    if (!value.empty()) settings[name] = value;
+  };
+  text("data_format", options.data_format);
+  text("token_type", options.token_type);
+  text("target_column", options.target_column);
+  text("subset", options.subset);
+  text("initial_weights", options.initial_weights.string());
+  if (options.draw_weights) settings["draw_weights"] = true;
+  if (options.data == "synthetic") settings["synthetic_samples"] = std::int64_t{options.synthetic_samples};
+  if (options.scale) settings["scale"] = *options.scale;
+  if (options.autocast) settings["autocast"] = std::string(name_of(*options.autocast));
+  return settings;
+}
+
+void add_workers(InferReport& report, const Crew& crew) {
+  std::vector<const WorkerRecord*> records;
+  for (const auto& worker : crew.workers()) {
+    const WorkerRecord& record = worker->record();
+    records.push_back(&record);
+    const Seconds busy = record.busy.empty() ? Seconds(0) : record.busy.front();
+    report.workers.push_back({WorkerId{static_cast<int>(report.workers.size())}, busy,
+                              fraction_idle(busy, 1, report.elapsed), record.peak});
+  }
+  report.op_times = op_times(report.plan, records);
+  const plan::Training& planned = report.plan.training;
+  if (report.micro_batch * planned.micro_batches == planned.mini_batch) return;
+  for (OpTime& time : report.op_times) time.predicted = Seconds(0);
+}
+
+InferReport make_report(const Job& job, const Crew& crew, const InferOptions& options,
+                        const InferDriver& driver) {
+  InferReport report;
+  report.context = profile::measurement_context();
+  report.context["pp"] = PP_VERSION;
+  report.plan = job.plan;
+  report.plan_hash = plan::plan_hash(job.plan);
+  report.settings = settings_of(options);
+  report.samples = job.inference->done();
+  report.micro_batch = job.test_shape.mini_batch;
+  driver.add_to(report);
+  add_workers(report, crew);
+  return report;
+}
+
+}  // namespace
+
+InferReport infer(const plan::Plan& plan, const InferOptions& options, InferObserver& observer,
+                  const std::function<bool()>& interrupted) {
+  InferSetup infer = make_infer_setup(plan, options);
+  for (const std::string& warning : infer.setup.cores.warnings) observer.warning(warning);
+  profile::install_memory_meter();
+  EpochShape shape{.samples = infer.data.samples, .mini_batch = infer.micro_batch};
+  shape.count = (shape.samples + shape.mini_batch - 1) / shape.mini_batch;
+  auto outputs = std::make_unique<OutputFile>(options.outputs, infer.setup.model, plan.training.dtype, shape);
+  RunOptions run;
+  static_cast<ExecutionOptions&>(run) = options;
+  auto work = std::make_unique<Work>(
+      plan, run, std::move(infer.setup), nullptr,
+      ForwardOnly{load(std::move(infer.data), plan, options), shape, std::move(outputs)});
+  InferDriver driver(work->job, observer, interrupted);
+  perform(work, [&] { driver.drive(); });
+  if (!driver.interrupted()) work->job.inference->finish();
+  return make_report(work->job, work->crew, options, driver);
+}
+
+}  // namespace pp::run

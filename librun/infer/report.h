@@ -1,0 +1,49 @@
+// What an inference took (document pp.inference, written only). Free of Torch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libprofile/core/context.h"
+#include "librun/report/report.h"
+
+namespace pp::run {
+
+/// How far it is, in samples.
+struct InferProgress {
+  std::int64_t done = 0, all = 0;
+  double per_s = 0;
+};
+
+/// From the beginning of a pass's first forward to the end of its last one.
+struct Latency {
+  Seconds median{}, p95{}, largest{};
+};
+
+struct InferWorker {
+  WorkerId id{};
+  Seconds busy{};
+  double idle_fraction = 0;  ///< 1 - busy/elapsed
+  Bytes peak;
+};
+
+struct InferReport {
+  Context context;
+  plan::Plan plan;
+  std::string plan_hash;
+  Settings settings;
+  std::string exit_reason;  ///< `completed`, `interrupted`
+  std::int64_t samples = 0;
+  int micro_batch = 0;  ///< samples of a pass, the last one may have fewer
+  std::int64_t passes = 0;
+  Seconds elapsed{};  ///< from the first forward to the end of the last one
+  double samples_per_s = 0;
+  Latency latency;
+  std::vector<InferWorker> workers;
+  std::vector<OpTime> op_times;  ///< of forwards; predicted where a pass is a micro-batch of the plan
+};
+
+Json to_json(const InferReport& report);
+
+}  // namespace pp::run

@@ -1,0 +1,119 @@
+#include "librun/infer/setup.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "libprofile/core/error.h"
+#include "libprofile/measure/machine.h"
+#include "librun/data/model_data.h"
+#include "librun/data/synthetic.h"
+#include "librun/worker/checks.h"
+#include "librun/worker/host_memory.h"
+#include "librun/worker/limits.h"
+#include "librun/worker/start.h"
+
+namespace pp::run {
+
+namespace {
+
+[[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
+
+/// Targets that no layer reads.
+std::set<std::string> unread_targets(const ResolvedModel& model) {
+  std::set<std::string> unread;
+  for (std::size_t i = 0; i < model.graph.targets.size(); ++i) {
+    const TensorSource target{TensorSource::Kind::target, static_cast<int>(i), 0};
+    const bool read = std::ranges::any_of(model.layers, [&](const ResolvedLayer& layer) {
+      return std::ranges::count(layer.sources, target) > 0;
+    });
+    if (!read) unread.insert(model.graph.targets[i].name);
+  }
+  return unread;
+}
+
+std::optional<Subset> wanted_subset(const InferOptions& options) {
+  if (options.subset.empty()) return std::nullopt;
+  return parse_enum<Subset>(options.subset, "--subset", ErrorKind::usage);
+}
+
+void find_data(InferData& data, const InferOptions& options) {
+  data.samples = options.synthetic_samples;
+  if (options.data == "synthetic") return;
+  data.table = open_set({.model = data.model,
+                         .path = options.data,
+                         .format = options.data_format,
+                         .token_type = options.token_type,
+                         .target_column = options.target_column,
+                         .left_out = data.left_out},
+                        wanted_subset(options));
+  data.samples = data.table->samples;
+  for (std::size_t i = 0; i < data.model.graph.inputs.size(); ++i) {
+    const DataTensor& input = data.model.graph.inputs[i];
+    if (!data.left_out.contains(input.name)) input_scale(input, data.table->inputs[i], options.scale);
+  }
+}
+
+double bytes_of(const InferData& data) {
+  if (data.table) return bytes_in_memory(*data.table);
+  return static_cast<double>(data.samples) * synthetic_sample_bytes(data.model.graph);
+}
+
+Start find_start(const plan::Plan& plan, const InferOptions& options, const ResolvedModel& model) {
+  if (options.draw_weights != options.initial_weights.empty()) {
+    refuse(ErrorKind::usage,
+           options.draw_weights
+               ? "--draw-weights takes weights from the seed; leave out --initial-weights, or it"
+               : "no weights: give them with --initial-weights, or try the plan without any by "
+                 "--draw-weights");
+  }
+  if (options.draw_weights) return {};
+  const GivenWeights given = find_weights(model, plan.training.dtype, options);
+  if (!given.missing.empty())
+    refuse(ErrorKind::data, given.file.string() + ": has no " + list_of(given.missing) +
+                                "; give all weights of the model \"" + model.graph.name + "\"");
+  Start start;
+  start.weights = given.file;
+  return start;
+}
+
+int largest_micro_batch(const plan::Plan& plan) {
+  return (plan.training.mini_batch + plan.training.micro_batches - 1) / plan.training.micro_batches;
+}
+
+}  // namespace
+
+ResolvedModel without_loss(ResolvedModel model) {
+  model.graph.loss.reset();
+  model.loss_sources.clear();
+  return model;
+}
+
+InferSetup make_infer_setup(const plan::Plan& plan, const InferOptions& options) {
+  check_execution(options);
+  require(options.micro_batch >= 0, "micro_batch", options.micro_batch, "at least 1");
+  plan::check_plan(plan);
+  InferSetup infer;
+  infer.data.model = resolve(plan.model);
+  Setup& setup = infer.setup;
+  setup.model = without_loss(infer.data.model);
+  check_runnable(setup.model);
+  check_autocast(plan, options);
+  setup.devices = devices_of_workers(plan);
+  setup.cores = bind_cores(setup.devices, allowed_cores());
+  infer.data.left_out = unread_targets(setup.model);
+  find_data(infer.data, options);
+  setup.start = find_start(plan, options, setup.model);
+  check_host_memory(least_host_memory(plan, setup.model, setup.devices, bytes_of(infer.data), /*copies=*/1),
+                    profile::available_memory());
+  infer.micro_batch = options.micro_batch > 0 ? options.micro_batch : largest_micro_batch(plan);
+  return infer;
+}
+
+std::unique_ptr<const Dataset> load(InferData data, const plan::Plan& plan, const InferOptions& options) {
+  const DType dtype = plan.training.dtype;
+  if (data.table) return open_records(data.model, std::move(*data.table), {dtype, options.scale});
+  return std::make_unique<MemoryDataset>(
+      make_synthetic(data.model, data.samples, options.seed, Subset::test, dtype));
+}
+
+}  // namespace pp::run

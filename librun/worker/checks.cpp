@@ -1,0 +1,80 @@
+#include "librun/worker/checks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string>
+
+#include "libprofile/core/error.h"
+#include "libprofile/measure/cuda_devices.h"
+#include "librun/worker/limits.h"
+
+namespace pp::run {
+
+namespace {
+
+[[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
+
+void check_devices(const plan::Plan& plan, std::span<const Device> devices) {
+  const int cuda = profile::cuda_device_count();
+  for (const plan::Worker& worker : plan.workers) {
+    const Device& device = devices[index(worker.id)];
+    const std::string who = "worker " + std::to_string(number(worker.id)) + ": ";
+    if (device.kind == DeviceKind::cuda && device.index >= cuda) {
+      const std::string have =
+          cuda == 0 ? profile::why_no_cuda() + "; plan for CPU devices"
+                    : "this machine has cuda:0 to cuda:" + std::to_string(cuda - 1) + "; plan for these";
+      refuse(ErrorKind::device, who + "device " + to_text(device) + ": " + have);
+    }
+    if (worker.rank != 0) {
+      refuse(ErrorKind::device, who + "rank " + std::to_string(worker.rank) +
+                                    ": this build of pp-run is one process; set every rank to 0");
+    }
+  }
+}
+
+}  // namespace
+
+void check_execution(const ExecutionOptions& options) {
+  if (options.data.empty()) refuse(ErrorKind::usage, "--data: give a folder or file, or synthetic");
+  if (options.data == "synthetic")
+    require(options.synthetic_samples >= 1, "synthetic_samples", options.synthetic_samples, "at least 1");
+  if (options.memory_limit && options.memory_limit->value < 1)
+    refuse(ErrorKind::usage, "--memory-limit " + to_text(*options.memory_limit) + ": must be above 0");
+  require(options.stall_timeout.count() > 0, "stall_timeout", options.stall_timeout.count(), "above 0");
+  require(!options.scale || std::isfinite(*options.scale), "scale", options.scale.value_or(0), "finite");
+}
+
+void check_runnable(const ResolvedModel& model) {
+  for (const Layer& layer : model.graph.layers) {
+    if (layer.op != "opaque") continue;
+    refuse(ErrorKind::data,
+           "layer \"" + layer.name +
+               "\" is opaque: the model comes from another planner's profile, it can be planned and "
+               "simulated, not run; plan a model with layers");
+  }
+}
+
+void check_autocast(const plan::Plan& plan, const ExecutionOptions& options) {
+  if (!options.autocast) return;
+  if (*options.autocast != DType::bfloat16) {
+    refuse(ErrorKind::usage,
+           "--autocast: " + std::string(name_of(*options.autocast)) + " is not supported; use bfloat16");
+  }
+  if (plan.training.dtype != DType::float32) {
+    refuse(ErrorKind::usage, "--autocast: the plan trains in " + std::string(name_of(plan.training.dtype)) +
+                                 "; plan with float32, or leave it out");
+  }
+}
+
+std::vector<Device> devices_of_workers(const plan::Plan& plan) {
+  std::vector<Device> devices;
+  for (const plan::Worker& worker : plan.workers) {
+    devices.push_back(*std::find_if(plan.devices.begin(), plan.devices.end(),
+                                    [&](const Device& device) { return device.id == worker.device; }));
+  }
+  check_devices(plan, devices);
+  return devices;
+}
+
+}  // namespace pp::run

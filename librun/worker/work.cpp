@@ -1,0 +1,73 @@
+#include "librun/worker/work.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libprofile/core/error.h"
+#include "librun/run.h"
+#include "librun/transport/watchdog.h"
+
+namespace pp::run {
+
+namespace {
+
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "unknown error";
+  }
+}
+
+// With lost workers; what they may still touch lives as long as the process.
+std::vector<std::unique_ptr<Work>>& left_behind() {
+  static auto* const works = new std::vector<std::unique_ptr<Work>>;
+  return *works;
+}
+
+[[noreturn]] void fail(std::unique_ptr<Work> work, const std::exception_ptr& error) {
+  constexpr Seconds kMostGrace{5};
+  work->job.coordinator.stop(error);
+  const Seconds grace = std::min(work->job.options.stall_timeout, kMostGrace);
+  const std::optional<WorkerId> lost = work->crew.join_within(grace);
+  if (!lost) std::rethrow_exception(error);
+  const std::string state = work->job.coordinator.state_of(*lost);
+  left_behind().push_back(std::move(work));
+  throw Error(ErrorKind::run,
+              text_of(error) + "\n  does not end, so it is left behind after " + to_text(grace) + ": " + state);
+}
+
+}  // namespace
+
+Work::Work(const plan::Plan& plan, const RunOptions& options, Setup setup, std::shared_ptr<Saver> saver,
+           std::optional<ForwardOnly> forward_only)
+    : job(plan, options, std::move(setup), std::move(forward_only)), crew(job) {
+  job.initial.reset();  // the workers have it
+  if (!job.takes_snapshots()) return;
+  writer.emplace(job.coordinator, job.snapshots,
+                 [this, saver = std::move(saver)](const Snapshot& s) { saver->save(job, s); });
+}
+
+void perform(std::unique_ptr<Work>& work, const std::function<void()>& drive) {
+  std::exception_ptr error;
+  try {
+    const Watchdog watchdog(work->job.coordinator, work->job.options.stall_timeout);
+    drive();
+    work->crew.join();
+    error = work->job.coordinator.error();
+  } catch (const Stopped&) {
+    error = work->job.coordinator.error();
+    if (!error) error = std::make_exception_ptr(Error(ErrorKind::internal, "stopped without an error"));
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (error) fail(std::move(work), error);
+}
+
+int runs_left_behind() { return static_cast<int>(left_behind().size()); }
+
+}  // namespace pp::run

@@ -1,0 +1,28 @@
+// A job with the workers that do it, and what becomes of them when something fails.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "librun/worker/crew.h"
+#include "librun/worker/saver.h"
+
+namespace pp::run {
+
+struct Work {
+  /// The workers begin to make their weights. `saver`: null where no snapshots are taken.
+  Work(const plan::Plan& plan, const RunOptions& options, Setup setup, std::shared_ptr<Saver> saver,
+       std::optional<ForwardOnly> forward_only = std::nullopt);
+
+  Job job;
+  Crew crew;
+  std::optional<SnapshotWriter> writer;
+};
+
+/// Calls `drive` under a watchdog and joins the workers, who have been told to stop by then. Rethrows the first
+/// error of all. A worker that does not end within its grace time is left behind with `work`, which the message
+/// says.
+void perform(std::unique_ptr<Work>& work, const std::function<void()>& drive);
+
+}  // namespace pp::run
