@@ -6,6 +6,7 @@
 #include "libprofile/measure/memory_meter.h"
 #include "libprofile/measure/profiler.h"
 #include "librun/infer/driver.h"
+#include "librun/infer/generation.h"
 #include "librun/infer/output_file.h"
 #include "librun/infer/setup.h"
 #include "librun/report/build.h"
@@ -14,6 +15,20 @@
 namespace pp::run {
 
 namespace {
+
+void add(Settings& settings, const GenerationOptions& options) {
+  const auto whole = [&](const char* name, std::optional<std::int64_t> value) {
+    if (value) settings[name] = *value;
+  };
+  whole("max_new_tokens", options.new_tokens);
+  if (options.prompt_length > 0) whole("prompt_length", options.prompt_length);
+  whole("start_token", options.start_token);
+  whole("end_token", options.end_token);
+  whole("pad_token", options.pad_token);
+  if (!options.sequence_input.empty()) settings["sequence_input"] = options.sequence_input;
+  settings["temperature"] = options.temperature;
+  if (options.top_k > 0) whole("top_k", options.top_k);
+}
 
 Settings settings_of(const InferOptions& options) {
   Settings settings{{"data", options.data}};
@@ -29,6 +44,7 @@ Settings settings_of(const InferOptions& options) {
   if (options.data == "synthetic") settings["synthetic_samples"] = std::int64_t{options.synthetic_samples};
   if (options.scale) settings["scale"] = *options.scale;
   if (options.autocast) settings["autocast"] = std::string(name_of(*options.autocast));
+  if (options.generation) add(settings, *options.generation);
   return settings;
 }
 
@@ -55,11 +71,37 @@ InferReport make_report(const Job& job, const Crew& crew, const InferOptions& op
   report.plan = job.plan;
   report.plan_hash = plan::plan_hash(job.plan);
   report.settings = settings_of(options);
-  report.samples = job.inference->done();
+  report.seed = options.seed;
+  (options.generation ? report.tokens.emplace() : report.samples) = job.inference->done();
+  if (options.generation) report.samples = job.test->samples();
   report.micro_batch = job.test_shape.mini_batch;
   driver.add_to(report);
   add_workers(report, crew);
   return report;
+}
+
+ForwardOnly outputs_of(const plan::Plan& plan, const InferOptions& options, InferSetup& infer) {
+  EpochShape shape{.samples = infer.data.samples, .mini_batch = infer.micro_batch};
+  shape.count = (shape.samples + shape.mini_batch - 1) / shape.mini_batch;
+  auto file = std::make_unique<OutputFile>(options.outputs, infer.setup.model, plan.training.dtype, shape);
+  return {load(std::move(infer.data), plan, options), shape, std::move(file)};
+}
+
+ForwardOnly generation_of(const plan::Plan& plan, const InferOptions& options, InferSetup& infer) {
+  const SequencePlace& place = *infer.sequence;
+  const std::int64_t samples = infer.data.samples;
+  auto data = load(std::move(infer.data), plan, options);
+  at::Tensor prompts;
+  if (options.generation->prompt_length > 0) {
+    prompts = data->rows({TensorSource::Kind::input, static_cast<int>(place.input), 0},
+                         epoch_order(samples, /*seed=*/0, /*epoch=*/0, /*shuffle=*/false));
+  }
+  auto generation = std::make_unique<Generation>(
+      options.outputs, infer.setup.model.graph.inputs[place.input].name,
+      Sequences(place, *options.generation, samples, prompts), place, options, infer.micro_batch);
+  auto reading = generation->reading(std::move(data));
+  const EpochShape shape = generation->shape();
+  return {std::move(reading), shape, std::move(generation)};
 }
 
 }  // namespace
@@ -69,14 +111,11 @@ InferReport infer(const plan::Plan& plan, const InferOptions& options, InferObse
   InferSetup infer = make_infer_setup(plan, options);
   for (const std::string& warning : infer.setup.cores.warnings) observer.warning(warning);
   profile::install_memory_meter();
-  EpochShape shape{.samples = infer.data.samples, .mini_batch = infer.micro_batch};
-  shape.count = (shape.samples + shape.mini_batch - 1) / shape.mini_batch;
-  auto outputs = std::make_unique<OutputFile>(options.outputs, infer.setup.model, plan.training.dtype, shape);
+  ForwardOnly forward_only =
+      infer.sequence ? generation_of(plan, options, infer) : outputs_of(plan, options, infer);
   RunOptions run;
   static_cast<ExecutionOptions&>(run) = options;
-  auto work = std::make_unique<Work>(
-      plan, run, std::move(infer.setup), nullptr,
-      ForwardOnly{load(std::move(infer.data), plan, options), shape, std::move(outputs)});
+  auto work = std::make_unique<Work>(plan, run, std::move(infer.setup), nullptr, std::move(forward_only));
   InferDriver driver(work->job, observer, interrupted);
   perform(work, [&] { driver.drive(); });
   if (!driver.interrupted()) work->job.inference->finish();

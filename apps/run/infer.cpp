@@ -3,6 +3,8 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "apps/cli/interrupt.h"
 #include "apps/cli/log.h"
@@ -23,16 +25,18 @@ struct Options {
   std::string plan;
   std::string report;
   run::InferOptions infer;
+  std::optional<int> new_tokens;
+  run::GenerationOptions generation;
 };
 
 class Observer final : public run::InferObserver {
  public:
-  explicit Observer(const cli::Shell& shell) : line_(shell) {}
+  Observer(const cli::Shell& shell, std::string unit) : line_(shell), unit_(std::move(unit)) {}
 
   void progress(const run::InferProgress& progress) override {
     const double share = static_cast<double>(progress.done) / static_cast<double>(progress.all);
     line_.update("inference", share,
-                 std::to_string(progress.done) + '/' + std::to_string(progress.all) + " samples, " +
+                 std::to_string(progress.done) + '/' + std::to_string(progress.all) + ' ' + unit_ + ", " +
                      cli::cell(progress.per_s) + " per s");
   }
   void warning(std::string_view text) override {
@@ -42,16 +46,52 @@ class Observer final : public run::InferObserver {
 
  private:
   cli::ProgressLine line_;
+  std::string unit_;
 };
 
 run::InferReport run_inference(const plan::Plan& plan, const run::InferOptions& options,
                                const cli::Shell& shell) {
-  Observer observer(shell);
+  Observer observer(shell, options.generation ? "tokens" : "samples");
   try {
     return run::infer(plan, options, observer, cli::interrupted);
   } catch (...) {
     model::detail::rethrow_as_error();
   }
+}
+
+/// Options of a generation without one are mistakes.
+void set_generation(run::InferOptions& settings, const Options& options) {
+  const run::GenerationOptions& wanted = options.generation;
+  if (options.new_tokens) {
+    settings.generation = wanted;
+    settings.generation->new_tokens = *options.new_tokens;
+  } else if (wanted.prompt_length > 0 || wanted.start_token || wanted.end_token || wanted.pad_token ||
+             !wanted.sequence_input.empty() || wanted.temperature > 0 || wanted.top_k > 0) {
+    throw Error(ErrorKind::usage, "how tokens are made is said without how many: give --max-new-tokens");
+  }
+}
+
+void add_generation_options(const cli::Command& command, Options& options) {
+  run::GenerationOptions& generation = options.generation;
+  const auto add = [&](const char* name, auto& value, const char* summary) {
+    return command.add_option(name, value, summary).group("Generation");
+  };
+  constexpr std::int64_t kMost = 1'000'000'000;
+  add("--max-new-tokens", options.new_tokens, "make tokens one after the other, up to this many a sequence")
+      .check(cli::whole_number(1, kMost));
+  add("--prompt-length", generation.prompt_length,
+      "tokens of each sample in the data, which sequences begin with")
+      .check(cli::whole_number(1, kMost))
+      .default_str("");
+  add("--start-token", generation.start_token, "sequences begin with this one; the data have no such input");
+  add("--end-token", generation.end_token, "a sequence ends behind it");
+  add("--pad-token", generation.pad_token, "a prompt ends where only this one follows");
+  add("--sequence-input", generation.sequence_input, "the input that grows; default: the one that can")
+      .type_name("NAME");
+  add("--temperature", generation.temperature, "0: the likeliest token; above: drawn, the flatter the higher")
+      .check(cli::number_from(0));
+  add("--top-k", generation.top_k, "draw from this many likeliest tokens; 0: from all")
+      .check(cli::whole_number(0, kMost));
 }
 
 void infer(const Options& options, cli::Shell& shell) {
@@ -62,7 +102,9 @@ void infer(const Options& options, cli::Shell& shell) {
   cli::claim_output(outputs);
   cli::Output output(options.report);
 
-  run::InferReport report = run_inference(plan, options.infer, shell);
+  run::InferOptions settings = options.infer;
+  set_generation(settings, options);
+  run::InferReport report = run_inference(plan, settings, shell);
   report.context["command"] = shell.command_line;
   const Json document = run::to_json(report);
   output.write(dump_json(document));
@@ -94,15 +136,16 @@ void add_infer(const cli::Command& app, cli::Shell& shell) {
       .add_flag("--draw-weights", infer_options.draw_weights,
                 "take weights from the seed, to see what the plan can do")
       .group("Inference");
-  command.add_option("--seed", infer_options.seed, "of synthetic data and drawn weights")
+  command.add_option("--seed", infer_options.seed, "of synthetic data, drawn weights and drawn tokens")
       .check(cli::whole_number(0))
       .group("Inference");
   command
       .add_option("-o,--output", infer_options.outputs,
-                  "write the outputs as safetensors, by their names, a row for each sample")
+                  "write the outputs (or sequences) as safetensors by name, a row for each sample")
       .required()
       .type_name("FILE")
       .group("Results");
+  add_generation_options(command, *options);
   command.add_option("--report", options->report, "write what it took as JSON; - for stdout")
       .type_name("FILE")
       .group("Results");
@@ -110,7 +153,8 @@ void add_infer(const cli::Command& app, cli::Shell& shell) {
       "pp-run infer plan.json --data inputs.safetensors --initial-weights weights.safetensors -o "
       "outputs.safetensors",
       "pp-run infer plan.json --data configs/data/digits --initial-weights ck -o outputs.safetensors",
-      "pp-run infer plan.json --data synthetic --draw-weights -o outputs.safetensors --report -"};
+      "pp-run infer plan.json --data prompts.txt --token-type uint8 --prompt-length 16 --max-new-tokens 48 "
+      "--initial-weights weights.safetensors -o text.safetensors"};
   cli::add_common_options(command, shell, kExamples);
   command.final_callback([options, &shell] { infer(*options, shell); });
 }

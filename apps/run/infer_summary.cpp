@@ -9,6 +9,11 @@ namespace pp::run_tool {
 
 namespace {
 
+std::string amount(const run::InferReport& report) {
+  if (!report.tokens) return counted(report.samples, "sample");
+  return counted(*report.tokens, "token") + " for " + counted(report.samples, "sequence");
+}
+
 std::string worker_table(const run::InferReport& report) {
   cli::Table table({{"worker"}, {"stage"}, {"busy ms"}, {"idle"}, {"peak"}});
   for (const run::InferWorker& worker : report.workers) {
@@ -23,9 +28,9 @@ std::string worker_table(const run::InferReport& report) {
 std::string summary(const run::InferReport& report) {
   const run::Latency& latency = report.latency;
   return cli::shown(report.plan.model.name) + ", stages " + plan::stages_text(report.plan) + ", replicas " +
-         plan::replicas_text(report.plan) + ": " + counted(report.samples, "sample") + " in " +
-         counted(report.passes, "pass") + " of up to " + std::to_string(report.micro_batch) + ", " +
-         report.exit_reason + "\n" + cli::cell(report.samples_per_s, 4) + " samples/s, " +
+         plan::replicas_text(report.plan) + ": " + amount(report) + " in " + counted(report.passes, "pass") +
+         " of up to " + std::to_string(report.micro_batch) + ", " + report.exit_reason + "\n" +
+         cli::cell(report.per_s, 4) + (report.tokens ? " tokens/s, " : " samples/s, ") +
          to_text(report.elapsed) + " in all; latency of a pass: median " + to_text(latency.median) +
          ", 95 % within " + to_text(latency.p95) + ", largest " + to_text(latency.largest) + "\n\n" +
          worker_table(report) + '\n' + operation_table(report.op_times);

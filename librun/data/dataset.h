@@ -22,6 +22,8 @@ class Dataset {
   virtual std::int64_t samples() const = 0;
   /// Whether rows() only copies memory.
   virtual bool in_memory() const = 0;
+  /// Whether rows are the same whenever they are asked for, so that they may be read ahead.
+  virtual bool fixed() const { return true; }
   /// The rows `samples` of the input or target that `source` names: [n, shape...], dense, a new tensor on the
   /// CPU. Throws pp::Error (data) when they cannot be read.
   virtual at::Tensor rows(const TensorSource& source, std::span<const std::int64_t> samples) const = 0;

@@ -7,10 +7,9 @@ namespace pp::run {
 InferDriver::InferDriver(Job& job, InferObserver& observer, const std::function<bool()>& interrupted)
     : job_(job), observer_(observer), interrupted_(interrupted) {}
 
-// Two passes for each worker: one that it runs, and one that has arrived by then.
 void InferDriver::drive() {
   job_.commands.infer(job_.test_shape.count);
-  Step allowed = job_.inference->begin(2 * std::ssize(job_.plan.workers));
+  Step allowed = job_.inference->begin(static_cast<int>(job_.plan.workers.size()));
   job_.commands.grant(allowed);
   while (done_ < allowed) {
     const auto complete = job_.passes.await([&] { return poll(); });
@@ -53,7 +52,7 @@ void InferDriver::add_to(InferReport& report) const {
   report.passes = done_;
   report.elapsed = end_ - begin_;
   if (report.elapsed.count() > 0)
-    report.samples_per_s = static_cast<double>(report.samples) / report.elapsed.count();
+    report.per_s = static_cast<double>(job_.inference->done()) / report.elapsed.count();
   report.latency = {latencies_.median(), latencies_.quantile(0.95), longest_};
 }
 

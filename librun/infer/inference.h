@@ -15,9 +15,9 @@ class Inference {
  public:
   virtual ~Inference() = default;
 
-  /// The driver's side. Both return how many passes may begin, in all: at first, where `lead` of them are
-  /// enough to keep every worker busy, and when `pass` is complete. The inference is done when all of them are.
-  virtual Step begin(Step lead) = 0;
+  /// The driver's side. Both return how many passes may begin, in all: at first, and when `pass` is complete.
+  /// The inference is done when all of them are.
+  virtual Step begin(int workers) = 0;
   virtual Step completed(Step pass) = 0;
   /// What is complete, in samples or tokens, and of how many.
   virtual std::int64_t done() const = 0;

@@ -17,7 +17,7 @@ class OutputFile final : public Inference {
   OutputFile(const std::filesystem::path& path, const ResolvedModel& model, DType dtype,
              const EpochShape& shape);
 
-  Step begin(Step lead) override;
+  Step begin(int workers) override;
   Step completed(Step pass) override;
   std::int64_t done() const override { return samples_done_; }
   std::int64_t all() const override { return shape_.samples; }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,7 @@
 
 namespace pp::run {
 
-/// How far it is, in samples.
+/// How far it is, in samples or, of a generation, in tokens.
 struct InferProgress {
   std::int64_t done = 0, all = 0;
   double per_s = 0;
@@ -33,12 +34,14 @@ struct InferReport {
   plan::Plan plan;
   std::string plan_hash;
   Settings settings;
+  std::uint64_t seed = 0;
   std::string exit_reason;  ///< `completed`, `interrupted`
   std::int64_t samples = 0;
-  int micro_batch = 0;  ///< samples of a pass, the last one may have fewer
+  std::optional<std::int64_t> tokens;  ///< that a generation has made
+  int micro_batch = 0;                 ///< samples of a pass, the last one may have fewer
   std::int64_t passes = 0;
   Seconds elapsed{};  ///< from the first forward to the end of the last one
-  double samples_per_s = 0;
+  double per_s = 0;   ///< samples, or tokens
   Latency latency;
   std::vector<InferWorker> workers;
   std::vector<OpTime> op_times;  ///< of forwards; predicted where a pass is a micro-batch of the plan

@@ -36,6 +36,20 @@ std::optional<Subset> wanted_subset(const InferOptions& options) {
   return parse_enum<Subset>(options.subset, "--subset", ErrorKind::usage);
 }
 
+/// Of the input that grows the data have the prompt, or nothing.
+void ask_for_prompts(InferData& data, const SequencePlace& place, const InferOptions& options) {
+  DataTensor& input = data.model.graph.inputs[place.input];
+  if (const int length = options.generation->prompt_length; length > 0) {
+    input.type.shape = {length};
+    return;
+  }
+  data.left_out.insert(input.name);
+  if (data.model.graph.inputs.size() > 1 || options.data == "synthetic") return;
+  refuse(ErrorKind::usage,
+         "nothing else is read from data: give --data synthetic, and with --synthetic-samples the number of "
+         "sequences");
+}
+
 void find_data(InferData& data, const InferOptions& options) {
   data.samples = options.synthetic_samples;
   if (options.data == "synthetic") return;
@@ -76,8 +90,13 @@ Start find_start(const plan::Plan& plan, const InferOptions& options, const Reso
   return start;
 }
 
-int largest_micro_batch(const plan::Plan& plan) {
-  return (plan.training.mini_batch + plan.training.micro_batches - 1) / plan.training.micro_batches;
+int ceil_of(std::int64_t number, std::int64_t parts) { return static_cast<int>((number + parts - 1) / parts); }
+
+// A generation has a pass for each worker under way only where there are as many groups of sequences.
+int rows_of_pass(const plan::Plan& plan, const InferOptions& options, std::int64_t samples) {
+  if (options.micro_batch > 0) return options.micro_batch;
+  const int planned = ceil_of(plan.training.mini_batch, plan.training.micro_batches);
+  return options.generation ? std::min(planned, ceil_of(samples, std::ssize(plan.workers))) : planned;
 }
 
 }  // namespace
@@ -101,11 +120,16 @@ InferSetup make_infer_setup(const plan::Plan& plan, const InferOptions& options)
   setup.devices = devices_of_workers(plan);
   setup.cores = bind_cores(setup.devices, allowed_cores());
   infer.data.left_out = unread_targets(setup.model);
+  if (options.generation) {
+    infer.sequence = find_sequence(setup.model, options.generation->sequence_input);
+    check_generation(setup.model, *infer.sequence, *options.generation);
+    ask_for_prompts(infer.data, *infer.sequence, options);
+  }
   find_data(infer.data, options);
   setup.start = find_start(plan, options, setup.model);
   check_host_memory(least_host_memory(plan, setup.model, setup.devices, bytes_of(infer.data), /*copies=*/1),
                     profile::available_memory());
-  infer.micro_batch = options.micro_batch > 0 ? options.micro_batch : largest_micro_batch(plan);
+  infer.micro_batch = rows_of_pass(plan, options, infer.data.samples);
   return infer;
 }
 

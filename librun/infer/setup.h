@@ -1,10 +1,13 @@
 // All checks before an inference, and what follows from them.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
 #include "librun/infer.h"
+#include "librun/infer/sequences.h"
 #include "librun/worker/job.h"
 
 namespace pp::run {
@@ -23,6 +26,7 @@ struct InferData {
 struct InferSetup {
   Setup setup;
   InferData data;
+  std::optional<SequencePlace> sequence;  ///< of a generation
   int micro_batch = 1;
 };
 

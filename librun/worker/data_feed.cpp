@@ -37,7 +37,7 @@ void DataFeed::begin(const Dataset& data, int epoch, const std::function<std::ve
                      Cursor cursor) {
   if (!reads_data_) return;
   // The thread inherits the cores of its worker, on which it works while that one waits.
-  ahead_ = !data.in_memory() || device_.is_cuda();
+  ahead_ = data.fixed() && (!data.in_memory() || device_.is_cuda());
   if (ahead_ && !read_ahead_) {
     read_ahead_.emplace(job_.coordinator, worker_, kAhead,
                         [device = device_] { profile::enter_device(device, /*threads=*/1); });

@@ -1,6 +1,7 @@
 // pp-run infer as a user meets it.
 #include <signal.h>
 
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -159,6 +160,68 @@ TEST_SUITE("apps/infer") {
     CHECK(outcome.code == 130);
     CHECK(outcome.err.find("interrupted: outputs.safetensors is not written") != std::string::npos);
     CHECK(folder.files() == 3);
+  }
+
+  TEST_CASE("tokens: a rule that is certain, by hand") {
+    // The token after t is t + 1 mod 5: the embedding is the identity, the head moves it on by one.
+    const pp::test::TemporaryFolder folder;
+    const pp::ModelGraph model = pp::model_from_json(pp::parse_json(R"({
+      "format": "pp.model", "version": 1, "name": "counter",
+      "inputs": [{"name": "t", "dtype": "int64", "shape": [6]}], "targets": [{"name": "n", "dtype": "int64", "shape": [6]}],
+      "layers": [{"name": "e", "op": "embedding", "inputs": ["t"], "attributes": {"num_embeddings": 5, "embedding_dim": 5}},
+                 {"name": "h", "op": "linear", "inputs": ["e"], "attributes": {"out_features": 5, "bias": false}}],
+      "outputs": ["h"], "loss": {"op": "cross_entropy", "inputs": ["h", "n"]}})"));
+    pp::write_file(folder.path() / "plan.json",
+                   pp::dump_json(pp::plan::to_json(make_plan({.model = model, .cuts = {1}}))));
+    std::vector<float> identity(25), next(25);
+    for (std::size_t i = 0; i < 5; ++i) identity[6 * i] = next[(i + 1) % 5 * 5 + i] = 1;
+    const std::string one = bytes_of(identity), other = bytes_of(next);
+    std::string file;
+    pp::run::write_safetensors(
+        std::vector<pp::run::StoredTensor>{{"e.weight", {{5, 5}}, one}, {"h.weight", {{5, 5}}, other}},
+        [&](std::string_view part) { file += part; });
+    pp::write_file(folder.path() / "w", file);
+    pp::write_file(folder.path() / "prompts", std::string("\0\1\2\3\4\0", 6));  // three of two tokens
+    const auto infer = [&](Arguments more) {
+      Arguments all{"infer", "plan.json",         "--data", "prompts", "--token-type",
+                    "uint8", "--initial-weights", "w",      "-o",      "out"};
+      all.insert(all.end(), more.begin(), more.end());
+      return pp::test::run_program(fs::path(PP_BIN) / "pp-run", all, folder.path());
+    };
+    const auto integers = [&](std::string_view name) {
+      const pp::run::SafetensorsFile out(folder.path() / "out");
+      const std::string_view bytes = out.find(name)->bytes;
+      std::vector<std::int64_t> values(bytes.size() / 8);
+      std::memcpy(values.data(), bytes.data(), bytes.size());
+      return values;
+    };
+    const Outcome outcome = infer({"--prompt-length", "2", "--max-new-tokens", "3", "--json"});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    CHECK(integers("t") == std::vector<std::int64_t>{0, 1, 2, 3, 4, 2, 3, 4, 0, 1, 4, 0, 1, 2, 3});
+    CHECK(integers("t.length") == std::vector<std::int64_t>{5, 5, 5});
+    const Json report = pp::parse_json(outcome.out);
+    CHECK(report["tokens"] == 9);
+    CHECK(report["samples"] == 3);
+    CHECK(report["tokens_per_s"] > 0);
+    CHECK(report["settings"]["max_new_tokens"] == 3);
+    // A 3 that is made is the last one; what is left holds it, too.
+    REQUIRE(infer({"--prompt-length", "2", "--max-new-tokens", "3", "--end-token", "3"}).code == 0);
+    CHECK(integers("t") == std::vector<std::int64_t>{0, 1, 2, 3, 3, 2, 3, 4, 0, 1, 4, 0, 1, 2, 3});
+    CHECK(integers("t.length") == std::vector<std::int64_t>{4, 5, 5});
+
+    fs::remove(folder.path() / "out");
+    const auto refused = [&](Arguments more, const std::string& message) {
+      const Outcome bad = infer(std::move(more));
+      CHECK(bad.code == 2);
+      CHECK(bad.err == "pp-run: error: " + message + "\n");
+      CHECK_FALSE(fs::exists(folder.path() / "out"));
+    };
+    refused({"--temperature", "1"}, "how tokens are made is said without how many: give --max-new-tokens");
+    refused({"--prompt-length", "2", "--max-new-tokens", "6"},
+            "--max-new-tokens 6 after 2: the model's \"t\" has 6 positions, which leaves 5");
+    refused({"--prompt-length", "4", "--max-new-tokens", "1", "--sequence-input", "u"},
+            "--sequence-input: model \"counter\" has no \"u\" that grows; use t");
   }
 
   TEST_CASE("a disk that is full ends the run with 1, and nothing is left") {

@@ -12,6 +12,7 @@
 #include "librun/checkpoint/weights.h"
 #include "librun/data/synthetic.h"
 #include "tests/librun/folder.h"
+#include "tests/librun/infer/silent.h"
 #include "tests/librun/model_alone.h"
 #include "tests/librun/models.h"
 #include "tests/support/plans.h"
@@ -21,14 +22,6 @@ using namespace pp;
 using test::NamedTensors;
 
 namespace {
-
-class SilentInference : public run::InferObserver {
- public:
-  void progress(const run::InferProgress& progress) override { last = progress; }
-  void warning(std::string_view text) override { warnings.emplace_back(text); }
-  run::InferProgress last;
-  std::vector<std::string> warnings;
-};
 
 /// Parameters and running statistics after some training, so that none of them is what it is drawn as.
 NamedTensors trained(const ModelGraph& model) {
@@ -82,7 +75,7 @@ struct Files {
 
   TestFolder folder;
   run::InferOptions options;
-  SilentInference observer;
+  test::SilentInference observer;
   run::InferReport report;
 };
 

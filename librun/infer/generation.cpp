@@ -1,0 +1,179 @@
+#include "librun/infer/generation.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/gather.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "libprofile/core/error.h"
+#include "libprofile/model/ops.h"
+#include "librun/checkpoint/weights.h"
+#include "librun/infer/choose_token.h"
+
+namespace pp::run {
+
+namespace {
+
+/// Uniform in [0, 1), the same for every plan and order.
+double draw_of(std::uint64_t seed, std::int64_t sequence, std::int64_t position) {
+  return static_cast<double>(model::mix({seed, sequence, position}, 0) >> 11) * 0x1p-53;
+}
+
+class SequenceData final : public Dataset {
+ public:
+  SequenceData(const Sequences& sequences, std::size_t input, std::unique_ptr<const Dataset> others)
+      : sequences_(sequences), input_(static_cast<int>(input)), others_(std::move(others)) {}
+
+  const std::string& source() const override { return others_->source(); }
+  std::int64_t samples() const override { return sequences_.count(); }
+  bool in_memory() const override { return others_->in_memory(); }
+  bool fixed() const override { return false; }
+  at::Tensor rows(const TensorSource& source, std::span<const std::int64_t> samples) const override {
+    const bool grows = source.kind == TensorSource::Kind::input && source.index == input_;
+    return grows ? sequences_.rows(samples) : others_->rows(source, samples);
+  }
+
+ private:
+  const Sequences& sequences_;
+  int input_;
+  std::unique_ptr<const Dataset> others_;
+};
+
+}  // namespace
+
+Sequences::Sequences(const SequencePlace& place, const GenerationOptions& options, std::int64_t samples,
+                     const at::Tensor& prompts)
+    : place_(place), options_(options), states_(static_cast<std::size_t>(samples)) {
+  const std::int64_t prompt = std::max(1, options.prompt_length);
+  const std::int64_t rest = options.end_token.value_or(options.pad_token.value_or(0));
+  tokens_ = at::full({samples, prompt + options.new_tokens}, rest, at::kLong);
+  if (prompts.defined()) {
+    tokens_.narrow(1, 0, prompt).copy_(prompts.reshape({samples, prompt}));
+  } else {
+    tokens_.select(1, 0).fill_(*options.start_token);
+  }
+  const auto values = std::as_const(tokens_).accessor<const std::int64_t, 2>();
+  for (std::int64_t s = 0; s < samples; ++s) {
+    State& state = states_[static_cast<std::size_t>(s)];
+    state.length = prompt;
+    while (prompts.defined() && state.length > 0 && values[s][state.length - 1] == options.pad_token)
+      --state.length;
+    tokens_[s].narrow(0, state.length, tokens_.size(1) - state.length).fill_(rest);
+    if (state.length > 0) continue;
+    throw Error(ErrorKind::data, "sample " + std::to_string(s) + ": its prompt has no token but --pad-token " +
+                                     std::to_string(*options.pad_token) + "; give at least one");
+  }
+}
+
+at::Tensor Sequences::rows(std::span<const std::int64_t> samples) const {
+  at::Tensor rows = at::zeros({static_cast<std::int64_t>(samples.size()), place_.length}, at::kLong);
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const std::int64_t length = std::min(state(samples[i]).length, place_.length);
+    rows[static_cast<std::int64_t>(i)].narrow(0, 0, length).copy_(tokens_[samples[i]].narrow(0, 0, length));
+  }
+  return rows;
+}
+
+void Sequences::append(std::int64_t sample, std::int64_t token) {
+  State& state = states_[static_cast<std::size_t>(sample)];
+  tokens_.mutable_data_ptr<std::int64_t>()[sample * tokens_.size(1) + state.length++] = token;
+  state.ended = ++state.made == options_.new_tokens || token == options_.end_token;
+}
+
+at::Tensor Sequences::lengths() const {
+  at::Tensor lengths = at::empty({count()}, at::kLong);
+  for (std::int64_t s = 0; s < count(); ++s) lengths.mutable_data_ptr<std::int64_t>()[s] = state(s).length;
+  return lengths;
+}
+
+Generation::Generation(const std::filesystem::path& path, std::string name, Sequences sequences,
+                       const SequencePlace& place, const InferOptions& options, int rows)
+    : file_(path),
+      name_(std::move(name)),
+      sequences_(std::move(sequences)),
+      place_(place),
+      options_(*options.generation),
+      seed_(options.seed) {
+  for (std::int64_t first = 0; first < sequences_.count(); first += rows) {
+    const std::int64_t left = sequences_.count() - first;
+    groups_.push_back({.first = first, .rows = static_cast<int>(std::min<std::int64_t>(rows, left))});
+  }
+  passes_.reserve(static_cast<std::size_t>(shape().count));
+}
+
+std::unique_ptr<const Dataset> Generation::reading(std::unique_ptr<const Dataset> data) const {
+  return std::make_unique<SequenceData>(sequences_, place_.input, std::move(data));
+}
+
+// Every pass gives at least one sequence of its group a token.
+EpochShape Generation::shape() const {
+  EpochShape shape{.mini_batch = groups_.front().rows};
+  shape.count = std::ssize(groups_) * options_.new_tokens;
+  shape.samples = shape.count * shape.mini_batch;
+  return shape;
+}
+
+std::int64_t Generation::all() const { return sequences_.count() * options_.new_tokens; }
+
+void Generation::start_next() {
+  if (started_ < groups_.size()) passes_.push_back(started_++);
+}
+
+Step Generation::begin(int workers) {
+  for (int w = 0; w < workers; ++w) start_next();
+  return std::ssize(passes_);
+}
+
+Step Generation::completed(Step pass) {
+  const std::size_t number = passes_[static_cast<std::size_t>(pass)];
+  Group& group = groups_[number];
+  made_ += std::exchange(group.made, 0);
+  if (group.ended) {
+    start_next();
+  } else {
+    passes_.push_back(number);
+  }
+  return std::ssize(passes_);
+}
+
+void Generation::locate(Turn& turn) const {
+  const Group& group = groups_[passes_[static_cast<std::size_t>(turn.step)]];
+  turn.first_row = group.first;
+  turn.rows = group.rows;
+}
+
+void Generation::take(const Turn& turn, std::size_t output, const at::Tensor& values) {
+  if (output != place_.output) return;
+  Group& group = groups_[passes_[static_cast<std::size_t>(turn.step)]];
+  at::Tensor positions = at::empty({group.rows, 1, 1}, at::kLong);
+  for (int i = 0; i < group.rows; ++i)
+    positions.mutable_data_ptr<std::int64_t>()[i] =
+        std::min(sequences_.last(group.first + i), place_.length - 1);  // one that has ended may be longer
+  const at::Tensor logits =
+      at::gather(values, 1, positions.to(values.device()).expand({group.rows, 1, place_.tokens}))
+          .to(at::kCPU, at::kDouble)
+          .contiguous();
+  group.ended = true;
+  for (int i = 0; i < group.rows; ++i) {
+    const std::int64_t sample = group.first + i;
+    if (sequences_.ended(sample)) continue;
+    const std::span<const double> row(logits.const_data_ptr<double>() + i * place_.tokens,
+                                      static_cast<std::size_t>(place_.tokens));
+    const std::int64_t position = sequences_.last(sample) + 1;
+    sequences_.append(
+        sample, choose_token(row, {options_.temperature, options_.top_k}, draw_of(seed_, sample, position)));
+    ++group.made;
+    group.ended = group.ended && sequences_.ended(sample);
+  }
+}
+
+void Generation::finish() {
+  const NamedTensors tensors{{name_, sequences_.tokens()}, {name_ + ".length", sequences_.lengths()}};
+  write_safetensors(stored(tensors), [&](std::string_view bytes) { file_.write(bytes); });
+  file_.commit();
+}
+
+}  // namespace pp::run

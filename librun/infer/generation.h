@@ -1,0 +1,89 @@
+// Tokens one after the other: each pass gives a group of sequences the next one. As many groups are under way
+// as there are workers; one whose sequences have all ended makes room for the next.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "libprofile/core/file.h"
+#include "librun/infer.h"
+#include "librun/infer/inference.h"
+#include "librun/infer/sequences.h"
+
+namespace pp::run {
+
+/// The sequences as far as they have grown. A group's are changed by the worker of a pass that gives it tokens
+/// and read in the passes after that, so they need no lock of their own.
+class Sequences {
+ public:
+  /// `prompts`: [samples, ...], or undefined: all begin with the start token.
+  Sequences(const SequencePlace& place, const GenerationOptions& options, std::int64_t samples,
+            const at::Tensor& prompts);
+
+  std::int64_t count() const { return static_cast<std::int64_t>(states_.size()); }
+  /// Of these, [n, length]; behind a sequence's last token stand zeros.
+  at::Tensor rows(std::span<const std::int64_t> samples) const;
+  /// Where the next token of a sequence is said.
+  std::int64_t last(std::int64_t sample) const { return state(sample).length - 1; }
+  bool ended(std::int64_t sample) const { return state(sample).ended; }
+  void append(std::int64_t sample, std::int64_t token);
+  /// [samples, prompt + new tokens], and their lengths.
+  at::Tensor tokens() const { return tokens_; }
+  at::Tensor lengths() const;
+
+ private:
+  struct State {
+    std::int64_t length = 0;
+    int made = 0;
+    bool ended = false;
+  };
+  const State& state(std::int64_t sample) const { return states_[static_cast<std::size_t>(sample)]; }
+
+  SequencePlace place_;
+  GenerationOptions options_;
+  at::Tensor tokens_;
+  std::vector<State> states_;
+};
+
+class Generation final : public Inference {
+ public:
+  /// Groups of `rows` sequences. Throws pp::Error (usage) when the file cannot be written.
+  Generation(const std::filesystem::path& path, std::string name, Sequences sequences,
+             const SequencePlace& place, const InferOptions& options, int rows);
+
+  /// What passes read: `data`, but for the input that grows. This object must outlive it.
+  std::unique_ptr<const Dataset> reading(std::unique_ptr<const Dataset> data) const;
+  /// As many passes as there may be.
+  EpochShape shape() const;
+
+  Step begin(int workers) override;
+  Step completed(Step pass) override;
+  std::int64_t done() const override { return made_; }
+  std::int64_t all() const override;
+  void finish() override;
+  void locate(Turn& turn) const override;
+  void take(const Turn& turn, std::size_t output, const at::Tensor& values) override;
+
+ private:
+  struct Group {
+    std::int64_t first = 0;
+    int rows = 0;
+    std::int64_t made = 0;
+    bool ended = false;
+  };
+  void start_next();
+
+  AtomicFile file_;
+  std::string name_;
+  Sequences sequences_;
+  SequencePlace place_;
+  GenerationOptions options_;
+  std::uint64_t seed_;
+  std::vector<Group> groups_;
+  std::size_t started_ = 0;          ///< groups
+  std::vector<std::size_t> passes_;  ///< group of each; never reallocated, workers read it
+  std::int64_t made_ = 0;
+};
+
+}  // namespace pp::run

@@ -1,0 +1,275 @@
+// Generation: token for token what a loop over the whole model on one device makes.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include <atomic>
+
+#include "libprofile/core/error.h"
+#include "libprofile/model/families/families.h"
+#include "libprofile/model/ops.h"
+#include "librun/checkpoint/weights.h"
+#include "librun/infer.h"
+#include "librun/infer/choose_token.h"
+#include "tests/librun/folder.h"
+#include "tests/librun/infer/silent.h"
+#include "tests/librun/model_alone.h"
+#include "tests/support/plans.h"
+#include "tests/support/torch_test.h"
+
+using namespace pp;
+using test::NamedTensors;
+
+namespace {
+
+constexpr std::int64_t kVocabulary = 19;
+
+ModelGraph decoder() {
+  return model::build_family("transformer:layers=2,width=8,heads=2,vocabulary=19,sequence=9,tied=1");
+}
+ModelGraph translator() {
+  return model::build_family("t5_small:layers=1,width=8,heads=2,hidden=16,vocabulary=19,source=6,target=5");
+}
+
+NamedTensors trained(const ModelGraph& model) {
+  run::RunOptions options;
+  options.data = "synthetic";
+  options.synthetic_samples = 40;
+  options.steps = 15;
+  options.learning_rate = 0.5;
+  options.evaluate = false;
+  return test::run_plan(make_plan({.model = model}), options).tensors;
+}
+
+at::Tensor tokens(std::int64_t samples, std::int64_t length) {
+  return at::arange(samples * length, at::kLong).mul(7).remainder(kVocabulary).reshape({samples, length});
+}
+
+/// The loop on one device: `sequences` [samples, prompt] of groups of `rows` grow by `count` tokens each.
+at::Tensor grown(const ModelGraph& graph, const NamedTensors& weights, NamedTensors others,
+                 const std::string& input, std::int64_t length, const at::Tensor& prompts, int count,
+                 std::int64_t rows, const run::TokenRule& rule = {}) {
+  const test::ModelAlone alone(graph, weights);
+  const std::int64_t samples = prompts.size(0), prompt = prompts.size(1);
+  at::Tensor all = at::cat({prompts, at::zeros({samples, count}, at::kLong)}, 1);
+  for (std::int64_t at = prompt; at < prompt + count; ++at) {
+    at::Tensor padded = at::zeros({samples, length}, at::kLong);
+    padded.narrow(1, 0, at).copy_(all.narrow(1, 0, at));
+    NamedTensors inputs = others;
+    inputs.emplace_back(input, padded);
+    const at::Tensor logits = alone.outputs(inputs, rows).front().second.select(1, at - 1).to(at::kDouble);
+    for (std::int64_t s = 0; s < samples; ++s) {
+      const at::Tensor row = logits[s].contiguous();
+      const double draw = static_cast<double>(model::mix({1, s, at}, 0) >> 11) * 0x1p-53;
+      const std::int64_t next =
+          rule.temperature == 0
+              ? at::argmax(row).item<std::int64_t>()
+              : run::choose_token({row.const_data_ptr<double>(), static_cast<std::size_t>(kVocabulary)}, rule,
+                                  draw);
+      all[s][at] = next;
+    }
+  }
+  return all;
+}
+
+struct Files {
+  Files(const NamedTensors& inputs, const NamedTensors& weights, run::GenerationOptions generation) {
+    test::write_tensors(folder.path() / "inputs.safetensors", inputs);
+    test::write_tensors(folder.path() / "weights.safetensors", weights);
+    options.data = (folder.path() / "inputs.safetensors").string();
+    options.initial_weights = folder.path() / "weights.safetensors";
+    options.outputs = folder.path() / "outputs.safetensors";
+    options.generation = std::move(generation);
+  }
+  NamedTensors infer(const plan::Plan& plan) {
+    report = run::infer(plan, options, observer);
+    return run::read_weights(options.outputs);
+  }
+  std::string refusal(const plan::Plan& plan) {
+    try {
+      run::infer(plan, options, observer);
+    } catch (const Error& error) {
+      CHECK((error.kind() == ErrorKind::usage || error.kind() == ErrorKind::data));
+      return error.what();
+    }
+    return "accepted";
+  }
+
+  TestFolder folder;
+  run::InferOptions options;
+  test::SilentInference observer;
+  run::InferReport report;
+};
+
+std::vector<plan::Plan> plans_of(const ModelGraph& model) {
+  std::vector<PlanSpec> specs{{},
+                              {.cuts = {3}},
+                              {.cuts = {2, 9, 14}},
+                              {.cuts = {4, 10}, .replicas = {1, 3, 2}},
+                              {.cuts = {3, 6, 9}, .schedule = "chimera"},
+                              {.cuts = {3, 6, 9}, .schedule = "interleaved"}};
+  std::vector<plan::Plan> plans;
+  for (PlanSpec& spec : specs) {
+    spec.model = model;
+    plans.push_back(make_plan(spec));
+  }
+  return plans;
+}
+
+}  // namespace
+
+TEST_SUITE("librun/infer/generation") {
+  TEST_CASE("a decoder's tokens equal the single device's, whatever the plan") {
+    const ModelGraph model = decoder();
+    const NamedTensors weights = trained(model);
+    const at::Tensor prompts = tokens(7, 3);
+    // 3 + 6 tokens are the model's 9 positions, the seventh stands behind them.
+    const at::Tensor expected = grown(model, weights, {}, "tokens", 9, prompts, 7, 2);
+    Files files({{"tokens", prompts}}, weights, {.new_tokens = 7, .prompt_length = 3});
+    files.options.micro_batch = 2;  // groups of 2, 2, 2 and 1
+    for (const plan::Plan& plan : plans_of(model)) {
+      const std::string where = plan.schedule.name + ", stages " + plan::stages_text(plan);
+      CAPTURE(where);
+      const NamedTensors found = files.infer(plan);
+      REQUIRE(found.size() == 2);
+      CHECK(found[0].first == "tokens");
+      CHECK(found[0].second.equal(expected));
+      CHECK(found[1].first == "tokens.length");
+      CHECK(found[1].second.equal(at::full({7}, 10, at::kLong)));
+      CHECK(files.report.tokens == 49);
+      CHECK(files.report.passes == 28);
+    }
+    CHECK(expected.narrow(1, 3, 7).ne(expected.select(1, 3).unsqueeze(1)).any().item<bool>());
+  }
+
+  TEST_CASE("drawn tokens equal the single device's, whatever the plan") {
+    const ModelGraph model = decoder();
+    const NamedTensors weights = trained(model);
+    const at::Tensor prompts = tokens(5, 2);
+    const run::TokenRule rule{.temperature = 0.7, .top_k = 4};
+    const at::Tensor expected = grown(model, weights, {}, "tokens", 9, prompts, 6, 2, rule);
+    Files files({{"tokens", prompts}}, weights,
+                {.new_tokens = 6, .prompt_length = 2, .temperature = 0.7, .top_k = 4});
+    files.options.micro_batch = 2;
+    for (const plan::Plan& plan : plans_of(model)) CHECK(files.infer(plan)[0].second.equal(expected));
+    files.options.seed = 2;
+    CHECK_FALSE(files.infer(make_plan({.model = model}))[0].second.equal(expected));
+  }
+
+  TEST_CASE("an encoder and decoder: the target grows from a start token, the source is given") {
+    const ModelGraph model = translator();
+    const NamedTensors weights = trained(model), source{{"source", tokens(5, 6)}};
+    const at::Tensor expected =
+        grown(model, weights, source, "target", 5, at::full({5, 1}, 0, at::kLong), 5, 2);
+    Files files(source, weights, {.new_tokens = 5, .start_token = 0});
+    files.options.micro_batch = 2;
+    for (const plan::Plan& plan : plans_of(model)) {
+      const NamedTensors found = files.infer(plan);
+      REQUIRE(found.size() == 2);
+      CHECK(found[0].first == "target");
+      CHECK(found[0].second.equal(expected));
+    }
+  }
+
+  TEST_CASE("a sequence ends behind the end token, and its group makes room when all have") {
+    const ModelGraph model = decoder();
+    const NamedTensors weights = trained(model);
+    const at::Tensor prompts = tokens(6, 2);
+    const at::Tensor whole = grown(model, weights, {}, "tokens", 9, prompts, 7, 1);
+    // The second new token of the first sequence ends all that make it.
+    const auto end = whole[0][3].item<std::int64_t>();
+    at::Tensor expected = whole.clone(), lengths = at::full({6}, 9, at::kLong);
+    std::int64_t made = 0;
+    for (std::int64_t s = 0; s < 6; ++s) {
+      std::int64_t at = 2;
+      while (at < 9 && whole[s][at].item<std::int64_t>() != end) ++at;
+      const std::int64_t length = std::min<std::int64_t>(9, at + 1);
+      expected[s].narrow(0, length, 9 - length).fill_(end);
+      lengths[s] = length;
+      made += length - 2;
+    }
+    REQUIRE(made < 42);
+    Files files({{"tokens", prompts}}, weights, {.new_tokens = 7, .prompt_length = 2, .end_token = end});
+    files.options.micro_batch = 1;
+    for (const plan::Plan& plan : plans_of(model)) {
+      const NamedTensors found = files.infer(plan);
+      CHECK(found[0].second.equal(expected));
+      CHECK(found[1].second.equal(lengths));
+      CHECK(files.report.tokens == made);
+      CHECK(files.report.passes == made);  // one sequence each: none runs after its end
+    }
+  }
+
+  TEST_CASE("prompts may differ in length: they end where only the pad token follows") {
+    const ModelGraph model = decoder();
+    const NamedTensors weights = trained(model);
+    at::Tensor prompts = at::full({2, 4}, 18, at::kLong);
+    prompts[0].narrow(0, 0, 3).copy_(tokens(1, 3)[0]);
+    prompts[1][0] = 5;
+    Files files({{"tokens", prompts}}, weights, {.new_tokens = 4, .prompt_length = 4, .pad_token = 18});
+    files.options.micro_batch = 1;
+    const NamedTensors found = files.infer(make_plan({.model = model, .cuts = {5}}));
+    CHECK(found[1].second.equal(at::cat({at::full({1}, 7, at::kLong), at::full({1}, 5, at::kLong)})));
+    CHECK(found[0].second[0].narrow(0, 0, 7).equal(
+        grown(model, weights, {}, "tokens", 9, prompts.narrow(0, 0, 1).narrow(1, 0, 3), 4, 1)[0]));
+    CHECK(found[0].second[1].narrow(0, 0, 5).equal(
+        grown(model, weights, {}, "tokens", 9, prompts.narrow(0, 1, 1).narrow(1, 0, 1), 4, 1)[0]));
+    CHECK(found[0].second[1].narrow(0, 5, 3).eq(18).all().item<bool>());
+    prompts[1][0] = 18;
+    test::write_tensors(files.options.data, {{"tokens", prompts}});
+    CHECK(files.refusal(make_plan({.model = model})).find("sample 1: its prompt has no token but") !=
+          std::string::npos);
+  }
+
+  TEST_CASE("as many groups are under way as there are workers, and prompts are spread over them") {
+    const ModelGraph model = decoder();
+    Files files({{"tokens", tokens(8, 3)}}, trained(model), {.new_tokens = 5, .prompt_length = 3});
+    std::atomic<int> begun = 0, ended = 0, most = 0;
+    files.options.before_op = [&](std::int64_t, WorkerId worker, const plan::Op&) {
+      if (worker == WorkerId{2}) ++ended;  // it begins after all that ended before
+      if (worker != WorkerId{0}) return;
+      const int now = ++begun - ended;
+      if (now > most) most = now;
+      CHECK(now <= 3);
+    };
+    files.infer(make_plan({.model = model, .cuts = {4, 9}, .mini_batch = 32}));
+    CHECK(files.report.micro_batch == 3);  // not 8, the plan's: 8 prompts for 3 workers
+    CHECK(begun == 15);
+  }
+
+  TEST_CASE("what cannot grow is refused with what can") {
+    const ModelGraph model = decoder();
+    const plan::Plan plan = make_plan({.model = model});
+    const auto refused = [&](const run::GenerationOptions& generation) {
+      Files files({{"tokens", tokens(2, 3)}}, trained(model), generation);
+      return files.refusal(plan);
+    };
+    CHECK(refused({.new_tokens = 8, .prompt_length = 3}) ==
+          "--max-new-tokens 8 after 3: the model's \"tokens\" has 9 positions, which leaves 7");
+    CHECK(refused({.new_tokens = 2}) ==
+          "how sequences of \"tokens\" begin: give one of --prompt-length (tokens of each sample in the data) "
+          "and "
+          "--start-token");
+    CHECK(refused({.new_tokens = 2, .prompt_length = 3, .end_token = 19}) ==
+          "--end-token 19: the model has tokens 0 to 18");
+    CHECK(refused({.new_tokens = 2, .start_token = -1}) == "--start-token -1: the model has tokens 0 to 18");
+    CHECK(refused({.new_tokens = 2, .prompt_length = 3, .sequence_input = "words"}) ==
+          "--sequence-input: model \"" + model.name + "\" has no \"words\" that grows; use tokens");
+    CHECK(refused({.new_tokens = 2, .prompt_length = 2})
+              .find("samples have the shape [3], the model's input "
+                    "\"tokens\" is [2]") != std::string::npos);
+    CHECK(refused({.new_tokens = 2, .start_token = 1}) ==
+          "nothing else is read from data: give --data synthetic, and with --synthetic-samples the number of "
+          "sequences");
+    const ModelGraph twin =
+        model::build_family("t5_small:layers=1,width=8,heads=2,hidden=16,vocabulary=19,source=5,target=5");
+    Files files({{"source", tokens(2, 5)}}, trained(twin), {.new_tokens = 2, .start_token = 1});
+    CHECK(files.refusal(make_plan({.model = twin})) ==
+          "model \"" + twin.name +
+              "\" has several inputs that could grow; choose with --sequence-input one of source, target");
+    files.options.generation->sequence_input = "target";
+    CHECK(files.refusal(make_plan({.model = twin})) == "accepted");
+  }
+}
