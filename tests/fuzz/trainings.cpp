@@ -16,11 +16,13 @@
 #include "tests/fuzz/corpus.h"
 #include "tests/fuzz/mutate_json.h"
 #include "tests/fuzz/mutate_programs.h"
-#include "tests/fuzz/promise.h"
+#include "tests/librun/promise.h"
 #include "tests/librun/reference.h"
 
 namespace pp::fuzz {
 namespace {
+
+using test::Promise;
 
 enum Category : std::size_t { kRefused, kLarge, kNotFinite, kBits, kRounding, kStream, kUnknown, kFailed };
 const std::vector<std::string> kCategories{"refused",
@@ -31,6 +33,23 @@ const std::vector<std::string> kCategories{"refused",
                                            "trained as a stream, equal to its recursion",
                                            "accepted, without a reference",
                                            "accepted, then failed"};
+
+/// Whether training it takes a moment and a few megabytes.
+bool is_small(const plan::Plan& plan) {
+  constexpr double kMostElements = 1e6;
+  if (plan.workers.size() > 16 || plan.training.mini_batch > 64 || plan.model.layers.size() > 100) return false;
+  const auto elements = [](const Shape& shape) {
+    double product = 1;
+    for (const std::int64_t size : shape) product *= static_cast<double>(size);
+    return product;
+  };
+  double sum = 0;
+  for (const ResolvedLayer& layer : resolve(plan.model).layers) {
+    for (const TensorType& output : layer.outputs) sum += plan.training.mini_batch * elements(output.shape);
+    for (const ParameterSpec& parameter : layer.parameters) sum += elements(parameter.shape);
+  }
+  return sum < kMostElements;
+}
 
 class Training {
  public:
@@ -123,14 +142,15 @@ class Training {
   }
 
   Result train(const run::RunOptions& options) {
-    const Promise promise = promise_of(plan_);
+    const Promise promise = test::promise_of(plan_);
     if (promise == Promise::unknown) return {kUnknown, ""};
     test::Trained expected;
     std::string refusal;
     one_.doing("train on one device");
     try {
-      expected =
-          promise == Promise::stream ? test::train_stream(plan_, options) : test::train_alone(plan_, options);
+      const auto order = promise == Promise::reversed ? test::Order::descending : test::Order::ascending;
+      expected = promise == Promise::stream ? test::train_stream(plan_, options)
+                                            : test::train_alone(plan_, options, order);
     } catch (const std::exception& error) {
       refusal = error.what();
     }
@@ -158,12 +178,10 @@ class Training {
 
   Result compare(Promise promise, const test::Trained& expected, const test::Run& found) const {
     const std::string difference = test::first_difference(expected.tensors, found.tensors);
-    const Category category = promise == Promise::stream ? kStream
-                              : promise == Promise::bits ? kBits
-                                                         : kRounding;
+    const bool bits = promise == Promise::bits || promise == Promise::reversed;
+    const Category category = promise == Promise::stream ? kStream : bits ? kBits : kRounding;
     if (difference.empty()) return {category, ""};
-    if (promise == Promise::bits)
-      return {category, "weights are not those of one device bit for bit: " + difference};
+    if (bits) return {category, "weights are not those of one device bit for bit: " + difference};
     if (expected.tensors.size() != found.tensors.size()) return {category, "other weights: " + difference};
     const double largest = test::largest_difference(expected.tensors, found.tensors);
     // Adam divides by the root of the squared gradient + 1e-8: rounding of a gradient near zero grows with it.

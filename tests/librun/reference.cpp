@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <stdexcept>
 
 #include "libprofile/core/op_table.h"
 #include "libprofile/model/segment.h"
@@ -112,6 +113,23 @@ Run run_plan(const plan::Plan& plan, run::RunOptions options) {
   result.report = run::run(plan, options, observer);
   result.tensors = run::read_weights(options.save_weights);
   return result;
+}
+
+Run run_parts(const std::vector<Part>& parts, const run::RunOptions& common) {
+  const TestFolder folder;
+  Run all;
+  std::vector<double> losses;
+  for (const Part& part : parts) {
+    run::RunOptions options = common;
+    options.steps = part.end;
+    options.checkpoint = folder.path() / "ck";
+    if (!losses.empty()) options.resume = options.checkpoint;
+    all = run_plan(part.plan, options);
+    if (all.report.resumed.has_value() == losses.empty()) throw std::logic_error("not resumed");
+    losses.insert(losses.end(), all.report.step_losses.begin(), all.report.step_losses.end());
+  }
+  all.report.step_losses = losses;
+  return all;
 }
 
 std::string first_difference(const NamedTensors& expected, const NamedTensors& found) {

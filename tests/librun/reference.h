@@ -52,6 +52,14 @@ struct Run {
 };
 Run run_plan(const pp::plan::Plan& plan, pp::run::RunOptions options);
 
+/// Runs plans after each other, each up to its step from the checkpoint of the one before. Weights are the last
+/// one's, losses those of all steps; throws std::logic_error where a part did not resume.
+struct Part {
+  pp::plan::Plan plan;
+  std::int64_t end;  ///< step
+};
+Run run_parts(const std::vector<Part>& parts, const pp::run::RunOptions& common);
+
 /// Name of the first tensor that is not bit-equal, with the largest difference; empty: all are.
 std::string first_difference(const NamedTensors& expected, const NamedTensors& found);
 double largest_difference(const NamedTensors& expected, const NamedTensors& found);

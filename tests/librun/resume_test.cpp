@@ -30,30 +30,6 @@ run::RunOptions options_for(std::int64_t steps) {
   return options;
 }
 
-struct Part {
-  plan::Plan plan;
-  std::int64_t end;  ///< step
-};
-
-// Runs the parts after each other, each from the checkpoint of the one before. Returns the last one's weights
-// and the losses of all.
-test::Run run_parts(const std::vector<Part>& parts, const run::RunOptions& common) {
-  const TestFolder folder;
-  test::Run all;
-  std::vector<double> losses;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    run::RunOptions options = common;
-    options.steps = parts[i].end;
-    options.checkpoint = folder.path() / "ck";
-    if (i > 0) options.resume = options.checkpoint;
-    all = test::run_plan(parts[i].plan, options);
-    CHECK(all.report.resumed.has_value() == (i > 0));
-    losses.insert(losses.end(), all.report.step_losses.begin(), all.report.step_losses.end());
-  }
-  all.report.step_losses = losses;
-  return all;
-}
-
 struct Jobs {
   std::string name;
   ModelGraph model;
@@ -85,8 +61,8 @@ TEST_SUITE("librun/resume") {
         other.schedule = "gpipe";
         other.recompute = {plan::Recompute::always};
         // Step 2 is within the first epoch, step 5 within the second.
-        const test::Run found =
-            run_parts({{make_plan(spec), 2}, {make_plan(other), 5}, {make_plan(spec), 7}}, options_for(7));
+        const test::Run found = test::run_parts(
+            {{make_plan(spec), 2}, {make_plan(other), 5}, {make_plan(spec), 7}}, options_for(7));
         CHECK(test::first_difference(expected.tensors, found.tensors) == "");
         CHECK(found.report.step_losses == expected.losses);
       }
@@ -102,7 +78,7 @@ TEST_SUITE("librun/resume") {
     spec.cuts = {6};
     PlanSpec other{.model = spec.model, .cuts = {2, 10}, .schedule = "gpipe"};
     const test::Run found =
-        run_parts({{make_plan(spec), 2}, {make_plan(other), 4}, {make_plan(spec), 7}}, options);
+        test::run_parts({{make_plan(spec), 2}, {make_plan(other), 4}, {make_plan(spec), 7}}, options);
     CHECK(test::first_difference(expected.tensors, found.tensors) == "");
     CHECK(found.report.step_losses == expected.losses);
   }
@@ -122,8 +98,8 @@ TEST_SUITE("librun/resume") {
       run::RunOptions options = options_for(18);  // six steps of 4 in each epoch
       options.momentum = 0.9;
       options.checkpoint_steps = 4;
-      const test::Run expected = run_parts({{plan, 18}}, options);
-      const test::Run found = run_parts({{plan, 4}, {plan, 8}, {plan, 18}}, options);
+      const test::Run expected = test::run_parts({{plan, 18}}, options);
+      const test::Run found = test::run_parts({{plan, 4}, {plan, 8}, {plan, 18}}, options);
       CHECK(test::first_difference(expected.tensors, found.tensors) == "");
       CHECK(found.report.step_losses == expected.report.step_losses);
     }
@@ -132,7 +108,7 @@ TEST_SUITE("librun/resume") {
   TEST_CASE("epochs are numbered and their losses averaged over all parts") {
     const plan::Plan plan = make_plan({.model = test::mlp(2), .cuts = {2}});
     const test::Run expected = test::run_plan(plan, options_for(6));
-    const test::Run found = run_parts({{plan, 2}, {plan, 6}}, options_for(6));
+    const test::Run found = test::run_parts({{plan, 2}, {plan, 6}}, options_for(6));
     REQUIRE(expected.report.epochs.size() == 2);
     REQUIRE(found.report.epochs.size() == 2);
     for (std::size_t epoch = 0; epoch < 2; ++epoch) {

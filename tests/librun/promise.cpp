@@ -1,11 +1,16 @@
-#include "tests/fuzz/promise.h"
+#include "tests/librun/promise.h"
 
 #include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
 
-namespace pp::fuzz {
+#include "tests/librun/reference.h"
+
+namespace test {
+
+using namespace pp;
+
 namespace {
 
 /// The stages' layers one after the other are the model's layers in their order.
@@ -44,14 +49,15 @@ bool adds_in_between(const plan::Plan& plan, const ResolvedModel& model) {
   });
 }
 
-/// Every stage adds up its micro-batches' gradients in ascending order.
-bool ascending(const plan::Plan& plan) {
+/// How every stage adds up its micro-batches' gradients.
+bool ordered(const plan::Plan& plan, Order order) {
   std::map<StageId, int> last;
   for (const plan::Worker& worker : plan.workers) {
     for (const plan::Op& op : worker.program.program) {
       if (!completes_backward(op.kind)) continue;
       const auto [entry, first] = last.emplace(op.stage, op.micro_batch);
-      if (!first && op.micro_batch < entry->second) return false;
+      if (first) continue;
+      if ((op.micro_batch > entry->second) != (order == Order::ascending)) return false;
       entry->second = op.micro_batch;
     }
   }
@@ -82,24 +88,9 @@ Promise promise_of(const plan::Plan& plan) {
   }
   const bool replicas =
       std::ranges::any_of(plan.stages, [](const plan::Stage& stage) { return stage.workers.size() > 1; });
-  if (replicas || !in_model_order(plan) || !ascending(plan)) return rounding;
-  return adds_in_between(plan, resolve(plan.model)) ? rounding : bits;
+  if (replicas || !in_model_order(plan) || adds_in_between(plan, resolve(plan.model))) return rounding;
+  if (ordered(plan, Order::ascending)) return bits;
+  return ordered(plan, Order::descending) ? reversed : rounding;
 }
 
-bool is_small(const plan::Plan& plan) {
-  constexpr double kMostElements = 1e6;
-  if (plan.workers.size() > 16 || plan.training.mini_batch > 64 || plan.model.layers.size() > 100) return false;
-  const auto elements = [](const Shape& shape) {
-    double product = 1;
-    for (const std::int64_t size : shape) product *= static_cast<double>(size);
-    return product;
-  };
-  double sum = 0;
-  for (const ResolvedLayer& layer : resolve(plan.model).layers) {
-    for (const TensorType& output : layer.outputs) sum += plan.training.mini_batch * elements(output.shape);
-    for (const ParameterSpec& parameter : layer.parameters) sum += elements(parameter.shape);
-  }
-  return sum < kMostElements;
-}
-
-}  // namespace pp::fuzz
+}  // namespace test
