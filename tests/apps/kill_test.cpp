@@ -39,9 +39,12 @@ std::vector<Job> jobs() {
   other.cuts = {1};
   other.schedule = "gpipe";
   PlanSpec stash{.cuts = {2}, .schedule = "pipedream", .mini_batch = 4, .micro_batches = 1};
+  PlanSpec predict = stash;
+  predict.schedule = "spectrain";
   PlanSpec two_buffered{.cuts = {2}, .schedule = "2bw", .mini_batch = 8, .micro_batches = 4};
   return {{"1f1b, on another plan gpipe", flush, other},
           {"stash", stash, stash},
+          {"predict", predict, predict},
           {"2bw", two_buffered, two_buffered}};
 }
 
