@@ -68,7 +68,7 @@ class Checker {
                                           " exceeds the mini-batch of " +
                                           std::to_string(plan_.training.mini_batch) + " samples");
     }
-    if (!synchronous_ && !aggregates(policy) && plan_.training.micro_batches != 1) {
+    if (!synchronous_ && !groups(*row, policy) && plan_.training.micro_batches != 1) {
       fail("/training/micro_batches", "is " + std::to_string(plan_.training.micro_batches) + ", schedule " +
                                           plan_.schedule.name + " updates after every micro-batch and needs 1");
     }

@@ -130,7 +130,8 @@ StageBytes StageMemory::fixed_bytes(const StageRange& stage, int window) const {
   part.weights = parameters + chain_.sum(chain_.buffers, begin, end);
   part.gradients = parameters;
   part.optimizer = static_cast<std::int64_t>(std::ceil(chain_.state_ratio * static_cast<double>(parameters)));
-  part.versions = (versions_kept(in_flight_.policy, window, in_flight_.stages) - 1) * part.weights;
+  const int versions = versions_kept(in_flight_.policy, window, in_flight_.stages, in_flight_.per_update);
+  part.versions = (versions - 1) * part.weights;
   part.workspace = chain_.transient(begin, end);
   part.in_flight = window;
   return part;

@@ -23,6 +23,7 @@ struct InFlight {
   WeightPolicy policy = WeightPolicy::flush;       ///< how many weight versions a stage keeps
   int stages = 0;                                  ///< vertical_sync, predict: of the pipeline, at most
   int micro_batches = 0;                           ///< per step; 0: a stream without end
+  int per_update = 1;                              ///< predict: micro-batches
   RecomputeMode recompute = RecomputeMode::never;  ///< what a stage may run again instead of keeping it
   /// With `automatic`: what layers release; must outlive the memory. Null, for chains whose positions are not
   /// layers: everything (a bound).

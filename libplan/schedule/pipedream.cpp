@@ -62,8 +62,10 @@ void check_straight(const ScheduleRequest& request, WeightPolicy policy) {
 }  // namespace
 
 Schedule generate_pipedream(const ScheduleRequest& request) {
-  const WeightPolicy policy = request.weight_policy.value_or(require_schedule(request.name).default_policy());
-  aggregates(policy) ? check_aggregation(request) : check_single_updates(request);
+  const ScheduleRow& row = require_schedule(request.name);
+  const WeightPolicy policy = request.weight_policy.value_or(row.default_policy());
+  if (aggregates(policy)) check_aggregation(request);
+  if (!groups(row, policy)) check_single_updates(request);
   if (needs_straight(policy)) check_straight(request, policy);
 
   const std::vector<int> window = request_windows(request);

@@ -107,6 +107,7 @@ struct ScheduleRow {
   std::vector<WeightPolicy> policies{WeightPolicy::flush};  ///< the first is the default
   bool candidate = false;       ///< pp-plan --schedule auto tries it (asynchronous: with --allow-async)
   bool split_backward = false;  ///< may have I and W in place of B: needs their times
+  bool any_count = false;       ///< updates after any number of micro-batches, under each of its policies
   bool windowed = false;        ///< reads ScheduleRequest::window
   bool wide = false;            ///< not windowed, but runs with the windows `wide`
   bool keeps_all = false;       ///< every micro-batch of the step is in flight

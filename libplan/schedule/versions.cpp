@@ -9,6 +9,12 @@
 namespace pp::plan {
 namespace {
 
+/// The newest, what is predicted, and what a mini-batch's forwards share.
+int predictions_kept(int stage, int stages, int per_update) {
+  if (look_ahead(stage, stages, per_update) == LookAhead{}) return 1;
+  return per_update == 1 ? 2 : 3;
+}
+
 /// Of one stage on one worker.
 struct StageVersions {
   int newest = 0;
@@ -48,7 +54,7 @@ class VersionWalk {
         throw Error(ErrorKind::data, "stage " + std::to_string(s) + " has " + std::to_string(workers) +
                                          " replicas; weight policy predict needs a straight pipeline");
       }
-      if (look_ahead(s, stages) != LookAhead{}) live_[static_cast<std::size_t>(s)] = 2;
+      live_[static_cast<std::size_t>(s)] = predictions_kept(s, stages, per_update_);
     }
     return live_;
   }
@@ -127,6 +133,10 @@ bool aggregates(WeightPolicy policy) {
   return policy == WeightPolicy::two_buffered || policy == WeightPolicy::macrobatch;
 }
 
+bool groups(const ScheduleRow& schedule, WeightPolicy policy) {
+  return schedule.any_count || aggregates(policy);
+}
+
 bool needs_straight(WeightPolicy policy) {
   return policy == WeightPolicy::vertical_sync || policy == WeightPolicy::predict;
 }
@@ -135,12 +145,13 @@ bool holds_versions(WeightPolicy policy) {
   return policy != WeightPolicy::latest && policy != WeightPolicy::predict;
 }
 
-LookAhead look_ahead(int stage, int stages) {
+LookAhead look_ahead(int stage, int stages, int per_update) {
   const int behind = stage / 2;
-  return {behind + stages - 1 - stage, behind};
+  const auto updates = [&](int micro_batches) { return (micro_batches + per_update - 1) / per_update; };
+  return {updates(behind + stages - 1 - stage), updates(behind)};
 }
 
-int versions_kept(WeightPolicy policy, int window, int stages) {
+int versions_kept(WeightPolicy policy, int window, int stages, int per_update) {
   switch (policy) {
     case WeightPolicy::flush:
     case WeightPolicy::latest: return 1;
@@ -148,7 +159,7 @@ int versions_kept(WeightPolicy policy, int window, int stages) {
     case WeightPolicy::vertical_sync: return stages;
     case WeightPolicy::two_buffered: return 2;
     case WeightPolicy::macrobatch: return std::min(window, 2);
-    case WeightPolicy::predict: return look_ahead(stages - window, stages) == LookAhead{} ? 1 : 2;
+    case WeightPolicy::predict: return predictions_kept(stages - window, stages, per_update);
   }
   return 1;
 }

@@ -262,7 +262,8 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
       static_cast<std::int64_t>(std::ceil(context.optimizer.state_ratio * static_cast<double>(parameters))));
   costs.input = Bytes(input);
   costs.boundary = Bytes(buffer_bytes(context, assignment, traffic, stage));
-  costs.versions = versions_kept(assignment.policy, window_of(assignment, stage), assignment.stages());
+  costs.versions = versions_kept(assignment.policy, window_of(assignment, stage), assignment.stages(),
+                                 assignment.micro_batches);
   return costs;
 }
 

@@ -134,7 +134,7 @@ std::vector<const ScheduleRow*> planned_schedules(const Profile& profile, const 
 
 std::vector<BatchOption> batch_options(const Profile& profile, const PlanRequest& request,
                                        const ScheduleRow& schedule) {
-  if (!schedule.synchronous && !aggregates(policy_of(schedule, request))) {
+  if (!schedule.synchronous && !groups(schedule, policy_of(schedule, request))) {
     const bool one = request.micro_batches.value_or(1) == 1 &&
                      request.micro_batch_size.value_or(request.mini_batch) == request.mini_batch;
     if (!one) {
@@ -207,6 +207,7 @@ InFlight in_flight_of(const ScheduleRow& schedule, const PlanRequest& request, i
   in_flight.windows = request.windows;
   in_flight.policy = policy_of(schedule, request);
   in_flight.micro_batches = schedule.synchronous ? micro_batches : 0;
+  in_flight.per_update = micro_batches;
   return in_flight;
 }
 

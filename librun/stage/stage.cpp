@@ -26,7 +26,7 @@ Stage::Stage(const ResolvedModel& model, StageOptions options)
       autocast_(options.autocast ? std::optional(model::scalar_type(*options.autocast)) : std::nullopt),
       layout_(model, segment_, options.dtype),
       versions_(layout_, *segment_.initial_weights(options.seed, options.dtype, options.device), options.policy,
-                options.stages, options.index),
+                options.stages, options.index, options.per_update),
       buffers_(segment_.initial_buffers(options.dtype, options.device)),
       sums_(segment_.empty_gradients()) {
   if (layout_.parameters().empty() || !optimizer_) return;
@@ -47,10 +47,26 @@ model::PassContext Stage::training_context(const model::RandomKey& key, at::Gene
   return context;
 }
 
-void Stage::predict(int updates, double learning_rate) {
+void Stage::restart() {
+  versions_.restart();
+  shared_by_.reset();
+}
+
+void Stage::predict_for_forward(std::int64_t step, double learning_rate) {
+  const std::span<const at::Tensor> predicted = versions_.predicted(), shared = versions_.shared();
+  if (predicted.empty()) return;
+  if (shared.empty() || std::exchange(shared_by_, step) != step) {
+    optimizer_->predict(versions_.newest_parameters(), shared.empty() ? predicted : shared,
+                        versions_.look_ahead().forward * learning_rate);
+  }
+  if (!shared.empty()) versions_.run_on_shared();
+}
+
+void Stage::predict_for_backward(double learning_rate) {
   const std::span<const at::Tensor> predicted = versions_.predicted();
-  if (!predicted.empty())
-    optimizer_->predict(versions_.newest_parameters(), predicted, updates * learning_rate);
+  if (predicted.empty()) return;
+  optimizer_->predict(versions_.newest_parameters(), predicted,
+                      versions_.look_ahead().backward * learning_rate);
 }
 
 model::Tensors Stage::forward(int micro_batch, std::int64_t step, model::TensorSpan inputs,

@@ -33,8 +33,9 @@ struct StageOptions {
   std::uint64_t seed = 1;
   std::unique_ptr<model::Optimizer> optimizer;  ///< null: forwards alone, without gradients
   plan::WeightPolicy policy = plan::WeightPolicy::flush;
-  int stages = 1;  ///< of the whole pipeline
-  int index = 0;   ///< of the stage
+  int stages = 1;      ///< of the whole pipeline
+  int index = 0;       ///< of the stage
+  int per_update = 1;  ///< micro-batches
 };
 
 /// What a pass keeps of its forward: graphs, or only the tensors that came from other stages, for a
@@ -66,13 +67,13 @@ class Stage {
   const model::Segment& segment() const { return segment_; }
 
   /// A stream begins (again): versions and steps count from here. Nothing is in flight.
-  void restart() { versions_.restart(); }
+  void restart();
 
   /// Weight policy predict: what forwards, or backwards and what they run again, see until the next call: the
-  /// newest weights as the updates to come at this learning rate will probably leave them. Other policies:
-  /// nothing.
-  void predict_for_forward(double learning_rate) { predict(versions_.look_ahead().forward, learning_rate); }
-  void predict_for_backward(double learning_rate) { predict(versions_.look_ahead().backward, learning_rate); }
+  /// newest weights as the updates to come at this learning rate will probably leave them. Forwards of one
+  /// step (since restart()) see what the first of them has seen. Other policies: nothing.
+  void predict_for_forward(std::int64_t step, double learning_rate);
+  void predict_for_backward(double learning_rate);
 
   /// Trains on micro-batch `micro_batch` of `step` (since restart()) with the version that the weight policy
   /// says. Returns the outputs to be sent; the pass stays in flight. The generator must outlive it: recomputed
@@ -160,7 +161,6 @@ class Stage {
     return FlatLayout::view(gradient_, parameter, use.offset);
   }
   model::PassContext training_context(const model::RandomKey& key, at::Generator& generator) const;
-  void predict(int updates, double learning_rate);
   at::Tensor& sum(const FlatLayout::Use& use) { return sums_.layers[use.layer][use.index]; }
   /// visit(parameter, use) for every use of parameters that layer `owner` has.
   template <class Visit>
@@ -177,6 +177,7 @@ class Stage {
   std::optional<at::ScalarType> autocast_;
   FlatLayout layout_;
   WeightVersions versions_;
+  std::optional<std::int64_t> shared_by_;         ///< step whose forwards share a prediction
   std::vector<std::vector<at::Tensor>> buffers_;  ///< per layer of the segment
   at::Tensor gradient_;                           ///< flat
   model::Gradients sums_;                         ///< views of it, as far as something was added

@@ -28,18 +28,29 @@ int delay_of(plan::WeightPolicy policy, int stages) {
 }  // namespace
 
 WeightVersions::WeightVersions(const FlatLayout& layout, const model::Weights& weights,
-                               plan::WeightPolicy policy, int stages, int stage)
+                               plan::WeightPolicy policy, int stages, int stage, int per_update)
     : layout_(layout), policy_(policy), delay_(delay_of(policy, stages)) {
   all_.push_back(std::make_shared<Version>());
   refer_to(*all_.back(), layout.flattened(weights));
   kept_.push_back(all_.back());
-  if (policy == plan::WeightPolicy::predict) look_ahead_ = plan::look_ahead(stage, stages);
-  if (look_ahead_ != plan::LookAhead{}) predicted_ = unused();
+  if (policy == plan::WeightPolicy::predict) look_ahead_ = plan::look_ahead(stage, stages, per_update);
+  if (look_ahead_ == plan::LookAhead{}) return;
+  predicted_ = unused();
+  if (per_update > 1) shared_ = unused();
 }
 
 std::span<const at::Tensor> WeightVersions::predicted() const {
   if (!predicted_) return {};
   return predicted_->parameters;
+}
+
+std::span<const at::Tensor> WeightVersions::shared() const {
+  if (!shared_) return {};
+  return shared_->parameters;
+}
+
+void WeightVersions::run_on_shared() {
+  if (predicted_->flat.defined()) predicted_->flat.copy_(shared_->flat);
 }
 
 void WeightVersions::refer_to(Version& version, at::Tensor flat) const {

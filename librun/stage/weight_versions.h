@@ -24,15 +24,16 @@ namespace pp::run {
 /// | vertical_sync | max(0, step - (stages - 1)) | on a copy of the newest |
 /// | two_buffered | max(0, step - 1) | on a copy of the newest |
 /// | latest | the newest | in place, also under passes |
-/// | predict | a buffer that is filled anew before each forward and backward | in place |
+/// | predict | a buffer that is filled anew before each forward and backward, for forwards of one step alike |
+/// in place |
 ///
 /// Steps count from restart(), as versions do there.
 class WeightVersions {
  public:
   /// `layout` must outlive it. `weights` is version 0. `stages`: of the whole pipeline; `stage`: the place in
-  /// it.
+  /// it; `per_update`: micro-batches.
   WeightVersions(const FlatLayout& layout, const model::Weights& weights, plan::WeightPolicy policy, int stages,
-                 int stage = 0);
+                 int stage = 0, int per_update = 1);
 
   /// The newest weights become the only version: a stream begins (again). Nothing is in flight.
   void restart();
@@ -48,6 +49,10 @@ class WeightVersions {
   /// Where predict looks ahead: what passes run on, per parameter of the layout, whatever they have begun with.
   /// Else empty: they run on versions.
   std::span<const at::Tensor> predicted() const;
+  /// What forwards of one step share, when a step has several; else empty.
+  std::span<const at::Tensor> shared() const;
+  /// Passes run on what is shared from now on.
+  void run_on_shared();
   plan::LookAhead look_ahead() const { return look_ahead_; }
 
   const model::Weights& newest() const { return kept_.back()->leaves; }
@@ -84,6 +89,7 @@ class WeightVersions {
   std::vector<std::shared_ptr<Version>> all_;
   std::deque<std::shared_ptr<Version>> kept_;  ///< ascending; the newest last
   std::shared_ptr<Version> predicted_;         ///< null: the policy does not look ahead here
+  std::shared_ptr<Version> shared_;            ///< null: nor does a step have several micro-batches
 };
 
 }  // namespace pp::run

@@ -190,6 +190,7 @@ void Worker::make_stage(std::size_t s) {
   if (!job_.inference) {
     options.optimizer = make_optimizer(job_.plan.training.optimizer, job_.options);
     options.policy = job_.plan.schedule.weight_policy;
+    options.per_update = job_.plan.training.micro_batches;
   }
   options.stages = static_cast<int>(job_.plan.stages.size());
   options.index = static_cast<int>(s);
@@ -251,9 +252,10 @@ void Worker::forward(const Turn& turn, Stage& stage) {
   model::Tensors inputs = receive_inputs(turn);
   const Time begin = Coordinator::Clock::now();
   ground_.feed->fill(turn, inputs, memory_);
-  stage.predict_for_forward(rate(turn));
-  model::Tensors outputs = stage.forward(pass, turn.step - ground_.stretch.first, inputs, key(turn), generator_,
-                                         turn.run_again ? Keep::inputs : Keep::graphs);
+  const std::int64_t step = turn.step - ground_.stretch.first;
+  stage.predict_for_forward(step, rate(turn));
+  model::Tensors outputs =
+      stage.forward(pass, step, inputs, key(turn), generator_, turn.run_again ? Keep::inputs : Keep::graphs);
   inputs.clear();
   note(turn, begin, finished());
   send_outputs(turn, std::move(outputs));

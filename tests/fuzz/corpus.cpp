@@ -78,6 +78,7 @@ std::vector<PlanSpec> specs() {
       {.model = mlp, .cuts = {4}, .replicas = {2, 1}, .schedule = "pipedream", .micro_batches = 1},
       {.model = mlp, .cuts = {2, 5}, .schedule = "vertical-sync", .micro_batches = 1},
       {.model = mlp, .cuts = {2, 5}, .schedule = "spectrain", .micro_batches = 1},
+      {.model = mlp, .cuts = {2, 5}, .schedule = "xpipe", .micro_batches = 2},
       {.model = mlp, .cuts = {2, 5}, .schedule = "2bw"},
       {.model = mlp, .cuts = {4}, .replicas = {2, 2}, .schedule = "2bw"},
       {.model = mlp, .cuts = {4}, .schedule = "macrobatch"},

@@ -240,6 +240,86 @@ TEST_SUITE("librun/delay") {
     for (const run::WorkerReport& worker : found.report.workers) CHECK(worker.peak_versions == 2);
   }
 
+  TEST_CASE("predict: XPipe's recursion by hand, two micro-batches an update") {
+    // The model of SpecTrain's case, N = 3, T = 2. Stage k has seen max(0, 2t - (2-k)) / 2 updates, rounded
+    // down, at the first forward of mini-batch t, whose prediction the second one shares, and t at its
+    // backwards. It looks ahead by SpecTrain's shifts over T, rounded up: 1, 1, 1 forward, 0, 0, 1 backward.
+    const plan::Plan plan = make_plan({.model = test::product(),
+                                       .cuts = {1, 2},
+                                       .schedule = "xpipe",
+                                       .mini_batch = 2,
+                                       .micro_batches = 2,
+                                       .dtype = DType::float64});
+    run::RunOptions options = two_epochs();
+    options.synthetic_samples = 40;
+    options.learning_rate = 0.02;
+    options.momentum = 0.8;
+    options.shuffle = false;
+    const ResolvedModel model = resolve(plan.model);
+    const run::MemoryDataset data =
+        run::make_synthetic(model, 40, options.seed, run::Subset::training, DType::float64);
+    std::array<std::vector<double>, 3> w, v;
+    for (std::size_t k = 0; k < 3; ++k) {
+      w[k] = {
+          model::initial_parameter(model, static_cast<int>(k), 0, options.seed, DType::float64).item<double>()};
+      v[k] = {0};
+    }
+    constexpr std::array kBackward{0, 0, 1};
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      const std::size_t begin = w[0].size() - 1;
+      for (std::size_t t = 0; t < 20; ++t) {
+        std::array<double, 3> f{}, b{}, sum{};
+        for (std::size_t k = 0; k < 3; ++k) {
+          const std::size_t seen = begin + (2 * t < 2 - k ? 0 : (2 * t - (2 - k)) / 2);
+          f[k] = w[k][seen] - 0.02 * v[k][seen];
+          b[k] = w[k].back() - kBackward[k] * 0.02 * v[k].back();
+        }
+        for (std::size_t m = 0; m < 2; ++m) {
+          const auto row = static_cast<std::int64_t>(2 * t + m);
+          const double x = data.inputs[0].values[row].item<double>(),
+                       y = data.targets[0].values[row].item<double>();
+          const double h0 = f[0] * x, h1 = f[1] * h0, dy = 2 * (f[2] * h1 - y) / 2;
+          sum[0] += dy * b[2] * b[1] * x;
+          sum[1] += dy * b[2] * h0;
+          sum[2] += dy * h1;
+        }
+        for (std::size_t k = 0; k < 3; ++k) {
+          v[k].push_back(0.8 * v[k].back() + sum[k]);
+          w[k].push_back(w[k].back() - 0.02 * v[k].back());
+        }
+      }
+    }
+    const test::Run found = test::run_plan(plan, options);
+    REQUIRE(found.tensors.size() == 3);
+    for (std::size_t k = 0; k < 3; ++k)
+      CHECK(found.tensors[k].second.item<double>() == doctest::Approx(w[k].back()).epsilon(1e-12));
+    for (const run::WorkerReport& worker : found.report.workers) CHECK(worker.peak_versions == 3);
+  }
+
+  TEST_CASE("predict: XPipe's recursion bit for bit, Adam too, with more stages than micro-batches or fewer") {
+    for (const int micro_batches : {1, 2, 3, 6}) {
+      CAPTURE(micro_batches);
+      PlanSpec spec = streamed(4, {2, 4, 6});
+      spec.schedule = "xpipe";
+      spec.mini_batch = spec.micro_batches = micro_batches;
+      for (const auto optimizer : {plan::OptimizerName::sgd, plan::OptimizerName::adamw}) {
+        spec.optimizer = optimizer;
+        run::RunOptions options = two_epochs();
+        options.synthetic_samples = 20 * micro_batches;
+        if (optimizer != plan::OptimizerName::sgd) options.momentum.reset(), options.learning_rate = 0.01;
+        const plan::Plan plan = make_plan(spec);
+        const test::Trained expected = test::train_versions(plan, options);
+        const test::Run found = test::run_plan(plan, options);
+        CHECK(test::first_difference(expected.tensors, found.tensors) == "");
+        CHECK(found.report.step_losses == expected.losses);
+        for (std::size_t s = 0; s < 4; ++s) {
+          CHECK(found.report.workers[s].peak_versions == (micro_batches == 1 ? 2 : 3));
+          CHECK(found.report.workers[s].peak_in_flight == 4 - static_cast<int>(s));
+        }
+      }
+    }
+  }
+
   TEST_CASE("predict: the last of two stages looks ahead by nothing and has one version") {
     PlanSpec spec = streamed(4, {4});
     spec.schedule = "spectrain";

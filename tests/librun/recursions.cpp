@@ -34,7 +34,8 @@ std::vector<DelayedStage> delayed_stages(const plan::Plan& plan, const run::RunO
     stages[s].warm = (workers - 1) / stages[s].replicas;  // floor((R - 1 - sum of earlier replicas) / r_s)
     workers -= stages[s].replicas;
     stages[s].optimizer = optimizer_of(plan, options);
-    stages[s].ahead = plan::look_ahead(static_cast<int>(s), static_cast<int>(stages.size()));
+    stages[s].ahead =
+        plan::look_ahead(static_cast<int>(s), static_cast<int>(stages.size()), plan.training.micro_batches);
   }
   return stages;
 }
@@ -79,12 +80,14 @@ void delayed_update(DelayedStage& stage, double learning_rate) {
 // update.
 struct StreamStage {
   std::map<int, int> version_of;         // by micro-batch
+  std::map<int, int> first_version;      // the newest at a mini-batch's first forward, by mini-batch
   std::map<int, int> updates_before;     // its backward: by micro-batch
   std::vector<std::vector<int>> rounds;  // by update
 };
 
 std::vector<StreamStage> stream_stages(const plan::Plan& plan, int count) {
   std::vector<StreamStage> stages(plan.stages.size());
+  const bool predicts = plan.schedule.weight_policy == plan::WeightPolicy::predict;
   const auto version = [&](int j, std::size_t newest) {
     if (plan.schedule.weight_policy == plan::WeightPolicy::vertical_sync)
       return std::max(0, j - static_cast<int>(stages.size()) + 1);
@@ -97,7 +100,11 @@ std::vector<StreamStage> stream_stages(const plan::Plan& plan, int count) {
     for (const plan::Op& op : plan::expand(*worker.program.stream, count)) {
       StreamStage& stage = stages[index(op.stage)];
       const std::size_t update = updates[op.stage];
-      if (op.kind == plan::OpKind::forward) stage.version_of[op.micro_batch] = version(op.micro_batch, update);
+      if (op.kind == plan::OpKind::forward) {
+        const int mini_batch = op.micro_batch / plan.training.micro_batches;
+        const auto first = stage.first_version.emplace(mini_batch, static_cast<int>(update)).first->second;
+        stage.version_of[op.micro_batch] = predicts ? first : version(op.micro_batch, update);
+      }
       if (op.kind == plan::OpKind::update) ++updates[op.stage];
       if (!completes_backward(op.kind)) continue;
       stage.updates_before[op.micro_batch] = static_cast<int>(update);
@@ -214,8 +221,9 @@ class StreamRecursion {
 int version_of(plan::WeightPolicy policy, int j, int s, int stages, int per_update) {
   const int warm = stages - 1 - s;
   switch (policy) {
-    case plan::WeightPolicy::stash:
-    case plan::WeightPolicy::predict: return std::max(0, j - warm);  // the newest at its forward
+    case plan::WeightPolicy::stash: return std::max(0, j - warm);  // the newest at its forward
+    case plan::WeightPolicy::predict:  // the newest at the forward of its mini-batch's first
+      return std::max(0, j / per_update * per_update - warm) / per_update;
     case plan::WeightPolicy::vertical_sync: return std::max(0, j - (stages - 1));
     case plan::WeightPolicy::two_buffered: return std::max(0, j / per_update - 1);
     case plan::WeightPolicy::macrobatch:

@@ -179,15 +179,15 @@ TEST_SUITE("libplan/schedule/properties") {
         const ScheduleRequest request{name, replicas, per_update, WindowRule::win, {}};
         return live_versions(program_set(request, 12 * per_update), require_schedule(name).default_policy());
       };
-      const auto kept = [&](const std::string& name) {
+      const auto kept = [&](const std::string& name, int per_update) {
         std::vector<int> result;
         for (int s = 0; s < k; ++s)
-          result.push_back(versions_kept(require_schedule(name).default_policy(), k - s, k));
+          result.push_back(versions_kept(require_schedule(name).default_policy(), k - s, k, per_update));
         return result;
       };
-      for (const char* name : {"pipedream", "vertical-sync", "spectrain"})
-        CHECK(versions(name, 1) == kept(name));
-      for (const char* name : {"2bw", "macrobatch"}) CHECK(versions(name, 2 * k) == kept(name));
+      for (const char* name : {"pipedream", "vertical-sync", "spectrain", "xpipe"})
+        CHECK(versions(name, 1) == kept(name, 1));
+      for (const char* name : {"2bw", "macrobatch", "xpipe"}) CHECK(versions(name, 2 * k) == kept(name, 2 * k));
       std::vector<int> stash;
       for (int s = 0; s < k; ++s) stash.push_back(k - s);
       CHECK(versions("pipedream", 1) == stash);
@@ -196,6 +196,11 @@ TEST_SUITE("libplan/schedule/properties") {
       std::vector<int> spectrain(replicas.size(), 2);
       if (k <= 2) spectrain.back() = 1;
       CHECK(versions("spectrain", 1) == spectrain);
+      // And what the micro-batches of a mini-batch share.
+      std::vector<int> xpipe(replicas.size(), 3);
+      if (k <= 2) xpipe.back() = 1;
+      for (const int m : {2, 3, 8}) CHECK(versions("xpipe", m) == xpipe);
+      CHECK(versions("xpipe", 1) == spectrain);
       for (const int m : {k, k + 1, 2 * k, 3 * k + 1}) {
         for (const int found : versions("2bw", m)) CHECK(found == 2);
         for (const int found : versions("macrobatch", m)) CHECK(found <= 2);
@@ -208,6 +213,11 @@ TEST_SUITE("libplan/schedule/properties") {
     for (int k = 0; k < 4; ++k) CHECK(look_ahead(k, 4) == four[static_cast<std::size_t>(k)]);
     CHECK(look_ahead(0, 1) == LookAhead{});
     CHECK(look_ahead(1, 2) == LookAhead{});
+    // Two micro-batches an update: half of it, rounded up.
+    const std::vector<LookAhead> halves{{2, 0}, {1, 0}, {1, 1}, {1, 1}};
+    for (int k = 0; k < 4; ++k) CHECK(look_ahead(k, 4, 2) == halves[static_cast<std::size_t>(k)]);
+    CHECK(look_ahead(0, 1, 4) == LookAhead{});
+    CHECK(look_ahead(1, 2, 4) == LookAhead{});
     const ProgramSet replicated = program_set({"pipedream", {2, 1}, 1, WindowRule::win, {}}, 8);
     CHECK(error_of([&] { live_versions(replicated, WeightPolicy::predict); }) ==
           "stage 0 has 2 replicas; weight policy predict needs a straight pipeline");

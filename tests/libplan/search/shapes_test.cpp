@@ -70,6 +70,9 @@ TEST_CASE("every weight policy keeps its versions, and its plan says so") {
                               {"pipedream", WeightPolicy::two_buffered, 4, {1, 1, 1}},
                               {"vertical-sync", WeightPolicy::vertical_sync, 1, {2, 2, 2}},
                               {"spectrain", WeightPolicy::predict, 1, {1, 1, 1}},
+                              {"xpipe", WeightPolicy::predict, 1, {1, 1, 1}},
+                              {"xpipe", WeightPolicy::predict, 2, {2, 2, 2}},
+                              {"xpipe", WeightPolicy::predict, 4, {2, 2, 2}},
                               {"2bw", WeightPolicy::two_buffered, 4, {1, 1, 1}},
                               {"macrobatch", WeightPolicy::macrobatch, 4, {1, 1, 0}}};
   for (const Row& row : rows) {
@@ -122,6 +125,7 @@ TEST_CASE("the smallest memory limit of every schedule equals that of all partit
       {"pipedream", 1, any, [](int window, int) { return window; }},
       {"vertical-sync", 1, straight, [](int, int stages) { return stages; }},
       {"spectrain", 1, straight, [](int window, int stages) { return window == 1 && stages <= 2 ? 1 : 2; }},
+      {"xpipe", 2, straight, [](int window, int stages) { return window == 1 && stages <= 2 ? 1 : 3; }},
       {"2bw", 4, updates, [](int, int) { return 2; }},
       {"macrobatch", 6, updates, [](int window, int) { return std::min(window, 2); }},
       {"data-parallel", 4, [](const std::vector<int>& replicas, int) { return replicas.size() == 1; },
