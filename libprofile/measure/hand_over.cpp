@@ -2,8 +2,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <optional>
-#include <set>
 
 namespace pp::profile {
 namespace {
@@ -26,17 +26,23 @@ c10::Storage borrow(const c10::Storage& lender, const MemoryAccount& account) {
           /*allocator=*/nullptr, /*resizable=*/false};
 }
 
+/// How many of these tensors hold the storage, each counted once.
+std::size_t holders(std::span<const at::Tensor> tensors, const c10::Storage& storage) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].storage().unsafeGetStorageImpl() != storage.unsafeGetStorageImpl()) continue;
+    const auto is_same = [&](const at::Tensor& before) { return before.is_same(tensors[i]); };
+    if (std::none_of(tensors.begin(), tensors.begin() + static_cast<std::ptrdiff_t>(i), is_same)) ++count;
+  }
+  return count;
+}
+
 }  // namespace
 
 void release_charges(std::span<const at::Tensor> leaving) {
   for (const at::Tensor& tensor : leaving) {
     const c10::Storage& storage = tensor.storage();
-    std::set<const c10::TensorImpl*> holders;
-    for (const at::Tensor& other : leaving) {
-      if (other.storage().unsafeGetStorageImpl() == storage.unsafeGetStorageImpl())
-        holders.insert(other.unsafeGetTensorImpl());
-    }
-    if (storage.use_count() != holders.size()) continue;
+    if (storage.use_count() != holders(leaving, storage)) continue;
     const c10::DataPtr& block = storage.data_ptr();
     if (block.get_deleter() == &end_loan) {
       static_cast<Loan*>(block.get_context())->charge.reset();

@@ -34,6 +34,7 @@ struct BatchStatistics {
   std::int64_t count = 0;  ///< values per channel
   at::Tensor sum;          ///< [channels] float64
   at::Tensor square_sum;   ///< [channels] float64
+  int micro_batch = 0;     ///< set by who keeps those of several
 };
 
 struct LayerContext {

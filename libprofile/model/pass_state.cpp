@@ -27,4 +27,10 @@ void PassStates::give(std::unique_ptr<PassState> state) {
   free_.push_back(std::move(state));
 }
 
+void PassStates::give(std::vector<BatchStatistics> statistics) {
+  statistics.clear();
+  const std::lock_guard held(mutex_);
+  if (!free_.empty()) free_.back()->statistics = std::move(statistics);
+}
+
 }  // namespace pp::model::detail

@@ -17,6 +17,7 @@ struct PassState {
   PassContext context;             ///< of the forward, without buffers: recomputed units run in it again
   std::vector<LayerGraph> graphs;  ///< per unit of the segment's plan; empty: nothing to do in backward
   at::TensorOptions loss_options;  ///< of the loss gradient; default without a loss
+  std::vector<BatchStatistics> statistics;  ///< empty memory for those of the pass
 
   // Within one walk, empty between two; per tensor of the plan.
   std::vector<at::Tensor> tensors;
@@ -33,6 +34,7 @@ class PassStates {
   std::unique_ptr<PassState> take();
   /// Lets go of whatever `state` still holds.
   void give(std::unique_ptr<PassState> state);
+  void give(std::vector<BatchStatistics> statistics);
 
  private:
   std::size_t units_, tensors_;

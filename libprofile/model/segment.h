@@ -141,6 +141,8 @@ class Segment {
   Tensors input_gradient(Pass& pass, std::span<const Tensors> output_gradients, double loss_weight,
                          LayerObserver* observer = nullptr) const;
   void weight_gradient(Pass& pass, Gradients& gradients, LayerObserver* observer = nullptr) const;
+  /// Takes back the memory of Pass::statistics for a later pass. Optional.
+  void reuse(std::vector<BatchStatistics> statistics) const;
 
  private:
   const ResolvedModel* model_;

@@ -195,4 +195,6 @@ void Segment::weight_gradient(Pass& pass, Gradients& gradients, LayerObserver* o
   states_->give(std::move(pass.state_));
 }
 
+void Segment::reuse(std::vector<BatchStatistics> statistics) const { states_->give(std::move(statistics)); }
+
 }  // namespace pp::model

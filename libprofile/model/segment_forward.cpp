@@ -79,6 +79,7 @@ Pass Segment::forward(std::shared_ptr<const Weights> weights, TensorSpan inputs,
   check_inputs(plan, *weights, inputs);
   Pass pass;
   std::unique_ptr<detail::PassState> state = states_->take();
+  pass.statistics = std::exchange(state->statistics, {});
   const bool record = context.mode == Mode::training && context.record == Record::graph;
   {
     const detail::UnitForward unit_forward{*bound_, *weights, context, pass.statistics};

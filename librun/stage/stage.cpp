@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "libprofile/core/op_table.h"
@@ -83,7 +84,7 @@ model::Tensors Stage::forward(int micro_batch, std::int64_t step, model::TensorS
     }
   }
   model::Tensors outputs = std::exchange(flight.pass.outputs, {});
-  flights_.insert_or_assign(micro_batch, std::move(flight));
+  flights_.put(micro_batch, std::move(flight));
   return outputs;
 }
 
@@ -122,7 +123,10 @@ void Stage::weight_gradient(int micro_batch) {
 }
 
 void Stage::retire(int micro_batch) {
-  statistics_[micro_batch] = std::move(flights_.at(micro_batch).pass.statistics);
+  std::vector<model::BatchStatistics>& mine = flights_.at(micro_batch).pass.statistics;
+  for (model::BatchStatistics& layer : mine) layer.micro_batch = micro_batch;
+  std::ranges::move(mine, std::back_inserter(statistics_));
+  segment_.reuse(std::move(mine));
   flights_.erase(micro_batch);
 }
 
@@ -210,7 +214,7 @@ void Stage::update(std::int64_t step, double learning_rate) {
   const std::span<const at::Tensor> weights = versions_.begin_update(step);
   if (!weights.empty()) optimizer_->step(weights, update_gradients_, learning_rate);
   for (const FlatLayout::Parameter& parameter : layout_.parameters()) sum(parameter.uses.front()).reset();
-  commit(std::exchange(statistics_, {}));
+  commit_statistics();
 }
 
 void Stage::drop_update() {
@@ -220,18 +224,20 @@ void Stage::drop_update() {
   statistics_.clear();
 }
 
-void Stage::commit(const Statistics& statistics) {
-  std::map<int, std::vector<model::BatchStatistics>> by_layer;
-  for (const auto& [micro_batch, entries] : statistics) {
-    for (const model::BatchStatistics& entry : entries) by_layer[entry.layer].push_back(entry);
-  }
+void Stage::commit_statistics() {
+  std::ranges::sort(statistics_, {},
+                    [](const model::BatchStatistics& s) { return std::pair(s.layer, s.micro_batch); });
+  std::span<const model::BatchStatistics> left = statistics_;
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     const int layer = segment_.layers()[i];
-    const auto found = by_layer.find(layer);
-    if (found == by_layer.end()) continue;
+    const auto other = std::ranges::find_if(left, [&](const auto& s) { return s.layer != layer; });
+    const auto mine = left.first(static_cast<std::size_t>(other - left.begin()));
+    if (mine.empty()) continue;
     const Attributes& attributes = model_.graph.layers[static_cast<std::size_t>(layer)].attributes;
-    model::commit_statistics(found->second, pp::number(attributes, "momentum"), buffers_[i]);
+    model::commit_statistics(mine, pp::number(attributes, "momentum"), buffers_[i]);
+    left = left.subspan(mine.size());
   }
+  statistics_.clear();
 }
 
 model::Pass Stage::evaluate(model::TensorSpan inputs, at::Generator& generator) const {

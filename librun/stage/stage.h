@@ -19,6 +19,7 @@
 #include "libprofile/model/segment.h"
 #include "librun/checkpoint/weights.h"
 #include "librun/stage/flat_layout.h"
+#include "librun/stage/flights.h"
 #include "librun/stage/weight_versions.h"
 
 namespace pp::run {
@@ -42,8 +43,8 @@ struct StageOptions {
 /// recompute().
 enum class Keep { graphs, inputs };
 
-/// Batch norm's sums that are not committed yet: by micro-batch, in layer order.
-using Statistics = std::map<int, std::vector<model::BatchStatistics>>;
+/// Batch norm's sums that are not committed yet, each with its micro-batch.
+using Statistics = std::vector<model::BatchStatistics>;
 
 /// Gradients of a shared layer's parameters by the layer (model-wide index) and the parameter's index;
 /// undefined: no micro-batch ran.
@@ -87,7 +88,6 @@ class Stage {
                  at::Generator& generator);
   /// Mean loss of the pass that `forward` has just left in flight; the segment has the loss.
   double loss(int micro_batch) const;
-  bool in_flight(int micro_batch) const { return flights_.contains(micro_batch); }
 
   /// Backward of the pass in flight, with the weights of its forward. `output_gradients` as Segment::backward
   /// wants them.
@@ -168,7 +168,7 @@ class Stage {
   std::string name_of(const FlatLayout::Parameter& parameter) const;
   /// Adds the uses of each parameter; done once, further calls change nothing.
   void fold_uses();
-  void commit(const Statistics& statistics);
+  void commit_statistics();
   void retire(int micro_batch);
 
   const ResolvedModel& model_;
@@ -182,7 +182,7 @@ class Stage {
   at::Tensor gradient_;                           ///< flat
   model::Gradients sums_;                         ///< views of it, as far as something was added
   std::vector<at::Tensor> update_gradients_;      ///< views of it: what the optimizer reads, per parameter
-  std::map<int, Flight> flights_;                 ///< by micro-batch
+  Flights<Flight> flights_;
   Statistics statistics_;
 };
 

@@ -33,10 +33,10 @@ void Coordinator::announce(WorkerId worker, const std::optional<plan::Op>& op) {
   slot.progress.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Coordinator::waits(WorkerId worker, std::string what) {
+void Coordinator::waits(WorkerId worker, const Reason* why) {
   Slot& slot = *slots_[index(worker)];
   const std::lock_guard held(slot.mutex);
-  slot.waiting_for = std::move(what);
+  slot.waiting_for = why;
 }
 
 // Under its lock a monitor's waiter either has not looked at the flag yet or is asleep and gets the message.
@@ -67,7 +67,7 @@ std::string Coordinator::state_of(WorkerId worker) {
   const std::lock_guard held(slot.mutex);
   return "worker " + std::to_string(number(worker)) + ": " +
          (op == kNone ? "between steps" : plan::to_text(unpacked(op))) +
-         (slot.waiting_for.empty() ? ", running" : ", waits for " + slot.waiting_for);
+         (slot.waiting_for == nullptr ? ", running" : ", waits for " + slot.waiting_for->words());
 }
 
 Monitor::Monitor(Coordinator& run) : run_(run) {

@@ -1,5 +1,5 @@
 // What the workers of one process share to wait for each other: who runs what, a stop that wakes everybody, and
-// monitors, each with a lock of its own. Mailboxes, barriers and the commands build on it; a watchdog
+// monitors, each with a lock of its own. Message queues, barriers and the commands build on it; a watchdog
 // (watchdog.h) reads it. Free of Torch, so that TSan sees all of it.
 #pragma once
 
@@ -25,6 +25,19 @@ namespace pp::run {
 struct Stopped {};
 
 class Monitor;
+
+/// What somebody waits for: refers to a call that puts it into words, only when somebody asks.
+class Reason {
+ public:
+  template <class What>
+  explicit Reason(const What& what)
+      : what_(&what), words_([](const void* call) { return (*static_cast<const What*>(call))(); }) {}
+  std::string words() const { return words_(what_); }
+
+ private:
+  const void* what_;
+  std::string (*words_)(const void*);
+};
 
 class Coordinator {
  public:
@@ -58,10 +71,10 @@ class Coordinator {
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> op;
     std::atomic<std::uint64_t> progress = 0;
-    std::mutex mutex;         ///< of what follows
-    std::string waiting_for;  ///< empty: running
+    std::mutex mutex;                     ///< of what follows
+    const Reason* waiting_for = nullptr;  ///< null: running
   };
-  void waits(WorkerId worker, std::string what);
+  void waits(WorkerId worker, const Reason* why);
 
   std::vector<std::unique_ptr<Slot>> slots_;
   std::atomic<bool> stopped_ = false;
@@ -85,14 +98,17 @@ class Monitor {
 
   Lock lock() { return Lock(mutex_); }
 
-  /// Blocks `worker` until `ready()`, which is called with the lock held. `what()` says in words what is waited
-  /// for (`the activation of ...`); it is asked only when the wait blocks. Throws Stopped after stop().
+  /// Blocks `worker` until `ready()`, which is called with the lock held and throws nothing. `what()` says in
+  /// words what is waited for (`the activation of ...`); it is asked by other threads, while the wait blocks
+  /// and they want to know. Throws Stopped after stop().
   template <class Ready, class What>
   void wait(Lock& lock, WorkerId worker, Ready&& ready, What&& what) {
     if (!run_.stopped() && !ready()) {
-      run_.waits(worker, what());
+      const auto words = [&] { return std::string(what()); };
+      const Reason why(words);
+      run_.waits(worker, &why);
       changed_.wait(lock, [&] { return run_.stopped() || ready(); });
-      run_.waits(worker, {});
+      run_.waits(worker, nullptr);
     }
     if (run_.stopped()) throw Stopped{};
   }

@@ -1,4 +1,4 @@
-// Two threads that hand payloads back and forth over pp-run's mailboxes, and what each hand-over takes. Free of
+// Two threads that hand payloads back and forth over pp-run's queues, and what each hand-over takes. Free of
 // Torch; internal to the link meter.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "librun/transport/link_samples.h"
-#include "librun/transport/mailbox.h"
+#include "librun/transport/message_queue.h"
 #include "librun/worker/threads.h"
 
 namespace pp::run {
@@ -55,7 +55,7 @@ class Team {
 
 /// Plays on a team of two. `make(me, i)` gives the payload of round i before its clock starts, complete;
 /// `take(me, payload)` is what receiving it costs. A hand-over lasts from when the payload is put into the
-/// mailbox until take() returns on the other side, which was waiting. Seconds of each counted one, both
+/// queue until take() returns on the other side, which was waiting. Seconds of each counted one, both
 /// directions.
 template <class Payload, class Make, class Take>
 std::vector<double> play_ping_pong(Team& team, const LinkSweep& sweep, const Make& make, const Take& take) {
@@ -64,22 +64,25 @@ std::vector<double> play_ping_pong(Team& team, const LinkSweep& sweep, const Mak
     Payload payload;
     Clock::time_point sent;
   };
-  std::array<std::unique_ptr<Mailbox<Letter>>, 2> boxes;
-  for (std::size_t i = 0; i < 2; ++i) {
-    boxes[i] = std::make_unique<Mailbox<Letter>>(team.coordinator(), WorkerId{static_cast<int>(i)},
-                                                 std::vector<int>{2, 2});
-  }
+  using Queue = MessageQueue<Letter>;
+  std::array<Queue, 2> queues{Queue(team.coordinator(), WorkerId{1}, WorkerId{0}, /*window=*/2),
+                              Queue(team.coordinator(), WorkerId{0}, WorkerId{1}, /*window=*/2)};
   std::array<std::vector<double>, 2> times;
   team.run([&](int me) {
     const auto mine = static_cast<std::size_t>(me);
-    const auto tag = [](int to, int i) { return Tag{.consumer = StageId{to}, .micro_batch = i}; };
     const auto send = [&](int i) {
       Payload payload = make(me, i);
-      boxes[1 - mine]->put(WorkerId{me}, tag(1 - me, i), Letter{std::move(payload), Clock::now()});
+      queues[1 - mine].put(
+          i,
+          [&](Letter& letter) {
+            letter = {std::move(payload), Clock::now()};
+          },
+          [] { return "the other thread to take what it was given"; });
     };
     for (int i = 0; i < sweep.warm_up + sweep.repetitions; ++i) {
       if (me == 0) send(i);
-      Letter letter = boxes[mine]->take(WorkerId{1 - me}, tag(me, i));
+      Letter letter = queues[mine].take(
+          i, [](Letter& arrived) { return std::move(arrived); }, [] { return "the other thread"; });
       take(me, std::move(letter.payload));
       const Seconds time = Clock::now() - letter.sent;
       if (i >= sweep.warm_up) times[mine].push_back(time.count());

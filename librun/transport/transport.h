@@ -1,28 +1,33 @@
-// Carries boundary tensors between workers. A message is named by its tag; order does not matter. Received
-// tensors are read-only.
+// Carries boundary tensors between workers, over channels that are known before anything is sent.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "librun/transport/mailbox.h"
+#include "librun/transport/channel.h"
+#include "librun/transport/coordinator.h"
 
 namespace pp::run {
 
+/// Channels are numbered by whoever makes the object. Each end of a channel is one worker's thread. Tensors are
+/// read-only from the moment they are sent. send() and receive() throw as Monitor::wait does.
 class Transport {
  public:
   virtual ~Transport() = default;
-  /// Does not wait for the receiver, unless it is too far behind.
-  virtual void send(WorkerId from, WorkerId to, const Tag& tag, at::Tensor tensor) = 0;
-  /// Blocks worker `at` until the message is there.
-  virtual at::Tensor receive(WorkerId at, WorkerId from, const Tag& tag) = 0;
+  /// By the receiver, for every message, before receive(): it will be asked for, and has `rows` samples. In the
+  /// order of the receiver's program, an operation ahead where the step lets it. Does not block.
+  virtual void expect(int channel, std::int64_t number, int rows) = 0;
+  /// Does not wait for the receiver, unless it has a window of messages unread.
+  virtual void send(int channel, std::int64_t number, at::Tensor tensor) = 0;
+  /// Blocks the receiver until the message is there.
+  virtual at::Tensor receive(int channel, std::int64_t number) = 0;
 };
 
-/// Workers of one process: tensors go by reference. `capacity[to][from]`: messages that may wait unread. The
+/// Workers of one process: tensors go by reference, so nothing is prepared for those that are expected. The
 /// coordinator must outlive it; its stop() ends every send and receive.
-std::unique_ptr<Transport> make_in_process_transport(Coordinator& coordinator,
-                                                     std::vector<std::vector<int>> capacity);
+std::unique_ptr<Transport> make_in_process_transport(Coordinator& coordinator, std::vector<Channel> channels);
 
 }  // namespace pp::run

@@ -77,16 +77,20 @@ void Worker::note(const Turn& turn, Time begin, Time end) {
   forget_old_events();
 }
 
-// Only the last steps are shown; the events of a long run would fill the memory.
-void Worker::forget_old_events() {
+std::size_t Worker::least_kept() const {
   constexpr std::size_t kSteps = 4, kMiniBatches = 32;
   const plan::Stream& stream = job_.streams[index(id_)];
   const auto period = static_cast<std::size_t>(stream.period);
   const auto micro_batches = static_cast<std::size_t>(job_.plan.training.micro_batches);
-  const std::size_t most = job_.setup.streams ? kMiniBatches * stream.body.size() * micro_batches / period
-                                              : kSteps * stream.body.size();
-  if (record_.ops.size() < 2 * most) return;
-  record_.ops.erase(record_.ops.begin(), record_.ops.end() - static_cast<std::ptrdiff_t>(most));
+  return job_.setup.streams ? kMiniBatches * stream.body.size() * micro_batches / period
+                            : kSteps * stream.body.size();
+}
+
+// Only the last steps are shown; the events of a long run would fill the memory.
+void Worker::forget_old_events() {
+  const std::size_t least = least_kept();
+  if (record_.ops.size() < 2 * least) return;
+  record_.ops.erase(record_.ops.begin(), record_.ops.end() - static_cast<std::ptrdiff_t>(least));
   const Seconds oldest = record_.ops.front().event.start;
   std::erase_if(record_.messages, [&](const MessageRecord& message) { return message.event.start < oldest; });
 }

@@ -49,6 +49,12 @@ int count_updates(std::span<const plan::Stream> streams, int micro_batches) {
   return static_cast<int>(std::lround(updates));
 }
 
+ChannelOptions number_messages(const plan::Plan& plan, const RunOptions& options, const EpochShape& test) {
+  return {.autocast = options.autocast.has_value(),
+          .step_micro_batches = std::int64_t{plan.training.micro_batches} * options.accumulate,
+          .evaluation_micro_batches = std::max<std::int64_t>(1, test.count)};
+}
+
 // Workers that have the first replica of a stage.
 std::size_t count_first_replicas(const plan::Plan& plan) {
   std::set<WorkerId> workers;
@@ -100,17 +106,18 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
       owners(streams, static_cast<int>(plan.stages.size())),
       forward_owners(forward_streams, static_cast<int>(plan.stages.size())),
       test_shape(forward_only ? forward_only->shape : shape_of_test(setup, plan)),
+      numbering(number_messages(plan, options, test_shape)),
+      channels(plan, setup.model, wiring, inference ? forward_streams : streams, forward_streams, numbering),
       coordinator(static_cast<int>(plan.workers.size())),
       commands(coordinator, setup.round),
-      ledger(coordinator, {.micro_batches = plan.training.micro_batches * options.accumulate,
+      ledger(coordinator, {.micro_batches = static_cast<int>(numbering.step_micro_batches),
                            .updates = count_updates(streams, plan.training.micro_batches),
                            .evaluations = static_cast<int>(test_shape.count),
                            .steps = lead + setup.round}),
       passes(coordinator, static_cast<int>(plan.stages.size())),
       snapshots(coordinator, count_first_replicas(plan)),
       initial(read_initial(setup.start)),
-      transport(make_in_process_transport(
-          coordinator, mailbox_capacity(plan, wiring, inference ? forward_streams : streams))),
+      transport(make_in_process_transport(coordinator, channels.list())),
       collectives(make_in_process_collectives(coordinator, groups_of(plan))),
       start(Coordinator::Clock::now()) {}
 

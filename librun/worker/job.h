@@ -19,6 +19,7 @@
 #include "librun/transport/collectives.h"
 #include "librun/transport/coordinator.h"
 #include "librun/transport/transport.h"
+#include "librun/worker/channels.h"
 #include "librun/worker/learning_rate.h"
 #include "librun/worker/progress.h"
 #include "librun/worker/snapshots.h"
@@ -102,6 +103,8 @@ struct Job {
   Owners owners;
   Owners forward_owners;
   EpochShape test_shape;  ///< its mini-batches are one micro-batch each, as large as in training
+  ChannelOptions numbering;
+  Channels channels;
   Coordinator coordinator;
   Commands commands;
   Ledger ledger;

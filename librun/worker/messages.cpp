@@ -5,86 +5,79 @@
 
 namespace pp::run {
 
-Tag Worker::tag(const Turn& turn, Direction direction, const TensorSource& source, StageId consumer) const {
-  const Step step = ground_.message_step + turn.step - ground_.stretch.first;
-  return {direction, source.index, source.output, consumer, step, turn.micro_batch};
+std::int64_t Worker::number_of(const Turn& turn) const {
+  const bool trains = ground_.trains();
+  const std::int64_t step = trains ? turn.step : ground_.epoch;
+  return step * (trains ? job_.numbering.step_micro_batches : job_.numbering.evaluation_micro_batches) +
+         (trains ? turn.micro_batch : turn.local);
+}
+
+int Worker::channel_from(const Turn& turn, Direction direction, const Port& port) const {
+  return job_.channels.find(direction, port.edge, owner(port.peer, turn), id_);
+}
+
+void Worker::expect(const Turn& turn) {
+  const auto tell = [&](Direction direction, const std::vector<Port>& ports) {
+    for (const Port& port : ports)
+      job_.transport->expect(channel_from(turn, direction, port), number_of(turn), turn.rows);
+  };
+  if (receives_inputs(turn)) tell(ground_.direction, job_.channels.ports(turn.op.stage).inputs);
+  if (receives_gradients(turn)) tell(Direction::gradient, job_.channels.ports(turn.op.stage).output_gradients);
 }
 
 model::Tensors Worker::receive_inputs(const Turn& turn) {
-  model::Tensors inputs;
-  for (const StageInput& input : job_.wiring[index(turn.op.stage)].inputs) {
-    at::Tensor& tensor = inputs.emplace_back();
-    if (input.producer < 0) continue;
-    tensor = receive(owner(StageId{input.producer}, turn),
-                     tag(turn, ground_.direction, input.source, turn.op.stage));
-  }
+  model::Tensors inputs(job_.wiring[index(turn.op.stage)].inputs.size());
+  for (const Port& port : job_.channels.ports(turn.op.stage).inputs)
+    inputs[port.tensor] = receive(turn, ground_.direction, port);
   ground_.feed->await(turn);
   return inputs;
 }
 
-std::vector<model::Tensors> Worker::receive_gradients(const Turn& turn) {
-  std::vector<model::Tensors> arrived;
-  for (const StageOutput& output : job_.wiring[index(turn.op.stage)].outputs) {
-    model::Tensors& gradients = arrived.emplace_back();
-    for (const StageOutput::Consumer& consumer : output.consumers) {
-      if (!consumer.gradient) continue;
-      gradients.push_back(
-          receive(owner(consumer.stage, turn), tag(turn, Direction::gradient, output.source, consumer.stage)));
-    }
-  }
-  return arrived;
+void Worker::receive_gradients(const Turn& turn) {
+  arrived_.resize(job_.wiring[index(turn.op.stage)].outputs.size());
+  for (const Port& port : job_.channels.ports(turn.op.stage).output_gradients)
+    arrived_[port.tensor].push_back(receive(turn, Direction::gradient, port));
 }
 
-at::Tensor Worker::receive(WorkerId from, const Tag& tag) {
-  at::Tensor tensor = job_.transport->receive(id_, from, tag);
-  if (from == id_) return tensor;
+at::Tensor Worker::receive(const Turn& turn, Direction direction, const Port& port) {
+  const int channel = channel_from(turn, direction, port);
+  at::Tensor tensor = job_.transport->receive(channel, number_of(turn));
+  if (owner(port.peer, turn) == id_) return tensor;
   const bool copied = tensor.device() != device_;
   tensor = profile::brought_to(device_, std::move(tensor));
   return copied ? tensor : profile::received(tensor, memory_);
 }
 
 void Worker::send_outputs(const Turn& turn, model::Tensors outputs) {
-  const StageWiring& wiring = job_.wiring[index(turn.op.stage)];
-  std::vector<Message> messages;
-  for (std::size_t k = 0; k < outputs.size(); ++k) {
-    for (const StageOutput::Consumer& consumer : wiring.outputs[k].consumers) {
-      messages.push_back({owner(consumer.stage, turn),
-                          tag(turn, ground_.direction, wiring.outputs[k].source, consumer.stage), outputs[k]});
-    }
-  }
-  outputs.clear();
-  send(turn, std::move(messages));
+  send(turn, ground_.direction, job_.channels.ports(turn.op.stage).outputs, std::move(outputs));
 }
 
 void Worker::send_gradients(const Turn& turn, model::Tensors gradients) {
-  const StageWiring& wiring = job_.wiring[index(turn.op.stage)];
-  std::vector<Message> messages;
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
-    const StageInput& input = wiring.inputs[i];
-    if (input.producer < 0 || !input.gradient) continue;
-    messages.push_back({owner(StageId{input.producer}, turn),
-                        tag(turn, Direction::gradient, input.source, turn.op.stage), gradients[i]});
-  }
-  gradients.clear();
-  send(turn, std::move(messages));
+  send(turn, Direction::gradient, job_.channels.ports(turn.op.stage).input_gradients, std::move(gradients));
 }
 
-void Worker::send(const Turn& turn, std::vector<Message> messages) {
-  std::vector<at::Tensor> leaving;
-  for (Message& message : messages) {
-    if (message.to != id_) leaving.push_back(message.tensor = message.tensor.detach());
+void Worker::send(const Turn& turn, Direction direction, const std::vector<Port>& ports,
+                  model::Tensors tensors) {
+  for (const Port& port : ports) {
+    const bool stays = owner(port.peer, turn) == id_;
+    outbox_.push_back(stays ? tensors[port.tensor] : tensors[port.tensor].detach());
+    if (!stays) leaving_.push_back(outbox_.back());
   }
-  profile::release_charges(leaving);
-  leaving.clear();
-  for (Message& message : messages) {
-    const Bytes bytes(static_cast<std::int64_t>(message.tensor.nbytes()));
+  tensors.clear();
+  profile::release_charges(leaving_);
+  leaving_.clear();
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    const WorkerId to = owner(ports[i].peer, turn);
+    const Bytes bytes(static_cast<std::int64_t>(outbox_[i].nbytes()));
     const Seconds begin = Coordinator::Clock::now() - job_.start;
-    job_.transport->send(id_, message.to, message.tag, std::move(message.tensor));
-    if (message.to == id_ || !ground_.trains()) continue;
+    job_.transport->send(job_.channels.find(direction, ports[i].edge, id_, to), number_of(turn),
+                         std::move(outbox_[i]));
+    if (to == id_ || !ground_.trains()) continue;
     record_.sent += bytes;
     const Seconds end = Coordinator::Clock::now() - job_.start;
-    record_.messages.push_back({{id_, message.to, turn.op, bytes, begin, end}, turn.step});
+    record_.messages.push_back({{id_, to, turn.op, bytes, begin, end}, turn.step});
   }
+  outbox_.clear();
 }
 
 }  // namespace pp::run

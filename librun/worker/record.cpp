@@ -5,6 +5,7 @@
 namespace pp::run {
 
 void TimeSample::add(Seconds time) {
+  if (count_ == 0) kept_.reserve(kMost);
   if (count_++ % stride_ != 0) return;
   kept_.push_back(time);
   if (kept_.size() < kMost) return;

@@ -79,11 +79,9 @@ double Worker::share_of_round(const Turn& turn) const {
 
 void Worker::reduce_statistics(StageId id, Stage& stage) {
   Labelled mine;
-  for (const auto& [micro_batch, layers] : stage.statistics()) {
-    for (const model::BatchStatistics& layer : layers) {
-      mine.add({micro_batch, layer.layer, layer.count}, layer.sum);
-      mine.add({micro_batch, layer.layer, layer.count}, layer.square_sum);
-    }
+  for (const model::BatchStatistics& layer : stage.statistics()) {
+    mine.add({layer.micro_batch, layer.layer, layer.count}, layer.sum);
+    mine.add({layer.micro_batch, layer.layer, layer.count}, layer.square_sum);
   }
   Statistics all;
   job_.collectives->gather(
@@ -91,9 +89,9 @@ void Worker::reduce_statistics(StageId id, Stage& stage) {
         for (const std::vector<at::Tensor>& part : parts) {
           bool squares = false;
           Labelled::read(part, [&](const Labelled::Label& label, const at::Tensor& tensor) {
-            auto& layers = all[static_cast<int>(label[0])];
-            if (!squares) layers.push_back({static_cast<int>(label[1]), label[2], {}, {}});
-            (squares ? layers.back().square_sum : layers.back().sum) = copy_on(device_, tensor);
+            if (!squares)
+              all.push_back({static_cast<int>(label[1]), label[2], {}, {}, static_cast<int>(label[0])});
+            (squares ? all.back().square_sum : all.back().sum) = copy_on(device_, tensor);
             squares = !squares;
           });
         }

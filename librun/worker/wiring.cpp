@@ -31,25 +31,6 @@ StageOutput& find_output(StageWiring& producer, const TensorSource& source) {
                                        " is read by another stage but does not leave its own");
 }
 
-// Micro-batches of which nothing new happens any more: past the prologue, then two rounds.
-std::int64_t settled(const plan::Stream& stream) {
-  int last = 0;
-  for (const plan::Op& op : stream.prologue) last = std::max(last, op.micro_batch);
-  for (const plan::Op& op : stream.body) last = std::max(last, op.micro_batch);
-  return last + 1 + 2 * std::int64_t{stream.period};
-}
-
-// Most micro-batches that a worker has in flight.
-int peak(const plan::Stream& stream) {
-  int now = 0, most = 1;
-  plan::StreamWalk walk(stream, settled(stream));
-  while (const std::optional<plan::Op> op = walk.next()) {
-    if (op->kind == plan::OpKind::forward) most = std::max(most, ++now);
-    if (plan::completes_backward(op->kind)) --now;
-  }
-  return most;
-}
-
 // After how many micro-batches two turns meet.
 int joint_period(int a, std::int64_t b) {
   constexpr std::int64_t kMost = 1'000'000;
@@ -162,27 +143,6 @@ Owners::Owners(std::span<const plan::Stream> streams, int stages) : turns_(stati
          t += static_cast<std::size_t>(period))
       turns[t] = worker;
   });
-}
-
-std::vector<std::vector<int>> mailbox_capacity(const plan::Plan& plan, std::span<const StageWiring> wiring,
-                                               std::span<const plan::Stream> streams) {
-  const std::size_t workers = streams.size();
-  std::vector<std::vector<int>> capacity(workers, std::vector<int>(workers, 1));
-  std::vector<int> peaks;
-  for (const plan::Stream& stream : streams) peaks.push_back(peak(stream));
-  for (std::size_t s = 0; s < wiring.size(); ++s) {
-    for (const StageInput& input : wiring[s].inputs) {
-      if (input.producer < 0) continue;
-      for (const WorkerId from : plan.stages[static_cast<std::size_t>(input.producer)].workers) {
-        for (const WorkerId to : plan.stages[s].workers) {
-          const int window = 2 * std::max(peaks[index(from)], peaks[index(to)]);
-          capacity[index(to)][index(from)] += window;
-          if (input.gradient) capacity[index(from)][index(to)] += window;
-        }
-      }
-    }
-  }
-  return capacity;
 }
 
 }  // namespace pp::run

@@ -60,14 +60,11 @@ class Owners {
     const std::vector<WorkerId>& turns = turns_[index(stage)];
     return turns[static_cast<std::size_t>(micro_batch) % turns.size()];
   }
+  /// Of micro-batches 0, 1, ..., after which they begin again.
+  const std::vector<WorkerId>& turns(StageId stage) const { return turns_[index(stage)]; }
 
  private:
   std::vector<std::vector<WorkerId>> turns_;  ///< per stage, over the common period of its workers
 };
-
-/// Messages that may wait unread, [to][from]: twice what the in-flight windows of a valid plan can produce, so
-/// that only a sender without any dependence on its receiver ever waits.
-std::vector<std::vector<int>> mailbox_capacity(const plan::Plan& plan, std::span<const StageWiring> wiring,
-                                               std::span<const plan::Stream> streams);
 
 }  // namespace pp::run

@@ -50,7 +50,11 @@ Worker::Worker(Job& job, WorkerId id)
       generator_(profile::make_generator(device_, /*seed=*/0)),
       memory_(job.options.memory_limit.value_or(kNoLimit)),
       initial_(job.initial),
-      starting_(std::in_place, job.coordinator) {}
+      starting_(std::in_place, job.coordinator) {
+  constexpr Step kMost = 1 << 16;  // steps whose times are written down without asking for memory
+  record_.busy.reserve(static_cast<std::size_t>(std::min(kMost, job.setup.length.total)));
+  record_.ops.reserve(2 * least_kept());
+}
 
 void Worker::run() noexcept {
   try {
@@ -91,11 +95,7 @@ void Worker::serve() {
 
 void Worker::train(const Command& command, DataFeed& feed) {
   const EpochShape& epoch = job_.setup.length.epoch;
-  ground_ = {.feed = &feed,
-             .owners = &job_.owners,
-             .stretch = command.stretch,
-             .epoch = command.epoch,
-             .message_step = command.stretch.first};
+  ground_ = {.feed = &feed, .owners = &job_.owners, .stretch = command.stretch, .epoch = command.epoch};
   for (auto& [id, stage] : stages_) stage.restart();
   memory_.reset_peak();
   const Cursor cursor(job_.streams[index(id_)], !job_.setup.streams, epoch, command.stretch);
@@ -115,8 +115,7 @@ void Worker::evaluate(const Command& command, DataFeed& feed) {
              .owners = &job_.forward_owners,
              .direction = Direction::evaluation,
              .stretch = command.stretch,
-             .epoch = command.epoch,
-             .message_step = command.epoch * job_.test_shape.count};
+             .epoch = command.epoch};
   const Cursor cursor(job_.forward_streams[index(id_)], /*of_step=*/false, job_.test_shape, command.stretch);
   const auto order = [&] {
     return epoch_order(job_.test->samples(), /*seed=*/0, /*epoch=*/0, /*shuffle=*/false);
@@ -149,17 +148,27 @@ void Worker::walk(Cursor cursor) {
   const auto leave_step = [&] {
     if (std::exchange(in_step, false) && by_step) end_step();
   };
-  while (std::optional<Turn> turn = cursor.next()) {
+  const auto prepare = [&](Turn& turn) {
+    if (job_.inference) job_.inference->locate(turn);
+    expect(turn);
+  };
+  bool prepared = false;
+  std::optional<Turn> next;
+  for (std::optional<Turn> turn = cursor.next(); turn; turn = next) {
     if (turn->step >= admitted) {
       leave_step();
       if (!job_.commands.admit(id_, turn->step)) {
         cursor.end_at(job_.commands.end_of_stretch(id_));
+        next = cursor.next();
         continue;
       }
       admitted = turn->step + 1;
       in_step = true;
     }
-    if (job_.inference) job_.inference->locate(*turn);
+    if (!prepared) prepare(*turn);
+    next = cursor.next();
+    prepared = next && next->step < admitted;
+    if (prepared) prepare(*next);
     execute(*turn);
   }
   leave_step();
@@ -278,13 +287,13 @@ void Worker::recompute(const Turn& turn, Stage& stage) {
 
 void Worker::backward(const Turn& turn, Stage& stage) {
   const int pass = turn.op.micro_batch;
-  std::vector<model::Tensors> arrived = receive_gradients(turn);
+  receive_gradients(turn);
   const Time begin = Coordinator::Clock::now();
   stage.predict_for_backward(rate(turn));
   model::Tensors gradients = turn.op.kind == plan::OpKind::backward
-                                 ? stage.backward(pass, arrived, turn.weight)
-                                 : stage.input_gradient(pass, arrived, turn.weight);
-  arrived.clear();
+                                 ? stage.backward(pass, arrived_, turn.weight)
+                                 : stage.input_gradient(pass, arrived_, turn.weight);
+  arrived_.clear();
   note(turn, begin, finished());
   send_gradients(turn, std::move(gradients));
 }

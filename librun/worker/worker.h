@@ -43,7 +43,6 @@ class Worker {
     Direction direction = Direction::activation;  ///< of what forwards send; evaluation: no backward follows
     Stretch stretch;
     int epoch = 0;
-    std::int64_t message_step = 0;  ///< of the stretch's first messages
     bool trains() const { return direction == Direction::activation; }
   };
 
@@ -87,23 +86,26 @@ class Worker {
 
   model::RandomKey key(const Turn& turn) const { return {job_.options.seed, turn.step, turn.micro_batch}; }
   WorkerId owner(StageId stage, const Turn& turn) const { return ground_.owners->of(stage, turn.local); }
-  Tag tag(const Turn& turn, Direction direction, const TensorSource& source, StageId consumer) const;
+  bool receives_inputs(const Turn& turn) const { return turn.op.kind == plan::OpKind::forward; }
+  bool receives_gradients(const Turn& turn) const {
+    return turn.op.kind == plan::OpKind::backward || turn.op.kind == plan::OpKind::input_gradient;
+  }
+  /// Number of the turn's messages in their channels (Channel::per_step).
+  std::int64_t number_of(const Turn& turn) const;
+  int channel_from(const Turn& turn, Direction direction, const Port& port) const;
+  /// Tells the transport what the turn will receive.
+  void expect(const Turn& turn);
   /// In the order of the stage's inputs; undefined where the data provide them, for which this waits too.
   model::Tensors receive_inputs(const Turn& turn);
-  /// Per output of the stage, in descending consumer order.
-  std::vector<model::Tensors> receive_gradients(const Turn& turn);
-  struct Message {
-    WorkerId to;
-    Tag tag;
-    at::Tensor tensor;
-  };
+  /// Sets arrived_.
+  void receive_gradients(const Turn& turn);
   /// Each output to each of its consumers.
   void send_outputs(const Turn& turn, model::Tensors outputs);
   void send_gradients(const Turn& turn, model::Tensors gradients);
   /// On this worker's device and charged to it from now on, whoever made it.
-  at::Tensor receive(WorkerId from, const Tag& tag);
-  /// All that an operation sends, at once: what nobody here holds any longer is charged to its receivers alone.
-  void send(const Turn& turn, std::vector<Message> messages);
+  at::Tensor receive(const Turn& turn, Direction direction, const Port& port);
+  /// `tensors` at the ports, all at once: what nobody here holds any longer is charged to its receivers alone.
+  void send(const Turn& turn, Direction direction, const std::vector<Port>& ports, model::Tensors tensors);
 
   /// The model's outputs and times of an inference's pass.
   void hand_in(const Turn& turn, const Stage& stage, const model::Pass& pass, Time begin, Time end);
@@ -116,6 +118,8 @@ class Worker {
   void note(const Turn& turn, Time begin, Time end);
   void note_bytes();
   void forget_old_events();
+  /// Operations of the last steps that are kept, at least.
+  std::size_t least_kept() const;
 
   Job& job_;
   WorkerId id_;
@@ -124,7 +128,9 @@ class Worker {
   profile::MemoryAccount memory_;
   std::map<StageId, Stage> stages_;
   Ground ground_;
-  Step settled_ = -1;                 ///< the last step that was
+  std::vector<model::Tensors> arrived_;  ///< gradients per output of the stage, in descending consumer order
+  std::vector<at::Tensor> outbox_, leaving_;  ///< within send(): all messages; those to others
+  Step settled_ = -1;                         ///< the last step that was
   std::string refused_;               ///< why its updates are not made; with OnNan::stop also those behind it
   std::optional<int> infinite_loss_;  ///< a micro-batch of the step whose loss is not finite
   std::shared_ptr<const InitialState> initial_;  ///< until the stages are made

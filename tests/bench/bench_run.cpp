@@ -24,6 +24,7 @@
 #include "librun/run.h"
 #include "librun/worker/thread.h"
 #include "tests/bench/measure.h"
+#include "tests/librun/operation_counts.h"
 #include "tests/support/plans.h"
 
 namespace {
@@ -178,21 +179,71 @@ void measure(const Case& wanted, int rounds) {
               overhead.least(), overhead.most(), outside.median(), wanted.limit);
 }
 
+struct Pipeline {
+  const char* name;
+  const char* model;
+  std::vector<int> cuts;
+  const char* schedule;
+};
+const Pipeline kPipelines[] = {
+    {"mlp, 1f1b", "mlp:width=64,layers=8", {4, 8, 12}, "1f1b"},
+    {"mlp, zb-h1", "mlp:width=64,layers=8", {4, 8, 12}, "zb-h1"},
+    {"mlp, interleaved", "mlp:width=64,layers=8", {2, 4, 6, 8, 10, 12, 14}, "interleaved"},
+    {"resnet18, 1f1b", "resnet18:image=32,classes=10", {16, 32, 48}, "1f1b"},
+    {"transformer, 1f1b", "transformer:layers=4,width=32,heads=2", {10, 18, 26}, "1f1b"},
+};
+
+/// Beside tensors, in steady state, of four workers: steps 12 to 18 of 20.
+void count(const Pipeline& wanted) {
+  const plan::Plan plan = make_plan({.model = model::build_family(wanted.model),
+                                     .cuts = wanted.cuts,
+                                     .schedule = wanted.schedule,
+                                     .mini_batch = 2 * kMicroBatches,
+                                     .micro_batches = kMicroBatches});
+  run::RunOptions options;
+  options.data = "synthetic";
+  options.synthetic_samples = 2 * kMicroBatches * 20;
+  options.steps = 20;
+  options.learning_rate = 1e-4;
+  const ::test::RunCounts counts = ::test::count_operations(plan, options, 12);
+  const ::test::OperationCounts all = counts.all();
+  const auto each = [&](std::int64_t count) {
+    return static_cast<double>(count) / static_cast<double>(all.operations);
+  };
+  std::printf("%-18s %11ld %12.3f %10.3f %18.3f ", wanted.name, static_cast<long>(all.operations),
+              each(all.allocations), each(all.locks), each(counts.locks_of_many));
+  for (const auto& [kind, of_kind] : counts.kinds) {
+    std::printf(" %s %.2f", std::string(name_of(kind)).c_str(),
+                static_cast<double>(of_kind.allocations) / static_cast<double>(of_kind.operations));
+  }
+  std::puts("");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   int rounds = 5;
-  if (argc == 3 && std::strcmp(argv[1], "--rounds") == 0) rounds = std::max(1, std::atoi(argv[2]));
+  if (argc == 3 && std::strcmp(argv[1], "--rounds") == 0) rounds = std::max(0, std::atoi(argv[2]));
   if (argc == 2 || (argc > 1 && argc != 3)) {
     std::puts(
         "scripts/bench run [--rounds N]: one stage on one worker against a plain loop of the same layers on "
         "the "
         "same core,\n"
         "in turns. over: what a step takes longer, median of the rounds, with the least and the most.\n"
-        "outside: the share of a step that is in no operation. limit: of over.");
+        "outside: the share of a step that is in no operation. limit: of over.\n"
+        "Then four workers in steady state, per operation: allocations of our own code beside tensors, "
+        "mutexes\n"
+        "that it takes, and those of them that more than two workers take.");
     return std::strcmp(argv[1], "--help") == 0 ? 0 : 2;
   }
   profile::prepare_process();
-  std::puts("model              sample    M   plain ms    run ms       over        rounds      outside  limit");
-  for (const Case& wanted : kCases) measure(wanted, rounds);
+  if (rounds > 0)
+    std::puts(
+        "model              sample    M   plain ms    run ms       over        rounds      outside  limit");
+  for (const Case& wanted : kCases) {
+    if (rounds > 0) measure(wanted, rounds);
+  }
+  std::puts(
+      "\nfour workers       operations  allocations      locks   locks of 3 and more   allocations by kind");
+  for (const Pipeline& wanted : kPipelines) count(wanted);
 }

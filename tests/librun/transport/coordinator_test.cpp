@@ -6,7 +6,8 @@
 #include <thread>
 
 #include "libprofile/core/error.h"
-#include "librun/transport/mailbox.h"
+#include "librun/transport/channel.h"
+#include "librun/transport/message_queue.h"
 #include "librun/transport/watchdog.h"
 #include "tests/support/doctest.h"
 
@@ -17,7 +18,21 @@ namespace {
 
 const plan::Op kForward{plan::OpKind::forward, StageId{0}, 4};
 const plan::Op kBackward{plan::OpKind::backward, StageId{1}, 1};
-const Tag kTag{Direction::gradient, 3, 0, StageId{1}, 0, 1};
+const Channel kChannel{
+    .from = WorkerId{1}, .to = WorkerId{0}, .direction = Direction::gradient, .layer = 3, .per_step = 4};
+
+// What worker 1 has for worker 0, in kChannel.
+struct Queue : MessageQueue<int> {
+  explicit Queue(Coordinator& coordinator) : MessageQueue(coordinator, kChannel.from, kChannel.to, 1) {}
+  void put(int value) {
+    MessageQueue::put(
+        1, [&](int& message) { message = value; }, [] { return "room"; });
+  }
+  int take() {
+    return MessageQueue::take(
+        1, [](int message) { return message; }, [] { return describe(kChannel, 1); });
+  }
+};
 
 // What leaves `body`, as text.
 template <class Body>
@@ -37,11 +52,11 @@ std::string outcome(Body&& body) {
 TEST_SUITE("librun/transport/coordinator") {
   TEST_CASE("a stall names every worker's operation and what it waits for") {
     Coordinator coordinator(3);
-    Mailbox<int> box(coordinator, WorkerId{0}, {1, 1, 1});
+    Queue queue(coordinator);
     coordinator.announce(WorkerId{0}, kBackward);
     coordinator.announce(WorkerId{1}, kForward);
     const Watchdog watchdog(coordinator, Seconds(0.1));
-    CHECK(outcome([&] { box.take(WorkerId{1}, kTag); }) == "stopped");
+    CHECK(outcome([&] { queue.take(); }) == "stopped");
     CHECK(outcome([&] { std::rethrow_exception(coordinator.error()); }) ==
           "stalled: no operation has ended for 100 ms; raise the stall timeout if single operations take that "
           "long\n"
@@ -65,25 +80,25 @@ TEST_SUITE("librun/transport/coordinator") {
 
   TEST_CASE("a wait outlasts the timeout while others make progress") {
     Coordinator coordinator(2);
-    Mailbox<int> box(coordinator, WorkerId{0}, {1, 1});
+    Queue queue(coordinator);
     const Watchdog watchdog(coordinator, Seconds(1));
     std::thread other([&] {  // 15 operations of 0.1 s: one and a half timeouts
       for (int i = 0; i < 15; ++i) {
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
         coordinator.announce(WorkerId{1}, kForward);
       }
-      box.put(WorkerId{1}, kTag, 7);
+      queue.put(7);
     });
-    CHECK(outcome([&] { CHECK(box.take(WorkerId{1}, kTag) == 7); }) == "returned");
+    CHECK(outcome([&] { CHECK(queue.take() == 7); }) == "returned");
     other.join();
   }
 
   TEST_CASE("stop wakes every waiting worker and the driver, and keeps the first error") {
     Coordinator coordinator(2);
-    Mailbox<int> box(coordinator, WorkerId{0}, {1, 1});
+    Queue queue(coordinator);
     Barrier barrier(coordinator, 2);
     std::string taking, meeting;
-    std::thread first([&] { taking = outcome([&] { box.take(WorkerId{1}, kTag); }); });
+    std::thread first([&] { taking = outcome([&] { queue.take(); }); });
     std::thread second([&] { meeting = outcome([&] { barrier.arrive_and_wait(WorkerId{1}, "the other"); }); });
     std::thread failing([&] {
       coordinator.stop(std::make_exception_ptr(Error(ErrorKind::run, "first")));
@@ -112,17 +127,17 @@ TEST_SUITE("librun/transport/coordinator") {
 
   TEST_CASE("while somebody is in a phase, waiting is no stall, however long") {
     Coordinator coordinator(2);
-    Mailbox<int> box(coordinator, WorkerId{0}, {1, 1});
+    Queue queue(coordinator);
     const Watchdog watchdog(coordinator, Seconds(0.1));
     std::string taking;
     std::optional<Phase> busy(std::in_place, coordinator);
-    std::thread taker([&] { taking = outcome([&] { box.take(WorkerId{1}, kTag); }); });
+    std::thread taker([&] { taking = outcome([&] { queue.take(); }); });
     std::this_thread::sleep_for(std::chrono::milliseconds(1000));  // ten timeouts
-    box.put(WorkerId{1}, kTag, 7);
+    queue.put(7);
     taker.join();
     CHECK(taking == "returned");
     busy.reset();
-    CHECK(outcome([&] { box.take(WorkerId{1}, kTag); }) == "stopped");
+    CHECK(outcome([&] { queue.take(); }) == "stopped");
   }
 
   TEST_CASE("the driver gives up a wait when it is told to, without an error") {
@@ -155,77 +170,5 @@ TEST_SUITE("librun/transport/coordinator") {
     for (std::thread& thread : threads) thread.join();
     CHECK(wrong == 0);
     CHECK(arrived == kWorkers * kRounds);
-  }
-}
-
-TEST_SUITE("librun/transport/mailbox") {
-  TEST_CASE("messages are matched by tag, whatever the order of arrival") {
-    Coordinator coordinator(2);
-    Mailbox<std::string> box(coordinator, WorkerId{0}, {4, 4});
-    Tag activation = kTag, later = kTag;
-    activation.direction = Direction::activation;
-    later.step = 1;
-    box.put(WorkerId{1}, later, "next step");
-    box.put(WorkerId{1}, activation, "activation");
-    box.put(WorkerId{1}, kTag, "gradient");
-    CHECK(box.take(WorkerId{1}, kTag) == "gradient");
-    CHECK(box.take(WorkerId{1}, activation) == "activation");
-    CHECK(box.take(WorkerId{1}, later) == "next step");
-  }
-
-  TEST_CASE("a sender waits while the receiver has its capacity unread, another sender does not") {
-    Coordinator coordinator(3);
-    Mailbox<int> box(coordinator, WorkerId{0}, {1, 2, 1});
-    std::atomic<int> sent = 0;
-    std::thread sender([&] {
-      for (int m = 0; m < 10; ++m) {
-        Tag tag = kTag;
-        tag.micro_batch = m;
-        box.put(WorkerId{1}, tag, m);
-        ++sent;
-      }
-    });
-    Tag other = kTag;
-    other.layer = 9;
-    box.put(WorkerId{2}, other, 99);
-    int most = 0;
-    for (int m = 0; m < 10; ++m) {
-      Tag tag = kTag;
-      tag.micro_batch = m;
-      CHECK(box.take(WorkerId{1}, tag) == m);
-      // Taken m+1, unread at most 2, and one more put may have returned before it was counted here.
-      most = std::max(most, sent - (m + 1));
-    }
-    sender.join();
-    CHECK(most <= 2);
-    CHECK(box.take(WorkerId{2}, other) == 99);
-  }
-
-  TEST_CASE("many workers at once lose and duplicate nothing") {
-    constexpr int kWorkers = 4, kMessages = 500;
-    Coordinator coordinator(kWorkers);
-    std::vector<std::unique_ptr<Mailbox<int>>> boxes;
-    for (int w = 0; w < kWorkers; ++w) {
-      boxes.push_back(std::make_unique<Mailbox<int>>(coordinator, WorkerId{w}, std::vector<int>(kWorkers, 3)));
-    }
-    std::vector<long> sums(kWorkers, 0);
-    std::vector<std::thread> threads;
-    for (int w = 0; w < kWorkers; ++w) {  // a ring: each sends to the next and takes from the one before
-      threads.emplace_back([&, w] {
-        const int next = (w + 1) % kWorkers, before = (w + kWorkers - 1) % kWorkers;
-        for (int i = 0; i < kMessages; ++i) {
-          Tag tag = kTag;
-          tag.micro_batch = i;
-          boxes[static_cast<std::size_t>(next)]->put(WorkerId{w}, tag, i * kWorkers + w);
-          sums[static_cast<std::size_t>(w)] += boxes[static_cast<std::size_t>(w)]->take(WorkerId{before}, tag);
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    // Sum over i of 4 i + before = 4 * 499*500/2 + 500 * before.
-    for (int w = 0; w < kWorkers; ++w) {
-      const int before = (w + kWorkers - 1) % kWorkers;
-      CHECK(sums[static_cast<std::size_t>(w)] == 4 * 499 * 500 / 2 + 500 * before);
-    }
   }
 }

@@ -1,0 +1,52 @@
+// What a step's operations ask for beside tensors, in steady state.
+#include "libprofile/model/families/families.h"
+#include "tests/librun/models.h"
+#include "tests/librun/operation_counts.h"
+#include "tests/support/plans.h"
+#include "tests/support/torch_test.h"
+
+using namespace pp;
+
+namespace {
+
+constexpr int kSteps = 24, kFrom = 14;
+
+::test::RunCounts counts_of(PlanSpec spec) {
+  spec.mini_batch = 8;
+  run::RunOptions options;
+  options.data = "synthetic";
+  options.synthetic_samples = 8 * kSteps;
+  options.steps = kSteps;
+  options.learning_rate = 1e-4;
+  return ::test::count_operations(make_plan(spec), options, kFrom);
+}
+
+const PlanSpec kPlans[] = {
+    {.model = ::test::mlp(4), .cuts = {2, 4, 6}},
+    {.model = ::test::mlp(4), .cuts = {2, 4, 6}, .schedule = "zb-h1"},
+    {.model = ::test::mlp(4), .cuts = {1, 2, 3, 4, 5, 6, 7}, .schedule = "interleaved"},
+    {.model = ::test::residual_net(), .cuts = {3, 6, 9}, .schedule = "gpipe"},
+    {.model = ::test::skip_mlp(), .cuts = {2, 3, 4}},
+};
+
+}  // namespace
+
+TEST_SUITE("librun/counts") {
+  TEST_CASE("operations allocate tensors, nodes of graphs and handles of what they receive, nothing else") {
+    for (const PlanSpec& spec : kPlans) {
+      CAPTURE(spec.schedule);
+      const ::test::OperationCounts all = counts_of(spec).all();
+      REQUIRE(all.operations > 0);
+      CHECK(all.allocations == 0);
+    }
+  }
+
+  TEST_CASE("no lock is taken by more than two workers, but for one when a step is complete") {
+    for (const PlanSpec& spec : kPlans) {
+      CAPTURE(spec.schedule);
+      const ::test::RunCounts counts = counts_of(spec);
+      CHECK(counts.all().locks > 0);
+      CHECK(counts.locks_of_many <= kSteps - kFrom);
+    }
+  }
+}
