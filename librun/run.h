@@ -57,7 +57,9 @@ struct RunOptions : ExecutionOptions {
   std::optional<Seconds> checkpoint_time;
   int checkpoints_kept = 3;
   std::filesystem::path resume;  ///< a folder of checkpoints, or one of them; empty: from the beginning
-  bool trace = false;            ///< make a Chrome trace of the last steps for the report
+  /// CUDA: the host waits for the device after every operation, as the profiler does. The bits are the same.
+  bool wait_each_operation = false;
+  bool trace = false;  ///< make a Chrome trace of the last steps for the report
 };
 
 /// What a run is, before its first step.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "libprofile/measure/cuda_device.h"
+#include "libprofile/measure/device_event.h"
 #include "libprofile/measure/reference_kernel.h"
 #include "libprofile/model/threads.h"
 
@@ -41,13 +42,12 @@ void wait_for(const at::Device& device) {
 }
 
 at::Tensor brought_to(const at::Device& device, at::Tensor tensor) {
-  if (tensor.device() == device) {
-    if (device.is_cuda()) read_on_this_stream(tensor);
-    return tensor;
-  }
-  at::Tensor copy = tensor.to(device);
-  wait_for(device);
-  return copy;
+  if (tensor.is_cuda()) read_on_this_stream(tensor);  // a copy runs on its source's device
+  return tensor.device() == device ? tensor : tensor.to(device);
+}
+
+std::unique_ptr<DeviceEvent> make_event(const at::Device& device, Timing timing) {
+  return device.is_cuda() ? make_cuda_event(timing) : nullptr;
 }
 
 DeviceProbes make_probes(const at::Device& device, const Clock& clock) {

@@ -32,8 +32,9 @@ at::Generator make_generator(const at::Device& device, std::uint64_t seed);
 /// Returns when the work of the calling thread on this device is done; at once on a CPU.
 void wait_for(const at::Device& device);
 
-/// The same values on `device`: `tensor` itself where it lives there already, else a copy that is complete. A
-/// tensor that another thread made there may be read by this thread's work, whenever its last handle goes.
+/// The same values on `device`: `tensor` itself where it lives there already, else a copy that this thread's
+/// work there comes after. What this thread hands to the tensor's device comes after whatever made it. Its last
+/// handle may go at any time, also on another thread.
 at::Tensor brought_to(const at::Device& device, at::Tensor tensor);
 
 /// What measuring on a device takes, for the thread that entered it.

@@ -67,6 +67,31 @@ class EventTimer final : public Timer {
   std::size_t used_ = 0;
 };
 
+class CudaEvent final : public DeviceEvent {
+ public:
+  explicit CudaEvent(Timing timing)
+      : event_(cudaEventBlockingSync | (timing == Timing::on ? cudaEventDefault : cudaEventDisableTiming)) {}
+  void record() override { event_.record(); }
+  void hold_back(const c10::Device& device) const override {
+    event_.block(c10::cuda::getCurrentCUDAStream(device.index()));
+  }
+  void wait() const override {
+    const c10::cuda::CUDAGuard guard(
+        event_.device_index());  // else a thread that has entered none starts device 0
+    event_.synchronize();
+  }
+  Seconds since(const DeviceEvent& earlier) const override {
+    const c10::cuda::CUDAGuard guard(event_.device_index());
+    float milliseconds = 0;
+    const auto& before = static_cast<const CudaEvent&>(earlier);
+    C10_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, before.event_.event(), event_.event()));
+    return std::chrono::duration<float, std::milli>(milliseconds);
+  }
+
+ private:
+  mutable at::cuda::CUDAEvent event_;
+};
+
 }  // namespace
 
 void open_cuda_devices(std::span<const int> indices) {
@@ -88,6 +113,8 @@ void enter_cuda_device(int index) {
 }
 
 at::Generator cuda_generator(int index) { return at::cuda::detail::createCUDAGenerator(ordinal(index)); }
+
+std::unique_ptr<DeviceEvent> make_cuda_event(Timing timing) { return std::make_unique<CudaEvent>(timing); }
 
 std::unique_ptr<Timer> make_event_timer() { return std::make_unique<EventTimer>(); }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 
+#include "libprofile/measure/device_event.h"
 #include "libprofile/measure/timer.h"
 
 namespace pp::profile {
@@ -28,6 +29,9 @@ at::Generator cuda_generator(int index);
 /// Marks are events in the calling thread's stream: a lap is what the device was busy with, and idle in
 /// between, whatever the host did meanwhile. Used by the thread that made it, after enter_cuda_device().
 std::unique_ptr<Timer> make_event_timer();
+
+/// For events of the device that the thread which records them has entered.
+std::unique_ptr<DeviceEvent> make_cuda_event(Timing timing);
 
 /// A product of two matrices of 1024 x 1024 float32, about 2.1 GFLOP, in the calling thread's stream.
 std::function<void()> cuda_reference();

@@ -103,8 +103,6 @@ void Stage::recompute(int micro_batch, model::TensorSpan inputs, const model::Ra
   flight.pass = std::move(again);
 }
 
-double Stage::loss(int micro_batch) const { return flights_.at(micro_batch).pass.loss.item<double>(); }
-
 model::Tensors Stage::backward(int micro_batch, std::span<const model::Tensors> output_gradients,
                                double weight) {
   model::Tensors result = segment_.backward(flights_.at(micro_batch).pass, output_gradients, weight, sums_);

@@ -87,7 +87,7 @@ class Stage {
   void recompute(int micro_batch, model::TensorSpan inputs, const model::RandomKey& key,
                  at::Generator& generator);
   /// Mean loss of the pass that `forward` has just left in flight; the segment has the loss.
-  double loss(int micro_batch) const;
+  const at::Tensor& loss(int micro_batch) const { return flights_.at(micro_batch).pass.loss; }
 
   /// Backward of the pass in flight, with the weights of its forward. `output_gradients` as Segment::backward
   /// wants them.

@@ -33,6 +33,10 @@ void Coordinator::announce(WorkerId worker, const std::optional<plan::Op>& op) {
   slot.progress.fetch_add(1, std::memory_order_relaxed);
 }
 
+void Coordinator::advanced(WorkerId worker) {
+  slots_[index(worker)]->progress.fetch_add(1, std::memory_order_relaxed);
+}
+
 void Coordinator::waits(WorkerId worker, const Reason* why) {
   Slot& slot = *slots_[index(worker)];
   const std::lock_guard held(slot.mutex);

@@ -51,13 +51,16 @@ class Coordinator {
   /// Throws Stopped after stop(), so that a worker that never waits ends with the others.
   void announce(WorkerId worker, const std::optional<plan::Op>& op);
 
+  /// Something that the worker has begun is done: progress too.
+  void advanced(WorkerId worker);
+
   /// Ends the run: everybody who waits or will wait throws Stopped. Only the first error is kept.
   void stop(std::exception_ptr error);
   bool stopped() const { return stopped_.load(); }
   /// Null while nothing failed.
   std::exception_ptr error();
 
-  /// Operations announced and phases ended so far.
+  /// Operations announced and done, and phases ended so far.
   std::uint64_t progress() const;
   /// Whether somebody is busy with what is no operation.
   bool in_phase() const { return phases_.load() > 0; }

@@ -29,7 +29,9 @@ std::vector<double> hand_over_times(const std::vector<at::Device>& devices, Byte
     return tensor;
   };
   const auto take = [&](int me, at::Tensor tensor) {
-    profile::brought_to(devices[static_cast<std::size_t>(me)], std::move(tensor));
+    const at::Device& device = devices[static_cast<std::size_t>(me)];
+    const at::Tensor here = profile::brought_to(device, std::move(tensor));
+    profile::wait_for(device);
   };
   return play_ping_pong<at::Tensor>(team, sweep, make, take);
 }

@@ -20,9 +20,11 @@ class Transport {
   /// By the receiver, for every message, before receive(): it will be asked for, and has `rows` samples. In the
   /// order of the receiver's program, an operation ahead where the step lets it. Does not block.
   virtual void expect(int channel, std::int64_t number, int rows) = 0;
-  /// Does not wait for the receiver, unless it has a window of messages unread.
+  /// Does not wait for the receiver, unless it has a window of messages unread, nor for the tensor's device to
+  /// have made it: the calling thread has entered the device.
   virtual void send(int channel, std::int64_t number, at::Tensor tensor) = 0;
-  /// Blocks the receiver until the message is there.
+  /// Blocks the receiver until the message is there. A tensor on a CUDA device may still be in the making: what
+  /// the calling thread hands to that device from now on comes after it.
   virtual at::Tensor receive(int channel, std::int64_t number) = 0;
 };
 

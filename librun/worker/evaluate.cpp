@@ -16,7 +16,7 @@ void Worker::evaluate(const Turn& turn, const Stage& stage) {
   const Time begin = Coordinator::Clock::now();
   ground_.feed->fill(turn, inputs, memory_);
   model::Pass pass = stage.evaluate(inputs, generator_);
-  const Time end = finished();
+  const Time end = job_.inference ? finished() : Coordinator::Clock::now();
   check_memory(memory_.peak());
   if (stage.segment().has_loss())
     job_.ledger.evaluation(ground_.epoch, turn.op.micro_batch, judge(stage, inputs, pass, turn.rows));
@@ -63,36 +63,18 @@ EvaluationPart Worker::judge(const Stage& stage, model::TensorSpan inputs, const
   return part;
 }
 
-void Worker::note(const Turn& turn, Time begin, Time end) {
-  const Seconds duration = end - begin;
-  busy_ += duration;
-  record_.op_times[{turn.op.kind, turn.op.stage}].add(duration);
-  const Bytes peak = memory_.peak();
+void Worker::end_operation() {
+  log_->end();
+  note_peak();
+}
+
+void Worker::note_peak() {
+  LoggedOp& op = log_->current();
+  op.peak = memory_.peak();
   memory_.reset_peak();
-  check_memory(peak);
-  record_.peak = std::max(record_.peak, peak);
-  figures_.join({duration, peak, std::nullopt, begin - job_.start});
-  record_.ops.push_back(
-      {{id_, turn.op, begin - job_.start, end - job_.start}, turn.step, peak, memory_.live()});
-  forget_old_events();
-}
-
-std::size_t Worker::least_kept() const {
-  constexpr std::size_t kSteps = 4, kMiniBatches = 32;
-  const plan::Stream& stream = job_.streams[index(id_)];
-  const auto period = static_cast<std::size_t>(stream.period);
-  const auto micro_batches = static_cast<std::size_t>(job_.plan.training.micro_batches);
-  return job_.setup.streams ? kMiniBatches * stream.body.size() * micro_batches / period
-                            : kSteps * stream.body.size();
-}
-
-// Only the last steps are shown; the events of a long run would fill the memory.
-void Worker::forget_old_events() {
-  const std::size_t least = least_kept();
-  if (record_.ops.size() < 2 * least) return;
-  record_.ops.erase(record_.ops.begin(), record_.ops.end() - static_cast<std::ptrdiff_t>(least));
-  const Seconds oldest = record_.ops.front().event.start;
-  std::erase_if(record_.messages, [&](const MessageRecord& message) { return message.event.start < oldest; });
+  check_memory(op.peak);
+  record_.peak = std::max(record_.peak, op.peak);
+  op.held = memory_.live();
 }
 
 void Worker::note_bytes() {
@@ -108,7 +90,7 @@ void Worker::note_bytes() {
     sum.optimizer += bytes.optimizer;
   }
   const Bytes live = memory_.live();
-  record_.ops.back().held = live;
+  log_->current().held = live;
   const Bytes kept = live - sum.weights - sum.versions - sum.gradients - sum.optimizer;
   record_.peak_in_flight = std::max(record_.peak_in_flight, in_flight);
   record_.weights = std::max(record_.weights, sum.weights);

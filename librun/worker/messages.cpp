@@ -69,13 +69,11 @@ void Worker::send(const Turn& turn, Direction direction, const std::vector<Port>
   for (std::size_t i = 0; i < ports.size(); ++i) {
     const WorkerId to = owner(ports[i].peer, turn);
     const Bytes bytes(static_cast<std::int64_t>(outbox_[i].nbytes()));
-    const Seconds begin = Coordinator::Clock::now() - job_.start;
+    const Time begin = Coordinator::Clock::now();
     job_.transport->send(job_.channels.find(direction, ports[i].edge, id_, to), number_of(turn),
                          std::move(outbox_[i]));
     if (to == id_ || !ground_.trains()) continue;
-    record_.sent += bytes;
-    const Seconds end = Coordinator::Clock::now() - job_.start;
-    record_.messages.push_back({{id_, to, turn.op, bytes, begin, end}, turn.step});
+    log_->current().sent.push_back({to, bytes, begin, Coordinator::Clock::now()});
   }
   outbox_.clear();
 }

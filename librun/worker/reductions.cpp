@@ -55,6 +55,7 @@ at::Tensor copy_on(const at::Device& device, const at::Tensor& tensor) {
 }  // namespace
 
 void Worker::all_reduce(const Turn& turn, Stage& stage) {
+  log_->begin(turn);
   const at::Tensor gradient = stage.complete_gradient();
   if (job_.setup.streams && job_.plan.training.micro_batches == 1 && gradient.defined())
     gradient.mul_(share_of_round(turn));
@@ -62,7 +63,8 @@ void Worker::all_reduce(const Turn& turn, Stage& stage) {
   const Seconds elapsed = job_.collectives->sum(job_.replica_group(turn.op.stage), id_, gradient);
   if (stage.has_statistics()) reduce_statistics(turn.op.stage, stage);
   const Time end = finished();
-  note(turn, end - std::chrono::duration_cast<Coordinator::Clock::duration>(elapsed), end);
+  log_->end(end - std::chrono::duration_cast<Coordinator::Clock::duration>(elapsed), end);
+  note_peak();
 }
 
 // Where every mini-batch has an update of its own, each replica brings the gradient of one; the update of the
@@ -95,6 +97,7 @@ void Worker::reduce_statistics(StageId id, Stage& stage) {
             squares = !squares;
           });
         }
+        finished();
       });
   stage.statistics() = std::move(all);
 }
@@ -104,6 +107,7 @@ void Worker::reduce_statistics(StageId id, Stage& stage) {
 void Worker::tied_all_reduce(const Turn& turn) {
   const auto tied = static_cast<std::size_t>(turn.op.micro_batch);
   const int owner = job_.tied_owner(tied);
+  log_->begin(turn);
   const Time begin = Coordinator::Clock::now();
   Labelled mine;
   for (const StageId id : job_.plan.tied[tied].stages) {
@@ -113,7 +117,8 @@ void Worker::tied_all_reduce(const Turn& turn) {
       if (gradient.defined()) mine.add({use.first, static_cast<std::int64_t>(use.second), 0}, gradient);
     }
   }
-  note(turn, begin, finished());
+  log_->end(begin, finished());
+  note_peak();
   std::map<std::size_t, at::Tensor> sums;
   job_.collectives->gather(
       job_.tied_group(tied), id_, std::move(mine).take(), [&](const Collectives::Parts& parts) {
@@ -142,16 +147,17 @@ void Worker::tied_all_reduce(const Turn& turn) {
 // Square norms of the whole gradient's parameters by (layer, index), and losses that are not finite by
 // (kLoss, micro-batch), as all workers bring them.
 std::map<std::pair<std::int64_t, std::int64_t>, Worker::Norm> Worker::gather_norms() {
+  log_->flush();
+  const std::optional<int> infinite = log_->take_infinite_loss();
   Labelled mine;
   for (auto& [id, stage] : stages_) {
-    if (stage.segment().has_loss() && infinite_loss_)
-      mine.add({kLoss, *infinite_loss_, number(id)}, at::full({}, 0, at::kDouble));
+    if (stage.segment().has_loss() && infinite)
+      mine.add({kLoss, *infinite, number(id)}, at::full({}, 0, at::kDouble));
     if (job_.plan.stages[index(id)].workers.front() != id_) continue;  // replicas have the same gradient
     for (const Stage::SquareNorm& norm : stage.square_norms())
       mine.add({norm.layer, static_cast<std::int64_t>(norm.index), number(id)},
                at::full({}, norm.square, at::kDouble));
   }
-  infinite_loss_.reset();
   std::map<std::pair<std::int64_t, std::int64_t>, Norm> norms;
   job_.collectives->gather(job_.everybody(), id_, std::move(mine).take(), [&](const Collectives::Parts& parts) {
     for (const std::vector<at::Tensor>& part : parts) {
@@ -179,8 +185,8 @@ void Worker::settle(Step step) {
                " is not a finite number";
   }
   if (!refused_.empty()) return;
-  figures_.gradient_norm = std::sqrt(sum);
-  if (job_.options.clip_norm) clip(*figures_.gradient_norm);
+  gradient_norm_ = std::sqrt(sum);
+  if (job_.options.clip_norm) clip(*gradient_norm_);
 }
 
 // The factor is that of torch.nn.utils.clip_grad_norm_.

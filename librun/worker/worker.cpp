@@ -10,6 +10,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/measure/compute_device.h"
 #include "libprofile/model/errors.h"
+#include "librun/worker/located.h"
 #include "librun/worker/optimizer.h"
 
 namespace pp::run {
@@ -17,16 +18,6 @@ namespace pp::run {
 namespace {
 
 constexpr Bytes kNoLimit(std::numeric_limits<std::int64_t>::max());
-
-// Whatever an operation throws becomes a failure of the run that says where.
-template <class Failure>
-Failure located(Failure failure, WorkerId worker, const plan::Op& op) {
-  failure.add_context(plan::to_text(op));
-  if (op.kind != plan::OpKind::tied_all_reduce)
-    failure.add_context("stage " + std::to_string(number(op.stage)));
-  failure.add_context("worker " + std::to_string(number(worker)));
-  return failure;
-}
 
 // The limit and the plan's promise, where there are any, and what helps.
 std::string with_remedy(const Job& job, WorkerId worker, const std::string& message) {
@@ -50,11 +41,7 @@ Worker::Worker(Job& job, WorkerId id)
       generator_(profile::make_generator(device_, /*seed=*/0)),
       memory_(job.options.memory_limit.value_or(kNoLimit)),
       initial_(job.initial),
-      starting_(std::in_place, job.coordinator) {
-  constexpr Step kMost = 1 << 16;  // steps whose times are written down without asking for memory
-  record_.busy.reserve(static_cast<std::size_t>(std::min(kMost, job.setup.length.total)));
-  record_.ops.reserve(2 * least_kept());
-}
+      starting_(std::in_place, job.coordinator) {}
 
 void Worker::run() noexcept {
   try {
@@ -79,6 +66,8 @@ void Worker::serve() {
   profile::enter_device(device_, std::max(1, static_cast<int>(cores.size())));
   make_stages();
   starting_.reset();
+  OperationLog log(job_, id_, device_, record_);
+  log_ = &log;
   DataFeed feed(job_, id_, device_);
   while (true) {
     job_.coordinator.announce(id_, std::nullopt);
@@ -103,11 +92,10 @@ void Worker::train(const Command& command, DataFeed& feed) {
     return epoch_order(epoch.samples, job_.options.seed, command.epoch, job_.options.shuffle);
   };
   feed.begin(*job_.training, command.epoch, order, cursor);
+  log_->begin_stretch();
   walk(cursor);
+  log_->end_stretch(job_.commands.end_of_stretch(id_) - command.stretch.first);
   record_.peak = std::max(record_.peak, memory_.peak());
-  const Step steps = job_.commands.end_of_stretch(id_) - command.stretch.first;
-  if (job_.setup.streams && steps > 0)
-    record_.busy.push_back(std::exchange(busy_, Seconds(0)) / static_cast<double>(steps));
 }
 
 void Worker::evaluate(const Command& command, DataFeed& feed) {
@@ -146,7 +134,7 @@ void Worker::walk(Cursor cursor) {
   Step admitted = ground_.stretch.first;  // steps below it may run
   bool in_step = false;
   const auto leave_step = [&] {
-    if (std::exchange(in_step, false) && by_step) end_step();
+    if (std::exchange(in_step, false) && by_step) job_.coordinator.announce(id_, std::nullopt);
   };
   const auto prepare = [&](Turn& turn) {
     if (job_.inference) job_.inference->locate(turn);
@@ -172,11 +160,6 @@ void Worker::walk(Cursor cursor) {
     execute(*turn);
   }
   leave_step();
-}
-
-void Worker::end_step() {
-  job_.coordinator.announce(id_, std::nullopt);
-  record_.busy.push_back(std::exchange(busy_, Seconds(0)));
 }
 
 void Worker::make_stages() {
@@ -214,21 +197,11 @@ void Worker::make_stage(std::size_t s) {
 }
 
 void Worker::execute(const Turn& turn) {
-  try {
-    try {
-      job_.coordinator.announce(id_, turn.op);
-      if (job_.options.before_op) job_.options.before_op(ground_.trains() ? turn.step : -1, id_, turn.op);
-      dispatch(turn);
-    } catch (const Stopped&) {
-      throw;
-    } catch (...) {
-      model::detail::rethrow_as_error();
-    }
-  } catch (const model::OutOfMemory& error) {
-    throw located(model::OutOfMemory(error.what()), id_, turn.op);
-  } catch (const Error& error) {
-    throw located(Error(ErrorKind::run, error.what()), id_, turn.op);
-  }
+  located(id_, turn.op, [&] {
+    job_.coordinator.announce(id_, turn.op);
+    if (job_.options.before_op) job_.options.before_op(ground_.trains() ? turn.step : -1, id_, turn.op);
+    dispatch(turn);
+  });
 }
 
 // An allocation on the CPU is refused at once; what others hand over and what devices allocate is seen here.
@@ -237,7 +210,10 @@ void Worker::check_memory(Bytes peak) const {
 }
 
 void Worker::dispatch(const Turn& turn) {
-  if (turn.op.kind == plan::OpKind::tied_all_reduce) return tied_all_reduce(turn);
+  if (turn.op.kind == plan::OpKind::tied_all_reduce) {
+    tied_all_reduce(turn);
+    return log_->close();
+  }
   Stage& stage = stages_.at(turn.op.stage);
   if (!ground_.trains()) return evaluate(turn, stage);
   switch (turn.op.kind) {
@@ -254,70 +230,68 @@ void Worker::dispatch(const Turn& turn) {
       throw Error(ErrorKind::internal, plan::to_text(turn.op) + " passed the checks before the run");
   }
   note_bytes();
+  log_->close();
 }
 
 void Worker::forward(const Turn& turn, Stage& stage) {
   const int pass = turn.op.micro_batch;
   model::Tensors inputs = receive_inputs(turn);
-  const Time begin = Coordinator::Clock::now();
+  log_->begin(turn);
   ground_.feed->fill(turn, inputs, memory_);
   const std::int64_t step = turn.step - ground_.stretch.first;
   stage.predict_for_forward(step, rate(turn));
   model::Tensors outputs =
       stage.forward(pass, step, inputs, key(turn), generator_, turn.run_again ? Keep::inputs : Keep::graphs);
   inputs.clear();
-  note(turn, begin, finished());
+  if (stage.segment().has_loss()) log_->add_loss(stage.loss(pass));
+  end_operation();
   send_outputs(turn, std::move(outputs));
-  if (!stage.segment().has_loss()) return;
-  const double loss = stage.loss(pass);
-  if (!std::isfinite(loss)) infinite_loss_ = turn.micro_batch;
-  job_.ledger.loss(turn.step, turn.micro_batch, loss);
 }
 
 // What the data provide is cut again, not kept.
 void Worker::recompute(const Turn& turn, Stage& stage) {
   ground_.feed->await(turn);
-  const Time begin = Coordinator::Clock::now();
+  log_->begin(turn);
   model::Tensors inputs(job_.wiring[index(turn.op.stage)].inputs.size());
   ground_.feed->fill(turn, inputs, memory_);
   stage.predict_for_backward(rate(turn));
   stage.recompute(turn.op.micro_batch, inputs, key(turn), generator_);
-  note(turn, begin, finished());
+  end_operation();
 }
 
 void Worker::backward(const Turn& turn, Stage& stage) {
   const int pass = turn.op.micro_batch;
   receive_gradients(turn);
-  const Time begin = Coordinator::Clock::now();
+  log_->begin(turn);
   stage.predict_for_backward(rate(turn));
   model::Tensors gradients = turn.op.kind == plan::OpKind::backward
                                  ? stage.backward(pass, arrived_, turn.weight)
                                  : stage.input_gradient(pass, arrived_, turn.weight);
   arrived_.clear();
-  note(turn, begin, finished());
+  end_operation();
   send_gradients(turn, std::move(gradients));
 }
 
 void Worker::weight_gradient(const Turn& turn, Stage& stage) {
-  const Time begin = Coordinator::Clock::now();
+  log_->begin(turn);
   stage.predict_for_backward(rate(turn));
   stage.weight_gradient(turn.op.micro_batch);
-  note(turn, begin, finished());
+  end_operation();
 }
 
 void Worker::update(const Turn& turn, Stage& stage) {
   const bool meets = job_.options.clip_norm || job_.options.on_nan;
   if (meets && std::exchange(settled_, turn.step) != turn.step) settle(turn.step);
-  const Time begin = Coordinator::Clock::now();
+  LoggedOp& op = log_->begin(turn);
+  op.updates = true;
+  op.gradient_norm = std::exchange(gradient_norm_, std::nullopt);
+  op.not_finite = refused_;
   if (refused_.empty()) {
     stage.update(turn.step - ground_.stretch.first, rate(turn));
   } else {
     stage.drop_update();
-    figures_.not_finite = refused_;
   }
-  const Time end = finished();
-  note(turn, begin, end);
-  job_.ledger.updated(turn.step, id_, end, std::exchange(figures_, {}));
+  end_operation();
 }
 
 // Replicas that take turns of steps share an update: its rate is that of the first one's step.

@@ -17,6 +17,7 @@
 #include "librun/worker/cursor.h"
 #include "librun/worker/data_feed.h"
 #include "librun/worker/job.h"
+#include "librun/worker/operation_log.h"
 #include "librun/worker/record.h"
 
 namespace pp::run {
@@ -55,8 +56,6 @@ class Worker {
   void snapshot(const Command& command);
   /// All turns of the steps that are let begin.
   void walk(Cursor cursor);
-  /// A step of a synchronous program is over.
-  void end_step();
 
   void execute(const Turn& turn);
   /// Of an operation. Throws OutOfMemory when it is above the limit.
@@ -112,14 +111,13 @@ class Worker {
   EvaluationPart judge(const Stage& stage, model::TensorSpan inputs, const model::Pass& pass,
                        std::int64_t samples) const;
 
-  /// Now, when the device has done all that this worker has asked of it. Every operation ends here: what it
-  /// gives away is complete, and what it took as long as the host's clock says.
+  /// Now, when the device has done all that this worker has asked of it.
   Time finished() const;
-  void note(const Turn& turn, Time begin, Time end);
+  /// The operation's work has been handed to the device.
+  void end_operation();
+  /// Throws OutOfMemory when it took more than the limit.
+  void note_peak();
   void note_bytes();
-  void forget_old_events();
-  /// Operations of the last steps that are kept, at least.
-  std::size_t least_kept() const;
 
   Job& job_;
   WorkerId id_;
@@ -131,13 +129,13 @@ class Worker {
   std::vector<model::Tensors> arrived_;  ///< gradients per output of the stage, in descending consumer order
   std::vector<at::Tensor> outbox_, leaving_;  ///< within send(): all messages; those to others
   Step settled_ = -1;                         ///< the last step that was
-  std::string refused_;               ///< why its updates are not made; with OnNan::stop also those behind it
-  std::optional<int> infinite_loss_;  ///< a micro-batch of the step whose loss is not finite
+  std::string refused_;  ///< why its updates are not made; with OnNan::stop also those behind it
+  std::optional<double> gradient_norm_;          ///< of that step, until it is written down
   std::shared_ptr<const InitialState> initial_;  ///< until the stages are made
   std::optional<Phase> starting_;                ///< until the stages are made
-  Seconds busy_{};                               ///< since the last entry of the record
-  StepFigures figures_;                          ///< since the last update
-  WorkerRecord record_;
+  Seconds busy_{};                               ///< of an inference
+  WorkerRecord record_;                          ///< in training the times are written by the log
+  OperationLog* log_ = nullptr;                  ///< while the thread serves
 };
 
 }  // namespace pp::run

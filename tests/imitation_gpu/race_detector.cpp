@@ -5,13 +5,9 @@
 
 namespace pp::test::gpu {
 
-namespace {
-
 void merge(VectorClock& clock, const VectorClock& other) {
   for (const auto& [stream, launches] : other) clock[stream] = std::max(clock[stream], launches);
 }
-
-}  // namespace
 
 void RaceDetector::launch(Stream stream, const std::string& what, std::span<const Region> reads,
                           std::span<const Region> writes) {

@@ -24,6 +24,9 @@ struct Region {
 /// How many launches of each stream are over.
 using VectorClock = std::map<Stream, long>;
 
+/// The later of both, for each stream.
+void merge(VectorClock& clock, const VectorClock& other);
+
 /// What one thread of the host has waited for counts for all its threads: in the order of this execution,
 /// nothing that any of them launches later can come before it. So a missing wait shows whenever no other thread
 /// happens to wait in its place. All members may be called from any thread. A launch costs O(live regions it

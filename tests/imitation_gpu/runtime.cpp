@@ -112,6 +112,9 @@ class Machine {
 };
 
 thread_local int current_device = 0;
+/// What the calling thread has waited for by an event: it counts for its own work alone. Other threads go on
+/// without it, unless it has told them, which nobody here sees.
+thread_local VectorClock waited_for;
 thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t fail(cudaError_t error) { return last_error = error; }
@@ -147,6 +150,7 @@ void launched(cudaStream_t stream, const std::string& operation, std::span<const
                          [](const Region& r) { return Machine::get().device_of(r.begin).has_value(); });
     return kept;
   };
+  Machine::get().races().stream_waits(name_of(stream), waited_for);
   Machine::get().races().launch(name_of(stream), operation, on_device(reads), on_device(writes));
 }
 
@@ -321,6 +325,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  Machine::get().races().stream_waits(name_of(stream), waited_for);
   event_of(event).clock = Machine::get().races().record(name_of(stream));
   event_of(event).recorded = std::chrono::steady_clock::now();
   return cudaSuccess;
@@ -331,11 +336,15 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  Machine::get().races().host_waits(event_of(event).clock);
+  merge(waited_for, event_of(event).clock);
   return cudaSuccess;
 }
 
-cudaError_t cudaEventQuery(cudaEvent_t event) { return cudaEventSynchronize(event); }
+/// LibTorch's allocator asks before it lets any thread use memory again.
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  Machine::get().races().host_waits(event_of(event).clock);
+  return cudaSuccess;
+}
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
   const Event &first = event_of(from), &second = event_of(to);

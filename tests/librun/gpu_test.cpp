@@ -1,5 +1,8 @@
 // Plans on CUDA devices: what equality_test.cpp and replica_test.cpp say of CPU devices. One device is enough:
 // its workers have a stream each.
+#include <stdexcept>
+
+#include "libprofile/core/error.h"
 #include "libprofile/model/families/families.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
@@ -24,13 +27,14 @@ run::RunOptions short_run() {
 /// All workers on cuda:0, or worker w on cuda:w.
 enum class Spread { one_device, device_each };
 
-::test::Run run_on_cuda(const PlanSpec& spec, Spread spread = Spread::one_device) {
+::test::Run run_on_cuda(const PlanSpec& spec, Spread spread = Spread::one_device,
+                        const run::RunOptions& options = short_run()) {
   plan::Plan plan = make_plan(spec);
   for (Device& device : plan.devices) {
     device.kind = DeviceKind::cuda;
     if (spread == Spread::one_device) device.index = 0;
   }
-  return ::test::run_plan(plan, short_run());
+  return ::test::run_plan(plan, options);
 }
 
 /// The same bits in weights, running statistics and losses, whole and cut.
@@ -110,6 +114,57 @@ TEST_SUITE("gpu/librun") {
     CHECK(::test::largest_difference(whole.tensors, run_on_cuda(spec).tensors) < 1e-10);
   }
 
+  TEST_CASE("waiting after every operation changes no bit") {
+    PP_NEEDS_CUDA(1);
+    PlanSpec spec = residual("1f1b");
+    spec.cuts = {4, 9};
+    run::RunOptions waiting = short_run();
+    waiting.wait_each_operation = true;
+    const ::test::Run ahead = run_on_cuda(spec), behind = run_on_cuda(spec, Spread::one_device, waiting);
+    CHECK(::test::first_difference(ahead.tensors, behind.tensors) == "");
+    CHECK(ahead.report.step_losses == behind.report.step_losses);
+    CHECK(ahead.report.workers[0].peak == behind.report.workers[0].peak);
+  }
+
+  TEST_CASE("norms, losses and tests are decided by what the device has computed, however the model is cut") {
+    PP_NEEDS_CUDA(1);
+    run::RunOptions options = short_run();
+    options.clip_norm = 0.5;
+    options.on_nan = run::OnNan::skip;
+    options.steps.reset();
+    options.epochs = 2;
+    PlanSpec spec = residual("1f1b");
+    const ::test::Run whole = run_on_cuda(spec, Spread::one_device, options);
+    spec.cuts = {4};
+    const ::test::Run cut = run_on_cuda(spec, Spread::one_device, options);
+    CHECK(::test::first_difference(whole.tensors, cut.tensors) == "");
+    REQUIRE(cut.report.epochs.size() == 2);
+    CHECK(cut.report.epochs[1].test_loss == whole.report.epochs[1].test_loss);
+    CHECK(cut.report.epochs[1].test_accuracy == whole.report.epochs[1].test_accuracy);
+  }
+
+  TEST_CASE("replicas bring the sums of batch norm together, on one device and on two") {
+    PP_NEEDS_CUDA(2);
+    PlanSpec spec = residual("1f1b");
+    spec.dtype = DType::float64;
+    const ::test::Run whole = run_on_cuda(spec);
+    spec.replicas = {2};
+    for (const Spread spread : {Spread::one_device, Spread::device_each})
+      CHECK(::test::largest_difference(whole.tensors, run_on_cuda(spec, spread).tensors) < 1e-10);
+  }
+
+  TEST_CASE("a failure while the host runs ahead ends the run and names the operation") {
+    PP_NEEDS_CUDA(1);
+    PlanSpec spec = residual("1f1b");
+    spec.cuts = {4};
+    run::RunOptions options = short_run();
+    options.before_op = [](std::int64_t step, WorkerId, const plan::Op& op) {
+      if (step == 1 && plan::to_text(op) == "B1.2") throw std::runtime_error("lost");
+    };
+    CHECK_THROWS_WITH_AS(run_on_cuda(spec, Spread::one_device, options), "worker 1: stage 1: B1.2: lost",
+                         Error);
+  }
+
   TEST_CASE("the report has times, losses and bytes of each worker") {
     PP_NEEDS_CUDA(1);
     PlanSpec spec = residual("1f1b");
@@ -118,6 +173,7 @@ TEST_SUITE("gpu/librun") {
     REQUIRE(found.report.workers.size() == 2);
     for (const run::WorkerReport& worker : found.report.workers) {
       CHECK(worker.peak > Bytes(0));
+      CHECK(worker.busy > Seconds(0));
       CHECK(worker.weights > Bytes(0));
     }
     CHECK(found.report.step_losses.size() == 3);
