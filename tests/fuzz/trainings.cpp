@@ -14,6 +14,7 @@
 #include "libprofile/measure/profiler.h"
 #include "tests/fuzz/campaign.h"
 #include "tests/fuzz/corpus.h"
+#include "tests/fuzz/inference.h"
 #include "tests/fuzz/mutate_json.h"
 #include "tests/fuzz/mutate_programs.h"
 #include "tests/librun/promise.h"
@@ -166,7 +167,11 @@ class Training {
     }
     if (!refusal.empty()) return {kFailed, "trained, where one device fails: " + refusal};
     if (!is_finite(expected)) return {kNotFinite, ""};
-    return compare(promise, expected, found);
+    Result result = compare(promise, expected, found);
+    if (!result.finding.empty() || !random_.one_in(3)) return result;
+    one_.doing("pp-run infer plan.json");
+    result.finding = check_inference(plan_, found.tensors, one_.folder(), random_);
+    return result;
   }
 
   static bool is_finite(const test::Trained& trained) {

@@ -159,14 +159,16 @@ TEST_SUITE("librun/infer") {
 
   TEST_CASE("outputs may stand in any stage, and there may be several") {
     ModelGraph model = test::mlp(2);
-    model.outputs = {"head", "tanh0"};
+    model.outputs = {"head", "tanh0", "head"};
     const NamedTensors weights = trained(model), inputs = inputs_of(model, 7);
     Files files(inputs, weights);
     const NamedTensors found = files.infer(make_plan({.model = model, .cuts = {2, 4}}));
     REQUIRE(found.size() == 2);
     CHECK(found[0].first == "head");
     CHECK(found[1].second.sizes() == at::IntArrayRef({7, 6}));
-    CHECK(test::first_difference(test::ModelAlone(model, weights).outputs(inputs, 2), found) == "");
+    NamedTensors expected = test::ModelAlone(model, weights).outputs(inputs, 2);
+    expected.pop_back();  // the one that is named twice
+    CHECK(test::first_difference(expected, found) == "");
   }
 
   TEST_CASE("by hand: three factors, and a model that has neither loss nor targets") {
