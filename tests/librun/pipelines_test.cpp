@@ -1,4 +1,10 @@
-// Three trainings for the sanitizers: what workers share while they hand over, reduce, evaluate and update.
+// Three trainings and two inferences for the sanitizers: what workers share while they hand over, reduce,
+// evaluate and update, and what the driver of an inference shares with them.
+#include "libprofile/model/families/families.h"
+#include "librun/checkpoint/weights.h"
+#include "librun/infer.h"
+#include "tests/librun/folder.h"
+#include "tests/librun/infer/silent.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
 #include "tests/support/plans.h"
@@ -51,5 +57,27 @@ TEST_SUITE("librun/pipelines") {
                                        .dtype = DType::float64});
     const test::Trained expected = test::train_delayed(plan, two_epochs());
     CHECK(test::first_difference(expected.tensors, test::run_plan(plan, two_epochs()).tensors) == "");
+  }
+
+  TEST_CASE("outputs and sequences are the same on one worker and on four") {
+    const ModelGraph model =
+        model::build_family("transformer:layers=1,width=8,heads=2,vocabulary=19,sequence=8");
+    const TestFolder folder;
+    run::InferOptions options;
+    options.data = "synthetic";
+    options.synthetic_samples = 9;
+    options.draw_weights = true;
+    options.micro_batch = 2;
+    options.outputs = folder.path() / "outputs";
+    const auto infer = [&](const plan::Plan& plan) {
+      test::SilentInference observer;
+      run::infer(plan, options, observer);
+      return run::read_weights(options.outputs);
+    };
+    const plan::Plan one = make_plan({.model = model});
+    const plan::Plan four = make_plan({.model = model, .cuts = {4, 8}, .replicas = {1, 2, 1}});
+    CHECK(test::first_difference(infer(one), infer(four)) == "");
+    options.generation = run::GenerationOptions{.new_tokens = 6, .prompt_length = 3, .temperature = 1};
+    CHECK(test::first_difference(infer(one), infer(four)) == "");
   }
 }

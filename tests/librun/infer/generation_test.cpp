@@ -177,28 +177,34 @@ TEST_SUITE("librun/infer/generation") {
     const ModelGraph model = decoder();
     const NamedTensors weights = trained(model);
     const at::Tensor prompts = tokens(6, 2);
-    const at::Tensor whole = grown(model, weights, {}, "tokens", 9, prompts, 7, 1);
-    // The second new token of the first sequence ends all that make it.
-    const auto end = whole[0][3].item<std::int64_t>();
-    at::Tensor expected = whole.clone(), lengths = at::full({6}, 9, at::kLong);
-    std::int64_t made = 0;
-    for (std::int64_t s = 0; s < 6; ++s) {
-      std::int64_t at = 2;
-      while (at < 9 && whole[s][at].item<std::int64_t>() != end) ++at;
-      const std::int64_t length = std::min<std::int64_t>(9, at + 1);
-      expected[s].narrow(0, length, 9 - length).fill_(end);
-      lengths[s] = length;
-      made += length - 2;
-    }
-    REQUIRE(made < 42);
-    Files files({{"tokens", prompts}}, weights, {.new_tokens = 7, .prompt_length = 2, .end_token = end});
-    files.options.micro_batch = 1;
-    for (const plan::Plan& plan : plans_of(model)) {
-      const NamedTensors found = files.infer(plan);
-      CHECK(found[0].second.equal(expected));
-      CHECK(found[1].second.equal(lengths));
-      CHECK(files.report.tokens == made);
-      CHECK(files.report.passes == made);  // one sequence each: none runs after its end
+    for (const int rows : {1, 3}) {
+      CAPTURE(rows);
+      at::Tensor expected = grown(model, weights, {}, "tokens", 9, prompts, 7, rows);
+      at::Tensor lengths = at::full({6}, 9, at::kLong);
+      // The second new token of the first sequence ends all that make it.
+      const auto end = expected[0][3].item<std::int64_t>();
+      std::int64_t made = 0, passes = 0, longest = 0;
+      for (std::int64_t s = 0; s < 6; ++s) {
+        std::int64_t at = 2;
+        while (at < 9 && expected[s][at].item<std::int64_t>() != end) ++at;
+        const std::int64_t length = std::min<std::int64_t>(9, at + 1);
+        expected[s].narrow(0, length, 9 - length).fill_(end);
+        lengths[s] = length;
+        made += length - 2;
+        longest = s % rows == 0 ? length - 2 : std::max(longest, length - 2);
+        if (s % rows == rows - 1) passes += longest;
+      }
+      REQUIRE(lengths.ne(9).any().item<bool>());
+      REQUIRE((rows == 1 || made < passes * rows));  // some sequences of a group end before others
+      Files files({{"tokens", prompts}}, weights, {.new_tokens = 7, .prompt_length = 2, .end_token = end});
+      files.options.micro_batch = rows;
+      for (const plan::Plan& plan : plans_of(model)) {
+        const NamedTensors found = files.infer(plan);
+        CHECK(found[0].second.equal(expected));
+        CHECK(found[1].second.equal(lengths));
+        CHECK(files.report.tokens == made);
+        CHECK(files.report.passes == passes);  // no group runs after its end
+      }
     }
   }
 
