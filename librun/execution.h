@@ -11,6 +11,9 @@
 
 namespace pp::run {
 
+/// Type of products under LibTorch's autocast.
+enum class Autocast { bfloat16, float16 };
+
 struct ExecutionOptions {
   std::string data;           ///< `synthetic`, or a folder or file that data/formats.h knows
   std::string data_format;    ///< where the names of the files leave it open
@@ -20,9 +23,8 @@ struct ExecutionOptions {
   int synthetic_samples = 1024;
   /// Multiplies floating inputs of files; default: integers by 1/(maximum of their type).
   std::optional<double> scale;
-  /// Products of forwards in this type (LibTorch's autocast), weights, sums and updates in the plan's float32;
-  /// bfloat16.
-  std::optional<DType> autocast;
+  /// Products of forwards in this type, weights, sums and updates in the plan's float32.
+  std::optional<Autocast> autocast;
   std::uint64_t seed = 1;
   std::filesystem::path initial_weights;  ///< safetensors, or a checkpoint's folder; empty: drawn from the seed
   bool ignore_unknown_weights = false;    ///< initial weights that the model does not have
@@ -34,3 +36,11 @@ struct ExecutionOptions {
 };
 
 }  // namespace pp::run
+
+namespace pp {
+template <>
+struct EnumNames<run::Autocast> {
+  static constexpr std::array table{std::pair{run::Autocast::bfloat16, "bfloat16"sv},
+                                    std::pair{run::Autocast::float16, "float16"sv}};
+};
+}  // namespace pp

@@ -47,6 +47,12 @@ struct RunOptions : ExecutionOptions {
   /// Decided by all workers together before any of them updates; synchronous schedules only. Unset: a loss that
   /// is not finite, seen when the step is over, is the run's failure.
   std::optional<OnNan> on_nan;
+  /// Losses are multiplied by it in backwards, gradients divided by it before the update. Unset: 1, under
+  /// autocast to float16 a dynamic one (worker/loss_scale.h), which skips steps that are not finite whatever
+  /// on_nan says not. Synchronous schedules only.
+  std::optional<double> loss_scale;
+  bool scales_dynamically() const { return autocast == Autocast::float16 && !loss_scale; }
+  bool scales_losses() const { return loss_scale || scales_dynamically(); }
   bool shuffle = true;     ///< a permutation keyed by (seed, epoch)
   bool drop_last = false;  ///< leave out a last partial mini-batch that has fewer samples than micro-batches
   bool evaluate = true;    ///< after each epoch, when there is test data and the loss is cross_entropy or mse
@@ -84,6 +90,7 @@ struct Progress {
   double bubble_fraction = 0;                          ///< of the step
   Bytes peak{};                                        ///< of the worker that held most in the step
   std::optional<double> gradient_norm = std::nullopt;  ///< before clipping; only with clip_norm
+  std::optional<double> loss_scale = std::nullopt;     ///< for the next step; only where losses are scaled
 };
 
 /// Called on the calling thread between steps.

@@ -47,9 +47,9 @@ void add_execution_options(const cli::Command& command, std::string& plan, run::
       .add_option_function(
           "--autocast",
           [&run](const std::string& text) {
-            run.autocast = parse_enum<DType>(text, "--autocast", ErrorKind::usage);
+            run.autocast = parse_enum<run::Autocast>(text, "--autocast", ErrorKind::usage);
           },
-          "bfloat16: type of the products in forwards")
+          "type of the products in forwards: " + list_names<run::Autocast>())
       .type_name("NAME")
       .group(group);
   command
@@ -124,6 +124,11 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
           },
           "when a loss or gradient is not finite, decided before the update: " + list_names<run::OnNan>())
       .type_name("NAME")
+      .group("Training");
+  command
+      .add_option("--loss-scale", run.loss_scale,
+                  "multiplies losses, gradients are divided by it; float16 unless given: rises and falls")
+      .check(cli::number_from(0))
       .group("Training");
   command.add_option("--seed", run.seed, "of initial weights, dropout and shuffling")
       .check(cli::whole_number(0))

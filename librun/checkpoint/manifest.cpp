@@ -22,6 +22,12 @@ Position read_position(ObjectReader& reader) {
   position.epoch = static_cast<int>(reader.integer("epoch", {0, std::numeric_limits<int>::max()}));
   position.epoch_steps = reader.integer("epoch_steps");
   position.epoch_loss = reader.number("epoch_loss", kAnyNumber);
+  if (!reader.has("loss_scale")) return position;
+  reader.object("loss_scale", [&](ObjectReader& scale) {
+    position.loss_scale.factor =
+        scale.number("factor", {std::numeric_limits<double>::min(), std::numeric_limits<double>::max()});
+    position.loss_scale.finite_steps = scale.integer("finite_steps");
+  });
   return position;
 }
 
@@ -70,13 +76,17 @@ Json to_json(const Manifest& manifest) {
   Json parts = Json::array();
   for (const CheckpointPart& part : manifest.parts)
     parts.push_back({{"file", part.file}, {"bytes", part.bytes}, {"hash", part.hash}});
+  Json reached{{"step", position.step},
+               {"epoch", position.epoch},
+               {"epoch_steps", position.epoch_steps},
+               {"epoch_loss", position.epoch_loss}};
+  if (position.loss_scale != LossScale{}) {
+    reached["loss_scale"] = {{"factor", position.loss_scale.factor},
+                             {"finite_steps", position.loss_scale.finite_steps}};
+  }
   return {{"format", kFormat},
           {"version", kVersion},
-          {"position",
-           {{"step", position.step},
-            {"epoch", position.epoch},
-            {"epoch_steps", position.epoch_steps},
-            {"epoch_loss", position.epoch_loss}}},
+          {"position", reached},
           {"training",
            {{"model_hash", identity.model_hash},
             {"dtype", identity.dtype},

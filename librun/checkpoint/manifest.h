@@ -10,15 +10,17 @@
 #include "libprofile/core/json_reader.h"
 #include "librun/data/order.h"
 #include "librun/report/settings.h"
+#include "librun/worker/loss_scale.h"
 
 namespace pp::run {
 
 /// How far a training has come: between two updates.
 struct Position {
-  Step step = 0;          ///< finished updates
-  int epoch = 0;          ///< finished epochs
-  Step epoch_steps = 0;   ///< finished updates of the epoch that has begun
-  double epoch_loss = 0;  ///< their losses, each times its samples
+  Step step = 0;           ///< finished updates
+  int epoch = 0;           ///< finished epochs
+  Step epoch_steps = 0;    ///< finished updates of the epoch that has begun
+  double epoch_loss = 0;   ///< their losses, each times its samples
+  LossScale loss_scale{};  ///< for the next step
   bool operator==(const Position&) const = default;
 };
 

@@ -33,6 +33,7 @@ std::string metrics_line(const Progress& step) {
             {"bubble_fraction", step.bubble_fraction},
             {"peak_bytes", step.peak.value}};
   if (step.gradient_norm && std::isfinite(*step.gradient_norm)) line["gradient_norm"] = *step.gradient_norm;
+  if (step.loss_scale) line["loss_scale"] = *step.loss_scale;
   return dump_json_compact(line) + '\n';
 }
 

@@ -14,6 +14,11 @@ namespace pp::run {
 
 namespace {
 
+std::optional<at::ScalarType> scalar_type(std::optional<Autocast> autocast) {
+  if (!autocast) return std::nullopt;
+  return *autocast == Autocast::float16 ? at::kHalf : at::kBFloat16;
+}
+
 Bytes bytes_of(const at::Tensor& tensor) {
   return Bytes(tensor.defined() ? static_cast<std::int64_t>(tensor.nbytes()) : 0);
 }
@@ -24,7 +29,7 @@ Stage::Stage(const ResolvedModel& model, StageOptions options)
     : model_(model),
       segment_(model, std::move(options.layers), options.with_loss, options.recompute),
       optimizer_(std::move(options.optimizer)),
-      autocast_(options.autocast ? std::optional(model::scalar_type(*options.autocast)) : std::nullopt),
+      autocast_(scalar_type(options.autocast)),
       layout_(model, segment_, options.dtype),
       versions_(layout_, *segment_.initial_weights(options.seed, options.dtype, options.device), options.policy,
                 options.stages, options.index, options.per_update),

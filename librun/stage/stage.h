@@ -18,6 +18,7 @@
 #include "libprofile/model/optimizer.h"
 #include "libprofile/model/segment.h"
 #include "librun/checkpoint/weights.h"
+#include "librun/execution.h"
 #include "librun/stage/flat_layout.h"
 #include "librun/stage/flights.h"
 #include "librun/stage/weight_versions.h"
@@ -29,8 +30,8 @@ struct StageOptions {
   bool with_loss = false;
   std::vector<int> recompute = {};  ///< those of `layers` that run again inside backward
   DType dtype = DType::float32;
-  std::optional<DType> autocast = {};  ///< type of the products in forwards (model::PassContext)
-  at::Device device = at::kCPU;        ///< where weights, gradients and optimizer state live
+  std::optional<Autocast> autocast = {};  ///< type of the products in forwards (model::PassContext)
+  at::Device device = at::kCPU;           ///< where weights, gradients and optimizer state live
   std::uint64_t seed = 1;
   std::unique_ptr<model::Optimizer> optimizer;  ///< null: forwards alone, without gradients
   plan::WeightPolicy policy = plan::WeightPolicy::flush;

@@ -57,10 +57,6 @@ void check_runnable(const ResolvedModel& model) {
 
 void check_autocast(const plan::Plan& plan, const ExecutionOptions& options) {
   if (!options.autocast) return;
-  if (*options.autocast != DType::bfloat16) {
-    refuse(ErrorKind::usage,
-           "--autocast: " + std::string(name_of(*options.autocast)) + " is not supported; use bfloat16");
-  }
   if (plan.training.dtype != DType::float32) {
     refuse(ErrorKind::usage, "--autocast: the plan trains in " + std::string(name_of(plan.training.dtype)) +
                                  "; plan with float32, or leave it out");

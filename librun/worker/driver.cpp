@@ -36,7 +36,11 @@ std::string not_finite(const StepResult& result) {
 }  // namespace
 
 Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted)
-    : job_(job), observer_(observer), interrupted_(interrupted), done_(job.setup.start.position.step) {
+    : job_(job),
+      observer_(observer),
+      interrupted_(interrupted),
+      done_(job.setup.start.position.step),
+      loss_scale_(job.setup.start.position.loss_scale) {
   const Position& start = job.setup.start.position;
   epoch_.loss = start.epoch_loss;
   for (Step step = 0; step < start.epoch_steps; ++step)
@@ -212,6 +216,7 @@ void Driver::count(const StepRecord& step) {
     epoch_.loss += step.loss * step.samples;
     epoch_.samples += step.samples;
   }
+  if (job_.options.scales_dynamically()) loss_scale_ = next_loss_scale(loss_scale_, !step.skipped);
   epoch_.samples_here += step.samples;
   epoch_.end = std::max(epoch_.end, step.end);
   if (awaited_snapshots_.empty() || awaited_snapshots_.front() != done_) return;
@@ -225,6 +230,7 @@ void Driver::tell_step(int epoch, const StepResult& result) {
   Progress progress{epoch, done_, total, record.loss};
   if (record.time.count() > 0) progress.samples_per_s = record.samples / record.time.count();
   progress.learning_rate = rate_at(job_.setup.rates, job_.options.learning_rate, total, done_ - 1);
+  if (job_.options.scales_losses()) progress.loss_scale = loss_scale_.factor;
   progress.samples = record.samples;
   progress.elapsed = record.end;
   progress.bubble_fraction = record.bubble_fraction;
@@ -239,6 +245,7 @@ Position Driver::position() const {
   const Step length = job_.setup.length.epoch.steps();
   Position position{.step = done_, .epoch = static_cast<int>(done_ / length), .epoch_steps = done_ % length};
   if (position.epoch_steps > 0) position.epoch_loss = epoch_.loss;
+  position.loss_scale = loss_scale_;
   return position;
 }
 
@@ -247,7 +254,8 @@ void Driver::finish_epoch(int epoch) {
   report.epoch = epoch;
   if (epoch_.samples == 0) {
     throw Error(ErrorKind::run, "epoch " + std::to_string(epoch) +
-                                    ": every step was skipped; lower the learning rate or check the data");
+                                    ": every step was skipped; lower the learning rate or check the data" +
+                                    (job_.options.scales_dynamically() ? ", or give a --loss-scale" : ""));
   }
   report.train_loss = epoch_.loss / epoch_.samples;
   report.samples_per_s = epoch_.samples_here / (epoch_.end - epoch_.start).count();

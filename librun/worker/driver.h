@@ -92,7 +92,8 @@ class Driver {
   Seconds snapshot_time_{};             ///< of the last one that the clock asked for
   bool ended_early_ = false;
   bool stopped_by_nan_ = false;
-  Seconds last_end_{};  ///< of the step before, or the beginning of a leg
+  LossScale loss_scale_;  ///< for the next step that is counted
+  Seconds last_end_{};    ///< of the step before, or the beginning of a leg
   std::vector<StepRecord> steps_;
   std::vector<EpochReport> epochs_;
   StepHistory history_;

@@ -172,17 +172,27 @@ std::map<std::pair<std::int64_t, std::int64_t>, Worker::Norm> Worker::gather_nor
 // Every parameter counts once, added in model order: the same bits and the same decision for every plan.
 void Worker::settle(Step step) {
   if (job_.options.on_nan == OnNan::stop && !refused_.empty()) return;  // as everybody
+  if (loss_scale_.factor != 1) scale_gradients(1 / loss_scale_.factor);
+  const bool skips = job_.options.scales_dynamically();
   double sum = 0;
   refused_.clear();
   for (const auto& [key, norm] : gather_norms()) {
     sum += norm.square;
     const bool loss = key.first == kLoss;
-    if (!job_.options.on_nan || !refused_.empty() || (!loss && std::isfinite(norm.square))) continue;
+    if (!(job_.options.on_nan || skips) || !refused_.empty() || (!loss && std::isfinite(norm.square))) continue;
     const std::string what =
         loss ? "the loss of micro-batch " + std::to_string(key.second)
              : "the gradient of layer " + job_.plan.model.layers[static_cast<std::size_t>(key.first)].name;
     refused_ = "step " + std::to_string(step + 1) + ": stage " + std::to_string(norm.stage) + ": " + what +
                " is not a finite number";
+  }
+  if (skips) {
+    if (!refused_.empty() && loss_scale_.factor <= 1) {
+      throw Error(ErrorKind::run, refused_ +
+                                      ", although the loss scale has fallen to 1; lower the learning rate, or "
+                                      "check the data");
+    }
+    loss_scale_ = next_loss_scale(loss_scale_, refused_.empty());
   }
   if (!refused_.empty()) return;
   gradient_norm_ = std::sqrt(sum);
@@ -192,7 +202,10 @@ void Worker::settle(Step step) {
 // The factor is that of torch.nn.utils.clip_grad_norm_.
 void Worker::clip(double norm) {
   const double factor = *job_.options.clip_norm / (norm + 1e-6);
-  if (factor >= 1) return;
+  if (factor < 1) scale_gradients(factor);
+}
+
+void Worker::scale_gradients(double factor) {
   for (auto& [id, stage] : stages_) stage.scale_gradient(factor);
 }
 

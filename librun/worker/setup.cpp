@@ -83,6 +83,18 @@ void check_meeting(const plan::Plan& plan, const std::string& option, const std:
   }
 }
 
+void check_loss_scale(const plan::Plan& plan, const RunOptions& options) {
+  const double scale = options.loss_scale.value_or(1);
+  require(std::isfinite(scale) && scale > 0, "loss_scale", scale, "above 0");
+  const char* const option = options.loss_scale ? "--loss-scale" : "--autocast float16";
+  if (options.scales_losses()) check_meeting(plan, option, "decision");
+  if (options.scales_dynamically() && options.on_nan == OnNan::stop) {
+    refuse(ErrorKind::usage,
+           "--on-nan stop: under --autocast float16 the loss scale is found by skipping steps that are not "
+           "finite; leave --on-nan out, or give a --loss-scale");
+  }
+}
+
 void check_accumulation(const plan::Plan& plan, const RunOptions& options) {
   if (options.accumulate == 1 || !plan.workers.front().program.stream) return;
   refuse(ErrorKind::usage,
@@ -218,6 +230,7 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   check_tied(plan, setup.streams);
   if (options.clip_norm) check_meeting(plan, "--clip-norm", "norm");
   if (options.on_nan) check_meeting(plan, "--on-nan", "decision");
+  check_loss_scale(plan, options);
   check_accumulation(plan, options);
   check_autocast(plan, options);
   setup.devices = devices_of_workers(plan);

@@ -115,6 +115,7 @@ Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Le
   }
   if (options.data == "synthetic") whole("synthetic_samples", options.synthetic_samples);
   if (options.autocast) settings["autocast"] = std::string(name_of(*options.autocast));
+  if (options.loss_scale) settings["loss_scale"] = *options.loss_scale;
   if (options.on_nan) settings["on_nan"] = std::string(name_of(*options.on_nan));
   if (options.accumulate > 1) whole("accumulate", options.accumulate);
   if (options.clip_norm) settings["clip_norm"] = *options.clip_norm;
@@ -161,9 +162,13 @@ Start find_start(const plan::Plan& plan, const RunOptions& options, const Setup&
     refuse(ErrorKind::usage,
            "--resume goes on with the weights of its checkpoint; leave out --initial-weights, or --resume");
   }
-  if (!options.resume.empty()) return resume(plan, options, setup);
-  if (!options.initial_weights.empty()) return take_weights(plan, options, setup);
-  return {};
+  Start start;
+  if (!options.resume.empty()) start = resume(plan, options, setup);
+  if (!options.initial_weights.empty()) start = take_weights(plan, options, setup);
+  const bool goes_on = options.scales_dynamically() && start.position.loss_scale != LossScale{};
+  if (!goes_on)
+    start.position.loss_scale = initial_loss_scale(options.loss_scale, options.scales_dynamically());
+  return start;
 }
 
 Step snapshot_interval(const RunOptions& options, const Setup& setup) {

@@ -40,6 +40,7 @@ Worker::Worker(Job& job, WorkerId id)
       device_(profile::tensor_device(job.setup.devices[index(id)].kind, job.setup.devices[index(id)].index)),
       generator_(profile::make_generator(device_, /*seed=*/0)),
       memory_(job.options.memory_limit.value_or(kNoLimit)),
+      loss_scale_(job.setup.start.position.loss_scale),
       initial_(job.initial),
       starting_(std::in_place, job.coordinator) {}
 
@@ -265,8 +266,8 @@ void Worker::backward(const Turn& turn, Stage& stage) {
   log_->begin(turn);
   stage.predict_for_backward(rate(turn));
   model::Tensors gradients = turn.op.kind == plan::OpKind::backward
-                                 ? stage.backward(pass, arrived_, turn.weight)
-                                 : stage.input_gradient(pass, arrived_, turn.weight);
+                                 ? stage.backward(pass, arrived_, turn.weight * loss_scale_.factor)
+                                 : stage.input_gradient(pass, arrived_, turn.weight * loss_scale_.factor);
   arrived_.clear();
   end_operation();
   send_gradients(turn, std::move(gradients));
@@ -280,7 +281,7 @@ void Worker::weight_gradient(const Turn& turn, Stage& stage) {
 }
 
 void Worker::update(const Turn& turn, Stage& stage) {
-  const bool meets = job_.options.clip_norm || job_.options.on_nan;
+  const bool meets = job_.options.clip_norm || job_.options.on_nan || job_.options.scales_losses();
   if (meets && std::exchange(settled_, turn.step) != turn.step) settle(turn.step);
   LoggedOp& op = log_->begin(turn);
   op.updates = true;

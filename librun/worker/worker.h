@@ -17,6 +17,7 @@
 #include "librun/worker/cursor.h"
 #include "librun/worker/data_feed.h"
 #include "librun/worker/job.h"
+#include "librun/worker/loss_scale.h"
 #include "librun/worker/operation_log.h"
 #include "librun/worker/record.h"
 
@@ -82,6 +83,7 @@ class Worker {
   };
   std::map<std::pair<std::int64_t, std::int64_t>, Norm> gather_norms();
   void clip(double norm);
+  void scale_gradients(double factor);
 
   model::RandomKey key(const Turn& turn) const { return {job_.options.seed, turn.step, turn.micro_batch}; }
   WorkerId owner(StageId stage, const Turn& turn) const { return ground_.owners->of(stage, turn.local); }
@@ -131,6 +133,7 @@ class Worker {
   Step settled_ = -1;                         ///< the last step that was
   std::string refused_;  ///< why its updates are not made; with OnNan::stop also those behind it
   std::optional<double> gradient_norm_;          ///< of that step, until it is written down
+  LossScale loss_scale_;                         ///< of the step, the same on all workers
   std::shared_ptr<const InitialState> initial_;  ///< until the stages are made
   std::optional<Phase> starting_;                ///< until the stages are made
   Seconds busy_{};                               ///< of an inference

@@ -141,13 +141,31 @@ TEST_SUITE("librun/check") {
           "over all of them; plan with a synchronous schedule");
   }
 
-  TEST_CASE("autocast is to bfloat16 and from float32") {
-    CHECK(refused_options([](auto& o) { o.autocast = DType::float64; }) ==
-          "--autocast: float64 is not supported; use bfloat16");
+  TEST_CASE("losses are scaled by a number above 0, and where all workers can decide of a step") {
+    CHECK(refused_options([](auto& o) { o.loss_scale = 0; }) == "loss_scale = 0.000000: must be above 0");
+    CHECK(refused_options([](auto& o) {
+            o.autocast = run::Autocast::float16;
+            o.on_nan = run::OnNan::stop;
+          }) ==
+          "--on-nan stop: under --autocast float16 the loss scale is found by skipping steps that are not "
+          "finite; leave --on-nan out, or give a --loss-scale");
+    PlanSpec spec = small();
+    spec.schedule = "pipedream";
+    spec.mini_batch = 4;
+    spec.micro_batches = 1;
+    run::RunOptions options = synthetic();
+    options.autocast = run::Autocast::float16;
+    CHECK(refusal(make_plan(spec), options).first.starts_with("--autocast float16: the stages of schedule "));
+    options.autocast.reset();
+    options.loss_scale = 8;
+    CHECK(refusal(make_plan(spec), options).first.starts_with("--loss-scale: the stages of schedule "));
+  }
+
+  TEST_CASE("autocast is from float32") {
     PlanSpec spec = small();
     spec.dtype = DType::float64;
     run::RunOptions options = synthetic();
-    options.autocast = DType::bfloat16;
+    options.autocast = run::Autocast::bfloat16;
     CHECK(refusal(make_plan(spec), options).first ==
           "--autocast: the plan trains in float64; plan with float32, or leave it out");
   }

@@ -39,6 +39,10 @@ std::vector<at::Tensor> owned(const ResolvedModel& model, LayerTensors weights) 
   return flat(weights);
 }
 
+bool all_finite(const std::vector<at::Tensor>& gradients) {
+  return std::ranges::all_of(gradients, [](const at::Tensor& g) { return g.isfinite().all().item<bool>(); });
+}
+
 // As torch.nn.utils.clip_grad_norm_ does, the norm in double precision.
 void clip(const std::vector<at::Tensor>& gradients, double most) {
   double squares = 0;
@@ -65,6 +69,9 @@ Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Orde
   const run::EpochShape shape = shape_of(plan, options, model.samples());  // of mini-batches
   const std::int64_t group = options.accumulate, per_epoch = (shape.count + group - 1) / group;
   const std::int64_t total = options.steps.value_or(per_epoch * options.epochs.value_or(1));
+  const bool dynamic = options.autocast == run::Autocast::float16 && !options.loss_scale;
+  double scale = dynamic ? 65536 : options.loss_scale.value_or(1);
+  int finite_steps = 0;
   for (std::int64_t step = 0; step < total; ++step) {
     const auto order =
         run::epoch_order(model.samples(), options.seed, static_cast<int>(step / per_epoch), options.shuffle);
@@ -83,15 +90,28 @@ Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Orde
       const auto first = static_cast<std::size_t>(shape.first(batch) + offsets[piece]);
       const auto count = static_cast<std::size_t>(offsets[piece + 1] - offsets[piece]);
       parts.push_back(model.gradient(weights, std::span(order).subspan(first, count),
-                                     static_cast<double>(count) / size, {options.seed, step, m}));
+                                     scale * static_cast<double>(count) / size, {options.seed, step, m}));
       for (auto& entry : parts.back().statistics) statistics[entry.layer].push_back(entry);
       loss += parts.back().loss * static_cast<double>(count) / size;
     }
-    if (order_of_sum == Order::descending) std::ranges::reverse(parts);
+    // Within a mini-batch: those that an update accumulates come one after the other.
+    for (auto first = parts.begin(); order_of_sum == Order::descending && first != parts.end();
+         first += micro_batches)
+      std::reverse(first, first + micro_batches);
     for (const Gradient& part : parts) {
       for (std::size_t i = 0; i < sums.size(); ++i) add(sums[i], part.weights[i]);
     }
     const std::vector<at::Tensor> gradients = gathered(model.resolved(), std::move(sums));
+    result.losses.push_back(loss);
+    for (const at::Tensor& gradient : gradients) gradient.mul_(1 / scale);
+    if (dynamic) {  // as torch.amp.GradScaler
+      const bool finite = all_finite(gradients);
+      finite_steps = finite ? finite_steps + 1 : 0;
+      if (!finite) scale /= 2;
+      if (finite_steps == 2000) scale *= 2, finite_steps = 0;
+      result.skipped += finite ? 0 : 1;
+      if (!finite) continue;
+    }
     if (options.clip_norm) clip(gradients, *options.clip_norm);
     optimizer->step(owned(model.resolved(), weights), gradients, rate ? rate(step) : options.learning_rate);
     for (auto& [layer, entries] : statistics) {
@@ -99,7 +119,6 @@ Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Orde
       model::commit_statistics(entries, number(model.resolved().graph.layers[i].attributes, "momentum"),
                                buffers[i]);
     }
-    result.losses.push_back(loss);
   }
   result.tensors = model.named(weights, buffers);
   return result;

@@ -19,6 +19,7 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 struct Trained {
   std::vector<double> losses;  ///< per step
+  int skipped = 0;             ///< steps under a dynamic loss scale
   NamedTensors tensors;        ///< parameters and buffers in model order
 };
 

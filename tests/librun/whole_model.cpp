@@ -80,7 +80,8 @@ Gradient WholeModel::gradient(const LayerTensors& at_weights, std::span<const st
     return data_.rows(source, samples);
   };
   at::autocast::set_autocast_cache_enabled(false);
-  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  at::autocast::set_autocast_dtype(at::kCPU,
+                                   options_.autocast == run::Autocast::float16 ? at::kHalf : at::kBFloat16);
   at::autocast::set_autocast_enabled(at::kCPU, options_.autocast.has_value());
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     model::LayerContext context;
