@@ -69,6 +69,8 @@ TEST_SUITE("librun/checkpoint/checkpoint_folder") {
     Manifest manifest = manifest_of(7);
     manifest.parts = {{"weights.safetensors", 12, "sha256:x"}};
     CHECK((parse_manifest(dump_json(to_json(manifest))) == manifest));
+    manifest.position.loss_scale = {32768, 17};
+    CHECK((parse_manifest(dump_json(to_json(manifest))) == manifest));
   }
 
   TEST_CASE("a manifest that contradicts itself or leaves its folder is refused") {
