@@ -22,7 +22,11 @@ constexpr const char* kCosts =
         "all_reduce_s": 0, "update_s": 0, "weights_bytes": 0, "gradients_bytes": 0, "optimizer_bytes": 0,
         "saved_bytes": 0, "input_bytes": 0, "boundary_bytes": 0, "workspace_bytes": 0, "versions": 1})";
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::int64_t kMi = std::int64_t{4} << 20;  // a sanitizer's own memory counts, too
+#else
 constexpr std::int64_t kMi = std::int64_t{1} << 20;
+#endif
 
 struct Folder : pp::test::TemporaryFolder {
   Folder() { pp::test::write_profile(path(), profile); }
