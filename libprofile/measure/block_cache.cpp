@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
 
 namespace pp::profile {
 namespace {
@@ -14,6 +18,43 @@ void* map_pages(std::size_t bytes) {
   return block == MAP_FAILED ? nullptr : block;
 }
 
+/// Caches whose threads have ended.
+class SpareCaches {
+ public:
+  BlockCache& take() {
+    const std::lock_guard lock(mutex_);
+    if (caches_.empty()) return *new BlockCache;
+    BlockCache* cache = caches_.back();
+    caches_.pop_back();
+    return *cache;
+  }
+
+  void give(BlockCache& cache) {
+    cache.release_free_blocks();
+    const std::lock_guard lock(mutex_);
+    caches_.push_back(&cache);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<BlockCache*> caches_;
+};
+
+/// Lives as long as the process: threads may end after any destructor of ours.
+SpareCaches& spare_caches() {
+  static auto* caches = new SpareCaches;
+  return *caches;
+}
+
+thread_local BlockCache* this_threads_cache = nullptr;
+
+/// Hands the thread's cache on at its end.
+struct AtThreadEnd {
+  ~AtThreadEnd() {
+    if (this_threads_cache != nullptr) spare_caches().give(*std::exchange(this_threads_cache, nullptr));
+  }
+};
+
 }  // namespace
 
 std::size_t block_class(std::size_t bytes) {
@@ -22,14 +63,22 @@ std::size_t block_class(std::size_t bytes) {
   return (bytes + eighth - 1) / eighth * eighth;
 }
 
+BlockCache& thread_block_cache() {
+  if (this_threads_cache == nullptr) {
+    this_threads_cache = &spare_caches().take();
+    static thread_local const AtThreadEnd at_thread_end;
+  }
+  return *this_threads_cache;
+}
+
 BlockCache::~BlockCache() { release_free_blocks(); }
 
 void* BlockCache::take(std::size_t bytes) {
   const std::size_t size = block_class(bytes);
-  const std::lock_guard lock(mutex_);
-  if (const auto kept = free_.find(size); kept != free_.end() && !kept->second.empty()) {
-    void* block = kept->second.back();
-    kept->second.pop_back();
+  take_in_returned();
+  if (const auto kept = free_.find(size); kept != free_.end() && kept->second != nullptr) {
+    FreeBlock* block = kept->second;
+    kept->second = block->next;
     free_bytes_ -= size;
     use(size);
     return block;
@@ -40,25 +89,38 @@ void* BlockCache::take(std::size_t bytes) {
     release_free_blocks();
     block = map_pages(size);
   }
-  if (block != nullptr) use(size);
+  if (block != nullptr) {
+    free_.try_emplace(size, nullptr);  // so that giving it back needs no memory
+    use(size);
+  }
   return block;
 }
 
-void BlockCache::give(void* block, std::size_t bytes) noexcept {
-  const std::size_t size = block_class(bytes);
-  const std::lock_guard lock(mutex_);
-  used_bytes_ -= size;
-  try {
-    free_[size].push_back(block);
-    free_bytes_ += size;
-  } catch (...) {  // no memory for the list's own node
-    munmap(block, size);
+void BlockCache::give(void* memory, std::size_t bytes) noexcept {
+  auto* block = new (memory) FreeBlock{returned_.load(std::memory_order_relaxed), block_class(bytes)};
+  while (!returned_.compare_exchange_weak(block->next, block, std::memory_order_release,
+                                          std::memory_order_relaxed)) {
   }
 }
 
-std::size_t BlockCache::free_bytes() const {
-  const std::lock_guard lock(mutex_);
+std::size_t BlockCache::free_bytes() {
+  take_in_returned();
   return free_bytes_;
+}
+
+void BlockCache::take_in_returned() noexcept {
+  if (returned_.load(std::memory_order_relaxed) == nullptr) return;
+  FreeBlock* oldest_first = nullptr;
+  for (FreeBlock* block = returned_.exchange(nullptr, std::memory_order_acquire); block != nullptr;) {
+    FreeBlock* before = std::exchange(block->next, oldest_first);
+    oldest_first = std::exchange(block, before);
+  }
+  while (oldest_first != nullptr) {
+    FreeBlock* block = std::exchange(oldest_first, oldest_first->next);
+    block->next = std::exchange(free_.find(block->size)->second, block);
+    free_bytes_ += block->size;
+    used_bytes_ -= block->size;
+  }
 }
 
 bool BlockCache::would_hoard(std::size_t more) const {
@@ -71,9 +133,9 @@ void BlockCache::use(std::size_t bytes) {
 }
 
 void BlockCache::release_free_blocks() noexcept {
-  for (const auto& [size, blocks] : free_)
-    for (void* block : blocks) munmap(block, size);
-  free_.clear();
+  take_in_returned();
+  for (auto& [size, first] : free_)
+    while (first != nullptr) munmap(std::exchange(first, first->next), size);
   free_bytes_ = 0;
 }
 

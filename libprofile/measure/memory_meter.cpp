@@ -19,9 +19,10 @@ using detail::MemoryCounters;
 
 constexpr std::size_t kAlignment = 64;  // what Torch's own CPU allocator promises, and the size of the header
 
-/// Stands before each block, so that a free finds the account and the size from the address alone.
+/// Stands before each block, so that a free finds account, size and origin from the address alone.
 struct alignas(kAlignment) BlockHeader {
   Charge charge;
+  BlockCache* cache;  ///< that it came from; null: malloc
 };
 static_assert(sizeof(BlockHeader) == kAlignment);
 
@@ -31,24 +32,9 @@ constexpr bool kReuseLargeBlocks = false;  // AddressSanitizer watches malloc's 
 constexpr bool kReuseLargeBlocks = true;
 #endif
 
-/// Lives as long as the process: static tensors may be freed after any destructor of ours.
-BlockCache& large_blocks() {
-  static auto* cache = new BlockCache;
-  return *cache;
-}
-
-bool is_large(std::size_t bytes) { return kReuseLargeBlocks && bytes >= BlockCache::kSmallest; }
-
-/// `bytes` of a whole block, header included; null when there are none left.
-void* take_memory(std::size_t bytes) {
-  return is_large(bytes) ? large_blocks().take(bytes) : std::aligned_alloc(kAlignment, bytes);
-}
-
-void give_memory(void* memory, std::size_t bytes) {
-  if (is_large(bytes))
-    large_blocks().give(memory, bytes);
-  else
-    std::free(memory);
+/// For a whole block of `bytes`, header included; null: malloc's business.
+BlockCache* cache_for(std::size_t bytes) {
+  return kReuseLargeBlocks && bytes >= BlockCache::kSmallest ? &thread_block_cache() : nullptr;
 }
 
 /// What a tensor of `bytes` occupies with its header, a multiple of the alignment; 0 when no size holds it.
@@ -61,7 +47,10 @@ void free_block(void* data) {
   if (data == nullptr) return;
   BlockHeader* header = static_cast<BlockHeader*>(data) - 1;
   header->charge.end();
-  give_memory(header, block_bytes(static_cast<std::size_t>(header->charge.bytes)));
+  if (header->cache != nullptr)
+    header->cache->give(header, block_bytes(static_cast<std::size_t>(header->charge.bytes)));
+  else
+    std::free(header);
 }
 
 void* allocate_block(std::size_t bytes) {
@@ -71,11 +60,13 @@ void* allocate_block(std::size_t bytes) {
                    "out of memory: ", bytes, " bytes asked for, ", owner->live.load(), " of ", owner->limit,
                    " bytes in use");
   const std::size_t needed = block_bytes(bytes);
-  void* memory = needed == 0 ? nullptr : take_memory(needed);
+  BlockCache* cache = cache_for(needed);
+  void* memory = nullptr;
+  if (needed > 0) memory = cache != nullptr ? cache->take(needed) : std::aligned_alloc(kAlignment, needed);
   if (memory == nullptr && owner != nullptr) owner->remove(static_cast<std::int64_t>(bytes));
   TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr, "out of memory: the system refused ", bytes, " bytes");
   const Charge charge{owner, static_cast<std::int64_t>(bytes), owner == nullptr ? 0 : owner->next_serial()};
-  return new (memory) BlockHeader{charge} + 1;
+  return new (memory) BlockHeader{charge, cache} + 1;
 }
 
 /// visit(Charge&) for a block of ours or of CUDA's allocator; nothing for other memory. No other thread may

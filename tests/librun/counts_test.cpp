@@ -12,10 +12,9 @@ namespace {
 constexpr int kSteps = 24, kFrom = 14;
 
 ::test::RunCounts counts_of(PlanSpec spec) {
-  spec.mini_batch = 8;
   run::RunOptions options;
   options.data = "synthetic";
-  options.synthetic_samples = 8 * kSteps;
+  options.synthetic_samples = spec.mini_batch * kSteps;
   options.steps = kSteps;
   options.learning_rate = 1e-4;
   return ::test::count_operations(make_plan(spec), options, kFrom);
@@ -27,6 +26,8 @@ const PlanSpec kPlans[] = {
     {.model = ::test::mlp(4), .cuts = {1, 2, 3, 4, 5, 6, 7}, .schedule = "interleaved"},
     {.model = ::test::residual_net(), .cuts = {3, 6, 9}, .schedule = "gpipe"},
     {.model = ::test::skip_mlp(), .cuts = {2, 3, 4}},
+    // Tensors of 16 x 2048 floats, 128 KiB, and weights of 16 MiB: blocks that are kept between uses.
+    {.model = model::build_family("mlp:width=2048,layers=4"), .cuts = {2, 4, 6}, .mini_batch = 64},
 };
 
 }  // namespace
