@@ -8,6 +8,7 @@
 #include <string>
 
 #include "libplan/plan.h"
+#include "librun/report/settings.h"
 
 namespace pp::run {
 
@@ -34,6 +35,9 @@ struct ExecutionOptions {
   /// inference); may throw.
   std::function<void(std::int64_t step, WorkerId worker, const plan::Op& op)> before_op;
 };
+
+/// What reports and checkpoints say of them; without the weights' file.
+Settings settings_of(const ExecutionOptions& options);
 
 }  // namespace pp::run
 

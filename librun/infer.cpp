@@ -5,12 +5,12 @@
 
 #include "libprofile/measure/memory_meter.h"
 #include "libprofile/measure/profiler.h"
+#include "librun/drive/work.h"
 #include "librun/infer/driver.h"
 #include "librun/infer/generation.h"
 #include "librun/infer/output_file.h"
 #include "librun/infer/setup.h"
 #include "librun/report/build.h"
-#include "librun/worker/work.h"
 
 namespace pp::run {
 
@@ -30,20 +30,11 @@ void add(Settings& settings, const GenerationOptions& options) {
   if (options.top_k > 0) whole("top_k", options.top_k);
 }
 
-Settings settings_of(const InferOptions& options) {
-  Settings settings{{"data", options.data}};
-  const auto text = [&](const char* name, const std::string& value) {
-    if (!value.empty()) settings[name] = value;
-  };
-  text("data_format", options.data_format);
-  text("token_type", options.token_type);
-  text("target_column", options.target_column);
-  text("subset", options.subset);
-  text("initial_weights", options.initial_weights.string());
+Settings all_settings(const InferOptions& options) {
+  Settings settings = settings_of(options);
+  if (!options.subset.empty()) settings["subset"] = options.subset;
+  if (!options.initial_weights.empty()) settings["initial_weights"] = options.initial_weights.string();
   if (options.draw_weights) settings["draw_weights"] = true;
-  if (options.data == "synthetic") settings["synthetic_samples"] = std::int64_t{options.synthetic_samples};
-  if (options.scale) settings["scale"] = *options.scale;
-  if (options.autocast) settings["autocast"] = std::string(name_of(*options.autocast));
   if (options.generation) add(settings, *options.generation);
   return settings;
 }
@@ -70,7 +61,7 @@ InferReport make_report(const Job& job, const Crew& crew, const InferOptions& op
   report.context["pp"] = PP_VERSION;
   report.plan = job.plan;
   report.plan_hash = plan::plan_hash(job.plan);
-  report.settings = settings_of(options);
+  report.settings = all_settings(options);
   report.seed = options.seed;
   (options.generation ? report.tokens.emplace() : report.samples) = job.inference->done();
   if (options.generation) report.samples = job.test->samples();

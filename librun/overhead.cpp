@@ -8,8 +8,8 @@
 #include "libprofile/measure/machine.h"
 #include "libprofile/measure/statistics.h"
 #include "libprofile/model/families/families.h"
-#include "librun/worker/crew.h"
-#include "librun/worker/driver.h"
+#include "librun/drive/crew.h"
+#include "librun/drive/driver.h"
 
 namespace pp::run {
 namespace {

@@ -7,10 +7,10 @@
 #include "libprofile/core/error.h"
 #include "libprofile/measure/memory_meter.h"
 #include "libprofile/measure/profiler.h"
+#include "librun/drive/driver.h"
+#include "librun/drive/work.h"
 #include "librun/report/build.h"
-#include "librun/worker/driver.h"
-#include "librun/worker/start.h"
-#include "librun/worker/work.h"
+#include "librun/setup/start.h"
 
 namespace pp::run {
 

@@ -47,9 +47,9 @@ struct RunOptions : ExecutionOptions {
   /// Decided by all workers together before any of them updates; synchronous schedules only. Unset: a loss that
   /// is not finite, seen when the step is over, is the run's failure.
   std::optional<OnNan> on_nan;
-  /// Losses are multiplied by it in backwards, gradients divided by it before the update. Unset: 1, under
-  /// autocast to float16 a dynamic one (worker/loss_scale.h), which skips steps that are not finite whatever
-  /// on_nan says not. Synchronous schedules only.
+  /// Losses are multiplied by it in backwards, gradients divided by it before the update. Unset: 1; under
+  /// autocast to float16 a dynamic one (worker/loss_scale.h), which skips steps that are not finite without
+  /// being asked by on_nan. Synchronous schedules only.
   std::optional<double> loss_scale;
   bool scales_dynamically() const { return autocast == Autocast::float16 && !loss_scale; }
   bool scales_losses() const { return loss_scale || scales_dynamically(); }

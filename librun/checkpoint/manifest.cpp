@@ -63,8 +63,9 @@ void check_position(ObjectReader& reader, const Manifest& manifest) {
 }
 
 /// Settings without influence on what is trained.
-bool is_length_or_output(std::string_view name) {
-  constexpr std::array<std::string_view, 4> kNames{"epochs", "steps", "evaluate", "checkpoint_every"};
+bool changes_no_bit(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kNames{"epochs", "steps", "evaluate", "checkpoint_every",
+                                                   "memory_limit_bytes"};
   return std::ranges::find(kNames, name) != kNames.end();
 }
 
@@ -154,7 +155,7 @@ std::vector<std::string> differences(const Manifest& was, const Manifest& is) {
   std::set<std::string> names;
   for (const Settings* settings : {&was.settings, &is.settings}) {
     for (const auto& [name, value] : *settings) {
-      if (!is_length_or_output(name)) names.insert(name);
+      if (!changes_no_bit(name)) names.insert(name);
     }
   }
   const auto text = [](const Settings& settings, const std::string& name) {

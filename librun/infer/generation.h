@@ -8,8 +8,8 @@
 
 #include "libprofile/core/file.h"
 #include "librun/infer.h"
-#include "librun/infer/inference.h"
 #include "librun/infer/sequences.h"
+#include "librun/worker/inference.h"
 
 namespace pp::run {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "libprofile/core/file.h"
-#include "librun/infer/inference.h"
+#include "librun/worker/inference.h"
 
 namespace pp::run {
 

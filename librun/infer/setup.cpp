@@ -7,10 +7,10 @@
 #include "libprofile/measure/machine.h"
 #include "librun/data/model_data.h"
 #include "librun/data/synthetic.h"
-#include "librun/worker/checks.h"
-#include "librun/worker/host_memory.h"
+#include "librun/setup/checks.h"
+#include "librun/setup/host_memory.h"
+#include "librun/setup/start.h"
 #include "librun/worker/limits.h"
-#include "librun/worker/start.h"
 
 namespace pp::run {
 

@@ -18,8 +18,8 @@ struct LossScale {
 LossScale initial_loss_scale(std::optional<double> fixed, bool dynamic);
 
 /// Of a dynamic scale after a step: half of it where gradients were not finite, so that no update was made,
-/// twice after 2,000 steps in a row that were. Rule and figures of torch.amp.GradScaler; below 1, where it goes
-/// on, the scale is not to blame any more: the caller ends the run.
+/// twice after 2,000 steps in a row that were. Rule and figures of torch.amp.GradScaler, which goes on below 1;
+/// here the caller ends the run when a step at scale 1 is not finite: the scale is not to blame any more.
 LossScale next_loss_scale(LossScale scale, bool finite);
 
 }  // namespace pp::run

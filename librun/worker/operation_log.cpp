@@ -188,7 +188,7 @@ void OperationLog::write_loss(LoggedOp& op) {
   if (!op.has_loss) return;
   const double loss = op.loss.item<double>();
   op.loss.reset();
-  if (!std::isfinite(loss)) infinite_loss_ = op.micro_batch;
+  if (!std::isfinite(loss) && !infinite_loss_) infinite_loss_ = op.micro_batch;
   job_.ledger.loss(op.step, op.micro_batch, loss);
 }
 

@@ -79,7 +79,7 @@ class OperationLog {
 
   /// Blocks until all that was closed is written down.
   void flush();
-  /// A micro-batch of the step whose loss is not finite, since the last call; after flush().
+  /// The first micro-batch since the last call whose loss is not finite; after flush().
   std::optional<int> take_infinite_loss() { return std::exchange(infinite_loss_, std::nullopt); }
 
  private:

@@ -6,9 +6,9 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/model/errors.h"
+#include "librun/drive/crew.h"
+#include "librun/drive/driver.h"
 #include "librun/transport/watchdog.h"
-#include "librun/worker/crew.h"
-#include "librun/worker/driver.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/jobs.h"
 #include "tests/librun/models.h"

@@ -116,7 +116,7 @@ TEST_SUITE("librun/loss_scale") {
     }
     CAPTURE(message);
     // 2^16 is 1 after 16 steps.
-    CHECK(message.find("step 17: stage 1: the loss of micro-batch 1 is not a finite number, although the loss "
+    CHECK(message.find("step 17: stage 1: the loss of micro-batch 0 is not a finite number, although the loss "
                        "scale has fallen to 1; lower the learning rate, or check the data") !=
           std::string::npos);
   }

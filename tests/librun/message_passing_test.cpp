@@ -9,9 +9,9 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/model/families/families.h"
+#include "librun/drive/crew.h"
+#include "librun/drive/driver.h"
 #include "librun/transport/message_queue.h"
-#include "librun/worker/crew.h"
-#include "librun/worker/driver.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
 #include "tests/support/plans.h"

@@ -252,6 +252,22 @@ TEST_SUITE("librun/resume") {
         doctest::Contains("has the optimizer sgd, this training adamw"), Error);
   }
 
+  TEST_CASE("a memory limit is a setting of the report, and none of the training") {
+    const TestFolder folder;
+    const plan::Plan plan = make_plan({.model = test::mlp(2), .cuts = {2}});
+    run::RunOptions options = options_for(2);
+    options.checkpoint = folder.path() / "ck";
+    test::run_plan(plan, options);
+    options.resume = options.checkpoint;
+    options.steps = 4;
+    options.memory_limit = Bytes(1 << 30);
+    test::SilentObserver observer;
+    const run::RunReport report = run::run(plan, options, observer);
+    CHECK(report.settings.at("memory_limit_bytes") == run::Setting(std::int64_t{1} << 30));
+    CHECK(std::ranges::none_of(observer.warnings,
+                               [](const std::string& text) { return text.starts_with("resumed with"); }));
+  }
+
   TEST_CASE("a checkpoint whose place is gone ends the run with one message, and the ones before stay") {
     const TestFolder folder;
     const plan::Plan plan = make_plan({.model = test::mlp(2), .cuts = {2}});

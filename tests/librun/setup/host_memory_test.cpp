@@ -1,4 +1,4 @@
-#include "librun/worker/host_memory.h"
+#include "librun/setup/host_memory.h"
 
 #include "libprofile/core/error.h"
 #include "tests/apps/sample_profile.h"
@@ -29,7 +29,7 @@ std::string refusal(const run::HostNeed& need, std::int64_t available) {
 
 }  // namespace
 
-TEST_SUITE("librun/worker/host_memory") {
+TEST_SUITE("librun/setup/host_memory") {
   TEST_CASE("every CPU worker counts its weights three times and its largest output; data count once") {
     // One stage: 2 * 4160 * 4 bytes * (weights, gradients, momentum) = 99840; 2 samples * 64 * 4 bytes = 512.
     const run::HostNeed one = need_of({});

@@ -6,12 +6,12 @@
 #include "libprofile/core/error.h"
 #include "libprofile/measure/machine.h"
 #include "librun/data/model_data.h"
-#include "librun/worker/checks.h"
-#include "librun/worker/host_memory.h"
+#include "librun/setup/checks.h"
+#include "librun/setup/host_memory.h"
+#include "librun/setup/start.h"
 #include "librun/worker/job.h"
 #include "librun/worker/limits.h"
 #include "librun/worker/optimizer.h"
-#include "librun/worker/start.h"
 
 namespace pp::run {
 

@@ -1,7 +1,7 @@
-#include "librun/worker/saver.h"
+#include "librun/drive/saver.h"
 
 #include "libprofile/core/error.h"
-#include "librun/worker/start.h"
+#include "librun/setup/start.h"
 
 namespace pp::run {
 

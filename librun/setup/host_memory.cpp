@@ -1,4 +1,4 @@
-#include "librun/worker/host_memory.h"
+#include "librun/setup/host_memory.h"
 
 #include <algorithm>
 #include <cmath>

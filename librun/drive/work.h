@@ -5,8 +5,8 @@
 #include <memory>
 #include <optional>
 
-#include "librun/worker/crew.h"
-#include "librun/worker/saver.h"
+#include "librun/drive/crew.h"
+#include "librun/drive/saver.h"
 
 namespace pp::run {
 

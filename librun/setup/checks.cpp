@@ -1,4 +1,4 @@
-#include "librun/worker/checks.h"
+#include "librun/setup/checks.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "librun/infer/passes.h"
+#include "librun/worker/passes.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "librun/worker/driver.h"
+#include "librun/drive/driver.h"
 
 #include <algorithm>
 #include <cmath>

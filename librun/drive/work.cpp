@@ -1,4 +1,4 @@
-#include "librun/worker/work.h"
+#include "librun/drive/work.h"
 
 #include <algorithm>
 #include <string>

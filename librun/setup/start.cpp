@@ -1,4 +1,4 @@
-#include "librun/worker/start.h"
+#include "librun/setup/start.h"
 
 #include <algorithm>
 #include <utility>
@@ -95,14 +95,14 @@ GivenWeights find_weights(const ResolvedModel& model, DType dtype, const Executi
 }
 
 Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Length& length) {
-  Settings settings{{"data", options.data},
-                    {"optimizer", std::string(name_of(plan.training.optimizer))},
-                    {"learning_rate", options.learning_rate},
-                    {"lr_schedule", options.lr_schedule},
-                    {"weight_decay", options.weight_decay},
-                    {"shuffle", options.shuffle},
-                    {"drop_last", options.drop_last},
-                    {"evaluate", options.evaluate}};
+  Settings settings = settings_of(options);
+  settings.insert({{"optimizer", std::string(name_of(plan.training.optimizer))},
+                   {"learning_rate", options.learning_rate},
+                   {"lr_schedule", options.lr_schedule},
+                   {"weight_decay", options.weight_decay},
+                   {"shuffle", options.shuffle},
+                   {"drop_last", options.drop_last},
+                   {"evaluate", options.evaluate}});
   const auto whole = [&](const char* name, std::int64_t value) { settings[name] = value; };
   if (options.warmup_steps > 0) whole("warmup_steps", options.warmup_steps);
   if (options.lr_schedule == "step") {
@@ -113,20 +113,11 @@ Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Le
     settings["lr_min"] = options.lr_min;
     whole("lr_steps", length.total);
   }
-  if (options.data == "synthetic") whole("synthetic_samples", options.synthetic_samples);
-  if (options.autocast) settings["autocast"] = std::string(name_of(*options.autocast));
   if (options.loss_scale) settings["loss_scale"] = *options.loss_scale;
   if (options.on_nan) settings["on_nan"] = std::string(name_of(*options.on_nan));
   if (options.accumulate > 1) whole("accumulate", options.accumulate);
   if (options.clip_norm) settings["clip_norm"] = *options.clip_norm;
-  const auto text = [&](const char* name, const std::string& value) {
-    if (!value.empty()) settings[name] = value;
-  };
-  text("data_format", options.data_format);
-  text("token_type", options.token_type);
-  text("target_column", options.target_column);
   if (options.test_share > 0) settings["test_share"] = options.test_share;
-  if (options.scale) settings["scale"] = *options.scale;
   if (options.epochs) whole("epochs", *options.epochs);
   if (options.steps) whole("steps", *options.steps);
   if (options.checkpoint_time) {

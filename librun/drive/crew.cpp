@@ -1,4 +1,4 @@
-#include "librun/worker/crew.h"
+#include "librun/drive/crew.h"
 
 #include "libprofile/measure/compute_device.h"
 
