@@ -1,0 +1,83 @@
+"""The command line of scripts/import-torch."""
+
+import argparse
+import logging
+import os
+import sys
+
+USAGE = """\
+examples:
+  scripts/import-torch torchvision.models:resnet18 --example float32:3x64x64 --loss cross_entropy \\
+      -o model.json --weights weights.safetensors
+  scripts/import-torch my_model.py:make --example int64:128:0..999 --group block -o model.json --weights weights.safetensors
+  scripts/import-torch "my_model.py:make(layers=4)" --example tokens=int64:128:0..999 --example mask=int64:128:0..1 \\
+      --loss mse --seed 3 -o model.json --weights weights.safetensors
+
+A SPEC is [NAME=]TYPE:SHAPE[:LOW..HIGH] for one sample: TYPE float32, int64 or uint8; SHAPE 3x64x64, or nothing for a number;
+HIGH is included. The names are those of forward()'s parameters; with NAME= the input is handed over by that name.
+Exit codes: 0 written, 2 not importable (the message says what and why; nothing is written)."""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="scripts/import-torch", formatter_class=argparse.RawDescriptionHelpFormatter, epilog=USAGE,
+                                   description="Makes a pp.model and its weights from a PyTorch module.")
+    made.add_argument("module", metavar="PACKAGE.MODULE:FACTORY", help="or FILE.py:FACTORY; (name=value, ...) behind it are arguments")
+    made.add_argument("--example", metavar="SPEC", action="append", default=[], help="an input of the module; several: in order")
+    made.add_argument("--target", metavar="SPEC", action="append", default=[], help="an input that only the loss reads (--loss module)")
+    made.add_argument("-o", "--output", metavar="FILE", help="the model, or with --profile the profile")
+    made.add_argument("--weights", metavar="FILE", help="parameters and buffers, as safetensors")
+    made.add_argument("--loss", choices=("cross_entropy", "mse", "module"),
+                      help="adds a loss and its target; module: the module's own first output is the loss")
+    made.add_argument("--group", choices=("module", "block", "op"), default="module", help="what becomes a layer (module)")
+    made.add_argument("--name", help="of the model (the factory's)")
+    made.add_argument("--seed", type=int, default=0, help="for the factory's initial weights and the examples (0)")
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    options = parser().parse_args(arguments)
+    logging.getLogger("torch").setLevel(logging.ERROR)
+    from .refused import Refused
+    try:
+        run(options)
+    except Refused as refused:
+        print(f"import-torch: {refused}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def run(options: argparse.Namespace) -> None:
+    from . import factory, importer
+    from .document import indented, write_whole
+    from .refused import Refused
+    from .weights import encode
+    for place, flag in ((options.output, "-o"), (options.weights, "--weights")):
+        if place is None:
+            raise Refused(f"{flag} FILE is missing")
+        if not os.path.isdir(os.path.dirname(place) or "."):
+            raise Refused(f"{flag} {place}: there is no such folder")
+    module = factory.load(options.module, options.seed)
+    examples = [factory.parse_example(text) for text in options.example]
+    for text in options.target:
+        examples.append(factory.parse_example(text))
+        examples[-1].target = True
+    factory.name_inputs(module, examples)
+    name = options.name or importer.default_name(options.module)
+    imported = importer.import_module(module, examples, name, options.loss, options.group)
+    write_whole(options.weights, encode(imported.weights))
+    write_whole(options.output, (indented(imported.document) + "\n").encode())
+    print(summary(imported), file=sys.stderr)
+
+
+def summary(imported: "importer.Imported") -> str:
+    """One paragraph for people."""
+    document = imported.document
+    nodes = [node for layer in document["layers"] for node in layer.get("nodes", [layer])]
+    calls = sum(node["op"] == "aten" for node in nodes)
+    parameters = sum(tensor.numel() for tensor in imported.weights.values())
+    checks = ", ".join(f"{what} {value:.0e}" for what, value in imported.differences.items())
+    return (f"{document['name']}: {len(document['layers'])} layers of {len(nodes)} operations, {len(nodes) - calls} named and "
+            f"{calls} aten; {parameters} values in {len(imported.weights)} weights\n"
+            f"checked against the module; largest relative differences: {checks}")

@@ -1,0 +1,114 @@
+"""The module's graph in training mode, by torch.export, with any number of samples."""
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from .factory import SAMPLES, Example
+from .refused import Refused, first_lines
+
+PREFIX = "wrapped"  # the module's name within Wrapper
+
+
+class Wrapper(torch.nn.Module):
+    """Calls the module with its inputs by name and takes one tensor out of what it returns."""
+
+    def __init__(self, module: torch.nn.Module, names: list[str], positional: bool, loss: bool) -> None:
+        super().__init__()
+        setattr(self, PREFIX, module)
+        self.names, self.positional, self.loss = names, positional, loss
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        module = getattr(self, PREFIX)
+        made = module(*inputs) if self.positional else module(**dict(zip(self.names, inputs)))
+        return pick_output(made, self.loss)
+
+
+def pick_output(made: Any, loss: bool) -> Any:
+    """A tensor; of a dictionary or dataclass its `logits` (with a loss: `loss`, `logits`), else the first tensor."""
+    if isinstance(made, torch.Tensor):
+        return made
+    if dataclasses.is_dataclass(made) and not isinstance(made, dict):
+        made = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
+    members = dict(made) if isinstance(made, dict) else dict(enumerate(made)) if isinstance(made, (list, tuple)) else {}
+    members = {name: value for name, value in members.items() if isinstance(value, torch.Tensor)}
+    if not members:
+        raise Refused(f"the module returns {type(made).__name__} without a tensor; return one from a module of your own")
+    if loss and "loss" in members:
+        return [members["loss"], *(members[name] for name in ("logits",) if name in members)]
+    return members.get("logits", next(iter(members.values())))
+
+
+@dataclasses.dataclass
+class Exported:
+    """What trace.py reads. Names of parameters and buffers are the module's own."""
+
+    program: Any
+    wrapper: Wrapper
+    inputs: dict[str, Example]  # by the placeholder's name
+    parameters: dict[str, str]  # placeholder -> name
+    buffers: dict[str, str]  # of the state_dict
+    constants: dict[str, torch.Tensor]  # buffers beside the state_dict, lifted constants
+
+
+def prepare(module: torch.nn.Module) -> torch.nn.Module:
+    """In training mode, without caches of keys and values."""
+    config = getattr(module, "config", None)
+    if getattr(config, "use_cache", False):
+        config.use_cache = False
+    return module.train()
+
+
+def wrap(module: torch.nn.Module, examples: list[Example], loss: bool) -> Wrapper:
+    import inspect
+    positional = any(p.kind == p.VAR_POSITIONAL for p in inspect.signature(module.forward).parameters.values())
+    return Wrapper(prepare(module), [example.name for example in examples], positional, loss)
+
+
+def export(wrapper: Wrapper, examples: list[Example]) -> Exported:
+    inputs = tuple(example.draw(SAMPLES) for example in examples)
+    batch = torch.export.Dim("batch", min=2)
+    shapes = (tuple({0: batch} for _ in inputs),)
+    try:
+        program = torch.export.export(wrapper, inputs, dynamic_shapes=shapes)
+    except Refused:
+        raise
+    except Exception as error:  # torch.export and the user's code raise anything
+        raise Refused(f"torch.export cannot follow {type(getattr(wrapper, PREFIX)).__name__}: {explain(error)}") from error
+    return describe(program, wrapper, examples)
+
+
+def explain(error: Exception) -> str:
+    text = str(error)
+    advice = "torch.export's own advice stands above"
+    if "batch" in text and ("Constraint" in type(error).__name__ or "specialized" in text or "not all values of" in text):
+        advice = "some code fixes the number of samples: use x.shape[0] where it has a number, and no loop over samples"
+    elif "data-dependent" in text or "Unbacked" in text or "GuardOnDataDependent" in type(error).__name__:
+        advice = "some code decides on the values of a tensor (if, .item(), boolean indices): write it with torch.where"
+    return f"{type(error).__name__}: {first_lines(error)}\n  {advice}"
+
+
+def describe(program: Any, wrapper: Wrapper, examples: list[Example]) -> Exported:
+    exported = Exported(program, wrapper, {}, {}, {}, {})
+    kinds = torch.export.graph_signature.InputKind
+    user = iter(examples)
+    for spec in program.graph_signature.input_specs:
+        name, target = spec.arg.name, (spec.target or "").removeprefix(PREFIX + ".")
+        if spec.kind == kinds.USER_INPUT:
+            exported.inputs[name] = next(user)
+        elif spec.kind == kinds.PARAMETER:
+            exported.parameters[name] = target
+        elif spec.kind == kinds.BUFFER and spec.persistent:
+            exported.buffers[name] = target
+        elif spec.kind in (kinds.BUFFER, kinds.CONSTANT_TENSOR):
+            exported.constants[name] = tensor_of(program, wrapper, spec.target)
+        else:
+            raise Refused(f"{name}: torch.export made it a {spec.kind.name}, which has no place in a model")
+    return exported
+
+
+def tensor_of(program: Any, wrapper: Wrapper, target: str) -> torch.Tensor:
+    if target in program.constants:
+        return program.constants[target]
+    return dict(wrapper.named_buffers())[target]

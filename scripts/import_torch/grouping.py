@@ -1,0 +1,119 @@
+"""Steps into groups, each to be one layer: by module path, so that no cycle of groups arises."""
+
+import dataclasses
+import heapq
+from collections.abc import Iterable
+
+import torch
+
+from .graph import Step, TensorType, Value
+
+CONTAINERS = (torch.nn.ModuleList, torch.nn.ModuleDict)
+
+
+@dataclasses.dataclass
+class Group:
+    """`key`: what its steps have in common; a second group of one key has number 2."""
+
+    key: str
+    number: int
+    steps: list[Step] = dataclasses.field(default_factory=list)
+    needs: set[int] = dataclasses.field(default_factory=set)  # groups that come before, by index, over others too
+
+
+def block_of(module: torch.nn.Module, path: str) -> str:
+    """The first module on the way down that is an element of a list, or has no list within it."""
+    parts, here, inside_list = path.split(".") if path else [], module, False
+    for depth, part in enumerate(parts):
+        here = getattr(here, part, None)
+        if here is None:
+            return path
+        container = is_container(here)
+        if not container and (inside_list or not has_container(here)):
+            return ".".join(parts[:depth + 1])
+        inside_list = container
+    return path
+
+
+def is_container(module: torch.nn.Module) -> bool:
+    return type(module) is torch.nn.Sequential or isinstance(module, CONTAINERS)
+
+
+def has_container(module: torch.nn.Module) -> bool:
+    return any(is_container(child) for child in module.modules() if child is not module)
+
+
+def key_of(step: Step, level: str, module: torch.nn.Module) -> str:
+    if step.group is not None:
+        return step.group
+    if level == "op":
+        return f"{step.path}.{step.name}" if step.path else step.name
+    return block_of(module, step.path) if level == "block" else step.path
+
+
+class Grouping:
+    """`groups` in an order in which they can run; `copied` steps belong to every group that reads them."""
+
+    def __init__(self, steps: list[Step], types: dict[Value, TensorType], inputs: Iterable[str], keys: dict[str, str],
+                 alone: set[str]) -> None:
+        self.keys, self.alone, self.types = keys, alone, types
+        self.steps = {step.name: step for step in steps}
+        self.copied = copied_steps(steps, types, set(inputs))
+        self.late = {step.name for step in steps if step.name not in self.copied and not any(k.rows for k in step.outputs)}
+        self.made: list[Group] = []
+        self.open: dict[str, int] = {}  # the last group of a key
+        self.home: dict[str, int] = {}  # step -> group
+        for step in steps:
+            if step.name not in self.copied and step.name not in self.late:
+                self.place(step)
+        self.groups = self.in_order()
+
+    def place(self, step: Step) -> None:
+        """Into the open group of its key, unless another group stands between that and the step."""
+        key = self.keys[step.name]
+        homes = {self.home[value.producer] for value in step.inputs if value.producer in self.home}
+        index = None if step.name in self.alone else self.open.get(key)
+        if index is None or any(home != index and index in self.made[home].needs for home in homes):
+            index = len(self.made)
+            self.made.append(Group(key, sum(group.key == key for group in self.made) + 1))
+            if step.name not in self.alone:
+                self.open[key] = index
+        self.put(step, index)
+        needs = set().union(*({home} | self.made[home].needs for home in homes if home != index))
+        for k, group in enumerate(self.made):
+            if k == index or index in group.needs:
+                group.needs |= needs
+
+    def put(self, step: Step, index: int) -> None:
+        """What hangs on parameters alone goes with its first reader."""
+        for value in step.inputs:
+            if value.producer in self.late and value.producer not in self.home:
+                self.put(self.steps[value.producer], index)
+        self.home[step.name] = index
+        self.made[index].steps.append(step)
+
+    def in_order(self) -> list[Group]:
+        """Those that wait for none first; of several the one that was begun first."""
+        ready = [k for k, group in enumerate(self.made) if not group.needs]
+        done: set[int] = set()
+        order = []
+        while ready:
+            k = heapq.heappop(ready)
+            order.append(self.made[k])
+            done.add(k)
+            for later, group in enumerate(self.made):
+                if later not in done and later not in ready and group.needs <= done:
+                    heapq.heappush(ready, later)
+        assert len(order) == len(self.made), "groups wait for each other"
+        return order
+
+
+def copied_steps(steps: list[Step], types: dict[Value, TensorType], inputs: set[str]) -> set[str]:
+    """Steps that handle constants, or integers and booleans of the data, alone: who reads one has a copy of its own."""
+    found: set[str] = set()
+    for step in steps:
+        if step.op != "aten" or step.all_weights() or any(kind.floating() for kind in step.outputs) and step.inputs:
+            continue
+        if all(v.producer in found or v.producer in inputs and not types[v].floating() for v in step.inputs):
+            found.add(step.name)
+    return found

@@ -1,0 +1,169 @@
+"""Runs a pp.model in PyTorch, with its weights: what the document means. Random operations do nothing here."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from .refused import Refused
+
+Tensors = dict[str, torch.Tensor]
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "int64": torch.int64,
+          "uint8": torch.uint8, "bool": torch.bool}
+
+
+def batch_norm(a: dict[str, Any], x: list[torch.Tensor], w: Tensors, training: bool) -> torch.Tensor:
+    means = (None, None) if training else (w["running_mean"], w["running_var"])
+    return F.batch_norm(x[0], *means, w["weight"], w["bias"], training, 0.0, a["eps"])
+
+
+NAMED: dict[str, Callable[[dict[str, Any], list[torch.Tensor], Tensors], torch.Tensor]] = {
+    "conv2d": lambda a, x, w: F.conv2d(x[0], w["weight"], w.get("bias"), a["stride"], (a["padding"], a["padding_width"]),
+                                       a["dilation"], a["groups"]),
+    "linear": lambda a, x, w: F.linear(x[0], w["weight"], w.get("bias")),
+    "layer_norm": lambda a, x, w: F.layer_norm(x[0], x[0].shape[-1:], w["weight"], w["bias"], a["eps"]),
+    "rms_norm": lambda a, x, w: F.rms_norm(x[0], x[0].shape[-1:], w["weight"], a["eps"]),
+    "embedding": lambda a, x, w: F.embedding(x[0], w["weight"]),
+    "bias": lambda a, x, w: x[0] + w["bias"],
+    "relu": lambda a, x, w: F.relu(x[0]),
+    "relu6": lambda a, x, w: F.relu6(x[0]),
+    "leaky_relu": lambda a, x, w: F.leaky_relu(x[0], a["negative_slope"]),
+    "sigmoid": lambda a, x, w: torch.sigmoid(x[0]),
+    "silu": lambda a, x, w: F.silu(x[0]),
+    "tanh": lambda a, x, w: torch.tanh(x[0]),
+    "gelu": lambda a, x, w: F.gelu(x[0], approximate="tanh" if a["tanh"] else "none"),
+    "softmax": lambda a, x, w: torch.softmax(x[0], -1),
+    "scale": lambda a, x, w: x[0] * a["factor"] + a["offset"],
+    "add": lambda a, x, w: x[0] + x[1],
+    "multiply": lambda a, x, w: x[0] * x[1],
+    "concat": lambda a, x, w: torch.cat(x, a["dim"] + 1),
+    "flatten": lambda a, x, w: x[0].flatten(1),
+    "mean": lambda a, x, w: x[0].mean(a["dim"] + 1),
+    "max_pool2d": lambda a, x, w: F.max_pool2d(x[0], a["kernel_size"], a["stride"], a["padding"], 1, a["ceil_mode"]),
+    "avg_pool2d": lambda a, x, w: F.avg_pool2d(x[0], a["kernel_size"], a["stride"], a["padding"], a["ceil_mode"],
+                                               a["count_include_pad"]),
+    "adaptive_avg_pool2d": lambda a, x, w: F.adaptive_avg_pool2d(x[0], a["output_size"]),
+    "dropout": lambda a, x, w: x[0], "dropout2d": lambda a, x, w: x[0], "stochastic_depth": lambda a, x, w: x[0],
+}
+WEIGHTS = {"conv2d": ["weight", "bias"], "linear": ["weight", "bias"], "layer_norm": ["weight", "bias"],
+           "rms_norm": ["weight"], "embedding": ["weight"], "bias": ["bias"],
+           "batch_norm2d": ["weight", "bias", "running_mean", "running_var"]}
+
+
+def join(scope: str, name: str) -> str:
+    return f"{scope}.{name}" if scope else name
+
+
+def weights_of_call(call: dict[str, Any]) -> list[str]:
+    return [entry["name"] for key in ("parameters", "buffers") for entry in call.get(key, [])]
+
+
+def local_weights(layer: dict[str, Any]) -> list[str]:
+    """Names within the layer of what it takes from the weights file."""
+    if layer["op"] == "aten":
+        return weights_of_call(layer["call"])
+    if layer["op"] == "graph":
+        return [join(node.get("scope", node["name"]), name) for node in layer["nodes"] for name in local_weights(node)]
+    names = WEIGHTS.get(layer["op"], [])
+    return [name for name in names if name != "bias" or layer.get("attributes", {}).get("bias", True)]
+
+
+class Interpreter:
+    """`watch(layer, outputs)` sees every layer's outputs."""
+
+    def __init__(self, document: dict[str, Any], weights: Tensors, training: bool = False,
+                 watch: Callable[[dict[str, Any], list[torch.Tensor]], None] | None = None) -> None:
+        self.document, self.weights, self.training, self.watch = document, weights, training, watch
+        self.layers = {layer["name"]: layer for layer in document["layers"]}
+
+    def run(self, inputs: Tensors) -> list[torch.Tensor]:
+        known = {(name, 0): tensor for name, tensor in inputs.items()}
+        for layer in self.document["layers"]:
+            outputs = self.layer(layer, [known[split(name)] for name in layer["inputs"]], self.names(layer))
+            known |= {(layer["name"], k): tensor for k, tensor in enumerate(outputs)}
+            if self.watch:
+                self.watch(layer, outputs)
+        self.known = known
+        return [known[split(name)] for name in self.document["outputs"]]
+
+    def loss(self) -> torch.Tensor:
+        """After run()."""
+        loss = self.document["loss"]
+        prediction, *others = [self.known[split(name)] for name in loss["inputs"]]
+        if loss["op"] == "cross_entropy":
+            return F.cross_entropy(prediction.flatten(0, -2), others[0].flatten())
+        if loss["op"] == "mse":
+            return F.mse_loss(prediction, others[0])
+        return self.layer({"name": "loss", **loss}, [prediction, *others], {})[0]
+
+    def names(self, layer: dict[str, Any]) -> dict[str, str]:
+        """Local name -> model-wide name; the owner's where weights are shared."""
+        owner = self.layers[layer["weights_of"]] if "weights_of" in layer else layer
+        scope = owner.get("scope", owner["name"])
+        return {name: join(scope, name) for name in local_weights(layer)}
+
+    def layer(self, layer: dict[str, Any], inputs: list[torch.Tensor], names: dict[str, str]) -> list[torch.Tensor]:
+        if layer["op"] == "graph":
+            return self.graph(layer, inputs, names)
+        weights = {local: self.weights[full] for local, full in names.items()}
+        if layer["op"] == "aten":
+            return self.aten(layer, inputs, weights)
+        if layer["op"] == "batch_norm2d":
+            return [batch_norm(layer["attributes"], inputs, weights, self.training)]
+        return [NAMED[layer["op"]](layer.get("attributes", {}), inputs, weights)]
+
+    def graph(self, layer: dict[str, Any], inputs: list[torch.Tensor], names: dict[str, str]) -> list[torch.Tensor]:
+        known = dict(zip(map(split, layer["inputs"]), inputs))
+        self.samples = inputs[0].shape[0]
+        for node in layer["nodes"]:
+            scope = node.get("scope", node["name"])
+            mine = {name: names[join(scope, name)] for name in local_weights(node)}
+            outputs = self.layer(node, [known[split(name)] for name in node["inputs"]], mine)
+            known |= {(node["name"], k): tensor for k, tensor in enumerate(outputs)}
+        return [known[split(name)] for name in layer["outputs"]]
+
+    def aten(self, layer: dict[str, Any], inputs: list[torch.Tensor], weights: Tensors) -> list[torch.Tensor]:
+        call = layer["call"]
+        if inputs and layer["name"] in self.layers:
+            self.samples = inputs[0].shape[0]
+        constants = {entry["name"]: constant(entry) for entry in call.get("constants", [])}
+        operation = find(call["target"])
+
+        def value(argument: Any) -> Any:
+            if isinstance(argument, list):
+                return [value(element) for element in argument]
+            if not isinstance(argument, dict):
+                return argument
+            (key, content), = argument.items()
+            return {"input": lambda: inputs[content], "parameter": lambda: weights[content], "buffer": lambda: weights[content],
+                    "constant": lambda: constants[content], "batch": lambda: content[0] * self.samples + content[1],
+                    "dtype": lambda: DTYPES[content], "number": lambda: float(content)}[key]()
+
+        made = operation(**{name: value(argument) for name, argument in call["arguments"].items()})
+        outputs = list(made) if isinstance(made, (list, tuple)) else [made]
+        for record, tensor in zip(call["outputs"], outputs, strict=True):
+            check(layer["name"], record, tensor, self.samples)
+        return outputs
+
+
+def split(reference: str) -> tuple[str, int]:
+    name, _, number = reference.partition(":")
+    return name, int(number or 0)
+
+
+def find(target: str) -> Any:
+    name, _, overload = target.removeprefix("aten::").partition(".")
+    return getattr(getattr(torch.ops.aten, name), overload or "default")
+
+
+def constant(entry: dict[str, Any]) -> torch.Tensor:
+    values = [float(v["number"]) if isinstance(v, dict) else v for v in entry["values"]]
+    return torch.tensor(values, dtype=DTYPES[entry["dtype"]]).reshape(entry["shape"])
+
+
+def check(name: str, record: dict[str, Any], tensor: torch.Tensor, samples: int) -> None:
+    rows, where = record.get("rows", 1), record.get("batch_dim", 0)
+    wanted = list(record["shape"]) if not rows else [*record["shape"][:where], rows * samples, *record["shape"][where:]]
+    if list(tensor.shape) != wanted or DTYPES[record["dtype"]] != tensor.dtype:
+        raise Refused(f"{name}: gives {tensor.dtype} {list(tensor.shape)}, but {record['dtype']} {wanted} was exported")

@@ -1,0 +1,362 @@
+"""Groups of steps into the layers of the document."""
+
+import dataclasses
+import math
+from typing import Any
+
+import torch
+
+from .graph import (DTYPES, Batch, Buffer, Constant, Parameter, Step, TensorType, Value, aten_step, replaced,
+                    target_name, tensors, with_values)
+from .grouping import Group, Grouping
+from .refused import Refused
+
+aten = torch.ops.aten
+MOST_VALUES = 2**20  # of a constant
+HIDDEN = {"Device", "Layout", "MemoryFormat"}  # types of arguments that a document does not write
+
+
+def common_scope(names: list[str]) -> str:
+    """The longest module path that all these parameters lie in."""
+    paths = [name.split(".")[:-1] for name in names]
+    scope = []
+    for parts in zip(*paths):
+        if len(set(parts)) > 1:
+            break
+        scope.append(parts[0])
+    return ".".join(scope)
+
+
+def within(scope: str, name: str) -> str:
+    return name[len(scope) + 1:] if scope else name
+
+
+class LayerWriter:
+    """One group as a layer: converts what crosses its border, names its nodes, and writes them."""
+
+    def __init__(self, group: Group, name: str, grouping: Grouping, model: "ModelWriter") -> None:
+        self.group, self.name, self.grouping, self.model = group, name, grouping, model
+        self.types = model.types
+        self.inside: dict[Value, Value] = {}  # what an outer value is called in here
+        self.steps: list[Step] = []
+        self.inputs: list[str] = []
+
+    def write(self) -> dict[str, Any]:
+        for step in self.group.steps:
+            self.take(step)
+        outputs = [self.leaving(value) for value in self.model.read_outside(self.group)]
+        for value, made in outputs:
+            self.model.references[value] = self.name if len(self.model.references_of(self.name)) == 0 else \
+                f"{self.name}:{len(self.model.references_of(self.name))}"
+        if not self.inputs:
+            self.input(next(iter(self.model.inputs)))
+        return self.layer([made for _, made in outputs])
+
+    # What crosses the border.
+
+    def take(self, step: Step) -> None:
+        """Adds the step with its inputs as they are known in here, after copies of what it reads."""
+        for value in step.inputs:
+            self.enter(value)
+        self.steps.append(with_values(step, lambda value: self.inside.get(value, value)))
+        for k in range(len(step.outputs)):
+            self.inside.setdefault(Value(step.name, k), Value(step.name, k))
+
+    def enter(self, value: Value) -> None:
+        if value in self.inside:
+            return
+        if value.producer in self.model.inputs:
+            self.input(value.producer)
+            self.inside[value] = value
+        elif value.producer in self.grouping.copied:
+            self.take(self.grouping.steps[value.producer])
+        else:
+            reference = self.model.references[value]
+            self.input(reference)
+            self.inside[value] = self.restored(value, Value(reference))
+
+    def input(self, reference: str) -> None:
+        if reference not in self.inputs:
+            self.inputs.append(reference)
+
+    def leaving(self, value: Value) -> tuple[Value, Value]:
+        """The value as a tensor [b, ...] that may stand between layers."""
+        kind, made = self.types[value], self.inside[value]
+        if kind.plain():
+            return value, made
+        if not kind.floating() and kind.dtype == "bool":
+            made, kind = self.call(value, "byte", aten.to.dtype, dataclasses.replace(kind, dtype="uint8"), self=made,
+                                   dtype=torch.uint8)
+        if kind.rows == 0:
+            row, kind = self.call(value, "row", aten.unsqueeze.default, dataclasses.replace(kind, shape=(1, *kind.shape)),
+                                  self=made, dim=0)
+            made, kind = self.call(value, "rows", aten.expand.default, TensorType(kind.dtype, kind.shape[1:]), self=row,
+                                   size=[Batch(1), *kind.shape[1:]])
+            return value, made
+        if kind.batch_dim:
+            made, kind = self.call(value, "front", aten.movedim.int, dataclasses.replace(kind, batch_dim=0), self=made,
+                                   source=kind.batch_dim, destination=0)
+        if kind.rows > 1:
+            made, kind = self.call(value, "samples", aten.reshape.default,
+                                   TensorType(kind.dtype, (kind.rows, *kind.shape)), self=made,
+                                   shape=[Batch(1), kind.rows, *kind.shape])
+        return value, made
+
+    def restored(self, value: Value, made: Value) -> Value:
+        """The other way round, in the layer that reads it."""
+        kind = self.types[value]
+        bare = dataclasses.replace(kind, dtype="uint8" if kind.dtype == "bool" else kind.dtype)
+        if kind.rows == 0:
+            made, _ = self.call(value, "one", aten.select.int, bare, self=made, dim=0, index=0)
+        if kind.rows > 1:
+            made, _ = self.call(value, "flat", aten.flatten.using_ints, dataclasses.replace(bare, batch_dim=0), self=made,
+                                start_dim=0, end_dim=1)
+        if kind.batch_dim:
+            made, _ = self.call(value, "back", aten.movedim.int, bare, self=made, source=0, destination=kind.batch_dim)
+        if kind.dtype == "bool":
+            made, _ = self.call(value, "bool", aten.to.dtype, kind, self=made, dtype=torch.bool)
+        return made
+
+    def call(self, value: Value, suffix: str, target: Any, kind: TensorType, /, **arguments: Any) -> tuple[Value, TensorType]:
+        name = f"{value.producer}_{value.output}_{suffix}" if value.output else f"{value.producer}_{suffix}"
+        self.steps.append(aten_step(name, self.group.key, target, arguments, [kind]))
+        self.inside[Value(name)] = Value(name)
+        return Value(name), kind
+
+    # What is written.
+
+    def layer(self, outputs: list[Value]) -> dict[str, Any]:
+        self.check_weights()
+        names = [weight.name for step in self.steps for weight in step.all_weights()]
+        scope = common_scope([self.model.owner_name(name) for name in names]) if names else self.name
+        if names and all(self.model.owner_name(name).startswith(self.group.key + ".") for name in names):
+            scope = self.group.key
+        single = len(self.steps) == 1 and [Value(self.steps[0].name, k) for k in range(len(outputs))] == outputs
+        layer: dict[str, Any] = {"name": self.name}
+        if single:
+            step = self.steps[0]
+            scope = common_scope([self.model.owner_name(name) for name in names]) if names else self.name
+            layer |= {"op": step.op, "inputs": [v.producer for v in step.inputs] or self.inputs}
+            layer |= self.content(step, scope, step.inputs)
+        else:
+            node_names = self.node_names(scope)
+            nodes = [self.node(step, scope, node_names) for step in self.steps]
+            layer |= {"op": "graph", "inputs": self.inputs, "nodes": nodes,
+                      "outputs": [reference(value, node_names) for value in outputs]}
+        if scope != self.name:
+            layer = put_after(layer, "inputs", "scope", scope)
+        shared = self.model.shared_with(self, names)
+        if shared:
+            layer["weights_of"] = shared
+            layer.pop("scope", None)
+        return layer
+
+    def check_weights(self) -> None:
+        for step in self.steps:
+            for weight in step.all_weights():
+                if not isinstance(weight, (Parameter, Buffer)):
+                    raise Refused(f"{step.place()}: an unknown kind of weight")
+
+    def node_names(self, scope: str) -> dict[str, str]:
+        """A step with weights of its own is called after their module, others after their operation."""
+        taken = set(self.inputs)
+        names = {}
+        for step in self.steps:
+            wanted = step.name
+            own = [self.model.owner_name(weight.name) for weight in step.all_weights()]
+            if own and common_scope(own) != scope:
+                wanted = within(scope, common_scope(own))
+            elif not own and step.path and step.path != self.group.key and step.path.startswith(self.group.key):
+                wanted = step.path[len(self.group.key):].lstrip(".")
+            if wanted in taken:
+                wanted = f"{wanted}.{step.name}" if wanted != step.name else f"{wanted}.1"
+            taken.add(wanted)
+            names[step.name] = wanted
+        return names
+
+    def node(self, step: Step, scope: str, names: dict[str, str]) -> dict[str, Any]:
+        node: dict[str, Any] = {"name": names[step.name], "op": step.op,
+                                "inputs": [reference(value, names) for value in step.inputs]}
+        own = [self.model.owner_name(weight.name) for weight in step.all_weights()]
+        node_scope = common_scope(own) if own else ""
+        if own and within(scope, node_scope) != node["name"]:
+            node["scope"] = within(scope, node_scope) if node_scope != scope else ""
+        return node | self.content(step, node_scope, step.inputs)
+
+    def content(self, step: Step, scope: str, inputs: list[Value]) -> dict[str, Any]:
+        """`attributes` of a named operation, `call` of aten."""
+        if step.op != "aten":
+            return {"attributes": step.attributes} if step.attributes else {}
+        return {"call": CallWriter(step, scope, inputs, self.model).write()}
+
+
+def put_after(members: dict[str, Any], key: str, name: str, value: Any) -> dict[str, Any]:
+    made = {}
+    for k, v in members.items():
+        made[k] = v
+        if k == key:
+            made[name] = value
+    return made
+
+
+def reference(value: Value, names: dict[str, str]) -> str:
+    name = names.get(value.producer, value.producer)
+    return f"{name}:{value.output}" if value.output else name
+
+
+class CallWriter:
+    """`call`: target, arguments, and the tensors that the layer brings along."""
+
+    def __init__(self, step: Step, scope: str, inputs: list[Value], model: "ModelWriter") -> None:
+        self.step, self.scope, self.inputs, self.model = step, scope, inputs, model
+        self.parameters: dict[str, Any] = {}
+        self.buffers: dict[str, Any] = {}
+        self.constants: list[tuple[torch.Tensor, dict[str, Any]]] = []
+
+    def write(self) -> dict[str, Any]:
+        kinds = {argument.name: str(argument.real_type) for argument in self.step.target._schema.arguments}
+        hidden = {name for name, kind in kinds.items() if any(h in kind for h in HIDDEN) or name == "pin_memory"}
+        arguments = {name: self.argument(value) for name, value in sorted(self.step.arguments.items()) if name not in hidden}
+        call = {"target": target_name(self.step.target), "arguments": arguments}
+        for key, entries in (("parameters", list(self.parameters.values())), ("buffers", list(self.buffers.values())),
+                             ("constants", [entry for _, entry in self.constants])):
+            if entries:
+                call[key] = entries
+        call["outputs"] = [output_record(kind) for kind in self.step.outputs]
+        call["flops"] = flops(self.step, self.model)
+        return call
+
+    def argument(self, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [self.argument(element) for element in value]
+        if isinstance(value, Value):
+            return {"input": self.inputs.index(value)}
+        if isinstance(value, Parameter):
+            return {"parameter": self.weight(self.parameters, value)}
+        if isinstance(value, Buffer):
+            return {"buffer": self.weight(self.buffers, value)}
+        if isinstance(value, Constant):
+            return {"constant": self.constant(value.tensor)}
+        if isinstance(value, Batch):
+            return {"batch": [value.factor, value.offset]}
+        if isinstance(value, torch.dtype):
+            return {"dtype": DTYPES[value]}
+        if isinstance(value, float) and not math.isfinite(value):
+            return special(value)
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        raise Refused(f"{self.step.place()}: an argument of type {type(value).__name__} has no place in a model")
+
+    def weight(self, listed: dict[str, Any], tensor: Any) -> str:
+        name = within(self.scope, self.model.owner_name(tensor.name))
+        made = self.model.tensors[tensor.name]
+        listed[name] = {"name": name, "dtype": DTYPES[made.dtype], "shape": list(made.shape)}
+        return name
+
+    def constant(self, tensor: torch.Tensor) -> str:
+        for known, entry in self.constants:
+            if known.dtype == tensor.dtype and known.shape == tensor.shape and torch.equal(known, tensor):
+                return entry["name"]
+        if tensor.numel() > MOST_VALUES:
+            raise Refused(f"{self.step.place()}: a constant of {tensor.numel()} values; at most {MOST_VALUES} stand in a model. "
+                          "Register it as a buffer, so that it stands in the weights file")
+        name = f"c{len(self.constants)}"
+        values = [int(v) if not tensor.is_floating_point() else v if math.isfinite(v) else special(v)
+                  for v in tensor.flatten().tolist()]
+        entry = {"name": name, "dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "values": values}
+        self.constants.append((tensor, entry))
+        return name
+
+
+def special(value: float) -> dict[str, str]:
+    return {"number": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
+
+
+def output_record(kind: TensorType) -> dict[str, Any]:
+    record: dict[str, Any] = {"dtype": kind.dtype, "shape": list(kind.shape)}
+    if kind.rows != 1:
+        record["rows"] = kind.rows
+    if kind.batch_dim:
+        record["batch_dim"] = kind.batch_dim
+    return record
+
+
+def flops(step: Step, model: "ModelWriter") -> float:
+    """Per sample: 2 for a multiply-add of products and convolutions, 1 for an element of what is no view."""
+    output = step.outputs[0].elements()
+    packet = step.target._schema.name.split("::")[1]
+    size = lambda name: model.sizes(step.arguments[name])
+    if packet in ("matmul", "bmm", "mm", "linear"):
+        return 2.0 * output * size("input" if packet == "linear" else "self")[-1]
+    if packet in ("addmm", "baddbmm"):
+        return 2.0 * output * size("mat1" if packet == "addmm" else "batch1")[-1]
+    if packet.startswith("conv"):
+        weight = size("weight")
+        return 2.0 * output * math.prod(weight[1:])
+    if packet == "scaled_dot_product_attention":
+        return 4.0 * output * size("key")[-2]
+    view = any(result.alias_info for result in step.target._schema.returns)
+    return 0.0 if view or packet in ("contiguous", "reshape", "cat", "roll", "index", "embedding", "pad") else float(output)
+
+
+class ModelWriter:
+    """All layers, with what they know of each other."""
+
+    def __init__(self, grouping: Grouping, types: dict[Value, TensorType], inputs: dict[str, TensorType], outputs: list[Value],
+                 tensors_by_name: dict[str, torch.Tensor], owners: dict[str, str]) -> None:
+        self.grouping, self.types, self.inputs, self.outputs = grouping, types, inputs, outputs
+        self.tensors, self.owners = tensors_by_name, owners
+        self.references: dict[Value, str] = {}
+        self.users: dict[str, list[str]] = {}  # parameter -> layers
+        self.parameters_of: dict[str, list[str]] = {}  # layer -> parameters
+        self.layers: list[dict[str, Any]] = []
+        names = layer_names(grouping.groups, set(inputs))
+        for group, name in zip(grouping.groups, names):
+            self.layers.append(LayerWriter(group, name, grouping, self).write())
+
+    def owner_name(self, name: str) -> str:
+        """The parameter's name in the model; PyTorch has several for a tied one."""
+        return self.owners.get(name, name)
+
+    def references_of(self, layer: str) -> list[str]:
+        return [r for r in self.references.values() if r == layer or r.startswith(layer + ":")]
+
+    def read_outside(self, group: Group) -> list[Value]:
+        """Values of the group that other groups read, or the model's outputs, in order of their steps."""
+        read = {value for other in self.grouping.groups if other is not group for step in other.steps
+                for value in step.inputs} | set(self.outputs)
+        return [Value(step.name, k) for step in group.steps for k in range(len(step.outputs))
+                if Value(step.name, k) in read]
+
+    def sizes(self, value: Any) -> list[int]:
+        if isinstance(value, Value):
+            return [1 if isinstance(size, Batch) else size for size in self.types[value].full()]
+        return list(self.tensors[value.name].shape if isinstance(value, (Parameter, Buffer)) else value.tensor.shape)
+
+    def shared_with(self, writer: LayerWriter, names: list[str]) -> str | None:
+        """The layer whose parameters this one uses; None when they are its own."""
+        names = [name for name in dict.fromkeys(names) if name in self.tensors and self.tensors[name].requires_grad]
+        others = {self.users[name][0] for name in names if name in self.users}
+        for name in names:
+            self.users.setdefault(name, []).append(writer.name)
+        self.parameters_of[writer.name] = names
+        if not others:
+            return None
+        owner = next(iter(others))
+        if len(others) == 1 and self.parameters_of[owner] == names:
+            return owner
+        raise Refused(f"layer {writer.name} shares {', '.join(n for n in names if self.users[n][0] != writer.name)} with "
+                      f"{', '.join(sorted(others))}, but not all of its parameters; whole layers can share. Untie them, or use --group "
+                      "module")
+
+
+def layer_names(groups: list[Group], taken: set[str]) -> list[str]:
+    names: list[str] = []
+    for group in groups:
+        base = group.key or (group.steps[-1].name if len(group.steps) == 1 else "root")
+        name = base if group.number == 1 or not group.key else f"{base}/{group.number}"
+        while name in taken:
+            name = f"{base}/{int(name.rpartition('/')[2]) + 1 if '/' in name and name.rpartition('/')[2].isdigit() else 2}"
+        taken.add(name)
+        names.append(name)
+    return names

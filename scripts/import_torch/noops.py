@@ -1,0 +1,33 @@
+"""Operations that give what they take: dropped."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .graph import DTYPES, Step, TensorType, Value
+
+aten = torch.ops.aten
+CASTS = (aten.to.dtype, aten.to.dtype_layout, aten.to.device, aten._to_copy.default, aten.to.other)
+
+
+def input_of(step: Step, type_of: Callable[[Value], TensorType]) -> Value | None:
+    """The value that the step hands on unchanged; None when it does something."""
+    arguments, source = step.arguments, step.arguments.get("self", step.arguments.get("input"))
+    if not isinstance(source, Value):
+        return None
+    kind, same = type_of(source), type_of(source) == step.outputs[0]
+    if step.target == aten.slice.Tensor:
+        return source if same and arguments.get("step", 1) == 1 else None
+    if step.target in CASTS:
+        return source if DTYPES.get(arguments.get("dtype")) == kind.dtype or "dtype" not in arguments else None
+    if step.target in (aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default):
+        return source if arguments["p"] == 0 or not arguments["train"] else None
+    if step.target in (aten.pad.default, aten.constant_pad_nd.default):
+        return source if not any(arguments["pad"]) else None
+    if step.target in (aten.alias.default, aten.lift_fresh_copy.default, aten.clone.default):
+        return source
+    if step.target in (aten.view.default, aten.reshape.default, aten.expand.default, aten.contiguous.default):
+        return source if same and step.target != aten.contiguous.default else None
+    return None
+

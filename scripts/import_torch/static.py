@@ -1,0 +1,107 @@
+"""What depends on neither data nor parameters: it is computed once for two samples and once for three, and what is alike
+for all samples becomes a constant (positions, masks, relative indices)."""
+
+from typing import Any
+
+import torch
+
+from .graph import DTYPES, Batch, Buffer, Constant, Parameter, Step, TensorType, Value, aten_step, replaced, tensors
+from .refused import Refused
+from .weights import raw
+
+aten = torch.ops.aten
+
+
+class Static:
+    """Tensors by the number of samples: {2: ..., 3: ...}; `source` says how to compute it when it is not alike."""
+
+    def __init__(self, at: dict[int, torch.Tensor], source: tuple[Any, dict[str, Any]] | None = None, output: int = 0) -> None:
+        self.at, self.source, self.output = at, source, output
+
+    def snapshot(self) -> "Static":
+        """As it is now; operations in place may change it later."""
+        return Static({samples: tensor.clone() for samples, tensor in self.at.items()}, self.source, self.output)
+
+    def batch_dim(self) -> int | None:
+        two, three = self.at[2].shape, self.at[3].shape
+        return next((d for d, (a, b) in enumerate(zip(two, three)) if a != b), None)
+
+    def alike(self) -> torch.Tensor | None:
+        """The one tensor, with size 1 in the place of the batch; None when samples differ."""
+        where = self.batch_dim()
+        if where is None:
+            return self.at[3] if torch.equal(self.at[2], self.at[3]) else None
+        first = self.at[3].narrow(where, 0, 1)
+        same = all(torch.equal(tensor, first.expand(tensor.shape)) for tensor in self.at.values())
+        return first.contiguous() if same else None
+
+
+def is_static(arguments: dict[str, Any]) -> bool:
+    return not tensors(arguments, (Value, Parameter, Buffer))
+
+
+def evaluate(target: Any, arguments: dict[str, Any]) -> Any:
+    """The operation's result for both numbers of samples; a list when it has several."""
+    made = {samples: target(**replaced(arguments, lambda leaf: leaf_at(leaf, samples))) for samples in (2, 3)}
+    source = (target, arguments)
+    if isinstance(made[2], (list, tuple)):
+        return [Static({2: two, 3: three}, source, k) for k, (two, three) in enumerate(zip(made[2], made[3]))]
+    return Static(made, source)
+
+
+def leaf_at(leaf: Any, samples: int) -> Any:
+    if isinstance(leaf, Static):
+        return leaf.at[samples]
+    return leaf.at(samples) if isinstance(leaf, Batch) else leaf
+
+
+def frozen(arguments: dict[str, Any]) -> dict[str, Any]:
+    return replaced(arguments, lambda leaf: leaf.snapshot() if isinstance(leaf, Static) else leaf)
+
+
+class Materials:
+    """Statics that other steps read, as constants, spread over the samples where they have a batch dimension."""
+
+    def __init__(self, types: dict[Value, TensorType]) -> None:
+        self.types = types
+        self.made: list[Step] = []
+        self.known: dict[Any, Value] = {}
+
+    def steps(self, steps: list[Step]) -> list[Step]:
+        for step in steps:
+            arguments = replaced(step.arguments, lambda leaf: self.value(leaf, step) if isinstance(leaf, Static) else leaf)
+            self.made.append(aten_step(step.name, step.path, step.target, arguments, step.outputs))
+        return self.made
+
+    def value(self, static: Static, reader: Step) -> Any:
+        tensor, where = static.alike(), static.batch_dim()
+        if tensor is None:
+            return self.computed(static, reader)
+        if where is None:
+            return Constant(tensor)
+        key = (where, tensor.dtype, tensor.shape, raw(tensor))
+        if key not in self.known:
+            kind = self.type_of(static, where)
+            self.known[key] = self.add(reader, aten.expand.default, {"self": Constant(tensor), "size": kind.full()}, kind)
+        return self.known[key]
+
+    def computed(self, static: Static, reader: Step) -> Value:
+        """Differs from sample to sample, such as arange(b): computed by the run."""
+        if static.source is None:
+            raise Refused(f"{reader.place()}: reads a constant that depends on the number of samples")
+        target, arguments = static.source
+        arguments = replaced(arguments, lambda leaf: self.value(leaf, reader) if isinstance(leaf, Static) else leaf)
+        return self.add(reader, target, arguments, self.type_of(static, static.batch_dim()))
+
+    def type_of(self, static: Static, where: int | None) -> TensorType:
+        dtype, shape = DTYPES[static.at[3].dtype], list(static.at[3].shape)
+        if where is None:
+            return TensorType(dtype, tuple(shape), 0)
+        rows = static.at[3].shape[where] - static.at[2].shape[where]
+        return TensorType(dtype, tuple(size for d, size in enumerate(shape) if d != where), rows, where)
+
+    def add(self, reader: Step, target: Any, arguments: dict[str, Any], kind: TensorType) -> Value:
+        step = aten_step(f"{reader.name}_c{len(self.made)}", reader.path, target, arguments, [kind])
+        self.made.append(step)
+        self.types[Value(step.name)] = kind
+        return Value(step.name)

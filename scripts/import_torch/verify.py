@@ -1,0 +1,136 @@
+"""What was written against the module: outputs in evaluation and training, gradients, and samples one by one."""
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from .export import PREFIX, Exported, Wrapper
+from .factory import SAMPLES, Example
+from .interpreter import Interpreter, Tensors
+from .refused import Refused
+
+aten = torch.ops.aten
+OUTPUTS, GRADIENTS = 1e-5, 1e-4  # largest relative differences
+
+
+def difference(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    """The largest one, relative to the largest value."""
+    if found.shape != wanted.shape:
+        return float("inf")
+    largest = wanted.abs().max().item() if wanted.numel() else 0.0
+    return ((found - wanted).abs().max() / max(largest, 1e-30)).item() if wanted.numel() else 0.0
+
+
+class WithoutDraws(fx.Interpreter):
+    """The exported graph in training mode with all random operations switched off, as the document is run here."""
+
+    def call_function(self, target: Any, args: tuple, kwargs: dict) -> Any:
+        packet = getattr(target, "overloadpacket", None)
+        if packet in (aten.dropout, aten.dropout_, aten.feature_dropout, aten.feature_dropout_):
+            return args[0]
+        if packet == aten.scaled_dot_product_attention and len(args) > 4:
+            args = (*args[:4], 0.0, *args[5:])
+        if packet == aten.scaled_dot_product_attention:
+            kwargs = {k: v for k, v in kwargs.items() if k != "dropout_p"}
+        if packet == aten.bernoulli_:
+            return args[0].fill_(args[1])  # p / p = 1
+        if packet == aten.bernoulli:
+            return torch.full_like(args[0], args[1])
+        made = super().call_function(target, args, kwargs)
+        return made.fill_(1.0 - 1e-7) if packet == aten.rand else made
+
+
+class Verification:
+    def __init__(self, exported: Exported, wrapper: Wrapper, examples: list[Example], document: dict[str, Any],
+                 weights: Tensors) -> None:
+        self.exported, self.wrapper, self.examples = exported, wrapper, examples
+        self.document, self.weights = document, weights
+        self.inputs = [example.draw(SAMPLES) for example in examples]
+
+    def named(self, inputs: list[torch.Tensor]) -> Tensors:
+        return {example.name: tensor for example, tensor in zip(self.examples, inputs)}
+
+    def run(self) -> dict[str, float]:
+        """Largest differences of outputs in evaluation, in training, and of gradients; throws where one is too large."""
+        self.samples_apart()
+        found = {"evaluation": self.evaluation(), "training": self.training()}
+        found["gradients"] = self.gradients()
+        return found
+
+    def samples_apart(self) -> None:
+        """In evaluation a batch gives what its samples give one by one, layer by layer."""
+        together = self.watched(self.inputs)
+        apart = [self.watched([tensor[k:k + 1] for tensor in self.inputs]) for k in range(SAMPLES)]
+        for name, outputs in together.items():
+            for k, output in enumerate(outputs):
+                alone = torch.cat([watched[name][k] for watched in apart])
+                if output.is_floating_point() and difference(alone, output) > 1e-3 or output.shape != alone.shape:
+                    raise Refused(f"layer {name} mixes the samples of a batch: a sample alone gives another result. Micro-batches "
+                                  "of a pipeline must not depend on each other; batch norm is the only operation that may")
+
+    def watched(self, inputs: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+        seen: dict[str, list[torch.Tensor]] = {}
+        with torch.no_grad():
+            Interpreter(self.document, self.weights, False, lambda layer, made: seen.update({layer["name"]: made})).run(
+                self.named(inputs))
+        return seen
+
+    def evaluation(self) -> float:
+        self.wrapper.eval()
+        with torch.no_grad():
+            wanted = self.wrapper(*self.inputs)
+            found = Interpreter(self.document, self.weights).run(self.named(self.inputs))
+        self.wrapper.train()
+        return self.compare("evaluation", found, wanted, "the module does something else in evaluation than in training")
+
+    def training(self) -> float:
+        with torch.no_grad():
+            wanted = self.reference()
+            found = Interpreter(self.document, self.weights, True).run(self.named(self.inputs))
+        return self.compare("training", found, wanted, "this is a defect of the importer; please report it with the module")
+
+    def reference(self) -> Any:
+        """The module's training mode without dropout, on copies of its buffers: they stay as they are."""
+        state = {name: tensor.detach().clone() for name, tensor in self.wrapper.named_buffers()}
+        program = self.exported.program
+        specs = program.graph_signature.input_specs
+        kinds = torch.export.graph_signature.InputKind
+        parameters, users = dict(self.wrapper.named_parameters(remove_duplicate=False)), iter(self.inputs)
+        given = [next(users).clone() if spec.kind == kinds.USER_INPUT else parameters[spec.target]
+                 if spec.kind == kinds.PARAMETER else state[spec.target].clone() if spec.target in state
+                 else program.constants[spec.target].clone() for spec in specs]
+        return WithoutDraws(program.graph_module).run(*given)
+
+    def compare(self, mode: str, found: list[torch.Tensor], wanted: Any, hint: str) -> float:
+        wanted = [wanted] if isinstance(wanted, torch.Tensor) else list(wanted)
+        worst = max(difference(f, w) for f, w in zip(found, wanted))
+        if not worst <= OUTPUTS:
+            raise Refused(f"the imported model's outputs in {mode} differ from the module's by {worst:.1e} (at most {OUTPUTS}); {hint}")
+        return worst
+
+    def gradients(self) -> float:
+        """Of a fixed combination of the outputs, for every parameter of the document."""
+        trained = {name: tensor.detach().clone().requires_grad_() for name, tensor in self.weights.items()
+                   if tensor.is_floating_point()}
+        found = Interpreter(self.document, self.weights | trained, True).run(self.named(self.inputs))[0]
+        parts = torch.randn(found.shape, generator=torch.Generator().manual_seed(1))
+        (found * parts).sum().backward()
+        self.wrapper.zero_grad()
+        wanted = self.reference()
+        wanted = wanted if isinstance(wanted, torch.Tensor) else wanted[0]
+        (wanted * parts).sum().backward()
+        parameters = dict(getattr(self.wrapper, PREFIX).named_parameters(remove_duplicate=False))
+        scale = max((p.grad.abs().max().item() for p in parameters.values() if p.grad is not None), default=1.0)
+        worst = 0.0
+        for name, tensor in trained.items():
+            if name in parameters and parameters[name].grad is not None:
+                grad = tensor.grad if tensor.grad is not None else torch.zeros_like(tensor)
+                own = parameters[name].grad.abs().max().item()
+                error = (grad - parameters[name].grad).abs().max().item() / max(own, 1e-3 * scale, 1e-30)
+                if not error <= GRADIENTS:
+                    raise Refused(f"the gradient of {name} differs from the module's by {error:.1e} (at most {GRADIENTS}); this is a "
+                                  "defect of the importer; please report it with the module")
+                worst = max(worst, error)
+        self.wrapper.zero_grad()
+        return worst

@@ -1,0 +1,78 @@
+"""Modules of every family that scripts/import-torch is checked with, by name: factories without arguments, random weights.
+
+FAMILIES gives each its examples and its loss. Those of transformers are small: two layers, 64 wide.
+"""
+
+import dataclasses
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """What the command line says about a module."""
+
+    examples: tuple[str, ...]
+    loss: str = "cross_entropy"
+
+
+IMAGE = ("float32:3x64x64",)
+TOKENS = ("int64:16:0..99",)
+FAMILIES = {
+    "resnet50": Family(IMAGE), "vgg16_bn": Family(IMAGE), "densenet121": Family(IMAGE), "mobilenet_v3_small": Family(IMAGE),
+    "efficientnet_b0": Family(IMAGE), "convnext_tiny": Family(IMAGE), "vit_b_16": Family(IMAGE), "swin_t": Family(IMAGE),
+    "bert": Family(TOKENS), "bert_masked": Family((*TOKENS, "attention_mask=int64:16:1..1")), "bert_language": Family(TOKENS),
+    "gpt2": Family(TOKENS), "llama": Family(TOKENS),
+    "t5_small": Family((*TOKENS, "decoder_input_ids=int64:12:0..99")),
+}
+
+
+def vision(name: str, **arguments: Any) -> Any:
+    import torchvision.models
+    return getattr(torchvision.models, name)(num_classes=10, **arguments)
+
+
+def resnet50() -> Any: return vision("resnet50")
+def vgg16_bn() -> Any: return vision("vgg16_bn")
+def densenet121() -> Any: return vision("densenet121")
+def mobilenet_v3_small() -> Any: return vision("mobilenet_v3_small")
+def efficientnet_b0() -> Any: return vision("efficientnet_b0")
+def convnext_tiny() -> Any: return vision("convnext_tiny")
+def vit_b_16() -> Any: return vision("vit_b_16", image_size=64)
+def swin_t() -> Any: return vision("swin_t")
+
+
+def bert_config(**more: Any) -> Any:
+    from transformers import BertConfig
+    return BertConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, vocab_size=100,
+                      max_position_embeddings=64, **more)
+
+
+def bert() -> Any:
+    from transformers import BertForSequenceClassification
+    return BertForSequenceClassification(bert_config(num_labels=5))
+
+
+bert_masked = bert
+
+
+def bert_language() -> Any:
+    """Its last layer is tied to its first."""
+    from transformers import BertForMaskedLM
+    return BertForMaskedLM(bert_config())
+
+
+def gpt2() -> Any:
+    from transformers import GPT2Config, GPT2LMHeadModel
+    return GPT2LMHeadModel(GPT2Config(n_embd=64, n_layer=2, n_head=4, vocab_size=100, n_positions=64, bos_token_id=0, eos_token_id=0))
+
+
+def llama() -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+    return LlamaForCausalLM(LlamaConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                                        intermediate_size=128, vocab_size=100, max_position_embeddings=64))
+
+
+def t5_small() -> Any:
+    """The size of the published one, with a short vocabulary."""
+    from transformers import T5Config, T5ForConditionalGeneration
+    return T5ForConditionalGeneration(T5Config(d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_heads=8, vocab_size=100))
