@@ -4,6 +4,7 @@ import argparse
 import logging
 import os
 import sys
+import warnings
 
 USAGE = """\
 examples:
@@ -36,7 +37,8 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
-    logging.getLogger("torch").setLevel(logging.ERROR)
+    logging.getLogger("torch.utils.flop_counter").disabled = True  # it misses triton
+    warnings.filterwarnings("ignore", module=r"(torch|contextlib|copyreg)")
     from .refused import Refused
     try:
         run(options)

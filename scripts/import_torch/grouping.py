@@ -23,7 +23,7 @@ class Group:
 
 def block_of(module: torch.nn.Module, path: str) -> str:
     """The first module on the way down that is an element of a list, or has no list within it."""
-    parts, here, inside_list = path.split(".") if path else [], module, False
+    parts, here, inside_list = path.split(".") if path else [], module, is_container(module)
     for depth, part in enumerate(parts):
         here = getattr(here, part, None)
         if here is None:
@@ -79,16 +79,28 @@ class Grouping:
             if step.name not in self.alone:
                 self.open[key] = index
         self.put(step, index)
-        needs = set().union(*({home} | self.made[home].needs for home in homes if home != index))
+        self.wait(index, set().union(*({home} | self.made[home].needs for home in homes if home != index)))
+
+    def wait(self, index: int, needs: set[int]) -> None:
+        """The group comes after `needs`, and so does who comes after it."""
         for k, group in enumerate(self.made):
             if k == index or index in group.needs:
                 group.needs |= needs
 
+    def uses(self, index: int, late: Step) -> bool:
+        used = {weight for step in self.made[index].steps for weight in step.all_weights()}
+        return any(weight in used for weight in late.all_weights())
+
     def put(self, step: Step, index: int) -> None:
-        """What hangs on parameters alone goes with its first reader."""
+        """What hangs on parameters alone goes with its first reader, or where the parameter is in use already."""
         for value in step.inputs:
             if value.producer in self.late and value.producer not in self.home:
-                self.put(self.steps[value.producer], index)
+                late = self.steps[value.producer]
+                own = self.open.get(self.keys[late.name])
+                stays = own is not None and own != index and index not in self.made[own].needs and self.uses(own, late)
+                self.put(late, own if stays else index)
+                if stays:
+                    self.wait(index, {own} | self.made[own].needs)
         self.home[step.name] = index
         self.made[index].steps.append(step)
 

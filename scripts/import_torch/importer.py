@@ -50,11 +50,11 @@ class Simplified:
         self.tensors = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers())
         steps = living(Materials(self.types).steps(trace.steps), self.outputs)
         steps = living(replace_draws(steps, self.types), self.outputs)
-        refuse_draws(steps)
         self.owners = owner_names(steps, module)
         steps = split_tied(steps, self.types, self.owners)
-        context = Context(self.types, {n: tuple(t.shape) for n, t in self.tensors.items()})
-        self.steps = [name_step(step, context) for step in steps]
+        context = Context(steps, self.types, {n: tuple(t.shape) for n, t in self.tensors.items()})
+        self.steps = living([name_step(step, context) for step in steps], self.outputs)
+        refuse_draws(self.steps)
 
 
 def living(steps: list[Step], outputs: list[Value]) -> list[Step]:
@@ -111,8 +111,7 @@ class Writing:
         outputs = self.outputs(steps, loss_steps)
         if not steps:
             raise Refused("the module's outputs do not depend on its inputs and parameters")
-        writer = ModelWriter(self.grouping(steps), graph.types, {n: k for n, k in graph.inputs.items() if n not in targets}, outputs,
-                             graph.tensors, graph.owners)
+        writer = ModelWriter(self.grouping(steps), graph.types, graph.inputs, outputs, graph.tensors, graph.owners)
         references = [writer.references[value] for value in outputs]
         loss = self.loss_of(references, outputs, writer, loss_steps)
         inputs = [tensor_entry(example) for example in self.examples if not example.target]

@@ -18,6 +18,18 @@ def batch_norm(a: dict[str, Any], x: list[torch.Tensor], w: Tensors, training: b
     return F.batch_norm(x[0], *means, w["weight"], w["bias"], training, 0.0, a["eps"])
 
 
+def lstm(a: dict[str, Any], x: list[torch.Tensor], w: Tensors) -> torch.Tensor:
+    directions = 2 if a["bidirectional"] else 1
+    zeros = x[0].new_zeros(directions * a["num_layers"], x[0].shape[0], a["hidden_size"])
+    return torch.lstm(x[0], (zeros, zeros), list(w.values()), a["bias"], a["num_layers"], 0.0, False, a["bidirectional"], True)[0]
+
+
+def lstm_weights(a: dict[str, Any]) -> list[str]:
+    return [f"{kind}_l{layer}{suffix}" for layer in range(a["num_layers"])
+            for suffix in ("", "_reverse")[:2 if a["bidirectional"] else 1]
+            for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")[:4 if a["bias"] else 2]]
+
+
 NAMED: dict[str, Callable[[dict[str, Any], list[torch.Tensor], Tensors], torch.Tensor]] = {
     "conv2d": lambda a, x, w: F.conv2d(x[0], w["weight"], w.get("bias"), a["stride"], (a["padding"], a["padding_width"]),
                                        a["dilation"], a["groups"]),
@@ -44,6 +56,7 @@ NAMED: dict[str, Callable[[dict[str, Any], list[torch.Tensor], Tensors], torch.T
     "avg_pool2d": lambda a, x, w: F.avg_pool2d(x[0], a["kernel_size"], a["stride"], a["padding"], a["ceil_mode"],
                                                a["count_include_pad"]),
     "adaptive_avg_pool2d": lambda a, x, w: F.adaptive_avg_pool2d(x[0], a["output_size"]),
+    "lstm": lstm,
     "dropout": lambda a, x, w: x[0], "dropout2d": lambda a, x, w: x[0], "stochastic_depth": lambda a, x, w: x[0],
 }
 WEIGHTS = {"conv2d": ["weight", "bias"], "linear": ["weight", "bias"], "layer_norm": ["weight", "bias"],
@@ -65,6 +78,8 @@ def local_weights(layer: dict[str, Any]) -> list[str]:
         return weights_of_call(layer["call"])
     if layer["op"] == "graph":
         return [join(node.get("scope", node["name"]), name) for node in layer["nodes"] for name in local_weights(node)]
+    if layer["op"] == "lstm":
+        return lstm_weights(layer["attributes"])
     names = WEIGHTS.get(layer["op"], [])
     return [name for name in names if name != "bias" or layer.get("attributes", {}).get("bias", True)]
 
@@ -80,6 +95,7 @@ class Interpreter:
     def run(self, inputs: Tensors) -> list[torch.Tensor]:
         known = {(name, 0): tensor for name, tensor in inputs.items()}
         for layer in self.document["layers"]:
+            self.samples = known[split(layer["inputs"][0])].shape[0]
             outputs = self.layer(layer, [known[split(name)] for name in layer["inputs"]], self.names(layer))
             known |= {(layer["name"], k): tensor for k, tensor in enumerate(outputs)}
             if self.watch:
@@ -115,7 +131,6 @@ class Interpreter:
 
     def graph(self, layer: dict[str, Any], inputs: list[torch.Tensor], names: dict[str, str]) -> list[torch.Tensor]:
         known = dict(zip(map(split, layer["inputs"]), inputs))
-        self.samples = inputs[0].shape[0]
         for node in layer["nodes"]:
             scope = node.get("scope", node["name"])
             mine = {name: names[join(scope, name)] for name in local_weights(node)}
@@ -125,8 +140,6 @@ class Interpreter:
 
     def aten(self, layer: dict[str, Any], inputs: list[torch.Tensor], weights: Tensors) -> list[torch.Tensor]:
         call = layer["call"]
-        if inputs and layer["name"] in self.layers:
-            self.samples = inputs[0].shape[0]
         constants = {entry["name"]: constant(entry) for entry in call.get("constants", [])}
         operation = find(call["target"])
 

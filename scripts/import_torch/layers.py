@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -38,6 +39,7 @@ class LayerWriter:
         self.group, self.name, self.grouping, self.model = group, name, grouping, model
         self.types = model.types
         self.inside: dict[Value, Value] = {}  # what an outer value is called in here
+        self.kinds: dict[Value, TensorType] = {}  # of values as they are called in here
         self.steps: list[Step] = []
         self.inputs: list[str] = []
 
@@ -48,9 +50,18 @@ class LayerWriter:
         for value, made in outputs:
             self.model.references[value] = self.name if len(self.model.references_of(self.name)) == 0 else \
                 f"{self.name}:{len(self.model.references_of(self.name))}"
-        if not self.inputs:
+        if not self.inputs:  # something must say how many samples there are
             self.input(next(iter(self.model.inputs)))
         return self.layer([made for _, made in outputs])
+
+    def write_loss(self, output: Value) -> dict[str, Any]:
+        """Its predictions stand before its targets."""
+        for step in self.group.steps:
+            self.take(step)
+        self.inputs.sort(key=lambda name: name in self.model.inputs)
+        names = self.node_names("")
+        return {"op": "graph", "inputs": self.inputs, "nodes": [self.node(step, "", names) for step in self.steps],
+                "outputs": [reference(output, names)]}
 
     # What crosses the border.
 
@@ -59,8 +70,9 @@ class LayerWriter:
         for value in step.inputs:
             self.enter(value)
         self.steps.append(with_values(step, lambda value: self.inside.get(value, value)))
-        for k in range(len(step.outputs)):
-            self.inside.setdefault(Value(step.name, k), Value(step.name, k))
+        for k, kind in enumerate(step.outputs):
+            self.inside[Value(step.name, k)] = Value(step.name, k)
+            self.kinds[Value(step.name, k)] = kind
 
     def enter(self, value: Value) -> None:
         if value in self.inside:
@@ -74,6 +86,7 @@ class LayerWriter:
             reference = self.model.references[value]
             self.input(reference)
             self.inside[value] = self.restored(value, Value(reference))
+        self.kinds[self.inside[value]] = self.types[value]
 
     def input(self, reference: str) -> None:
         if reference not in self.inputs:
@@ -121,6 +134,7 @@ class LayerWriter:
         name = f"{value.producer}_{value.output}_{suffix}" if value.output else f"{value.producer}_{suffix}"
         self.steps.append(aten_step(name, self.group.key, target, arguments, [kind]))
         self.inside[Value(name)] = Value(name)
+        self.kinds[Value(name)] = kind
         return Value(name), kind
 
     # What is written.
@@ -187,7 +201,7 @@ class LayerWriter:
         """`attributes` of a named operation, `call` of aten."""
         if step.op != "aten":
             return {"attributes": step.attributes} if step.attributes else {}
-        return {"call": CallWriter(step, scope, inputs, self.model).write()}
+        return {"call": CallWriter(step, scope, inputs, self).write()}
 
 
 def put_after(members: dict[str, Any], key: str, name: str, value: Any) -> dict[str, Any]:
@@ -207,8 +221,8 @@ def reference(value: Value, names: dict[str, str]) -> str:
 class CallWriter:
     """`call`: target, arguments, and the tensors that the layer brings along."""
 
-    def __init__(self, step: Step, scope: str, inputs: list[Value], model: "ModelWriter") -> None:
-        self.step, self.scope, self.inputs, self.model = step, scope, inputs, model
+    def __init__(self, step: Step, scope: str, inputs: list[Value], layer: "LayerWriter") -> None:
+        self.step, self.scope, self.inputs, self.layer, self.model = step, scope, inputs, layer, layer.model
         self.parameters: dict[str, Any] = {}
         self.buffers: dict[str, Any] = {}
         self.constants: list[tuple[torch.Tensor, dict[str, Any]]] = []
@@ -223,7 +237,7 @@ class CallWriter:
             if entries:
                 call[key] = entries
         call["outputs"] = [output_record(kind) for kind in self.step.outputs]
-        call["flops"] = flops(self.step, self.model)
+        call["flops"] = flops(self.step, self.sizes)
         return call
 
     def argument(self, value: Any) -> Any:
@@ -267,6 +281,11 @@ class CallWriter:
         self.constants.append((tensor, entry))
         return name
 
+    def sizes(self, value: Any) -> list[int]:
+        if isinstance(value, Value):
+            return [1 if isinstance(size, Batch) else size for size in self.layer.kinds[value].full()]
+        return list(self.model.tensors[value.name].shape if isinstance(value, (Parameter, Buffer)) else value.tensor.shape)
+
 
 def special(value: float) -> dict[str, str]:
     return {"number": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
@@ -281,11 +300,11 @@ def output_record(kind: TensorType) -> dict[str, Any]:
     return record
 
 
-def flops(step: Step, model: "ModelWriter") -> float:
+def flops(step: Step, sizes: Callable[[Any], list[int]]) -> float:
     """Per sample: 2 for a multiply-add of products and convolutions, 1 for an element of what is no view."""
     output = step.outputs[0].elements()
     packet = step.target._schema.name.split("::")[1]
-    size = lambda name: model.sizes(step.arguments[name])
+    size = lambda name: sizes(step.arguments[name])
     if packet in ("matmul", "bmm", "mm", "linear"):
         return 2.0 * output * size("input" if packet == "linear" else "self")[-1]
     if packet in ("addmm", "baddbmm"):
@@ -314,6 +333,9 @@ class ModelWriter:
         for group, name in zip(grouping.groups, names):
             self.layers.append(LayerWriter(group, name, grouping, self).write())
 
+    def loss(self, steps: list[Step], output: Value) -> dict[str, Any]:
+        return LayerWriter(Group("loss", 1, steps), "loss", self.grouping, self).write_loss(output)
+
     def owner_name(self, name: str) -> str:
         """The parameter's name in the model; PyTorch has several for a tied one."""
         return self.owners.get(name, name)
@@ -327,11 +349,6 @@ class ModelWriter:
                 for value in step.inputs} | set(self.outputs)
         return [Value(step.name, k) for step in group.steps for k in range(len(step.outputs))
                 if Value(step.name, k) in read]
-
-    def sizes(self, value: Any) -> list[int]:
-        if isinstance(value, Value):
-            return [1 if isinstance(size, Batch) else size for size in self.types[value].full()]
-        return list(self.tensors[value.name].shape if isinstance(value, (Parameter, Buffer)) else value.tensor.shape)
 
     def shared_with(self, writer: LayerWriter, names: list[str]) -> str | None:
         """The layer whose parameters this one uses; None when they are its own."""

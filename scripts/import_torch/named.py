@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from .graph import FLOATING, Parameter, Step, TensorType, Value
+from .graph import FLOATING, Constant, Step, TensorType, Value
 from .refused import Refused
 
 aten = torch.ops.aten
@@ -13,8 +13,16 @@ Named = tuple[str, dict[str, Any], list[Value], dict[str, Any]]
 
 
 class Context:
-    def __init__(self, types: dict[Value, TensorType], shapes: dict[str, tuple[int, ...]]) -> None:
+    def __init__(self, steps: list[Step], types: dict[Value, TensorType], shapes: dict[str, tuple[int, ...]]) -> None:
         self.types, self.shapes = types, shapes
+        self.makers = {step.name: step for step in steps}
+        self.read = {value for step in steps for value in step.inputs}
+
+    def zero(self, value: Any) -> bool:
+        """A constant 0 for all samples."""
+        step = self.makers.get(getattr(value, "producer", ""))
+        source = step.arguments.get("self") if step is not None and step.target == aten.expand.default else None
+        return isinstance(source, Constant) and not bool(source.tensor.any())
 
     def batched(self, value: Any, rank: int | None = None) -> bool:
         """A tensor [rows * b, ...] with `rank` further dimensions."""
@@ -43,7 +51,7 @@ def name_step(step: Step, context: Context) -> Step:
     if named is None:
         return step
     op, attributes, inputs, weights = named
-    return Step(step.name, step.path, op, step.outputs, inputs=inputs, attributes=attributes, weights=weights, group=step.group)
+    return Step(step.name, step.path, op, step.outputs[:1], inputs=inputs, attributes=attributes, weights=weights, group=step.group)
 
 
 def pair(value: Any) -> tuple[int, int] | None:
@@ -210,6 +218,21 @@ def adaptive_avg_pool2d(given: dict[str, Any], step: Step, context: Context) -> 
     return "adaptive_avg_pool2d", {"output_size": side}, [given["self"]], {}
 
 
+def lstm(given: dict[str, Any], step: Step, context: Context) -> Named | None:
+    """From zero states, of which torch.nn.LSTM makes constants; the last states are read by nobody."""
+    if not all(map(context.zero, given["hx"])) or any(Value(step.name, k) in context.read for k in (1, 2)):
+        return None
+    directions = 2 if given["bidirectional"] else 1
+    names = [f"{kind}_l{layer}{suffix}" for layer in range(given["num_layers"]) for suffix in ("", "_reverse")[:directions]
+             for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")[:4 if given["has_biases"] else 2]]
+    weights = context.weights(**dict(zip(names, given["params"])))
+    if not given["batch_first"] or len(names) != len(given["params"]) or not weights or not context.floating(given["input"], 2):
+        return None
+    hidden = context.shapes[weights["weight_hh_l0"].name][1]
+    return "lstm", {"hidden_size": hidden, "num_layers": given["num_layers"], "bidirectional": bool(given["bidirectional"]),
+                    "bias": bool(given["has_biases"]), "dropout": float(given["dropout"]), "weight_dropout": 0.0}, [given["input"]], weights
+
+
 MAKERS: dict[Any, Callable[..., Named | None]] = {
     aten.conv2d.default: conv2d, aten.linear.default: linear, aten.batch_norm.default: batch_norm,
     aten.layer_norm.default: layer_norm, aten.rms_norm.default: rms_norm, aten.embedding.default: embedding,
@@ -217,6 +240,6 @@ MAKERS: dict[Any, Callable[..., Named | None]] = {
     aten.leaky_relu.default: leaky_relu, aten.sigmoid.default: unary("sigmoid"), aten.silu.default: unary("silu"),
     aten.tanh.default: unary("tanh"), aten.gelu.default: gelu, aten.softmax.int: softmax, aten.mul.Scalar: scale,
     aten.add.Tensor: elementwise("add"), aten.mul.Tensor: elementwise("multiply"), aten.cat.default: concat,
-    aten.flatten.using_ints: flatten, aten.mean.dim: mean, aten.max_pool2d.default: max_pool2d,
+    aten.flatten.using_ints: flatten, aten.lstm.input: lstm, aten.mean.dim: mean, aten.max_pool2d.default: max_pool2d,
     aten.avg_pool2d.default: avg_pool2d, aten.adaptive_avg_pool2d.default: adaptive_avg_pool2d,
 }

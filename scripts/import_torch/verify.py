@@ -33,6 +33,8 @@ class WithoutDraws(fx.Interpreter):
             args = (*args[:4], 0.0, *args[5:])
         if packet == aten.scaled_dot_product_attention:
             kwargs = {k: v for k, v in kwargs.items() if k != "dropout_p"}
+        if packet == aten.lstm:
+            args = (*args[:5], 0.0, *args[6:])
         if packet == aten.bernoulli_:
             return args[0].fill_(args[1])  # p / p = 1
         if packet == aten.bernoulli:
@@ -54,6 +56,7 @@ class Verification:
     def run(self) -> dict[str, float]:
         """Largest differences of outputs in evaluation, in training, and of gradients; throws where one is too large."""
         self.samples_apart()
+        self.loss_is_mean()
         found = {"evaluation": self.evaluation(), "training": self.training()}
         found["gradients"] = self.gradients()
         return found
@@ -76,18 +79,36 @@ class Verification:
                 self.named(inputs))
         return seen
 
+    def outputs(self, weights: Tensors, inputs: list[torch.Tensor], training: bool) -> list[torch.Tensor]:
+        """In the order of the module's; a loss of its own is the first."""
+        interpreter = Interpreter(self.document, weights, training)
+        made = interpreter.run(self.named(inputs))
+        return [interpreter.loss(), *made] if self.own_loss() else made
+
+    def own_loss(self) -> bool:
+        return self.document.get("loss", {}).get("op") == "graph"
+
+    def loss_is_mean(self) -> None:
+        if not self.own_loss():
+            return
+        with torch.no_grad():
+            together = self.outputs(self.weights, self.inputs, False)[0]
+            alone = [self.outputs(self.weights, [tensor[k:k + 1] for tensor in self.inputs], False)[0] for k in range(SAMPLES)]
+        if difference(torch.stack(alone).mean(), together) > 1e-4:
+            raise Refused("--loss module: the loss of a batch is not the mean over its samples; use reduction=\"mean\"")
+
     def evaluation(self) -> float:
         self.wrapper.eval()
         with torch.no_grad():
             wanted = self.wrapper(*self.inputs)
-            found = Interpreter(self.document, self.weights).run(self.named(self.inputs))
+            found = self.outputs(self.weights, self.inputs, False)
         self.wrapper.train()
         return self.compare("evaluation", found, wanted, "the module does something else in evaluation than in training")
 
     def training(self) -> float:
         with torch.no_grad():
             wanted = self.reference()
-            found = Interpreter(self.document, self.weights, True).run(self.named(self.inputs))
+            found = self.outputs(self.weights, self.inputs, True)
         return self.compare("training", found, wanted, "this is a defect of the importer; please report it with the module")
 
     def reference(self) -> Any:
@@ -113,7 +134,7 @@ class Verification:
         """Of a fixed combination of the outputs, for every parameter of the document."""
         trained = {name: tensor.detach().clone().requires_grad_() for name, tensor in self.weights.items()
                    if tensor.is_floating_point()}
-        found = Interpreter(self.document, self.weights | trained, True).run(self.named(self.inputs))[0]
+        found = self.outputs(self.weights | trained, self.inputs, True)[0]
         parts = torch.randn(found.shape, generator=torch.Generator().manual_seed(1))
         (found * parts).sum().backward()
         self.wrapper.zero_grad()

@@ -1,0 +1,266 @@
+"""python3 tests/scripts/import_torch_test.py: scripts/import-torch on small modules; skipped where there is no torch."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+sys.dont_write_bytecode = True
+
+try:
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+except ImportError:
+    print("SKIPPED: no torch for this Python")
+    sys.exit(0)
+
+from import_torch import factory, importer, weights  # noqa: E402
+from import_torch.document import indented  # noqa: E402
+from import_torch.refused import Refused  # noqa: E402
+
+
+def imported(module, *examples, loss=None, level="module", target=()):
+    torch.manual_seed(0)
+    given = [factory.parse_example(text) for text in examples]
+    for text in target:
+        given.append(factory.parse_example(text))
+        given[-1].target = True
+    factory.name_inputs(module, given)
+    return importer.import_module(module, given, "test", loss, level)
+
+
+def module_of(forward, **parts):
+    """A module with these parts, whose forward is `forward(self, x)`."""
+    class Made(nn.Module):
+        def __init__(self):
+            super().__init__()
+            for name, part in parts.items():
+                if isinstance(part, torch.Tensor) and not isinstance(part, nn.Parameter):
+                    self.register_buffer(name, part)
+                else:
+                    setattr(self, name, part)
+
+        def forward(self, x):
+            return forward(self, x)
+    return Made()
+
+
+class Layers(unittest.TestCase):
+    def layers(self, *arguments, **options):
+        return {layer["name"]: layer for layer in imported(*arguments, **options).document["layers"]}
+
+    def test_layers_bear_the_names_of_modules_and_weights_those_of_the_state_dict(self):
+        made = imported(nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU()), "float32:3x8x8")
+        self.assertEqual([(layer["name"], layer["op"]) for layer in made.document["layers"]],
+                         [("0", "conv2d"), ("1", "batch_norm2d"), ("2", "relu")])
+        self.assertEqual(list(made.weights), ["0.weight", "1.weight", "1.bias", "1.running_mean", "1.running_var"])
+
+    def test_a_block_between_its_children_is_split_where_it_would_wait_for_itself(self):
+        def forward(self, x):
+            return self.b(self.a(x) * 2) * 3
+        block = module_of(forward, a=nn.Linear(4, 4), b=nn.Linear(4, 4))
+        names = list(self.layers(nn.Sequential(block), "float32:4"))
+        self.assertEqual(names, ["0.a", "0", "0.b", "0/2"])
+
+    def test_blocks_are_elements_of_lists(self):
+        inner = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        block = module_of(lambda self, x: x + self.body(x), body=inner)
+        module = nn.Sequential(block, module_of(lambda self, x: self.lin(x).relu(), lin=nn.Linear(4, 2)))
+        layers = self.layers(module, "float32:4", level="block")
+        self.assertEqual(list(layers), ["0", "1"])
+        self.assertEqual([node["name"] for node in layers["0"]["nodes"]], ["body.0", "body.1", "add"])
+
+    def test_parameters_of_a_block_keep_their_names(self):
+        made = imported(nn.Sequential(module_of(lambda self, x: self.lin(x) * self.gain, lin=nn.Linear(4, 4),
+                                                gain=nn.Parameter(torch.ones(4)))), "float32:4", level="block")
+        self.assertEqual(list(made.weights), ["0.lin.weight", "0.lin.bias", "0.gain"])
+
+    def test_a_mask_is_a_constant_that_is_spread_over_the_samples(self):
+        def forward(self, x):
+            mask = torch.full((4, 4), float("-inf")).triu(1).expand(x.shape[0], 4, 4)
+            return self.lin(torch.softmax(x + mask, -1))
+        layers = self.layers(module_of(forward, lin=nn.Linear(4, 4)), "float32:4x4")
+        node = layers["root"]["nodes"][0]
+        self.assertEqual(node["call"]["target"], "aten::expand")
+        self.assertEqual(node["call"]["constants"][0]["values"][:2], [0.0, {"number": "-inf"}])
+        self.assertEqual(node["call"]["arguments"]["size"], [{"batch": [1, 0]}, 4, 4])
+
+    def test_a_tensor_without_batch_is_spread_over_the_samples_where_it_leaves_its_layer(self):
+        first = module_of(lambda self, x: (x + self.table, self.table * 2), table=nn.Parameter(torch.ones(3, 4)))
+        last = module_of(lambda self, both: both[0] * both[1] + self.shift, shift=nn.Parameter(torch.zeros(4)))
+        layers = self.layers(nn.Sequential(first, nn.Identity(), last), "float32:3x4", level="module")
+        self.assertEqual([node.get("call", {}).get("target") for node in layers["0"]["nodes"]],
+                         ["aten::add.Tensor", "aten::mul.Scalar", "aten::unsqueeze", "aten::expand"])
+        self.assertEqual(layers["2"]["nodes"][0]["call"]["target"], "aten::select.int")
+
+    def test_windows_of_a_sample_are_rows(self):
+        def forward(self, x):
+            windows = self.lin(x.reshape(-1, 4))
+            return windows.reshape(-1, 3, 5)
+        node = self.layers(module_of(forward, lin=nn.Linear(4, 5)), "float32:3x4", level="op")
+        self.assertTrue(any(record.get("rows") == 3 for layer in node.values() for n in layer.get("nodes", [layer])
+                            for record in n.get("call", {}).get("outputs", [])))
+
+    def test_a_tied_layer_uses_the_weights_of_the_first(self):
+        module = nn.Sequential(nn.Embedding(10, 4), nn.Linear(4, 4), nn.Linear(4, 10, bias=False))
+        module[2].weight = module[0].weight
+        made = imported(module, "int64:6:0..9")
+        self.assertEqual(made.document["layers"][2]["weights_of"], "0")
+        self.assertEqual(list(made.weights), ["0.weight", "1.weight", "1.bias"])
+
+    def test_the_bias_of_a_tied_layer_is_its_own_layer(self):
+        module = nn.Sequential(nn.Embedding(10, 4), nn.Linear(4, 10))
+        module[1].weight = module[0].weight
+        made = imported(module, "int64:6:0..9")
+        self.assertEqual(list(made.weights), ["0.weight", "1.bias"])
+
+    def test_attention_with_dropout_is_written_out(self):
+        def forward(self, x):
+            return F.scaled_dot_product_attention(self.q(x), x, x, dropout_p=0.25 if self.training else 0.0, is_causal=True)
+        nodes = self.layers(module_of(forward, q=nn.Linear(4, 4)), "float32:6x4")["root"]["nodes"]
+        self.assertIn({"p": 0.25}, [node.get("attributes") for node in nodes if node["op"] == "dropout"])
+
+    def test_whole_samples_are_dropped_by_stochastic_depth(self):
+        def forward(self, x):
+            noise = torch.empty(x.shape[0], 1).bernoulli_(0.75).div_(0.75) if self.training else 1.0
+            return self.lin(x) * noise
+        layers = self.layers(module_of(forward, lin=nn.Linear(4, 4)), "float32:4")
+        self.assertEqual(layers["mul"]["attributes"], {"p": 0.25})
+
+    def test_an_lstm_is_ours(self):
+        module = nn.Sequential(nn.LSTM(4, 5, num_layers=2, batch_first=True, bidirectional=True, dropout=0.1))
+        layers = self.layers(module, "float32:6x4")
+        self.assertEqual(layers["0"]["attributes"]["hidden_size"], 5)
+
+    def test_the_loss_of_a_module_is_a_graph_of_what_reads_the_target(self):
+        class Loss(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lin = nn.Linear(4, 5)
+
+            def forward(self, x, labels):
+                return F.cross_entropy(self.lin(x), labels, label_smoothing=0.1)
+        document = imported(Loss(), "float32:4", target=("int64::0..4",), loss="module").document
+        self.assertEqual(document["loss"]["inputs"], ["lin", "labels"])
+        self.assertEqual(document["targets"], [{"name": "labels", "dtype": "int64", "shape": []}])
+
+
+class Refusals(unittest.TestCase):
+    def refused(self, message, module, *examples, **options):
+        with self.assertRaises(Refused) as caught:
+            imported(module, *examples, **options)
+        self.assertIn(message, str(caught.exception))
+
+    def test_what_mixes_samples_is_refused_with_its_layer(self):
+        self.refused("layer 0 mixes the samples of a batch",
+                     nn.Sequential(module_of(lambda self, x: self.lin(x - x.mean(0)), lin=nn.Linear(4, 4))), "float32:4",
+                     level="block")
+
+    def test_a_product_of_samples_is_refused(self):
+        self.refused("mixes the samples of a batch", module_of(lambda self, x: (self.lin(x) @ x.T) @ x, lin=nn.Linear(4, 4)),
+                     "float32:4")
+
+    def test_a_buffer_that_forward_changes_is_refused(self):
+        def forward(self, x):
+            self.mean.mul_(0.9)
+            return self.lin(x) - self.mean
+        self.refused("changes mean in forward()", module_of(forward, lin=nn.Linear(4, 4), mean=torch.zeros(4)), "float32:4")
+
+    def test_an_input_that_forward_changes_is_refused(self):
+        self.refused("changes the input x", module_of(lambda self, x: self.lin(x.mul_(2)), lin=nn.Linear(4, 4)), "float32:4")
+
+    def test_a_part_that_is_overwritten_is_refused(self):
+        def forward(self, x):
+            y = self.lin(x)
+            y[:, 0] = 1.0
+            return y * 2
+        self.refused("works in place", module_of(forward, lin=nn.Linear(4, 4)), "float32:4")
+
+    def test_other_noise_is_refused(self):
+        self.refused("draws random numbers", module_of(lambda self, x: self.lin(x) + torch.randn_like(x), lin=nn.Linear(4, 4)),
+                     "float32:4")
+
+    def test_a_decision_on_values_is_refused(self):
+        def forward(self, x):
+            return self.lin(x) if x.sum() > 0 else x
+        self.refused("decides on the values", module_of(forward, lin=nn.Linear(4, 4)), "float32:4")
+
+    def test_a_fixed_number_of_samples_is_refused(self):
+        self.refused("number of samples", module_of(lambda self, x: self.lin(x).reshape(3, 2, 2), lin=nn.Linear(4, 4)), "float32:4")
+
+    def test_a_module_that_is_another_in_evaluation_is_refused(self):
+        def forward(self, x):
+            return self.lin(x) * (1.0 if self.training else 0.5)
+        self.refused("does something else in evaluation", module_of(forward, lin=nn.Linear(4, 4)), "float32:4")
+
+    def test_batch_norm_without_statistics_is_refused(self):
+        self.refused("use affine=True", nn.Sequential(nn.BatchNorm2d(3, affine=False), nn.Conv2d(3, 2, 3)), "float32:3x8x8")
+
+    def test_a_loss_that_is_a_sum_is_refused(self):
+        class Loss(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lin = nn.Linear(4, 5)
+
+            def forward(self, x, labels):
+                return F.cross_entropy(self.lin(x), labels, reduction="sum")
+        self.refused("not the mean over its samples", Loss(), "float32:4", target=("int64::0..4",), loss="module")
+
+    def test_images_have_no_cross_entropy(self):
+        self.refused("neither [classes] nor", nn.Conv2d(3, 2, 1), "float32:3x4x4", loss="cross_entropy")
+
+    def test_wrong_examples_are_refused(self):
+        for text in ("float32", "int8:3", "int64:3:5..1", "float32:0"):
+            with self.assertRaises(Refused):
+                factory.parse_example(text)
+
+
+class Files(unittest.TestCase):
+    def run_tool(self, *arguments, code):
+        done = subprocess.run([sys.executable, ROOT / "scripts/import-torch", *arguments], capture_output=True, text=True)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertEqual(done.stdout, "" if "--help" not in arguments else done.stdout)
+        return done
+
+    def test_the_command_writes_both_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            place = pathlib.Path(folder)
+            (place / "mine.py").write_text("from torch import nn\ndef make(width=4):\n"
+                                           "    return nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 3))\n")
+            done = self.run_tool(f"{place}/mine.py:make(width=6)", "--example", "float32:4", "--loss", "cross_entropy", "-o",
+                                 f"{place}/model.json", "--weights", f"{place}/weights.safetensors", code=0)
+            self.assertIn("make: 3 layers of 3 operations", done.stderr)
+            document = json.loads((place / "model.json").read_text())
+            self.assertEqual(document["loss"], {"op": "cross_entropy", "inputs": ["2", "label"]})
+            held = weights.decode((place / "weights.safetensors").read_bytes())
+            self.assertEqual({name: list(t.shape) for name, t in held.items()},
+                             {"0.weight": [6, 4], "0.bias": [6], "2.weight": [3, 6], "2.bias": [3]})
+
+    def test_a_refusal_writes_nothing_and_exits_with_2(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.run_tool("torch.nn:Nothing", "--example", "float32:4", "-o", f"{folder}/m.json", "--weights", f"{folder}/w",
+                                 code=2)
+            self.assertEqual(done.stderr, "import-torch: torch.nn has no Nothing\n")
+            self.assertEqual(list(pathlib.Path(folder).iterdir()), [])
+
+    def test_help_has_three_examples(self):
+        self.assertEqual(self.run_tool("--help", code=0).stdout.count("  scripts/import-torch "), 3)
+
+    def test_weights_come_back_as_they_were(self):
+        tensors = {"a": torch.randn(2, 3), "b": torch.tensor(7), "c": torch.randn(4).bfloat16(), "d": torch.zeros(0, 2)}
+        back = weights.decode(weights.encode(tensors))
+        self.assertTrue(all(torch.equal(back[name], tensor) and back[name].dtype == tensor.dtype for name, tensor in tensors.items()))
+
+    def test_short_values_stand_on_one_line(self):
+        self.assertEqual(indented({"a": [1, 2], "b": {}}), '{\n  "a": [1, 2],\n  "b": {}\n}')
+
+
+if __name__ == "__main__":
+    import logging
+    logging.getLogger("torch").setLevel(logging.CRITICAL)
+    unittest.main()
