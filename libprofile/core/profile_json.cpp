@@ -272,8 +272,9 @@ Profile read_profile(ObjectReader& reader) {
   Profile profile;
   profile.context = read_context(reader);
   profile.model = model_from_json(reader.raw("model"), append_pointer(reader.pointer(), "model"));
-  profile.model_hash = reader.text("model_hash");
-  if (const std::string actual = model_hash(profile.model); profile.model_hash != actual) {
+  const std::string actual = model_hash(profile.model);
+  profile.model_hash = reader.has("model_hash") ? reader.text("model_hash") : actual;
+  if (profile.model_hash != actual) {
     reader.fail("model_hash", "is " + profile.model_hash + ", but the model in this file has " + actual +
                                   "; the model was changed after profiling, profile it again");
   }

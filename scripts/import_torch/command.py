@@ -13,6 +13,8 @@ examples:
   scripts/import-torch my_model.py:make --example int64:128:0..999 --group block -o model.json --weights weights.safetensors
   scripts/import-torch "my_model.py:make(layers=4)" --example tokens=int64:128:0..999 --example mask=int64:128:0..1 \\
       --loss mse --seed 3 -o model.json --weights weights.safetensors
+  scripts/import-torch torchvision.models:resnet18 --example float32:3x64x64 --loss cross_entropy --profile \\
+      --micro-batch-sizes 4,8 -o profile.json
 
 A SPEC is [NAME=]TYPE:SHAPE[:LOW..HIGH] for one sample: TYPE float32, int64 or uint8; SHAPE 3x64x64, or nothing for a number;
 HIGH is included. The names are those of forward()'s parameters; with NAME= the input is handed over by that name.
@@ -30,6 +32,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--loss", choices=("cross_entropy", "mse", "module"),
                       help="adds a loss and its target; module: the module's own first output is the loss")
     made.add_argument("--group", choices=("module", "block", "op"), default="module", help="what becomes a layer (module)")
+    made.add_argument("--profile", action="store_true", help="-o FILE is a pp.profile with the model in it, measured in PyTorch")
+    made.add_argument("--device", default="cpu", help="of the profile: cpu or cuda (cpu)")
+    made.add_argument("--threads", type=int, default=1, help="of the profile on a CPU (1)")
+    made.add_argument("--micro-batch-sizes", default="1,2,4,8", help="of the profile (1,2,4,8)")
     made.add_argument("--name", help="of the model (the factory's)")
     made.add_argument("--seed", type=int, default=0, help="for the factory's initial weights and the examples (0)")
     return made
@@ -55,10 +61,11 @@ def run(options: argparse.Namespace) -> None:
     from .document import indented, write_whole
     from .refused import Refused
     from .weights import encode
+    sizes = micro_batch_sizes(options.micro_batch_sizes)
     for place, flag in ((options.output, "-o"), (options.weights, "--weights")):
-        if place is None:
+        if place is None and (flag == "-o" or not options.profile):
             raise Refused(f"{flag} FILE is missing")
-        if not os.path.isdir(os.path.dirname(place) or "."):
+        if place is not None and not os.path.isdir(os.path.dirname(place) or "."):
             raise Refused(f"{flag} {place}: there is no such folder")
     module = factory.load(options.module, options.seed)
     examples = [factory.parse_example(text) for text in options.example]
@@ -68,9 +75,23 @@ def run(options: argparse.Namespace) -> None:
     factory.name_inputs(module, examples)
     name = options.name or importer.default_name(options.module)
     imported = importer.import_module(module, examples, name, options.loss, options.group)
-    write_whole(options.weights, encode(imported.weights))
-    write_whole(options.output, (indented(imported.document) + "\n").encode())
     print(summary(imported), file=sys.stderr)
+    if options.weights is not None:
+        write_whole(options.weights, encode(imported.weights))
+    document = imported.document
+    if options.profile:
+        from . import profile
+        document = profile.Profiler(imported, examples, profile.Settings(options.device, options.threads, sizes)).profile()
+        print(profile.summary(document), file=sys.stderr)
+    write_whole(options.output, (indented(document) + "\n").encode())
+
+
+def micro_batch_sizes(text: str) -> tuple[int, ...]:
+    from .refused import Refused
+    sizes = tuple(int(size) if size.isdigit() else 0 for size in text.split(","))
+    if min(sizes) < 1 or list(sizes) != sorted(set(sizes)):
+        raise Refused(f"--micro-batch-sizes {text}: write sizes from 1 upwards, ascending, such as 1,2,4,8")
+    return sizes
 
 
 def summary(imported: "importer.Imported") -> str:
@@ -82,4 +103,5 @@ def summary(imported: "importer.Imported") -> str:
     checks = ", ".join(f"{what} {value:.0e}" for what, value in imported.differences.items())
     return (f"{document['name']}: {len(document['layers'])} layers of {len(nodes)} operations, {len(nodes) - calls} named and "
             f"{calls} aten; {parameters} values in {len(imported.weights)} weights\n"
-            f"checked against the module; largest relative differences: {checks}")
+            f"checked against the module; largest relative differences: {checks}"
+            + (f"\nnot imported, no output depends on them: {', '.join(imported.unused)}" if imported.unused else ""))

@@ -28,6 +28,8 @@ LOSSES = ("cross_entropy", "mse", "module")
 class Imported:
     document: dict[str, Any]
     weights: Tensors
+    trained: set[str]  # of the weights; the others are buffers
+    unused: list[str]  # parameters of the module that its output does not depend on
     differences: dict[str, float]
 
 
@@ -39,7 +41,10 @@ def import_module(module: torch.nn.Module, examples: list[Example], name: str, l
     document = Writing(graph, module, examples, name, loss, level).document()
     weights = weights_of(document, module)
     verification = Verification(exported, wrapper, examples, document, weights)
-    return Imported(document, weights, verification.run())
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    held = {id(parameters[name]) for name in weights if name in parameters}
+    unused = [name for name, parameter in module.named_parameters() if id(parameter) not in held]
+    return Imported(document, weights, set(weights) & set(parameters), unused, verification.run())
 
 
 class Simplified:

@@ -1,4 +1,4 @@
-"""Runs a pp.model in PyTorch, with its weights: what the document means. Random operations do nothing here."""
+"""Runs a pp.model in PyTorch, with its weights: what the document means. Random operations do nothing unless asked for."""
 
 from collections.abc import Callable
 from typing import Any
@@ -57,7 +57,11 @@ NAMED: dict[str, Callable[[dict[str, Any], list[torch.Tensor], Tensors], torch.T
                                                a["count_include_pad"]),
     "adaptive_avg_pool2d": lambda a, x, w: F.adaptive_avg_pool2d(x[0], a["output_size"]),
     "lstm": lstm,
-    "dropout": lambda a, x, w: x[0], "dropout2d": lambda a, x, w: x[0], "stochastic_depth": lambda a, x, w: x[0],
+}
+RANDOM: dict[str, Callable[[torch.Tensor, float], torch.Tensor]] = {
+    "dropout": lambda x, p: F.dropout(x, p),
+    "dropout2d": lambda x, p: F.dropout2d(x, p),
+    "stochastic_depth": lambda x, p: x * x.new_empty(x.shape[0], *[1] * (x.dim() - 1)).bernoulli_(1 - p).div_(1 - p),
 }
 WEIGHTS = {"conv2d": ["weight", "bias"], "linear": ["weight", "bias"], "layer_norm": ["weight", "bias"],
            "rms_norm": ["weight"], "embedding": ["weight"], "bias": ["bias"],
@@ -85,12 +89,14 @@ def local_weights(layer: dict[str, Any]) -> list[str]:
 
 
 class Interpreter:
-    """`watch(layer, outputs)` sees every layer's outputs."""
+    """`watch(layer, outputs)` sees every layer's outputs; `draw`: dropout drops, from PyTorch's own generator."""
 
     def __init__(self, document: dict[str, Any], weights: Tensors, training: bool = False,
-                 watch: Callable[[dict[str, Any], list[torch.Tensor]], None] | None = None) -> None:
-        self.document, self.weights, self.training, self.watch = document, weights, training, watch
+                 watch: Callable[[dict[str, Any], list[torch.Tensor]], None] | None = None, draw: bool = False) -> None:
+        self.document, self.weights, self.training, self.watch, self.draw = document, weights, training, watch, draw
         self.layers = {layer["name"]: layer for layer in document["layers"]}
+        self.constants: dict[int, torch.Tensor] = {}
+        self.device = next(iter(weights.values())).device if weights else torch.device("cpu")
 
     def run(self, inputs: Tensors) -> list[torch.Tensor]:
         known = {(name, 0): tensor for name, tensor in inputs.items()}
@@ -105,8 +111,10 @@ class Interpreter:
 
     def loss(self) -> torch.Tensor:
         """After run()."""
-        loss = self.document["loss"]
-        prediction, *others = [self.known[split(name)] for name in loss["inputs"]]
+        return self.loss_of([self.known[split(name)] for name in self.document["loss"]["inputs"]])
+
+    def loss_of(self, inputs: list[torch.Tensor]) -> torch.Tensor:
+        loss, (prediction, *others) = self.document["loss"], inputs
         if loss["op"] == "cross_entropy":
             return F.cross_entropy(prediction.flatten(0, -2), others[0].flatten())
         if loss["op"] == "mse":
@@ -127,6 +135,8 @@ class Interpreter:
             return self.aten(layer, inputs, weights)
         if layer["op"] == "batch_norm2d":
             return [batch_norm(layer["attributes"], inputs, weights, self.training)]
+        if layer["op"] in RANDOM:
+            return [RANDOM[layer["op"]](inputs[0], layer["attributes"]["p"]) if self.draw else inputs[0]]
         return [NAMED[layer["op"]](layer.get("attributes", {}), inputs, weights)]
 
     def graph(self, layer: dict[str, Any], inputs: list[torch.Tensor], names: dict[str, str]) -> list[torch.Tensor]:
@@ -140,7 +150,7 @@ class Interpreter:
 
     def aten(self, layer: dict[str, Any], inputs: list[torch.Tensor], weights: Tensors) -> list[torch.Tensor]:
         call = layer["call"]
-        constants = {entry["name"]: constant(entry) for entry in call.get("constants", [])}
+        constants = {entry["name"]: self.constant(entry) for entry in call.get("constants", [])}
         operation = find(call["target"])
 
         def value(argument: Any) -> Any:
@@ -153,11 +163,22 @@ class Interpreter:
                     "constant": lambda: constants[content], "batch": lambda: content[0] * self.samples + content[1],
                     "dtype": lambda: DTYPES[content], "number": lambda: float(content)}[key]()
 
-        made = operation(**{name: value(argument) for name, argument in call["arguments"].items()})
+        arguments = {name: value(argument) for name, argument in call["arguments"].items()}
+        if any(argument.name == "device" for argument in operation._schema.arguments):
+            arguments["device"] = self.device
+        made = operation(**arguments)
         outputs = list(made) if isinstance(made, (list, tuple)) else [made]
         for record, tensor in zip(call["outputs"], outputs, strict=True):
             check(layer["name"], record, tensor, self.samples)
         return outputs
+
+    def constant(self, entry: dict[str, Any]) -> torch.Tensor:
+        """Made once."""
+        if id(entry) not in self.constants:
+            values = [float(v["number"]) if isinstance(v, dict) else v for v in entry["values"]]
+            made = torch.tensor(values, dtype=DTYPES[entry["dtype"]], device=self.device)
+            self.constants[id(entry)] = made.reshape(entry["shape"])
+        return self.constants[id(entry)]
 
 
 def split(reference: str) -> tuple[str, int]:
@@ -168,11 +189,6 @@ def split(reference: str) -> tuple[str, int]:
 def find(target: str) -> Any:
     name, _, overload = target.removeprefix("aten::").partition(".")
     return getattr(getattr(torch.ops.aten, name), overload or "default")
-
-
-def constant(entry: dict[str, Any]) -> torch.Tensor:
-    values = [float(v["number"]) if isinstance(v, dict) else v for v in entry["values"]]
-    return torch.tensor(values, dtype=DTYPES[entry["dtype"]]).reshape(entry["shape"])
 
 
 def check(name: str, record: dict[str, Any], tensor: torch.Tensor, samples: int) -> None:

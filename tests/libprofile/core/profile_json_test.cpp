@@ -106,6 +106,12 @@ TEST_SUITE("libprofile/core/profile_json") {
               actual + "; the model was changed after profiling, profile it again");
   }
 
+  TEST_CASE("a profile without the model's hash has that of its model") {
+    Json json = to_json(small_profile());
+    json.erase("model_hash");
+    CHECK((parse_profile(dump_json(json)) == small_profile()));
+  }
+
   TEST_CASE("the layers must be those of the model") {
     CHECK(refused([](Json& j) { j["layers"].push_back(j["layers"][0]); }) ==
           "[data] /layers: has 2 entries, but the model has 1 layers; profile the model again");

@@ -1,0 +1,288 @@
+"""Times and bytes of the layers, taken in PyTorch itself: a pp.profile without pp-profile.
+
+The imported document runs layer by layer, each a piece of autograd of its own, as pp-run cuts it; forward and backward of
+each layer are timed from the end of the layer before it. Bytes are counted in a pass of their own.
+"""
+
+import dataclasses
+import datetime
+import platform
+import statistics
+import time
+from typing import Any
+
+import torch
+
+from .factory import Example
+from .importer import Imported
+from .interpreter import Interpreter, local_weights, split
+from .refused import Refused
+
+WARM_UP, FEWEST, MOST = 3, 10, 100  # passes
+Leaves = dict[tuple[str, int], torch.Tensor]
+
+
+@dataclasses.dataclass
+class Settings:
+    device: str = "cpu"
+    threads: int = 1
+    sizes: tuple[int, ...] = (1, 2, 4, 8)
+    budget_s: float = 10.0  # per size
+
+
+class Marks:
+    """Moments of the device; seconds between them once a pass is over."""
+
+    def __init__(self, cuda: bool) -> None:
+        self.cuda, self.marks = cuda, []
+
+    def mark(self) -> None:
+        if self.cuda:
+            self.marks.append(torch.cuda.Event(enable_timing=True))
+            self.marks[-1].record()
+        else:
+            self.marks.append(time.perf_counter())
+
+    def laps(self) -> list[float]:
+        pairs = list(zip(self.marks, self.marks[1:]))
+        if not self.cuda:
+            return [end - begin for begin, end in pairs]
+        torch.cuda.synchronize()
+        return [begin.elapsed_time(end) / 1e3 for begin, end in pairs]
+
+
+class Pass:
+    """One micro-batch forward and backward, cut at every layer."""
+
+    def __init__(self, profiler: "Profiler", size: int) -> None:
+        self.model, self.document = profiler.model, profiler.model.document
+        self.leaves: Leaves = {(name, 0): tensor for name, tensor in profiler.batch(size).items()}
+        self.made: list[list[torch.Tensor]] = []
+        self.names = profiler.names
+        self.model.samples = size
+
+    def forward(self, k: int) -> None:
+        layer = self.document["layers"][k]
+        outputs = self.model.layer(layer, [self.leaves[split(name)] for name in layer["inputs"]], self.names[k])
+        self.made.append(outputs)
+        for number, output in enumerate(outputs):
+            self.leaves[layer["name"], number] = output.detach().requires_grad_(output.requires_grad)
+
+    def loss(self) -> torch.Tensor:
+        inputs = self.document["loss"]["inputs"] if "loss" in self.document else self.document["outputs"]
+        found = [self.leaves[split(name)] for name in inputs]
+        return self.model.loss_of(found) if "loss" in self.document else sum(tensor.sum() for tensor in found)
+
+    def backward(self, k: int) -> None:
+        layer, outputs = self.document["layers"][k], self.made.pop()
+        pairs = [(output, self.leaves.pop((layer["name"], number)).grad) for number, output in enumerate(outputs)]
+        pairs = [(output, grad) for output, grad in pairs if output.requires_grad and grad is not None]
+        if pairs:
+            torch.autograd.backward([output for output, _ in pairs], [grad for _, grad in pairs])
+
+
+class Profiler:
+    def __init__(self, imported: Imported, examples: list[Example], settings: Settings) -> None:
+        self.imported, self.examples, self.settings = imported, examples, settings
+        self.cuda = settings.device.startswith("cuda")
+        if self.cuda and not torch.cuda.is_available():
+            raise Refused(f"--device {settings.device}: PyTorch sees no CUDA device; use --device cpu")
+        torch.set_num_threads(settings.threads)
+        weights = {name: self.weight(name, tensor) for name, tensor in imported.weights.items()}
+        self.model = Interpreter(imported.document, weights, training=True, draw=True)
+        self.layers = imported.document["layers"]
+        self.names = [self.model.names(layer) for layer in self.layers]
+        self.count = len(self.layers)
+
+    def weight(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        copy = tensor.detach().clone().to(self.settings.device)
+        return copy.requires_grad_() if name in self.imported.trained else copy
+
+    def batch(self, size: int) -> dict[str, torch.Tensor]:
+        made = {example.name: example.draw(size).to(self.settings.device) for example in self.examples}
+        for target in self.imported.document["targets"]:
+            if target["name"] not in made:
+                made[target["name"]] = self.target(target, size)
+        return made
+
+    def target(self, entry: dict[str, Any], size: int) -> torch.Tensor:
+        if entry["dtype"] == "int64":
+            return torch.zeros(size, *entry["shape"], dtype=torch.int64, device=self.settings.device)
+        return torch.randn(size, *entry["shape"], device=self.settings.device)
+
+    # Times.
+
+    def timed_pass(self, size: int) -> list[float]:
+        """Seconds: forward of each layer, of the loss, backward of the loss, of each layer from the last to the first."""
+        run, marks = Pass(self, size), Marks(self.cuda)
+        marks.mark()
+        for k in range(self.count):
+            run.forward(k)
+            marks.mark()
+        loss = run.loss()
+        marks.mark()
+        loss.backward()
+        marks.mark()
+        for k in reversed(range(self.count)):
+            run.backward(k)
+            marks.mark()
+        return marks.laps()
+
+    def times(self, size: int) -> list[dict[str, Any]]:
+        for _ in range(WARM_UP):
+            self.timed_pass(size)
+        laps, end = [], time.monotonic() + self.settings.budget_s
+        while len(laps) < FEWEST or len(laps) < MOST and time.monotonic() < end:
+            laps.append(self.timed_pass(size))
+        return [time_stat(list(samples)) for samples in zip(*laps)]
+
+    # Bytes.
+
+    def saved(self, size: int) -> list[tuple[int, int]]:
+        """For each layer and the loss: bytes kept for backward, each storage at the first that keeps it; the part that is older
+        than the layer."""
+        own = {tensor.untyped_storage().data_ptr() for tensor in self.model.weights.values()}
+        seen: set[int] = set(own)
+        held: list[torch.Tensor] = []  # so that no storage's address is used again
+        found, run = [], Pass(self, size)
+        for k in range(self.count + 1):
+            before = {tensor.untyped_storage().data_ptr() for tensor in run.leaves.values()}
+            total = older = 0
+
+            def keep(tensor: torch.Tensor) -> torch.Tensor:
+                nonlocal total, older
+                storage = tensor.untyped_storage()
+                if storage.data_ptr() not in seen:
+                    seen.add(storage.data_ptr())
+                    held.append(tensor.detach())
+                    total += storage.nbytes()
+                    older += storage.nbytes() if storage.data_ptr() in before else 0
+                return tensor
+
+            with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+                run.forward(k) if k < self.count else run.loss()
+            found.append((total, older))
+        return found
+
+    def workspaces(self, size: int, saved: list[tuple[int, int]]) -> list[int]:
+        """Of backward: gradients of outputs, inputs and weights. What kernels take beside them is not seen on a CPU."""
+        run, found = Pass(self, size), []
+        for k, layer in enumerate(self.layers):
+            run.forward(k)
+            moved = {split(name) for name in layer["inputs"]} | {(layer["name"], n) for n in range(len(run.made[-1]))}
+            gradients = sum(nbytes(run.leaves[key]) for key in moved if run.leaves[key].is_floating_point())
+            found.append(gradients + self.layer_bytes(k)[0])
+        return found
+
+    def layer_bytes(self, k: int) -> tuple[int, int, int]:
+        """Bytes and number of its own parameters, bytes of its buffers."""
+        layer = self.layers[k]
+        full = [] if "weights_of" in layer else [self.names[k][name] for name in dict.fromkeys(local_weights(layer))]
+        parameters = [self.model.weights[name] for name in full if name in self.imported.trained]
+        buffers = [self.model.weights[name] for name in full if name not in self.imported.trained]
+        return sum(map(nbytes, parameters)), sum(t.numel() for t in parameters), sum(map(nbytes, buffers))
+
+    def flops(self) -> list[float]:
+        from torch.utils.flop_counter import FlopCounterMode
+        run, found = Pass(self, 2), []
+        for k in range(self.count):
+            with FlopCounterMode(display=False) as counter:
+                run.forward(k)
+            found.append(counter.get_total_flops() / 2)
+        return found
+
+    # The document.
+
+    def profile(self) -> dict[str, Any]:
+        flops = self.flops()
+        entries = [self.entry(layer["name"], k, flops[k]) for k, layer in enumerate(self.layers)]
+        loss = {"name": self.imported.document.get("loss", {}).get("op", "loss"), "parameter_count": 0, "parameter_bytes": 0,
+                "buffer_bytes": 0, "forward_flops_per_sample": 0.0, "points": []}
+        whole = []
+        for size in self.settings.sizes:
+            times, saved = self.times(size), self.saved(size)
+            spaces, outputs = self.workspaces(size, saved), self.outputs(size)
+            for k, entry in enumerate(entries):
+                entry["points"].append(point(size, times[k], times[2 * self.count + 1 - k], outputs[k], saved[k], spaces[k]))
+            loss["points"].append(point(size, times[self.count], times[self.count + 1], 4, saved[self.count], 4))
+            whole.append(self.whole(size, sum(kept for kept, _ in saved)))
+        profile = {"format": "pp.profile", "version": 1, "context": self.context(), "model": self.imported.document,
+                   "device": self.device(), "dtype": "float32", "mode": "in_place",
+                   "micro_batch_sizes": list(self.settings.sizes), "layers": entries}
+        if "loss" in self.imported.document:
+            profile["loss"] = loss
+        return profile | {"whole_model": whole, "optimizers": [], "estimated": ["workspace_bytes", "peak_bytes"]}
+
+    def entry(self, name: str, k: int, flops: float) -> dict[str, Any]:
+        size, count, buffers = self.layer_bytes(k)
+        return {"name": name, "parameter_count": count, "parameter_bytes": size, "buffer_bytes": buffers,
+                "forward_flops_per_sample": flops, "points": []}
+
+    def outputs(self, size: int) -> list[int]:
+        run = Pass(self, size)
+        for k in range(self.count):
+            run.forward(k)
+        return [sum(map(nbytes, made)) for made in run.made]
+
+    def whole(self, size: int, saved: int) -> dict[str, Any]:
+        """The model in one piece, as a check of the sum."""
+        laps = []
+        for _ in range(WARM_UP + FEWEST):
+            marks, batch = Marks(self.cuda), self.batch(size)
+            marks.mark()
+            outputs = self.model.run(batch)
+            loss = self.model.loss() if "loss" in self.imported.document else sum(output.sum() for output in outputs)
+            marks.mark()
+            loss.backward()
+            marks.mark()
+            laps.append(marks.laps())
+        forward, backward = (time_stat(list(samples)) for samples in zip(*laps[WARM_UP:]))
+        weights = sum(map(nbytes, self.model.weights.values()))
+        return {"micro_batch_size": size, "forward_s": forward, "backward_s": backward, "peak_bytes": 2 * weights + saved}
+
+    def device(self) -> dict[str, Any]:
+        if self.cuda:
+            properties = torch.cuda.get_device_properties(self.settings.device)
+            return {"kind": "cuda", "name": properties.name, "cores_per_device": 0, "devices_busy": 1,
+                    "memory_bytes": properties.total_memory}
+        return {"kind": "cpu", "name": processor(), "cores_per_device": self.settings.threads, "devices_busy": 1, "memory_bytes": 0}
+
+    def context(self) -> dict[str, str]:
+        return {"tool": "import-torch", "torch": torch.__version__, "host": platform.node(),
+                "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
+
+
+def nbytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def time_stat(samples: list[float]) -> dict[str, Any]:
+    """Median, 16th and 84th percentile."""
+    samples = sorted(samples)
+    at = lambda share: samples[round(share * (len(samples) - 1))]
+    return {"median": statistics.median(samples), "low": at(0.16), "high": at(0.84), "samples": len(samples)}
+
+
+def point(size: int, forward: dict[str, Any], backward: dict[str, Any], output: int, saved: tuple[int, int],
+          workspace: int) -> dict[str, Any]:
+    return {"micro_batch_size": size, "forward_s": forward, "backward_s": backward, "output_bytes": output,
+            "saved_bytes": saved[0], "saved_input_bytes": saved[1], "workspace_bytes": workspace}
+
+
+def processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or "unknown"
+
+
+def summary(profile: dict[str, Any]) -> str:
+    lines = []
+    for index, size in enumerate(profile["micro_batch_sizes"]):
+        layers = [*profile["layers"], *([profile["loss"]] if "loss" in profile else [])]
+        parts = [sum(layer["points"][index][key]["median"] for layer in layers) for key in ("forward_s", "backward_s")]
+        whole = [profile["whole_model"][index][key]["median"] for key in ("forward_s", "backward_s")]
+        lines.append(f"micro-batch of {size}: layers F {parts[0] * 1e3:.3f} ms, B {parts[1] * 1e3:.3f} ms; in one piece "
+                     f"F {whole[0] * 1e3:.3f} ms, B {whole[1] * 1e3:.3f} ms")
+    return "\n".join(lines)
