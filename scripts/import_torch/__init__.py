@@ -12,5 +12,6 @@ document   layout and names of files
 weights    safetensors
 interpreter  runs what was written: the document's meaning in forty lines of operations
 verify     the document against the module
+data       scripts/export-data
 profile    times and bytes of the layers, taken in PyTorch
 """

@@ -19,7 +19,7 @@ except ImportError:
     print("SKIPPED: no torch for this Python")
     sys.exit(0)
 
-from import_torch import factory, importer, profile, weights  # noqa: E402
+from import_torch import data, factory, importer, profile, weights  # noqa: E402
 from import_torch.document import indented  # noqa: E402
 from import_torch.refused import Refused  # noqa: E402
 
@@ -298,6 +298,27 @@ class Files(unittest.TestCase):
 
     def test_short_values_stand_on_one_line(self):
         self.assertEqual(indented({"a": [1, 2], "b": {}}), '{\n  "a": [1, 2],\n  "b": {}\n}')
+
+
+class Data(unittest.TestCase):
+    def test_batches_become_one_file(self):
+        batches = [(torch.arange(6.0).reshape(3, 2), torch.tensor([1, 2, 3])), (torch.ones(1, 2), torch.tensor([4]))]
+        with tempfile.TemporaryDirectory() as folder:
+            data.write(batches, f"{folder}/new/train.safetensors", ["x", "label"])
+            held = weights.decode(pathlib.Path(f"{folder}/new/train.safetensors").read_bytes())
+            self.assertEqual(held["x"].tolist(), [[0, 1], [2, 3], [4, 5], [1, 1]])
+            self.assertEqual(held["label"].tolist(), [1, 2, 3, 4])
+            self.assertEqual([path.name for path in pathlib.Path(f"{folder}/new").iterdir()], ["train.safetensors"])
+
+    def test_entries_of_dictionaries_are_chosen(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shapes = data.write([{"a": torch.zeros(5, 2), "b": torch.zeros(5)}] * 2, f"{folder}/t.safetensors", ["b"], samples=7)
+            self.assertEqual(shapes, {"b": [7]})
+
+    def test_samples_of_several_sizes_are_refused(self):
+        with tempfile.TemporaryDirectory() as folder, self.assertRaises(Refused) as caught:
+            data.write([(torch.zeros(1, 2),), (torch.zeros(1, 3),)], f"{folder}/t.safetensors", ["x"])
+        self.assertIn("bring all samples to one size", str(caught.exception))
 
 
 if __name__ == "__main__":
