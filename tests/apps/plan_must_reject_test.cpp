@@ -56,10 +56,9 @@ TEST_SUITE("apps/plan_must_reject") {
     const Outcome outcome = Folder().request({"--memory-limit", "1"});
     CHECK(outcome.code == 3);
     CHECK(outcome.out.empty());
-    CHECK(outcome.err.starts_with(
-        "pp-plan: no feasible plan: does not fit: layer layer0 alone needs 49920 bytes "
-        "for its weights, gradients and optimizer state, 49919 more than the limit of 1 "
-        "byte; smallest feasible limit "));
+    CHECK(outcome.err.find("pp-plan: no feasible plan: does not fit: layer layer0 alone needs 49920 bytes "
+                           "for its weights, gradients and optimizer state, 49919 more than the limit of 1 "
+                           "byte; smallest feasible limit ") != std::string::npos);
     const std::string limit = outcome.err.substr(outcome.err.rfind(' ') + 1);
     CHECK(outcome.err.find("pp-plan: this would fit: --memory-limit " + limit) != std::string::npos);
     CHECK(Folder().request({"--memory-limit", limit.substr(0, limit.size() - 1)}).code == 0);
