@@ -1,47 +1,106 @@
-// pp-plan export: a plan in another planner's format.
+// pp-plan export: a plan in another planner's or trainer's format.
 #include <array>
+#include <filesystem>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "apps/cli/log.h"
 #include "apps/cli/output.h"
 #include "apps/plan/commands.h"
 #include "libplan/interop/pipedream_export.h"
+#include "libplan/interop/trainer_export.h"
+
+namespace pp::plan_tool {
+enum class ExportFormat { pipedream, torch_pipelining, megatron };
+}  // namespace pp::plan_tool
+
+namespace pp {
+template <>
+struct EnumNames<plan_tool::ExportFormat> {
+  static constexpr std::array table{std::pair{plan_tool::ExportFormat::pipedream, "pipedream"sv},
+                                    std::pair{plan_tool::ExportFormat::torch_pipelining, "torch-pipelining"sv},
+                                    std::pair{plan_tool::ExportFormat::megatron, "megatron"sv}};
+};
+}  // namespace pp
 
 namespace pp::plan_tool {
 namespace {
 
 struct Options {
   std::string plan;
+  std::string format = "pipedream";
   std::string profile;
-  std::string output = "-";
+  std::string output;
+  bool lossy = false;
 };
 
-void export_plan(const Options& options) {
-  const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
+std::string pipedream_text(const Options& options, const plan::Plan& plan) {
+  if (options.profile.empty())
+    throw Error(ErrorKind::usage, "--format pipedream needs --profile: times and sizes stand in its lines");
   const Profile profile = cli::load(options.profile, parse_profile);
+  return plan::export_pipedream(plan, profile);
+}
+
+void say_losses(const plan::TrainerExport& out) {
+  for (const std::string& what : out.lost) cli::warn("left out: " + what);
+}
+
+/// Each file whole, into a folder that is made where it is missing.
+void write_folder(const std::string& folder, const plan::TrainerExport& out) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) throw Error(ErrorKind::usage, folder + ": " + failed.message() + "; -o names a folder");
+  std::vector<std::unique_ptr<cli::Output>> files;
+  for (const plan::ExportedFile& file : out.files)
+    files.push_back(std::make_unique<cli::Output>((std::filesystem::path(folder) / file.name).string()));
+  for (std::size_t i = 0; i < files.size(); ++i) files[i]->write(out.files[i].content);
+}
+
+void export_plan(const Options& options) {
+  const auto format = parse_enum<ExportFormat>(options.format, "--format", ErrorKind::usage);
+  const auto losses = options.lossy ? plan::Losses::leave_out : plan::Losses::refuse;
+  const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
   with_context(cli::input_name(options.plan), [&] { plan::check_plan(plan); });
-  cli::Output output(options.output);
-  output.write(plan::export_pipedream(plan, profile));
+  if (format == ExportFormat::torch_pipelining) {
+    if (options.output.empty() || options.output == "-")
+      throw Error(ErrorKind::usage,
+                  "--format torch-pipelining writes several files; name their folder with -o");
+    const plan::TrainerExport out = plan::export_torch_pipelining(plan, losses);
+    write_folder(options.output, out);
+    return say_losses(out);
+  }
+  cli::Output output(options.output.empty() ? "-" : options.output);
+  if (format == ExportFormat::pipedream) return output.write(pipedream_text(options, plan));
+  const plan::TrainerExport out = plan::export_megatron(plan, losses);
+  output.write(out.files.front().content);
+  say_losses(out);
 }
 
 }  // namespace
 
 void add_export(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
-  const cli::Command command = app.add_subcommand("export", "write a plan as PipeDream's stage text");
+  const cli::Command command = app.add_subcommand("export", "write a plan for other trainers and planners");
   command.add_option("plan", options->plan, "a plan.json").required().type_name("PLAN");
   command
-      .add_option("--profile", options->profile, "the profile it was made from: times and sizes of the layers")
-      .required()
-      .type_name("PROFILE");
-  command.add_option("-o,--output", options->output, "write the text; - for stdout")
-      .type_name("FILE")
+      .add_option("--format", options->format,
+                  "torch-pipelining: modules and schedule for torch.distributed.pipelining, TorchTitan, NeMo "
+                  "AutoModel, with a launcher; megatron: arguments of Megatron-LM; pipedream: its stage text")
+      .type_name("FORMAT")
       .capture_default_str();
+  command.add_option("--profile", options->profile, "pipedream: the profile that the plan was made from")
+      .type_name("PROFILE");
+  command.add_flag("--lossy", options->lossy, "leave out what the format cannot say, with a line for each");
+  command
+      .add_option("-o,--output", options->output,
+                  "the file, - for stdout, which is the default; torch-pipelining: a folder")
+      .type_name("FILE");
   static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-plan export plan.json --profile profile.json",
-      "pp-plan export plan.json --profile profile.json -o graph.txt",
-      "pp-plan export plan.json --profile profile.json -q > graph.txt"};
+      "pp-plan export plan.json --format torch-pipelining -o exported",
+      "pp-plan export plan.json --format megatron --lossy",
+      "pp-plan export plan.json --profile profile.json -o graph.txt"};
   cli::add_common_options(command, shell, kExamples);
   command.final_callback([options] { export_plan(*options); });
 }

@@ -169,5 +169,35 @@ TEST_SUITE("apps/peers") {
     CAPTURE(outcome.err);
     REQUIRE(outcome.code == 0);
     CHECK(outcome.out.find("stage_id=1\n\t") != std::string::npos);  // the last layer, then the edges
+    const Outcome missing = folder.run({"export", "plan.json"});
+    CHECK(missing.code == 2);
+    CHECK(missing.err ==
+          "pp-plan: error: --format pipedream needs --profile: times and sizes stand in its lines\n");
+  }
+
+  TEST_CASE("a plan is exported for torch as a folder, for Megatron as arguments; both say what they leave out") {
+    const Folder folder;
+    REQUIRE(folder
+                .plan({"--devices", "2", "--bandwidth", "1e9", "--mini-batch", "32", "--cuts", "3", "--replicas",
+                       "1-1", "--recompute", "always", "-o", "plan.json"})
+                .code == 0);
+    const std::vector<std::string> command{"export", "plan.json", "--format", "torch-pipelining", "-o", "out"};
+    const Outcome refused = folder.run(command);
+    CHECK(refused.code == 2);
+    CHECK(refused.err.find("forwards of stage 0 do not run again") != std::string::npos);
+    CHECK_FALSE(std::filesystem::exists(folder.path() / "out"));
+    std::vector<std::string> lossy = command;
+    lossy.emplace_back("--lossy");
+    const Outcome outcome = folder.run(lossy);
+    CHECK(outcome.code == 0);
+    CHECK(outcome.out.empty());
+    CHECK(outcome.err.find("pp-plan: warning: left out: forwards of stage 0 do not run again") !=
+          std::string::npos);
+    for (const char* name : {"modules.json", "schedule.csv", "settings.json", "launch.py"})
+      CHECK(std::filesystem::exists(folder.path() / "out" / name));
+    CHECK(folder.run({"export", "plan.json", "--format", "torch-pipelining"}).err.find("name their folder with -o") !=
+          std::string::npos);
+    CHECK(folder.run({"export", "plan.json", "--format", "deepspeed"}).err.find("torch-pipelining") !=
+          std::string::npos);
   }
 }

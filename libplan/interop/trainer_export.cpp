@@ -1,0 +1,136 @@
+#include "libplan/interop/trainer_export.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "libprofile/core/error.h"
+
+namespace pp::plan::detail {
+namespace {
+
+[[noreturn]] void refuse(const std::string& trainer, const std::string& why) {
+  throw Error(ErrorKind::data, trainer + " cannot run this plan: " + why);
+}
+
+void check_step(const Plan& plan, const std::string& trainer) {
+  if (plan.schedule.weight_policy != WeightPolicy::flush || plan.workers.front().program.stream) {
+    refuse(trainer, "schedule " + plan.schedule.name +
+                        " updates weights while micro-batches are in flight; plan with a synchronous one");
+  }
+  if (!plan.tied.empty()) {
+    refuse(trainer, plan.tied.front().parameter +
+                        " has copies in several stages, whose gradients nobody there would add; plan with cuts "
+                        "that keep its layers together");
+  }
+  if (plan.training.mini_batch % plan.training.micro_batches != 0) {
+    refuse(trainer, std::to_string(plan.training.mini_batch) + " samples in " +
+                        std::to_string(plan.training.micro_batches) +
+                        " micro-batches are not of one size; plan with a divisor of the mini-batch");
+  }
+}
+
+int replicas_of(const Plan& plan, const std::string& trainer) {
+  const std::size_t replicas = plan.stages.front().workers.size();
+  for (const Stage& stage : plan.stages) {
+    if (stage.workers.size() != replicas)
+      refuse(trainer,
+             "stages have unequal replicas, " + replicas_text(plan) + "; plan with --replicas of one number");
+  }
+  if (plan.training.replica_routing != "round_robin")
+    refuse(trainer, "replicas share each micro-batch; plan with a schedule whose replicas take turns");
+  if (plan.training.micro_batches % static_cast<int>(replicas) != 0) {
+    refuse(trainer, std::to_string(plan.training.micro_batches) +
+                        " micro-batches are not the same number for " + std::to_string(replicas) +
+                        " replicas; plan with a multiple");
+  }
+  return static_cast<int>(replicas);
+}
+
+/// Of one replica: the stages of each of its workers, in the order of the first ones.
+std::vector<std::pair<std::vector<int>, WorkerId>> pipeline_of(const Plan& plan, std::size_t replica) {
+  std::map<WorkerId, std::vector<int>> held;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s)
+    held[plan.stages[s].workers[replica]].push_back(static_cast<int>(s));
+  std::vector<std::pair<std::vector<int>, WorkerId>> workers;
+  for (auto& [worker, stages] : held) workers.emplace_back(std::move(stages), worker);
+  std::ranges::sort(workers);
+  return workers;
+}
+
+/// The program with its own micro-batches, every `replicas`-th from `replica` on, numbered from 0; empty when
+/// it has others.
+Program renumbered(const Program& program, int replica, int replicas) {
+  Program own;
+  for (Op op : program) {
+    if (!has_micro_batch(op.kind)) continue;
+    if (op.micro_batch % replicas != replica) return {};
+    op.micro_batch /= replicas;
+    own.push_back(op);
+  }
+  return own;
+}
+
+}  // namespace
+
+std::vector<std::string> LossList::settle(const std::string& trainer) const {
+  if (rule_ == Losses::leave_out || lost_.empty()) return lost_;
+  std::string text = trainer + " cannot say all of this plan:";
+  for (const std::string& what : lost_) text += "\n  " + what;
+  throw Error(ErrorKind::data, text + "\n--lossy exports the rest");
+}
+
+Lane lane_of(const Plan& plan, const std::string& trainer) {
+  check_step(plan, trainer);
+  const int replicas = replicas_of(plan, trainer);
+  Lane lane{.micro_batches = plan.training.micro_batches / replicas};
+  for (int r = 0; r < replicas; ++r) {
+    std::vector<std::vector<int>> stages;
+    std::vector<Program> programs;
+    std::vector<WorkerId>& workers = lane.workers.emplace_back();
+    for (auto& [held, worker] : pipeline_of(plan, static_cast<std::size_t>(r))) {
+      const Program& program = plan.workers[static_cast<std::size_t>(number(worker))].program.program;
+      stages.push_back(std::move(held));
+      programs.push_back(renumbered(program, r, replicas));
+      workers.push_back(worker);
+      if (programs.back().empty())
+        refuse(trainer,
+               "the replicas are no pipelines of their own; plan without replicas, or with another schedule");
+    }
+    if (r == 0) {
+      lane.stages = std::move(stages);
+      lane.programs = std::move(programs);
+    } else if (stages != lane.stages || programs != lane.programs) {
+      refuse(trainer, "its replicas run different orders; plan without replicas, or with another schedule");
+    }
+  }
+  return lane;
+}
+
+void leave_out_recompute(const Plan& plan, Lane& lane, LossList& lost) {
+  std::vector<bool> again(plan.stages.size());
+  for (std::size_t s = 0; s < again.size(); ++s) again[s] = !plan.stages[s].recompute.empty();
+  for (Program& program : lane.programs) {
+    for (const Op& op : program)
+      if (op.kind == OpKind::recompute) again[static_cast<std::size_t>(number(op.stage))] = true;
+    std::erase_if(program, [](const Op& op) { return op.kind == OpKind::recompute; });
+  }
+  for (std::size_t s = 0; s < again.size(); ++s) {
+    if (again[s])
+      lost.add("forwards of stage " + std::to_string(s) +
+               " do not run again: it keeps its activations and needs more memory than planned");
+  }
+}
+
+std::string module_of(const Layer& layer) { return layer.name.substr(0, layer.name.find('/')); }
+
+std::vector<int> stage_of_layers(const Plan& plan) {
+  std::map<std::string_view, int> stage_of;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s)
+    for (const std::string& layer : plan.stages[s].layers) stage_of[layer] = static_cast<int>(s);
+  std::vector<int> stages;
+  for (const Layer& layer : plan.model.layers) stages.push_back(stage_of.at(layer.name));
+  return stages;
+}
+
+}  // namespace pp::plan::detail

@@ -1,0 +1,80 @@
+// A plan for other trainers: what of it their formats can say. They know pipelines of modules, the same number
+// of replicas of every stage, and synchronous steps; the rest of a plan is refused by name, or left out with a
+// line that says so.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "libplan/plan.h"
+
+namespace pp::plan {
+
+struct ExportedFile {
+  std::string name;
+  std::string content;
+};
+
+struct TrainerExport {
+  std::vector<ExportedFile> files;
+  std::vector<std::string> lost;  ///< of the plan, and what that means; empty unless asked to leave it out
+};
+
+/// Whether what a format cannot say is left out instead of refused. What would train other weights, or not at
+/// all, is refused in any case.
+enum class Losses { refuse, leave_out };
+
+/// For torch.distributed.pipelining, torch 2.11: `modules.json` (per stage the names of its modules, the first
+/// one where the stage begins), `schedule.csv` (a row per rank, `compute_only`), `settings.json`, and
+/// `launch.py`, which trains with them under torchrun. The names are those of the layers up to the first `/`:
+/// PyTorch's, for a model that came from there. Throws pp::Error (data) that names everything the plan would
+/// lose.
+TrainerExport export_torch_pipelining(const Plan& plan, Losses losses);
+
+/// For Megatron-LM: `arguments.txt`, an argument a line, `--pipeline-model-parallel-layout` among them. The
+/// model is a row of equal blocks (layers `PREFIX<n>.*` for n = 0, 1, ...) between an embedding and a head, and
+/// no block is cut. Throws as export_torch_pipelining().
+TrainerExport export_megatron(const Plan& plan, Losses losses);
+
+namespace detail {
+
+/// What an export leaves out.
+class LossList {
+ public:
+  explicit LossList(Losses rule) : rule_(rule) {}
+  /// `what` can be left out.
+  void add(std::string what) { lost_.push_back(std::move(what)); }
+  /// Throws pp::Error (data) when something is lost that may not be.
+  std::vector<std::string> settle(const std::string& trainer) const;
+
+ private:
+  Losses rule_;
+  std::vector<std::string> lost_;
+};
+
+/// One replica of the pipeline: worker w of it holds `stages[w]`, in ascending order, and runs `programs[w]`
+/// with the micro-batches that are its own numbered from 0. Workers are in the order of their first stages.
+struct Lane {
+  std::vector<std::vector<int>> stages;
+  std::vector<Program> programs;
+  std::vector<std::vector<WorkerId>> workers;  ///< per replica, then per worker of the lane
+  int micro_batches = 0;                       ///< of each replica
+  int replicas() const { return static_cast<int>(workers.size()); }
+};
+
+/// Throws pp::Error (data) for plans that are not r equal pipelines of whole micro-batches, whose weights are
+/// updated otherwise than once per step, or that share weights over stages.
+Lane lane_of(const Plan& plan, const std::string& trainer);
+
+/// Adds what runs again to the list, and takes R out of the programs.
+void leave_out_recompute(const Plan& plan, Lane& lane, LossList& lost);
+
+/// The module that a layer belongs to: PyTorch's path of it, `layer1.0.conv1`; empty for the root's own code.
+std::string module_of(const Layer& layer);
+
+/// Per layer of the model the stage that runs it.
+std::vector<int> stage_of_layers(const Plan& plan);
+
+}  // namespace detail
+
+}  // namespace pp::plan

@@ -1,0 +1,227 @@
+#include "libplan/interop/trainer_export.h"
+
+#include <nlohmann/json.hpp>
+
+#include "libprofile/core/error.h"
+#include "tests/support/doctest.h"
+#include "tests/support/plans.h"
+
+TEST_SUITE_BEGIN("libplan/interop/trainer_export");
+
+namespace pp::plan {
+namespace {
+
+Layer layer(const std::string& name, const std::string& op, std::vector<std::string> inputs,
+            Attributes attributes = {}) {
+  return {name, op, std::move(inputs), std::move(attributes), ""};
+}
+
+/// embed, then `blocks` times h.N.fc and h.N.act, then norm and head: 3 + 2 * blocks layers.
+ModelGraph language(int blocks) {
+  ModelGraph graph;
+  graph.name = "language";
+  graph.inputs = {{"tokens", {{8}, DType::int64}}};
+  graph.targets = {{"next", {{8}, DType::int64}}};
+  const auto width = [](std::int64_t n) { return Attributes{{"out_features", n}}; };
+  graph.layers = {layer("embed", "embedding", {"tokens"},
+                        {{"num_embeddings", std::int64_t{16}}, {"embedding_dim", std::int64_t{4}}})};
+  for (int n = 0; n < blocks; ++n) {
+    const std::string block = "h." + std::to_string(n);
+    graph.layers.push_back(layer(block + ".fc", "linear", {graph.layers.back().name}, width(4)));
+    graph.layers.push_back(layer(block + ".act", "gelu", {graph.layers.back().name}));
+  }
+  graph.layers.push_back(layer("norm", "layer_norm", {graph.layers.back().name}));
+  graph.layers.push_back(layer("head", "linear", {"norm"}, width(16)));
+  graph.outputs = {"head"};
+  graph.loss = LossSpec{"cross_entropy", {"head", "next"}, {}};
+  return graph;
+}
+
+std::string file(const TrainerExport& out, const std::string& name) {
+  for (const ExportedFile& f : out.files)
+    if (f.name == name) return f.content;
+  FAIL("no file ", name);
+  return {};
+}
+
+Json modules(const TrainerExport& out) { return parse_json(file(out, "modules.json")); }
+
+template <class Export>
+std::string refusal(Export&& exported) {
+  try {
+    exported();
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::data);
+    return error.what();
+  }
+  return "accepted";
+}
+
+std::string torch_refusal(const ::PlanSpec& spec) {
+  return refusal([&] { export_torch_pipelining(::make_plan(spec), Losses::refuse); });
+}
+
+std::string megatron_refusal(const ::PlanSpec& spec) {
+  return refusal([&] { export_megatron(::make_plan(spec), Losses::refuse); });
+}
+
+std::string arguments(const ::PlanSpec& spec, Losses losses = Losses::refuse) {
+  return file(export_megatron(::make_plan(spec), losses), "arguments.txt");
+}
+
+}  // namespace
+
+TEST_CASE("torch: whole modules per stage, single ones where a module is cut, a row per worker") {
+  // Layers: embed | h.0.fc h.0.act h.1.fc | h.1.act h.2.fc h.2.act norm head with cuts before 4.
+  const TrainerExport out =
+      export_torch_pipelining(::make_plan({.model = language(3), .cuts = {4}}), Losses::refuse);
+  CHECK(modules(out) == Json{{"embed", "h.0", "h.1.fc"}, {"h.1.act", "h.2", "norm", "head"}});
+  // 1F1B of two stages, four micro-batches: stage 0 holds two.
+  CHECK(file(out, "schedule.csv") ==
+        "0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3\n"
+        "1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n");
+  const Json settings = parse_json(file(out, "settings.json"));
+  CHECK(settings["pipeline_parallel_degree"] == 2);
+  CHECK(settings["data_parallel_degree"] == 1);
+  CHECK(settings["micro_batches"] == 4);
+  CHECK(settings["micro_batch_size"] == 2);  // 8 samples
+  CHECK(settings["optimizer"] == "SGD");
+  CHECK(settings["loss"] == "cross_entropy");
+  CHECK(file(out, "launch.py").starts_with("#!/usr/bin/env python3\n"));
+  CHECK(out.lost.empty());
+}
+
+TEST_CASE("torch: a list of modules is named by its elements, also where one stage has all of them") {
+  const TrainerExport out =
+      export_torch_pipelining(::make_plan({.model = language(2), .cuts = {5}}), Losses::refuse);
+  CHECK(modules(out) == Json{{"embed", "h.0", "h.1"}, {"norm", "head"}});
+}
+
+TEST_CASE("torch: equal replicas are pipelines of their own, each with its micro-batches from 0") {
+  const TrainerExport out = export_torch_pipelining(
+      ::make_plan({.model = language(2), .cuts = {3}, .replicas = {2, 2}, .schedule = "gpipe"}),
+      Losses::refuse);
+  // Replica 0 has micro-batches 0 and 2 of four.
+  CHECK(file(out, "schedule.csv") == "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n");
+  const Json settings = parse_json(file(out, "settings.json"));
+  CHECK(settings["data_parallel_degree"] == 2);
+  // Workers 0 and 1 are the replicas of stage 0, 2 and 3 of stage 1; rank 1 is the second stage of replica 0.
+  Json devices = Json::array();
+  for (const Json& rank : settings["ranks"]) devices.push_back(rank["device"]);
+  CHECK(devices == Json{"cpu:0", "cpu:2", "cpu:1", "cpu:3"});
+}
+
+TEST_CASE("torch: several stages on a worker, also in a V, and halves of backwards") {
+  const auto rows = [](const std::string& schedule) {
+    const TrainerExport out = export_torch_pipelining(
+        ::make_plan({.model = language(2), .cuts = {2, 3, 4}, .schedule = schedule}), Losses::refuse);
+    return file(out, "schedule.csv");
+  };
+  // Interleaved: worker 0 has stages 0 and 2; in a V it has 0 and 3.
+  CHECK(rows("interleaved").substr(0, 19) == "0F0,0F1,2F0,2F1,0F2");
+  CHECK(rows("interleaved").find("3F") > rows("interleaved").find('\n'));
+  const std::string v = rows("zb-v");
+  CHECK(v.substr(0, v.find('\n')).find("3I0") != std::string::npos);
+  CHECK(v.substr(0, v.find('\n')).find("3W0") != std::string::npos);
+}
+
+TEST_CASE("torch: what would train otherwise is refused with its reason, also when losses are allowed") {
+  const ModelGraph model = language(2);
+  CHECK(torch_refusal({.model = model, .cuts = {3}, .schedule = "pipedream", .micro_batches = 1}) ==
+        "torch.distributed.pipelining cannot run this plan: schedule pipedream updates weights while "
+        "micro-batches are in flight; plan with a synchronous one");
+  CHECK(torch_refusal({.model = model, .cuts = {3}, .replicas = {3, 1}}) ==
+        "torch.distributed.pipelining cannot run this plan: stages have unequal replicas, 3-1; plan with "
+        "--replicas of one number");
+  CHECK(torch_refusal({.model = model, .cuts = {3}, .mini_batch = 10}) ==
+        "torch.distributed.pipelining cannot run this plan: 10 samples in 4 micro-batches are not of one size; "
+        "plan with a divisor of the mini-batch");
+  CHECK(torch_refusal({.model = model, .cuts = {3}, .replicas = {4, 4}, .mini_batch = 12, .micro_batches = 6})
+            .find("6 micro-batches are not the same number for 4 replicas") != std::string::npos);
+  CHECK(torch_refusal({.model = model, .cuts = {3}, .schedule = "chimera"})
+            .find("the replicas are no pipelines of their own") != std::string::npos);
+
+  ModelGraph tied = model;
+  tied.layers.back() = layer("head", "linear", {"norm"}, {{"out_features", std::int64_t{16}}, {"bias", false}});
+  tied.layers.back().weights_of = "embed";
+  CHECK(torch_refusal({.model = tied, .cuts = {3}}).find("embed.weight has copies in several stages") !=
+        std::string::npos);
+
+  ModelGraph skip = model;
+  skip.layers[4] = layer("h.1.act", "add", {"h.1.fc", "embed"});
+  CHECK(torch_refusal({.model = skip, .cuts = {1, 3}}) ==
+        "torch.distributed.pipelining cannot run this plan: h.1.act in stage 2 reads the output of embed in "
+        "stage 0, which its runtime hands to the next stage only; plan with cuts that keep the two closer");
+  CHECK(torch_refusal({.model = skip, .cuts = {3}}) == "accepted");
+}
+
+TEST_CASE("torch: a stage that begins in a module's own code loses that code to the stage before") {
+  ModelGraph model = language(2);
+  model.layers[2].name = "h.0/2";  // what h.0 does itself behind its fc
+  model.layers[3].inputs = {"h.0/2"};
+  const ::PlanSpec spec{.model = model, .cuts = {2}};
+  CHECK(torch_refusal(spec) ==
+        "torch.distributed.pipelining cannot say all of this plan:\n"
+        "  stage 1 begins with h.0/2, inside the code of h.0: it goes to the stage before\n"
+        "--lossy exports the rest");
+  const TrainerExport out = export_torch_pipelining(::make_plan(spec), Losses::leave_out);
+  CHECK(out.lost.size() == 1);
+  CHECK(modules(out) == Json{{"embed", "h.0.fc"}, {"h.1", "norm", "head"}});
+}
+
+TEST_CASE("torch: recomputation is left out only when that is asked for") {
+  const ::PlanSpec again{.model = language(2), .cuts = {3}, .recompute = {Recompute::always}};
+  CHECK(torch_refusal(again).find("forwards of stage 0 do not run again: it keeps its activations") !=
+        std::string::npos);
+  const TrainerExport out = export_torch_pipelining(::make_plan(again), Losses::leave_out);
+  CHECK(out.lost.size() == 2);
+  CHECK(file(out, "schedule.csv").find('R') == std::string::npos);
+}
+
+TEST_CASE("Megatron: blocks per stage between embedding and loss") {
+  // Of 2 + 3*2 + 1 layers: embed and block 0; blocks 1 and 2 with norm and head.
+  CHECK(arguments({.model = language(3), .cuts = {3}}) ==
+        "--pipeline-model-parallel-size 2\n"
+        "--pipeline-model-parallel-layout Et|t*2L\n"
+        "--num-layers 3\n"
+        "--micro-batch-size 2\n"
+        "--global-batch-size 8\n");
+  // Four stages on two workers: the embedding alone, a block each, the last one with the head.
+  CHECK(arguments({.model = language(3), .cuts = {1, 3, 5}, .schedule = "interleaved"})
+            .find("--pipeline-model-parallel-size 2\n--pipeline-model-parallel-layout E|t|t|tL\n") == 0);
+}
+
+TEST_CASE("Megatron: other orders and recomputation") {
+  CHECK(megatron_refusal({.model = language(3), .cuts = {3}, .schedule = "zb-h1"}) ==
+        "Megatron-LM cannot say all of this plan:\n"
+        "  its 1f1b runs in another order than the plan's zb-h1, with other times and memory than predicted\n"
+        "--lossy exports the rest");
+  CHECK(
+      arguments({.model = language(3), .cuts = {3}, .schedule = "zb-h1"}, Losses::leave_out).find("Et|t*2L") !=
+      std::string::npos);
+  CHECK(megatron_refusal({.model = language(3), .cuts = {1, 3, 5}, .schedule = "zb-v"}) ==
+        "Megatron-LM cannot run this plan: stage 3 is on worker 0; it deals stages to workers in turns. Plan "
+        "with 1f1b or interleaved");
+  Plan again = ::make_plan({.model = language(3), .cuts = {3}, .recompute = {Recompute::always}});
+  again.schedule.recompute = RecomputePolicy::always;
+  CHECK(file(export_megatron(again, Losses::refuse), "arguments.txt")
+            .find("--recompute-granularity full\n--recompute-method uniform\n--recompute-num-layers 1\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("Megatron: models that are no row of equal blocks, and cuts through one") {
+  CHECK(megatron_refusal({.model = language(3), .cuts = {2}}) ==
+        "Megatron-LM cannot run this plan: stage 1 begins with h.0.act, inside a block; plan with cuts between "
+        "blocks");
+  CHECK(megatron_refusal({.model = language(3), .cuts = {8}}) ==
+        "Megatron-LM cannot run this plan: norm stands behind the blocks and belongs into the last stage");
+  CHECK(megatron_refusal({.model = language(1), .cuts = {3}}).find("are none (names such as") !=
+        std::string::npos);
+  ModelGraph unequal = language(2);
+  unequal.layers[4].op = "relu";
+  CHECK(megatron_refusal({.model = unequal, .cuts = {3}}).find("are none (names such as") != std::string::npos);
+}
+
+}  // namespace pp::plan
+
+TEST_SUITE_END();
