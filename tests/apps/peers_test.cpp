@@ -175,11 +175,12 @@ TEST_SUITE("apps/peers") {
           "pp-plan: error: --format pipedream needs --profile: times and sizes stand in its lines\n");
   }
 
-  TEST_CASE("a plan is exported for torch as a folder, for Megatron as arguments; both say what they leave out") {
+  TEST_CASE(
+      "a plan is exported for torch as a folder, for Megatron as arguments; both say what they leave out") {
     const Folder folder;
     REQUIRE(folder
-                .plan({"--devices", "2", "--bandwidth", "1e9", "--mini-batch", "32", "--cuts", "3", "--replicas",
-                       "1-1", "--recompute", "always", "-o", "plan.json"})
+                .plan({"--devices", "2", "--bandwidth", "1e9", "--mini-batch", "32", "--cuts", "3",
+                       "--replicas", "1-1", "--recompute", "always", "-o", "plan.json"})
                 .code == 0);
     const std::vector<std::string> command{"export", "plan.json", "--format", "torch-pipelining", "-o", "out"};
     const Outcome refused = folder.run(command);
@@ -195,8 +196,8 @@ TEST_SUITE("apps/peers") {
           std::string::npos);
     for (const char* name : {"modules.json", "schedule.csv", "settings.json", "launch.py"})
       CHECK(std::filesystem::exists(folder.path() / "out" / name));
-    CHECK(folder.run({"export", "plan.json", "--format", "torch-pipelining"}).err.find("name their folder with -o") !=
-          std::string::npos);
+    CHECK(folder.run({"export", "plan.json", "--format", "torch-pipelining"})
+              .err.find("name their folder with -o") != std::string::npos);
     CHECK(folder.run({"export", "plan.json", "--format", "deepspeed"}).err.find("torch-pipelining") !=
           std::string::npos);
   }
