@@ -4,6 +4,10 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/model/families/families.h"
+#include "librun/checkpoint/weights.h"
+#include "librun/infer.h"
+#include "tests/librun/folder.h"
+#include "tests/librun/infer/silent.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
 #include "tests/support/plans.h"
@@ -27,14 +31,30 @@ run::RunOptions short_run() {
 /// All workers on cuda:0, or worker w on cuda:w.
 enum class Spread { one_device, device_each };
 
-::test::Run run_on_cuda(const PlanSpec& spec, Spread spread = Spread::one_device,
-                        const run::RunOptions& options = short_run()) {
+plan::Plan plan_on_cuda(const PlanSpec& spec, Spread spread = Spread::one_device) {
   plan::Plan plan = make_plan(spec);
   for (Device& device : plan.devices) {
     device.kind = DeviceKind::cuda;
     if (spread == Spread::one_device) device.index = 0;
   }
-  return ::test::run_plan(plan, options);
+  return plan;
+}
+
+::test::Run run_on_cuda(const PlanSpec& spec, Spread spread = Spread::one_device,
+                        const run::RunOptions& options = short_run()) {
+  return ::test::run_plan(plan_on_cuda(spec, spread), options);
+}
+
+/// What the plan computes from synthetic data, with weights drawn from the seed.
+::test::NamedTensors infer_on_cuda(const PlanSpec& spec, run::InferOptions options) {
+  const TestFolder folder;
+  options.data = "synthetic";
+  options.synthetic_samples = 10;
+  options.draw_weights = true;
+  options.outputs = folder.path() / "outputs.safetensors";
+  ::test::SilentInference observer;
+  run::infer(plan_on_cuda(spec), options, observer);
+  return run::read_weights(options.outputs);
 }
 
 /// The same bits in weights, running statistics and losses, whole and cut.
@@ -151,6 +171,44 @@ TEST_SUITE("gpu/librun") {
     spec.replicas = {2};
     for (const Spread spread : {Spread::one_device, Spread::device_each})
       CHECK(::test::largest_difference(whole.tensors, run_on_cuda(spec, spread).tensors) < 1e-10);
+  }
+
+  TEST_CASE("float16 with its scale: steps are skipped and the bits are those of one stage") {
+    PP_NEEDS_CUDA(1);
+    // An error of 2 has the gradient 1, of which 2^16 is more than float16 holds: the first steps are skipped.
+    PlanSpec spec{.model = ::test::regression(), .mini_batch = 2, .micro_batches = 2};
+    run::RunOptions options = short_run();
+    options.steps = 12;
+    options.autocast = run::Autocast::float16;
+    const ::test::Run whole = run_on_cuda(spec, Spread::one_device, options);
+    CHECK(whole.report.skipped_steps > 0);
+    CHECK(whole.report.skipped_steps < 12);
+    for (const std::string schedule : {"1f1b", "zb-h1"}) {
+      INFO(schedule);
+      spec.schedule = schedule;
+      spec.cuts = {2};
+      const ::test::Run cut = run_on_cuda(spec, Spread::one_device, options);
+      CHECK(cut.report.skipped_steps == whole.report.skipped_steps);
+      CHECK(::test::first_difference(whole.tensors, cut.tensors) == "");
+    }
+  }
+
+  TEST_CASE("inference: outputs of every cut, and tokens, are those of one stage") {
+    PP_NEEDS_CUDA(1);
+    PlanSpec images{.model = ::test::residual_net()};
+    run::InferOptions options;
+    options.micro_batch = 3;  // the last pass has one row
+    const auto whole = infer_on_cuda(images, options);
+    for (const std::vector<int>& cuts : {std::vector<int>{4}, {3, 8}}) {
+      images.cuts = cuts;
+      CHECK(::test::first_difference(whole, infer_on_cuda(images, options)) == "");
+    }
+    PlanSpec text{.model =
+                      model::build_family("transformer:layers=2,width=8,heads=2,vocabulary=19,sequence=9")};
+    options.generation = run::GenerationOptions{.new_tokens = 5, .prompt_length = 3};
+    const auto tokens = infer_on_cuda(text, options);
+    text.cuts = {4, 12};
+    CHECK(::test::first_difference(tokens, infer_on_cuda(text, options)) == "");
   }
 
   TEST_CASE("a failure while the host runs ahead ends the run and names the operation") {
