@@ -7,7 +7,8 @@ trace      the graph as steps; static evaluates what is constant, noops drops wh
 draws      dropout and its relatives, which draw from our generator
 named      steps that are one of our named operations
 grouping   steps into layers, by the modules they come from
-layers     groups into the document's layers
+layers     groups into the document's layers; calls: those of aten
+importer   all of these, one after the other
 document   layout and names of files
 weights    safetensors
 interpreter  runs what was written: the document's meaning in forty lines of operations

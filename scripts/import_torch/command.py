@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 import warnings
+from typing import Any
 
 USAGE = """\
 examples:
@@ -94,7 +95,7 @@ def micro_batch_sizes(text: str) -> tuple[int, ...]:
     return sizes
 
 
-def summary(imported: "importer.Imported") -> str:
+def summary(imported: Any) -> str:
     """One paragraph for people."""
     document = imported.document
     nodes = [node for layer in document["layers"] for node in layer.get("nodes", [layer])]

@@ -1,6 +1,7 @@
 """From a module to the document and its weights."""
 
 import dataclasses
+import math
 import re
 from typing import Any
 
@@ -8,11 +9,11 @@ import torch
 
 from . import document as documents
 from .draws import refuse_draws, replace_draws
-from .export import PREFIX, export, wrap
+from .export import export, wrap
 from .factory import Example
-from .graph import DTYPES, Parameter, Step, TensorType, Value, aten_step, replaced
-from .grouping import Group, Grouping, key_of
-from .interpreter import Interpreter, Tensors, join, local_weights
+from .graph import DTYPES, Parameter, Step, TensorType, Value, aten_step
+from .grouping import Grouping, key_of
+from .interpreter import Tensors, join, local_weights
 from .layers import ModelWriter
 from .named import Context, name_step
 from .refused import Refused
@@ -56,7 +57,7 @@ class Simplified:
         steps = living(Materials(self.types).steps(trace.steps), self.outputs)
         steps = living(replace_draws(steps, self.types), self.outputs)
         self.owners = owner_names(steps, module)
-        steps = split_tied(steps, self.types, self.owners)
+        steps = image_norms(split_tied(steps, self.types, self.owners), self.types)
         context = Context(steps, self.types, {n: tuple(t.shape) for n, t in self.tensors.items()})
         self.steps = living([name_step(step, context) for step in steps], self.outputs)
         refuse_draws(self.steps)
@@ -101,6 +102,26 @@ def split_tied(steps: list[Step], types: dict[Value, TensorType], owners: dict[s
                             step.outputs)
         types[Value(product.name)] = step.outputs[0]
         made += [product, aten_step(step.name, step.path, aten.add.Tensor, {"self": Value(product.name), "other": bias}, step.outputs)]
+    return made
+
+
+def image_norms(steps: list[Step], types: dict[Value, TensorType]) -> list[Step]:
+    """Batch norm of vectors, sequences and volumes as that of images, [b, c, h, w], between two changes of shape."""
+    made = []
+    for step in steps:
+        source = step.arguments.get("input")
+        kind = types.get(source) if isinstance(source, Value) else None
+        fits = step.target == aten.batch_norm.default and step.arguments["training"] and kind is not None
+        if not fits or kind.rows != 1 or kind.batch_dim or len(kind.shape) == 3:
+            made.append(step)
+            continue
+        image = (*kind.shape, 1, 1)[:3] if len(kind.shape) < 3 else (*kind.shape[:2], math.prod(kind.shape[2:]))
+        shaped = dataclasses.replace(kind, shape=image)
+        names = (step.name + "_image", step.name + "_norm")
+        made.append(aten_step(names[0], step.path, aten.reshape.default, {"self": source, "shape": shaped.full()}, [shaped]))
+        made.append(aten_step(names[1], step.path, step.target, step.arguments | {"input": Value(names[0])}, [shaped]))
+        made.append(aten_step(step.name, step.path, aten.reshape.default, {"self": Value(names[1]), "shape": kind.full()}, [kind]))
+        types |= {Value(name): shaped for name in names}
     return made
 
 
@@ -209,7 +230,7 @@ def weights_of(document: dict[str, Any], module: torch.nn.Module) -> Tensors:
         if "weights_of" not in layer:
             for local in local_weights(layer):
                 name = join(layer.get("scope", layer["name"]), local)
-                found[name] = tensors[name].detach()
+                found[name] = tensors[name].detach().clone()
     return found
 
 

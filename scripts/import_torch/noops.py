@@ -1,7 +1,6 @@
 """Operations that give what they take: dropped."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 

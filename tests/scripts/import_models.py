@@ -31,48 +31,77 @@ def vision(name: str, **arguments: Any) -> Any:
     return getattr(torchvision.models, name)(num_classes=10, **arguments)
 
 
-def resnet50() -> Any: return vision("resnet50")
-def vgg16_bn() -> Any: return vision("vgg16_bn")
-def densenet121() -> Any: return vision("densenet121")
-def mobilenet_v3_small() -> Any: return vision("mobilenet_v3_small")
-def efficientnet_b0() -> Any: return vision("efficientnet_b0")
-def convnext_tiny() -> Any: return vision("convnext_tiny")
-def vit_b_16() -> Any: return vision("vit_b_16", image_size=64)
-def swin_t() -> Any: return vision("swin_t")
+# `still`: without dropout, so that a training can be compared with PyTorch's.
 
 
-def bert_config(**more: Any) -> Any:
+def resnet50(still: bool = False) -> Any:
+    return vision("resnet50")
+
+
+def vgg16_bn(still: bool = False) -> Any:
+    return vision("vgg16_bn", **({"dropout": 0.0} if still else {}))
+
+
+def densenet121(still: bool = False) -> Any:
+    return vision("densenet121")
+
+
+def mobilenet_v3_small(still: bool = False) -> Any:
+    return vision("mobilenet_v3_small", **({"dropout": 0.0} if still else {}))
+
+
+def efficientnet_b0(still: bool = False) -> Any:
+    return vision("efficientnet_b0", **({"dropout": 0.0, "stochastic_depth_prob": 0.0} if still else {}))
+
+
+def convnext_tiny(still: bool = False) -> Any:
+    return vision("convnext_tiny", **({"stochastic_depth_prob": 0.0} if still else {}))
+
+
+def vit_b_16(still: bool = False) -> Any:
+    return vision("vit_b_16", image_size=64)
+
+
+def swin_t(still: bool = False) -> Any:
+    return vision("swin_t", **({"stochastic_depth_prob": 0.0} if still else {}))
+
+
+def bert_config(still: bool, **more: Any) -> Any:
     from transformers import BertConfig
+    drop = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0} if still else {}
     return BertConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, vocab_size=100,
-                      max_position_embeddings=64, **more)
+                      max_position_embeddings=64, **drop, **more)
 
 
-def bert() -> Any:
+def bert(still: bool = False) -> Any:
     from transformers import BertForSequenceClassification
-    return BertForSequenceClassification(bert_config(num_labels=5))
+    return BertForSequenceClassification(bert_config(still, num_labels=5))
 
 
 bert_masked = bert
 
 
-def bert_language() -> Any:
+def bert_language(still: bool = False) -> Any:
     """Its last layer is tied to its first."""
     from transformers import BertForMaskedLM
-    return BertForMaskedLM(bert_config())
+    return BertForMaskedLM(bert_config(still))
 
 
-def gpt2() -> Any:
+def gpt2(still: bool = False) -> Any:
     from transformers import GPT2Config, GPT2LMHeadModel
-    return GPT2LMHeadModel(GPT2Config(n_embd=64, n_layer=2, n_head=4, vocab_size=100, n_positions=64, bos_token_id=0, eos_token_id=0))
+    drop = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0} if still else {}
+    return GPT2LMHeadModel(GPT2Config(n_embd=64, n_layer=2, n_head=4, vocab_size=100, n_positions=64, bos_token_id=0,
+                                      eos_token_id=0, **drop))
 
 
-def llama() -> Any:
+def llama(still: bool = False) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
     return LlamaForCausalLM(LlamaConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
                                         intermediate_size=128, vocab_size=100, max_position_embeddings=64))
 
 
-def t5_small() -> Any:
+def t5_small(still: bool = False) -> Any:
     """The size of the published one, with a short vocabulary."""
     from transformers import T5Config, T5ForConditionalGeneration
-    return T5ForConditionalGeneration(T5Config(d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_heads=8, vocab_size=100))
+    drop = {"dropout_rate": 0.0} if still else {}
+    return T5ForConditionalGeneration(T5Config(d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_heads=8, vocab_size=100, **drop))

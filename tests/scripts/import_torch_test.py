@@ -132,6 +132,11 @@ class Layers(unittest.TestCase):
         layers = self.layers(module_of(forward, lin=nn.Linear(4, 4)), "float32:4")
         self.assertEqual(layers["mul"]["attributes"], {"p": 0.25})
 
+    def test_batch_norm_of_vectors_sequences_and_volumes_is_that_of_images(self):
+        for norm, example in ((nn.BatchNorm1d(4), "float32:4"), (nn.BatchNorm1d(4), "float32:4x6"), (nn.BatchNorm3d(4), "float32:4x2x3x5")):
+            layers = self.layers(nn.Sequential(norm, nn.ReLU()), example)
+            self.assertEqual([node["op"] for node in layers["0"]["nodes"]], ["aten", "batch_norm2d", "aten"])
+
     def test_an_lstm_is_ours(self):
         module = nn.Sequential(nn.LSTM(4, 5, num_layers=2, batch_first=True, bidirectional=True, dropout=0.1))
         layers = self.layers(module, "float32:6x4")
