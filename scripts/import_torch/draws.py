@@ -39,7 +39,7 @@ class Draws:
         if step.op != "aten":
             return [step]
         if step.target == aten.dropout.default:
-            return [self.dropping(step, "dropout", step.arguments["input"], step.arguments["p"])]
+            return self.anywhere(step, step.arguments["input"], step.arguments["p"])
         if step.target == aten.feature_dropout.default and self.types[step.arguments["input"]].rank() == 4:
             return [self.dropping(step, "dropout2d", step.arguments["input"], step.arguments["p"])]
         if step.target == aten.scaled_dot_product_attention.default and step.arguments.get("dropout_p", 0.0) > 0:
@@ -47,6 +47,18 @@ class Draws:
         if step.target == aten.mul.Tensor:
             return [self.depth(step) or step]
         return [step]
+
+    def anywhere(self, step: Step, source: Any, p: float) -> list[Step]:
+        """Dropout of elements; with the batch brought to the front and back where it stands elsewhere."""
+        kind = self.types.get(source) if isinstance(source, Value) else None
+        if kind is None or not kind.batch_dim:
+            return [self.dropping(step, "dropout", source, p)]
+        front, chain = dataclasses.replace(kind, batch_dim=0), Chain(step, self.types)
+        moved = chain.call("front", aten.movedim.int, front, self=source, source=kind.batch_dim, destination=0)
+        chain.add(self.dropping(Step(f"{step.name}_drop", step.path, "dropout", [front]), "dropout", moved, p))
+        back = {"self": Value(f"{step.name}_drop"), "source": 0, "destination": kind.batch_dim}
+        chain.made.append(aten_step(step.name, step.path, aten.movedim.int, back, step.outputs))
+        return chain.made
 
     def dropping(self, step: Step, op: str, source: Any, p: float) -> Step:
         if p > LARGEST:
@@ -91,9 +103,11 @@ class Draws:
 
 
 def draws(step: Step) -> bool:
-    """Attention without dropout bears the tag too."""
-    if step.target == aten.scaled_dot_product_attention.default:
-        return step.arguments.get("dropout_p", 0.0) > 0
+    """Attention and recurrent layers without dropout bear the tag too."""
+    rate = {"scaled_dot_product_attention": "dropout_p", "lstm": "dropout", "gru": "dropout", "rnn_tanh": "dropout",
+            "rnn_relu": "dropout"}.get(step.target._schema.name.split("::")[1])
+    if rate is not None:
+        return step.arguments.get(rate, 0.0) > 0
     return torch.Tag.nondeterministic_seeded in step.target.tags
 
 

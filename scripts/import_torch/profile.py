@@ -4,6 +4,7 @@ The imported document runs layer by layer, each a piece of autograd of its own, 
 each layer are timed from the end of the layer before it. Bytes are counted in a pass of their own.
 """
 
+import ctypes
 import dataclasses
 import datetime
 import platform
@@ -88,6 +89,7 @@ class Profiler:
         if self.cuda and not torch.cuda.is_available():
             raise Refused(f"--device {settings.device}: PyTorch sees no CUDA device; use --device cpu")
         torch.set_num_threads(settings.threads)
+        keep_freed_memory()
         weights = {name: self.weight(name, tensor) for name, tensor in imported.weights.items()}
         self.model = Interpreter(imported.document, weights, training=True, draw=True)
         self.layers = imported.document["layers"]
@@ -250,6 +252,16 @@ class Profiler:
     def context(self) -> dict[str, str]:
         return {"tool": "import-torch", "torch": torch.__version__, "host": platform.node(),
                 "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
+
+
+def keep_freed_memory() -> None:
+    """glibc gives large blocks back at once, and each new one costs its page faults; pp-run keeps them for the next step."""
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
+        libc.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD
+    except (OSError, AttributeError):
+        pass  # another system
 
 
 def nbytes(tensor: torch.Tensor) -> int:

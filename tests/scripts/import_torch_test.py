@@ -125,6 +125,16 @@ class Layers(unittest.TestCase):
         nodes = self.layers(module_of(forward, q=nn.Linear(4, 4)), "float32:6x4")["root"]["nodes"]
         self.assertIn({"p": 0.25}, [node.get("attributes") for node in nodes if node["op"] == "dropout"])
 
+    def test_dropout_beside_the_batch_has_it_moved_to_the_front(self):
+        module = module_of(lambda self, x: self.drop(self.lin(x).transpose(0, 1)).sum(0), lin=nn.Linear(4, 4), drop=nn.Dropout(0.2))
+        nodes = self.layers(module, "float32:6x4", level="module")["drop"]["nodes"]
+        self.assertEqual([node.get("call", {}).get("target", node["op"]) for node in nodes][1:-1],
+                         ["aten::movedim.int", "dropout", "aten::movedim.int"])
+
+    def test_recurrent_layers_without_dropout_draw_nothing(self):
+        layers = self.layers(module_of(lambda self, x: self.rnn(x)[0], rnn=nn.GRU(4, 5, batch_first=True)), "float32:6x4")
+        self.assertEqual(layers["rnn"]["nodes"][-1]["call"]["target"], "aten::gru.input")
+
     def test_whole_samples_are_dropped_by_stochastic_depth(self):
         def forward(self, x):
             noise = torch.empty(x.shape[0], 1).bernoulli_(0.75).div_(0.75) if self.training else 1.0
