@@ -59,7 +59,7 @@ class Grouping:
         self.keys, self.alone, self.types = keys, alone, types
         self.steps = {step.name: step for step in steps}
         self.copied = copied_steps(steps, types, set(inputs))
-        self.late = {step.name for step in steps if step.name not in self.copied and not any(k.rows for k in step.outputs)}
+        self.late = without_data(steps, set(inputs)) - self.copied
         self.made: list[Group] = []
         self.open: dict[str, int] = {}  # the last group of a key
         self.home: dict[str, int] = {}  # step -> group
@@ -92,7 +92,8 @@ class Grouping:
         return any(weight in used for weight in late.all_weights())
 
     def put(self, step: Step, index: int) -> None:
-        """What hangs on parameters alone goes with its first reader, or where the parameter is in use already."""
+        """What hangs on parameters alone goes with its first reader, or where the parameter is in use already: a layer needs an
+        input that says how many samples there are."""
         for value in step.inputs:
             if value.producer in self.late and value.producer not in self.home:
                 late = self.steps[value.producer]
@@ -118,6 +119,15 @@ class Grouping:
                     heapq.heappush(ready, later)
         assert len(order) == len(self.made), "groups wait for each other"
         return order
+
+
+def without_data(steps: list[Step], inputs: set[str]) -> set[str]:
+    """Steps that depend on no input of the model."""
+    with_data = set(inputs)
+    for step in steps:
+        if any(value.producer in with_data for value in step.inputs):
+            with_data.add(step.name)
+    return {step.name for step in steps if step.name not in with_data}
 
 
 def copied_steps(steps: list[Step], types: dict[Value, TensorType], inputs: set[str]) -> set[str]:

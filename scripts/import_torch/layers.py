@@ -44,8 +44,6 @@ class LayerWriter:
         for value, made in outputs:
             self.model.references[value] = self.name if len(self.model.references_of(self.name)) == 0 else \
                 f"{self.name}:{len(self.model.references_of(self.name))}"
-        if not self.inputs:  # something must say how many samples there are
-            self.input(next(iter(self.model.inputs)))
         return self.layer([made for _, made in outputs])
 
     def write_loss(self, output: Value) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def linear(given: dict[str, Any], step: Step, context: Context) -> Named | None:
 
 def batch_norm(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     if not given["training"]:
-        return None  # fixed statistics
+        raise Refused(f"{step.place()}: batch norm with fixed statistics in training; use torchvision.ops.FrozenBatchNorm2d")
     weights = context.weights(weight=given.get("weight"), bias=given.get("bias"), running_mean=given.get("running_mean"),
                               running_var=given.get("running_var"))
     if not weights or len(weights) != 4 or not isinstance(given.get("momentum"), float):

@@ -98,6 +98,13 @@ class Layers(unittest.TestCase):
                          ["aten::add.Tensor", "aten::mul.Scalar", "aten::unsqueeze", "aten::expand"])
         self.assertEqual(layers["2"]["nodes"][0]["call"]["target"], "aten::select.int")
 
+    def test_what_depends_on_no_input_goes_with_its_first_reader(self):
+        def forward(self, x):
+            return x + self.kinds(torch.zeros(x.shape[0], 3, dtype=torch.int64))
+        layers = self.layers(module_of(forward, kinds=nn.Embedding(2, 4)), "float32:3x4")
+        self.assertEqual([(name, layer["inputs"], [node["name"] for node in layer["nodes"]]) for name, layer in layers.items()],
+                         [("root", ["x"], ["kinds", "embedding", "add"])])
+
     def test_windows_of_a_sample_are_rows(self):
         def forward(self, x):
             windows = self.lin(x.reshape(-1, 4))

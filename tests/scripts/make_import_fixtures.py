@@ -1,0 +1,138 @@
+"""python3 tests/scripts/make_import_fixtures.py [--check]: writes tests/data/import, small imported models with what PyTorch
+computes, for the tests of the reader. With --check it writes nothing and exits 1 when the documents there differ.
+
+NAME.json                 the model
+NAME.weights.safetensors  its weights
+NAME.golden.safetensors   inputs and targets by name; `output` in evaluation; `loss` and `gradient.PARAMETER` in training; both
+                          without dropout
+"""
+
+import json
+import logging
+import pathlib
+import sys
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+sys.dont_write_bytecode = True
+logging.getLogger("torch.utils.flop_counter").disabled = True
+
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from import_torch import factory, importer, weights  # noqa: E402
+from import_torch.document import indented  # noqa: E402
+from import_torch.interpreter import Interpreter  # noqa: E402
+
+FOLDER = ROOT / "tests" / "data" / "import"
+SAMPLES = 3
+
+
+class Attention(nn.Module):
+    """torch.nn's own attention ([positions, batch, width] within), a causal mask, a last layer tied to the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(11, 8)
+        self.positions = nn.Parameter(torch.randn(1, 5, 8) * 0.1)
+        self.block = nn.TransformerEncoderLayer(8, 2, 12, dropout=0.1, batch_first=True, activation="gelu")
+        self.head = nn.Linear(8, 11, bias=False)
+        self.head.weight = self.tokens.weight
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        mask = torch.full((5, 5), float("-inf")).triu(1)
+        return self.head(self.block(self.tokens(tokens) + self.positions, src_mask=mask))
+
+
+class Windows(nn.Module):
+    """Windows of an image as rows, relative positions from a buffer, several outputs of an operation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(9, 2) * 0.5)
+        self.register_buffer("index", torch.tensor([[4, 5, 7, 8], [3, 4, 6, 7], [1, 2, 4, 5], [0, 1, 3, 4]]))
+        self.norm = nn.LayerNorm(4)
+        self.qkv = nn.Linear(4, 12)
+        self.out = nn.Linear(4, 3)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        x = torch.roll(self.norm(image.permute(0, 2, 3, 1)), (-1, -1), (1, 2))  # [b, 4, 4, 4]
+        x = x.reshape(-1, 2, 2, 2, 2, 4).permute(0, 1, 3, 2, 4, 5).reshape(-1, 4, 4)  # [4 b, 4, 4]
+        q, k, v = self.qkv(x).reshape(-1, 4, 3, 2, 2).permute(2, 0, 3, 1, 4)
+        bias = self.table[self.index].permute(2, 0, 1)
+        shares = F.dropout(torch.softmax(q @ k.transpose(-2, -1) + bias, -1), 0.1, self.training)
+        x = (shares @ v).transpose(1, 2).reshape(-1, 16, 4)
+        return self.out(x.mean(1))
+
+
+class Residual(nn.Module):
+    """Batch norm within a block, squeeze and excitation, stochastic depth, operations in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(2, 4, 3, padding=1, bias=False)
+        self.bn = nn.BatchNorm2d(4)
+        self.gate = nn.Conv2d(4, 4, 1)
+        self.down = nn.Conv2d(2, 4, 1)
+        self.scale = nn.Parameter(torch.rand(4, 1, 1))
+        self.fc = nn.Linear(4, 3)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        x = F.hardswish(self.bn(self.conv(image)), inplace=True)
+        x = x * torch.sigmoid(self.gate(F.adaptive_avg_pool2d(x, 1))) * self.scale
+        if self.training:
+            x = x * torch.empty(x.shape[0], 1, 1, 1).bernoulli_(0.75).div_(0.75)
+        x += self.down(image)
+        return self.fc(x.relu_().mean((2, 3)))
+
+
+MODELS = {"attention": (Attention, "int64:5:0..10", "module"), "attention-blocks": (Attention, "int64:5:0..10", "block"),
+          "windows": (Windows, "float32:4x4x4", "module"), "residual": (Residual, "float32:2x6x6", "block")}
+
+
+def fixture(name: str) -> dict[str, bytes]:
+    torch.manual_seed(0)
+    make, text, level = MODELS[name]
+    module, examples = make(), [factory.parse_example(text)]
+    factory.name_inputs(module, examples)
+    imported = importer.import_module(module, examples, name, "cross_entropy", level)
+    torch.manual_seed(1)
+    inputs = {examples[0].name: examples[0].draw(SAMPLES)}
+    target = imported.document["targets"][0]
+    inputs[target["name"]] = torch.randint(0, 3, (SAMPLES, *target["shape"]))
+    golden = inputs | {"output": Interpreter(imported.document, imported.weights).run(inputs)[0]} | trained(imported, inputs)
+    return {f"{name}.json": (indented(imported.document) + "\n").encode(),
+            f"{name}.weights.safetensors": weights.encode(imported.weights), f"{name}.golden.safetensors": weights.encode(golden)}
+
+
+def trained(imported: Any, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    leaves = {name: t.clone().requires_grad_(name in imported.trained) for name, t in imported.weights.items()}
+    interpreter = Interpreter(imported.document, leaves, training=True)
+    interpreter.run(inputs)
+    loss = interpreter.loss()
+    loss.backward()
+    return {"loss": loss.detach()} | {f"gradient.{name}": leaves[name].grad for name in leaves if name in imported.trained}
+
+
+def main() -> int:
+    check = sys.argv[1:] == ["--check"]
+    if sys.argv[1:] and not check:
+        print(__doc__)
+        return 2
+    FOLDER.mkdir(exist_ok=True)
+    differs = False
+    for name in MODELS:
+        for file, content in fixture(name).items():
+            place = FOLDER / file
+            if not check:
+                place.write_bytes(content)
+            elif file.endswith(".json"):
+                differs = differs or json.loads(place.read_text()) != json.loads(content)
+            print(f"{place.relative_to(ROOT)}: {len(content)} bytes")
+    return 1 if differs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
