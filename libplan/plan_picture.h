@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "libplan/draw/timeline_svg.h"
 #include "libplan/plan.h"
-#include "libplan/simulate/timeline_svg.h"
 
 namespace pp::plan {
 

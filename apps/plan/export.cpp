@@ -9,8 +9,8 @@
 #include "apps/cli/log.h"
 #include "apps/cli/output.h"
 #include "apps/plan/commands.h"
-#include "libplan/interop/pipedream_export.h"
 #include "libplan/interop/trainer_export.h"
+#include "libplan/peers/pipedream_export.h"
 
 namespace pp::plan_tool {
 enum class ExportFormat { pipedream, torch_pipelining, megatron };

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "apps/plan/planning_options.h"
-#include "libplan/search/peers/peer.h"
+#include "libplan/peers/peer.h"
 
 namespace pp::plan_tool {
 

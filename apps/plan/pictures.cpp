@@ -3,9 +3,9 @@
 #include "apps/cli/options.h"
 #include "apps/cli/terminal_text.h"
 #include "apps/plan/tables.h"
+#include "libplan/draw/chrome_trace.h"
+#include "libplan/draw/timeline_text.h"
 #include "libplan/plan_picture.h"
-#include "libplan/simulate/chrome_trace.h"
-#include "libplan/simulate/timeline_text.h"
 
 namespace pp::plan_tool {
 void add_picture_options(const cli::Command& command, PictureOptions& options) {

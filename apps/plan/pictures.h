@@ -6,10 +6,10 @@
 
 #include "apps/cli/output.h"
 #include "apps/cli/shell.h"
+#include "libplan/draw/timeline_svg.h"
 #include "libplan/plan.h"
 #include "libplan/simulate/memory_curve.h"
 #include "libplan/simulate/simulate.h"
-#include "libplan/simulate/timeline_svg.h"
 
 namespace pp::plan_tool {
 

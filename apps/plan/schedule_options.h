@@ -4,7 +4,7 @@
 #include <string>
 
 #include "apps/cli/shell.h"
-#include "libplan/search/schedule_study.h"
+#include "libplan/report/schedule_study.h"
 
 namespace pp::plan_tool {
 

@@ -10,7 +10,7 @@
 #include "apps/cli/table.h"
 #include "apps/plan/commands.h"
 #include "apps/plan/planning_options.h"
-#include "libplan/search/sweep_svg.h"
+#include "libplan/report/sweep_svg.h"
 #include "libprofile/core/counted.h"
 
 namespace pp::plan_tool {

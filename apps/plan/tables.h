@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "libplan/peers/peer.h"
 #include "libplan/plan.h"
-#include "libplan/search/peers/peer.h"
 
 namespace pp::plan_tool {
 

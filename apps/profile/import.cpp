@@ -9,9 +9,9 @@
 #include "apps/cli/output.h"
 #include "apps/profile/commands.h"
 #include "apps/profile/tables.h"
-#include "libplan/interop/dnn_partitioning_json.h"
-#include "libplan/interop/pipedream_text.h"
-#include "libplan/interop/piper_json.h"
+#include "libplan/peers/dnn_partitioning_json.h"
+#include "libplan/peers/pipedream_text.h"
+#include "libplan/peers/piper_json.h"
 
 namespace pp::profile_tool {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "apps/cli/table.h"
 #include "apps/cli/terminal_text.h"
-#include "libplan/simulate/op_style.h"
+#include "libplan/draw/op_style.h"
 #include "libprofile/core/counted.h"
 
 namespace pp::run_tool {

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "libplan/schedule/stream_length.h"
-#include "libplan/search/shapes.h"
+#include "libplan/search/candidates/shapes.h"
 #include "libplan/search/tied_copies.h"
 
 namespace pp::plan {

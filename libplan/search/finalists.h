@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "libplan/search/cases.h"
+#include "libplan/search/candidates/cases.h"
+#include "libplan/search/improve/recompute_choice.h"
 #include "libplan/search/planner.h"
 #include "libplan/search/pricing.h"
-#include "libplan/search/recompute_choice.h"
-#include "libplan/search/request.h"
+#include "libplan/search/request/request.h"
 
 namespace pp::plan {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "libplan/cost/priced_model.h"
-#include "libplan/search/placed.h"
+#include "libplan/search/candidates/placed.h"
 #include "libplan/search/remedies.h"
 #include "libprofile/core/device_name.h"
 

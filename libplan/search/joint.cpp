@@ -5,10 +5,10 @@
 #include <limits>
 
 #include "libplan/search/baselines/strategy.h"
-#include "libplan/search/candidates.h"
-#include "libplan/search/gather.h"
-#include "libplan/search/machine.h"
+#include "libplan/search/candidates/candidates.h"
+#include "libplan/search/candidates/gather.h"
 #include "libplan/search/pool.h"
+#include "libplan/search/request/machine.h"
 
 namespace pp::plan {
 namespace {

@@ -11,7 +11,7 @@
 #include "libplan/search/certificate.h"
 #include "libplan/search/infeasible.h"
 #include "libplan/search/joint.h"
-#include "libplan/search/request.h"
+#include "libplan/search/request/request.h"
 
 namespace pp::plan {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "libplan/cost/recompute.h"
 #include "libplan/plan.h"
-#include "libplan/search/device_orders.h"
+#include "libplan/search/candidates/device_orders.h"
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/profile.h"
 

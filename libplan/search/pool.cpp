@@ -6,11 +6,11 @@
 
 #include "libplan/schedule/limits.h"
 #include "libplan/schedule/size.h"
-#include "libplan/search/candidates.h"
-#include "libplan/search/covering_windows.h"
-#include "libplan/search/local_improvement.h"
+#include "libplan/search/candidates/candidates.h"
+#include "libplan/search/candidates/covering_windows.h"
+#include "libplan/search/candidates/placed.h"
+#include "libplan/search/improve/local_improvement.h"
 #include "libplan/search/parallel.h"
-#include "libplan/search/placed.h"
 #include "libplan/search/simulate_finalist.h"
 
 namespace pp::plan {

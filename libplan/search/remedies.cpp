@@ -5,8 +5,8 @@
 #include <cmath>
 #include <utility>
 
-#include "libplan/search/machine.h"
-#include "libplan/search/placed.h"
+#include "libplan/search/candidates/placed.h"
+#include "libplan/search/request/machine.h"
 
 namespace pp::plan {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "libplan/search/cases.h"
+#include "libplan/search/candidates/cases.h"
 #include "libplan/search/joint.h"
 
 namespace pp::plan {

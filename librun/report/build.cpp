@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "libplan/simulate/chrome_trace.h"
+#include "libplan/draw/chrome_trace.h"
 
 namespace pp::run {
 

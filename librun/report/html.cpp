@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <variant>
 
+#include "libplan/draw/op_style.h"
+#include "libplan/draw/timeline_svg.h"
 #include "libplan/plan_picture.h"
-#include "libplan/simulate/op_style.h"
-#include "libplan/simulate/timeline_svg.h"
 #include "libprofile/core/counted.h"
 #include "libprofile/core/svg_writer.h"
 #include "librun/report/html_curves.h"

@@ -9,9 +9,9 @@
 #include <string_view>
 
 #include "libplan/cost/chain_load.h"
-#include "libplan/search/bottleneck.h"
-#include "libplan/search/peers/peer.h"
-#include "libplan/search/synchronous.h"
+#include "libplan/peers/peer.h"
+#include "libplan/search/exact/bottleneck.h"
+#include "libplan/search/exact/synchronous.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/plan_instances.h"
 #include "tests/bench/quadratic_program.h"

@@ -2,9 +2,9 @@
 // reader and writer, and pp-plan's commands. It is accepted or refused with a message; never more than that.
 #include <nlohmann/json.hpp>
 
-#include "libplan/interop/dnn_partitioning_json.h"
-#include "libplan/interop/pipedream_text.h"
-#include "libplan/interop/piper_json.h"
+#include "libplan/peers/dnn_partitioning_json.h"
+#include "libplan/peers/pipedream_text.h"
+#include "libplan/peers/piper_json.h"
 #include "libplan/schedule/csv.h"
 #include "libprofile/core/file.h"
 #include "libprofile/report/diff.h"

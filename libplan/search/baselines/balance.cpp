@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "libplan/search/bottleneck.h"
+#include "libplan/search/exact/bottleneck.h"
 
 namespace pp::plan {
 namespace {

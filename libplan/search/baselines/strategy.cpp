@@ -4,9 +4,9 @@
 #include <map>
 
 #include "libplan/cost/priced_model.h"
+#include "libplan/peers/peer.h"
 #include "libplan/search/baselines/balance.h"
-#include "libplan/search/peers/peer.h"
-#include "libplan/search/request.h"
+#include "libplan/search/request/request.h"
 
 namespace pp::plan {
 namespace {

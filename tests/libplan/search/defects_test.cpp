@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <sstream>
 
-#include "libplan/interop/pipedream_text.h"
-#include "libplan/search/bottleneck.h"
-#include "libplan/search/linear_order.h"
+#include "libplan/peers/pipedream_text.h"
+#include "libplan/search/candidates/linear_order.h"
+#include "libplan/search/exact/bottleneck.h"
 #include "libplan/search/planner.h"
 #include "tests/libplan/search/graphs.h"
 #include "tests/libplan/search/instances.h"

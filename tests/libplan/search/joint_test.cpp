@@ -1,7 +1,7 @@
 #include "libplan/search/joint.h"
 
 #include "libplan/search/baselines/strategy.h"
-#include "libplan/search/machine.h"
+#include "libplan/search/request/machine.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/test_data.h"

@@ -5,7 +5,7 @@
 #include "libplan/cost/cluster_bound.h"
 #include "libplan/cost/ordered_load.h"
 #include "libplan/cost/priced_model.h"
-#include "libplan/search/ordered_search.h"
+#include "libplan/search/exact/ordered_search.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"

@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "libplan/plan.h"
-#include "libplan/search/step_parts.h"
+#include "libplan/report/step_parts.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/libplan/search/turns.h"

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libplan/plan_recompute.h"
-#include "libplan/search/recompute_choice.h"
+#include "libplan/search/improve/recompute_choice.h"
 #include "tests/libplan/search/enumerated.h"
 #include "tests/support/doctest.h"
 

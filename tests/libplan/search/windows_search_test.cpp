@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "libplan/plan_windows.h"
-#include "libplan/search/covering_windows.h"
+#include "libplan/search/candidates/covering_windows.h"
 #include "libplan/search/planner.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"

@@ -1,0 +1,41 @@
+#include "libplan/draw/timeline_rows.h"
+
+#include <algorithm>
+#include <set>
+
+namespace pp::plan {
+
+int TimelineRow::chunk(StageId stage) const {
+  return static_cast<int>(std::ranges::lower_bound(stages, stage) - stages.begin());
+}
+
+std::vector<TimelineRow> timeline_rows(const SimulationResult& result) {
+  std::vector<TimelineRow> rows(result.busy.size());
+  std::vector<std::set<StageId>> stages(rows.size());
+  for (const OpEvent& event : result.ops) {
+    TimelineRow& row = rows[index(event.worker)];
+    row.ops.push_back(&event);
+    row.busy += event.end - event.start;
+    stages[index(event.worker)].insert(event.op.stage);
+  }
+  for (std::size_t w = 0; w < rows.size(); ++w) rows[w].stages.assign(stages[w].begin(), stages[w].end());
+  return rows;
+}
+
+int most_chunks(const std::vector<TimelineRow>& rows) {
+  std::size_t most = 1;
+  for (const TimelineRow& row : rows) most = std::max(most, row.stages.size());
+  return static_cast<int>(most);
+}
+
+std::vector<OpKind> kinds_of(const SimulationResult& result) {
+  std::set<OpKind> kinds;
+  for (const OpEvent& event : result.ops) kinds.insert(event.op.kind);
+  return {kinds.begin(), kinds.end()};
+}
+
+double idle_share(const TimelineRow& row, Seconds length) {
+  return length.count() > 0 ? 1 - row.busy / length : 0;
+}
+
+}  // namespace pp::plan

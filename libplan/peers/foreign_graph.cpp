@@ -1,0 +1,72 @@
+#include "libplan/peers/foreign_graph.h"
+
+#include <functional>
+#include <queue>
+
+#include "libprofile/core/op_table.h"
+
+namespace pp::plan {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// Kahn's algorithm.
+std::vector<int> sorted(const std::vector<ForeignLayer>& layers, const std::vector<std::set<int>>& consumers) {
+  std::vector<std::size_t> open;
+  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    open.push_back(layers[i].producers.size());
+    if (open.back() == 0) ready.push(static_cast<int>(i));
+  }
+  std::vector<int> order;
+  while (!ready.empty()) {
+    order.push_back(ready.top());
+    ready.pop();
+    for (const int reader : consumers[at(order.back())]) {
+      if (--open[at(reader)] == 0) ready.push(reader);
+    }
+  }
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (open[i] != 0)
+      throw Error(ErrorKind::data, "node " + layers[i].profile.name + " is on a cycle, or behind one");
+  }
+  return order;
+}
+
+}  // namespace
+
+TimeStat imported_time(Seconds time) { return {time, time, time, 0}; }
+
+Profile foreign_profile(std::string_view name, std::string_view format, const std::vector<ForeignLayer>& layers,
+                        int batch_size) {
+  if (layers.empty()) throw Error(ErrorKind::data, "the graph has no layer");
+  std::vector<std::set<int>> consumers(layers.size());
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    for (const int producer : layers[i].producers) consumers[at(producer)].insert(static_cast<int>(i));
+  }
+  Profile profile;
+  profile.context = {{"tool", "pp-profile"}, {"version", PP_VERSION}, {"format", std::string(format)}};
+  profile.model.name = name;
+  profile.device.kind = DeviceKind::cuda;  // what its authors measured on
+  profile.device.name = "imported";
+  profile.mode = ProfileMode::imported;
+  profile.micro_batch_sizes = {batch_size};
+  for (const int index : sorted(layers, consumers)) {
+    const ForeignLayer& source = layers[at(index)];
+    Layer layer{.name = source.profile.name,
+                .op = std::string(kOpaqueOp),
+                .inputs = {},
+                .attributes = {},
+                .weights_of = {}};
+    for (const int producer : source.producers) layer.inputs.push_back(layers[at(producer)].profile.name);
+    layer.attributes["output_bytes"] = source.profile.points.front().output.value / batch_size;
+    if (consumers[at(index)].empty()) profile.model.outputs.push_back(layer.name);
+    profile.model.layers.push_back(std::move(layer));
+    profile.layers.push_back(source.profile);
+  }
+  profile.model = resolve(std::move(profile.model)).graph;
+  profile.model_hash = model_hash(profile.model);
+  return profile;
+}
+
+}  // namespace pp::plan

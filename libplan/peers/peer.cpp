@@ -1,0 +1,117 @@
+#include "libplan/peers/peer.h"
+
+#include "libplan/peers/dapple.h"
+#include "libplan/peers/dnn_partitioning.h"
+#include "libplan/peers/pipedream.h"
+#include "libplan/peers/piper.h"
+#include "libprofile/core/counted.h"
+
+namespace pp::plan {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorKind::usage, message); }
+
+bool is_pipedream(PeerModel model) {
+  return model == PeerModel::pipedream_code || model == PeerModel::pipedream_paper;
+}
+
+/// dnn-partitioning's files bring their own transfer times, DAPPLE's planner its own bandwidths.
+bool reads_bandwidth(const Profile& profile, PeerModel model) {
+  if (model == PeerModel::dapple) return false;
+  return model != PeerModel::dnn_partitioning || !profile.layers.front().points.front().transfer;
+}
+
+/// DAPPLE's planner places every number of devices, each in turn.
+void check_size(const PeerOptions& options) {
+  constexpr int kMostPlaced = 1024;
+  std::vector<int> counts;
+  for (const PeerLevel& level : options.levels) counts.push_back(level.devices);
+  checked_device_count(counts, options.model == PeerModel::dapple ? kMostPlaced : kDeviceLimit);
+}
+
+void check_levels(const Profile& profile, const PeerOptions& options) {
+  const std::string model(name_of(options.model));
+  if (options.levels.empty()) refuse("the cost model " + model + " needs a machine; add --devices N");
+  const std::size_t most = is_pipedream(options.model)          ? options.levels.size()
+                           : options.model == PeerModel::dapple ? 2
+                                                                : 1;
+  if (options.levels.size() > most) {
+    refuse("the cost model " + model + " knows at most " + counted(static_cast<int>(most), "level") + ", not " +
+           std::to_string(options.levels.size()) + "; give --devices N, or use pipedream-code");
+  }
+  for (const PeerLevel& level : options.levels) {
+    if (level.devices < 1) refuse("devices = " + std::to_string(level.devices) + "; give at least 1");
+    if (reads_bandwidth(profile, options.model) && !(level.bandwidth.value > 0))
+      refuse("the cost model " + model + " needs a bandwidth above 0; add --bandwidth RATE");
+  }
+  check_size(options);
+}
+
+void check_options(const Profile& profile, const PeerOptions& options) {
+  check_levels(profile, options);
+  if (options.activation_compression && !(*options.activation_compression > 0))
+    refuse("the activation compression ratio must be above 0");
+  if (options.memory_limit && options.memory_limit->value < 1)
+    refuse("memory_limit = " + std::to_string(options.memory_limit->value) + " bytes; give at least 1");
+  if (options.model == PeerModel::piper && options.micro_batches_in_batch < 1) {
+    refuse("micro_batches_in_batch = " + std::to_string(options.micro_batches_in_batch) + "; give at least 1");
+  }
+}
+
+void check_units(const Profile& profile, const PeerInput& input, const PeerOptions& options) {
+  const double sample = input.total_compute() / static_cast<double>(profile.micro_batch_sizes.front());
+  if (sample < 1e-9 || sample > 1e3) {
+    refuse("the profile's forward and backward time of one sample is " + pp::to_text(Seconds(sample)) +
+           ", outside 1e-9..1e3 s: not seconds? Allow it with --force-units");
+  }
+  if (!reads_bandwidth(profile, options.model)) return;
+  for (const PeerLevel& level : options.levels) {
+    if (level.bandwidth >= kSmallestBandwidth && level.bandwidth <= kLargestBandwidth) continue;
+    refuse("bandwidth " + pp::to_text(level.bandwidth) +
+           " is outside 1e6..1e13 bytes per second: another unit? Allow it with --force-units");
+  }
+}
+
+}  // namespace
+
+int device_count(const PeerOptions& options) {
+  int count = 1;
+  for (const PeerLevel& level : options.levels) count *= level.devices;
+  return count;
+}
+
+std::variant<PeerPlan, Infeasible> plan_as_peer(const Profile& profile, const PeerOptions& options,
+                                                bool force_units) {
+  const PeerInput input = peer_input(profile);
+  check_options(profile, options);
+  if (!force_units) check_units(profile, input, options);
+  switch (options.model) {
+    case PeerModel::pipedream_code:
+    case PeerModel::pipedream_paper: return plan_pipedream(input, options);
+    case PeerModel::dnn_partitioning: return plan_dnn_partitioning(input, options);
+    case PeerModel::piper: return plan_piper(input, options);
+    case PeerModel::dapple: return plan_dapple(input, options);
+  }
+  throw Error(ErrorKind::internal, "unknown cost model");
+}
+
+std::vector<int> cuts_of(const PeerPlan& plan) {
+  std::vector<int> cuts;
+  std::size_t layers = 0;
+  for (const PeerStage& stage : plan.stages) {
+    layers += stage.layers.size();
+    cuts.push_back(static_cast<int>(layers));
+  }
+  cuts.pop_back();
+  return cuts;
+}
+
+std::string replicas_text(const PeerPlan& plan) {
+  std::string text;
+  for (const PeerStage& stage : plan.stages) {
+    text.append(text.empty() ? "" : "-").append(std::to_string(stage.replicas));
+  }
+  return text;
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,74 @@
+#include "libplan/report/explain.h"
+
+#include <nlohmann/json.hpp>
+
+namespace pp::plan {
+namespace {
+
+Json to_json(const StepParts& parts) {
+  return {{"compute_s", parts.compute.count()},
+          {"links_s", parts.links.count()},
+          {"bubble_s", parts.bubble.count()}};
+}
+
+Json loads_json(const Explanation& why) {
+  Json list = Json::array();
+  for (const Load& load : why.loads) {
+    list.push_back({{"name", load.name},
+                    {"busy_s", load.busy.count()},
+                    {"slack_s", (why.loads[why.bottleneck].busy - load.busy).count()}});
+  }
+  return list;
+}
+
+Json runner_up_json(const RunnerUp& second) {
+  Json json{{"plan", plan_summary(second.alternative)},
+            {"step_s", second.alternative.step.count()},
+            {"why_not", second.alternative.why_not}};
+  if (second.parts) json["parts"] = to_json(*second.parts);
+  return json;
+}
+
+Json changes_json(const Explanation& why) {
+  Json list = Json::array();
+  for (const WhatIf& one : why.changes) {
+    if (one.left_out) {
+      list.push_back({{"change", one.change}, {"left_out", true}});
+      continue;
+    }
+    Json json{{"change", one.change}, {"feasible", one.step.has_value()}};
+    if (one.step) {
+      json["step_s"] = one.step->count();
+      json["difference"] = *one.step / why.step - 1;
+      json["plan"] = one.plan;
+    }
+    list.push_back(json);
+  }
+  return list;
+}
+
+}  // namespace
+
+Json to_json(const Explanation& why) {
+  Json json{{"plan", why.plan},
+            {"step_s", why.step.count()},
+            {"loads", loads_json(why)},
+            {"bottleneck", why.loads[why.bottleneck].name},
+            {"parts", to_json(why.parts)},
+            {"limited_by", name_of(why.limit)},
+            {"lower_bound_s", why.certificate.lower_bound.count()},
+            {"gap", why.certificate.gap}};
+  if (!why.windows.empty()) json["windows"] = why.windows;
+  if (!why.windows.empty()) json["classic_windows"] = why.classic;
+  if (why.step_without_memory_limit)
+    json["step_without_memory_limit_s"] = why.step_without_memory_limit->count();
+  if (why.memory_left_out) json["memory_left_out"] = true;
+  if (why.runner_up) json["runner_up"] = runner_up_json(*why.runner_up);
+  if (why.spread) json["spread"] = *why.spread;
+  json["micro_batches"] = why.micro_batches;
+  json["depth"] = why.depth;
+  json["changes"] = changes_json(why);
+  return json;
+}
+
+}  // namespace pp::plan

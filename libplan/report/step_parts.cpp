@@ -1,0 +1,90 @@
+#include "libplan/report/step_parts.h"
+
+#include <algorithm>
+#include <map>
+#include <span>
+
+#include "libplan/cost/links.h"
+#include "libplan/search/planner.h"
+
+namespace pp::plan {
+namespace {
+
+/// `whole` - `part`, without the rounding of sums.
+Seconds remainder(Seconds whole, Seconds part) {
+  constexpr double kRounding = 1e-9;
+  const Seconds rest = whole - part;
+  return rest > kRounding * whole ? rest : Seconds{};
+}
+
+SimulationInput without_links(SimulationInput input) {
+  input.links.clear();
+  input.all_reduce = AllReduceMode::free;
+  return input;
+}
+
+/// From or to one worker or shared network card, all its messages of a step.
+std::map<std::string, Seconds> port_loads(const Plan& plan) {
+  const Cluster cluster = cluster_of(plan);
+  const auto position = [&](WorkerId id) {
+    const DeviceId device = plan.workers[index(id)].device;
+    return static_cast<int>(std::ranges::find(cluster.devices, device, &Device::id) - cluster.devices.begin());
+  };
+  const std::vector<int> cards = shared_cards(cluster);
+  const auto card = [&](WorkerId id) { return cards[static_cast<std::size_t>(position(id))]; };
+  std::map<std::string, Seconds> loads;
+  for (const LinkPrediction& sent : plan.predicted.links) {
+    const Link link = link_between(cluster, position(sent.from), position(sent.to));
+    const Seconds time(occupancy(static_cast<double>(sent.bytes_per_step.value), link));
+    loads["the link into worker " + std::to_string(number(sent.to))] += time;
+    loads["the link out of worker " + std::to_string(number(sent.from))] += time;
+    if (cards.empty() || card(sent.from) == card(sent.to)) continue;
+    loads["the network card into node " + std::to_string(card(sent.to))] += time;
+    loads["the network card out of node " + std::to_string(card(sent.from))] += time;
+  }
+  return loads;
+}
+
+/// Whether the layers follow each other in the model's file.
+bool is_range(const Plan& plan, const std::vector<std::string>& layers) {
+  const auto first = std::ranges::find(plan.model.layers, layers.front(), &Layer::name);
+  return plan.model.layers.end() - first >= std::ssize(layers) &&
+         std::ranges::equal(layers, std::span(first, layers.size()), {}, {}, &Layer::name);
+}
+
+/// `stage 0 (a)`, `stage 0 (a .. c)`, or, where b runs elsewhere, `stage 0 (a .. c, 2 layers)`
+std::string stage_name(const Plan& plan, std::size_t s) {
+  const std::vector<std::string>& layers = plan.stages[s].layers;
+  std::string range = layers.front();
+  if (layers.size() > 1) range += " .. " + layers.back();
+  if (!is_range(plan, layers)) range += ", " + std::to_string(layers.size()) + " layers";
+  return "stage " + std::to_string(s) + " (" + range + ")";
+}
+
+}  // namespace
+
+StepParts step_parts(const Plan& plan) {
+  const bool synchronous = require_schedule(plan.schedule.name).synchronous;
+  const int updates = synchronous ? 1 : steady_updates(plan);
+  const SimulationInput free = without_links(simulation_input(plan, updates));
+  const Seconds step = synchronous ? chained_period(free) : steady_period(free) * plan.training.micro_batches;
+  const std::vector<Seconds> busy = simulate(free).busy;
+  const Seconds compute = *std::ranges::max_element(busy) / updates;
+  return {compute, remainder(plan.predicted.step, std::max(step, compute)), remainder(step, compute)};
+}
+
+std::vector<Load> loads_of(const Plan& plan) {
+  std::vector<Load> loads;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    Load load{stage_name(plan, s), {}};
+    for (const WorkerId worker : plan.stages[s].workers)
+      load.busy = std::max(load.busy, plan.predicted.workers[index(worker)].busy);
+    loads.push_back(std::move(load));
+  }
+  const std::map<std::string, Seconds> ports = port_loads(plan);
+  const auto busiest = std::ranges::max_element(ports, {}, [](const auto& port) { return port.second; });
+  if (busiest != ports.end() && busiest->second > Seconds{}) loads.push_back({busiest->first, busiest->second});
+  return loads;
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,78 @@
+#include "libplan/report/sweep.h"
+
+#include <algorithm>
+
+#include "libplan/search/parallel.h"
+
+namespace pp::plan {
+namespace {
+
+/// One combination.
+struct Cell {
+  const Cluster* cluster;
+  std::string schedule;
+  int micro_batches;
+};
+
+std::vector<Cell> cells_of(const SweepSpec& spec) {
+  std::vector<Cell> cells;
+  for (const Cluster& cluster : spec.clusters) {
+    for (const std::string& schedule : spec.schedules) {
+      for (const int count : spec.micro_batches) cells.push_back({&cluster, schedule, count});
+    }
+  }
+  return cells;
+}
+
+SweepFigures figures_of(const Plan& plan) {
+  Bytes peak;
+  for (const WorkerPrediction& worker : plan.predicted.workers) peak = std::max(peak, worker.memory.peak);
+  return {.stages = stages_text(plan),
+          .replicas = replicas_text(plan),
+          .step = plan.predicted.step,
+          .samples_per_s = plan.predicted.samples_per_s,
+          .bubble_fraction = plan.predicted.bubble_fraction,
+          .peak = peak,
+          .gap = plan.certificate.gap};
+}
+
+std::variant<SweepFigures, SweepFailure> best_of(const Profile& profile, const Cell& cell, PlanRequest request,
+                                                 Strategy strategy) {
+  request.schedule = cell.schedule;
+  request.micro_batches = cell.micro_batches;
+  request.micro_batch_size.reset();
+  try {
+    const auto result = make_plan(profile, *cell.cluster, narrowed(profile, *cell.cluster, request, strategy));
+    if (const auto* none = std::get_if<Infeasible>(&result))
+      return SweepFailure{SweepFailure::Kind::infeasible, none->reason};
+    return figures_of(std::get<Plan>(result));
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::usage) throw;
+    return SweepFailure{SweepFailure::Kind::refused, e.what()};
+  }
+}
+
+void check(const SweepSpec& spec) {
+  for (const std::string& name : spec.schedules) {
+    if (name != "auto") require_schedule(name);
+  }
+  if (spec.request.mini_batch >= 1) return;
+  throw Error(ErrorKind::usage, "mini_batch = " + std::to_string(spec.request.mini_batch) +
+                                    ": the samples per optimizer update are not given; add --mini-batch N");
+}
+
+}  // namespace
+
+std::vector<SweepRow> sweep(const Profile& profile, const SweepSpec& spec) {
+  check(spec);
+  const std::vector<Cell> cells = cells_of(spec);
+  std::vector<SweepRow> rows(cells.size());
+  for_each_index(cells.size(), spec.threads, [&](std::size_t i) {
+    const Cell& cell = cells[i];
+    rows[i] = {static_cast<int>(cell.cluster->devices.size()), cell.schedule, cell.micro_batches,
+               best_of(profile, cell, spec.request, spec.strategy)};
+  });
+  return rows;
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,166 @@
+#include "libplan/report/what_if.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "libplan/plan_recompute.h"
+#include "libplan/search/request/machine.h"
+#include "libprofile/core/counted.h"
+
+namespace pp::plan {
+namespace {
+
+/// The relative difference below which two steps are one: sums in another order.
+constexpr double kRounding = 1e-9;
+
+/// Throws what make_plan() throws. Cut short it is not the best: ask has_time() behind it.
+std::optional<Plan> best_plan(const Profile& profile, const Cluster& cluster, PlanRequest request) {
+  request.top = 0;
+  request.force_units = true;  // units were checked when the plan was made
+  auto result = make_plan(profile, cluster, request);
+  if (std::holds_alternative<Infeasible>(result)) return std::nullopt;
+  return std::get<Plan>(std::move(result));
+}
+
+Cluster with_bandwidth(Cluster cluster, double factor) {
+  for (Level& level : cluster.levels) level.bandwidth.value *= factor;
+  return cluster;
+}
+
+Bytes scaled(Bytes bytes, double factor) {
+  return Bytes(static_cast<std::int64_t>(static_cast<double>(bytes.value) * factor));
+}
+
+/// Numbers between separators: `7|5`.
+std::vector<int> numbers_in(const std::string& text) {
+  std::vector<int> numbers;
+  const char* const end = text.data() + text.size();
+  for (const char* begin = text.data(); begin < end; ++begin) {
+    int& value = numbers.emplace_back();
+    begin = std::from_chars(begin, end, value).ptr;
+  }
+  return numbers;
+}
+
+std::string summary(const std::string& schedule, const std::string& stages, const std::string& replicas,
+                    int micro_batches, const std::string& recompute) {
+  return schedule + ", layers " + stages + " on replicas " + replicas + ", " +
+         counted(micro_batches, "micro-batch") + (recompute.empty() ? "" : ", running again " + recompute);
+}
+
+/// Plans the changes, in the order they are added.
+class Changes {
+ public:
+  explicit Changes(const Profile& profile) : profile_(profile) {}
+
+  void add(std::string change, const Cluster& cluster, const PlanRequest& request) {
+    WhatIf one{std::move(change), {}, {}};
+    one.left_out = !has_time(request, cluster);
+    try {
+      if (!one.left_out) plan(one, cluster, request);
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::internal) throw;
+      one.left_out = error.kind() == ErrorKind::run;
+      if (!one.left_out) return;  // refused: not a change that is open to the user
+    }
+    list_.push_back(std::move(one));
+  }
+  std::vector<WhatIf> list() && { return std::move(list_); }
+
+ private:
+  void plan(WhatIf& one, const Cluster& cluster, const PlanRequest& request) const {
+    const std::optional<Plan> best = best_plan(profile_, cluster, request);
+    one.left_out = !has_time(request, cluster);
+    if (!best || one.left_out) return;
+    one.step = best->predicted.step;
+    one.plan = plan_summary(*best);
+  }
+
+  const Profile& profile_;
+  std::vector<WhatIf> list_;
+};
+
+}  // namespace
+
+bool has_time(const PlanRequest& request, const Cluster& cluster) {
+  return goes_on(request, {static_cast<int>(cluster.devices.size()), {}});
+}
+
+std::string plan_summary(const Plan& plan) {
+  return summary(plan.schedule.name, stages_text(plan), replicas_text(plan), plan.training.micro_batches,
+                 recompute_text(plan));
+}
+
+std::string plan_summary(const Alternative& other) {
+  return summary(other.schedule, other.stages, other.replicas, other.micro_batches, other.recompute);
+}
+
+std::optional<Seconds> step_without_memory_limit(const Plan& plan, const Profile& profile,
+                                                 const Cluster& cluster, const PlanRequest& request) {
+  const bool limited = request.memory_limit || std::ranges::any_of(cluster.devices, [](const Device& device) {
+                         return device.memory > Bytes(0);
+                       });
+  if (!limited) return std::nullopt;
+  PlanRequest free = request;
+  free.memory_limit.reset();
+  Cluster roomy = cluster;
+  for (Device& device : roomy.devices) device.memory = Bytes(0);
+  if (!has_time(request, cluster)) return std::nullopt;
+  std::optional<Plan> best;
+  try {
+    best = best_plan(profile, roomy, free);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::run) throw;
+  }
+  if (!best || !has_time(request, cluster) || best->predicted.step >= (1 - kRounding) * plan.predicted.step)
+    return std::nullopt;
+  return best->predicted.step;
+}
+
+std::vector<WhatIf> what_if(const Plan& plan, const Profile& profile, const Cluster& cluster,
+                            const PlanRequest& request, MemoryLimits memory) {
+  constexpr double kMoreMemory = 1.1;
+  Changes changes(profile);
+  changes.add("one more device (" + std::to_string(cluster.devices.size() + 1) + " in all)",
+              with_one_more_device(cluster), request);
+  changes.add("twice the bandwidth", with_bandwidth(cluster, 2), request);
+  if (memory == MemoryLimits::yes) {
+    PlanRequest larger = request;
+    if (larger.memory_limit) larger.memory_limit = scaled(*larger.memory_limit, kMoreMemory);
+    Cluster roomier = cluster;
+    for (Device& device : roomier.devices) device.memory = scaled(device.memory, kMoreMemory);
+    changes.add("10 % more memory", roomier, larger);
+  }
+  PlanRequest finer = request;
+  finer.micro_batches = 2 * plan.training.micro_batches;
+  finer.micro_batch_size.reset();
+  changes.add("twice the micro-batches (" + std::to_string(*finer.micro_batches) + ")", cluster, finer);
+  return std::move(changes).list();
+}
+
+std::optional<Plan> plan_of(const Alternative& other, const Profile& profile, const Cluster& cluster,
+                            const PlanRequest& request) {
+  PlanRequest fixed = request;
+  fixed.schedule = other.schedule;
+  fixed.micro_batches = other.micro_batches;
+  fixed.micro_batch_size.reset();
+  fixed.stages.reset();
+  fixed.cuts.clear();
+  int layers = 0;
+  for (const int stage : numbers_in(other.stages)) fixed.cuts.push_back(layers += stage);
+  fixed.cuts.pop_back();
+  fixed.replicas = numbers_in(other.replicas);
+  if (!has_time(request, cluster)) return std::nullopt;
+  try {
+    std::optional<Plan> plan = best_plan(profile, cluster, fixed);
+    const bool same = plan && plan_summary(*plan) == plan_summary(other) &&
+                      std::abs(plan->predicted.step / other.step - 1) < kRounding;
+    return same ? plan : std::nullopt;
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::internal) throw;
+    return std::nullopt;
+  }
+}
+
+}  // namespace pp::plan

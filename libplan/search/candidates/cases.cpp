@@ -1,0 +1,216 @@
+#include "libplan/search/candidates/cases.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <tuple>
+
+#include "libplan/cost/priced_model.h"
+#include "libplan/search/candidates/placed.h"
+#include "libplan/search/candidates/shapes.h"
+
+namespace pp::plan {
+namespace {
+
+/// Times as on a device `speed` times as fast as the profiled one.
+PricedModel at_speed(PricedModel model, double speed) {
+  const auto scale = [&](LayerPrice& price) {
+    for (double* time : {&price.forward, &price.backward, &price.input_gradient, &price.weight_gradient})
+      *time /= speed;
+  };
+  for (LayerPrice& layer : model.layers) scale(layer);
+  scale(model.loss);
+  model.fixed.forward /= speed;
+  model.fixed.backward /= speed;
+  return model;
+}
+
+OptimizerCost at_speed(OptimizerCost cost, double speed) {
+  cost.update_per_byte /= speed;
+  cost.update_fixed /= speed;
+  return cost;
+}
+
+/// A bound has to hold for schedules that split the backward too, whose halves may add up to less.
+PricedModel with_cheaper_backward(PricedModel model) {
+  const auto lower = [](LayerPrice& price) {
+    price.backward = std::min(price.backward, price.input_gradient + price.weight_gradient);
+  };
+  for (LayerPrice& layer : model.layers) lower(layer);
+  lower(model.loss);
+  return model;
+}
+
+std::vector<LinearOrder> orders_of(const PlanGraph& graph, const PlanRequest& request,
+                                   const PricedModel& model) {
+  if (!request.layer_order.empty()) return {{"given", request.layer_order}};
+  if (!request.cuts.empty()) return {file_order(graph)};  // cuts count layers in file order
+  std::vector<std::int64_t> outputs;
+  for (const LayerPrice& layer : model.layers) outputs.push_back(layer.output);
+  return linear_orders(graph, outputs);
+}
+
+/// A way to cut the mini-batch, and the schedules that take it.
+struct Batch {
+  BatchOption option;
+  std::vector<const ScheduleRow*> schedules;
+};
+
+/// Schedules that refuse the request's micro-batches, or sizes that the profile does not price, are left out,
+/// unless all are.
+std::vector<Batch> batches_of(const Profile& profile, const PlanRequest& request) {
+  std::vector<Batch> batches;
+  std::optional<Error> refusal;
+  const CurveOptions curve{request.extrapolate, request.linear_batch};
+  const auto add = [&](const ScheduleRow* row, const BatchOption& option) {
+    auto known =
+        std::ranges::find_if(batches, [&](const Batch& batch) { return batch.option.sizes == option.sizes; });
+    if (known == batches.end()) known = batches.insert(known, {option, {}});
+    known->schedules.push_back(row);
+  };
+  const auto unless_refused = [&](const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::usage) throw;
+      if (!refusal) refusal = error;
+    }
+  };
+  for (const ScheduleRow* row : planned_schedules(profile, request)) {
+    unless_refused([&] {
+      for (const BatchOption& option : batch_options(profile, request, *row)) {
+        unless_refused([&] {
+          check_update(*row, request, option.micro_batches);
+          price_model(profile, option.sizes, curve);
+          add(row, option);
+        });
+      }
+    });
+  }
+  if (batches.empty() && refusal) throw *refusal;
+  return batches;
+}
+
+/// A device set at one micro-batch count, as the searches price it and as a bound may.
+struct PricedCase {
+  const DeviceSet& devices;
+  const Batch& batch;
+  PricedModel model, least;
+  OptimizerCost optimizer, least_optimizer;
+};
+
+void for_each_priced(const Profile& profile, const Cluster& cluster, const PlanRequest& request,
+                     const std::function<void(const PricedCase&)>& visit) {
+  const CurveOptions curve{request.extrapolate, request.linear_batch};
+  const OptimizerCost optimizer = optimizer_cost(profile, request.optimizer, request.optimizer_state_ratio);
+  const std::vector<Batch> batches = batches_of(profile, request);
+  for (const DeviceSet& devices : device_sets(cluster, request)) {
+    for (const Batch& batch : batches) {
+      const std::vector<int>& sizes = batch.option.sizes;
+      PricedModel least = cheapest_model(profile, sizes, curve);
+      if (std::ranges::any_of(batch.schedules, &ScheduleRow::split_backward))
+        least = with_cheaper_backward(std::move(least));
+      visit({devices, batch, at_speed(price_model(profile, sizes, curve), devices.speed),
+             at_speed(std::move(least), devices.best_speed), at_speed(optimizer, devices.speed),
+             at_speed(optimizer, devices.best_speed)});
+    }
+  }
+}
+
+/// `auto` where memory is limited: without, as a whole everywhere (where searches are short), and what the
+/// stages need. The plans of each compete; the last alone says what no plan can beat, the first that recompute
+/// never makes a plan slower.
+std::vector<RecomputeMode> recompute_modes(const PlanRequest& request, bool limited, bool small) {
+  if (request.recompute != RecomputeMode::automatic) return {request.recompute};
+  if (!limited) return {RecomputeMode::never};
+  if (!small) return {RecomputeMode::never, RecomputeMode::automatic};
+  return {RecomputeMode::never, RecomputeMode::always, RecomputeMode::automatic};
+}
+
+using MakeChain = std::function<Chain(const PricedModel&, const OptimizerCost&)>;
+
+/// One layer order, or all of them, with every schedule.
+void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const PlanRequest& request,
+                     const LinearOrder& order, const MakeChain& make,
+                     const std::function<void(const PlanCase&)>& visit) {
+  const auto& [batch, schedules] = priced.batch;
+  Chain chain = make(priced.model, priced.optimizer);
+  Chain bound = make(priced.least, priced.least_optimizer);
+  chain.fixed = priced.model.fixed;
+  bound.fixed = priced.least.fixed;
+  const ChainUnits units(graph, priced.model.layers, order.layers);
+  const int count = static_cast<int>(priced.devices.positions.size());
+  const bool limited = is_limited(priced.devices.limit);
+  std::optional<std::tuple<RecomputeMode, bool, SearchSpace>> last;
+  const auto visit_parts = [&](const ScheduleRow& schedule, RecomputeMode mode) {
+    const int most = schedule.synchronous ? batch.micro_batches : count;
+    SearchPart whole{search_space(graph, order.layers, request, count, most),
+                     in_flight_of(schedule, request, batch.micro_batches)};
+    whole.in_flight.recompute = mode;
+    if (!order.layers.empty()) whole.in_flight.units = &units;
+    for (const auto& [space, in_flight] :
+         search_parts(schedule, request, whole, batch.micro_batches, limited)) {
+      const std::tuple kind(mode, schedule.synchronous, space);
+      visit({priced.devices, batch, order, schedule, chain, bound, space, in_flight, last == kind});
+      if (!is_placed(schedule)) last = kind;
+    }
+  };
+  for (const RecomputeMode mode : recompute_modes(request, limited, is_small(chain.size(), count))) {
+    for (const ScheduleRow* schedule : schedules) visit_parts(*schedule, mode);
+  }
+}
+
+}  // namespace
+
+void for_each_case(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                   const PlanRequest& request, const std::function<void(const PlanCase&)>& visit) {
+  for_each_priced(profile, cluster, request, [&](const PricedCase& priced) {
+    for (const LinearOrder& order : orders_of(graph, request, priced.model)) {
+      const auto make = [&](const PricedModel& model, const OptimizerCost& optimizer) {
+        return make_chain(graph, order.layers, model.layers, model.loss, optimizer);
+      };
+      visit_schedules(priced, graph, request, order, make, visit);
+    }
+  });
+}
+
+std::vector<std::string_view> unpriced_schedules(const Profile& profile, const PlanRequest& request) {
+  std::vector<std::string_view> names;
+  const std::vector<Batch> batches = batches_of(profile, request);
+  for (const ScheduleRow* row : planned_schedules(profile, request)) {
+    const auto takes = [&](const Batch& batch) { return std::ranges::count(batch.schedules, row) > 0; };
+    if (std::ranges::none_of(batches, takes)) names.push_back(row->name);
+  }
+  return names;
+}
+
+void for_each_graph_case(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                         const Lattice& lattice, const PlanRequest& request,
+                         const std::function<void(const PlanCase&)>& visit) {
+  PlanGraph untied = graph;  // the lattice parts no layers that share weights
+  untied.tied.clear();
+  const auto make = [&](const PricedModel& model, const OptimizerCost& optimizer) {
+    return make_lattice_chain(graph, lattice, model.layers, model.loss, optimizer);
+  };
+  for_each_priced(profile, cluster, request, [&](const PricedCase& priced) {
+    visit_schedules(priced, untied, request, {"down-sets", {}}, make, visit);
+  });
+}
+
+SearchCase search_case(const PlanCase& one, const StageMemory& memory, const Cluster& cluster,
+                       const PlanRequest& request) {
+  return {.chain = one.chain,
+          .bound_chain = one.bound_chain,
+          .memory = memory,
+          .limited = is_limited(one.devices.limit),
+          .synchronous = one.schedule.synchronous,
+          .micro_batches = one.batch.micro_batches,
+          .all_reduce_overlap = request.all_reduce_overlap,
+          .recompute = one.in_flight.recompute,
+          .link = slowest_link(cluster),
+          .best_link = fastest_link(cluster)};
+}
+
+bool is_limited(const MemoryLimit& limit) { return limit.bytes != std::numeric_limits<std::int64_t>::max(); }
+
+}  // namespace pp::plan

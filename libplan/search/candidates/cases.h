@@ -1,0 +1,48 @@
+// The combinations a request leaves open (devices, micro-batches, layer order, schedule), each ready to be
+// searched.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "libplan/cost/lattice.h"
+#include "libplan/search/candidates/candidates.h"
+#include "libplan/search/candidates/linear_order.h"
+#include "libplan/search/request/request.h"
+
+namespace pp::plan {
+
+/// One combination. References live as long as the call that hands it out.
+struct PlanCase {
+  const DeviceSet& devices;
+  const BatchOption& batch;
+  const LinearOrder& order;
+  const ScheduleRow& schedule;
+  const Chain& chain;
+  const Chain& bound_chain;
+  SearchSpace space;  ///< with all devices of the set
+  InFlight in_flight;
+  bool like_last;  ///< searched as the last case whose schedule does not place its stages, on the same chain
+};
+
+/// In a fixed order: device sets, micro-batch counts, layer orders, schedules. Throws pp::Error (usage) when a
+/// micro-batch size cannot be priced, and the refusal of the schedules when none takes the micro-batches.
+void for_each_case(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                   const PlanRequest& request, const std::function<void(const PlanCase&)>& visit);
+
+/// The same over the graph's down-sets: one visit in place of one for each layer order, whose chains are over
+/// the lattice and whose order is empty.
+void for_each_graph_case(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                         const Lattice& lattice, const PlanRequest& request,
+                         const std::function<void(const PlanCase&)>& visit);
+
+/// Schedules that no case has, because they refuse the micro-batches or the profile does not price theirs.
+std::vector<std::string_view> unpriced_schedules(const Profile& profile, const PlanRequest& request);
+
+/// What find_candidates() needs; `memory` must be that of the case.
+SearchCase search_case(const PlanCase& one, const StageMemory& memory, const Cluster& cluster,
+                       const PlanRequest& request);
+
+bool is_limited(const MemoryLimit& limit);
+
+}  // namespace pp::plan

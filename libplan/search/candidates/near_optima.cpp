@@ -1,0 +1,108 @@
+#include "libplan/search/candidates/near_optima.h"
+
+#include <algorithm>
+
+#include "libplan/search/exact/front_needs.h"
+
+namespace pp::plan {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+constexpr int kMostPlaced = 20'000;  ///< stages, dead ends included
+
+/// Depth first from the last stage to the first.
+class Enumeration {
+ public:
+  Enumeration(const SearchSpace& space, const StageCost& cost, std::span<const double> fill, double limit,
+              std::size_t most)
+      : space_(space),
+        cost_(cost),
+        fill_(fill),
+        limit_(limit),
+        most_(most),
+        needs_(front_needs(space, cost, limit).devices) {}
+
+  std::optional<std::vector<Partition>> run() {
+    extend(space_.layers, 0, 0, 0);
+    if (too_many()) return std::nullopt;
+    return std::move(found_);
+  }
+
+ private:
+  bool too_many() const { return found_.size() > most_ || placed_ > kMostPlaced; }
+
+  /// Puts every stage that may end at `end` in front of the stages so far.
+  void extend(int end, int used, double load, double fill) {
+    const int level = static_cast<int>(stages_.size()) + 1;
+    if (space_.levels() != 0 && level > space_.levels()) return;
+    const int most = std::min(space_.devices - used, space_.replica_limit());
+    for (int begin = end - 1; begin >= 0; --begin) {
+      bool light = false;
+      for (int replicas = 1; replicas <= most && !too_many(); ++replicas) {
+        if (!space_.may_replicate(level, replicas)) continue;
+        const double stage = std::max(load, cost_.stage(begin, end, replicas));
+        if (stage + fill > limit_ && replicas != space_.scan_replicas) continue;
+        light = true;
+        if (used + replicas <= space_.devices - needs_[at(begin)])
+          place({begin, end, replicas}, used, stage, fill);
+      }
+      if (!light) return;  // with more layers it is no lighter
+    }
+  }
+
+  void place(const StageRange& stage, int used, double load, double fill) {
+    const auto& [begin, end, replicas] = stage;
+    ++placed_;
+    if (begin != 0 && !space_.may_cut(begin)) return;
+    if (end != space_.layers) load = std::max(load, cost_.cut(end, replicas, CutSide::out));
+    if (begin != 0) load = std::max(load, cost_.cut(begin, replicas, CutSide::in));
+    if (begin != 0 && !fill_.empty()) fill += fill_[at(begin)];
+    if (load + fill > limit_ || !cost_.fits(begin, end, replicas, used)) return;
+    stages_.push_back(stage);
+    if (begin == 0) {
+      if (space_.exact_stages == 0 || std::ssize(stages_) == space_.exact_stages)
+        found_.emplace_back(stages_.rbegin(), stages_.rend());
+    } else {
+      extend(begin, used + replicas, load, fill);
+    }
+    stages_.pop_back();
+  }
+
+  const SearchSpace& space_;
+  const StageCost& cost_;
+  std::span<const double> fill_;
+  double limit_;
+  std::size_t most_;
+  std::vector<int> needs_;  ///< front_needs()
+  Partition stages_;        ///< last first
+  std::vector<Partition> found_;
+  int placed_ = 0;
+};
+
+}  // namespace
+
+std::optional<std::vector<Partition>> partitions_within(const SearchSpace& space, const StageCost& cost,
+                                                        std::span<const double> fill, double limit,
+                                                        std::size_t most) {
+  return Enumeration(space, cost, fill, limit, most).run();
+}
+
+std::vector<Partition> near_optima(const SearchSpace& space, const StageCost& cost,
+                                   std::span<const double> fill, double least, double limit, std::size_t most) {
+  constexpr int kTries = 10;
+  std::vector<Partition> found;
+  double tried = limit;
+  for (int i = 0; i < kTries && least < limit; ++i) {
+    if (auto closer = partitions_within(space, cost, fill, tried, most)) {
+      least = tried;
+      found = *std::move(closer);
+    } else {
+      limit = tried;
+    }
+    tried = least + (limit - least) / 2;
+  }
+  return found;
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,42 @@
+// Planning with schedules that say themselves which worker holds which stage, one worker per stage or copy:
+// zero-bubble kinds, several stages per worker, two copies, programs from a file (semantics.md, Search for
+// several stages per worker). The flat search cuts the layers into as many stages as the schedule has, as if
+// each had a device of its own; the schedule places them, the simulator prices them, boundary layers move while
+// the step gets faster.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "libplan/search/candidates/cases.h"
+#include "libplan/search/finalists.h"
+
+namespace pp::plan {
+
+/// Whether plans of this schedule come from here.
+bool is_placed(const ScheduleRow& row);
+
+/// The schedule for `devices` workers; for as many as the request fixes (--stages, --cuts, programs) when these
+/// are no more. Nothing when the request fixes another number. Of auto-zb the placement alone: its programs
+/// follow the costs. Throws pp::Error (usage) what the schedule refuses.
+std::optional<Schedule> placed_schedule(const PlanRequest& request, const ScheduleRow& row, int micro_batches,
+                                        int devices);
+
+/// The partitions worth pricing on exactly the devices of the case; nothing when no plan on them can be faster
+/// than `slowest`. Their bound (finalist.bound): all workers share all the work, and each stage has a trip to
+/// it, its micro-batches and the trip back. Throws what placed_schedule() throws.
+std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
+                                       double slowest);
+
+/// All the work shared evenly by the devices of the case: no plan on at most so many is faster. Seconds per
+/// step.
+double shared_work(const PlanCase& one);
+
+/// Prices a finalist and moves one boundary by a few layers at a time while that makes the step faster; a start
+/// far slower than `best` is not improved. Programs that follow the costs (auto-zb) are kept while boundaries
+/// move and searched for again where they stop, as long as that helps. With recompute, stages run again as a
+/// whole: all, and with `automatic` then fewer, as long as it fits. Sets assignment and prediction, and
+/// short_by when a worker's simulated peak exceeds its device.
+void settle_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request, double best);
+
+}  // namespace pp::plan

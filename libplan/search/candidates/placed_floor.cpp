@@ -1,0 +1,59 @@
+#include "libplan/search/candidates/placed_floor.h"
+
+#include <algorithm>
+
+#include "libplan/search/pricing.h"
+
+namespace pp::plan {
+namespace {
+
+/// Micro-batches in flight of the stages, from the first on; no stage has more than those in front of it, as
+/// the searches require. Stages without programs yet, and those that run again, have one.
+std::vector<int> least_windows(const PlanCase& one, const Schedule& schedule) {
+  std::vector<int> result(schedule.stage_workers.size(), 1);
+  const bool known = !schedule.workers.front().program.empty();
+  if (!known || one.in_flight.recompute != RecomputeMode::never) return result;
+  Assignment assignment;
+  assignment.programs = schedule.workers;
+  for (const auto& workers : schedule.stage_workers) {
+    auto& positions = assignment.stage_workers.emplace_back();
+    for (const WorkerId worker : workers) positions.push_back(number(worker));
+  }
+  int least = one.batch.micro_batches;
+  for (std::size_t s = 0; s < result.size(); ++s)
+    result[s] = least = std::min(least, window_of(assignment, static_cast<int>(s)));
+  return result;
+}
+
+}  // namespace
+
+PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, std::int64_t bytes)
+    : chain_(one.bound_chain),
+      back_(one.schedule.split_backward ? chain_.input_gradient : chain_.backward),
+      micro_batches_(one.batch.micro_batches / static_cast<double>(schedule.stage_workers.front().size())) {
+  MemoryLimit limit = one.devices.limit;
+  limit.bytes = bytes;
+  if (!is_limited(limit)) return;
+  std::vector<int> windows = least_windows(one, schedule);
+  std::ranges::reverse(windows);
+  for (const int window : windows) {
+    InFlight in_flight{.rule = WindowRule::explicit_list,
+                       .windows = {window},
+                       .micro_batches = one.batch.micro_batches,
+                       .recompute = one.in_flight.recompute};
+    memories_.emplace_back(one.chain, std::move(in_flight), limit);
+  }
+}
+
+double PlacedFloor::stage(int begin, int end, int) const {
+  const double trip = chain_.sum(chain_.forward, 0, begin) + chain_.sum(back_, 0, begin);
+  const double waited =
+      chain_.stage_forward(begin, end) + chain_.sum(back_, begin, end) + chain_.fixed.backward;
+  return std::max(micro_batches_ * chain_.stage_compute(begin, end), trip + micro_batches_ * waited);
+}
+
+bool PlacedFloor::fits(int begin, int end, int replicas, int later) const {
+  return memories_.empty() || memories_[static_cast<std::size_t>(later)].fits_at_least(begin, end, replicas, 0);
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,37 @@
+// What the stages of a schedule that places them cost and hold at least, whatever the order of its operations
+// says: prunes what cannot win or cannot fit before anything is simulated.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "libplan/cost/memory.h"
+#include "libplan/cost/stage_cost.h"
+#include "libplan/schedule/schedule.h"
+#include "libplan/search/candidates/cases.h"
+
+namespace pp::plan {
+
+/// For searches over exactly the schedule's stages, one replica each. The case must outlive it.
+class PlacedFloor : public StageCost {
+ public:
+  /// `bytes`: of the largest device.
+  PlacedFloor(const PlanCase& one, const Schedule& schedule, std::int64_t bytes);
+
+  /// Seconds of a step with this stage: its worker runs the stage's share of the micro-batches, and the first
+  /// stage updates only when a micro-batch has come to this stage, all have run there, and the last gradient
+  /// has come back. Earlier stages wait for input gradients alone where the backward is split.
+  double stage(int begin, int end, int replicas) const override;
+  double cut(int, int, CutSide) const override { return 0; }
+  /// Weights, gradients, optimizer state and the micro-batches that this stage, and every one in front of it,
+  /// holds at the same time (with recompute: one), as if the worker had no other stage.
+  bool fits(int begin, int end, int replicas, int later) const override;
+
+ private:
+  const Chain& chain_;
+  const std::vector<double>& back_;
+  double micro_batches_;
+  std::vector<StageMemory> memories_;  ///< by stage, the last in front; empty: no limit
+};
+
+}  // namespace pp::plan

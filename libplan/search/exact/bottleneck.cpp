@@ -1,0 +1,195 @@
+#include "libplan/search/exact/bottleneck.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "libplan/search/exact/bisect.h"
+
+namespace pp::plan {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Devices in the upper half, stages in the lower: compares as (devices, stages), both up to 2^31 - 1.
+using Key = std::int64_t;
+constexpr Key kNone = std::numeric_limits<Key>::max();
+constexpr Key key_of_stage(int replicas) { return (Key{replicas} << 32) + 1; }
+constexpr int devices_of(Key key) { return static_cast<int>(key >> 32); }
+
+/// What is known about one start: the best key and the stage that begins there.
+struct Entry {
+  Key key = kNone;
+  int end = 0;
+  int replicas = 0;
+};
+
+/// Possible ends of a stage, nearest at the back, smallest key at the front; `head` moves, storage is not
+/// freed.
+struct Window {
+  int head = 0;
+  int tail = 0;
+  bool empty() const { return head == tail; }
+};
+
+/// One probe from the back. Level l holds suffixes of l stages when stage counts matter, otherwise level 0
+/// holds all.
+class Probe {
+ public:
+  Probe(const SearchSpace& space, const StageCost& cost, double limit)
+      : space_(space), cost_(cost), limit_(limit), layers_(space.layers), levels_(space.levels()) {
+    const auto rows = static_cast<std::size_t>(levels_ + 1);
+    const auto width = static_cast<std::size_t>(layers_ + 1);
+    windows_per_level_ = space.replica_limit();
+    best_.resize(rows * width);
+    const auto windows = static_cast<std::size_t>(std::max(levels_, 1) * windows_per_level_);
+    windows_.resize(windows);
+    ends_.resize(windows * width);
+    entry(0, layers_).key = 0;
+  }
+
+  BottleneckTest run() {
+    for (int start = layers_ - 1; start >= 0; --start) {
+      if (levels_ == 0) {
+        relax(start, 1, 0, 0);
+      } else {
+        for (int level = 1; level <= levels_; ++level) relax(start, level, level - 1, level);
+      }
+    }
+    return walk();
+  }
+
+ private:
+  Entry& entry(int level, int boundary) {
+    return best_[static_cast<std::size_t>(level) * static_cast<std::size_t>(layers_ + 1) +
+                 static_cast<std::size_t>(boundary)];
+  }
+
+  void relax(int start, int level, int from, int to) {
+    Entry best;
+    for (int replicas = 1; replicas <= windows_per_level_; ++replicas) {
+      if (!space_.may_replicate(level, replicas)) continue;
+      const Entry found =
+          replicas == space_.scan_replicas ? scan(start, from, replicas) : slide(start, level, from, replicas);
+      if (found.key < best.key || (found.key == best.key && found.key != kNone && found.end < best.end))
+        best = found;
+    }
+    if (best.key != kNone) entry(to, start) = best;
+  }
+
+  /// The stage may start here: its boundary is allowed and its incoming cut within the limit.
+  bool starts(int start, int replicas) {
+    if (start == 0) return true;
+    return space_.may_cut(start) && accept(cost_.cut(start, replicas, CutSide::in));
+  }
+  bool ends(int end, int from, int replicas) {
+    const Key key = entry(from, end).key;
+    if (key == kNone || devices_of(key) + replicas > space_.devices) return false;
+    return end == layers_ || accept(cost_.cut(end, replicas, CutSide::out));
+  }
+  /// Refused loads are the candidates for the next lower bound.
+  bool accept(double load) {
+    if (load <= limit_) return true;
+    next_ = std::min(next_, load);
+    return false;
+  }
+
+  Entry slide(int start, int level, int from, int replicas) {
+    const auto which = static_cast<std::size_t>((level - 1) * windows_per_level_ + replicas - 1);
+    Window& window = windows_[which];
+    int* ends_of = ends_.data() + which * static_cast<std::size_t>(layers_ + 1);
+    if (ends(start + 1, from, replicas)) {
+      const Key key = entry(from, start + 1).key;
+      while (!window.empty() && entry(from, ends_of[window.tail - 1]).key >= key) --window.tail;
+      ends_of[window.tail++] = start + 1;
+    }
+    while (!window.empty()) {
+      const int end = ends_of[window.head];
+      if (accept(cost_.stage(start, end, replicas)) &&
+          cost_.fits(start, end, replicas, devices_of(entry(from, end).key))) {
+        break;
+      }
+      ++window.head;
+    }
+    if (window.empty()) {
+      window = {};
+      return {};
+    }
+    if (!starts(start, replicas)) return {};
+    const int end = ends_of[window.head];
+    return {entry(from, end).key + key_of_stage(replicas), end, replicas};
+  }
+
+  /// The same without relying on monotone stage loads: every end.
+  Entry scan(int start, int from, int replicas) {
+    if (!starts(start, replicas)) return {};
+    Entry best;
+    for (int end = start + 1; end <= layers_; ++end) {
+      if (!ends(end, from, replicas) || !accept(cost_.stage(start, end, replicas))) continue;
+      const Key tail = entry(from, end).key;
+      if (!cost_.fits(start, end, replicas, devices_of(tail))) continue;
+      if (tail + key_of_stage(replicas) < best.key) best = {tail + key_of_stage(replicas), end, replicas};
+    }
+    return best;
+  }
+
+  BottleneckTest walk() {
+    int level = space_.exact_stages;
+    if (space_.exact_stages == 0) {
+      for (int other = 0; other <= levels_; ++other) {
+        if (entry(other, 0).key < entry(level, 0).key) level = other;
+      }
+    }
+    BottleneckTest test;
+    test.next = next_;
+    if (entry(level, 0).key == kNone) return test;
+    for (int start = 0; start < layers_;) {
+      const Entry& stage = entry(level, start);
+      test.partition.push_back({start, stage.end, stage.replicas});
+      start = stage.end;
+      if (levels_ != 0) --level;
+    }
+    test.value = bottleneck_value(test.partition, layers_, cost_);
+    return test;
+  }
+
+  const SearchSpace& space_;
+  const StageCost& cost_;
+  double limit_;
+  int layers_;
+  int levels_;
+  int windows_per_level_ = 0;
+  double next_ = kInfinity;
+  std::vector<Entry> best_;
+  std::vector<Window> windows_;
+  std::vector<int> ends_;
+};
+
+}  // namespace
+
+double bottleneck_value(const Partition& partition, int layers, const StageCost& cost) {
+  double value = 0;
+  for (const auto& [begin, end, replicas] : partition) {
+    value = std::max(value, cost.stage(begin, end, replicas));
+    if (begin != 0) value = std::max(value, cost.cut(begin, replicas, CutSide::in));
+    if (end != layers) value = std::max(value, cost.cut(end, replicas, CutSide::out));
+  }
+  return value;
+}
+
+BottleneckTest test_bottleneck(const SearchSpace& space, const StageCost& cost, double limit) {
+  return Probe(space, cost, limit).run();
+}
+
+BottleneckResult search_bottleneck(const SearchSpace& space, const StageCost& cost, double lower_bound) {
+  return bisect_bottleneck([&](double limit) { return test_bottleneck(space, cost, limit); }, lower_bound);
+}
+
+BottleneckResult bisect_bottleneck(const std::function<BottleneckTest(double limit)>& probe,
+                                   double lower_bound) {
+  int probes = 0;
+  BottleneckTest best = bisect<BottleneckTest>(probe, lower_bound, probes);
+  if (!best.feasible()) return {{}, kInfinity, probes};
+  return {std::move(best.partition), best.value, probes};
+}
+
+}  // namespace pp::plan

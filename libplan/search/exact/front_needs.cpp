@@ -1,0 +1,36 @@
+#include "libplan/search/exact/front_needs.h"
+
+#include <algorithm>
+
+namespace pp::plan {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+FrontNeeds front_needs(const SearchSpace& space, const StageCost& cost, double limit) {
+  FrontNeeds needs;
+  needs.devices.assign(at(space.layers), FrontNeeds::kNone);
+  needs.devices[0] = 0;
+  const auto may_run = [&](int begin, int end, int replicas) {
+    if (!cost.fits(begin, end, replicas, 0)) return false;
+    if (replicas == space.scan_replicas) return true;
+    const double load = cost.stage(begin, end, replicas);
+    if (load > limit) needs.refused = std::min(needs.refused, load);
+    return load <= limit;
+  };
+  std::vector<int> begins(at(space.replica_limit()) + 1, 0);
+  for (int end = 1; end < space.layers; ++end) {
+    int& least = needs.devices[at(end)];
+    for (int replicas = space.min_replicas; replicas <= space.replica_limit(); ++replicas) {
+      int& begin = begins[at(replicas)];
+      while (begin < end && !may_run(begin, end, replicas)) ++begin;
+      if (begin < end && needs.devices[at(begin)] != FrontNeeds::kNone)
+        least = std::min(least, needs.devices[at(begin)] + replicas);
+    }
+  }
+  return needs;
+}
+
+}  // namespace pp::plan

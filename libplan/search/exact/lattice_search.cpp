@@ -1,0 +1,191 @@
+#include "libplan/search/exact/lattice_search.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+namespace pp::plan {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// What lies behind a set, and the stage that begins there.
+struct Label {
+  int devices = 0;
+  int stages = 0;
+  double fill = 0;
+  int end = 0;
+  int replicas = 0;
+  std::size_t next = 0;  ///< label of `end`
+};
+
+/// One space under one cost, to be probed at several limits.
+class Probe {
+ public:
+  Probe(const Lattice& lattice, const SearchSpace& space, const StageCost& cost)
+      : lattice_(lattice), space_(space), cost_(cost), in_(slot(lattice.size(), 0)), out_(in_.size()) {
+    std::size_t pairs = 0;
+    for (const std::vector<int>& ends : lattice.ends) pairs += ends.size();
+    least_.assign(pairs, 1);
+    for (int k = 1; k + 1 < lattice.size(); ++k) {
+      for (int q = 1; q <= space.replica_limit(); ++q) {
+        in_[slot(k, q)] = cost.cut(k, q, CutSide::in);
+        out_[slot(k, q)] = cost.cut(k, q, CutSide::out);
+      }
+    }
+  }
+
+  /// Fastest while the limits fall.
+  LatticeTest run(std::span<const double> fill, double limit) {
+    fill_ = fill;
+    limit_ = limit;
+    next_ = kInfinity;
+    labels_.assign(lattice_.sets.size(), {});
+    labels_.back().push_back({});
+    if (limit > known_) std::ranges::fill(least_, 1);
+    std::vector<int> least = least_;
+    auto pair = least.begin();
+    for (int begin = lattice_.size() - 2; begin >= 0; --begin) {
+      for (const int end : lattice_.ends[at(begin)]) *pair = extend(begin, end, *pair), ++pair;
+    }
+    LatticeTest result;
+    result.next = next_;
+    if (const Label* best = best_label()) {
+      walk(*best, result);
+      least_ = std::move(least);
+      known_ = limit;
+    }
+    return result;
+  }
+
+ private:
+  std::size_t slot(int boundary, int replicas) const {
+    return at(boundary) * at(space_.replica_limit() + 1) + at(replicas);
+  }
+
+  /// Puts the stage in front of every label of its end, with the fewest replicas that keep to the limit: more
+  /// of them only leave fewer devices to the stages before. Fewer than `least` do not; returns how many do.
+  int extend(int begin, int end, int least) {
+    const std::vector<Label>& behind = labels_[at(end)];
+    if (behind.empty()) return least;
+    open_.resize(behind.size());
+    std::iota(open_.begin(), open_.end(), std::size_t{0});
+    const int fewest = std::ranges::min(behind, {}, &Label::devices).devices;
+    const int most = std::min(space_.replica_limit(), space_.devices - fewest);
+    int enough = most + 1;
+    for (int q = least; q <= most && !open_.empty(); ++q) {
+      const double load = std::max({cost_.stage(begin, end, q), in_[slot(begin, q)], out_[slot(end, q)]});
+      if (load > limit_) {
+        next_ = std::min(next_, load);
+      } else {
+        enough = std::min(enough, q);
+        std::erase_if(open_, [&](std::size_t i) { return serve(begin, end, q, i); });
+      }
+    }
+    return enough;
+  }
+
+  /// Whether label `i` of `end` may have this stage in front of it, which is then known at `begin`.
+  bool serve(int begin, int end, int replicas, std::size_t i) {
+    const Label& behind = labels_[at(end)][i];
+    const int stages = behind.stages + 1;
+    if (behind.devices + replicas > space_.devices) return false;
+    if (space_.levels() != 0 && stages > space_.levels()) return false;
+    if (!space_.may_replicate(stages, replicas) || !cost_.fits(begin, end, replicas, behind.devices))
+      return false;
+    const double fill = behind.fill + (begin == 0 || fill_.empty() ? 0 : fill_[at(begin)]);
+    offer(labels_[at(begin)], {behind.devices + replicas, stages, fill, end, replicas, i});
+    return true;
+  }
+
+  /// Keeps the labels that no other beats in everything that later stages depend on.
+  void offer(std::vector<Label>& labels, const Label& fresh) const {
+    const auto beats = [&](const Label& a, const Label& b) {
+      if (a.devices > b.devices || a.fill > b.fill) return false;
+      if (space_.exact_stages != 0) return a.stages == b.stages;
+      return space_.max_stages == 0 || a.stages <= b.stages;
+    };
+    if (std::ranges::any_of(labels, [&](const Label& known) { return beats(known, fresh); })) return;
+    std::erase_if(labels, [&](const Label& known) { return beats(fresh, known); });
+    labels.push_back(fresh);
+  }
+
+  const Label* best_label() const {
+    const Label* best = nullptr;
+    const auto key = [](const Label& label) { return std::tuple(label.fill, label.devices, label.stages); };
+    for (const Label& label : labels_.front()) {
+      if (space_.exact_stages != 0 && label.stages != space_.exact_stages) continue;
+      if (best == nullptr || key(label) < key(*best)) best = &label;
+    }
+    return best;
+  }
+
+  void walk(const Label& first, LatticeTest& result) const {
+    result.fill = first.fill;
+    result.theta = 0;
+    const Label* label = &first;
+    for (int begin = 0; begin != lattice_.size() - 1; begin = result.partition.back().end) {
+      result.partition.push_back({begin, label->end, label->replicas});
+      result.theta = std::max({result.theta, cost_.stage(begin, label->end, label->replicas),
+                               in_[slot(begin, label->replicas)], out_[slot(label->end, label->replicas)]});
+      label = &labels_[at(label->end)][label->next];
+    }
+  }
+
+  const Lattice& lattice_;
+  const SearchSpace& space_;
+  const StageCost& cost_;
+  std::vector<double> in_, out_;  ///< loads of the boundaries, by slot()
+  /// Per pair, the fewest replicas whose load is not above `known_`, the limit of the last run that found
+  /// something: the loads of fewer are above the optimum.
+  std::vector<int> least_;
+  double known_ = kInfinity;
+  std::span<const double> fill_;
+  double limit_ = kInfinity;
+  double next_ = kInfinity;
+  std::vector<std::vector<Label>> labels_;
+  std::vector<std::size_t> open_;
+};
+
+}  // namespace
+
+LatticeTest test_lattice(const Lattice& lattice, const SearchSpace& space, const StageCost& cost,
+                         std::span<const double> fill, double limit) {
+  return Probe(lattice, space, cost).run(fill, limit);
+}
+
+BottleneckResult search_lattice_bottleneck(const Lattice& lattice, const SearchSpace& space,
+                                           const StageCost& cost) {
+  Probe probe(lattice, space, cost);
+  const auto test = [&](double limit) {
+    LatticeTest found = probe.run({}, limit);
+    return BottleneckTest{std::move(found.partition), found.theta, found.next};
+  };
+  return bisect_bottleneck(test, 0);
+}
+
+SynchronousResult search_lattice_synchronous(const Lattice& lattice, const SearchSpace& space,
+                                             const StageCost& cost, std::span<const double> fill, double base) {
+  const BottleneckResult least = search_lattice_bottleneck(lattice, space, cost);
+  if (!least.feasible()) return {};
+  Probe probe(lattice, space, cost);
+  return enumerate_points(least.value, base, [&](double limit) {
+    LatticeTest found = probe.run(fill, limit);
+    return FillTest{std::move(found.partition), found.theta, found.fill};
+  });
+}
+
+LinearPartition linear(const Lattice& lattice, const Partition& partition, int layers) {
+  LinearPartition result;
+  for (const auto& [begin, end, replicas] : partition) {
+    const int first = static_cast<int>(result.order.size());
+    const std::vector<int> stage = layers_between(lattice.sets[at(begin)], lattice.sets[at(end)], layers);
+    result.order.insert(result.order.end(), stage.begin(), stage.end());
+    result.partition.push_back({first, static_cast<int>(result.order.size()), replicas});
+  }
+  return result;
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,273 @@
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "libplan/schedule/limits.h"
+#include "libplan/schedule/ownership.h"
+#include "libplan/schedule/validate.h"
+#include "libplan/search/candidates/linear_order.h"
+#include "libplan/search/candidates/shapes.h"
+#include "libplan/search/request/request.h"
+
+namespace pp::plan {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorKind::usage, message); }
+
+void require_at_least(int value, int least, const std::string& name) {
+  if (value < least) refuse(name + " = " + std::to_string(value) + "; give at least " + std::to_string(least));
+}
+
+void check_batch(const PlanRequest& request) {
+  if (request.mini_batch < 1) {
+    refuse("mini_batch = " + std::to_string(request.mini_batch) +
+           ": the samples per optimizer update are not given; add --mini-batch N");
+  }
+  if (request.micro_batches && request.micro_batch_size) {
+    refuse("micro_batches and micro_batch_size are both given; leave one out");
+  }
+  if (request.micro_batches) {
+    require_at_least(*request.micro_batches, 1, "micro_batches");
+    micro_batch_sizes(request.mini_batch, *request.micro_batches);
+  }
+  if (request.micro_batch_size) {
+    require_at_least(*request.micro_batch_size, 1, "micro_batch_size");
+    if (*request.micro_batch_size > request.mini_batch) {
+      refuse("micro_batch_size = " + std::to_string(*request.micro_batch_size) + " exceeds the mini-batch of " +
+             std::to_string(request.mini_batch) + " samples");
+    }
+  }
+}
+
+/// The stage counts that several options imply have to agree.
+void check_counts_agree(const PlanRequest& request) {
+  struct Count {
+    std::string_view option;
+    std::size_t stages;
+  };
+  std::vector<Count> counts;
+  if (request.stages) counts.push_back({"stages", static_cast<std::size_t>(*request.stages)});
+  if (!request.cuts.empty()) counts.push_back({"cuts", request.cuts.size() + 1});
+  if (!request.replicas.empty()) counts.push_back({"replicas", request.replicas.size()});
+  if (request.window == WindowRule::explicit_list) counts.push_back({"window", request.windows.size()});
+  for (const Count& count : counts) {
+    if (count.stages == counts.front().stages) continue;
+    refuse(std::string(counts.front().option) + " asks for " + std::to_string(counts.front().stages) +
+           " stages, " + std::string(count.option) + " for " + std::to_string(count.stages) +
+           "; make them agree");
+  }
+}
+
+/// `name = 9 exceeds the number of layers, 6`
+void require_at_most(int value, int most, const std::string& name, const std::string& of) {
+  if (value > most)
+    refuse(name + " = " + std::to_string(value) + " exceeds the number of " + of + ", " + std::to_string(most));
+}
+
+int most_stages_with_ties(const PlanGraph& graph) {
+  const std::vector<int> order = [&] {
+    std::vector<int> layers(graph.layers.size());
+    std::iota(layers.begin(), layers.end(), 0);
+    return layers;
+  }();
+  const SearchSpace space = search_space(graph, order, {}, 1, 1);
+  int stages = 1;
+  for (int k = 1; k < graph.size(); ++k) stages += space.may_cut(k) ? 1 : 0;
+  return stages;
+}
+
+/// More than one for the schedules with several.
+int stages_per_worker(const PlanRequest& request) {
+  if (chooses_schedule(request) || request.programs) return 1;
+  ScheduleRequest one;
+  one.name = request.schedule;
+  one.chunks_per_worker = request.chunks_per_worker;
+  return chunks_of(one);
+}
+
+void check_programs(const ProgramSet& programs) {
+  with_context("schedule custom", [&] {
+    validate(programs);
+    check_owners(programs);
+  });
+}
+
+void check_stages(const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request) {
+  const int devices = static_cast<int>(cluster.devices.size());
+  check_counts_agree(request);
+  if (request.stages) require_at_least(*request.stages, 1, "stages");
+  if (request.max_stages) require_at_least(*request.max_stages, 1, "max_stages");
+  const int chunks = stages_per_worker(request);
+  const int stages = request.stages && chunks > 1 ? *request.stages * chunks : requested_stages(request);
+  if (stages % chunks != 0) {
+    refuse("cuts: " + std::to_string(stages) + " stages are not a multiple of " + std::to_string(chunks) +
+           " stages per worker");
+  }
+  require_at_most(stages, graph.size(), "stages", "layers");
+  require_at_most(stages / chunks, devices, chunks > 1 ? "workers" : "stages", "devices");
+  if (request.max_stages) require_at_most(stages, *request.max_stages, "stages", "max_stages");
+  if (!graph.tied.empty() && stages > most_stages_with_ties(graph)) {
+    refuse("stages = " + std::to_string(stages) + " exceeds " + std::to_string(most_stages_with_ties(graph)) +
+           ": layers that share weights stay in one stage; ask for fewer stages");
+  }
+}
+
+/// Replicas of a stage that a synchronous schedule may have: its micro-batches.
+int most_replicas(const Profile& profile, const PlanRequest& request) {
+  int most = 0;
+  for (const ScheduleRow* row : planned_schedules(profile, request)) {
+    if (!row->synchronous) continue;
+    try {
+      for (const BatchOption& batch : batch_options(profile, request, *row))
+        most = std::max(most, batch.micro_batches);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::usage) throw;  // for the search to tell, when all schedules refuse
+    }
+  }
+  return most;
+}
+
+/// The exact synchronous search keeps a queue for every stage, number of replicas and of devices behind them,
+/// and an entry for every stage, layer and number of devices.
+void check_tables(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                  const PlanRequest& request) {
+  constexpr double kMost = 1 << 30, kQueue = 32, kEntry = 24;
+  const int devices = static_cast<int>(cluster.devices.size());
+  const SearchSpace space =
+      search_space(graph, file_order(graph).layers, request, devices, most_replicas(profile, request));
+  const double levels = std::max(space.levels(), 1);
+  const double bytes =
+      levels * (devices + 1.0) * (kQueue * space.replica_limit() + kEntry * (graph.size() + 1.0));
+  if (bytes <= kMost) return;
+  refuse("a search over " + std::to_string(devices) + " devices, " + std::to_string(space.replica_limit()) +
+         " replicas of a stage and " + std::to_string(space.levels()) + " stage counts takes " +
+         pp::to_text(Bytes(static_cast<std::int64_t>(bytes))) +
+         ", more than the limit of 1 GiB; give --replicas or fewer devices");
+}
+
+void check_cuts(const PlanGraph& graph, const PlanRequest& request) {
+  for (std::size_t i = 0; i < request.cuts.size(); ++i) {
+    const int cut = request.cuts[i];
+    if (cut < 1 || cut >= graph.size()) {
+      refuse("cuts: boundary " + std::to_string(cut) + " is outside 1.." + std::to_string(graph.size() - 1));
+    }
+    if (i > 0 && cut <= request.cuts[i - 1]) {
+      refuse("cuts: boundary " + std::to_string(cut) + " does not come after " +
+             std::to_string(request.cuts[i - 1]) + "; list them in ascending order");
+    }
+    for (const std::vector<int>& group : graph.tied) {
+      if (cut <= group.front() || cut > group.back()) continue;
+      refuse("cuts: boundary " + std::to_string(cut) + " separates layers " +
+             graph.layers[static_cast<std::size_t>(group.front())].name + " and " +
+             graph.layers[static_cast<std::size_t>(group.back())].name + ", which share weights; move it");
+    }
+  }
+}
+
+void check_replicas(const Cluster& cluster, const PlanRequest& request) {
+  for (const int count : request.replicas) require_at_least(count, 1, "replicas");
+  const auto sum = std::accumulate(request.replicas.begin(), request.replicas.end(), std::int64_t{0});
+  const auto devices = std::ssize(cluster.devices);
+  if (sum > devices) {
+    refuse("replicas need " + std::to_string(sum) + " devices, the cluster has " + std::to_string(devices));
+  }
+  if (request.replicas.empty() || !request.micro_batches) return;
+  const int largest = *std::max_element(request.replicas.begin(), request.replicas.end());
+  if (largest > *request.micro_batches && requested_schedules(request).front()->synchronous) {
+    refuse("replicas = " + std::to_string(largest) + " exceeds the number of micro-batches, " +
+           std::to_string(*request.micro_batches) + "; replicas beyond it would be idle");
+  }
+}
+
+void check_devices(const Profile& profile, const Cluster& cluster, const PlanRequest& request) {
+  if (cluster.devices.empty()) refuse("the cluster has no devices; give it at least one");
+  if (std::ssize(cluster.devices) > kWorkerLimit) {
+    refuse(std::to_string(cluster.devices.size()) + " devices exceed the limit of " +
+           std::to_string(kWorkerLimit) + " that can be simulated; plan for a smaller cluster");
+  }
+  for (const Device& device : cluster.devices) {
+    if (device.kind != profile.device.kind) {
+      refuse("device " + std::to_string(number(device.id)) + " is " + std::string(name_of(device.kind)) +
+             ", the profile was taken on " + std::string(name_of(profile.device.kind)) +
+             "; profile the model on that kind of device");
+    }
+    if (!(device.speed > 0)) refuse("device " + std::to_string(number(device.id)) + ": speed must be above 0");
+  }
+  if (request.memory_limit) {
+    if (request.memory_limit->value < 1)
+      refuse("memory_limit = " + std::to_string(request.memory_limit->value) + " bytes; give at least 1");
+  }
+  if (!(request.reserve >= 0 && request.reserve < 1)) refuse("reserve must be at least 0 and below 1");
+}
+
+void check_units(const Profile& profile, const Cluster& cluster, const PlanRequest& request) {
+  if (request.force_units) return;
+  double forward = 0;
+  for (const LayerProfile& layer : profile.layers) {
+    const LayerPoint* first = layer.points.empty() ? nullptr : &layer.points.front();
+    if (first != nullptr)
+      forward += first->forward.median.count() / static_cast<double>(first->micro_batch_size);
+  }
+  if (forward < 1e-9 || forward > 1e3) {
+    refuse("the profile's forward time of one sample is " + pp::to_text(Seconds(forward)) +
+           ", outside 1e-9..1e3 s: not seconds? Allow it with --force-units");
+  }
+  for (const Level& level : cluster.levels) {
+    if (level.bandwidth >= kSmallestBandwidth && level.bandwidth <= kLargestBandwidth) continue;
+    refuse("level " + level.name + ": bandwidth " + pp::to_text(level.bandwidth) +
+           " is outside 1e6..1e13 bytes per second: another unit? Allow it with --force-units");
+  }
+}
+
+void check_policy(const PlanRequest& request) {
+  if (requested_schedules(request).empty()) {
+    refuse("no schedule of auto goes with " +
+           (request.weight_policy ? "weight_policy = " + std::string(name_of(*request.weight_policy))
+                                  : "these chunks, stages and replicas") +
+           "; add --allow-async, or name the schedule");
+  }
+  for (const ScheduleRow* row : requested_schedules(request)) {
+    if (!row->no_plan.empty()) {
+      refuse("schedule " + std::string(row->name) + " has no plans: " + std::string(row->no_plan) +
+             " (pp-plan simulate --schedule runs it)");
+    }
+    const bool single = row->replication == Replication::none && row->synchronous;
+    if (single && std::ranges::any_of(request.replicas, [](int r) { return r != 1; }))
+      refuse("schedule " + std::string(row->name) + " runs 1 worker per stage; leave --replicas out");
+    if (request.tied == TiedWeights::copies && !may_copy_tied(*row)) {
+      refuse("schedule " + std::string(row->name) +
+             " keeps shared weights in one stage; leave --tied out, or plan with gpipe or 1f1b");
+    }
+    if ((row->name == "custom") != request.programs.has_value())
+      refuse("schedule custom and a file of programs go together; add --programs FILE.csv");
+    if (row->name == "custom" && request.recompute != RecomputeMode::never)
+      refuse("schedule custom: its programs say what runs again; leave --recompute out");
+    if (request.programs) check_programs(*request.programs);
+    if (!row->synchronous && request.recompute == RecomputeMode::except_last) {
+      refuse("recompute except_last needs a last micro-batch, schedule " + std::string(row->name) +
+             " has none; use always or auto");
+    }
+    const WeightPolicy policy = policy_of(*row, request);
+    if (std::ranges::count(row->policies, policy) == 0) {
+      refuse("weight_policy = " + std::string(name_of(policy)) + " does not go with schedule " +
+             std::string(row->name) + "; use " + std::string(name_of(row->default_policy())));
+    }
+    if (const std::string refusal = shape_refusal(*row, request); !refusal.empty()) refuse(refusal);
+  }
+}
+
+}  // namespace
+
+void check_request(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                   const PlanRequest& request) {
+  check_batch(request);
+  check_policy(request);
+  check_devices(profile, cluster, request);
+  check_units(profile, cluster, request);
+  check_stages(cluster, graph, request);
+  check_cuts(graph, request);
+  check_replicas(cluster, request);
+  check_tables(profile, cluster, graph, request);
+}
+
+}  // namespace pp::plan

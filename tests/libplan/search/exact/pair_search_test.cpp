@@ -1,0 +1,130 @@
+#include "libplan/search/exact/pair_search.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "libplan/cost/chain_load.h"
+#include "libplan/cost/memory.h"
+#include "libplan/cost/priced_model.h"
+#include "libplan/search/exact/synchronous.h"
+#include "tests/libplan/search/instances.h"
+#include "tests/libplan/search/profiles.h"
+#include "tests/support/doctest.h"
+
+TEST_SUITE_BEGIN("libplan/search/exact/pair_search");
+
+namespace pp::plan {
+namespace {
+
+using test::Random;
+
+Profile random_profile(Random& random, int layers) {
+  test::ProfileSpec spec;
+  for (int l = 0; l < layers; ++l) {
+    const int saved = random.integer(0, 50);
+    spec.layers.push_back({1.0 * random.integer(1, 9), 1.0 * random.integer(1, 9), random.integer(0, 30),
+                           random.integer(0, 20), saved, random.integer(0, saved), random.integer(0, 20)});
+    for (int earlier = 0; earlier < l; ++earlier) {
+      if (earlier == l - 1 || random.integer(0, 5) == 0) spec.edges.emplace_back(earlier, l);
+    }
+  }
+  return test::make_profile(spec);
+}
+
+struct Optimum {
+  double period = std::numeric_limits<double>::infinity();
+  double step = std::numeric_limits<double>::infinity();
+};
+
+/// Over all partitions that fit by the whole formula.
+Optimum brute_force(const SearchSpace& space, const ChainLoad& period, const ChainLoad& step,
+                    const StageMemory& memory, const std::vector<double>& fill, double base) {
+  Optimum best;
+  test::for_each_partition(space, [&](const Partition& partition) {
+    if (!memory.fits(partition)) return;
+    int later = 0;
+    for (auto stage = partition.rbegin(); stage != partition.rend(); ++stage) {
+      REQUIRE(memory.fits_at_least(stage->begin, stage->end, stage->replicas, later));  // a bound, truly
+      later += stage->replicas;
+    }
+    double sum = base + bottleneck_value(partition, space.layers, step);
+    for (const int cut : cuts_of(partition)) sum += fill[static_cast<std::size_t>(cut)];
+    best.step = std::min(best.step, sum);
+    best.period = std::min(best.period, bottleneck_value(partition, space.layers, period));
+  });
+  return best;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "with the exact windows and boundary tensors of the whole pipeline the pair search equals brute force") {
+  Random random(21);
+  int feasible = 0;
+  int runs_again = 0;
+  int relaxed_too_low = 0;
+  for (int round = 0; round < 3000; ++round) {
+    CAPTURE(round);
+    const Profile profile = random_profile(random, random.integer(1, 6));
+    const PlanGraph graph = make_graph(profile);
+    std::vector<int> order(graph.layers.size());
+    std::iota(order.begin(), order.end(), 0);
+    const PricedModel model = price_model(profile, std::vector<int>{1}, {});
+    Chain chain = make_chain(graph, order, model.layers, model.loss, {1.0, 0, 0.5});
+    chain.fixed = {0.25, 0.5};
+
+    SearchSpace space;
+    space.layers = graph.size();
+    space.devices = random.integer(1, 5);
+    const int micro_batches = random.integer(1, 6);
+    InFlight in_flight;
+    in_flight.all = round % 4 == 0;
+    in_flight.rule = round % 4 == 1   ? WindowRule::wide
+                     : round % 4 == 2 ? WindowRule::published
+                                      : WindowRule::win;
+    if (round % 8 == 7) in_flight.policy = WeightPolicy::stash;
+    if (round % 8 == 5) {
+      in_flight.rule = WindowRule::explicit_list;
+      space.exact_stages = random.integer(1, std::min(space.layers, space.devices));
+      for (int s = 0; s < space.exact_stages; ++s) in_flight.windows.push_back(random.integer(1, 4));
+    }
+    in_flight.micro_batches = in_flight.policy == WeightPolicy::stash ? 0 : micro_batches;
+    const ChainUnits units(graph, model.layers, order);
+    if (round % 3 == 2) in_flight.recompute = RecomputeMode::automatic;
+    if (round % 9 == 5) in_flight.recompute = RecomputeMode::always;
+    in_flight.units = &units;
+    const StageMemory memory(chain, in_flight, {random.integer(20, 600), 3});
+    const Link link{BytesPerSecond(1e6), Seconds(0)};
+    const RecomputeMode again = in_flight.recompute;
+    const ChainLoad period(chain, {LoadKind::period, 1, 0, link, again}, &memory, space.devices);
+    const ChainLoad step(chain, {LoadKind::step, micro_batches, 0, link, again}, &memory, space.devices);
+    const std::vector<double> fill = fill_times(chain, link);
+    const double base = chain.stage_compute(0, chain.size());
+
+    const Optimum expected = brute_force(space, period, step, memory, fill, base);
+    const BottleneckResult found = search_pairs(space, period, &memory);
+    const SynchronousResult points = search_synchronous_pairs(space, step, &memory, fill, base);
+    REQUIRE(found.value == expected.period);
+    REQUIRE(points.feasible() == found.feasible());
+    if (search_bottleneck(space, period).value < found.value) ++relaxed_too_low;
+    if (!found.feasible()) continue;
+    ++feasible;
+    REQUIRE(memory.fits(found.partition));
+    REQUIRE(points.objective == doctest::Approx(expected.step).epsilon(1e-12));
+    const auto within = [&](double most) {
+      return search_synchronous_pairs(space, step, &memory, fill, base, 0, most).objective;
+    };
+    REQUIRE(within(points.objective * (1 + 1e-9)) == points.objective);
+    REQUIRE(within(points.objective * 1.5) == points.objective);
+    REQUIRE(std::isinf(within(points.objective * (1 - 1e-9))));
+    REQUIRE(search_bottleneck(space, period).value <= found.value);
+    if (again != RecomputeMode::never) ++runs_again;
+  }
+  CHECK(feasible > 1000);
+  CHECK(runs_again > 500);
+  CHECK(relaxed_too_low > 50);  // else the exact search was never needed
+}
+
+}  // namespace pp::plan
+
+TEST_SUITE_END();

@@ -1,0 +1,145 @@
+#include "libplan/search/exact/synchronous.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "libplan/search/exact/bottleneck.h"
+#include "libplan/search/exact/pair_search.h"
+#include "tests/libplan/search/instances.h"
+#include "tests/support/doctest.h"
+
+TEST_SUITE_BEGIN("libplan/search/exact/synchronous");
+
+namespace pp::plan {
+namespace {
+
+using test::Random;
+
+/// The step loads of planning.md 3.1 on plain tables, ring all-reduce, no overlap, U = 0, bandwidth 1.
+class StepCost : public StageCost {
+ public:
+  StepCost(std::vector<double> compute, std::vector<double> weights, std::vector<double> cuts,
+           int micro_batches)
+      : compute_(std::move(compute)),
+        weights_(std::move(weights)),
+        cuts_(std::move(cuts)),
+        count_(micro_batches) {}
+  double stage(int begin, int end, int q) const override {
+    const auto over = [&](const std::vector<double>& v) {
+      return std::accumulate(v.begin() + begin, v.begin() + end, 0.0);
+    };
+    return (rounds(q) - 1) * over(compute_) + 2.0 * (q - 1) / q * over(weights_);
+  }
+  double cut(int boundary, int q, CutSide) const override {
+    return (rounds(q) - 1) * cuts_[static_cast<std::size_t>(boundary)];
+  }
+  bool fits(int begin, int end, int q, int later) const override {
+    return (later + q + q - 1) / q * (end - begin) <= limit;
+  }
+  int limit = 1000;  ///< layers in flight per device
+
+ private:
+  int rounds(int q) const { return (count_ + q - 1) / q; }
+  std::vector<double> compute_, weights_, cuts_;
+  int count_;
+};
+
+SearchSpace space_of(int layers, int devices, int micro_batches) {
+  SearchSpace space;
+  space.layers = layers;
+  space.devices = devices;
+  space.max_replicas = std::min(devices, micro_batches);
+  return space;
+}
+
+double brute_force(const SearchSpace& space, const StageCost& cost, const std::vector<double>& fill,
+                   double base) {
+  double best = std::numeric_limits<double>::infinity();
+  test::for_each_partition(space, [&](const Partition& partition) {
+    if (!test::fits_everywhere(partition, cost)) return;
+    double sum = base;
+    for (const int cut : cuts_of(partition)) sum += fill[static_cast<std::size_t>(cut)];
+    best = std::min(best, sum + bottleneck_value(partition, space.layers, cost));
+  });
+  return best;
+}
+
+}  // namespace
+
+TEST_CASE("Example C: data parallelism at J = 56 beside the pipeline of theta 33 and G 24") {
+  // f+g = 6,3,6,3, W/B = 0,1,2,12, t = t' = 3 at every cut, D = 3, M = 6; loads of cuts (n-1)*3.
+  const StepCost cost({6, 3, 6, 3}, {0, 1, 2, 12}, {0, 3, 3, 3, 0}, 6);
+  const std::vector<double> fill{0, 6, 6, 6, 0};
+  const SearchSpace space = space_of(4, 3, 6);
+  const BottleneckResult least = search_bottleneck(space, cost);
+  CHECK(least.value == 33);  // layers 0-2 on two devices: 2*15 + 2*(1/2)*3
+  CHECK(least.partition == Partition{{0, 3, 2}, {3, 4, 1}});
+
+  const SynchronousResult result = search_synchronous(space, cost, fill, 18);
+  CHECK(result.objective == 56);
+  REQUIRE(result.points.size() == 2);
+  CHECK(result.points[0].partition == Partition{{0, 4, 3}});
+  CHECK(result.points[0].theta == 38);  // 18 + 2*(2/3)*15
+  CHECK(result.points[0].fill == 0);
+  CHECK(result.points[1].partition == Partition{{0, 3, 2}, {3, 4, 1}});
+  CHECK(result.points[1].theta == 33);
+  CHECK(result.points[1].fill == 6);  // G = 18 + 6 = 24, J = 57
+}
+
+TEST_CASE("without replicas and link cost J is the usual sum plus (M-1) times the largest stage") {
+  // F = 3,2,5,2, B = 2F, M = 8, one layer per stage: 36 + 7*15 = 141, GPipe's step.
+  const StepCost cost({9, 6, 15, 6}, {0, 0, 0, 0}, {0, 0, 0, 0, 0}, 8);
+  SearchSpace space = space_of(4, 4, 8);
+  space.max_replicas = 1;
+  CHECK(search_synchronous(space, cost, {{0, 0, 0, 0, 0}}, 36).objective == 141);
+}
+
+TEST_CASE("J equals brute force, with and without memory limits and constraints") {
+  Random random(11);
+  for (int round = 0; round < 2000; ++round) {
+    CAPTURE(round);
+    const int layers = random.integer(1, 7);
+    const int devices = random.integer(1, 5);
+    const int micro_batches = random.integer(1, 9);
+    const bool whole = round % 2 == 0;
+    StepCost cost(random.values(layers, 20, whole), random.values(layers, 15, whole),
+                  random.values(layers + 1, 9, whole), micro_batches);
+    if (round % 3 == 0) cost.limit = random.integer(1, 8);
+    SearchSpace space = space_of(layers, devices, micro_batches);
+    if (round % 5 == 0) space.exact_stages = random.integer(1, std::min(layers, devices));
+    if (round % 5 == 1) space.max_stages = random.integer(1, std::min(layers, devices));
+    const std::vector<double> fill = random.values(layers + 1, 12, whole);
+    const double expected = brute_force(space, cost, fill, 50);
+    const SynchronousResult found = search_synchronous(space, cost, fill, 50);
+    const SynchronousResult slow = search_synchronous_pairs(space, cost, nullptr, fill, 50);
+    REQUIRE(found.feasible() == std::isfinite(expected));
+    REQUIRE(slow.feasible() == found.feasible());
+    if (!found.feasible()) continue;
+    REQUIRE(found.objective == doctest::Approx(expected).epsilon(1e-12));
+    REQUIRE(slow.objective == doctest::Approx(expected).epsilon(1e-12));
+    for (std::size_t i = 1; i < found.points.size(); ++i) {
+      REQUIRE(found.points[i].theta < found.points[i - 1].theta);
+      REQUIRE(found.points[i].fill >= found.points[i - 1].fill);
+    }
+  }
+}
+
+TEST_CASE("a load that falls when the stage grows is found by scanning all starts") {
+  // One micro-batch per replica and full overlap: the backward hides the all-reduce, max(0, AR - B).
+  class Hidden : public StageCost {
+   public:
+    double stage(int begin, int end, int q) const override {
+      return q == 2 ? std::max(0.0, 10.0 - 4 * (end - begin)) : 20.0 * (end - begin);
+    }
+    double cut(int, int, CutSide) const override { return 0; }
+    bool fits(int, int, int, int) const override { return true; }
+  };
+  SearchSpace space = space_of(3, 2, 2);
+  space.scan_replicas = 2;
+  CHECK(search_bottleneck(space, Hidden()).value == 0);  // all three layers on both devices: 10 - 12 < 0
+  CHECK(search_synchronous(space, Hidden(), {{0, 1, 1, 0}}, 5).objective == 5);
+}
+
+}  // namespace pp::plan
+
+TEST_SUITE_END();
