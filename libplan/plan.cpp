@@ -23,12 +23,8 @@ std::string join(const std::vector<std::size_t>& counts, char separator) {
 std::string parameter_names(const ResolvedModel& model, int layer) {
   const auto at = static_cast<std::size_t>(layer);
   std::string text;
-  for (const ParameterSpec& parameter : model.layers[at].parameters) {
-    text.append(text.empty() ? "" : ", ")
-        .append(model.graph.layers[at].name)
-        .append(".")
-        .append(parameter.name);
-  }
+  for (std::size_t i = 0; i < model.layers[at].parameters.size(); ++i)
+    text.append(text.empty() ? "" : ", ").append(parameter_name(model, layer, i));
   return text;
 }
 

@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "libprofile/core/hash.h"
+#include "libprofile/core/layer_resolve.h"
+#include "libprofile/core/op_table.h"
 
 namespace pp {
 
@@ -18,6 +20,33 @@ std::string to_text(const Shape& shape) {
   std::string text = "[";
   for (const std::int64_t size : shape) text.append(text.size() == 1 ? "" : ", ").append(std::to_string(size));
   return text + "]";
+}
+
+std::string parameter_name(const ResolvedModel& model, int owner, std::size_t index) {
+  const auto layer = static_cast<std::size_t>(owner);
+  return detail::scoped_name(model.graph.layers[layer], model.layers[layer].parameters[index].name);
+}
+
+std::string buffer_name(const ResolvedModel& model, int layer, std::size_t index) {
+  const auto at = static_cast<std::size_t>(layer);
+  return detail::scoped_name(model.graph.layers[at], model.layers[at].buffers[index].name);
+}
+
+std::vector<BatchNorm> batch_norms(const ResolvedModel& model, int layer) {
+  const auto at = static_cast<std::size_t>(layer);
+  const Layer& spec = model.graph.layers[at];
+  std::vector<BatchNorm> found;
+  const auto add = [&](const Layer& norm, const RowTensor& output, int buffer) {
+    if (!norm.op.starts_with("batch_norm")) return;
+    const std::int64_t values = output.rows * element_count(output.type.shape) / output.type.shape.front();
+    found.push_back({buffer, number(norm.attributes, "momentum"), values});
+  };
+  if (spec.op != kGraphOp) add(spec, {model.layers[at].outputs.front(), 1}, 0);
+  for (std::size_t i = 0; i < model.layers[at].nodes.size(); ++i) {
+    const ResolvedNode& node = model.layers[at].nodes[i];
+    add(spec.nodes[i], node.outputs.front(), node.buffers.empty() ? 0 : node.buffers.front());
+  }
+  return found;
 }
 
 Bytes parameter_bytes(const ResolvedModel& model, int layer, DType dtype) {

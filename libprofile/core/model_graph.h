@@ -10,43 +10,12 @@
 #include <variant>
 #include <vector>
 
-#include "libprofile/core/enum_names.h"
+#include "libprofile/core/aten_call.h"
 #include "libprofile/core/json_reader.h"
+#include "libprofile/core/tensor_type.h"
 #include "libprofile/core/units.h"
 
 namespace pp {
-
-enum class DType { float32, float64, bfloat16, int64, uint8 };
-template <>
-struct EnumNames<DType> {
-  static constexpr std::array table{std::pair{DType::float32, "float32"sv},
-                                    std::pair{DType::float64, "float64"sv},
-                                    std::pair{DType::bfloat16, "bfloat16"sv},
-                                    std::pair{DType::int64, "int64"sv}, std::pair{DType::uint8, "uint8"sv}};
-};
-constexpr std::int64_t size_of(DType dtype) {
-  switch (dtype) {
-    case DType::float64:
-    case DType::int64: return 8;
-    case DType::float32: return 4;
-    case DType::bfloat16: return 2;
-    case DType::uint8: return 1;
-  }
-  return 0;
-}
-constexpr bool is_floating(DType dtype) { return dtype != DType::int64 && dtype != DType::uint8; }
-
-using Shape = std::vector<std::int64_t>;
-
-struct TensorType {
-  Shape shape;
-  DType dtype = DType::float32;
-  bool operator==(const TensorType&) const = default;
-};
-std::int64_t element_count(const Shape& shape);
-Bytes bytes_of(const TensorType& type);
-/// `[1, 28, 28]`
-std::string to_text(const Shape& shape);
 
 /// A named tensor that the data provides.
 struct DataTensor {
@@ -55,7 +24,7 @@ struct DataTensor {
   bool operator==(const DataTensor&) const = default;
 };
 
-using Attribute = std::variant<bool, std::int64_t, double, std::string>;
+using Attribute = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>>;
 /// Complete after validation: every attribute of the op, defaults filled in.
 using Attributes = std::map<std::string, Attribute, std::less<>>;
 
@@ -64,14 +33,21 @@ struct Layer {
   std::string op;
   std::vector<std::string> inputs;  ///< an earlier layer, `layer:1` for its second output, an input or a target
   Attributes attributes;
-  std::string weights_of;  ///< the layer whose parameters this one shares; empty: its own
+  std::string weights_of = {};  ///< the layer whose parameters this one shares; empty: its own
+  /// Stands before the names of its parameters and buffers; none: the layer's name, "": nothing does.
+  std::optional<std::string> scope = {};
+  std::optional<AtenCall> call = {};      ///< of op `aten`
+  std::vector<Layer> nodes = {};          ///< of op `graph`: what it runs, written like layers
+  std::vector<std::string> outputs = {};  ///< of op `graph`: outputs of nodes
   bool operator==(const Layer&) const = default;
 };
 
 struct LossSpec {
   std::string op;
-  std::vector<std::string> inputs;  ///< prediction, target
+  std::vector<std::string> inputs;  ///< prediction, target; of op `graph` any tensors
   Attributes attributes;
+  std::vector<Layer> nodes = {};          ///< of op `graph`
+  std::vector<std::string> outputs = {};  ///< of op `graph`: one, a scalar
   bool operator==(const LossSpec&) const = default;
 };
 
@@ -86,8 +62,9 @@ struct ModelGraph {
 };
 
 struct ParameterSpec {
-  std::string name;  ///< within the layer: `weight`; the model-wide name is `layer.weight`
+  std::string name;  ///< within the layer: `weight`, of a graph `conv1.weight`; model-wide: parameter_name()
   Shape shape;
+  DType dtype = DType::float32;  ///< floating: the type of the run; only buffers have others
   bool operator==(const ParameterSpec&) const = default;
 };
 
@@ -100,6 +77,16 @@ struct TensorSource {
   bool operator==(const TensorSource&) const = default;
 };
 
+/// One node of a graph layer.
+struct ResolvedNode {
+  std::vector<TensorSource> sources;  ///< Kind::input: of the layer's inputs; Kind::layer: an earlier node
+  std::vector<RowTensor> inputs;      ///< one per input
+  std::vector<RowTensor> outputs;
+  std::vector<int> parameters;  ///< indices of the layer's parameters; nodes of equal names share them
+  std::vector<int> buffers;     ///< indices of the layer's buffers
+  bool operator==(const ResolvedNode&) const = default;
+};
+
 /// What validation derives for one layer.
 struct ResolvedLayer {
   std::vector<TensorSource> sources;  ///< one per input
@@ -107,9 +94,11 @@ struct ResolvedLayer {
   std::vector<TensorType> outputs;
   std::vector<ParameterSpec> parameters;  ///< of the op, also when they belong to another layer
   std::vector<ParameterSpec> buffers;
-  Flops forward_flops;         ///< per sample
-  int weights_layer = -1;      ///< the layer whose parameters are used: itself, or the one of weights_of
-  std::vector<int> consumers;  ///< layers that read an output of this one, ascending, each once
+  Flops forward_flops;              ///< per sample
+  int weights_layer = -1;           ///< the layer whose parameters are used: itself, or the one of weights_of
+  std::vector<int> consumers;       ///< layers that read an output of this one, ascending, each once
+  std::vector<ResolvedNode> nodes;  ///< of a graph, as in the layer
+  std::vector<TensorSource> graph_outputs;  ///< of a graph: which outputs of which nodes
   bool operator==(const ResolvedLayer&) const = default;
 };
 
@@ -119,6 +108,7 @@ struct ResolvedModel {
   std::vector<ResolvedLayer> layers;
   std::vector<TensorSource> outputs;
   std::vector<TensorSource> loss_sources;  ///< empty without a loss
+  ResolvedLayer loss;                      ///< with inputs, FLOPs, and nodes of a graph
   int layer_count() const { return static_cast<int>(graph.layers.size()); }
 };
 
@@ -127,6 +117,19 @@ struct ResolvedModel {
 /// stands in the file, when another document embeds it. O(layers + edges), times the logarithm of the number of
 /// names.
 ResolvedModel resolve(ModelGraph graph, std::string_view pointer = {});
+
+/// The model-wide name, for files, messages and what is drawn from it: `conv1.weight`, the layer's scope and
+/// the name within the layer. `owner`: the layer that owns the parameter.
+std::string parameter_name(const ResolvedModel& model, int owner, std::size_t index);
+std::string buffer_name(const ResolvedModel& model, int layer, std::size_t index);
+
+/// A batch norm: the layer itself, or a node of its graph.
+struct BatchNorm {
+  int buffer = 0;  ///< of the layer: its running mean; the running variance follows
+  double momentum = 0;
+  std::int64_t values = 0;  ///< per channel and sample
+};
+std::vector<BatchNorm> batch_norms(const ResolvedModel& model, int layer);
 
 Bytes parameter_bytes(const ResolvedModel& model, int layer,
                       DType dtype);  ///< 0 when the layer uses another's weights

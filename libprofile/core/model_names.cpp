@@ -14,15 +14,21 @@ std::string member(const std::string& pointer, std::string_view list, std::size_
   return append_pointer(append_pointer(pointer, list), std::to_string(i));
 }
 
-/// `layer:1` -> layer. Names hold no colon.
-std::string_view name_part(std::string_view reference) { return reference.substr(0, reference.find(':')); }
+}  // namespace
 
 bool is_name(std::string_view name) {
   constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/";
   return !name.empty() && name.find_first_not_of(kAllowed) == std::string_view::npos;
 }
 
-}  // namespace
+bool is_dotted_name(std::string_view name) {
+  return is_name(name) && name.find('/') == std::string_view::npos &&
+         name.find("..") == std::string_view::npos && !name.starts_with('.') && !name.ends_with('.');
+}
+
+std::string_view NameTable::name_part(std::string_view reference) {
+  return reference.substr(0, reference.find(':'));
+}
 
 std::string in_quotes(std::string_view name) { return std::string(1, '"').append(name).append(1, '"'); }
 
@@ -73,6 +79,7 @@ void NameTable::declare_tensor(const DataTensor& tensor, TensorSource source, co
     fail_at(member(pointer, "shape", d), "must be an integer from 1 upwards, not " + std::to_string(shape[d]));
   }
   if (too_large(shape)) fail_at(pointer + "/shape", "has more than 2^40 elements; use smaller sizes");
+  if (tensor.type.dtype == DType::boolean) fail_at(pointer + "/dtype", "data are no bool; use uint8, 0 and 1");
 }
 
 TensorSource NameTable::source(const std::string& reference, std::size_t reader,

@@ -12,6 +12,10 @@
 namespace pp::detail {
 
 std::string in_quotes(std::string_view name);
+/// Letters, digits and `_ . - /`.
+bool is_name(std::string_view name);
+/// `layer1.0.conv1`: letters, digits, `_` and `-`, with single dots between them.
+bool is_dotted_name(std::string_view name);
 /// Throws pp::Error (data): `POINTER: message`.
 [[noreturn]] void fail_at(const std::string& pointer, const std::string& message);
 /// More than 2^40 elements: refused, so that no product of sizes overflows.
@@ -27,6 +31,8 @@ class NameTable {
   /// unknown name and for a layer from `reader` on. The output is checked by output_number(): its count is not
   /// known here.
   TensorSource source(const std::string& reference, std::size_t reader, const std::string& pointer) const;
+  /// `layer:1` -> layer. Names hold no colon.
+  static std::string_view name_part(std::string_view reference);
   /// The k of `layer:k`, 0 without; throws unless it is below `count`.
   static int output_number(std::string_view reference, std::size_t count, const std::string& pointer);
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "libprofile/core/layer_resolve.h"
 #include "libprofile/core/model_graph.h"
 #include "libprofile/core/model_names.h"
 #include "libprofile/core/op_table.h"
@@ -14,45 +15,12 @@ namespace {
 using detail::fail_at;
 using detail::in_quotes;
 using detail::NameTable;
-using detail::too_large;
-
-std::string op_names(const std::vector<OpRow>& table) {
-  std::string names;
-  for (const OpRow& row : table) names.append(names.empty() ? "" : ", ").append(row.name);
-  return names;
-}
 
 std::string parameters_text(const std::vector<ParameterSpec>& parameters) {
   std::string text;
   for (const ParameterSpec& p : parameters)
     text.append(text.empty() ? "" : ", ").append(p.name).append(" ").append(to_text(p.shape));
   return text.empty() ? "no parameters" : text;
-}
-
-void check_input_count(const OpRow& row, std::size_t count, const std::string& pointer) {
-  const auto n = static_cast<std::int64_t>(count);
-  if (n >= row.min_inputs && n <= row.max_inputs) return;
-  std::string needed = std::to_string(row.min_inputs);
-  if (row.max_inputs == std::numeric_limits<int>::max()) {
-    needed.insert(0, "at least ");
-  } else if (row.max_inputs > row.min_inputs) {
-    needed.append(" to ").append(std::to_string(row.max_inputs));
-  }
-  fail_at(pointer, "has " + std::to_string(n) + (n == 1 ? " entry; " : " entries; ") + std::string(row.name) +
-                       " needs " + needed);
-}
-
-/// `context`: pointer, op and layer, put before what the op says.
-OpResult infer(const OpRow& row, const Attributes& attributes, std::span<const TensorType> inputs,
-               const std::string& context) {
-  OpResult result = with_context(context, [&] { return row.infer(attributes, inputs); });
-  const auto check = [&](const std::string& name, const Shape& shape) {
-    if (too_large(shape))
-      fail_at(context, name + " " + to_text(shape) + " has more than 2^40 elements; use smaller sizes");
-  };
-  for (const TensorType& output : result.outputs) check("output", output.shape);
-  for (const ParameterSpec& parameter : result.parameters) check(parameter.name, parameter.shape);
-  return result;
 }
 
 class Resolver {
@@ -94,13 +62,7 @@ class Resolver {
     Layer& layer = graph_.layers[i];
     ResolvedLayer& resolved = model_.layers[i];
     const std::string pointer = at("layers", i);
-    const OpRow* row = find_op(layer.op);
-    if (row == nullptr) {
-      fail_at(pointer + "/op",
-              "unknown operation " + in_quotes(layer.op) + "; use one of " + op_names(op_table()));
-    }
-    layer.attributes = complete_attributes(*row, layer.attributes, pointer + "/attributes");
-    check_input_count(*row, layer.inputs.size(), pointer + "/inputs");
+    detail::check_scope(layer, pointer);
     for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
       const auto [source, type] =
           look_up(layer.inputs[k], i, append_pointer(pointer + "/inputs", std::to_string(k)));
@@ -108,14 +70,31 @@ class Resolver {
       resolved.inputs.push_back(type);
       if (source.kind == TensorSource::Kind::layer) note_consumer(source.index, static_cast<int>(i));
     }
-    OpResult result =
-        infer(*row, layer.attributes, resolved.inputs, pointer + ": " + layer.op + " " + in_quotes(layer.name));
-    resolved.outputs = std::move(result.outputs);
+    if (layer.op == kGraphOp) {
+      detail::resolve_graph({layer.nodes, layer.inputs, layer.outputs}, 1, pointer, resolved);
+    } else {
+      take_operation(layer, pointer, resolved);
+    }
+    if ((layer.op == kGraphOp || layer.op == kAtenOp) && layer.inputs.empty())
+      fail_at(pointer + "/inputs", "is empty; " + layer.op + " needs at least one");
+    resolved.weights_layer =
+        layer.weights_of.empty() ? static_cast<int>(i) : shared_weights(i, pointer + "/weights_of");
+  }
+
+  static void take_operation(Layer& layer, const std::string& pointer, ResolvedLayer& resolved) {
+    std::vector<RowTensor> inputs;
+    for (const TensorType& type : resolved.inputs) inputs.push_back({type, 1});
+    detail::OperationResult result = detail::resolve_operation(layer, inputs, pointer);
+    for (std::size_t k = 0; k < result.outputs.size(); ++k) {
+      if (result.outputs[k].rows != 1) {
+        fail_at(append_pointer(pointer + "/call/outputs", std::to_string(k)) + "/rows",
+                "must be 1, a layer's outputs have one row a sample; put a view behind it, in a graph");
+      }
+      resolved.outputs.push_back(std::move(result.outputs[k].type));
+    }
     resolved.parameters = std::move(result.parameters);
     resolved.buffers = std::move(result.buffers);
     resolved.forward_flops = result.forward_flops;
-    resolved.weights_layer =
-        layer.weights_of.empty() ? static_cast<int>(i) : shared_weights(i, pointer + "/weights_of");
   }
 
   void note_consumer(int producer, int consumer) {
@@ -161,20 +140,46 @@ class Resolver {
 
   void resolve_loss(LossSpec& loss) {
     const std::string pointer = at("loss");
+    const bool graph = loss.op == kGraphOp;
     const OpRow* row = find_loss(loss.op);
-    if (row == nullptr)
-      fail_at(pointer + "/op", "unknown loss " + in_quotes(loss.op) + "; use one of " + op_names(loss_table()));
-    loss.attributes = complete_attributes(*row, loss.attributes, pointer + "/attributes");
-    check_input_count(*row, loss.inputs.size(), pointer + "/inputs");
-    std::vector<TensorType> types;
+    if (row == nullptr && !graph) {
+      fail_at(pointer + "/op", "unknown loss " + in_quotes(loss.op) + "; use one of " +
+                                   detail::op_names(loss_table()) + ", " + std::string(kGraphOp));
+    }
+    if (row != nullptr) {
+      loss.attributes = complete_attributes(*row, loss.attributes, pointer + "/attributes");
+      detail::check_input_count(*row, loss.inputs.size(), pointer + "/inputs");
+    }
+    ResolvedLayer& resolved = model_.loss;
     for (std::size_t k = 0; k < loss.inputs.size(); ++k) {
       const std::string place = append_pointer(pointer + "/inputs", std::to_string(k));
-      const auto [source, type] =
-          k == 0 ? layer_output(loss.inputs[k], place) : look_up(loss.inputs[k], graph_.layers.size(), place);
-      model_.loss_sources.push_back(source);
-      types.push_back(type);
+      const auto [source, type] = k == 0 && !graph ? layer_output(loss.inputs[k], place)
+                                                   : look_up(loss.inputs[k], graph_.layers.size(), place);
+      resolved.sources.push_back(source);
+      resolved.inputs.push_back(type);
     }
-    infer(*row, loss.attributes, types, pointer + ": " + loss.op);
+    model_.loss_sources = resolved.sources;
+    if (graph) {
+      resolve_loss_graph(loss, pointer);
+    } else {
+      OpResult result = detail::infer(*row, loss.attributes, resolved.inputs, pointer + ": " + loss.op);
+      resolved.outputs = std::move(result.outputs);
+      resolved.forward_flops = result.forward_flops;
+    }
+  }
+
+  void resolve_loss_graph(LossSpec& loss, const std::string& pointer) {
+    ResolvedLayer& resolved = model_.loss;
+    const auto is_layer = [](const TensorSource& source) { return source.kind == TensorSource::Kind::layer; };
+    if (std::ranges::none_of(resolved.sources, is_layer))
+      fail_at(pointer + "/inputs", "names no layer; a loss reads what the model computes");
+    detail::resolve_graph({loss.nodes, loss.inputs, loss.outputs}, 0, pointer, resolved);
+    if (resolved.outputs.size() != 1 || !resolved.outputs[0].shape.empty() ||
+        !is_floating(resolved.outputs[0].dtype))
+      fail_at(pointer + "/outputs", "a loss is one floating number");
+    if (!resolved.parameters.empty())
+      fail_at(pointer + "/nodes", "a loss has no parameters; give them a layer");
+    if (!resolved.buffers.empty()) fail_at(pointer + "/nodes", "a loss has no buffers; make them constants");
   }
 
   void refuse_dead_layers() const {
@@ -202,7 +207,7 @@ class Resolver {
         own.insert(own.end(), model_.layers[i].parameters.begin(), model_.layers[i].parameters.end());
       }
       for (const ParameterSpec& parameter : own) {
-        const std::string name = graph_.layers[i].name + "." + parameter.name;
+        const std::string name = detail::scoped_name(graph_.layers[i], parameter.name);
         const auto [owner, added] = owners.emplace(name, i);
         if (added) continue;
         fail_at(at("layers", i) + "/name", "parameter " + in_quotes(name) + " belongs to layer " +

@@ -14,6 +14,7 @@ namespace pp::detail {
 inline constexpr double kMaxSize = 1 << 20;
 
 AttributeSpec required_integer(std::string_view name, double min, double max, std::string_view summary);
+AttributeSpec required_integers(std::string_view name, double min, double max, std::string_view summary);
 AttributeSpec integer_attribute(std::string_view name, std::int64_t value, double min, double max,
                                 std::string_view summary);
 AttributeSpec integer_like(std::string_view name, std::string_view other, double min, double max,

@@ -10,6 +10,9 @@
 namespace pp {
 namespace {
 
+/// Of a list attribute, and so of a shape.
+constexpr std::size_t kMostDimensions = 16;
+
 std::vector<OpRow> sorted(std::vector<OpRow> rows) {
   std::sort(rows.begin(), rows.end(), [](const OpRow& a, const OpRow& b) { return a.name < b.name; });
   return rows;
@@ -40,6 +43,10 @@ std::string allowed(const AttributeSpec& spec) {
     return "an integer from " + std::to_string(std::llround(spec.min)) + " to " +
            std::to_string(std::llround(spec.max));
   }
+  if (std::holds_alternative<std::vector<std::int64_t>>(spec.type)) {
+    return "1 to " + std::to_string(kMostDimensions) + " integers from " +
+           std::to_string(std::llround(spec.min)) + " to " + std::to_string(std::llround(spec.max));
+  }
   return "a number from " + Json(spec.min).dump() + " to " + Json(spec.max).dump();
 }
 
@@ -54,6 +61,11 @@ Attribute converted(const AttributeSpec& spec, const Attribute& value) {
 bool in_range(const AttributeSpec& spec, const Attribute& value) {
   if (const auto* whole = std::get_if<std::int64_t>(&value)) {
     return static_cast<double>(*whole) >= spec.min && static_cast<double>(*whole) <= spec.max;
+  }
+  if (const auto* list = std::get_if<std::vector<std::int64_t>>(&value)) {
+    return !list->empty() && list->size() <= kMostDimensions && std::ranges::all_of(*list, [&](std::int64_t v) {
+      return static_cast<double>(v) >= spec.min && static_cast<double>(v) <= spec.max;
+    });
   }
   if (const auto* number = std::get_if<double>(&value)) return *number >= spec.min && *number <= spec.max;
   return true;
@@ -72,7 +84,7 @@ void refuse_unknown(const OpRow& row, const Attributes& given, std::string_view 
 }
 
 template <class T>
-T get(const Attributes& attributes, std::string_view name) {
+const T& get(const Attributes& attributes, std::string_view name) {
   const auto found = attributes.find(name);
   const T* value = found == attributes.end() ? nullptr : std::get_if<T>(&found->second);
   if (value == nullptr)
@@ -126,10 +138,17 @@ std::int64_t integer(const Attributes& attributes, std::string_view name) {
 double number(const Attributes& attributes, std::string_view name) { return get<double>(attributes, name); }
 bool boolean(const Attributes& attributes, std::string_view name) { return get<bool>(attributes, name); }
 
+const std::vector<std::int64_t>& integers(const Attributes& attributes, std::string_view name) {
+  return get<std::vector<std::int64_t>>(attributes, name);
+}
+
 namespace detail {
 
 AttributeSpec required_integer(std::string_view name, double min, double max, std::string_view summary) {
   return {name, std::int64_t{}, std::nullopt, {}, min, max, summary};
+}
+AttributeSpec required_integers(std::string_view name, double min, double max, std::string_view summary) {
+  return {name, std::vector<std::int64_t>{}, std::nullopt, {}, min, max, summary};
 }
 AttributeSpec integer_attribute(std::string_view name, std::int64_t value, double min, double max,
                                 std::string_view summary) {

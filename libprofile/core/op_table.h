@@ -15,10 +15,10 @@ namespace pp {
 
 struct AttributeSpec {
   std::string_view name;
-  Attribute type;  ///< the alternative that values must have: bool, std::int64_t or double
+  Attribute type;  ///< the alternative that values must have: bool, std::int64_t, double or a list of integers
   std::optional<Attribute> default_value;  ///< none: required, unless `default_from` names another attribute
   std::string_view default_from;  ///< the attribute whose value is the default (stride of a pool: kernel_size)
-  double min = 0;                 ///< for numbers, inclusive
+  double min = 0;                 ///< for numbers, also those of a list, inclusive
   double max = 0;
   std::string_view summary;
   bool required() const { return !default_value && default_from.empty(); }
@@ -55,6 +55,12 @@ const OpRow* find_loss(std::string_view name);
 /// The op of layers that only have edges and sizes (another planner's graph): plannable, never runnable.
 inline constexpr std::string_view kOpaqueOp = "opaque";
 
+/// Two ops that the table does not have, because a layer says itself what it does: a call of LibTorch, and a
+/// small graph of nodes.
+inline constexpr std::string_view kAtenOp = "aten";
+inline constexpr std::string_view kGraphOp = "graph";
+inline constexpr std::size_t kMostNodes = 4096;  ///< of one graph
+
 /// Fills in defaults and turns whole numbers into doubles where the op wants a number. `pointer` is that of the
 /// attributes. Throws pp::Error (data): `POINTER/kernel_size: must be an integer from 1 to 1048576, not 0`, and
 /// for unknown or missing ones.
@@ -64,5 +70,6 @@ Attributes complete_attributes(const OpRow& row, const Attributes& given, std::s
 std::int64_t integer(const Attributes& attributes, std::string_view name);
 double number(const Attributes& attributes, std::string_view name);
 bool boolean(const Attributes& attributes, std::string_view name);
+const std::vector<std::int64_t>& integers(const Attributes& attributes, std::string_view name);
 
 }  // namespace pp

@@ -3,35 +3,11 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>
 
-#include <algorithm>
-#include <limits>
-
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/index_limit.h"
 #include "libprofile/model/ops.h"
 
 namespace pp::profile {
 namespace {
-
-constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
-
-/// What the readers of one tensor allow, and those of integer tensors made from it.
-std::int64_t limit_of_readers(const ResolvedModel& model, const TensorSource& source) {
-  std::int64_t limit = kNoLimit;
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    const ResolvedLayer& layer = model.layers[i];
-    if (std::find(layer.sources.begin(), layer.sources.end(), source) == layer.sources.end()) continue;
-    const Layer& spec = model.graph.layers[i];
-    if (spec.op == "embedding") limit = std::min(limit, integer(spec.attributes, "num_embeddings"));
-    for (std::size_t output = 0; output < layer.outputs.size(); ++output) {
-      if (is_floating(layer.outputs[output].dtype)) continue;
-      limit = std::min(
-          limit, limit_of_readers(model, {.index = static_cast<int>(i), .output = static_cast<int>(output)}));
-    }
-  }
-  const bool labels =
-      model.graph.loss && model.graph.loss->op == "cross_entropy" && model.loss_sources[1] == source;
-  return labels ? std::min(limit, type_of(model, model.loss_sources[0]).shape.back()) : limit;
-}
 
 at::Tensor random_tensor(const ResolvedModel& model, const TensorSource& source, std::int64_t n, DType dtype,
                          at::Generator& generator) {
@@ -57,8 +33,8 @@ const TensorType& type_of(const ResolvedModel& model, const TensorSource& source
 }
 
 std::int64_t integer_limit(const ResolvedModel& model, const TensorSource& source) {
-  const std::int64_t limit = limit_of_readers(model, source);
-  return limit == kNoLimit ? 2 : limit;
+  const std::int64_t limit = index_limit(model, source);
+  return limit == 0 ? 2 : limit;
 }
 
 std::vector<at::Tensor> random_batch(const ResolvedModel& model, const std::vector<TensorSource>& sources,

@@ -118,8 +118,11 @@ std::vector<at::Tensor> ModelRunner::cut_batch(std::size_t size) {
 }
 
 model::Pass ModelRunner::forward(std::span<const at::Tensor> batch, model::LayerObserver* observer) {
-  const model::PassContext context{
-      .key = {.seed = seed_, .step = step_++, .micro_batch = 0}, .generator = &generator_, .buffers = buffers_};
+  const model::PassContext context{.key = {.seed = seed_, .step = step_++, .micro_batch = 0},
+                                   .generator = &generator_,
+                                   .buffers = buffers_,
+                                   .autocast = {},
+                                   .dtype = model::scalar_type(dtype_)};
   model::Pass pass = segment_.forward(weights_, batch, context, observer);
   pass.outputs.clear();  // nobody here reads the predictions; the executor hands its outputs on as well
   return pass;
@@ -163,7 +166,11 @@ PassBytes ModelRunner::measure_bytes(std::size_t size) {
 }
 
 void ModelRunner::probe_pass(std::size_t size, PassKind kind, PassBytes& bytes) {
-  SavedMeter saved(distinct_parameters(), positions(), account_);
+  std::vector<at::Tensor> held = segment_.held();  // no pass keeps these
+  for (const std::vector<at::Tensor>& buffers : buffers_)
+    held.insert(held.end(), buffers.begin(), buffers.end());
+  for (const at::Tensor& parameter : distinct_parameters()) held.push_back(parameter);
+  SavedMeter saved(held, positions(), account_);
   ByteProbe probe(bytes.outputs, saved, account_);
   model::Pass pass = forward(batches_[size], &probe);
   bytes.saved = saved.layers();

@@ -1,20 +1,9 @@
 // The document from what was measured.
-#include "libprofile/core/op_table.h"
-#include "libprofile/measure/batch.h"
 #include "libprofile/measure/cuda_devices.h"
 #include "libprofile/measure/machine.h"
 #include "libprofile/measure/profiling.h"
 
 namespace pp::profile {
-namespace {
-
-Flops loss_flops(const ResolvedModel& model) {
-  std::vector<TensorType> inputs;
-  for (const TensorSource& source : model.loss_sources) inputs.push_back(type_of(model, source));
-  return find_loss(model.graph.loss->op)->infer(model.graph.loss->attributes, inputs).forward_flops;
-}
-
-}  // namespace
 
 LayerProfile Profiling::layer_result(int position) const {
   const std::size_t p = static_cast<std::size_t>(position);
@@ -29,7 +18,7 @@ LayerProfile Profiling::layer_result(int position) const {
     layer.forward_flops_per_sample = resolved.forward_flops;
   } else {
     layer.name = "loss";
-    layer.forward_flops_per_sample = loss_flops(model_);
+    layer.forward_flops_per_sample = model_.loss.forward_flops;
   }
   for (const Size& size : sizes_) {
     LayerPoint& point = layer.points.emplace_back();

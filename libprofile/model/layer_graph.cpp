@@ -23,6 +23,16 @@ struct Boundary : torch::autograd::Node {
   }
 };
 
+/// Where no path leads back to an input (a layer that detaches it, or makes integers of it), its gradient is
+/// zero: whoever made it waits for one.
+void fill_unreached(const Edges& wanted, Tensors& results) {
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (!wanted[i].is_valid() || results[i].defined()) continue;
+    auto* start = dynamic_cast<Boundary*>(wanted[i].function.get());
+    if (start != nullptr) results[i] = start->input_metadata(0).zeros_like();
+  }
+}
+
 bool has_default_strides(const at::Tensor& tensor) {
   std::int64_t stride = 1;
   for (std::int64_t d = tensor.dim(); d-- > 0;) {
@@ -62,7 +72,11 @@ Tensors run_backward(const LayerGraph& graph, TensorSpan output_gradients, const
     if (edge.is_valid()) call.wanted.push_back(edge);
   }
   Tensors results(wanted.size());
-  if (call.roots.empty() || call.wanted.empty()) return results;
+  if (call.wanted.empty()) return results;
+  if (call.roots.empty()) {
+    fill_unreached(wanted, results);
+    return results;
+  }
   variable_list found = torch::autograd::Engine::get_default_engine().execute(
       call.roots, call.gradients, after == Graph::keep, /*create_graph=*/false, /*accumulate_grad=*/false,
       call.wanted);
@@ -70,6 +84,7 @@ Tensors run_backward(const LayerGraph& graph, TensorSpan output_gradients, const
   for (std::size_t i = 0, next = 0; i < wanted.size(); ++i) {
     if (wanted[i].is_valid()) results[i] = std::move(found[next++]);
   }
+  fill_unreached(wanted, results);
   return results;
 }
 

@@ -62,8 +62,8 @@ struct EngineCall {
 };
 
 /// Gradients of the `wanted` edges, in their order, from the `output_gradients`; undefined for an invalid edge
-/// and where nothing arrives. They may alias each other and `output_gradients`. Runs in the calling thread
-/// (enter_worker_thread()). Leaves nothing in `call`.
+/// and for leaves where nothing arrives, zero for such inputs. They may alias each other and
+/// `output_gradients`. Runs in the calling thread (enter_worker_thread()). Leaves nothing in `call`.
 Tensors run_backward(const LayerGraph& graph, TensorSpan output_gradients, const Edges& wanted, Graph after,
                      EngineCall& call);
 

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 #include <c10/util/SmallVector.h>
 
 #include <cstdint>
@@ -31,6 +32,7 @@ struct RandomKey {
 /// Sums of one batch norm layer over one micro-batch, for the deferred running statistics.
 struct BatchStatistics {
   int layer = 0;           ///< model-wide index
+  int buffer = 0;          ///< of the layer's buffers: its running mean
   std::int64_t count = 0;  ///< values per channel
   at::Tensor sum;          ///< [channels] float64
   at::Tensor square_sum;   ///< [channels] float64
@@ -43,10 +45,16 @@ struct LayerContext {
   int layer = 0;  ///< model-wide index
   at::Generator* generator =
       nullptr;  ///< private to the worker; reseeded from (key, layer) by the layer's first draw
-  std::span<const at::Tensor> buffers;  ///< in the order of the op's buffers; read in evaluation only
+  /// In the order of the op's buffers; batch norm reads them in evaluation only.
+  std::span<const at::Tensor> buffers;
   std::vector<BatchStatistics>* statistics =
-      nullptr;          ///< where batch norm leaves its sums in training; null: dropped
-  bool seeded = false;  ///< the layer has drawn before: further draws continue the stream
+      nullptr;                        ///< where batch norm leaves its sums in training; null: dropped
+  bool seeded = false;                ///< the layer has drawn before: further draws continue the stream
+  at::ScalarType dtype = at::kFloat;  ///< of the run's floating tensors
+  // Within a graph:
+  int first_buffer = 0;                   ///< number of buffers[0] among the layer's
+  std::int64_t samples = 0;               ///< of the micro-batch
+  std::optional<at::Device> device = {};  ///< where the layer runs
 };
 
 /// The few tensors of one layer, without memory of their own.
@@ -80,14 +88,22 @@ struct BoundLayer {
   Forward forward;
   WeightGradient weight_gradient = WeightGradient::separate;  ///< of autograd's backward
   std::optional<WrittenBackward> backward = {};               ///< none: autograd's
+  /// Adds the tensors that the layer holds from pass to pass beside its weights and buffers; null: none.
+  std::function<void(std::vector<at::Tensor>& tensors)> held = {};
 };
 /// `attributes` are complete. Throws pp::Error (data) for an op that can be planned, but not run.
 BoundLayer bind_layer(std::string_view op, const Attributes& attributes);
+/// Of any op. Throws pp::Error (data) also for a node of a graph and for a call that LibTorch does not take.
+BoundLayer bind_layer(const ResolvedModel& model, int layer);
+/// Throws as bind_layer() would for any layer or the loss, which it names.
+void check_bindable(const ResolvedModel& model);
 std::vector<std::string_view> runnable_ops();
 
 /// The mean loss of a micro-batch, a scalar, as a layer with the inputs prediction and target. Throws
 /// pp::Error (internal) when there is none of this name.
 BoundLayer bind_loss(std::string_view loss, const Attributes& attributes);
+/// The model's, which it has.
+BoundLayer bind_loss(const ResolvedModel& model);
 std::vector<std::string_view> runnable_losses();
 
 /// splitmix64 over (seed, step, micro-batch, layer).

@@ -5,7 +5,9 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "libprofile/core/error.h"
 #include "libprofile/model/ops.h"
@@ -92,30 +94,66 @@ const T& at_index(const std::vector<T>& values, int index) {
   return values[static_cast<std::size_t>(index)];
 }
 
+/// Whose parameter or buffer it is: a layer, or a node of a graph, and the number there.
+struct Home {
+  const Layer* layer;
+  std::vector<ParameterSpec> siblings;
+  std::size_t index;
+};
+
+Home home_of(const Layer& layer, const ResolvedLayer& resolved, std::vector<int> ResolvedNode::*list,
+             const std::vector<ParameterSpec>& all, int index) {
+  for (std::size_t i = 0; i < resolved.nodes.size(); ++i) {
+    const std::vector<int>& mine = resolved.nodes[i].*list;
+    const auto found = std::ranges::find(mine, index);
+    if (found == mine.end()) continue;
+    Home home{&layer.nodes[i], {}, static_cast<std::size_t>(found - mine.begin())};
+    for (const int sibling : mine) home.siblings.push_back(at_index(all, sibling));
+    return home;
+  }
+  return {&layer, all, static_cast<std::size_t>(index)};
+}
+
+/// What a call does with its parameters is not known: what has two dimensions or more is taken for a weight of
+/// products, a `weight` of fewer for a norm's, the rest for biases.
+void initialise_of_call(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
+                        const at::Generator& generator) {
+  if (tensor.dim() >= 2) {
+    tensor.normal_(0.0, kSpreadOfCalls, generator);
+  } else {
+    tensor.fill_(parameters[index].name.ends_with("weight") ? 1.0 : 0.0);
+  }
+}
+
 }  // namespace
 
 at::Tensor initial_parameter(const ResolvedModel& model, int layer, int index, std::uint64_t seed,
                              DType dtype) {
   const int owner = at_index(model.layers, layer).weights_layer;
   const Layer& owner_layer = at_index(model.graph.layers, owner);
-  const std::vector<ParameterSpec>& parameters = at_index(model.layers, owner).parameters;
-  const ops::Row* row = ops::find(owner_layer.op);
-  if (row == nullptr || row->initialise == nullptr) {
+  const ResolvedLayer& resolved = at_index(model.layers, owner);
+  const Home home = home_of(owner_layer, resolved, &ResolvedNode::parameters, resolved.parameters, index);
+  const ops::Row* row = ops::find(home.layer->op);
+  const ops::Initialise initialise = home.layer->call ? initialise_of_call : row ? row->initialise : nullptr;
+  if (initialise == nullptr) {
     throw Error(ErrorKind::data, "layer \"" + owner_layer.name + "\" (" + owner_layer.op +
                                      "): no initial values; it can be planned, but not run");
   }
-  const ParameterSpec& parameter = at_index(parameters, index);
-  const std::uint64_t name = name_hash(owner_layer.name + "." + parameter.name);
+  const std::uint64_t name = name_hash(parameter_name(model, owner, static_cast<std::size_t>(index)));
   const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(mix({.seed = seed ^ name}, 0));
-  at::Tensor tensor = at::empty(parameter.shape, at::kFloat);
-  row->initialise(tensor, parameters, static_cast<std::size_t>(index), generator);
+  at::Tensor tensor = at::empty(at_index(resolved.parameters, index).shape, at::kFloat);
+  initialise(tensor, home.siblings, home.index, generator);
   return tensor.to(scalar_type(dtype));
 }
 
 at::Tensor initial_buffer(const ResolvedModel& model, int layer, int index, DType dtype) {
-  const ParameterSpec& buffer = at_index(at_index(model.layers, layer).buffers, index);
-  const at::TensorOptions options(scalar_type(dtype));
-  return buffer.name == "running_var" ? at::ones(buffer.shape, options) : at::zeros(buffer.shape, options);
+  const ResolvedLayer& resolved = at_index(model.layers, layer);
+  const Home home =
+      home_of(at_index(model.graph.layers, layer), resolved, &ResolvedNode::buffers, resolved.buffers, index);
+  const ParameterSpec& buffer = at_index(resolved.buffers, index);
+  const at::TensorOptions options(scalar_type(is_floating(buffer.dtype) ? dtype : buffer.dtype));
+  const bool ones = !home.layer->call && buffer.name.ends_with("running_var");
+  return ones ? at::ones(buffer.shape, options) : at::zeros(buffer.shape, options);
 }
 
 at::ScalarType scalar_type(DType dtype) {
@@ -125,6 +163,7 @@ at::ScalarType scalar_type(DType dtype) {
     case DType::bfloat16: return at::kBFloat16;
     case DType::int64: return at::kLong;
     case DType::uint8: return at::kByte;
+    case DType::boolean: return at::kBool;
   }
   throw Error(ErrorKind::internal, "scalar type: not a DType");
 }

@@ -15,7 +15,11 @@ namespace pp::model {
 /// Parameter `index` of layer `layer`; drawn in float32, converted to `dtype`. Not a leaf: no gradient is
 /// required yet.
 at::Tensor initial_parameter(const ResolvedModel& model, int layer, int index, std::uint64_t seed, DType dtype);
-/// running_mean zeros, running_var ones, ...
+/// Standard deviation, around 0, of what calls of LibTorch have in two dimensions or more. Of fewer: `weight`
+/// 1, everything else 0.
+inline constexpr double kSpreadOfCalls = 0.02;
+
+/// Of batch norm: running_mean zeros, running_var ones. Of calls: zeros, in the buffer's own type.
 at::Tensor initial_buffer(const ResolvedModel& model, int layer, int index, DType dtype);
 
 }  // namespace pp::model

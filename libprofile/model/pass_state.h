@@ -14,7 +14,7 @@ namespace pp::model::detail {
 
 struct PassState {
   std::shared_ptr<const Weights> weights;
-  PassContext context;             ///< of the forward, without buffers: recomputed units run in it again
+  PassContext context;             ///< of the forward: recomputed units run in it again
   std::vector<LayerGraph> graphs;  ///< per unit of the segment's plan; empty: nothing to do in backward
   at::TensorOptions loss_options;  ///< of the loss gradient; default without a loss
   std::vector<BatchStatistics> statistics;  ///< empty memory for those of the pass

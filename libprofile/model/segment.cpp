@@ -57,6 +57,14 @@ std::vector<std::vector<at::Tensor>> Segment::initial_buffers(DType dtype, const
   return buffers;
 }
 
+std::vector<at::Tensor> Segment::held() const {
+  std::vector<at::Tensor> tensors;
+  for (const BoundLayer& layer : bound_->units) {
+    if (layer.held) layer.held(tensors);
+  }
+  return tensors;
+}
+
 Gradients Segment::empty_gradients() const {
   Gradients gradients;
   for (const int layer : layers()) {

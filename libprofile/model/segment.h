@@ -75,10 +75,12 @@ struct PassContext {
   RandomKey key;
   at::Generator* generator =
       nullptr;  ///< of the calling thread; recomputed layers draw from it in backward too
-  std::span<const std::vector<at::Tensor>> buffers;  ///< per layer of the segment; read in evaluation only
+  /// Per layer of the segment; they outlive the pass. In training only calls of LibTorch read theirs.
+  std::span<const std::vector<at::Tensor>> buffers;
   /// Forwards run under LibTorch's autocast to this type: products in it, sums that need it in float32. Weights
   /// and their gradients keep their type.
   std::optional<at::ScalarType> autocast = std::nullopt;
+  at::ScalarType dtype = at::kFloat;  ///< of the run's floating tensors
 };
 
 /// Told before and after each layer's part of an operation; for the profiler. A layer without work in an
@@ -141,6 +143,9 @@ class Segment {
   Tensors input_gradient(Pass& pass, std::span<const Tensors> output_gradients, double loss_weight,
                          LayerObserver* observer = nullptr) const;
   void weight_gradient(Pass& pass, Gradients& gradients, LayerObserver* observer = nullptr) const;
+  /// The tensors that layers hold from pass to pass beside weights and buffers: constants of their calls, as
+  /// far as a pass has made them.
+  std::vector<at::Tensor> held() const;
   /// Takes back the memory of Pass::statistics for a later pass. Optional.
   void reuse(std::vector<BatchStatistics> statistics) const;
 

@@ -103,7 +103,6 @@ Pass Segment::forward(std::shared_ptr<const Weights> weights, TensorSpan inputs,
   if (plan.with_loss) state->loss_options = pass.loss.options();
   state->weights = std::move(weights);
   state->context = context;
-  state->context.buffers = {};
   pass.state_ = std::move(state);
   return pass;
 }

@@ -71,7 +71,8 @@ Tensors UnitForward::call(std::size_t u, TensorSpan inputs) const {
                      .layer = unit.layer,
                      .generator = context.generator,
                      .buffers = {},
-                     .statistics = &statistics};
+                     .statistics = &statistics,
+                     .dtype = context.dtype};
   if (position < context.buffers.size()) layer.buffers = context.buffers[position];
   const Autocast autocast(context.autocast, inputs[0].device().type());
   return segment.units[u].forward(inputs, weights.of(unit.position), layer);

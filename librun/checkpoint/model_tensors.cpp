@@ -13,19 +13,7 @@ namespace {
   throw Error(ErrorKind::data, "tensor \"" + name + "\": " + message);
 }
 
-const std::string& layer_name(const ResolvedModel& model, int layer) {
-  return model.graph.layers[static_cast<std::size_t>(layer)].name;
-}
-
 }  // namespace
-
-std::string parameter_name(const ResolvedModel& model, int owner, std::size_t index) {
-  return layer_name(model, owner) + "." + model.layers[static_cast<std::size_t>(owner)].parameters[index].name;
-}
-
-std::string buffer_name(const ResolvedModel& model, int layer, std::size_t index) {
-  return layer_name(model, layer) + "." + model.layers[static_cast<std::size_t>(layer)].buffers[index].name;
-}
 
 std::string slot_name(const std::string& parameter, const std::string& slot) { return parameter + "." + slot; }
 
@@ -35,8 +23,11 @@ std::vector<ModelTensor> model_tensors(const ResolvedModel& model, DType dtype) 
     const ResolvedLayer& resolved = model.layers[static_cast<std::size_t>(layer)];
     for (std::size_t i = 0; resolved.weights_layer == layer && i < resolved.parameters.size(); ++i)
       tensors.push_back({parameter_name(model, layer, i), {resolved.parameters[i].shape, dtype}, true});
-    for (std::size_t i = 0; i < resolved.buffers.size(); ++i)
-      tensors.push_back({buffer_name(model, layer, i), {resolved.buffers[i].shape, dtype}, false});
+    for (std::size_t i = 0; i < resolved.buffers.size(); ++i) {
+      const ParameterSpec& buffer = resolved.buffers[i];
+      const DType type = is_floating(buffer.dtype) ? dtype : buffer.dtype;
+      tensors.push_back({buffer_name(model, layer, i), {buffer.shape, type}, false});
+    }
   }
   return tensors;
 }
@@ -53,8 +44,11 @@ std::vector<std::string> missing_weights(const SafetensorsFile& file, std::span<
     if (found->type.shape != tensor.type.shape)
       refuse(tensor.name, "has the shape " + to_text(found->type.shape) + ", the model's has " +
                               to_text(tensor.type.shape) + "; give the weights of this model");
-    if (!is_floating(found->type.dtype))
+    if (is_floating(tensor.type.dtype) && !is_floating(found->type.dtype))
       refuse(tensor.name, "is " + std::string(name_of(found->type.dtype)) + ", weights are floating numbers");
+    if (!is_floating(tensor.type.dtype) && found->type.dtype != tensor.type.dtype)
+      refuse(tensor.name, "is " + std::string(name_of(found->type.dtype)) + ", the model's is " +
+                              std::string(name_of(tensor.type.dtype)));
   }
   if (ignore_unknown) return missing;
   for (const StoredTensor& tensor : file.tensors()) {

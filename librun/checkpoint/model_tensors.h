@@ -16,9 +16,6 @@ struct ModelTensor {
   bool trained = true;  ///< false: a buffer
 };
 
-/// `conv1.weight`: parameter `index` of layer `owner`.
-std::string parameter_name(const ResolvedModel& model, int owner, std::size_t index);
-std::string buffer_name(const ResolvedModel& model, int layer, std::size_t index);
 /// `conv1.weight.exp_avg`: the optimizer's `slot` of a parameter.
 std::string slot_name(const std::string& parameter, const std::string& slot);
 
@@ -26,7 +23,8 @@ std::string slot_name(const std::string& parameter, const std::string& slot);
 std::vector<ModelTensor> model_tensors(const ResolvedModel& model, DType dtype);
 
 /// What the weights of `file` leave open, by name. Throws pp::Error (data) for a tensor of another shape or
-/// no floating type and, unless they are to be ignored, for names that the model does not have.
+/// type (floating ones are converted) and, unless they are to be ignored, for names that the model does not
+/// have.
 std::vector<std::string> missing_weights(const SafetensorsFile& file, std::span<const ModelTensor> wanted,
                                          bool ignore_unknown);
 

@@ -17,9 +17,9 @@ namespace pp::run {
 
 namespace {
 
-constexpr std::array kDTypes{std::pair{DType::float32, "F32"sv}, std::pair{DType::float64, "F64"sv},
+constexpr std::array kDTypes{std::pair{DType::float32, "F32"sv},   std::pair{DType::float64, "F64"sv},
                              std::pair{DType::bfloat16, "BF16"sv}, std::pair{DType::int64, "I64"sv},
-                             std::pair{DType::uint8, "U8"sv}};
+                             std::pair{DType::uint8, "U8"sv},      std::pair{DType::boolean, "BOOL"sv}};
 
 std::string_view tag_of(DType dtype) {
   return std::find_if(kDTypes.begin(), kDTypes.end(), [&](const auto& row) { return row.first == dtype; })
@@ -31,7 +31,7 @@ DType dtype_of(const StoredRange& range) {
     if (name == range.dtype) return dtype;
   }
   throw Error(ErrorKind::data,
-              "/" + range.name + "/dtype: \"" + range.dtype + "\" is none of F32, F64, BF16, I64, U8");
+              "/" + range.name + "/dtype: \"" + range.dtype + "\" is none of F32, F64, BF16, I64, U8, BOOL");
 }
 
 std::string length_bytes(std::uint64_t length) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/index_limit.h"
 
 namespace pp::run {
 
@@ -66,12 +67,9 @@ void check_count(const Pair& pair, const Records& first) {
 }
 
 std::int64_t limit_of(const ResolvedModel& model, const TensorSource& source, DType dtype) {
-  std::int64_t limit = vocabulary(model, source);
-  const auto less = [&](std::int64_t other) { limit = limit == 0 ? other : std::min(limit, other); };
-  if (const std::int64_t classes = class_count(model); classes > 0 && model.loss_sources.back() == source)
-    less(classes);
-  if (dtype == DType::uint8) less(256);
-  return limit;
+  const std::int64_t limit = index_limit(model, source);
+  if (dtype != DType::uint8) return limit;
+  return limit == 0 ? 256 : std::min<std::int64_t>(limit, 256);
 }
 
 }  // namespace
@@ -82,16 +80,6 @@ std::int64_t class_count(const ResolvedModel& model) {
   if (prediction.kind != TensorSource::Kind::layer) return 0;
   const auto layer = static_cast<std::size_t>(prediction.index);
   return model.layers[layer].outputs[static_cast<std::size_t>(prediction.output)].shape.back();
-}
-
-std::int64_t vocabulary(const ResolvedModel& model, const TensorSource& source) {
-  std::int64_t rows = 0;
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    if (model.graph.layers[i].op != "embedding" || model.layers[i].sources.front() != source) continue;
-    const std::int64_t here = model.layers[i].parameters.front().shape.front();
-    rows = rows == 0 ? here : std::min(rows, here);
-  }
-  return rows;
 }
 
 void check_table(const ResolvedModel& model, const SampleTable& table) {

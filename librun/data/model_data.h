@@ -12,9 +12,6 @@ namespace pp::run {
 /// Classes that cross_entropy distinguishes: the size of the prediction's last dimension. 0 for other losses.
 std::int64_t class_count(const ResolvedModel& model);
 
-/// Rows of the smallest embedding that reads this input or target; 0: none does.
-std::int64_t vocabulary(const ResolvedModel& model, const TensorSource& source);
-
 /// Throws pp::Error (data) with what stands where, what the model wants and the remedy. Shapes fit that differ
 /// by dimensions of size 1 only, or that the model takes flat. Reads all integers whose range matters.
 void check_table(const ResolvedModel& model, const SampleTable& table);

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "libprofile/core/index_limit.h"
 #include "libprofile/model/ops.h"
 #include "librun/data/model_data.h"
 
@@ -38,7 +39,7 @@ Shape with_samples(std::int64_t samples, const Shape& shape) {
 
 // Number of different tokens of an integer input.
 std::int64_t token_count(const ResolvedModel& model, std::size_t input) {
-  const std::int64_t rows = vocabulary(model, {TensorSource::Kind::input, static_cast<int>(input), 0});
+  const std::int64_t rows = index_limit(model, {TensorSource::Kind::input, static_cast<int>(input), 0});
   return rows == 0 ? kMostClasses : rows;
 }
 
@@ -51,7 +52,9 @@ class Maker {
         seed_(seed),
         subset_(subset == Subset::training ? 1 : 2),
         dtype_(dtype) {
-    const std::int64_t classes = class_count(model);
+    std::int64_t classes = class_count(model);
+    for (std::size_t i = 0; classes == 0 && i < model.graph.targets.size(); ++i)
+      classes = index_limit(model, {TensorSource::Kind::target, static_cast<int>(i), 0});
     classes_ = classes == 0 ? kMostClasses : std::min(classes, kMostClasses);
     at::Generator gen = generator(seed_, Purpose::classes, 0, subset_);
     hidden_ = at::empty({samples_}, at::kLong).random_(0, classes_, gen);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
-#include "librun/data/model_data.h"
+#include "libprofile/core/index_limit.h"
 #include "librun/worker/limits.h"
 
 namespace pp::run {
@@ -76,7 +76,7 @@ void check_generation(const ResolvedModel& model, const SequencePlace& place,
                                  std::to_string(place.length) + " positions, which leaves " +
                                  std::to_string(std::max<std::int64_t>(0, place.length - prompt + 1)));
   }
-  const std::int64_t rows = vocabulary(model, {TensorSource::Kind::input, static_cast<int>(place.input), 0});
+  const std::int64_t rows = index_limit(model, {TensorSource::Kind::input, static_cast<int>(place.input), 0});
   if (rows > 0 && place.tokens > rows) {
     refuse(ErrorKind::data, "model \"" + model.graph.name + "\" tells " + std::to_string(place.tokens) +
                                 " tokens apart, its input " + name + " takes " + std::to_string(rows));

@@ -7,6 +7,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/measure/cuda_devices.h"
+#include "libprofile/model/ops.h"
 #include "librun/worker/limits.h"
 
 namespace pp::run {
@@ -53,6 +54,7 @@ void check_runnable(const ResolvedModel& model) {
                "\" is opaque: the model comes from another planner's profile, it can be planned and "
                "simulated, not run; plan a model with layers");
   }
+  model::check_bindable(model);
 }
 
 void check_autocast(const plan::Plan& plan, const ExecutionOptions& options) {

@@ -52,13 +52,13 @@ void check_model(const ResolvedModel& model) {
 void check_batch_norm(const plan::Plan& plan, const ResolvedModel& model, int smallest_mini_batch) {
   const int smallest = smallest_mini_batch / plan.training.micro_batches;
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    if (model.graph.layers[i].op != "batch_norm2d") continue;
-    const Shape& shape = model.layers[i].outputs.front().shape;
-    const std::int64_t values = smallest * element_count(shape) / shape.front();
-    if (values >= 2) continue;
-    refuse(ErrorKind::data, "layer \"" + model.graph.layers[i].name + "\": batch norm: a micro-batch of " +
-                                std::to_string(smallest) + " samples has " + std::to_string(values) +
-                                " value per channel; lower micro_batches or use --drop-last");
+    for (const BatchNorm& norm : batch_norms(model, static_cast<int>(i))) {
+      const std::int64_t values = smallest * norm.values;
+      if (values >= 2) continue;
+      refuse(ErrorKind::data, "layer \"" + model.graph.layers[i].name + "\": batch norm: a micro-batch of " +
+                                  std::to_string(smallest) + " samples has " + std::to_string(values) +
+                                  " value per channel; lower micro_batches or use --drop-last");
+    }
   }
 }
 

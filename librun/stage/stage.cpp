@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
-#include "libprofile/core/op_table.h"
 #include "librun/checkpoint/model_tensors.h"
 
 namespace pp::run {
@@ -30,6 +30,7 @@ Stage::Stage(const ResolvedModel& model, StageOptions options)
       segment_(model, std::move(options.layers), options.with_loss, options.recompute),
       optimizer_(std::move(options.optimizer)),
       autocast_(scalar_type(options.autocast)),
+      dtype_(model::scalar_type(options.dtype)),
       layout_(model, segment_, options.dtype),
       versions_(layout_, *segment_.initial_weights(options.seed, options.dtype, options.device), options.policy,
                 options.stages, options.index, options.per_update),
@@ -50,6 +51,8 @@ model::PassContext Stage::training_context(const model::RandomKey& key, at::Gene
   context.key = key;
   context.generator = &generator;
   context.autocast = autocast_;
+  context.buffers = buffers_;
+  context.dtype = dtype_;
   return context;
 }
 
@@ -228,17 +231,21 @@ void Stage::drop_update() {
 }
 
 void Stage::commit_statistics() {
-  std::ranges::sort(statistics_, {},
-                    [](const model::BatchStatistics& s) { return std::pair(s.layer, s.micro_batch); });
+  std::ranges::sort(statistics_, {}, [](const model::BatchStatistics& s) {
+    return std::tuple(s.layer, s.buffer, s.micro_batch);
+  });
   std::span<const model::BatchStatistics> left = statistics_;
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    if (buffers_[i].empty()) continue;
     const int layer = segment_.layers()[i];
-    const auto other = std::ranges::find_if(left, [&](const auto& s) { return s.layer != layer; });
-    const auto mine = left.first(static_cast<std::size_t>(other - left.begin()));
-    if (mine.empty()) continue;
-    const Attributes& attributes = model_.graph.layers[static_cast<std::size_t>(layer)].attributes;
-    model::commit_statistics(mine, pp::number(attributes, "momentum"), buffers_[i]);
-    left = left.subspan(mine.size());
+    for (const BatchNorm& norm : batch_norms(model_, layer)) {
+      const auto other = std::ranges::find_if(
+          left, [&](const auto& s) { return s.layer != layer || s.buffer != norm.buffer; });
+      const auto mine = left.first(static_cast<std::size_t>(other - left.begin()));
+      model::commit_statistics(mine, norm.momentum,
+                               std::span(buffers_[i]).subspan(static_cast<std::size_t>(norm.buffer), 2));
+      left = left.subspan(mine.size());
+    }
   }
   statistics_.clear();
 }
@@ -249,6 +256,7 @@ model::Pass Stage::evaluate(model::TensorSpan inputs, at::Generator& generator) 
   context.autocast = autocast_;
   context.generator = &generator;
   context.buffers = buffers_;
+  context.dtype = dtype_;
   return segment_.forward(versions_.newest_shared(), inputs, context);
 }
 

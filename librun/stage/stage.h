@@ -176,6 +176,7 @@ class Stage {
   model::Segment segment_;
   std::unique_ptr<model::Optimizer> optimizer_;
   std::optional<at::ScalarType> autocast_;
+  at::ScalarType dtype_;
   FlatLayout layout_;
   WeightVersions versions_;
   std::optional<std::int64_t> shared_by_;         ///< step whose forwards share a prediction

@@ -19,7 +19,7 @@ namespace {
 /// Tensors and what they are, as a list of tensors: the labels first.
 class Labelled {
  public:
-  using Label = std::array<std::int64_t, 3>;
+  using Label = std::array<std::int64_t, 4>;
 
   void add(const Label& label, at::Tensor tensor) {
     labels_.push_back(label);
@@ -27,7 +27,7 @@ class Labelled {
   }
 
   std::vector<at::Tensor> take() && {
-    at::Tensor labels = at::empty({static_cast<std::int64_t>(labels_.size()), 3}, at::kLong);
+    at::Tensor labels = at::empty({static_cast<std::int64_t>(labels_.size()), 4}, at::kLong);
     auto* to = labels.mutable_data_ptr<std::int64_t>();
     for (const Label& label : labels_) to = std::copy(label.begin(), label.end(), to);
     tensors_.insert(tensors_.begin(), std::move(labels));
@@ -38,7 +38,8 @@ class Labelled {
   template <class Visit>
   static void read(const std::vector<at::Tensor>& list, Visit&& visit) {
     const auto* from = list.front().const_data_ptr<std::int64_t>();
-    for (std::size_t i = 1; i < list.size(); ++i, from += 3) visit(Label{from[0], from[1], from[2]}, list[i]);
+    for (std::size_t i = 1; i < list.size(); ++i, from += 4)
+      visit(Label{from[0], from[1], from[2], from[3]}, list[i]);
   }
 
  private:
@@ -82,8 +83,8 @@ double Worker::share_of_round(const Turn& turn) const {
 void Worker::reduce_statistics(StageId id, Stage& stage) {
   Labelled mine;
   for (const model::BatchStatistics& layer : stage.statistics()) {
-    mine.add({layer.micro_batch, layer.layer, layer.count}, layer.sum);
-    mine.add({layer.micro_batch, layer.layer, layer.count}, layer.square_sum);
+    mine.add({layer.micro_batch, layer.layer, layer.buffer, layer.count}, layer.sum);
+    mine.add({layer.micro_batch, layer.layer, layer.buffer, layer.count}, layer.square_sum);
   }
   Statistics all;
   job_.collectives->gather(
@@ -92,7 +93,12 @@ void Worker::reduce_statistics(StageId id, Stage& stage) {
           bool squares = false;
           Labelled::read(part, [&](const Labelled::Label& label, const at::Tensor& tensor) {
             if (!squares)
-              all.push_back({static_cast<int>(label[1]), label[2], {}, {}, static_cast<int>(label[0])});
+              all.push_back({static_cast<int>(label[1]),
+                             static_cast<int>(label[2]),
+                             label[3],
+                             {},
+                             {},
+                             static_cast<int>(label[0])});
             (squares ? all.back().square_sum : all.back().sum) = copy_on(device_, tensor);
             squares = !squares;
           });
@@ -114,7 +120,7 @@ void Worker::tied_all_reduce(const Turn& turn) {
     const auto stage = stages_.find(id);
     if (stage == stages_.end()) continue;
     for (const auto& [use, gradient] : stage->second.tied_gradients(owner)) {
-      if (gradient.defined()) mine.add({use.first, static_cast<std::int64_t>(use.second), 0}, gradient);
+      if (gradient.defined()) mine.add({use.first, static_cast<std::int64_t>(use.second), 0, 0}, gradient);
     }
   }
   log_->end(begin, finished());

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "libprofile/model/families/families.h"
+#include "tests/librun/imported_models.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
 #include "tests/support/plans.h"
@@ -223,6 +224,68 @@ TEST_SUITE("librun/equality") {
         {.model = model::build_family("transformer:layers=1,width=16,heads=2,vocabulary=20,sequence=8,tied=1"),
          .optimizer = plan::OptimizerName::adamw},
         short_run());
+  }
+
+  TEST_CASE("imported layers, graphs and calls of LibTorch: every cut equals the single device, buffers too") {
+    check_all_plans({.model = test::imported_residual()}, short_run());
+    check_all_plans({.model = test::imported_attention()}, short_run());
+    check_all_plans({.model = test::imported_attention(), .dtype = DType::float64}, short_run());
+    run::RunOptions options = short_run();
+    options.autocast = run::Autocast::bfloat16;
+    check_all_plans({.model = test::imported_residual()}, options);
+    check_all_plans({.model = test::imported_attention()}, options);
+  }
+
+  TEST_CASE("imported layers: split backwards and layers that run again equal the single device bit for bit") {
+    for (PlanSpec spec : {PlanSpec{.model = test::imported_residual(), .cuts = {1, 3, 4}},
+                          PlanSpec{.model = test::imported_attention(), .cuts = {1, 4, 6}}}) {
+      CAPTURE(spec.model.name);
+      const test::Trained expected = test::train_alone(make_plan(spec), short_run());
+      const auto check = [&](const std::string& what) {
+        CAPTURE(what);
+        const test::Run found = test::run_plan(make_plan(spec), short_run());
+        CHECK(test::first_difference(expected.tensors, found.tensors) == "");
+        CHECK(found.report.step_losses == expected.losses);
+      };
+      for (const std::string schedule : {"zb-h1", "zb-v", "interleaved"}) {
+        spec.schedule = schedule;
+        check(schedule);
+      }
+      spec.schedule = "1f1b";
+      spec.recompute = {plan::Recompute::always};
+      check("whole stages again");
+      spec.recompute = {};
+      spec.cuts = {4};
+      for (const Layer& layer : spec.model.layers) spec.rerun_layers.push_back(layer.name);
+      check("every layer again");
+      spec.schedule = "zb-h1";
+      check("every layer again, split backward");
+    }
+  }
+
+  TEST_CASE("imported layers: replicas add to the single device within rounding") {
+    for (PlanSpec spec : {PlanSpec{.model = test::imported_residual(), .cuts = {3}, .replicas = {2, 1}},
+                          PlanSpec{.model = test::imported_attention(), .cuts = {4}, .replicas = {1, 2}}}) {
+      CAPTURE(spec.model.name);
+      const test::Trained expected = test::train_alone(make_plan(spec), short_run());
+      const test::Run found = test::run_plan(make_plan(spec), short_run());
+      // float32 of size 1 after three steps.
+      CHECK(test::largest_difference(expected.tensors, found.tensors) < 1e-5);
+    }
+  }
+
+  TEST_CASE("imported layers: tensors are named by their modules, integers stay integers") {
+    const test::Run run =
+        test::run_plan(make_plan({.model = test::imported_attention(), .cuts = {2}}), short_run());
+    std::set<std::string> names;
+    for (const auto& [name, tensor] : run.tensors) {
+      names.insert(name);
+      if (name == "transformer.h.0.attn.index") CHECK((tensor.scalar_type() == at::kLong));
+    }
+    CHECK(names == std::set<std::string>{"head.bias", "head.weight", "transformer.h.0.attn.index",
+                                         "transformer.h.0.attn.qkv.bias", "transformer.h.0.attn.qkv.weight",
+                                         "transformer.h.0.attn.table", "transformer.ln_f.bias",
+                                         "transformer.ln_f.weight", "transformer.wte.weight"});
   }
 
   TEST_CASE("dropout between linears: every cut of gpipe and 1f1b equals the single device bit for bit") {

@@ -25,14 +25,13 @@ at::Tensor named(const NamedTensors& tensors, const std::string& name) {
 
 ModelAlone::ModelAlone(const ModelGraph& graph, const NamedTensors& weights) : model_(resolve(graph)) {
   for (const ResolvedLayer& layer : model_.layers) {
-    const auto& owner = model_.graph.layers[static_cast<std::size_t>(layer.weights_layer)].name;
-    const std::string& own = model_.graph.layers[parameters_.size()].name;
+    const int own = static_cast<int>(parameters_.size());
     parameters_.emplace_back();
     buffers_.emplace_back();
-    for (const ParameterSpec& spec : layer.parameters)
-      parameters_.back().push_back(named(weights, owner + "." + spec.name));
-    for (const ParameterSpec& spec : layer.buffers)
-      buffers_.back().push_back(named(weights, own + "." + spec.name));
+    for (std::size_t i = 0; i < layer.parameters.size(); ++i)
+      parameters_.back().push_back(named(weights, parameter_name(model_, layer.weights_layer, i)));
+    for (std::size_t i = 0; i < layer.buffers.size(); ++i)
+      buffers_.back().push_back(named(weights, buffer_name(model_, own, i)));
   }
 }
 
@@ -55,8 +54,7 @@ std::vector<at::Tensor> ModelAlone::forward(const NamedTensors& inputs, std::int
     context.buffers = buffers_[i];
     std::vector<at::Tensor> in;
     for (const TensorSource& source : model_.layers[i].sources) in.push_back(tensor(source));
-    const Layer& layer = model_.graph.layers[i];
-    made.push_back(model::bind_layer(layer.op, layer.attributes).forward(in, parameters_[i], context));
+    made.push_back(model::bind_layer(model_, static_cast<int>(i)).forward(in, parameters_[i], context));
   }
   std::vector<at::Tensor> outputs;
   for (const TensorSource& source : model_.outputs) outputs.push_back(tensor(source));

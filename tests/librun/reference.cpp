@@ -79,7 +79,7 @@ Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Orde
     int size = 0;
     for (std::int64_t batch = begin; batch < end; ++batch) size += shape.size(batch);
     LayerTensors sums(weights.size());
-    std::map<int, std::vector<model::BatchStatistics>> statistics;  // by layer
+    std::map<std::pair<int, int>, std::vector<model::BatchStatistics>> statistics;  // by layer and buffer
     double loss = 0;
     const int micro_batches = plan.training.micro_batches;
     std::vector<Gradient> parts;
@@ -91,7 +91,7 @@ Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Orde
       const auto count = static_cast<std::size_t>(offsets[piece + 1] - offsets[piece]);
       parts.push_back(model.gradient(weights, std::span(order).subspan(first, count),
                                      scale * static_cast<double>(count) / size, {options.seed, step, m}));
-      for (auto& entry : parts.back().statistics) statistics[entry.layer].push_back(entry);
+      for (auto& entry : parts.back().statistics) statistics[{entry.layer, entry.buffer}].push_back(entry);
       loss += parts.back().loss * static_cast<double>(count) / size;
     }
     // Within a mini-batch: those that an update accumulates come one after the other.
@@ -114,10 +114,13 @@ Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Orde
     }
     if (options.clip_norm) clip(gradients, *options.clip_norm);
     optimizer->step(owned(model.resolved(), weights), gradients, rate ? rate(step) : options.learning_rate);
-    for (auto& [layer, entries] : statistics) {
-      const auto i = static_cast<std::size_t>(layer);
-      model::commit_statistics(entries, number(model.resolved().graph.layers[i].attributes, "momentum"),
-                               buffers[i]);
+    for (auto& [place, entries] : statistics) {
+      for (const BatchNorm& norm : batch_norms(model.resolved(), place.first)) {
+        if (norm.buffer != place.second) continue;
+        std::vector<at::Tensor>& all = buffers[static_cast<std::size_t>(place.first)];
+        model::commit_statistics(entries, norm.momentum,
+                                 std::span(all).subspan(static_cast<std::size_t>(norm.buffer), 2));
+      }
     }
   }
   result.tensors = model.named(weights, buffers);

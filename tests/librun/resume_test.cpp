@@ -9,6 +9,7 @@
 #include "libprofile/model/families/families.h"
 #include "librun/checkpoint/weights.h"
 #include "tests/librun/folder.h"
+#include "tests/librun/imported_models.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
 #include "tests/support/plans.h"
@@ -42,6 +43,8 @@ std::vector<Jobs> jobs() {
       {"dropout", test::dropout_mlp(), {3}, {2, 5}},
       {"batch norm and skips", test::residual_net(), {6}, {2, 10}},
       {"shared weights in two stages", test::shared_mlp(), {4}, {3, 6}},
+      {"imported residual block", test::imported_residual(), {3}, {2, 4}},
+      {"imported attention", test::imported_attention(), {4}, {2, 5}},
       {"recurrence", model::build_family("gnmt:layers=2,width=8,vocabulary=13,source=5,target=4"), {3}, {5}}};
 }
 

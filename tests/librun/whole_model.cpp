@@ -4,8 +4,6 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/zeros_like.h>
 
-#include <array>
-
 #include "libprofile/core/op_table.h"
 #include "libprofile/model/parameters.h"
 #include "librun/data/synthetic.h"
@@ -74,6 +72,7 @@ Gradient WholeModel::gradient(const LayerTensors& at_weights, std::span<const st
     for (const at::Tensor& w : at_weights[i]) leaves[i].push_back(w.detach().clone().requires_grad_());
   }
   std::vector<model::Tensors> outputs(leaves.size());
+  const LayerTensors buffers = initial_buffers();  // calls read theirs in training, nothing changes them
   const auto tensor = [&](const TensorSource& source) {
     if (source.kind == TensorSource::Kind::layer)
       return outputs[static_cast<std::size_t>(source.index)][static_cast<std::size_t>(source.output)];
@@ -91,13 +90,14 @@ Gradient WholeModel::gradient(const LayerTensors& at_weights, std::span<const st
     context.statistics = &result.statistics;
     std::vector<at::Tensor> inputs;
     for (const TensorSource& source : resolved_.layers[i].sources) inputs.push_back(tensor(source));
-    const Layer& layer = resolved_.graph.layers[i];
-    outputs[i] = model::bind_layer(layer.op, layer.attributes).forward(inputs, leaves[i], context);
+    context.buffers = buffers[i];
+    context.dtype = model::scalar_type(plan_.training.dtype);
+    outputs[i] = model::bind_layer(resolved_, static_cast<int>(i)).forward(inputs, leaves[i], context);
   }
-  const LossSpec& spec = *resolved_.graph.loss;
-  const std::array ends{tensor(resolved_.loss_sources[0]), tensor(resolved_.loss_sources[1])};
+  std::vector<at::Tensor> ends;
+  for (const TensorSource& source : resolved_.loss_sources) ends.push_back(tensor(source));
   model::LayerContext context;
-  const at::Tensor loss = model::bind_loss(spec.op, spec.attributes).forward(ends, {}, context)[0];
+  const at::Tensor loss = model::bind_loss(resolved_).forward(ends, {}, context)[0];
   result.loss = loss.item<double>();
   at::autocast::set_autocast_enabled(at::kCPU, false);
   const at::Tensor weighted = loss.mul(weight);
@@ -119,12 +119,11 @@ NamedTensors WholeModel::named(const LayerTensors& weights, const LayerTensors& 
   NamedTensors all;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const ResolvedLayer& layer = resolved_.layers[i];
-    const std::string prefix = resolved_.graph.layers[i].name + ".";
     const bool owner = layer.weights_layer == static_cast<int>(i);
     for (std::size_t p = 0; owner && p < weights[i].size(); ++p)
-      all.emplace_back(prefix + layer.parameters[p].name, weights[i][p]);
+      all.emplace_back(parameter_name(resolved_, static_cast<int>(i), p), weights[i][p]);
     for (std::size_t b = 0; b < buffers[i].size(); ++b)
-      all.emplace_back(prefix + layer.buffers[b].name, buffers[i][b]);
+      all.emplace_back(buffer_name(resolved_, static_cast<int>(i), b), buffers[i][b]);
   }
   return all;
 }

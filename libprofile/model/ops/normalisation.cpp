@@ -18,13 +18,16 @@ namespace {
 /// Sums over the values of each channel, from what the kernel has computed anyway: mean and 1/sqrt(variance +
 /// eps), biased.
 BatchStatistics statistics_of(const at::Tensor& mean, const at::Tensor& inverse_deviation, double eps,
-                              std::int64_t count, int layer) {
+                              std::int64_t count, const LayerContext& context) {
   const c10::AutoGradMode no_grad(false);
   const double n = static_cast<double>(count);
   const at::Tensor mean64 = mean.detach().to(at::kDouble);
   const at::Tensor variance = inverse_deviation.detach().to(at::kDouble).pow(-2).sub(eps);
-  return {
-      .layer = layer, .count = count, .sum = mean64.mul(n), .square_sum = variance.add(mean64.square()).mul(n)};
+  return {.layer = context.layer,
+          .buffer = context.first_buffer,
+          .count = count,
+          .sum = mean64.mul(n),
+          .square_sum = variance.add(mean64.square()).mul(n)};
 }
 
 /// By the statistics of the micro-batch, which are left in the context.
@@ -37,7 +40,7 @@ at::Tensor normalised_by_batch(const at::Tensor& x, TensorSpan weights, double e
   const auto [y, mean, inverse_deviation] =
       at::native_batch_norm(x, weights[0], weights[1], {}, {}, /*training=*/true, /*momentum=*/0, eps);
   if (context.statistics != nullptr) {
-    context.statistics->push_back(statistics_of(mean, inverse_deviation, eps, count, context.layer));
+    context.statistics->push_back(statistics_of(mean, inverse_deviation, eps, count, context));
   }
   return y;
 }

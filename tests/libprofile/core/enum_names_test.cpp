@@ -15,6 +15,6 @@ TEST_SUITE("libprofile/core/enum_names") {
 
   TEST_CASE("an unknown name lists the allowed ones") {
     CHECK(test::error_text([] { return parse_enum<DType>("half", "--dtype", ErrorKind::usage); }) ==
-          "[usage] --dtype: unknown name \"half\"; use one of float32, float64, bfloat16, int64, uint8");
+          "[usage] --dtype: unknown name \"half\"; use one of float32, float64, bfloat16, int64, uint8, bool");
   }
 }

@@ -69,7 +69,7 @@ TEST_SUITE("libprofile/core/json_reader") {
     CHECK(refused_value("[[]]", [](ObjectReader& r) { r.objects("x", [](ObjectReader&) {}); }) ==
           "[data] /x/0: must be an object, not an array");
     CHECK(refused_value("\"half\"", [](ObjectReader& r) { r.enumerator<DType>("x"); }) ==
-          "[data] /x: unknown name \"half\"; use one of float32, float64, bfloat16, int64, uint8");
+          "[data] /x: unknown name \"half\"; use one of float32, float64, bfloat16, int64, uint8, bool");
   }
 
   TEST_CASE("a long value is shown by its beginning") {

@@ -74,14 +74,14 @@ TEST_SUITE("libprofile/core/model_graph_json") {
   TEST_CASE("wrong keys and types are refused where they stand") {
     CHECK(refused("\"outputs\"", "\"output\"") == "[data] /outputs: missing; add this key, an array");
     CHECK(refused("\"op\": \"dropout\",", "\"op\": \"dropout\", \"p\": 1,") ==
-          "[data] /layers/1/p: unknown key; use one of name, op, inputs, attributes, weights_of");
+          "[data] /layers/1/p: unknown key; use one of name, op, inputs, scope, attributes, weights_of");
     CHECK(refused("\"shape\": [4]", "\"shape\": [4.5]") ==
           "[data] /inputs/0/shape/0: must be an integer from 1 upwards, not 4.5");
-    CHECK(
-        refused("\"shape\": [4]", "\"dtype\": \"float\", \"shape\": [4]") ==
-        "[data] /inputs/0/dtype: unknown name \"float\"; use one of float32, float64, bfloat16, int64, uint8");
+    CHECK(refused("\"shape\": [4]", "\"dtype\": \"float\", \"shape\": [4]") ==
+          "[data] /inputs/0/dtype: unknown name \"float\"; use one of float32, float64, bfloat16, int64, "
+          "uint8, bool");
     CHECK(refused("{\"p\": 0}", "{\"p\": [0]}") ==
-          "[data] /layers/1/attributes/p: must be true, false, a number below 2^63 or a string");
+          "[data] /layers/1/attributes/p: must be a number from 0.0 to 0.99, not [0]");
     CHECK(refused("{\"p\": 0}", "{\"p\": 1.5}") ==
           "[data] /layers/1/attributes/p: must be a number from 0.0 to 0.99, not 1.5");
     CHECK(refused("[\"x\"]", "\"x\"") == "[data] /layers/0/inputs: must be an array, not \"x\"");

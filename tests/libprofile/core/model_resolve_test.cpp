@@ -36,7 +36,7 @@ constexpr const char* kOps =
     "cross_attention, dropout, dropout2d, embedding, flatten, gelu, instance_norm2d, layer_norm, leaky_relu, "
     "linear, local_response_norm, locked_dropout, lstm, max_pool2d, mean, multi_head_attention, multiply, "
     "opaque, pad, position_embedding, position_encoding, relative_position_bias, relu, relu6, rms_norm, scale, "
-    "sigmoid, silu, softmax, tanh, upsample_bilinear2d, upsample_nearest2d";
+    "sigmoid, silu, softmax, tanh, upsample_bilinear2d, upsample_nearest2d, aten, graph";
 
 using Kind = TensorSource::Kind;
 
@@ -79,7 +79,7 @@ TEST_SUITE("libprofile/core/model_resolve") {
           std::string("[data] /layers/1/op: unknown operation \"conv3d\"; use one of ") + kOps);
     CHECK(refused([](ModelGraph& g) { g.loss->op = "nll"; }) ==
           "[data] /loss/op: unknown loss \"nll\"; use one of binary_cross_entropy, cross_entropy, mse, "
-          "text_detection");
+          "text_detection, graph");
   }
 
   TEST_CASE("attributes are checked where they stand") {

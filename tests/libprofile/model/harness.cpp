@@ -71,9 +71,8 @@ LayerOutputs plain_layers(const Job& job, const Weights& weights, std::size_t m,
                          .generator = &generator,
                          .buffers = {},
                          .statistics = &statistics};
-    const Layer& layer = model.graph.layers[i];
     const std::vector<at::Tensor> inputs = gather(job, data, values, model.layers[i].sources);
-    values.push_back(bind_layer(layer.op, layer.attributes).forward(inputs, weights.layers[i], context));
+    values.push_back(bind_layer(model, static_cast<int>(i)).forward(inputs, weights.layers[i], context));
   }
   return values;
 }
@@ -83,9 +82,8 @@ at::Tensor plain_forward(const Job& job, const Weights& weights, std::size_t m, 
                          std::vector<BatchStatistics>& statistics) {
   const LayerOutputs values = plain_layers(job, weights, m, generator, statistics);
   const std::vector<at::Tensor> ends = gather(job, data_of(job, m), values, job.model->loss_sources);
-  const LossSpec& loss = *job.model->graph.loss;
   LayerContext context;
-  return bind_loss(loss.op, loss.attributes).forward(ends, {}, context)[0];
+  return bind_loss(*job.model).forward(ends, {}, context)[0];
 }
 
 /// One stage of run_stages().

@@ -78,7 +78,7 @@ TEST_SUITE("librun/checkpoint/safetensors") {
     CHECK(refusal(file_with_header(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", "x")) ==
           ": /a/data_offsets: must be the begin and end of a range within the 1 bytes of data");
     CHECK(refusal(file_with_header(R"({"a":{"dtype":"F8","shape":[2],"data_offsets":[0,2]}})", "xy")) ==
-          ": /a/dtype: \"F8\" is none of F32, F64, BF16, I64, U8");
+          ": /a/dtype: \"F8\" is none of F32, F64, BF16, I64, U8, BOOL");
     CHECK(refusal(file_with_header(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", "xy")) ==
           ": /a/data_offsets: leaves a gap or overlaps another tensor");
   }

@@ -1,0 +1,59 @@
+// Element types and shapes of the documents. Shapes are per sample, without the batch dimension.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libprofile/core/enum_names.h"
+#include "libprofile/core/units.h"
+
+namespace pp {
+
+/// `boolean` is written bool: for constants, buffers and tensors within a model, never for its data.
+enum class DType { float32, float64, bfloat16, int64, uint8, boolean };
+template <>
+struct EnumNames<DType> {
+  static constexpr std::array table{
+      std::pair{DType::float32, "float32"sv},   std::pair{DType::float64, "float64"sv},
+      std::pair{DType::bfloat16, "bfloat16"sv}, std::pair{DType::int64, "int64"sv},
+      std::pair{DType::uint8, "uint8"sv},       std::pair{DType::boolean, "bool"sv}};
+};
+constexpr std::int64_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::float64:
+    case DType::int64: return 8;
+    case DType::float32: return 4;
+    case DType::bfloat16: return 2;
+    case DType::uint8:
+    case DType::boolean: return 1;
+  }
+  return 0;
+}
+constexpr bool is_floating(DType dtype) {
+  return dtype == DType::float32 || dtype == DType::float64 || dtype == DType::bfloat16;
+}
+
+using Shape = std::vector<std::int64_t>;
+
+struct TensorType {
+  Shape shape;
+  DType dtype = DType::float32;
+  bool operator==(const TensorType&) const = default;
+};
+std::int64_t element_count(const Shape& shape);
+Bytes bytes_of(const TensorType& type);
+/// `[1, 28, 28]`
+std::string to_text(const Shape& shape);
+
+/// A tensor within a layer: `rows` times the number of samples stand in front of `shape` (windows of an image:
+/// 64 rows a sample); 0: no batch, `shape` is all there is.
+struct RowTensor {
+  TensorType type;
+  std::int64_t rows = 1;
+  bool operator==(const RowTensor&) const = default;
+};
+
+}  // namespace pp

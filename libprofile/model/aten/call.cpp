@@ -1,0 +1,62 @@
+#include "libprofile/model/aten/call.h"
+
+#include <ATen/autocast_mode.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "libprofile/core/error.h"
+#include "libprofile/model/aten/call_arguments.h"
+#include "libprofile/model/aten/call_schema.h"
+#include "libprofile/model/aten/outputs.h"
+#include "libprofile/model/aten/rehearsal.h"
+
+namespace pp::model::aten {
+namespace {
+
+struct Call {
+  Call(const AtenCall& spec, std::span<const RowTensor> inputs)
+      : operation(find_operation(spec, inputs)),
+        arguments(spec, operation.schema()),
+        constants(spec.constants),
+        outputs(spec.outputs) {}
+
+  c10::OperatorHandle operation;
+  Arguments arguments;
+  Constants constants;
+  std::vector<RowTensor> outputs;
+};
+
+/// Of the tensors that the call sees, so that a call without any runs where its graph does.
+at::Device device_of(TensorSpan inputs, TensorSpan weights, const LayerContext& context) {
+  if (context.device) return *context.device;
+  if (!inputs.empty()) return inputs[0].device();
+  return weights.empty() ? at::Device(at::kCPU) : weights[0].device();
+}
+
+}  // namespace
+
+BoundCall bind_call(const AtenCall& spec, std::span<const RowTensor> inputs) {
+  const auto call = std::make_shared<Call>(spec, inputs);
+  rehearse(spec, inputs, call->operation, call->arguments);
+  const auto forward = [call](TensorSpan in, TensorSpan weights, LayerContext& context) -> Tensors {
+    const at::Device device = device_of(in, weights, context);
+    const std::int64_t samples = context.samples > 0 ? context.samples : in[0].size(0);
+    const Frame frame{in,      weights,       context.buffers, call->constants.on(device, context.dtype),
+                      samples, context.dtype, device};
+    torch::jit::Stack stack;
+    call->arguments.push(frame, stack);
+    call->operation.callBoxed(stack);
+    Tensors outputs = tensors_of(stack);
+    const bool mixed = at::autocast::is_autocast_enabled(device.type());
+    check_outputs(call->outputs, samples, outputs);
+    for (at::Tensor& output : outputs) {
+      if (!mixed && output.is_floating_point()) output = output.to(context.dtype);
+    }
+    return outputs;
+  };
+  return {forward, {call, &call->constants}};
+}
+
+}  // namespace pp::model::aten

@@ -1,0 +1,140 @@
+#include "libprofile/model/aten/call_schema.h"
+
+#include <ATen/core/function_schema.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "libprofile/core/error.h"
+
+namespace pp::model::aten {
+namespace {
+
+using namespace std::string_view_literals;
+
+[[noreturn]] void refuse(const AtenCall& call, const std::string& reason) {
+  throw Error(ErrorKind::data, call.target + ": " + reason);
+}
+
+/// Names with an underscore are LibTorch's own business, and not all of them check what they are given. These
+/// appear in exported graphs.
+bool is_private(std::string_view name) {
+  constexpr std::array kKnown{"_softmax"sv,     "_log_softmax"sv, "_to_copy"sv,
+                              "_unsafe_view"sv, "_weight_norm"sv, "_reshape_alias"sv};
+  return name.starts_with('_') && !name.starts_with("__") && std::ranges::find(kKnown, name) == kKnown.end();
+}
+
+/// Leave memory as they find it, read files, or change what a tensor is.
+bool has_hidden_effect(std::string_view name) {
+  constexpr std::array kEffects{"from_file"sv, "resize"sv, "resize_as"sv, "set"sv, "set_data"sv};
+  return name.starts_with("empty") || name.starts_with("new_empty") ||
+         std::ranges::find(kEffects, name) != kEffects.end();
+}
+
+const AtenValue* argument(const AtenCall& call, std::string_view name) {
+  const auto found = call.arguments.find(name);
+  return found == call.arguments.end() ? nullptr : &found->second;
+}
+
+bool is_zero(const AtenValue& value) {
+  const auto* number = std::get_if<double>(&value.value);
+  const auto* whole = std::get_if<std::int64_t>(&value.value);
+  const auto* flag = std::get_if<bool>(&value.value);
+  return (number && *number == 0) || (whole && *whole == 0) || (flag && !*flag);
+}
+
+/// With a dropout of 0, or out of training, these draw nothing.
+bool draws(const c10::FunctionSchema& schema, const AtenCall& call) {
+  for (const std::string_view name : {"dropout_p"sv, "dropout"sv, "train"sv, "training"sv}) {
+    const auto index = schema.argumentIndexWithName(name);
+    if (!index) continue;
+    const AtenValue* given = argument(call, name);
+    if (given != nullptr ? is_zero(*given) : name == "dropout_p" || name == "training") return false;
+  }
+  return true;
+}
+
+/// Some have shapes by their data only for arguments that a call can do without.
+bool shape_by_data(const std::string& name, const AtenCall& call, std::span<const RowTensor> inputs) {
+  if (name == "aten::one_hot") {
+    const AtenValue* classes = argument(call, "num_classes");
+    const auto* count = classes ? std::get_if<std::int64_t>(&classes->value) : nullptr;
+    return count == nullptr || *count < 1;
+  }
+  if (name != "aten::index") return true;
+  bool masks = false;
+  if (const AtenValue* indices = argument(call, "indices")) {
+    for_each_tensor(*indices, [&](const TensorArgument& tensor) {
+      const DType dtype = dtype_of(call, inputs, tensor);
+      masks = masks || dtype == DType::boolean || dtype == DType::uint8;
+    });
+  }
+  return masks;
+}
+
+void check_effects(const c10::OperatorHandle& operation, const AtenCall& call,
+                   std::span<const RowTensor> inputs) {
+  const c10::FunctionSchema& schema = operation.schema();
+  const std::string_view name = std::string_view(schema.name()).substr(6);
+  if (is_private(name) || name.ends_with("backward") || name.find("_backward_") != std::string_view::npos)
+    refuse(call, "is internal to LibTorch; write the operation that calls it");
+  if (schema.is_mutable()) refuse(call, "writes to its arguments; call its twin that returns a new tensor");
+  if (has_hidden_effect(name)) refuse(call, "has effects beside its results; a model may not call it");
+  const AtenValue* running = argument(call, "running_mean");
+  if (running != nullptr && !std::holds_alternative<std::monostate>(running->value))
+    refuse(call, "updates running statistics as it goes; write batch_norm2d or batch_norm1d");
+  if (operation.hasTag(at::Tag::nondeterministic_seeded) && draws(schema, call)) {
+    refuse(call,
+           "draws random numbers, which a model draws by dropout, dropout2d, locked_dropout and "
+           "stochastic_depth only");
+  }
+  const bool by_data = operation.hasTag(at::Tag::data_dependent_output) ||
+                       operation.hasTag(at::Tag::dynamic_output_shape) ||
+                       (name == "where" && schema.arguments().size() == 1);
+  if (by_data && shape_by_data(schema.name(), call, inputs))
+    refuse(call, "has shapes that depend on the data; every tensor of a model has a shape of its own");
+}
+
+void check_results(const c10::FunctionSchema& schema, const AtenCall& call) {
+  const auto is_tensor = [](const c10::Argument& result) {
+    return result.type()->kind() == c10::TypeKind::TensorType;
+  };
+  const std::vector<c10::Argument>& results = schema.returns();
+  const bool list = results.size() == 1 && results[0].type()->isSubtypeOf(*c10::ListType::ofTensors());
+  if (!list && (results.empty() || !std::ranges::all_of(results, is_tensor)))
+    refuse(call, "returns no tensors");
+  if (!list && results.size() != call.outputs.size()) {
+    refuse(call, "returns " + std::to_string(results.size()) + " tensors, the call lists " +
+                     std::to_string(call.outputs.size()) + " under outputs");
+  }
+}
+
+}  // namespace
+
+DType dtype_of(const AtenCall& call, std::span<const RowTensor> inputs, const TensorArgument& argument) {
+  const auto index = static_cast<std::size_t>(argument.index);
+  switch (argument.kind) {
+    case TensorArgument::Kind::input: return inputs[index].type.dtype;
+    case TensorArgument::Kind::parameter: return call.parameters[index].type.dtype;
+    case TensorArgument::Kind::buffer: return call.buffers[index].type.dtype;
+    case TensorArgument::Kind::constant: break;
+  }
+  return call.constants[index].type.dtype;
+}
+
+c10::OperatorHandle find_operation(const AtenCall& call, std::span<const RowTensor> inputs) {
+  constexpr std::string_view kNamespace = "aten::";
+  if (!call.target.starts_with(kNamespace)) refuse(call, "only operations of aten:: can be called");
+  const std::size_t dot = call.target.find('.');
+  std::string overload = dot == std::string::npos ? "" : call.target.substr(dot + 1);
+  if (overload == "default") overload.clear();
+  const auto found = c10::Dispatcher::singleton().findSchema({call.target.substr(0, dot), overload});
+  if (!found) refuse(call, "LibTorch has no such operation; mind the overload, as in aten::add.Tensor");
+  check_effects(*found, call, inputs);
+  check_results(found->schema(), call);
+  return *found;
+}
+
+}  // namespace pp::model::aten
