@@ -31,28 +31,29 @@ OpResult infer_bias(const Attributes&, std::span<const TensorType> inputs) {
   return {{inputs[0]}, {{"bias", {inputs[0].shape.back()}}}, {}, Flops(elements(inputs[0]))};
 }
 
+/// Sizes of 1 are repeated to meet others.
+bool broadcast(Shape& shape, const Shape& other) {
+  if (shape.size() != other.size()) return false;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] != other[d] && shape[d] != 1 && other[d] != 1) return false;
+    shape[d] = shape[d] == 1 ? other[d] : shape[d];
+  }
+  return true;
+}
+
 /// add and multiply
 OpResult infer_elementwise(const Attributes&, std::span<const TensorType> inputs) {
   require_floating(inputs);
+  TensorType output = inputs[0];
+  double flops = 0;
   for (std::size_t i = 1; i < inputs.size(); ++i) {
-    if (inputs[i] != inputs[0])
-      refuse_input(i, inputs[i], "the type and shape of input 0, " + to_text(inputs[0].shape));
+    if (inputs[i].dtype != output.dtype || !broadcast(output.shape, inputs[i].shape))
+      refuse_input(i, inputs[i],
+                   "the type and shape of input 0, " + to_text(inputs[0].shape) + ", or sizes of 1");
+    if (too_large(output.shape)) refuse_input(i, inputs[i], "a result of at most 2^40 elements");
+    flops += elements(output);
   }
-  return {{inputs[0]}, {}, {}, Flops(static_cast<double>(inputs.size() - 1) * elements(inputs[0]))};
-}
-
-/// The attribute `dim`; throws when input 0 has fewer dimensions.
-std::size_t dimension(const Attributes& attributes, std::span<const TensorType> inputs) {
-  const auto dim = static_cast<std::size_t>(integer(attributes, "dim"));
-  if (dim >= inputs[0].shape.size()) {
-    refuse_input(0, inputs[0],
-                 "a dimension " + std::to_string(dim) + " (attribute dim, counted without the batch)");
-  }
-  return dim;
-}
-
-AttributeSpec dim_attribute() {
-  return integer_attribute("dim", 0, 0, 15, "dimension, counted without the batch");
+  return {{std::move(output)}, {}, {}, Flops(flops)};
 }
 
 OpResult infer_concat(const Attributes& attributes, std::span<const TensorType> inputs) {
@@ -114,8 +115,8 @@ std::vector<OpRow> basic_ops() {
        infer_linear},
       {"flatten", "all dimensions into one", 1, 1, {}, infer_flatten},
       {"bias", "adds a learned vector to the last dimension", 1, 1, {}, infer_bias},
-      {"add", "sum of two or more tensors of one shape", 2, kMany, {}, infer_elementwise},
-      {"multiply", "product of two or more tensors of one shape", 2, kMany, {}, infer_elementwise},
+      {"add", "sum of two or more tensors; sizes of 1 are repeated", 2, kMany, {}, infer_elementwise},
+      {"multiply", "product of two or more tensors; sizes of 1 are repeated", 2, kMany, {}, infer_elementwise},
       {"concat", "tensors one after the other along a dimension", 2, kMany, {dim_attribute()}, infer_concat},
       {"pad",
        "zeros around a dimension; negative counts cut off",

@@ -30,17 +30,19 @@ std::int64_t positions(std::int64_t size, const Window& window) {
   return whole + (window.ceil && rest && starts_inside ? 1 : 0);
 }
 
+void require_groups(std::int64_t groups, std::int64_t in, std::int64_t out) {
+  if (in % groups == 0 && out % groups == 0) return;
+  throw Error(ErrorKind::data, "groups " + std::to_string(groups) + " must divide the input's channels, " +
+                                   std::to_string(in) + ", and out_channels, " + std::to_string(out));
+}
+
 OpResult infer_conv2d(const Attributes& attributes, std::span<const TensorType> inputs) {
   require_floating(inputs);
   require_rank(inputs, 0, 3, kImage);
   const Shape& in = inputs[0].shape;
   const std::int64_t out_channels = integer(attributes, "out_channels");
   const std::int64_t groups = integer(attributes, "groups");
-  if (in[0] % groups != 0 || out_channels % groups != 0) {
-    throw Error(ErrorKind::data, "groups " + std::to_string(groups) + " must divide the input's channels, " +
-                                     std::to_string(in[0]) + ", and out_channels, " +
-                                     std::to_string(out_channels));
-  }
+  require_groups(groups, in[0], out_channels);
   const std::int64_t dilation = integer(attributes, "dilation");
   const Window rows{integer(attributes, "kernel_size"), integer(attributes, "stride"),
                     integer(attributes, "padding"), dilation};
@@ -68,6 +70,80 @@ OpResult infer_batch_norm2d(const Attributes&, std::span<const TensorType> input
           {{"weight", channels}, {"bias", channels}},
           {{"running_mean", channels}, {"running_var", channels}},
           Flops(8.0 * elements(inputs[0]))};
+}
+
+OpResult infer_batch_norm1d(const Attributes&, std::span<const TensorType> inputs) {
+  require_floating(inputs);
+  if (inputs[0].shape.empty() || inputs[0].shape.size() > 2)
+    refuse_input(0, inputs[0], "one or two dimensions, [channels] or [channels, length]");
+  const Shape channels{inputs[0].shape[0]};
+  return {{inputs[0]},
+          {{"weight", channels}, {"bias", channels}},
+          {{"running_mean", channels}, {"running_var", channels}},
+          Flops(8.0 * elements(inputs[0]))};
+}
+
+OpResult infer_group_norm(const Attributes& attributes, std::span<const TensorType> inputs) {
+  require_floating(inputs);
+  if (inputs[0].shape.empty()) refuse_input(0, inputs[0], "at least one dimension, [channels, ...]");
+  const std::int64_t groups = integer(attributes, "num_groups");
+  const Shape channels{inputs[0].shape[0]};
+  if (channels[0] % groups != 0) {
+    throw Error(ErrorKind::data, "num_groups " + std::to_string(groups) + " must divide the channels, " +
+                                     std::to_string(channels[0]));
+  }
+  return {{inputs[0]}, {{"weight", channels}, {"bias", channels}}, {}, Flops(8.0 * elements(inputs[0]))};
+}
+
+OpResult infer_conv1d(const Attributes& attributes, std::span<const TensorType> inputs) {
+  require_floating(inputs);
+  require_rank(inputs, 0, 2, "two dimensions, [channels, length]");
+  const Shape& in = inputs[0].shape;
+  const std::int64_t out_channels = integer(attributes, "out_channels");
+  const std::int64_t groups = integer(attributes, "groups");
+  require_groups(groups, in[0], out_channels);
+  const Window window{integer(attributes, "kernel_size"), integer(attributes, "stride"),
+                      integer(attributes, "padding"), integer(attributes, "dilation")};
+  const bool bias = boolean(attributes, "bias");
+  const std::int64_t in_channels = in[0] / groups;
+  OpResult result{{{{out_channels, positions(in[1], window)}, inputs[0].dtype}},
+                  {{"weight", {out_channels, in_channels, window.kernel}}},
+                  {},
+                  {}};
+  if (bias) result.parameters.push_back({"bias", {out_channels}});
+  const double multiply_adds = static_cast<double>(in_channels) * static_cast<double>(window.kernel);
+  result.forward_flops = Flops(elements(result.outputs[0]) * (2.0 * multiply_adds + (bias ? 1 : 0)));
+  return result;
+}
+
+OpResult infer_conv_transpose2d(const Attributes& attributes, std::span<const TensorType> inputs) {
+  require_floating(inputs);
+  require_rank(inputs, 0, 3, kImage);
+  const Shape& in = inputs[0].shape;
+  const std::int64_t out_channels = integer(attributes, "out_channels");
+  const std::int64_t groups = integer(attributes, "groups");
+  require_groups(groups, in[0], out_channels);
+  const std::int64_t kernel = integer(attributes, "kernel_size"), stride = integer(attributes, "stride");
+  const std::int64_t more = integer(attributes, "output_padding");
+  if (more >= stride)
+    throw Error(ErrorKind::data,
+                "output_padding " + std::to_string(more) + " must be below stride, " + std::to_string(stride));
+  const auto side = [&](std::int64_t size) {
+    const std::int64_t out = (size - 1) * stride - 2 * integer(attributes, "padding") + kernel + more;
+    if (out >= 1) return out;
+    throw Error(ErrorKind::data, "padding " + std::to_string(integer(attributes, "padding")) +
+                                     " leaves nothing of the output; use less");
+  };
+  const bool bias = boolean(attributes, "bias");
+  OpResult result{{{{out_channels, side(in[1]), side(in[2])}, inputs[0].dtype}},
+                  {{"weight", {in[0], out_channels / groups, kernel, kernel}}},
+                  {},
+                  {}};
+  if (bias) result.parameters.push_back({"bias", {out_channels}});
+  const double products =
+      2.0 * static_cast<double>(out_channels / groups) * static_cast<double>(kernel * kernel);
+  result.forward_flops = Flops(elements(inputs[0]) * products + (bias ? elements(result.outputs[0]) : 0.0));
+  return result;
 }
 
 OpResult infer_instance_norm2d(const Attributes&, std::span<const TensorType> inputs) {
@@ -157,6 +233,20 @@ std::vector<OpRow> norm_ops() {
        {number_attribute("eps", 1e-5, 0, 1, "added to the variance"),
         number_attribute("momentum", 0.1, 0, 1, "share of the new value in the running statistics")},
        infer_batch_norm2d},
+      {"batch_norm1d",
+       "normalises each channel over the micro-batch",
+       1,
+       1,
+       {number_attribute("eps", 1e-5, 0, 1, "added to the variance"),
+        number_attribute("momentum", 0.1, 0, 1, "share of the new value in the running statistics")},
+       infer_batch_norm1d},
+      {"group_norm",
+       "normalises groups of channels of each sample",
+       1,
+       1,
+       {required_integer("num_groups", 1, kMaxSize, "groups; a divisor of the channels"),
+        number_attribute("eps", 1e-5, 0, 1, "added to the variance")},
+       infer_group_norm},
       {"instance_norm2d",
        "normalises each channel of each sample, without scaling",
        1,
@@ -179,6 +269,30 @@ std::vector<OpRow> norm_ops() {
 std::vector<OpRow> image_ops() {
   std::vector<OpRow> rows = norm_ops();
   const std::vector<OpRow> others{
+      {"conv1d",
+       "convolution of sequences",
+       1,
+       1,
+       {required_integer("out_channels", 1, kMaxSize, "channels of the output"),
+        required_integer("kernel_size", 1, kMaxSize, "length of the kernel"),
+        integer_attribute("stride", 1, 1, kMaxSize, "step of the kernel"),
+        integer_attribute("padding", 0, 0, kMaxSize, "zeros added at both ends"),
+        integer_attribute("dilation", 1, 1, kMaxSize, "distance of the kernel's elements"),
+        integer_attribute("groups", 1, 1, kMaxSize, "groups of channels that do not mix"),
+        flag_attribute("bias", true, "add one value per output channel")},
+       infer_conv1d},
+      {"conv_transpose2d",
+       "the transpose of a convolution, with square kernels",
+       1,
+       1,
+       {required_integer("out_channels", 1, kMaxSize, "channels of the output"),
+        required_integer("kernel_size", 1, kMaxSize, "side of the kernel"),
+        integer_attribute("stride", 1, 1, kMaxSize, "distance of the input's pixels in the output"),
+        integer_attribute("padding", 0, 0, kMaxSize, "cut off on every side of the output"),
+        integer_attribute("output_padding", 0, 0, kMaxSize, "added below and right"),
+        integer_attribute("groups", 1, 1, kMaxSize, "groups of channels that do not mix"),
+        flag_attribute("bias", true, "add one value per output channel")},
+       infer_conv_transpose2d},
       {"conv2d",
        "convolution; kernels are square without kernel_width",
        1,

@@ -31,6 +31,8 @@ std::vector<OpRow> pointwise_ops() {
        infer_pointwise<2>},
       {"sigmoid", "1 / (1 + exp(-x))", 1, 1, {}, infer_pointwise<1>},
       {"silu", "x * sigmoid(x)", 1, 1, {}, infer_pointwise<2>},
+      {"hardsigmoid", "min(max(x / 6 + 1/2, 0), 1)", 1, 1, {}, infer_pointwise<4>},
+      {"hardswish", "x * hardsigmoid(x)", 1, 1, {}, infer_pointwise<5>},
       {"tanh", "hyperbolic tangent", 1, 1, {}, infer_pointwise<1>},
       {"gelu",
        "x * Phi(x), exact (by erf) or by tanh",
@@ -51,6 +53,12 @@ std::vector<OpRow> pointwise_ops() {
        1,
        {number_attribute("p", 0.5, 0, 0.99, "probability")},
        infer_pointwise<2>},
+      {"stochastic_depth",
+       "zeroes whole samples with probability p, scales the others",
+       1,
+       1,
+       {number_attribute("p", 0.5, 0, 0.99, "probability")},
+       infer_pointwise<1>},
   };
 }
 

@@ -32,6 +32,11 @@ void require_rank(std::span<const TensorType> inputs, std::size_t position, std:
 void require_last_dimension(std::span<const TensorType> inputs, const std::string& meaning);
 void require_floating(std::span<const TensorType> inputs);
 double elements(const TensorType& type);
+/// The attribute `dim`; throws when input 0 has fewer dimensions.
+std::size_t dimension(const Attributes& attributes, std::span<const TensorType> inputs);
+AttributeSpec dim_attribute();
+/// More than 2^40 elements (model_names.cpp).
+bool too_large(const Shape& shape);
 
 /// The groups of rows; op_table() joins and sorts them.
 std::vector<OpRow> attention_ops();
@@ -39,6 +44,7 @@ std::vector<OpRow> basic_ops();
 std::vector<OpRow> image_ops();
 std::vector<OpRow> pointwise_ops();
 std::vector<OpRow> sequence_ops();
+std::vector<OpRow> shape_ops();
 std::vector<OpRow> losses();
 
 }  // namespace pp::detail

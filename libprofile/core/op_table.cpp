@@ -20,8 +20,8 @@ std::vector<OpRow> sorted(std::vector<OpRow> rows) {
 
 std::vector<OpRow> all_ops() {
   std::vector<OpRow> rows = detail::basic_ops();
-  for (std::vector<OpRow> group :
-       {detail::pointwise_ops(), detail::image_ops(), detail::sequence_ops(), detail::attention_ops()}) {
+  for (std::vector<OpRow> group : {detail::pointwise_ops(), detail::image_ops(), detail::sequence_ops(),
+                                   detail::attention_ops(), detail::shape_ops()}) {
     rows.insert(rows.end(), group.begin(), group.end());
   }
   return sorted(std::move(rows));
@@ -185,6 +185,19 @@ void require_floating(std::span<const TensorType> inputs) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!is_floating(inputs[i].dtype)) refuse_input(i, inputs[i], "a floating type");
   }
+}
+
+std::size_t dimension(const Attributes& attributes, std::span<const TensorType> inputs) {
+  const auto dim = static_cast<std::size_t>(integer(attributes, "dim"));
+  if (dim >= inputs[0].shape.size()) {
+    refuse_input(0, inputs[0],
+                 "a dimension " + std::to_string(dim) + " (attribute dim, counted without the batch)");
+  }
+  return dim;
+}
+
+AttributeSpec dim_attribute() {
+  return integer_attribute("dim", 0, 0, 15, "dimension, counted without the batch");
 }
 
 double elements(const TensorType& type) { return static_cast<double>(element_count(type.shape)); }

@@ -5,6 +5,7 @@
 
 #include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
+#include "libprofile/model/parameters.h"
 #include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/checkpoint/model_tensors.h"
 #include "librun/worker/optimizer.h"
@@ -70,6 +71,15 @@ Start take_weights(const plan::Plan& plan, const RunOptions& options, const Setu
     start.warnings.push_back(counted(std::ssize(given.missing), "tensor") + " not in " + given.file.string() +
                              " and drawn from the seed: " + list_of(given.missing));
   return start;
+}
+
+// What has been imported mostly has its weights in a file beside it.
+void warn_of_unknown_starts(const ResolvedModel& model, Start& start) {
+  const std::vector<std::string> guessed = model::guessed_starts(model);
+  if (guessed.empty()) return;
+  start.warnings.push_back(counted(std::ssize(guessed), "tensor") +
+                           " of calls of LibTorch, whose initial values are not known, start as a guess (" +
+                           list_of(guessed) + "); give the model's weights with --initial-weights");
 }
 
 }  // namespace
@@ -156,6 +166,7 @@ Start find_start(const plan::Plan& plan, const RunOptions& options, const Setup&
   Start start;
   if (!options.resume.empty()) start = resume(plan, options, setup);
   if (!options.initial_weights.empty()) start = take_weights(plan, options, setup);
+  if (options.resume.empty() && options.initial_weights.empty()) warn_of_unknown_starts(setup.model, start);
   const bool goes_on = options.scales_dynamically() && start.position.loss_scale != LossScale{};
   if (!goes_on)
     start.position.loss_scale = initial_loss_scale(options.loss_scale, options.scales_dynamically());

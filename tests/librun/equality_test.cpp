@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <random>
@@ -272,6 +273,16 @@ TEST_SUITE("librun/equality") {
       // float32 of size 1 after three steps.
       CHECK(test::largest_difference(expected.tensors, found.tensors) < 1e-5);
     }
+  }
+
+  TEST_CASE("imported layers: pp-run says which tensors start as a guess") {
+    test::SilentObserver observer;
+    run::run(make_plan({.model = test::imported_attention()}), short_run(), observer);
+    const std::string expected =
+        "2 tensors of calls of LibTorch, whose initial values are not known, start as a guess "
+        "(transformer.h.0.attn.table, transformer.h.0.attn.index); give the model's weights with "
+        "--initial-weights";
+    CHECK(std::ranges::count(observer.warnings, expected) == 1);
   }
 
   TEST_CASE("imported layers: tensors are named by their modules, integers stay integers") {

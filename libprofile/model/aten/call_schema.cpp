@@ -63,7 +63,7 @@ bool shape_by_data(const std::string& name, const AtenCall& call, std::span<cons
     const auto* count = classes ? std::get_if<std::int64_t>(&classes->value) : nullptr;
     return count == nullptr || *count < 1;
   }
-  if (name != "aten::index") return true;
+  if (name != "aten::index" && name != "aten::index_put") return true;
   bool masks = false;
   if (const AtenValue* indices = argument(call, "indices")) {
     for_each_tensor(*indices, [&](const TensorArgument& tensor) {

@@ -1,4 +1,6 @@
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/hardsigmoid.h>
+#include <ATen/ops/hardswish.h>
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/relu6.h>
@@ -46,6 +48,14 @@ Forward silu(const Attributes& /*attributes*/) {
 Forward gelu(const Attributes& attributes) {
   const char* const approximate = boolean(attributes, "tanh") ? "tanh" : "none";
   return unary([approximate](const at::Tensor& x) { return at::gelu(x, approximate); });
+}
+
+Forward hardsigmoid(const Attributes& /*attributes*/) {
+  return unary([](const at::Tensor& x) { return at::hardsigmoid(x); });
+}
+
+Forward hardswish(const Attributes& /*attributes*/) {
+  return unary([](const at::Tensor& x) { return at::hardswish(x); });
 }
 
 Forward tanh(const Attributes& /*attributes*/) {

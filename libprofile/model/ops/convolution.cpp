@@ -1,4 +1,6 @@
+#include <ATen/ops/conv1d.h>
 #include <ATen/ops/conv2d.h>
+#include <ATen/ops/conv_transpose2d.h>
 
 #include <array>
 
@@ -6,6 +8,26 @@
 #include "libprofile/model/ops/forward.h"
 
 namespace pp::model::ops {
+
+// [n, in, l] -> [n, out, l']; weight [out, in/groups, kernel], bias [out]
+Forward conv1d(const Attributes& attributes) {
+  return [padding = integer(attributes, "padding"), stride = integer(attributes, "stride"),
+          dilation = integer(attributes, "dilation"), groups = integer(attributes, "groups")](
+             TensorSpan inputs, TensorSpan weights, LayerContext& /*context*/) -> Tensors {
+    return {at::conv1d(inputs[0], weights[0], weights.size() > 1 ? weights[1] : at::Tensor(), stride, padding,
+                       dilation, groups)};
+  };
+}
+
+// [n, in, h, w] -> [n, out, h', w']; weight [in, out/groups, kernel, kernel], bias [out]
+Forward conv_transpose2d(const Attributes& attributes) {
+  return [padding = integer(attributes, "padding"), stride = integer(attributes, "stride"),
+          more = integer(attributes, "output_padding"), groups = integer(attributes, "groups")](
+             TensorSpan inputs, TensorSpan weights, LayerContext& /*context*/) -> Tensors {
+    return {at::conv_transpose2d(inputs[0], weights[0], weights.size() > 1 ? weights[1] : at::Tensor(), stride,
+                                 padding, more, groups)};
+  };
+}
 
 // [n, in, h, w] -> [n, out, h', w']; weight [out, in/groups, height, width], bias [out]
 Forward conv2d(const Attributes& attributes) {

@@ -51,6 +51,15 @@ Forward dropout2d(const Attributes& attributes) {
   });
 }
 
+// [n, ...] -> the same; the mask is [n, 1, ...]. Huang et al., Deep networks with stochastic depth, 2016.
+Forward stochastic_depth(const Attributes& attributes) {
+  return dropping(attributes, [](const at::Tensor& x) {
+    c10::SmallVector<std::int64_t, 8> sizes(static_cast<std::size_t>(x.dim()), 1);
+    sizes[0] = x.size(0);
+    return sizes;
+  });
+}
+
 // [n, positions, width] -> the same; the mask is [n, 1, width]
 Forward locked_dropout(const Attributes& attributes) {
   return dropping(attributes, [](const at::Tensor& x) {

@@ -17,11 +17,13 @@ namespace pp::model::ops {
 
 /// Reads all that it needs of the attributes, which may be gone when the forward runs.
 using Bind = Forward(const Attributes& attributes);
-Bind adaptive_avg_pool2d, add, additive_attention, avg_pool2d, batch_norm2d, bias, concat, conv2d,
-    cross_attention, dropout, dropout2d, embedding, flatten, gelu, instance_norm2d, layer_norm, leaky_relu,
-    linear, local_response_norm, locked_dropout, lstm, max_pool2d, mean, multi_head_attention, multiply, pad,
-    position_embedding, position_encoding, relative_position_bias, relu, relu6, rms_norm, scale, sigmoid, silu,
-    softmax, tanh, upsample_bilinear2d, upsample_nearest2d;
+Bind adaptive_avg_pool2d, add, additive_attention, avg_pool2d, batch_norm1d, batch_norm2d, bias, chunk, concat,
+    conv1d, conv2d, conv_transpose2d, cross_attention, dropout, dropout2d, embedding, flatten, gelu, group_norm,
+    hardsigmoid, hardswish, instance_norm2d, layer_norm, leaky_relu, linear, local_response_norm,
+    locked_dropout, lstm, matmul, max_pool2d, mean, multi_head_attention, multiply, pad, permute,
+    position_embedding, position_encoding, relative_position_bias, relu, relu6, reshape, rms_norm, scale,
+    scaled_dot_product_attention, sigmoid, silu, slice, softmax, stochastic_depth, tanh, upsample_bilinear2d,
+    upsample_nearest2d;
 
 /// In place of autograd's backward, for ops whose kernels are short beside it; with the same bits.
 using BindBackward = WrittenBackward(const Attributes& attributes);

@@ -1,5 +1,6 @@
 #include <ATen/ops/avg_pool2d.h>
 #include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/group_norm.h>
 #include <ATen/ops/instance_norm.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/native_batch_norm.h>
@@ -61,6 +62,17 @@ Forward batch_norm2d(const Attributes& attributes) {
     const bool training = context.mode == Mode::training;
     return {training ? normalised_by_batch(inputs[0], weights, eps, context)
                      : normalised_by_buffers(inputs[0], weights, eps, context.buffers)};
+  };
+}
+
+// [n, c] or [n, c, l] -> the same, as batch_norm2d
+Forward batch_norm1d(const Attributes& attributes) { return batch_norm2d(attributes); }
+
+// [n, c, ...] -> the same, over groups of channels of each sample; weight, bias [c]
+Forward group_norm(const Attributes& attributes) {
+  return [eps = number(attributes, "eps"), groups = integer(attributes, "num_groups")](
+             TensorSpan inputs, TensorSpan weights, LayerContext& /*context*/) -> Tensors {
+    return {at::group_norm(inputs[0], groups, weights[0], weights[1], eps)};
   };
 }
 

@@ -22,16 +22,23 @@ TEST_SUITE("libprofile/core/op_table") {
                                                  "add",
                                                  "additive_attention",
                                                  "avg_pool2d",
+                                                 "batch_norm1d",
                                                  "batch_norm2d",
                                                  "bias",
+                                                 "chunk",
                                                  "concat",
+                                                 "conv1d",
                                                  "conv2d",
+                                                 "conv_transpose2d",
                                                  "cross_attention",
                                                  "dropout",
                                                  "dropout2d",
                                                  "embedding",
                                                  "flatten",
                                                  "gelu",
+                                                 "group_norm",
+                                                 "hardsigmoid",
+                                                 "hardswish",
                                                  "instance_norm2d",
                                                  "layer_norm",
                                                  "leaky_relu",
@@ -39,22 +46,28 @@ TEST_SUITE("libprofile/core/op_table") {
                                                  "local_response_norm",
                                                  "locked_dropout",
                                                  "lstm",
+                                                 "matmul",
                                                  "max_pool2d",
                                                  "mean",
                                                  "multi_head_attention",
                                                  "multiply",
                                                  "opaque",
                                                  "pad",
+                                                 "permute",
                                                  "position_embedding",
                                                  "position_encoding",
                                                  "relative_position_bias",
                                                  "relu",
                                                  "relu6",
+                                                 "reshape",
                                                  "rms_norm",
                                                  "scale",
+                                                 "scaled_dot_product_attention",
                                                  "sigmoid",
                                                  "silu",
+                                                 "slice",
                                                  "softmax",
+                                                 "stochastic_depth",
                                                  "tanh",
                                                  "upsample_bilinear2d",
                                                  "upsample_nearest2d"};
@@ -76,7 +89,10 @@ TEST_SUITE("libprofile/core/op_table") {
         for (const AttributeSpec& spec : row.attributes) {
           CHECK(!spec.summary.empty());
           if (spec.default_value) defaults.emplace(spec.name, *spec.default_value);
-          if (spec.required()) defaults.emplace(spec.name, whole(static_cast<std::int64_t>(spec.min)));
+          const auto least = static_cast<std::int64_t>(spec.min);
+          const bool list = std::holds_alternative<std::vector<std::int64_t>>(spec.type);
+          if (spec.required() && list) defaults.emplace(spec.name, std::vector<std::int64_t>{least});
+          if (spec.required() && !list) defaults.emplace(spec.name, whole(least));
         }
         CHECK(complete_attributes(row, defaults, "").size() == row.attributes.size());
       }

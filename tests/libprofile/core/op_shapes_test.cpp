@@ -57,7 +57,7 @@ TEST_SUITE("libprofile/core/op_shapes") {
     CHECK((out(product) == Shape{2, 3}));
     CHECK(product.forward_flops == Flops(6));
     CHECK(refused("multiply", {}, {real({2, 3}), real({2})}) ==
-          "[data] input 1 is float32 [2], but needs the type and shape of input 0, [2, 3]");
+          "[data] input 1 is float32 [2], but needs the type and shape of input 0, [2, 3], or sizes of 1");
   }
 
   TEST_CASE("pad lengthens or shortens one dimension") {
@@ -87,7 +87,7 @@ TEST_SUITE("libprofile/core/op_shapes") {
     CHECK((out(sum) == Shape{2, 3}));
     CHECK(sum.forward_flops == Flops(12));  // 2 additions of 6 elements
     CHECK(refused("add", {}, {real({2, 3}), real({3, 2})}) ==
-          "[data] input 1 is float32 [3, 2], but needs the type and shape of input 0, [2, 3]");
+          "[data] input 1 is float32 [3, 2], but needs the type and shape of input 0, [2, 3], or sizes of 1");
   }
 
   TEST_CASE("concat counts its dimension without the batch") {
@@ -139,5 +139,86 @@ TEST_SUITE("libprofile/core/op_shapes") {
           "[data] input 0 is float32 [5, 2, 5], but needs [6, height, width]: score, distances to top, right, "
           "bottom, "
           "left, angle");
+  }
+
+  TEST_CASE("add and multiply repeat sizes of 1") {
+    const OpResult sum = infer("add", {}, {real({3, 1, 2}), real({1, 4, 2}), real({1, 1, 1})});
+    CHECK((out(sum) == Shape{3, 4, 2}));
+    CHECK(sum.forward_flops == Flops(48));  // two sums of 24
+    CHECK((out(infer("multiply", {}, {real({4, 6, 6}), real({4, 1, 1})})) == Shape{4, 6, 6}));
+  }
+
+  TEST_CASE("reshape, permute, slice and chunk move elements") {
+    using List = std::vector<std::int64_t>;
+    CHECK((out(infer("reshape", {{"shape", List{2, -1, 3}}}, {real({4, 6})})) == Shape{2, 4, 3}));
+    CHECK((out(infer("reshape", {{"shape", List{24}}}, {index_type({4, 6})})) == Shape{24}));
+    CHECK(refused("reshape", {{"shape", List{5, -1}}}, {real({4, 6})}) ==
+          "[data] shape [5, -1] does not hold the 24 elements of [4, 6]");
+    CHECK(refused("reshape", {{"shape", List{-1, -1}}}, {real({4})}) ==
+          "[data] shape [-1, -1] has more than one -1, or a 0");
+    CHECK((out(infer("permute", {{"dims", List{2, 0, 1}}}, {real({2, 3, 4})})) == Shape{4, 2, 3}));
+    CHECK(refused("permute", {{"dims", List{0, 0, 1}}}, {real({2, 3, 4})}) ==
+          "[data] dims [0, 0, 1] must name each dimension of [2, 3, 4] once, from 0");
+    CHECK(refused("permute", {{"dims", List{}}}, {real({2})}) ==
+          "[data] /dims: must be 1 to 16 integers from 0 to 15, not []");
+    // Of 7 the elements 1, 3, 5.
+    CHECK((out(infer("slice", {{"dim", whole(1)}, {"start", whole(1)}, {"end", whole(6)}, {"step", whole(2)}},
+                     {real({3, 7})})) == Shape{3, 3}));
+    CHECK(refused("slice", {{"end", whole(4)}}, {real({3})}) ==
+          "[data] end 4 must be above start, 0, and at most the size, 3");
+    const OpResult parts = infer("chunk", {{"chunks", whole(3)}, {"dim", whole(1)}}, {real({2, 6})});
+    REQUIRE(parts.outputs.size() == 3);
+    CHECK((parts.outputs[2].shape == Shape{2, 2}));
+    CHECK(refused("chunk", {{"chunks", whole(4)}}, {real({6})}) ==
+          "[data] chunks 4 must divide dimension 0, which has 6");
+  }
+
+  TEST_CASE("matmul and attention of given queries, keys and values") {
+    const OpResult product = infer("matmul", {}, {real({2, 3, 4}), real({2, 4, 5})});
+    CHECK((out(product) == Shape{2, 3, 5}));
+    CHECK(product.forward_flops == Flops(240));  // 30 outputs of 4 multiply-adds
+    CHECK(refused("matmul", {}, {real({3, 4}), real({5, 4})}) ==
+          "[data] input 1 is float32 [5, 4], but needs [..., inner, columns] for [3, 4], with its leading "
+          "dimensions and type");
+    const OpResult mixed =
+        infer("scaled_dot_product_attention", {}, {real({2, 3, 4}), real({2, 5, 4}), real({2, 5, 6})});
+    CHECK((out(mixed) == Shape{2, 3, 6}));
+    CHECK(mixed.forward_flops == Flops(30 * (8 + 12 + 5)));  // 2 * 3 * 5 pairs
+    CHECK(refused("scaled_dot_product_attention", {}, {real({3, 4}), real({5, 3}), real({5, 6})}) ==
+          "[data] input 1 is float32 [5, 3], but needs keys, [..., positions, width] for queries [3, 4]");
+  }
+
+  TEST_CASE("norms of groups, of features and of sequences") {
+    const OpResult groups = infer("group_norm", {{"num_groups", whole(2)}}, {real({4, 3})});
+    CHECK((groups.parameters == Specs{{"weight", {4}}, {"bias", {4}}}));
+    CHECK(groups.forward_flops == Flops(96));
+    CHECK(refused("group_norm", {{"num_groups", whole(3)}}, {real({4})}) ==
+          "[data] num_groups 3 must divide the channels, 4");
+    CHECK(
+        (infer("batch_norm1d", {}, {real({4})}).buffers == Specs{{"running_mean", {4}}, {"running_var", {4}}}));
+    CHECK(refused("batch_norm1d", {}, {real({4, 2, 2})}).starts_with("[data] input 0 is float32 [4, 2, 2]"));
+  }
+
+  TEST_CASE("conv1d and conv_transpose2d") {
+    // 8 + 2 - 2 = 8 places, every second one.
+    const OpResult line = infer(
+        "conv1d",
+        {{"out_channels", whole(2)}, {"kernel_size", whole(3)}, {"stride", whole(2)}, {"padding", whole(1)}},
+        {real({3, 8})});
+    CHECK((out(line) == Shape{2, 4}));
+    CHECK((line.parameters == Specs{{"weight", {2, 3, 3}}, {"bias", {2}}}));
+    CHECK(line.forward_flops == Flops(8 * 19));  // 9 multiply-adds and a bias
+    // (6 - 1) 2 - 2 + 3 + 1 = 12 rows, (5 - 1) 2 - 2 + 3 + 1 = 10 columns
+    const OpResult grown = infer("conv_transpose2d",
+                                 {{"out_channels", whole(6)},
+                                  {"kernel_size", whole(3)},
+                                  {"stride", whole(2)},
+                                  {"padding", whole(1)},
+                                  {"output_padding", whole(1)},
+                                  {"groups", whole(2)}},
+                                 {real({4, 6, 5})});
+    CHECK((out(grown) == Shape{6, 12, 10}));
+    CHECK((grown.parameters == Specs{{"weight", {4, 3, 3, 3}}, {"bias", {6}}}));
+    CHECK(grown.forward_flops == Flops(120 * 54 + 720));  // 120 inputs reach 3 * 9 outputs each; 720 biases
   }
 }

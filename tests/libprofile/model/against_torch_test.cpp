@@ -112,6 +112,42 @@ TEST_SUITE("libprofile/model/against_torch") {
               .equal(fn::avg_pool2d(x, fn::AvgPool2dFuncOptions(3).stride(2).padding(1))));
   }
 
+  TEST_CASE("operations of imported models equal their functions and modules") {
+    const Tensor x = images();
+    using List = std::vector<std::int64_t>;
+    CHECK(run("hardswish", {}, {x.mul(4)}).equal(torch::hardswish(x.mul(4))));
+    CHECK(run("hardsigmoid", {}, {x.mul(4)}).equal(torch::hardsigmoid(x.mul(4))));
+    CHECK(run("reshape", {{"shape", List{6, -1}}}, {x}).equal(x.reshape({2, 6, -1})));
+    CHECK(run("permute", {{"dims", List{2, 0, 1}}}, {x}).equal(x.permute({0, 3, 1, 2})));
+    CHECK(run("slice", {{"dim", whole(2)}, {"start", whole(1)}, {"end", whole(4)}, {"step", whole(2)}}, {x})
+              .equal(x.slice(3, 1, 4, 2)));
+    CHECK(run("add", {}, {x, x.narrow(2, 0, 1)}).equal(x + x.narrow(2, 0, 1)));
+    const Tensor y = x.transpose(2, 3).contiguous();
+    CHECK(run("matmul", {}, {x, y}).equal(torch::matmul(x, y)));
+    const Tensor v = torch::randn({2, 4, x.size(2), 3}, torch::kDouble);
+    CHECK(close(run("scaled_dot_product_attention", {}, {x, x, v}), at::scaled_dot_product_attention(x, x, v)));
+    CHECK(close(run("scaled_dot_product_attention", {{"causal", true}}, {x, x, v}),
+                at::scaled_dot_product_attention(x, x, v, {}, 0.0, true)));
+
+    nn::GroupNorm group(nn::GroupNormOptions(2, 4));
+    CHECK(run("group_norm", {{"num_groups", whole(2)}}, {x}, parameters_of(group)).equal(group(x)));
+    nn::BatchNorm1d norm(4);
+    const Tensor line = x.select(3, 0).contiguous();
+    CHECK(run("batch_norm1d", {}, {line}, parameters_of(norm)).equal(norm(line)));
+    nn::Conv1d conv(nn::Conv1dOptions(4, 6, 3).stride(2).padding(1).groups(2));
+    const Attributes one{{"out_channels", whole(6)},
+                         {"kernel_size", whole(3)},
+                         {"stride", whole(2)},
+                         {"padding", whole(1)},
+                         {"groups", whole(2)}};
+    CHECK(run("conv1d", one, {line}, parameters_of(conv)).equal(conv(line)));
+    nn::ConvTranspose2d grow(
+        nn::ConvTranspose2dOptions(4, 6, 3).stride(2).padding(1).output_padding(1).groups(2));
+    Attributes two = one;
+    two.emplace("output_padding", whole(1));
+    CHECK(run("conv_transpose2d", two, {x}, parameters_of(grow)).equal(grow(x)));
+  }
+
   TEST_CASE("upsampling equals its functions") {
     const Tensor x = images();
     CHECK(run("upsample_nearest2d", {}, {x})

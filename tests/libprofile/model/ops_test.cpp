@@ -107,6 +107,9 @@ TEST_SUITE("libprofile/model/ops") {
     CHECK(all_or_nothing(channels, {2, 3}));
     const Tensor features = run("locked_dropout", {{"p", 0.25}}, {at::ones({20, 5, 30})}, {}, context);
     CHECK(all_or_nothing(features, {1}));
+    const Tensor samples = run("stochastic_depth", {{"p", 0.25}}, {at::ones({60, 5, 3})}, {}, context);
+    CHECK(all_or_nothing(samples, {1, 2}));
+    CHECK(samples.max().item<float>() == doctest::Approx(4.0 / 3.0));
     const Attributes words{{"num_embeddings", whole(50)}, {"embedding_dim", whole(4)}, {"dropout", 0.25}};
     const Tensor tokens = at::arange(50, at::kLong).view({1, 50});
     const Tensor rows = run("embedding", words, {tokens}, {at::ones({50, 4})}, context);
