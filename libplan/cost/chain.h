@@ -1,6 +1,5 @@
 // One linear order of a model at one micro-batch size: prefix sums of everything a stage [begin, end) needs, so
-// that a stage is priced in O(1). Tensors are sent straight from the producing to each consuming stage
-// (planning.md 2.9, direct).
+// that a stage is priced in O(1). Tensors are sent straight from the producing to each consuming stage.
 #pragma once
 
 #include <algorithm>
@@ -38,8 +37,8 @@ struct OptimizerCost {
   double update_fixed = 0;     ///< seconds per update of a stage
 };
 
-/// What the executor takes for every operation of a stage, whatever its layers: gF and gB of planning.md 2.2. A
-/// split backward pays for both halves. In seconds.
+/// What the executor takes for every operation of a stage, whatever its layers. A split backward pays for both
+/// halves. In seconds.
 struct OperationCost {
   double forward = 0;   ///< F and R
   double backward = 0;  ///< B, I and W

@@ -1,5 +1,5 @@
 // The loads of our cost model (`--cost-model pp`) over a chain: what the searches minimise, and what no plan
-// can beat (planning.md 2.11, 3.1, 3.8).
+// can beat.
 #pragma once
 
 #include <vector>

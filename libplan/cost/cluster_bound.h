@@ -1,5 +1,5 @@
-// What no plan on a cluster can beat, wherever its stages run (planning.md 3.8): the certificate for several
-// levels of links and unequal devices.
+// What no plan on a cluster can beat, wherever its stages run: the certificate for several levels of links and
+// unequal devices.
 #pragma once
 
 #include <cstdint>

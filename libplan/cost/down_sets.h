@@ -1,5 +1,5 @@
 // Sets of layers that hold every producer of their members: what a pipeline can have finished at a cut. A
-// branching graph is split exactly by searching over all of them when they are few (planning.md 3.9 step 4).
+// branching graph is split exactly by searching over all of them when they are few.
 #pragma once
 
 #include <cstdint>

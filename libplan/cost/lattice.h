@@ -1,5 +1,5 @@
 // A graph without a linear order: the boundaries of its stages are its down-sets, and a stage leads from one to
-// any that contains it (planning.md 3.9 step 4). Every linear order is a path through them.
+// any that contains it. Every linear order is a path through them.
 #pragma once
 
 #include <optional>

@@ -63,8 +63,7 @@ struct Mix {
   }
 };
 
-/// A profile without the split of the backward: halves, or all input gradient without parameters (semantics.md,
-/// Time and memory).
+/// A profile without the split of the backward: halves, or all input gradient without parameters.
 LayerPrice price(const LayerProfile& layer, const Mix& mix) {
   const double backward = mix.time(&LayerPoint::backward);
   const std::optional<double> input = mix.time(&LayerPoint::input_gradient);

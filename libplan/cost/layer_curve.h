@@ -1,5 +1,5 @@
-// What one layer costs at one micro-batch size: the profile's points, joined by straight lines
-// (planning.md 2.1). Never a time divided by samples: times are not linear in the size.
+// What one layer costs at one micro-batch size: the profile's points, joined by straight lines. Never a time
+// divided by samples: times are not linear in the size.
 #pragma once
 
 #include <cstdint>

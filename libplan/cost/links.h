@@ -1,4 +1,4 @@
-// What messages and all-reduces cost between devices (planning.md 2.3, 2.4).
+// What messages and all-reduces cost between devices.
 #pragma once
 
 #include <span>
@@ -50,8 +50,8 @@ double cheapest(std::span<const AllReduceForm> forms, double bytes);
 /// The cheapest form that exists for these devices.
 Seconds all_reduce_time(const Cluster& cluster, std::span<const int> devices, Bytes bytes);
 
-/// The innermost group of each device, which has one network card for everything that leaves it (planning.md
-/// 2.10); empty in a cluster of one level, where no card is shared.
+/// The innermost group of each device, which has one network card for everything that leaves it; empty in a
+/// cluster of one level, where no card is shared.
 std::vector<int> shared_cards(const Cluster& cluster);
 
 }  // namespace pp::plan

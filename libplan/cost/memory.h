@@ -1,5 +1,4 @@
-// Memory of one device of a stage (planning.md 2.7), as a bound for the fast searches and exactly for a whole
-// partition.
+// Memory of one device of a stage, as a bound for the fast searches and exactly for a whole partition.
 #pragma once
 
 #include <cstdint>

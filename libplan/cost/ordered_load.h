@@ -1,5 +1,5 @@
-// The loads of our cost model (`--cost-model pp`) on an ordered list of devices (planning.md 2.10, 3.6): each
-// stage at the speed, memory, all-reduce and links of the devices it gets.
+// The loads of our cost model (`--cost-model pp`) on an ordered list of devices: each stage at the speed,
+// memory, all-reduce and links of the devices it gets.
 #pragma once
 
 #include <cstdint>

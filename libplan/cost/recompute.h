@@ -1,6 +1,6 @@
-// Forwards that run again instead of keeping what they save (Chen et al., arXiv 1604.06174; planning.md 2.8):
-// what that releases and costs, layer by layer of a stage, and which layers to choose. A stage may also run
-// again as a whole from its inputs (R in the programs, schedules.md 2.4).
+// Forwards that run again instead of keeping what they save (Chen et al., arXiv 1604.06174): what that releases
+// and costs, layer by layer of a stage, and which layers to choose. A stage may also run again as a whole from
+// its inputs (R in the programs).
 #pragma once
 
 #include <cstdint>

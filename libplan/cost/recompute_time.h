@@ -17,8 +17,8 @@ class RecomputeTime {
 
   /// Seconds per micro-batch of the busiest of `replicas` with `count` micro-batches. With `always` the stage's
   /// forward. With `automatic` a lower bound: layers give back all they save, in part too, cheapest first, in
-  /// at most 16 classes of about equal seconds per byte (planning.md 2.8). Does not fall when the stage grows.
-  /// O(1), `automatic` O(16).
+  /// at most 16 classes of about equal seconds per byte. Does not fall when the stage grows. O(1), `automatic`
+  /// O(16).
   double seconds(int begin, int end, int replicas, double count) const;
 
  private:

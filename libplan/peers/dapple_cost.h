@@ -1,5 +1,5 @@
 // The latency by which DAPPLE's released planner compares plans (Fan et al., "DAPPLE: A Pipelined Data Parallel
-// Approach for Training Large Models", PPoPP'21, sec. 4). planning.md 4.5 has the formulas.
+// Approach for Training Large Models", PPoPP'21, sec. 4).
 #pragma once
 
 #include <vector>

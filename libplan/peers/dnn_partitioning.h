@@ -1,6 +1,5 @@
 // The load model of dnn-partitioning (Tarnawski et al., "Efficient Algorithms for Device Placement of DNN Graph
 // Operators", NeurIPS'20, sec. 4): accelerators without replicas that talk through host memory.
-// planning.md 4.3.
 //
 //   load(S) = sum of the times of S + sum of transfer(u) over tensors u with their producer or a reader, but
 //   not

@@ -1,6 +1,5 @@
 // `--cost-model NAME`: other planners' cost models, searched as those planners do or exactly, for comparison
-// with ours and as a test of the importers. planning.md 4 is the specification; each model's header names its
-// paper.
+// with ours and as a test of the importers. Each model's header names its paper and what is kept of its code.
 #pragma once
 
 #include <optional>

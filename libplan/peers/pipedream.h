@@ -1,6 +1,6 @@
 // PipeDream's optimizer (Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training",
 // SOSP'19, sec. 3.1), flat or over any number of levels, in two versions of its costs: as released and as
-// printed. planning.md 4.1 and 4.2 have the recurrences.
+// printed; pipedream_level.h has the recurrence.
 //
 // Kept as they are: all-reduce is added to compute (code) with 4(m-1)/m of the weights; an outer boundary is
 // charged at the bandwidth of the inner level when an inner pipeline ends there; the memory test counts no copy

@@ -9,10 +9,10 @@
 namespace pp::plan {
 
 /// The profile of a graph of opaque layers, one micro-batch size (`batch_size`), without spread and without the
-/// split of backward. Source nodes called `Input..` and then sinks called `__getitem__..` are dropped
-/// (planning.md 6). Layers stand in topological order, named by their node ids. What the format does not say is
-/// listed in Profile::estimated. Throws pp::Error (data) with the line: unknown nodes, duplicate ids, cycles,
-/// negative or missing numbers, no layer left.
+/// split of backward. Source nodes called `Input..` and then sinks called `__getitem__..` are dropped. Layers
+/// stand in topological order, named by their node ids. What the format does not say is listed in
+/// Profile::estimated. Throws pp::Error (data) with the line: unknown nodes, duplicate ids, cycles, negative or
+/// missing numbers, no layer left.
 Profile import_pipedream(std::string_view text, std::string_view name, int batch_size);
 
 /// The batch of the profile that DAPPLE writes into file names, N of `vgg-19-pbs-N` or `vgg-19-pbs-N-any-word`;

@@ -1,5 +1,5 @@
 // The time-per-sample model of Piper (Tarnawski et al., "Piper: Multidimensional Planner for DNN
-// Parallelization", NeurIPS'21, sec. 4 and 5). planning.md 4.4. What Piper calls a sample is one micro-batch.
+// Parallelization", NeurIPS'21, sec. 4 and 5). What Piper calls a sample is one micro-batch.
 //
 //   time(S, d, t) = ( sum p_v + 2 sum of c_e over edges that cross the border of S / bandwidth ) / d
 //                   + 4 (d-1)/d sum w_v / (N bandwidth)          d replicas divide the N micro-batches of a

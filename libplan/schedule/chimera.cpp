@@ -1,5 +1,5 @@
-// Chimera with direct concatenation (Li and Hoefler, SC'21; schedules.md 4.7): two copies of the model run
-// through the same workers in opposite directions. Forward doubling and backward halving are not generated.
+// Chimera with direct concatenation (Li and Hoefler, SC'21): two copies of the model run through the same
+// workers in opposite directions. Forward doubling and backward halving are not generated.
 #include <algorithm>
 #include <utility>
 

@@ -1,6 +1,5 @@
 // PARTIME (Meloni et al., "PARTIME: Scalable and Parallel Processing Over Time with Deep Neural Networks",
-// 2022; schedules.md 5.7): one frame enters at each clock step, all stages run and update in every step.
-// Indices are steps.
+// 2022): one frame enters at each clock step, all stages run and update in every step. Indices are steps.
 #include <algorithm>
 
 #include "libplan/schedule/generators.h"

@@ -1,5 +1,5 @@
-// What schedules take by formula (schedules.md 1.8, 2.3, 4.3, 6, 7): for tests, and to set beside a simulation.
-// Times are in any unit, the same for all.
+// What schedules take by formula: for tests, and to set beside a simulation. Times are in any unit, the same
+// for all.
 #pragma once
 
 #include <optional>
@@ -27,9 +27,9 @@ struct ClosedForm {
   std::vector<double> peak_in_flight;  ///< per worker, in whole shares
 };
 
-/// Nothing where schedules.md 1.8 has no row, or not for these numbers: replicas, windows, limits, groups,
+/// Nothing for schedules without a formula, nor for these numbers: replicas, windows, limits, groups,
 /// recomputation; zero-bubble kinds with unequal F, I, W; chunked and zero-bubble kinds beyond K <= 10, M <=
-/// 4K+2; chimera beyond M = K (1.8 counts its slots, these are times).
+/// 4K+2; chimera beyond M = K (published counts are of slots, these are times).
 std::optional<ClosedForm> closed_form(const ScheduleRequest& request, const ShareTimes& times = {});
 
 /// GPipe in either order with unequal stages and no transfer times, exactly: sum F + (M-1) max F + sum B +
@@ -37,23 +37,22 @@ std::optional<ClosedForm> closed_form(const ScheduleRequest& request, const Shar
 double gpipe_makespan(std::span<const double> forward, std::span<const double> backward, int micro_batches);
 
 /// Lost time of the busiest worker beside its own work M*T, with latency c between neighbours: bubble rate =
-/// x/(x + M*T) (Qi et al., ICLR'24; schedules.md 4.3). `1f1b` (K divides M), `zb-h1`, `zb-h2`; `interleaved` is
-/// what its lists give when simulated, (2vK-2)c, K*c more than the authors' formula. Nothing for other names.
+/// x/(x + M*T) (Qi et al., ICLR'24). `1f1b` (K divides M), `zb-h1`, `zb-h2`; `interleaved` is what its lists
+/// give when simulated, (2vK-2)c, K*c more than the authors' formula. Nothing for other names.
 std::optional<double> bubble_time(const ScheduleRequest& request, const ShareTimes& times, double latency);
 
-/// The VGG16 pipeline report (Shankar; schedules.md 7). `stages`: compute of each stage plus the transfer into
-/// it, per micro-batch. time(m) = sum S_i + S_max (m-1): m micro-batches forward.
+/// The VGG16 pipeline report (Shankar). `stages`: compute of each stage plus the transfer into it, per
+/// micro-batch. time(m) = sum S_i + S_max (m-1): m micro-batches forward.
 double forward_time(std::span<const double> stages, int micro_batches);
 /// sum S_i / (k S_max), 0..1. The report's sum has one term too many; all its printed cells but two follow this
 /// one.
 double partition_efficiency(std::span<const double> stages);
 
-/// Token generation (schedules.md 6), in ticks of one stage and one group: T (M+K-1) with a barrier per token,
-/// else (T-1) max(M,K) + M+K-1.
+/// Token generation, in ticks of one stage and one group: T (M+K-1) with a barrier per token, else (T-1)
+/// max(M,K) + M+K-1.
 int generation_ticks(int stages, int groups, int tokens, bool barrier);
 
-/// torchgpipe's clock cycles (schedules.md 3.1): per cycle the (micro-batch, stage) pairs that run forward
-/// together.
+/// torchgpipe's clock cycles: per cycle the (micro-batch, stage) pairs that run forward together.
 std::vector<std::vector<std::pair<int, int>>> clock_cycles(int micro_batches, int stages);
 
 }  // namespace pp::plan

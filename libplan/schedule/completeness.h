@@ -1,4 +1,4 @@
-// Which operations must be listed (schedules.md 1.4, 2). Internal to the validator and the index.
+// Which operations must be listed. Internal to the validator and the index.
 #pragma once
 
 #include "libplan/schedule/program_index.h"

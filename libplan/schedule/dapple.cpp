@@ -1,6 +1,6 @@
-// DAPPLE's early-backward schedules PA and PB (Fan et al., PPoPP'21; schedules.md 2.6): 1F1B with windows that
-// memory limits, every micro-batch of a replicated stage split over its replicas. Unlimited and unreplicated,
-// PA is 1f1b and PB is 1f1b with the wide window.
+// DAPPLE's early-backward schedules PA and PB (Fan et al., PPoPP'21): 1F1B with windows that memory limits,
+// every micro-batch of a replicated stage split over its replicas. Unlimited and unreplicated, PA is 1f1b and
+// PB is 1f1b with the wide window.
 #include <algorithm>
 
 #include "libplan/schedule/generators.h"

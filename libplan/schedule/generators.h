@@ -62,8 +62,8 @@ struct StageReplica {
 template <class Make>
 Schedule replicated_schedule(const ScheduleRequest& request, Make make);
 
-/// The end of a step on a worker: every AR in ascending stage order, then every U (semantics.md, AR and U).
-/// `workers`: how many hold each stage.
+/// The end of a step on a worker: every AR in ascending stage order, then every U. `workers`: how many hold
+/// each stage.
 void append_updates(Program& program, std::vector<StageId> stages, int workers);
 /// For a worker of one stage.
 void append_update(Program& program, StageId stage, int replicas);

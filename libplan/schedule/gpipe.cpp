@@ -1,7 +1,6 @@
-// GPipe (Huang et al., NeurIPS'19; schedules.md 2.3) and its two ends: naive model parallelism (2.1), one
-// micro-batch at a time through the stages. All forwards, then all backwards: in the same order 0..M-1, so that
-// gradients are added as single-device accumulation adds them, or last to first as in the paper's figure and
-// torchgpipe.
+// GPipe (Huang et al., NeurIPS'19) and its two ends: naive model parallelism, one micro-batch at a time through
+// the stages. All forwards, then all backwards: in the same order 0..M-1, so that gradients are added as
+// single-device accumulation adds them, or last to first as in the paper's figure and torchgpipe.
 #include "libplan/schedule/generators.h"
 
 namespace pp::plan {

@@ -1,6 +1,6 @@
-// Harmony's task lists (Li et al., VLDB'22; schedules.md 2.7): weights live on the host; a task brings a pack
-// of stages in, runs its whole group of micro-batches and updates just in time. Forward and backward are packed
-// separately; the stages are the common refinement of both packings.
+// Harmony's task lists (Li et al., VLDB'22): weights live on the host; a task brings a pack of stages in, runs
+// its whole group of micro-batches and updates just in time. Forward and backward are packed separately; the
+// stages are the common refinement of both packings.
 #include <algorithm>
 #include <numeric>
 

@@ -1,4 +1,4 @@
-// Forward-only pipelines (schedules.md 6): a batch in micro-batches, and token by token.
+// Forward-only pipelines: a batch in micro-batches, and token by token.
 #include "libplan/schedule/generators.h"
 
 namespace pp::plan {

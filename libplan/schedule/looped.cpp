@@ -1,5 +1,5 @@
-// Several stages per worker, going round: interleaved 1F1B (Narayanan et al., SC'21; schedules.md 4.1) and
-// breadth-first looping (Lamy-Poirier, MLSys'23; 4.2). Stage s is on worker s % K.
+// Several stages per worker, going round: interleaved 1F1B (Narayanan et al., SC'21) and breadth-first looping
+// (Lamy-Poirier, MLSys'23; 4.2). Stage s is on worker s % K.
 #include <algorithm>
 
 #include "libplan/schedule/generators.h"
@@ -22,7 +22,7 @@ void require_chunks(const ScheduleRequest& request, const std::string& schedule_
 
 /// Micro-batches that pass a chunk before the next chunk's turn: the classic rule is one per worker. Larger
 /// groups are legal if the last one is whole or still fills the pipeline, fewer micro-batches than workers only
-/// as one group; other groups can deadlock (schedules.md 4.1).
+/// as one group; other groups can deadlock.
 int group_of(const ScheduleRequest& request) {
   const int k = workers_of(request);
   const int m = request.micro_batches;

@@ -1,5 +1,5 @@
-// 1F1B with a flush (schedules.md 2.5, 2.8): Megatron's non-interleaved schedule, PipeDream-Flush; with a
-// window of one on a single replicated stage, data parallelism (2.2). Narayanan et al., SC'21.
+// 1F1B with a flush: Megatron's non-interleaved schedule, PipeDream-Flush; with a window of one on a single
+// replicated stage, data parallelism (2.2). Narayanan et al., SC'21.
 #include <algorithm>
 
 #include "libplan/schedule/generators.h"

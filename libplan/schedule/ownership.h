@@ -1,5 +1,5 @@
-// Who runs a micro-batch of a stage with several workers (semantics.md, Ownership), where no micro-batch may be
-// split: what check_plan() asks of every plan.
+// Who runs a micro-batch of a stage with several workers, where no micro-batch may be split: what check_plan()
+// asks of every plan.
 #pragma once
 
 #include "libplan/schedule/program_set.h"

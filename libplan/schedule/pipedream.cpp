@@ -1,7 +1,6 @@
-// Asynchronous 1F1B: PipeDream's 1F1B and 1F1B-RR (Narayanan et al., SOSP'19; schedules.md 5.2, 5.4) and
-// PipeDream-2BW (ICML'21; 5.5). A window of forwards, then one forward and one backward in turn for as long as
-// micro-batches come, an update after each or after every few backwards. The lists are the same for every
-// weight policy.
+// Asynchronous 1F1B: PipeDream's 1F1B and 1F1B-RR (Narayanan et al., SOSP'19) and PipeDream-2BW (ICML'21; 5.5).
+// A window of forwards, then one forward and one backward in turn for as long as micro-batches come, an update
+// after each or after every few backwards. The lists are the same for every weight policy.
 #include <algorithm>
 
 #include "libplan/schedule/generators.h"

@@ -1,4 +1,4 @@
-// Who holds which stage (schedules.md 1.2), and the end of a step that follows from it.
+// Who holds which stage, and the end of a step that follows from it.
 #include <algorithm>
 #include <numeric>
 

@@ -85,8 +85,8 @@ struct Stream {
 Stream steps_of(Program program, int micro_batches);
 
 /// The list for a number of micro-batches, an operation at a time: F and B beyond the last are left out, and an
-/// iteration that would have no B (or W) is left out with its AR and U (semantics.md, Streams). A body without
-/// B, as of inference or of a replica that has nothing to do in a step, stands for its F or for its place.
+/// iteration that would have no B (or W) is left out with its AR and U. A body without B, as of inference or of
+/// a replica that has nothing to do in a step, stands for its F or for its place.
 class StreamWalk {
  public:
   /// `stream` must outlive it. Throws pp::Error (data) for a period below 1.

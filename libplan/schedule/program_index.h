@@ -1,6 +1,6 @@
-// A set of programs with its dependencies (schedules.md 1.3) as flat arrays: what the validator and the
-// simulator walk. Operations get ids, worker by worker, in list order. Who needs whom is read off (stage,
-// micro-batch) tables; it is never stored per pair.
+// A set of programs with its dependencies as flat arrays: what the validator and the simulator walk. Operations
+// get ids, worker by worker, in list order. Who needs whom is read off (stage, micro-batch) tables; it is never
+// stored per pair.
 #pragma once
 
 #include <algorithm>
@@ -131,9 +131,8 @@ struct ProgramIndex {
   void visit_next_token(int id, Visit visit) const;
 };
 
-/// Checks stages, placement and completeness of F, B, I, W, R (schedules.md 1.4, 1 and 2). `skips` are
-/// dependencies besides the chain and set.skips; repeated ones count once. O(operations + stages *
-/// micro-batches). Throws pp::Error (data).
+/// Checks stages, placement and completeness of F, B, I, W, R. `skips` are dependencies besides the chain and
+/// set.skips; repeated ones count once. O(operations + stages * micro-batches). Throws pp::Error (data).
 ProgramIndex index_programs(const ProgramSet& set, std::span<const std::pair<StageId, StageId>> skips = {});
 
 /// `worker 1, operation 4 (B1.3)`: how messages name an operation.

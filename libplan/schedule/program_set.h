@@ -11,14 +11,14 @@ namespace pp::plan {
 
 /// Which operations a set has and what they need (libplan/schedule/README.md, Dependencies).
 enum class RuleSet {
-  standard,      ///< training: schedules.md 1.3
+  standard,      ///< training: Dependencies in README.md
   forward_only,  ///< inference: F alone
-  clocked,       ///< PARTIME (schedules.md 5.7): indices are clock steps; B mixes two frames
-  swapped,  ///< Harmony (schedules.md 2.7): weights are loaded and evicted, F and B may be on different workers
+  clocked,       ///< PARTIME: indices are clock steps; B mixes two frames
+  swapped,       ///< Harmony: weights are loaded and evicted, F and B may be on different workers
 };
 
-/// When a recomputation may start (schedules.md 2.4): once its forward has run, or not before the gradient has
-/// arrived for which it is needed (a plain checkpoint function).
+/// When a recomputation may start: once its forward has run, or not before the gradient has arrived for which
+/// it is needed (a plain checkpoint function).
 enum class RecomputeStart { early, late };
 
 }  // namespace pp::plan
@@ -40,8 +40,8 @@ struct EnumNames<plan::RecomputeStart> {
 
 namespace pp::plan {
 
-/// Token generation (schedules.md 6): micro-batch t*groups + g is token t of sequence group g, and needs token
-/// t-1 from the last stage: of its own group, or with a barrier of all groups. groups = 0: none.
+/// Token generation: micro-batch t*groups + g is token t of sequence group g, and needs token t-1 from the last
+/// stage: of its own group, or with a barrier of all groups. groups = 0: none.
 struct TokenLoop {
   int groups = 0;
   bool barrier = false;

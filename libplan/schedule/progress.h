@@ -1,4 +1,4 @@
-// Whether a set of programs can run to its end, and the report when it cannot (schedules.md 1.4, 3).
+// Whether a set of programs can run to its end, and the report when it cannot.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// Whether programs also finish when messages do not wait in unlimited room: derived sends and receives
-// (schedules.md 1.6) with bounded queues, or with blocking (rendez-vous) sends.
+// Whether programs also finish when messages do not wait in unlimited room: derived sends and receives with
+// bounded queues, or with blocking (rendez-vous) sends.
 #pragma once
 
 #include "libplan/schedule/program_set.h"

@@ -1,4 +1,4 @@
-// Re-materialisation (schedules.md 2.4; GPipe, torchgpipe) as a pass over a schedule's lists.
+// Re-materialisation as a pass over a schedule's lists.
 #include "libplan/schedule/generators.h"
 
 namespace pp::plan {

@@ -14,17 +14,17 @@
 
 namespace pp::plan {
 
-/// Which version of the weights a micro-batch runs on (schedules.md 5): the only one, updated after a flush;
-/// the newest at its forward, kept for its backward; the one its forward saw on stage 0, on every stage; the
-/// one before the update in progress; the newest at its forward, updated every few micro-batches; whatever is
-/// newest, forward and backward alike (a demonstration: the gradient of no function); the newest as the updates
-/// to come will probably leave it, forward and backward each.
+/// Which version of the weights a micro-batch runs on: the only one, updated after a flush; the newest at its
+/// forward, kept for its backward; the one its forward saw on stage 0, on every stage; the one before the
+/// update in progress; the newest at its forward, updated every few micro-batches; whatever is newest, forward
+/// and backward alike (a demonstration: the gradient of no function); the newest as the updates to come will
+/// probably leave it, forward and backward each.
 enum class WeightPolicy { flush, stash, vertical_sync, two_buffered, macrobatch, latest, predict };
 
-/// How many micro-batches a replica of a stage keeps in flight (1F1B kinds; semantics.md, Windows).
+/// How many micro-batches a replica of a stage keeps in flight (1F1B kinds).
 enum class WindowRule { published, win, wide, explicit_list };
 
-/// Micro-batches of a stage whose forward runs again before their backward (schedules.md 2.4).
+/// Micro-batches of a stage whose forward runs again before their backward.
 enum class Recompute { never, except_last, always };
 
 /// Stages on one worker that a schedule can have.
@@ -145,9 +145,9 @@ ProgramSet program_set(const ScheduleRequest& request, int stream_length = 0);
 /// Stages per worker that a request means: its own number, or the schedule's default.
 int chunks_of(const ScheduleRequest& request);
 
-/// Micro-batches in flight per replica, per stage (planning.md 2.6), not yet capped by the number of
-/// micro-batches. published: ceil(suffix/r_s); win: 1 + ceil(win_{s+1} r_{s+1} / r_s); wide: 2*win-1. An
-/// explicit list has no rule: throws pp::Error (internal).
+/// Micro-batches in flight per replica, per stage, not yet capped by the number of micro-batches. published:
+/// ceil(suffix/r_s); win: 1 + ceil(win_{s+1} r_{s+1} / r_s); wide: 2*win-1. An explicit list has no rule:
+/// throws pp::Error (internal).
 std::vector<int> windows(WindowRule rule, std::span<const int> replicas);
 
 /// First worker of each stage, and one past the last at the end: [0, r_0, r_0 + r_1, ...].

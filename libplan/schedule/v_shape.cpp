@@ -1,6 +1,5 @@
 // Two stages per worker in V placement: down to the last worker and back up. ZB-V (Qi et al., "Pipeline
-// Parallelism with Controllable Memory", NeurIPS'24; schedules.md 4.4) and DualPipeV (after DeepSeek-V3's
-// DualPipe, 2024; 4.6).
+// Parallelism with Controllable Memory", NeurIPS'24) and DualPipeV (after DeepSeek-V3's DualPipe, 2024; 4.6).
 #include <algorithm>
 #include <array>
 #include <deque>

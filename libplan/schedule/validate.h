@@ -1,5 +1,5 @@
-// The validator (schedules.md 1.4): placement, completeness, progress without deadlock, order. The first
-// failure is a pp::Error (data); a deadlock names every worker's next operation and what it waits for.
+// The validator: placement, completeness, progress without deadlock, order. The first failure is a pp::Error
+// (data); a deadlock names every worker's next operation and what it waits for.
 #pragma once
 
 #include <span>
@@ -8,9 +8,8 @@
 
 namespace pp::plan {
 
-/// Placement, completeness, progress, order (schedules.md 1.4, in this sequence; its memory check is the
-/// simulator's). O(operations). Throws pp::Error (data) with the first failure: `worker 1, operation 4 (B1.3):
-/// ...`, positions from 0.
+/// Placement, completeness, progress, order. O(operations). Throws pp::Error (data) with the first failure:
+/// `worker 1, operation 4 (B1.3): ...`, positions from 0.
 void validate(const ProgramSet& set);
 
 /// Largest number of micro-batches in flight on this worker, walking its list: F adds 1/v, B or W subtracts

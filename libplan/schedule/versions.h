@@ -1,5 +1,5 @@
-// Weight versions of asynchronous programs (schedules.md 5.3 to 5.5): which version each forward runs on under
-// a policy, and whether that version exists and may still be kept.
+// Weight versions of asynchronous programs: which version each forward runs on under a policy, and whether that
+// version exists and may still be kept.
 #pragma once
 
 #include <vector>
@@ -30,9 +30,9 @@ struct LookAhead {
 };
 LookAhead look_ahead(int stage, int stages, int per_update = 1);
 
-/// Weight versions that a stage keeps (planning.md 2.6, V_s), the newest among them, when its replicas have
-/// `window` micro-batches in flight in a pipeline of `stages`: what live_versions() counts for the windows
-/// `win`. `per_update`: micro-batches, read by predict.
+/// Weight versions that a stage keeps, the newest among them, when its replicas have `window` micro-batches in
+/// flight in a pipeline of `stages`: what live_versions() counts for the windows `win`. `per_update`:
+/// micro-batches, read by predict.
 int versions_kept(WeightPolicy policy, int window, int stages, int per_update);
 
 /// Largest number of live versions of each stage, over its workers: the newest and those that micro-batches in

@@ -1,5 +1,5 @@
-// ZB-H1 and ZB-H2, the hand-made schedules of Qi et al., "Zero Bubble Pipeline Parallelism", ICLR'24
-// (schedules.md 4.3): the backward is split, the weight gradient waits where it fills what would be bubble.
+// ZB-H1 and ZB-H2, the hand-made schedules of Qi et al., "Zero Bubble Pipeline Parallelism", ICLR'24: the
+// backward is split, the weight gradient waits where it fills what would be bubble.
 #include <algorithm>
 
 #include "libplan/schedule/generators.h"

@@ -66,8 +66,8 @@ SimulationInput make_input(const PricedStages& priced, const Assignment& assignm
 /// Prediction::step of a synchronous assignment alone, in a third of the time.
 Seconds simulated_step(const PricedStages& priced, const Assignment& assignment, const PricingContext& context);
 
-/// Step time, busy times, memory and traffic by the simulator. Streams run long enough for a steady period
-/// (planning.md 2.12). Throws pp::Error (data) on a deadlock.
+/// Step time, busy times, memory and traffic by the simulator. Streams run long enough for a steady period.
+/// Throws pp::Error (data) on a deadlock.
 Prediction simulate_prediction(const PricedStages& priced, const Assignment& assignment,
                                const PricingContext& context);
 

@@ -1,5 +1,5 @@
-// Weights that layers of several stages share, kept as one copy per stage (planning.md 2.10, option b): every
-// copy is updated with the sum of the gradients of all, so they stay equal.
+// Weights that layers of several stages share, kept as one copy per stage: every copy is updated with the sum
+// of the gradients of all, so they stay equal.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Memory of every worker over its program (planning.md 2.12). Internal to the simulator.
+// Memory of every worker over its program. Internal to the simulator.
 #pragma once
 
 #include <array>

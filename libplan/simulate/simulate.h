@@ -1,6 +1,6 @@
-// The event simulator (planning.md 2.12, schedules.md 1.5): start and end of every operation and message of a
-// set of programs under given costs; step time, bubble, memory over time. Exact and deterministic: ties are
-// broken by (time, kind, stage, micro-batch, worker). O(operations log operations).
+// The event simulator: start and end of every operation and message of a set of programs under given costs;
+// step time, bubble, memory over time. Exact and deterministic: ties are broken by (time, kind, stage,
+// micro-batch, worker). O(operations log operations).
 #pragma once
 
 #include <span>
@@ -118,8 +118,8 @@ SimulationResult simulate(const SimulationInput& input);
 /// only.
 SimulationInput chained(const SimulationInput& input, int copies);
 
-/// Seconds per step when steps follow each other without a barrier: T(n+1) - T(n) of n chained copies, n = 2
-/// (schedules.md 1.5). Synchronous programs only.
+/// Seconds per step when steps follow each other without a barrier: T(n+1) - T(n) of n chained copies, n = 2.
+/// Synchronous programs only.
 Seconds chained_period(const SimulationInput& input);
 
 /// Seconds per micro-batch of an asynchronous set in steady state: the largest (E(2J/3) - E(J/3)) / (J/3) of

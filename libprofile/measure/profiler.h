@@ -62,8 +62,8 @@ class Observer {
 /// Throws pp::Error: (data) for a model that cannot run, (device) for a device that does not exist.
 Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Observer& observer);
 
-/// Process-wide settings that every measuring or training tool makes first in main: malloc thresholds
-/// (libtorch.md 7), the saved-tensor meter. Call once, before any tensor exists.
+/// Process-wide settings that every measuring or training tool makes first in main: malloc thresholds, the
+/// saved-tensor meter. Call once, before any tensor exists.
 void prepare_process();
 
 /// CPU model name, core count, LibTorch version, load average: the context of a measured document.

@@ -1,6 +1,6 @@
 // Which storages autograd keeps for backward, per layer. An Engine subclass offers every saved tensor of a
-// metered thread to its meter (libtorch.md 7); threads without a meter run as usual. While a meter is active,
-// autograd's check against in-place changes of saved tensors is off: meter only while profiling.
+// metered thread to its meter; threads without a meter run as usual. While a meter is active, autograd's check
+// against in-place changes of saved tensors is off: meter only while profiling.
 #pragma once
 
 #include <ATen/core/Tensor.h>

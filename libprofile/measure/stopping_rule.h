@@ -9,7 +9,7 @@ namespace pp::profile {
 
 struct StoppingRule {
   /// Passes of each size that are run and dropped before the first sample: caches, kernels chosen at the first
-  /// call and fresh memory make them slow (libtorch.md 13).
+  /// call and fresh memory make them slow.
   int warm_up_passes = 3;
   /// Below this many samples the interval is not looked at.
   int min_samples = 10;

@@ -1,4 +1,5 @@
-"""layering.py ROOT: checks who may include whom, by reading #include lines. Prints one line per violation; exit 1 if any.
+"""layering.py ROOT: checks who may include whom, by reading #include lines, and that documents which sources name are there.
+Prints one line per violation; exit 1 if any.
 
 The rules are those of the project's structure: dependencies point one way (core -> model -> measure, core -> libplan, all of
 these -> librun -> apps), the planner never sees LibTorch, and no file sees both LibTorch and spdlog, whose fmt collide.
@@ -71,6 +72,7 @@ RULES = [
          "include tests/support/doctest.h last, or tests/support/torch_test.h", but=r"tests/support/(doctest\.h|main\.cpp)$"),
 ]
 
+DOCUMENT = re.compile(r"(?<![\w./-])\w[\w./-]*\.md\b")
 GETENV = re.compile(r"\b(secure_)?(getenv|setenv|putenv)\s*\(")
 
 
@@ -95,6 +97,17 @@ def check_environment(texts: dict[str, str]) -> list[str]:
     return [f"{file}:{number}: reads or changes the environment, but only apps may; pass the value in as an argument"
             for file, text in texts.items() if not file.startswith(("apps/", "tests/"))
             for number, line in enumerate(text.splitlines(), 1) if GETENV.search(line.split("//")[0])]
+
+
+def check_documents(root: pathlib.Path, texts: dict[str, str]) -> list[str]:
+    """A document that a source names stands beside it, above it, or where the path from the root says."""
+    def resolves(file: str, name: str) -> bool:
+        return any((folder / name).is_file() for folder in (root / file).parents if folder.is_relative_to(root))
+
+    return [f"{file}:{number}: names {name}, which is not in the repository; say here what the reader needs of it"
+            for file, text in texts.items()
+            for number, line in enumerate(text.splitlines(), 1) for name in DOCUMENT.findall(line)
+            if not resolves(file, name)]
 
 
 def torch_chain(header: str, includes: dict[str, list[Include]], seen: set[str]) -> list[str]:
@@ -126,7 +139,7 @@ def main() -> None:
     files = sorted(p for room in ROOMS for p in (root / room).rglob("*") if p.suffix in SUFFIXES)
     texts = {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in files}
     includes = {file: read_includes(text) for file, text in texts.items()}
-    violations = check_rules(includes) + check_environment(texts) + check_apps(includes)
+    violations = check_rules(includes) + check_environment(texts) + check_apps(includes) + check_documents(root, texts)
     for violation in violations:
         print(violation)
     if not files:

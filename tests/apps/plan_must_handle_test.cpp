@@ -1,5 +1,5 @@
-// Requests at the edges of what can be asked (planning.md 8), as a user meets them: each has a plan, and what
-// is remarkable about it is said.
+// Requests at the edges of what can be asked, as a user meets them: each has a plan, and what is remarkable
+// about it is said.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 

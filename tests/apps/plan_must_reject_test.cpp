@@ -1,5 +1,4 @@
-// What pp-plan must refuse (planning.md 8), each with its whole message: bad input exits 2, a request without a
-// plan 3.
+// What pp-plan must refuse, each with its whole message: bad input exits 2, a request without a plan 3.
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>

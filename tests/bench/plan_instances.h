@@ -1,5 +1,5 @@
-// Chains of any length to plan for, the same for the same seed on every machine: times, weights and cuts as
-// planning.md 9 draws them.
+// Chains of any length to plan for, the same for the same seed on every machine: times of 1 to 21 ms, half of
+// them with up to 100 MB of weights, cuts of 1 to 41 MB.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// How trainers without a planner cut a chain into stages: layers balanced by one number each (planning.md 5).
-// Every function returns the number of layers in each block.
+// How trainers without a planner cut a chain into stages: layers balanced by one number each. Every function
+// returns the number of layers in each block.
 #pragma once
 
 #include <span>

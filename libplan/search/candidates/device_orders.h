@@ -1,5 +1,5 @@
-// In which order a pipeline goes through the devices of a cluster (planning.md 3.6): node by node, one device
-// per node in turn, the distinct orders of unequal devices.
+// In which order a pipeline goes through the devices of a cluster: node by node, one device per node in turn,
+// the distinct orders of unequal devices.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // What a branching graph offers beyond its linear orders: partitions found over all its down-sets, and bounds
-// that hold whatever the order (planning.md 3.8, 3.9).
+// that hold whatever the order.
 #pragma once
 
 #include <limits>

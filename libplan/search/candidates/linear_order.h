@@ -1,5 +1,5 @@
 // Linear orders of a model graph. Pipelines are contiguous in one order, so the order decides which stages are
-// possible and what crosses them; six cheap ones are tried (planning.md 3.9).
+// possible and what crosses them; six cheap ones are tried.
 #pragma once
 
 #include <cstdint>

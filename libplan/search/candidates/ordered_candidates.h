@@ -1,5 +1,5 @@
 // Candidates whose stages are searched on the very devices they get, for clusters in which it matters which
-// device that is: several levels of links, unequal speeds or memories (planning.md 3.6).
+// device that is: several levels of links, unequal speeds or memories.
 #pragma once
 
 #include <vector>

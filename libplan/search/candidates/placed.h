@@ -1,8 +1,7 @@
 // Planning with schedules that say themselves which worker holds which stage, one worker per stage or copy:
-// zero-bubble kinds, several stages per worker, two copies, programs from a file (semantics.md, Search for
-// several stages per worker). The flat search cuts the layers into as many stages as the schedule has, as if
-// each had a device of its own; the schedule places them, the simulator prices them, boundary layers move while
-// the step gets faster.
+// zero-bubble kinds, several stages per worker, two copies, programs from a file. The flat search cuts the
+// layers into as many stages as the schedule has, as if each had a device of its own; the schedule places them,
+// the simulator prices them, boundary layers move while the step gets faster.
 #pragma once
 
 #include <optional>

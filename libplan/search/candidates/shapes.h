@@ -34,7 +34,7 @@ std::string shape_refusal(const ScheduleRow& schedule, const PlanRequest& reques
 
 /// Throws pp::Error (usage) when the request's stages and replicas need more micro-batches per update than
 /// these under the schedule's weight policy, with the fewest that do: an update in the middle of the pipeline
-/// would want a weight version that does not exist yet (schedules.md 5.5).
+/// would want a weight version that does not exist yet.
 void check_update(const ScheduleRow& schedule, const PlanRequest& request, int micro_batches);
 
 }  // namespace pp::plan

@@ -1,6 +1,6 @@
 // The exact flat bottleneck search: splits layers into stages with replicas so that the most loaded stage or
-// cut is as light as possible (planning.md 3.2 to 3.4). Every probe runs from the back, so that memory, which
-// depends on the devices of later stages, can be tested on the way.
+// cut is as light as possible. Every probe runs from the back, so that memory, which depends on the devices of
+// later stages, can be tested on the way.
 #pragma once
 
 #include <functional>

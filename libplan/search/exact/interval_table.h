@@ -1,5 +1,5 @@
 // The table of all intervals of layers that hierarchical searches nest: A(i, j, m), the least bottleneck of
-// layers [i, j) as a pipeline on exactly m machines (planning.md 3.6, 4.1),
+// layers [i, j) as a pipeline on exactly m machines,
 //
 //   A(i, j, m) = min( whole(i, j, m),  min over i < k < j, 1 <= q < m of max( A(i, k, m-q), last(k, j, q) ) ).
 #pragma once

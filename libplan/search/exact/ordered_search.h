@@ -1,6 +1,6 @@
 // The exact search on an ordered list of devices: speeds, memory and links differ from position to position,
-// and a stage is priced on the very devices it gets (planning.md 3.6). Position 0 serves the last layers; a
-// partition uses the first devices of the list, all of them or fewer.
+// and a stage is priced on the very devices it gets. Position 0 serves the last layers; a partition uses the
+// first devices of the list, all of them or fewer.
 #pragma once
 
 #include <limits>

@@ -1,7 +1,7 @@
 // The slow exact search: every (start, end, replicas) is looked at that the loads and the lower bound of the
 // memory leave, which grow with the stage; the exact memory need not, and may depend on the whole pipeline
-// behind a stage (planning.md 3.5). Decides where the fast searches, which know the lower bound only, return a
-// partition that does not fit after all; and is their oracle in tests.
+// behind a stage. Decides where the fast searches, which know the lower bound only, return a partition that
+// does not fit after all; and is their oracle in tests.
 #pragma once
 
 #include <span>

@@ -1,7 +1,6 @@
 // The synchronous objective J = theta + G: theta is the largest load of a stage or cut over the steady part of
-// a step, G the time one micro-batch takes through the pipeline and back (planning.md 2.11, 3.7). Only G's cuts
-// depend on the partition, so the search minimises the sum of their `fill` times under a falling bound on the
-// loads.
+// a step, G the time one micro-batch takes through the pipeline and back. Only G's cuts depend on the
+// partition, so the search minimises the sum of their `fill` times under a falling bound on the loads.
 #pragma once
 
 #include <functional>

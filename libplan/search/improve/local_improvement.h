@@ -1,7 +1,6 @@
-// Local improvement of a priced plan on the real graph (planning.md 3.9 step 3 and 3.10): a layer moves over a
-// cut, a replica to a neighbouring stage, a device without work to any, windows by a few micro-batches, while
-// the simulated step gets faster. Stages leave the linear order they were found in: they only have to be
-// contiguous in some order of the graph.
+// Local improvement of a priced plan on the real graph: a layer moves over a cut, a replica to a neighbouring
+// stage, a device without work to any, windows by a few micro-batches, while the simulated step gets faster.
+// Stages leave the linear order they were found in: they only have to be contiguous in some order of the graph.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What the stages of a plan run again instead of keeping it, stage by stage (planning.md 2.8, 3.10): the
-// choices worth simulating, and how programs and stages look with one.
+// What the stages of a plan run again instead of keeping it, stage by stage: the choices worth simulating, and
+// how programs and stages look with one.
 #pragma once
 
 #include <span>

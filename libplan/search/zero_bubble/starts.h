@@ -13,7 +13,7 @@ struct NamedOrder {
   Order order;
 };
 
-/// ZB-H1, ZB-H2 and 1F1B with split backwards (schedules.md 4.3, 2.5), those that respect the rooms.
+/// ZB-H1, ZB-H2 and 1F1B with split backwards, those that respect the rooms.
 std::vector<NamedOrder> hand_written_orders(const std::vector<Room>& rooms);
 
 /// The rule of the hand-written orders over a grid of windows and delays, and the list scheduler over its own.

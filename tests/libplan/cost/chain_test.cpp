@@ -26,7 +26,7 @@ Chain chain_of(const Profile& profile, std::vector<int> order = {}) {
   return make_chain(graph, order, model.layers, model.loss, {1.0, 0});
 }
 
-/// Chain 0-1-2-3-4 plus 0 -> 3, outputs 4,2,2,2,1 (planning.md 2.9); every layer saves its inputs.
+/// Chain 0-1-2-3-4 plus 0 -> 3, outputs 4,2,2,2,1; every layer saves its inputs.
 Profile skip_profile() {
   return test::make_profile({{{1, 2, 10, 4, 0, 0, 5},
                               {1, 2, 10, 2, 4, 4, 1},

@@ -1,4 +1,4 @@
-// Fixed costs of operations and updates (planning.md 2.2, 2.5) from the profile to the price of a plan.
+// Fixed costs of operations and updates from the profile to the price of a plan.
 #include "libplan/cost/priced_model.h"
 #include "libplan/plan.h"
 #include "libplan/search/planner.h"

@@ -16,7 +16,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 using Positions = std::vector<std::size_t>;
 
-/// planning.md 2.8: (f, A, x) = (2,8,1), (1,5,1), (3,6,1).
+/// By hand: (f, A, x) = (2,8,1), (1,5,1), (3,6,1).
 std::vector<RecomputeUnit> example() { return {{0, 2, 8, 1}, {1, 1, 5, 1}, {2, 3, 6, 1}}; }
 
 std::vector<RecomputeUnit> random_units(test::Random& random) {
@@ -66,7 +66,7 @@ Profile random_profile(test::Random& random) {
 
 }  // namespace
 
-TEST_CASE("planning.md 2.8: limits 42, 41 and 33 cost 2, 3 and 5") {
+TEST_CASE("three layers: limits 42, 41 and 33 cost 2, 3 and 5") {
   // Two in flight, 10 bytes of other memory; nothing again: 2 * 19 + 10 = 48.
   const auto choose = [](std::int64_t limit) { return choose_units(example(), 2, limit - 10); };
   CHECK(choose(48) == Positions{});

@@ -16,8 +16,8 @@ TEST_SUITE_BEGIN("libplan/peers/antichain");
 namespace pp::plan {
 namespace {
 
-/// PipeDream's code with activations charged (planning.md 4.1), at most so many machines: a stage costs
-/// (C + 4(q-1)W/(Bq))/q, a cut 2x/(Bq) at both sides, x once for each tensor. Over a chain or a lattice.
+/// PipeDream's code with activations charged, at most so many machines: a stage costs (C + 4(q-1)W/(Bq))/q, a
+/// cut 2x/(Bq) at both sides, x once for each tensor. Over a chain or a lattice.
 class ChargedCost : public StageCost {
  public:
   ChargedCost(const Chain& chain, double bandwidth) : chain_(chain), bandwidth_(bandwidth) {}

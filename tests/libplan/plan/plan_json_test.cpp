@@ -13,7 +13,7 @@ namespace {
 
 const std::string kGolden = std::string(PP_TEST_DATA) + "/plan/example_c.json";
 
-/// Planning.md's Example C as a 2-1 pipeline of six micro-batches.
+/// Example C (tests/data/plan) as a 2-1 pipeline of six micro-batches.
 Plan golden_plan() {
   PlanRequest request;
   request.mini_batch = 6;

@@ -1,4 +1,4 @@
-// The formulas of schedules.md against the simulated lists, over grids.
+// The published formulas against the simulated lists, over grids.
 #include "libplan/schedule/closed_forms.h"
 
 #include <algorithm>
@@ -92,7 +92,7 @@ TEST_SUITE("libplan/schedule/closed forms") {
   }
 
   TEST_CASE("gpipe with unequal stages") {
-    // schedules.md 2.3: F = [3,2,5,2], B = 2F, M = 8: 12 + 7*5 + 24 + 7*10 = 141; 1f1b takes 136.
+    // By hand: F = [3,2,5,2], B = 2F, M = 8: 12 + 7*5 + 24 + 7*10 = 141; 1f1b takes 136.
     const std::vector<double> f{3, 2, 5, 2};
     const std::vector<double> b{6, 4, 10, 4};
     CHECK(gpipe_makespan(f, b, 8) == approx(141));
@@ -105,7 +105,7 @@ TEST_SUITE("libplan/schedule/closed forms") {
   }
 
   TEST_CASE("with latency the lost time of the zero-bubble paper comes out of the lists") {
-    // Span of a worker = last end - first start; the largest is M*T + x (schedules.md 4.3).
+    // Span of a worker = last end - first start; the largest is M*T + x.
     const ShareTimes times{1.0, 1.0, 0.75};
     for (const double c : {0.0, 0.05, 0.1}) {
       for (const std::string name : {"1f1b", "zb-h1", "zb-h2", "interleaved"}) {

@@ -1,5 +1,5 @@
-// The lists of every generator, written out for small cases. What schedules.md section 12 prints is taken from
-// there; the rest is derived by hand from the rules beside each case.
+// The lists of every generator, written out for small cases. What papers print is taken from them; the rest is
+// derived by hand from the rules beside each case.
 #include "tests/libplan/schedule/support.h"
 #include "tests/support/doctest.h"
 

@@ -1,4 +1,4 @@
-// The validator against an oracle that knows nothing but the table of schedules.md 1.3: it keeps executed
+// The validator against an oracle that knows nothing but the table of dependencies: it keeps executed
 // operations in a set and tries every worker until nothing moves.
 #include <algorithm>
 #include <set>

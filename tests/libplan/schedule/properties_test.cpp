@@ -15,7 +15,7 @@ namespace {
 
 using test::error_of;
 
-/// The refusals that schedules.md documents, for requests of the grid.
+/// The documented refusals, for requests of the grid.
 bool documented(const std::string& refusal) {
   static const std::vector<std::string> kRestrictions{
       "needs micro_batches = 1, found",               // naive, pipedream
@@ -126,7 +126,7 @@ TEST_SUITE("libplan/schedule/properties") {
     });
   }
 
-  TEST_CASE("gradients are added in the order 0..M-1 where schedules.md 8 says bit-equal") {
+  TEST_CASE("gradients are added in the order 0..M-1 where weights are promised bit-equal") {
     for (const std::string name :
          {"gpipe", "1f1b", "dapple-pa", "dapple-pb", "interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipe-v"}) {
       const ProgramSet set = program_set({name, {1, 1, 1, 1}, 8, WindowRule::win, {}});
@@ -172,7 +172,7 @@ TEST_SUITE("libplan/schedule/properties") {
     });
   }
 
-  TEST_CASE("asynchronous kinds keep the versions that schedules.md 5 gives") {
+  TEST_CASE("asynchronous kinds keep the published versions") {
     for (int k = 1; k <= 5; ++k) {
       const std::vector<int> replicas(static_cast<std::size_t>(k), 1);
       const auto versions = [&](const std::string& name, int per_update) {

@@ -1,5 +1,5 @@
-// Small planning problems for tests: the textbook cost of planning.md's examples on plain tables, all
-// partitions by enumeration, and random instances from raw generator bits.
+// Small planning problems for tests: a textbook cost on plain tables, all partitions by enumeration, and random
+// instances from raw generator bits.
 #pragma once
 
 #include <algorithm>
@@ -58,7 +58,7 @@ class TextbookCost : public StageCost {
   bool stash_ = false;
 };
 
-/// Planning.md's Example A: times 6,5,4,3,2, weights 0,1,1,6,9, x_1..x_4 = 3,2,1,1.
+/// Example A: times 6,5,4,3,2, weights 0,1,1,6,9, x_1..x_4 = 3,2,1,1.
 inline TextbookCost example_a() { return {{6, 5, 4, 3, 2}, {0, 1, 1, 6, 9}, {0, 3, 2, 1, 1, 0}}; }
 
 /// Calls `visit` with every partition of the space; O(2^layers * devices^stages), so for small ones.

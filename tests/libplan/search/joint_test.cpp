@@ -188,7 +188,7 @@ TEST_CASE("more devices, more memory, twice the bandwidth: never slower") {
 }
 
 TEST_CASE("a free window is wider than win where that hides transfers and fits") {
-  // Example C of planning.md with 2-1 replicas: 55 ms with K = (2,1), 50 ms with (3,1).
+  // tests/data/plan/example_c.json with 2-1 replicas: 55 ms with K = (2,1), 50 ms with (3,1).
   PlanRequest request = request_of(6, 6, "1f1b");
   request.cuts = {3};
   request.replicas = {2, 1};

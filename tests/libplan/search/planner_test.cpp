@@ -205,8 +205,7 @@ TEST_CASE("asynchronous plans rank by their period, and stash one version per mi
 }
 
 TEST_CASE("the default window reaches the ideal period of 1-4-1, the published one does not") {
-  // F+B = 3r with F:B = 1:2 and no link cost; ideal period 3 (planning.md 2.6), which counts no waiting for
-  // all-reduces.
+  // F+B = 3r with F:B = 1:2 and no link cost; ideal period 3, which counts no waiting for all-reduces.
   const Profile profile =
       make_profile({{{1, 2, 0, 0, 0, 0, 0}, {4, 8, 0, 0, 0, 0, 0}, {1, 2, 0, 0, 0, 0, 0}}, {}, {1}});
   const auto period = [&](WindowRule window) {

@@ -85,7 +85,7 @@ inline Cluster make_cluster(int devices, std::int64_t memory = 0, double bandwid
   return flat_cluster(devices, DeviceKind::cpu, BytesPerSecond(bandwidth), Seconds(0), Bytes(memory));
 }
 
-/// Planning.md's Example C: f, g, W and t = t' = 3 ms at every cut (3 MB), no optimizer state counted as time.
+/// Example C: f, g, W and t = t' = 3 ms at every cut (3 MB), no optimizer state counted as time.
 inline Profile example_c() {
   return make_profile({{{2, 4, 0, 3'000'000, 0, 0, 0},
                         {1, 2, 1'000'000, 3'000'000, 0, 0, 0},

@@ -94,7 +94,7 @@ using Windows = std::vector<std::vector<int>>;
 
 TEST_CASE("a round trip longer than the windows of win wants wider ones") {
   const Cluster cluster = make_cluster(2, 0, 1000);
-  // t = t' = 0.5: the round trip is 2 + 2 + 1 = 5 s at a period of 2 s: 3 in flight (planning.md 2.6).
+  // t = t' = 0.5: the round trip is 2 + 2 + 1 = 5 s at a period of 2 s: 3 in flight.
   CHECK(covering_windows(two_stages(500), cluster) == Windows{{3, 1}});
   // Nothing is sent: 4 s at 2 s, which win is.
   CHECK(covering_windows(two_stages(0), cluster).empty());

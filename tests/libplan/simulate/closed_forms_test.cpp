@@ -1,4 +1,4 @@
-// Closed forms of schedules.md 1.8, 2.5, 2.6, 4 and the examples of planning.md 2.6, over grids.
+// The published closed forms and examples worked by hand, over grids.
 #include <algorithm>
 
 #include "tests/libplan/schedule/support.h"
@@ -34,7 +34,7 @@ SimulationInput replicated_stream(const std::vector<int>& replicas, WindowRule w
 }
 
 TEST_SUITE("libplan/simulate/closed forms") {
-  TEST_CASE("gpipe and 1f1b take (M + K - 1) T, with the bubble and the peaks of schedules.md 1.8") {
+  TEST_CASE("gpipe and 1f1b take (M + K - 1) T, with the published bubble and peaks") {
     for (int k = 1; k <= 8; ++k) {
       for (int m = 1; m <= 32; ++m) {
         CAPTURE(k);
@@ -82,7 +82,7 @@ TEST_SUITE("libplan/simulate/closed forms") {
   }
 
   TEST_CASE("DAPPLE's PA and PB with latency, K = 4, M = 16") {
-    // schedules.md 2.6: c, PA, PB.
+    // c, PA, PB, as published.
     const double table[][3] = {{0.25, 64, 58.5}, {0.5, 71, 60}, {1, 85, 63}, {1.5, 99, 66}};
     for (const auto& [c, pa, pb] : table) {
       CHECK(with_latency(straight("1f1b", 4, 16), c) == approx(pa));
@@ -91,7 +91,7 @@ TEST_SUITE("libplan/simulate/closed forms") {
   }
 
   TEST_CASE("a window too small for the round trip throttles") {
-    // planning.md 2.6: S = 2, F = B = 1, t = t' = 0.5 in transfer time, so RT_0 = 2*2 + 2*0.5 = 5.
+    // By hand: S = 2, F = B = 1, t = t' = 0.5 in transfer time, so RT_0 = 2*2 + 2*0.5 = 5.
     const auto with_window = [](const std::string& name, std::vector<int> window, int micro_batches) {
       const int per_step = name == "1f1b" ? micro_batches : 1;
       SimulationInput input =
@@ -111,7 +111,7 @@ TEST_SUITE("libplan/simulate/closed forms") {
     const auto period = [](std::vector<int> replicas, WindowRule rule, int micro_batches) {
       return steady_period(replicated_stream(replicas, rule, micro_batches, AllReduceMode::free)).count();
     };
-    // planning.md 2.6; 1680 = 3 * 10 * lcm(7, 8).
+    // 1680 = 3 * 10 * lcm(7, 8).
     CHECK(period({7, 8, 1}, WindowRule::published, 1680) == doctest::Approx(3.46).epsilon(0.01));
     CHECK(period({7, 8, 1}, WindowRule::win, 1680) == approx(3));
     CHECK(period({1, 4, 1}, WindowRule::published, 240) == approx(7.5));
@@ -129,7 +129,7 @@ TEST_SUITE("libplan/simulate/closed forms") {
   }
 
   TEST_CASE("an all-reduce that blocks couples the replicas") {
-    // schedules.md 5.2: free but blocking, 2-1, 3-1 and 2-2 stay at 3.0; 2-1-1 and 4-2-1 have period 4.5.
+    // Free but blocking, 2-1, 3-1 and 2-2 stay at 3.0; 2-1-1 and 4-2-1 have period 4.5.
     const auto period = [](std::vector<int> replicas) {
       return steady_period(replicated_stream(replicas, WindowRule::published, 720, AllReduceMode::blocking))
           .count();
@@ -167,7 +167,7 @@ TEST_SUITE("libplan/simulate/closed forms") {
   }
 
   TEST_CASE("zero-bubble H1 in text: makespan max(3M + K - 1, 2(M + K) - 1)") {
-    // w = min(K-1-i, M) forwards, then F, I and, from b = i on, W (schedules.md 4.3).
+    // w = min(K-1-i, M) forwards, then F, I and, from b = i on, W.
     for (int k = 2; k <= 5; ++k) {
       for (int m = 1; m <= 10; ++m) {
         ProgramSet set = straight("gpipe", k, m);
@@ -194,7 +194,7 @@ TEST_SUITE("libplan/simulate/closed forms") {
   }
 
   TEST_CASE("two stages per worker in V order, split backwards: 3M + (K - 1)/2") {
-    // ZB-V, K = 2, M = 4 (schedules.md 12): 12.5.
+    // ZB-V, K = 2, M = 4: 12.5.
     const ProgramSet set = written({"F0.0 F0.1 F0.2 F3.0 I3.0 W3.0 F3.1 I3.1 W3.1 F0.3 I0.0 W0.0 F3.2 I3.2 "
                                     "W3.2 I0.1 W0.1 F3.3 I3.3 W3.3 I0.2 W0.2 "
                                     "I0.3 W0.3 U0 U3",

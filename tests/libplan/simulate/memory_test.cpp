@@ -116,7 +116,7 @@ TEST_SUITE("libplan/simulate/memory") {
   }
 
   TEST_CASE("stashing keeps K - s versions, counted from the programs") {
-    // K = 4: 4, 3, 2, 1 versions, so 3, 2, 1, 0 copies beside the newest (schedules.md 5.3).
+    // K = 4: 4, 3, 2, 1 versions, so 3, 2, 1, 0 copies beside the newest.
     const auto peaks = memory(program_set({"pipedream", {1, 1, 1, 1}, 1, WindowRule::win, {}}, 12));
     for (int s = 0; s < 4; ++s) {
       CHECK(peaks[static_cast<std::size_t>(s)].versions == Bytes((3 - s) * 100));

@@ -81,7 +81,7 @@ TEST_SUITE("libplan/simulate/simulate") {
   }
 
   TEST_CASE("gpipe with unequal stages: the sums plus M-1 times the slowest, 1f1b shorter") {
-    // F = 3,2,5,2, B = 2F, M = 8: 12 + 7*5 + 24 + 7*10 = 141; 1f1b 136 (schedules.md 2.3).
+    // F = 3,2,5,2, B = 2F, M = 8: 12 + 7*5 + 24 + 7*10 = 141; 1f1b 136.
     for (const auto& [name, wanted] : {std::pair{"gpipe", 141.0}, std::pair{"1f1b", 136.0}}) {
       SimulationInput input = equal_stages(straight(name, 4, 8));
       input.stages = {costs(3, 6), costs(2, 4), costs(5, 10), costs(2, 4)};

@@ -21,7 +21,7 @@ inline StageCosts costs(double forward, double backward) {
   return result;
 }
 
-/// The unit costs of schedules.md: F = I = W = 1, B = 2; with several stages per worker each a part of that.
+/// Unit costs: F = I = W = 1, B = 2; with several stages per worker each a part of that.
 inline SimulationInput equal_stages(ProgramSet set, int chunks_per_worker = 1) {
   SimulationInput input;
   input.stages.assign(set.stage_workers.size(), costs(1.0 / chunks_per_worker, 2.0 / chunks_per_worker));

@@ -100,7 +100,7 @@ TEST_CASE("every weight policy keeps its versions, and its plan says so") {
 
 TEST_CASE("the smallest memory limit of every schedule equals that of all partitions by hand") {
   // Memory of a stage: 3 w of weights, gradients and momentum, V - 1 older versions of w, and per micro-batch
-  // in flight what it saves and receives. Windows by the rule of planning.md 2.6.
+  // in flight what it saves and receives. Windows by the rule `win`.
   struct Row {
     std::string schedule;
     int micro_batches;

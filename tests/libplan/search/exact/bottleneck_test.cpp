@@ -26,7 +26,7 @@ SearchSpace space_of(int layers, int devices) {
   return space;
 }
 
-/// The same chain read from its other end: a probe from the back of it is planning.md's probe from the front.
+/// The same chain read from its other end: a probe from the back of it is one from the front.
 class Mirrored : public StageCost {
  public:
   Mirrored(const StageCost& cost, int layers) : cost_(cost), layers_(layers) {}
@@ -43,7 +43,7 @@ class Mirrored : public StageCost {
   int layers_;
 };
 
-/// f[e] of planning.md 3.2: fewest devices that run layers 0..e-1 within `limit`; 0 stands for none within 3.
+/// f[e]: fewest devices that run layers 0..e-1 within `limit`; 0 stands for none within 3.
 std::vector<int> fewest_devices(const TextbookCost& cost, double limit) {
   std::vector<int> fewest;
   for (int e = 1; e <= 5; ++e) {

@@ -54,7 +54,7 @@ ChainLoad load_of(const Instance& instance, const SearchSpace& space, LoadKind k
   return {instance.chain, {kind, micro_batches, 0, kLink}, nullptr, space.replica_limit()};
 }
 
-/// Planning.md 2.11 and 3.1 written out for one staging with replicas.
+/// Period and J written out for one staging with replicas.
 struct Price {
   double period = 0;      ///< asynchronous, of one update
   double step = 0;        ///< J = theta + G

@@ -30,9 +30,8 @@ struct Machine {
   int size() const { return static_cast<int>(node.size()); }
 };
 
-/// planning.md 3.6: stage = (C/speed + 2(q-1)/q W/B)/q over the slowest of its devices and links, cut = 2x/(qB)
-/// over the link between neighbouring positions; memory K (A + x of the first boundary), K as in the table of
-/// Example B.
+/// stage = (C/speed + 2(q-1)/q W/B)/q over the slowest of its devices and links, cut = 2x/(qB) over the link
+/// between neighbouring positions; memory K (A + x of the first boundary), K as in the table of Example B.
 class ListCost : public OrderedCost, public OrderedMemory {
  public:
   Machine machine;

@@ -15,7 +15,7 @@ namespace {
 
 using test::Random;
 
-/// The step loads of planning.md 3.1 on plain tables, ring all-reduce, no overlap, U = 0, bandwidth 1.
+/// Loads of a step on plain tables, ring all-reduce, no overlap, U = 0, bandwidth 1.
 class StepCost : public StageCost {
  public:
   StepCost(std::vector<double> compute, std::vector<double> weights, std::vector<double> cuts,

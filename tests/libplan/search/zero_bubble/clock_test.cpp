@@ -97,7 +97,7 @@ TEST_CASE("bounds of ZB-H1 and ZB-H2 with their own peak as room are their figur
         request.in_flight_limit.assign(static_cast<std::size_t>(k), peak);
         const SimulationInput input = with(request.pipeline, wide ? test::zb_h2(k, m) : test::zb_h1(k, m));
         const OrderBounds bounds = order_bounds(make_pipeline(input), make_rooms(request));
-        // schedules.md 1.8 and 4.3: makespan 3M + K - 1; chained, H2 has no bubble and H1 repeats its makespan.
+        // Published: makespan 3M + K - 1; chained, H2 has no bubble and H1 repeats its makespan.
         CHECK(bounds.makespan == 3 * m + k - 1);
         CHECK(bounds.period == (wide ? 3 * m : 3 * m + k - 1));
         CHECK(chained_period(input).count() == bounds.period);

@@ -30,7 +30,6 @@ TEST_CASE("an order needs F before I before W, and room") {
 }
 
 TEST_CASE("the rule writes the published lists of ZB-H1, K = 4, M = 6, and ZB-H2, K = 4, M = 8") {
-  // schedules.md 12.
   const auto h1 = hand_written_orders(std::vector<Room>(4, Room(6, 6)))[1];
   REQUIRE(h1.name == "ZB-H1");
   CHECK(text_of(h1.order[0]) == "F0 F1 F2 F3 I0 W0 F4 I1 W1 F5 I2 W2 I3 W3 I4 W4 I5 W5");

@@ -1,5 +1,4 @@
-// Pipelines for tests of the zero-bubble search, and the hand-written orders as schedules.md 4.3 and 2.5 spell
-// them.
+// Pipelines for tests of the zero-bubble search, and the hand-written orders spelled out (Qi et al., ICLR'24).
 #pragma once
 
 #include <algorithm>
@@ -58,7 +57,7 @@ inline ZeroBubbleRequest random_pipeline(Random& random, int workers, int micro_
   return request;
 }
 
-/// schedules.md 4.3, ZB-H1: w forwards; then F, I and, from micro-batch i on, W.
+/// ZB-H1: w forwards; then F, I and, from micro-batch i on, W.
 inline ProgramSet zb_h1(int workers, int micro_batches) {
   ProgramSet set = straight_placement(workers, micro_batches);
   for (int i = 0; i < workers; ++i) {
@@ -79,7 +78,7 @@ inline ProgramSet zb_h1(int workers, int micro_batches) {
   return set;
 }
 
-/// schedules.md 4.3, ZB-H2: k forwards; then I, from micro-batch 2i on W, and F.
+/// ZB-H2: k forwards; then I, from micro-batch 2i on W, and F.
 inline ProgramSet zb_h2(int workers, int micro_batches) {
   ProgramSet set = straight_placement(workers, micro_batches);
   for (int i = 0; i < workers; ++i) {
@@ -100,7 +99,7 @@ inline ProgramSet zb_h2(int workers, int micro_batches) {
   return set;
 }
 
-/// schedules.md 2.5 with I W in place of every B.
+/// 1F1B with I W in place of every B.
 inline ProgramSet split_1f1b(int workers, int micro_batches) {
   ProgramSet set = straight_placement(workers, micro_batches);
   for (int s = 0; s < workers; ++s) {
