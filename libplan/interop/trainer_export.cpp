@@ -122,7 +122,7 @@ void leave_out_recompute(const Plan& plan, Lane& lane, LossList& lost) {
   }
 }
 
-std::string module_of(const Layer& layer) { return layer.name.substr(0, layer.name.find('/')); }
+std::string module_of(const Layer& layer) { return layer.scope.value_or(layer.name); }
 
 std::vector<int> stage_of_layers(const Plan& plan) {
   std::map<std::string_view, int> stage_of;

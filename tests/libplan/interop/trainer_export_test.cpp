@@ -158,6 +158,7 @@ TEST_CASE("torch: what would train otherwise is refused with its reason, also wh
 TEST_CASE("torch: a stage that begins in a module's own code loses that code to the stage before") {
   ModelGraph model = language(2);
   model.layers[2].name = "h.0/2";  // what h.0 does itself behind its fc
+  model.layers[2].scope = "h.0";
   model.layers[3].inputs = {"h.0/2"};
   const ::PlanSpec spec{.model = model, .cuts = {2}};
   CHECK(torch_refusal(spec) ==
