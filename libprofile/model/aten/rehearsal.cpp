@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ bool rehearsed(const AtenCall& call, std::span<const RowTensor> inputs, const c1
     const std::string text = error.what_without_backtrace();
     if (text.find("meta") != std::string::npos || text.find("Meta") != std::string::npos) return false;
     throw Error(ErrorKind::data, "LibTorch refuses the call: " + text.substr(0, text.find('\n')));
+  } catch (const std::exception& error) {  // of the standard library, for sizes out of reach
+    throw Error(ErrorKind::data, std::string("LibTorch refuses the call: ") + error.what());
   }
   check_outputs(call.outputs, samples, tensors_of(stack));
   return true;

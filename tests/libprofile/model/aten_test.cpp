@@ -154,6 +154,9 @@ TEST_SUITE("libprofile/model/aten") {
               written("aten::view", R"({ "self": { "input": 0 }, "size": [-1, 3] })", R"([{ "shape": [3] }])"))
               .find("LibTorch refuses the call: shape '[-1, 3]' is invalid for input of size 8") !=
           std::string::npos);
+    // Found by fuzz_imported: an error of the standard library.
+    CHECK(refusal(written("aten::linalg_tensorsolve", R"({ "self": -1, "other": { "input": 0 } })"))
+              .find("LibTorch refuses the call: ") != std::string::npos);
     // For two samples it fits, for three it does not.
     CHECK(refusal(written("aten::view", R"({ "self": { "input": 0 }, "size": [2, 4] })")) != "");
   }
