@@ -62,6 +62,14 @@ const at::Tensor& tensor_of(const TensorArgument& argument, const Frame& frame) 
   return frame.constants[index];
 }
 
+/// Not every kernel looks how long the list is that says so much of each side of an image.
+void check_length(std::size_t length, const c10::Argument& argument) {
+  if (!argument.N() || length == 1 || length == static_cast<std::size_t>(*argument.N())) return;
+  const auto& usual = argument.default_value();
+  if (usual && usual->isList() && usual->toListRef().size() == length) return;
+  refuse(argument, "must be a list of " + std::to_string(*argument.N()));
+}
+
 template <class T, class Make>
 c10::List<T> list_from(std::size_t count, const Make& make) {
   c10::List<T> list;
@@ -164,6 +172,7 @@ Arguments::Slot Arguments::bind_list(const AtenValue& value, const c10::TypePtr&
     return list;
   }
   if (values == nullptr) refuse(argument, "must be a list");
+  check_length(values->size(), argument);
   for (const AtenValue& member : *values) {
     if (as<std::monostate>(member) == nullptr) {
       list.slots.push_back(bind(member, type, argument));
@@ -173,6 +182,8 @@ Arguments::Slot Arguments::bind_list(const AtenValue& value, const c10::TypePtr&
       refuse(argument, "null stands in its list");
     }
   }
+  if (argument.N() && list.slots.size() == 1)
+    list.slots.resize(static_cast<std::size_t>(*argument.N()), list.slots[0]);
   return list;
 }
 

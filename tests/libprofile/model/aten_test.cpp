@@ -116,6 +116,9 @@ TEST_SUITE("libprofile/model/aten") {
     CHECK(of("aten::_softmax_backward_data", self).find("is internal to LibTorch") != std::string::npos);
     CHECK(of("aten::gelu", R"({ "self": { "input": 0 }, "approximate": 1 })") ==
           it + "argument \"approximate\" (str): must be a string");
+    CHECK(of("aten::slow_conv3d", self).find("is internal to LibTorch") != std::string::npos);
+    CHECK(of("aten::avg_pool1d", R"({ "self": { "input": 0 }, "kernel_size": [] })") ==
+          it + "argument \"kernel_size\" (int[]): must be a list of 1");
     CHECK(of("aten::relu", R"({ "self": { "input": 0 }, "inplace": true })") ==
           it + "there is no argument \"inplace\"; use self");
     CHECK(of("aten::add.Tensor", self) == it + "argument \"other\" (Tensor): is missing and has no default");
