@@ -61,6 +61,8 @@ def main():
     parser.add_argument("factory", help="MODULE:FACTORY or FILE.py:FACTORY")
     parser.add_argument("--data", required=True, help="MODULE:BATCHES or FILE.py:BATCHES")
     parser.add_argument("--lr", type=float, default=0.01)
+    parser.add_argument("--momentum", type=float, default=0.9, help="of SGD")
+    parser.add_argument("--weight-decay", type=float, default=0.0)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--loss", default=SETTINGS["loss"], choices=sorted(LOSSES))
     options = parser.parse_args()
@@ -82,7 +84,10 @@ def main():
     stages, schedule = make_schedule(find(options.factory).to(dtype).train(), example, LOSSES[options.loss], device, worker,
                                      pipelines[replica])
     parameters = [p for stage in stages for p in stage.submod.parameters()]
-    optimizer = getattr(torch.optim, SETTINGS["optimizer"])(parameters, lr=options.lr)
+    arguments = {"lr": options.lr, "weight_decay": options.weight_decay}
+    if SETTINGS["optimizer"] == "SGD":
+        arguments["momentum"] = options.momentum
+    optimizer = getattr(torch.optim, SETTINGS["optimizer"])(parameters, **arguments)
     for step in range(options.steps):
         *inputs, target = (torch.cat(x.tensor_split(SETTINGS["micro_batches"])[replica::replicas]).to(device) for x in batch)
         optimizer.zero_grad()

@@ -1,0 +1,84 @@
+"""python3 tests/scripts/export_test.py: plans of imported modules, exported with `pp-plan export --format torch-pipelining` and
+trained by their launcher on two Gloo ranks, against pp-run with the same plan, weights, data and order. Prints the largest
+relative difference of the losses of ten steps (limit 1e-4). Needs torch, and PP_BIN, the folder of the tools.
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "scripts"), str(pathlib.Path(__file__).resolve().parent)]
+sys.dont_write_bytecode = True
+
+import export_models  # noqa: E402
+from import_torch import weights  # noqa: E402
+
+BIN = pathlib.Path(os.environ.get("PP_BIN", ROOT / "build/release/bin"))
+STEPS, RATE, LIMIT = 10, 0.05, 1e-4
+EXAMPLES = {"cnn": "float32:1x8x8", "transformer": "int64:12:0..31"}
+# Where stages begin: first layers by name, of two stages and of four on two ranks.
+CUTS = {("cnn", "1f1b"): ["pool"], ("cnn", "interleaved"): ["conv2", "pool", "head"], ("cnn", "zb-v"): ["conv2", "pool", "head"],
+        ("transformer", "1f1b"): ["layers.2"], ("transformer", "interleaved"): ["layers.1", "layers.2", "layers.3"],
+        ("transformer", "zb-h1"): ["layers.2"]}
+
+
+def run(folder: pathlib.Path, *command: Any) -> str:
+    done = subprocess.run(list(map(str, command)), cwd=folder, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def import_model(folder: pathlib.Path, name: str) -> list[str]:
+    """model.json, weights, data and a profile; the names of the layers."""
+    run(folder, sys.executable, ROOT / "scripts/import-torch", f"{ROOT}/tests/scripts/export_models.py:{name}", "--example",
+        EXAMPLES[name], "--loss", "cross_entropy", "-o", "model.json", "--weights", "weights.safetensors")
+    model = json.loads((folder / "model.json").read_text())
+    data = getattr(export_models, f"{name}_data")()
+    names = [model["inputs"][0]["name"], model["targets"][0]["name"]]
+    (folder / "train.safetensors").write_bytes(weights.encode(dict(zip(names, data))))
+    run(folder, BIN / "pp-profile", "run", "model.json", "--device", "cpu:2x1", "--quick", "--micro-batch-sizes", 4, "-q", "-o",
+        "profile.json")
+    return [layer["name"] for layer in model["layers"]]
+
+
+def losses_here(folder: pathlib.Path) -> list[float]:
+    run(folder, BIN / "pp-run", "plan.json", "--data", "train.safetensors", "--initial-weights", "weights.safetensors", "--steps",
+        STEPS, "--lr", RATE, "--no-shuffle", "--no-evaluate", "-q", "-o", "report.json")
+    return json.loads((folder / "report.json").read_text())["step_losses"]
+
+
+def losses_there(folder: pathlib.Path, name: str) -> list[float]:
+    models = f"{ROOT}/tests/scripts/export_models.py"
+    out = run(folder, sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", 2, "exported/launch.py", f"{models}:{name}",
+              "--data", f"{models}:batches({name}_data())", "--steps", STEPS, "--lr", RATE)
+    return [float(loss) for loss in re.findall(r"^step \d+: loss (\S+)$", out, re.M)]
+
+
+def main() -> None:
+    worst = 0.0
+    for name in EXAMPLES:
+        with tempfile.TemporaryDirectory() as place:
+            folder = pathlib.Path(place)
+            layers = import_model(folder, name)
+            for (model, schedule), begins in CUTS.items():
+                if model != name:
+                    continue
+                cuts = ",".join(str(min(k for k, layer in enumerate(layers) if (layer + ".").startswith(begin + "."))) for begin in begins)
+                run(folder, BIN / "pp-plan", "profile.json", "--devices", 2, "--bandwidth", "1GB/s", "--mini-batch", export_models.BATCH,
+                    "--micro-batch-size", 4, "--schedule", schedule, "--cuts", cuts, *(["--replicas", "1-1"] if schedule == "1f1b" else []), "-q", "-o", "plan.json")
+                run(folder, BIN / "pp-plan", "export", "plan.json", "--format", "torch-pipelining", "-o", "exported")
+                here, there = losses_here(folder), losses_there(folder, name)
+                difference = max(abs(a - b) / abs(b) for a, b in zip(here, there, strict=True))
+                worst = max(worst, difference)
+                print(f"{name:<13}{schedule:<13}loss {there[0]:.4f} to {there[-1]:.4f}, largest difference {difference:.1e}", flush=True)
+    sys.exit(worst > LIMIT)
+
+
+main()
