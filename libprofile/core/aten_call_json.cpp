@@ -15,7 +15,7 @@ namespace {
 using detail::fail_at;
 using detail::in_quotes;
 
-constexpr std::int64_t kMostBatch = std::int64_t{1} << 40;
+constexpr std::int64_t kMostBatch = std::int64_t{1} << 24;  // rows of a sample
 
 TensorType read_type(ObjectReader& reader) {
   TensorType type;

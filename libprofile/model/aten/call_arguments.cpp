@@ -4,6 +4,7 @@
 #include <ATen/core/List.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <utility>
@@ -62,6 +63,14 @@ const at::Tensor& tensor_of(const TensorArgument& argument, const Frame& frame) 
   return frame.constants[index];
 }
 
+/// What kernels divide by, some without a look.
+void check_divisor(std::int64_t value, const c10::Argument& argument) {
+  constexpr std::array kDivisors{"groups",   "num_groups",     "stride",
+                                 "dilation", "upscale_factor", "downscale_factor"};
+  if (value < 1 && std::ranges::find(kDivisors, argument.name()) != kDivisors.end())
+    refuse(argument, "must be 1 or more, not " + std::to_string(value));
+}
+
 /// Not every kernel looks how long the list is that says so much of each side of an image.
 void check_length(std::size_t length, const c10::Argument& argument) {
   if (!argument.N() || length == 1 || length == static_cast<std::size_t>(*argument.N())) return;
@@ -118,6 +127,7 @@ Arguments::Slot Arguments::bind_integer(const AtenValue& value, const c10::Argum
   }
   const auto* whole = as<std::int64_t>(value);
   if (whole == nullptr) refuse(argument, "must be an integer");
+  check_divisor(*whole, argument);
   note(*whole);
   return IValue(*whole);
 }
