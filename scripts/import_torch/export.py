@@ -54,9 +54,10 @@ class Exported:
 
 def prepare(module: torch.nn.Module) -> torch.nn.Module:
     """In training mode, without caches of keys and values."""
-    config = getattr(module, "config", None)
-    if getattr(config, "use_cache", False):
-        config.use_cache = False
+    for part in module.modules():
+        config = getattr(part, "config", None)
+        if getattr(config, "use_cache", False):
+            config.use_cache = False
     return module.train()
 
 

@@ -7,7 +7,8 @@ columns, all with random weights, on one CPU core:
   gradients   of each parameter after one step, relative to its largest (limit 1e-4)
   losses      of ten steps of SGD, relative (limit 1e-4)
   trained     outputs of the module with the weights that pp-run has trained, against those of the module trained in PyTorch (1e-3)
-  2, 3        two and three stages train, dropout included, to the same bytes as one
+  2, 3        two and three stages train, dropout included, to the same bytes as one; with weights that are tied across the whole
+              model untied, which would else keep it in one stage
 """
 
 import dataclasses
@@ -149,9 +150,11 @@ class There:
             raise Failed(f"load_state_dict does not know {missing.unexpected_keys[:3]}")
 
 
-def make(name: str, still: bool) -> tuple[torch.nn.Module, list[factory.Example]]:
+def make(name: str, still: bool, untied: bool) -> tuple[torch.nn.Module, list[factory.Example]]:
     torch.manual_seed(0)
     module = getattr(import_models, name)(still)
+    if untied:
+        import_models.untie(module)
     examples = [factory.parse_example(text) for text in import_models.FAMILIES[name].examples]
     factory.name_inputs(module, examples)
     return module, examples
@@ -165,7 +168,7 @@ def data_of(document: dict[str, Any], examples: list[factory.Example]) -> dict[s
 
 
 def here(name: str, still: bool, folder: pathlib.Path) -> tuple[Here, torch.nn.Module, list[factory.Example]]:
-    module, examples = make(name, still)
+    module, examples = make(name, still, untied=not still and import_models.FAMILIES[name].untied)
     imported = importer.import_module(module, examples, name, import_models.FAMILIES[name].loss, "module")
     folder.mkdir()
     made = Here(folder, imported, data_of(imported.document, examples))

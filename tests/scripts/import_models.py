@@ -13,6 +13,7 @@ class Family:
 
     examples: tuple[str, ...]
     loss: str = "cross_entropy"
+    untied: bool = False  # its stages are compared without ties, which would keep all layers in one
 
 
 IMAGE = ("float32:3x64x64",)
@@ -21,14 +22,26 @@ FAMILIES = {
     "resnet50": Family(IMAGE), "vgg16_bn": Family(IMAGE), "densenet121": Family(IMAGE), "mobilenet_v3_small": Family(IMAGE),
     "efficientnet_b0": Family(IMAGE), "convnext_tiny": Family(IMAGE), "vit_b_16": Family(IMAGE), "swin_t": Family(IMAGE),
     "bert": Family(TOKENS), "bert_masked": Family((*TOKENS, "attention_mask=int64:16:1..1")), "bert_language": Family(TOKENS),
-    "gpt2": Family(TOKENS), "llama": Family(TOKENS),
-    "t5_small": Family((*TOKENS, "decoder_input_ids=int64:12:0..99")),
+    "gpt2": Family(TOKENS, untied=True), "llama": Family(TOKENS),
+    "t5_small": Family((*TOKENS, "decoder_input_ids=int64:12:0..99"), untied=True),
 }
 
 
 def vision(name: str, **arguments: Any) -> Any:
     import torchvision.models
     return getattr(torchvision.models, name)(num_classes=10, **arguments)
+
+
+def untie(module: Any) -> Any:
+    """Every name its own parameter."""
+    import torch
+    seen = set()
+    for name, parameter in list(module.named_parameters(remove_duplicate=False)):
+        path, _, local = name.rpartition(".")
+        if id(parameter) in seen:
+            setattr(module.get_submodule(path), local, torch.nn.Parameter(parameter.detach().clone()))
+        seen.add(id(parameter))
+    return module
 
 
 # `still`: without dropout, so that a training can be compared with PyTorch's.
