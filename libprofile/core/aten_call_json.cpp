@@ -248,6 +248,10 @@ AtenCall read_aten_call(ObjectReader& reader) {
   read_list(reader, "outputs", [&](ObjectReader& member) {
     RowTensor output{read_type(member)};
     if (member.has("rows")) output.rows = member.integer("rows", {.max = std::int64_t{1} << 20});
+    if (member.has("batch_dim")) {
+      const auto last = output.rows == 0 ? 0 : static_cast<std::int64_t>(output.type.shape.size());
+      output.batch_dim = member.integer("batch_dim", {.max = last});
+    }
     call.outputs.push_back(std::move(output));
   });
   if (reader.has("flops")) call.flops = reader.number("flops");
@@ -274,6 +278,7 @@ Json to_json(const AtenCall& call) {
   for (const RowTensor& output : call.outputs) {
     Json& entry = json["outputs"].emplace_back(type_json(output.type));
     if (output.rows != 1) entry["rows"] = output.rows;
+    if (output.batch_dim != 0) entry["batch_dim"] = output.batch_dim;
   }
   json["flops"] = call.flops;
   return json;

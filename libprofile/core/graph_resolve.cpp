@@ -119,6 +119,10 @@ class GraphResolver {
       fail_at(pointer, words + " has " + std::to_string(type.rows) + " rows a sample, what leaves here has " +
                            std::to_string(rows) + "; end with a view");
     }
+    if (type.batch_dim != 0) {
+      fail_at(pointer, words + " has its batch in dimension " + std::to_string(type.batch_dim) +
+                           ", what leaves here has it in front; end with a transpose");
+    }
     resolved_.graph_outputs.push_back(source);
     resolved_.outputs.push_back(type.type);
   }

@@ -15,6 +15,10 @@ std::int64_t common_rows(const Layer& layer, std::span<const RowTensor> inputs, 
     const std::string place = append_pointer(pointer + "/inputs", std::to_string(k));
     if (inputs[k].rows == 0)
       fail_at(place, in_quotes(layer.inputs[k]) + " has no batch, but " + layer.op + " works on samples");
+    if (inputs[k].batch_dim != 0) {
+      fail_at(place, in_quotes(layer.inputs[k]) + " has its batch in dimension " +
+                         std::to_string(inputs[k].batch_dim) + ", " + layer.op + " needs it in front");
+    }
     if (inputs[k].rows != inputs[0].rows) {
       fail_at(place, in_quotes(layer.inputs[k]) + " has " + std::to_string(inputs[k].rows) +
                          " rows a sample, input 0 has " + std::to_string(inputs[0].rows) + "; " + layer.op +

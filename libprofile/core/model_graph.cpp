@@ -14,6 +14,12 @@ std::int64_t element_count(const Shape& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
+Shape full_shape(const RowTensor& tensor, std::int64_t samples) {
+  Shape shape = tensor.type.shape;
+  if (tensor.rows > 0) shape.insert(shape.begin() + tensor.batch_dim, tensor.rows * samples);
+  return shape;
+}
+
 Bytes bytes_of(const TensorType& type) { return Bytes(element_count(type.shape) * size_of(type.dtype)); }
 
 std::string to_text(const Shape& shape) {

@@ -90,6 +90,10 @@ class Resolver {
         fail_at(append_pointer(pointer + "/call/outputs", std::to_string(k)) + "/rows",
                 "must be 1, a layer's outputs have one row a sample; put a view behind it, in a graph");
       }
+      if (result.outputs[k].batch_dim != 0) {
+        fail_at(append_pointer(pointer + "/call/outputs", std::to_string(k)) + "/batch_dim",
+                "must be 0, a layer's outputs have the batch in front; put a transpose behind it, in a graph");
+      }
       resolved.outputs.push_back(std::move(result.outputs[k].type));
     }
     resolved.parameters = std::move(result.parameters);

@@ -48,12 +48,15 @@ Bytes bytes_of(const TensorType& type);
 /// `[1, 28, 28]`
 std::string to_text(const Shape& shape);
 
-/// A tensor within a layer: `rows` times the number of samples stand in front of `shape` (windows of an image:
-/// 64 rows a sample); 0: no batch, `shape` is all there is.
+/// A tensor within a layer: dimension `batch_dim` has `rows` times the number of samples (windows of an image:
+/// 64 rows a sample), `shape` are the others; rows 0: no batch, `shape` is all there is.
 struct RowTensor {
   TensorType type;
   std::int64_t rows = 1;
+  std::int64_t batch_dim = 0;
   bool operator==(const RowTensor&) const = default;
 };
+/// All dimensions, for so many samples.
+Shape full_shape(const RowTensor& tensor, std::int64_t samples);
 
 }  // namespace pp

@@ -21,7 +21,7 @@ TOKENS = ("int64:16:0..99",)
 FAMILIES = {
     "resnet50": Family(IMAGE), "vgg16_bn": Family(IMAGE), "densenet121": Family(IMAGE), "mobilenet_v3_small": Family(IMAGE),
     "efficientnet_b0": Family(IMAGE), "convnext_tiny": Family(IMAGE), "vit_b_16": Family(IMAGE), "swin_t": Family(IMAGE),
-    "bert": Family(TOKENS), "bert_masked": Family((*TOKENS, "attention_mask=int64:16:1..1")), "bert_language": Family(TOKENS),
+    "bert": Family(TOKENS), "bert_masked": Family((*TOKENS, "attention_mask=int64:16:1..1")), "bert_language": Family(TOKENS, untied=True),
     "gpt2": Family(TOKENS, untied=True), "llama": Family(TOKENS),
     "t5_small": Family((*TOKENS, "decoder_input_ids=int64:12:0..99"), untied=True),
 }

@@ -9,15 +9,6 @@
 namespace pp::model::aten {
 namespace {
 
-bool has_shape(const at::Tensor& tensor, const RowTensor& record, std::int64_t samples) {
-  const Shape& shape = record.type.shape;
-  const std::size_t leading = record.rows == 0 ? 0 : 1;
-  const at::IntArrayRef sizes = tensor.sizes();
-  if (sizes.size() != shape.size() + leading) return false;
-  if (leading == 1 && sizes[0] != record.rows * samples) return false;
-  return std::equal(shape.begin(), shape.end(), sizes.begin() + static_cast<std::ptrdiff_t>(leading));
-}
-
 bool has_type(const at::Tensor& tensor, DType dtype) {
   return is_floating(dtype) ? tensor.is_floating_point() : tensor.scalar_type() == scalar_type(dtype);
 }
@@ -47,10 +38,13 @@ Tensors tensors_of(torch::jit::Stack& stack) {
 
 std::string to_text(const RowTensor& record) {
   std::string text = std::string(name_of(record.type.dtype)) + " [";
-  if (record.rows == 1) text += "b";
-  if (record.rows > 1) text += std::to_string(record.rows) + " b";
-  for (const std::int64_t size : record.type.shape)
-    text.append(text.back() == '[' ? "" : ", ").append(std::to_string(size));
+  const auto add = [&](const std::string& size) { text.append(text.back() == '[' ? "" : ", ").append(size); };
+  const Shape& shape = record.type.shape;
+  for (std::size_t d = 0; d <= shape.size(); ++d) {
+    if (record.rows > 0 && d == static_cast<std::size_t>(record.batch_dim))
+      add(record.rows == 1 ? "b" : std::to_string(record.rows) + " b");
+    if (d < shape.size()) add(std::to_string(shape[d]));
+  }
   return text + "]";
 }
 
@@ -62,7 +56,8 @@ void check_outputs(std::span<const RowTensor> recorded, std::int64_t samples, Te
   for (std::size_t k = 0; k < found.size(); ++k) {
     const at::Tensor& tensor = found[k];
     const bool same = tensor.defined() && tensor.layout() == at::kStrided &&
-                      has_shape(tensor, recorded[k], samples) && has_type(tensor, recorded[k].type.dtype);
+                      tensor.sizes() == full_shape(recorded[k], samples) &&
+                      has_type(tensor, recorded[k].type.dtype);
     if (same) continue;
     throw Error(ErrorKind::run, "output " + std::to_string(k) + " is " + found_text(tensor) + " for " +
                                     std::to_string(samples) + " samples, the model has recorded " +

@@ -15,21 +15,21 @@
 namespace pp::model::aten {
 namespace {
 
-at::Tensor without_memory(const TensorType& type, std::int64_t rows, std::int64_t samples) {
-  std::vector<std::int64_t> shape = type.shape;
-  if (rows > 0) shape.insert(shape.begin(), rows * samples);
-  const at::ScalarType dtype = is_floating(type.dtype) ? at::kFloat : scalar_type(type.dtype);
-  return at::empty(shape, at::TensorOptions(at::kMeta).dtype(dtype));
+at::Tensor without_memory(const RowTensor& tensor, std::int64_t samples) {
+  const DType dtype = tensor.type.dtype;
+  const at::ScalarType found = is_floating(dtype) ? at::kFloat : scalar_type(dtype);
+  return at::empty(full_shape(tensor, samples), at::TensorOptions(at::kMeta).dtype(found));
 }
+at::Tensor without_memory(const TensorType& type) { return without_memory(RowTensor{type, 0}, 0); }
 
 /// Whether LibTorch could tell; throws when it says that the call is wrong.
 bool rehearsed(const AtenCall& call, std::span<const RowTensor> inputs, const c10::OperatorHandle& operation,
                const Arguments& arguments, std::int64_t samples) {
   std::vector<at::Tensor> in, parameters, buffers, constants;
-  for (const RowTensor& input : inputs) in.push_back(without_memory(input.type, input.rows, samples));
-  for (const NamedTensorType& tensor : call.parameters) parameters.push_back(without_memory(tensor.type, 0, 0));
-  for (const NamedTensorType& tensor : call.buffers) buffers.push_back(without_memory(tensor.type, 0, 0));
-  for (const AtenConstant& constant : call.constants) constants.push_back(without_memory(constant.type, 0, 0));
+  for (const RowTensor& input : inputs) in.push_back(without_memory(input, samples));
+  for (const NamedTensorType& tensor : call.parameters) parameters.push_back(without_memory(tensor.type));
+  for (const NamedTensorType& tensor : call.buffers) buffers.push_back(without_memory(tensor.type));
+  for (const AtenConstant& constant : call.constants) constants.push_back(without_memory(constant.type));
   torch::jit::Stack stack;
   arguments.push({in, parameters, buffers, constants, samples, at::kFloat, at::kMeta}, stack);
   try {

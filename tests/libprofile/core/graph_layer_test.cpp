@@ -89,6 +89,25 @@ TEST_SUITE("libprofile/core/graph_layer") {
     CHECK(index_limit(residual, {Kind::target, 0, 0}) == 3);  // of nll_loss_nd in the loss
   }
 
+  TEST_CASE("a batch in another dimension stays within calls") {
+    const auto changed = [](std::size_t k, std::int64_t rows) {
+      return refused([&](Json& j) {
+        node(j, k)["call"]["outputs"][0]["rows"] = rows;
+        node(j, k)["call"]["outputs"][0]["batch_dim"] = 1;
+      });
+    };
+    // Node 13 feeds the softmax, 14; the outputs of 24 leave.
+    CHECK(changed(13, 2) ==
+          "[data] /layers/1/nodes/14/inputs/0: \"masked\" has its batch in dimension 1, softmax "
+          "needs it in front");
+    Json json = parse_json(::test::imported_attention_text());
+    node(json, 1)["call"]["outputs"][0]["batch_dim"] = 1;
+    const ModelGraph graph = model_from_json(json);
+    CHECK(to_json(graph)["layers"][kAttn]["nodes"][1]["call"]["outputs"][0]["batch_dim"] == 1);
+    CHECK((full_shape({{{5, 6}}, 3, 1}, 2) == Shape{5, 6, 6}));
+    CHECK((full_shape({{{5, 6}}, 0}, 2) == Shape{5, 6}));
+  }
+
   TEST_CASE("graphs are refused where they are wrong") {
     CHECK(refused([](Json& j) { node(j, 1)["inputs"][0] = "q"; }) ==
           "[data] /layers/1/nodes/1/inputs/0: \"q\" is no earlier node and no input of the layer; nodes stand "
@@ -176,6 +195,13 @@ TEST_SUITE("libprofile/core/graph_layer") {
         refused([](Json& j) { call(j)["outputs"][0]["rows"] = 2; }) ==
         "[data] /layers/2/call/outputs/0/rows: must be 1, a layer's outputs have one row a sample; put a view "
         "behind it, in a graph");
+    CHECK(refused([](Json& j) { call(j)["outputs"][0]["batch_dim"] = 1; }) ==
+          "[data] /layers/2/call/outputs/0/batch_dim: must be 0, a layer's outputs have the batch in front; "
+          "put a "
+          "transpose behind it, in a graph");
+    CHECK(refused([](Json& j) {
+            call(j)["outputs"][0]["batch_dim"] = 9;
+          }).starts_with("[data] /layers/2/call/outputs/0/batch_dim: must be"));
     CHECK(refused([](Json& j) { call(j)["outputs"] = Json::array(); }) ==
           "[data] /layers/2/call/outputs: is empty; a call has at least one output");
     CHECK(refused([](Json& j) {

@@ -75,6 +75,30 @@ TEST_SUITE("libprofile/model/aten") {
     CHECK(parts[1].equal(x.narrow(1, 2, 2)));
   }
 
+  TEST_CASE("an inner tensor may have the batch in any dimension") {
+    const auto model = [](const std::string& batch_dim) {
+      return resolve(parse_model(R"({ "format": "pp.model", "version": 1, "name": "turned",
+        "inputs": [{ "name": "x", "shape": [4, 5] }],
+        "layers": [{ "name": "it", "op": "graph", "inputs": ["x"], "outputs": ["back"], "nodes": [
+          { "name": "turn", "op": "aten", "inputs": ["x"], "call": { "target": "aten::permute",
+            "arguments": { "self": { "input": 0 }, "dims": [1, 0, 2] }, "outputs": [{ "shape": [4, 5], "batch_dim": )" +
+                                 batch_dim + R"( }] } },
+          { "name": "back", "op": "aten", "inputs": ["turn"], "call": { "target": "aten::transpose.int",
+            "arguments": { "self": { "input": 0 }, "dim0": 0, "dim1": 1 }, "outputs": [{ "shape": [4, 5] }] } }] }],
+        "outputs": ["it"] })"));
+    };
+    const at::Tensor x = at::rand({3, 4, 5});
+    CHECK(run(model("1"), {x})[0].equal(x));
+    try {
+      model::check_bindable(model("2"));
+      FAIL("bound");
+    } catch (const Error& error) {
+      CHECK(std::string(error.what())
+                .find("is Float [4, 2, 5] for 2 samples, the model has recorded float32 [4, 5, b]") !=
+            std::string::npos);
+    }
+  }
+
   TEST_CASE("constants and parameters enter by name, types follow the run") {
     const ResolvedModel model = one_call(written(
         "aten::addcmul",
