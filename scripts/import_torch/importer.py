@@ -106,16 +106,16 @@ def split_tied(steps: list[Step], types: dict[Value, TensorType], owners: dict[s
 
 
 def image_norms(steps: list[Step], types: dict[Value, TensorType]) -> list[Step]:
-    """Batch norm of vectors, sequences and volumes as that of images, [b, c, h, w], between two changes of shape."""
+    """Batch norm of volumes as that of images, [b, c, h, w], between two changes of shape."""
     made = []
     for step in steps:
         source = step.arguments.get("input")
         kind = types.get(source) if isinstance(source, Value) else None
         fits = step.target == aten.batch_norm.default and step.arguments["training"] and kind is not None
-        if not fits or kind.rows != 1 or kind.batch_dim or len(kind.shape) == 3:
+        if not fits or kind.rows != 1 or kind.batch_dim or len(kind.shape) <= 3:
             made.append(step)
             continue
-        image = (*kind.shape, 1, 1)[:3] if len(kind.shape) < 3 else (*kind.shape[:2], math.prod(kind.shape[2:]))
+        image = (*kind.shape[:2], math.prod(kind.shape[2:]))
         shaped = dataclasses.replace(kind, shape=image)
         names = (step.name + "_image", step.name + "_norm")
         made.append(aten_step(names[0], step.path, aten.reshape.default, {"self": source, "shape": shaped.full()}, [shaped]))

@@ -57,6 +57,17 @@ NAMED: dict[str, Callable[[dict[str, Any], list[torch.Tensor], Tensors], torch.T
                                                a["count_include_pad"]),
     "adaptive_avg_pool2d": lambda a, x, w: F.adaptive_avg_pool2d(x[0], a["output_size"]),
     "lstm": lstm,
+    "reshape": lambda a, x, w: x[0].reshape(x[0].shape[0], *a["shape"]),
+    "permute": lambda a, x, w: x[0].permute(0, *(d + 1 for d in a["dims"])),
+    "slice": lambda a, x, w: torch.ops.aten.slice(x[0], a["dim"] + 1, a["start"], a["end"], a["step"]),
+    "chunk": lambda a, x, w: x[0].chunk(a["chunks"], a["dim"] + 1),
+    "matmul": lambda a, x, w: x[0] @ x[1],
+    "group_norm": lambda a, x, w: F.group_norm(x[0], a["num_groups"], w["weight"], w["bias"], a["eps"]),
+    "conv1d": lambda a, x, w: F.conv1d(x[0], w["weight"], w.get("bias"), a["stride"], a["padding"], a["dilation"], a["groups"]),
+    "conv_transpose2d": lambda a, x, w: F.conv_transpose2d(x[0], w["weight"], w.get("bias"), a["stride"], a["padding"],
+                                                           a["output_padding"], a["groups"]),
+    "hardswish": lambda a, x, w: F.hardswish(x[0]),
+    "hardsigmoid": lambda a, x, w: F.hardsigmoid(x[0]),
 }
 RANDOM: dict[str, Callable[[torch.Tensor, float], torch.Tensor]] = {
     "dropout": lambda x, p: F.dropout(x, p),
@@ -65,6 +76,8 @@ RANDOM: dict[str, Callable[[torch.Tensor, float], torch.Tensor]] = {
 }
 WEIGHTS = {"conv2d": ["weight", "bias"], "linear": ["weight", "bias"], "layer_norm": ["weight", "bias"],
            "rms_norm": ["weight"], "embedding": ["weight"], "bias": ["bias"],
+           "group_norm": ["weight", "bias"], "conv1d": ["weight", "bias"], "conv_transpose2d": ["weight", "bias"],
+           "batch_norm1d": ["weight", "bias", "running_mean", "running_var"],
            "batch_norm2d": ["weight", "bias", "running_mean", "running_var"]}
 
 
@@ -133,11 +146,12 @@ class Interpreter:
         weights = {local: self.weights[full] for local, full in names.items()}
         if layer["op"] == "aten":
             return self.aten(layer, inputs, weights)
-        if layer["op"] == "batch_norm2d":
+        if layer["op"] in ("batch_norm1d", "batch_norm2d"):
             return [batch_norm(layer["attributes"], inputs, weights, self.training)]
         if layer["op"] in RANDOM:
             return [RANDOM[layer["op"]](inputs[0], layer["attributes"]["p"]) if self.draw else inputs[0]]
-        return [NAMED[layer["op"]](layer.get("attributes", {}), inputs, weights)]
+        made = NAMED[layer["op"]](layer.get("attributes", {}), inputs, weights)
+        return list(made) if isinstance(made, tuple) else [made]
 
     def graph(self, layer: dict[str, Any], inputs: list[torch.Tensor], names: dict[str, str]) -> list[torch.Tensor]:
         known = dict(zip(map(split, layer["inputs"]), inputs))

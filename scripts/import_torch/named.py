@@ -51,7 +51,8 @@ def name_step(step: Step, context: Context) -> Step:
     if named is None:
         return step
     op, attributes, inputs, weights = named
-    return Step(step.name, step.path, op, step.outputs[:1], inputs=inputs, attributes=attributes, weights=weights, group=step.group)
+    outputs = step.outputs[:1] if op == "lstm" else step.outputs
+    return Step(step.name, step.path, op, outputs, inputs=inputs, attributes=attributes, weights=weights, group=step.group)
 
 
 def pair(value: Any) -> tuple[int, int] | None:
@@ -96,7 +97,10 @@ def batch_norm(given: dict[str, Any], step: Step, context: Context) -> Named | N
         raise Refused(f"{step.place()}: batch norm needs weight, bias and running statistics with a fixed momentum; "
                       "use affine=True, track_running_stats=True, momentum=0.1")
     if not context.floating(given["input"], 3):
-        raise Refused(f"{step.place()}: batch norm is known for images, [batch, channels, height, width]; use BatchNorm2d")
+        fits = context.floating(given["input"], 1) or context.floating(given["input"], 2)
+        if not fits:
+            raise Refused(f"{step.place()}: batch norm of a tensor whose first dimension is not the batch")
+        return "batch_norm1d", {"eps": given["eps"], "momentum": given["momentum"]}, [given["input"]], weights
     return "batch_norm2d", {"eps": given["eps"], "momentum": given["momentum"]}, [given["input"]], weights
 
 
@@ -157,10 +161,14 @@ def scale(given: dict[str, Any], step: Step, context: Context) -> Named | None:
 
 
 def elementwise(op: str) -> Callable[..., Named | None]:
+    """Sizes of 1 are repeated."""
     def make(given: dict[str, Any], step: Step, context: Context) -> Named | None:
         both = [given["self"], given["other"]]
-        alike = all(context.floating(value) for value in both) and context.types[both[0]] == context.types[both[1]]
-        return (op, {}, both, {}) if alike and given.get("alpha", 1) == 1 else None
+        if not all(context.floating(value) for value in both) or given.get("alpha", 1) != 1:
+            return None
+        one, other = (context.types[value] for value in both)
+        alike = (one.rows, one.dtype, len(one.shape)) == (other.rows, other.dtype, len(other.shape))
+        return (op, {}, both, {}) if alike else None
     return make
 
 
@@ -180,6 +188,90 @@ def flatten(given: dict[str, Any], step: Step, context: Context) -> Named | None
     if not last or given.get("start_dim", 0) != 1 or not context.batched(given["self"]):
         return None
     return "flatten", {}, [given["self"]], {}
+
+
+def reshape(given: dict[str, Any], step: Step, context: Context) -> Named | None:
+    """Views that leave the batch alone."""
+    made = step.outputs[0]
+    same = context.floating(given["self"]) and made.batch_dim == 0 and made.rows == context.types[given["self"]].rows
+    return ("reshape", {"shape": list(made.shape)}, [given["self"]], {}) if same and made.shape else None
+
+
+def permute(given: dict[str, Any], step: Step, context: Context) -> Named | None:
+    if not context.floating(given["self"]):
+        return None
+    rank = context.types[given["self"]].rank()
+    order = list(range(rank))
+    if "dims" in given:
+        order = [d % rank for d in given["dims"]]
+    else:
+        one, other = given["dim0"] % rank, given["dim1"] % rank
+        order[one], order[other] = other, one
+    return ("permute", {"dims": [d - 1 for d in order[1:]]}, [given["self"]], {}) if order[0] == 0 else None
+
+
+def slice_(given: dict[str, Any], step: Step, context: Context) -> Named | None:
+    if not context.floating(given["self"]):
+        return None
+    kind = context.types[given["self"]]
+    dim = given.get("dim", 0) % kind.rank()
+    start, end = given.get("start") or 0, given.get("end")
+    if dim == 0 or not isinstance(start, int) or not isinstance(end, (int, type(None))):
+        return None
+    size = kind.shape[dim - 1]
+    start, end = (max(0, k + size if k < 0 else min(k, size)) for k in (start, size if end is None else end))
+    if start >= end:
+        return None
+    return "slice", {"dim": dim - 1, "start": start, "end": end, "step": given.get("step", 1)}, [given["self"]], {}
+
+
+def chunk(given: dict[str, Any], step: Step, context: Context) -> Named | None:
+    """Equal parts, by number or by size."""
+    if not context.floating(given["self"]) or len(step.outputs) < 2 or len(set(step.outputs)) > 1:
+        return None
+    dim = given.get("dim", 0) % context.types[given["self"]].rank()
+    return ("chunk", {"chunks": len(step.outputs), "dim": dim - 1}, [given["self"]], {}) if dim else None
+
+
+def matmul(given: dict[str, Any], step: Step, context: Context) -> Named | None:
+    both = [given["self"], given.get("other", given.get("mat2"))]
+    if not all(context.floating(value) for value in both):
+        return None
+    one, other = (context.types[value] for value in both)
+    fits = one.rows == other.rows and len(one.shape) == len(other.shape) >= 2 and one.shape[:-2] == other.shape[:-2]
+    return ("matmul", {}, both, {}) if fits else None
+
+
+def group_norm(given: dict[str, Any], step: Step, context: Context) -> Named | None:
+    weights = context.weights(weight=given.get("weight"), bias=given.get("bias"))
+    if not weights or len(weights) != 2 or not context.floating(given["input"]):
+        return None
+    return "group_norm", {"num_groups": given["num_groups"], "eps": given.get("eps", 1e-5)}, [given["input"]], weights
+
+
+def conv1d(given: dict[str, Any], step: Step, context: Context) -> Named | None:
+    weight, bias = given["weight"], given.get("bias")
+    weights = context.weights(weight=weight, bias=bias)
+    window = [square(given.get(name, default)) for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))]
+    if not weights or None in window or not context.floating(given["input"], 2):
+        return None
+    shape = context.shapes[weight.name]
+    return "conv1d", {"out_channels": shape[0], "kernel_size": shape[2], "stride": window[0], "padding": window[1],
+                      "dilation": window[2], "groups": given.get("groups", 1), "bias": bias is not None}, [given["input"]], weights
+
+
+def conv_transpose2d(given: dict[str, Any], step: Step, context: Context) -> Named | None:
+    weight, bias, groups = given["weight"], given.get("bias"), given.get("groups", 1)
+    weights = context.weights(weight=weight, bias=bias)
+    stride, padding, more = (square(given.get(name, default)) for name, default in
+                             (("stride", 1), ("padding", 0), ("output_padding", 0)))
+    shape = context.shapes[weight.name] if weights else (0, 0, 0, 1)
+    if None in (stride, padding, more) or shape[2] != shape[3] or square(given.get("dilation", 1)) != 1:
+        return None
+    if not context.floating(given["input"], 3):
+        return None
+    return "conv_transpose2d", {"out_channels": shape[1] * groups, "kernel_size": shape[2], "stride": stride, "padding": padding,
+                                "output_padding": more, "groups": groups, "bias": bias is not None}, [given["input"]], weights
 
 
 def mean(given: dict[str, Any], step: Step, context: Context) -> Named | None:
@@ -234,6 +326,11 @@ def lstm(given: dict[str, Any], step: Step, context: Context) -> Named | None:
 
 
 MAKERS: dict[Any, Callable[..., Named | None]] = {
+    aten.view.default: reshape, aten.reshape.default: reshape, aten.unflatten.int: reshape, aten.unsqueeze.default: reshape,
+    aten.squeeze.dim: reshape, aten.permute.default: permute, aten.transpose.int: permute, aten.slice.Tensor: slice_,
+    aten.chunk.default: chunk, aten.split.Tensor: chunk, aten.matmul.default: matmul, aten.bmm.default: matmul,
+    aten.group_norm.default: group_norm, aten.conv1d.default: conv1d, aten.conv_transpose2d.input: conv_transpose2d,
+    aten.hardswish.default: unary("hardswish"), aten.hardsigmoid.default: unary("hardsigmoid"),
     aten.conv2d.default: conv2d, aten.linear.default: linear, aten.batch_norm.default: batch_norm,
     aten.layer_norm.default: layer_norm, aten.rms_norm.default: rms_norm, aten.embedding.default: embedding,
     aten.relu.default: unary("relu"), aten.relu6.default: unary("relu6"), aten.hardtanh.default: hardtanh,

@@ -83,7 +83,7 @@ double difference(const at::Tensor& found, const at::Tensor& expected) {
 
 TEST_SUITE("librun/imported_fixture") {
   TEST_CASE("outputs, loss and gradients of imported models are PyTorch's") {
-    for (const std::string name : {"residual"}) {
+    for (const std::string name : {"attention", "attention-blocks", "residual", "windows"}) {
       CAPTURE(name);
       Fixture f(name);
       const model::Pass seen = f.segment.forward(

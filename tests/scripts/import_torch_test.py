@@ -149,10 +149,39 @@ class Layers(unittest.TestCase):
         layers = self.layers(module_of(forward, lin=nn.Linear(4, 4)), "float32:4")
         self.assertEqual(layers["mul"]["attributes"], {"p": 0.25})
 
-    def test_batch_norm_of_vectors_sequences_and_volumes_is_that_of_images(self):
-        for norm, example in ((nn.BatchNorm1d(4), "float32:4"), (nn.BatchNorm1d(4), "float32:4x6"), (nn.BatchNorm3d(4), "float32:4x2x3x5")):
-            layers = self.layers(nn.Sequential(norm, nn.ReLU()), example)
-            self.assertEqual([node["op"] for node in layers["0"]["nodes"]], ["aten", "batch_norm2d", "aten"])
+    def test_batch_norm_of_vectors_sequences_and_volumes(self):
+        for norm, example in ((nn.BatchNorm1d(4), "float32:4"), (nn.BatchNorm1d(4), "float32:4x6")):
+            self.assertEqual(self.layers(nn.Sequential(norm, nn.ReLU()), example)["0"]["op"], "batch_norm1d")
+        layers = self.layers(nn.Sequential(nn.BatchNorm3d(4), nn.ReLU()), "float32:4x2x3x5")
+        self.assertEqual([node["op"] for node in layers["0"]["nodes"]], ["reshape", "batch_norm2d", "reshape"])
+
+    def test_what_moves_elements_of_a_sample_is_named(self):
+        def forward(self, x):
+            a, b = self.lin(x).reshape(-1, 3, 2, 4).transpose(1, 2).chunk(2, -1)
+            return self.conv(self.norm((a @ b.transpose(-2, -1))[:, :, 1:])).unsqueeze(1)
+        module = module_of(forward, lin=nn.Linear(5, 8), norm=nn.GroupNorm(2, 2), conv=nn.ConvTranspose2d(2, 3, 2, stride=2))
+        layers = self.layers(module, "float32:3x5", level="op")
+        self.assertEqual([layer["op"] for layer in layers.values()],
+                         ["linear", "reshape", "permute", "chunk", "permute", "matmul", "slice", "group_norm", "conv_transpose2d",
+                          "reshape"])
+        self.assertEqual(next(layer for layer in layers.values() if layer["op"] == "slice")["attributes"], {"dim": 1, "start": 1, "end": 3, "step": 1})
+
+    def test_dropout_beside_the_batch_has_it_moved_to_the_front(self):
+        module = module_of(lambda self, x: self.drop(self.lin(x).transpose(0, 1)).sum(0), lin=nn.Linear(4, 4), drop=nn.Dropout(0.2))
+        nodes = self.layers(module, "float32:6x4", level="module")["drop"]["nodes"]
+        self.assertEqual([node.get("call", {}).get("target", node["op"]) for node in nodes][1:-1],
+                         ["aten::movedim.int", "dropout", "aten::movedim.int"])
+
+    def test_recurrent_layers_without_dropout_draw_nothing(self):
+        layers = self.layers(module_of(lambda self, x: self.rnn(x)[0], rnn=nn.GRU(4, 5, batch_first=True)), "float32:6x4")
+        self.assertEqual(layers["rnn"]["nodes"][-1]["call"]["target"], "aten::gru.input")
+
+    def test_whole_samples_are_dropped_by_stochastic_depth(self):
+        def forward(self, x):
+            noise = torch.empty(x.shape[0], 1).bernoulli_(0.75).div_(0.75) if self.training else 1.0
+            return self.lin(x) * noise
+        layers = self.layers(module_of(forward, lin=nn.Linear(4, 4)), "float32:4")
+        self.assertEqual(layers["mul"]["attributes"], {"p": 0.25})
 
     def test_an_lstm_is_ours(self):
         module = nn.Sequential(nn.LSTM(4, 5, num_layers=2, batch_first=True, bidirectional=True, dropout=0.1))
