@@ -14,6 +14,7 @@ class Family:
     examples: tuple[str, ...]
     loss: str = "cross_entropy"
     untied: bool = False  # its stages are compared without ties, which would keep all layers in one
+    rounds: bool = False  # a tensor has several readers in a stage that stands between its producer and its last reader
 
 
 IMAGE = ("float32:3x64x64",)
@@ -23,7 +24,7 @@ FAMILIES = {
     "efficientnet_b0": Family(IMAGE), "convnext_tiny": Family(IMAGE), "vit_b_16": Family(IMAGE), "swin_t": Family(IMAGE),
     "bert": Family(TOKENS), "bert_masked": Family((*TOKENS, "attention_mask=int64:16:1..1")), "bert_language": Family(TOKENS, untied=True),
     "gpt2": Family(TOKENS, untied=True), "llama": Family(TOKENS),
-    "t5_small": Family((*TOKENS, "decoder_input_ids=int64:12:0..99"), untied=True),
+    "t5_small": Family((*TOKENS, "decoder_input_ids=int64:12:0..99"), untied=True, rounds=True),
 }
 
 
