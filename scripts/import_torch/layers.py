@@ -131,16 +131,21 @@ class LayerWriter:
 
     # What is written.
 
+    def module(self) -> str:
+        """The path of the module whose code the layer is; empty for the root's."""
+        paths = {step.path for step in self.steps}
+        return paths.pop() if len(paths) == 1 else self.group.key
+
     def layer(self, outputs: list[Value]) -> dict[str, Any]:
         names = [weight.name for step in self.steps for weight in step.all_weights()]
-        scope = common_scope([self.model.owner_name(name) for name in names]) if names else self.name
+        scope = common_scope([self.model.owner_name(name) for name in names]) if names else self.module()
         if names and all(self.model.owner_name(name).startswith(self.group.key + ".") for name in names):
             scope = self.group.key
         single = len(self.steps) == 1 and [Value(self.steps[0].name, k) for k in range(len(outputs))] == outputs
         layer: dict[str, Any] = {"name": self.name}
         if single:
             step = self.steps[0]
-            scope = common_scope([self.model.owner_name(name) for name in names]) if names else self.name
+            scope = common_scope([self.model.owner_name(name) for name in names]) if names else self.module()
             layer |= {"op": step.op, "inputs": [v.producer for v in step.inputs] or self.inputs}
             layer |= self.content(step, scope, step.inputs)
         else:
