@@ -23,13 +23,15 @@ BIN = pathlib.Path(os.environ.get("PP_BIN", ROOT / "build/release/bin"))
 STEPS, RATE, LIMIT = 10, 0.05, 1e-4
 EXAMPLES = {"cnn": "float32:1x8x8", "transformer": "int64:12:0..31"}
 # Where stages begin: first layers by name, of two stages and of four on two ranks.
-CUTS = {("cnn", "1f1b"): ["pool"], ("cnn", "interleaved"): ["conv2", "pool", "head"], ("cnn", "zb-v"): ["conv2", "pool", "head"],
-        ("transformer", "1f1b"): ["layers.2"], ("transformer", "interleaved"): ["layers.1", "layers.2", "layers.3"],
+QUARTERS = {"cnn": ["conv2", "pool", "head"], "transformer": ["layers.1", "layers.2", "layers.3"]}
+CUTS = {("cnn", "1f1b"): ["pool"], ("cnn", "interleaved"): QUARTERS["cnn"], ("cnn", "zb-v"): QUARTERS["cnn"],
+        ("transformer", "1f1b"): ["layers.2"], ("transformer", "interleaved"): QUARTERS["transformer"],
         ("transformer", "zb-h1"): ["layers.2"]}
 
 
 def run(folder: pathlib.Path, *command: Any) -> str:
-    done = subprocess.run(list(map(str, command)), cwd=folder, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    one_core = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(list(map(str, command)), cwd=folder, capture_output=True, text=True, env=one_core)
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stderr[-2000:]}")
     return done.stdout
@@ -46,6 +48,15 @@ def import_model(folder: pathlib.Path, name: str) -> list[str]:
     run(folder, BIN / "pp-profile", "run", "model.json", "--device", "cpu:2x1", "--quick", "--micro-batch-sizes", 4, "-q", "-o",
         "profile.json")
     return [layer["name"] for layer in model["layers"]]
+
+
+def plan(folder: pathlib.Path, layers: list[str], schedule: str, begins: list[str]) -> None:
+    """plan.json and what is exported of it; stages begin at the first layers within the modules `begins`."""
+    cuts = [min(k for k, layer in enumerate(layers) if f"{layer}.".startswith(f"{begin}.")) for begin in begins]
+    replicas = ["--replicas", "1-1"] if schedule == "1f1b" else []
+    run(folder, BIN / "pp-plan", "profile.json", "--devices", 2, "--bandwidth", "1GB/s", "--mini-batch", export_models.BATCH,
+        "--micro-batch-size", 4, "--schedule", schedule, "--cuts", ",".join(map(str, cuts)), *replicas, "-q", "-o", "plan.json")
+    run(folder, BIN / "pp-plan", "export", "plan.json", "--format", "torch-pipelining", "-o", "exported")
 
 
 def losses_here(folder: pathlib.Path) -> list[float]:
@@ -70,10 +81,7 @@ def main() -> None:
             for (model, schedule), begins in CUTS.items():
                 if model != name:
                     continue
-                cuts = ",".join(str(min(k for k, layer in enumerate(layers) if (layer + ".").startswith(begin + "."))) for begin in begins)
-                run(folder, BIN / "pp-plan", "profile.json", "--devices", 2, "--bandwidth", "1GB/s", "--mini-batch", export_models.BATCH,
-                    "--micro-batch-size", 4, "--schedule", schedule, "--cuts", cuts, *(["--replicas", "1-1"] if schedule == "1f1b" else []), "-q", "-o", "plan.json")
-                run(folder, BIN / "pp-plan", "export", "plan.json", "--format", "torch-pipelining", "-o", "exported")
+                plan(folder, layers, schedule, begins)
                 here, there = losses_here(folder), losses_there(folder, name)
                 difference = max(abs(a - b) / abs(b) for a, b in zip(here, there, strict=True))
                 worst = max(worst, difference)
