@@ -36,6 +36,7 @@ Stage::Stage(const ResolvedModel& model, StageOptions options)
                 options.stages, options.index, options.per_update),
       buffers_(segment_.initial_buffers(options.dtype, options.device)),
       sums_(segment_.empty_gradients()) {
+  for (const int layer : segment_.layers()) batch_norms_.push_back(batch_norms(model_, layer));
   if (layout_.parameters().empty() || !optimizer_) return;
   gradient_ = at::zeros({layout_.gradient_size()}, versions_.newest_flat().options());
   sums_.places = sums_.layers;
@@ -236,9 +237,8 @@ void Stage::commit_statistics() {
   });
   std::span<const model::BatchStatistics> left = statistics_;
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
-    if (buffers_[i].empty()) continue;
     const int layer = segment_.layers()[i];
-    for (const BatchNorm& norm : batch_norms(model_, layer)) {
+    for (const BatchNorm& norm : batch_norms_[i]) {
       const auto other = std::ranges::find_if(
           left, [&](const auto& s) { return s.layer != layer || s.buffer != norm.buffer; });
       const auto mine = left.first(static_cast<std::size_t>(other - left.begin()));

@@ -179,11 +179,12 @@ class Stage {
   at::ScalarType dtype_;
   FlatLayout layout_;
   WeightVersions versions_;
-  std::optional<std::int64_t> shared_by_;         ///< step whose forwards share a prediction
-  std::vector<std::vector<at::Tensor>> buffers_;  ///< per layer of the segment
-  at::Tensor gradient_;                           ///< flat
-  model::Gradients sums_;                         ///< views of it, as far as something was added
-  std::vector<at::Tensor> update_gradients_;      ///< views of it: what the optimizer reads, per parameter
+  std::optional<std::int64_t> shared_by_;            ///< step whose forwards share a prediction
+  std::vector<std::vector<at::Tensor>> buffers_;     ///< per layer of the segment
+  std::vector<std::vector<BatchNorm>> batch_norms_;  ///< likewise
+  at::Tensor gradient_;                              ///< flat
+  model::Gradients sums_;                            ///< views of it, as far as something was added
+  std::vector<at::Tensor> update_gradients_;         ///< views of it: what the optimizer reads, per parameter
   Flights<Flight> flights_;
   Statistics statistics_;
 };

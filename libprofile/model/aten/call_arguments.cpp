@@ -71,9 +71,11 @@ void check_divisor(std::int64_t value, const c10::Argument& argument) {
     refuse(argument, "must be 1 or more, not " + std::to_string(value));
 }
 
-/// Not every kernel looks how long the list is that says so much of each side of an image.
+/// Not every kernel looks how long the list is that says so much of each side of an image. A list declared with
+/// one element may have more, of dimensions to reduce also none.
 void check_length(std::size_t length, const c10::Argument& argument) {
   if (!argument.N() || length == 1 || length == static_cast<std::size_t>(*argument.N())) return;
+  if (*argument.N() == 1 && (length > 1 || argument.name() == "dim")) return;
   const auto& usual = argument.default_value();
   if (usual && usual->isList() && usual->toListRef().size() == length) return;
   refuse(argument, "must be a list of " + std::to_string(*argument.N()));
