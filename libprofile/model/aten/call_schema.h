@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <span>
 
 #include "libprofile/core/aten_call.h"
 
