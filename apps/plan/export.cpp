@@ -64,9 +64,10 @@ void export_plan(const Options& options) {
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
   with_context(cli::input_name(options.plan), [&] { plan::check_plan(plan); });
   if (format == ExportFormat::torch_pipelining) {
-    if (options.output.empty() || options.output == "-")
+    if (options.output.empty() || options.output == "-") {
       throw Error(ErrorKind::usage,
                   "--format torch-pipelining writes several files; name their folder with -o");
+    }
     const plan::TrainerExport out = plan::export_torch_pipelining(plan, losses);
     write_folder(options.output, out);
     return say_losses(out);

@@ -57,10 +57,11 @@ Blocks row_of(const ResolvedModel& model, const std::map<std::size_t, int>& numb
   for (const auto& [layer, n] : numbers) {
     if (layer != next) return {};
     const int count = static_cast<int>(row.begins.size());
-    if (n == count)
+    if (n == count) {
       row.begins.push_back(layer);
-    else if (n != count - 1)
+    } else if (n != count - 1) {
       return {};
+    }
     ++next;
   }
   row.end = next;
@@ -74,18 +75,20 @@ Blocks row_of(const ResolvedModel& model, const std::map<std::size_t, int>& numb
 /// The row of equal blocks that holds most of the layers.
 Blocks blocks_of(const ResolvedModel& model) {
   std::map<std::string, std::map<std::size_t, int>> numbers;  // per prefix: layer -> its number
-  for (std::size_t i = 0; i < model.layers.size(); ++i)
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
     for (const auto& [prefix, n] : numbered_parts(detail::module_of(model.graph.layers[i])))
       numbers[prefix][i] = n;
+  }
   Blocks best;
   for (const auto& [prefix, of_layers] : numbers) {
     Blocks row = row_of(model, of_layers);
     if (row.begins.size() < 2) continue;
     if (best.begins.empty() || row.end - row.begins[0] > best.end - best.begins[0]) best = std::move(row);
   }
-  if (best.begins.empty())
+  if (best.begins.empty()) {
     refuse("it takes rows of equal blocks, and the layers of " + model.graph.name +
            " are none (names such as h.0.attention, h.1.attention, ...)");
+  }
   return best;
 }
 
@@ -108,9 +111,10 @@ std::string layout_of(const Plan& plan, const Blocks& blocks) {
   for (std::size_t b = 0; b < blocks.begins.size(); ++b) {
     const std::size_t end = b + 1 < blocks.begins.size() ? blocks.begins[b + 1] : blocks.end;
     for (std::size_t i = blocks.begins[b]; i < end; ++i) {
-      if (stage_of[i] != stage_of[blocks.begins[b]])
+      if (stage_of[i] != stage_of[blocks.begins[b]]) {
         refuse("stage " + std::to_string(stage_of[i]) + " begins with " + name(i) +
                ", inside a block; plan with cuts between blocks");
+      }
     }
     ++count[static_cast<std::size_t>(stage_of[blocks.begins[b]])];
   }
@@ -122,7 +126,7 @@ std::string layout_of(const Plan& plan, const Blocks& blocks) {
 
 /// Stage s on worker s mod K, run in the order of Megatron's own schedule.
 void check_order(const Plan& plan, const detail::Lane& lane, detail::LossList& lost) {
-  const int workers = static_cast<int>(lane.programs.size());
+  const int workers = std::max(1, static_cast<int>(lane.programs.size()));
   const int stages = static_cast<int>(plan.stages.size());
   for (int w = 0; w < workers; ++w) {
     for (std::size_t c = 0; c < lane.stages[static_cast<std::size_t>(w)].size(); ++c) {
@@ -137,9 +141,10 @@ void check_order(const Plan& plan, const detail::Lane& lane, detail::LossList& l
                           .micro_batches = lane.micro_batches,
                           .window = WindowRule::published,
                           .chunks_per_worker = stages / workers};
-  if (stages > workers && lane.micro_batches % workers != 0)
+  if (stages > workers && lane.micro_batches % workers != 0) {
     refuse("interleaved stages need a multiple of " + std::to_string(workers) +
            " micro-batches, the plan has " + std::to_string(lane.micro_batches));
+  }
   const ProgramSet own = program_set(request);
   for (std::size_t w = 0; w < lane.programs.size(); ++w) {
     Program program = own.workers[w];

@@ -33,9 +33,10 @@ void check_step(const Plan& plan, const std::string& trainer) {
 int replicas_of(const Plan& plan, const std::string& trainer) {
   const std::size_t replicas = plan.stages.front().workers.size();
   for (const Stage& stage : plan.stages) {
-    if (stage.workers.size() != replicas)
+    if (stage.workers.size() != replicas) {
       refuse(trainer,
              "stages have unequal replicas, " + replicas_text(plan) + "; plan with --replicas of one number");
+    }
   }
   if (plan.training.replica_routing != "round_robin")
     refuse(trainer, "replicas share each micro-batch; plan with a schedule whose replicas take turns");
@@ -53,6 +54,7 @@ std::vector<std::pair<std::vector<int>, WorkerId>> pipeline_of(const Plan& plan,
   for (std::size_t s = 0; s < plan.stages.size(); ++s)
     held[plan.stages[s].workers[replica]].push_back(static_cast<int>(s));
   std::vector<std::pair<std::vector<int>, WorkerId>> workers;
+  workers.reserve(held.size());
   for (auto& [worker, stages] : held) workers.emplace_back(std::move(stages), worker);
   std::ranges::sort(workers);
   return workers;
@@ -93,9 +95,10 @@ Lane lane_of(const Plan& plan, const std::string& trainer) {
       stages.push_back(std::move(held));
       programs.push_back(renumbered(program, r, replicas));
       workers.push_back(worker);
-      if (programs.back().empty())
+      if (programs.back().empty()) {
         refuse(trainer,
                "the replicas are no pipelines of their own; plan without replicas, or with another schedule");
+      }
     }
     if (r == 0) {
       lane.stages = std::move(stages);
@@ -116,9 +119,10 @@ void leave_out_recompute(const Plan& plan, Lane& lane, LossList& lost) {
     std::erase_if(program, [](const Op& op) { return op.kind == OpKind::recompute; });
   }
   for (std::size_t s = 0; s < again.size(); ++s) {
-    if (again[s])
+    if (again[s]) {
       lost.add("forwards of stage " + std::to_string(s) +
                " do not run again: it keeps its activations and needs more memory than planned");
+    }
   }
 }
 

@@ -68,9 +68,10 @@ void read_values(ObjectReader& reader, AtenConstant& constant) {
     auto& values = constant.values.emplace<std::vector<double>>();
     for (const Json& value : json) {
       const std::optional<double> number = number_of(value);
-      if (!number)
+      if (!number) {
         fail_at(append_pointer(pointer, std::to_string(values.size())),
                 "must be a number or {\"number\": \"-inf\"}, \"inf\" or \"nan\"");
+      }
       values.push_back(*number);
     }
     return;

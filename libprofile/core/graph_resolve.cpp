@@ -129,9 +129,10 @@ class GraphResolver {
 
   void refuse_unused() const {
     for (std::size_t i = 0; i < used_.size(); ++i) {
-      if (!used_[i])
+      if (!used_[i]) {
         fail_at(at("nodes", i), "nothing uses the output of " + in_quotes(graph_.nodes[i].name) +
                                     "; remove the node, or add it to " + pointer_ + "/outputs");
+      }
     }
     for (std::size_t k = 0; k < input_used_.size(); ++k) {
       if (!input_used_[k])

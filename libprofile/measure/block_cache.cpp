@@ -58,7 +58,7 @@ struct AtThreadEnd {
 }  // namespace
 
 std::size_t block_class(std::size_t bytes) {
-  const std::size_t eighth = std::bit_floor(bytes) / 8;
+  const std::size_t eighth = std::max<std::size_t>(1, std::bit_floor(bytes) / 8);
   if (bytes > std::numeric_limits<std::size_t>::max() - eighth) return bytes;
   return (bytes + eighth - 1) / eighth * eighth;
 }
@@ -96,9 +96,9 @@ void* BlockCache::take(std::size_t bytes) {
   return block;
 }
 
-void BlockCache::give(void* memory, std::size_t bytes) noexcept {
-  auto* block = new (memory) FreeBlock{returned_.load(std::memory_order_relaxed), block_class(bytes)};
-  while (!returned_.compare_exchange_weak(block->next, block, std::memory_order_release,
+void BlockCache::give(void* block, std::size_t bytes) noexcept {
+  auto* last = new (block) FreeBlock{returned_.load(std::memory_order_relaxed), block_class(bytes)};
+  while (!returned_.compare_exchange_weak(last->next, last, std::memory_order_release,
                                           std::memory_order_relaxed)) {
   }
 }
