@@ -63,3 +63,10 @@ def batches() -> Iterator[list[torch.Tensor]]:
     """For the exported launcher: mini-batches of one epoch after the other, without end."""
     while True:
         yield from (batch for batch in train() if len(batch[0]) == 64)
+
+
+def accuracy(weights: dict[str, torch.Tensor]) -> float:
+    """Of the module with these weights, on the test set."""
+    module, samples = make().eval(), Samples("test")
+    module.load_state_dict(weights, strict=False)
+    return (module(samples.image).argmax(1) == samples.label).float().mean().item()

@@ -27,8 +27,7 @@ enum class Losses { refuse, leave_out };
 /// For torch.distributed.pipelining, torch 2.11: `modules.json` (per stage the names of its modules, the first
 /// one where the stage begins), `schedule.csv` (a row per rank, `compute_only`), `settings.json`, and
 /// `launch.py`, which trains with them under torchrun. The names are the layers' scopes: PyTorch's, for a model
-/// that came from there. Throws pp::Error (data) that names everything the plan would
-/// lose.
+/// that came from there. Throws pp::Error (data) that names everything the plan would lose.
 TrainerExport export_torch_pipelining(const Plan& plan, Losses losses);
 
 /// For Megatron-LM: `arguments.txt`, an argument a line, `--pipeline-model-parallel-layout` among them. The

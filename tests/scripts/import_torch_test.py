@@ -166,23 +166,6 @@ class Layers(unittest.TestCase):
                           "reshape"])
         self.assertEqual(next(layer for layer in layers.values() if layer["op"] == "slice")["attributes"], {"dim": 1, "start": 1, "end": 3, "step": 1})
 
-    def test_dropout_beside_the_batch_has_it_moved_to_the_front(self):
-        module = module_of(lambda self, x: self.drop(self.lin(x).transpose(0, 1)).sum(0), lin=nn.Linear(4, 4), drop=nn.Dropout(0.2))
-        nodes = self.layers(module, "float32:6x4", level="module")["drop"]["nodes"]
-        self.assertEqual([node.get("call", {}).get("target", node["op"]) for node in nodes][1:-1],
-                         ["aten::movedim.int", "dropout", "aten::movedim.int"])
-
-    def test_recurrent_layers_without_dropout_draw_nothing(self):
-        layers = self.layers(module_of(lambda self, x: self.rnn(x)[0], rnn=nn.GRU(4, 5, batch_first=True)), "float32:6x4")
-        self.assertEqual(layers["rnn"]["nodes"][-1]["call"]["target"], "aten::gru.input")
-
-    def test_whole_samples_are_dropped_by_stochastic_depth(self):
-        def forward(self, x):
-            noise = torch.empty(x.shape[0], 1).bernoulli_(0.75).div_(0.75) if self.training else 1.0
-            return self.lin(x) * noise
-        layers = self.layers(module_of(forward, lin=nn.Linear(4, 4)), "float32:4")
-        self.assertEqual(layers["mul"]["attributes"], {"p": 0.25})
-
     def test_an_lstm_is_ours(self):
         module = nn.Sequential(nn.LSTM(4, 5, num_layers=2, batch_first=True, bidirectional=True, dropout=0.1))
         layers = self.layers(module, "float32:6x4")
