@@ -1,0 +1,31 @@
+// What a model computes with weights and data that are given by name, on one device: for comparisons with what
+// others compute.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "libprofile/core/model_graph.h"
+#include "libprofile/model/ops.h"
+
+namespace test {
+
+struct ModelValues {
+  pp::model::Tensors outputs;                   ///< in evaluation
+  at::Tensor loss;                              ///< in training, as are the gradients
+  std::map<std::string, at::Tensor> gradients;  ///< by model-wide name; of shared parameters the sum
+};
+
+/// Parameters and buffers by model-wide name and shape; a batch of an input or target.
+struct GivenTensors {
+  std::function<at::Tensor(const std::string& name, const pp::Shape& shape)> weights;
+  std::function<at::Tensor(const pp::DataTensor& tensor)> data;
+};
+
+/// Without dropout. `dtype`: of the run.
+ModelValues model_values(pp::ModelGraph graph, pp::DType dtype, const GivenTensors& given);
+
+}  // namespace test
