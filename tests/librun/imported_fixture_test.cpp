@@ -1,76 +1,49 @@
 // Models that scripts/import-torch has written, with what PyTorch computes of them (tests/data/import).
-#include <c10/core/GradMode.h>
-
+#include <filesystem>
 #include <map>
 #include <string>
 
 #include "libprofile/core/file.h"
-#include "libprofile/model/segment.h"
 #include "librun/checkpoint/weights.h"
+#include "librun/infer.h"
+#include "tests/librun/folder.h"
+#include "tests/librun/infer/silent.h"
+#include "tests/librun/model_alone.h"
+#include "tests/librun/reference.h"
+#include "tests/support/model_values.h"
+#include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
 using namespace pp;
 
 namespace {
 
+constexpr const char* kFixtures[] = {"attention", "attention-blocks", "residual", "windows"};
+
 using Tensors = std::map<std::string, at::Tensor>;
-
-Tensors read(const std::string& name) {
-  Tensors tensors;
-  for (auto& [key, tensor] : run::read_weights(PP_TEST_DATA "/import/" + name)) tensors.emplace(key, tensor);
-  return tensors;
-}
-
-/// PyTorch's values are without dropout.
-void stop_dropout(std::vector<Layer>& layers) {
-  for (Layer& layer : layers) {
-    for (const char* name : {"p", "dropout"}) {
-      if (layer.attributes.contains(name)) layer.attributes[name] = 0.0;
-    }
-    stop_dropout(layer.nodes);
-  }
-}
 
 struct Fixture {
   explicit Fixture(const std::string& name)
-      : model(resolve(without_dropout(name))),
-        golden(read(name + ".golden.safetensors")),
-        segment(model, all_layers(), model.graph.loss.has_value()),
-        weights(segment.initial_weights(1, DType::float32)),
-        buffers(segment.initial_buffers(DType::float32)) {
-    const Tensors stored = read(name + ".weights.safetensors");
-    const c10::AutoGradMode no_grad(false);
-    for (int layer = 0; layer < model.layer_count(); ++layer) {
-      const auto l = static_cast<std::size_t>(layer);
-      for (std::size_t i = 0; i < weights->layers[l].size(); ++i)
-        weights->layers[l][i].copy_(stored.at(parameter_name(model, model.layers[l].weights_layer, i)));
-      for (std::size_t i = 0; i < buffers[l].size(); ++i)
-        buffers[l][i].copy_(stored.at(buffer_name(model, layer, i)));
-    }
-    for (const TensorSource& source : segment.inputs()) {
-      const bool input = source.kind == TensorSource::Kind::input;
-      const auto& data = input ? model.graph.inputs : model.graph.targets;
-      inputs.push_back(golden.at(data[static_cast<std::size_t>(source.index)].name));
-    }
+      : weights_file(PP_TEST_DATA "/import/" + name + ".weights.safetensors"),
+        model(parse_model(read_file(PP_TEST_DATA "/import/" + name + ".json"))),
+        weights(read(weights_file)),
+        golden(read(PP_TEST_DATA "/import/" + name + ".golden.safetensors")) {}
+
+  static Tensors read(const std::filesystem::path& file) {
+    Tensors tensors;
+    for (auto& [key, tensor] : run::read_weights(file)) tensors.emplace(key, tensor);
+    return tensors;
+  }
+  /// A boundary for each two stages.
+  std::vector<int> cuts() const {
+    std::vector<int> all;
+    for (std::size_t layer = 1; layer < model.layers.size(); ++layer) all.push_back(static_cast<int>(layer));
+    return all;
   }
 
-  static ModelGraph without_dropout(const std::string& name) {
-    ModelGraph graph = parse_model(read_file(PP_TEST_DATA "/import/" + name + ".json"));
-    stop_dropout(graph.layers);
-    return graph;
-  }
-  std::vector<int> all_layers() const {
-    std::vector<int> layers;
-    for (int layer = 0; layer < model.layer_count(); ++layer) layers.push_back(layer);
-    return layers;
-  }
-
-  ResolvedModel model;
-  Tensors golden;
-  model::Segment segment;
-  std::shared_ptr<model::Weights> weights;
-  std::vector<std::vector<at::Tensor>> buffers;
-  std::vector<at::Tensor> inputs;
+  std::filesystem::path weights_file;
+  ModelGraph model;
+  Tensors weights, golden;
 };
 
 /// Relative to the largest value that is expected.
@@ -79,34 +52,78 @@ double difference(const at::Tensor& found, const at::Tensor& expected) {
   return found.sub(expected).abs().max().item<double>() / expected.abs().max().item<double>();
 }
 
+/// The model's outputs for the golden inputs by a pipeline of two stages, or one.
+test::NamedTensors infer(const Fixture& f, const std::vector<int>& cuts) {
+  const TestFolder folder;
+  test::NamedTensors inputs;
+  for (const DataTensor& input : f.model.inputs) inputs.emplace_back(input.name, f.golden.at(input.name));
+  test::write_tensors(folder.path() / "inputs.safetensors", inputs);
+  run::InferOptions options;
+  options.data = (folder.path() / "inputs.safetensors").string();
+  options.initial_weights = f.weights_file;
+  options.outputs = folder.path() / "outputs.safetensors";
+  test::SilentInference observer;
+  run::infer(make_plan({.model = f.model, .cuts = cuts}), options, observer);
+  return run::read_weights(options.outputs);
+}
+
 }  // namespace
 
 TEST_SUITE("librun/imported_fixture") {
   TEST_CASE("outputs, loss and gradients of imported models are PyTorch's") {
-    for (const std::string name : {"attention", "attention-blocks", "residual", "windows"}) {
+    for (const std::string name : kFixtures) {
       CAPTURE(name);
-      Fixture f(name);
-      const model::Pass seen = f.segment.forward(
-          f.weights, f.inputs, {.mode = model::Mode::evaluation, .key = {}, .buffers = f.buffers});
-      CHECK(difference(seen.outputs[0], f.golden.at("output")) < 1e-5);
-
-      model::Pass pass = f.segment.forward(f.weights, f.inputs, {.key = {}, .buffers = f.buffers});
-      CHECK(difference(pass.loss, f.golden.at("loss")) < 1e-5);
-      model::Gradients gradients = f.segment.empty_gradients();
-      f.segment.backward(pass, std::vector<model::Tensors>(f.segment.outputs().size()), 1.0, gradients);
-      std::map<std::string, at::Tensor> sums;
-      for (std::size_t l = 0; l < gradients.layers.size(); ++l) {
-        for (std::size_t i = 0; i < gradients.layers[l].size(); ++i) {
-          at::Tensor& sum = sums[parameter_name(f.model, f.model.layers[l].weights_layer, i)];
-          sum = sum.defined() ? sum.add(gradients.layers[l][i]) : gradients.layers[l][i];
-        }
-      }
+      const Fixture f(name);
+      const auto weights = [&](const std::string& key, const Shape&) { return f.weights.at(key); };
+      const auto data = [&](const DataTensor& tensor) { return f.golden.at(tensor.name); };
+      const test::ModelValues values =
+          test::model_values(f.model, DType::float32, {.weights = weights, .data = data});
+      CHECK(difference(values.outputs.front(), f.golden.at("output")) < 1e-5);
+      CHECK(difference(values.loss, f.golden.at("loss")) < 1e-5);
       for (const auto& [key, expected] : f.golden) {
         if (!key.starts_with("gradient.")) continue;
         CAPTURE(key);
-        const at::Tensor found = sums.at(key.substr(9));
-        REQUIRE(found.defined());
-        CHECK(difference(found, expected) < 1e-4);
+        CHECK(difference(values.gradients.at(key.substr(9)), expected) < 1e-4);
+      }
+    }
+  }
+
+  TEST_CASE("inference of imported models gives PyTorch's outputs, the same bits for every cut") {
+    for (const std::string name : kFixtures) {
+      CAPTURE(name);
+      const Fixture f(name);
+      const test::NamedTensors whole = infer(f, {});
+      REQUIRE(whole.size() == 1);
+      CHECK(difference(whole.front().second, f.golden.at("output")) < 1e-5);
+      for (const int cut : f.cuts()) {
+        CAPTURE(cut);
+        CHECK(test::first_difference(whole, infer(f, {cut})) == "");
+      }
+    }
+  }
+
+  TEST_CASE("bfloat16 training of imported models equals the single device bit for bit, for every cut") {
+    for (const std::string name : kFixtures) {
+      CAPTURE(name);
+      const Fixture f(name);
+      run::RunOptions options;
+      options.data = "synthetic";
+      options.synthetic_samples = 24;
+      options.steps = 3;
+      options.learning_rate = 0.05;
+      options.initial_weights = f.weights_file;
+      options.evaluate = false;
+      PlanSpec spec{.model = f.model, .dtype = DType::bfloat16};
+      const test::Run whole = test::run_plan(make_plan(spec), options);
+      for (const auto& [key, tensor] : whole.tensors) {
+        if (tensor.is_floating_point()) CHECK((tensor.scalar_type() == at::kBFloat16));
+      }
+      for (const int cut : f.cuts()) {
+        CAPTURE(cut);
+        spec.cuts = {cut};
+        const test::Run found = test::run_plan(make_plan(spec), options);
+        CHECK(test::first_difference(whole.tensors, found.tensors) == "");
+        CHECK(found.report.step_losses == whole.report.step_losses);
       }
     }
   }

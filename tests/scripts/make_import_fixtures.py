@@ -1,10 +1,11 @@
-"""python3 tests/scripts/make_import_fixtures.py [--check]: writes tests/data/import, small imported models with what PyTorch
-computes, for the tests of the reader. With --check it writes nothing and exits 1 when the documents there differ.
+"""python3 tests/scripts/make_import_fixtures.py [--check]: writes tests/data/import, small imported models with what
+PyTorch computes, for the tests of the reader. With --check it writes nothing and exits 1 when the documents there
+differ.
 
 NAME.json                 the model
 NAME.weights.safetensors  its weights
-NAME.golden.safetensors   inputs and targets by name; `output` in evaluation; `loss` and `gradient.PARAMETER` in training; both
-                          without dropout
+NAME.golden.safetensors   inputs and targets by name; `output` of the module in evaluation; `loss` and
+                          `gradient.PARAMETER` in training without dropout
 """
 
 import json
@@ -88,7 +89,8 @@ class Residual(nn.Module):
         return self.fc(x.relu_().mean((2, 3)))
 
 
-MODELS = {"attention": (Attention, "int64:5:0..10", "module"), "attention-blocks": (Attention, "int64:5:0..10", "block"),
+MODELS = {"attention": (Attention, "int64:5:0..10", "module"),
+          "attention-blocks": (Attention, "int64:5:0..10", "block"),
           "windows": (Windows, "float32:4x4x4", "module"), "residual": (Residual, "float32:2x6x6", "block")}
 
 
@@ -102,9 +104,11 @@ def fixture(name: str) -> dict[str, bytes]:
     inputs = {examples[0].name: examples[0].draw(SAMPLES)}
     target = imported.document["targets"][0]
     inputs[target["name"]] = torch.randint(0, 3, (SAMPLES, *target["shape"]))
-    golden = inputs | {"output": Interpreter(imported.document, imported.weights).run(inputs)[0]} | trained(imported, inputs)
+    with torch.no_grad():
+        output = module.eval()(inputs[examples[0].name])
     return {f"{name}.json": (indented(imported.document) + "\n").encode(),
-            f"{name}.weights.safetensors": weights.encode(imported.weights), f"{name}.golden.safetensors": weights.encode(golden)}
+            f"{name}.weights.safetensors": weights.encode(imported.weights),
+            f"{name}.golden.safetensors": weights.encode(inputs | {"output": output} | trained(imported, inputs))}
 
 
 def trained(imported: Any, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -113,7 +117,8 @@ def trained(imported: Any, inputs: dict[str, torch.Tensor]) -> dict[str, torch.T
     interpreter.run(inputs)
     loss = interpreter.loss()
     loss.backward()
-    return {"loss": loss.detach()} | {f"gradient.{name}": leaves[name].grad for name in leaves if name in imported.trained}
+    return {"loss": loss.detach()} | {f"gradient.{name}": leaves[name].grad
+                                      for name in leaves if name in imported.trained}
 
 
 def main() -> int:
