@@ -1,4 +1,5 @@
-"""A PyTorch module and its data, as they may look: handwritten digits, 8x8 pixels. Used by scripts/import_torch/README.md."""
+"""A PyTorch module and its data, as they may look: handwritten digits, 8x8 pixels. scripts/import_torch/README.md uses
+it."""
 
 import pathlib
 from collections.abc import Iterator
@@ -23,7 +24,8 @@ class Digits(torch.nn.Module):
         super().__init__()
         self.stem = torch.nn.Conv2d(1, width, 3, padding=1)
         self.blocks = torch.nn.Sequential(*(Block(width) for _ in range(blocks)))
-        self.head = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(2), torch.nn.Flatten(), torch.nn.Linear(4 * width, 10))
+        self.head = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(2), torch.nn.Flatten(),
+                                        torch.nn.Linear(4 * width, 10))
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
         return self.head(self.blocks(self.stem(image)))
@@ -35,7 +37,8 @@ def make(width: int = 32) -> torch.nn.Module:
 
 
 class Samples(torch.utils.data.Dataset):
-    """Of IDX files: two bytes of zero, the type, the number of dimensions, each dimension in four bytes; then the values."""
+    """Of IDX files: two bytes of zero, the type, the number of dimensions, each dimension in four bytes; then the
+    values."""
 
     def __init__(self, part: str) -> None:
         def read(name: str) -> torch.Tensor:

@@ -3,9 +3,10 @@
 
   torchrun --nproc-per-node RANKS launch.py MODULE:FACTORY --data MODULE:BATCHES --lr 0.05 --steps 100
 
-FACTORY and BATCHES are found in an importable module or a FILE.py; either may be a call, FILE.py:make(width=8). FACTORY gives
-the module, with the same weights in every process. BATCHES gives an iterable of mini-batches, each a tuple of inputs and, at
-its end, the target. modules.json says where stages begin, schedule.csv what each worker does, settings.json the rest.
+FACTORY and BATCHES are found in an importable module or a FILE.py; either may be a call, FILE.py:make(width=8). FACTORY
+gives the module, with the same weights in every process. BATCHES gives an iterable of mini-batches, each a tuple of
+inputs and, at its end, the target. modules.json says where stages begin, schedule.csv what each worker does,
+settings.json the rest.
 """
 import argparse
 import csv
@@ -23,9 +24,9 @@ from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
 HERE = pathlib.Path(__file__).resolve().parent
 SETTINGS = json.loads((HERE / "settings.json").read_text())
-LOSSES = {"cross_entropy": lambda logits, label: torch.nn.functional.cross_entropy(logits.flatten(0, -2), label.flatten()),
-          "mse": torch.nn.functional.mse_loss,
-          "binary_cross_entropy": torch.nn.functional.binary_cross_entropy_with_logits}
+F = torch.nn.functional
+LOSSES = {"cross_entropy": lambda logits, label: F.cross_entropy(logits.flatten(0, -2), label.flatten()),
+          "mse": F.mse_loss, "binary_cross_entropy": F.binary_cross_entropy_with_logits}
 
 
 def find(name):
@@ -51,7 +52,8 @@ def make_schedule(module, example, loss, device, worker, group):
     if device.type == "cpu":  # gloo needs no first round of messages, and cannot send one from a process to itself
         for stage in stages:
             stage._get_init_p2p_neighbors_ops = list
-    schedule = _PipelineScheduleRuntime(stages, SETTINGS["micro_batches"] // SETTINGS["data_parallel_degree"], loss_fn=loss)
+    schedule = _PipelineScheduleRuntime(stages, SETTINGS["micro_batches"] // SETTINGS["data_parallel_degree"],
+                                        loss_fn=loss)
     schedule._load_csv(HERE / "schedule.csv")
     return stages, schedule
 
@@ -81,18 +83,20 @@ def main():
     batches = ([x.to(dtype) if x.is_floating_point() else x for x in batch] for batch in find(options.data))
     batch = next(batches)
     example = tuple(x[:SETTINGS["micro_batch_size"]] for x in batch[:-1])
-    stages, schedule = make_schedule(find(options.factory).to(dtype).train(), example, LOSSES[options.loss], device, worker,
-                                     pipelines[replica])
+    stages, schedule = make_schedule(find(options.factory).to(dtype).train(), example, LOSSES[options.loss], device,
+                                     worker, pipelines[replica])
     parameters = [p for stage in stages for p in stage.submod.parameters()]
     arguments = {"lr": options.lr, "weight_decay": options.weight_decay}
     if SETTINGS["optimizer"] == "SGD":
         arguments["momentum"] = options.momentum
     optimizer = getattr(torch.optim, SETTINGS["optimizer"])(parameters, **arguments)
     for step in range(options.steps):
-        *inputs, target = (torch.cat(x.tensor_split(SETTINGS["micro_batches"])[replica::replicas]).to(device) for x in batch)
+        *inputs, target = (torch.cat(x.tensor_split(SETTINGS["micro_batches"])[replica::replicas]).to(device)
+                           for x in batch)
         optimizer.zero_grad()
         losses = []
-        schedule.step(*(inputs if stages[0].is_first else ()), target=target if stages[-1].is_last else None, losses=losses)
+        schedule.step(*(inputs if stages[0].is_first else ()), target=target if stages[-1].is_last else None,
+                      losses=losses)
         for p in parameters if replicas > 1 else ():
             dist.all_reduce(p.grad, group=copies[worker])
             p.grad /= replicas

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .layers import LayerWriter
 
 MOST_VALUES = 2**20  # of a constant
+MOVING = ("contiguous", "reshape", "cat", "roll", "index", "embedding", "pad")  # elements, without arithmetic
 HIDDEN = {"Device", "Layout", "MemoryFormat"}  # types of arguments that a document does not write
 
 
@@ -33,7 +34,8 @@ class CallWriter:
     def write(self) -> dict[str, Any]:
         kinds = {argument.name: str(argument.real_type) for argument in self.step.target._schema.arguments}
         hidden = {name for name, kind in kinds.items() if any(h in kind for h in HIDDEN) or name == "pin_memory"}
-        arguments = {name: self.argument(value) for name, value in sorted(self.step.arguments.items()) if name not in hidden}
+        arguments = {name: self.argument(value) for name, value in sorted(self.step.arguments.items())
+                     if name not in hidden}
         call = {"target": target_name(self.step.target), "arguments": arguments}
         for key, entries in (("parameters", list(self.parameters.values())), ("buffers", list(self.buffers.values())),
                              ("constants", [entry for _, entry in self.constants])):
@@ -75,8 +77,8 @@ class CallWriter:
             if known.dtype == tensor.dtype and known.shape == tensor.shape and torch.equal(known, tensor):
                 return entry["name"]
         if tensor.numel() > MOST_VALUES:
-            raise Refused(f"{self.step.place()}: a constant of {tensor.numel()} values; at most {MOST_VALUES} stand in a model. "
-                          "Register it as a buffer, so that it stands in the weights file")
+            raise Refused(f"{self.step.place()}: a constant of {tensor.numel()} values; at most {MOST_VALUES} stand "
+                          "in a model. Register it as a buffer, so that it stands in the weights file")
         name = f"c{len(self.constants)}"
         values = [int(v) if not tensor.is_floating_point() else v if math.isfinite(v) else special(v)
                   for v in tensor.flatten().tolist()]
@@ -87,7 +89,8 @@ class CallWriter:
     def sizes(self, value: Any) -> list[int]:
         if isinstance(value, Value):
             return [1 if isinstance(size, Batch) else size for size in self.layer.kinds[value].full()]
-        return list(self.model.tensors[value.name].shape if isinstance(value, (Parameter, Buffer)) else value.tensor.shape)
+        return list(self.model.tensors[value.name].shape if isinstance(value, (Parameter, Buffer))
+                    else value.tensor.shape)
 
 
 def special(value: float) -> dict[str, str]:
@@ -118,4 +121,4 @@ def flops(step: Step, sizes: Callable[[Any], list[int]]) -> float:
     if packet == "scaled_dot_product_attention":
         return 4.0 * output * size("key")[-2]
     view = any(result.alias_info for result in step.target._schema.returns)
-    return 0.0 if view or packet in ("contiguous", "reshape", "cat", "roll", "index", "embedding", "pad") else float(output)
+    return 0.0 if view or packet in MOVING else float(output)

@@ -11,29 +11,35 @@ USAGE = """\
 examples:
   scripts/import-torch torchvision.models:resnet18 --example float32:3x64x64 --loss cross_entropy \\
       -o model.json --weights weights.safetensors
-  scripts/import-torch my_model.py:make --example int64:128:0..999 --group block -o model.json --weights weights.safetensors
+  scripts/import-torch my_model.py:make --example int64:128:0..999 --group block \\
+      -o model.json --weights weights.safetensors
   scripts/import-torch "my_model.py:make(layers=4)" --example tokens=int64:128:0..999 --example mask=int64:128:0..1 \\
       --loss mse --seed 3 -o model.json --weights weights.safetensors
   scripts/import-torch torchvision.models:resnet18 --example float32:3x64x64 --loss cross_entropy --profile \\
       --micro-batch-sizes 4,8 -o profile.json
 
-A SPEC is [NAME=]TYPE:SHAPE[:LOW..HIGH] for one sample: TYPE float32, int64 or uint8; SHAPE 3x64x64, or nothing for a number;
-HIGH is included. The names are those of forward()'s parameters; with NAME= the input is handed over by that name.
+A SPEC is [NAME=]TYPE:SHAPE[:LOW..HIGH] for one sample: TYPE float32, int64 or uint8; SHAPE 3x64x64, or nothing for a
+number; HIGH is included. The names are those of forward()'s parameters; with NAME= the input is handed over by name.
 Exit codes: 0 written, 2 not importable (the message says what and why; nothing is written)."""
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="scripts/import-torch", formatter_class=argparse.RawDescriptionHelpFormatter, epilog=USAGE,
-                                   description="Makes a pp.model and its weights from a PyTorch module.")
-    made.add_argument("module", metavar="PACKAGE.MODULE:FACTORY", help="or FILE.py:FACTORY; (name=value, ...) behind it are arguments")
-    made.add_argument("--example", metavar="SPEC", action="append", default=[], help="an input of the module; several: in order")
-    made.add_argument("--target", metavar="SPEC", action="append", default=[], help="an input that only the loss reads (--loss module)")
+    made = argparse.ArgumentParser(prog="scripts/import-torch", formatter_class=argparse.RawDescriptionHelpFormatter,
+                                   epilog=USAGE, description="Makes a pp.model and its weights from a PyTorch module.")
+    made.add_argument("module", metavar="PACKAGE.MODULE:FACTORY",
+                      help="or FILE.py:FACTORY; (name=value, ...) behind it are arguments")
+    made.add_argument("--example", metavar="SPEC", action="append", default=[],
+                      help="an input of the module; several: in order")
+    made.add_argument("--target", metavar="SPEC", action="append", default=[],
+                      help="an input that only the loss reads (--loss module)")
     made.add_argument("-o", "--output", metavar="FILE", help="the model, or with --profile the profile")
     made.add_argument("--weights", metavar="FILE", help="parameters and buffers, as safetensors")
     made.add_argument("--loss", choices=("cross_entropy", "mse", "module"),
                       help="adds a loss and its target; module: the module's own first output is the loss")
-    made.add_argument("--group", choices=("module", "block", "op"), default="module", help="what becomes a layer (module)")
-    made.add_argument("--profile", action="store_true", help="-o FILE is a pp.profile with the model in it, measured in PyTorch")
+    made.add_argument("--group", choices=("module", "block", "op"), default="module",
+                      help="what becomes a layer (module)")
+    made.add_argument("--profile", action="store_true",
+                      help="-o FILE is a pp.profile with the model in it, measured in PyTorch")
     made.add_argument("--device", default="cpu", help="of the profile: cpu or cuda (cpu)")
     made.add_argument("--threads", type=int, default=1, help="of the profile on a CPU (1)")
     made.add_argument("--micro-batch-sizes", default="1,2,4,8", help="of the profile (1,2,4,8)")
@@ -82,7 +88,8 @@ def run(options: argparse.Namespace) -> None:
     document = imported.document
     if options.profile:
         from . import profile
-        document = profile.Profiler(imported, examples, profile.Settings(options.device, options.threads, sizes)).profile()
+        document = profile.Profiler(imported, examples,
+                                    profile.Settings(options.device, options.threads, sizes)).profile()
         print(profile.summary(document), file=sys.stderr)
     write_whole(options.output, (indented(document) + "\n").encode())
 
@@ -102,7 +109,7 @@ def summary(imported: Any) -> str:
     calls = sum(node["op"] == "aten" for node in nodes)
     parameters = sum(tensor.numel() for tensor in imported.weights.values())
     checks = ", ".join(f"{what} {value:.0e}" for what, value in imported.differences.items())
-    return (f"{document['name']}: {len(document['layers'])} layers of {len(nodes)} operations, {len(nodes) - calls} named and "
-            f"{calls} aten; {parameters} values in {len(imported.weights)} weights\n"
+    return (f"{document['name']}: {len(document['layers'])} layers of {len(nodes)} operations, {len(nodes) - calls} "
+            f"named and {calls} aten; {parameters} values in {len(imported.weights)} weights\n"
             f"checked against the module; largest relative differences: {checks}"
             + (f"\nnot imported, no output depends on them: {', '.join(imported.unused)}" if imported.unused else ""))

@@ -20,10 +20,11 @@ USAGE = """\
 examples:
   scripts/export-data my_data.py:train --names x,label -o data/train.safetensors
   scripts/export-data my_data.py:test --names x,label -o data/test.safetensors
-  scripts/export-data "my_data.py:loader(split='train')" --samples 10000 -o data/train.safetensors     batches are dictionaries
+  scripts/export-data "my_data.py:loader(split='train')" --samples 10000 -o data/train.safetensors
 
 where my_data.py has, for instance
   def train(): return torch.utils.data.DataLoader(MyDataset(), batch_size=256)
+Batches that are dictionaries name their tensors themselves.
 Then: pp-run plan.json --data data"""
 
 
@@ -35,8 +36,8 @@ class Column:
 
     def add(self, name: str, batch: torch.Tensor) -> None:
         if batch.dtype != self.dtype or batch.shape[1:] != self.shape:
-            raise Refused(f"{name}: a batch of {batch.dtype} {list(batch.shape)} behind samples of {self.dtype} {list(self.shape)}; "
-                          "bring all samples to one size (padding, cropping)")
+            raise Refused(f"{name}: a batch of {batch.dtype} {list(batch.shape)} behind samples of {self.dtype} "
+                          f"{list(self.shape)}; bring all samples to one size (padding, cropping)")
         self.file.write(raw(batch))
         self.samples += batch.shape[0]
 
@@ -54,12 +55,14 @@ def named(batch: Any, names: list[str]) -> dict[str, torch.Tensor]:
     else:
         parts = list(batch) if isinstance(batch, (tuple, list)) else [batch]
         if len(parts) != len(names):
-            raise Refused(f"a batch has {len(parts)} tensors, --names has {len(names)}; name each, as the model's inputs and targets")
+            raise Refused(f"a batch has {len(parts)} tensors, --names has {len(names)}; name each, as the model's "
+                          "inputs and targets")
         chosen = dict(zip(names, parts))
     return {name: stored(torch.as_tensor(value)) for name, value in chosen.items()}
 
 
-def write(batches: Iterable[Any], path: str, names: list[str] | None = None, samples: int | None = None) -> dict[str, list[int]]:
+def write(batches: Iterable[Any], path: str, names: list[str] | None = None,
+          samples: int | None = None) -> dict[str, list[int]]:
     """Writes safetensors batch by batch, so that the data may be larger than memory; gives the shapes."""
     folder = os.path.dirname(path) or "."
     os.makedirs(folder, exist_ok=True)
@@ -99,12 +102,14 @@ def join(columns: dict[str, Column], file: BinaryIO) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    made = argparse.ArgumentParser(prog="scripts/export-data", formatter_class=argparse.RawDescriptionHelpFormatter, epilog=USAGE,
-                                   description="Writes what a DataLoader yields as a data file of pp-run.")
-    made.add_argument("loader", metavar="FILE.py:FUNCTION", help="or PACKAGE.MODULE:FUNCTION; what it returns yields batches")
+    made = argparse.ArgumentParser(prog="scripts/export-data", formatter_class=argparse.RawDescriptionHelpFormatter,
+                                   epilog=USAGE, description="Writes what a DataLoader yields as pp-run's data.")
+    made.add_argument("loader", metavar="FILE.py:FUNCTION",
+                      help="or PACKAGE.MODULE:FUNCTION; what it returns yields batches")
     made.add_argument("--names", help="of the tensors of a batch, with commas between; of dictionaries: which entries")
     made.add_argument("--samples", type=int, help="write no more than these")
-    made.add_argument("-o", "--output", required=True, metavar="FILE", help="train.safetensors or test.safetensors in a folder")
+    made.add_argument("-o", "--output", required=True, metavar="FILE",
+                      help="train.safetensors or test.safetensors in a folder")
     options = made.parse_args(arguments)
     try:
         place, _, call = options.loader.partition(":")
@@ -112,7 +117,8 @@ def main(arguments: list[str]) -> int:
         function = getattr(import_place(place), name, None)
         if not callable(function):
             raise Refused(f"{place} has no function {name}")
-        shapes = write(function(**given), options.output, options.names.split(",") if options.names else [], options.samples)
+        shapes = write(function(**given), options.output, options.names.split(",") if options.names else [],
+                       options.samples)
     except Refused as refused:
         print(f"export-data: {refused}", file=sys.stderr)
         return 2

@@ -46,6 +46,6 @@ def write_whole(path: str, content: bytes) -> None:
 
 def model_document(name: str, inputs: list[dict[str, Any]], targets: list[dict[str, Any]], layers: list[dict[str, Any]],
                    outputs: list[str], loss: dict[str, Any] | None) -> dict[str, Any]:
-    document = {"format": "pp.model", "version": 1, "name": name, "inputs": inputs, "targets": targets, "layers": layers,
-                "outputs": outputs}
+    document = {"format": "pp.model", "version": 1, "name": name, "inputs": inputs, "targets": targets,
+                "layers": layers, "outputs": outputs}
     return document | ({"loss": loss} if loss else {})

@@ -1,4 +1,5 @@
-"""What draws random numbers: the known patterns become steps that draw from the run's keyed generator, all else is refused."""
+"""What draws random numbers: the known patterns become steps that draw from the run's keyed generator; all else is
+refused."""
 
 import dataclasses
 import math
@@ -7,14 +8,15 @@ from typing import Any
 import torch
 
 from .graph import Constant, Step, TensorType, Value, aten_step
+from .named import LARGEST, plain_attention
 from .refused import Refused
 
 aten = torch.ops.aten
-LARGEST = 0.99  # probability of our dropout
 
 
 def replace_draws(steps: list[Step], types: dict[Value, TensorType]) -> list[Step]:
-    """The steps with `dropout`, `dropout2d` and `stochastic_depth` for their patterns; attention with dropout written out."""
+    """The steps with `dropout`, `dropout2d` and `stochastic_depth` for their patterns; attention with dropout and a
+    mask, which no named operation is, written out."""
     return Draws(steps, types).run()
 
 
@@ -22,8 +24,8 @@ def refuse_draws(steps: list[Step]) -> None:
     """After dead steps, the noise of replaced patterns among them, are gone."""
     for step in steps:
         if step.op == "aten" and draws(step):
-            raise Refused(f"{step.place()} draws random numbers; known are dropout, dropout2d, dropout within attention, and "
-                          "stochastic depth of whole samples")
+            raise Refused(f"{step.place()} draws random numbers; known are dropout, dropout2d, dropout within "
+                          "attention, and stochastic depth of whole samples")
 
 
 class Draws:
@@ -42,8 +44,9 @@ class Draws:
             return self.anywhere(step, step.arguments["input"], step.arguments["p"])
         if step.target == aten.feature_dropout.default and self.types[step.arguments["input"]].rank() == 4:
             return [self.dropping(step, "dropout2d", step.arguments["input"], step.arguments["p"])]
-        if step.target == aten.scaled_dot_product_attention.default and step.arguments.get("dropout_p", 0.0) > 0:
-            return attention(step, self.types, self.makers)
+        if step.target == aten.scaled_dot_product_attention.default and draws(step):
+            plain = plain_attention(step.arguments, self.types)
+            return [step] if plain else attention(step, self.types, self.makers)
         if step.target == aten.mul.Tensor:
             return [self.depth(step) or step]
         return [step]
@@ -98,7 +101,8 @@ class Draws:
         if self.makers[noise.producer].target == aten.floor.default and step is not None and step.op == "aten":
             if step.target in (aten.div.Tensor, aten.div.Scalar) and number(step.arguments["other"]) == keep:
                 return step.arguments["self"]
-            raise Refused(f"{self.makers[noise.producer].place()}: noise that is not divided by its survival probability {keep}")
+            raise Refused(f"{self.makers[noise.producer].place()}: noise that is not divided by its survival "
+                          f"probability {keep}")
         return source
 
 
@@ -171,8 +175,10 @@ def attention(step: Step, types: dict[Value, TensorType], makers: dict[str, Step
     p = given["dropout_p"]
     if p > LARGEST:
         raise Refused(f"{step.place()}: dropout_p {p}; the largest is {LARGEST}")
-    dropped = chain.add(Step(f"{step.name}_dropout", step.path, "dropout", [scored], inputs=[shares], attributes={"p": p}))
-    chain.made.append(aten_step(step.name, step.path, aten.matmul.default, {"self": dropped, "other": value}, step.outputs))
+    dropped = chain.add(Step(f"{step.name}_dropout", step.path, "dropout", [scored], inputs=[shares],
+                             attributes={"p": p}))
+    chain.made.append(aten_step(step.name, step.path, aten.matmul.default, {"self": dropped, "other": value},
+                                step.outputs))
     return chain.made
 
 
@@ -193,7 +199,8 @@ def known_mask(mask: Any, makers: dict[str, Step]) -> torch.Tensor | None:
 
 def masked(chain: Chain, scores: Value, kind: TensorType, given: dict[str, Any],
            known: torch.Tensor | None) -> tuple[Value, Any]:
-    """The scores with what must not be seen at -inf; and, where a row may see nothing, 0 for such rows, as torch does."""
+    """The scores with what must not be seen at -inf; and, where a row may see nothing, 0 for such rows, as torch
+    does."""
     mask = given.get("attn_mask")
     if given.get("is_causal"):
         known = torch.ones((kind.shape[-2], kind.shape[-1]), dtype=torch.bool).tril()

@@ -34,7 +34,8 @@ def pick_output(made: Any, loss: bool) -> Any:
     members = dict(made) if isinstance(made, dict) else dict(enumerate(made)) if isinstance(made, (list, tuple)) else {}
     members = {name: value for name, value in members.items() if isinstance(value, torch.Tensor)}
     if not members:
-        raise Refused(f"the module returns {type(made).__name__} without a tensor; return one from a module of your own")
+        raise Refused(f"the module returns {type(made).__name__} without a tensor; return one from a module of your "
+                      "own")
     if loss and "loss" in members:
         return [members["loss"], *(members[name] for name in ("logits",) if name in members)]
     return members.get("logits", next(iter(members.values())))
@@ -76,14 +77,16 @@ def export(wrapper: Wrapper, examples: list[Example]) -> Exported:
     except Refused:
         raise
     except Exception as error:  # torch.export and the user's code raise anything
-        raise Refused(f"torch.export cannot follow {type(getattr(wrapper, PREFIX)).__name__}: {explain(error)}") from error
+        name = type(getattr(wrapper, PREFIX)).__name__
+        raise Refused(f"torch.export cannot follow {name}: {explain(error)}") from error
     return describe(program, wrapper, examples)
 
 
 def explain(error: Exception) -> str:
     text = str(error)
     advice = "torch.export's own advice stands above"
-    if "batch" in text and ("Constraint" in type(error).__name__ or "specialized" in text or "not all values of" in text):
+    if "batch" in text and ("Constraint" in type(error).__name__ or "specialized" in text
+                            or "not all values of" in text):
         advice = "some code fixes the number of samples: use x.shape[0] where it has a number, and no loop over samples"
     elif "data-dependent" in text or "Unbacked" in text or "GuardOnDataDependent" in type(error).__name__:
         advice = "some code decides on the values of a tensor (if, .item(), boolean indices): write it with torch.where"

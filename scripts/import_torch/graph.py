@@ -1,7 +1,7 @@
 """Steps: operations of the module between the exported graph and the document.
 
-A step reads Values (outputs of steps, or model inputs), parameters, buffers and static tensors. Sizes are per sample, as in
-the document: TensorType says where the batch stands.
+A step reads Values (outputs of steps, or model inputs), parameters, buffers and static tensors. Sizes are per sample,
+as in the document: TensorType says where the batch stands.
 """
 
 import dataclasses

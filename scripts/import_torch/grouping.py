@@ -92,8 +92,8 @@ class Grouping:
         return any(weight in used for weight in late.all_weights())
 
     def put(self, step: Step, index: int) -> None:
-        """What hangs on parameters alone goes with its first reader, or where the parameter is in use already: a layer needs an
-        input that says how many samples there are."""
+        """What hangs on parameters alone goes with its first reader, or where the parameter is in use already: a layer
+        needs an input that says how many samples there are."""
         for value in step.inputs:
             if value.producer in self.late and value.producer not in self.home:
                 late = self.steps[value.producer]

@@ -1,4 +1,5 @@
-"""Runs a pp.model in PyTorch, with its weights: what the document means. Random operations do nothing unless asked for."""
+"""Runs a pp.model in PyTorch, with its weights: what the document means. Random operations do nothing unless asked
+for."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +22,8 @@ def batch_norm(a: dict[str, Any], x: list[torch.Tensor], w: Tensors, training: b
 def lstm(a: dict[str, Any], x: list[torch.Tensor], w: Tensors) -> torch.Tensor:
     directions = 2 if a["bidirectional"] else 1
     zeros = x[0].new_zeros(directions * a["num_layers"], x[0].shape[0], a["hidden_size"])
-    return torch.lstm(x[0], (zeros, zeros), list(w.values()), a["bias"], a["num_layers"], 0.0, False, a["bidirectional"], True)[0]
+    return torch.lstm(x[0], (zeros, zeros), list(w.values()), a["bias"], a["num_layers"], 0.0, False,
+                      a["bidirectional"], True)[0]
 
 
 def lstm_weights(a: dict[str, Any]) -> list[str]:
@@ -30,9 +32,18 @@ def lstm_weights(a: dict[str, Any]) -> list[str]:
             for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")[:4 if a["bias"] else 2]]
 
 
-NAMED: dict[str, Callable[[dict[str, Any], list[torch.Tensor], Tensors], torch.Tensor]] = {
-    "conv2d": lambda a, x, w: F.conv2d(x[0], w["weight"], w.get("bias"), a["stride"], (a["padding"], a["padding_width"]),
-                                       a["dilation"], a["groups"]),
+def attention(a: dict[str, Any], x: list[torch.Tensor], dropout: float) -> torch.Tensor:
+    return F.scaled_dot_product_attention(x[0], x[1], x[2], dropout_p=dropout, is_causal=a["causal"])
+
+
+Operation = Callable[[dict[str, Any], list[torch.Tensor], Tensors], Any]  # of attributes, inputs, weights
+NAMED: dict[str, Operation] = {
+    "dropout": lambda a, x, w: x[0],
+    "dropout2d": lambda a, x, w: x[0],
+    "stochastic_depth": lambda a, x, w: x[0],
+    "scaled_dot_product_attention": lambda a, x, w: attention(a, x, 0.0),
+    "conv2d": lambda a, x, w: F.conv2d(x[0], w["weight"], w.get("bias"), a["stride"],
+                                       (a["padding"], a["padding_width"]), a["dilation"], a["groups"]),
     "linear": lambda a, x, w: F.linear(x[0], w["weight"], w.get("bias")),
     "layer_norm": lambda a, x, w: F.layer_norm(x[0], x[0].shape[-1:], w["weight"], w["bias"], a["eps"]),
     "rms_norm": lambda a, x, w: F.rms_norm(x[0], x[0].shape[-1:], w["weight"], a["eps"]),
@@ -63,16 +74,18 @@ NAMED: dict[str, Callable[[dict[str, Any], list[torch.Tensor], Tensors], torch.T
     "chunk": lambda a, x, w: x[0].chunk(a["chunks"], a["dim"] + 1),
     "matmul": lambda a, x, w: x[0] @ x[1],
     "group_norm": lambda a, x, w: F.group_norm(x[0], a["num_groups"], w["weight"], w["bias"], a["eps"]),
-    "conv1d": lambda a, x, w: F.conv1d(x[0], w["weight"], w.get("bias"), a["stride"], a["padding"], a["dilation"], a["groups"]),
+    "conv1d": lambda a, x, w: F.conv1d(x[0], w["weight"], w.get("bias"), a["stride"], a["padding"], a["dilation"],
+                                       a["groups"]),
     "conv_transpose2d": lambda a, x, w: F.conv_transpose2d(x[0], w["weight"], w.get("bias"), a["stride"], a["padding"],
                                                            a["output_padding"], a["groups"]),
     "hardswish": lambda a, x, w: F.hardswish(x[0]),
     "hardsigmoid": lambda a, x, w: F.hardsigmoid(x[0]),
 }
-RANDOM: dict[str, Callable[[torch.Tensor, float], torch.Tensor]] = {
-    "dropout": lambda x, p: F.dropout(x, p),
-    "dropout2d": lambda x, p: F.dropout2d(x, p),
-    "stochastic_depth": lambda x, p: x * x.new_empty(x.shape[0], *[1] * (x.dim() - 1)).bernoulli_(1 - p).div_(1 - p),
+DRAWING: dict[str, Operation] = {
+    "dropout": lambda a, x, w: F.dropout(x[0], a["p"]),
+    "dropout2d": lambda a, x, w: F.dropout2d(x[0], a["p"]),
+    "stochastic_depth": lambda a, x, w: x[0] * F.dropout(x[0].new_ones(x[0].shape[0], *[1] * (x[0].dim() - 1)), a["p"]),
+    "scaled_dot_product_attention": lambda a, x, w: attention(a, x, a["dropout"]),
 }
 WEIGHTS = {"conv2d": ["weight", "bias"], "linear": ["weight", "bias"], "layer_norm": ["weight", "bias"],
            "rms_norm": ["weight"], "embedding": ["weight"], "bias": ["bias"],
@@ -148,9 +161,8 @@ class Interpreter:
             return self.aten(layer, inputs, weights)
         if layer["op"] in ("batch_norm1d", "batch_norm2d"):
             return [batch_norm(layer["attributes"], inputs, weights, self.training)]
-        if layer["op"] in RANDOM:
-            return [RANDOM[layer["op"]](inputs[0], layer["attributes"]["p"]) if self.draw else inputs[0]]
-        made = NAMED[layer["op"]](layer.get("attributes", {}), inputs, weights)
+        operation = self.draw and DRAWING.get(layer["op"]) or NAMED[layer["op"]]
+        made = operation(layer.get("attributes", {}), inputs, weights)
         return list(made) if isinstance(made, tuple) else [made]
 
     def graph(self, layer: dict[str, Any], inputs: list[torch.Tensor], names: dict[str, str]) -> list[torch.Tensor]:
@@ -173,7 +185,8 @@ class Interpreter:
             if not isinstance(argument, dict):
                 return argument
             (key, content), = argument.items()
-            return {"input": lambda: inputs[content], "parameter": lambda: weights[content], "buffer": lambda: weights[content],
+            return {"input": lambda: inputs[content], "parameter": lambda: weights[content],
+                    "buffer": lambda: weights[content],
                     "constant": lambda: constants[content], "batch": lambda: content[0] * self.samples + content[1],
                     "dtype": lambda: DTYPES[content], "number": lambda: float(content)}[key]()
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from .calls import CallWriter, within
-from .graph import Batch, Step, TensorType, Value, aten_step, with_values
+from .graph import Step, TensorType, Value, aten_step, with_values
 from .grouping import Group, Grouping
 from .refused import Refused
 
@@ -40,11 +40,10 @@ class LayerWriter:
     def write(self) -> dict[str, Any]:
         for step in self.group.steps:
             self.take(step)
-        outputs = [self.leaving(value) for value in self.model.read_outside(self.group)]
-        for value, made in outputs:
-            self.model.references[value] = self.name if len(self.model.references_of(self.name)) == 0 else \
-                f"{self.name}:{len(self.model.references_of(self.name))}"
-        return self.layer([made for _, made in outputs])
+        read = self.model.read_outside(self.group)
+        outputs = [self.leaving(value) for value in read]
+        self.model.references |= {value: f"{self.name}:{k}" if k else self.name for k, value in enumerate(read)}
+        return self.layer(outputs)
 
     def write_loss(self, output: Value) -> dict[str, Any]:
         """Its predictions stand before its targets."""
@@ -84,50 +83,46 @@ class LayerWriter:
         if reference not in self.inputs:
             self.inputs.append(reference)
 
-    def leaving(self, value: Value) -> tuple[Value, Value]:
+    def leaving(self, value: Value) -> Value:
         """The value as a tensor [b, ...] that may stand between layers."""
         kind, made = self.types[value], self.inside[value]
-        if kind.plain():
-            return value, made
-        if not kind.floating() and kind.dtype == "bool":
-            made, kind = self.call(value, "byte", aten.to.dtype, dataclasses.replace(kind, dtype="uint8"), self=made,
-                                   dtype=torch.uint8)
+        if kind.dtype == "bool":
+            kind = dataclasses.replace(kind, dtype="uint8")
+            made = self.call(value, "byte", aten.to.dtype, kind, self=made, dtype=torch.uint8)
         if kind.rows == 0:
-            row, kind = self.call(value, "row", aten.unsqueeze.default, dataclasses.replace(kind, shape=(1, *kind.shape)),
-                                  self=made, dim=0)
-            made, kind = self.call(value, "rows", aten.expand.default, TensorType(kind.dtype, kind.shape[1:]), self=row,
-                                   size=[Batch(1), *kind.shape[1:]])
-            return value, made
+            row = dataclasses.replace(kind, shape=(1, *kind.shape))
+            made = self.call(value, "row", aten.unsqueeze.default, row, self=made, dim=0)
+            kind = TensorType(kind.dtype, kind.shape)
+            return self.call(value, "rows", aten.expand.default, kind, self=made, size=kind.full())
         if kind.batch_dim:
-            made, kind = self.call(value, "front", aten.movedim.int, dataclasses.replace(kind, batch_dim=0), self=made,
-                                   source=kind.batch_dim, destination=0)
+            made = self.call(value, "front", aten.movedim.int, dataclasses.replace(kind, batch_dim=0), self=made,
+                             source=kind.batch_dim, destination=0)
         if kind.rows > 1:
-            made, kind = self.call(value, "samples", aten.reshape.default,
-                                   TensorType(kind.dtype, (kind.rows, *kind.shape)), self=made,
-                                   shape=[Batch(1), kind.rows, *kind.shape])
-        return value, made
+            kind = TensorType(kind.dtype, (kind.rows, *kind.shape))
+            made = self.call(value, "samples", aten.reshape.default, kind, self=made, shape=kind.full())
+        return made
 
     def restored(self, value: Value, made: Value) -> Value:
         """The other way round, in the layer that reads it."""
         kind = self.types[value]
         bare = dataclasses.replace(kind, dtype="uint8" if kind.dtype == "bool" else kind.dtype)
         if kind.rows == 0:
-            made, _ = self.call(value, "one", aten.select.int, bare, self=made, dim=0, index=0)
+            made = self.call(value, "one", aten.select.int, bare, self=made, dim=0, index=0)
         if kind.rows > 1:
-            made, _ = self.call(value, "flat", aten.flatten.using_ints, dataclasses.replace(bare, batch_dim=0), self=made,
-                                start_dim=0, end_dim=1)
+            made = self.call(value, "flat", aten.flatten.using_ints, dataclasses.replace(bare, batch_dim=0), self=made,
+                             start_dim=0, end_dim=1)
         if kind.batch_dim:
-            made, _ = self.call(value, "back", aten.movedim.int, bare, self=made, source=0, destination=kind.batch_dim)
+            made = self.call(value, "back", aten.movedim.int, bare, self=made, source=0, destination=kind.batch_dim)
         if kind.dtype == "bool":
-            made, _ = self.call(value, "bool", aten.to.dtype, kind, self=made, dtype=torch.bool)
+            made = self.call(value, "bool", aten.to.dtype, kind, self=made, dtype=torch.bool)
         return made
 
-    def call(self, value: Value, suffix: str, target: Any, kind: TensorType, /, **arguments: Any) -> tuple[Value, TensorType]:
+    def call(self, value: Value, suffix: str, target: Any, kind: TensorType, /, **arguments: Any) -> Value:
         name = f"{value.producer}_{value.output}_{suffix}" if value.output else f"{value.producer}_{suffix}"
         self.steps.append(aten_step(name, self.group.key, target, arguments, [kind]))
-        self.inside[Value(name)] = Value(name)
-        self.kinds[Value(name)] = kind
-        return Value(name), kind
+        made = Value(name)
+        self.inside[made], self.kinds[made] = made, kind
+        return made
 
     # What is written.
 
@@ -211,8 +206,8 @@ def reference(value: Value, names: dict[str, str]) -> str:
 class ModelWriter:
     """All layers, with what they know of each other."""
 
-    def __init__(self, grouping: Grouping, types: dict[Value, TensorType], inputs: dict[str, TensorType], outputs: list[Value],
-                 tensors_by_name: dict[str, torch.Tensor], owners: dict[str, str]) -> None:
+    def __init__(self, grouping: Grouping, types: dict[Value, TensorType], inputs: dict[str, TensorType],
+                 outputs: list[Value], tensors_by_name: dict[str, torch.Tensor], owners: dict[str, str]) -> None:
         self.grouping, self.types, self.inputs, self.outputs = grouping, types, inputs, outputs
         self.tensors, self.owners = tensors_by_name, owners
         self.references: dict[Value, str] = {}
@@ -229,9 +224,6 @@ class ModelWriter:
     def owner_name(self, name: str) -> str:
         """The parameter's name in the model; PyTorch has several for a tied one."""
         return self.owners.get(name, name)
-
-    def references_of(self, layer: str) -> list[str]:
-        return [r for r in self.references.values() if r == layer or r.startswith(layer + ":")]
 
     def read_outside(self, group: Group) -> list[Value]:
         """Values of the group that other groups read, or the model's outputs, in order of their steps."""
@@ -252,18 +244,18 @@ class ModelWriter:
         owner = next(iter(others))
         if len(others) == 1 and self.parameters_of[owner] == names:
             return owner
-        raise Refused(f"layer {writer.name} shares {', '.join(n for n in names if self.users[n][0] != writer.name)} with "
-                      f"{', '.join(sorted(others))}, but not all of its parameters; whole layers can share. Untie them, or use --group "
-                      "module")
+        raise Refused(f"layer {writer.name} shares {', '.join(n for n in names if self.users[n][0] != writer.name)} "
+                      f"with {', '.join(sorted(others))}, but not all of its parameters; whole layers can share. "
+                      "Untie them, or use --group module")
 
 
 def layer_names(groups: list[Group], taken: set[str]) -> list[str]:
     names: list[str] = []
     for group in groups:
         base = group.key or (group.steps[-1].name if len(group.steps) == 1 else "root")
-        name = base if group.number == 1 or not group.key else f"{base}/{group.number}"
-        while name in taken:
-            name = f"{base}/{int(name.rpartition('/')[2]) + 1 if '/' in name and name.rpartition('/')[2].isdigit() else 2}"
+        number = group.number if group.key else 1
+        while (name := f"{base}/{number}" if number > 1 else base) in taken:
+            number += 1
         if not NAME.fullmatch(name):
             raise Refused(f"module {name!r}: names of layers have letters, digits and _ . - /; rename the module")
         taken.add(name)

@@ -1,15 +1,32 @@
 """Steps that are one of our named operations. Attributes are complete, in the order of the operation's table."""
 
+import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from .graph import FLOATING, Constant, Step, TensorType, Value
+from .interpreter import lstm_weights
 from .refused import Refused
 
 aten = torch.ops.aten
-Named = tuple[str, dict[str, Any], list[Value], dict[str, Any]]
+LARGEST = 0.99  # probability of our dropout
+
+
+@dataclasses.dataclass
+class Named:
+    """A named operation: attributes as in the operation's table, `weight` -> Parameter."""
+
+    op: str
+    attributes: dict[str, Any]
+    inputs: list[Value]
+    weights: dict[str, Any]
+
+
+def ours(op: str, inputs: Value | list[Value], weights: dict[str, Any] | None = None, **attributes: Any) -> Named:
+    return Named(op, attributes, inputs if isinstance(inputs, list) else [inputs], weights or {})
 
 
 class Context:
@@ -50,9 +67,9 @@ def name_step(step: Step, context: Context) -> Step:
     named = make(step.arguments, step, context) if make else None
     if named is None:
         return step
-    op, attributes, inputs, weights = named
-    outputs = step.outputs[:1] if op == "lstm" else step.outputs
-    return Step(step.name, step.path, op, outputs, inputs=inputs, attributes=attributes, weights=weights, group=step.group)
+    outputs = step.outputs[:1] if named.op == "lstm" else step.outputs
+    return Step(step.name, step.path, named.op, outputs, inputs=named.inputs, attributes=named.attributes,
+                weights=named.weights, group=step.group)
 
 
 def pair(value: Any) -> tuple[int, int] | None:
@@ -73,10 +90,9 @@ def conv2d(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     if not weights or not context.floating(given["input"], 3) or None in (stride, padding, dilation):
         return None
     shape = context.shapes[weight.name]
-    return "conv2d", {
-        "out_channels": shape[0], "kernel_size": shape[2], "stride": stride, "padding": padding[0], "dilation": dilation,
-        "groups": given.get("groups", 1), "bias": bias is not None, "kernel_width": shape[3],
-        "padding_width": padding[1]}, [given["input"]], weights
+    return ours("conv2d", given["input"], weights, out_channels=shape[0], kernel_size=shape[2], stride=stride,
+                padding=padding[0], dilation=dilation, groups=given.get("groups", 1), bias=bias is not None,
+                kernel_width=shape[3], padding_width=padding[1])
 
 
 def linear(given: dict[str, Any], step: Step, context: Context) -> Named | None:
@@ -84,53 +100,51 @@ def linear(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     weights = context.weights(weight=weight, bias=bias)
     if not weights or not context.floating(given["input"]):
         return None
-    attributes = {"out_features": context.shapes[weight.name][0], "bias": bias is not None}
-    return "linear", attributes, [given["input"]], weights
+    return ours("linear", given["input"], weights, out_features=context.shapes[weight.name][0], bias=bias is not None)
 
 
 def batch_norm(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     if not given["training"]:
-        raise Refused(f"{step.place()}: batch norm with fixed statistics in training; use torchvision.ops.FrozenBatchNorm2d")
-    weights = context.weights(weight=given.get("weight"), bias=given.get("bias"), running_mean=given.get("running_mean"),
-                              running_var=given.get("running_var"))
-    if not weights or len(weights) != 4 or not isinstance(given.get("momentum"), float):
+        raise Refused(f"{step.place()}: batch norm with fixed statistics in training; "
+                      "use torchvision.ops.FrozenBatchNorm2d")
+    names = ("weight", "bias", "running_mean", "running_var")
+    weights = context.weights(**{name: given.get(name) for name in names})
+    if not weights or len(weights) != len(names) or not isinstance(given.get("momentum"), float):
         raise Refused(f"{step.place()}: batch norm needs weight, bias and running statistics with a fixed momentum; "
                       "use affine=True, track_running_stats=True, momentum=0.1")
-    if not context.floating(given["input"], 3):
-        fits = context.floating(given["input"], 1) or context.floating(given["input"], 2)
-        if not fits:
-            raise Refused(f"{step.place()}: batch norm of a tensor whose first dimension is not the batch")
-        return "batch_norm1d", {"eps": given["eps"], "momentum": given["momentum"]}, [given["input"]], weights
-    return "batch_norm2d", {"eps": given["eps"], "momentum": given["momentum"]}, [given["input"]], weights
+    rank = next((rank for rank in (1, 2, 3) if context.floating(given["input"], rank)), None)
+    if rank is None:
+        raise Refused(f"{step.place()}: batch norm of a tensor whose first dimension is not the batch")
+    op = "batch_norm2d" if rank == 3 else "batch_norm1d"
+    return ours(op, given["input"], weights, eps=given["eps"], momentum=given["momentum"])
 
 
 def layer_norm(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     weights = context.weights(weight=given.get("weight"), bias=given.get("bias"))
     if not weights or len(weights) != 2 or len(given["normalized_shape"]) != 1 or not context.floating(given["input"]):
         return None
-    return "layer_norm", {"eps": given.get("eps", 1e-5)}, [given["input"]], weights
+    return ours("layer_norm", given["input"], weights, eps=given.get("eps", 1e-5))
 
 
 def rms_norm(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     weights = context.weights(weight=given.get("weight"))
-    if not weights or len(given["normalized_shape"]) != 1 or given.get("eps") is None or not context.floating(given["input"]):
-        return None
-    return "rms_norm", {"eps": given["eps"]}, [given["input"]], weights
+    fits = len(given["normalized_shape"]) == 1 and given.get("eps") is not None and context.floating(given["input"])
+    return ours("rms_norm", given["input"], weights, eps=given["eps"]) if weights and fits else None
 
 
 def embedding(given: dict[str, Any], step: Step, context: Context) -> Named | None:
-    weights = context.weights(weight=given["weight"])
+    weights, indices = context.weights(weight=given["weight"]), given["indices"]
     plain = given.get("padding_idx", -1) == -1 and not given.get("scale_grad_by_freq") and not given.get("sparse")
-    if not weights or not plain or not context.batched(given["indices"]) or context.types[given["indices"]].dtype != "int64":
+    if not weights or not plain or not context.batched(indices) or context.types[indices].dtype != "int64":
         return None
     rows, width = context.shapes[given["weight"].name]
-    return "embedding", {"num_embeddings": rows, "embedding_dim": width, "dropout": 0.0}, [given["indices"]], weights
+    return ours("embedding", indices, weights, num_embeddings=rows, embedding_dim=width, dropout=0.0)
 
 
 def unary(op: str, **attributes: Any) -> Callable[..., Named | None]:
     def make(given: dict[str, Any], step: Step, context: Context) -> Named | None:
         source = given.get("self", given.get("input"))
-        return (op, dict(attributes), [source], {}) if context.floating(source) else None
+        return ours(op, source, **attributes) if context.floating(source) else None
     return make
 
 
@@ -168,7 +182,7 @@ def elementwise(op: str) -> Callable[..., Named | None]:
             return None
         one, other = (context.types[value] for value in both)
         alike = (one.rows, one.dtype, len(one.shape)) == (other.rows, other.dtype, len(other.shape))
-        return (op, {}, both, {}) if alike else None
+        return ours(op, both) if alike else None
     return make
 
 
@@ -179,7 +193,7 @@ def concat(given: dict[str, Any], step: Step, context: Context) -> Named | None:
         return None
     if len({(context.types[part].rows, context.types[part].dtype) for part in parts}) > 1:
         return None
-    return "concat", {"dim": dim - 1}, list(parts), {}
+    return ours("concat", list(parts), dim=dim - 1)
 
 
 def flatten(given: dict[str, Any], step: Step, context: Context) -> Named | None:
@@ -187,14 +201,14 @@ def flatten(given: dict[str, Any], step: Step, context: Context) -> Named | None
     last = kind is not None and given.get("end_dim", -1) in (-1, kind.rank() - 1)
     if not last or given.get("start_dim", 0) != 1 or not context.batched(given["self"]):
         return None
-    return "flatten", {}, [given["self"]], {}
+    return ours("flatten", given["self"])
 
 
 def reshape(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     """Views that leave the batch alone."""
     made = step.outputs[0]
     same = context.floating(given["self"]) and made.batch_dim == 0 and made.rows == context.types[given["self"]].rows
-    return ("reshape", {"shape": list(made.shape)}, [given["self"]], {}) if same and made.shape else None
+    return ours("reshape", given["self"], shape=list(made.shape)) if same and made.shape else None
 
 
 def permute(given: dict[str, Any], step: Step, context: Context) -> Named | None:
@@ -207,7 +221,7 @@ def permute(given: dict[str, Any], step: Step, context: Context) -> Named | None
     else:
         one, other = given["dim0"] % rank, given["dim1"] % rank
         order[one], order[other] = other, one
-    return ("permute", {"dims": [d - 1 for d in order[1:]]}, [given["self"]], {}) if order[0] == 0 else None
+    return ours("permute", given["self"], dims=[d - 1 for d in order[1:]]) if order[0] == 0 else None
 
 
 def slice_(given: dict[str, Any], step: Step, context: Context) -> Named | None:
@@ -222,7 +236,7 @@ def slice_(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     start, end = (max(0, k + size if k < 0 else min(k, size)) for k in (start, size if end is None else end))
     if start >= end:
         return None
-    return "slice", {"dim": dim - 1, "start": start, "end": end, "step": given.get("step", 1)}, [given["self"]], {}
+    return ours("slice", given["self"], dim=dim - 1, start=start, end=end, step=given.get("step", 1))
 
 
 def chunk(given: dict[str, Any], step: Step, context: Context) -> Named | None:
@@ -230,7 +244,7 @@ def chunk(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     if not context.floating(given["self"]) or len(step.outputs) < 2 or len(set(step.outputs)) > 1:
         return None
     dim = given.get("dim", 0) % context.types[given["self"]].rank()
-    return ("chunk", {"chunks": len(step.outputs), "dim": dim - 1}, [given["self"]], {}) if dim else None
+    return ours("chunk", given["self"], chunks=len(step.outputs), dim=dim - 1) if dim else None
 
 
 def matmul(given: dict[str, Any], step: Step, context: Context) -> Named | None:
@@ -239,46 +253,69 @@ def matmul(given: dict[str, Any], step: Step, context: Context) -> Named | None:
         return None
     one, other = (context.types[value] for value in both)
     fits = one.rows == other.rows and len(one.shape) == len(other.shape) >= 2 and one.shape[:-2] == other.shape[:-2]
-    return ("matmul", {}, both, {}) if fits else None
+    return ours("matmul", both) if fits else None
+
+
+def plain_attention(given: dict[str, Any], types: dict[Value, TensorType]) -> bool:
+    """Without a mask but the causal one, and with the usual scale."""
+    parts = [given[name] for name in ("query", "key", "value")]
+    kinds = [types[part] for part in parts if isinstance(part, Value)]
+    if given.get("attn_mask") is not None or len(kinds) < 3 or len({(k.rows, k.shape[:-2]) for k in kinds}) > 1:
+        return False
+    alike = all(kind.floating() and kind.rows and not kind.batch_dim and len(kind.shape) > 1 for kind in kinds)
+    scale = given.get("scale")
+    return alike and (scale is None or math.isclose(scale, 1 / math.sqrt(kinds[0].shape[-1])))
+
+
+def attention(given: dict[str, Any], step: Step, context: Context) -> Named | None:
+    if not plain_attention(given, context.types):
+        return None
+    dropout = given.get("dropout_p", 0.0)
+    if dropout > LARGEST:
+        raise Refused(f"{step.place()}: dropout_p {dropout}; the largest is {LARGEST}")
+    return ours("scaled_dot_product_attention", [given["query"], given["key"], given["value"]],
+                causal=given.get("is_causal", False), dropout=dropout)
 
 
 def group_norm(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     weights = context.weights(weight=given.get("weight"), bias=given.get("bias"))
     if not weights or len(weights) != 2 or not context.floating(given["input"]):
         return None
-    return "group_norm", {"num_groups": given["num_groups"], "eps": given.get("eps", 1e-5)}, [given["input"]], weights
+    return ours("group_norm", given["input"], weights, num_groups=given["num_groups"], eps=given.get("eps", 1e-5))
 
 
 def conv1d(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     weight, bias = given["weight"], given.get("bias")
     weights = context.weights(weight=weight, bias=bias)
-    window = [square(given.get(name, default)) for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))]
-    if not weights or None in window or not context.floating(given["input"], 2):
+    defaults = {"stride": 1, "padding": 0, "dilation": 1}
+    sizes = {name: square(given.get(name, default)) for name, default in defaults.items()}
+    if not weights or None in sizes.values() or not context.floating(given["input"], 2):
         return None
     shape = context.shapes[weight.name]
-    return "conv1d", {"out_channels": shape[0], "kernel_size": shape[2], "stride": window[0], "padding": window[1],
-                      "dilation": window[2], "groups": given.get("groups", 1), "bias": bias is not None}, [given["input"]], weights
+    return ours("conv1d", given["input"], weights, out_channels=shape[0], kernel_size=shape[2], **sizes,
+                groups=given.get("groups", 1), bias=bias is not None)
 
 
 def conv_transpose2d(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     weight, bias, groups = given["weight"], given.get("bias"), given.get("groups", 1)
     weights = context.weights(weight=weight, bias=bias)
-    stride, padding, more = (square(given.get(name, default)) for name, default in
-                             (("stride", 1), ("padding", 0), ("output_padding", 0)))
+    defaults = {"stride": 1, "padding": 0, "output_padding": 0}
+    sizes = {name: square(given.get(name, default)) for name, default in defaults.items()}
     shape = context.shapes[weight.name] if weights else (0, 0, 0, 1)
-    if None in (stride, padding, more) or shape[2] != shape[3] or square(given.get("dilation", 1)) != 1:
+    if None in sizes.values() or shape[2] != shape[3] or square(given.get("dilation", 1)) != 1:
         return None
     if not context.floating(given["input"], 3):
         return None
-    return "conv_transpose2d", {"out_channels": shape[1] * groups, "kernel_size": shape[2], "stride": stride, "padding": padding,
-                                "output_padding": more, "groups": groups, "bias": bias is not None}, [given["input"]], weights
+    return ours("conv_transpose2d", given["input"], weights, out_channels=shape[1] * groups, kernel_size=shape[2],
+                **sizes, groups=groups, bias=bias is not None)
 
 
 def mean(given: dict[str, Any], step: Step, context: Context) -> Named | None:
-    if not context.floating(given["self"]) or given.get("keepdim") or given.get("dtype") or len(given["dim"] or []) != 1:
+    plain = not given.get("keepdim") and not given.get("dtype") and len(given["dim"] or []) == 1
+    if not plain or not context.floating(given["self"]):
         return None
     dim = given["dim"][0] % context.types[given["self"]].rank()
-    return ("mean", {"dim": dim - 1}, [given["self"]], {}) if dim else None
+    return ours("mean", given["self"], dim=dim - 1) if dim else None
 
 
 def window(given: dict[str, Any]) -> dict[str, Any] | None:
@@ -286,49 +323,53 @@ def window(given: dict[str, Any]) -> dict[str, Any] | None:
     stride = square(given["stride"]) if given.get("stride") else kernel
     if None in (kernel, padding, stride):
         return None
-    return {"kernel_size": kernel, "stride": stride, "padding": padding, "ceil_mode": bool(given.get("ceil_mode", False))}
+    ceil_mode = bool(given.get("ceil_mode", False))
+    return {"kernel_size": kernel, "stride": stride, "padding": padding, "ceil_mode": ceil_mode}
 
 
 def max_pool2d(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     attributes = window(given)
     if not attributes or square(given.get("dilation", 1)) != 1 or not context.floating(given["self"], 3):
         return None
-    return "max_pool2d", attributes, [given["self"]], {}
+    return ours("max_pool2d", given["self"], **attributes)
 
 
 def avg_pool2d(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     attributes = window(given)
     if not attributes or given.get("divisor_override") is not None or not context.floating(given["self"], 3):
         return None
-    return "avg_pool2d", attributes | {"count_include_pad": bool(given.get("count_include_pad", True))}, [given["self"]], {}
+    return ours("avg_pool2d", given["self"], **attributes, count_include_pad=bool(given.get("count_include_pad", True)))
 
 
 def adaptive_avg_pool2d(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     side = square(given["output_size"])
     if side is None or not context.floating(given["self"], 3):
         return None
-    return "adaptive_avg_pool2d", {"output_size": side}, [given["self"]], {}
+    return ours("adaptive_avg_pool2d", given["self"], output_size=side)
 
 
 def lstm(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     """From zero states, of which torch.nn.LSTM makes constants; the last states are read by nobody."""
     if not all(map(context.zero, given["hx"])) or any(Value(step.name, k) in context.read for k in (1, 2)):
         return None
-    directions = 2 if given["bidirectional"] else 1
-    names = [f"{kind}_l{layer}{suffix}" for layer in range(given["num_layers"]) for suffix in ("", "_reverse")[:directions]
-             for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")[:4 if given["has_biases"] else 2]]
+    kind = {"num_layers": given["num_layers"], "bidirectional": bool(given["bidirectional"]),
+            "bias": bool(given["has_biases"])}
+    names = lstm_weights(kind)
     weights = context.weights(**dict(zip(names, given["params"])))
-    if not given["batch_first"] or len(names) != len(given["params"]) or not weights or not context.floating(given["input"], 2):
+    if not given["batch_first"] or len(names) != len(given["params"]) or not weights:
         return None
-    hidden = context.shapes[weights["weight_hh_l0"].name][1]
-    return "lstm", {"hidden_size": hidden, "num_layers": given["num_layers"], "bidirectional": bool(given["bidirectional"]),
-                    "bias": bool(given["has_biases"]), "dropout": float(given["dropout"]), "weight_dropout": 0.0}, [given["input"]], weights
+    if not context.floating(given["input"], 2):
+        return None
+    return ours("lstm", given["input"], weights, hidden_size=context.shapes[weights["weight_hh_l0"].name][1], **kind,
+                dropout=float(given["dropout"]), weight_dropout=0.0)
 
 
 MAKERS: dict[Any, Callable[..., Named | None]] = {
-    aten.view.default: reshape, aten.reshape.default: reshape, aten.unflatten.int: reshape, aten.unsqueeze.default: reshape,
-    aten.squeeze.dim: reshape, aten.permute.default: permute, aten.transpose.int: permute, aten.slice.Tensor: slice_,
+    aten.view.default: reshape, aten.reshape.default: reshape, aten.unflatten.int: reshape,
+    aten.unsqueeze.default: reshape, aten.squeeze.dim: reshape, aten.permute.default: permute,
+    aten.transpose.int: permute, aten.slice.Tensor: slice_,
     aten.chunk.default: chunk, aten.split.Tensor: chunk, aten.matmul.default: matmul, aten.bmm.default: matmul,
+    aten.scaled_dot_product_attention.default: attention,
     aten.group_norm.default: group_norm, aten.conv1d.default: conv1d, aten.conv_transpose2d.input: conv_transpose2d,
     aten.hardswish.default: unary("hardswish"), aten.hardsigmoid.default: unary("hardsigmoid"),
     aten.conv2d.default: conv2d, aten.linear.default: linear, aten.batch_norm.default: batch_norm,

@@ -1,7 +1,8 @@
 """Times and bytes of the layers, taken in PyTorch itself: a pp.profile without pp-profile.
 
-The imported document runs layer by layer, each a piece of autograd of its own, as pp-run cuts it; forward and backward of
-each layer are timed from the end of the layer before it, less what Python takes to call either on a CPU, whatever the layer.
+The imported document runs layer by layer, each a piece of autograd of its own, as pp-run cuts it; forward and backward
+of each layer are timed from the end of the layer before it: on a CPU less what Python takes to call either, whatever
+the layer; on a GPU by its events, behind a host that has a head start.
 Bytes are counted in a pass of their own.
 """
 
@@ -22,6 +23,7 @@ from .refused import Refused
 
 WARM_UP, FEWEST, MOST = 3, 10, 100  # passes
 CALLS = 200  # of a layer that does nothing
+TRIAL_CYCLES, LONGEST_START = 10_000_000, 0.5  # of a GPU that waits; seconds
 Leaves = dict[tuple[str, int], torch.Tensor]
 
 
@@ -52,6 +54,31 @@ class Marks:
             return [end - begin for begin, end in pairs]
         torch.cuda.synchronize()
         return [begin.elapsed_time(end) / 1e3 for begin, end in pairs]
+
+
+class HeadStart:
+    """Lets a GPU wait while the host hands over a pass, so that laps are the device's and not Python's."""
+
+    def __init__(self, cuda: bool) -> None:
+        self.cuda, self.host_s = cuda, LONGEST_START
+        if cuda:
+            self.cycles_per_s = TRIAL_CYCLES / min(self.trial() for _ in range(WARM_UP))
+
+    @staticmethod
+    def trial() -> float:
+        marks = Marks(cuda=True)
+        marks.mark()
+        torch.cuda._sleep(TRIAL_CYCLES)
+        marks.mark()
+        return marks.laps()[0]
+
+    def __enter__(self) -> None:
+        if self.cuda:
+            torch.cuda._sleep(round(1.2 * self.host_s * self.cycles_per_s))
+        self.begin = time.perf_counter()
+
+    def __exit__(self, *_: Any) -> None:
+        self.host_s = min(self.host_s, time.perf_counter() - self.begin)
 
 
 class Pass:
@@ -87,9 +114,8 @@ class Pass:
 class Profiler:
     def __init__(self, imported: Imported, examples: list[Example], settings: Settings) -> None:
         self.imported, self.examples, self.settings = imported, examples, settings
-        self.cuda = settings.device.startswith("cuda")
-        if self.cuda and not torch.cuda.is_available():
-            raise Refused(f"--device {settings.device}: PyTorch sees no CUDA device; use --device cpu")
+        self.place = device_of(settings.device)
+        self.cuda = self.place.type == "cuda"
         torch.set_num_threads(settings.threads)
         keep_freed_memory()
         weights = {name: self.weight(name, tensor) for name, tensor in imported.weights.items()}
@@ -99,11 +125,11 @@ class Profiler:
         self.count = len(self.layers)
 
     def weight(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        copy = tensor.detach().clone().to(self.settings.device)
+        copy = tensor.detach().clone().to(self.place)
         return copy.requires_grad_() if name in self.imported.trained else copy
 
     def batch(self, size: int) -> dict[str, torch.Tensor]:
-        made = {example.name: example.draw(size).to(self.settings.device) for example in self.examples}
+        made = {example.name: example.draw(size).to(self.place) for example in self.examples}
         for target in self.imported.document["targets"]:
             if target["name"] not in made:
                 made[target["name"]] = self.target(target, size)
@@ -111,40 +137,42 @@ class Profiler:
 
     def target(self, entry: dict[str, Any], size: int) -> torch.Tensor:
         if entry["dtype"] == "int64":
-            return torch.zeros(size, *entry["shape"], dtype=torch.int64, device=self.settings.device)
-        return torch.randn(size, *entry["shape"], device=self.settings.device)
+            return torch.zeros(size, *entry["shape"], dtype=torch.int64, device=self.place)
+        return torch.randn(size, *entry["shape"], device=self.place)
 
     # Times.
 
-    def timed_pass(self, size: int) -> list[float]:
-        """Seconds: forward of each layer, of the loss, backward of the loss, of each layer from the last to the first."""
+    def timed_pass(self, size: int, start: HeadStart) -> list[float]:
+        """Seconds: forward of each layer, of the loss, backward of the loss, of each layer from the last on."""
         run, marks = Pass(self, size), Marks(self.cuda)
-        marks.mark()
-        for k in range(self.count):
-            run.forward(k)
+        with start:
             marks.mark()
-        loss = run.loss()
-        marks.mark()
-        loss.backward()
-        marks.mark()
-        for k in reversed(range(self.count)):
-            run.backward(k)
+            for k in range(self.count):
+                run.forward(k)
+                marks.mark()
+            loss = run.loss()
             marks.mark()
+            loss.backward()
+            marks.mark()
+            for k in reversed(range(self.count)):
+                run.backward(k)
+                marks.mark()
         return marks.laps()
 
     def times(self, size: int) -> list[dict[str, Any]]:
+        start = HeadStart(self.cuda)
         for _ in range(WARM_UP):
-            self.timed_pass(size)
+            self.timed_pass(size, start)
         calls = self.calls()
         laps, end = [], time.monotonic() + self.settings.budget_s
         while len(laps) < FEWEST or len(laps) < MOST and time.monotonic() < end:
-            laps.append(self.timed_pass(size))
+            laps.append(self.timed_pass(size, start))
         return [time_stat([max(0.0, sample - call) for sample in samples]) for samples, call in zip(zip(*laps), calls)]
 
     def calls(self) -> list[float]:
-        """Of each lap, seconds that are Python's and the engine's and no layer's: those of one number handed through."""
+        """Of each lap, seconds that are Python's and the engine's: those of one number handed through."""
         if self.cuda:
-            return [0.0] * (2 * self.count + 2)  # the device has its own clock, and works behind the host
+            return [0.0] * (2 * self.count + 2)  # the device works behind the host
         laps = []
         for _ in range(CALLS):
             x, marks = torch.ones(1, 1, requires_grad=True), Marks(self.cuda)
@@ -162,8 +190,8 @@ class Profiler:
     # Bytes.
 
     def saved(self, size: int) -> list[tuple[int, int]]:
-        """For each layer and the loss: bytes kept for backward, each storage at the first that keeps it; the part that is older
-        than the layer."""
+        """For each layer and the loss: bytes kept for backward, each storage at the first that keeps it; the part that
+        is older than the layer."""
         own = {tensor.untyped_storage().data_ptr() for tensor in self.model.weights.values()}
         seen: set[int] = set(own)
         held: list[torch.Tensor] = []  # so that no storage's address is used again
@@ -219,14 +247,15 @@ class Profiler:
     def profile(self) -> dict[str, Any]:
         flops = self.flops()
         entries = [self.entry(layer["name"], k, flops[k]) for k, layer in enumerate(self.layers)]
-        loss = {"name": self.imported.document.get("loss", {}).get("op", "loss"), "parameter_count": 0, "parameter_bytes": 0,
-                "buffer_bytes": 0, "forward_flops_per_sample": 0.0, "points": []}
+        loss = {"name": self.imported.document.get("loss", {}).get("op", "loss"), "parameter_count": 0,
+                "parameter_bytes": 0, "buffer_bytes": 0, "forward_flops_per_sample": 0.0, "points": []}
         whole = []
         for size in self.settings.sizes:
             times, saved = self.times(size), self.saved(size)
             spaces, outputs = self.workspaces(size, saved), self.outputs(size)
             for k, entry in enumerate(entries):
-                entry["points"].append(point(size, times[k], times[2 * self.count + 1 - k], outputs[k], saved[k], spaces[k]))
+                entry["points"].append(point(size, times[k], times[2 * self.count + 1 - k], outputs[k], saved[k],
+                                             spaces[k]))
             loss["points"].append(point(size, times[self.count], times[self.count + 1], 4, saved[self.count], 4))
             whole.append(self.whole(size, sum(kept for kept, _ in saved)))
         profile = {"format": "pp.profile", "version": 1, "context": self.context(), "model": self.imported.document,
@@ -249,34 +278,51 @@ class Profiler:
 
     def whole(self, size: int, saved: int) -> dict[str, Any]:
         """The model in one piece, as a check of the sum."""
-        laps = []
+        laps, start = [], HeadStart(self.cuda)
         for _ in range(WARM_UP + FEWEST):
             marks, batch = Marks(self.cuda), self.batch(size)
-            marks.mark()
-            outputs = self.model.run(batch)
-            loss = self.model.loss() if "loss" in self.imported.document else sum(output.sum() for output in outputs)
-            marks.mark()
-            loss.backward()
-            marks.mark()
+            with start:
+                marks.mark()
+                outputs = self.model.run(batch)
+                loss = self.model.loss() if "loss" in self.imported.document else sum(map(torch.sum, outputs))
+                marks.mark()
+                loss.backward()
+                marks.mark()
             laps.append(marks.laps())
         forward, backward = (time_stat(list(samples)) for samples in zip(*laps[WARM_UP:]))
         weights = sum(map(nbytes, self.model.weights.values()))
-        return {"micro_batch_size": size, "forward_s": forward, "backward_s": backward, "peak_bytes": 2 * weights + saved}
+        return {"micro_batch_size": size, "forward_s": forward, "backward_s": backward,
+                "peak_bytes": 2 * weights + saved}
 
     def device(self) -> dict[str, Any]:
         if self.cuda:
-            properties = torch.cuda.get_device_properties(self.settings.device)
+            properties = torch.cuda.get_device_properties(self.place)
             return {"kind": "cuda", "name": properties.name, "cores_per_device": 0, "devices_busy": 1,
                     "memory_bytes": properties.total_memory}
-        return {"kind": "cpu", "name": processor(), "cores_per_device": self.settings.threads, "devices_busy": 1, "memory_bytes": 0}
+        return {"kind": "cpu", "name": processor(), "cores_per_device": self.settings.threads, "devices_busy": 1,
+                "memory_bytes": 0}
 
     def context(self) -> dict[str, str]:
         return {"tool": "import-torch", "torch": torch.__version__, "host": platform.node(),
                 "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
 
 
+def device_of(text: str) -> torch.device:
+    kind, _, number = text.partition(":")
+    if kind not in ("cpu", "cuda") or number and not (kind == "cuda" and number.isdigit()):
+        raise Refused(f"--device {text}: write cpu, cuda or cuda:1")
+    if kind == "cpu":
+        return torch.device("cpu")
+    index, count = int(number or 0), torch.cuda.device_count()
+    if index >= count:
+        raise Refused(f"--device {text}: PyTorch sees {count or 'no'} CUDA devices; use --device cpu")
+    torch.cuda.set_device(index)  # events are those of the current device
+    return torch.device("cuda", index)
+
+
 def keep_freed_memory() -> None:
-    """glibc gives large blocks back at once, and each new one costs its page faults; pp-run keeps them for the next step."""
+    """glibc gives large blocks back at once, and each new one costs its page faults; pp-run keeps them for the next
+    step."""
     try:
         libc = ctypes.CDLL("libc.so.6")
         libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
@@ -316,6 +362,6 @@ def summary(profile: dict[str, Any]) -> str:
         layers = [*profile["layers"], *([profile["loss"]] if "loss" in profile else [])]
         parts = [sum(layer["points"][index][key]["median"] for layer in layers) for key in ("forward_s", "backward_s")]
         whole = [profile["whole_model"][index][key]["median"] for key in ("forward_s", "backward_s")]
-        lines.append(f"micro-batch of {size}: layers F {parts[0] * 1e3:.3f} ms, B {parts[1] * 1e3:.3f} ms; in one piece "
-                     f"F {whole[0] * 1e3:.3f} ms, B {whole[1] * 1e3:.3f} ms")
+        lines.append(f"micro-batch of {size}: layers F {parts[0] * 1e3:.3f} ms, B {parts[1] * 1e3:.3f} ms; in one "
+                     f"piece F {whole[0] * 1e3:.3f} ms, B {whole[1] * 1e3:.3f} ms")
     return "\n".join(lines)

@@ -1,5 +1,5 @@
-"""What depends on neither data nor parameters: it is computed once for two samples and once for three, and what is alike
-for all samples becomes a constant (positions, masks, relative indices)."""
+"""What depends on neither data nor parameters: it is computed once for two samples and once for three, and what is
+alike for all samples becomes a constant (positions, masks, relative indices)."""
 
 from typing import Any
 
@@ -15,7 +15,8 @@ aten = torch.ops.aten
 class Static:
     """Tensors by the number of samples: {2: ..., 3: ...}; `source` says how to compute it when it is not alike."""
 
-    def __init__(self, at: dict[int, torch.Tensor], source: tuple[Any, dict[str, Any]] | None = None, output: int = 0) -> None:
+    def __init__(self, at: dict[int, torch.Tensor], source: tuple[Any, dict[str, Any]] | None = None,
+                 output: int = 0) -> None:
         self.at, self.source, self.output = at, source, output
 
     def snapshot(self) -> "Static":
@@ -69,9 +70,12 @@ class Materials:
 
     def steps(self, steps: list[Step]) -> list[Step]:
         for step in steps:
-            arguments = replaced(step.arguments, lambda leaf: self.value(leaf, step) if isinstance(leaf, Static) else leaf)
+            arguments = self.values(step.arguments, step)
             self.made.append(aten_step(step.name, step.path, step.target, arguments, step.outputs))
         return self.made
+
+    def values(self, arguments: dict[str, Any], reader: Step) -> dict[str, Any]:
+        return replaced(arguments, lambda leaf: self.value(leaf, reader) if isinstance(leaf, Static) else leaf)
 
     def value(self, static: Static, reader: Step) -> Any:
         tensor, where = static.alike(), static.batch_dim()
@@ -82,7 +86,8 @@ class Materials:
         key = (where, tensor.dtype, tensor.shape, raw(tensor))
         if key not in self.known:
             kind = self.type_of(static, where)
-            self.known[key] = self.add(reader, aten.expand.default, {"self": Constant(tensor), "size": kind.full()}, kind)
+            spread = {"self": Constant(tensor), "size": kind.full()}
+            self.known[key] = self.add(reader, aten.expand.default, spread, kind)
         return self.known[key]
 
     def computed(self, static: Static, reader: Step) -> Value:
@@ -90,8 +95,7 @@ class Materials:
         if static.source is None:
             raise Refused(f"{reader.place()}: reads a constant that depends on the number of samples")
         target, arguments = static.source
-        arguments = replaced(arguments, lambda leaf: self.value(leaf, reader) if isinstance(leaf, Static) else leaf)
-        return self.add(reader, target, arguments, self.type_of(static, static.batch_dim()))
+        return self.add(reader, target, self.values(arguments, reader), self.type_of(static, static.batch_dim()))
 
     def type_of(self, static: Static, where: int | None) -> TensorType:
         dtype, shape = DTYPES[static.at[3].dtype], list(static.at[3].shape)

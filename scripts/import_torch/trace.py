@@ -42,7 +42,8 @@ class Trace:
             if node.op == "placeholder" and node.name in self.exported.inputs:
                 size = node.meta["val"].shape[0]
                 if isinstance(size, int):
-                    raise Refused(f"input {node.name}: the module takes exactly {size} samples; some code fixes their number")
+                    raise Refused(f"input {node.name}: the module takes exactly {size} samples; some code fixes their "
+                                  "number")
                 return size.node.expr
         raise Refused("the module reads none of its inputs")
 
@@ -116,10 +117,12 @@ class Trace:
             self.known[node] = Static({2: tensor.clone(), 3: tensor.clone()})
 
     def output(self, node: fx.Node) -> None:
-        for made in fx.graph.map_arg(node.args[0], lambda n: n) if isinstance(node.args[0], (list, tuple)) else node.args:
+        results = node.args[0] if isinstance(node.args[0], (list, tuple)) else node.args
+        for made in results:
             value = self.known[made]
             if not isinstance(value, Value) or value.producer in self.inputs:
-                raise Refused("an output of the module does not depend on its inputs and parameters; nothing could be trained")
+                raise Refused("an output of the module does not depend on its inputs and parameters; nothing could be "
+                              "trained")
             self.outputs.append(value)
 
     def call(self, node: fx.Node) -> Any:
@@ -160,7 +163,8 @@ class Trace:
         values = node.meta["val"]
         several = isinstance(values, (list, tuple))
         if not several and not isinstance(values, torch.Tensor):
-            raise Refused(f"{self.place(node)}: its result is a {type(values).__name__}, which depends on values of a tensor")
+            raise Refused(f"{self.place(node)}: its result is a {type(values).__name__}, which depends on values of a "
+                          "tensor")
         if target._schema.name.split("::")[0] != "aten":
             raise Refused(f"{self.place(node)}: only operations of PyTorch's own (aten) are known; write it with them")
         outputs = [self.tensor_type(value, node) for value in (values if several else [values])]
@@ -210,7 +214,8 @@ class Trace:
         if isinstance(old, Buffer) and old.name.endswith("num_batches_tracked"):
             return old  # batch norm's counter of steps is not part of a model
         if isinstance(old, (Buffer, Parameter)):
-            raise Refused(f"{self.place(node)} changes {old.name} in forward(); only batch norm's statistics may change there")
+            raise Refused(f"{self.place(node)} changes {old.name} in forward(); only batch norm's statistics may "
+                          "change there")
         if isinstance(old, Value) and old.producer in self.inputs:
             raise Refused(f"{self.place(node)} changes the input {old.producer}; work on a copy: x = x.clone()")
         self.refuse_later_readers(node, next(a for a in [*node.args, *node.kwargs.values()] if isinstance(a, fx.Node)))
@@ -220,7 +225,7 @@ class Trace:
         return self.step(node, with_scalars(twin, arguments), arguments)
 
     def twin(self, node: fx.Node) -> Any:
-        """relu for relu_; bernoulli_ stays what it is, for random.py to judge."""
+        """relu for relu_; bernoulli_ stays what it is, for draws.py to judge."""
         if torch.Tag.nondeterministic_seeded in node.target.tags and "dropout" not in str(node.target):
             return node.target
         name = node.target._schema.name.split("::")[1].removesuffix("_")
@@ -237,8 +242,8 @@ class Trace:
             for reader in sharing.users:
                 harmless = reader is node or reader.op == "output" or is_view(reader)
                 if order[reader] > order[node] and not harmless:
-                    raise Refused(f"{self.place(node)} works in place, and {self.place(reader)} reads the old tensor later; "
-                                  "assign a new tensor instead (x = x + y; torch.cat or torch.where for parts)")
+                    raise Refused(f"{self.place(node)} works in place, and {self.place(reader)} reads the old tensor "
+                                  "later; assign a new tensor instead (x = x + y; torch.cat or torch.where for parts)")
 
 
 def without_source(target: Any, arguments: dict[str, Any], made: Any) -> tuple[Any, dict[str, Any]]:

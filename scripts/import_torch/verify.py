@@ -12,6 +12,7 @@ from .refused import Refused
 
 aten = torch.ops.aten
 OUTPUTS, GRADIENTS = 1e-5, 1e-4  # largest relative differences
+DEFECT = "this is a defect of the importer; please report it with the module"
 
 
 def difference(found: torch.Tensor, wanted: torch.Tensor) -> float:
@@ -54,7 +55,7 @@ class Verification:
         return {example.name: tensor for example, tensor in zip(self.examples, inputs)}
 
     def run(self) -> dict[str, float]:
-        """Largest differences of outputs in evaluation, in training, and of gradients; throws where one is too large."""
+        """Largest differences of outputs in evaluation and training and of gradients; throws where one is too large."""
         self.samples_apart()
         self.loss_is_mean()
         found = {"evaluation": self.evaluation(), "training": self.training()}
@@ -69,8 +70,9 @@ class Verification:
             for k, output in enumerate(outputs):
                 alone = torch.cat([watched[name][k] for watched in apart])
                 if output.is_floating_point() and difference(alone, output) > 1e-3 or output.shape != alone.shape:
-                    raise Refused(f"layer {name} mixes the samples of a batch: a sample alone gives another result. Micro-batches "
-                                  "of a pipeline must not depend on each other; batch norm is the only operation that may")
+                    raise Refused(f"layer {name} mixes the samples of a batch: a sample alone gives another result. "
+                                  "Micro-batches of a pipeline must not depend on each other; batch norm is the only "
+                                  "operation that may")
 
     def watched(self, inputs: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
         seen: dict[str, list[torch.Tensor]] = {}
@@ -93,7 +95,8 @@ class Verification:
             return
         with torch.no_grad():
             together = self.outputs(self.weights, self.inputs, False)[0]
-            alone = [self.outputs(self.weights, [tensor[k:k + 1] for tensor in self.inputs], False)[0] for k in range(SAMPLES)]
+            alone = [self.outputs(self.weights, [tensor[k:k + 1] for tensor in self.inputs], False)[0]
+                     for k in range(SAMPLES)]
         if difference(torch.stack(alone).mean(), together) > 1e-4:
             raise Refused("--loss module: the loss of a batch is not the mean over its samples; use reduction=\"mean\"")
 
@@ -103,13 +106,14 @@ class Verification:
             wanted = self.wrapper(*self.inputs)
             found = self.outputs(self.weights, self.inputs, False)
         self.wrapper.train()
-        return self.compare("evaluation", found, wanted, "the module does something else in evaluation than in training")
+        hint = "the module does something else in evaluation than in training"
+        return self.compare("evaluation", found, wanted, hint)
 
     def training(self) -> float:
         with torch.no_grad():
             wanted = self.reference()
             found = self.outputs(self.weights, self.inputs, True)
-        return self.compare("training", found, wanted, "this is a defect of the importer; please report it with the module")
+        return self.compare("training", found, wanted, DEFECT)
 
     def reference(self) -> Any:
         """The module's training mode without dropout, on copies of its buffers: they stay as they are."""
@@ -127,7 +131,8 @@ class Verification:
         wanted = [wanted] if isinstance(wanted, torch.Tensor) else list(wanted)
         worst = max(difference(f, w) for f, w in zip(found, wanted))
         if not worst <= OUTPUTS:
-            raise Refused(f"the imported model's outputs in {mode} differ from the module's by {worst:.1e} (at most {OUTPUTS}); {hint}")
+            raise Refused(f"the imported model's outputs in {mode} differ from the module's by {worst:.1e} (at most "
+                          f"{OUTPUTS}); {hint}")
         return worst
 
     def gradients(self) -> float:
@@ -150,8 +155,8 @@ class Verification:
                 own = parameters[name].grad.abs().max().item()
                 error = (grad - parameters[name].grad).abs().max().item() / max(own, 1e-3 * scale, 1e-30)
                 if not error <= GRADIENTS:
-                    raise Refused(f"the gradient of {name} differs from the module's by {error:.1e} (at most {GRADIENTS}); this is a "
-                                  "defect of the importer; please report it with the module")
+                    raise Refused(f"the gradient of {name} differs from the module's by {error:.1e} (at most "
+                                  f"{GRADIENTS}); {DEFECT}")
                 worst = max(worst, error)
         self.wrapper.zero_grad()
         return worst

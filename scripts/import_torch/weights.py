@@ -33,7 +33,8 @@ def encode(tensors: dict[str, torch.Tensor]) -> bytes:
     for name, tensor in tensors.items():
         kept = stored(tensor)
         parts.append(raw(kept))
-        header[name] = {"dtype": KINDS[kept.dtype], "shape": list(kept.shape), "data_offsets": [end, end + len(parts[-1])]}
+        header[name] = {"dtype": KINDS[kept.dtype], "shape": list(kept.shape),
+                        "data_offsets": [end, end + len(parts[-1])]}
         end += len(parts[-1])
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)

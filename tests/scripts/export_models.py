@@ -26,7 +26,8 @@ class Transformer(torch.nn.Module):
         super().__init__()
         self.embed = torch.nn.Embedding(32, 16)
         self.layers = torch.nn.ModuleList(
-            torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True, norm_first=True) for _ in range(4))
+            torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True, norm_first=True)
+            for _ in range(4))
         self.head = torch.nn.Linear(16, 32)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:

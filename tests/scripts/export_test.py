@@ -1,6 +1,7 @@
-"""python3 tests/scripts/export_test.py: plans of imported modules, exported with `pp-plan export --format torch-pipelining` and
-trained by their launcher on two Gloo ranks, against pp-run with the same plan, weights, data and order. Prints the largest
-relative difference of the losses of ten steps (limit 1e-4). Needs torch, and PP_BIN, the folder of the tools.
+"""python3 tests/scripts/export_test.py: plans of imported modules, exported with `pp-plan export --format
+torch-pipelining` and trained by their launcher on two Gloo ranks, against pp-run with the same plan, weights, data and
+order. Prints the largest relative difference of the losses of ten steps (limit 1e-4). Needs torch, and PP_BIN, the
+folder of the tools.
 """
 
 import json
@@ -39,14 +40,14 @@ def run(folder: pathlib.Path, *command: Any) -> str:
 
 def import_model(folder: pathlib.Path, name: str) -> list[str]:
     """model.json, weights, data and a profile; the names of the layers."""
-    run(folder, sys.executable, ROOT / "scripts/import-torch", f"{ROOT}/tests/scripts/export_models.py:{name}", "--example",
-        EXAMPLES[name], "--loss", "cross_entropy", "-o", "model.json", "--weights", "weights.safetensors")
+    run(folder, sys.executable, ROOT / "scripts/import-torch", f"{ROOT}/tests/scripts/export_models.py:{name}",
+        "--example", EXAMPLES[name], "--loss", "cross_entropy", "-o", "model.json", "--weights", "weights.safetensors")
     model = json.loads((folder / "model.json").read_text())
     data = getattr(export_models, f"{name}_data")()
     names = [model["inputs"][0]["name"], model["targets"][0]["name"]]
     (folder / "train.safetensors").write_bytes(weights.encode(dict(zip(names, data))))
-    run(folder, BIN / "pp-profile", "run", "model.json", "--device", "cpu:2x1", "--quick", "--micro-batch-sizes", 4, "-q", "-o",
-        "profile.json")
+    run(folder, BIN / "pp-profile", "run", "model.json", "--device", "cpu:2x1", "--quick", "--micro-batch-sizes", 4,
+        "-q", "-o", "profile.json")
     return [layer["name"] for layer in model["layers"]]
 
 
@@ -54,21 +55,22 @@ def plan(folder: pathlib.Path, layers: list[str], schedule: str, begins: list[st
     """plan.json and what is exported of it; stages begin at the first layers within the modules `begins`."""
     cuts = [min(k for k, layer in enumerate(layers) if f"{layer}.".startswith(f"{begin}.")) for begin in begins]
     replicas = ["--replicas", "1-1"] if schedule == "1f1b" else []
-    run(folder, BIN / "pp-plan", "profile.json", "--devices", 2, "--bandwidth", "1GB/s", "--mini-batch", export_models.BATCH,
-        "--micro-batch-size", 4, "--schedule", schedule, "--cuts", ",".join(map(str, cuts)), *replicas, "-q", "-o", "plan.json")
+    run(folder, BIN / "pp-plan", "profile.json", "--devices", 2, "--bandwidth", "1GB/s",
+        "--mini-batch", export_models.BATCH, "--micro-batch-size", 4, "--schedule", schedule,
+        "--cuts", ",".join(map(str, cuts)), *replicas, "-q", "-o", "plan.json")
     run(folder, BIN / "pp-plan", "export", "plan.json", "--format", "torch-pipelining", "-o", "exported")
 
 
 def losses_here(folder: pathlib.Path) -> list[float]:
-    run(folder, BIN / "pp-run", "plan.json", "--data", "train.safetensors", "--initial-weights", "weights.safetensors", "--steps",
-        STEPS, "--lr", RATE, "--no-shuffle", "--no-evaluate", "-q", "-o", "report.json")
+    run(folder, BIN / "pp-run", "plan.json", "--data", "train.safetensors", "--initial-weights", "weights.safetensors",
+        "--steps", STEPS, "--lr", RATE, "--no-shuffle", "--no-evaluate", "-q", "-o", "report.json")
     return json.loads((folder / "report.json").read_text())["step_losses"]
 
 
 def losses_there(folder: pathlib.Path, name: str) -> list[float]:
     models = f"{ROOT}/tests/scripts/export_models.py"
-    out = run(folder, sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", 2, "exported/launch.py", f"{models}:{name}",
-              "--data", f"{models}:batches({name}_data())", "--steps", STEPS, "--lr", RATE)
+    out = run(folder, sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", 2, "exported/launch.py",
+              f"{models}:{name}", "--data", f"{models}:batches({name}_data())", "--steps", STEPS, "--lr", RATE)
     return [float(loss) for loss in re.findall(r"^step \d+: loss (\S+)$", out, re.M)]
 
 
@@ -85,7 +87,8 @@ def main() -> None:
                 here, there = losses_here(folder), losses_there(folder, name)
                 difference = max(abs(a - b) / abs(b) for a, b in zip(here, there, strict=True))
                 worst = max(worst, difference)
-                print(f"{name:<13}{schedule:<13}loss {there[0]:.4f} to {there[-1]:.4f}, largest difference {difference:.1e}", flush=True)
+                print(f"{name:<13}{schedule:<13}loss {there[0]:.4f} to {there[-1]:.4f}, largest difference "
+                      f"{difference:.1e}", flush=True)
     sys.exit(worst > LIMIT)
 
 

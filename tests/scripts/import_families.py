@@ -1,15 +1,16 @@
-"""python3 tests/scripts/import_families.py [FAMILY...]: imports models of torchvision and transformers, runs them here and
-in PyTorch, and prints a table of the differences. Needs torch, torchvision and transformers, and PP_BIN, the folder of the tools
-(build/release/bin). Exit 1 when a difference is larger than its limit.
+"""python3 tests/scripts/import_families.py [FAMILY...]: imports models of torchvision and transformers, runs them here
+and in PyTorch, and prints a table of the differences. Needs torch, torchvision and transformers, and PP_BIN, the folder
+of the tools (build/release/bin). Exit 1 when a difference is larger than its limit.
 
 columns, all with random weights, on one CPU core:
   outputs     pp-run infer against the module in evaluation, relative to the largest output (limit 1e-5)
   gradients   of each parameter after one step, relative to its largest (limit 1e-4)
   losses      of ten steps of SGD, relative (limit 1e-4)
-  trained     outputs of the module with the weights that pp-run has trained, against those of the module trained in PyTorch (1e-3)
-  2, 3        two and three stages train, dropout included, to the same bytes as one; `rounds`: to 1e-6 in a step, where a cut leaves several
-              readers of a tensor in a stage between its producer and its last reader (T5's decoder). Weights that are tied
-              across the whole model are untied, which would else keep it in one stage
+  trained     outputs of the module with the weights that pp-run has trained, against those of the module trained in
+              PyTorch (1e-3)
+  2, 3        two and three stages train, dropout included, to the same bytes as one; `rounds`: to 1e-6 in a step,
+              where a cut leaves several readers of a tensor in a stage between its producer and its last reader (T5's
+              decoder). Weights that are tied across the whole model are untied, which would else keep it in one stage
 """
 
 import dataclasses
@@ -87,15 +88,16 @@ class Here:
     def plan(self, stages: int, micro_batch: int) -> pathlib.Path:
         place = self.folder / f"plan-{stages}-{micro_batch}.json"
         if not place.exists():
-            tool("pp-plan", self.folder / "profile.json", "--devices", stages, "--bandwidth", "10GB/s", "--mini-batch", BATCH,
-                 "--micro-batch-size", micro_batch, "--schedule", "1f1b", "--stages", stages, "--replicas",
+            tool("pp-plan", self.folder / "profile.json", "--devices", stages, "--bandwidth", "10GB/s", "--mini-batch",
+                 BATCH, "--micro-batch-size", micro_batch, "--schedule", "1f1b", "--stages", stages, "--replicas",
                  "-".join(["1"] * stages), "--recompute", "never", "-o", place)
         return place
 
     def train(self, plan: pathlib.Path, steps: int, rate: float) -> tuple[bytes, list[float]]:
         kept, report = self.folder / "trained.safetensors", self.folder / "report.json"
-        tool("pp-run", plan, "--data", self.folder / "train.safetensors", "--steps", steps, "--no-shuffle", "--lr", rate, "--momentum", 0,
-             "--initial-weights", self.folder / "weights.safetensors", "--save-weights", kept, "-o", report, "--no-evaluate")
+        tool("pp-run", plan, "--data", self.folder / "train.safetensors", "--steps", steps, "--no-shuffle",
+             "--lr", rate, "--momentum", 0, "--initial-weights", self.folder / "weights.safetensors",
+             "--save-weights", kept, "-o", report, "--no-evaluate")
         return kept.read_bytes(), json.loads(report.read_text())["step_losses"]
 
     def outputs(self) -> torch.Tensor:
@@ -108,7 +110,8 @@ class Here:
 class There:
     """The module in PyTorch."""
 
-    def __init__(self, module: torch.nn.Module, examples: list[factory.Example], document: dict[str, Any], data: dict[str, torch.Tensor]):
+    def __init__(self, module: torch.nn.Module, examples: list[factory.Example], document: dict[str, Any],
+                 data: dict[str, torch.Tensor]):
         self.module, self.names, self.data = wrap(module, examples, False), [example.name for example in examples], data
         self.loss_of = Interpreter(document, {}).loss_of
         self.target = document["targets"][0]["name"]

@@ -1,4 +1,5 @@
-"""Modules of every family that scripts/import-torch is checked with, by name: factories without arguments, random weights.
+"""Modules of every family that scripts/import-torch is checked with, by name: factories without arguments, random
+weights.
 
 FAMILIES gives each its examples and its loss. Those of transformers are small: two layers, 64 wide.
 """
@@ -20,10 +21,11 @@ class Family:
 IMAGE = ("float32:3x64x64",)
 TOKENS = ("int64:16:0..99",)
 FAMILIES = {
-    "resnet50": Family(IMAGE), "vgg16_bn": Family(IMAGE), "densenet121": Family(IMAGE), "mobilenet_v3_small": Family(IMAGE),
-    "efficientnet_b0": Family(IMAGE), "convnext_tiny": Family(IMAGE), "vit_b_16": Family(IMAGE), "swin_t": Family(IMAGE),
-    "bert": Family(TOKENS), "bert_masked": Family((*TOKENS, "attention_mask=int64:16:1..1")), "bert_language": Family(TOKENS, untied=True),
-    "gpt2": Family(TOKENS, untied=True), "llama": Family(TOKENS),
+    "resnet50": Family(IMAGE), "vgg16_bn": Family(IMAGE), "densenet121": Family(IMAGE),
+    "mobilenet_v3_small": Family(IMAGE), "efficientnet_b0": Family(IMAGE), "convnext_tiny": Family(IMAGE),
+    "vit_b_16": Family(IMAGE), "swin_t": Family(IMAGE),
+    "bert": Family(TOKENS), "bert_masked": Family((*TOKENS, "attention_mask=int64:16:1..1")),
+    "bert_language": Family(TOKENS, untied=True), "gpt2": Family(TOKENS, untied=True), "llama": Family(TOKENS),
     "t5_small": Family((*TOKENS, "decoder_input_ids=int64:12:0..99"), untied=True, rounds=True),
 }
 
@@ -114,7 +116,8 @@ def gpt2(still: bool = False) -> Any:
 
 def llama(still: bool = False) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
-    return LlamaForCausalLM(LlamaConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+    return LlamaForCausalLM(LlamaConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
+                                        num_key_value_heads=2,
                                         intermediate_size=128, vocab_size=100, max_position_embeddings=64))
 
 
@@ -122,4 +125,5 @@ def t5_small(still: bool = False) -> Any:
     """The size of the published one, with a short vocabulary."""
     from transformers import T5Config, T5ForConditionalGeneration
     drop = {"dropout_rate": 0.0} if still else {}
-    return T5ForConditionalGeneration(T5Config(d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_heads=8, vocab_size=100, **drop))
+    return T5ForConditionalGeneration(T5Config(d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_heads=8,
+                                               vocab_size=100, **drop))

@@ -1,11 +1,13 @@
-"""python3 tests/scripts/import_torch_test.py: scripts/import-torch on small modules; skipped where there is no torch."""
+"""python3 tests/scripts/import_torch_test.py: scripts/import-torch on small modules; skipped without torch."""
 
 import json
 import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -102,7 +104,8 @@ class Layers(unittest.TestCase):
         def forward(self, x):
             return x + self.kinds(torch.zeros(x.shape[0], 3, dtype=torch.int64))
         layers = self.layers(module_of(forward, kinds=nn.Embedding(2, 4)), "float32:3x4")
-        self.assertEqual([(name, layer["inputs"], [node["name"] for node in layer["nodes"]]) for name, layer in layers.items()],
+        found = [(name, layer["inputs"], [node["name"] for node in layer["nodes"]]) for name, layer in layers.items()]
+        self.assertEqual(found,
                          [("root", ["x"], ["kinds", "embedding", "add"])])
 
     def test_windows_of_a_sample_are_rows(self):
@@ -126,20 +129,39 @@ class Layers(unittest.TestCase):
         made = imported(module, "int64:6:0..9")
         self.assertEqual(list(made.weights), ["0.weight", "1.bias"])
 
-    def test_attention_with_dropout_is_written_out(self):
+    def attention(self, **options):
         def forward(self, x):
-            return F.scaled_dot_product_attention(self.q(x), x, x, dropout_p=0.25 if self.training else 0.0, is_causal=True)
-        nodes = self.layers(module_of(forward, q=nn.Linear(4, 4)), "float32:6x4")["root"]["nodes"]
+            rate = options.get("dropout", 0.0) if self.training else 0.0
+            given = {key: value for key, value in options.items() if key != "dropout"}
+            return F.scaled_dot_product_attention(self.q(x), x, x, dropout_p=rate, **given)
+        layers = self.layers(module_of(forward, q=nn.Linear(4, 4)), "float32:6x4")
+        return next(layer for name, layer in layers.items() if name != "q")
+
+    def test_attention_without_a_mask_is_ours(self):
+        for given, attributes in (({}, {"causal": False, "dropout": 0.0}),
+                                  ({"scale": 0.5}, {"causal": False, "dropout": 0.0}),
+                                  ({"dropout": 0.25, "is_causal": True}, {"causal": True, "dropout": 0.25})):
+            layer = self.attention(**given)
+            self.assertEqual((layer["op"], layer["attributes"]), ("scaled_dot_product_attention", attributes))
+
+    def test_attention_with_a_mask_or_another_scale_stays_torchs(self):
+        for given in ({"scale": 0.25}, {"attn_mask": torch.ones(6, 6, dtype=torch.bool).tril()}):
+            self.assertEqual(self.attention(**given)["call"]["target"], "aten::scaled_dot_product_attention")
+
+    def test_attention_with_dropout_and_a_mask_is_written_out(self):
+        nodes = self.attention(dropout=0.25, attn_mask=torch.ones(6, 6).tril().log())["nodes"]
         self.assertIn({"p": 0.25}, [node.get("attributes") for node in nodes if node["op"] == "dropout"])
 
     def test_dropout_beside_the_batch_has_it_moved_to_the_front(self):
-        module = module_of(lambda self, x: self.drop(self.lin(x).transpose(0, 1)).sum(0), lin=nn.Linear(4, 4), drop=nn.Dropout(0.2))
+        module = module_of(lambda self, x: self.drop(self.lin(x).transpose(0, 1)).sum(0), lin=nn.Linear(4, 4),
+                           drop=nn.Dropout(0.2))
         nodes = self.layers(module, "float32:6x4", level="module")["drop"]["nodes"]
         self.assertEqual([node.get("call", {}).get("target", node["op"]) for node in nodes][1:-1],
                          ["aten::movedim.int", "dropout", "aten::movedim.int"])
 
     def test_recurrent_layers_without_dropout_draw_nothing(self):
-        layers = self.layers(module_of(lambda self, x: self.rnn(x)[0], rnn=nn.GRU(4, 5, batch_first=True)), "float32:6x4")
+        layers = self.layers(module_of(lambda self, x: self.rnn(x)[0], rnn=nn.GRU(4, 5, batch_first=True)),
+                             "float32:6x4")
         self.assertEqual(layers["rnn"]["nodes"][-1]["call"]["target"], "aten::gru.input")
 
     def test_whole_samples_are_dropped_by_stochastic_depth(self):
@@ -159,12 +181,14 @@ class Layers(unittest.TestCase):
         def forward(self, x):
             a, b = self.lin(x).reshape(-1, 3, 2, 4).transpose(1, 2).chunk(2, -1)
             return self.conv(self.norm((a @ b.transpose(-2, -1))[:, :, 1:])).unsqueeze(1)
-        module = module_of(forward, lin=nn.Linear(5, 8), norm=nn.GroupNorm(2, 2), conv=nn.ConvTranspose2d(2, 3, 2, stride=2))
+        module = module_of(forward, lin=nn.Linear(5, 8), norm=nn.GroupNorm(2, 2),
+                           conv=nn.ConvTranspose2d(2, 3, 2, stride=2))
         layers = self.layers(module, "float32:3x5", level="op")
         self.assertEqual([layer["op"] for layer in layers.values()],
-                         ["linear", "reshape", "permute", "chunk", "permute", "matmul", "slice", "group_norm", "conv_transpose2d",
-                          "reshape"])
-        self.assertEqual(next(layer for layer in layers.values() if layer["op"] == "slice")["attributes"], {"dim": 1, "start": 1, "end": 3, "step": 1})
+                         ["linear", "reshape", "permute", "chunk", "permute", "matmul", "slice", "group_norm",
+                          "conv_transpose2d", "reshape"])
+        self.assertEqual(next(layer for layer in layers.values() if layer["op"] == "slice")["attributes"],
+                         {"dim": 1, "start": 1, "end": 3, "step": 1})
 
     def test_an_lstm_is_ours(self):
         module = nn.Sequential(nn.LSTM(4, 5, num_layers=2, batch_first=True, bidirectional=True, dropout=0.1))
@@ -192,21 +216,23 @@ class Refusals(unittest.TestCase):
 
     def test_what_mixes_samples_is_refused_with_its_layer(self):
         self.refused("layer 0 mixes the samples of a batch",
-                     nn.Sequential(module_of(lambda self, x: self.lin(x - x.mean(0)), lin=nn.Linear(4, 4))), "float32:4",
-                     level="block")
+                     nn.Sequential(module_of(lambda self, x: self.lin(x - x.mean(0)), lin=nn.Linear(4, 4))),
+                     "float32:4", level="block")
 
     def test_a_product_of_samples_is_refused(self):
-        self.refused("mixes the samples of a batch", module_of(lambda self, x: (self.lin(x) @ x.T) @ x, lin=nn.Linear(4, 4)),
-                     "float32:4")
+        self.refused("mixes the samples of a batch",
+                     module_of(lambda self, x: (self.lin(x) @ x.T) @ x, lin=nn.Linear(4, 4)), "float32:4")
 
     def test_a_buffer_that_forward_changes_is_refused(self):
         def forward(self, x):
             self.mean.mul_(0.9)
             return self.lin(x) - self.mean
-        self.refused("changes mean in forward()", module_of(forward, lin=nn.Linear(4, 4), mean=torch.zeros(4)), "float32:4")
+        self.refused("changes mean in forward()", module_of(forward, lin=nn.Linear(4, 4), mean=torch.zeros(4)),
+                     "float32:4")
 
     def test_an_input_that_forward_changes_is_refused(self):
-        self.refused("changes the input x", module_of(lambda self, x: self.lin(x.mul_(2)), lin=nn.Linear(4, 4)), "float32:4")
+        self.refused("changes the input x", module_of(lambda self, x: self.lin(x.mul_(2)), lin=nn.Linear(4, 4)),
+                     "float32:4")
 
     def test_a_part_that_is_overwritten_is_refused(self):
         def forward(self, x):
@@ -216,7 +242,8 @@ class Refusals(unittest.TestCase):
         self.refused("works in place", module_of(forward, lin=nn.Linear(4, 4)), "float32:4")
 
     def test_other_noise_is_refused(self):
-        self.refused("draws random numbers", module_of(lambda self, x: self.lin(x) + torch.randn_like(x), lin=nn.Linear(4, 4)),
+        self.refused("draws random numbers", module_of(lambda self, x: self.lin(x) + torch.randn_like(x),
+                                                       lin=nn.Linear(4, 4)),
                      "float32:4")
 
     def test_a_decision_on_values_is_refused(self):
@@ -225,7 +252,8 @@ class Refusals(unittest.TestCase):
         self.refused("decides on the values", module_of(forward, lin=nn.Linear(4, 4)), "float32:4")
 
     def test_a_fixed_number_of_samples_is_refused(self):
-        self.refused("number of samples", module_of(lambda self, x: self.lin(x).reshape(3, 2, 2), lin=nn.Linear(4, 4)), "float32:4")
+        self.refused("number of samples", module_of(lambda self, x: self.lin(x).reshape(3, 2, 2), lin=nn.Linear(4, 4)),
+                     "float32:4")
 
     def test_a_module_that_is_another_in_evaluation_is_refused(self):
         def forward(self, x):
@@ -233,7 +261,8 @@ class Refusals(unittest.TestCase):
         self.refused("does something else in evaluation", module_of(forward, lin=nn.Linear(4, 4)), "float32:4")
 
     def test_batch_norm_without_statistics_is_refused(self):
-        self.refused("use affine=True", nn.Sequential(nn.BatchNorm2d(3, affine=False), nn.Conv2d(3, 2, 3)), "float32:3x8x8")
+        self.refused("use affine=True", nn.Sequential(nn.BatchNorm2d(3, affine=False), nn.Conv2d(3, 2, 3)),
+                     "float32:3x8x8")
 
     def test_a_loss_that_is_a_sum_is_refused(self):
         class Loss(nn.Module):
@@ -254,6 +283,31 @@ class Refusals(unittest.TestCase):
                 factory.parse_example(text)
 
 
+class IdleGpu:
+    """The clock of a GPU that does nothing but wait when it is told to: work takes it no time, behind the wait."""
+
+    def __init__(self):
+        self.free = 0.0
+        gpu = self
+
+        class Event:
+            def __init__(self, enable_timing):
+                self.at = None
+
+            def record(self):
+                self.at = gpu.now()
+
+            def elapsed_time(self, later):
+                return (later.at - self.at) * 1e3
+        self.fakes = {"Event": Event, "_sleep": self.sleep, "synchronize": lambda: None}
+
+    def now(self):
+        return max(self.free, time.perf_counter())
+
+    def sleep(self, cycles):
+        self.free = self.now() + cycles / 1e9
+
+
 class Profiles(unittest.TestCase):
     def profile(self, module, *examples, **options):
         made = imported(module, *examples, **options)
@@ -264,7 +318,8 @@ class Profiles(unittest.TestCase):
     def test_bytes_are_counted(self):
         # relu keeps its output (4 x 6 floats), which the second linear keeps as well: it counts once, there; the first
         # linear keeps its input (4 x 5 floats), which is older than the layer.
-        made = self.profile(nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 3)), "float32:5", loss="cross_entropy")
+        made = self.profile(nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 3)), "float32:5",
+                            loss="cross_entropy")
         points = [layer["points"][1] for layer in made["layers"]]
         self.assertEqual([point["output_bytes"] for point in points], [96, 96, 48])
         self.assertEqual([point["saved_bytes"] for point in points], [80, 96, 0])
@@ -281,6 +336,20 @@ class Profiles(unittest.TestCase):
                     self.assertLessEqual(point[key]["low"], point[key]["median"])
                     self.assertEqual(point[key]["samples"], profile.FEWEST)
 
+    def test_laps_of_a_gpu_are_its_own_and_not_the_hosts(self):
+        made = imported(nn.Sequential(nn.Linear(5, 6), nn.ReLU()), "float32:5", loss="mse")
+        given = [factory.parse_example("input=float32:5")]
+        profiler = profile.Profiler(made, given, profile.Settings(budget_s=0.0))
+        profiler.cuda = True
+        with mock.patch.multiple(torch.cuda, **IdleGpu().fakes):
+            for time_of_lap in profiler.times(2):
+                self.assertEqual(time_of_lap["median"], 0.0)
+
+    def test_devices_that_are_not_there_are_refused(self):
+        for text in ("gpu", "cpu:1", "cuda:x", "cuda:999"):
+            with self.assertRaisesRegex(Refused, f"--device {text}"):
+                profile.device_of(text)
+
     def test_a_skip_brings_its_gradient_to_its_producer(self):
         block = module_of(lambda self, x: self.b(self.a(x)) + self.a(x), a=nn.Linear(4, 4), b=nn.Linear(4, 4))
         made = imported(block, "float32:4", loss="mse")
@@ -296,7 +365,8 @@ class Profiles(unittest.TestCase):
 
 class Files(unittest.TestCase):
     def run_tool(self, *arguments, code):
-        done = subprocess.run([sys.executable, ROOT / "scripts/import-torch", *arguments], capture_output=True, text=True)
+        done = subprocess.run([sys.executable, ROOT / "scripts/import-torch", *arguments], capture_output=True,
+                              text=True)
         self.assertEqual(done.returncode, code, done.stderr)
         self.assertEqual(done.stdout, "" if "--help" not in arguments else done.stdout)
         return done
@@ -304,10 +374,12 @@ class Files(unittest.TestCase):
     def test_the_command_writes_both_files(self):
         with tempfile.TemporaryDirectory() as folder:
             place = pathlib.Path(folder)
-            (place / "mine.py").write_text("from torch import nn\ndef make(width=4):\n"
-                                           "    return nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 3))\n")
-            done = self.run_tool(f"{place}/mine.py:make(width=6)", "--example", "float32:4", "--loss", "cross_entropy", "-o",
-                                 f"{place}/model.json", "--weights", f"{place}/weights.safetensors", code=0)
+            (place / "mine.py").write_text(
+                "from torch import nn\n"
+                "def make(width=4):\n"
+                "    return nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 3))\n")
+            done = self.run_tool(f"{place}/mine.py:make(width=6)", "--example", "float32:4", "--loss", "cross_entropy",
+                                 "-o", f"{place}/model.json", "--weights", f"{place}/weights.safetensors", code=0)
             self.assertIn("make: 3 layers of 3 operations", done.stderr)
             document = json.loads((place / "model.json").read_text())
             self.assertEqual(document["loss"], {"op": "cross_entropy", "inputs": ["2", "label"]})
@@ -317,8 +389,8 @@ class Files(unittest.TestCase):
 
     def test_a_refusal_writes_nothing_and_exits_with_2(self):
         with tempfile.TemporaryDirectory() as folder:
-            done = self.run_tool("torch.nn:Nothing", "--example", "float32:4", "-o", f"{folder}/m.json", "--weights", f"{folder}/w",
-                                 code=2)
+            done = self.run_tool("torch.nn:Nothing", "--example", "float32:4", "-o", f"{folder}/m.json", "--weights",
+                                 f"{folder}/w", code=2)
             self.assertEqual(done.stderr, "import-torch: torch.nn has no Nothing\n")
             self.assertEqual(list(pathlib.Path(folder).iterdir()), [])
 
@@ -328,7 +400,9 @@ class Files(unittest.TestCase):
     def test_weights_come_back_as_they_were(self):
         tensors = {"a": torch.randn(2, 3), "b": torch.tensor(7), "c": torch.randn(4).bfloat16(), "d": torch.zeros(0, 2)}
         back = weights.decode(weights.encode(tensors))
-        self.assertTrue(all(torch.equal(back[name], tensor) and back[name].dtype == tensor.dtype for name, tensor in tensors.items()))
+        for name, tensor in tensors.items():
+            self.assertEqual(back[name].dtype, tensor.dtype)
+            self.assertTrue(torch.equal(back[name], tensor))
 
     def test_short_values_stand_on_one_line(self):
         self.assertEqual(indented({"a": [1, 2], "b": {}}), '{\n  "a": [1, 2],\n  "b": {}\n}')
@@ -346,7 +420,8 @@ class Data(unittest.TestCase):
 
     def test_entries_of_dictionaries_are_chosen(self):
         with tempfile.TemporaryDirectory() as folder:
-            shapes = data.write([{"a": torch.zeros(5, 2), "b": torch.zeros(5)}] * 2, f"{folder}/t.safetensors", ["b"], samples=7)
+            shapes = data.write([{"a": torch.zeros(5, 2), "b": torch.zeros(5)}] * 2, f"{folder}/t.safetensors", ["b"],
+                                samples=7)
             self.assertEqual(shapes, {"b": [7]})
 
     def test_samples_of_several_sizes_are_refused(self):

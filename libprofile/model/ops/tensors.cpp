@@ -1,5 +1,6 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/softmax.h>
 
 #include <cmath>
@@ -51,11 +52,17 @@ Forward matmul(const Attributes& /*attributes*/) {
   };
 }
 
-// Queries [n, ..., l, d], keys [n, ..., k, d], values [n, ..., k, e] -> [n, ..., l, e]. Written out, so that
-// dropout can draw from our generator.
+// Queries [n, ..., l, d], keys [n, ..., k, d], values [n, ..., k, e] -> [n, ..., l, e]. LibTorch's own; with
+// dropout written out, which draws from our generator.
 Forward scaled_dot_product_attention(const Attributes& attributes) {
-  return [causal = boolean(attributes, "causal"), dropout = number(attributes, "dropout")](
-             TensorSpan inputs, TensorSpan /*weights*/, LayerContext& context) -> Tensors {
+  const bool causal = boolean(attributes, "causal");
+  const double dropout = number(attributes, "dropout");
+  if (dropout == 0.0) {
+    return [causal](TensorSpan inputs, TensorSpan /*weights*/, LayerContext& /*context*/) -> Tensors {
+      return {at::scaled_dot_product_attention(inputs[0], inputs[1], inputs[2], {}, 0.0, causal)};
+    };
+  }
+  return [causal, dropout](TensorSpan inputs, TensorSpan /*weights*/, LayerContext& context) -> Tensors {
     const at::Tensor &query = inputs[0], &key = inputs[1];
     const double factor = 1.0 / std::sqrt(static_cast<double>(query.size(-1)));
     at::Tensor scores = at::matmul(query.mul(factor), key.transpose(-2, -1));  // [n, ..., l, k]
@@ -66,7 +73,7 @@ Forward scaled_dot_product_attention(const Attributes& attributes) {
       scores = scores.masked_fill(future, -std::numeric_limits<double>::infinity());
     }
     at::Tensor shares = at::softmax(scores, -1);
-    if (context.mode == Mode::training && dropout > 0.0) shares = drop(shares, dropout, context);
+    if (context.mode == Mode::training) shares = drop(shares, dropout, context);
     return {at::matmul(shares, inputs[2])};
   };
 }
