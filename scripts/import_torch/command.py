@@ -7,6 +7,8 @@ import sys
 import warnings
 from typing import Any
 
+from .refused import Refused
+
 USAGE = """\
 examples:
   scripts/import-torch torchvision.models:resnet18 --example float32:3x64x64 --loss cross_entropy \\
@@ -40,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
                       help="what becomes a layer (module)")
     made.add_argument("--profile", action="store_true",
                       help="-o FILE is a pp.profile with the model in it, measured in PyTorch")
-    made.add_argument("--device", default="cpu", help="of the profile: cpu or cuda (cpu)")
+    made.add_argument("--device", default="cpu", help="of the profile: cpu, cuda or cuda:1 (cpu)")
     made.add_argument("--threads", type=int, default=1, help="of the profile on a CPU (1)")
     made.add_argument("--micro-batch-sizes", default="1,2,4,8", help="of the profile (1,2,4,8)")
     made.add_argument("--name", help="of the model (the factory's)")
@@ -52,7 +54,6 @@ def main(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
     logging.getLogger("torch.utils.flop_counter").disabled = True  # it misses triton
     warnings.filterwarnings("ignore", module=r"(torch|contextlib|copyreg)")
-    from .refused import Refused
     try:
         run(options)
     except Refused as refused:
@@ -64,11 +65,12 @@ def main(arguments: list[str]) -> int:
 
 
 def run(options: argparse.Namespace) -> None:
-    from . import factory, importer
+    from . import factory, importer, profile
     from .document import indented, write_whole
-    from .refused import Refused
     from .weights import encode
     sizes = micro_batch_sizes(options.micro_batch_sizes)
+    if options.profile:
+        profile.device_of(options.device)
     for place, flag in ((options.output, "-o"), (options.weights, "--weights")):
         if place is None and (flag == "-o" or not options.profile):
             raise Refused(f"{flag} FILE is missing")
@@ -87,15 +89,13 @@ def run(options: argparse.Namespace) -> None:
         write_whole(options.weights, encode(imported.weights))
     document = imported.document
     if options.profile:
-        from . import profile
-        document = profile.Profiler(imported, examples,
-                                    profile.Settings(options.device, options.threads, sizes)).profile()
+        settings = profile.Settings(options.device, options.threads, sizes)
+        document = profile.Profiler(imported, examples, settings).profile()
         print(profile.summary(document), file=sys.stderr)
     write_whole(options.output, (indented(document) + "\n").encode())
 
 
 def micro_batch_sizes(text: str) -> tuple[int, ...]:
-    from .refused import Refused
     sizes = tuple(int(size) if size.isdigit() else 0 for size in text.split(","))
     if min(sizes) < 1 or list(sizes) != sorted(set(sizes)):
         raise Refused(f"--micro-batch-sizes {text}: write sizes from 1 upwards, ascending, such as 1,2,4,8")

@@ -1,6 +1,7 @@
 """The module's graph in training mode, by torch.export, with any number of samples."""
 
 import dataclasses
+import inspect
 from typing import Any
 
 import torch
@@ -63,7 +64,6 @@ def prepare(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def wrap(module: torch.nn.Module, examples: list[Example], loss: bool) -> Wrapper:
-    import inspect
     positional = any(p.kind == p.VAR_POSITIONAL for p in inspect.signature(module.forward).parameters.values())
     return Wrapper(prepare(module), [example.name for example in examples], positional, loss)
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from .refused import at_node
+
 DTYPES = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16", torch.float16: "float32",
           torch.int64: "int64", torch.int32: "int64", torch.int16: "int64", torch.int8: "int64", torch.uint8: "uint8",
           torch.bool: "bool"}
@@ -112,7 +114,6 @@ class Step:
         return list(dict.fromkeys([*self.weights.values(), *tensors(self.arguments, (Parameter, Buffer))]))
 
     def place(self) -> str:
-        from .refused import at_node
         return at_node(self.name, self.path, target_name(self.target) if self.op == "aten" else self.op)
 
 

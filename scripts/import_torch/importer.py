@@ -44,6 +44,8 @@ def import_module(module: torch.nn.Module, examples: list[Example], name: str, l
 
 
 class Writing:
+    """The graph's steps as layers and, where the loss is the module's own, as its loss."""
+
     def __init__(self, graph: Simplified, module: torch.nn.Module, examples: list[Example], name: str, loss: str | None,
                  level: str) -> None:
         self.graph, self.module, self.examples = graph, module, examples
@@ -58,7 +60,7 @@ class Writing:
             raise Refused("the module's outputs do not depend on its inputs and parameters")
         writer = ModelWriter(self.grouping(steps), graph.types, graph.inputs, outputs, graph.tensors, graph.owners)
         references = [writer.references[value] for value in outputs]
-        loss = self.loss_of(references, outputs, writer, loss_steps)
+        loss = self.loss_of(references, writer, loss_steps)
         inputs = [tensor_entry(example) for example in self.examples if not example.target]
         entries = [tensor_entry(example) for example in self.examples if example.target]
         if self.loss in ("cross_entropy", "mse"):
@@ -106,20 +108,17 @@ class Writing:
 
     def outputs(self, steps: list[Step], loss_steps: list[Step]) -> list[Value]:
         """What the layers must hand out: the module's outputs, or what its loss reads."""
-        own = {step.name for step in steps}
-        if self.loss != "module":
-            found = self.graph.outputs
-        else:
-            read = [value for step in loss_steps for value in step.inputs if value.producer in own]
-            found = list(dict.fromkeys([*(v for v in self.graph.outputs if v.producer in own), *read]))
-        for value in found:
-            if not self.graph.types[value].plain() and self.loss != "module":
+        if self.loss == "module":
+            read = [value for step in loss_steps for value in step.inputs]
+            own = {step.name for step in steps}
+            return list(dict.fromkeys(value for value in [*self.graph.outputs, *read] if value.producer in own))
+        for value in self.graph.outputs:
+            if not self.graph.types[value].plain():
                 raise Refused(f"the output {value.producer} has no batch as its first dimension; return a tensor "
                               "[batch, ...]")
-        return found
+        return self.graph.outputs
 
-    def loss_of(self, references: list[str], outputs: list[Value], writer: ModelWriter,
-                steps: list[Step]) -> dict[str, Any] | None:
+    def loss_of(self, references: list[str], writer: ModelWriter, steps: list[Step]) -> dict[str, Any] | None:
         if self.loss is None:
             return None
         if self.loss == "module":

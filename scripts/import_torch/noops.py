@@ -32,4 +32,3 @@ def input_of(step: Step, type_of: Callable[[Value], TensorType]) -> Value | None
     if step.target in (aten.view.default, aten.reshape.default, aten.expand.default, aten.contiguous.default):
         return source if same and step.target != aten.contiguous.default else None
     return None
-
