@@ -7,6 +7,7 @@
 #include "librun/checkpoint/weights.h"
 #include "librun/infer.h"
 #include "tests/librun/folder.h"
+#include "tests/librun/imported_models.h"
 #include "tests/librun/infer/silent.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
@@ -209,6 +210,20 @@ TEST_SUITE("gpu/librun") {
     const auto tokens = infer_on_cuda(text, options);
     text.cuts = {4, 12};
     CHECK(::test::first_difference(tokens, infer_on_cuda(text, options)) == "");
+  }
+
+  TEST_CASE("imported graphs and calls of LibTorch give the bits of one stage, in training and inference") {
+    PP_NEEDS_CUDA(1);
+    run::InferOptions options;
+    options.micro_batch = 3;
+    for (PlanSpec spec :
+         {PlanSpec{.model = ::test::imported_residual()}, PlanSpec{.model = ::test::imported_attention()}}) {
+      CAPTURE(spec.model.name);
+      check_cuts(spec, {{2}, {1, 4}});
+      const auto whole = infer_on_cuda(spec, options);
+      spec.cuts = {4};
+      CHECK(::test::first_difference(whole, infer_on_cuda(spec, options)) == "");
+    }
   }
 
   TEST_CASE("a failure while the host runs ahead ends the run and names the operation") {
