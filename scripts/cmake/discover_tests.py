@@ -1,8 +1,9 @@
-"""discover_tests.py EXECUTABLE OUTPUT.cmake [--by-suite] [--imitation VARIABLE=VALUE...] [--serial SUITE]... [--timeout SECONDS]
+"""discover_tests.py EXECUTABLE OUTPUT.cmake [--by-suite] [--imitation VARIABLE=VALUE...] [--serial SUITE]...
+[--timeout SECONDS]
 
-Asks a test executable for its cases and writes their CTest entries: one a case, or with --by-suite one a suite; cases of
-suites gpu/... are single entries always. Only an entry of one case may skip, by its exit code. --imitation adds the cases
-of gpu/... once more, under an imitation GPU, where none may skip. Entries of SERIAL suites run alone.
+Asks a test executable for its cases and writes their CTest entries: one a case, or with --by-suite one a suite; cases
+of suites gpu/... are single entries always. Only an entry of one case may skip, by its exit code. --imitation adds the
+cases of gpu/... once more, under an imitation GPU, where none may skip. Entries of SERIAL suites run alone.
 """
 
 import argparse
@@ -48,7 +49,8 @@ def main() -> None:
     parser.add_argument("--serial", action="append", default=[])
     parser.add_argument("--timeout", default="300")
     options = parser.parse_args()
-    listing = subprocess.run([options.executable, "--list-test-cases", "--reporters=xml"], check=True, capture_output=True)
+    listing = subprocess.run([options.executable, "--list-test-cases", "--reporters=xml"], check=True,
+                             capture_output=True)
     root = xml.etree.ElementTree.fromstring(listing.stdout)
     cases = [(case.get("testsuite", ""), case.get("name")) for case in root.iter("TestCase")]
     with open(options.output, "w", encoding="utf-8") as file:

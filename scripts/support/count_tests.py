@@ -1,4 +1,5 @@
-"""count_tests.py RESULTS.xml CTEST_STATUS LAYERING_STATUS: prints `N passed, N failed, N skipped` from CTest's JUnit file.
+"""count_tests.py RESULTS.xml CTEST_STATUS LAYERING_STATUS: prints `N passed, N failed, N skipped` from CTest's JUnit
+file.
 
 The layering check counts as one more test. Exits 1 when a test failed, when ctest itself did (a status that no counted
 failure explains is one failure), or when no test of ctest's ran.
@@ -9,8 +10,8 @@ import xml.etree.ElementTree
 
 
 def outcome(case: xml.etree.ElementTree.Element) -> str:
-    """A test that could not be started (no executable, a failed fixture) is `notrun` like a skipped one, and has failed; so
-    has one that is called skipped for anything but its exit code."""
+    """A test that could not be started (no executable, a failed fixture) is `notrun` like a skipped one, and has
+    failed; so has one that is called skipped for anything but its exit code."""
     if case.get("status") == "run":
         return "passed"
     if case.get("status") == "disabled":

@@ -1,4 +1,5 @@
-"""demo_summary.py FOLDER: the short summary at the end of scripts/demo, from plan.json, free.json and report.json there."""
+"""demo_summary.py FOLDER: the short summary at the end of scripts/demo, from plan.json, free.json and report.json
+there."""
 
 import json
 import pathlib
@@ -10,7 +11,8 @@ def shape(plan: dict) -> str:
     replicas = "-".join(str(len(stage["workers"])) for stage in plan["stages"])
     training = plan["training"]
     return (f"{plan['schedule']['name']}, layers per stage {layers}, replicas {replicas}, "
-            f"{training['mini_batch']} samples in {training['micro_batches']} micro-batch{'es' * (training['micro_batches'] != 1)}")
+            f"{training['mini_batch']} samples in {training['micro_batches']} "
+            f"micro-batch{'es' * (training['micro_batches'] != 1)}")
 
 
 def comparison(report: dict, name: str, factor: float, unit: str) -> str:
@@ -26,7 +28,8 @@ def main() -> None:
              ("chosen freely", f"{shape(free)}; predicted {1e3 * free['predicted']['step_s']:.4g} ms per step"),
              ("step time", comparison(report, "step_s", 1e3, " ms")),
              ("bubble", comparison(report, "bubble_fraction", 100, " %"))]
-    lines += [(f"peak, worker {worker['id']}", comparison(report, f"worker_{worker['id']}_peak_bytes", 1 / 2**20, " MiB"))
+    lines += [(f"peak, worker {worker['id']}",
+               comparison(report, f"worker_{worker['id']}_peak_bytes", 1 / 2**20, " MiB"))
               for worker in plan["workers"]]
     last = report["epochs"][-1]
     lines.append(("test accuracy", f"{100 * last['test_accuracy']:.2f} % after {len(report['epochs'])} epochs"))

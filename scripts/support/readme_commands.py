@@ -1,5 +1,6 @@
-"""readme_commands.py README FOLDER: runs every line `$ command` of the code blocks of README, in their order, in FOLDER, as they
-are written, with the PATH of the caller. Prints each with its seconds; exit 1 at the first that fails, with what it said."""
+"""readme_commands.py README FOLDER: runs every line `$ command` of the code blocks of README, in their order, in
+FOLDER, as they are written, with the PATH of the caller. Prints each with its seconds; exit 1 at the first that fails,
+with what it said."""
 
 import pathlib
 import subprocess
