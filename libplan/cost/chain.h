@@ -48,7 +48,7 @@ struct OperationCost {
 /// Read-only after make_chain(). Boundaries are 0..N, or the down-sets of a graph (lattice.h); prefix arrays
 /// have N + 1 entries.
 struct Chain {
-  std::vector<int> order;                                  ///< layer at each position
+  std::vector<int> order;                                  ///< layer at each position; empty over down-sets
   std::vector<double> forward, backward, update, weights;  ///< prefix sums; seconds, and parameter bytes
   std::vector<double> input_gradient;  ///< the part of `backward` that earlier stages wait for
   std::vector<std::int64_t> parameters, buffers, saved;  ///< prefix sums, bytes
@@ -62,7 +62,7 @@ struct Chain {
   /// Sparse table: [level][position]; what layers 0..position save plus the workspace of the last of them.
   std::vector<std::vector<std::int64_t>> reach;
 
-  int size() const { return static_cast<int>(order.size()); }
+  int size() const { return static_cast<int>(forward.size()) - 1; }  ///< N
   double sum(const std::vector<double>& prefix, int begin, int end) const {
     return prefix[static_cast<std::size_t>(end)] - prefix[static_cast<std::size_t>(begin)];
   }

@@ -42,6 +42,8 @@ std::int64_t workspace_in_forward(std::int64_t workspace, std::int64_t passing, 
   return passing == 0 ? workspace : std::max(workspace, passing + sent);
 }
 
+bool is_limited(const MemoryLimit& limit) { return limit.bytes != std::numeric_limits<std::int64_t>::max(); }
+
 StageMemory::StageMemory(const Chain& chain, InFlight in_flight, MemoryLimit limit)
     : chain_(chain), in_flight_(std::move(in_flight)), limit_(limit) {}
 

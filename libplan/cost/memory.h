@@ -53,6 +53,9 @@ struct MemoryLimit {
   HandOver in = HandOver::copy, out = HandOver::copy;  ///< from the stages in front, to those behind
 };
 
+/// Whether anything can be too large.
+bool is_limited(const MemoryLimit& limit);
+
 /// Bytes of one stage by part, as they are added up.
 struct StageBytes {
   std::int64_t weights = 0, gradients = 0, optimizer = 0, versions = 0;
@@ -69,7 +72,7 @@ struct StageBytes {
 };
 
 /// The chain must outlive it.
-class StageMemory : public ExactMemory {
+class StageMemory {
  public:
   StageMemory(const Chain& chain, InFlight in_flight, MemoryLimit limit);
 
@@ -77,9 +80,10 @@ class StageMemory : public ExactMemory {
   /// stage.
   bool fits_at_least(int begin, int end, int replicas, int later) const;
 
-  int demand(int replicas, const Behind& behind) const override;
+  /// What a stage with `replicas` wants in flight, over all of them (ExactMemory).
+  int demand(int replicas, const Behind& behind) const;
   /// Remembered, as no window larger than one that is too wide fits. Not thread-safe.
-  bool fits(const StageRange& stage, int demand) const override;
+  bool fits(const StageRange& stage, int demand) const;
 
   /// Micro-batches in flight that `later` devices force at least.
   int least_window(int replicas, int later) const;
@@ -97,7 +101,8 @@ class StageMemory : public ExactMemory {
   StageMemory with_limit(std::int64_t bytes) const;
   /// Whether a device holds this, besides its context.
   bool holds(const StageBytes& part) const { return part.total() + limit_.context <= limit_.bytes; }
-  std::int64_t limit() const { return limit_.bytes; }
+  const MemoryLimit& limit() const { return limit_; }
+  bool limited() const { return is_limited(limit_); }
   const InFlight& in_flight() const { return in_flight_; }
 
  private:

@@ -4,10 +4,10 @@
 
 namespace pp::plan {
 
-RecomputeTime::RecomputeTime(const Chain& chain, const StageMemory* memory, RecomputeMode mode)
-    : chain_(chain), memory_(memory), mode_(mode) {
-  const bool layers = memory != nullptr && memory->in_flight().units != nullptr;
-  if (mode == RecomputeMode::automatic && layers) make_classes();
+RecomputeTime::RecomputeTime(const Chain& chain, const StageMemory& memory) : chain_(chain), memory_(memory) {
+  const InFlight& in_flight = memory.in_flight();
+  const bool layers = memory.limited() && in_flight.units != nullptr;
+  if (in_flight.recompute == RecomputeMode::automatic && layers) make_classes();
 }
 
 void RecomputeTime::make_classes() {
@@ -38,13 +38,14 @@ void RecomputeTime::make_classes() {
 }
 
 double RecomputeTime::seconds(int begin, int end, int replicas, double count) const {
-  if (mode_ == RecomputeMode::never) return 0;
+  const RecomputeMode mode = memory_.in_flight().recompute;
+  if (mode == RecomputeMode::never) return 0;
   const double forward = chain_.stage_forward(begin, end);
-  if (mode_ == RecomputeMode::always) return forward;
-  if (mode_ == RecomputeMode::except_last) return forward * ((count - 1) / count);
+  if (mode == RecomputeMode::always) return forward;
+  if (mode == RecomputeMode::except_last) return forward * ((count - 1) / count);
   if (classes_.empty()) return 0;
-  const int window = memory_->least_window(replicas, 0);
-  std::int64_t excess = memory_->least_excess({begin, end, replicas}, window);
+  const int window = memory_.least_window(replicas, 0);
+  std::int64_t excess = memory_.least_excess({begin, end, replicas}, window);
   double seconds = 0;
   for (const Class& one : classes_) {
     if (excess <= 0) break;

@@ -12,13 +12,12 @@ namespace pp::plan {
 /// Chain and memory must outlive it.
 class RecomputeTime {
  public:
-  /// `memory` null: everything fits.
-  RecomputeTime(const Chain& chain, const StageMemory* memory, RecomputeMode mode);
+  RecomputeTime(const Chain& chain, const StageMemory& memory);
 
-  /// Seconds per micro-batch of the busiest of `replicas` with `count` micro-batches. With `always` the stage's
-  /// forward. With `automatic` a lower bound: layers give back all they save, in part too, cheapest first, in
-  /// at most 16 classes of about equal seconds per byte. Does not fall when the stage grows. O(1), `automatic`
-  /// O(16).
+  /// Seconds per micro-batch of the busiest of `replicas` with `count` micro-batches. When stages always run
+  /// again the stage's forward. With `automatic` a lower bound: layers give back all they save, in part too,
+  /// cheapest first, in at most 16 classes of about equal seconds per byte. Does not fall when the stage grows.
+  /// O(1), `automatic` O(16).
   double seconds(int begin, int end, int replicas, double count) const;
 
  private:
@@ -29,8 +28,7 @@ class RecomputeTime {
   void make_classes();
 
   const Chain& chain_;
-  const StageMemory* memory_;
-  RecomputeMode mode_;
+  const StageMemory& memory_;
   std::vector<Class> classes_;  ///< by seconds per byte
 };
 

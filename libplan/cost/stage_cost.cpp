@@ -22,4 +22,41 @@ std::vector<int> cuts_of(const Partition& partition) {
   return cuts;
 }
 
+std::vector<DeviceSpan> spans_of(const Partition& partition) {
+  std::vector<DeviceSpan> spans(partition.size());
+  int first = 0;
+  for (std::size_t s = partition.size(); s-- > 0;) {
+    spans[s] = {first, partition[s].replicas};
+    first += partition[s].replicas;
+  }
+  return spans;
+}
+
+double largest_load(const Partition& partition, int layers, const StageCost& cost) {
+  const std::vector<DeviceSpan> spans = spans_of(partition);
+  double load = 0;
+  for (std::size_t s = 0; s < partition.size(); ++s) {
+    const auto& [begin, end, replicas] = partition[s];
+    load = std::max(load, cost.stage(begin, end, spans[s]));
+    if (begin != 0) load = std::max(load, cost.cut(begin, spans[s], CutSide::in));
+    if (end != layers) load = std::max(load, cost.cut(end, spans[s], CutSide::out));
+  }
+  return load;
+}
+
+double sum_of(const Partition& partition, int layers, const StageCost& cost) {
+  const std::vector<DeviceSpan> spans = spans_of(partition);
+  double sum = 0;
+  for (std::size_t s = partition.size(); s-- > 0;) {
+    const auto& [begin, end, replicas] = partition[s];
+    if (end != layers) sum += cost.fill(end, spans[s]);
+    sum += cost.passage(end, spans[s]) - cost.passage(begin, spans[s]);
+  }
+  return sum;
+}
+
+double objective_of(const Partition& partition, int layers, const StageCost& cost) {
+  return largest_load(partition, layers, cost) + (cost.base() + sum_of(partition, layers, cost));
+}
+
 }  // namespace pp::plan

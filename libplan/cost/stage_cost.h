@@ -15,19 +15,41 @@ enum class CutSide {
   out
 };  ///< the stage right of the boundary, which receives activations; the one left of it
 
-/// Times in seconds, bytes tested against the device. All replicas counts are at least 1. Tests fake it with a
-/// table. Required of `stage`: it does not fall when the stage grows on either side, except for `scan_replicas`
-/// of the search. Required of `fits`: a stage that does not fit still does not when it grows or when `later`
-/// grows.
+/// Consecutive devices that run a stage, counted from the back: position 0 serves the last layers, so `first`
+/// devices run the stages behind it. Where all devices are alike it says no more than that.
+struct DeviceSpan {
+  int first = 0;
+  int count = 1;
+  int end() const { return first + count; }
+};
+
+/// The objective of a search: the largest load of a stage or cut, and what is added up over a partition beyond
+/// base(). Times in seconds, bytes tested against the devices. Tests fake it with a table. Required of `stage`:
+/// it does not fall when the stage grows on either side, except for scan_replicas(). Required of `fits`: a
+/// stage that does not fit still does not when it grows or when more devices stand behind it.
 class StageCost {
  public:
   virtual ~StageCost() = default;
-  /// Load of the stage [begin, end) on `replicas` devices.
-  virtual double stage(int begin, int end, int replicas) const = 0;
-  /// Load of boundary `boundary` on a stage with `replicas` devices at that side of it. Not called for 0 and N.
-  virtual double cut(int boundary, int replicas, CutSide side) const = 0;
-  /// Whether the stage fits each of its devices when `later` devices run the stages behind it.
-  virtual bool fits(int begin, int end, int replicas, int later) const = 0;
+  /// Load of the stage [begin, end) on the devices of `span`.
+  virtual double stage(int begin, int end, DeviceSpan span) const = 0;
+  /// Load of boundary `boundary` on a stage at that side of it. Not called for 0 and N.
+  virtual double cut(int boundary, DeviceSpan span, CutSide side) const = 0;
+  /// Whether the stage may fit each of its devices: a bound, that no stage which fits fails.
+  virtual bool fits(int begin, int end, DeviceSpan span) const = 0;
+
+  /// Whether all devices are alike: then only `fits` looks at span.first, and passage() is 0.
+  virtual bool uniform() const { return true; }
+  /// Whether stages on `span` are searched at all.
+  virtual bool considers(DeviceSpan) const { return true; }
+  /// The one number of replicas for which `stage` may fall when the stage grows; 0: none.
+  virtual int scan_replicas() const { return 0; }
+
+  /// The part of the sum that no partition undercuts.
+  virtual double base() const { return 0; }
+  /// Beyond it: what layers [0, boundary) take longer on `span` than on the fastest device, and what a stage on
+  /// `span` adds by the boundary behind it (not called for N). Zero where only the largest load counts.
+  virtual double passage(int, DeviceSpan) const { return 0; }
+  virtual double fill(int, DeviceSpan) const { return 0; }
 };
 
 struct StageRange {
@@ -45,6 +67,15 @@ int device_count(const Partition& partition);
 std::vector<int> replicas_of(const Partition& partition);
 /// The inner boundaries, ascending.
 std::vector<int> cuts_of(const Partition& partition);
+/// The devices of each stage: the last stage begins at position 0.
+std::vector<DeviceSpan> spans_of(const Partition& partition);
+
+/// The largest load of a stage or cut.
+double largest_load(const Partition& partition, int layers, const StageCost& cost);
+/// Passages and fills, added up from the back.
+double sum_of(const Partition& partition, int layers, const StageCost& cost);
+/// What a search minimises: load, base and sum.
+double objective_of(const Partition& partition, int layers, const StageCost& cost);
 
 /// What stands behind a stage. `demand` is what the next one wants in flight in front of it, over its replicas;
 /// 0 behind the last stage.
@@ -54,14 +85,14 @@ struct Behind {
   int demand = 0;
 };
 
-/// Memory that knows the in-flight window of a stage, which follows from the stages behind it.
+/// Memory that knows the in-flight window of a stage, which follows from all stages behind it.
 class ExactMemory {
  public:
   virtual ~ExactMemory() = default;
-  /// Demand of a stage with `replicas`. Never falls when devices or demand behind it grow.
-  virtual int demand(int replicas, const Behind& behind) const = 0;
+  /// Of a stage on `span`. Never falls when devices or demand behind it grow.
+  virtual int demand(DeviceSpan span, const Behind& behind) const = 0;
   /// `demand` is the stage's own.
-  virtual bool fits(const StageRange& stage, int demand) const = 0;
+  virtual bool fits(const StageRange& stage, DeviceSpan span, int demand) const = 0;
 };
 
 /// Thrown out of a search by StopSign::look().
@@ -87,7 +118,6 @@ struct SearchSpace {
   int exact_stages = 0;           ///< 0: free
   int max_stages = 0;             ///< 0: free; ignored with exact_stages
   std::vector<int> replicas;      ///< per stage, with exact_stages; empty: free
-  int scan_replicas = 0;          ///< the one replica count for which `stage` is not monotone; 0: none
   StopSign stop{};                ///< of the searches that take longest
 
   bool may_cut(int boundary) const {

@@ -48,9 +48,9 @@ void offer_two_stages(const DappleCosts& costs, DappleBest& best) {
 class ComputeCost : public StageCost {
  public:
   explicit ComputeCost(const Chain& chain) : chain_(chain) {}
-  double stage(int begin, int end, int) const override { return chain_.compute(begin, end); }
-  double cut(int, int, CutSide) const override { return 0; }
-  bool fits(int, int, int, int) const override { return true; }
+  double stage(int begin, int end, DeviceSpan) const override { return chain_.compute(begin, end); }
+  double cut(int, DeviceSpan, CutSide) const override { return 0; }
+  bool fits(int, int, DeviceSpan) const override { return true; }
 
  private:
   const Chain& chain_;

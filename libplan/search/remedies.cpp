@@ -160,9 +160,7 @@ Partition fitting(const PlanCase& one, const Problem& problem, std::int64_t byte
   MemoryLimit limit = one.devices.limit;
   limit.bytes = bytes == kNoBytes ? kNoBytes : bytes / one.devices.sharers;
   const StageMemory memory(one.chain, one.in_flight, limit);
-  SearchCase what = search_case(one, memory, problem.cluster, problem.request);
-  what.limited = true;
-  return find_fitting(what, one.space);
+  return find_fitting(search_case(one, memory, problem.cluster, problem.request), one.space);
 }
 
 std::string find_remedy(const Problem& problem, const std::optional<Bytes>& smallest_limit) {

@@ -8,10 +8,9 @@
 #include <string>
 #include <string_view>
 
-#include "libplan/cost/chain_load.h"
+#include "libplan/cost/chain_cost.h"
 #include "libplan/peers/peer.h"
-#include "libplan/search/exact/bottleneck.h"
-#include "libplan/search/exact/synchronous.h"
+#include "libplan/search/exact/label_search.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/plan_instances.h"
 #include "tests/bench/quadratic_program.h"
@@ -47,19 +46,18 @@ std::string verdict(bool met, const std::string& bar) { return (met ? "met: " : 
 /// One chain and its loads on up to `devices`.
 struct Problem {
   Problem(int layers, int devices, LoadOptions options)
-      : chain(chain_of(random_chain(layers))), load(chain, options, nullptr, devices) {
+      : chain(chain_of(random_chain(layers))), load(chain, options, equal_seats(devices, kLink, {}), {}) {
     space.layers = layers;
     space.devices = devices;
-    space.scan_replicas = load.scan_replicas();
   }
   Chain chain;
-  ChainLoad load;
+  ChainCost load;
   SearchSpace space;
 };
 
 bool compare(int layers, int devices, double& steps_per_second, double& least_ratio) {
   constexpr int kRounds = 5;
-  const Problem problem(layers, devices, {LoadKind::period, 1, 0, kLink});
+  const Problem problem(layers, devices, {LoadKind::period, 1});
   Sample search, program;
   double found = 0;
   double expected = 0;
@@ -87,7 +85,7 @@ bool flat() {
     equal = compare(layers, devices, rate, ratio) && equal;
   std::printf("N = 1000, D = 64: ratio %.1f, %s\n", ratio, verdict(ratio >= 20, "at least 20").c_str());
 
-  const Problem large(10'000, 256, {LoadKind::period, 1, 0, kLink});
+  const Problem large(10'000, 256, {LoadKind::period, 1});
   const double search = cpu_seconds_of([&] { (void)search_bottleneck(large.space, large.load); });
   const double program = quadratic_steps(10'000, 256) / rate;
   std::printf("%6d %5d  %8.4f, recurrence EXTRAPOLATED %.0f at %.2g steps/s, ratio %.0f\n\n", 10'000, 256,
@@ -100,19 +98,16 @@ constexpr double kSynchronousLimit = 5e7;
 
 std::string synchronous_columns(int layers, int devices) {
   if (static_cast<double>(layers) * devices * devices > kSynchronousLimit) return "          -       -";
-  const Problem step(layers, devices, {LoadKind::step, 4 * devices, 0, kLink});
-  const std::vector<double> fill = fill_times(step.chain, kLink);
+  const Problem step(layers, devices, {LoadKind::step, 4 * devices});
   std::size_t points = 0;
-  const double seconds = cpu_seconds_of([&] {
-    points = search_synchronous(step.space, step.load, fill, step.chain.compute(0, layers)).points.size();
-  });
+  const double seconds = cpu_seconds_of([&] { points = search_points(step.space, step.load).points.size(); });
   char text[64];
   std::snprintf(text, sizeof text, "%11.3f  %6zu", seconds, points);
   return text;
 }
 
 double grow(int layers, int devices) {
-  const Problem period(layers, devices, {LoadKind::period, 1, 0, kLink});
+  const Problem period(layers, devices, {LoadKind::period, 1});
   int probes = 0;
   const double search = cpu_seconds_of([&] { probes = search_bottleneck(period.space, period.load).tests; });
   std::printf("%6d %5d  %10.4f  %6d  %s  %9.0f\n", layers, devices, search, probes,

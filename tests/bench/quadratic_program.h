@@ -23,9 +23,9 @@ inline double quadratic_program(const plan::StageCost& cost, int layers, int dev
     for (int end = begin + 1; end <= layers; ++end) {
       const double* behind = row(end);
       for (int replicas = 1; replicas <= devices; ++replicas) {
-        double load = cost.stage(begin, end, replicas);
-        if (begin != 0) load = std::max(load, cost.cut(begin, replicas, plan::CutSide::in));
-        if (end != layers) load = std::max(load, cost.cut(end, replicas, plan::CutSide::out));
+        double load = cost.stage(begin, end, {0, replicas});
+        if (begin != 0) load = std::max(load, cost.cut(begin, {0, replicas}, plan::CutSide::in));
+        if (end != layers) load = std::max(load, cost.cut(end, {0, replicas}, plan::CutSide::out));
         for (int used = 0; used + replicas <= devices; ++used)
           here[used + replicas] = std::min(here[used + replicas], std::max(behind[used], load));
       }

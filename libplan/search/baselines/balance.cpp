@@ -21,9 +21,9 @@ std::vector<double> prefix_sums(std::span<const double> costs) {
 class SumCost : public StageCost {
  public:
   explicit SumCost(std::span<const double> costs) : sums_(prefix_sums(costs)) {}
-  double stage(int begin, int end, int) const override { return sums_[at(end)] - sums_[at(begin)]; }
-  double cut(int, int, CutSide) const override { return 0; }
-  bool fits(int, int, int, int) const override { return true; }
+  double stage(int begin, int end, DeviceSpan) const override { return sums_[at(end)] - sums_[at(begin)]; }
+  double cut(int, DeviceSpan, CutSide) const override { return 0; }
+  bool fits(int, int, DeviceSpan) const override { return true; }
 
  private:
   std::vector<double> sums_;

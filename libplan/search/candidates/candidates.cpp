@@ -5,57 +5,34 @@
 
 #include "libplan/search/candidates/near_optima.h"
 #include "libplan/search/exact/bottleneck.h"
-#include "libplan/search/exact/pair_search.h"
-#include "libplan/search/exact/synchronous.h"
+#include "libplan/search/exact/label_search.h"
 
 namespace pp::plan {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-ChainLoad objective_load(const SearchCase& what, const SearchSpace& space) {
-  return make_load(what, space, what.synchronous ? LoadKind::step : LoadKind::period);
-}
-
-ChainLoad bound_load(const SearchCase& what, const SearchSpace& space) {
-  return make_load(what, space, what.synchronous ? LoadKind::step_bound : LoadKind::period_bound);
-}
-
-/// What no partition changes of the objective.
-double base_of(const SearchCase& what) {
-  return what.synchronous ? what.chain.stage_compute(0, what.chain.size()) : 0;
-}
-
 /// Collects distinct partitions with what objective and bound say about them.
 class Collector {
  public:
   Collector(const SearchCase& what, const SearchSpace& space, CandidateList& list)
-      : chain_(what.chain),
-        synchronous_(what.synchronous),
-        base_(base_of(what)),
+      : layers_(what.chain.size()),
         list_(list),
-        load_(objective_load(what, space)),
-        bound_(bound_load(what, space)),
-        fill_(fill_times(what.chain, what.link)) {}
+        objective_(objective_cost(what, space)),
+        bound_(bound_cost(what, space)) {}
 
   void add(const Partition& partition) {
     if (partition.empty()) return;
     const auto same = [&](const Candidate& other) { return other.partition == partition; };
     if (std::any_of(list_.candidates.begin(), list_.candidates.end(), same)) return;
-    double estimate = bottleneck_value(partition, chain_.size(), load_) + base_;
-    if (synchronous_) {
-      for (const int cut : cuts_of(partition)) estimate += fill_[static_cast<std::size_t>(cut)];
-    }
-    list_.candidates.push_back({partition, estimate, bottleneck_value(partition, chain_.size(), bound_)});
+    list_.candidates.push_back(
+        {partition, objective_of(partition, layers_, objective_), largest_load(partition, layers_, bound_)});
   }
 
  private:
-  const Chain& chain_;
-  bool synchronous_;
-  double base_;
+  int layers_;
   CandidateList& list_;
-  ChainLoad load_, bound_;
-  std::vector<double> fill_;
+  ChainCost objective_, bound_;
 };
 
 /// Of the objective; where links differ it takes the slowest for all and says too little.
@@ -63,36 +40,29 @@ double most_of(const SearchCase& what, const SearchLimits& limits) {
   return what.link == what.best_link ? limits.most : kInfinity;
 }
 
-BottleneckResult exact_bottleneck(const SearchCase& what, const SearchSpace& space, const ChainLoad& load,
+BottleneckResult exact_bottleneck(const SearchCase& what, const SearchSpace& space, const ChainCost& cost,
                                   double most) {
-  BottleneckResult result = search_bottleneck(space, load);
+  BottleneckResult result = search_bottleneck(space, cost);
   if (!result.feasible() || what.memory.fits(result.partition)) return result;
-  const double heaviest = most - base_of(what);
-  if (heaviest < kInfinity && !test_pairs(space, load, &what.memory, heaviest).feasible()) return {};
-  return search_pairs(space, load, &what.memory, result.value);
+  const double heaviest = most - cost.base();
+  if (heaviest < kInfinity && !test_labels(space, cost, &cost, heaviest, Sums::ignore).feasible()) return {};
+  return search_least_load(space, cost, &cost, result.value);
 }
 
-SynchronousResult exact_synchronous(const SearchCase& what, const SearchSpace& space, const ChainLoad& load,
-                                    const std::vector<double>& fill, double most) {
-  const double base = base_of(what);
-  SynchronousResult result = search_synchronous(space, load, fill, base);
-  const bool fits = std::all_of(result.points.begin(), result.points.end(), [&](const SynchronousPoint& point) {
-    return what.memory.fits(point.partition);
-  });
-  if (fits) return result;
-  return search_synchronous_pairs(space, load, &what.memory, fill, base, search_bottleneck(space, load).value,
-                                  most);
+ParetoFront exact_points(const SearchCase& what, const SearchSpace& space, const ChainCost& cost, double most) {
+  ParetoFront front = search_points(space, cost);
+  const bool fits =
+      std::ranges::all_of(front.points, [&](const Point& point) { return what.memory.fits(point.partition); });
+  return fits ? front : search_points(space, cost, &cost, most);
 }
 
-/// Every Pareto point of load and fill; asynchronous: the optimum. Those that take a pair search only when some
-/// objective is within `most`.
-std::vector<Partition> optima(const SearchCase& what, SearchSpace space, double most = kInfinity) {
-  const ChainLoad load = objective_load(what, space);
-  space.scan_replicas = load.scan_replicas();
-  if (!what.synchronous) return {exact_bottleneck(what, space, load, most).partition};
+/// Every Pareto point of load and sum; asynchronous: the optimum. Those that take the exact memory only when
+/// some objective is within `most`.
+std::vector<Partition> optima(const SearchCase& what, const SearchSpace& space, double most = kInfinity) {
+  const ChainCost cost = objective_cost(what, space);
+  if (!what.synchronous) return {exact_bottleneck(what, space, cost, most).partition};
   std::vector<Partition> partitions;
-  const std::vector<double> fill = fill_times(what.chain, what.link);
-  for (SynchronousPoint& point : exact_synchronous(what, space, load, fill, most).points)
+  for (Point& point : exact_points(what, space, cost, most).points)
     partitions.push_back(std::move(point.partition));
   return partitions;
 }
@@ -109,7 +79,7 @@ std::vector<Partition> data_parallel(const SearchCase& what, const SearchSpace& 
 std::vector<Partition> straight(const SearchCase& what, SearchSpace space, double most) {
   if (std::ranges::any_of(space.replicas, [](int count) { return count > 1; })) return {};
   space.max_replicas = 1;
-  return {exact_bottleneck(what, space, objective_load(what, space), most).partition};
+  return {exact_bottleneck(what, space, objective_cost(what, space), most).partition};
 }
 
 /// Adds what fits; the most bytes that one of those needs on a device, 0 without any.
@@ -128,13 +98,12 @@ std::int64_t add_fitting(const SearchCase& what, const std::vector<Partition>& f
 void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits,
                               Collector& collector) {
   const int tries = kLimitedWork / (space.layers * space.devices);
-  std::int64_t peak = what.memory.limit();
+  std::int64_t peak = what.memory.limit().bytes;
   for (int i = 0; i < tries; ++i) {
     const StageMemory tighter = what.memory.with_limit(i == 0 ? peak : peak - 1);
-    const SearchCase less{
-        what.chain,         what.bound_chain,        tighter,        what.limited, what.synchronous,
-        what.micro_batches, what.all_reduce_overlap, what.recompute, what.link,    what.best_link};
-    if (search_bottleneck(space, bound_load(less, space)).value > limits.slowest) return;
+    const SearchCase less{what.chain,         what.bound_chain,        tighter,   what.synchronous,
+                          what.micro_batches, what.all_reduce_overlap, what.link, what.best_link};
+    if (search_bottleneck(space, bound_cost(less, space)).value > limits.slowest) return;
     peak = add_fitting(less, optima(less, space, most_of(what, limits)), collector);
     if (peak == 0) return;
   }
@@ -145,7 +114,7 @@ void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, 
 void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collector& collector) {
   const bool small = is_small(space.layers, space.devices);
   const int halvings = small ? 20 : 4;
-  if (what.limited && halvings * space.layers * space.devices > kLimitedWork) return;
+  if (what.memory.limited() && halvings * space.layers * space.devices > kLimitedWork) return;
   double bandwidth = what.link.bandwidth.value;
   for (int i = 0; i < halvings && bandwidth > 0; ++i) {
     if (small) {
@@ -161,16 +130,13 @@ void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collec
 
 /// All that may be faster than the best plan so far, by their bound. If that is more than is worth simulating,
 /// those of the least objective.
-std::vector<Partition> close_partitions(const SearchCase& what, SearchSpace space, double bound,
+std::vector<Partition> close_partitions(const SearchCase& what, const SearchSpace& space, double bound,
                                         const SearchLimits& limits) {
   constexpr std::size_t kMost = 400;
-  if (auto all = partitions_within(space, bound_load(what, space), {}, limits.slowest, kMost))
+  if (auto all = partitions_within(space, bound_cost(what, space), limits.slowest, kMost))
     return *std::move(all);
-  const ChainLoad load = objective_load(what, space);
-  space.scan_replicas = load.scan_replicas();
-  const std::vector<double> fill = what.synchronous ? fill_times(what.chain, what.link) : std::vector<double>{};
-  const double base = base_of(what);
-  return near_optima(space, load, fill, bound - base, limits.most - base, kMost);
+  const ChainCost cost = objective_cost(what, space);
+  return near_optima(space, cost, bound - cost.base(), limits.most - cost.base(), kMost);
 }
 
 /// Adds what the searches of `limits.depth` find. `least`: the plan of the bound.
@@ -179,7 +145,7 @@ void collect(const SearchCase& what, const SearchSpace& space, const SearchLimit
   if (limits.depth == Depth::inherited) {
     if (is_small(space.layers, space.devices))
       add_fitting(what, close_partitions(what, space, list.bound, limits), collector);
-    if (what.limited) inherit_from_less_memory(what, space, limits, collector);
+    if (what.memory.limited()) inherit_from_less_memory(what, space, limits, collector);
     return inherit_from_slower_links(what, space, collector);
   }
   const double most = most_of(what, limits);
@@ -189,7 +155,7 @@ void collect(const SearchCase& what, const SearchSpace& space, const SearchLimit
   }
   add_fitting(what, straight(what, space, most), collector);
   add_fitting(what, {least.partition}, collector);
-  if (what.limited && list.candidates.empty() && most == kInfinity)
+  if (what.memory.limited() && list.candidates.empty() && most == kInfinity)
     add_fitting(what, {find_fitting(what, space)}, collector);  // which alone decides that nothing fits
 }
 
@@ -200,17 +166,25 @@ bool is_small(int layers, int devices) {
   return std::int64_t{layers} * devices * devices <= kSmall;
 }
 
-ChainLoad make_load(const SearchCase& what, const SearchSpace& space, LoadKind kind) {
-  const bool bound = kind == LoadKind::step_bound || kind == LoadKind::period_bound;
-  const LoadOptions options{kind, what.micro_batches, what.all_reduce_overlap,
-                            bound ? what.best_link : what.link, what.recompute};
-  return {bound ? what.bound_chain : what.chain, options, what.limited ? &what.memory : nullptr,
-          space.replica_limit()};
+ChainCost objective_cost(const SearchCase& what, const SearchSpace& space) {
+  const LoadKind kind = what.synchronous ? LoadKind::step : LoadKind::period;
+  return {what.chain,
+          {kind, what.micro_batches, what.all_reduce_overlap},
+          equal_seats(space.replica_limit(), what.link, what.memory.limit()),
+          what.memory.in_flight()};
+}
+
+ChainCost bound_cost(const SearchCase& what, const SearchSpace& space) {
+  const LoadKind kind = what.synchronous ? LoadKind::step_bound : LoadKind::period_bound;
+  return {what.bound_chain,
+          {kind, what.micro_batches, what.all_reduce_overlap},
+          equal_seats(space.replica_limit(), what.best_link, what.memory.limit()),
+          what.memory.in_flight()};
 }
 
 CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits) {
   CandidateList list;
-  const BottleneckResult least = search_bottleneck(space, bound_load(what, space));
+  const BottleneckResult least = search_bottleneck(space, bound_cost(what, space));
   list.bound = least.value;
   if (!least.feasible() || list.bound > limits.slowest) return list;
   Collector collector(what, space, list);
@@ -228,10 +202,10 @@ CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, 
 }
 
 Partition find_fitting(const SearchCase& what, const SearchSpace& space) {
-  const ChainLoad load = make_load(what, space, LoadKind::step_bound);
-  Partition partition = test_bottleneck(space, load, kInfinity).partition;
+  const ChainCost cost = objective_cost(what, space);
+  Partition partition = test_bottleneck(space, cost, kInfinity).partition;
   if (partition.empty() || what.memory.fits(partition)) return partition;
-  return test_pairs(space, load, &what.memory, kInfinity).partition;
+  return test_labels(space, cost, &cost, kInfinity, Sums::ignore).point.partition;
 }
 
 }  // namespace pp::plan

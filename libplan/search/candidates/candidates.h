@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "libplan/cost/chain.h"
-#include "libplan/cost/chain_load.h"
+#include "libplan/cost/chain_cost.h"
 #include "libplan/cost/memory.h"
 #include "libplan/cost/stage_cost.h"
 
@@ -18,13 +18,11 @@ struct SearchCase {
   const Chain& chain;
   const Chain& bound_chain;  ///< no micro-batch of the step costs less; the same chain when all are equal
   const StageMemory& memory;
-  bool limited = false;  ///< some device can be too small
   bool synchronous = true;
   int micro_batches = 1;
   double all_reduce_overlap = 0;
-  RecomputeMode recompute = RecomputeMode::never;  ///< as the memory's
-  Link link;                                       ///< of cuts and all-reduces, for the objective
-  Link best_link;                                  ///< for the bound
+  Link link;       ///< of cuts and all-reduces, for the objective
+  Link best_link;  ///< for the bound
 };
 
 struct Candidate {
@@ -47,8 +45,9 @@ struct CandidateList {
 /// improved by simulation anyway.
 enum class Depth { plain, inherited, balanced };
 
-/// The loads of a case in `space`, or the bound on them, over its chain.
-ChainLoad make_load(const SearchCase& what, const SearchSpace& space, LoadKind kind);
+/// What the searches of a case minimise in `space`, and what no partition of it undercuts.
+ChainCost objective_cost(const SearchCase& what, const SearchSpace& space);
+ChainCost bound_cost(const SearchCase& what, const SearchSpace& space);
 
 /// Whether searches, whose time grows with the layers and the square of the devices, are short enough to be
 /// repeated on every smaller machine and for every slower link.

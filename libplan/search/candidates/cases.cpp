@@ -202,15 +202,11 @@ SearchCase search_case(const PlanCase& one, const StageMemory& memory, const Clu
   return {.chain = one.chain,
           .bound_chain = one.bound_chain,
           .memory = memory,
-          .limited = is_limited(one.devices.limit),
           .synchronous = one.schedule.synchronous,
           .micro_batches = one.batch.micro_batches,
           .all_reduce_overlap = request.all_reduce_overlap,
-          .recompute = one.in_flight.recompute,
           .link = slowest_link(cluster),
           .best_link = fastest_link(cluster)};
 }
-
-bool is_limited(const MemoryLimit& limit) { return limit.bytes != std::numeric_limits<std::int64_t>::max(); }
 
 }  // namespace pp::plan

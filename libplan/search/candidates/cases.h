@@ -43,6 +43,4 @@ std::vector<std::string_view> unpriced_schedules(const Profile& profile, const P
 SearchCase search_case(const PlanCase& one, const StageMemory& memory, const Cluster& cluster,
                        const PlanRequest& request);
 
-bool is_limited(const MemoryLimit& limit);
-
 }  // namespace pp::plan

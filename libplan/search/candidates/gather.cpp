@@ -102,7 +102,7 @@ class Gatherer {
     result_.only_placed = false;
     const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
     const SearchCase what = search_case(one, memory, cluster_, request_);
-    if (!one.like_last || what.limited) {
+    if (!one.like_last || what.memory.limited()) {
       chain_list_ = find_candidates(what, one.space, limits_);
       cut_short_ |= chain_list_.cut_short;
       chain_list_.bound = ordered_bound(one, cluster_, request_, chain_list_.bound);
@@ -156,7 +156,7 @@ class Gatherer {
       if (stops()) return include_skipped(one);
       const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
       const SearchCase what = search_case(one, memory, cluster_, request_);
-      if (!one.like_last || what.limited)
+      if (!one.like_last || what.memory.limited())
         list = find_graph_candidates(what, *lattice, one.space, graph_.size());
       include_bound(list.bound);
       for (const auto& [stages, estimate] : list.candidates)

@@ -5,31 +5,28 @@
 namespace pp::plan {
 namespace {
 
-std::vector<SynchronousPoint> points(const SearchCase& what, const Lattice& lattice, const SearchSpace& space) {
-  if (!what.synchronous) {
-    BottleneckResult best = search_lattice_bottleneck(lattice, space, make_load(what, space, LoadKind::period));
-    if (!best.feasible()) return {};
-    return {{std::move(best.partition), best.value, 0}};
-  }
-  const double base = what.chain.stage_compute(0, lattice.size() - 1);
-  SynchronousResult best = search_lattice_synchronous(lattice, space, make_load(what, space, LoadKind::step),
-                                                      fill_times(what.chain, what.link), base);
-  for (SynchronousPoint& point : best.points) point.theta += base;
-  return std::move(best.points);
+std::vector<Point> points(const SearchCase& what, const Lattice& lattice, const SearchSpace& space,
+                          const ChainCost& cost) {
+  if (what.synchronous) return search_lattice_points(lattice, space, cost).points;
+  BottleneckResult best = search_lattice_bottleneck(lattice, space, cost);
+  if (!best.feasible()) return {};
+  return {{std::move(best.partition), best.value, 0}};
 }
 
 /// A layer alone on as many replicas as it likes: its own work, all-reduce and update.
 double least_load(const SearchCase& what, int layer, int most_replicas) {
   double least = std::numeric_limits<double>::infinity();
   const Chain& chain = what.bound_chain;
-  const double f = chain.stage_forward(layer, layer + 1);
-  const double b = chain.stage_backward(layer, layer + 1);
-  for (int q = 1; q <= most_replicas; ++q) {
-    const double n = (what.micro_batches + q - 1) / q;
-    const double all_reduce = flat_all_reduce(q, chain.sum(chain.weights, layer, layer + 1), what.best_link);
-    const double load = n * f + std::max(n * b, (n - what.all_reduce_overlap) * b + all_reduce) +
-                        chain.stage_update(layer, layer + 1);
-    least = std::min(least, what.synchronous ? load : load * what.micro_batches / (n * q));
+  const LoadKind kind = what.synchronous ? LoadKind::steady : LoadKind::period;
+  LoadTerms alone{.forward = chain.sum(chain.forward, layer, layer + 1),
+                  .backward = chain.sum(chain.backward, layer, layer + 1),
+                  .update = chain.stage_update(layer, layer + 1),
+                  .fixed = chain.fixed};
+  for (alone.replicas = 1; alone.replicas <= most_replicas; ++alone.replicas) {
+    const int q = alone.replicas;
+    alone.turns = (what.micro_batches + q - 1) / q;
+    alone.all_reduce = flat_all_reduce(q, chain.sum(chain.weights, layer, layer + 1), what.best_link);
+    least = std::min(least, stage_load(kind, alone, what.micro_batches, what.all_reduce_overlap));
   }
   return least;
 }
@@ -39,10 +36,11 @@ double least_load(const SearchCase& what, int layer, int most_replicas) {
 GraphCandidateList find_graph_candidates(const SearchCase& what, const Lattice& lattice,
                                          const SearchSpace& space, int layers) {
   GraphCandidateList list;
-  for (const SynchronousPoint& point : points(what, lattice, space))
-    list.candidates.push_back({linear(lattice, point.partition, layers), point.theta + point.fill});
-  const LoadKind kind = what.synchronous ? LoadKind::step_bound : LoadKind::period_bound;
-  list.bound = search_lattice_bottleneck(lattice, space, make_load(what, space, kind)).value;
+  const ChainCost cost = objective_cost(what, space);
+  for (const Point& point : points(what, lattice, space, cost))
+    list.candidates.push_back(
+        {linear(lattice, point.partition, layers), point.load + (cost.base() + point.sum)});
+  list.bound = search_lattice_bottleneck(lattice, space, bound_cost(what, space)).value;
   return list;
 }
 

@@ -14,11 +14,9 @@ constexpr int kMostPlaced = 20'000;  ///< stages, dead ends included
 /// Depth first from the last stage to the first.
 class Enumeration {
  public:
-  Enumeration(const SearchSpace& space, const StageCost& cost, std::span<const double> fill, double limit,
-              std::size_t most)
+  Enumeration(const SearchSpace& space, const StageCost& cost, double limit, std::size_t most)
       : space_(space),
         cost_(cost),
-        fill_(fill),
         limit_(limit),
         most_(most),
         needs_(front_needs(space, cost, limit).devices) {}
@@ -33,7 +31,7 @@ class Enumeration {
   bool too_many() const { return found_.size() > most_ || placed_ > kMostPlaced; }
 
   /// Puts every stage that may end at `end` in front of the stages so far.
-  void extend(int end, int used, double load, double fill) {
+  void extend(int end, int used, double load, double sum) {
     const int level = static_cast<int>(stages_.size()) + 1;
     if (space_.levels() != 0 && level > space_.levels()) return;
     const int most = std::min(space_.devices - used, space_.replica_limit());
@@ -41,37 +39,37 @@ class Enumeration {
       bool light = false;
       for (int replicas = 1; replicas <= most && !too_many(); ++replicas) {
         if (!space_.may_replicate(level, replicas)) continue;
-        const double stage = std::max(load, cost_.stage(begin, end, replicas));
-        if (stage + fill > limit_ && replicas != space_.scan_replicas) continue;
+        const double stage = std::max(load, cost_.stage(begin, end, {0, replicas}));
+        if (stage + sum > limit_ && replicas != cost_.scan_replicas()) continue;
         light = true;
         if (used + replicas <= space_.devices - needs_[at(begin)])
-          place({begin, end, replicas}, used, stage, fill);
+          place({begin, end, replicas}, used, stage, sum);
       }
       if (!light) return;  // with more layers it is no lighter
     }
   }
 
-  void place(const StageRange& stage, int used, double load, double fill) {
+  void place(const StageRange& stage, int used, double load, double sum) {
     const auto& [begin, end, replicas] = stage;
     ++placed_;
     if (begin != 0 && !space_.may_cut(begin)) return;
-    if (end != space_.layers) load = std::max(load, cost_.cut(end, replicas, CutSide::out));
-    if (begin != 0) load = std::max(load, cost_.cut(begin, replicas, CutSide::in));
-    if (begin != 0 && !fill_.empty()) fill += fill_[at(begin)];
-    if (load + fill > limit_ || !cost_.fits(begin, end, replicas, used)) return;
+    const DeviceSpan span{used, replicas};
+    if (end != space_.layers) load = std::max(load, cost_.cut(end, span, CutSide::out));
+    if (begin != 0) load = std::max(load, cost_.cut(begin, span, CutSide::in));
+    if (begin != 0) sum += cost_.fill(begin, span);
+    if (load + sum > limit_ || !cost_.fits(begin, end, span)) return;
     stages_.push_back(stage);
     if (begin == 0) {
       if (space_.exact_stages == 0 || std::ssize(stages_) == space_.exact_stages)
         found_.emplace_back(stages_.rbegin(), stages_.rend());
     } else {
-      extend(begin, used + replicas, load, fill);
+      extend(begin, used + replicas, load, sum);
     }
     stages_.pop_back();
   }
 
   const SearchSpace& space_;
   const StageCost& cost_;
-  std::span<const double> fill_;
   double limit_;
   std::size_t most_;
   std::vector<int> needs_;  ///< front_needs()
@@ -83,18 +81,17 @@ class Enumeration {
 }  // namespace
 
 std::optional<std::vector<Partition>> partitions_within(const SearchSpace& space, const StageCost& cost,
-                                                        std::span<const double> fill, double limit,
-                                                        std::size_t most) {
-  return Enumeration(space, cost, fill, limit, most).run();
+                                                        double limit, std::size_t most) {
+  return Enumeration(space, cost, limit, most).run();
 }
 
-std::vector<Partition> near_optima(const SearchSpace& space, const StageCost& cost,
-                                   std::span<const double> fill, double least, double limit, std::size_t most) {
+std::vector<Partition> near_optima(const SearchSpace& space, const StageCost& cost, double least, double limit,
+                                   std::size_t most) {
   constexpr int kTries = 10;
   std::vector<Partition> found;
   double tried = limit;
   for (int i = 0; i < kTries && least < limit; ++i) {
-    if (auto closer = partitions_within(space, cost, fill, tried, most)) {
+    if (auto closer = partitions_within(space, cost, tried, most)) {
       least = tried;
       found = *std::move(closer);
     } else {

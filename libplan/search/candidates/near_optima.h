@@ -4,23 +4,20 @@
 
 #include <cstddef>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "libplan/cost/stage_cost.h"
 
 namespace pp::plan {
 
-/// Every partition with (largest load of a stage or cut) + (sum of `fill` over its cuts) <= `limit`, later
-/// boundaries first. Nothing when there are more than `most`, or finding them takes too many stages that lead
-/// nowhere. `fill` as for least_fill() of synchronous.h; empty: none.
+/// Every partition with largest load + sum <= `limit` on devices that are alike, later boundaries first.
+/// Nothing when there are more than `most`, or finding them takes too many stages that lead nowhere.
 std::optional<std::vector<Partition>> partitions_within(const SearchSpace& space, const StageCost& cost,
-                                                        std::span<const double> fill, double limit,
-                                                        std::size_t most);
+                                                        double limit, std::size_t most);
 
 /// The same for the largest limit in (`least`, `limit`] of which there are few enough, by bisection in ten
 /// tries.
-std::vector<Partition> near_optima(const SearchSpace& space, const StageCost& cost,
-                                   std::span<const double> fill, double least, double limit, std::size_t most);
+std::vector<Partition> near_optima(const SearchSpace& space, const StageCost& cost, double least, double limit,
+                                   std::size_t most);
 
 }  // namespace pp::plan

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 
-#include "libplan/cost/cluster_bound.h"
-#include "libplan/cost/ordered_load.h"
+#include "libplan/cost/chain_cost.h"
 #include "libplan/search/candidates/device_orders.h"
 #include "libplan/search/exact/bottleneck.h"
-#include "libplan/search/exact/ordered_search.h"
+#include "libplan/search/exact/label_search.h"
 
 namespace pp::plan {
 namespace {
@@ -31,11 +30,9 @@ bool mixes_hand_over(const Cluster& cluster) {
                              [&](const Device& device) { return with(device) > 1 && with(device) < all; });
 }
 
-/// `speed`: of the device that the times of the chain are of.
-OrderedOptions options_of(const PlanCase& one, const PlanRequest& request, double speed,
-                          OrderedKind synchronous) {
-  return {one.schedule.synchronous ? synchronous : OrderedKind::period, one.batch.micro_batches,
-          request.all_reduce_overlap, speed, one.in_flight.recompute};
+LoadOptions load_options(const PlanCase& one, const PlanRequest& request, LoadKind synchronous) {
+  return {one.schedule.synchronous ? synchronous : LoadKind::period, one.batch.micro_batches,
+          request.all_reduce_overlap};
 }
 
 /// Searches one order of the devices, the device of the last layers first.
@@ -49,8 +46,8 @@ class OrderSearch {
         bytes_(bytes),
         order_(order),
         neighbours_(neighbours),
-        objective_(load(OrderedKind::step)),
-        steady_(load(OrderedKind::steady)) {}
+        objective_(cost(LoadKind::step)),
+        steady_(cost(LoadKind::steady)) {}
 
   /// Appends what fits: the Pareto points of the step and what would be best if steps followed each other
   /// without a gap; of a stream, the best period.
@@ -62,46 +59,45 @@ class OrderSearch {
   /// Appends this partition, if it fits.
   void add(Partition partition, std::vector<OrderedCandidate>& found) {
     if (!objective_.fits(partition)) return;
-    const double estimate =
-        ordered_value(partition, one_.chain.size(), objective_) + ordered_sum(partition, objective_);
+    const double estimate = objective_of(partition, one_.chain.size(), objective_);
     std::vector<int> devices(order_.rend() - device_count(partition), order_.rend());
     found.push_back({std::move(partition), first_twins(cluster_, bytes_, std::move(devices)), estimate});
   }
 
  private:
-  using Search = std::vector<Partition>(const SearchSpace&, const OrderedLoad&, const OrderedMemory*);
+  using Search = std::vector<Partition>(const SearchSpace&, const ChainCost&, const ExactMemory*);
 
-  static std::vector<Partition> points(const SearchSpace& space, const OrderedLoad& load,
-                                       const OrderedMemory* memory) {
+  static std::vector<Partition> points(const SearchSpace& space, const ChainCost& cost,
+                                       const ExactMemory* memory) {
     std::vector<Partition> partitions;
-    for (SynchronousPoint& point : search_ordered_synchronous(space, load, memory, load.least_passage()).points)
+    for (Point& point : search_points(space, cost, memory).points)
       partitions.push_back(std::move(point.partition));
     return partitions;
   }
 
-  static std::vector<Partition> bottleneck(const SearchSpace& space, const OrderedLoad& load,
-                                           const OrderedMemory* memory) {
-    BottleneckResult best = search_ordered(space, load, memory);
+  static std::vector<Partition> bottleneck(const SearchSpace& space, const ChainCost& cost,
+                                           const ExactMemory* memory) {
+    BottleneckResult best = search_least_load(space, cost, memory);
     if (!best.feasible()) return {};
     return {std::move(best.partition)};
   }
 
   /// With the exact memory where the bound of it lets something pass.
-  void add_all(SearchSpace space, const OrderedLoad& load, Search search,
+  void add_all(const SearchSpace& space, const ChainCost& cost, Search search,
                std::vector<OrderedCandidate>& found) {
-    space.scan_replicas = load.scan_replicas();
-    std::vector<Partition> partitions = search(space, load, nullptr);
-    const bool fit = std::ranges::all_of(partitions, [&](const Partition& one) { return load.fits(one); });
-    if (!fit) partitions = search(space, load, &load);
+    std::vector<Partition> partitions = search(space, cost, nullptr);
+    const bool fit = std::ranges::all_of(partitions, [&](const Partition& one) { return cost.fits(one); });
+    if (!fit) partitions = search(space, cost, &cost);
     for (Partition& partition : partitions) add(std::move(partition), found);
   }
 
-  OrderedLoad load(OrderedKind kind) const {
+  ChainCost cost(LoadKind synchronous) const {
     std::vector<std::int64_t> bytes;
     for (const int position : order_) bytes.push_back(bytes_[static_cast<std::size_t>(position)]);
-    OrderedOptions options = options_of(one_, request_, one_.devices.speed, kind);
-    options.neighbours = neighbours_;
-    return {one_.chain, {cluster_, order_, bytes}, options, one_.in_flight, one_.devices.limit.context};
+    return {
+        one_.chain, load_options(one_, request_, synchronous),
+        listed_seats({cluster_, order_, bytes}, one_.devices.speed, one_.devices.limit.context, neighbours_),
+        one_.in_flight};
   }
 
   const PlanCase& one_;
@@ -110,8 +106,8 @@ class OrderSearch {
   const std::vector<std::int64_t>& bytes_;
   const std::vector<int>& order_;
   const Neighbours neighbours_;
-  const OrderedLoad objective_;
-  const OrderedLoad steady_;
+  const ChainCost objective_;
+  const ChainCost steady_;
 };
 
 /// The order in which the search sees `positions` of the workers in turn; the other devices stand at the end.
@@ -153,10 +149,17 @@ std::vector<OrderedCandidate> ordered_candidates(const PlanCase& one, const Clus
 double ordered_bound(const PlanCase& one, const Cluster& cluster, const PlanRequest& request, double flat) {
   const std::vector<std::int64_t> bytes = usable_bytes(cluster, request, one.devices.shared);
   if (!concerns(one, cluster, bytes)) return flat;
-  const ClusterBound bound(one.bound_chain, {cluster, one.devices.positions, bytes},
-                           options_of(one, request, one.devices.best_speed, OrderedKind::steady), one.in_flight,
-                           one.devices.limit.context);
-  return std::max(search_bottleneck(one.space, bound).value, bound.shared_work());
+  LoadOptions options = load_options(one, request, LoadKind::step_bound);
+  if (options.kind == LoadKind::period) options.kind = LoadKind::period_bound;
+  const ChainCost bound(
+      one.bound_chain, options,
+      best_seats({cluster, one.devices.positions, bytes}, one.devices.best_speed, one.devices.limit.context),
+      one.in_flight);
+  double speeds = 0;
+  for (const int position : one.devices.positions)
+    speeds += cluster.devices[static_cast<std::size_t>(position)].speed / one.devices.best_speed;
+  const double shared = one.batch.micro_batches * one.bound_chain.compute(0, one.bound_chain.size()) / speeds;
+  return std::max(search_bottleneck(one.space, bound).value, shared);
 }
 
 bool equal_memories(const Cluster& cluster, const PlanRequest& request) {

@@ -274,7 +274,6 @@ std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& clust
 
   const StageMemory unlimited(one.chain, one.in_flight, {});
   SearchCase what = search_case(one, unlimited, cluster, request);
-  what.limited = false;
   constexpr int kSearchedInFull = 16;  // the search by fill and load is quadratic in the stages
   const SearchLimits limits{.depth = stages <= kSearchedInFull ? Depth::plain : Depth::balanced};
   std::vector<Candidate> candidates = find_candidates(what, space, limits).candidates;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libplan/cost/stage_load.h"
 #include "libplan/search/pricing.h"
 
 namespace pp::plan {
@@ -30,7 +31,7 @@ std::vector<int> least_windows(const PlanCase& one, const Schedule& schedule) {
 PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, std::int64_t bytes)
     : chain_(one.bound_chain),
       back_(one.schedule.split_backward ? chain_.input_gradient : chain_.backward),
-      micro_batches_(one.batch.micro_batches / static_cast<double>(schedule.stage_workers.front().size())) {
+      turns_(one.batch.micro_batches / static_cast<double>(schedule.stage_workers.front().size())) {
   MemoryLimit limit = one.devices.limit;
   limit.bytes = bytes;
   if (!is_limited(limit)) return;
@@ -45,15 +46,19 @@ PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, std::int
   }
 }
 
-double PlacedFloor::stage(int begin, int end, int) const {
-  const double trip = chain_.sum(chain_.forward, 0, begin) + chain_.sum(back_, 0, begin);
-  const double waited =
-      chain_.stage_forward(begin, end) + chain_.sum(back_, begin, end) + chain_.fixed.backward;
-  return std::max(micro_batches_ * chain_.stage_compute(begin, end), trip + micro_batches_ * waited);
+double PlacedFloor::stage(int begin, int end, DeviceSpan) const {
+  const LoadTerms terms{.forward = chain_.sum(chain_.forward, begin, end),
+                        .backward = chain_.sum(chain_.backward, begin, end),
+                        .returned = chain_.sum(chain_.forward, begin, end) + chain_.sum(back_, begin, end),
+                        .reach = chain_.sum(chain_.forward, 0, end) + chain_.sum(back_, 0, end),
+                        .fixed = chain_.fixed,
+                        .turns = turns_};
+  return stage_load(LoadKind::step_bound, terms, 0, 0);
 }
 
-bool PlacedFloor::fits(int begin, int end, int replicas, int later) const {
-  return memories_.empty() || memories_[static_cast<std::size_t>(later)].fits_at_least(begin, end, replicas, 0);
+bool PlacedFloor::fits(int begin, int end, DeviceSpan span) const {
+  return memories_.empty() ||
+         memories_[static_cast<std::size_t>(span.first)].fits_at_least(begin, end, span.count, 0);
 }
 
 }  // namespace pp::plan

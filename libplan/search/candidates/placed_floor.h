@@ -21,16 +21,16 @@ class PlacedFloor : public StageCost {
   /// Seconds of a step with this stage: its worker runs the stage's share of the micro-batches, and the first
   /// stage updates only when a micro-batch has come to this stage, all have run there, and the last gradient
   /// has come back. Earlier stages wait for input gradients alone where the backward is split.
-  double stage(int begin, int end, int replicas) const override;
-  double cut(int, int, CutSide) const override { return 0; }
+  double stage(int begin, int end, DeviceSpan span) const override;
+  double cut(int, DeviceSpan, CutSide) const override { return 0; }
   /// Weights, gradients, optimizer state and the micro-batches that this stage, and every one in front of it,
   /// holds at the same time (with recompute: one), as if the worker had no other stage.
-  bool fits(int begin, int end, int replicas, int later) const override;
+  bool fits(int begin, int end, DeviceSpan span) const override;
 
  private:
   const Chain& chain_;
   const std::vector<double>& back_;
-  double micro_batches_;
+  double turns_;                       ///< micro-batches of a stage's copy
   std::vector<StageMemory> memories_;  ///< by stage, the last in front; empty: no limit
 };
 

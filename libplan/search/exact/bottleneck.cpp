@@ -31,12 +31,17 @@ struct Window {
   bool empty() const { return head == tail; }
 };
 
-/// One probe from the back. Level l holds suffixes of l stages when stage counts matter, otherwise level 0
-/// holds all.
+/// One probe from the back, over devices that are alike. Level l holds suffixes of l stages when stage counts
+/// matter, otherwise level 0 holds all.
 class Probe {
  public:
   Probe(const SearchSpace& space, const StageCost& cost, double limit)
-      : space_(space), cost_(cost), limit_(limit), layers_(space.layers), levels_(space.levels()) {
+      : space_(space),
+        cost_(cost),
+        limit_(limit),
+        layers_(space.layers),
+        levels_(space.levels()),
+        scanned_(cost.scan_replicas()) {
     const auto rows = static_cast<std::size_t>(levels_ + 1);
     const auto width = static_cast<std::size_t>(layers_ + 1);
     windows_per_level_ = space.replica_limit();
@@ -69,7 +74,7 @@ class Probe {
     for (int replicas = 1; replicas <= windows_per_level_; ++replicas) {
       if (!space_.may_replicate(level, replicas)) continue;
       const Entry found =
-          replicas == space_.scan_replicas ? scan(start, from, replicas) : slide(start, level, from, replicas);
+          replicas == scanned_ ? scan(start, from, replicas) : slide(start, level, from, replicas);
       if (found.key < best.key || (found.key == best.key && found.key != kNone && found.end < best.end))
         best = found;
     }
@@ -79,12 +84,12 @@ class Probe {
   /// The stage may start here: its boundary is allowed and its incoming cut within the limit.
   bool starts(int start, int replicas) {
     if (start == 0) return true;
-    return space_.may_cut(start) && accept(cost_.cut(start, replicas, CutSide::in));
+    return space_.may_cut(start) && accept(cost_.cut(start, {0, replicas}, CutSide::in));
   }
   bool ends(int end, int from, int replicas) {
     const Key key = entry(from, end).key;
     if (key == kNone || devices_of(key) + replicas > space_.devices) return false;
-    return end == layers_ || accept(cost_.cut(end, replicas, CutSide::out));
+    return end == layers_ || accept(cost_.cut(end, {0, replicas}, CutSide::out));
   }
   /// Refused loads are the candidates for the next lower bound.
   bool accept(double load) {
@@ -104,10 +109,8 @@ class Probe {
     }
     while (!window.empty()) {
       const int end = ends_of[window.head];
-      if (accept(cost_.stage(start, end, replicas)) &&
-          cost_.fits(start, end, replicas, devices_of(entry(from, end).key))) {
-        break;
-      }
+      const DeviceSpan span{devices_of(entry(from, end).key), replicas};
+      if (accept(cost_.stage(start, end, span)) && cost_.fits(start, end, span)) break;
       ++window.head;
     }
     if (window.empty()) {
@@ -124,9 +127,10 @@ class Probe {
     if (!starts(start, replicas)) return {};
     Entry best;
     for (int end = start + 1; end <= layers_; ++end) {
-      if (!ends(end, from, replicas) || !accept(cost_.stage(start, end, replicas))) continue;
       const Key tail = entry(from, end).key;
-      if (!cost_.fits(start, end, replicas, devices_of(tail))) continue;
+      const DeviceSpan span{devices_of(tail), replicas};
+      if (!ends(end, from, replicas) || !accept(cost_.stage(start, end, span))) continue;
+      if (!cost_.fits(start, end, span)) continue;
       if (tail + key_of_stage(replicas) < best.key) best = {tail + key_of_stage(replicas), end, replicas};
     }
     return best;
@@ -148,7 +152,7 @@ class Probe {
       start = stage.end;
       if (levels_ != 0) --level;
     }
-    test.value = bottleneck_value(test.partition, layers_, cost_);
+    test.value = largest_load(test.partition, layers_, cost_);
     return test;
   }
 
@@ -157,6 +161,7 @@ class Probe {
   double limit_;
   int layers_;
   int levels_;
+  int scanned_;  ///< replicas for which loads may fall
   int windows_per_level_ = 0;
   double next_ = kInfinity;
   std::vector<Entry> best_;
@@ -165,16 +170,6 @@ class Probe {
 };
 
 }  // namespace
-
-double bottleneck_value(const Partition& partition, int layers, const StageCost& cost) {
-  double value = 0;
-  for (const auto& [begin, end, replicas] : partition) {
-    value = std::max(value, cost.stage(begin, end, replicas));
-    if (begin != 0) value = std::max(value, cost.cut(begin, replicas, CutSide::in));
-    if (end != layers) value = std::max(value, cost.cut(end, replicas, CutSide::out));
-  }
-  return value;
-}
 
 BottleneckTest test_bottleneck(const SearchSpace& space, const StageCost& cost, double limit) {
   return Probe(space, cost, limit).run();

@@ -1,6 +1,6 @@
-// The exact flat bottleneck search: splits layers into stages with replicas so that the most loaded stage or
-// cut is as light as possible. Every probe runs from the back, so that memory, which depends on the devices of
-// later stages, can be tested on the way.
+// The exact flat bottleneck search: splits layers into stages with replicas, on devices that are alike, so that
+// the most loaded stage or cut is as light as possible. Every probe runs from the back, so that memory, which
+// depends on the devices of later stages, can be tested on the way.
 #pragma once
 
 #include <functional>
@@ -37,8 +37,5 @@ BottleneckResult search_bottleneck(const SearchSpace& space, const StageCost& co
 
 /// The bisection itself over any probe with the meaning of test_bottleneck().
 BottleneckResult bisect_bottleneck(const std::function<BottleneckTest(double limit)>& test, double lower_bound);
-
-/// The largest stage or cut load of `partition`.
-double bottleneck_value(const Partition& partition, int layers, const StageCost& cost);
 
 }  // namespace pp::plan

@@ -14,9 +14,9 @@ FrontNeeds front_needs(const SearchSpace& space, const StageCost& cost, double l
   needs.devices.assign(at(space.layers), FrontNeeds::kNone);
   needs.devices[0] = 0;
   const auto may_run = [&](int begin, int end, int replicas) {
-    if (!cost.fits(begin, end, replicas, 0)) return false;
-    if (replicas == space.scan_replicas) return true;
-    const double load = cost.stage(begin, end, replicas);
+    if (!cost.fits(begin, end, {0, replicas})) return false;
+    if (replicas == cost.scan_replicas()) return true;
+    const double load = cost.stage(begin, end, {0, replicas});
     if (load > limit) needs.refused = std::min(needs.refused, load);
     return load <= limit;
   };

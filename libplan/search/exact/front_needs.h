@@ -1,5 +1,5 @@
-// How many devices the layers in front of a boundary need at least, for searches from the back: what leaves
-// fewer than that need not be looked at.
+// How many devices the layers in front of a boundary need at least, for searches from the back over devices
+// that are alike: what leaves fewer than that need not be looked at.
 #pragma once
 
 #include <limits>

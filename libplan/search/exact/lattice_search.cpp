@@ -4,6 +4,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "libplan/search/exact/label_search.h"
+
 namespace pp::plan {
 namespace {
 
@@ -15,7 +17,7 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 struct Label {
   int devices = 0;
   int stages = 0;
-  double fill = 0;
+  double sum = 0;
   int end = 0;
   int replicas = 0;
   std::size_t next = 0;  ///< label of `end`
@@ -24,22 +26,27 @@ struct Label {
 /// One space under one cost, to be probed at several limits.
 class Probe {
  public:
-  Probe(const Lattice& lattice, const SearchSpace& space, const StageCost& cost)
-      : lattice_(lattice), space_(space), cost_(cost), in_(slot(lattice.size(), 0)), out_(in_.size()) {
+  Probe(const Lattice& lattice, const SearchSpace& space, const StageCost& cost, Sums sums)
+      : lattice_(lattice),
+        space_(space),
+        cost_(cost),
+        in_(slot(lattice.size(), 0)),
+        out_(in_.size()),
+        fill_(at(lattice.size()), 0) {
     std::size_t pairs = 0;
     for (const std::vector<int>& ends : lattice.ends) pairs += ends.size();
     least_.assign(pairs, 1);
     for (int k = 1; k + 1 < lattice.size(); ++k) {
+      if (sums == Sums::count) fill_[at(k)] = cost.fill(k, {});
       for (int q = 1; q <= space.replica_limit(); ++q) {
-        in_[slot(k, q)] = cost.cut(k, q, CutSide::in);
-        out_[slot(k, q)] = cost.cut(k, q, CutSide::out);
+        in_[slot(k, q)] = cost.cut(k, {0, q}, CutSide::in);
+        out_[slot(k, q)] = cost.cut(k, {0, q}, CutSide::out);
       }
     }
   }
 
   /// Fastest while the limits fall.
-  LatticeTest run(std::span<const double> fill, double limit) {
-    fill_ = fill;
+  PointTest run(double limit) {
     limit_ = limit;
     next_ = kInfinity;
     labels_.assign(lattice_.sets.size(), {});
@@ -50,10 +57,10 @@ class Probe {
     for (int begin = lattice_.size() - 2; begin >= 0; --begin) {
       for (const int end : lattice_.ends[at(begin)]) *pair = extend(begin, end, *pair), ++pair;
     }
-    LatticeTest result;
+    PointTest result;
     result.next = next_;
     if (const Label* best = best_label()) {
-      walk(*best, result);
+      walk(*best, result.point);
       least_ = std::move(least);
       known_ = limit;
     }
@@ -76,7 +83,7 @@ class Probe {
     const int most = std::min(space_.replica_limit(), space_.devices - fewest);
     int enough = most + 1;
     for (int q = least; q <= most && !open_.empty(); ++q) {
-      const double load = std::max({cost_.stage(begin, end, q), in_[slot(begin, q)], out_[slot(end, q)]});
+      const double load = std::max({cost_.stage(begin, end, {0, q}), in_[slot(begin, q)], out_[slot(end, q)]});
       if (load > limit_) {
         next_ = std::min(next_, load);
       } else {
@@ -93,17 +100,17 @@ class Probe {
     const int stages = behind.stages + 1;
     if (behind.devices + replicas > space_.devices) return false;
     if (space_.levels() != 0 && stages > space_.levels()) return false;
-    if (!space_.may_replicate(stages, replicas) || !cost_.fits(begin, end, replicas, behind.devices))
+    if (!space_.may_replicate(stages, replicas) || !cost_.fits(begin, end, {behind.devices, replicas}))
       return false;
-    const double fill = behind.fill + (begin == 0 || fill_.empty() ? 0 : fill_[at(begin)]);
-    offer(labels_[at(begin)], {behind.devices + replicas, stages, fill, end, replicas, i});
+    const double sum = behind.sum + fill_[at(begin)];
+    offer(labels_[at(begin)], {behind.devices + replicas, stages, sum, end, replicas, i});
     return true;
   }
 
   /// Keeps the labels that no other beats in everything that later stages depend on.
   void offer(std::vector<Label>& labels, const Label& fresh) const {
     const auto beats = [&](const Label& a, const Label& b) {
-      if (a.devices > b.devices || a.fill > b.fill) return false;
+      if (a.devices > b.devices || a.sum > b.sum) return false;
       if (space_.exact_stages != 0) return a.stages == b.stages;
       return space_.max_stages == 0 || a.stages <= b.stages;
     };
@@ -114,7 +121,7 @@ class Probe {
 
   const Label* best_label() const {
     const Label* best = nullptr;
-    const auto key = [](const Label& label) { return std::tuple(label.fill, label.devices, label.stages); };
+    const auto key = [](const Label& label) { return std::tuple(label.sum, label.devices, label.stages); };
     for (const Label& label : labels_.front()) {
       if (space_.exact_stages != 0 && label.stages != space_.exact_stages) continue;
       if (best == nullptr || key(label) < key(*best)) best = &label;
@@ -122,14 +129,14 @@ class Probe {
     return best;
   }
 
-  void walk(const Label& first, LatticeTest& result) const {
-    result.fill = first.fill;
-    result.theta = 0;
+  void walk(const Label& first, Point& result) const {
+    result.sum = first.sum;
+    result.load = 0;
     const Label* label = &first;
     for (int begin = 0; begin != lattice_.size() - 1; begin = result.partition.back().end) {
       result.partition.push_back({begin, label->end, label->replicas});
-      result.theta = std::max({result.theta, cost_.stage(begin, label->end, label->replicas),
-                               in_[slot(begin, label->replicas)], out_[slot(label->end, label->replicas)]});
+      result.load = std::max({result.load, cost_.stage(begin, label->end, {0, label->replicas}),
+                              in_[slot(begin, label->replicas)], out_[slot(label->end, label->replicas)]});
       label = &labels_[at(label->end)][label->next];
     }
   }
@@ -142,7 +149,7 @@ class Probe {
   /// something: the loads of fewer are above the optimum.
   std::vector<int> least_;
   double known_ = kInfinity;
-  std::span<const double> fill_;
+  std::vector<double> fill_;  ///< of the boundaries; 0 where sums do not count
   double limit_ = kInfinity;
   double next_ = kInfinity;
   std::vector<std::vector<Label>> labels_;
@@ -151,30 +158,25 @@ class Probe {
 
 }  // namespace
 
-LatticeTest test_lattice(const Lattice& lattice, const SearchSpace& space, const StageCost& cost,
-                         std::span<const double> fill, double limit) {
-  return Probe(lattice, space, cost).run(fill, limit);
+PointTest test_lattice(const Lattice& lattice, const SearchSpace& space, const StageCost& cost, double limit) {
+  return Probe(lattice, space, cost, Sums::count).run(limit);
 }
 
 BottleneckResult search_lattice_bottleneck(const Lattice& lattice, const SearchSpace& space,
                                            const StageCost& cost) {
-  Probe probe(lattice, space, cost);
+  Probe probe(lattice, space, cost, Sums::ignore);
   const auto test = [&](double limit) {
-    LatticeTest found = probe.run({}, limit);
-    return BottleneckTest{std::move(found.partition), found.theta, found.next};
+    PointTest found = probe.run(limit);
+    return BottleneckTest{std::move(found.point.partition), found.point.load, found.next};
   };
   return bisect_bottleneck(test, 0);
 }
 
-SynchronousResult search_lattice_synchronous(const Lattice& lattice, const SearchSpace& space,
-                                             const StageCost& cost, std::span<const double> fill, double base) {
+ParetoFront search_lattice_points(const Lattice& lattice, const SearchSpace& space, const StageCost& cost) {
   const BottleneckResult least = search_lattice_bottleneck(lattice, space, cost);
   if (!least.feasible()) return {};
-  Probe probe(lattice, space, cost);
-  return enumerate_points(least.value, base, [&](double limit) {
-    LatticeTest found = probe.run(fill, limit);
-    return FillTest{std::move(found.partition), found.theta, found.fill};
-  });
+  Probe probe(lattice, space, cost, Sums::count);
+  return enumerate_points(least.value, cost.base(), [&](double limit) { return probe.run(limit); });
 }
 
 LinearPartition linear(const Lattice& lattice, const Partition& partition, int layers) {

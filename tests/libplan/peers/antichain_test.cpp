@@ -21,14 +21,15 @@ namespace {
 class ChargedCost : public StageCost {
  public:
   ChargedCost(const Chain& chain, double bandwidth) : chain_(chain), bandwidth_(bandwidth) {}
-  double stage(int begin, int end, int q) const override {
+  double stage(int begin, int end, DeviceSpan span) const override {
+    const int q = span.count;
     const double reduce = 4.0 * (q - 1) / (bandwidth_ * q) * chain_.sum(chain_.weights, begin, end);
     return (chain_.compute(begin, end) + reduce) / q;
   }
-  double cut(int boundary, int q, CutSide) const override {
-    return 2 * chain_.cut_activation[static_cast<std::size_t>(boundary)] / (bandwidth_ * q);
+  double cut(int boundary, DeviceSpan span, CutSide) const override {
+    return 2 * chain_.cut_activation[static_cast<std::size_t>(boundary)] / (bandwidth_ * span.count);
   }
-  bool fits(int, int, int, int) const override { return true; }
+  bool fits(int, int, DeviceSpan) const override { return true; }
 
  private:
   const Chain& chain_;

@@ -187,7 +187,7 @@ TEST_CASE("15: the general search charges the all-reduce, so hybrids with three 
   test::for_each_partition(space, [&](const Partition& partition) {
     const bool straight = device_count(partition) == static_cast<int>(partition.size());
     if (partition.size() <= 2 || straight)
-      limited = std::min(limited, bottleneck_value(partition, space.layers, cost));
+      limited = std::min(limited, largest_load(partition, space.layers, cost));
   });
   CHECK(limited == exactly(7.0));
 }

@@ -27,20 +27,28 @@ class TextbookCost : public StageCost {
     return *this;
   }
 
-  double stage(int begin, int end, int replicas) const override {
+  double stage(int begin, int end, DeviceSpan span) const override {
+    const int replicas = span.count;
     const double reduce = 2.0 * (replicas - 1) / replicas * sum(weights_, begin, end);
     return (sum(times_, begin, end) + reduce) / replicas;
   }
-  double cut(int boundary, int replicas, CutSide) const override {
-    return 2 * cuts_[static_cast<std::size_t>(boundary)] / replicas;
+  double cut(int boundary, DeviceSpan span, CutSide) const override {
+    return 2 * cuts_[static_cast<std::size_t>(boundary)] / span.count;
+  }
+  double fill(int boundary, DeviceSpan) const override {
+    return fill_.empty() ? 0 : fill_[static_cast<std::size_t>(boundary)];
+  }
+  TextbookCost& with_fill(std::vector<double> fill) {
+    fill_ = std::move(fill);
+    return *this;
   }
   double memory(int begin, int end, int replicas, int later) const {
     const int window = (later + replicas + replicas - 1) / replicas;
     const double weights = sum(weights_, begin, end) * (stash_ ? window : 1);
     return weights + window * sum(saved_, begin, end);
   }
-  bool fits(int begin, int end, int replicas, int later) const override {
-    return saved_.empty() || memory(begin, end, replicas, later) <= limit_;
+  bool fits(int begin, int end, DeviceSpan span) const override {
+    return saved_.empty() || memory(begin, end, span.count, span.first) <= limit_;
   }
 
  private:
@@ -53,7 +61,7 @@ class TextbookCost : public StageCost {
     return prefix[static_cast<std::size_t>(end)] - prefix[static_cast<std::size_t>(begin)];
   }
 
-  std::vector<double> times_, weights_, saved_, cuts_;  ///< cuts_[k] of boundary k
+  std::vector<double> times_, weights_, saved_, cuts_, fill_;  ///< cuts_[k], fill_[k] of boundary k
   double limit_ = std::numeric_limits<double>::infinity();
   bool stash_ = false;
 };
@@ -89,7 +97,7 @@ inline void for_each_partition(const SearchSpace& space, const std::function<voi
 inline bool fits_everywhere(const Partition& partition, const StageCost& cost) {
   int later = 0;
   for (auto stage = partition.rbegin(); stage != partition.rend(); ++stage) {
-    if (!cost.fits(stage->begin, stage->end, stage->replicas, later)) return false;
+    if (!cost.fits(stage->begin, stage->end, {later, stage->replicas})) return false;
     later += stage->replicas;
   }
   return true;

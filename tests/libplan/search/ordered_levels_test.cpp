@@ -2,10 +2,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "libplan/cost/cluster_bound.h"
-#include "libplan/cost/ordered_load.h"
+#include "libplan/cost/chain_cost.h"
 #include "libplan/cost/priced_model.h"
-#include "libplan/search/exact/ordered_search.h"
+#include "libplan/search/exact/label_search.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
@@ -66,8 +65,15 @@ struct Instance {
     space.max_replicas = std::min(devices, in_flight.micro_batches);
   }
   OrderedDevices list() const { return {cluster, positions, bytes}; }
-  OrderedOptions options(OrderedKind kind) const {
-    return {kind, in_flight.micro_batches, 0, std::ranges::max(cluster.devices, {}, &Device::speed).speed};
+  double best_speed() const { return std::ranges::max(cluster.devices, {}, &Device::speed).speed; }
+  ChainCost cost(LoadKind kind) const {
+    return {chain,
+            {kind, in_flight.micro_batches},
+            listed_seats(list(), best_speed(), 0, Neighbours::all_devices),
+            in_flight};
+  }
+  ChainCost bound(LoadKind kind) const {
+    return {chain, {kind, in_flight.micro_batches}, best_seats(list(), best_speed(), 0), in_flight};
   }
 
   Cluster cluster;
@@ -86,13 +92,12 @@ struct Optimum {
   double objective = std::numeric_limits<double>::infinity();  ///< value and sum together
 };
 
-Optimum brute_force(const SearchSpace& space, const OrderedLoad& load) {
+Optimum brute_force(const SearchSpace& space, const ChainCost& load) {
   Optimum best;
   test::for_each_partition(space, [&](const Partition& partition) {
     if (!load.fits(partition)) return;
-    const double value = ordered_value(partition, space.layers, load);
-    best.value = std::min(best.value, value);
-    best.objective = std::min(best.objective, value + ordered_sum(partition, load));
+    best.value = std::min(best.value, largest_load(partition, space.layers, load));
+    best.objective = std::min(best.objective, objective_of(partition, space.layers, load));
   });
   return best;
 }
@@ -106,21 +111,22 @@ TEST_CASE("2x2 to 3x2x2 devices, any list: period, steady step and J equal brute
   for (int round = 0; round < 2000; ++round) {
     CAPTURE(round);
     const Instance given(random, machines[static_cast<std::size_t>(round) % machines.size()]);
-    for (const OrderedKind kind : {OrderedKind::period, OrderedKind::steady, OrderedKind::step}) {
-      const OrderedLoad load(given.chain, given.list(), given.options(kind), given.in_flight, 0);
+    for (const LoadKind kind : {LoadKind::period, LoadKind::steady, LoadKind::step}) {
+      const ChainCost load = given.cost(kind);
       const Optimum best = brute_force(given.space, load);
-      const BottleneckResult found = search_ordered(given.space, load, &load);
+      const BottleneckResult found = search_least_load(given.space, load, &load);
       REQUIRE(found.value == best.value);
-      REQUIRE(search_ordered(given.space, load).value <= best.value);
+      REQUIRE(search_least_load(given.space, load).value <= best.value);
       if (!found.feasible()) continue;
       ++feasible;
       REQUIRE(load.fits(found.partition));
-      if (kind == OrderedKind::step) {
-        REQUIRE(search_ordered_synchronous(given.space, load, &load, load.least_passage()).objective ==
+      if (kind == LoadKind::step) {
+        REQUIRE(search_points(given.space, load, &load).objective ==
                 doctest::Approx(best.objective).epsilon(1e-12));
       } else {
-        const ClusterBound bound(given.chain, given.list(), given.options(kind), given.in_flight, 0);
-        REQUIRE(bound.shared_work() <= best.value * (1 + 1e-12));
+        const ChainCost bound =
+            given.bound(kind == LoadKind::steady ? LoadKind::step_bound : LoadKind::period_bound);
+        REQUIRE(search_bottleneck(given.space, bound).value <= best.value * (1 + 1e-12));
       }
     }
   }

@@ -18,7 +18,6 @@ constexpr std::size_t kAll = 100'000;
 struct Instance {
   SearchSpace space;
   TextbookCost cost;
-  std::vector<double> fill;
 };
 
 Instance random_instance(Random& random) {
@@ -36,17 +35,14 @@ Instance random_instance(Random& random) {
   TextbookCost cost{random.values(space.layers, 9, true), random.values(space.layers, 9, true),
                     random.values(space.layers + 1, 9, true)};
   if (random.integer(0, 1) == 0) cost.with_memory(random.values(space.layers, 9, true), random.integer(10, 60));
-  std::vector<double> fill;
-  if (random.integer(0, 1) == 0) fill = random.values(space.layers + 1, 5, true);
-  return {space, cost, fill};
+  if (random.integer(0, 1) == 0) cost.with_fill(random.values(space.layers + 1, 5, true));
+  return {space, cost};
 }
 
 double objective(const Partition& partition, const Instance& instance) {
   double fill = 0;
-  for (const int cut : cuts_of(partition)) {
-    if (!instance.fill.empty()) fill += instance.fill[static_cast<std::size_t>(cut)];
-  }
-  return bottleneck_value(partition, instance.space.layers, instance.cost) + fill;
+  for (const int cut : cuts_of(partition)) fill += instance.cost.fill(cut, {});
+  return largest_load(partition, instance.space.layers, instance.cost) + fill;
 }
 
 std::vector<Partition> enumerated(const Instance& instance, double limit) {
@@ -60,7 +56,7 @@ std::vector<Partition> enumerated(const Instance& instance, double limit) {
 }
 
 std::optional<std::vector<Partition>> searched(const Instance& instance, double limit, std::size_t most) {
-  auto found = partitions_within(instance.space, instance.cost, instance.fill, limit, most);
+  auto found = partitions_within(instance.space, instance.cost, limit, most);
   if (found) std::ranges::sort(*found);
   return found;
 }
@@ -89,8 +85,7 @@ TEST_CASE("where there are too many the limit moves to as many as are wanted, th
     const Instance instance = random_instance(random);
     const double least = search_bottleneck(instance.space, instance.cost).value;
     const std::vector<Partition> all = enumerated(instance, 40);
-    std::vector<Partition> near =
-        near_optima(instance.space, instance.cost, instance.fill, std::min(least, 40.0) - 1, 40, 8);
+    std::vector<Partition> near = near_optima(instance.space, instance.cost, std::min(least, 40.0) - 1, 40, 8);
     if (all.size() <= 8) {
       std::ranges::sort(near);
       CHECK(near == all);

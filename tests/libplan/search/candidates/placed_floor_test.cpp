@@ -87,9 +87,9 @@ TEST_CASE("no partition is faster or holds less than its floor, and the floor is
           for (int s = 0, begin = 0; s < example.stages; ++s) {
             const int end = s + 1 < example.stages ? cuts[static_cast<std::size_t>(s)] : kLayers;
             const int later = example.stages - 1 - s;
-            CHECK(floor.fits(begin, end, 1, later));
-            CHECK(floor.stage(begin, end, 1) <= plan.predicted.step.count() * (1 + 1e-9));
-            all_below &= below.fits(begin, end, 1, later);
+            CHECK(floor.fits(begin, end, {later, 1}));
+            CHECK(floor.stage(begin, end, {later, 1}) <= plan.predicted.step.count() * (1 + 1e-9));
+            all_below &= below.fits(begin, end, {later, 1});
             begin = end;
           }
           tight += all_below ? 0 : 1;

@@ -4,7 +4,7 @@
 #include <optional>
 #include <tuple>
 
-#include "libplan/search/exact/pair_search.h"
+#include "libplan/search/exact/label_search.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/support/doctest.h"
 
@@ -30,13 +30,13 @@ SearchSpace space_of(int layers, int devices) {
 class Mirrored : public StageCost {
  public:
   Mirrored(const StageCost& cost, int layers) : cost_(cost), layers_(layers) {}
-  double stage(int begin, int end, int q) const override {
-    return cost_.stage(layers_ - end, layers_ - begin, q);
+  double stage(int begin, int end, DeviceSpan span) const override {
+    return cost_.stage(layers_ - end, layers_ - begin, span);
   }
-  double cut(int boundary, int q, CutSide side) const override {
-    return cost_.cut(layers_ - boundary, q, side == CutSide::in ? CutSide::out : CutSide::in);
+  double cut(int boundary, DeviceSpan span, CutSide side) const override {
+    return cost_.cut(layers_ - boundary, span, side == CutSide::in ? CutSide::out : CutSide::in);
   }
-  bool fits(int, int, int, int) const override { return true; }
+  bool fits(int, int, DeviceSpan) const override { return true; }
 
  private:
   const StageCost& cost_;
@@ -51,19 +51,21 @@ std::vector<int> fewest_devices(const TextbookCost& cost, double limit) {
     class Prefix : public StageCost {
      public:
       Prefix(const StageCost& cost, int end) : cost_(cost), end_(end) {}
-      double stage(int begin, int end, int q) const override {
-        const double out = end == end_ && end_ != 5 ? cost_.cut(end, q, CutSide::out) : 0;
-        return std::max(cost_.stage(begin, end, q), out);
+      double stage(int begin, int end, DeviceSpan span) const override {
+        const double out = end == end_ && end_ != 5 ? cost_.cut(end, span, CutSide::out) : 0;
+        return std::max(cost_.stage(begin, end, span), out);
       }
-      double cut(int boundary, int q, CutSide side) const override { return cost_.cut(boundary, q, side); }
-      bool fits(int, int, int, int) const override { return true; }
+      double cut(int boundary, DeviceSpan span, CutSide side) const override {
+        return cost_.cut(boundary, span, side);
+      }
+      bool fits(int, int, DeviceSpan) const override { return true; }
 
      private:
       const StageCost& cost_;
       int end_;
     };
     const Prefix prefix(cost, e);
-    const Partition found = test_pairs(space_of(e, 3), prefix, nullptr, limit).partition;
+    const Partition found = test_bottleneck(space_of(e, 3), prefix, limit).partition;
     fewest.push_back(device_count(found));
   }
   return fewest;
@@ -78,11 +80,11 @@ double quadratic_optimum(const StageCost& cost, int layers, int devices) {
     for (int end = begin + 1; end <= layers; ++end) {
       for (int used = 0; used < devices; ++used) {
         for (int q = 1; q + used <= devices; ++q) {
-          if (!cost.fits(begin, end, q, used)) continue;
+          if (!cost.fits(begin, end, {used, q})) continue;
           double value = std::max(best[static_cast<std::size_t>(end)][static_cast<std::size_t>(used)],
-                                  cost.stage(begin, end, q));
-          if (begin != 0) value = std::max(value, cost.cut(begin, q, CutSide::in));
-          if (end != layers) value = std::max(value, cost.cut(end, q, CutSide::out));
+                                  cost.stage(begin, end, {used, q}));
+          if (begin != 0) value = std::max(value, cost.cut(begin, {used, q}, CutSide::in));
+          if (end != layers) value = std::max(value, cost.cut(end, {used, q}, CutSide::out));
           double& known = best[static_cast<std::size_t>(begin)][static_cast<std::size_t>(used + q)];
           known = std::min(known, value);
         }
@@ -102,7 +104,7 @@ BottleneckResult brute_force(const SearchSpace& space, const StageCost& cost) {
   };
   test::for_each_partition(space, [&](const Partition& partition) {
     if (!test::fits_everywhere(partition, cost)) return;
-    const double value = bottleneck_value(partition, space.layers, cost);
+    const double value = largest_load(partition, space.layers, cost);
     if (value > best.value) return;
     if (value == best.value && key(partition) >= key(best.partition)) return;
     best = {partition, value, 0};
@@ -195,7 +197,7 @@ TEST_CASE("the search equals brute force in value and plan, and the quadratic re
     REQUIRE(found.value == expected.value);
     REQUIRE(found.partition == expected.partition);
     REQUIRE(found.value == quadratic_optimum(instance.cost, instance.space.layers, instance.space.devices));
-    REQUIRE(search_pairs(instance.space, instance.cost, nullptr).partition == expected.partition);
+    REQUIRE(search_least_load(instance.space, instance.cost).partition == expected.partition);
   }
 }
 
@@ -220,7 +222,7 @@ TEST_CASE("stage counts, cuts and replicas that are asked for are kept, and the 
     }
     const BottleneckResult expected = brute_force(space, instance.cost);
     REQUIRE(search_bottleneck(space, instance.cost).partition == expected.partition);
-    REQUIRE(search_pairs(space, instance.cost, nullptr).partition == expected.partition);
+    REQUIRE(search_least_load(space, instance.cost).partition == expected.partition);
   }
 }
 

@@ -59,8 +59,9 @@ TableCost chain_costs(test::Random& random, int layers, int machines) {
     for (int end = begin + 1; end <= layers; ++end) {
       for (int q = 1; q <= machines; ++q) {
         const std::size_t here = cost.index(begin, end, q);
-        cost.whole_[here] = chain.stage(begin, end, q);
-        const double cuts = std::max(chain.cut(begin, q, CutSide::in), chain.cut(end, q, CutSide::out));
+        cost.whole_[here] = chain.stage(begin, end, {0, q});
+        const double cuts =
+            std::max(chain.cut(begin, {0, q}, CutSide::in), chain.cut(end, {0, q}, CutSide::out));
         cost.last_[here] = std::max(cost.whole_[here], cuts);
       }
     }

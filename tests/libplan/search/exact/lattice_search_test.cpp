@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "libplan/cost/chain_load.h"
+#include "libplan/cost/chain_cost.h"
 #include "libplan/cost/priced_model.h"
 #include "libplan/search/candidates/graph_candidates.h"
 #include "tests/libplan/search/graphs.h"
@@ -50,8 +50,8 @@ SearchSpace space_of(const Instance& instance, int devices, int micro_batches) {
   return space;
 }
 
-ChainLoad load_of(const Instance& instance, const SearchSpace& space, LoadKind kind, int micro_batches) {
-  return {instance.chain, {kind, micro_batches, 0, kLink}, nullptr, space.replica_limit()};
+ChainCost load_of(const Instance& instance, const SearchSpace& space, LoadKind kind, int micro_batches) {
+  return {instance.chain, {kind, micro_batches}, equal_seats(space.replica_limit(), kLink, {}), {}};
 }
 
 /// Period and J written out for one staging with replicas.
@@ -191,10 +191,8 @@ TEST_CASE("period, J and bound equal brute force over all down-set chains") {
             exactly(least.period));
     REQUIRE(search_lattice_bottleneck(instance.lattice, space, load(LoadKind::step_bound)).value ==
             exactly(least.step_bound));
-    const double base = instance.chain.stage_compute(0, space.layers);
-    REQUIRE(search_lattice_synchronous(instance.lattice, space, load(LoadKind::step),
-                                       fill_times(instance.chain, kLink), base)
-                .objective == exactly(least.step));
+    REQUIRE(search_lattice_points(instance.lattice, space, load(LoadKind::step)).objective ==
+            exactly(least.step));
   }
 }
 

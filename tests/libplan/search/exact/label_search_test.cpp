@@ -1,17 +1,16 @@
-#include "libplan/search/exact/pair_search.h"
+#include "libplan/search/exact/label_search.h"
 
 #include <cmath>
 #include <numeric>
 
-#include "libplan/cost/chain_load.h"
+#include "libplan/cost/chain_cost.h"
 #include "libplan/cost/memory.h"
 #include "libplan/cost/priced_model.h"
-#include "libplan/search/exact/synchronous.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 
-TEST_SUITE_BEGIN("libplan/search/exact/pair_search");
+TEST_SUITE_BEGIN("libplan/search/exact/label_search");
 
 namespace pp::plan {
 namespace {
@@ -37,8 +36,8 @@ struct Optimum {
 };
 
 /// Over all partitions that fit by the whole formula.
-Optimum brute_force(const SearchSpace& space, const ChainLoad& period, const ChainLoad& step,
-                    const StageMemory& memory, const std::vector<double>& fill, double base) {
+Optimum brute_force(const SearchSpace& space, const ChainCost& period, const ChainCost& step,
+                    const StageMemory& memory) {
   Optimum best;
   test::for_each_partition(space, [&](const Partition& partition) {
     if (!memory.fits(partition)) return;
@@ -47,10 +46,11 @@ Optimum brute_force(const SearchSpace& space, const ChainLoad& period, const Cha
       REQUIRE(memory.fits_at_least(stage->begin, stage->end, stage->replicas, later));  // a bound, truly
       later += stage->replicas;
     }
-    double sum = base + bottleneck_value(partition, space.layers, step);
-    for (const int cut : cuts_of(partition)) sum += fill[static_cast<std::size_t>(cut)];
+    REQUIRE(period.fits(partition));
+    double sum = step.base() + largest_load(partition, space.layers, step);
+    for (const int cut : cuts_of(partition)) sum += step.fill(cut, {});
     best.step = std::min(best.step, sum);
-    best.period = std::min(best.period, bottleneck_value(partition, space.layers, period));
+    best.period = std::min(best.period, largest_load(partition, space.layers, period));
   });
   return best;
 }
@@ -58,7 +58,7 @@ Optimum brute_force(const SearchSpace& space, const ChainLoad& period, const Cha
 }  // namespace
 
 TEST_CASE(
-    "with the exact windows and boundary tensors of the whole pipeline the pair search equals brute force") {
+    "with the exact windows and boundary tensors of the whole pipeline the search equals brute force") {
   Random random(21);
   int feasible = 0;
   int runs_again = 0;
@@ -95,15 +95,13 @@ TEST_CASE(
     in_flight.units = &units;
     const StageMemory memory(chain, in_flight, {random.integer(20, 600), 3});
     const Link link{BytesPerSecond(1e6), Seconds(0)};
-    const RecomputeMode again = in_flight.recompute;
-    const ChainLoad period(chain, {LoadKind::period, 1, 0, link, again}, &memory, space.devices);
-    const ChainLoad step(chain, {LoadKind::step, micro_batches, 0, link, again}, &memory, space.devices);
-    const std::vector<double> fill = fill_times(chain, link);
-    const double base = chain.stage_compute(0, chain.size());
+    const Seats seats = equal_seats(space.devices, link, memory.limit());
+    const ChainCost period(chain, {LoadKind::period, 1}, seats, in_flight);
+    const ChainCost step(chain, {LoadKind::step, micro_batches}, seats, in_flight);
 
-    const Optimum expected = brute_force(space, period, step, memory, fill, base);
-    const BottleneckResult found = search_pairs(space, period, &memory);
-    const SynchronousResult points = search_synchronous_pairs(space, step, &memory, fill, base);
+    const Optimum expected = brute_force(space, period, step, memory);
+    const BottleneckResult found = search_least_load(space, period, &period);
+    const ParetoFront points = search_points(space, step, &step);
     REQUIRE(found.value == expected.period);
     REQUIRE(points.feasible() == found.feasible());
     if (search_bottleneck(space, period).value < found.value) ++relaxed_too_low;
@@ -112,13 +110,13 @@ TEST_CASE(
     REQUIRE(memory.fits(found.partition));
     REQUIRE(points.objective == doctest::Approx(expected.step).epsilon(1e-12));
     const auto within = [&](double most) {
-      return search_synchronous_pairs(space, step, &memory, fill, base, 0, most).objective;
+      return search_points(space, step, &step, most).objective;
     };
     REQUIRE(within(points.objective * (1 + 1e-9)) == points.objective);
     REQUIRE(within(points.objective * 1.5) == points.objective);
     REQUIRE(std::isinf(within(points.objective * (1 - 1e-9))));
     REQUIRE(search_bottleneck(space, period).value <= found.value);
-    if (again != RecomputeMode::never) ++runs_again;
+    if (in_flight.recompute != RecomputeMode::never) ++runs_again;
   }
   CHECK(feasible > 1000);
   CHECK(runs_again > 500);

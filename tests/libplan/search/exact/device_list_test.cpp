@@ -1,12 +1,12 @@
-#include "libplan/search/exact/ordered_search.h"
-
+// The search over an ordered list of devices that differ.
 #include <algorithm>
 #include <numeric>
 
+#include "libplan/search/exact/label_search.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/support/doctest.h"
 
-TEST_SUITE_BEGIN("libplan/search/exact/ordered_search");
+TEST_SUITE_BEGIN("libplan/search/exact/device_list");
 
 namespace pp::plan {
 namespace {
@@ -32,7 +32,7 @@ struct Machine {
 
 /// stage = (C/speed + 2(q-1)/q W/B)/q over the slowest of its devices and links, cut = 2x/(qB) over the link
 /// between neighbouring positions; memory K (A + x of the first boundary), K as in the table of Example B.
-class ListCost : public OrderedCost, public OrderedMemory {
+class ListCost : public StageCost, public ExactMemory {
  public:
   Machine machine;
   std::vector<double> times, weights, cuts, saved;  ///< cuts[k] of boundary k
@@ -61,8 +61,11 @@ class ListCost : public OrderedCost, public OrderedMemory {
     const int window = (span.first + span.count + span.count - 1) / span.count;
     return holds(window * total(saved, begin, end), span);
   }
+  bool uniform() const override { return false; }
+  double fastest() const { return *std::ranges::max_element(machine.speed); }
+  double base() const override { return summed ? total(times, 0, static_cast<int>(times.size())) / fastest() : 0; }
   double passage(int boundary, DeviceSpan span) const override {
-    return summed ? total(times, 0, boundary) / slowest(span) : 0;
+    return summed ? total(times, 0, boundary) * (1 / slowest(span) - 1 / fastest()) : 0;
   }
   double fill(int boundary, DeviceSpan span) const override {
     return summed ? 2 * cuts[static_cast<std::size_t>(boundary)] / link(span.first) : 0;
@@ -109,9 +112,8 @@ Optimum brute_force(const SearchSpace& space, const ListCost& cost, bool exact_m
   Optimum best;
   test::for_each_partition(space, [&](const Partition& partition) {
     if (!(exact_memory ? fits_exactly(partition, cost) : fits_at_least(partition, cost))) return;
-    const double value = ordered_value(partition, space.layers, cost);
-    best.value = std::min(best.value, value);
-    best.objective = std::min(best.objective, value + ordered_sum(partition, cost));
+    best.value = std::min(best.value, largest_load(partition, space.layers, cost));
+    best.objective = std::min(best.objective, objective_of(partition, space.layers, cost));
   });
   return best;
 }
@@ -157,18 +159,18 @@ TEST_CASE("2 nodes of 2: node by node 4.5, scattered 8.0, and 4.5 is the best of
   space.layers = space.devices = 4;
   // Layer 0 on node 0: (8 + 8/8)/2; layer 1 and layers 2-3 on one device each: 4; cut 1: 2*2/2 and 2*2/1.
   const ListCost packed = example_of_levels({1, 1, 0, 0});
-  CHECK(ordered_value({{0, 1, 2}, {1, 2, 1}, {2, 4, 1}}, 4, packed) == 4.5);
+  CHECK(largest_load({{0, 1, 2}, {1, 2, 1}, {2, 4, 1}}, 4, packed) == 4.5);
   // As good with fewer stages: layers 1-3 on node 1, (8 + 6/8)/2.
-  CHECK(search_ordered(space, packed).partition == Partition{{0, 1, 2}, {1, 4, 2}});
-  CHECK(search_ordered(space, packed).value == 4.5);
+  CHECK(search_least_load(space, packed).partition == Partition{{0, 1, 2}, {1, 4, 2}});
+  CHECK(search_least_load(space, packed).value == 4.5);
   // Two replicas of layer 0 stand on both nodes: (8 + 8/1)/2; alone it takes 8 as well.
-  CHECK(search_ordered(space, example_of_levels({0, 1, 0, 1})).value == 8.0);
+  CHECK(search_least_load(space, example_of_levels({0, 1, 0, 1})).value == 8.0);
   // Layers 0-1 on the pair in the middle: (12 + 12/8)/2; with layer 0 alone, 1-3 take 8 on the one device
   // behind it.
-  CHECK(search_ordered(space, example_of_levels({0, 1, 1, 0})).value == 6.75);
+  CHECK(search_least_load(space, example_of_levels({0, 1, 1, 0})).value == 6.75);
   double best = kInfinity;
   std::vector<int> node{0, 0, 1, 1};
-  do best = std::min(best, search_ordered(space, example_of_levels(node)).value);
+  do best = std::min(best, search_least_load(space, example_of_levels(node)).value);
   while (std::ranges::next_permutation(node).found);
   CHECK(best == 4.5);
 }
@@ -184,7 +186,7 @@ TEST_CASE("unequal devices: speeds 2,1,1 in this order and in 1,1,2 give 5.5, 1,
     SearchSpace space;
     space.layers = 5;
     space.devices = 3;
-    return search_ordered(space, cost).value;
+    return search_least_load(space, cost).value;
   };
   CHECK(best({2, 1, 1}) == 5.5);  // 0-1 in 11/2, 2 in 4, 3-4 in 5
   CHECK(best({1, 1, 2}) == 5.5);  // 0-1 on both slow ones 11/2, 2-4 in 9/2
@@ -207,13 +209,12 @@ TEST_CASE("every list: the least largest load and the least objective equal brut
     if (round % 5 == 0) space.max_replicas = 2;
     if (round % 7 == 0) space.max_stages = 2;
     const Optimum expected = brute_force(space, cost, false);
-    const BottleneckResult found = search_ordered(space, cost);
+    const BottleneckResult found = search_least_load(space, cost);
     REQUIRE(found.value == expected.value);
     if (found.feasible()) REQUIRE(fits_at_least(found.partition, cost));
 
     cost.summed = true;
-    const double base = total(cost.times, 0, space.layers) / *std::ranges::max_element(cost.machine.speed);
-    const double objective = search_ordered_synchronous(space, cost, nullptr, base).objective;
+    const double objective = search_points(space, cost).objective;
     if (!found.feasible()) {
       REQUIRE(objective == kInfinity);
     } else {
@@ -236,11 +237,11 @@ TEST_CASE("with the exact window of every stage both objectives equal brute forc
     space.layers = static_cast<int>(cost.times.size());
     space.devices = cost.machine.size();
     const Optimum expected = brute_force(space, cost, true);
-    const BottleneckResult found = search_ordered(space, cost, &cost);
+    const BottleneckResult found = search_least_load(space, cost, &cost);
     REQUIRE(found.value == expected.value);
-    const SynchronousResult points = search_ordered_synchronous(space, cost, &cost, 0);
+    const ParetoFront points = search_points(space, cost, &cost);
     REQUIRE(points.feasible() == found.feasible());
-    if (search_ordered(space, cost).value < found.value) ++relaxed_too_low;
+    if (search_least_load(space, cost).value < found.value) ++relaxed_too_low;
     if (!found.feasible()) continue;
     ++feasible;
     REQUIRE(fits_exactly(found.partition, cost));
@@ -256,10 +257,10 @@ TEST_CASE("nothing fits: no partition, and the value says so") {
   cost.machine.memory = {4, 4, 4, 4};
   SearchSpace space;
   space.layers = space.devices = 4;
-  const BottleneckResult found = search_ordered(space, cost);
+  const BottleneckResult found = search_least_load(space, cost);
   CHECK_FALSE(found.feasible());
   CHECK(found.value == kInfinity);
-  CHECK_FALSE(search_ordered_synchronous(space, cost, nullptr, 0).feasible());
+  CHECK_FALSE(search_points(space, cost).feasible());
 }
 
 TEST_CASE("the device with room takes the heavy layer: only a list that gives it fits") {
@@ -272,9 +273,9 @@ TEST_CASE("the device with room takes the heavy layer: only a list that gives it
   cost.saved = {9, 2};
   SearchSpace space;
   space.layers = space.devices = space.exact_stages = 2;
-  CHECK(search_ordered(space, cost).partition == Partition{{0, 1, 1}, {1, 2, 1}});
+  CHECK(search_least_load(space, cost).partition == Partition{{0, 1, 1}, {1, 2, 1}});
   std::ranges::reverse(cost.machine.memory);
-  CHECK_FALSE(search_ordered(space, cost).feasible());
+  CHECK_FALSE(search_least_load(space, cost).feasible());
 }
 
 }  // namespace pp::plan

@@ -1,11 +1,10 @@
-#include "libplan/cost/ordered_load.h"
+#include "libplan/cost/chain_cost.h"
 
-#include "libplan/cost/cluster_bound.h"
 #include "libplan/cost/priced_model.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 
-TEST_SUITE_BEGIN("libplan/cost/ordered_load");
+TEST_SUITE_BEGIN("libplan/cost/chain_cost");
 
 namespace pp::plan {
 namespace {
@@ -34,8 +33,10 @@ struct Fixture {
     made.levels.insert(made.levels.begin(), inner);
     return made;
   }
-  OrderedLoad load(OrderedKind kind, int micro_batches) const {
-    return {chain, {cluster, positions, bytes}, {kind, micro_batches}, {.micro_batches = micro_batches}, 0};
+  ChainCost load(LoadKind kind, int micro_batches) const {
+    return {chain, {kind, micro_batches},
+            listed_seats({cluster, positions, bytes}, 1, 0, Neighbours::all_devices),
+            {.micro_batches = micro_batches}};
   }
 };
 
@@ -43,7 +44,7 @@ struct Fixture {
 
 TEST_CASE("a stage runs at the speed of its slowest device and reduces over the links it has") {
   const Fixture given;
-  const OrderedLoad load = given.load(OrderedKind::step, 6);
+  const ChainCost load = given.load(LoadKind::step, 6);
   // Layer 0, 3 ms and 4 MB, M = 6. Alone on a fast device: 5 * 1.5.
   CHECK(load.stage(0, 1, {4, 1}) == exactly(0.0075));
   // Both fast ones: n = 3, 2 * 1.5 and a ring of 4 MB at 8 GB/s.
@@ -53,22 +54,22 @@ TEST_CASE("a stage runs at the speed of its slowest device and reduces over the 
   // Nodes 0 and 1, n = 2: 3 ms, then two levels, 0.5 + 4 ms (ring 1.5 * 4, tree 8).
   CHECK(load.stage(0, 1, {2, 4}) == exactly(0.003 + 0.0045));
   // All of a steady step: 6 * 1.5.
-  CHECK(given.load(OrderedKind::steady, 6).stage(0, 1, {4, 1}) == exactly(0.009));
+  CHECK(given.load(LoadKind::steady, 6).stage(0, 1, {4, 1}) == exactly(0.009));
   // A stream: (1.5 + 0.5)/2 with an update after each micro-batch; after six, three on each: 3 * 1.5 + 0.5.
-  CHECK(given.load(OrderedKind::period, 1).stage(0, 1, {4, 2}) == exactly(0.001));
-  CHECK(given.load(OrderedKind::period, 6).stage(0, 1, {4, 2}) == exactly(0.005));
+  CHECK(given.load(LoadKind::period, 1).stage(0, 1, {4, 2}) == exactly(0.001));
+  CHECK(given.load(LoadKind::period, 6).stage(0, 1, {4, 2}) == exactly(0.005));
 }
 
 TEST_CASE("a cut is charged at the level it crosses, and replicas of a node share its card") {
   const Fixture given;
-  const OrderedLoad load = given.load(OrderedKind::step, 6);
+  const ChainCost load = given.load(LoadKind::step, 6);
   // 6 MB cross boundary 1. Within node 2 (positions 0 and 1): 5 * 0.75 ms.
   CHECK(load.cut(1, {0, 1}, CutSide::in) == exactly(0.00375));
   // From node 0 to node 2, one device: 5 * 6 ms.
   CHECK(load.cut(1, {2, 1}, CutSide::out) == exactly(0.030));
   // Both devices of node 0 send three each over one card: 5 * 6 ms, not 2 * 6.
   CHECK(load.cut(1, {2, 2}, CutSide::out) == exactly(0.030));
-  CHECK(given.load(OrderedKind::period, 1).cut(1, {2, 2}, CutSide::out) == exactly(0.006));
+  CHECK(given.load(LoadKind::period, 1).cut(1, {2, 2}, CutSide::out) == exactly(0.006));
   // Devices 1 and 2, three messages each: device 0, next to them, is on device 1's node; so is the other way
   // round.
   CHECK(load.cut(1, {3, 2}, CutSide::out) == exactly(0.0015));
@@ -76,8 +77,10 @@ TEST_CASE("a cut is charged at the level it crosses, and replicas of a node shar
   CHECK(load.cut(1, {1, 2}, CutSide::in) == exactly(0.0015));
   // Filling: activation and gradient of one micro-batch.
   CHECK(load.fill(1, {2, 1}) == exactly(0.012));
-  CHECK(load.passage(2, {4, 2}) == exactly(0.0045));
-  CHECK(load.least_passage() == exactly(0.009));
+  // Layers 0-1, 9 ms, on the slow devices instead of the fast ones; all of them, 18 ms, on the fast ones.
+  CHECK(load.passage(2, {0, 2}) == exactly(0.0045));
+  CHECK(load.passage(2, {4, 2}) == 0);
+  CHECK(load.base() == exactly(0.009));
 }
 
 TEST_CASE("of equally fast links a cut is charged at the one with the smaller latency") {
@@ -88,12 +91,12 @@ TEST_CASE("of equally fast links a cut is charged at the one with the smaller la
   // A span of devices 4 and 0 in front of 1, which is on the node of 0 alone.
   given.positions = {1, 4, 0, 5, 2, 3};
   // 6 MB forward and 6 MB back: 2 * (1 us + 6 ms).
-  CHECK(given.load(OrderedKind::step, 6).fill(1, {1, 2}) == exactly(0.012002));
+  CHECK(given.load(LoadKind::step, 6).fill(1, {1, 2}) == exactly(0.012002));
 }
 
 TEST_CASE("memory is that of the smallest device of the stage") {
   const Fixture given;
-  const OrderedLoad load = given.load(OrderedKind::step, 6);
+  const ChainCost load = given.load(LoadKind::step, 6);
   // Layers 0-2: 12 MB of weights and as much of gradients, 24 MB: nodes 0 and 2 hold it, node 1 does not.
   CHECK(load.fits(0, 3, {0, 1}));
   CHECK_FALSE(load.fits(0, 3, {4, 1}));
@@ -104,7 +107,7 @@ TEST_CASE("memory is that of the smallest device of the stage") {
 }
 
 TEST_CASE(
-    "the bound: as many replicas as there are fast devices, the least all-reduce among them, all speeds") {
+    "the bound: as many replicas as there are fast devices, the least all-reduce among them") {
   const Fixture given;
   const PricedModel fast = [&] {
     PricedModel model = given.model;
@@ -112,21 +115,19 @@ TEST_CASE(
     return model;
   }();
   const Chain chain = make_chain(given.graph, {0, 1, 2}, fast.layers, fast.loss, {0.0, 0});
-  const ClusterBound bound(chain, {given.cluster, given.positions, given.bytes},
-                           {OrderedKind::steady, 6, 0, 2.0}, {.micro_batches = 6}, 0);
+  const ChainCost bound(chain, {LoadKind::step_bound, 6},
+                        best_seats({given.cluster, given.positions, given.bytes}, 2, 0), {.micro_batches = 6});
   // Layer 0: 1.5 ms on a fast device, 3 on the third. q = 1: 6 * 1.5; q = 2: 3 * 1.5 + 0.5; q = 3: 2 * 3 and
   // the cheapest form over 1 GB/s, a ring of 4/3 * 4 ms.
-  CHECK(bound.stage(0, 1, 1) == exactly(0.009));
-  CHECK(bound.stage(0, 1, 2) == exactly(0.0045 + 0.0005));
-  CHECK(bound.stage(0, 1, 3) == exactly(0.006 + 0.004 * 4 / 3));
+  CHECK(bound.stage(0, 1, {0, 1}) == exactly(0.009));
+  CHECK(bound.stage(0, 1, {0, 2}) == exactly(0.0045 + 0.0005));
+  CHECK(bound.stage(0, 1, {0, 3}) == exactly(0.006 + 0.004 * 4 / 3));
   // q = 4: two pairs, 2 * 3 and 0.5 + 4.
-  CHECK(bound.stage(0, 1, 4) == exactly(0.006 + 0.0045));
+  CHECK(bound.stage(0, 1, {0, 4}) == exactly(0.006 + 0.0045));
   // Layers 1-2 behind layer 0: filled after 1.5, then 6 * 7.5.
-  CHECK(bound.stage(1, 3, 1) == exactly(0.0015 + 0.045));
-  // 6 * 18 ms over speeds 2 + 2 + 1 + 1 + 1 + 1.
-  CHECK(bound.shared_work() == exactly(0.0135));
-  CHECK(bound.fits(0, 3, 4, 0));
-  CHECK_FALSE(bound.fits(0, 3, 5, 0));  // the fifth largest memory is 20 MB
+  CHECK(bound.stage(1, 3, {0, 1}) == exactly(0.0015 + 0.045));
+  CHECK(bound.fits(0, 3, {0, 4}));
+  CHECK_FALSE(bound.fits(0, 3, {0, 5}));  // the fifth largest memory is 20 MB
 }
 
 }  // namespace pp::plan

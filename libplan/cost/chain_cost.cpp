@@ -1,0 +1,136 @@
+#include "libplan/cost/chain_cost.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pp::plan {
+namespace {
+
+constexpr int kEverySpan = 16;  ///< devices; their spans are quadratic in them
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+ChainCost::ChainCost(const Chain& chain, const LoadOptions& options, Seats seats, const InFlight& in_flight)
+    : chain_(chain), options_(options), seats_(std::move(seats)), least_slowness_(seats_.least_slowness()) {
+  for (std::size_t i = 0; i < seats_.all.size(); ++i) {
+    const int replicas = static_cast<int>(i) % seats_.devices + 1;
+    places_.push_back(make_place(seats_.all[i], replicas, in_flight));
+  }
+}
+
+ChainCost::Place ChainCost::make_place(const Seat& seat, int replicas, const InFlight& in_flight) {
+  const MemoryLimit& limit = seat.limit;
+  const Key key(limit.bytes, limit.in, limit.out);
+  const StageMemory& memory = memories_.try_emplace(key, chain_, in_flight, limit).first->second;
+  Place place{.seat = &seat, .limited = memory.limited(), .memory = &memory};
+  place.turns = (options_.micro_batches + replicas - 1) / replicas;
+  place.in = load_per_byte(seat, seat.in, replicas, place.turns);
+  place.out = load_per_byte(seat, seat.out, replicas, place.turns);
+  if (in_flight.recompute != RecomputeMode::never)
+    place.again = &again_.try_emplace(key, chain_, memory).first->second;
+  return place;
+}
+
+/// Of what crosses a gate for each micro-batch.
+double ChainCost::load_per_byte(const Seat& seat, const Gate& gate, int replicas, double turns) const {
+  const double all = options_.micro_batches;
+  const double sharing = gate.shared_card ? seat.per_card : 1;
+  const double messages = std::min(turns * sharing, all);
+  switch (options_.kind) {
+    case LoadKind::step: return (messages - 1) * occupancy(1, gate.link);
+    case LoadKind::steady: return messages * occupancy(1, gate.link);
+    case LoadKind::period:
+    case LoadKind::period_bound: return all * sharing / replicas * occupancy(1, gate.link);
+    case LoadKind::step_bound: break;
+  }
+  return 0;
+}
+
+double ChainCost::stage(int begin, int end, DeviceSpan span) const {
+  const Place& on = place(span);
+  LoadTerms terms{.forward = chain_.sum(chain_.forward, begin, end),
+                  .backward = chain_.sum(chain_.backward, begin, end),
+                  .update = chain_.stage_update(begin, end),
+                  .fixed = chain_.fixed,
+                  .slowness = on.seat->slowness,
+                  .turns = on.turns,
+                  .replicas = span.count};
+  if (on.again != nullptr) terms.again = on.again->seconds(begin, end, span.count, on.turns);
+  if (!on.seat->all_reduce.empty())
+    terms.all_reduce = cheapest(on.seat->all_reduce, chain_.sum(chain_.weights, begin, end));
+  if (options_.kind == LoadKind::step_bound) {
+    terms.returned = terms.forward + terms.backward;
+    terms.reach = chain_.compute(0, end);
+  }
+  return stage_load(options_.kind, terms, options_.micro_batches, options_.all_reduce_overlap);
+}
+
+double ChainCost::cut(int boundary, DeviceSpan span, CutSide side) const {
+  const auto k = at(boundary);
+  const bool in = side == CutSide::in;
+  const double bytes = options_.kind == LoadKind::period_bound
+                           ? (in ? chain_.least_in[k] : chain_.least_out[k])
+                           : std::max(chain_.cut_activation[k], chain_.cut_gradient[k]);
+  return bytes * (in ? place(span).in : place(span).out);
+}
+
+bool ChainCost::fits(int begin, int end, DeviceSpan span) const {
+  const Place& on = place(span);
+  return !on.limited || on.memory->fits_at_least(begin, end, span.count, span.first);
+}
+
+bool ChainCost::considers(DeviceSpan span) const {
+  return seats_.uniform || seats_.devices <= kEverySpan || seats_.at(span).even;
+}
+
+int ChainCost::scan_replicas() const {
+  // With one micro-batch per replica the backward only hides the all-reduce, so its factor is negative.
+  const bool negative = options_.kind == LoadKind::step && options_.all_reduce_overlap > 0;
+  const int count = options_.micro_batches;
+  return negative && count > 1 && count <= seats_.devices ? count : 0;
+}
+
+double ChainCost::base() const {
+  if (options_.kind != LoadKind::step) return 0;
+  return chain_.stage_compute(0, chain_.size()) * least_slowness_;
+}
+
+double ChainCost::passage(int boundary, DeviceSpan span) const {
+  if (options_.kind != LoadKind::step || seats_.uniform) return 0;
+  const bool whole = boundary == chain_.size();  // with the last stage's fixed costs; fill() has the others'
+  const double compute = whole ? chain_.stage_compute(0, boundary) : chain_.compute(0, boundary);
+  return compute * (place(span).seat->slowness - least_slowness_);
+}
+
+double ChainCost::fill(int boundary, DeviceSpan span) const {
+  if (options_.kind != LoadKind::step) return 0;
+  const auto k = at(boundary);
+  const Seat& seat = *place(span).seat;
+  return transfer_time(chain_.cut_activation[k], chain_.cut_activations[k], seat.out.link) +
+         transfer_time(chain_.cut_gradient[k], chain_.cut_gradients[k], seat.out.link) +
+         (chain_.fixed.forward + chain_.fixed.backward) * seat.slowness;
+}
+
+int ChainCost::demand(DeviceSpan span, const Behind& behind) const {
+  return place(span).memory->demand(span.count, behind);
+}
+
+bool ChainCost::fits(const StageRange& stage, DeviceSpan span, int demand) const {
+  return place(span).memory->fits(stage, demand);
+}
+
+bool ChainCost::fits(const Partition& partition) const {
+  const std::vector<DeviceSpan> spans = spans_of(partition);
+  std::map<const StageMemory*, std::vector<StageBytes>> stages;
+  for (std::size_t s = 0; s < spans.size(); ++s) {
+    const StageMemory* memory = place(spans[s]).memory;
+    const auto [found, fresh] = stages.try_emplace(memory);
+    if (fresh) found->second = memory->stages(partition);
+    if (!memory->holds(found->second[s])) return false;
+  }
+  return true;
+}
+
+}  // namespace pp::plan

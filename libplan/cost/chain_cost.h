@@ -1,0 +1,77 @@
+// Our cost model (`--cost-model pp`) over a chain: the loads that the searches minimise, and those that no plan
+// can beat, on devices that are alike, on an ordered list of them, or wherever a stage may run.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "libplan/cost/chain.h"
+#include "libplan/cost/memory.h"
+#include "libplan/cost/recompute_time.h"
+#include "libplan/cost/seats.h"
+#include "libplan/cost/stage_cost.h"
+#include "libplan/cost/stage_load.h"
+
+namespace pp::plan {
+
+struct LoadOptions {
+  LoadKind kind = LoadKind::step;
+  int micro_batches = 1;          ///< per step or update
+  double all_reduce_overlap = 0;  ///< share of the last backward that hides the all-reduce
+};
+
+/// The chain must outlive it. What a stage runs again to save memory is part of its load.
+class ChainCost : public StageCost, public ExactMemory {
+ public:
+  ChainCost(const Chain& chain, const LoadOptions& options, Seats seats, const InFlight& in_flight);
+  ChainCost(const ChainCost&) = delete;
+  ChainCost& operator=(const ChainCost&) = delete;
+
+  double stage(int begin, int end, DeviceSpan span) const override;
+  double cut(int boundary, DeviceSpan span, CutSide side) const override;
+  /// By the window that the devices behind force at least.
+  bool fits(int begin, int end, DeviceSpan span) const override;
+
+  bool uniform() const override { return seats_.uniform; }
+  /// On lists of more than 16 devices, spans with equally many devices of every node they touch; all where no
+  /// card is shared.
+  bool considers(DeviceSpan span) const override;
+  int scan_replicas() const override;
+
+  double base() const override;
+  double passage(int boundary, DeviceSpan span) const override;
+  /// Forward plus gradient transfer until the last byte has arrived, and the fixed costs of one stage more.
+  double fill(int boundary, DeviceSpan span) const override;
+
+  int demand(DeviceSpan span, const Behind& behind) const override;
+  bool fits(const StageRange& stage, DeviceSpan span, int demand) const override;
+  /// Every stage on its own devices, exactly.
+  bool fits(const Partition& partition) const;
+
+ private:
+  /// A seat and what follows from it, by Seats::index().
+  struct Place {
+    const Seat* seat = nullptr;
+    double turns = 1;        ///< micro-batches of the busiest replica
+    double in = 0, out = 0;  ///< load of a cut per byte of a micro-batch that crosses it
+    bool limited = false;    ///< something may not fit
+    const StageMemory* memory = nullptr;
+    const RecomputeTime* again = nullptr;  ///< null: nothing runs again
+  };
+  const Place& place(DeviceSpan span) const { return places_[seats_.index(span)]; }
+  Place make_place(const Seat& seat, int replicas, const InFlight& in_flight);
+  double load_per_byte(const Seat& seat, const Gate& gate, int replicas, double turns) const;
+
+  const Chain& chain_;
+  LoadOptions options_;
+  Seats seats_;
+  double least_slowness_ = 1;
+  std::vector<Place> places_;
+  using Key = std::tuple<std::int64_t, HandOver, HandOver>;
+  std::map<Key, StageMemory> memories_;  ///< by the bytes of the smallest device, and how it hands over
+  std::map<Key, RecomputeTime> again_;
+};
+
+}  // namespace pp::plan

@@ -1,0 +1,137 @@
+#include "libplan/cost/seats.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+namespace pp::plan {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// Of some devices behind network cards.
+struct CardUse {
+  int most = 1;      ///< behind one card; 1 where none is shared
+  bool even = true;  ///< as many behind every card that is used
+};
+CardUse card_use(const std::vector<int>& cards, std::span<const int> positions) {
+  if (cards.empty()) return {};
+  std::map<int, int> counts;
+  int most = 0;
+  for (const int position : positions) most = std::max(most, ++counts[cards[at(position)]]);
+  return {most, at(most) * counts.size() == positions.size()};
+}
+
+class ListedSeats {
+ public:
+  ListedSeats(const OrderedDevices& devices, double speed, std::int64_t context, Neighbours neighbours)
+      : devices_(devices),
+        speed_(speed),
+        context_(context),
+        neighbours_(neighbours),
+        cards_(shared_cards(devices.cluster)),
+        all_(hand_over(devices.cluster, devices.positions)),
+        size_(static_cast<int>(devices.positions.size())) {}
+
+  Seat make(DeviceSpan span) const {
+    const auto positions = devices_.positions.subspan(at(span.first), at(span.count));
+    Seat seat{.slowness = 0, .all_reduce = all_reduce_forms(devices_.cluster, positions), .limit = limit(span)};
+    for (const int position : positions)
+      seat.slowness = std::max(seat.slowness, speed_ / devices_.cluster.devices[at(position)].speed);
+    const CardUse use = card_use(cards_, positions);
+    seat.per_card = use.most;
+    seat.even = use.even;
+    if (span.first > 0) seat.out = gate(positions, span.first - 1);
+    if (span.end() < size_) seat.in = gate(positions, span.end());
+    return seat;
+  }
+
+ private:
+  /// The best link from one of `positions` to the device at `next` in the list.
+  Gate gate(std::span<const int> positions, int next) const {
+    Gate best;
+    const int other = devices_.positions[at(next)];
+    for (const int position : positions) {
+      const Link link = link_between(devices_.cluster, position, other);
+      const bool better =
+          std::pair(link.bandwidth, -link.latency) > std::pair(best.link.bandwidth, -best.link.latency);
+      if (position != positions.front() && !better) continue;
+      best = {link, !cards_.empty() && cards_[at(position)] != cards_[at(other)]};
+    }
+    return best;
+  }
+
+  MemoryLimit limit(DeviceSpan span) const {
+    const auto bytes = devices_.bytes.subspan(at(span.first), at(span.count));
+    MemoryLimit limit{*std::ranges::min_element(bytes), context_, all_, all_};
+    if (neighbours_ == Neighbours::all_devices) return limit;
+    const auto with_next = [&](int first, int end) {
+      return hand_over(devices_.cluster, devices_.positions.subspan(at(first), at(end - first)));
+    };
+    limit.in = with_next(span.first, std::min(span.end() + 1, size_));
+    limit.out = with_next(std::max(span.first - 1, 0), span.end());
+    return limit;
+  }
+
+  const OrderedDevices& devices_;
+  double speed_;
+  std::int64_t context_;
+  Neighbours neighbours_;
+  std::vector<int> cards_;
+  HandOver all_;
+  int size_;
+};
+
+}  // namespace
+
+double Seats::least_slowness() const {
+  double least = std::numeric_limits<double>::infinity();
+  for (int first = 0; first < (uniform ? 1 : devices); ++first)
+    least = std::min(least, at(DeviceSpan{first, 1}).slowness);
+  return least;
+}
+
+Seats equal_seats(int devices, const Link& link, const MemoryLimit& limit) {
+  Seats seats{.devices = devices};
+  const double per_byte = occupancy(1, link);
+  for (int q = 1; q <= devices; ++q) {
+    Seat& seat = seats.all.emplace_back();
+    seat.in.link = seat.out.link = link;
+    seat.limit = limit;
+    if (q == 1) continue;
+    seat.all_reduce = {{ring_all_reduce(q, 0, link), 2.0 * (q - 1) / q * per_byte},
+                       {tree_all_reduce(q, 0, link), 2 * per_byte}};
+  }
+  return seats;
+}
+
+Seats listed_seats(const OrderedDevices& devices, double speed, std::int64_t context, Neighbours neighbours) {
+  const int size = static_cast<int>(devices.positions.size());
+  Seats seats{.uniform = false, .devices = size};
+  seats.all.resize(at(size) * at(size));
+  const ListedSeats make(devices, speed, context, neighbours);
+  for (int first = 0; first < size; ++first) {
+    for (int count = 1; count <= size - first; ++count)
+      seats.all[seats.index({first, count})] = make.make({first, count});
+  }
+  return seats;
+}
+
+Seats best_seats(const OrderedDevices& devices, double speed, std::int64_t context) {
+  std::vector<double> speeds;
+  for (const int position : devices.positions) speeds.push_back(devices.cluster.devices[at(position)].speed);
+  std::vector<std::int64_t> sizes(devices.bytes.begin(), devices.bytes.end());
+  std::ranges::sort(speeds, std::greater<>());
+  std::ranges::sort(sizes, std::greater<>());
+  Seats seats{.devices = static_cast<int>(speeds.size())};
+  for (std::size_t q = 0; q < speeds.size(); ++q) {
+    Seat& seat = seats.all.emplace_back();
+    seat.slowness = speed / speeds[q];
+    seat.in.link = seat.out.link = fastest_link(devices.cluster);
+    seat.all_reduce = least_all_reduce_forms(devices.cluster, static_cast<int>(q) + 1);
+    seat.limit = {.bytes = sizes[q], .context = context};
+  }
+  return seats;
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,61 @@
+// How long a stage keeps its devices busy: the one formula behind every search and every bound.
+#pragma once
+
+#include <algorithm>
+
+#include "libplan/cost/chain.h"
+
+namespace pp::plan {
+
+enum class LoadKind {
+  step,        ///< synchronous: the steady part of a step; the sum of a partition is the way of one micro-batch
+  steady,      ///< synchronous: all of a stage's work and messages in a step, which chained steps repeat
+  step_bound,  ///< certificate of the steady step: fill and drain around the stage, or its own work and update
+  period,      ///< asynchronous: seconds per update in steady state
+  period_bound,  ///< the same with the tensors that every stage must exchange whatever the others are
+};
+
+/// What a stage does. Seconds of one micro-batch on the device that the profile is of, if nothing else is said;
+/// without the fixed costs of an operation.
+struct LoadTerms {
+  double forward = 0, backward = 0;
+  /// Of `step_bound`: the forward and the part of the backward that the stages in front wait for, of this
+  /// stage; the same of it and all in front.
+  double returned = 0, reach = 0;
+  double update = 0;      ///< per step, fixed costs included
+  double all_reduce = 0;  ///< per step, on the devices that the stage has
+  double again = 0;       ///< per micro-batch: what runs a second time to save memory
+  OperationCost fixed{};
+  double slowness = 1;  ///< of the stage's devices: times as long as on the profile's
+  double turns = 1;     ///< micro-batches per step or update of its busiest replica
+  int replicas = 1;
+};
+
+/// Seconds per step or update; with n turns on q replicas, F, B and U at the speed of the devices, overlap o,
+///
+///   steady = max(n (F + B), n F + (n - o) B + AR) + n again + U       step: the same with n - 1 in the maximum
+///   period = steady M / (n q)
+///   step_bound = max(steady, way through all in front at full speed + n returned + n again)
+///
+/// Every one falls nowhere when a stage grows, in doubles too, but `step` with n = 1, where the backward only
+/// hides the all-reduce. The asynchronous form is PipeDream's (SOSP'19, 3.1) for n micro-batches per update.
+inline double stage_load(LoadKind kind, const LoadTerms& stage, int micro_batches, double all_reduce_overlap) {
+  const double f = (stage.forward + stage.fixed.forward) * stage.slowness;
+  const double b = (stage.backward + stage.fixed.backward) * stage.slowness;
+  const double again = stage.turns * stage.again * stage.slowness;
+  const double n = kind == LoadKind::step ? stage.turns - 1 : stage.turns;
+  const double load = std::max(n * (f + b), n * f + (n - all_reduce_overlap) * b + stage.all_reduce) + again +
+                      stage.update * stage.slowness;
+  switch (kind) {
+    case LoadKind::step:
+    case LoadKind::steady: return load;
+    case LoadKind::period:
+    case LoadKind::period_bound: return load * micro_batches / (n * stage.replicas);
+    case LoadKind::step_bound: break;
+  }
+  const double turns = n * stage.slowness;
+  const double fixed = turns * (stage.fixed.forward + stage.fixed.backward);
+  return std::max(load, stage.reach + (turns - 1) * stage.returned + fixed + again);
+}
+
+}  // namespace pp::plan

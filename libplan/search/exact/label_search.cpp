@@ -1,0 +1,372 @@
+#include "libplan/search/exact/label_search.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "libplan/search/exact/front_needs.h"
+
+namespace pp::plan {
+namespace {
+
+constexpr int kNone = -1;
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// A suffix of the layers, and what the stages in front of it need to know.
+struct Label {
+  double sum = 0;
+  int devices = 0;
+  int demand = 0;  ///< what its first stage wants in flight in front of it; 0 without exact memory
+  int stages = 0;
+  int end = 0;  ///< of that stage, and its devices
+  int replicas = 0;
+  int next = kNone;     ///< the label of `end`
+  int sibling = kNone;  ///< in the same front
+
+  auto rank() const { return std::tie(sum, devices, stages, end, replicas, demand, next); }
+  /// No partition in front is better off with `other`.
+  bool dominates(const Label& other) const {
+    if (sum > other.sum || devices > other.devices || demand > other.demand) return false;
+    const bool equal = devices == other.devices && demand == other.demand && sum == other.sum;
+    return !equal || rank() <= other.rank();
+  }
+};
+
+/// Ends of a stage on one span, nearest at the back, that of the best suffix in front.
+class Ends {
+ public:
+  struct Item {
+    double key;  ///< the sum of the suffix from here and the passage of everything in front
+    int end;
+    int label;
+    int stages;
+    bool operator<(const Item& other) const {
+      return std::tie(key, stages) < std::tie(other.key, other.stages);
+    }
+  };
+  bool empty() const { return head_ == items_.size(); }
+  const Item& front() const { return items_[head_]; }
+  void push(const Item& item) {
+    while (!empty() && !(items_.back() < item)) items_.pop_back();
+    if (empty()) clear();
+    items_.push_back(item);
+  }
+  void pop() {
+    if (++head_ == items_.size()) clear();
+  }
+
+ private:
+  void clear() { items_.clear(), head_ = 0; }
+  std::vector<Item> items_;
+  std::size_t head_ = 0;
+};
+
+/// What a boundary says to the stages on one span; asked once for every boundary.
+struct Side {
+  int boundary = kNone;
+  bool open = false;
+  double sum = 0;
+};
+
+/// How far a stage reaches within the limit.
+struct Reach {
+  int refused;                 ///< an end whose load was too large, and so is every later one
+  int begin = kNone, end = 0;  ///< a stage that was not
+};
+
+class Probe {
+ public:
+  Probe(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory, double limit, Sums sums)
+      : space_(space),
+        cost_(cost),
+        memory_(memory),
+        limit_(limit),
+        sums_(sums),
+        layers_(space.layers),
+        devices_(space.devices),
+        levels_(space.levels()),
+        uniform_(cost.uniform()),
+        scanned_(cost.scan_replicas()) {
+    needs_.assign(at(layers_), 0);
+    if (uniform_) {
+      FrontNeeds needs = front_needs(space, cost, limit);
+      needs_ = std::move(needs.devices);
+      next_ = needs.refused;
+    }
+    const std::size_t spans = uniform_ ? at(devices_) : at(devices_) * at(devices_);
+    heads_.assign(at(levels_ + 1) * at(layers_ + 1) * rows(), kNone);
+    ends_.resize(at(std::max(levels_, 1)) * at(devices_) * at(devices_));
+    waiting_.resize(at(std::max(levels_, 1)) * at(devices_));
+    in_.resize(spans);
+    out_.resize(spans);
+    reach_.assign(spans, {layers_ + 1});
+    labels_.emplace_back();
+    head(0, layers_, 0) = 0;
+    known_.resize(at(levels_ + 1) * at(layers_ + 1));
+    known(0, layers_) = {0};
+  }
+
+  PointTest run() {
+    for (int start = layers_ - 1; start >= 0; --start) {
+      space_.stop.look();
+      for (int level = 1; level <= std::max(levels_, 1); ++level) relax(start, level);
+    }
+    return walk();
+  }
+
+ private:
+  /// Fronts of a boundary: one of all labels where the exact memory makes many of them, else one for every
+  /// number of devices, with one label each where these are alike.
+  bool together() const { return uniform_ && memory_ != nullptr; }
+  std::size_t rows() const { return together() ? 1 : at(devices_ + 1); }
+  int& head(int level, int boundary, int devices) {
+    const std::size_t row = (at(level) * at(layers_ + 1) + at(boundary)) * rows();
+    return heads_[row + (together() ? 0 : at(devices))];
+  }
+  /// The numbers of devices of a boundary's fronts, ascending.
+  std::vector<int>& known(int level, int boundary) {
+    return known_[at(level) * at(layers_ + 1) + at(boundary)];
+  }
+  Label& label(int index) { return labels_[at(index)]; }
+  std::size_t slot(DeviceSpan span) const {
+    return at((uniform_ ? 0 : span.first * devices_) + span.count - 1);
+  }
+  /// Without stage counts all suffixes share level 0.
+  int from(int level) const { return levels_ == 0 ? 0 : level - 1; }
+  int to(int level) const { return levels_ == 0 ? 0 : level; }
+
+  /// Refused loads are the candidates for the next lower bound.
+  bool accept(double load) {
+    if (load <= limit_) return true;
+    next_ = std::min(next_, load);
+    return false;
+  }
+  bool within(int start, int end, DeviceSpan span) {
+    if (span.count == scanned_) return accept(cost_.stage(start, end, span));
+    Reach& reach = reach_[slot(span)];
+    if (end >= reach.refused) return false;
+    if (reach.begin == start && end <= reach.end) return true;
+    if (accept(cost_.stage(start, end, span))) {
+      reach.begin = start, reach.end = end;
+      return true;
+    }
+    reach.refused = end;
+    return false;
+  }
+  /// A stage may begin at `start`; with the passage of all in front of it.
+  Side begins(int start, DeviceSpan span) {
+    if (start != 0 && span.end() >= devices_) return {};
+    Side& side = in_[slot(span)];
+    if (side.boundary == start) return side;
+    const bool open = start == 0 || (space_.may_cut(start) && accept(cost_.cut(start, span, CutSide::in)));
+    return side = {start, open, open && sums_ == Sums::count ? cost_.passage(start, span) : 0};
+  }
+  /// A stage may end at `end`; with the fill and the passage of all in front of it.
+  Side stops(int end, DeviceSpan span) {
+    Side& side = out_[slot(span)];
+    if (side.boundary == end) return side;
+    const bool inner = end != layers_;
+    const bool open = !inner || (space_.may_cut(end) && accept(cost_.cut(end, span, CutSide::out)));
+    side = {end, open, 0};
+    if (!open || sums_ == Sums::ignore) return side;
+    side.sum = cost_.passage(end, span) + (inner ? cost_.fill(end, span) : 0);
+    return side;
+  }
+
+  /// All stages that begin at `start`.
+  void relax(int start, int level) {
+    for (int count = 1; count <= space_.replica_limit(); ++count) {
+      if (!space_.may_replicate(level, count)) continue;
+      if (together()) {
+        scan(start, level, {0, count});
+      } else if (memory_ != nullptr || count == scanned_) {
+        for (int first = 0; first + count <= devices_; ++first) scan(start, level, {first, count});
+      } else {
+        slide(start, level, count);
+      }
+    }
+    if (!together()) settle(start, to(level));
+  }
+
+  /// Spans with ends in their queue stay in `waiting`, those with a suffix at start + 1 are joined to them.
+  void slide(int start, int level, int count) {
+    std::vector<int>& waiting = waiting_[at(level - 1) * at(devices_) + at(count - 1)];
+    for (const int first : known(from(level), start + 1)) {
+      const DeviceSpan span{first, count};
+      if (span.end() > devices_) break;
+      if (!uniform_ && !cost_.considers(span)) continue;
+      const Side side = stops(start + 1, span);
+      if (!side.open) continue;
+      const int tail = head(from(level), start + 1, first);
+      Ends& ends = queue(level, span);
+      if (ends.empty()) waiting.push_back(first);
+      ends.push({label(tail).sum + side.sum, start + 1, tail, label(tail).stages});
+    }
+    std::erase_if(waiting, [&](int first) { return !slide_one(start, level, {first, count}); });
+  }
+
+  Ends& queue(int level, DeviceSpan span) {
+    return ends_[(at(level - 1) * at(devices_) + at(span.count - 1)) * at(devices_) + at(span.first)];
+  }
+
+  /// False: no end is left.
+  bool slide_one(int start, int level, DeviceSpan span) {
+    Ends& ends = queue(level, span);
+    while (!ends.empty() &&
+           !(within(start, ends.front().end, span) && cost_.fits(start, ends.front().end, span))) {
+      ends.pop();
+    }
+    if (ends.empty()) return false;
+    const Side side = begins(start, span);
+    if (!side.open) return true;
+    const auto& [key, end, tail, stages] = ends.front();
+    offer(level, start, {key - side.sum, span.end(), 0, stages + 1, end, span.count, tail});
+    return true;
+  }
+
+  /// Every end. Where devices are alike `span` stands for all spans of as many.
+  void scan(int start, int level, DeviceSpan span) {
+    if (!cost_.considers(span)) return;
+    for (int end = start + 1; end <= layers_; ++end) {
+      const int tails = head(from(level), end, span.first);
+      if (tails == kNone) continue;
+      if (!within(start, end, span)) {
+        if (span.count == scanned_) continue;
+        return;
+      }
+      if (!cost_.fits(start, end, span)) return;
+      const Side behind = stops(end, span);
+      if (!behind.open) continue;
+      const Side front = begins(start, span);
+      if (!front.open) return;
+      for (int tail = tails; tail != kNone; tail = label(tail).sibling)
+        extend(level, {start, end, span.count}, tail, behind.sum - front.sum);
+    }
+  }
+
+  void extend(int level, const StageRange& stage, int tail, double sum) {
+    const Label& behind = label(tail);
+    const DeviceSpan span{behind.devices, stage.replicas};
+    if (span.end() > devices_ - needs_[at(stage.begin)]) return;
+    int demand = 0;
+    if (memory_ != nullptr) demand = memory_->demand(span, {behind.devices, behind.stages, behind.demand});
+    const Label made{behind.sum + sum, span.end(), demand, behind.stages + 1, stage.end, stage.replicas, tail};
+    if (is_dominated(level, stage.begin, made)) return;  // before the memory, which takes longer
+    const bool fits =
+        memory_ != nullptr ? memory_->fits(stage, span, demand) : cost_.fits(stage.begin, stage.end, span);
+    if (fits) offer(level, stage.begin, made);
+  }
+
+  bool is_dominated(int level, int start, const Label& made) {
+    for (int known = head(to(level), start, made.devices); known != kNone; known = label(known).sibling) {
+      if (label(known).dominates(made)) return true;
+    }
+    return false;
+  }
+
+  void offer(int level, int start, const Label& made) {
+    int* link = &head(to(level), start, made.devices);
+    for (int known = *link; known != kNone; known = label(known).sibling) {
+      if (label(known).dominates(made)) return;
+    }
+    int place = static_cast<int>(labels_.size());
+    while (*link != kNone) {
+      Label& known = label(*link);
+      if (made.dominates(known)) {
+        place = *link;  // nobody stands in front of it yet
+        *link = known.sibling;
+      } else {
+        link = &known.sibling;
+      }
+    }
+    *link = place;  // before the labels move
+    if (place == static_cast<int>(labels_.size())) labels_.emplace_back();
+    label(place) = made;
+  }
+
+  /// Where devices are alike, a suffix that uses more of them than another and adds up to no less is of no use
+  /// to anybody, nor is one that leaves too few for the layers in front.
+  void settle(int start, int level) {
+    double least = std::numeric_limits<double>::infinity();
+    const int most = devices_ - needs_[at(start)];
+    for (int used = 1; used <= devices_; ++used) {
+      int& front = head(level, start, used);
+      if (front == kNone) continue;
+      if (uniform_ && (used > most || label(front).sum >= least)) {
+        front = kNone;
+      } else {
+        least = label(front).sum;
+        known(level, start).push_back(used);
+      }
+    }
+  }
+
+  PointTest walk() {
+    int best = kNone;
+    for (int level = space_.exact_stages; level <= levels_; ++level) {
+      for (int row = 0; row < static_cast<int>(rows()); ++row) {
+        for (int other = head(level, 0, row); other != kNone; other = label(other).sibling) {
+          if (best == kNone || label(other).rank() < label(best).rank()) best = other;
+        }
+      }
+    }
+    PointTest test;
+    test.next = next_;
+    if (best == kNone) return test;
+    Partition& partition = test.point.partition;
+    for (int start = 0; start < layers_; best = label(best).next) {
+      partition.push_back({start, label(best).end, label(best).replicas});
+      start = label(best).end;
+    }
+    test.point.load = largest_load(partition, layers_, cost_);
+    test.point.sum = sum_of(partition, layers_, cost_);
+    return test;
+  }
+
+  const SearchSpace& space_;
+  const StageCost& cost_;
+  const ExactMemory* memory_;
+  double limit_;
+  Sums sums_;
+  int layers_;
+  int devices_;
+  int levels_;
+  bool uniform_;
+  int scanned_;
+  double next_ = std::numeric_limits<double>::infinity();  ///< the smallest load that was refused
+  std::vector<int> needs_;                                 ///< front_needs(); zeros on a list
+  std::vector<Label> labels_;
+  std::vector<int> heads_;  ///< first labels of the fronts
+  std::vector<std::vector<int>> known_;
+  std::vector<Ends> ends_;                 ///< per level and span
+  std::vector<std::vector<int>> waiting_;  ///< per level and replicas, where the spans begin
+  std::vector<Side> in_, out_;             ///< per slot()
+  std::vector<Reach> reach_;               ///< per slot()
+};
+
+}  // namespace
+
+PointTest test_labels(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory, double limit,
+                      Sums sums) {
+  return Probe(space, cost, memory, limit, sums).run();
+}
+
+BottleneckResult search_least_load(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
+                                   double lower_bound) {
+  const auto probe = [&](double limit) {
+    PointTest test = test_labels(space, cost, memory, limit, Sums::ignore);
+    return BottleneckTest{std::move(test.point.partition), test.point.load, test.next};
+  };
+  return bisect_bottleneck(probe, lower_bound);
+}
+
+ParetoFront search_points(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
+                          double most) {
+  const BottleneckResult least =
+      cost.uniform() ? search_bottleneck(space, cost) : search_least_load(space, cost, memory);
+  if (!least.feasible()) return {};
+  const auto test = [&](double limit) { return test_labels(space, cost, memory, limit); };
+  return enumerate_points(least.value, cost.base(), test, most);
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,47 @@
+#include "libplan/search/exact/pareto.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pp::plan {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// A point not far above the least load, in steps that double: a probe is the dearer the more it admits.
+PointTest first_above(double least_load, const std::function<PointTest(double)>& test) {
+  constexpr double kFirstStep = 1. / 64;
+  PointTest found = test(least_load);
+  for (double step = kFirstStep; !found.feasible() && found.next < kInfinity; step *= 2)
+    found = test(found.next * (1 + step));
+  return found;
+}
+
+/// A point with an objective of at most `most`.
+PointTest first_within(double most, double base, const std::function<PointTest(double)>& test) {
+  PointTest found = test(most - base);
+  while (found.feasible() && found.point.load + (base + found.point.sum) > most)  // less sum, more load
+    found = test(std::min(std::nextafter(found.point.load, 0.0), most - base - found.point.sum));
+  return found;
+}
+
+}  // namespace
+
+ParetoFront enumerate_points(double least_load, double base, const std::function<PointTest(double)>& test,
+                             double most) {
+  ParetoFront front;
+  const PointTest first = most < kInfinity ? first_within(most, base, test) : first_above(least_load, test);
+  if (!first.feasible()) return front;
+  PointTest found = test(first.point.load + first.point.sum);  // more load alone exceeds what `first` reaches
+  while (found.feasible()) {
+    const double load = found.point.load;
+    const double rest = base + found.point.sum;
+    front.objective = std::min(front.objective, load + rest);
+    front.points.push_back(std::move(found.point));
+    if (least_load + rest >= front.objective) break;
+    found = test(std::nextafter(load, 0.0));
+  }
+  return front;
+}
+
+}  // namespace pp::plan
