@@ -25,8 +25,8 @@ struct Seat {
   double slowness = 1;  ///< times on its slowest device, relative to the profile's
   double per_card = 1;  ///< most of its devices behind one network card
   bool even = true;     ///< as many behind every one
-  Gate in, out;         ///< to the stage in front, to the one behind; unset at the ends of a list
-  std::vector<AllReduceForm> all_reduce;
+  Gate in{}, out{};     ///< to the stage in front, to the one behind; unset at the ends of a list
+  std::vector<AllReduceForm> all_reduce{};
   MemoryLimit limit{};  ///< of its smallest device
 };
 
@@ -45,7 +45,7 @@ enum class Neighbours { next_device, all_devices };
 struct Seats {
   bool uniform = true;  ///< one per number of replicas
   int devices = 0;
-  std::vector<Seat> all;  ///< by index()
+  std::vector<Seat> all{};  ///< by index()
 
   std::size_t index(DeviceSpan span) const {
     return static_cast<std::size_t>(span.first * (uniform ? 0 : devices) + span.count - 1);

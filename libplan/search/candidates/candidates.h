@@ -52,7 +52,8 @@ ChainCost bound_cost(const SearchCase& what, const SearchSpace& space);
 /// Whether searches, whose time grows with the layers and the square of the devices, are short enough to be
 /// repeated on every smaller machine and for every slower link.
 bool is_small(int layers, int devices);
-/// Under a memory limit each search may take a pair search: layers times devices of all that are repeated.
+/// Under a memory limit each search may take one with the exact memory: layers times devices of all that are
+/// repeated.
 constexpr int kLimitedWork = 4000;
 
 struct SearchLimits {
@@ -62,7 +63,8 @@ struct SearchLimits {
 };
 
 /// Stopped before it found anything, it still looks for one partition that fits.
-/// A result of the fast searches that does not fit exactly is replaced by that of the pair search.
+/// A result of the fast searches that does not fit exactly is replaced by that of the search with the exact
+/// memory.
 CandidateList find_candidates(const SearchCase& what, const SearchSpace& space,
                               const SearchLimits& limits = {});
 

@@ -95,8 +95,8 @@ class Probe {
     }
     const std::size_t spans = uniform_ ? at(devices_) : at(devices_) * at(devices_);
     heads_.assign(at(levels_ + 1) * at(layers_ + 1) * rows(), kNone);
-    ends_.resize(at(std::max(levels_, 1)) * at(devices_) * at(devices_));
-    waiting_.resize(at(std::max(levels_, 1)) * at(devices_));
+    waiting_.resize(at(std::max(levels_, 1)) * at(space.replica_limit()));
+    ends_.resize(waiting_.size() * at(devices_));
     in_.resize(spans);
     out_.resize(spans);
     reach_.assign(spans, {layers_ + 1});
@@ -190,7 +190,7 @@ class Probe {
 
   /// Spans with ends in their queue stay in `waiting`, those with a suffix at start + 1 are joined to them.
   void slide(int start, int level, int count) {
-    std::vector<int>& waiting = waiting_[at(level - 1) * at(devices_) + at(count - 1)];
+    std::vector<int>& waiting = waiting_[row(level, count)];
     for (const int first : known(from(level), start + 1)) {
       const DeviceSpan span{first, count};
       if (span.end() > devices_) break;
@@ -205,8 +205,11 @@ class Probe {
     std::erase_if(waiting, [&](int first) { return !slide_one(start, level, {first, count}); });
   }
 
+  std::size_t row(int level, int count) const {
+    return at(level - 1) * at(space_.replica_limit()) + at(count - 1);
+  }
   Ends& queue(int level, DeviceSpan span) {
-    return ends_[(at(level - 1) * at(devices_) + at(span.count - 1)) * at(devices_) + at(span.first)];
+    return ends_[row(level, span.count) * at(devices_) + at(span.first)];
   }
 
   /// False: no end is left.

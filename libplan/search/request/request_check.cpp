@@ -127,11 +127,11 @@ int most_replicas(const Profile& profile, const PlanRequest& request) {
   return most;
 }
 
-/// The exact synchronous search keeps a queue for every stage, number of replicas and of devices behind them,
-/// and an entry for every stage, layer and number of devices.
+/// The label search keeps a queue for every stage, number of replicas and of devices behind them, and a label
+/// for every stage, layer and number of devices.
 void check_tables(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                   const PlanRequest& request) {
-  constexpr double kMost = 1 << 30, kQueue = 32, kEntry = 24;
+  constexpr double kMost = 1 << 30, kQueue = 32, kEntry = 44;
   const int devices = static_cast<int>(cluster.devices.size());
   const SearchSpace space =
       search_space(graph, file_order(graph).layers, request, devices, most_replicas(profile, request));
