@@ -34,7 +34,8 @@ struct Fixture {
     return made;
   }
   ChainCost load(LoadKind kind, int micro_batches) const {
-    return {chain, {kind, micro_batches},
+    return {chain,
+            {kind, micro_batches},
             listed_seats({cluster, positions, bytes}, 1, 0, Neighbours::all_devices),
             {.micro_batches = micro_batches}};
   }
@@ -106,8 +107,7 @@ TEST_CASE("memory is that of the smallest device of the stage") {
   CHECK(load.fits(Partition{{0, 2, 1}, {2, 3, 4}}));  // 8 + 4 MB on a device of node 1
 }
 
-TEST_CASE(
-    "the bound: as many replicas as there are fast devices, the least all-reduce among them") {
+TEST_CASE("the bound: as many replicas as there are fast devices, the least all-reduce among them") {
   const Fixture given;
   const PricedModel fast = [&] {
     PricedModel model = given.model;

@@ -63,7 +63,9 @@ class ListCost : public StageCost, public ExactMemory {
   }
   bool uniform() const override { return false; }
   double fastest() const { return *std::ranges::max_element(machine.speed); }
-  double base() const override { return summed ? total(times, 0, static_cast<int>(times.size())) / fastest() : 0; }
+  double base() const override {
+    return summed ? total(times, 0, static_cast<int>(times.size())) / fastest() : 0;
+  }
   double passage(int boundary, DeviceSpan span) const override {
     return summed ? total(times, 0, boundary) * (1 / slowest(span) - 1 / fastest()) : 0;
   }

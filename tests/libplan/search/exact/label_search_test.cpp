@@ -57,8 +57,7 @@ Optimum brute_force(const SearchSpace& space, const ChainCost& period, const Cha
 
 }  // namespace
 
-TEST_CASE(
-    "with the exact windows and boundary tensors of the whole pipeline the search equals brute force") {
+TEST_CASE("with the exact windows and boundary tensors of the whole pipeline the search equals brute force") {
   Random random(21);
   int feasible = 0;
   int runs_again = 0;
@@ -109,9 +108,7 @@ TEST_CASE(
     ++feasible;
     REQUIRE(memory.fits(found.partition));
     REQUIRE(points.objective == doctest::Approx(expected.step).epsilon(1e-12));
-    const auto within = [&](double most) {
-      return search_points(space, step, &step, most).objective;
-    };
+    const auto within = [&](double most) { return search_points(space, step, &step, most).objective; };
     REQUIRE(within(points.objective * (1 + 1e-9)) == points.objective);
     REQUIRE(within(points.objective * 1.5) == points.objective);
     REQUIRE(std::isinf(within(points.objective * (1 - 1e-9))));
