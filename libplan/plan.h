@@ -14,7 +14,7 @@
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/context.h"
 #include "libprofile/core/json_reader.h"
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 #include "libprofile/core/profile.h"
 
 namespace pp::plan {

@@ -3,8 +3,8 @@
 #include <memory>
 #include <utility>
 
-#include "libprofile/measure/memory_meter.h"
-#include "libprofile/measure/profiler.h"
+#include "libprofile/device/memory_meter.h"
+#include "libprofile/device/process.h"
 #include "librun/drive/work.h"
 #include "librun/infer/driver.h"
 #include "librun/infer/generation.h"

@@ -4,8 +4,8 @@
 
 #include "libplan/search/planner.h"
 #include "libprofile/core/error.h"
-#include "libprofile/measure/device_set.h"
-#include "libprofile/measure/machine.h"
+#include "libprofile/device/cores.h"
+#include "libprofile/measure/profiler.h"
 #include "libprofile/measure/statistics.h"
 #include "libprofile/model/families/families.h"
 #include "librun/drive/crew.h"

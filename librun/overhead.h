@@ -3,7 +3,7 @@
 #pragma once
 
 #include "libprofile/core/profile.h"
-#include "libprofile/measure/profiler.h"
+#include "libprofile/device/device_set.h"
 
 namespace pp::run {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
-#include "libprofile/measure/memory_meter.h"
-#include "libprofile/measure/profiler.h"
+#include "libprofile/device/memory_meter.h"
+#include "libprofile/device/process.h"
 #include "librun/drive/driver.h"
 #include "librun/drive/work.h"
 #include "librun/report/build.h"

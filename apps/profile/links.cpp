@@ -14,7 +14,7 @@
 #include "apps/cli/table.h"
 #include "apps/profile/commands.h"
 #include "libprofile/core/counted.h"
-#include "libprofile/measure/profiler.h"
+#include "libprofile/device/process.h"
 #include "librun/transport/device_links.h"
 #include "librun/transport/link_levels.h"
 #include "librun/transport/link_meter.h"
@@ -34,7 +34,8 @@ struct Options {
 std::vector<int> parse_cuda_devices(const std::string& text) {
   std::vector<int> devices;
   for (const auto part : std::views::split(text, ',')) {
-    const profile::DeviceSet device = profile::parse_device_set({part.begin(), part.end()});
+    const profile::DeviceSet device =
+        profile::parse_device_set({part.begin(), part.end()}, profile::machine_devices());
     if (device.kind != DeviceKind::cuda)
       throw Error(ErrorKind::usage,
                   "--devices: \"" + text + "\" mixes kinds; name CUDA devices only, or cores as cpu:2x1");

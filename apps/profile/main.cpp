@@ -1,6 +1,6 @@
 // pp-profile: measures a model layer by layer, and the links between devices.
 #include "apps/profile/commands.h"
-#include "libprofile/measure/profiler.h"
+#include "libprofile/device/process.h"
 
 int main(int argc, char** argv) {
   pp::profile::prepare_process();

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 
 namespace pp::profile_tool {
 

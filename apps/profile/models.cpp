@@ -9,7 +9,7 @@
 #include "apps/cli/terminal_text.h"
 #include "apps/profile/commands.h"
 #include "apps/profile/model_argument.h"
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/families/families.h"
 
 namespace pp::profile_tool {

@@ -11,6 +11,7 @@
 #include "apps/profile/commands.h"
 #include "apps/profile/model_argument.h"
 #include "apps/profile/tables.h"
+#include "libprofile/device/process.h"
 #include "libprofile/measure/profiler.h"
 #include "librun/overhead.h"
 
@@ -62,8 +63,9 @@ class TerminalObserver : public profile::Observer {
 profile::ProfileOptions settings_of(const Options& options) {
   profile::ProfileOptions settings = options.profile;
   settings.mode = options.mode == Mode::isolated ? ProfileMode::isolated : ProfileMode::in_place;
-  settings.devices = profile::parse_device_set(options.device);
-  if (options.concurrent) settings.devices = profile::all_devices(settings.devices);
+  const profile::MachineDevices machine = profile::machine_devices();
+  settings.devices = profile::parse_device_set(options.device, machine);
+  if (options.concurrent) settings.devices = profile::all_devices(settings.devices, machine);
   settings.micro_batch_sizes.clear();
   if (options.sizes == "auto") {
     settings.size_choice = profile::SizeChoice::automatic;

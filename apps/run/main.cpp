@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "apps/run/commands.h"
-#include "libprofile/measure/profiler.h"
+#include "libprofile/device/process.h"
 #include "librun/run.h"
 
 int main(int argc, char** argv) {

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "libprofile/core/error.h"
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 
 namespace pp::plan {
 namespace {

@@ -3,7 +3,7 @@
 #include <functional>
 #include <queue>
 
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 
 namespace pp::plan {
 namespace {

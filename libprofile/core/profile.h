@@ -12,7 +12,7 @@
 #include "libprofile/core/context.h"
 #include "libprofile/core/enum_names.h"
 #include "libprofile/core/json_reader.h"
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 #include "libprofile/core/units.h"
 
 namespace pp {

@@ -44,9 +44,18 @@ struct TensorType {
   bool operator==(const TensorType&) const = default;
 };
 std::int64_t element_count(const Shape& shape);
+/// More than 2^40 elements: refused, so that no product of sizes overflows.
+bool too_large(const Shape& shape);
 Bytes bytes_of(const TensorType& type);
 /// `[1, 28, 28]`
 std::string to_text(const Shape& shape);
+
+struct ParameterSpec {
+  std::string name;  ///< within the layer: `weight`, of a graph `conv1.weight`; model-wide: `layer.name`
+  Shape shape;
+  DType dtype = DType::float32;  ///< floating: the type of the run; only buffers have others
+  bool operator==(const ParameterSpec&) const = default;
+};
 
 /// A tensor within a layer: dimension `batch_dim` has `rows` times the number of samples (windows of an image:
 /// 64 rows a sample), `shape` are the others; rows 0: no batch, `shape` is all there is.

@@ -3,7 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>
 
-#include "libprofile/core/index_limit.h"
+#include "libprofile/core/model/index_limit.h"
 #include "libprofile/model/ops.h"
 
 namespace pp::profile {

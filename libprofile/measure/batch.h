@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 
 namespace pp::profile {
 

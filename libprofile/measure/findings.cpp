@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 
-#include "libprofile/measure/device_set.h"
 #include "libprofile/measure/statistics.h"
 
 namespace pp::profile {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "libprofile/core/profile.h"
-#include "libprofile/measure/profiler.h"
+#include "libprofile/device/device_set.h"
 
 namespace pp::profile {
 

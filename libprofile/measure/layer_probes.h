@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "libprofile/measure/memory_meter.h"
-#include "libprofile/measure/saved_meter.h"
-#include "libprofile/measure/timer.h"
+#include "libprofile/device/memory_meter.h"
+#include "libprofile/device/saved_meter.h"
+#include "libprofile/device/timer.h"
 #include "libprofile/model/segment.h"
 
 namespace pp::profile {

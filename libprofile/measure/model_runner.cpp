@@ -9,8 +9,8 @@
 #include <numeric>
 #include <utility>
 
+#include "libprofile/device/hand_over.h"
 #include "libprofile/measure/batch.h"
-#include "libprofile/measure/hand_over.h"
 #include "libprofile/model/errors.h"
 #include "libprofile/model/ops.h"
 

@@ -13,10 +13,10 @@
 #include <span>
 #include <vector>
 
-#include "libprofile/core/model_graph.h"
-#include "libprofile/measure/compute_device.h"
+#include "libprofile/core/model/model_graph.h"
+#include "libprofile/device/compute_device.h"
+#include "libprofile/device/memory_meter.h"
 #include "libprofile/measure/layer_probes.h"
-#include "libprofile/measure/memory_meter.h"
 #include "libprofile/measure/rounds.h"
 #include "libprofile/model/optimizer.h"
 #include "libprofile/model/segment.h"

@@ -1,6 +1,6 @@
 // The document from what was measured.
-#include "libprofile/measure/cuda_devices.h"
-#include "libprofile/measure/machine.h"
+#include "libprofile/device/cuda_devices.h"
+#include "libprofile/device/machine.h"
 #include "libprofile/measure/profiling.h"
 
 namespace pp::profile {

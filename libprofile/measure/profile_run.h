@@ -4,8 +4,8 @@
 
 #include <optional>
 
-#include "libprofile/measure/clock.h"
-#include "libprofile/measure/device_set.h"
+#include "libprofile/device/clock.h"
+#include "libprofile/device/device_set.h"
 #include "libprofile/measure/profiler.h"
 
 namespace pp::profile {

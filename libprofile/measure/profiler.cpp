@@ -1,11 +1,12 @@
 #include "libprofile/measure/profiler.h"
 
 #include "libprofile/core/error.h"
-#include "libprofile/measure/cuda_devices.h"
+#include "libprofile/device/cuda_devices.h"
+#include "libprofile/device/machine.h"
+#include "libprofile/device/memory_meter.h"
+#include "libprofile/device/process.h"
 #include "libprofile/measure/findings.h"
 #include "libprofile/measure/isolated.h"
-#include "libprofile/measure/machine.h"
-#include "libprofile/measure/memory_meter.h"
 #include "libprofile/measure/profile_run.h"
 #include "libprofile/measure/profiling.h"
 #include "libprofile/model/errors.h"
@@ -101,7 +102,7 @@ Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Ob
   const bool cuda = devices.kind == DeviceKind::cuda && devices.first < cuda_device_count();
   return profile_model(model, options, observer,
                        {.clock = clock,
-                        .machine = {usable_cores(), cuda_device_count(), why_no_cuda()},
+                        .machine = machine_devices(),
                         .memory = cuda ? cuda_device_memory(devices.first) : machine_memory(),
                         .load = load_average(),
                         .context = measurement_context()});

@@ -7,25 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "libprofile/core/cluster.h"
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 #include "libprofile/core/profile.h"
+#include "libprofile/device/device_set.h"
 
 namespace pp::profile {
-
-/// What is measured on: `count` devices of `cores` cores each, all busy; the first one's times are recorded.
-struct DeviceSet {
-  DeviceKind kind = DeviceKind::cpu;
-  int first = 0;
-  int count = 1;
-  int cores = 1;
-  bool operator==(const DeviceSet&) const = default;
-};
-/// `cpu:0` (device 0, one core), `cpu:2x1` (two devices of one core, both working), `cuda:0`. Throws pp::Error
-/// (usage) with the forms, or (device) with the devices that exist.
-DeviceSet parse_device_set(std::string_view text);
-/// As many devices like these as this machine has room for, all busy.
-DeviceSet all_devices(DeviceSet devices);
 
 /// `automatic`: 1, 2, 4, ... until a size does not fit, which is recorded, or takes too long to be sampled
 /// within the budget. At most kLargestAutomaticSize.
@@ -61,12 +47,5 @@ class Observer {
 
 /// Throws pp::Error: (data) for a model that cannot run, (device) for a device that does not exist.
 Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Observer& observer);
-
-/// Process-wide settings that every measuring or training tool makes first in main: malloc thresholds, the
-/// saved-tensor meter. Call once, before any tensor exists.
-void prepare_process();
-
-/// CPU model name, core count, LibTorch version, load average: the context of a measured document.
-Context measurement_context();
 
 }  // namespace pp::profile

@@ -5,9 +5,10 @@
 #include <cmath>
 #include <utility>
 
+#include "libprofile/device/cores.h"
+#include "libprofile/device/reference_kernel.h"
 #include "libprofile/measure/findings.h"
-#include "libprofile/measure/machine.h"
-#include "libprofile/measure/reference_kernel.h"
+#include "libprofile/measure/reference_drift.h"
 #include "libprofile/measure/statistics.h"
 #include "libprofile/model/errors.h"
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/errors.h"
 #include "libprofile/model/graph_layer.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/aten/call.h"
 #include "libprofile/model/errors.h"
 #include "libprofile/model/ops/forward.h"

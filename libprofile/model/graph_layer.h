@@ -2,7 +2,7 @@
 // is a graph of one node.
 #pragma once
 
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 #include "libprofile/model/ops.h"
 
 namespace pp::model {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "libprofile/core/error.h"
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/ops.h"
 
 namespace pp::model {

@@ -15,7 +15,7 @@
 #include <span>
 #include <vector>
 
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 #include "libprofile/model/ops.h"
 
 namespace pp::model {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 
 namespace pp::model::detail {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "libprofile/core/error.h"
-#include "libprofile/core/index_limit.h"
+#include "libprofile/core/model/index_limit.h"
 
 namespace pp::run {
 

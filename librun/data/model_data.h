@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 #include "librun/data/records.h"
 
 namespace pp::run {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 #include "librun/data/byte_source.h"
 #include "librun/data/element_type.h"
 

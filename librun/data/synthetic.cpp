@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "libprofile/core/index_limit.h"
+#include "libprofile/core/model/index_limit.h"
 #include "libprofile/model/ops.h"
 #include "librun/data/model_data.h"
 

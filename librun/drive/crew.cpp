@@ -1,6 +1,6 @@
 #include "librun/drive/crew.h"
 
-#include "libprofile/measure/compute_device.h"
+#include "libprofile/device/compute_device.h"
 
 namespace pp::run {
 

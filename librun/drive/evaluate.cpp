@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "libprofile/measure/compute_device.h"
+#include "libprofile/device/compute_device.h"
 #include "librun/data/model_data.h"
 #include "librun/worker/worker.h"
 

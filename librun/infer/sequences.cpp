@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
-#include "libprofile/core/index_limit.h"
+#include "libprofile/core/model/index_limit.h"
 #include "librun/worker/limits.h"
 
 namespace pp::run {

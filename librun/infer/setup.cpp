@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
-#include "libprofile/measure/machine.h"
+#include "libprofile/device/cores.h"
+#include "libprofile/device/machine.h"
 #include "librun/data/model_data.h"
 #include "librun/data/synthetic.h"
 #include "librun/setup/checks.h"
@@ -118,7 +119,7 @@ InferSetup make_infer_setup(const plan::Plan& plan, const InferOptions& options)
   check_runnable(setup.model);
   check_autocast(plan, options);
   setup.devices = devices_of_workers(plan);
-  setup.cores = bind_cores(setup.devices, allowed_cores());
+  setup.cores = bind_cores(setup.devices, profile::usable_cores());
   infer.data.left_out = unread_targets(setup.model);
   if (options.generation) {
     infer.sequence = find_sequence(setup.model, options.generation->sequence_input);

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "libprofile/core/error.h"
-#include "libprofile/measure/cuda_devices.h"
+#include "libprofile/device/cuda_devices.h"
 #include "libprofile/model/ops.h"
 #include "librun/worker/limits.h"
 

@@ -4,7 +4,8 @@
 #include <numeric>
 
 #include "libprofile/core/error.h"
-#include "libprofile/measure/machine.h"
+#include "libprofile/device/cores.h"
+#include "libprofile/device/machine.h"
 #include "librun/data/model_data.h"
 #include "librun/setup/checks.h"
 #include "librun/setup/host_memory.h"
@@ -234,7 +235,7 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   check_accumulation(plan, options);
   check_autocast(plan, options);
   setup.devices = devices_of_workers(plan);
-  setup.cores = bind_cores(setup.devices, allowed_cores());
+  setup.cores = bind_cores(setup.devices, profile::usable_cores());
   const std::int64_t samples = set_data(setup, options);
   const auto optimizer = make_optimizer(plan.training.optimizer, options);
   check_prediction(plan, *optimizer);

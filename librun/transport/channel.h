@@ -7,7 +7,7 @@
 #include <string>
 
 #include "libprofile/core/ids.h"
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 
 namespace pp::run {
 

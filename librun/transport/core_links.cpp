@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "libprofile/device/cores.h"
 #include "librun/transport/ping_pong.h"
-#include "librun/worker/thread.h"
 
 namespace pp::run {
 
@@ -16,7 +16,8 @@ using Clock = Coordinator::Clock;
 
 // Threads pinned to their cores.
 Team pinned(const std::vector<Cores>& cores) {
-  return {static_cast<int>(cores.size()), [cores](int me) { pin_thread(cores[static_cast<std::size_t>(me)]); }};
+  return {static_cast<int>(cores.size()),
+          [cores](int me) { profile::pin_thread(cores[static_cast<std::size_t>(me)]); }};
 }
 
 // One value of every cache line: the line is what travels.

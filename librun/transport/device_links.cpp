@@ -4,8 +4,8 @@
 #include <string>
 
 #include "libprofile/core/error.h"
-#include "libprofile/measure/compute_device.h"
-#include "libprofile/measure/cuda_devices.h"
+#include "libprofile/device/compute_device.h"
+#include "libprofile/device/cuda_devices.h"
 #include "librun/transport/link_levels.h"
 #include "librun/transport/link_meter.h"
 #include "librun/transport/tensor_links.h"

@@ -1,7 +1,7 @@
 #include <string>
 #include <utility>
 
-#include "libprofile/measure/device_event.h"
+#include "libprofile/device/device_event.h"
 #include "librun/transport/message_queue.h"
 #include "librun/transport/transport.h"
 

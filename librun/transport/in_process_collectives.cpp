@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "libprofile/measure/compute_device.h"
+#include "libprofile/device/compute_device.h"
 #include "librun/transport/collectives.h"
 
 namespace pp::run {

@@ -1,23 +1,21 @@
 #include "librun/transport/link_meter.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
 #include <string>
 
 #include "libprofile/core/error.h"
+#include "libprofile/device/cores.h"
+#include "libprofile/device/machine.h"
 #include "librun/transport/core_links.h"
 #include "librun/transport/link_fit.h"
 #include "librun/transport/link_levels.h"
-#include "librun/worker/thread.h"
 
 namespace pp::run {
 
 namespace {
 
 std::vector<Device> make_devices(const LinkOptions& options) {
-  const std::vector<int> allowed = allowed_cores();
+  const std::vector<int> allowed = profile::usable_cores();
   const auto per_device = static_cast<std::size_t>(options.cores_per_device);
   const auto needed = static_cast<std::size_t>(options.devices) * per_device;
   if (options.devices < 2)
@@ -36,20 +34,12 @@ std::vector<Device> make_devices(const LinkOptions& options) {
     devices[i].id = DeviceId{static_cast<int>(i)};
     devices[i].index = static_cast<int>(i);
     devices[i].cores.assign(first, first + static_cast<std::ptrdiff_t>(per_device));
-    devices[i].memory = Bytes(usable_memory().value / options.devices);
+    devices[i].memory = Bytes(profile::machine_memory().value / options.devices);
   }
   return devices;
 }
 
 }  // namespace
-
-Bytes usable_memory() {
-  std::int64_t bytes = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-  std::ifstream file("/sys/fs/cgroup/memory.max");
-  std::int64_t limit = 0;
-  if (file >> limit && limit > 0) bytes = std::min(bytes, limit);
-  return Bytes(bytes);
-}
 
 void add_all_reduce(Cluster& cluster, std::vector<LinkSample> samples) {
   const LinkFit fit = fit_link(samples);

@@ -23,9 +23,6 @@ struct LinkOptions {
 /// share in [0, 1].
 Cluster measure_links(const LinkOptions& options, const std::function<void(double)>& progress = {});
 
-/// Physical memory, or the limit of the control group when that is lower.
-Bytes usable_memory();
-
 /// Adds the samples of an all-reduce, and their fit, to the outermost level.
 void add_all_reduce(Cluster& cluster, std::vector<LinkSample> samples);
 

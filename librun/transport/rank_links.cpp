@@ -11,9 +11,10 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
+#include "libprofile/device/cores.h"
+#include "libprofile/device/machine.h"
 #include "librun/transport/link_levels.h"
 #include "librun/transport/link_meter.h"
-#include "librun/worker/thread.h"
 
 namespace pp::run {
 
@@ -98,10 +99,10 @@ std::vector<char> host_name() {
 
 // What each rank says about itself, gathered on rank 0; empty elsewhere.
 std::vector<Device> gather_devices(Ranks& ranks) {
-  const std::vector<std::int64_t> memory{usable_memory().value};
+  const std::vector<std::int64_t> memory{profile::machine_memory().value};
   if (ranks.rank() != 0) {
     send_values(ranks, 0, host_name());
-    send_values(ranks, 0, allowed_cores());
+    send_values(ranks, 0, profile::usable_cores());
     send_values(ranks, 0, memory);
     return {};
   }
@@ -112,7 +113,7 @@ std::vector<Device> gather_devices(Ranks& ranks) {
     Device& device = devices[static_cast<std::size_t>(r)];
     device.id = DeviceId{r};
     device.node.assign(name.begin(), name.end());
-    device.cores = r == 0 ? allowed_cores() : receive_values<int>(ranks, r);
+    device.cores = r == 0 ? profile::usable_cores() : receive_values<int>(ranks, r);
     device.memory = Bytes((r == 0 ? memory : receive_values<std::int64_t>(ranks, r)).front());
     device.index = on_node[device.node]++;
   }

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "libprofile/measure/compute_device.h"
+#include "libprofile/device/compute_device.h"
 #include "librun/transport/collectives.h"
 #include "librun/transport/ping_pong.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "libplan/plan.h"
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 #include "librun/transport/channel.h"
 #include "librun/worker/wiring.h"
 

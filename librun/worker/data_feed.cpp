@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "libprofile/measure/compute_device.h"
-#include "libprofile/measure/hand_over.h"
+#include "libprofile/device/compute_device.h"
+#include "libprofile/device/hand_over.h"
 
 namespace pp::run {
 

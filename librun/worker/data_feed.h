@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "libprofile/measure/memory_meter.h"
+#include "libprofile/device/memory_meter.h"
 #include "libprofile/model/ops.h"
 #include "librun/transport/read_ahead.h"
 #include "librun/worker/cursor.h"

@@ -18,12 +18,12 @@
 #include "librun/transport/coordinator.h"
 #include "librun/transport/transport.h"
 #include "librun/worker/channels.h"
+#include "librun/worker/core_binding.h"
 #include "librun/worker/inference.h"
 #include "librun/worker/learning_rate.h"
 #include "librun/worker/passes.h"
 #include "librun/worker/progress.h"
 #include "librun/worker/snapshots.h"
-#include "librun/worker/thread.h"
 #include "librun/worker/wiring.h"
 
 namespace pp::run {

@@ -1,6 +1,6 @@
 // Receives and sends, derived from the tensor edges between stages.
-#include "libprofile/measure/compute_device.h"
-#include "libprofile/measure/hand_over.h"
+#include "libprofile/device/compute_device.h"
+#include "libprofile/device/hand_over.h"
 #include "librun/worker/worker.h"
 
 namespace pp::run {

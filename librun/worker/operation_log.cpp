@@ -7,7 +7,7 @@
 #include <exception>
 #include <utility>
 
-#include "libprofile/measure/compute_device.h"
+#include "libprofile/device/compute_device.h"
 #include "libprofile/model/errors.h"
 #include "librun/worker/located.h"
 

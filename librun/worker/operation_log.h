@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "libprofile/measure/device_event.h"
+#include "libprofile/device/device_event.h"
 #include "librun/worker/cursor.h"
 #include "librun/worker/job.h"
 #include "librun/worker/record.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "libprofile/measure/compute_device.h"
+#include "libprofile/device/compute_device.h"
 #include "librun/worker/worker.h"
 
 namespace pp::run {

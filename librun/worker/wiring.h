@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "libplan/plan.h"
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 #include "libprofile/model/segment.h"
 
 namespace pp::run {

@@ -8,7 +8,8 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
-#include "libprofile/measure/compute_device.h"
+#include "libprofile/device/compute_device.h"
+#include "libprofile/device/cores.h"
 #include "libprofile/model/errors.h"
 #include "librun/worker/located.h"
 #include "librun/worker/optimizer.h"
@@ -63,7 +64,7 @@ void Worker::run() noexcept {
 
 void Worker::serve() {
   const std::vector<int>& cores = job_.setup.cores.cores[index(id_)];
-  pin_thread(cores);
+  profile::pin_thread(cores);
   profile::enter_device(device_, std::max(1, static_cast<int>(cores.size())));
   make_stages();
   starting_.reset();

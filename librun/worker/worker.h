@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "libprofile/measure/memory_meter.h"
+#include "libprofile/device/memory_meter.h"
 #include "librun/stage/stage.h"
 #include "librun/worker/cursor.h"
 #include "librun/worker/data_feed.h"

@@ -1,8 +1,8 @@
 """layering.py ROOT: checks who may include whom, by reading #include lines, and that documents which sources name are there.
 Prints one line per violation; exit 1 if any.
 
-The rules are those of the project's structure: dependencies point one way (core -> model -> measure, core -> libplan, all of
-these -> librun -> apps), the planner never sees LibTorch, and no file sees both LibTorch and spdlog, whose fmt collide.
+The rules are those of the project's structure: dependencies point one way (core -> model and device -> measure,
+core -> libplan, all of these -> librun -> apps), the planner never sees LibTorch, and no file sees both LibTorch and spdlog, whose fmt collide.
 """
 
 import dataclasses
@@ -32,15 +32,21 @@ class Rule:
 
 RULES = [
     Rule(r"(libplan|libprofile/core|libprofile/report|libprofile/model/families)/", f"({TORCH}|{CUDA})",
-         "this room is free of LibTorch and CUDA", "move the code to libprofile/model, libprofile/measure or librun"),
+         "this room is free of LibTorch and CUDA", "move the code to libprofile/model, libprofile/device or librun"),
     Rule(r"libprofile/core/", r"(libprofile/(?!core/)|libplan/|librun/|apps/)",
          "core includes only the standard library and nlohmann", "move what is needed down into libprofile/core"),
+    Rule(r"libprofile/core/ops/", r"libprofile/core/(model/|profile\.h|cluster\.h)",
+         "an operation knows the types of its inputs and no model", "pass the value in as an argument"),
+    Rule(r"libprofile/core/model/", r"libprofile/core/(profile|cluster)\.h",
+         "a model knows nothing of who measures or runs it", "pass the value in as an argument"),
     Rule(r"libprofile/report/", r"(libprofile/(?!core/|report/)|libplan/|librun/|apps/)",
          "report may include core only", "pass the value in as an argument, or move its type to libprofile/core"),
-    Rule(r"libprofile/model/", r"(libprofile/measure/|libplan/|librun/|apps/)",
+    Rule(r"libprofile/device/", r"(libprofile/(?!core/|device/)|libplan/|librun/|apps/)",
+         "a device knows nothing of what runs on it", "pass the value in as an argument"),
+    Rule(r"libprofile/model/", r"(libprofile/(device|measure)/|libplan/|librun/|apps/)",
          "model may include core only", "pass the value in as an argument, or move its type to libprofile/core"),
     Rule(r"libprofile/measure/", r"(libplan/|librun/|apps/)",
-         "measure may include core and model only", "pass the value in as an argument, or move its type to libprofile/core"),
+         "measure may include core, device and model only", "pass the value in as an argument, or move its type to libprofile/core"),
     Rule(r"libplan/", r"(libprofile/(?!core/)|librun/|apps/)",
          "the planner may include core only", "read the number from the Profile or the Cluster document instead"),
     Rule(r"libplan/schedule/", r"libplan/(?!schedule/)",

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "libprofile/core/file.h"
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/core/profile.h"
 #include "tests/apps/sample_profile.h"
 #include "tests/support/process.h"

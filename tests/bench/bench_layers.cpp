@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "libprofile/device/threads.h"
 #include "libprofile/model/families/families.h"
 #include "libprofile/model/segment.h"
-#include "libprofile/model/threads.h"
 #include "tests/support/allocation_count.h"
 
 namespace {
@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
                  "microseconds (least of 40 rounds), allocations of our own code, allocations of all code.\n";
     return std::string_view(argv[1]) == "--help" ? 0 : 2;
   }
-  model::enter_worker_thread(1);
+  profile::enter_worker_thread(1);
   std::cout << "model, layers                                              F us   own   all    B us   own   "
                "all    I us   own   all"
                "    W us   own   all\n";

@@ -14,15 +14,15 @@
 #include <thread>
 #include <vector>
 
-#include "libprofile/measure/compute_device.h"
-#include "libprofile/measure/profiler.h"
+#include "libprofile/device/compute_device.h"
+#include "libprofile/device/cores.h"
+#include "libprofile/device/process.h"
 #include "libprofile/model/families/families.h"
 #include "libprofile/model/ops.h"
 #include "libprofile/model/optimizer.h"
 #include "libprofile/model/parameters.h"
 #include "librun/data/synthetic.h"
 #include "librun/run.h"
-#include "librun/worker/thread.h"
 #include "tests/bench/measure.h"
 #include "tests/librun/operation_counts.h"
 #include "tests/support/plans.h"
@@ -136,7 +136,7 @@ double plain_step(const plan::Plan& plan, const run::RunOptions& options) {
   std::exception_ptr error;
   std::thread([&] {
     try {
-      run::pin_thread(std::vector{run::allowed_cores().front()});
+      profile::pin_thread(std::vector{profile::usable_cores().front()});
       profile::enter_device(at::kCPU, 1);
       PlainLoop loop(plan, options);
       for (std::int64_t step = 0; step < *options.steps; ++step) {

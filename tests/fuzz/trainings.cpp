@@ -11,7 +11,6 @@
 #include <sstream>
 
 #include "libprofile/core/file.h"
-#include "libprofile/measure/profiler.h"
 #include "tests/fuzz/campaign.h"
 #include "tests/fuzz/corpus.h"
 #include "tests/fuzz/inference.h"

@@ -1,7 +1,7 @@
 #include <functional>
 
 #include "libprofile/core/error.h"
-#include "libprofile/measure/cuda_devices.h"
+#include "libprofile/device/cuda_devices.h"
 #include "librun/data/idx.h"
 #include "librun/run.h"
 #include "tests/librun/folder.h"

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 
 namespace test {
 

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "libplan/search/planner.h"
+#include "libprofile/device/process.h"
 #include "libprofile/measure/profiler.h"
 #include "libprofile/model/errors.h"
 #include "libprofile/model/families/families.h"

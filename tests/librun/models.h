@@ -1,7 +1,7 @@
 // Small models for the runtime's tests.
 #pragma once
 
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 
 namespace test {
 

@@ -1,5 +1,6 @@
 #include "librun/overhead.h"
 
+#include "libprofile/device/process.h"
 #include "tests/support/torch_test.h"
 
 using namespace pp;

@@ -1,5 +1,5 @@
 // Plans that recompute train as all others do.
-#include "libprofile/measure/memory_meter.h"
+#include "libprofile/device/memory_meter.h"
 #include "libprofile/model/families/families.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"

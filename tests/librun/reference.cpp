@@ -9,7 +9,7 @@
 #include <map>
 #include <stdexcept>
 
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/segment.h"
 #include "librun/checkpoint/weights.h"
 #include "tests/librun/folder.h"

@@ -6,7 +6,7 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
-#include "librun/worker/thread.h"
+#include "libprofile/device/cores.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
@@ -311,7 +311,7 @@ TEST_SUITE("librun/run") {
   TEST_CASE("a shared core is a warning") {
     test::SilentObserver observer;
     plan::Plan plan = two_stages();
-    const int core = run::allowed_cores().front();
+    const int core = profile::usable_cores().front();
     for (Device& device : plan.devices) device.cores = {core};
     run::run(plan, synthetic(16, 1), observer);
     REQUIRE(observer.warnings.size() == 1);

@@ -4,7 +4,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/parameters.h"
 #include "librun/data/synthetic.h"
 

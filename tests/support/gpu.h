@@ -5,7 +5,7 @@
 #include <exception>
 #include <thread>
 
-#include "libprofile/measure/cuda_devices.h"
+#include "libprofile/device/cuda_devices.h"
 #include "tests/support/skip.h"
 
 /// First line of a case that needs so many devices; CTest shows the case as skipped.

@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "libprofile/core/aten_call.h"
+#include "libprofile/core/model/aten_call.h"
 #include "libprofile/model/aten/constants.h"
 #include "libprofile/model/ops.h"
 

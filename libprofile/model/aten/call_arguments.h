@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "libprofile/core/aten_call.h"
+#include "libprofile/core/model/aten_call.h"
 #include "libprofile/model/ops.h"
 
 namespace pp::model::aten {

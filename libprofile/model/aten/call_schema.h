@@ -5,7 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <span>
 
-#include "libprofile/core/aten_call.h"
+#include "libprofile/core/model/aten_call.h"
 
 namespace pp::model::aten {
 

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "libprofile/core/aten_call.h"
+#include "libprofile/core/model/aten_call.h"
 
 namespace pp::model::aten {
 

@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "libprofile/core/aten_call.h"
+#include "libprofile/core/model/aten_call.h"
 #include "libprofile/model/ops.h"
 
 namespace pp::model::aten {

@@ -6,7 +6,7 @@
 
 #include <span>
 
-#include "libprofile/core/aten_call.h"
+#include "libprofile/core/model/aten_call.h"
 #include "libprofile/model/aten/call_arguments.h"
 
 namespace pp::model::aten {

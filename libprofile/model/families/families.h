@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 
 namespace pp::model {
 

@@ -10,7 +10,7 @@
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/threshold_backward.h>
 
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/ops/forward.h"
 
 // All: [n, ...] -> the same shape

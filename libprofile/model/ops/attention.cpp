@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/ops/forward.h"
 #include "libprofile/model/ops/relative_position.h"
 

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/ops/forward.h"
 
 namespace pp::model::ops {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "libprofile/core/error.h"
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/ops/forward.h"
 
 namespace pp::model::ops {

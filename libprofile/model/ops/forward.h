@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 #include "libprofile/model/ops.h"
 
 namespace pp::model::ops {

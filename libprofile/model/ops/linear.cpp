@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/ops/forward.h"
 #include "libprofile/model/weight_sums.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "libprofile/core/error.h"
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/ops/forward.h"
 
 namespace pp::model::ops {

@@ -4,7 +4,7 @@
 #include <ATen/ops/upsample_bilinear2d.h>
 #include <ATen/ops/upsample_nearest2d.h>
 
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/ops/forward.h"
 
 // All: [n, c, h, w] -> [n, c, h', w']

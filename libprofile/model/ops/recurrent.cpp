@@ -2,7 +2,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/ops/forward.h"
 
 namespace pp::model::ops {

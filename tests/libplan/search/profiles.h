@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "libprofile/core/cluster.h"
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/core/profile.h"
 
 namespace pp::plan::test {

@@ -1,6 +1,6 @@
 #include "libprofile/core/enum_names.h"
 
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 

@@ -4,7 +4,7 @@
 
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 #include "tests/support/doctest.h"
 
 using namespace pp;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "libprofile/measure/clock.h"
+#include "libprofile/device/clock.h"
 #include "libprofile/measure/profiler.h"
 
 namespace pp::profile::test {

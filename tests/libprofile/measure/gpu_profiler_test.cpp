@@ -1,7 +1,8 @@
 // The profiler on a CUDA device: what profiler_test.cpp and model_runner_test.cpp say of a CPU.
 #include <nlohmann/json.hpp>
 
-#include "libprofile/measure/compute_device.h"
+#include "libprofile/device/compute_device.h"
+#include "libprofile/device/process.h"
 #include "libprofile/measure/model_runner.h"
 #include "libprofile/measure/profile_run.h"
 #include "tests/libprofile/measure/fakes.h"
@@ -43,7 +44,7 @@ void on_device_thread(const Body& body) {
 
 Profile measure(const ModelGraph& graph, ProfileOptions options, test::RecordingObserver& observer) {
   prepare_process();
-  options.devices = parse_device_set("cuda:0");
+  options.devices = parse_device_set("cuda:0", machine_devices());
   options.precision = 0.5;
   options.budget_per_size = Seconds(0.05);
   return profile_model(graph, options, observer);

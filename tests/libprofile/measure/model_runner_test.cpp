@@ -1,6 +1,7 @@
 // Bytes and times of one pass against counts by hand. float32 everywhere, n = 2 samples.
 #include "libprofile/measure/model_runner.h"
 
+#include "libprofile/device/process.h"
 #include "tests/libprofile/measure/fakes.h"
 #include "tests/libprofile/model/graph_builder.h"
 #include "tests/support/torch_test.h"

@@ -1,5 +1,6 @@
 // What the profiler refuses, with the whole message.
 #include "libprofile/core/error.h"
+#include "libprofile/device/process.h"
 #include "libprofile/measure/profile_run.h"
 #include "tests/libprofile/measure/fakes.h"
 #include "tests/libprofile/model/graph_builder.h"

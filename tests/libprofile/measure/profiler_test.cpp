@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "libprofile/device/process.h"
 #include "libprofile/measure/profile_run.h"
 #include "tests/libprofile/measure/fakes.h"
 #include "tests/libprofile/model/graph_builder.h"

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "libprofile/device/threads.h"
 #include "libprofile/model/segment_plan.h"
-#include "libprofile/model/threads.h"
 #include "tests/libprofile/model/harness.h"
 #include "tests/libprofile/model/models.h"
 #include "tests/support/allocation_count.h"
@@ -43,7 +43,7 @@ TEST_SUITE("libprofile/model/allocation") {
   }
 
   TEST_CASE("a pass after another one allocates tensors and nodes of graphs, its backward nothing else") {
-    enter_worker_thread(1);
+    profile::enter_worker_thread(1);
     const ResolvedModel model = language_model();
     const Job job{.model = &model};
     const std::vector<int> layers = cut_at(model, {}).front();

@@ -3,7 +3,7 @@
 #include <ATen/ops/ones_like.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "libprofile/measure/compute_device.h"
+#include "libprofile/device/compute_device.h"
 #include "tests/libprofile/model/op_cases.h"
 #include "tests/support/torch_test.h"
 

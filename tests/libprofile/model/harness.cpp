@@ -10,8 +10,8 @@
 #include <tuple>
 #include <utility>
 
-#include "libprofile/core/op_table.h"
-#include "libprofile/model/threads.h"
+#include "libprofile/core/ops/op_table.h"
+#include "libprofile/device/threads.h"
 
 namespace pp::model::test {
 namespace {
@@ -175,7 +175,7 @@ std::vector<at::Tensor> data_of(const Job& job, std::size_t index) {
 }
 
 Outcome run_plain(const Job& job) {
-  enter_worker_thread(1);
+  profile::enter_worker_thread(1);
   const Segment whole(*job.model, all_layers(*job.model), true);
   const std::shared_ptr<Weights> weights = whole.initial_weights(job.key.seed, job.dtype);
   std::vector<at::Tensor> leaves;
@@ -223,7 +223,7 @@ std::string wrong_shape(const Job& job) {
 
 Outcome run_stages(const Job& job, const std::vector<std::vector<int>>& layers, Halves halves,
                    const std::vector<int>& recompute) {
-  enter_worker_thread(1);
+  profile::enter_worker_thread(1);
   std::vector<Stage> stages;
   for (std::size_t s = 0; s < layers.size(); ++s) {
     std::vector<int> again;

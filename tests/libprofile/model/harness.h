@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 #include "libprofile/model/segment.h"
 
 namespace pp::model::test {

@@ -2,7 +2,7 @@
 // weights.
 #pragma once
 
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 
 namespace pp::model::test {
 

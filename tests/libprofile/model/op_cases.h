@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/ops.h"
 
 namespace pp::model::test {

@@ -1,5 +1,5 @@
 // The two tables of operations, core's shapes and the forward functions here, agree.
-#include "libprofile/core/op_table.h"
+#include "libprofile/core/ops/op_table.h"
 
 #include <algorithm>
 

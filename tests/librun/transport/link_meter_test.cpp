@@ -3,7 +3,7 @@
 #include <string>
 
 #include "libprofile/core/error.h"
-#include "librun/worker/thread.h"
+#include "libprofile/device/cores.h"
 #include "tests/support/doctest.h"
 #include "tests/support/skip.h"
 
@@ -12,7 +12,7 @@ using namespace pp::run;
 
 TEST_SUITE("librun/transport/link_meter") {
   TEST_CASE("a link between two cores is measured in both directions at every size") {
-    if (allowed_cores().size() < 2) {
+    if (profile::usable_cores().size() < 2) {
       pp::test::skip("one core");
       return;
     }
@@ -53,7 +53,7 @@ TEST_SUITE("librun/transport/link_meter") {
     CHECK_THROWS_WITH_AS(measure_links(one), "devices = 1: a link needs at least 2", Error);
     LinkOptions many;
     many.devices = 5000;
-    const std::string cores = std::to_string(allowed_cores().size());
+    const std::string cores = std::to_string(profile::usable_cores().size());
     CHECK_THROWS_WITH_AS(measure_links(many),
                          ("5000 devices of 1 cores need 5000 cores, this process may use " + cores +
                           "; ask for fewer devices, or describe the machine with --devices and --bandwidth")

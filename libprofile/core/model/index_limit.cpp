@@ -1,0 +1,145 @@
+#include "libprofile/core/model/index_limit.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "libprofile/core/ops/op_table.h"
+
+namespace pp {
+namespace {
+
+using Kind = TensorSource::Kind;
+
+/// The lower of two, where 0 is no limit.
+std::int64_t lower(std::int64_t a, std::int64_t b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }
+
+/// The first size of what an argument names; 0 when it names no tensor.
+std::int64_t first_size(const AtenCall& call, std::string_view argument, const std::vector<RowTensor>& inputs) {
+  const auto found = call.arguments.find(argument);
+  const auto* tensor =
+      found == call.arguments.end() ? nullptr : std::get_if<TensorArgument>(&found->second.value);
+  if (tensor == nullptr) return 0;
+  const auto index = static_cast<std::size_t>(tensor->index);
+  const bool parameter = tensor->kind == TensorArgument::Kind::parameter;
+  if (!parameter && tensor->kind != TensorArgument::Kind::input) return 0;
+  const Shape& shape = parameter ? call.parameters[index].type.shape : inputs[index].type.shape;
+  return shape.empty() ? 0 : shape.front();
+}
+
+bool names_input(const AtenCall& call, std::string_view argument, int input) {
+  const auto found = call.arguments.find(argument);
+  return found != call.arguments.end() &&
+         found->second == AtenValue{TensorArgument{TensorArgument::Kind::input, input}};
+}
+
+/// What an operation allows of its input k.
+std::int64_t of_reader(const Layer& reader, const std::vector<RowTensor>& inputs, int k) {
+  if (reader.op == "embedding") return integer(reader.attributes, "num_embeddings");
+  if (!reader.call) return 0;
+  const AtenCall& call = *reader.call;
+  if (call.target.starts_with("aten::embedding") && names_input(call, "indices", k))
+    return first_size(call, "weight", inputs);
+  const bool classes =
+      call.target.starts_with("aten::cross_entropy_loss") || call.target.starts_with("aten::nll_loss");
+  return classes && names_input(call, "target", k) ? first_size(call, "self", inputs) : 0;
+}
+
+/// Whether integers leave the operation as they came: what reads them then limits them as well.
+bool keeps_values(const Layer& layer) {
+  using namespace std::string_view_literals;
+  constexpr std::array kCalls{"view"sv,  "reshape"sv, "flatten"sv,   "unsqueeze"sv,  "squeeze"sv, "expand"sv,
+                              "slice"sv, "select"sv,  "transpose"sv, "permute"sv,    "to"sv,      "clone"sv,
+                              "alias"sv, "detach"sv,  "cat"sv,       "contiguous"sv, "_to_copy"sv};
+  if (!layer.call) return true;
+  const std::string_view target = layer.call->target;
+  const std::size_t begin = target.rfind(':') + 1;
+  return std::ranges::find(kCalls, target.substr(begin, target.find('.') - begin)) != kCalls.end();
+}
+
+class Limits {
+ public:
+  explicit Limits(const ResolvedModel& model) : model_(model) {}
+
+  std::int64_t of(const TensorSource& source) {
+    if (source.kind != Kind::layer) return find(source);
+    const auto known = known_.find({source.index, source.output});
+    if (known != known_.end()) return known->second;
+    const std::int64_t limit = find(source);
+    return known_[{source.index, source.output}] = limit;
+  }
+
+ private:
+  std::int64_t find(const TensorSource& source) {
+    std::int64_t limit = 0;
+    for (std::size_t i = 0; i < model_.layers.size(); ++i)
+      limit = lower(limit, by_layer(model_.graph.layers[i], model_.layers[i], static_cast<int>(i), source));
+    return model_.graph.loss ? lower(limit, by_loss(source)) : limit;
+  }
+
+  std::int64_t by_layer(const Layer& layer, const ResolvedLayer& resolved, int index,
+                        const TensorSource& source) {
+    const auto read = std::ranges::find(resolved.sources, source);
+    if (read == resolved.sources.end()) return 0;
+    const int k = static_cast<int>(read - resolved.sources.begin());
+    if (layer.op == kGraphOp) return within(layer.nodes, resolved, index, {Kind::input, k, 0});
+    std::vector<RowTensor> inputs;
+    for (const TensorType& type : resolved.inputs) inputs.push_back({type, 1});
+    std::int64_t limit = of_reader(layer, inputs, k);
+    if (!keeps_values(layer)) return limit;
+    for (std::size_t output = 0; output < resolved.outputs.size(); ++output) {
+      if (resolved.outputs[output].dtype == DType::int64)
+        limit = lower(limit, of({Kind::layer, index, static_cast<int>(output)}));
+    }
+    return limit;
+  }
+
+  /// `source` within the graph of layer `index`, -1 for the loss.
+  std::int64_t within(const std::vector<Layer>& nodes, const ResolvedLayer& resolved, int index,
+                      const TensorSource& source) {
+    const std::tuple key(index, source.kind, source.index, source.output);
+    if (const auto known = within_.find(key); known != within_.end()) return known->second;
+    std::int64_t limit = 0;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      const ResolvedNode& node = resolved.nodes[i];
+      const auto read = std::ranges::find(node.sources, source);
+      if (read == node.sources.end()) continue;
+      limit = lower(limit, of_reader(nodes[i], node.inputs, static_cast<int>(read - node.sources.begin())));
+      for (std::size_t output = 0; keeps_values(nodes[i]) && output < node.outputs.size(); ++output) {
+        if (node.outputs[output].type.dtype != DType::int64) continue;
+        const TensorSource made{Kind::layer, static_cast<int>(i), static_cast<int>(output)};
+        limit = lower(limit, within(nodes, resolved, index, made));
+        const auto leaves = std::ranges::find(resolved.graph_outputs, made);
+        if (leaves == resolved.graph_outputs.end() || index < 0) continue;
+        limit =
+            lower(limit, of({Kind::layer, index, static_cast<int>(leaves - resolved.graph_outputs.begin())}));
+      }
+    }
+    return within_[key] = limit;
+  }
+
+  std::int64_t by_loss(const TensorSource& source) {
+    const LossSpec& loss = *model_.graph.loss;
+    if (loss.op == "cross_entropy" && model_.loss_sources.back() == source)
+      return model_.loss.inputs.front().shape.back();
+    const auto read = std::ranges::find(model_.loss_sources, source);
+    if (loss.op != kGraphOp || read == model_.loss_sources.end()) return 0;
+    const int k = static_cast<int>(read - model_.loss_sources.begin());
+    return within(loss.nodes, model_.loss, -1, {Kind::input, k, 0});
+  }
+
+  const ResolvedModel& model_;
+  std::map<std::pair<int, int>, std::int64_t> known_;
+  std::map<std::tuple<int, Kind, int, int>, std::int64_t> within_;
+};
+
+}  // namespace
+
+std::int64_t index_limit(const ResolvedModel& model, const TensorSource& source) {
+  return Limits(model).of(source);
+}
+
+}  // namespace pp

@@ -1,0 +1,189 @@
+// The keys of pp.model.
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "libprofile/core/model/model_graph.h"
+#include "libprofile/core/ops/op_table.h"
+
+namespace pp {
+namespace {
+
+constexpr std::string_view kFormat = "pp.model";
+constexpr int kVersion = 1;
+
+DataTensor read_tensor(ObjectReader& reader) {
+  DataTensor tensor;
+  tensor.name = reader.text("name");
+  if (reader.has("dtype")) tensor.type.dtype = reader.enumerator<DType>("dtype");
+  tensor.type.shape = reader.integers("shape", {.min = 1});
+  return tensor;
+}
+
+Attribute read_integers(const Json& json, const std::string& pointer) {
+  std::vector<std::int64_t> values;
+  for (const Json& element : json) {
+    const bool fits = !(element.is_number_unsigned() && element.get<std::int64_t>() < 0);
+    if (!element.is_number_integer() || !fits || values.size() == kMostListed) {
+      throw Error(ErrorKind::data, append_pointer(pointer, std::to_string(values.size())) +
+                                       ": must be one of at most " + std::to_string(kMostListed) +
+                                       " integers below 2^63");
+    }
+    values.push_back(element.get<std::int64_t>());
+  }
+  return values;
+}
+
+Attribute read_attribute(const Json& json, const std::string& pointer) {
+  if (json.is_boolean()) return json.get<bool>();
+  const bool fits = !(json.is_number_unsigned() && json.get<std::int64_t>() < 0);
+  if (json.is_number_integer() && fits) return json.get<std::int64_t>();
+  if (json.is_number_float()) return json.get<double>();
+  if (json.is_string()) return json.get<std::string>();
+  if (json.is_array()) return read_integers(json, pointer);
+  throw Error(ErrorKind::data,
+              pointer + ": must be true, false, a number below 2^63, a string or a list of integers");
+}
+
+Attributes read_attributes(ObjectReader& reader) {
+  Attributes attributes;
+  reader.members("attributes", [&](const std::string& name, const Json& value, const std::string& pointer) {
+    attributes.emplace(name, read_attribute(value, pointer));
+  });
+  return attributes;
+}
+
+enum class Place { model, graph };
+
+Layer read_layer(ObjectReader& reader, Place place);
+
+/// The nodes and outputs of op `graph`.
+template <class Graph>
+void read_nodes(ObjectReader& reader, Graph& graph) {
+  reader.objects("nodes", [&](ObjectReader& member) {
+    if (graph.nodes.size() == kMostNodes)
+      reader.fail("nodes", "has more than " + std::to_string(kMostNodes) + " entries; make several layers");
+    graph.nodes.push_back(read_layer(member, Place::graph));
+  });
+  graph.outputs = reader.texts("outputs");
+}
+
+Layer read_layer(ObjectReader& reader, Place place) {
+  Layer layer;
+  layer.name = reader.text("name");
+  layer.op = reader.text("op");
+  layer.inputs = reader.texts("inputs");
+  if (reader.has("scope")) layer.scope = reader.text("scope");
+  if (layer.op == kAtenOp) {
+    reader.object("call", [&](ObjectReader& member) { layer.call = read_aten_call(member); });
+  } else if (layer.op == kGraphOp && place == Place::model) {
+    read_nodes(reader, layer);
+  } else if (reader.has("attributes")) {
+    layer.attributes = read_attributes(reader);
+  }
+  if (place == Place::model && reader.has("weights_of")) layer.weights_of = reader.text("weights_of");
+  return layer;
+}
+
+LossSpec read_loss(ObjectReader& reader) {
+  LossSpec loss;
+  loss.op = reader.text("op");
+  loss.inputs = reader.texts("inputs");
+  if (loss.op == kGraphOp) {
+    read_nodes(reader, loss);
+  } else if (reader.has("attributes")) {
+    loss.attributes = read_attributes(reader);
+  }
+  return loss;
+}
+
+ModelGraph read_graph(ObjectReader& reader) {
+  ModelGraph graph;
+  graph.name = reader.text("name");
+  reader.objects("inputs", [&](ObjectReader& member) { graph.inputs.push_back(read_tensor(member)); });
+  if (reader.has("targets")) {
+    reader.objects("targets", [&](ObjectReader& member) { graph.targets.push_back(read_tensor(member)); });
+  }
+  reader.objects("layers",
+                 [&](ObjectReader& member) { graph.layers.push_back(read_layer(member, Place::model)); });
+  graph.outputs = reader.texts("outputs");
+  if (reader.has("loss")) {
+    reader.object("loss", [&](ObjectReader& member) { graph.loss = read_loss(member); });
+  }
+  return graph;
+}
+
+Json tensors_json(const std::vector<DataTensor>& tensors) {
+  Json list = Json::array();
+  for (const DataTensor& tensor : tensors) {
+    list.push_back(
+        {{"name", tensor.name}, {"dtype", name_of(tensor.type.dtype)}, {"shape", tensor.type.shape}});
+  }
+  return list;
+}
+
+/// Adds `attributes` in the order of the op table, defaults included; nothing for an op without attributes. The
+/// graph may not be checked yet: what the table does not know is written as it is.
+void add_attributes(Json& json, const OpRow* row, const Attributes& given) {
+  Json list = Json::object();
+  const Attributes attributes = row == nullptr ? given : complete_attributes(*row, given, "/attributes");
+  const auto add = [&](std::string_view name) {
+    std::visit([&](const auto& value) { list[std::string(name)] = value; }, attributes.find(name)->second);
+  };
+  if (row == nullptr) {
+    for (const auto& [name, value] : attributes) add(name);
+  } else {
+    for (const AttributeSpec& spec : row->attributes) add(spec.name);
+  }
+  if (!list.empty()) json["attributes"] = std::move(list);
+}
+
+Json layer_json(const Layer& layer);
+
+template <class Graph>
+void add_nodes(Json& json, const Graph& graph) {
+  if (graph.op != kGraphOp) return;
+  json["nodes"] = Json::array();
+  for (const Layer& node : graph.nodes) json["nodes"].push_back(layer_json(node));
+  json["outputs"] = graph.outputs;
+}
+
+Json layer_json(const Layer& layer) {
+  Json json{{"name", layer.name}, {"op", layer.op}, {"inputs", layer.inputs}};
+  if (layer.scope && *layer.scope != layer.name) json["scope"] = *layer.scope;
+  with_context("layer \"" + layer.name + "\"", [&] {
+    add_attributes(json, find_op(layer.op), layer.attributes);
+    add_nodes(json, layer);
+  });
+  if (layer.call) json["call"] = to_json(*layer.call);
+  if (!layer.weights_of.empty()) json["weights_of"] = layer.weights_of;
+  return json;
+}
+
+}  // namespace
+
+ModelGraph model_from_json(const Json& json, std::string_view pointer) {
+  ModelGraph graph;
+  read_document(
+      json, kFormat, kVersion, [&](ObjectReader& reader) { graph = read_graph(reader); }, std::string(pointer));
+  return resolve(std::move(graph), pointer).graph;
+}
+
+Json to_json(const ModelGraph& graph) {
+  Json json{{"format", kFormat}, {"version", kVersion}, {"name", graph.name}};
+  json["inputs"] = tensors_json(graph.inputs);
+  json["targets"] = tensors_json(graph.targets);
+  json["layers"] = Json::array();
+  for (const Layer& layer : graph.layers) json["layers"].push_back(layer_json(layer));
+  json["outputs"] = graph.outputs;
+  if (graph.loss) {
+    Json loss{{"op", graph.loss->op}, {"inputs", graph.loss->inputs}};
+    add_attributes(loss, find_loss(graph.loss->op), graph.loss->attributes);
+    add_nodes(loss, *graph.loss);
+    json["loss"] = std::move(loss);
+  }
+  return json;
+}
+
+ModelGraph parse_model(std::string_view text) { return model_from_json(parse_json(text)); }
+
+}  // namespace pp

@@ -1,0 +1,155 @@
+// Rows of the op table for attention: self attention, cross attention, additive attention, and the learned bias
+// of relative positions.
+#include <string>
+#include <utility>
+
+#include "libprofile/core/ops/rows.h"
+
+namespace pp::detail {
+namespace {
+
+constexpr const char* kSequence = "two dimensions, [positions, width]";
+
+double real(std::int64_t value) { return static_cast<double>(value); }
+
+/// in_proj holds the projections of query, key and value, one below the other.
+std::vector<ParameterSpec> projections(std::int64_t width, bool bias) {
+  std::vector<ParameterSpec> parameters{{"in_proj_weight", {3 * width, width}}};
+  if (bias) parameters.push_back({"in_proj_bias", {3 * width}});
+  parameters.push_back({"out_proj.weight", {width, width}});
+  if (bias) parameters.push_back({"out_proj.bias", {width}});
+  return parameters;
+}
+
+/// Attention of `query` positions to `key` positions: projections (two of each length), scores and weighted
+/// sum, softmax. A causal mask does not lower the count.
+double attention_flops(double query, double key, double width, double heads, bool bias) {
+  const double project = (2.0 * query + 2.0 * key) * (2.0 * width * width + (bias ? width : 0.0));
+  return project + 4.0 * query * key * width + 5.0 * heads * query * key;
+}
+
+void require_heads(std::int64_t heads, std::int64_t width) {
+  if (width % heads == 0) return;
+  throw Error(ErrorKind::data,
+              "num_heads " + std::to_string(heads) + " must divide the width, " + std::to_string(width));
+}
+
+/// The second input of multi_head_attention, [num_buckets, heads]. Half the buckets (a quarter when positions
+/// on both sides are seen) stand for one distance each, the others share the distances up to max_distance.
+void require_bias_table(std::span<const TensorType> inputs, std::int64_t heads, std::int64_t max_distance) {
+  const Shape& table = inputs[1].shape;
+  if (table.size() != 2 || table[1] != heads || table[0] % 4 != 0) {
+    refuse_input(1, inputs[1],
+                 "[num_buckets, " + std::to_string(heads) + "], num_buckets a multiple of 4; use " +
+                     "relative_position_bias with the same num_heads");
+  }
+  if (max_distance > table[0] / 2) return;
+  throw Error(ErrorKind::data, "max_distance " + std::to_string(max_distance) +
+                                   " must be more than half of num_buckets, " + std::to_string(table[0]));
+}
+
+OpResult infer_multi_head_attention(const Attributes& attributes, std::span<const TensorType> inputs) {
+  require_floating(inputs);
+  require_rank(inputs, 0, 2, kSequence);
+  const std::int64_t length = inputs[0].shape[0], width = inputs[0].shape[1];
+  const std::int64_t heads = integer(attributes, "num_heads");
+  require_heads(heads, width);
+  if (inputs.size() > 1) require_bias_table(inputs, heads, integer(attributes, "max_distance"));
+  const bool bias = boolean(attributes, "bias");
+  const double added = inputs.size() > 1 ? real(heads) * real(length) * real(length) : 0.0;
+  return {{inputs[0]},
+          projections(width, bias),
+          {},
+          Flops(attention_flops(real(length), real(length), real(width), real(heads), bias) + added)};
+}
+
+OpResult infer_cross_attention(const Attributes& attributes, std::span<const TensorType> inputs) {
+  require_floating(inputs);
+  require_rank(inputs, 0, 2, kSequence);
+  const std::int64_t length = inputs[0].shape[0], width = inputs[0].shape[1];
+  if (inputs[1].shape.size() != 2 || inputs[1].shape[1] != width)
+    refuse_input(1, inputs[1], "[positions, " + std::to_string(width) + "], the width of input 0");
+  const std::int64_t heads = integer(attributes, "num_heads");
+  require_heads(heads, width);
+  const bool bias = boolean(attributes, "bias");
+  return {{inputs[0]},
+          projections(width, bias),
+          {},
+          Flops(attention_flops(real(length), real(inputs[1].shape[0]), real(width), real(heads), bias))};
+}
+
+OpResult infer_additive_attention(const Attributes& attributes, std::span<const TensorType> inputs) {
+  require_floating(inputs);
+  require_rank(inputs, 0, 2, kSequence);
+  require_rank(inputs, 1, 2, kSequence);
+  const Shape &query = inputs[0].shape, &key = inputs[1].shape;
+  const std::int64_t units = integer(attributes, "num_units");
+  // Projections; per pair of positions and unit: two additions, tanh, a multiply-add; softmax; weighted sum.
+  const double pairs = real(query[0]) * real(key[0]), u = real(units);
+  const double project = 2.0 * u * (real(query[0]) * real(query[1]) + real(key[0]) * real(key[1]));
+  return {{{{query[0], key[1]}, inputs[0].dtype}},
+          {{"linear_q.weight", {units, query[1]}},
+           {"linear_k.weight", {units, key[1]}},
+           {"linear_att", {units}},
+           {"normalize_scalar", {1}},
+           {"normalize_bias", {units}}},
+          {},
+          Flops(project + pairs * (5.0 * u + 5.0 + 2.0 * real(key[1])))};
+}
+
+OpResult infer_relative_position_bias(const Attributes& attributes, std::span<const TensorType> inputs) {
+  if (inputs[0].dtype != DType::int64) refuse_input(0, inputs[0], "int64, such as the model's tokens");
+  const std::int64_t buckets = integer(attributes, "num_buckets");
+  if (buckets % 4 != 0)
+    throw Error(ErrorKind::data, "num_buckets " + std::to_string(buckets) + " must be a multiple of 4");
+  const Shape table{buckets, integer(attributes, "num_heads")};
+  return {{{table, DType::float32}}, {{"weight", table}}, {}, {}};
+}
+
+AttributeSpec heads_attribute() {
+  return required_integer("num_heads", 1, kMaxSize, "heads; a divisor of the width");
+}
+AttributeSpec dropout_attribute() {
+  return number_attribute("dropout", 0.0, 0, 0.99, "probability, on the attention weights, in training");
+}
+AttributeSpec bias_attribute() { return flag_attribute("bias", true, "add a bias in both projections"); }
+AttributeSpec scaled_attribute() {
+  return flag_attribute("scaled", true, "divide the scores by the square root of a head's width");
+}
+
+}  // namespace
+
+std::vector<OpRow> attention_ops() {
+  return {
+      {"multi_head_attention",
+       "self attention; a second input biases relative positions",
+       1,
+       2,
+       {heads_attribute(), flag_attribute("causal", false, "a position sees itself and earlier ones only"),
+        dropout_attribute(), bias_attribute(), scaled_attribute(),
+        integer_attribute("max_distance", 128, 2, kMaxSize,
+                          "relative positions from here on share a bucket; only with a second input")},
+       infer_multi_head_attention},
+      {"cross_attention",
+       "attention from the first input to the second",
+       2,
+       2,
+       {heads_attribute(), dropout_attribute(), bias_attribute(), scaled_attribute()},
+       infer_cross_attention},
+      {"additive_attention",
+       "attention of queries to keys by a perceptron",
+       2,
+       2,
+       {required_integer("num_units", 1, kMaxSize, "hidden units of the perceptron")},
+       infer_additive_attention},
+      {"relative_position_bias",
+       "learned bias per bucket of relative positions and head",
+       1,
+       1,
+       {required_integer("num_heads", 1, kMaxSize, "heads of the attention"),
+        integer_attribute("num_buckets", 32, 4, kMaxSize, "buckets of relative positions, a multiple of 4")},
+       infer_relative_position_bias},
+  };
+}
+
+}  // namespace pp::detail

@@ -1,0 +1,70 @@
+// One row per operation: its attributes with defaults and checks, parameters, buffers, output shapes and FLOPs,
+// without Torch. The forward functions stand in libprofile/model/ops; a test compares the two sets of names.
+// The table drives reading, checking, `pp-profile models --ops` and the documentation.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libprofile/core/ops/attributes.h"
+#include "libprofile/core/tensor_type.h"
+
+namespace pp {
+
+struct AttributeSpec {
+  std::string_view name;
+  Attribute type;  ///< the alternative that values must have: bool, std::int64_t, double or a list of integers
+  std::optional<Attribute> default_value;  ///< none: required, unless `default_from` names another attribute
+  std::string_view default_from;  ///< the attribute whose value is the default (stride of a pool: kernel_size)
+  double min = 0;                 ///< for numbers, also those of a list, inclusive
+  double max = 0;
+  std::string_view summary;
+  bool required() const { return !default_value && default_from.empty(); }
+};
+
+/// What one layer of the op has and costs.
+struct OpResult {
+  std::vector<TensorType> outputs;
+  std::vector<ParameterSpec> parameters;
+  std::vector<ParameterSpec> buffers;
+  Flops forward_flops;  ///< per sample; a multiply-add counts 2
+};
+
+struct OpRow {
+  std::string_view name;
+  std::string_view summary;
+  int min_inputs = 1;
+  int max_inputs = 1;
+  std::vector<AttributeSpec> attributes;
+  /// Shapes, parameters and FLOPs. `attributes` are complete and in range. Throws pp::Error (data) with the
+  /// shape found and the one needed.
+  OpResult (*infer)(const Attributes& attributes, std::span<const TensorType> inputs);
+};
+
+/// Sorted by name.
+const std::vector<OpRow>& op_table();
+const OpRow* find_op(std::string_view name);
+
+/// Losses, sorted by name. Inputs are prediction and target; the result is a scalar, the mean over the samples
+/// (and positions) of a micro-batch.
+const std::vector<OpRow>& loss_table();
+const OpRow* find_loss(std::string_view name);
+
+/// The op of layers that only have edges and sizes (another planner's graph): plannable, never runnable.
+inline constexpr std::string_view kOpaqueOp = "opaque";
+
+/// Two ops that the table does not have, because a layer says itself what it does: a call of LibTorch, and a
+/// small graph of nodes.
+inline constexpr std::string_view kAtenOp = "aten";
+inline constexpr std::string_view kGraphOp = "graph";
+inline constexpr std::size_t kMostNodes = 4096;  ///< of one graph
+
+/// Fills in defaults and turns whole numbers into doubles where the op wants a number. `pointer` is that of the
+/// attributes. Throws pp::Error (data): `POINTER/kernel_size: must be an integer from 1 to 1048576, not 0`, and
+/// for unknown or missing ones.
+Attributes complete_attributes(const OpRow& row, const Attributes& given, std::string_view pointer);
+
+}  // namespace pp

@@ -1,0 +1,58 @@
+#include "libprofile/device/compute_device.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <set>
+#include <vector>
+
+#include "libprofile/device/cuda_device.h"
+#include "libprofile/device/device_event.h"
+#include "libprofile/device/reference_kernel.h"
+#include "libprofile/device/threads.h"
+
+namespace pp::profile {
+
+at::Device tensor_device(DeviceKind kind, int index) {
+  return kind == DeviceKind::cuda ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index))
+                                  : at::Device(at::kCPU);
+}
+
+void open_devices(std::span<const at::Device> devices) {
+  std::set<int> cuda;
+  for (const at::Device& device : devices) {
+    if (device.is_cuda()) cuda.insert(device.index());
+  }
+  if (!cuda.empty()) open_cuda_devices(std::vector<int>(cuda.begin(), cuda.end()));
+}
+
+void enter_device(const at::Device& device, int threads) {
+  enter_worker_thread(threads);
+  if (device.is_cuda()) enter_cuda_device(device.index());
+}
+
+at::Generator make_generator(const at::Device& device, std::uint64_t seed) {
+  if (!device.is_cuda()) return at::make_generator<at::CPUGeneratorImpl>(seed);
+  at::Generator generator = cuda_generator(device.index());
+  generator.set_current_seed(seed);
+  return generator;
+}
+
+void wait_for(const at::Device& device) {
+  if (device.is_cuda()) wait_for_cuda(device.index());
+}
+
+at::Tensor brought_to(const at::Device& device, at::Tensor tensor) {
+  if (tensor.is_cuda()) read_on_this_stream(tensor);  // a copy runs on its source's device
+  return tensor.device() == device ? tensor : tensor.to(device);
+}
+
+std::unique_ptr<DeviceEvent> make_event(const at::Device& device, Timing timing) {
+  return device.is_cuda() ? make_cuda_event(timing) : nullptr;
+}
+
+DeviceProbes make_probes(const at::Device& device, const Clock& clock) {
+  if (device.is_cuda()) return {make_event_timer(), cuda_reference()};
+  return {std::make_unique<ClockTimer>(clock), run_reference};
+}
+
+}  // namespace pp::profile

@@ -1,0 +1,134 @@
+#include "libprofile/device/cuda_device.h"
+
+#include <ATen/Context.h>
+#include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <ATen/cuda/PeerToPeerAccess.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <deque>
+
+#include "libprofile/device/foreign_blocks.h"
+
+namespace pp::profile {
+namespace {
+
+using c10::CachingDeviceAllocator::TraceEntry;
+
+c10::DeviceIndex ordinal(int index) { return static_cast<c10::DeviceIndex>(index); }
+
+/// Called by the allocator, on the thread that allocates or frees. A tensor that nobody holds any more is not
+/// charged, although its memory may wait for a stream.
+void book(const TraceEntry& entry) {
+  if (entry.action_ == TraceEntry::ALLOC) {
+    detail::foreign_blocks().made(entry.addr_, static_cast<std::int64_t>(entry.size_));
+  } else if (entry.action_ == TraceEntry::FREE_REQUESTED) {
+    detail::foreign_blocks().freed(entry.addr_);
+  }
+}
+
+/// What holds for the process: the one place that touches LibTorch's global settings for CUDA.
+bool start_cuda() {
+  at::globalContext().lazyInitDevice(at::kCUDA);
+  at::globalContext().setDeterministicCuDNN(true);
+  c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker(&book);
+  return true;
+}
+
+void require_cuda() {
+  static const bool started = start_cuda();
+  static_cast<void>(started);
+}
+
+class EventTimer final : public Timer {
+ public:
+  void mark() override {
+    if (used_ == events_.size())
+      events_.emplace_back(cudaEventDefault);  // the default constructor's do not time
+    events_[used_++].record();
+  }
+
+  std::vector<double> take() override {
+    std::vector<double> laps;
+    if (used_ > 0) events_[used_ - 1].synchronize();
+    for (std::size_t i = 1; i < used_; ++i) laps.push_back(1e-3 * events_[i - 1].elapsed_time(events_[i]));
+    used_ = 0;
+    return laps;
+  }
+
+ private:
+  std::deque<at::cuda::CUDAEvent> events_;  ///< made once, recorded again after each take()
+  std::size_t used_ = 0;
+};
+
+class CudaEvent final : public DeviceEvent {
+ public:
+  explicit CudaEvent(Timing timing)
+      : event_(cudaEventBlockingSync | (timing == Timing::on ? cudaEventDefault : cudaEventDisableTiming)) {}
+  void record() override { event_.record(); }
+  void hold_back(const c10::Device& device) const override {
+    event_.block(c10::cuda::getCurrentCUDAStream(device.index()));
+  }
+  void wait() const override {
+    const c10::cuda::CUDAGuard guard(
+        event_.device_index());  // else a thread that has entered none starts device 0
+    event_.synchronize();
+  }
+  Seconds since(const DeviceEvent& earlier) const override {
+    const c10::cuda::CUDAGuard guard(event_.device_index());
+    float milliseconds = 0;
+    const auto& before = static_cast<const CudaEvent&>(earlier);
+    C10_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, before.event_.event(), event_.event()));
+    return std::chrono::duration<float, std::milli>(milliseconds);
+  }
+
+ private:
+  mutable at::cuda::CUDAEvent event_;
+};
+
+}  // namespace
+
+void open_cuda_devices(std::span<const int> indices) {
+  require_cuda();
+  for (const int index : indices) {
+    const c10::cuda::CUDAGuard guard(ordinal(index));
+    cuda_reference()();
+    wait_for_cuda(index);
+    for (const int other : indices) {
+      if (other != index) at::cuda::get_p2p_access(ordinal(index), ordinal(other));
+    }
+  }
+}
+
+void enter_cuda_device(int index) {
+  require_cuda();
+  c10::cuda::set_device(ordinal(index));
+  c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, ordinal(index)));
+}
+
+at::Generator cuda_generator(int index) { return at::cuda::detail::createCUDAGenerator(ordinal(index)); }
+
+std::unique_ptr<DeviceEvent> make_cuda_event(Timing timing) { return std::make_unique<CudaEvent>(timing); }
+
+std::unique_ptr<Timer> make_event_timer() { return std::make_unique<EventTimer>(); }
+
+std::function<void()> cuda_reference() {
+  const at::Tensor factor = at::ones({1024, 1024}, at::TensorOptions(at::kCUDA));
+  at::Tensor product = at::empty_like(factor);
+  return [factor, product]() mutable { at::mm_out(product, factor, factor); };
+}
+
+void wait_for_cuda(int index) { c10::cuda::getCurrentCUDAStream(ordinal(index)).synchronize(); }
+
+void read_on_this_stream(const at::Tensor& tensor) {
+  c10::cuda::CUDACachingAllocator::recordStream(tensor.storage().data_ptr(),
+                                                c10::cuda::getCurrentCUDAStream(tensor.device().index()));
+}
+
+}  // namespace pp::profile

@@ -1,0 +1,46 @@
+// What computing on a CUDA device takes beyond LibTorch's usual calls: cuda_device.cpp where LibTorch::cuda is
+// found, else no_cuda.cpp, whose functions throw pp::Error (device). Callers go through compute_device.h.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "libprofile/device/device_event.h"
+#include "libprofile/device/timer.h"
+
+namespace pp::profile {
+
+/// On the main thread, before several threads enter devices: starts each device's libraries and looks up which
+/// pairs copy directly, because LibTorch fills these tables without a lock.
+void open_cuda_devices(std::span<const int> indices);
+
+/// From now on the calling thread works on device `index`, all its kernels in one stream of its own (of 32 that
+/// LibTorch hands out in turn). The first call of the process makes LibTorch's allocator report to the memory
+/// meter and lets cuDNN use deterministic algorithms only: the same program then gives the same bits.
+void enter_cuda_device(int index);
+
+/// A generator of its own on device `index`.
+at::Generator cuda_generator(int index);
+
+/// Marks are events in the calling thread's stream: a lap is what the device was busy with, and idle in
+/// between, whatever the host did meanwhile. Used by the thread that made it, after enter_cuda_device().
+std::unique_ptr<Timer> make_event_timer();
+
+/// For events of the device that the thread which records them has entered.
+std::unique_ptr<DeviceEvent> make_cuda_event(Timing timing);
+
+/// A product of two matrices of 1024 x 1024 float32, about 2.1 GFLOP, in the calling thread's stream.
+std::function<void()> cuda_reference();
+
+/// Returns when the device has done all that the calling thread has handed to its stream on device `index`.
+void wait_for_cuda(int index);
+
+/// The memory of `tensor` was allocated for another thread's stream and is read by the calling thread's: when
+/// it is freed, it is not used again before this thread's work until then is done.
+void read_on_this_stream(const at::Tensor& tensor);
+
+}  // namespace pp::profile

@@ -1,0 +1,22 @@
+// Who pays for a tensor that one worker hands to another by reference: each side for what it holds, as if it
+// had memory of its own, and nobody while the tensor is under way. So what a worker is charged for follows from
+// the order of its operations and not from who happens to be faster.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <span>
+
+#include "libprofile/device/memory_meter.h"
+
+namespace pp::profile {
+
+/// Ends the charges of blocks that only `leaving` hold: all that is handed over at once, several of which may
+/// share a block, before the first of them is. A block that the sender keeps stays charged to it.
+void release_charges(std::span<const at::Tensor> leaving);
+
+/// The same tensor behind a storage of its own, charged to `account` for as long as somebody holds it. The
+/// block itself and its charge are left alone: other receivers may hold it too. About a microsecond.
+at::Tensor received(const at::Tensor& tensor, const MemoryAccount& account);
+
+}  // namespace pp::profile

@@ -1,0 +1,29 @@
+// In place of cuda_devices.cpp and cuda_device.cpp where LibTorch has no CUDA, or PP_CUDA is OFF.
+#include "libprofile/core/error.h"
+#include "libprofile/device/cuda_device.h"
+#include "libprofile/device/cuda_devices.h"
+
+namespace pp::profile {
+namespace {
+
+/// Nobody gets here: there is no device to ask for.
+[[noreturn]] void fail() { throw Error(ErrorKind::device, why_no_cuda() + "; use a CPU device"); }
+
+}  // namespace
+
+int cuda_device_count() { return 0; }
+std::string why_no_cuda() { return "this build has no CUDA"; }
+std::string cuda_device_name(int /*index*/) { fail(); }
+Bytes cuda_device_memory(int /*index*/) { fail(); }
+bool cuda_peer_access(int /*from*/, int /*to*/) { fail(); }
+
+void open_cuda_devices(std::span<const int> /*indices*/) { fail(); }
+void enter_cuda_device(int /*index*/) { fail(); }
+at::Generator cuda_generator(int /*index*/) { fail(); }
+std::unique_ptr<Timer> make_event_timer() { fail(); }
+std::unique_ptr<DeviceEvent> make_cuda_event(Timing /*timing*/) { fail(); }
+std::function<void()> cuda_reference() { fail(); }
+void wait_for_cuda(int /*index*/) { fail(); }
+void read_on_this_stream(const at::Tensor& /*tensor*/) { fail(); }
+
+}  // namespace pp::profile

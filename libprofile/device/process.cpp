@@ -1,0 +1,70 @@
+#include "libprofile/device/process.h"
+
+#include <ATen/Version.h>
+#include <malloc.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <ctime>
+
+#include "libprofile/device/cores.h"
+#include "libprofile/device/cuda_devices.h"
+#include "libprofile/device/machine.h"
+#include "libprofile/device/memory_meter.h"
+#include "libprofile/device/saved_meter.h"
+
+namespace pp::profile {
+namespace {
+
+/// What malloc holds stays with the process instead of being returned and faulted in again (tensors of some
+/// size never get here: BlockCache). Every thread keeps an arena of its own: with one for all, workers wait for
+/// each other's small blocks.
+void keep_memory() {
+  constexpr int kNever = 1 << 30;
+  constexpr int kOldMaximum = 32 << 20;  // glibc before 2.36 refuses more
+  if (mallopt(M_MMAP_THRESHOLD, kNever) != 1) mallopt(M_MMAP_THRESHOLD, kOldMaximum);
+  mallopt(M_TRIM_THRESHOLD, kNever);
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+std::string utc_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text.data();
+}
+
+}  // namespace
+
+void prepare_process() {
+  keep_memory();
+  install_memory_meter();
+  install_saved_meter();
+}
+
+Context measurement_context() {
+  Context context{{"cores", std::to_string(usable_cores().size())},
+                  {"cpu", cpu_name()},
+                  {"cpu_capability", at::get_cpu_capability()},
+                  {"host", host_name()},
+                  {"libtorch", TORCH_VERSION},
+                  {"utc_time", utc_time()}};
+  if (const auto load = load_average()) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.2f", *load);
+    context["load_average"] = text.data();
+  }
+  return context;
+}
+
+MachineDevices machine_devices() { return {usable_cores(), cuda_device_count(), why_no_cuda()}; }
+
+}  // namespace pp::profile

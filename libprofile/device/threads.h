@@ -1,0 +1,11 @@
+// Settings of LibTorch that hold per thread.
+#pragma once
+
+namespace pp::profile {
+
+/// First line of every thread that runs segments: at most `threads` threads inside one operation, gradients
+/// recorded, and backward in this thread. (LibTorch would run backward on a CUDA device in one thread that all
+/// workers share.) `threads` also holds for threads started later from this one.
+void enter_worker_thread(int threads);
+
+}  // namespace pp::profile
