@@ -1,5 +1,5 @@
-// README.md: the planner's commands run as they are written. `scripts/check readme` runs all of them, the
-// training included.
+// README.md and the tools' pages: the planner's commands run as they are written. `scripts/check readme` runs
+// all of them, the training included.
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -16,16 +16,33 @@ namespace {
 
 const std::filesystem::path kRoot = std::filesystem::path(PP_TEST_DATA) / ".." / "..";
 
-std::string readme() { return pp::read_file(kRoot / "README.md"); }
+/// Every README.md of the project's own folders.
+std::vector<std::filesystem::path> pages() {
+  std::vector<std::filesystem::path> found{kRoot / "README.md"};
+  for (const char* room : {"apps", "configs", "libplan", "libprofile", "librun", "scripts", "tests"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(kRoot / room)) {
+      if (entry.path().filename() == "README.md") found.push_back(entry.path());
+    }
+  }
+  return found;
+}
 
-/// The lines `$ pp-plan ...` of its code blocks.
+/// The lines `$ pp-plan ...` of the code blocks that `scripts/check readme` runs.
 std::vector<std::string> planner_commands() {
   std::vector<std::string> commands;
-  std::istringstream lines(readme());
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("$ pp-plan ")) commands.push_back(line.substr(2));
+  for (const char* page :
+       {"README.md", "apps/profile/README.md", "apps/plan/README.md", "apps/run/README.md"}) {
+    std::istringstream lines(pp::read_file(kRoot / page));
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("$ pp-plan ")) commands.push_back(line.substr(2));
+    }
   }
   return commands;
+}
+
+/// Of a line of UTF-8.
+std::ptrdiff_t columns(const std::string& line) {
+  return std::ranges::count_if(line, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
 }
 
 /// A folder in which profile.json and cluster.json were made before, as the README's first step does.
@@ -58,23 +75,33 @@ TEST_SUITE("apps/readme") {
   }
 
   TEST_CASE("prose is at most 100 columns wide") {
-    std::istringstream lines(readme());
-    bool code = false;
-    for (std::string line; std::getline(lines, line);) {
-      if (line.starts_with("```")) code = !code;
-      const auto continuation = [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; };
-      const auto columns = static_cast<std::ptrdiff_t>(line.size()) - std::ranges::count_if(line, continuation);
-      CAPTURE(line);
-      if (!code && !line.starts_with('|')) CHECK(columns <= 100);
+    for (const std::filesystem::path& page : pages()) {
+      CAPTURE(page.string());
+      std::istringstream lines(pp::read_file(page));
+      bool code = false;
+      for (std::string line; std::getline(lines, line);) {
+        if (line.starts_with("```")) code = !code;
+        CAPTURE(line);
+        if (!code && !line.starts_with('|')) CHECK(columns(line) <= 100);
+      }
     }
   }
 
-  TEST_CASE("what it links to is there") {
-    const std::string text = readme();
-    for (std::size_t at = text.find("]("); at != std::string::npos; at = text.find("](", at + 1)) {
-      const std::string target = text.substr(at + 2, text.find_first_of(")#", at) - at - 2);
-      CAPTURE(target);
-      if (!target.empty() && !target.starts_with("http")) CHECK(std::filesystem::exists(kRoot / target));
+  TEST_CASE("the first page is short") {
+    const std::string text = pp::read_file(kRoot / "README.md");
+    CHECK(std::ranges::count(text, '\n') <= 200);
+  }
+
+  TEST_CASE("what a page links to is there") {
+    for (const std::filesystem::path& page : pages()) {
+      CAPTURE(page.string());
+      const std::string text = pp::read_file(page);
+      for (std::size_t at = text.find("]("); at != std::string::npos; at = text.find("](", at + 1)) {
+        const std::string target = text.substr(at + 2, text.find_first_of(")#", at) - at - 2);
+        CAPTURE(target);
+        if (!target.empty() && !target.starts_with("http"))
+          CHECK(std::filesystem::exists(page.parent_path() / target));
+      }
     }
   }
 }

@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "libprofile/core/model_graph.h"
+#include "libprofile/core/model/model_graph.h"
 #include "libprofile/model/ops.h"
 
 namespace test {
