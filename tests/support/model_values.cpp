@@ -1,5 +1,6 @@
 #include "tests/support/model_values.h"
 
+#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 
 #include <numeric>
@@ -71,6 +72,7 @@ struct Whole {
 }  // namespace
 
 ModelValues model_values(ModelGraph graph, DType dtype, const GivenTensors& given) {
+  at::set_num_threads(1);  // tests run beside each other
   const Whole whole(std::move(graph), dtype, given);
   const model::Segment& segment = whole.segment;
   ModelValues values;
