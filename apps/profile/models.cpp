@@ -9,6 +9,7 @@
 #include "apps/cli/terminal_text.h"
 #include "apps/profile/commands.h"
 #include "apps/profile/model_argument.h"
+#include "libprofile/core/ops/op_markdown.h"
 #include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/families/families.h"
 
@@ -19,6 +20,7 @@ struct Options {
   std::string model;
   std::string output;
   bool operations = false;
+  bool markdown = false;
 };
 
 std::string argument_list(const model::FamilyRow& family) {
@@ -71,6 +73,10 @@ void show_model(const ModelGraph& graph) {
 }
 
 void models(const Options& options, const cli::Shell& shell) {
+  if (options.operations && options.markdown) {
+    std::cout << operations_markdown();
+    return;
+  }
   if (options.operations) return list_operations();
   if (options.model.empty()) return list_families();
   const ModelGraph graph = load_model(options.model);
@@ -95,6 +101,8 @@ void add_models(const cli::Command& app, cli::Shell& shell) {
       .type_name("MODEL");
   command.add_option("-o,--output", options->output, "write the model; - for stdout").type_name("FILE");
   command.add_flag("--ops", options->operations, "list the operations that a model.json may use");
+  command.add_flag("--markdown", options->markdown,
+                   "with --ops: all that is known of each, as a table in Markdown");
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-profile models", "pp-profile models resnet18:image=32", "pp-profile models lenet5 -o model.json"};
   cli::add_common_options(command, shell, kExamples);

@@ -6,6 +6,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/model/index_limit.h"
+#include "libprofile/core/ops/op_table.h"
 
 namespace pp::run {
 
@@ -75,11 +76,10 @@ std::int64_t limit_of(const ResolvedModel& model, const TensorSource& source, DT
 }  // namespace
 
 std::int64_t class_count(const ResolvedModel& model) {
-  if (!model.graph.loss || model.graph.loss->op != "cross_entropy") return 0;
-  const TensorSource& prediction = model.loss_sources.front();
-  if (prediction.kind != TensorSource::Kind::layer) return 0;
-  const auto layer = static_cast<std::size_t>(prediction.index);
-  return model.layers[layer].outputs[static_cast<std::size_t>(prediction.output)].shape.back();
+  const OpRow* row = model.graph.loss ? find_loss(model.graph.loss->op) : nullptr;
+  if (row == nullptr || row->index_limit == nullptr) return 0;
+  if (model.loss_sources.front().kind != TensorSource::Kind::layer) return 0;
+  return row->index_limit(model.graph.loss->attributes, model.loss.inputs, model.loss.inputs.size() - 1);
 }
 
 void check_table(const ResolvedModel& model, const SampleTable& table) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/device/cuda_devices.h"
 #include "libprofile/model/ops.h"
 #include "librun/worker/limits.h"
@@ -48,7 +49,8 @@ void check_execution(const ExecutionOptions& options) {
 
 void check_runnable(const ResolvedModel& model) {
   for (const Layer& layer : model.graph.layers) {
-    if (layer.op != "opaque") continue;
+    const OpRow* row = find_op(layer.op);
+    if (row == nullptr || row->runnable) continue;
     refuse(ErrorKind::data,
            "layer \"" + layer.name +
                "\" is opaque: the model comes from another planner's profile, it can be planned and "

@@ -36,10 +36,19 @@ bool names_input(const AtenCall& call, std::string_view argument, int input) {
          found->second == AtenValue{TensorArgument{TensorArgument::Kind::input, input}};
 }
 
+/// What a row of the op table allows of its input k.
+std::int64_t of_row(const OpRow* row, const Attributes& attributes, const std::vector<TensorType>& inputs,
+                    std::size_t k) {
+  return row != nullptr && row->index_limit != nullptr ? row->index_limit(attributes, inputs, k) : 0;
+}
+
 /// What an operation allows of its input k.
 std::int64_t of_reader(const Layer& reader, const std::vector<RowTensor>& inputs, int k) {
-  if (reader.op == "embedding") return integer(reader.attributes, "num_embeddings");
-  if (!reader.call) return 0;
+  if (!reader.call) {
+    std::vector<TensorType> types;
+    for (const RowTensor& input : inputs) types.push_back(input.type);
+    return of_row(find_op(reader.op), reader.attributes, types, static_cast<std::size_t>(k));
+  }
   const AtenCall& call = *reader.call;
   if (call.target.starts_with("aten::embedding") && names_input(call, "indices", k))
     return first_size(call, "weight", inputs);
@@ -123,12 +132,14 @@ class Limits {
 
   std::int64_t by_loss(const TensorSource& source) {
     const LossSpec& loss = *model_.graph.loss;
-    if (loss.op == "cross_entropy" && model_.loss_sources.back() == source)
-      return model_.loss.inputs.front().shape.back();
-    const auto read = std::ranges::find(model_.loss_sources, source);
-    if (loss.op != kGraphOp || read == model_.loss_sources.end()) return 0;
-    const int k = static_cast<int>(read - model_.loss_sources.begin());
-    return within(loss.nodes, model_.loss, -1, {Kind::input, k, 0});
+    std::int64_t limit = 0;
+    for (std::size_t k = 0; k < model_.loss_sources.size(); ++k) {
+      if (model_.loss_sources[k] != source) continue;
+      if (loss.op == kGraphOp)
+        return within(loss.nodes, model_.loss, -1, {Kind::input, static_cast<int>(k), 0});
+      limit = lower(limit, of_row(find_loss(loss.op), loss.attributes, model_.loss.inputs, k));
+    }
+    return limit;
   }
 
   const ResolvedModel& model_;

@@ -23,7 +23,8 @@ std::vector<BatchNorm> batch_norms(const ResolvedModel& model, int layer) {
   const Layer& spec = model.graph.layers[at];
   std::vector<BatchNorm> found;
   const auto add = [&](const Layer& norm, const RowTensor& output, int buffer) {
-    if (!norm.op.starts_with("batch_norm")) return;
+    const OpRow* row = find_op(norm.op);
+    if (row == nullptr || !row->batch_statistics) return;
     const std::int64_t values = output.rows * element_count(output.type.shape) / output.type.shape.front();
     found.push_back({buffer, number(norm.attributes, "momentum"), values});
   };

@@ -1,5 +1,4 @@
-// Rows of the op table for attention: self attention, cross attention, additive attention, and the learned bias
-// of relative positions.
+// Rows of attention: self, cross, additive, and of given queries, keys and values.
 #include <string>
 #include <utility>
 
@@ -7,10 +6,6 @@
 
 namespace pp::detail {
 namespace {
-
-constexpr const char* kSequence = "two dimensions, [positions, width]";
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// in_proj holds the projections of query, key and value, one below the other.
 std::vector<ParameterSpec> projections(std::int64_t width, bool bias) {
@@ -97,13 +92,19 @@ OpResult infer_additive_attention(const Attributes& attributes, std::span<const 
           Flops(project + pairs * (5.0 * u + 5.0 + 2.0 * real(key[1])))};
 }
 
-OpResult infer_relative_position_bias(const Attributes& attributes, std::span<const TensorType> inputs) {
-  if (inputs[0].dtype != DType::int64) refuse_input(0, inputs[0], "int64, such as the model's tokens");
-  const std::int64_t buckets = integer(attributes, "num_buckets");
-  if (buckets % 4 != 0)
-    throw Error(ErrorKind::data, "num_buckets " + std::to_string(buckets) + " must be a multiple of 4");
-  const Shape table{buckets, integer(attributes, "num_heads")};
-  return {{{table, DType::float32}}, {{"weight", table}}, {}, {}};
+OpResult infer_attention(const Attributes&, std::span<const TensorType> inputs) {
+  require_floating(inputs);
+  const Shape &q = inputs[0].shape, &k = inputs[1].shape, &v = inputs[2].shape;
+  if (q.size() < 2) refuse_input(0, inputs[0], "queries, [..., positions, width]");
+  if (k.size() != q.size() || leading(k) != leading(q) || k.back() != q.back())
+    refuse_input(1, inputs[1], "keys, [..., positions, width] for queries " + to_text(q));
+  if (v.size() != q.size() || leading(v) != leading(q) || v[v.size() - 2] != k[k.size() - 2])
+    refuse_input(2, inputs[2], "values, [..., positions, width] for keys " + to_text(k));
+  TensorType output = inputs[0];
+  output.shape.back() = v.back();
+  // Two products and the softmax; a causal mask does not lower the count.
+  const double pairs = elements({leading(q)}) * real(q[q.size() - 2]) * real(k[k.size() - 2]);
+  return {{std::move(output)}, {}, {}, Flops(pairs * (2.0 * real(q.back()) + 2.0 * real(v.back()) + 5.0))};
 }
 
 AttributeSpec heads_attribute() {
@@ -121,34 +122,48 @@ AttributeSpec scaled_attribute() {
 
 std::vector<OpRow> attention_ops() {
   return {
-      {"multi_head_attention",
-       "self attention; a second input biases relative positions",
-       1,
-       2,
-       {heads_attribute(), flag_attribute("causal", false, "a position sees itself and earlier ones only"),
-        dropout_attribute(), bias_attribute(), scaled_attribute(),
-        integer_attribute("max_distance", 128, 2, kMaxSize,
+      {.name = "multi_head_attention",
+       .summary = "self attention; a second input biases relative positions",
+       .shapes = "[l, d] -> the same; self attention. A second input, [num_buckets, num_heads], biases the "
+                 "scores by relative position",
+       .flops = "8 l d² + 4 l² d + 5 num_heads l², + 4 l d with bias, + num_heads l² with a second input",
+       .max_inputs = 2,
+       .attributes = {heads_attribute(),
+                      flag_attribute("causal", false, "a position sees itself and earlier ones only"),
+                      dropout_attribute(), bias_attribute(), scaled_attribute(),
+                      integer_attribute(
+                          "max_distance", 128, 2, kMaxSize,
                           "relative positions from here on share a bucket; only with a second input")},
-       infer_multi_head_attention},
-      {"cross_attention",
-       "attention from the first input to the second",
-       2,
-       2,
-       {heads_attribute(), dropout_attribute(), bias_attribute(), scaled_attribute()},
-       infer_cross_attention},
-      {"additive_attention",
-       "attention of queries to keys by a perceptron",
-       2,
-       2,
-       {required_integer("num_units", 1, kMaxSize, "hidden units of the perceptron")},
-       infer_additive_attention},
-      {"relative_position_bias",
-       "learned bias per bucket of relative positions and head",
-       1,
-       1,
-       {required_integer("num_heads", 1, kMaxSize, "heads of the attention"),
-        integer_attribute("num_buckets", 32, 4, kMaxSize, "buckets of relative positions, a multiple of 4")},
-       infer_relative_position_bias},
+       .draws = true,
+       .infer = infer_multi_head_attention},
+      {.name = "cross_attention",
+       .summary = "attention from the first input to the second",
+       .shapes = "[l, d], [k, d] -> [l, d]; from the first to the second",
+       .flops = "4 (l + k) d² + 4 l k d + 5 num_heads l k, + 2 (l + k) d with bias",
+       .min_inputs = 2,
+       .max_inputs = 2,
+       .attributes = {heads_attribute(), dropout_attribute(), bias_attribute(), scaled_attribute()},
+       .draws = true,
+       .infer = infer_cross_attention},
+      {.name = "additive_attention",
+       .summary = "attention of queries to keys by a perceptron",
+       .shapes = "queries [l, d], keys [k, e] -> [l, e]",
+       .flops = "2 u (l d + k e) + l k (5 u + 5 + 2 e), u = num_units",
+       .min_inputs = 2,
+       .max_inputs = 2,
+       .attributes = {required_integer("num_units", 1, kMaxSize, "hidden units of the perceptron")},
+       .infer = infer_additive_attention},
+      {.name = "scaled_dot_product_attention",
+       .summary = "softmax(q k^T / sqrt(width)) v of queries, keys and values",
+       .shapes = "queries [..., l, d], keys [..., k, d], values [..., k, e] -> [..., l, e]",
+       .flops = "2 d + 2 e + 5 per pair of positions",
+       .min_inputs = 3,
+       .max_inputs = 3,
+       .attributes = {flag_attribute("causal", false, "a position sees itself and earlier ones only"),
+                      number_attribute("dropout", 0.0, 0, 0.99,
+                                       "probability, on the attention weights, in training")},
+       .draws = true,
+       .infer = infer_attention},
   };
 }
 

@@ -20,10 +20,13 @@ std::vector<OpRow> sorted(std::vector<OpRow> rows) {
 }
 
 std::vector<OpRow> all_ops() {
-  std::vector<OpRow> rows = detail::basic_ops();
-  for (std::vector<OpRow> group : {detail::pointwise_ops(), detail::image_ops(), detail::sequence_ops(),
-                                   detail::attention_ops(), detail::shape_ops()}) {
-    rows.insert(rows.end(), group.begin(), group.end());
+  std::vector<OpRow> rows;
+  for (std::vector<OpRow> group :
+       {detail::activation_ops(), detail::arithmetic_ops(), detail::attention_ops(), detail::convolution_ops(),
+        detail::dropout_ops(), detail::embedding_ops(), detail::linear_ops(), detail::normalisation_ops(),
+        detail::opaque_ops(), detail::pooling_ops(), detail::recurrent_ops(), detail::relative_position_ops(),
+        detail::shape_ops()}) {
+    rows.insert(rows.end(), std::make_move_iterator(group.begin()), std::make_move_iterator(group.end()));
   }
   return sorted(std::move(rows));
 }
@@ -124,65 +127,4 @@ Attributes complete_attributes(const OpRow& row, const Attributes& given, std::s
   return complete;
 }
 
-namespace detail {
-
-AttributeSpec required_integer(std::string_view name, double min, double max, std::string_view summary) {
-  return {name, std::int64_t{}, std::nullopt, {}, min, max, summary};
-}
-AttributeSpec required_integers(std::string_view name, double min, double max, std::string_view summary) {
-  return {name, std::vector<std::int64_t>{}, std::nullopt, {}, min, max, summary};
-}
-AttributeSpec integer_attribute(std::string_view name, std::int64_t value, double min, double max,
-                                std::string_view summary) {
-  return {name, std::int64_t{}, value, {}, min, max, summary};
-}
-AttributeSpec integer_like(std::string_view name, std::string_view other, double min, double max,
-                           std::string_view summary) {
-  return {name, std::int64_t{}, std::nullopt, other, min, max, summary};
-}
-AttributeSpec number_attribute(std::string_view name, double value, double min, double max,
-                               std::string_view summary) {
-  return {name, double{}, value, {}, min, max, summary};
-}
-AttributeSpec flag_attribute(std::string_view name, bool value, std::string_view summary) {
-  return {name, bool{}, value, {}, 0, 1, summary};
-}
-
-void refuse_input(std::size_t position, const TensorType& found, const std::string& meaning) {
-  throw Error(ErrorKind::data, "input " + std::to_string(position) + " is " +
-                                   std::string(name_of(found.dtype)) + " " + to_text(found.shape) +
-                                   ", but needs " + meaning);
-}
-
-void require_rank(std::span<const TensorType> inputs, std::size_t position, std::size_t rank,
-                  const std::string& meaning) {
-  if (inputs[position].shape.size() != rank) refuse_input(position, inputs[position], meaning);
-}
-
-void require_last_dimension(std::span<const TensorType> inputs, const std::string& meaning) {
-  if (inputs[0].shape.empty()) refuse_input(0, inputs[0], "at least one dimension, " + meaning);
-}
-
-void require_floating(std::span<const TensorType> inputs) {
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (!is_floating(inputs[i].dtype)) refuse_input(i, inputs[i], "a floating type");
-  }
-}
-
-std::size_t dimension(const Attributes& attributes, std::span<const TensorType> inputs) {
-  const auto dim = static_cast<std::size_t>(integer(attributes, "dim"));
-  if (dim >= inputs[0].shape.size()) {
-    refuse_input(0, inputs[0],
-                 "a dimension " + std::to_string(dim) + " (attribute dim, counted without the batch)");
-  }
-  return dim;
-}
-
-AttributeSpec dim_attribute() {
-  return integer_attribute("dim", 0, 0, 15, "dimension, counted without the batch");
-}
-
-double elements(const TensorType& type) { return static_cast<double>(element_count(type.shape)); }
-
-}  // namespace detail
 }  // namespace pp

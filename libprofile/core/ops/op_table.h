@@ -1,6 +1,7 @@
 // One row per operation: its attributes with defaults and checks, parameters, buffers, output shapes and FLOPs,
 // without Torch. The forward functions stand in libprofile/model/ops; a test compares the two sets of names.
-// The table drives reading, checking, `pp-profile models --ops` and the documentation.
+// The table drives reading, checking, `pp-profile models --ops` and the documentation; what other code asks of
+// an operation is a field of its row, never its name.
 #pragma once
 
 #include <optional>
@@ -36,12 +37,24 @@ struct OpResult {
 struct OpRow {
   std::string_view name;
   std::string_view summary;
+  std::string_view shapes;  ///< of inputs and outputs, per sample
+  std::string_view flops;   ///< per sample, as a formula
   int min_inputs = 1;
   int max_inputs = 1;
-  std::vector<AttributeSpec> attributes;
+  std::vector<AttributeSpec> attributes = {};
+  /// In training normalises over the micro-batch, so that its samples mix. Its buffers are the running mean and
+  /// variance, its attribute `momentum` the share of the new values.
+  bool batch_statistics = false;
+  bool draws = false;  ///< random numbers in training, where its probabilities are above 0
+  /// The weight gradient falls out of the input gradient: half a backward would repeat the work.
+  bool weight_gradient_with_input = false;
+  bool runnable = true;  ///< false: only planned and simulated
+  /// Integers of this input must be below the result; 0: nothing limits them. Null: of no input.
+  std::int64_t (*index_limit)(const Attributes& attributes, std::span<const TensorType> inputs,
+                              std::size_t input) = nullptr;
   /// Shapes, parameters and FLOPs. `attributes` are complete and in range. Throws pp::Error (data) with the
   /// shape found and the one needed.
-  OpResult (*infer)(const Attributes& attributes, std::span<const TensorType> inputs);
+  OpResult (*infer)(const Attributes& attributes, std::span<const TensorType> inputs) = nullptr;
 };
 
 /// Sorted by name.

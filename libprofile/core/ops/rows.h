@@ -14,6 +14,10 @@ namespace pp::detail {
 /// The largest attribute that stands for a size: shapes computed from such values stay far below 2^63.
 inline constexpr double kMaxSize = 1 << 20;
 
+/// What require_rank() says of images and of sequences.
+inline constexpr const char* kImage = "three dimensions, [channels, height, width]";
+inline constexpr const char* kSequence = "two dimensions, [positions, width]";
+
 AttributeSpec required_integer(std::string_view name, double min, double max, std::string_view summary);
 AttributeSpec required_integers(std::string_view name, double min, double max, std::string_view summary);
 AttributeSpec integer_attribute(std::string_view name, std::int64_t value, double min, double max,
@@ -33,16 +37,34 @@ void require_rank(std::span<const TensorType> inputs, std::size_t position, std:
 void require_last_dimension(std::span<const TensorType> inputs, const std::string& meaning);
 void require_floating(std::span<const TensorType> inputs);
 double elements(const TensorType& type);
+inline double real(std::int64_t value) { return static_cast<double>(value); }
+/// All dimensions but the last two.
+inline Shape leading(const Shape& shape) { return {shape.begin(), shape.end() - 2}; }
 /// The attribute `dim`; throws when input 0 has fewer dimensions.
 std::size_t dimension(const Attributes& attributes, std::span<const TensorType> inputs);
 AttributeSpec dim_attribute();
 
+/// One side of a kernel or of a pool.
+struct Window {
+  std::int64_t kernel = 1, stride = 1, padding = 0, dilation = 1;
+  bool ceil = false;  ///< keep a last window that hangs over the edge, if it starts inside
+};
+/// Positions of the window along one side: floor((size + 2 padding - dilation (kernel-1) - 1) / stride) + 1.
+std::int64_t positions(std::int64_t size, const Window& window);
+
 /// The groups of rows; op_table() joins and sorts them.
+std::vector<OpRow> activation_ops();
+std::vector<OpRow> arithmetic_ops();
 std::vector<OpRow> attention_ops();
-std::vector<OpRow> basic_ops();
-std::vector<OpRow> image_ops();
-std::vector<OpRow> pointwise_ops();
-std::vector<OpRow> sequence_ops();
+std::vector<OpRow> convolution_ops();
+std::vector<OpRow> dropout_ops();
+std::vector<OpRow> embedding_ops();
+std::vector<OpRow> linear_ops();
+std::vector<OpRow> normalisation_ops();
+std::vector<OpRow> opaque_ops();
+std::vector<OpRow> pooling_ops();
+std::vector<OpRow> recurrent_ops();
+std::vector<OpRow> relative_position_ops();
 std::vector<OpRow> shape_ops();
 std::vector<OpRow> losses();
 

@@ -1,6 +1,6 @@
-// Rows of the op table that only move elements, and the products of tensors: reshape, permute, slice, chunk,
-// matmul, scaled_dot_product_attention. Dimensions are counted without the batch.
+// Rows that only move elements. Dimensions are counted without the batch.
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -10,6 +10,10 @@ namespace pp::detail {
 namespace {
 
 OpResult moved(Shape shape, const TensorType& input) { return {{{std::move(shape), input.dtype}}, {}, {}, {}}; }
+
+OpResult infer_flatten(const Attributes&, std::span<const TensorType> inputs) {
+  return {{{{element_count(inputs[0].shape)}, inputs[0].dtype}}, {}, {}, {}};
+}
 
 OpResult infer_reshape(const Attributes& attributes, std::span<const TensorType> inputs) {
   Shape shape = integers(attributes, "shape");
@@ -69,78 +73,88 @@ OpResult infer_chunk(const Attributes& attributes, std::span<const TensorType> i
   return {std::vector<TensorType>(static_cast<std::size_t>(chunks), part), {}, {}, {}};
 }
 
-double real(std::int64_t value) { return static_cast<double>(value); }
-
-/// All dimensions but the last two.
-Shape leading(const Shape& shape) { return {shape.begin(), shape.end() - 2}; }
-
-OpResult infer_matmul(const Attributes&, std::span<const TensorType> inputs) {
-  require_floating(inputs);
-  const Shape &a = inputs[0].shape, &b = inputs[1].shape;
-  if (a.size() < 2) refuse_input(0, inputs[0], "[..., rows, inner]");
-  const bool fits = b.size() == a.size() && leading(a) == leading(b) && b[b.size() - 2] == a.back();
-  if (!fits || inputs[1].dtype != inputs[0].dtype)
-    refuse_input(1, inputs[1],
-                 "[..., inner, columns] for " + to_text(a) + ", with its leading dimensions and type");
+OpResult infer_concat(const Attributes& attributes, std::span<const TensorType> inputs) {
+  const std::size_t dim = dimension(attributes, inputs);
   TensorType output = inputs[0];
-  output.shape.back() = b.back();
-  const Flops flops(2.0 * elements(output) * real(a.back()));
-  return {{std::move(output)}, {}, {}, flops};
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    TensorType like_first = inputs[i];
+    if (like_first.shape.size() == output.shape.size()) like_first.shape[dim] = inputs[0].shape[dim];
+    if (like_first != inputs[0]) {
+      refuse_input(i, inputs[i],
+                   "the type and shape of input 0, " + to_text(inputs[0].shape) + ", except in dimension " +
+                       std::to_string(dim));
+    }
+    output.shape[dim] += inputs[i].shape[dim];
+  }
+  return {{std::move(output)}, {}, {}, {}};
 }
 
-OpResult infer_attention(const Attributes&, std::span<const TensorType> inputs) {
+OpResult infer_pad(const Attributes& attributes, std::span<const TensorType> inputs) {
   require_floating(inputs);
-  const Shape &q = inputs[0].shape, &k = inputs[1].shape, &v = inputs[2].shape;
-  if (q.size() < 2) refuse_input(0, inputs[0], "queries, [..., positions, width]");
-  if (k.size() != q.size() || leading(k) != leading(q) || k.back() != q.back())
-    refuse_input(1, inputs[1], "keys, [..., positions, width] for queries " + to_text(q));
-  if (v.size() != q.size() || leading(v) != leading(q) || v[v.size() - 2] != k[k.size() - 2])
-    refuse_input(2, inputs[2], "values, [..., positions, width] for keys " + to_text(k));
+  const std::size_t dim = dimension(attributes, inputs);
   TensorType output = inputs[0];
-  output.shape.back() = v.back();
-  // Two products and the softmax; a causal mask does not lower the count.
-  const double pairs = elements({leading(q)}) * real(q[q.size() - 2]) * real(k[k.size() - 2]);
-  return {{std::move(output)}, {}, {}, Flops(pairs * (2.0 * real(q.back()) + 2.0 * real(v.back()) + 5.0))};
+  const std::int64_t before = integer(attributes, "before"), after = integer(attributes, "after");
+  output.shape[dim] += before + after;
+  if (output.shape[dim] < 1 || -before >= inputs[0].shape[dim] || -after >= inputs[0].shape[dim]) {
+    throw Error(ErrorKind::data, "before " + std::to_string(before) + " and after " + std::to_string(after) +
+                                     " leave nothing of dimension " + std::to_string(dim) + ", which has " +
+                                     std::to_string(inputs[0].shape[dim]) + " elements; cut off less");
+  }
+  return {{std::move(output)}, {}, {}, {}};
 }
 
 }  // namespace
 
 std::vector<OpRow> shape_ops() {
+  constexpr int kMany = std::numeric_limits<int>::max();
   return {
-      {"reshape",
-       "the same elements in another shape",
-       1,
-       1,
-       {required_integers("shape", -1, kMaxSize, "sizes; -1 stands for what is left")},
-       infer_reshape},
-      {"permute",
-       "dimensions in another order",
-       1,
-       1,
-       {required_integers("dims", 0, 15, "which dimension stands in each place")},
-       infer_permute},
-      {"slice",
-       "every step-th element of a dimension from start to before end",
-       1,
-       1,
-       {dim_attribute(), integer_attribute("start", 0, 0, kMaxSize, "the first"),
-        required_integer("end", 1, kMaxSize, "behind the last"),
-        integer_attribute("step", 1, 1, kMaxSize, "from one to the next")},
-       infer_slice},
-      {"chunk",
-       "a dimension in equal parts, each an output",
-       1,
-       1,
-       {required_integer("chunks", 2, 1024, "parts; a divisor of the size"), dim_attribute()},
-       infer_chunk},
-      {"matmul", "products of the matrices in the last two dimensions", 2, 2, {}, infer_matmul},
-      {"scaled_dot_product_attention",
-       "softmax(q k^T / sqrt(width)) v of queries, keys and values",
-       3,
-       3,
-       {flag_attribute("causal", false, "a position sees itself and earlier ones only"),
-        number_attribute("dropout", 0.0, 0, 0.99, "probability, on the attention weights, in training")},
-       infer_attention},
+      {.name = "flatten",
+       .summary = "all dimensions into one",
+       .shapes = "any -> [elements]",
+       .flops = "0",
+       .infer = infer_flatten},
+      {.name = "reshape",
+       .summary = "the same elements in another shape",
+       .shapes = "any -> shape, the same elements; -1 stands for what is left",
+       .flops = "0",
+       .attributes = {required_integers("shape", -1, kMaxSize, "sizes; -1 stands for what is left")},
+       .infer = infer_reshape},
+      {.name = "permute",
+       .summary = "dimensions in another order",
+       .shapes = "the dimensions in the order of `dims` (counted without the batch)",
+       .flops = "0",
+       .attributes = {required_integers("dims", 0, 15, "which dimension stands in each place")},
+       .infer = infer_permute},
+      {.name = "slice",
+       .summary = "every step-th element of a dimension from start to before end",
+       .shapes = "every step-th of `dim` from start to before end",
+       .flops = "0",
+       .attributes = {dim_attribute(), integer_attribute("start", 0, 0, kMaxSize, "the first"),
+                      required_integer("end", 1, kMaxSize, "behind the last"),
+                      integer_attribute("step", 1, 1, kMaxSize, "from one to the next")},
+       .infer = infer_slice},
+      {.name = "chunk",
+       .summary = "a dimension in equal parts, each an output",
+       .shapes = "chunks outputs, equal parts of `dim` (counted without the batch)",
+       .flops = "0",
+       .attributes = {required_integer("chunks", 2, 1024, "parts; a divisor of the size"), dim_attribute()},
+       .infer = infer_chunk},
+      {.name = "concat",
+       .summary = "tensors one after the other along a dimension",
+       .shapes = "two or more, equal but for `dim` (counted without the batch)",
+       .flops = "0",
+       .min_inputs = 2,
+       .max_inputs = kMany,
+       .attributes = {dim_attribute()},
+       .infer = infer_concat},
+      {.name = "pad",
+       .summary = "zeros around a dimension; negative counts cut off",
+       .shapes = "zeros before and after `dim` (counted without the batch); negative counts cut off",
+       .flops = "0",
+       .attributes = {dim_attribute(),
+                      integer_attribute("before", 0, -kMaxSize, kMaxSize, "elements added in front"),
+                      integer_attribute("after", 0, -kMaxSize, kMaxSize, "elements added behind")},
+       .infer = infer_pad},
   };
 }
 

@@ -10,21 +10,24 @@
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/threshold_backward.h>
 
-#include "libprofile/core/ops/op_table.h"
+#include <array>
+
+#include "libprofile/core/ops/attributes.h"
 #include "libprofile/model/ops/forward.h"
 
 // All: [n, ...] -> the same shape
 namespace pp::model::ops {
-
-Forward relu(const Attributes& /*attributes*/) {
-  return unary([](const at::Tensor& x) { return at::relu(x); });
-}
+namespace {
 
 WrittenBackward relu_backward(const Attributes& /*attributes*/) {
   return {.saves = [](TensorSpan /*inputs*/, TensorSpan outputs) -> Tensors { return {outputs[0]}; },
           .inputs = [](TensorSpan saved, TensorSpan /*weights*/, const at::Tensor& gradient) -> Tensors {
             return {at::threshold_backward(gradient, saved[0], 0)};
           }};
+}
+
+Forward relu(const Attributes& /*attributes*/) {
+  return unary([](const at::Tensor& x) { return at::relu(x); });
 }
 
 Forward relu6(const Attributes& /*attributes*/) {
@@ -44,12 +47,6 @@ Forward silu(const Attributes& /*attributes*/) {
   return unary([](const at::Tensor& x) { return at::silu(x); });
 }
 
-// x * Phi(x), exact or with the approximation of Phi by tanh.
-Forward gelu(const Attributes& attributes) {
-  const char* const approximate = boolean(attributes, "tanh") ? "tanh" : "none";
-  return unary([approximate](const at::Tensor& x) { return at::gelu(x, approximate); });
-}
-
 Forward hardsigmoid(const Attributes& /*attributes*/) {
   return unary([](const at::Tensor& x) { return at::hardsigmoid(x); });
 }
@@ -62,18 +59,32 @@ Forward tanh(const Attributes& /*attributes*/) {
   return unary([](const at::Tensor& x) { return at::tanh(x); });
 }
 
-// factor * x + offset
-Forward scale(const Attributes& attributes) {
-  return unary(
-      [factor = number(attributes, "factor"), offset = number(attributes, "offset")](const at::Tensor& x) {
-        const at::Tensor scaled = x.mul(factor);
-        return offset == 0.0 ? scaled : scaled.add(offset);
-      });
+// x * Phi(x), exact or with the approximation of Phi by tanh.
+Forward gelu(const Attributes& attributes) {
+  const char* const approximate = boolean(attributes, "tanh") ? "tanh" : "none";
+  return unary([approximate](const at::Tensor& x) { return at::gelu(x, approximate); });
 }
 
 // Over the last dimension.
 Forward softmax(const Attributes& /*attributes*/) {
   return unary([](const at::Tensor& x) { return at::softmax(x, -1); });
 }
+
+constexpr std::array kRows{
+    Row{.name = "relu", .bind = relu, .backward = relu_backward},
+    Row{"relu6", relu6},
+    Row{"leaky_relu", leaky_relu},
+    Row{"sigmoid", sigmoid},
+    Row{"silu", silu},
+    Row{"hardsigmoid", hardsigmoid},
+    Row{"hardswish", hardswish},
+    Row{"tanh", tanh},
+    Row{"gelu", gelu},
+    Row{"softmax", softmax},
+};
+
+}  // namespace
+
+std::span<const Row> activation_rows() { return kRows; }
 
 }  // namespace pp::model::ops

@@ -1,13 +1,15 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/tanh.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
-#include "libprofile/core/ops/op_table.h"
+#include "libprofile/core/ops/attributes.h"
 #include "libprofile/model/ops/forward.h"
 #include "libprofile/model/ops/relative_position.h"
 
@@ -63,8 +65,6 @@ at::Tensor mix_values(const Settings& settings, const at::Tensor& scores, const 
     shares = drop(shares, settings.dropout, context);
   return at::matmul(shares, value).transpose(1, 2).flatten(2);
 }
-
-}  // namespace
 
 // Self-attention as torch.nn.MultiheadAttention with batch_first: [n, s, d], with a bias by relative position
 // also [n, buckets, heads] -> [n, s, d]. Written out, so that dropout can draw from our generator.
@@ -125,5 +125,42 @@ Forward additive_attention(const Attributes& /*attributes*/) {
     return {at::matmul(shares, keys)};
   };
 }
+
+// Queries [n, ..., l, d], keys [n, ..., k, d], values [n, ..., k, e] -> [n, ..., l, e]. LibTorch's own; with
+// dropout written out, which draws from our generator.
+Forward scaled_dot_product_attention(const Attributes& attributes) {
+  const bool causal = boolean(attributes, "causal");
+  const double dropout = number(attributes, "dropout");
+  if (dropout == 0.0) {
+    return [causal](TensorSpan inputs, TensorSpan /*weights*/, LayerContext& /*context*/) -> Tensors {
+      return {at::scaled_dot_product_attention(inputs[0], inputs[1], inputs[2], {}, 0.0, causal)};
+    };
+  }
+  return [causal, dropout](TensorSpan inputs, TensorSpan /*weights*/, LayerContext& context) -> Tensors {
+    const at::Tensor &query = inputs[0], &key = inputs[1];
+    const double factor = 1.0 / std::sqrt(static_cast<double>(query.size(-1)));
+    at::Tensor scores = at::matmul(query.mul(factor), key.transpose(-2, -1));  // [n, ..., l, k]
+    if (causal) {
+      const at::Tensor future =
+          at::ones({query.size(-2), key.size(-2)}, query.options().dtype(at::kBool).requires_grad(false))
+              .triu(1);
+      scores = scores.masked_fill(future, -std::numeric_limits<double>::infinity());
+    }
+    at::Tensor shares = at::softmax(scores, -1);
+    if (context.mode == Mode::training) shares = drop(shares, dropout, context);
+    return {at::matmul(shares, inputs[2])};
+  };
+}
+
+constexpr std::array kRows{
+    Row{"multi_head_attention", multi_head_attention, initialise_attention},
+    Row{"cross_attention", cross_attention, initialise_attention},
+    Row{"additive_attention", additive_attention, initialise_additive_attention},
+    Row{"scaled_dot_product_attention", scaled_dot_product_attention},
+};
+
+}  // namespace
+
+std::span<const Row> attention_rows() { return kRows; }
 
 }  // namespace pp::model::ops

@@ -4,10 +4,11 @@
 
 #include <array>
 
-#include "libprofile/core/ops/op_table.h"
+#include "libprofile/core/ops/attributes.h"
 #include "libprofile/model/ops/forward.h"
 
 namespace pp::model::ops {
+namespace {
 
 // [n, in, l] -> [n, out, l']; weight [out, in/groups, kernel], bias [out]
 Forward conv1d(const Attributes& attributes) {
@@ -15,6 +16,17 @@ Forward conv1d(const Attributes& attributes) {
           dilation = integer(attributes, "dilation"), groups = integer(attributes, "groups")](
              TensorSpan inputs, TensorSpan weights, LayerContext& /*context*/) -> Tensors {
     return {at::conv1d(inputs[0], weights[0], weights.size() > 1 ? weights[1] : at::Tensor(), stride, padding,
+                       dilation, groups)};
+  };
+}
+
+// [n, in, h, w] -> [n, out, h', w']; weight [out, in/groups, height, width], bias [out]
+Forward conv2d(const Attributes& attributes) {
+  const std::array padding{integer(attributes, "padding"), integer(attributes, "padding_width")};
+  return [padding, stride = integer(attributes, "stride"), dilation = integer(attributes, "dilation"),
+          groups = integer(attributes, "groups")](TensorSpan inputs, TensorSpan weights,
+                                                  LayerContext& /*context*/) -> Tensors {
+    return {at::conv2d(inputs[0], weights[0], weights.size() > 1 ? weights[1] : at::Tensor(), stride, padding,
                        dilation, groups)};
   };
 }
@@ -29,15 +41,14 @@ Forward conv_transpose2d(const Attributes& attributes) {
   };
 }
 
-// [n, in, h, w] -> [n, out, h', w']; weight [out, in/groups, height, width], bias [out]
-Forward conv2d(const Attributes& attributes) {
-  const std::array padding{integer(attributes, "padding"), integer(attributes, "padding_width")};
-  return [padding, stride = integer(attributes, "stride"), dilation = integer(attributes, "dilation"),
-          groups = integer(attributes, "groups")](TensorSpan inputs, TensorSpan weights,
-                                                  LayerContext& /*context*/) -> Tensors {
-    return {at::conv2d(inputs[0], weights[0], weights.size() > 1 ? weights[1] : at::Tensor(), stride, padding,
-                       dilation, groups)};
-  };
-}
+constexpr std::array kRows{
+    Row{"conv1d", conv1d, initialise_by_fan_in},
+    Row{"conv2d", conv2d, initialise_by_fan_in},
+    Row{"conv_transpose2d", conv_transpose2d, initialise_by_fan_in},
+};
+
+}  // namespace
+
+std::span<const Row> convolution_rows() { return kRows; }
 
 }  // namespace pp::model::ops

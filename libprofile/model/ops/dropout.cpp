@@ -2,10 +2,9 @@
 #include <ATen/ops/where.h>
 
 #include <array>
-#include <cstdint>
 
 #include "libprofile/core/error.h"
-#include "libprofile/core/ops/op_table.h"
+#include "libprofile/core/ops/attributes.h"
 #include "libprofile/model/ops/forward.h"
 
 namespace pp::model::ops {
@@ -21,6 +20,41 @@ Forward dropping(const Attributes& attributes, Mask mask) {
     return {drop(x, probability, context, mask(x))};
   };
 }
+
+// [n, ...] -> the same
+Forward dropout(const Attributes& attributes) {
+  return dropping(attributes, [](const at::Tensor& x) { return x.sizes(); });
+}
+
+// [n, c, h, w] -> the same; the mask is [n, c, 1, 1]
+Forward dropout2d(const Attributes& attributes) {
+  return dropping(attributes, [](const at::Tensor& x) {
+    return std::array<std::int64_t, 4>{x.size(0), x.size(1), 1, 1};
+  });
+}
+
+// [n, positions, width] -> the same; the mask is [n, 1, width]
+Forward locked_dropout(const Attributes& attributes) {
+  return dropping(attributes, [](const at::Tensor& x) {
+    return std::array<std::int64_t, 3>{x.size(0), 1, x.size(2)};
+  });
+}
+
+// [n, ...] -> the same; the mask is [n, 1, ...]. Huang et al., Deep networks with stochastic depth, 2016.
+Forward stochastic_depth(const Attributes& attributes) {
+  return dropping(attributes, [](const at::Tensor& x) {
+    c10::SmallVector<std::int64_t, 8> sizes(static_cast<std::size_t>(x.dim()), 1);
+    sizes[0] = x.size(0);
+    return sizes;
+  });
+}
+
+constexpr std::array kRows{
+    Row{"dropout", dropout},
+    Row{"dropout2d", dropout2d},
+    Row{"locked_dropout", locked_dropout},
+    Row{"stochastic_depth", stochastic_depth},
+};
 
 }  // namespace
 
@@ -39,32 +73,6 @@ at::Tensor drop(const at::Tensor& x, double probability, LayerContext& context) 
   return drop(x, probability, context, x.sizes());
 }
 
-// [n, ...] -> the same
-Forward dropout(const Attributes& attributes) {
-  return dropping(attributes, [](const at::Tensor& x) { return x.sizes(); });
-}
-
-// [n, c, h, w] -> the same; the mask is [n, c, 1, 1]
-Forward dropout2d(const Attributes& attributes) {
-  return dropping(attributes, [](const at::Tensor& x) {
-    return std::array<std::int64_t, 4>{x.size(0), x.size(1), 1, 1};
-  });
-}
-
-// [n, ...] -> the same; the mask is [n, 1, ...]. Huang et al., Deep networks with stochastic depth, 2016.
-Forward stochastic_depth(const Attributes& attributes) {
-  return dropping(attributes, [](const at::Tensor& x) {
-    c10::SmallVector<std::int64_t, 8> sizes(static_cast<std::size_t>(x.dim()), 1);
-    sizes[0] = x.size(0);
-    return sizes;
-  });
-}
-
-// [n, positions, width] -> the same; the mask is [n, 1, width]
-Forward locked_dropout(const Attributes& attributes) {
-  return dropping(attributes, [](const at::Tensor& x) {
-    return std::array<std::int64_t, 3>{x.size(0), 1, x.size(2)};
-  });
-}
+std::span<const Row> dropout_rows() { return kRows; }
 
 }  // namespace pp::model::ops

@@ -1,5 +1,5 @@
-// The ops: what binds the forward of each to a layer's attributes, and how its parameters start. table.cpp puts
-// both under the op's name. Shapes are written [n, ...] with n the samples of the micro-batch.
+// The ops: what binds the forward of each to a layer's attributes, and how its parameters start, a row each in
+// the file of its group. Shapes are written [n, ...] with n the samples of the micro-batch.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -15,19 +15,10 @@
 
 namespace pp::model::ops {
 
-/// Reads all that it needs of the attributes, which may be gone when the forward runs.
+/// Binds a forward to a layer's attributes. Reads all that it needs of them: they may be gone when it runs.
 using Bind = Forward(const Attributes& attributes);
-Bind adaptive_avg_pool2d, add, additive_attention, avg_pool2d, batch_norm1d, batch_norm2d, bias, chunk, concat,
-    conv1d, conv2d, conv_transpose2d, cross_attention, dropout, dropout2d, embedding, flatten, gelu, group_norm,
-    hardsigmoid, hardswish, instance_norm2d, layer_norm, leaky_relu, linear, local_response_norm,
-    locked_dropout, lstm, matmul, max_pool2d, mean, multi_head_attention, multiply, pad, permute,
-    position_embedding, position_encoding, relative_position_bias, relu, relu6, reshape, rms_norm, scale,
-    scaled_dot_product_attention, sigmoid, silu, slice, softmax, stochastic_depth, tanh, upsample_bilinear2d,
-    upsample_nearest2d;
-
 /// In place of autograd's backward, for ops whose kernels are short beside it; with the same bits.
 using BindBackward = WrittenBackward(const Attributes& attributes);
-BindBackward linear_backward, relu_backward;
 
 /// The forward of an op with one input and no parameters: input -> output.
 template <class Function>
@@ -79,10 +70,13 @@ struct Row {
   std::string_view name;
   Bind* bind;
   Initialise initialise = nullptr;  ///< null: no parameters
-  WeightGradient weight_gradient = WeightGradient::separate;
   BindBackward* backward = nullptr;
 };
-/// Sorted by name.
+/// The groups of rows, by the names of core's.
+std::span<const Row> activation_rows(), arithmetic_rows(), attention_rows(), convolution_rows(), dropout_rows(),
+    embedding_rows(), linear_rows(), normalisation_rows(), pooling_rows(), recurrent_rows(),
+    relative_position_rows(), shape_rows();
+/// All of them, sorted by name.
 std::span<const Row> table();
 const Row* find(std::string_view name);
 

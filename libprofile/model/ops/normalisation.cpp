@@ -7,10 +7,11 @@
 #include <ATen/ops/rms_norm.h>
 #include <c10/core/GradMode.h>
 
+#include <array>
 #include <string>
 
 #include "libprofile/core/error.h"
-#include "libprofile/core/ops/op_table.h"
+#include "libprofile/core/ops/attributes.h"
 #include "libprofile/model/ops/forward.h"
 
 namespace pp::model::ops {
@@ -52,8 +53,6 @@ at::Tensor normalised_by_buffers(const at::Tensor& x, TensorSpan weights, double
                                            /*training=*/false, /*momentum=*/0, eps));
 }
 
-}  // namespace
-
 // [n, c, h, w] -> the same; weight, bias, running_mean, running_var [c]. Training normalises with the
 // statistics of the micro-batch and never touches the running ones.
 Forward batch_norm2d(const Attributes& attributes) {
@@ -76,6 +75,14 @@ Forward group_norm(const Attributes& attributes) {
   };
 }
 
+// [n, c, h, w] -> the same, by the statistics of each sample's channels, in evaluation too
+Forward instance_norm2d(const Attributes& attributes) {
+  return unary([eps = number(attributes, "eps")](const at::Tensor& x) {
+    return at::instance_norm(x, {}, {}, {}, {}, /*use_input_stats=*/true, /*momentum=*/0, eps,
+                             /*cudnn_enabled=*/false);
+  });
+}
+
 // [n, ..., d] -> the same, normalised over the last dimension; weight, bias [d]
 Forward layer_norm(const Attributes& attributes) {
   return [eps = number(attributes, "eps")](TensorSpan inputs, TensorSpan weights,
@@ -92,14 +99,6 @@ Forward rms_norm(const Attributes& attributes) {
   };
 }
 
-// [n, c, h, w] -> the same, by the statistics of each sample's channels, in evaluation too
-Forward instance_norm2d(const Attributes& attributes) {
-  return unary([eps = number(attributes, "eps")](const at::Tensor& x) {
-    return at::instance_norm(x, {}, {}, {}, {}, /*use_input_stats=*/true, /*momentum=*/0, eps,
-                             /*cudnn_enabled=*/false);
-  });
-}
-
 // [n, c, h, w] -> the same. alpha times the mean over `size` channels, zeros beyond the first and the last:
 // Krizhevsky et al., ImageNet classification with deep convolutional neural networks, 2012, sec. 3.3, with
 // torch.nn's alpha (the paper's times size).
@@ -113,5 +112,16 @@ Forward local_response_norm(const Attributes& attributes) {
     return x.div(means.mul(alpha).add(k).pow(beta));
   });
 }
+
+constexpr std::array kRows{
+    Row{"batch_norm1d", batch_norm1d, initialise_norm}, Row{"batch_norm2d", batch_norm2d, initialise_norm},
+    Row{"group_norm", group_norm, initialise_norm},     Row{"instance_norm2d", instance_norm2d},
+    Row{"layer_norm", layer_norm, initialise_norm},     Row{"rms_norm", rms_norm, initialise_norm},
+    Row{"local_response_norm", local_response_norm},
+};
+
+}  // namespace
+
+std::span<const Row> normalisation_rows() { return kRows; }
 
 }  // namespace pp::model::ops

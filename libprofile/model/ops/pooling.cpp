@@ -4,7 +4,9 @@
 #include <ATen/ops/upsample_bilinear2d.h>
 #include <ATen/ops/upsample_nearest2d.h>
 
-#include "libprofile/core/ops/op_table.h"
+#include <array>
+
+#include "libprofile/core/ops/attributes.h"
 #include "libprofile/model/ops/forward.h"
 
 // All: [n, c, h, w] -> [n, c, h', w']
@@ -22,8 +24,6 @@ struct Pool {
         padding(integer(attributes, "padding")),
         ceil_mode(boolean(attributes, "ceil_mode")) {}
 };
-
-}  // namespace
 
 Forward max_pool2d(const Attributes& attributes) {
   return unary([pool = Pool(attributes)](const at::Tensor& x) {
@@ -56,5 +56,17 @@ Forward upsample_bilinear2d(const Attributes& attributes) {
     return at::upsample_bilinear2d(x, {factor * x.size(2), factor * x.size(3)}, align_corners);
   });
 }
+
+constexpr std::array kRows{
+    Row{"max_pool2d", max_pool2d},
+    Row{"avg_pool2d", avg_pool2d},
+    Row{"adaptive_avg_pool2d", adaptive_avg_pool2d},
+    Row{"upsample_nearest2d", upsample_nearest2d},
+    Row{"upsample_bilinear2d", upsample_bilinear2d},
+};
+
+}  // namespace
+
+std::span<const Row> pooling_rows() { return kRows; }
 
 }  // namespace pp::model::ops

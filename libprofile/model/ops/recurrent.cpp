@@ -2,7 +2,9 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
-#include "libprofile/core/ops/op_table.h"
+#include <array>
+
+#include "libprofile/core/ops/attributes.h"
 #include "libprofile/model/ops/forward.h"
 
 namespace pp::model::ops {
@@ -17,8 +19,6 @@ Tensors layer_weights(TensorSpan weights, std::size_t per_direction, double weig
   for (std::size_t i = 1; i < all.size(); i += per_direction) all[i] = drop(all[i], weight_dropout, context);
   return all;
 }
-
-}  // namespace
 
 // [n, l, d] -> [n, l, directions * hidden], as torch.nn.LSTM with batch_first and zero initial states; per
 // layer and direction weight_ih [4 hidden, in], weight_hh [4 hidden, hidden], bias_ih and bias_hh [4 hidden].
@@ -47,5 +47,13 @@ Forward lstm(const Attributes& attributes) {
     return {x};
   };
 }
+
+constexpr std::array kRows{
+    Row{"lstm", lstm, initialise_lstm},
+};
+
+}  // namespace
+
+std::span<const Row> recurrent_rows() { return kRows; }
 
 }  // namespace pp::model::ops

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -41,11 +42,21 @@ at::Tensor position_bias(const at::Tensor& table, std::int64_t length, std::int6
       .view({table.size(0), table.size(2), length, length});
 }
 
+namespace {
+
 // Any [n, ...] -> [n, buckets, heads], the weight for every sample
 Forward relative_position_bias(const Attributes& /*attributes*/) {
   return [](TensorSpan inputs, TensorSpan weights, LayerContext& /*context*/) -> Tensors {
     return {weights[0].unsqueeze(0).expand({inputs[0].size(0), -1, -1})};
   };
 }
+
+constexpr std::array kRows{
+    Row{"relative_position_bias", relative_position_bias, initialise_normal},
+};
+
+}  // namespace
+
+std::span<const Row> relative_position_rows() { return kRows; }
 
 }  // namespace pp::model::ops

@@ -2,31 +2,51 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 
-#include "libprofile/core/ops/op_table.h"
+#include <array>
+#include <vector>
+
+#include "libprofile/core/ops/attributes.h"
 #include "libprofile/model/ops/forward.h"
 
 namespace pp::model::ops {
+namespace {
 
 // [n, ...] -> [n, elements]; shares storage with its input
 Forward flatten(const Attributes& /*attributes*/) {
   return unary([](const at::Tensor& x) { return x.flatten(1); });
 }
 
-// k times [n, ...] -> [n, ...]: ((x0 + x1) + x2) + ...
-Forward add(const Attributes& /*attributes*/) {
-  return [](TensorSpan inputs, TensorSpan /*weights*/, LayerContext& /*context*/) -> Tensors {
-    at::Tensor sum = inputs[0].add(inputs[1]);
-    for (const at::Tensor& input : inputs.subspan(2)) sum = sum.add(input);
-    return {sum};
-  };
+// [n, ...] -> [n, shape...]; shares storage with its input where it can
+Forward reshape(const Attributes& attributes) {
+  return unary([shape = integers(attributes, "shape")](const at::Tensor& x) {
+    c10::SmallVector<std::int64_t, 8> sizes{x.size(0)};
+    sizes.append(shape.begin(), shape.end());
+    return x.reshape(sizes);
+  });
 }
 
-// k times [n, ...] -> [n, ...]: ((x0 * x1) * x2) * ...
-Forward multiply(const Attributes& /*attributes*/) {
-  return [](TensorSpan inputs, TensorSpan /*weights*/, LayerContext& /*context*/) -> Tensors {
-    at::Tensor product = inputs[0].mul(inputs[1]);
-    for (const at::Tensor& input : inputs.subspan(2)) product = product.mul(input);
-    return {product};
+// [n, ...] -> the same dimensions in another order
+Forward permute(const Attributes& attributes) {
+  std::vector<std::int64_t> dims{0};
+  for (const std::int64_t dim : integers(attributes, "dims")) dims.push_back(dim + 1);
+  return unary([dims](const at::Tensor& x) { return x.permute(dims); });
+}
+
+// Along dimension `dim` of a sample
+Forward slice(const Attributes& attributes) {
+  return unary([dim = integer(attributes, "dim") + 1, start = integer(attributes, "start"),
+                end = integer(attributes, "end"), step = integer(attributes, "step")](const at::Tensor& x) {
+    return x.slice(dim, start, end, step);
+  });
+}
+
+// Along dimension `dim` of a sample: `chunks` outputs of one size
+Forward chunk(const Attributes& attributes) {
+  return [dim = integer(attributes, "dim") + 1, chunks = integer(attributes, "chunks")](
+             TensorSpan inputs, TensorSpan /*weights*/, LayerContext& /*context*/) -> Tensors {
+    Tensors parts;
+    for (const at::Tensor& part : inputs[0].chunk(chunks, dim)) parts.push_back(part);
+    return parts;
   };
 }
 
@@ -49,9 +69,13 @@ Forward pad(const Attributes& attributes) {
   });
 }
 
-// Over dimension `dim` of a sample: for 0, [n, k, ...] -> [n, ...]
-Forward mean(const Attributes& attributes) {
-  return unary([dim = integer(attributes, "dim") + 1](const at::Tensor& x) { return x.mean(dim); });
-}
+constexpr std::array kRows{
+    Row{"flatten", flatten}, Row{"reshape", reshape}, Row{"permute", permute}, Row{"slice", slice},
+    Row{"chunk", chunk},     Row{"concat", concat},   Row{"pad", pad},
+};
+
+}  // namespace
+
+std::span<const Row> shape_rows() { return kRows; }
 
 }  // namespace pp::model::ops

@@ -1,75 +1,35 @@
 #include <algorithm>
-#include <array>
+#include <vector>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/ops/forward.h"
 
 namespace pp::model {
 namespace ops {
 namespace {
 
-constexpr std::array kTable{
-    Row{"adaptive_avg_pool2d", adaptive_avg_pool2d},
-    Row{"add", add},
-    Row{"additive_attention", additive_attention, initialise_additive_attention},
-    Row{"avg_pool2d", avg_pool2d},
-    Row{"batch_norm1d", batch_norm1d, initialise_norm, WeightGradient::with_input},
-    Row{"batch_norm2d", batch_norm2d, initialise_norm, WeightGradient::with_input},
-    Row{"bias", bias, initialise_zero},
-    Row{"chunk", chunk},
-    Row{"concat", concat},
-    Row{"conv1d", conv1d, initialise_by_fan_in},
-    Row{"conv2d", conv2d, initialise_by_fan_in},
-    Row{"conv_transpose2d", conv_transpose2d, initialise_by_fan_in},
-    Row{"cross_attention", cross_attention, initialise_attention},
-    Row{"dropout", dropout},
-    Row{"dropout2d", dropout2d},
-    Row{"embedding", embedding, initialise_normal},
-    Row{"flatten", flatten},
-    Row{"gelu", gelu},
-    Row{"group_norm", group_norm, initialise_norm, WeightGradient::with_input},
-    Row{"hardsigmoid", hardsigmoid},
-    Row{"hardswish", hardswish},
-    Row{"instance_norm2d", instance_norm2d},
-    Row{"layer_norm", layer_norm, initialise_norm, WeightGradient::with_input},
-    Row{"leaky_relu", leaky_relu},
-    Row{"linear", linear, initialise_by_fan_in, WeightGradient::separate, linear_backward},
-    Row{"local_response_norm", local_response_norm},
-    Row{"locked_dropout", locked_dropout},
-    Row{"lstm", lstm, initialise_lstm, WeightGradient::with_input},
-    Row{"matmul", matmul},
-    Row{"max_pool2d", max_pool2d},
-    Row{"mean", mean},
-    Row{"multi_head_attention", multi_head_attention, initialise_attention},
-    Row{"multiply", multiply},
-    Row{"pad", pad},
-    Row{"permute", permute},
-    Row{"position_embedding", position_embedding, initialise_normal},
-    Row{"position_encoding", position_encoding},
-    Row{"relative_position_bias", relative_position_bias, initialise_normal},
-    Row{.name = "relu", .bind = relu, .backward = relu_backward},
-    Row{"relu6", relu6},
-    Row{"reshape", reshape},
-    Row{"rms_norm", rms_norm, initialise_norm, WeightGradient::with_input},
-    Row{"scale", scale},
-    Row{"scaled_dot_product_attention", scaled_dot_product_attention},
-    Row{"sigmoid", sigmoid},
-    Row{"silu", silu},
-    Row{"slice", slice},
-    Row{"softmax", softmax},
-    Row{"stochastic_depth", stochastic_depth},
-    Row{"tanh", tanh},
-    Row{"upsample_bilinear2d", upsample_bilinear2d},
-    Row{"upsample_nearest2d", upsample_nearest2d},
-};
+std::vector<Row> all_rows() {
+  std::vector<Row> rows;
+  for (const std::span<const Row> group :
+       {activation_rows(), arithmetic_rows(), attention_rows(), convolution_rows(), dropout_rows(),
+        embedding_rows(), linear_rows(), normalisation_rows(), pooling_rows(), recurrent_rows(),
+        relative_position_rows(), shape_rows()})
+    rows.insert(rows.end(), group.begin(), group.end());
+  std::ranges::sort(rows, {}, &Row::name);
+  return rows;
+}
 
 }  // namespace
 
-std::span<const Row> table() { return kTable; }
+std::span<const Row> table() {
+  static const std::vector<Row> rows = all_rows();
+  return rows;
+}
 
 const Row* find(std::string_view name) {
-  const auto row = std::find_if(kTable.begin(), kTable.end(), [&](const Row& r) { return r.name == name; });
-  return row == kTable.end() ? nullptr : &*row;
+  const auto row = std::ranges::find(table(), name, &Row::name);
+  return row == table().end() ? nullptr : &*row;
 }
 
 }  // namespace ops
@@ -77,7 +37,8 @@ const Row* find(std::string_view name) {
 BoundLayer bind_layer(std::string_view op, const Attributes& attributes) {
   const ops::Row* row = ops::find(op);
   if (row == nullptr) throw Error(ErrorKind::data, "this operation can be planned, but not run");
-  BoundLayer layer{row->bind(attributes), row->weight_gradient};
+  const bool with_input = find_op(op)->weight_gradient_with_input;
+  BoundLayer layer{row->bind(attributes), with_input ? WeightGradient::with_input : WeightGradient::separate};
   if (row->backward != nullptr) layer.backward = row->backward(attributes);
   return layer;
 }

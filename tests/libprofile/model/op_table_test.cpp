@@ -2,6 +2,8 @@
 #include "libprofile/core/ops/op_table.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 
 #include "libprofile/model/ops.h"
 #include "tests/libprofile/model/op_cases.h"
@@ -15,7 +17,7 @@ TEST_SUITE("libprofile/model/op_table") {
   TEST_CASE("both tables have the same names") {
     std::vector<std::string_view> names;
     for (const OpRow& row : op_table()) {
-      if (row.name != kOpaqueOp) names.push_back(row.name);  // planned, never run
+      if (row.runnable) names.push_back(row.name);
     }
     CHECK((names == runnable_ops()));
     std::vector<std::string_view> losses;
@@ -47,6 +49,40 @@ TEST_SUITE("libprofile/model/op_table") {
         CHECK(outputs[i].sizes() == at::IntArrayRef(expected));
         CHECK((outputs[i].scalar_type() == at::kDouble));
       }
+    }
+  }
+
+  TEST_CASE("the ops whose rows say that they draw, and no others, need a generator in training") {
+    std::set<std::string_view> drew;
+    for (const OpCase& op_case : op_cases()) {
+      const OpInstance op = instantiate(op_case, 2);
+      LayerContext context;
+      try {
+        op.forward(op.inputs, op.weights, context);
+      } catch (const Error& error) {
+        CHECK(std::string(error.what()) == "dropout: no generator; give the pass context one");
+        drew.insert(find_op(op_case.op)->name);
+      }
+    }
+    for (const OpRow& row : op_table()) {
+      CAPTURE(row.name);
+      CHECK(drew.contains(row.name) == row.draws);
+    }
+  }
+
+  TEST_CASE("a sample's result depends on the others where the row says so, and nowhere else") {
+    for (const OpCase& op_case : op_cases()) {
+      const std::string text = to_text(op_case);
+      CAPTURE(text);
+      const OpRow& row = *find_op(op_case.op);
+      if (row.draws) continue;  // masks are drawn for the whole micro-batch
+      const OpInstance op = instantiate(op_case, 3);
+      std::vector<at::Tensor> first_two;
+      for (const at::Tensor& input : op.inputs) first_two.push_back(input.narrow(0, 0, 2));
+      LayerContext context, other;
+      const at::Tensor all = op.forward(op.inputs, op.weights, context)[0].narrow(0, 0, 2);
+      const at::Tensor alone = op.forward(first_two, op.weights, other)[0];
+      CHECK(all.allclose(alone, 1e-9, 1e-9) != row.batch_statistics);
     }
   }
 }

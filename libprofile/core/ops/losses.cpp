@@ -20,6 +20,11 @@ OpResult infer_cross_entropy(const Attributes&, std::span<const TensorType> inpu
   return {{kScalar}, {}, {}, Flops(5.0 * elements(inputs[0]))};  // a softmax
 }
 
+/// Of the labels: as many as there are logits.
+std::int64_t classes(const Attributes&, std::span<const TensorType> inputs, std::size_t input) {
+  return input == 1 ? inputs[0].shape.back() : 0;
+}
+
 void require_equal_shapes(std::span<const TensorType> inputs) {
   require_floating(inputs);
   if (inputs[1].shape != inputs[0].shape)
@@ -50,26 +55,40 @@ OpResult infer_text_detection(const Attributes&, std::span<const TensorType> inp
 
 std::vector<OpRow> losses() {
   return {
-      {"cross_entropy",
-       "softmax and negative logarithm of the label's probability",
-       2,
-       2,
-       {},
-       infer_cross_entropy},
-      {"binary_cross_entropy",
-       "sigmoid and negative logarithm of the target's probability; targets between 0 and 1",
-       2,
-       2,
-       {},
-       infer_binary_cross_entropy},
-      {"text_detection",
-       "class-balanced cross entropy of the score, and where there is text overlap and angle of the boxes",
-       2,
-       2,
-       {number_attribute("geometry_weight", 1, 0, 1e6, "of overlap and angle against the score"),
-        number_attribute("angle_weight", 10, 0, 1e6, "of the angle against the overlap")},
-       infer_text_detection},
-      {"mse", "mean of the squared differences", 2, 2, {}, infer_mse},
+      {.name = "cross_entropy",
+       .summary = "softmax and negative logarithm of the label's probability, mean over samples and positions",
+       .shapes = "[classes] with int64 [], or [l, classes] with int64 [l]",
+       .flops = "5 per logit",
+       .min_inputs = 2,
+       .max_inputs = 2,
+       .index_limit = classes,
+       .infer = infer_cross_entropy},
+      {.name = "binary_cross_entropy",
+       .summary = "sigmoid and negative logarithm of the target's probability, mean over samples and elements; "
+                  "targets are brought between 0 and 1",
+       .shapes = "logits and probabilities of one shape",
+       .flops = "9 per element",
+       .min_inputs = 2,
+       .max_inputs = 2,
+       .infer = infer_binary_cross_entropy},
+      {.name = "text_detection",
+       .summary = "mean over samples of the class-balanced cross entropy of the score + geometry_weight (-log "
+                  "of the boxes' overlap + angle_weight (1 - cos of the angle's error)), the geometry over the "
+                  "pixels with text",
+       .shapes = "two of [6, h, w]: score, distances to top, right, bottom and left, angle",
+       .flops = "33 per pixel",
+       .min_inputs = 2,
+       .max_inputs = 2,
+       .attributes = {number_attribute("geometry_weight", 1, 0, 1e6, "of overlap and angle against the score"),
+                      number_attribute("angle_weight", 10, 0, 1e6, "of the angle against the overlap")},
+       .infer = infer_text_detection},
+      {.name = "mse",
+       .summary = "mean of the squared differences over samples and elements",
+       .shapes = "two of one shape",
+       .flops = "3 per element",
+       .min_inputs = 2,
+       .max_inputs = 2,
+       .infer = infer_mse},
   };
 }
 

@@ -1,0 +1,133 @@
+// Rows of convolutions.
+#include <array>
+#include <string>
+#include <utility>
+
+#include "libprofile/core/ops/rows.h"
+
+namespace pp::detail {
+namespace {
+
+void require_groups(std::int64_t groups, std::int64_t in, std::int64_t out) {
+  if (in % groups == 0 && out % groups == 0) return;
+  throw Error(ErrorKind::data, "groups " + std::to_string(groups) + " must divide the input's channels, " +
+                                   std::to_string(in) + ", and out_channels, " + std::to_string(out));
+}
+
+/// `windows`: one per dimension behind the channels.
+OpResult convolved(const Attributes& attributes, const TensorType& input, std::span<const Window> windows) {
+  const std::int64_t out_channels = integer(attributes, "out_channels");
+  const std::int64_t groups = integer(attributes, "groups");
+  require_groups(groups, input.shape[0], out_channels);
+  const bool bias = boolean(attributes, "bias");
+  Shape output{out_channels}, weight{out_channels, input.shape[0] / groups};
+  double multiply_adds = static_cast<double>(weight[1]);
+  for (std::size_t d = 0; d < windows.size(); ++d) {
+    output.push_back(positions(input.shape[d + 1], windows[d]));
+    weight.push_back(windows[d].kernel);
+    multiply_adds *= static_cast<double>(windows[d].kernel);
+  }
+  OpResult result{{{std::move(output), input.dtype}}, {{"weight", std::move(weight)}}, {}, {}};
+  if (bias) result.parameters.push_back({"bias", {out_channels}});
+  result.forward_flops = Flops(elements(result.outputs[0]) * (2.0 * multiply_adds + (bias ? 1 : 0)));
+  return result;
+}
+
+OpResult infer_conv1d(const Attributes& attributes, std::span<const TensorType> inputs) {
+  require_floating(inputs);
+  require_rank(inputs, 0, 2, "two dimensions, [channels, length]");
+  const Window window{integer(attributes, "kernel_size"), integer(attributes, "stride"),
+                      integer(attributes, "padding"), integer(attributes, "dilation")};
+  return convolved(attributes, inputs[0], std::array{window});
+}
+
+OpResult infer_conv2d(const Attributes& attributes, std::span<const TensorType> inputs) {
+  require_floating(inputs);
+  require_rank(inputs, 0, 3, kImage);
+  const std::int64_t stride = integer(attributes, "stride"), dilation = integer(attributes, "dilation");
+  const Window rows{integer(attributes, "kernel_size"), stride, integer(attributes, "padding"), dilation};
+  const Window columns{integer(attributes, "kernel_width"), stride, integer(attributes, "padding_width"),
+                       dilation};
+  return convolved(attributes, inputs[0], std::array{rows, columns});
+}
+
+OpResult infer_conv_transpose2d(const Attributes& attributes, std::span<const TensorType> inputs) {
+  require_floating(inputs);
+  require_rank(inputs, 0, 3, kImage);
+  const Shape& in = inputs[0].shape;
+  const std::int64_t out_channels = integer(attributes, "out_channels");
+  const std::int64_t groups = integer(attributes, "groups");
+  require_groups(groups, in[0], out_channels);
+  const std::int64_t kernel = integer(attributes, "kernel_size"), stride = integer(attributes, "stride");
+  const std::int64_t more = integer(attributes, "output_padding");
+  if (more >= stride)
+    throw Error(ErrorKind::data,
+                "output_padding " + std::to_string(more) + " must be below stride, " + std::to_string(stride));
+  const auto side = [&](std::int64_t size) {
+    const std::int64_t out = (size - 1) * stride - 2 * integer(attributes, "padding") + kernel + more;
+    if (out >= 1) return out;
+    throw Error(ErrorKind::data, "padding " + std::to_string(integer(attributes, "padding")) +
+                                     " leaves nothing of the output; use less");
+  };
+  const bool bias = boolean(attributes, "bias");
+  OpResult result{{{{out_channels, side(in[1]), side(in[2])}, inputs[0].dtype}},
+                  {{"weight", {in[0], out_channels / groups, kernel, kernel}}},
+                  {},
+                  {}};
+  if (bias) result.parameters.push_back({"bias", {out_channels}});
+  const double products =
+      2.0 * static_cast<double>(out_channels / groups) * static_cast<double>(kernel * kernel);
+  result.forward_flops = Flops(elements(inputs[0]) * products + (bias ? elements(result.outputs[0]) : 0.0));
+  return result;
+}
+
+/// What all convolutions have, around what each has of its own. Documents list attributes in this order.
+std::vector<AttributeSpec> convolution_attributes(std::vector<AttributeSpec> own,
+                                                  std::vector<AttributeSpec> last = {}) {
+  own.insert(own.begin(), required_integer("out_channels", 1, kMaxSize, "channels of the output"));
+  own.push_back(integer_attribute("groups", 1, 1, kMaxSize, "groups of channels that do not mix"));
+  own.push_back(flag_attribute("bias", true, "add one value per output channel"));
+  own.insert(own.end(), last.begin(), last.end());
+  return own;
+}
+
+}  // namespace
+
+std::vector<OpRow> convolution_ops() {
+  return {
+      {.name = "conv1d",
+       .summary = "convolution of sequences",
+       .shapes = "[c, l] -> [out_channels, l']",
+       .flops = "2 c/groups kernel_size + bias per output",
+       .attributes = convolution_attributes(
+           {required_integer("kernel_size", 1, kMaxSize, "length of the kernel"),
+            integer_attribute("stride", 1, 1, kMaxSize, "step of the kernel"),
+            integer_attribute("padding", 0, 0, kMaxSize, "zeros added at both ends"),
+            integer_attribute("dilation", 1, 1, kMaxSize, "distance of the kernel's elements")}),
+       .infer = infer_conv1d},
+      {.name = "conv2d",
+       .summary = "convolution; kernels are square without kernel_width",
+       .shapes = "[c, h, w] -> [out_channels, h', w']",
+       .flops = "2 c/groups kernel_size kernel_width + bias per output",
+       .attributes = convolution_attributes(
+           {required_integer("kernel_size", 1, kMaxSize, "height of the kernel"),
+            integer_attribute("stride", 1, 1, kMaxSize, "step of the kernel"),
+            integer_attribute("padding", 0, 0, kMaxSize, "zeros added on every side"),
+            integer_attribute("dilation", 1, 1, kMaxSize, "distance of the kernel's elements")},
+           {integer_like("kernel_width", "kernel_size", 1, kMaxSize, "width of the kernel"),
+            integer_like("padding_width", "padding", 0, kMaxSize, "zeros added left and right")}),
+       .infer = infer_conv2d},
+      {.name = "conv_transpose2d",
+       .summary = "the transpose of a convolution, with square kernels",
+       .shapes = "[c, h, w] -> [out_channels, h\", w\"]",
+       .flops = "2 out_channels/groups kernel_size² per input + bias per output",
+       .attributes = convolution_attributes(
+           {required_integer("kernel_size", 1, kMaxSize, "side of the kernel"),
+            integer_attribute("stride", 1, 1, kMaxSize, "distance of the input's pixels in the output"),
+            integer_attribute("padding", 0, 0, kMaxSize, "cut off on every side of the output"),
+            integer_attribute("output_padding", 0, 0, kMaxSize, "added below and right")}),
+       .infer = infer_conv_transpose2d},
+  };
+}
+
+}  // namespace pp::detail

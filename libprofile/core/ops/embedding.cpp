@@ -1,0 +1,65 @@
+// Rows of tables: of indices, and of positions.
+#include <string>
+
+#include "libprofile/core/ops/rows.h"
+
+namespace pp::detail {
+namespace {
+
+OpResult infer_embedding(const Attributes& attributes, std::span<const TensorType> inputs) {
+  if (inputs[0].dtype != DType::int64) refuse_input(0, inputs[0], "int64 indices");
+  const std::int64_t width = integer(attributes, "embedding_dim");
+  TensorType output{inputs[0].shape, DType::float32};
+  output.shape.push_back(width);
+  return {{output}, {{"weight", {integer(attributes, "num_embeddings"), width}}}, {}, {}};
+}
+
+/// Of the indices: the table has so many rows.
+std::int64_t table_rows(const Attributes& attributes, std::span<const TensorType>, std::size_t) {
+  return integer(attributes, "num_embeddings");
+}
+
+OpResult infer_position_embedding(const Attributes&, std::span<const TensorType> inputs) {
+  require_floating(inputs);
+  require_rank(inputs, 0, 2, kSequence);
+  return {{inputs[0]}, {{"weight", inputs[0].shape}}, {}, Flops(elements(inputs[0]))};
+}
+
+/// The table of sines is counted as given.
+OpResult infer_position_encoding(const Attributes&, std::span<const TensorType> inputs) {
+  require_floating(inputs);
+  require_rank(inputs, 0, 2, kSequence);
+  if (inputs[0].shape[1] % 2 != 0)
+    refuse_input(0, inputs[0], "an even width, a sine and a cosine per frequency");
+  return {{inputs[0]}, {}, {}, Flops(elements(inputs[0]))};
+}
+
+}  // namespace
+
+std::vector<OpRow> embedding_ops() {
+  return {
+      {.name = "embedding",
+       .summary = "row of a table for each int64 index",
+       .shapes = "int64 [...] -> [..., embedding_dim]; dropout takes whole rows of the table",
+       .flops = "0",
+       .attributes = {required_integer("num_embeddings", 1, 1 << 30, "rows of the table"),
+                      required_integer("embedding_dim", 1, kMaxSize, "width of a row"),
+                      number_attribute("dropout", 0.0, 0, 0.99,
+                                       "probability, on whole rows of the table, in training")},
+       .draws = true,
+       .index_limit = table_rows,
+       .infer = infer_embedding},
+      {.name = "position_embedding",
+       .summary = "adds a learned vector per position",
+       .shapes = "[l, d] -> the same, plus a learned vector per position",
+       .flops = "1 per element",
+       .infer = infer_position_embedding},
+      {.name = "position_encoding",
+       .summary = "adds sines and cosines of the position",
+       .shapes = "[l, d] -> the same, plus sines and cosines of the position",
+       .flops = "1 per element",
+       .infer = infer_position_encoding},
+  };
+}
+
+}  // namespace pp::detail

@@ -1,0 +1,78 @@
+#include "libprofile/core/ops/rows.h"
+
+namespace pp::detail {
+
+AttributeSpec required_integer(std::string_view name, double min, double max, std::string_view summary) {
+  return {name, std::int64_t{}, std::nullopt, {}, min, max, summary};
+}
+AttributeSpec required_integers(std::string_view name, double min, double max, std::string_view summary) {
+  return {name, std::vector<std::int64_t>{}, std::nullopt, {}, min, max, summary};
+}
+AttributeSpec integer_attribute(std::string_view name, std::int64_t value, double min, double max,
+                                std::string_view summary) {
+  return {name, std::int64_t{}, value, {}, min, max, summary};
+}
+AttributeSpec integer_like(std::string_view name, std::string_view other, double min, double max,
+                           std::string_view summary) {
+  return {name, std::int64_t{}, std::nullopt, other, min, max, summary};
+}
+AttributeSpec number_attribute(std::string_view name, double value, double min, double max,
+                               std::string_view summary) {
+  return {name, double{}, value, {}, min, max, summary};
+}
+AttributeSpec flag_attribute(std::string_view name, bool value, std::string_view summary) {
+  return {name, bool{}, value, {}, 0, 1, summary};
+}
+
+void refuse_input(std::size_t position, const TensorType& found, const std::string& meaning) {
+  throw Error(ErrorKind::data, "input " + std::to_string(position) + " is " +
+                                   std::string(name_of(found.dtype)) + " " + to_text(found.shape) +
+                                   ", but needs " + meaning);
+}
+
+void require_rank(std::span<const TensorType> inputs, std::size_t position, std::size_t rank,
+                  const std::string& meaning) {
+  if (inputs[position].shape.size() != rank) refuse_input(position, inputs[position], meaning);
+}
+
+void require_last_dimension(std::span<const TensorType> inputs, const std::string& meaning) {
+  if (inputs[0].shape.empty()) refuse_input(0, inputs[0], "at least one dimension, " + meaning);
+}
+
+void require_floating(std::span<const TensorType> inputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!is_floating(inputs[i].dtype)) refuse_input(i, inputs[i], "a floating type");
+  }
+}
+
+std::size_t dimension(const Attributes& attributes, std::span<const TensorType> inputs) {
+  const auto dim = static_cast<std::size_t>(integer(attributes, "dim"));
+  if (dim >= inputs[0].shape.size()) {
+    refuse_input(0, inputs[0],
+                 "a dimension " + std::to_string(dim) + " (attribute dim, counted without the batch)");
+  }
+  return dim;
+}
+
+AttributeSpec dim_attribute() {
+  return integer_attribute("dim", 0, 0, 15, "dimension, counted without the batch");
+}
+
+double elements(const TensorType& type) { return static_cast<double>(element_count(type.shape)); }
+
+std::int64_t positions(std::int64_t size, const Window& window) {
+  const std::int64_t reach = window.dilation * (window.kernel - 1) + 1;
+  const std::int64_t padded = size + 2 * window.padding;
+  if (reach > padded) {
+    throw Error(ErrorKind::data, "kernel_size " + std::to_string(window.kernel) + " reaches over " +
+                                     std::to_string(reach) + " pixels, but the padded input has " +
+                                     std::to_string(padded) +
+                                     "; use a smaller kernel, more padding or a larger image");
+  }
+  const std::int64_t whole = (padded - reach) / window.stride + 1;
+  const bool rest = (padded - reach) % window.stride != 0;
+  const bool starts_inside = whole * window.stride < size + window.padding;
+  return whole + (window.ceil && rest && starts_inside ? 1 : 0);
+}
+
+}  // namespace pp::detail
