@@ -37,8 +37,9 @@ std::vector<plan::PeerLevel> machine(const PeerArguments& arguments, const Clust
 
 plan::PeerStrategy parse_strategy(const std::string& strategy, const std::string& model) {
   if (strategy == "auto") return plan::PeerStrategy::automatic;
-  if (strategy.empty() || strategy == model) return plan::PeerStrategy::released;
-  if (strategy == "pipedream" && model.starts_with("pipedream-")) return plan::PeerStrategy::released;
+  // Of pipedream-code and pipedream-paper also what they have in common.
+  if (strategy.empty() || strategy == model || strategy == model.substr(0, model.find('-')))
+    return plan::PeerStrategy::released;
   refuse("--strategy " + strategy + " does not go with --cost-model " + model + "; use auto or " + model);
 }
 

@@ -154,12 +154,13 @@ void add_request_options(const cli::Command& command, RequestOptions& options) {
       .add_option_function(
           "--programs",
           [&request, schedule](const std::string& path) {
-            if (schedule.count() > 0 && request.schedule != "custom") {
+            const std::string own(plan::schedule_of_files().name);
+            if (schedule.count() > 0 && request.schedule != own) {
               throw Error(ErrorKind::usage, "--programs: the programs are the schedule; leave --schedule " +
                                                 request.schedule + " out");
             }
             request.programs = cli::load(path, plan::parse_csv);
-            request.schedule = "custom";
+            request.schedule = own;
           },
           "a schedule written elsewhere, in PyTorch's exchange form")
       .type_name("FILE")

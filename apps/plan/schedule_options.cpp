@@ -20,7 +20,8 @@ std::vector<int> replicas_of(const ScheduleOptions& options) {
   if (options.stages == 0) {
     throw Error(ErrorKind::usage, "--schedule needs the number of workers; add --stages K, or --replicas R-R");
   }
-  if (options.study.request.name == "data-parallel") return {options.stages};
+  const plan::ScheduleRow* row = plan::find_schedule(options.study.request.name);
+  if (row != nullptr && row->one_stage) return {options.stages};
   return std::vector<int>(static_cast<std::size_t>(options.stages), 1);
 }
 

@@ -126,7 +126,7 @@ std::string formulas_text(const Plan& plan) {
   if (stages.empty()) return "";
   std::string text = "partition efficiency " + cli::percent(plan::partition_efficiency(stages)) +
                      " (sum of the stages / (number * slowest))";
-  if (plan.schedule.name.starts_with("gpipe") && plan.workers.size() == plan.stages.size()) {
+  if (plan::require_schedule(plan.schedule.name).keeps_all && plan.workers.size() == plan.stages.size()) {
     std::vector<double> forward;
     std::vector<double> backward;
     for (const plan::StageCosts& costs : plan.predicted.stages) {

@@ -98,7 +98,7 @@ int chunks_of(const ProgramSet& set) {
   return std::max(1, *std::ranges::max_element(stages));
 }
 
-/// The pipeline that auto-zb orders: one stage per worker.
+/// The pipeline that the search orders: one stage per worker.
 ZeroBubbleRequest search_request(const ScheduleStudy& study) {
   const ScheduleRequest& request = study.request;
   ProgramSet programs;
@@ -116,9 +116,10 @@ ZeroBubbleRequest search_request(const ScheduleStudy& study) {
 ProgramSet programs_of(const ScheduleStudy& study, std::string& search) {
   if (study.programs) return *study.programs;
   check_size(study.request, std::max(study.request.micro_batches, study.stream_length));
-  if (require_schedule(study.request.name).generate != nullptr) {
+  const ScheduleRow& row = require_schedule(study.request.name);
+  if (row.source != ProgramSource::search) {
     ScheduleRequest request = study.request;
-    if (request.name.starts_with("dapple")) request.in_flight_limits = study.in_flight_limits;
+    if (row.limited) request.in_flight_limits = study.in_flight_limits;
     return program_set(request, study.stream_length);
   }
   ZeroBubbleResult found = search_zero_bubble(search_request(study));

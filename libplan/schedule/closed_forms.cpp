@@ -13,6 +13,10 @@ struct Numbers {
   int v;  ///< stages per worker
 };
 
+Numbers numbers(const ScheduleRequest& request) {
+  return {static_cast<int>(request.replicas.size()), request.micro_batches, chunks_of(request)};
+}
+
 double sum(std::span<const double> values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 double largest(std::span<const double> values) { return *std::ranges::max_element(values); }
 
@@ -34,87 +38,134 @@ ClosedForm form(const Numbers& n, const ShareTimes& times, double makespan, std:
   return {makespan, 1 - n.m * times.total() / makespan, std::move(peak)};
 }
 
-std::optional<ClosedForm> one_stage_form(const std::string& name, const Numbers& n, const ShareTimes& times) {
-  const double filled = (n.m + n.k - 1) * times.total();
-  const auto capped = [&](auto window) {
-    return peaks(n, [&](int r) { return static_cast<double>(std::min(window(r), n.m)); });
-  };
-  if (name == "gpipe" || name == "gpipe-reverse" || name == "naive")
-    return form(n, times, filled, capped([&](int) { return n.m; }));
-  if (name == "1f1b" || name == "dapple-pa" || name == "hybrid")
-    return form(n, times, filled, capped([&](int r) { return n.k - r; }));
-  if (name == "dapple-pb") return form(n, times, filled, capped([&](int r) { return 2 * (n.k - r) - 1; }));
-  if (name == "inference") {
-    const double makespan = (n.m + n.k - 1) * times.forward;
-    return ClosedForm{makespan, (n.k - 1.0) / (n.m + n.k - 1), {}};
-  }
-  return std::nullopt;
+/// In whole micro-batches, of `window(worker)` that are allowed.
+template <class Window>
+std::vector<double> windows_peak(const Numbers& n, Window window) {
+  return peaks(n, [&](int r) { return static_cast<double>(std::min(window(r), n.m)); });
 }
 
-std::optional<ClosedForm> looped_form(const std::string& name, const Numbers& n, const ShareTimes& times) {
-  const double whole = n.m * times.total() + (n.k - 1) * times.total() / n.v;
-  if (name == "interleaved") {
-    return form(n, times, whole, peaks(n, [&](int r) {
-                  return double(std::min(n.m * n.v, (n.v - 1) * n.k + 2 * (n.k - 1 - r) + 1)) / n.v;
-                }));
-  }
-  if (name != "looped-bfs") return std::nullopt;
-  const double makespan = n.m >= n.k ? whole : ((n.v - 1) * n.k + n.m + n.k - 1) * times.total() / n.v;
-  return form(n, times, makespan, peaks(n, [&](int) { return double(n.m); }));
+double filled(const Numbers& n, const ShareTimes& times) { return (n.m + n.k - 1) * times.total(); }
+
+/// Where the formulas of chunked and zero-bubble kinds were compared with their lists.
+bool compared(const Numbers& n) { return n.k <= 10 && n.m <= 4 * n.k + 2; }
+
+/// F = I = W.
+bool equal_parts(const ShareTimes& times) {
+  return times.input_gradient == times.forward && times.weight_gradient == times.forward;
 }
 
-/// F = I = W = t.
-std::optional<ClosedForm> zero_bubble_form(const std::string& name, const Numbers& n, const ShareTimes& times) {
-  const double t = times.forward;
-  if (times.input_gradient != t || times.weight_gradient != t) return std::nullopt;
-  const auto constant = [&](double peak) { return peaks(n, [&](int) { return peak; }); };
-  const double work = 3.0 * n.m;
-  if (name == "zb-h1") {
-    return form(n, times, t * std::max(work + n.k - 1, 2.0 * (n.m + n.k) - 1),
-                peaks(n, [&](int) { return double(std::min(n.k, n.m)); }));
-  }
-  if (name == "zb-h2") {
-    const double makespan = n.m < 2 * n.k - 2 ? std::ceil(2.5 * n.m) + 2 * (n.k - 1) : work + n.k - 1;
-    return form(n, times, t * makespan, constant(std::min(2 * n.k - 1, n.m)));
-  }
-  if (name == "zb-v") {
-    const double makespan = std::max(work + (n.k - 1) / 2.0, 2.0 * (n.m + n.k) - 1);
-    return form(n, times, t * makespan, n.m >= 2 * n.k - 1 ? constant(n.k) : std::vector<double>{});
-  }
-  if (name == "dualpipe-v") return form(n, times, t * (work + (n.k - 1) / 2.0), constant(n.k + 0.5));
-  return std::nullopt;
+std::vector<double> constant(const Numbers& n, double peak) {
+  return peaks(n, [&](int) { return peak; });
 }
 
 }  // namespace
 
+std::optional<ClosedForm> gpipe_form(const ScheduleRequest& request, const ShareTimes& times) {
+  const Numbers n = numbers(request);
+  return form(n, times, filled(n, times), constant(n, n.m));
+}
+
+std::optional<ClosedForm> wide_form(const ScheduleRequest& request, const ShareTimes& times) {
+  const Numbers n = numbers(request);
+  return form(n, times, filled(n, times), windows_peak(n, [&](int r) { return 2 * (n.k - r) - 1; }));
+}
+
+std::optional<ClosedForm> one_forward_one_backward_form(const ScheduleRequest& request,
+                                                        const ShareTimes& times) {
+  if (request.window == WindowRule::wide && require_schedule(request.name).windowed)
+    return wide_form(request, times);
+  const Numbers n = numbers(request);
+  return form(n, times, filled(n, times), windows_peak(n, [&](int r) { return n.k - r; }));
+}
+
+std::optional<ClosedForm> inference_form(const ScheduleRequest& request, const ShareTimes& times) {
+  const Numbers n = numbers(request);
+  return ClosedForm{(n.m + n.k - 1) * times.forward, (n.k - 1.0) / (n.m + n.k - 1), {}};
+}
+
+std::optional<ClosedForm> interleaved_form(const ScheduleRequest& request, const ShareTimes& times) {
+  const Numbers n = numbers(request);
+  if (!compared(n)) return std::nullopt;
+  return form(n, times, n.m * times.total() + (n.k - 1) * times.total() / n.v, peaks(n, [&](int r) {
+                return double(std::min(n.m * n.v, (n.v - 1) * n.k + 2 * (n.k - 1 - r) + 1)) / n.v;
+              }));
+}
+
+std::optional<ClosedForm> looped_bfs_form(const ScheduleRequest& request, const ShareTimes& times) {
+  const Numbers n = numbers(request);
+  if (!compared(n)) return std::nullopt;
+  const double makespan = n.m >= n.k ? n.m * times.total() + (n.k - 1) * times.total() / n.v
+                                     : ((n.v - 1) * n.k + n.m + n.k - 1) * times.total() / n.v;
+  return form(n, times, makespan, constant(n, n.m));
+}
+
+std::optional<ClosedForm> zb_h1_form(const ScheduleRequest& request, const ShareTimes& times) {
+  const Numbers n = numbers(request);
+  if (!compared(n) || !equal_parts(times)) return std::nullopt;
+  const double makespan = std::max(3.0 * n.m + n.k - 1, 2.0 * (n.m + n.k) - 1);
+  return form(n, times, times.forward * makespan, constant(n, std::min(n.k, n.m)));
+}
+
+std::optional<ClosedForm> zb_h2_form(const ScheduleRequest& request, const ShareTimes& times) {
+  const Numbers n = numbers(request);
+  if (!compared(n) || !equal_parts(times)) return std::nullopt;
+  const double makespan = n.m < 2 * n.k - 2 ? std::ceil(2.5 * n.m) + 2 * (n.k - 1) : 3.0 * n.m + n.k - 1;
+  return form(n, times, times.forward * makespan, constant(n, std::min(2 * n.k - 1, n.m)));
+}
+
+std::optional<ClosedForm> zb_v_form(const ScheduleRequest& request, const ShareTimes& times) {
+  const Numbers n = numbers(request);
+  if (!compared(n) || !equal_parts(times)) return std::nullopt;
+  const double makespan = std::max(3.0 * n.m + (n.k - 1) / 2.0, 2.0 * (n.m + n.k) - 1);
+  return form(n, times, times.forward * makespan,
+              n.m >= 2 * n.k - 1 ? constant(n, n.k) : std::vector<double>{});
+}
+
+std::optional<ClosedForm> dualpipe_v_form(const ScheduleRequest& request, const ShareTimes& times) {
+  const Numbers n = numbers(request);
+  if (!compared(n) || !equal_parts(times)) return std::nullopt;
+  return form(n, times, times.forward * (3.0 * n.m + (n.k - 1) / 2.0), constant(n, n.k + 0.5));
+}
+
+std::optional<double> one_forward_one_backward_bubble(const ScheduleRequest& request, const ShareTimes& times,
+                                                      double latency) {
+  const Numbers n = numbers(request);
+  if (n.m % n.k != 0) return std::nullopt;
+  const double k = n.k;
+  return (k - 1) * times.total() + (2 * (k - 1) * n.m / k + 2 * (k - 2)) * latency;
+}
+
+std::optional<double> interleaved_bubble(const ScheduleRequest& request, const ShareTimes& times,
+                                         double latency) {
+  const Numbers n = numbers(request);
+  const double k = n.k, v = n.v;
+  return (k - 1) * times.total() / v + (2 * v * k - 2) * latency;
+}
+
+std::optional<double> zb_h1_bubble(const ScheduleRequest& request, const ShareTimes& times, double latency) {
+  const double k = numbers(request).k;
+  return (k - 1) * (times.forward + times.input_gradient - times.weight_gradient) + 4 * (k - 1) * latency;
+}
+
+std::optional<double> zb_h2_bubble(const ScheduleRequest& request, const ShareTimes& times, double latency) {
+  const double k = numbers(request).k;
+  return (k - 1) * (times.forward + times.input_gradient - 2 * times.weight_gradient) + 2 * (k - 1) * latency;
+}
+
 std::optional<ClosedForm> closed_form(const ScheduleRequest& request, const ShareTimes& times) {
-  if (!plain(request)) return std::nullopt;
-  const Numbers n{static_cast<int>(request.replicas.size()), request.micro_batches, chunks_of(request)};
-  if (request.window == WindowRule::wide && request.name == "1f1b")
-    return one_stage_form("dapple-pb", n, times);
-  if (auto found = one_stage_form(request.name, n, times)) return found;
-  if (n.k > 10 || n.m > 4 * n.k + 2) return std::nullopt;
-  if (auto found = looped_form(request.name, n, times)) return found;
-  return zero_bubble_form(request.name, n, times);
+  const ScheduleRow* row = find_schedule(request.name);
+  const bool known = row != nullptr && row->closed_form != nullptr && plain(request);
+  return known ? row->closed_form(request, times) : std::nullopt;
+}
+
+std::optional<double> bubble_time(const ScheduleRequest& request, const ShareTimes& times, double latency) {
+  const ScheduleRow* row = find_schedule(request.name);
+  const bool known = row != nullptr && row->bubble_time != nullptr;
+  return known ? row->bubble_time(request, times, latency) : std::nullopt;
 }
 
 double gpipe_makespan(std::span<const double> forward, std::span<const double> backward, int micro_batches) {
   return forward_time(forward, micro_batches) + forward_time(backward, micro_batches);
-}
-
-std::optional<double> bubble_time(const ScheduleRequest& request, const ShareTimes& times, double latency) {
-  const double k = static_cast<double>(request.replicas.size());
-  const double fi = times.forward + times.input_gradient;
-  const double w = times.weight_gradient;
-  if (request.name == "1f1b" && request.micro_batches % static_cast<int>(request.replicas.size()) == 0)
-    return (k - 1) * times.total() + (2 * (k - 1) * request.micro_batches / k + 2 * (k - 2)) * latency;
-  if (request.name == "zb-h1") return (k - 1) * (fi - w) + 4 * (k - 1) * latency;
-  if (request.name == "zb-h2") return (k - 1) * (fi - 2 * w) + 2 * (k - 1) * latency;
-  if (request.name == "interleaved") {
-    const double v = chunks_of(request);
-    return (k - 1) * times.total() / v + (2 * v * k - 2) * latency;
-  }
-  return std::nullopt;
 }
 
 double forward_time(std::span<const double> stages, int micro_batches) {

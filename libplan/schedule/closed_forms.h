@@ -32,13 +32,18 @@ struct ClosedForm {
 /// 4K+2; chimera beyond M = K (published counts are of slots, these are times).
 std::optional<ClosedForm> closed_form(const ScheduleRequest& request, const ShareTimes& times = {});
 
+// Of one schedule each; their rows name them, closed_form() and bubble_time() have checked the request.
+FormOf gpipe_form, one_forward_one_backward_form, wide_form, inference_form, interleaved_form, looped_bfs_form,
+    zb_h1_form, zb_h2_form, zb_v_form, dualpipe_v_form;
+BubbleOf one_forward_one_backward_bubble, interleaved_bubble, zb_h1_bubble, zb_h2_bubble;
+
 /// GPipe in either order with unequal stages and no transfer times, exactly: sum F + (M-1) max F + sum B +
 /// (M-1) max B.
 double gpipe_makespan(std::span<const double> forward, std::span<const double> backward, int micro_batches);
 
 /// Lost time of the busiest worker beside its own work M*T, with latency c between neighbours: bubble rate =
-/// x/(x + M*T) (Qi et al., ICLR'24). `1f1b` (K divides M), `zb-h1`, `zb-h2`; `interleaved` is what its lists
-/// give when simulated, (2vK-2)c, K*c more than the authors' formula. Nothing for other names.
+/// x/(x + M*T) (Qi et al., ICLR'24). Of 1f1b where K divides M; interleaved is what its lists give when
+/// simulated, (2vK-2)c, K*c more than the authors' formula. Nothing for schedules without a formula.
 std::optional<double> bubble_time(const ScheduleRequest& request, const ShareTimes& times, double latency);
 
 /// The VGG16 pipeline report (Shankar). `stages`: compute of each stage plus the transfer into it, per

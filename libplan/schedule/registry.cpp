@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <string>
 
+#include "libplan/schedule/closed_forms.h"
 #include "libplan/schedule/generators.h"
 #include "libprofile/core/error.h"
 
@@ -13,7 +15,11 @@ constexpr std::string_view kSwaps =
     "micro-batches";
 
 const std::vector<ScheduleRow> kTable{
-    {.name = "naive", .summary = "one micro-batch at a time", .needs = "M = 1", .generate = generate_naive},
+    {.name = "naive",
+     .summary = "one micro-batch at a time",
+     .needs = "M = 1",
+     .closed_form = gpipe_form,
+     .generate = generate_naive},
     {.name = "data-parallel",
      .summary = "the whole model on every worker",
      .needs = "one stage",
@@ -25,69 +31,92 @@ const std::vector<ScheduleRow> kTable{
      .replication = Replication::any,
      .candidate = true,
      .keeps_all = true,
+     .filling = Filling::all_workers,
+     .closed_form = gpipe_form,
      .generate = generate_gpipe},
     {.name = "gpipe-reverse",
      .summary = "gpipe, backwards last to first",
      .replication = Replication::any,
      .keeps_all = true,
+     .filling = Filling::all_workers,
+     .closed_form = gpipe_form,
      .generate = generate_gpipe_reverse},
     {.name = "1f1b",
      .summary = "one forward, one backward in turn",
      .replication = Replication::any,
      .candidate = true,
      .windowed = true,
+     .filling = Filling::all_workers,
+     .closed_form = one_forward_one_backward_form,
+     .bubble_time = one_forward_one_backward_bubble,
      .generate = generate_one_forward_one_backward},
     {.name = "hybrid",
      .summary = "1f1b, whole pipelines side by side",
      .needs = "equal replicas",
      .replication = Replication::equal,
      .windowed = true,
+     .closed_form = one_forward_one_backward_form,
      .generate = generate_one_forward_one_backward},
     {.name = "dapple-pa",
      .summary = "1f1b, replicas split micro-batches",
      .replication = Replication::any,
      .splits = true,
+     .limited = true,
+     .filling = Filling::all_workers,
+     .closed_form = one_forward_one_backward_form,
      .generate = generate_dapple_pa},
     {.name = "dapple-pb",
      .summary = "dapple-pa with twice the window",
      .replication = Replication::any,
      .wide = true,
      .splits = true,
+     .limited = true,
+     .closed_form = wide_form,
      .generate = generate_dapple_pb},
     {.name = "interleaved",
      .summary = "1f1b over several stages per worker",
      .needs = "v > 1, M % K = 0",
      .chunks = Chunks::several,
      .candidate = true,
+     .closed_form = interleaved_form,
+     .bubble_time = interleaved_bubble,
      .generate = generate_interleaved},
     {.name = "looped-bfs",
      .summary = "breadth first over several stages per worker",
      .needs = "v > 1",
      .chunks = Chunks::several,
      .candidate = true,
+     .closed_form = looped_bfs_form,
      .generate = generate_looped_bfs},
     {.name = "zb-h1",
      .summary = "1f1b, weight gradients fill the bubble",
      .candidate = true,
      .split_backward = true,
+     .closed_form = zb_h1_form,
+     .bubble_time = zb_h1_bubble,
      .generate = generate_zb_h1},
     {.name = "zb-h2",
      .summary = "zb-h1 with twice the window",
      .candidate = true,
      .split_backward = true,
+     .filling = Filling::bubble_free,
+     .closed_form = zb_h2_form,
+     .bubble_time = zb_h2_bubble,
      .generate = generate_zb_h2},
     {.name = "auto-zb",
      .summary = "the best order found for the real costs",
      .needs = "costs",
      .candidate = true,
      .split_backward = true,
-     .generate = nullptr},
+     .source = ProgramSource::search},
     {.name = "zb-v",
      .summary = "zero bubble, two stages per worker in a V",
      .needs = "v = 2",
      .chunks = Chunks::two,
      .candidate = true,
      .split_backward = true,
+     .filling = Filling::bubble_free,
+     .closed_form = zb_v_form,
      .generate = generate_zb_v},
     {.name = "dualpipe-v",
      .summary = "forward beside backward, stages in a V",
@@ -95,6 +124,7 @@ const std::vector<ScheduleRow> kTable{
      .chunks = Chunks::two,
      .candidate = true,
      .split_backward = true,
+     .closed_form = dualpipe_v_form,
      .generate = generate_dualpipe_v},
     {.name = "chimera",
      .summary = "two copies of the model in opposite directions",
@@ -160,6 +190,7 @@ const std::vector<ScheduleRow> kTable{
      .summary = "forwards only",
      .rules = RuleSet::forward_only,
      .replication = Replication::any,
+     .closed_form = inference_form,
      .no_plan = "it does not train; plan with 1f1b, pp-run evaluates through the stages of any plan",
      .generate = generate_inference},
     {.name = "generation",
@@ -184,7 +215,7 @@ const std::vector<ScheduleRow> kTable{
      .needs = "a CSV file",
      .chunks = Chunks::several,
      .split_backward = true,
-     .generate = nullptr},
+     .source = ProgramSource::file},
 };
 
 }  // namespace
@@ -196,6 +227,10 @@ const ScheduleRow* find_schedule(std::string_view name) {
     if (row.name == name) return &row;
   }
   return nullptr;
+}
+
+const ScheduleRow& schedule_of_files() {
+  return *std::ranges::find(schedule_table(), ProgramSource::file, &ScheduleRow::source);
 }
 
 const ScheduleRow& require_schedule(std::string_view name) {

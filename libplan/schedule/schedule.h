@@ -1,6 +1,6 @@
 // Schedules by name: one registry row per generator (what it needs, whether it is synchronous, which weight
 // policies it allows) and the call that makes every worker's program. Adding a schedule adds one generator file
-// and one row.
+// and one row: no other code compares names, what it asks is a property of the row.
 #pragma once
 
 #include <optional>
@@ -31,6 +31,12 @@ enum class Recompute { never, except_last, always };
 enum class Chunks { one, two, several };
 /// Workers per stage that a schedule can have: one; the same number everywhere; any number.
 enum class Replication { none, equal, any };
+/// What makes the programs of a schedule: its generator; a search with the costs at hand; somebody else, in a
+/// file.
+enum class ProgramSource { generator, search, file };
+/// Micro-batches below which a schedule is not what people expect of it: none; one per worker, so that all of
+/// them work at once; 2*workers-1, so that there is no bubble.
+enum class Filling { none, all_workers, bubble_free };
 
 }  // namespace pp::plan
 
@@ -95,6 +101,12 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
+// By formula (closed_forms.h).
+struct ClosedForm;
+struct ShareTimes;
+using FormOf = std::optional<ClosedForm>(const ScheduleRequest& request, const ShareTimes& times);
+using BubbleOf = std::optional<double>(const ScheduleRequest& request, const ShareTimes& times, double latency);
+
 struct ScheduleRow {
   std::string_view name;
   std::string_view summary;
@@ -113,11 +125,15 @@ struct ScheduleRow {
   bool keeps_all = false;       ///< every micro-batch of the step is in flight
   bool one_stage = false;       ///< the whole model on every worker
   bool splits = false;          ///< replicas share every micro-batch instead of taking turns
+  bool limited = false;         ///< reads ScheduleRequest::in_flight_limits
+  Filling filling = Filling::none;
+  ProgramSource source = ProgramSource::generator;
+  FormOf* closed_form = nullptr;    ///< of one isolated step; null: none is known
+  BubbleOf* bubble_time = nullptr;  ///< null: none is known
   /// Why there are no plans with it, and what to use; it is generated, checked and simulated only. Empty: there
   /// are.
   std::string_view no_plan = {};
-  /// Throws pp::Error (usage) with the restriction and the nearest legal value. Null: its
-  /// programs come from a search with the costs at hand (auto-zb) or from a file (custom).
+  /// Throws pp::Error (usage) with the restriction and the nearest legal value. Null for other sources.
   Schedule (*generate)(const ScheduleRequest& request) = nullptr;
 
   WeightPolicy default_policy() const { return policies.front(); }
@@ -127,6 +143,9 @@ const std::vector<ScheduleRow>& schedule_table();
 const ScheduleRow* find_schedule(std::string_view name);
 /// Throws pp::Error (usage) that lists the names.
 const ScheduleRow& require_schedule(std::string_view name);
+
+/// The row of programs that a file brings.
+const ScheduleRow& schedule_of_files();
 
 /// Checks the request against the schedule's row, makes the programs and puts the recomputations in.
 /// O(operations). Throws pp::Error (usage): `schedule zb-v: chunks_per_worker = 3; it runs 2 stages per

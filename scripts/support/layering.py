@@ -1,4 +1,5 @@
-"""layering.py ROOT: checks who may include whom, by reading #include lines, and that documents which sources name are there.
+"""layering.py ROOT: checks who may include whom, by reading #include lines, that documents which sources name are there, and that
+nobody compares names of schedules or operations.
 Prints one line per violation; exit 1 if any.
 
 The rules are those of the project's structure: dependencies point one way (core -> model and device -> measure,
@@ -79,6 +80,10 @@ RULES = [
 ]
 
 DOCUMENT = re.compile(r"(?<![\w./-])\w[\w./-]*\.md\b")
+REGISTRY = "libplan/schedule/registry.cpp"
+OPS = "libprofile/core/ops/"
+ROW_NAME = re.compile(r'\.name = "([\w-]+)"')
+COMPARED = re.compile(r'(?:[=!]=|\bstarts_with\(|\bcontains\(|\bends_with\(|\bcompare\()\s*"([\w-]+)"|"([\w-]+)"(?:sv)?\s*[=!]=')
 GETENV = re.compile(r"\b(secure_)?(getenv|setenv|putenv)\s*\(")
 
 
@@ -116,6 +121,17 @@ def check_documents(root: pathlib.Path, texts: dict[str, str]) -> list[str]:
             if not resolves(file, name)]
 
 
+def check_names(texts: dict[str, str]) -> list[str]:
+    """Names of schedules and operations are compared nowhere: what other code asks of one is a property of its row."""
+    rows = {file: ROW_NAME.findall(text) for file, text in texts.items() if file == REGISTRY or file.startswith(OPS)}
+    names = {name for found in rows.values() for name in found}
+    return [f'{file}:{number}: compares with "{match.group(1) or match.group(2)}", a name of the registry of schedules or the op '
+            "table; make what is asked a property of its row"
+            for file, text in texts.items() if not file.startswith(("tests/", "libplan/search/"))
+            for number, line in enumerate(text.splitlines(), 1) for match in COMPARED.finditer(line.split("//")[0])
+            if (match.group(1) or match.group(2)) in names]
+
+
 def torch_chain(header: str, includes: dict[str, list[Include]], seen: set[str]) -> list[str]:
     """The includes that lead from `header` to a Torch header, empty if none do."""
     for include in includes.get(header, []):
@@ -146,6 +162,7 @@ def main() -> None:
     texts = {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in files}
     includes = {file: read_includes(text) for file, text in texts.items()}
     violations = check_rules(includes) + check_environment(texts) + check_apps(includes) + check_documents(root, texts)
+    violations += check_names(texts)
     for violation in violations:
         print(violation)
     if not files:
