@@ -93,8 +93,10 @@ void add_basic_options(const cli::Command& command, plan::PlanRequest& request) 
           "usable bytes per device: 16GiB")
       .type_name("SIZE")
       .group("Search");
-  cli::add_enum(command, "--recompute", request.recompute,
-                "run forwards again to save memory: never, whole stages, or what a stage without room needs")
+  cli::add_enum(
+      command, "--recompute", request.recompute,
+      "activation checkpointing, run forwards again to save memory: never, whole stages, or what a stage "
+      "without room needs")
       .group("Search");
   command.add_flag("--extrapolate", request.extrapolate, "allow micro-batch sizes outside the profile")
       .group("Profile");

@@ -101,10 +101,11 @@ void add_schedule_options(const cli::Command& command, ScheduleOptions& options,
                .add_option("--in-flight-limit", options.in_flight_limits,
                            "most micro-batches in flight, for all workers or per worker")
                .type_name("N,N"));
-  in_group(command
-               .add_option("--recompute", options.recompute,
-                           "never, except_last or always; for all stages, or per stage")
-               .type_name("MODE,.."));
+  in_group(
+      command
+          .add_option("--recompute", options.recompute,
+                      "activation checkpointing: never, except_last or always; for all stages, or per stage")
+          .type_name("MODE,.."));
   in_group(cli::add_enum(command, "--recompute-start", options.study.recompute_start, "when R may start"));
   in_group(command.add_option("--tokens", options.tokens, "generation: tokens per group")
                .check(cli::whole_number(1)));

@@ -54,11 +54,12 @@ struct LayerPoint {
   TimeStat forward, backward;
   std::optional<TimeStat> input_gradient, weight_gradient;  ///< absent: backward was never split (imported)
   Bytes output;
-  Bytes saved;        ///< kept for backward, parameters excluded, each storage at the first layer that keeps it
+  Bytes saved;  ///< saved activations: kept for backward, parameters excluded, each storage at the first layer
+                ///< that keeps it
   Bytes saved_input;  ///< the part of `saved` that is the layer's own input
-  Bytes workspace;    ///< peak above inputs, outputs and saved
-  /// Kept between the halves of a split backward, whoever made it: what the weight gradient needs. Absent: not
-  /// measured.
+  Bytes workspace;    ///< transient memory: peak above inputs, outputs and saved
+  /// Deferred weight-gradient bytes: kept between the halves of a split backward, whoever made them. Absent:
+  /// not measured.
   std::optional<Bytes> waiting = std::nullopt;
   /// Imported from dnn-partitioning: what moving its output, and the gradients of its inputs, takes once.
   std::optional<Seconds> transfer = std::nullopt, gradient_transfer = std::nullopt;

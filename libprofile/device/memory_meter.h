@@ -1,8 +1,8 @@
 // Live and peak bytes of tensors, counted exactly: on the CPU by an allocator of our own, on CUDA devices by
 // the trace of LibTorch's. A thread charges what it allocates to a MemoryAccount; a block stays charged to that
 // account wherever it travels and whoever frees it. For the profiler (per layer) and the runtime (per worker).
-// Torch-free. Not seen: scratch inside MKL and oneDNN, and what Torch's intra-op helper threads allocate,
-// because they carry no account. CUDA's libraries take their scratch from LibTorch's allocator: it is counted.
+// Torch-free. Not seen: buffers inside MKL and oneDNN, and what Torch's intra-op helper threads allocate,
+// because they carry no account. CUDA's libraries take theirs from LibTorch's allocator: it is counted.
 #pragma once
 
 #include <cstdint>

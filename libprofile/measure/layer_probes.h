@@ -52,13 +52,13 @@ class ByteProbe final : public model::LayerObserver {
   void begin(int position, Phase phase) override;
   void end(int position, Phase phase) override;
 
-  /// Forward and backward: the peak above what the layers up to and including this one save, which is what the
-  /// pass still keeps then: inputs and outputs that nobody saves, gradients, fresh weight gradients, scratch.
-  /// The halves of backward, which leave more behind: the peak above what is live at its begin, plus the output
-  /// gradients. The largest of all.
+  /// Transient memory. Forward and backward: the peak above what the layers up to and including this one save,
+  /// which is what the pass still keeps then: inputs and outputs that nobody saves, gradients, fresh weight
+  /// gradients, what kernels take. The halves of backward, which leave more behind: the peak above what is live
+  /// at its begin, plus the output gradients. The largest of all.
   const std::vector<Bytes>& workspace() const { return workspace_; }
-  /// What the weight gradients free: kept until then for them alone, or for layers behind that are done
-  /// already.
+  /// Deferred weight-gradient bytes, what the weight gradients free: kept until then for them alone, or for
+  /// layers behind that are done already.
   const std::vector<Bytes>& waiting() const { return waiting_; }
 
  private:

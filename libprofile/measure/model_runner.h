@@ -67,7 +67,7 @@ class ModelRunner {
   ModelRunner(const ResolvedModel& model, const ModelPart& part, std::vector<std::int64_t> sizes, DType dtype,
               std::uint64_t seed, const MemoryAccount& account, const at::Device& device, Timer& timer);
 
-  /// On a CUDA device one pass at size `size`, in which libraries load their kernels and take scratch memory
+  /// On a CUDA device one pass at size `size`, in which libraries load their kernels and take buffers
   /// that they keep; a CPU needs none before its bytes are counted. Throws as measure_bytes().
   void warm_up(std::size_t size);
 

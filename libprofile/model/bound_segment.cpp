@@ -9,16 +9,16 @@
 namespace pp::model::detail {
 namespace {
 
-BoundLayer bind_unit(const ResolvedModel& model, const Unit& unit) {
-  return guarded([&] { return unit_name(model, unit); },
-                 [&] { return unit.layer < 0 ? bind_loss(model) : bind_layer(model, unit.layer); });
+BoundLayer bind_planned(const ResolvedModel& model, const PlannedLayer& planned) {
+  return guarded([&] { return layer_name(model, planned); },
+                 [&] { return planned.layer < 0 ? bind_loss(model) : bind_layer(model, planned.layer); });
 }
 
 }  // namespace
 
 BoundSegment bind_segment(const ResolvedModel& model, SegmentPlan plan) {
   BoundSegment bound{std::move(plan), {}};
-  for (const Unit& unit : bound.plan.units) bound.units.push_back(bind_unit(model, unit));
+  for (const PlannedLayer& planned : bound.plan.order) bound.layers.push_back(bind_planned(model, planned));
   return bound;
 }
 
@@ -39,10 +39,11 @@ BoundLayer bind_loss(const ResolvedModel& model) {
 }
 
 void check_bindable(const ResolvedModel& model) {
-  detail::Unit unit;
-  for (unit.layer = 0; unit.layer < model.layer_count(); ++unit.layer) detail::bind_unit(model, unit);
-  unit.layer = -1;
-  if (model.graph.loss) detail::bind_unit(model, unit);
+  detail::PlannedLayer planned;
+  for (planned.layer = 0; planned.layer < model.layer_count(); ++planned.layer)
+    detail::bind_planned(model, planned);
+  planned.layer = -1;
+  if (model.graph.loss) detail::bind_planned(model, planned);
 }
 
 }  // namespace pp::model

@@ -1,4 +1,4 @@
-// What a segment runs: its plan, and for each unit the code that its op and attributes say, looked up once.
+// What a segment runs: its plan, and for each layer the code that its op and attributes say, looked up once.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@ namespace pp::model::detail {
 
 struct BoundSegment {
   SegmentPlan plan;
-  std::vector<BoundLayer> units;  ///< per unit of the plan
+  std::vector<BoundLayer> layers;  ///< per layer of the plan
 };
 
 /// Throws pp::Error with the name of the layer that cannot be run.

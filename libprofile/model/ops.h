@@ -66,7 +66,7 @@ using TensorSpan = std::span<const at::Tensor>;
 using Forward = std::function<Tensors(TensorSpan inputs, TensorSpan weights, LayerContext& context)>;
 
 /// When a split backward computes the weight gradient. `with_input`: it falls out of the input gradient, so
-/// waiting would repeat the work (of an LSTM: the whole walk through time) and hold the saved tensors.
+/// deferring it would repeat the work (of an LSTM: the whole walk through time) and hold the saved tensors.
 enum class WeightGradient { separate, with_input };
 
 class WeightSums;

@@ -14,7 +14,7 @@ std::unique_ptr<PassState> PassStates::take() {
     }
   }
   auto state = std::make_unique<PassState>();
-  state->graphs.resize(units_);
+  state->graphs.resize(layers_);
   state->tensors.resize(tensors_);
   state->sums.resize(tensors_);
   return state;

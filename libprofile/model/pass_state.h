@@ -14,8 +14,8 @@ namespace pp::model::detail {
 
 struct PassState {
   std::shared_ptr<const Weights> weights;
-  PassContext context;             ///< of the forward: recomputed units run in it again
-  std::vector<LayerGraph> graphs;  ///< per unit of the segment's plan; empty: nothing to do in backward
+  PassContext context;             ///< of the forward: recomputed layers run in it again
+  std::vector<LayerGraph> graphs;  ///< per layer of the segment's plan; empty: nothing to do in backward
   at::TensorOptions loss_options;  ///< of the loss gradient; default without a loss
   std::vector<BatchStatistics> statistics;  ///< empty memory for those of the pass
 
@@ -29,7 +29,7 @@ struct PassState {
 class PassStates {
  public:
   explicit PassStates(const SegmentPlan& plan)
-      : units_(plan.units.size()), tensors_(static_cast<std::size_t>(plan.tensor_count())) {}
+      : layers_(plan.order.size()), tensors_(static_cast<std::size_t>(plan.tensor_count())) {}
 
   std::unique_ptr<PassState> take();
   /// Lets go of whatever `state` still holds.
@@ -37,7 +37,7 @@ class PassStates {
   void give(std::vector<BatchStatistics> statistics);
 
  private:
-  std::size_t units_, tensors_;
+  std::size_t layers_, tensors_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<PassState>> free_;
 };

@@ -59,7 +59,7 @@ std::vector<std::vector<at::Tensor>> Segment::initial_buffers(DType dtype, const
 
 std::vector<at::Tensor> Segment::held() const {
   std::vector<at::Tensor> tensors;
-  for (const BoundLayer& layer : bound_->units) {
+  for (const BoundLayer& layer : bound_->layers) {
     if (layer.held) layer.held(tensors);
   }
   return tensors;

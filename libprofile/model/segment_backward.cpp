@@ -5,19 +5,19 @@
 #include <utility>
 
 #include "libprofile/model/errors.h"
+#include "libprofile/model/layer_backward.h"
+#include "libprofile/model/layer_forward.h"
 #include "libprofile/model/pass_state.h"
 #include "libprofile/model/segment.h"
 #include "libprofile/model/segment_plan.h"
-#include "libprofile/model/unit_backward.h"
-#include "libprofile/model/unit_forward.h"
 
 namespace pp::model {
 namespace {
 
 using detail::GradientSum;
 using detail::LayerGraph;
+using detail::PlannedLayer;
 using detail::SegmentPlan;
-using detail::Unit;
 using Phase = LayerObserver::Phase;
 
 detail::PassState& state_of(const std::unique_ptr<detail::PassState>& state) {
@@ -26,7 +26,7 @@ detail::PassState& state_of(const std::unique_ptr<detail::PassState>& state) {
               "segment: backward of a pass without graphs; run forward in training mode first");
 }
 
-/// One walk from the last unit to the first.
+/// One walk from the last layer to the first.
 class Backwarding {
  public:
   Backwarding(const ResolvedModel& model, const detail::BoundSegment& segment, detail::PassState& state,
@@ -35,7 +35,7 @@ class Backwarding {
         segment_(segment),
         plan_(segment.plan),
         state_(state),
-        unit_{segment, *state.weights, state.call},
+        layer_{segment, *state.weights, state.call},
         observer_(observer) {}
   ~Backwarding() {
     for (GradientSum& sum : state_.sums) sum.take();
@@ -53,44 +53,44 @@ class Backwarding {
         sum(plan_.output_tensor[k]).add(detail::dense(gradient));
     }
     if (plan_.with_loss) {
-      sum(plan_.units.back().first_output).add(at::full({}, loss_weight, state_.loss_options));
+      sum(plan_.order.back().first_output).add(at::full({}, loss_weight, state_.loss_options));
     }
   }
 
   void backward(Gradients& gradients) {
     for_each_unit([&](std::size_t u, LayerGraph& graph) {
-      const Unit& unit = plan_.units[u];
-      const Tensors arrived = take_output_gradients(unit);
-      observed(unit, Phase::backward, [&] {
+      const PlannedLayer& planned = plan_.order[u];
+      const Tensors arrived = take_output_gradients(planned);
+      observed(planned, Phase::backward, [&] {
         recompute(u, graph);
-        WeightSums sums = sums_of(unit, gradients);
-        add_input_gradients(unit, unit_.whole(u, graph, arrived, sums));
+        WeightSums sums = sums_of(planned, gradients);
+        add_input_gradients(planned, layer_.whole(u, graph, arrived, sums));
       });
     });
   }
 
   void input_gradient() {
     for_each_unit([&](std::size_t u, LayerGraph& graph) {
-      const Unit& unit = plan_.units[u];
-      Tensors arrived = take_output_gradients(unit);
-      if (!detail::wants_input_gradient(unit)) {
+      const PlannedLayer& planned = plan_.order[u];
+      Tensors arrived = take_output_gradients(planned);
+      if (!detail::wants_input_gradient(planned)) {
         graph.output_gradients = std::move(arrived);
         return;
       }
-      observed(unit, Phase::input_gradient, [&] {
+      observed(planned, Phase::input_gradient, [&] {
         recompute(u, graph);
-        add_input_gradients(unit, unit_.inputs(u, graph, std::move(arrived)));
+        add_input_gradients(planned, layer_.inputs(u, graph, std::move(arrived)));
       });
     });
   }
 
   void weight_gradient(Gradients& gradients) {
     for_each_unit([&](std::size_t u, LayerGraph& graph) {
-      const Unit& unit = plan_.units[u];
-      observed(unit, Phase::weight_gradient, [&] {
+      const PlannedLayer& planned = plan_.order[u];
+      observed(planned, Phase::weight_gradient, [&] {
         recompute(u, graph);
-        WeightSums sums = sums_of(unit, gradients);
-        unit_.parameters(u, graph, sums);
+        WeightSums sums = sums_of(planned, gradients);
+        layer_.parameters(u, graph, sums);
       });
     });
   }
@@ -111,9 +111,9 @@ class Backwarding {
  private:
   GradientSum& sum(int tensor) { return state_.sums[static_cast<std::size_t>(tensor)]; }
 
-  WeightSums sums_of(const Unit& unit, Gradients& gradients) const {
-    const auto layer = static_cast<std::size_t>(unit.position);
-    if (unit.layer < 0) return {{}, {}, {}};
+  WeightSums sums_of(const PlannedLayer& planned, Gradients& gradients) const {
+    const auto layer = static_cast<std::size_t>(planned.position);
+    if (planned.layer < 0) return {{}, {}, {}};
     const TensorSpan places = gradients.places.empty() ? TensorSpan() : TensorSpan(gradients.places[layer]);
     return {state_.weights->layers[layer], gradients.layers[layer], places};
   }
@@ -121,41 +121,41 @@ class Backwarding {
   template <class Visit>
   void for_each_unit(Visit&& visit) {
     const c10::AutoGradMode no_grad(false);
-    for (std::size_t u = plan_.units.size(); u-- > 0;) {
-      const Unit& unit = plan_.units[u];
+    for (std::size_t u = plan_.order.size(); u-- > 0;) {
+      const PlannedLayer& planned = plan_.order[u];
       if (state_.graphs[u].empty()) continue;
-      detail::guarded([&] { return detail::unit_name(model_, unit); }, [&] { visit(u, state_.graphs[u]); });
+      detail::guarded([&] { return detail::layer_name(model_, planned); }, [&] { visit(u, state_.graphs[u]); });
     }
   }
 
   template <class Body>
-  void observed(const Unit& unit, Phase phase, Body&& body) {
-    if (observer_ != nullptr) observer_->begin(unit.position, phase);
+  void observed(const PlannedLayer& planned, Phase phase, Body&& body) {
+    if (observer_ != nullptr) observer_->begin(planned.position, phase);
     body();
-    if (observer_ != nullptr) observer_->end(unit.position, phase);
+    if (observer_ != nullptr) observer_->end(planned.position, phase);
   }
 
-  /// Runs the forward of a recomputed unit again, once: with its key and weights, so that it draws the same
+  /// Runs the forward of a recomputed layer again, once: with its key and weights, so that it draws the same
   /// numbers. Its statistics are those of the first time.
   void recompute(std::size_t u, LayerGraph& graph) {
     Tensors inputs = std::exchange(graph.kept_inputs, {});
     if (inputs.empty()) return;
     std::vector<BatchStatistics> repeated;
-    detail::UnitForward{segment_, *state_.weights, state_.context, repeated}.run(u, std::move(inputs), &graph);
+    detail::LayerForward{segment_, *state_.weights, state_.context, repeated}.run(u, std::move(inputs), &graph);
   }
 
-  /// All consumers of the unit's outputs have been visited before.
-  Tensors take_output_gradients(const Unit& unit) {
+  /// All consumers of the layer's outputs have been visited before.
+  Tensors take_output_gradients(const PlannedLayer& planned) {
     Tensors gradients;
-    for (int output = 0; output < unit.output_count; ++output) {
-      gradients.push_back(sum(unit.first_output + output).take());
+    for (int output = 0; output < planned.output_count; ++output) {
+      gradients.push_back(sum(planned.first_output + output).take());
     }
     return gradients;
   }
 
-  void add_input_gradients(const Unit& unit, TensorSpan results) {
-    for (std::size_t i = 0; i < unit.sources.size(); ++i) {
-      if (results[i].defined()) sum(unit.sources[i]).add(detail::dense(results[i]));
+  void add_input_gradients(const PlannedLayer& planned, TensorSpan results) {
+    for (std::size_t i = 0; i < planned.sources.size(); ++i) {
+      if (results[i].defined()) sum(planned.sources[i]).add(detail::dense(results[i]));
     }
   }
 
@@ -163,7 +163,7 @@ class Backwarding {
   const detail::BoundSegment& segment_;
   const SegmentPlan& plan_;
   detail::PassState& state_;
-  detail::UnitBackward unit_;
+  detail::LayerBackward layer_;
   LayerObserver* observer_;
 };
 

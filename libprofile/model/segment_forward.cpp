@@ -2,21 +2,21 @@
 #include <utility>
 
 #include "libprofile/model/errors.h"
+#include "libprofile/model/layer_forward.h"
 #include "libprofile/model/pass_state.h"
 #include "libprofile/model/segment.h"
-#include "libprofile/model/unit_forward.h"
 
 namespace pp::model {
 namespace {
 
 using detail::LayerGraph;
+using detail::PlannedLayer;
 using detail::SegmentPlan;
-using detail::Unit;
 
-/// One forward of the segment: the tensors that still have a reader, and what the pass keeps of each unit.
+/// One forward of the segment: the tensors that still have a reader, and what the pass keeps of each layer.
 class Forwarding {
  public:
-  Forwarding(const detail::UnitForward& forward, bool record, std::vector<at::Tensor>& tensors)
+  Forwarding(const detail::LayerForward& forward, bool record, std::vector<at::Tensor>& tensors)
       : plan_(forward.segment.plan), forward_(forward), record_(record), tensors_(tensors) {}
   ~Forwarding() {
     for (at::Tensor& tensor : tensors_) tensor.reset();
@@ -28,24 +28,24 @@ class Forwarding {
     for (std::size_t i = 0; i < inputs.size(); ++i) tensors_[i] = inputs[i].detach();
   }
 
-  /// What the unit leaves for backward goes to `graph`; nothing when it has none.
+  /// What the layer leaves for backward goes to `graph`; nothing when it has none.
   void run(std::size_t u, LayerGraph& graph) {
-    const Unit& unit = plan_.units[u];
-    const bool backward = record_ && unit.backward;
+    const PlannedLayer& planned = plan_.order[u];
+    const bool backward = record_ && planned.backward;
     Tensors arguments;
-    for (const int source : unit.sources) arguments.push_back(tensor(source));
-    if (backward && unit.recompute) graph.kept_inputs = arguments;
+    for (const int source : planned.sources) arguments.push_back(tensor(source));
+    if (backward && planned.recompute) graph.kept_inputs = arguments;
     const Tensors outputs =
-        forward_.run(u, std::move(arguments), backward && !unit.recompute ? &graph : nullptr);
+        forward_.run(u, std::move(arguments), backward && !planned.recompute ? &graph : nullptr);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      const std::size_t number = static_cast<std::size_t>(unit.first_output) + i;
+      const std::size_t number = static_cast<std::size_t>(planned.first_output) + i;
       if (plan_.leaves[number] || plan_.last_use[number] >= 0) tensors_[number] = outputs[i];
     }
   }
 
-  /// Lets go of the tensors whose last reader here was unit `u`.
+  /// Lets go of the tensors whose last reader here was layer `u`.
   void release(std::size_t u) {
-    for (const int source : plan_.units[u].sources) {
+    for (const int source : plan_.order[u].sources) {
       const std::size_t tensor = static_cast<std::size_t>(source);
       if (plan_.last_use[tensor] == static_cast<int>(u) && !plan_.leaves[tensor]) tensors_[tensor].reset();
     }
@@ -55,7 +55,7 @@ class Forwarding {
 
  private:
   const SegmentPlan& plan_;
-  const detail::UnitForward& forward_;
+  const detail::LayerForward& forward_;
   bool record_;
   std::vector<at::Tensor>& tensors_;
 };
@@ -82,19 +82,19 @@ Pass Segment::forward(std::shared_ptr<const Weights> weights, TensorSpan inputs,
   pass.statistics = std::exchange(state->statistics, {});
   const bool record = context.mode == Mode::training && context.record == Record::graph;
   {
-    const detail::UnitForward unit_forward{*bound_, *weights, context, pass.statistics};
-    Forwarding forwarding(unit_forward, record, state->tensors);
+    const detail::LayerForward layer_forward{*bound_, *weights, context, pass.statistics};
+    Forwarding forwarding(layer_forward, record, state->tensors);
     forwarding.receive(inputs);
-    for (std::size_t u = 0; u < plan.units.size(); ++u) {
-      const Unit& unit = plan.units[u];
-      const auto name = [&] { return detail::unit_name(*model_, unit); };
-      if (observer != nullptr) observer->begin(unit.position, LayerObserver::Phase::forward);
+    for (std::size_t u = 0; u < plan.order.size(); ++u) {
+      const PlannedLayer& planned = plan.order[u];
+      const auto name = [&] { return detail::layer_name(*model_, planned); };
+      if (observer != nullptr) observer->begin(planned.position, LayerObserver::Phase::forward);
       detail::guarded(name, [&] { forwarding.run(u, state->graphs[u]); });
-      if (observer != nullptr) observer->end(unit.position, LayerObserver::Phase::forward);
+      if (observer != nullptr) observer->end(planned.position, LayerObserver::Phase::forward);
       forwarding.release(u);
     }
     for (const int number : plan.output_tensor) pass.outputs.push_back(forwarding.tensor(number));
-    if (plan.with_loss) pass.loss = forwarding.tensor(plan.units.back().first_output);
+    if (plan.with_loss) pass.loss = forwarding.tensor(plan.order.back().first_output);
   }
   if (!record) {
     states_->give(std::move(state));

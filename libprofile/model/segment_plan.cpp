@@ -65,8 +65,8 @@ class Planner {
     number_inputs();
     for (std::size_t i = 0; i < plan_.layers.size(); ++i) add_layer(static_cast<int>(i), plan_.layers[i]);
     if (plan_.with_loss) add_loss();
-    for (Unit& unit : plan_.units) {
-      unit.recompute = unit.backward && std::ranges::count(recompute, unit.layer) > 0;
+    for (PlannedLayer& planned : plan_.order) {
+      planned.recompute = planned.backward && std::ranges::count(recompute, planned.layer) > 0;
     }
     find_uses();
     find_outputs();
@@ -105,33 +105,34 @@ class Planner {
     for (int output = 0; output < outputs; ++output) {
       numbers_.emplace(TensorSource{Kind::layer, layer, output}, next_tensor_ + output);
     }
-    add_unit({.position = position, .layer = layer, .output_count = outputs}, resolved.sources,
-             !resolved.parameters.empty(), at(useful_, layer));
+    add_layer({.position = position, .layer = layer, .output_count = outputs}, resolved.sources,
+              !resolved.parameters.empty(), at(useful_, layer));
   }
 
   void add_loss() {
-    add_unit({.position = static_cast<int>(plan_.layers.size())}, model_.loss_sources, false, true);
+    add_layer({.position = static_cast<int>(plan_.layers.size())}, model_.loss_sources, false, true);
   }
 
-  void add_unit(Unit unit, const std::vector<TensorSource>& sources, bool has_parameters, bool useful) {
-    unit.first_output = next_tensor_;
-    next_tensor_ += unit.output_count;
-    unit.backward = useful && has_parameters;
+  void add_layer(PlannedLayer planned, const std::vector<TensorSource>& sources, bool has_parameters,
+                 bool useful) {
+    planned.first_output = next_tensor_;
+    next_tensor_ += planned.output_count;
+    planned.backward = useful && has_parameters;
     for (const TensorSource& source : sources) {
       const bool gradient = useful && wants_gradient(source);
-      unit.sources.push_back(numbers_.at(source));
-      unit.source_gradient.push_back(gradient);
-      unit.backward = unit.backward || gradient;
+      planned.sources.push_back(numbers_.at(source));
+      planned.source_gradient.push_back(gradient);
+      planned.backward = planned.backward || gradient;
       if (gradient && !is_inside(source))
-        plan_.input_gradient[static_cast<std::size_t>(unit.sources.back())] = true;
+        plan_.input_gradient[static_cast<std::size_t>(planned.sources.back())] = true;
     }
-    plan_.units.push_back(std::move(unit));
+    plan_.order.push_back(std::move(planned));
   }
 
   void find_uses() {
     plan_.last_use.assign(static_cast<std::size_t>(next_tensor_), -1);
-    for (std::size_t u = 0; u < plan_.units.size(); ++u) {
-      for (const int tensor : plan_.units[u].sources)
+    for (std::size_t u = 0; u < plan_.order.size(); ++u) {
+      for (const int tensor : plan_.order[u].sources)
         plan_.last_use[static_cast<std::size_t>(tensor)] = static_cast<int>(u);
     }
   }
@@ -191,9 +192,9 @@ SegmentPlan plan_segment(const ResolvedModel& model, std::vector<int> layers, bo
   return Planner(model, std::move(layers), with_loss).build(recompute);
 }
 
-std::string unit_name(const ResolvedModel& model, const Unit& unit) {
-  if (unit.layer < 0) return "loss (" + model.graph.loss->op + ")";
-  const Layer& layer = model.graph.layers[static_cast<std::size_t>(unit.layer)];
+std::string layer_name(const ResolvedModel& model, const PlannedLayer& planned) {
+  if (planned.layer < 0) return "loss (" + model.graph.loss->op + ")";
+  const Layer& layer = model.graph.layers[static_cast<std::size_t>(planned.layer)];
   return "layer \"" + layer.name + "\" (" + layer.op + ")";
 }
 

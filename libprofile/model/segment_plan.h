@@ -11,7 +11,7 @@ namespace pp::model::detail {
 
 /// A layer of the segment, or the loss behind the last one. Tensors are numbered: first the segment's inputs,
 /// then every output of every layer, the loss last.
-struct Unit {
+struct PlannedLayer {
   int position = 0;                     ///< within the segment; the number of layers for the loss
   int layer = -1;                       ///< model-wide; -1 for the loss
   std::vector<int> sources{};           ///< tensor of each input
@@ -28,10 +28,10 @@ struct SegmentPlan {
   std::vector<TensorSource> inputs;
   std::vector<TensorSource> outputs;
   std::vector<bool> input_gradient;
-  std::vector<Unit> units;         ///< in the order of execution
-  std::vector<int> output_tensor;  ///< of outputs[k]
-  std::vector<int> last_use;       ///< per tensor: the last unit that reads it; -1: nobody here
-  std::vector<bool> leaves;        ///< per tensor: it is one of the outputs, or the loss
+  std::vector<PlannedLayer> order;  ///< in the order of execution
+  std::vector<int> output_tensor;   ///< of outputs[k]
+  std::vector<int> last_use;        ///< per tensor: the last layer that reads it; -1: nobody here
+  std::vector<bool> leaves;         ///< per tensor: it is one of the outputs, or the loss
   int tensor_count() const { return static_cast<int>(last_use.size()); }
 };
 
@@ -41,6 +41,6 @@ SegmentPlan plan_segment(const ResolvedModel& model, std::vector<int> layers, bo
                          const std::vector<int>& recompute = {});
 
 /// `layer "conv1" (conv2d)`, `loss (mse)`
-std::string unit_name(const ResolvedModel& model, const Unit& unit);
+std::string layer_name(const ResolvedModel& model, const PlannedLayer& planned);
 
 }  // namespace pp::model::detail

@@ -85,13 +85,14 @@ std::string time_tooltip(const LayerBlock& block) {
 
 std::string memory_tooltip(const LayerBlock& block) {
   if (block.folded()) {
-    return block.name + "\nweights " + to_text(sum_of(block, weights_of)) + "\nsaved " +
+    return block.name + "\nweights " + to_text(sum_of(block, weights_of)) + "\nsaved activations " +
            to_text(sum_of(block, saved_of)) + "\nlargest: " + largest_of(block, &LayerRow::memory);
   }
   const LayerRow& row = block.rows.front();
   const LayerPoint& point = *row.point;
-  return row.layer->name + "\nweights " + to_text(row.layer->parameters) + "\nsaved " + to_text(point.saved) +
-         "\noutput " + to_text(point.output) + "\nworkspace " + to_text(point.workspace);
+  return row.layer->name + "\nweights " + to_text(row.layer->parameters) + "\nsaved activations " +
+         to_text(point.saved) + "\noutput " + to_text(point.output) + "\ntransient memory " +
+         to_text(point.workspace);
 }
 
 double bytes(Bytes size) { return static_cast<double>(size.value); }

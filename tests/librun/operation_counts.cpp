@@ -39,9 +39,9 @@ std::vector<TensorParts> tensor_parts(const plan::Plan& plan) {
   for (std::size_t s = 0; s < segments.size(); ++s) {
     const model::detail::BoundSegment bound = model::detail::bind_segment(
         model, model::detail::plan_segment(model, segments[s].layers(), segments[s].has_loss()));
-    for (std::size_t u = 0; u < bound.units.size(); ++u) {
-      if (!bound.units[u].backward)
-        parts[s].forward += std::ranges::count(bound.plan.units[u].source_gradient, true);
+    for (std::size_t u = 0; u < bound.layers.size(); ++u) {
+      if (!bound.layers[u].backward)
+        parts[s].forward += std::ranges::count(bound.plan.order[u].source_gradient, true);
     }
     for (const run::StageInput& input : wiring[s].inputs) {
       if (input.producer >= 0 && worker(static_cast<std::size_t>(input.producer)) != worker(s))

@@ -28,9 +28,10 @@ OpResult infer_elementwise(const Attributes&, std::span<const TensorType> inputs
   TensorType output = inputs[0];
   double flops = 0;
   for (std::size_t i = 1; i < inputs.size(); ++i) {
-    if (inputs[i].dtype != output.dtype || !broadcast(output.shape, inputs[i].shape))
+    if (inputs[i].dtype != output.dtype || !broadcast(output.shape, inputs[i].shape)) {
       refuse_input(i, inputs[i],
                    "the type and shape of input 0, " + to_text(inputs[0].shape) + ", or sizes of 1");
+    }
     if (too_large(output.shape)) refuse_input(i, inputs[i], "a result of at most 2^40 elements");
     flops += elements(output);
   }

@@ -60,9 +60,10 @@ OpResult infer_conv_transpose2d(const Attributes& attributes, std::span<const Te
   require_groups(groups, in[0], out_channels);
   const std::int64_t kernel = integer(attributes, "kernel_size"), stride = integer(attributes, "stride");
   const std::int64_t more = integer(attributes, "output_padding");
-  if (more >= stride)
+  if (more >= stride) {
     throw Error(ErrorKind::data,
                 "output_padding " + std::to_string(more) + " must be below stride, " + std::to_string(stride));
+  }
   const auto side = [&](std::int64_t size) {
     const std::int64_t out = (size - 1) * stride - 2 * integer(attributes, "padding") + kernel + more;
     if (out >= 1) return out;
@@ -75,8 +76,8 @@ OpResult infer_conv_transpose2d(const Attributes& attributes, std::span<const Te
                   {},
                   {}};
   if (bias) result.parameters.push_back({"bias", {out_channels}});
-  const double products =
-      2.0 * static_cast<double>(out_channels / groups) * static_cast<double>(kernel * kernel);
+  const std::int64_t seen = out_channels / groups * kernel * kernel;  // by one input element
+  const double products = 2.0 * static_cast<double>(seen);
   result.forward_flops = Flops(elements(inputs[0]) * products + (bias ? elements(result.outputs[0]) : 0.0));
   return result;
 }

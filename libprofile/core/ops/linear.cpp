@@ -31,9 +31,10 @@ OpResult infer_matmul(const Attributes&, std::span<const TensorType> inputs) {
   const Shape &a = inputs[0].shape, &b = inputs[1].shape;
   if (a.size() < 2) refuse_input(0, inputs[0], "[..., rows, inner]");
   const bool fits = b.size() == a.size() && leading(a) == leading(b) && b[b.size() - 2] == a.back();
-  if (!fits || inputs[1].dtype != inputs[0].dtype)
+  if (!fits || inputs[1].dtype != inputs[0].dtype) {
     refuse_input(1, inputs[1],
                  "[..., inner, columns] for " + to_text(a) + ", with its leading dimensions and type");
+  }
   TensorType output = inputs[0];
   output.shape.back() = b.back();
   const Flops flops(2.0 * elements(output) * real(a.back()));

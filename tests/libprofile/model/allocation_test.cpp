@@ -22,8 +22,8 @@ namespace {
 /// Inputs at which a graph is cut: each takes a node.
 std::int64_t cut_inputs(const ResolvedModel& model, const std::vector<int>& layers) {
   std::int64_t count = 0;
-  for (const detail::Unit& unit : detail::plan_segment(model, layers, true).units)
-    count += std::ranges::count(unit.source_gradient, true);
+  for (const detail::PlannedLayer& planned : detail::plan_segment(model, layers, true).order)
+    count += std::ranges::count(planned.source_gradient, true);
   return count;
 }
 

@@ -53,7 +53,7 @@ TEST_SUITE("libprofile/model/segment_plan") {
   TEST_CASE("a tensor that only a dead end reads wants no gradient") {
     const SegmentPlan dead = plan_segment(skip_model(), {3}, false);
     CHECK((dead.input_gradient == std::vector<bool>{false}));
-    CHECK_FALSE(dead.units[0].backward);
+    CHECK_FALSE(dead.order[0].backward);
   }
 
   TEST_CASE("without a loss the model's outputs are what counts") {
@@ -71,17 +71,17 @@ TEST_SUITE("libprofile/model/segment_plan") {
                                     .layer("fc", "linear", {"squash"}, {{"out_features", whole(2)}})
                                     .output("fc")
                                     .build();
-    CHECK_FALSE(plan_segment(model, {0}, false).units[0].backward);
+    CHECK_FALSE(plan_segment(model, {0}, false).order[0].backward);
     const SegmentPlan second = plan_segment(model, {1}, false);
     CHECK((second.input_gradient == std::vector<bool>{false}));
-    CHECK(second.units[0].backward);
+    CHECK(second.order[0].backward);
   }
 
   TEST_CASE("the loss can stand behind a segment that only receives its prediction") {
     const SegmentPlan plan = plan_segment(skip_model(), {3}, true);
     CHECK((plan.inputs == Sources{{Kind::layer, 0, 0}, {Kind::layer, 2, 0}, {Kind::target, 0, 0}}));
     CHECK((plan.input_gradient == std::vector<bool>{false, true, false}));
-    CHECK((plan.units.back().position == 1));
+    CHECK((plan.order.back().position == 1));
   }
 
   TEST_CASE("layers that are missing, unordered or unknown are refused") {

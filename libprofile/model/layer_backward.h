@@ -1,4 +1,4 @@
-// The backward of one unit of a segment, by autograd or written out, whole or in halves.
+// The backward of one layer of a segment, by autograd or written out, whole or in halves.
 #pragma once
 
 #include "libprofile/model/bound_segment.h"
@@ -8,9 +8,9 @@
 
 namespace pp::model::detail {
 
-/// What all units of a walk share. `graph` is what the unit's forward has left; what is no longer needed of it
-/// is let go. `arrived`: the gradients of its outputs. Inputs that want no gradient get none.
-struct UnitBackward {
+/// What all layers of a walk share. `graph` is what the layer's forward has left; what is no longer needed of
+/// it is let go. `arrived`: the gradients of its outputs. Inputs that want no gradient get none.
+struct LayerBackward {
   const BoundSegment& segment;
   const Weights& weights;
   EngineCall& engine;
@@ -22,7 +22,7 @@ struct UnitBackward {
   void parameters(std::size_t u, LayerGraph& graph, WeightSums& sums) const;
 
  private:
-  TensorSpan weights_of(std::size_t u) const { return weights.of(segment.plan.units[u].position); }
+  TensorSpan weights_of(std::size_t u) const { return weights.of(segment.plan.order[u].position); }
   Tensors written_inputs(std::size_t u, TensorSpan saved, TensorSpan arrived) const;
   void written_parameters(std::size_t u, TensorSpan saved, TensorSpan arrived, WeightSums& sums) const;
   /// Of the inputs, then of the weights.
@@ -30,6 +30,6 @@ struct UnitBackward {
 };
 
 /// Whether any input does.
-bool wants_input_gradient(const Unit& unit);
+bool wants_input_gradient(const PlannedLayer& planned);
 
 }  // namespace pp::model::detail

@@ -1,4 +1,4 @@
-#include "libprofile/model/unit_forward.h"
+#include "libprofile/model/layer_forward.h"
 
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
@@ -30,8 +30,8 @@ class Autocast {
 
 }  // namespace
 
-Tensors UnitForward::run(std::size_t u, Tensors inputs, LayerGraph* graph) const {
-  const BoundLayer& layer = segment.units[u];
+Tensors LayerForward::run(std::size_t u, Tensors inputs, LayerGraph* graph) const {
+  const BoundLayer& layer = segment.layers[u];
   if (graph == nullptr) return compute(u, inputs);
   if (!layer.backward || context.autocast) return record(u, std::move(inputs), *graph);
   const Tensors outputs = compute(u, inputs);
@@ -40,19 +40,19 @@ Tensors UnitForward::run(std::size_t u, Tensors inputs, LayerGraph* graph) const
   return outputs;
 }
 
-Tensors UnitForward::compute(std::size_t u, TensorSpan inputs) const {
+Tensors LayerForward::compute(std::size_t u, TensorSpan inputs) const {
   const c10::AutoGradMode no_grad(false);
   Tensors outputs = call(u, inputs);
   for (at::Tensor& output : outputs) output = dense(output).detach();
   return outputs;
 }
 
-Tensors UnitForward::record(std::size_t u, Tensors inputs, LayerGraph& graph) const {
-  const Unit& unit = segment.plan.units[u];
+Tensors LayerForward::record(std::size_t u, Tensors inputs, LayerGraph& graph) const {
+  const PlannedLayer& planned = segment.plan.order[u];
   const c10::AutoGradMode grad(true);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     graph.inputs.emplace_back();
-    if (unit.source_gradient[i]) inputs[i] = cut_input(inputs[i], graph.inputs.back());
+    if (planned.source_gradient[i]) inputs[i] = cut_input(inputs[i], graph.inputs.back());
   }
   Tensors outputs = call(u, inputs);
   for (at::Tensor& output : outputs) {
@@ -63,19 +63,19 @@ Tensors UnitForward::record(std::size_t u, Tensors inputs, LayerGraph& graph) co
   return outputs;
 }
 
-Tensors UnitForward::call(std::size_t u, TensorSpan inputs) const {
-  const Unit& unit = segment.plan.units[u];
-  const std::size_t position = static_cast<std::size_t>(unit.position);
+Tensors LayerForward::call(std::size_t u, TensorSpan inputs) const {
+  const PlannedLayer& planned = segment.plan.order[u];
+  const std::size_t position = static_cast<std::size_t>(planned.position);
   LayerContext layer{.mode = context.mode,
                      .key = context.key,
-                     .layer = unit.layer,
+                     .layer = planned.layer,
                      .generator = context.generator,
                      .buffers = {},
                      .statistics = &statistics,
                      .dtype = context.dtype};
   if (position < context.buffers.size()) layer.buffers = context.buffers[position];
   const Autocast autocast(context.autocast, inputs[0].device().type());
-  return segment.units[u].forward(inputs, weights.of(unit.position), layer);
+  return segment.layers[u].forward(inputs, weights.of(planned.position), layer);
 }
 
 }  // namespace pp::model::detail

@@ -1,5 +1,5 @@
-// The forward of one unit of a segment, with its graph or without: first in the forward walk, again inside
-// backward where the unit is recomputed.
+// The forward of one layer of a segment, with its graph or without: first in the forward walk, again inside
+// backward where the layer is recomputed.
 #pragma once
 
 #include <vector>
@@ -10,14 +10,14 @@
 
 namespace pp::model::detail {
 
-/// What all units of a pass share. References live as long as the walk.
-struct UnitForward {
+/// What all layers of a pass share. References live as long as the walk.
+struct LayerForward {
   const BoundSegment& segment;
   const Weights& weights;
   const PassContext& context;
   std::vector<BatchStatistics>& statistics;  ///< receives those of batch norm in training
 
-  /// Outputs of unit `u`, detached and dense. `inputs` as its sources. What backward
+  /// Outputs of layer `u`, detached and dense. `inputs` as its sources. What backward
   /// needs goes to `graph`, which is empty; without one nothing is kept.
   Tensors run(std::size_t u, Tensors inputs, LayerGraph* graph) const;
 

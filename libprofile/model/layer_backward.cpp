@@ -1,4 +1,4 @@
-#include "libprofile/model/unit_backward.h"
+#include "libprofile/model/layer_backward.h"
 
 #include <algorithm>
 #include <utility>
@@ -19,12 +19,12 @@ bool is_written(const BoundLayer& layer, const LayerGraph& graph) {
 
 }  // namespace
 
-bool wants_input_gradient(const Unit& unit) {
-  return std::ranges::find(unit.source_gradient, true) != unit.source_gradient.end();
+bool wants_input_gradient(const PlannedLayer& planned) {
+  return std::ranges::find(planned.source_gradient, true) != planned.source_gradient.end();
 }
 
-Tensors UnitBackward::whole(std::size_t u, LayerGraph& graph, TensorSpan arrived, WeightSums& sums) const {
-  if (is_written(segment.units[u], graph)) {
+Tensors LayerBackward::whole(std::size_t u, LayerGraph& graph, TensorSpan arrived, WeightSums& sums) const {
+  if (is_written(segment.layers[u], graph)) {
     const Tensors saved = unpacked(graph);
     Tensors gradients = written_inputs(u, saved, arrived);
     written_parameters(u, saved, arrived, sums);
@@ -32,15 +32,15 @@ Tensors UnitBackward::whole(std::size_t u, LayerGraph& graph, TensorSpan arrived
     return gradients;
   }
   Tensors results = recorded(u, graph, arrived);
-  const std::size_t inputs = segment.plan.units[u].sources.size();
+  const std::size_t inputs = segment.plan.order[u].sources.size();
   for (std::size_t i = inputs; i < results.size(); ++i) sums.add(i - inputs, std::move(results[i]));
   results.resize(inputs);
   return results;
 }
 
-Tensors UnitBackward::inputs(std::size_t u, LayerGraph& graph, Tensors arrived) const {
-  const BoundLayer& layer = segment.units[u];
-  const std::size_t count = segment.plan.units[u].sources.size();
+Tensors LayerBackward::inputs(std::size_t u, LayerGraph& graph, Tensors arrived) const {
+  const BoundLayer& layer = segment.layers[u];
+  const std::size_t count = segment.plan.order[u].sources.size();
   const bool done = weights_of(u).empty();
   Tensors results;
   if (is_written(layer, graph)) {
@@ -61,8 +61,8 @@ Tensors UnitBackward::inputs(std::size_t u, LayerGraph& graph, Tensors arrived) 
   return results;
 }
 
-void UnitBackward::parameters(std::size_t u, LayerGraph& graph, WeightSums& sums) const {
-  if (is_written(segment.units[u], graph)) {
+void LayerBackward::parameters(std::size_t u, LayerGraph& graph, WeightSums& sums) const {
+  if (is_written(segment.layers[u], graph)) {
     written_parameters(u, unpacked(graph), graph.output_gradients, sums);
     graph = LayerGraph();
     return;
@@ -77,19 +77,19 @@ void UnitBackward::parameters(std::size_t u, LayerGraph& graph, WeightSums& sums
   for (std::size_t i = 0; i < results.size(); ++i) sums.add(i, std::move(results[i]));
 }
 
-Tensors UnitBackward::written_inputs(std::size_t u, TensorSpan saved, TensorSpan arrived) const {
-  const Unit& unit = segment.plan.units[u];
-  if (!wants_input_gradient(unit) || !arrived[0].defined()) return Tensors(unit.sources.size());
-  return segment.units[u].backward->inputs(saved, weights_of(u), arrived[0]);
+Tensors LayerBackward::written_inputs(std::size_t u, TensorSpan saved, TensorSpan arrived) const {
+  const PlannedLayer& planned = segment.plan.order[u];
+  if (!wants_input_gradient(planned) || !arrived[0].defined()) return Tensors(planned.sources.size());
+  return segment.layers[u].backward->inputs(saved, weights_of(u), arrived[0]);
 }
 
-void UnitBackward::written_parameters(std::size_t u, TensorSpan saved, TensorSpan arrived,
-                                      WeightSums& sums) const {
-  const WrittenBackward& backward = *segment.units[u].backward;
+void LayerBackward::written_parameters(std::size_t u, TensorSpan saved, TensorSpan arrived,
+                                       WeightSums& sums) const {
+  const WrittenBackward& backward = *segment.layers[u].backward;
   if (backward.weights && arrived[0].defined()) backward.weights(saved, arrived[0], sums);
 }
 
-Tensors UnitBackward::recorded(std::size_t u, LayerGraph& graph, TensorSpan arrived) const {
+Tensors LayerBackward::recorded(std::size_t u, LayerGraph& graph, TensorSpan arrived) const {
   Edges wanted = graph.inputs;
   add_leaf_edges(weights_of(u), wanted);
   Tensors results = run_backward(graph, arrived, wanted, Graph::free, engine);
