@@ -46,6 +46,7 @@ std::int64_t of_row(const OpRow* row, const Attributes& attributes, const std::v
 std::int64_t of_reader(const Layer& reader, const std::vector<RowTensor>& inputs, int k) {
   if (!reader.call) {
     std::vector<TensorType> types;
+    types.reserve(inputs.size());
     for (const RowTensor& input : inputs) types.push_back(input.type);
     return of_row(find_op(reader.op), reader.attributes, types, static_cast<std::size_t>(k));
   }

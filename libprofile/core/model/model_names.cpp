@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -137,9 +138,8 @@ std::string NameTable::path_back(std::size_t from, std::size_t to) const {
   std::vector<std::size_t> chain{to};
   while (chain.back() != from) chain.push_back(reader_of.at(chain.back()));
   std::string path;
-  for (auto layer = chain.rbegin(); layer != chain.rend(); ++layer) {
-    path.append(" reads ").append(in_quotes(graph_.layers[*layer].name));
-  }
+  for (const std::size_t layer : std::ranges::reverse_view(chain))
+    path.append(" reads ").append(in_quotes(graph_.layers[layer].name));
   return path;
 }
 

@@ -50,9 +50,10 @@ std::string operations_markdown() {
     text += line({name(row), attribute_list(row), std::string(row.shapes), std::string(row.flops), notes(row)});
   text += "\n" + line({"loss", "attributes and defaults", "prediction, target", "value", "FLOPs per sample"}) +
           "|---|---|---|---|---|\n";
-  for (const OpRow& row : loss_table())
+  for (const OpRow& row : loss_table()) {
     text += line({name(row), attribute_list(row), std::string(row.shapes), std::string(row.summary),
                   std::string(row.flops)});
+  }
   return text;
 }
 

@@ -23,8 +23,7 @@ OpResult infer_reshape(const Attributes& attributes, std::span<const TensorType>
   const std::int64_t all = element_count(inputs[0].shape);
   if (open != shape.end()) {
     *open = 1;
-    const Shape rest = shape;
-    *open = too_large(rest) ? 1 : std::max<std::int64_t>(1, all / element_count(rest));
+    if (!too_large(shape)) *open = std::max<std::int64_t>(1, all / element_count(shape));
   }
   if (too_large(shape) || element_count(shape) != all) {
     throw Error(ErrorKind::data, "shape " + to_text(integers(attributes, "shape")) + " does not hold the " +
@@ -39,9 +38,10 @@ OpResult infer_permute(const Attributes& attributes, std::span<const TensorType>
   std::ranges::sort(sorted);
   bool each = sorted.size() == inputs[0].shape.size();
   for (std::size_t d = 0; d < sorted.size(); ++d) each = each && sorted[d] == static_cast<std::int64_t>(d);
-  if (!each)
+  if (!each) {
     throw Error(ErrorKind::data, "dims " + to_text(dims) + " must name each dimension of " +
                                      to_text(inputs[0].shape) + " once, from 0");
+  }
   Shape shape;
   for (const std::int64_t d : dims) shape.push_back(inputs[0].shape[static_cast<std::size_t>(d)]);
   return moved(std::move(shape), inputs[0]);

@@ -1,4 +1,8 @@
 #include "libprofile/core/ops/op_table.h"
+
+#include <algorithm>
+#include <functional>
+
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
@@ -17,63 +21,10 @@ Attribute whole(std::int64_t value) { return value; }
 }  // namespace
 
 TEST_SUITE("libprofile/core/ops/op_table") {
-  TEST_CASE("the table has every op, sorted by name") {
-    const std::vector<std::string_view> expected{"adaptive_avg_pool2d",
-                                                 "add",
-                                                 "additive_attention",
-                                                 "avg_pool2d",
-                                                 "batch_norm1d",
-                                                 "batch_norm2d",
-                                                 "bias",
-                                                 "chunk",
-                                                 "concat",
-                                                 "conv1d",
-                                                 "conv2d",
-                                                 "conv_transpose2d",
-                                                 "cross_attention",
-                                                 "dropout",
-                                                 "dropout2d",
-                                                 "embedding",
-                                                 "flatten",
-                                                 "gelu",
-                                                 "group_norm",
-                                                 "hardsigmoid",
-                                                 "hardswish",
-                                                 "instance_norm2d",
-                                                 "layer_norm",
-                                                 "leaky_relu",
-                                                 "linear",
-                                                 "local_response_norm",
-                                                 "locked_dropout",
-                                                 "lstm",
-                                                 "matmul",
-                                                 "max_pool2d",
-                                                 "mean",
-                                                 "multi_head_attention",
-                                                 "multiply",
-                                                 "opaque",
-                                                 "pad",
-                                                 "permute",
-                                                 "position_embedding",
-                                                 "position_encoding",
-                                                 "relative_position_bias",
-                                                 "relu",
-                                                 "relu6",
-                                                 "reshape",
-                                                 "rms_norm",
-                                                 "scale",
-                                                 "scaled_dot_product_attention",
-                                                 "sigmoid",
-                                                 "silu",
-                                                 "slice",
-                                                 "softmax",
-                                                 "stochastic_depth",
-                                                 "tanh",
-                                                 "upsample_bilinear2d",
-                                                 "upsample_nearest2d"};
-    std::vector<std::string_view> names;
-    for (const OpRow& row : op_table()) names.push_back(row.name);
-    CHECK((names == expected));
+  TEST_CASE("the table is sorted by name, and a name stands once") {
+    CHECK(std::ranges::adjacent_find(op_table(), std::greater_equal<>(), &OpRow::name) == op_table().end());
+    REQUIRE(find_op("conv2d") != nullptr);
+    CHECK(find_op("conv2d")->name == "conv2d");
     CHECK(find_op("conv3d") == nullptr);
     CHECK(find_loss("mse") != nullptr);
     CHECK(find_loss("linear") == nullptr);
