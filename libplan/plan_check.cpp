@@ -3,7 +3,7 @@
 #include <set>
 #include <string>
 
-#include "libplan/cost/memory.h"
+#include "libplan/cost/stage_memory.h"
 #include "libplan/plan.h"
 #include "libplan/plan_programs.h"
 #include "libplan/plan_recompute.h"

@@ -85,10 +85,8 @@ struct Chain {
   std::int64_t out_bytes(int begin, int end) const { return outgoing.sum(end, end - begin); }
   /// The part of in_bytes() that a forward may leave behind for the backward (kept_inputs.h).
   std::int64_t kept_bytes(int begin, int end) const { return keeping.sum(begin, end - begin); }
-  /// The part of `saved` that kept_bytes() holds already; never more than that, whatever a profile says.
-  std::int64_t saved_elsewhere(int begin, int end) const {
-    return std::min(entering.sum(begin, end - begin), kept_bytes(begin, end));
-  }
+  /// The part of `saved` that is a tensor from an earlier stage.
+  std::int64_t entering_bytes(int begin, int end) const { return entering.sum(begin, end - begin); }
 };
 
 /// So many boundaries, nothing between them and no workspace.

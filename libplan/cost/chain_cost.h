@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "libplan/cost/chain.h"
-#include "libplan/cost/memory.h"
 #include "libplan/cost/recompute_time.h"
 #include "libplan/cost/seats.h"
 #include "libplan/cost/stage_cost.h"
 #include "libplan/cost/stage_load.h"
+#include "libplan/cost/stage_memory.h"
 
 namespace pp::plan {
 

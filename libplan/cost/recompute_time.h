@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "libplan/cost/chain.h"
-#include "libplan/cost/memory.h"
+#include "libplan/cost/stage_memory.h"
 
 namespace pp::plan {
 

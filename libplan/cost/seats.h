@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "libplan/cost/links.h"
-#include "libplan/cost/memory.h"
 #include "libplan/cost/stage_cost.h"
+#include "libplan/cost/stage_memory.h"
 #include "libprofile/core/cluster.h"
 
 namespace pp::plan {

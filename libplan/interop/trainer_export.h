@@ -54,10 +54,10 @@ class LossList {
 /// One replica of the pipeline: worker w of it holds `stages[w]`, in ascending order, and runs `programs[w]`
 /// with the micro-batches that are its own numbered from 0. Workers are in the order of their first stages.
 struct Lane {
-  std::vector<std::vector<int>> stages;
-  std::vector<Program> programs;
-  std::vector<std::vector<WorkerId>> workers;  ///< per replica, then per worker of the lane
-  int micro_batches = 0;                       ///< of each replica
+  std::vector<std::vector<int>> stages{};
+  std::vector<Program> programs{};
+  std::vector<std::vector<WorkerId>> workers{};  ///< per replica, then per worker of the lane
+  int micro_batches = 0;                         ///< of each replica
   int replicas() const { return static_cast<int>(workers.size()); }
 };
 

@@ -7,7 +7,7 @@
 
 #include "libplan/cost/kept_inputs.h"
 #include "libplan/cost/links.h"
-#include "libplan/cost/memory.h"
+#include "libplan/cost/stage_bytes.h"
 #include "libplan/plan_windows.h"
 #include "libplan/schedule/versions.h"
 #include "libplan/search/tied_copies.h"
@@ -184,33 +184,63 @@ std::int64_t buffer_bytes(const PricingContext& context, const Assignment& assig
   return most;
 }
 
-/// Compute and activations of the stage's layers, at the speed of the profile's device.
-StageCosts layer_costs(const PricingContext& context, const Assignment& assignment,
-                       const std::vector<int>& stage_of, std::int64_t input, int stage) {
+/// Of the stage's layers, and of the loss behind the last stage.
+std::vector<LayerPrice> prices_of(const PricingContext& context, const Assignment& assignment, int stage) {
+  std::vector<LayerPrice> prices;
+  for (const int layer : assignment.stage_layers[at(stage)]) prices.push_back(context.model.layers[at(layer)]);
+  if (stage == assignment.stages() - 1) prices.push_back(context.model.loss);
+  return prices;
+}
+
+bool splits_backward(const Assignment& assignment, int stage) {
+  const int worker = assignment.stage_workers[at(stage)].front();
+  return splits_backward(assignment.programs[at(worker)]);
+}
+
+StageContents contents_of(const PricingContext& context, const Assignment& assignment,
+                          const std::vector<int>& stage_of, const Traffic& traffic, int stage) {
+  const std::vector<LayerPrice> prices = prices_of(context, assignment, stage);
+  StageContents contents{.parameters = copied_bytes(context, stage_of, stage),
+                         .received = traffic.in[at(stage)],
+                         .kept = traffic.kept[at(stage)],
+                         .sent = traffic.out[at(stage)],
+                         .messages = buffer_bytes(context, assignment, traffic, stage),
+                         .transient = workspace_beyond_saved(prices, splits_backward(assignment, stage))};
+  for (const LayerPrice& price : prices) contents.saved += price.saved;
+  for (const int layer : assignment.stage_layers[at(stage)]) {
+    contents.parameters += context.graph.layers[at(layer)].parameter_bytes;
+    contents.buffers += context.graph.layers[at(layer)].buffer_bytes;
+    contents.entering += saved_elsewhere(context, stage_of, stage, layer);
+  }
+  return contents;
+}
+
+/// Compute of the stage's layers, at the speed of the profile's device.
+StageCosts layer_costs(const PricingContext& context, const Assignment& assignment, int stage) {
   StageCosts costs;
   costs.forward = Seconds(context.model.fixed.forward);
   costs.backward = costs.input_gradient = costs.weight_gradient = Seconds(context.model.fixed.backward);
-  std::int64_t elsewhere = 0;
-  std::vector<LayerPrice> prices;
-  for (const int layer : assignment.stage_layers[at(stage)]) {
-    prices.push_back(context.model.layers[at(layer)]);
-    elsewhere += saved_elsewhere(context, stage_of, stage, layer);
-  }
-  if (stage == assignment.stages() - 1) prices.push_back(context.model.loss);
+  const std::vector<LayerPrice> prices = prices_of(context, assignment, stage);
   for (const LayerPrice& price : prices) {
     costs.forward += Seconds(price.forward);
     costs.backward += Seconds(price.backward);
     costs.input_gradient += Seconds(price.input_gradient);
     costs.weight_gradient += Seconds(price.weight_gradient);
-    costs.saved += Bytes(price.saved);
   }
-  const int worker = assignment.stage_workers[at(stage)].front();
-  const bool split = splits_backward(assignment.programs[at(worker)]);
-  if (split) costs.waiting = waiting_bytes(prices);
-  costs.workspace = Bytes(workspace_beyond_saved(prices, split));
-  costs.saved -= Bytes(std::min(elsewhere, input));
+  if (splits_backward(assignment, stage)) costs.waiting = waiting_bytes(prices);
   if (has_recompute(assignment, stage)) costs.recompute = costs.forward;
   return costs;
+}
+
+/// What the simulator is given: per micro-batch and version, not added up.
+void set_bytes(StageCosts& costs, const StageBytes& bytes) {
+  costs.weights = Bytes(bytes.weights);
+  costs.gradients = Bytes(bytes.gradients);
+  costs.optimizer = Bytes(bytes.optimizer);
+  costs.saved = Bytes(bytes.saved);
+  costs.input = Bytes(bytes.input);
+  costs.boundary = Bytes(bytes.boundary);
+  costs.workspace = Bytes(bytes.workspace);
 }
 
 /// Single layers that run again inside B, or I, instead of keeping what they save. A workspace cannot count on
@@ -231,39 +261,27 @@ void add_recompute(StageCosts& costs, const std::vector<RecomputeUnit>& units, c
 StageCosts price_stage(const PricingContext& context, const Assignment& assignment,
                        const std::vector<int>& stage_of, const Traffic& traffic, int stage) {
   const bool reruns_layers = !assignment.recompute.empty() && !assignment.recompute[at(stage)].empty();
-  const std::int64_t input =
-      reruns_layers || has_recompute(assignment, stage) ? traffic.in[at(stage)] : traffic.kept[at(stage)];
-  StageCosts costs = layer_costs(context, assignment, stage_of, input, stage);
-  costs.workspace =
-      Bytes(workspace_in_forward(costs.workspace.value, traffic.in[at(stage)] - input, traffic.out[at(stage)]));
+  const StageContents contents = contents_of(context, assignment, stage_of, traffic, stage);
+  StageCosts costs = layer_costs(context, assignment, stage);
+  costs.versions = versions_kept(assignment.policy, window_of(assignment, stage), assignment.stages(),
+                                 assignment.micro_batches);
+  set_bytes(costs, stage_bytes(contents, {.versions = costs.versions,
+                                          .state_ratio = context.optimizer.state_ratio,
+                                          .runs_again = reruns_layers || has_recompute(assignment, stage)}));
   if (reruns_layers) {
     const std::vector<RecomputeUnit> units = recompute_units(
         context.graph, context.model.layers, assignment.stage_layers[at(stage)], traffic.in[at(stage)]);
     add_recompute(costs, units, assignment.recompute[at(stage)]);
   }
-  std::int64_t parameters = copied_bytes(context, stage_of, stage);
-  std::int64_t buffers = 0;
-  for (const int layer : assignment.stage_layers[at(stage)]) {
-    parameters += context.graph.layers[at(layer)].parameter_bytes;
-    buffers += context.graph.layers[at(layer)].buffer_bytes;
-  }
   const std::vector<int> devices = devices_of(assignment, {stage});
   const double speed = slowest_speed(context.cluster, devices);
   costs.update = Seconds(context.optimizer.update_fixed +
-                         static_cast<double>(parameters) * context.optimizer.update_per_byte);
+                         static_cast<double>(contents.parameters) * context.optimizer.update_per_byte);
   for (Seconds* time : {&costs.forward, &costs.backward, &costs.input_gradient, &costs.weight_gradient,
                         &costs.recompute, &costs.update}) {
     *time /= speed;
   }
-  costs.all_reduce = all_reduce_time(context.cluster, devices, Bytes(parameters));
-  costs.weights = Bytes(parameters + buffers);
-  costs.gradients = Bytes(parameters);
-  costs.optimizer = Bytes(
-      static_cast<std::int64_t>(std::ceil(context.optimizer.state_ratio * static_cast<double>(parameters))));
-  costs.input = Bytes(input);
-  costs.boundary = Bytes(buffer_bytes(context, assignment, traffic, stage));
-  costs.versions = versions_kept(assignment.policy, window_of(assignment, stage), assignment.stages(),
-                                 assignment.micro_batches);
+  costs.all_reduce = all_reduce_time(context.cluster, devices, Bytes(contents.parameters));
   return costs;
 }
 

@@ -30,6 +30,8 @@ struct StageCosts {
   Bytes workspace;  ///< peak of an operation above what is saved
   int versions =
       1;  ///< weight versions the policy keeps; an asynchronous walk counts more where the programs need them
+  /// Held from the first operation to the last.
+  Bytes fixed() const { return weights * versions + gradients + optimizer + boundary; }
   bool operator==(const StageCosts&) const = default;
 };
 

@@ -8,8 +8,8 @@
 
 #include "libplan/cost/chain.h"
 #include "libplan/cost/chain_cost.h"
-#include "libplan/cost/memory.h"
 #include "libplan/cost/stage_cost.h"
+#include "libplan/cost/stage_memory.h"
 
 namespace pp::plan {
 

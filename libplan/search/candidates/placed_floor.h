@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "libplan/cost/memory.h"
 #include "libplan/cost/stage_cost.h"
+#include "libplan/cost/stage_memory.h"
 #include "libplan/schedule/schedule.h"
 #include "libplan/search/candidates/cases.h"
 

@@ -43,9 +43,7 @@ TightStage look_at(const PricingContext& context, const Assignment& assignment, 
   }
   Bytes limit = limits[at(assignment.stage_workers[at(stage)].front())];
   for (const int worker : assignment.stage_workers[at(stage)]) limit = std::min(limit, limits[at(worker)]);
-  const Bytes fixed = costs.weights * costs.versions + costs.gradients + costs.optimizer + costs.boundary +
-                      costs.workspace + costs.input * tight.window;
-  tight.room = (limit - fixed).value;
+  tight.room = (limit - costs.fixed() - costs.workspace - costs.input * tight.window).value;
   return tight;
 }
 

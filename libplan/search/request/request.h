@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "libplan/cost/graph.h"
-#include "libplan/cost/memory.h"
 #include "libplan/cost/stage_cost.h"
+#include "libplan/cost/stage_memory.h"
 #include "libplan/search/planner.h"
 
 namespace pp::plan {

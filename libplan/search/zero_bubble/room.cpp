@@ -55,9 +55,7 @@ void check_sizes(const ZeroBubbleRequest& request) {
 class WorkerMemory {
  public:
   WorkerMemory(const SimulationInput& input, std::size_t stage)
-      : costs_(input.stages[stage]), scale_(input.micro_batch_scale) {
-    fixed_ = costs_.weights * costs_.versions + costs_.gradients + costs_.optimizer + costs_.boundary;
-  }
+      : costs_(input.stages[stage]), scale_(input.micro_batch_scale) {}
 
   /// From F to W, at most: whether I has been is not looked at.
   Bytes held(std::size_t m) const {
@@ -65,7 +63,7 @@ class WorkerMemory {
     return std::max(kept, scaled(costs_.waiting.value_or(Bytes(0)), m));
   }
   Bytes workspace(std::size_t m) const { return scaled(costs_.workspace, m); }
-  Bytes fixed() const { return fixed_; }
+  Bytes fixed() const { return costs_.fixed(); }
 
  private:
   Bytes scaled(Bytes bytes, std::size_t m) const {
@@ -75,7 +73,6 @@ class WorkerMemory {
 
   const StageCosts& costs_;
   const std::vector<double>& scale_;
-  Bytes fixed_;
 };
 
 /// Lowers `room` to what fits `limit`, the largest workspace always counted.

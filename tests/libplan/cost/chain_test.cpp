@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "libplan/cost/chain_cost.h"
-#include "libplan/cost/memory.h"
 #include "libplan/cost/priced_model.h"
+#include "libplan/cost/stage_memory.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
@@ -57,9 +57,9 @@ TEST_CASE("stages receive and send each tensor once, straight from its producer"
   CHECK(chain.out_bytes(3, 5) == 0);
   // What layers 3 and 4 keep: 6 + 2, of which the 6 that came in are held as input.
   CHECK(chain.sum(chain.saved, 3, 5) == 8);
-  CHECK(chain.saved_elsewhere(3, 5) == 6);
+  CHECK(chain.entering_bytes(3, 5) == 6);
   // With the cut before layer 2, layer 3 gets one of its inputs from the stage itself.
-  CHECK(chain.saved_elsewhere(2, 5) == 2 + 4);
+  CHECK(chain.entering_bytes(2, 5) == 2 + 4);
   CHECK(chain.least_in == std::vector<double>{0, 4, 2, 6, 2, 0});
   CHECK(chain.least_out == std::vector<double>{0, 4, 2, 2, 2, 0});
 }

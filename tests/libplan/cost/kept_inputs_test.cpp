@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "libplan/cost/chain.h"
-#include "libplan/cost/memory.h"
+#include "libplan/cost/stage_memory.h"
 #include "tests/support/doctest.h"
 
 TEST_SUITE_BEGIN("libplan/cost/kept_inputs");

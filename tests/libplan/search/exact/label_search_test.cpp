@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "libplan/cost/chain_cost.h"
-#include "libplan/cost/memory.h"
 #include "libplan/cost/priced_model.h"
+#include "libplan/cost/stage_memory.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"

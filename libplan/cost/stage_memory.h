@@ -8,9 +8,9 @@
 
 #include "libplan/cost/chain.h"
 #include "libplan/cost/recompute.h"
+#include "libplan/cost/stage_bytes.h"
 #include "libplan/cost/stage_cost.h"
 #include "libplan/schedule/schedule.h"
-#include "libprofile/core/cluster.h"
 
 namespace pp::plan {
 
@@ -29,23 +29,6 @@ struct InFlight {
   const ChainUnits* units = nullptr;
 };
 
-/// Whether both are one piece of hardware, whose memory they share: entries of one kind, node and index.
-bool share_memory(const Device& a, const Device& b);
-
-/// How a tensor reaches another worker. By reference, among CPU devices of one node and among workers on one
-/// CUDA device: each side holds it while it works with it, and nobody in between. By copy: a buffer at either
-/// end for each message of a micro-batch.
-enum class HandOver { copy, reference };
-HandOver hand_over(const Device& a, const Device& b);
-/// Among all these positions of the cluster: by reference where every two of them do.
-HandOver hand_over(const Cluster& cluster, std::span<const int> positions);
-/// Of the messages of one stage, beyond the inputs that it keeps. `in` and `out` in bytes per micro-batch.
-std::int64_t message_bytes(HandOver hand_over, std::int64_t in, std::int64_t out);
-
-/// Of a stage that has received `passing` bytes which it holds until its forward ends and not longer: there
-/// they stand beside what it sends. The profile's workspace knows of them only where they are read.
-std::int64_t workspace_in_forward(std::int64_t workspace, std::int64_t passing, std::int64_t sent);
-
 /// Fixed costs of every device and what it may hold.
 struct MemoryLimit {
   std::int64_t bytes = std::numeric_limits<std::int64_t>::max();  ///< usable, after reserve
@@ -55,21 +38,6 @@ struct MemoryLimit {
 
 /// Whether anything can be too large.
 bool is_limited(const MemoryLimit& limit);
-
-/// Bytes of one stage by part, as they are added up.
-struct StageBytes {
-  std::int64_t weights = 0, gradients = 0, optimizer = 0, versions = 0;
-  std::int64_t saved = 0;      ///< one micro-batch, without what `input` holds
-  std::int64_t input = 0;      ///< one micro-batch
-  std::int64_t boundary = 0;   ///< message_bytes()
-  std::int64_t again = 0;      ///< what runs again has in backward, of one micro-batch at a time
-  std::int64_t workspace = 0;  ///< above all that is saved: Chain::transient()
-  int in_flight = 1;
-  std::int64_t total() const {
-    return weights + gradients + optimizer + versions + in_flight * (saved + input) + again + boundary +
-           workspace;
-  }
-};
 
 /// The chain must outlive it.
 class StageMemory {
@@ -115,11 +83,14 @@ class StageMemory {
 
   int window(const StageRange& stage, int demand) const;
   bool fits_window(const StageRange& stage, int window) const;
+  StageContents contents(const StageRange& stage) const;
+  /// The same without what it exchanges: no more than the stage holds, and sooner known.
+  StageContents least_contents(const StageRange& stage) const;
+  StageKeeping keeping(int window, bool runs_again) const;
+  /// With what it runs again.
   StageBytes bytes(const StageRange& stage, int window) const;
-  /// Of a stage that runs nothing again, and the same with what it does.
-  StageBytes kept_bytes(const StageRange& stage, int window) const;
-  StageBytes bytes_again(const StageRange& stage, StageBytes part) const;
-  StageBytes fixed_bytes(const StageRange& stage, int window) const;  ///< without tensors of micro-batches
+  StageBytes bytes_again(const StageRange& stage, int window) const;
+  StageBytes bytes_of_layers_again(const StageRange& stage, StageBytes part) const;
   int micro_batches_of(int replicas) const;
 
   const Chain& chain_;

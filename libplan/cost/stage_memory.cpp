@@ -1,7 +1,6 @@
-#include "libplan/cost/memory.h"
+#include "libplan/cost/stage_memory.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "libplan/schedule/versions.h"
@@ -14,33 +13,6 @@ constexpr int kEndless = 1 << 20;  ///< a stream: no step ends the window
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 }  // namespace
-
-bool share_memory(const Device& a, const Device& b) {
-  return a.kind == b.kind && a.node == b.node && a.index == b.index;
-}
-
-HandOver hand_over(const Device& a, const Device& b) {
-  const bool one_process = a.kind == DeviceKind::cpu && b.kind == DeviceKind::cpu && a.node == b.node;
-  return one_process || share_memory(a, b) ? HandOver::reference : HandOver::copy;
-}
-
-HandOver hand_over(const Cluster& cluster, std::span<const int> positions) {
-  const auto device = [&](int position) -> const Device& {
-    return cluster.devices[static_cast<std::size_t>(position)];
-  };
-  const bool shared = std::ranges::all_of(positions, [&](int position) {
-    return hand_over(device(positions.front()), device(position)) == HandOver::reference;
-  });
-  return shared ? HandOver::reference : HandOver::copy;
-}
-
-std::int64_t message_bytes(HandOver hand_over, std::int64_t in, std::int64_t out) {
-  return hand_over == HandOver::reference ? 0 : 2 * (in + out);
-}
-
-std::int64_t workspace_in_forward(std::int64_t workspace, std::int64_t passing, std::int64_t sent) {
-  return passing == 0 ? workspace : std::max(workspace, passing + sent);
-}
 
 bool is_limited(const MemoryLimit& limit) { return limit.bytes != std::numeric_limits<std::int64_t>::max(); }
 
@@ -62,20 +34,19 @@ int StageMemory::least_window(int replicas, int later) const {
 }
 
 std::int64_t StageMemory::least_excess(const StageRange& stage, int window) const {
-  StageBytes part = fixed_bytes(stage, window);
-  part.saved = chain_.sum(chain_.saved, stage.begin, stage.end);  // no more than saved and input together
+  StageBytes part = stage_bytes(least_contents(stage), keeping(window, false));
   part.workspace = 0;
   return part.total() + limit_.context - limit_.bytes;
 }
 
 bool StageMemory::fits_at_least(int begin, int end, int replicas, int later) const {
-  StageBytes part = fixed_bytes({begin, end, replicas}, least_window(replicas, later));
-  const std::int64_t saved = chain_.sum(chain_.saved, begin, end);  // no more than saved and input together
+  const StageRange stage{begin, end, replicas};
+  StageBytes part = stage_bytes(least_contents(stage), keeping(least_window(replicas, later), false));
   switch (in_flight_.recompute) {
-    case RecomputeMode::never: part.saved = saved; break;
+    case RecomputeMode::never: break;
     case RecomputeMode::except_last:
-    case RecomputeMode::always: part.again = saved; break;
-    case RecomputeMode::automatic: part.workspace = 0; break;
+    case RecomputeMode::always: part.again = std::exchange(part.saved, 0); break;
+    case RecomputeMode::automatic: part.saved = part.workspace = 0; break;
   }
   return holds(part);
 }
@@ -113,72 +84,71 @@ bool StageMemory::fits(const StageRange& stage, int demand) const {
 }
 
 bool StageMemory::fits_window(const StageRange& stage, int window) const {
-  StageBytes part = kept_bytes(stage, window);
-  if (in_flight_.recompute != RecomputeMode::automatic) return holds(bytes_again(stage, part));
-  if (holds(part)) return true;
-  part.input = chain_.in_bytes(stage.begin, stage.end);
-  const std::int64_t saved = std::exchange(part.saved, 0);
-  if (!holds(part)) return false;  // whatever runs again
-  part.again = saved;
+  if (in_flight_.recompute != RecomputeMode::automatic) return holds(bytes(stage, window));
+  if (holds(stage_bytes(contents(stage), keeping(window, false)))) return true;
+  StageBytes part = stage_bytes(contents(stage), keeping(window, true));
+  part.again = std::exchange(part.saved, 0);
   if (holds(part)) return true;  // the whole stage
   std::swap(part.saved, part.again);
-  return holds(bytes_again(stage, part));
+  StageBytes least = part;
+  least.saved = 0;
+  return holds(least) && holds(bytes_of_layers_again(stage, part));
 }
 
-StageBytes StageMemory::fixed_bytes(const StageRange& stage, int window) const {
+StageContents StageMemory::least_contents(const StageRange& stage) const {
   const auto& [begin, end, replicas] = stage;
-  const std::int64_t parameters = chain_.sum(chain_.parameters, begin, end);
-  StageBytes part;
-  part.weights = parameters + chain_.sum(chain_.buffers, begin, end);
-  part.gradients = parameters;
-  part.optimizer = static_cast<std::int64_t>(std::ceil(chain_.state_ratio * static_cast<double>(parameters)));
-  const int versions = versions_kept(in_flight_.policy, window, in_flight_.stages, in_flight_.per_update);
-  part.versions = (versions - 1) * part.weights;
-  part.workspace = chain_.transient(begin, end);
-  part.in_flight = window;
-  return part;
+  return {.parameters = chain_.sum(chain_.parameters, begin, end),
+          .buffers = chain_.sum(chain_.buffers, begin, end),
+          .saved = chain_.sum(chain_.saved, begin, end),  // no more than saved and input together
+          .transient = chain_.transient(begin, end)};
+}
+
+StageContents StageMemory::contents(const StageRange& stage) const {
+  const auto& [begin, end, replicas] = stage;
+  StageContents all = least_contents(stage);
+  all.entering = chain_.entering_bytes(begin, end);
+  all.received = chain_.in_bytes(begin, end);
+  all.kept = chain_.kept_bytes(begin, end);
+  all.sent = chain_.out_bytes(begin, end);
+  all.messages = message_bytes(limit_.in, all.received, 0) + message_bytes(limit_.out, 0, all.sent);
+  return all;
+}
+
+StageKeeping StageMemory::keeping(int window, bool runs_again) const {
+  return {versions_kept(in_flight_.policy, window, in_flight_.stages, in_flight_.per_update), window,
+          chain_.state_ratio, runs_again};
 }
 
 StageBytes StageMemory::bytes(const StageRange& stage, int window) const {
-  return bytes_again(stage, kept_bytes(stage, window));
+  const StageBytes part = stage_bytes(contents(stage), keeping(window, false));
+  const RecomputeMode mode = in_flight_.recompute;
+  const bool keeps_all = mode == RecomputeMode::never || (mode == RecomputeMode::automatic && holds(part));
+  return keeps_all ? part : bytes_again(stage, window);
 }
 
-StageBytes StageMemory::kept_bytes(const StageRange& stage, int window) const {
-  StageBytes part = fixed_bytes(stage, window);
-  const std::int64_t received = chain_.in_bytes(stage.begin, stage.end);
-  const std::int64_t sent = chain_.out_bytes(stage.begin, stage.end);
-  part.input = chain_.kept_bytes(stage.begin, stage.end);
-  part.saved =
-      chain_.sum(chain_.saved, stage.begin, stage.end) - chain_.saved_elsewhere(stage.begin, stage.end);
-  part.boundary = message_bytes(limit_.in, received, 0) + message_bytes(limit_.out, 0, sent);
-  part.workspace = workspace_in_forward(part.workspace, received - part.input, sent);
-  return part;
-}
-
-StageBytes StageMemory::bytes_again(const StageRange& stage, StageBytes part) const {
-  if (in_flight_.recompute == RecomputeMode::never) return part;
-  if (in_flight_.recompute == RecomputeMode::automatic && holds(part)) return part;
-  part.input = chain_.in_bytes(stage.begin, stage.end);  // from which it runs again
+StageBytes StageMemory::bytes_again(const StageRange& stage, int window) const {
+  const StageBytes part = stage_bytes(contents(stage), keeping(window, true));
   StageBytes whole = part;
   whole.again = std::exchange(whole.saved, 0);
-  switch (in_flight_.recompute) {
-    case RecomputeMode::never:  // above
-    case RecomputeMode::always: return whole;
-    case RecomputeMode::except_last:  // the last micro-batch keeps all beside the one that runs again
-      whole.again *= std::min(part.in_flight, 2);
-      return whole;
-    case RecomputeMode::automatic: break;
+  if (in_flight_.recompute == RecomputeMode::always) return whole;
+  if (in_flight_.recompute == RecomputeMode::except_last) {
+    whole.again *= std::min(window, 2);  // the last micro-batch keeps all beside the one that runs again
+    return whole;
   }
+  const StageBytes layers = bytes_of_layers_again(stage, part);
+  return layers.total() < whole.total() ? layers : whole;
+}
+
+StageBytes StageMemory::bytes_of_layers_again(const StageRange& stage, StageBytes part) const {
   if (in_flight_.units == nullptr) {
     part.saved = 0;
     return part;
   }
-  StageBytes layers = part;
   const Released most = in_flight_.units->release_most(stage.begin, stage.end, part.input, part.in_flight);
-  layers.saved -= most.bytes;
-  layers.again = most.again;
-  layers.workspace = std::max(part.workspace, most.workspace);
-  return layers.total() < whole.total() ? layers : whole;
+  part.saved -= most.bytes;
+  part.again = most.again;
+  part.workspace = std::max(part.workspace, most.workspace);
+  return part;
 }
 
 std::vector<StageBytes> StageMemory::stages(const Partition& partition) const {

@@ -1,0 +1,50 @@
+#include "libplan/cost/stage_bytes.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pp::plan {
+
+bool share_memory(const Device& a, const Device& b) {
+  return a.kind == b.kind && a.node == b.node && a.index == b.index;
+}
+
+HandOver hand_over(const Device& a, const Device& b) {
+  const bool one_process = a.kind == DeviceKind::cpu && b.kind == DeviceKind::cpu && a.node == b.node;
+  return one_process || share_memory(a, b) ? HandOver::reference : HandOver::copy;
+}
+
+HandOver hand_over(const Cluster& cluster, std::span<const int> positions) {
+  const auto device = [&](int position) -> const Device& {
+    return cluster.devices[static_cast<std::size_t>(position)];
+  };
+  const bool shared = std::ranges::all_of(positions, [&](int position) {
+    return hand_over(device(positions.front()), device(position)) == HandOver::reference;
+  });
+  return shared ? HandOver::reference : HandOver::copy;
+}
+
+std::int64_t message_bytes(HandOver hand_over, std::int64_t in, std::int64_t out) {
+  return hand_over == HandOver::reference ? 0 : 2 * (in + out);
+}
+
+StageBytes stage_bytes(const StageContents& contents, const StageKeeping& keeping) {
+  StageBytes part;
+  part.weights = contents.parameters + contents.buffers;
+  part.gradients = contents.parameters;
+  part.optimizer =
+      static_cast<std::int64_t>(std::ceil(keeping.state_ratio * static_cast<double>(contents.parameters)));
+  part.versions = (keeping.versions - 1) * part.weights;
+  part.in_flight = keeping.in_flight;
+  part.input = keeping.runs_again ? contents.received : contents.kept;
+  part.saved = contents.saved - std::min(contents.entering, part.input);
+  part.boundary = contents.messages;
+  part.workspace = contents.transient;
+  // What is received and not kept stands beside what is sent until the forward ends; the profile's workspace
+  // knows of it only where it is read.
+  const std::int64_t passing = contents.received - part.input;
+  if (passing > 0) part.workspace = std::max(part.workspace, passing + contents.sent);
+  return part;
+}
+
+}  // namespace pp::plan
