@@ -8,8 +8,8 @@
 #include "libplan/schedule/size.h"
 #include "libplan/search/candidates/candidates.h"
 #include "libplan/search/candidates/covering_windows.h"
-#include "libplan/search/candidates/placed.h"
-#include "libplan/search/improve/local_improvement.h"
+#include "libplan/search/improve/boundary_moves.h"
+#include "libplan/search/improve/stage_moves.h"
 #include "libplan/search/parallel.h"
 #include "libplan/search/simulate_finalist.h"
 
@@ -264,7 +264,7 @@ void Pool::improve(int devices) {
     if (operations <= 0 || stops(devices)) break;
     if (!tried_.insert(shape(finalist)).second) continue;
     const double before = finalist.ranked_step();
-    improve_locally(finalist, context_of(finalist), request_, devices, operations);
+    improve_stages(finalist, context_of(finalist), request_, devices, operations);
     if (finalist.ranked_step() >= before || !known_.insert(identity(finalist)).second) continue;
     tried_.insert(shape(finalist));
     ++improved_;

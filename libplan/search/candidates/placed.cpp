@@ -1,19 +1,14 @@
 #include "libplan/search/candidates/placed.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "libplan/schedule/size.h"
 #include "libplan/search/candidates/placed_floor.h"
 #include "libplan/search/exact/bottleneck.h"
-#include "libplan/search/simulate_finalist.h"
-#include "libplan/search/zero_bubble/auto_zero_bubble.h"
 #include "libprofile/core/error.h"
 
 namespace pp::plan {
 namespace {
-
-bool is_searched(const ScheduleRow& row) { return row.name == "auto-zb"; }
 
 ScheduleRequest schedule_request(const PlanRequest& request, const ScheduleRow& row, int micro_batches,
                                  int workers) {
@@ -34,7 +29,7 @@ int asked_workers(const PlanRequest& request, const ScheduleRow& row) {
 Schedule schedule_for(const PlanRequest& request, const ScheduleRow& row, int micro_batches, int workers) {
   const ScheduleRequest what = schedule_request(request, row, micro_batches, workers);
   check_size(what, micro_batches);
-  if (!is_searched(row)) return make_schedule(what);
+  if (row.generate != nullptr) return make_schedule(what);
   return {replicated_placement(what.replicas), std::vector<WorkerProgram>(what.replicas.size())};
 }
 
@@ -55,158 +50,6 @@ Schedule schedule_of(const ProgramSet& set, int micro_batches, int devices) {
   return schedule;
 }
 
-Assignment assignment_of(const Finalist& finalist) {
-  Assignment assignment;
-  assignment.stage_layers = stage_layers(finalist.partition, finalist.order);
-  for (const auto& workers : finalist.placed->stage_workers) {
-    auto& positions = assignment.stage_workers.emplace_back();
-    for (const WorkerId worker : workers) positions.push_back(number(worker));
-  }
-  assignment.worker_devices.assign(finalist.devices.begin(), finalist.devices.begin() + finalist.workers());
-  assignment.programs = finalist.placed->workers;
-  assignment.micro_batches = finalist.micro_batches;
-  return assignment;
-}
-
-std::vector<WorkerProgram> zero_bubble_programs(const char* name, const Finalist& finalist) {
-  ScheduleRequest request{name, {}, finalist.micro_batches};
-  request.replicas.assign(static_cast<std::size_t>(finalist.workers()), 1);
-  return make_schedule(request).workers;
-}
-
-/// Programs of auto-zb for these stages. Where a worker cannot hold one micro-batch, zb-h1's, which then do not
-/// fit either.
-std::vector<WorkerProgram> searched_programs(const PricedStages& priced, const Finalist& finalist,
-                                             const PricingContext& context, const PlanRequest& request) {
-  const Assignment& assignment = finalist.assignment;
-  ZeroBubbleRequest search;
-  search.pipeline = make_input(priced, assignment, context.cluster, context.model.scale,
-                               context.all_reduce_overlap, assignment.micro_batches);
-  search.memory_limit = worker_limits(finalist, context.cluster, request);
-  try {
-    std::vector<WorkerProgram> programs;
-    for (Program& program : search_zero_bubble(search).programs.workers)
-      programs.push_back({std::move(program), std::nullopt});
-    return programs;
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::usage) throw;
-  }
-  return zero_bubble_programs("zb-h1", finalist);
-}
-
-/// Where a schedule that is searched for takes its programs from.
-enum class Programs { search, keep };
-
-/// Sets the assignment: stages, workers, programs.
-void arrange(Finalist& finalist, const PricingContext& context, const PlanRequest& request, Programs from) {
-  std::vector<WorkerProgram> known = std::move(finalist.assignment.programs);
-  finalist.assignment = assignment_of(finalist);
-  if (is_searched(*finalist.schedule)) {
-    finalist.assignment.programs =
-        from == Programs::keep
-            ? std::move(known)
-            : searched_programs(price_stages(context, finalist.assignment), finalist, context, request);
-  }
-  finalist.assignment = with_recompute(std::move(finalist.assignment), finalist.again);
-}
-
-/// Prediction and what the worst device lacks.
-void simulate(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
-  finalist.prediction =
-      simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
-  finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, context.cluster, request));
-}
-
-void price(Finalist& finalist, const PricingContext& context, const PlanRequest& request, Programs from) {
-  arrange(finalist, context, request, from);
-  simulate(finalist, context, request);
-}
-
-bool is_better(const Finalist& one, const Finalist& other) {
-  return std::pair(one.short_by, one.rounded_step()) < std::pair(other.short_by, other.rounded_step());
-}
-
-/// Sets the step of an arranged finalist; false when `best` fits and is no slower. Most moves end here.
-bool may_be_better(Finalist& finalist, const Finalist& best, const PricingContext& context) {
-  finalist.prediction.step =
-      simulated_step(price_stages(context, finalist.assignment), finalist.assignment, context);
-  return best.short_by > Bytes(0) || finalist.rounded_step() < best.rounded_step();
-}
-
-/// The partition with boundary `cut` (between stages cut-1 and cut) moved by `by` layers; empty when a stage
-/// would be.
-Partition moved(const Partition& partition, std::size_t cut, int by) {
-  Partition result = partition;
-  result[cut - 1].end += by;
-  result[cut].begin += by;
-  if (result[cut - 1].end <= result[cut - 1].begin || result[cut].end <= result[cut].begin) return {};
-  return result;
-}
-
-bool may_move(const Finalist& finalist, const PricingContext& context, const PlanRequest& request,
-              const Partition& partition) {
-  const SearchSpace space =
-      search_space(context.graph, finalist.order, request, static_cast<int>(partition.size()), 1);
-  for (std::size_t s = 1; s < partition.size(); ++s) {
-    if (!space.may_cut(partition[s].begin)) return false;
-  }
-  return !partition.empty();
-}
-
-/// Operations that one finalist may have simulated while it is improved, a fraction of a second. Deep pipelines
-/// of many micro-batches end there, short of their best.
-constexpr std::int64_t kMostOperations = 1'000'000;
-
-/// About what a move simulates that is kept: three chained steps to see that it helps, then the step for its
-/// events and the chain again. One that is not kept costs half of it.
-std::int64_t operations_of(const Finalist& finalist) {
-  constexpr std::int64_t kSteps = 6;
-  std::int64_t operations = 0;
-  for (const WorkerProgram& worker : finalist.assignment.programs)
-    operations += kSteps * static_cast<std::int64_t>(worker.program.size());
-  return operations;
-}
-
-/// Moves one boundary by one, two or four layers at a time as long as that makes the step faster, under the
-/// programs that the finalist has, while operations are left. A boundary is tried again when it or a neighbour
-/// has moved. False: none did.
-bool move_boundaries(Finalist& finalist, const PricingContext& context, const PlanRequest& request,
-                     std::int64_t& operations) {
-  const std::size_t cuts = finalist.partition.size() - 1;
-  std::vector<char> open(cuts + 2, 1);
-  bool ever = false;
-  for (std::size_t quiet = 0, cut = 1; quiet < cuts; cut = cut % cuts + 1, ++quiet) {
-    if (std::exchange(open[cut], 0) == 0) continue;
-    for (const int by : {-1, 1, -2, 2, -4, 4}) {
-      Finalist other = finalist;
-      other.partition = moved(finalist.partition, cut, by);
-      if (operations <= 0 || !may_move(finalist, context, request, other.partition)) continue;
-      operations -= operations_of(finalist);
-      arrange(other, context, request, Programs::keep);
-      if (!may_be_better(other, finalist, context)) continue;
-      simulate(other, context, request);
-      if (!is_better(other, finalist)) continue;
-      finalist = std::move(other);
-      open[cut - 1] = open[cut] = open[cut + 1] = 1;
-      ever = true;
-      quiet = 0;
-    }
-  }
-  return ever;
-}
-
-/// Stages that need not run again keep what they save, stage by stage, where that is faster and fits.
-void keep_activations(Finalist& finalist, const PricingContext& context, const PlanRequest& request,
-                      std::int64_t& operations) {
-  for (std::size_t s = 0; s < finalist.again.size() && operations > 0; ++s) {
-    operations -= operations_of(finalist);
-    Finalist other = finalist;
-    other.again[s] = {};
-    price(other, context, request, Programs::search);
-    if (is_better(other, finalist)) finalist = std::move(other);
-  }
-}
-
 /// Bytes of the largest device of a case.
 std::int64_t largest_device(const PlanCase& one, const Cluster& cluster, const PlanRequest& request) {
   std::int64_t bytes = 0;
@@ -220,17 +63,6 @@ std::int64_t largest_device(const PlanCase& one, const Cluster& cluster, const P
 bool others_compete(const PlanRequest& request) {
   return std::ranges::any_of(requested_schedules(request),
                              [](const ScheduleRow* row) { return !is_placed(*row); });
-}
-
-/// Boundaries and, where they are searched for, programs in turn, as long as that helps.
-void improve(Finalist& finalist, const PricingContext& context, const PlanRequest& request,
-             std::int64_t& operations) {
-  while (move_boundaries(finalist, context, request, operations) && is_searched(*finalist.schedule)) {
-    Finalist other = finalist;
-    price(other, context, request, Programs::search);
-    if (!is_better(other, finalist)) return;
-    finalist = std::move(other);
-  }
 }
 
 }  // namespace
@@ -286,23 +118,6 @@ std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& clust
     finalist.bound = bound;
   }
   return finalists;
-}
-
-void settle_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request, double best) {
-  constexpr double kFar = 1.25;  // boundaries move a step by a few percent, and so does a search for an order
-  constexpr double kAgain = 4. / 3;  // what running all again costs, backward being about twice a forward
-  const std::optional<Recompute> mode = whole_mode(finalist.recompute);
-  if (mode != Recompute::never)
-    finalist.again =
-        whole_stages(static_cast<int>(finalist.partition.size()), mode.value_or(Recompute::always));
-  if (is_searched(*finalist.schedule)) finalist.assignment.programs = zero_bubble_programs("zb-h2", finalist);
-  price(finalist, context, request, Programs::keep);
-  const double hopeful = mode ? kFar * best : kFar * kAgain * best;
-  if (finalist.prediction.step.count() > hopeful) return;
-  if (is_searched(*finalist.schedule)) price(finalist, context, request, Programs::search);
-  std::int64_t operations = kMostOperations;
-  if (request.cuts.empty()) improve(finalist, context, request, operations);
-  if (!mode) keep_activations(finalist, context, request, operations);
 }
 
 }  // namespace pp::plan

@@ -31,11 +31,4 @@ std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& clust
 /// step.
 double shared_work(const PlanCase& one);
 
-/// Prices a finalist and moves one boundary by a few layers at a time while that makes the step faster; a start
-/// far slower than `best` is not improved. Programs that follow the costs (auto-zb) are kept while boundaries
-/// move and searched for again where they stop, as long as that helps. With recompute, stages run again as a
-/// whole: all, and with `automatic` then fewer, as long as it fits. Sets assignment and prediction, and
-/// short_by when a worker's simulated peak exceeds its device.
-void settle_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request, double best);
-
 }  // namespace pp::plan

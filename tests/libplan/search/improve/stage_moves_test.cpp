@@ -1,4 +1,4 @@
-#include "libplan/search/improve/local_improvement.h"
+#include "libplan/search/improve/stage_moves.h"
 
 #include "libplan/search/planner.h"
 #include "libplan/search/simulate_finalist.h"
@@ -7,7 +7,7 @@
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 
-TEST_SUITE_BEGIN("libplan/search/improve/local_improvement");
+TEST_SUITE_BEGIN("libplan/search/improve/stage_moves");
 
 namespace pp::plan {
 namespace {
@@ -136,7 +136,7 @@ TEST_CASE("a device without work becomes a replica of the slowest stage") {
     finalist.devices = {0, 1};
     simulate_finalist(finalist, context, request);
     std::int64_t operations = 1'000'000;
-    improve_locally(finalist, context, request, devices, operations);
+    improve_stages(finalist, context, request, devices, operations);
     CHECK(operations < 1'000'000);
     return finalist;
   };

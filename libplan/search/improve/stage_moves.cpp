@@ -1,10 +1,12 @@
-#include "libplan/search/improve/local_improvement.h"
+#include "libplan/search/improve/stage_moves.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
 #include "libplan/search/candidates/shapes.h"
+#include "libplan/search/improve/climb.h"
 #include "libplan/search/simulate_finalist.h"
 #include "libprofile/core/error.h"
 
@@ -60,144 +62,145 @@ double least_work(const LayerPrice& price) {
   return price.forward + std::min(price.backward, price.input_gradient + price.weight_gradient);
 }
 
-/// Takes every change that helps, stage by stage.
-class Improver {
+/// The changes that a request leaves open.
+class StageMoves {
  public:
-  Improver(Finalist& best, const PricingContext& context, const PlanRequest& request, int devices,
-           std::int64_t& operations)
-      : best_(best),
-        context_(context),
-        request_(request),
-        devices_(devices),
-        operations_(operations),
-        shape_(shape_of(best)) {
+  StageMoves(const PricingContext& context, const PlanRequest& request, int devices)
+      : context_(context), request_(request), devices_(devices) {
     for (const Device& device : context.cluster.devices) fastest_ = std::max(fastest_, device.speed);
   }
 
-  void run() {
-    for (bool improved = true; improved;) {
-      improved = has_free_windows(best_, request_) && change_windows();
-      for (int s = 0; s + 1 < shape_.stages(); ++s) {
-        for (const auto& [from, to] : {std::pair(s, s + 1), std::pair(s + 1, s)}) {
-          if (request_.cuts.empty()) improved |= move_layers(from, to);
-          if (has_replicas()) improved |= move_replica(from, to);
-        }
+  /// Windows, then layers and replicas between neighbours, stage by stage.
+  bool between_stages(Climb& climb) const {
+    bool improved = has_free_windows(climb.best(), request_) && change_windows(climb);
+    for (int s = 0; s + 1 < stages(climb); ++s) {
+      for (const auto& [from, to] : {std::pair(s, s + 1), std::pair(s + 1, s)}) {
+        if (request_.cuts.empty()) improved |= move_layers(climb, from, to);
+        if (has_replicas(climb)) improved |= move_replica(climb, from, to);
       }
-      // Last, so that what fewer devices lead to is on the way.
-      for (int s = 0; !improved && has_replicas() && s < shape_.stages(); ++s) improved = add_replica(s);
     }
+    return improved;
+  }
+
+  /// On a device that has no work yet. Last, so that what fewer devices lead to is on the way.
+  bool onto_devices(Climb& climb) const {
+    if (!has_replicas(climb)) return false;
+    for (int s = 0; s < stages(climb); ++s) {
+      if (add_replica(climb, s)) return true;
+    }
+    return false;
+  }
+
+  /// Climb::Price.
+  bool price(Finalist& other, const Finalist& best, std::int64_t& operations) const {
+    if (is_overloaded(other, best)) return false;
+    try {
+      simulate_finalist(other, context_, request_);
+      operations -= operations_of(other);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::data) throw;
+      operations -= operations_of(best);
+      return false;  // a window too large for the stage in front: a deadlock
+    }
+    return !other.endless && other.short_by <= Bytes(0) && other.ranked_step() < best.ranked_step();
   }
 
  private:
+  static int stages(const Climb& climb) { return static_cast<int>(climb.best().partition.size()); }
+
+  bool attempt(Climb& climb, const StageShape& shape) const {
+    Finalist other = climb.best();
+    reshape(other, shape);
+    return climb.attempt(std::move(other));
+  }
+
   /// Layer by layer, those next to the cut first.
-  bool move_layers(int from, int to) {
-    std::vector<int> layers = shape_.layers[at(from)];
+  bool move_layers(Climb& climb, int from, int to) const {
+    std::vector<int> layers = shape_of(climb.best()).layers[at(from)];
     if (from < to) std::ranges::reverse(layers);
     bool improved = false;
     for (const int layer : layers) {
-      const std::vector<int> moving = moving_layers(context_.graph, shape_, layer, from, to);
-      if (!moving.empty()) improved |= attempt(with_layers_moved(shape_, moving, from, to));
+      const StageShape shape = shape_of(climb.best());
+      const std::vector<int> moving = moving_layers(context_.graph, shape, layer, from, to);
+      if (!moving.empty()) improved |= attempt(climb, with_layers_moved(shape, moving, from, to));
     }
     return improved;
   }
 
   /// Whether they are the planner's to choose, stage by stage.
-  bool has_replicas() const { return request_.replicas.empty() && is_free(best_, request_); }
-
-  bool may_add(int replicas) const {
-    if (request_.max_replicas > 0 && replicas >= request_.max_replicas) return false;
-    return !best_.assignment.synchronous || replicas < best_.micro_batches;
+  bool has_replicas(const Climb& climb) const {
+    return request_.replicas.empty() && is_free(climb.best(), request_);
   }
 
-  bool move_replica(int from, int to) {
-    if (shape_.replicas[at(from)] == 1 || !may_add(shape_.replicas[at(to)])) return false;
-    StageShape shape = shape_;
+  bool may_add(const Finalist& best, int replicas) const {
+    if (request_.max_replicas > 0 && replicas >= request_.max_replicas) return false;
+    return !best.assignment.synchronous || replicas < best.micro_batches;
+  }
+
+  bool move_replica(Climb& climb, int from, int to) const {
+    StageShape shape = shape_of(climb.best());
+    if (shape.replicas[at(from)] == 1 || !may_add(climb.best(), shape.replicas[at(to)])) return false;
     --shape.replicas[at(from)];
     ++shape.replicas[at(to)];
     shape.windows.clear();  // they followed the replicas
-    return attempt(std::move(shape));
+    return attempt(climb, shape);
   }
 
   /// On the first device that has no work yet.
-  bool add_replica(int stage) {
-    if (!may_add(shape_.replicas[at(stage)])) return false;
+  bool add_replica(Climb& climb, int stage) const {
+    StageShape shape = shape_of(climb.best());
+    Finalist other = climb.best();
+    if (!may_add(other, shape.replicas[at(stage)])) return false;
     int spare = 0;
-    while (std::ranges::count(best_.devices, spare) > 0) ++spare;
+    while (std::ranges::count(other.devices, spare) > 0) ++spare;
     if (spare >= devices_) return false;
-    StageShape shape = shape_;
     ++shape.replicas[at(stage)];
     shape.windows.clear();
     const int workers = std::accumulate(shape.replicas.begin(), shape.replicas.begin() + stage + 1, 0);
-    std::vector<int> devices = best_.devices;
-    devices.insert(devices.begin() + workers - 1, spare);
-    return attempt(std::move(shape), std::move(devices));
+    other.devices.insert(other.devices.begin() + workers - 1, spare);
+    reshape(other, shape);
+    return climb.attempt(std::move(other));
   }
 
   /// One more or less in flight in one stage, or, which covers longer ways for the tensors that follow, in it
   /// and all in front.
-  bool change_windows() {
+  bool change_windows(Climb& climb) const {
     bool improved = false;
-    for (int s = 0; s < shape_.stages(); ++s) {
+    for (int s = 0; s < stages(climb); ++s) {
       for (int first = s; first >= 0; first -= std::max(s, 1)) {
-        for (const int by : {-1, 1, 2, 4, 8}) improved |= change_windows(first, s, by);
+        for (const int by : {-1, 1, 2, 4, 8}) improved |= change_windows(climb, first, s, by);
       }
     }
     return improved;
   }
 
-  bool change_windows(int first, int last, int by) {
-    StageShape shape = shape_;
+  bool change_windows(Climb& climb, int first, int last, int by) const {
+    StageShape shape = shape_of(climb.best());
     if (shape.windows.empty()) shape.windows = windows(WindowRule::win, shape.replicas);
     for (int s = first; s <= last; ++s) {
       if ((shape.windows[at(s)] += by) < 1) return false;
     }
-    return attempt(std::move(shape));
+    return attempt(climb, shape);
   }
 
   /// Whether the layers of one stage alone take as long as the best step.
-  bool is_overloaded(const StageShape& shape) const {
+  bool is_overloaded(const Finalist& other, const Finalist& best) const {
     if (!context_.model.scale.empty()) return false;  // the rounds of a replica differ
-    for (int s = 0; s < shape.stages(); ++s) {
+    for (std::size_t s = 0; s < other.partition.size(); ++s) {
+      const auto& [begin, end, replicas] = other.partition[s];
       double work = context_.model.fixed.forward + context_.model.fixed.backward;
-      for (const int layer : shape.layers[at(s)]) work += least_work(context_.model.layers[at(layer)]);
-      if (s + 1 == shape.stages()) work += least_work(context_.model.loss);
-      const double micro_batches = best_.micro_batches;
-      const double turns = micro_batches / shape.replicas[at(s)];
-      const double busy = (best_.assignment.synchronous ? std::ceil(turns) : turns) * work / fastest_;
-      if (busy > best_.ranked_step() * (1 + kRounding)) return true;
+      for (int p = begin; p < end; ++p) work += least_work(context_.model.layers[at(other.order[at(p)])]);
+      if (s + 1 == other.partition.size()) work += least_work(context_.model.loss);
+      const double turns = static_cast<double>(best.micro_batches) / replicas;
+      const double busy = (best.assignment.synchronous ? std::ceil(turns) : turns) * work / fastest_;
+      if (busy > best.ranked_step() * (1 + kRounding)) return true;
     }
     return false;
   }
 
-  /// Prices the shape and keeps it if it ranks before by its step.
-  bool attempt(StageShape shape) { return attempt(std::move(shape), best_.devices); }
-
-  bool attempt(StageShape shape, std::vector<int> devices) {
-    if (operations_ <= 0 || is_overloaded(shape)) return false;
-    Finalist other = best_;
-    other.devices = std::move(devices);
-    reshape(other, shape);
-    try {
-      simulate_finalist(other, context_, request_);
-      operations_ -= operations_of(other);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::data) throw;
-      operations_ -= operations_of(best_);
-      return false;  // a window too large for the stage in front: a deadlock
-    }
-    if (other.endless || other.short_by > Bytes(0)) return false;
-    if (other.ranked_step() >= best_.ranked_step()) return false;
-    best_ = std::move(other);
-    shape_ = std::move(shape);
-    return true;
-  }
-
-  Finalist& best_;
   const PricingContext& context_;
   const PlanRequest& request_;
   int devices_;
-  std::int64_t& operations_;
-  StageShape shape_;
   double fastest_ = 0;  ///< speed of any device
 };
 
@@ -222,9 +225,15 @@ std::vector<int> moving_layers(const PlanGraph& graph, const StageShape& shape, 
   return moving;
 }
 
-void improve_locally(Finalist& finalist, const PricingContext& context, const PlanRequest& request, int devices,
-                     std::int64_t& operations) {
-  Improver(finalist, context, request, devices, operations).run();
+void improve_stages(Finalist& finalist, const PricingContext& context, const PlanRequest& request, int devices,
+                    std::int64_t& operations) {
+  const StageMoves moves(context, request, devices);
+  Climb climb(finalist, operations, [&](Finalist& other, const Finalist& best, std::int64_t& left) {
+    return moves.price(other, best, left);
+  });
+  const std::array<Pass, 2> passes{[&](Climb& here) { return moves.between_stages(here); },
+                                   [&](Climb& here) { return moves.onto_devices(here); }};
+  run(climb, passes);
 }
 
 }  // namespace pp::plan

@@ -1,5 +1,5 @@
-// Local improvement of a priced plan on the real graph: a layer moves over a cut, a replica to a neighbouring
-// stage, a device without work to any, windows by a few micro-batches, while the simulated step gets faster.
+// Local moves on a priced plan whose schedule does not place its stages, on the real graph: a layer moves over
+// a cut, a replica to a neighbouring stage, a device without work to any, windows by a few micro-batches.
 // Stages leave the linear order they were found in: they only have to be contiguous in some order of the graph.
 #pragma once
 
@@ -25,12 +25,11 @@ struct StageShape {
 /// that is the whole stage, more than a dozen layers, or shares weights with any layer.
 std::vector<int> moving_layers(const PlanGraph& graph, const StageShape& shape, int layer, int from, int to);
 
-/// Improves `finalist`, priced before, until no single change helps or fewer than one simulation's worth of
-/// `operations` is left; counts them down. Changes are tried in a fixed order and taken when the step time
-/// falls and every simulated peak is within its device. Only what the request leaves open is changed: no layers
-/// with given cuts, no replicas with given ones, no given windows. Replicas are added on the first `devices` of
-/// the cluster.
-void improve_locally(Finalist& finalist, const PricingContext& context, const PlanRequest& request, int devices,
-                     std::int64_t& operations);
+/// Climbs from `finalist`, priced before, until no single change helps or no `operations` are left. Changes are
+/// taken when the step time falls and every simulated peak is within its device. Only what the request leaves
+/// open is changed: no layers with given cuts, no replicas with given ones, no given windows. Replicas are
+/// added on the first `devices` of the cluster.
+void improve_stages(Finalist& finalist, const PricingContext& context, const PlanRequest& request, int devices,
+                    std::int64_t& operations);
 
 }  // namespace pp::plan
