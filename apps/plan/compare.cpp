@@ -9,7 +9,7 @@
 #include "apps/plan/commands.h"
 #include "apps/plan/planning_options.h"
 #include "apps/plan/search_clock.h"
-#include "libplan/search/baselines/strategy.h"
+#include "libplan/peers/strategy.h"
 
 namespace pp::plan_tool {
 namespace {

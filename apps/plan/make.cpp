@@ -17,8 +17,8 @@
 #include "apps/plan/planning_options.h"
 #include "apps/plan/search_clock.h"
 #include "apps/plan/tables.h"
+#include "libplan/peers/strategy.h"
 #include "libplan/report/explain.h"
-#include "libplan/search/baselines/strategy.h"
 #include "libprofile/core/counted.h"
 
 namespace pp::plan_tool {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "apps/cli/shell.h"
-#include "libplan/search/baselines/strategy.h"
+#include "libplan/peers/strategy.h"
 #include "libplan/search/planner.h"
 
 namespace pp::plan_tool {

@@ -7,7 +7,7 @@
 
 #include "libplan/cost/stage_cost.h"
 #include "libplan/peers/input.h"
-#include "libplan/search/exact/interval_table.h"
+#include "libplan/peers/interval_table.h"
 
 namespace pp::plan {
 

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "libplan/search/baselines/strategy.h"
+#include "libplan/peers/strategy.h"
 #include "libplan/search/planner.h"
 
 namespace pp::plan {

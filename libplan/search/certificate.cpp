@@ -36,6 +36,21 @@ void require_bound(double bound, double objective) {
                                        " of a plan; please report the command and its profile");
 }
 
+std::string_view text_of(Origin origin) {
+  switch (origin) {
+    case Origin::points: return "the objective";
+    case Origin::least_bound: return "the bound";
+    case Origin::data_parallel: return "data parallelism";
+    case Origin::straight: return "pipelines without replicas";
+    case Origin::anything: return "a search for whatever fits";
+    case Origin::less_memory: return "a search within less memory";
+    case Origin::near_optima: return "a look at what is near the best objective";
+    case Origin::device_list: return "a search over a list of the devices";
+    case Origin::down_sets: return "a search over down-sets";
+  }
+  return {};
+}
+
 /// `exact over` only where every partition of the searched layer orders was looked at.
 std::string searched_text(const SearchOutcome& outcome) {
   const int flat = outcome.schedules - outcome.placed_schedules;
@@ -65,6 +80,9 @@ Certificate certify(const SearchOutcome& outcome) {
                        std::to_string(outcome.ranked.size()) + " simulated";
   if (outcome.improved > 0)
     certificate.search += ", " + std::to_string(outcome.improved) + " improved by local moves";
+  const Finalist& best = outcome.ranked.front();
+  certificate.search += "; the plan was found by " + std::string(text_of(best.origin));
+  if (best.improved) certificate.search += ", improved";
   if (!outcome.bound_holds.empty()) certificate.search += "; the bound is over " + outcome.bound_holds;
   certificate.search += left_out_text(outcome);
   if (outcome.cut_short)

@@ -72,6 +72,7 @@ Finalist finalist_of(const PlanCase& one, const Candidate& candidate) {
   finalist.schedule = &one.schedule;
   finalist.recompute = one.in_flight.recompute;
   finalist.devices = one.devices.positions;
+  finalist.origin = candidate.origin;
   finalist.estimate = candidate.estimate;
   finalist.bound = candidate.bound;
   return finalist;

@@ -22,8 +22,10 @@ struct Finalist {
   /// Of schedules that place the stages themselves (placed.h); one for all finalists of a case. Null: of
   /// others.
   std::shared_ptr<const Schedule> placed;
-  double estimate = 0;  ///< the search's objective
-  double bound = 0;     ///< seconds per step; these stages cannot be faster under this schedule
+  Origin origin = Origin::points;
+  bool improved = false;  ///< by local moves
+  double estimate = 0;    ///< the search's objective
+  double bound = 0;       ///< seconds per step; these stages cannot be faster under this schedule
   RecomputeMode recompute = RecomputeMode::never;  ///< of its case; automatic: `again` is chosen for it
   RecomputeChoice again{};                         ///< what its stages run again
   std::vector<int> windows{};  ///< micro-batches in flight per stage; empty: by the request's rule

@@ -4,7 +4,6 @@
 #include <bit>
 #include <limits>
 
-#include "libplan/search/baselines/strategy.h"
 #include "libplan/search/candidates/candidates.h"
 #include "libplan/search/candidates/gather.h"
 #include "libplan/search/pool.h"
@@ -22,32 +21,11 @@ bool is_searched(int layers, int devices) {
   return is_small(layers, devices) || std::bit_width(count) - std::countr_zero(count) <= 3;
 }
 
-/// Smaller machines whose baselines and down-sets compete too: they cost as much as all other searches.
+/// Smaller machines whose down-sets compete too: they cost as much as all other searches.
 bool is_searched_in_depth(int layers, int devices) {
   constexpr int kAllUpTo = 8;
   return devices <= kAllUpTo || is_small(layers, devices) ||
          std::has_single_bit(static_cast<unsigned>(devices));
-}
-
-/// A baseline that the machine, the profile or a schedule refuses is none. Layers may move from where it puts
-/// them, so only `floor` bounds what becomes of a placed one. False: the
-/// observer stopped it.
-bool run_baselines(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
-                   const PlanRequest& request, double floor, Pool& pool) {
-  for (const PlanRequest& baseline : admitted_baselines(profile, cluster, request)) {
-    try {
-      check_request(profile, cluster, graph, baseline);
-      Gathered found = gather(profile, cluster, graph, baseline, {}, DownSets::leave_out);
-      for (Finalist& finalist : found.finalists) {
-        if (finalist.placed) finalist.bound = std::min(finalist.bound, floor);
-      }
-      pool.add(std::move(found.finalists));
-      if (found.cut_short || pool.cut_short()) return false;
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::usage) throw;
-    }
-  }
-  return true;
 }
 
 }  // namespace
@@ -87,9 +65,7 @@ SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, con
     cut_short = found.cut_short;
     if (cut_short || pool.cut_short()) break;
     if (found.floor > pool.best() || found.floor == kInfinity) break;  // fewer devices cannot do better
-    if (!any && pool.best() == kInfinity) continue;                    // nothing fits, so no baseline does
-    cut_short = in_depth && !run_baselines(profile, part, graph, request, found.floor, pool);
-    if (cut_short) break;
+    if (!any && pool.best() == kInfinity) continue;
     Gathered inherited =
         gather(profile, part, graph, request, {pool.best(), pool.far(), Depth::inherited}, DownSets::leave_out);
     cut_short = inherited.cut_short;

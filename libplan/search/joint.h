@@ -1,7 +1,7 @@
 // The choice over everything a request leaves open: schedule, micro-batches, layer order, partition, devices.
 // Every search feeds one pool of finalists; the simulator decides. Everything is searched on fewer devices, too
 // (the first ones of the list, unless a placement that spreads stages over nodes is asked for; large models: on
-// some counts), and all baselines that the request admits compete, so neither does better.
+// some counts), so that more devices do not do worse.
 #pragma once
 
 #include <optional>

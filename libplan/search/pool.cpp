@@ -267,6 +267,7 @@ void Pool::improve(int devices) {
     improve_stages(finalist, context_of(finalist), request_, devices, operations);
     if (finalist.ranked_step() >= before || !known_.insert(identity(finalist)).second) continue;
     tried_.insert(shape(finalist));
+    finalist.improved = true;
     ++improved_;
     keep(std::move(finalist));
   }

@@ -1,7 +1,6 @@
 #include "libplan/search/candidates/candidates.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "libplan/search/candidates/near_optima.h"
 #include "libplan/search/exact/bottleneck.h"
@@ -21,12 +20,12 @@ class Collector {
         objective_(objective_cost(what, space)),
         bound_(bound_cost(what, space)) {}
 
-  void add(const Partition& partition) {
+  void add(const Partition& partition, Origin origin) {
     if (partition.empty()) return;
     const auto same = [&](const Candidate& other) { return other.partition == partition; };
     if (std::any_of(list_.candidates.begin(), list_.candidates.end(), same)) return;
-    list_.candidates.push_back(
-        {partition, objective_of(partition, layers_, objective_), largest_load(partition, layers_, bound_)});
+    list_.candidates.push_back({partition, objective_of(partition, layers_, objective_),
+                                largest_load(partition, layers_, bound_), origin});
   }
 
  private:
@@ -83,12 +82,13 @@ std::vector<Partition> straight(const SearchCase& what, SearchSpace space, doubl
 }
 
 /// Adds what fits; the most bytes that one of those needs on a device, 0 without any.
-std::int64_t add_fitting(const SearchCase& what, const std::vector<Partition>& found, Collector& collector) {
+std::int64_t add_fitting(const SearchCase& what, const std::vector<Partition>& found, Origin origin,
+                         Collector& collector) {
   std::int64_t peak = 0;
   for (const Partition& partition : found) {
     if (partition.empty() || !what.memory.fits(partition)) continue;
     peak = std::max(peak, what.memory.peak(partition));
-    collector.add(partition);
+    collector.add(partition, origin);
   }
   return peak;
 }
@@ -104,27 +104,8 @@ void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, 
     const SearchCase less{what.chain,         what.bound_chain,        tighter,   what.synchronous,
                           what.micro_batches, what.all_reduce_overlap, what.link, what.best_link};
     if (search_bottleneck(space, bound_cost(less, space)).value > limits.slowest) return;
-    peak = add_fitting(less, optima(less, space, most_of(what, limits)), collector);
+    peak = add_fitting(less, optima(less, space, most_of(what, limits)), Origin::less_memory, collector);
     if (peak == 0) return;
-  }
-}
-
-/// Half the bandwidth again and again, until one device does best; large models stop earlier. Small ones take
-/// the powers of two between as well, which links of any speed above have in common.
-void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collector& collector) {
-  const bool small = is_small(space.layers, space.devices);
-  const int halvings = small ? 20 : 4;
-  if (what.memory.limited() && halvings * space.layers * space.devices > kLimitedWork) return;
-  double bandwidth = what.link.bandwidth.value;
-  for (int i = 0; i < halvings && bandwidth > 0; ++i) {
-    if (small) {
-      what.link.bandwidth.value = std::exp2(std::floor(std::log2(bandwidth)));
-      add_fitting(what, optima(what, space), collector);
-    }
-    what.link.bandwidth.value = bandwidth /= 2;
-    const std::vector<Partition> found = optima(what, space);
-    add_fitting(what, found, collector);
-    if (found.size() == 1 && device_count(found.front()) <= 1) return;
   }
 }
 
@@ -144,19 +125,20 @@ void collect(const SearchCase& what, const SearchSpace& space, const SearchLimit
              const BottleneckResult& least, const CandidateList& list, Collector& collector) {
   if (limits.depth == Depth::inherited) {
     if (is_small(space.layers, space.devices))
-      add_fitting(what, close_partitions(what, space, list.bound, limits), collector);
+      add_fitting(what, close_partitions(what, space, list.bound, limits), Origin::near_optima, collector);
     if (what.memory.limited()) inherit_from_less_memory(what, space, limits, collector);
-    return inherit_from_slower_links(what, space, collector);
+    return;
   }
   const double most = most_of(what, limits);
   if (limits.depth == Depth::plain) {
-    add_fitting(what, optima(what, space, most), collector);
-    add_fitting(what, data_parallel(what, space), collector);
+    add_fitting(what, optima(what, space, most), Origin::points, collector);
+    add_fitting(what, data_parallel(what, space), Origin::data_parallel, collector);
   }
-  add_fitting(what, straight(what, space, most), collector);
-  add_fitting(what, {least.partition}, collector);
+  add_fitting(what, straight(what, space, most), Origin::straight, collector);
+  add_fitting(what, {least.partition}, Origin::least_bound, collector);
   if (what.memory.limited() && list.candidates.empty() && most == kInfinity)
-    add_fitting(what, {find_fitting(what, space)}, collector);  // which alone decides that nothing fits
+    add_fitting(what, {find_fitting(what, space)}, Origin::anything,
+                collector);  // which alone decides that nothing fits
 }
 
 }  // namespace
@@ -195,8 +177,8 @@ CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, 
     if (!list.candidates.empty() || limits.slowest < kInfinity) return list;
     SearchSpace quick = space;
     quick.stop = {};
-    add_fitting(what, data_parallel(what, quick), collector);
-    add_fitting(what, {least.partition, find_fitting(what, quick)}, collector);
+    add_fitting(what, data_parallel(what, quick), Origin::data_parallel, collector);
+    add_fitting(what, {least.partition, find_fitting(what, quick)}, Origin::anything, collector);
   }
   return list;
 }

@@ -25,10 +25,24 @@ struct SearchCase {
   Link best_link;  ///< for the bound
 };
 
+/// Which search a plan comes from; it may have been improved since.
+enum class Origin {
+  points,         ///< the Pareto points of the objective, or its optimum
+  least_bound,    ///< the plan of the bound
+  data_parallel,  ///< one stage
+  straight,       ///< the best without replicas
+  anything,       ///< any partition that fits
+  less_memory,    ///< the points of a machine with less memory
+  near_optima,    ///< partitions near the best objective
+  device_list,    ///< the points on an ordered list of devices
+  down_sets,      ///< the points over all down-sets of the graph
+};
+
 struct Candidate {
   Partition partition;
   double estimate = 0;  ///< the search's objective, seconds per step or update
   double bound = 0;     ///< this partition cannot be faster; seconds as `estimate`
+  Origin origin = Origin::points;
 };
 
 struct CandidateList {
@@ -39,8 +53,8 @@ struct CandidateList {
   bool cut_short = false;  ///< SearchSpace::stop ended it; the bound holds all the same
 };
 
-/// `inherited`: also what less memory and slower links would have given. The objective of a search is not the
-/// simulated step; with those plans in the competition, more of either does not make the result worse.
+/// `inherited`: also what less memory would have given, and what is near the optimum: the objective of a search
+/// is not the simulated step.
 /// `balanced`: only the partitions with the least bottleneck, for schedules that place their stages: those are
 /// improved by simulation anyway.
 enum class Depth { plain, inherited, balanced };
@@ -50,7 +64,7 @@ ChainCost objective_cost(const SearchCase& what, const SearchSpace& space);
 ChainCost bound_cost(const SearchCase& what, const SearchSpace& space);
 
 /// Whether searches, whose time grows with the layers and the square of the devices, are short enough to be
-/// repeated on every smaller machine and for every slower link.
+/// repeated on every smaller machine.
 bool is_small(int layers, int devices);
 /// Under a memory limit each search may take one with the exact memory: layers times devices of all that are
 /// repeated.

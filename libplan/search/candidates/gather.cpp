@@ -115,7 +115,7 @@ class Gatherer {
     for (const Candidate& candidate : chain_list_.candidates) add(one, candidate);
     for (const auto& [partition, devices, estimate] : ordered_)
       result_.finalists.push_back(
-          on_devices(finalist_of(one, {partition, estimate, chain_list_.bound}), devices));
+          on_devices(finalist_of(one, {partition, estimate, chain_list_.bound, Origin::device_list}), devices));
   }
 
   /// None when it is stopped on the way.
@@ -160,7 +160,7 @@ class Gatherer {
         list = find_graph_candidates(what, *lattice, one.space, graph_.size());
       include_bound(list.bound);
       for (const auto& [stages, estimate] : list.candidates)
-        add(one, {stages.partition, estimate, list.bound}).order = stages.order;
+        add(one, {stages.partition, estimate, list.bound, Origin::down_sets}).order = stages.order;
     });
   }
 

@@ -1,6 +1,6 @@
 #include "libplan/search/joint.h"
 
-#include "libplan/search/baselines/strategy.h"
+#include "libplan/peers/strategy.h"
 #include "libplan/search/request/machine.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"

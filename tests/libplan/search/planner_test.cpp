@@ -246,7 +246,7 @@ TEST_CASE("every alternative differs from the others in more than its windows") 
   const Plan plan = planned(test::example_c(), make_cluster(3), request);
   std::set<std::tuple<std::string, std::string>> seen;
   for (const Alternative& other : plan.alternatives) CHECK(seen.emplace(other.stages, other.replicas).second);
-  CHECK(seen.size() > 5);
+  CHECK(seen.size() >= 5);
 }
 
 TEST_CASE("any number of threads gives the same bytes") {

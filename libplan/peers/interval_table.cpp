@@ -1,4 +1,4 @@
-#include "libplan/search/exact/interval_table.h"
+#include "libplan/peers/interval_table.h"
 
 #include <algorithm>
 #include <span>

@@ -1,9 +1,9 @@
-#include "libplan/search/baselines/strategy.h"
+#include "libplan/peers/strategy.h"
 
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 
-TEST_SUITE_BEGIN("libplan/search/baselines/strategy");
+TEST_SUITE_BEGIN("libplan/peers/strategy");
 
 namespace pp::plan {
 namespace {

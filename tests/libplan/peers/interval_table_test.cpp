@@ -1,11 +1,11 @@
-#include "libplan/search/exact/interval_table.h"
+#include "libplan/peers/interval_table.h"
 
 #include <algorithm>
 
 #include "tests/libplan/search/instances.h"
 #include "tests/support/doctest.h"
 
-TEST_SUITE_BEGIN("libplan/search/exact/interval_table");
+TEST_SUITE_BEGIN("libplan/peers/interval_table");
 
 namespace pp::plan {
 namespace {

@@ -65,17 +65,12 @@ namespace pp::plan {
 PlanRequest narrowed(const Profile& profile, const Cluster& cluster, const PlanRequest& request,
                      Strategy strategy);
 
-/// The request narrowed to each baseline that keeps to its stages, replicas and cuts; baselines without an
-/// answer are left out.
-std::vector<PlanRequest> admitted_baselines(const Profile& profile, const Cluster& cluster,
-                                            const PlanRequest& request);
-
 struct Comparison {
   Strategy strategy = Strategy::automatic;
   std::variant<Plan, std::string> result;  ///< the plan, or why there is none
 };
 
-/// Every strategy but manual, ours first, each priced by the same simulator: ours is never slower. A baseline
+/// Every strategy but manual, ours first, each priced by the same simulator. A baseline
 /// that does not keep to the request has no plan. Throws as make_plan() does for our own.
 std::vector<Comparison> compare_strategies(const Profile& profile, const Cluster& cluster,
                                            const PlanRequest& request);

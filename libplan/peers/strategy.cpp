@@ -1,11 +1,11 @@
-#include "libplan/search/baselines/strategy.h"
+#include "libplan/peers/strategy.h"
 
 #include <algorithm>
 #include <map>
 
 #include "libplan/cost/priced_model.h"
+#include "libplan/peers/balance.h"
 #include "libplan/peers/peer.h"
-#include "libplan/search/baselines/balance.h"
 #include "libplan/search/request/request.h"
 
 namespace pp::plan {
@@ -179,22 +179,6 @@ PlanRequest narrowed(const Profile& profile, const Cluster& cluster, const PlanR
               "strategy " + name(strategy) +
                   " does not keep to the stages, cuts or replicas asked for; leave them out, or "
                   "choose another strategy");
-}
-
-std::vector<PlanRequest> admitted_baselines(const Profile& profile, const Cluster& cluster,
-                                            const PlanRequest& request) {
-  std::vector<PlanRequest> baselines;
-  if (!request.cuts.empty() || request.programs) return baselines;  // nothing left to choose
-  for (const auto& [strategy, text] : EnumNames<Strategy>::table) {
-    if (strategy == Strategy::automatic || strategy == Strategy::manual) continue;
-    try {
-      PlanRequest baseline = chosen(profile, cluster, request, strategy);
-      if (admits(request, baseline)) baselines.push_back(std::move(baseline));
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::usage) throw;
-    }
-  }
-  return baselines;
 }
 
 std::vector<Comparison> compare_strategies(const Profile& profile, const Cluster& cluster,

@@ -1,4 +1,4 @@
-#include "libplan/search/baselines/balance.h"
+#include "libplan/peers/balance.h"
 
 #include <algorithm>
 #include <functional>
@@ -9,7 +9,7 @@
 
 #include "tests/support/doctest.h"
 
-TEST_SUITE_BEGIN("libplan/search/baselines/balance");
+TEST_SUITE_BEGIN("libplan/peers/balance");
 
 namespace pp::plan {
 namespace {

@@ -1,4 +1,4 @@
-#include "libplan/search/baselines/balance.h"
+#include "libplan/peers/balance.h"
 
 #include <algorithm>
 #include <cmath>
