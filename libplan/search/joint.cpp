@@ -21,13 +21,6 @@ bool is_searched(int layers, int devices) {
   return is_small(layers, devices) || std::bit_width(count) - std::countr_zero(count) <= 3;
 }
 
-/// Smaller machines whose down-sets compete too: they cost as much as all other searches.
-bool is_searched_in_depth(int layers, int devices) {
-  constexpr int kAllUpTo = 8;
-  return devices <= kAllUpTo || is_small(layers, devices) ||
-         std::has_single_bit(static_cast<unsigned>(devices));
-}
-
 }  // namespace
 
 SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
@@ -44,13 +37,13 @@ SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, con
   const bool spread = request.placement == Placement::scatter || request.placement == Placement::fresh;
   for (int devices = all; devices >= 1; --devices) {
     if (devices != all && (spread || !is_searched(graph.size(), devices))) continue;
-    const bool in_depth = devices == all || is_searched_in_depth(graph.size(), devices);
     const Cluster part = first_devices(cluster, devices);
     Gathered found = gather(profile, part, graph, request, {pool.best(), pool.far()},
-                            in_depth ? DownSets::search : DownSets::leave_out);
+                            devices == all ? DownSets::search : DownSets::leave_out);
     const bool any = !found.finalists.empty();
     pool.add(std::move(found.finalists));
-    outcome.bound = std::min(outcome.bound, found.bound);
+    if (devices == all) outcome.bound = found.bound;  // which no part of the machine undercuts
+    outcome.bound = std::min(outcome.bound, found.placed_bound);
     floor = found.floor;
     if (!refusal) refusal = found.refusal;
     if (devices == all) {

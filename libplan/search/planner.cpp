@@ -144,7 +144,8 @@ Plan assemble(const Profile& profile, const Cluster& cluster, const PlanRequest&
   plan.devices = cluster.devices;
   plan.levels = cluster.levels;
   add_stages(plan, best, cluster);
-  const bool own = plan.schedule.name == "custom" && !recompute_text(plan).empty();  // R of its programs
+  const bool own =
+      best.schedule->source == ProgramSource::file && !recompute_text(plan).empty();  // R of its programs
   if (own) plan.schedule.recompute = RecomputePolicy::per_stage;
   plan.tied = tied_parameters(resolve(plan.model), plan.stages);
   plan.predicted = best.prediction;

@@ -109,6 +109,18 @@ void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, 
   }
 }
 
+/// Half the bandwidth again and again, until one device does best.
+void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collector& collector) {
+  constexpr int kHalvings = 4;
+  if (what.memory.limited() && kHalvings * space.layers * space.devices > kLimitedWork) return;
+  for (int i = 0; i < kHalvings && what.link.bandwidth.value > 0; ++i) {
+    what.link.bandwidth.value /= 2;
+    const std::vector<Partition> found = optima(what, space);
+    add_fitting(what, found, Origin::slower_links, collector);
+    if (found.size() == 1 && device_count(found.front()) <= 1) return;
+  }
+}
+
 /// All that may be faster than the best plan so far, by their bound. If that is more than is worth simulating,
 /// those of the least objective.
 std::vector<Partition> close_partitions(const SearchCase& what, const SearchSpace& space, double bound,
@@ -127,7 +139,7 @@ void collect(const SearchCase& what, const SearchSpace& space, const SearchLimit
     if (is_small(space.layers, space.devices))
       add_fitting(what, close_partitions(what, space, list.bound, limits), Origin::near_optima, collector);
     if (what.memory.limited()) inherit_from_less_memory(what, space, limits, collector);
-    return;
+    return inherit_from_slower_links(what, space, collector);
   }
   const double most = most_of(what, limits);
   if (limits.depth == Depth::plain) {

@@ -33,6 +33,7 @@ enum class Origin {
   straight,       ///< the best without replicas
   anything,       ///< any partition that fits
   less_memory,    ///< the points of a machine with less memory
+  slower_links,   ///< the points of a machine with slower links
   near_optima,    ///< partitions near the best objective
   device_list,    ///< the points on an ordered list of devices
   down_sets,      ///< the points over all down-sets of the graph
@@ -53,8 +54,8 @@ struct CandidateList {
   bool cut_short = false;  ///< SearchSpace::stop ended it; the bound holds all the same
 };
 
-/// `inherited`: also what less memory would have given, and what is near the optimum: the objective of a search
-/// is not the simulated step.
+/// `inherited`: also what less memory and slower links would have given, and what is near the optimum: the
+/// objective of a search is not the simulated step.
 /// `balanced`: only the partitions with the least bottleneck, for schedules that place their stages: those are
 /// improved by simulation anyway.
 enum class Depth { plain, inherited, balanced };

@@ -76,9 +76,8 @@ class Gatherer {
   /// What no plan of the case can beat, without a search.
   void include_skipped(const PlanCase& one) {
     const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
-    include_bound(is_placed(one.schedule)
-                      ? shared_work(one)
-                      : order_free_bound(search_case(one, memory, cluster_, request_), one.space));
+    if (is_placed(one.schedule)) return include_placed(shared_work(one));
+    include_bound(order_free_bound(search_case(one, memory, cluster_, request_), one.space));
   }
 
   void add_placed(const PlanCase& one) {
@@ -86,7 +85,7 @@ class Gatherer {
     if (limits_.depth != Depth::plain) return;
     try {
       for (Finalist& finalist : placed_finalists(one, cluster_, request_, limits_.slowest)) {
-        result_.bound = std::min(result_.bound, finalist.bound);
+        result_.placed_bound = std::min(result_.placed_bound, finalist.bound);
         result_.finalists.push_back(std::move(finalist));
       }
     } catch (const SearchStopped&) {
@@ -132,6 +131,11 @@ class Gatherer {
   Finalist& add(const PlanCase& one, const Candidate& candidate) {
     return result_.finalists.emplace_back(on_devices(
         finalist_of(one, candidate), worker_positions(one, cluster_, request_, candidate.partition)));
+  }
+
+  void include_placed(double bound) {
+    result_.placed_bound = std::min(result_.placed_bound, bound);
+    result_.floor = std::min(result_.floor, bound);
   }
 
   void include_bound(double bound) {

@@ -13,9 +13,10 @@ namespace pp::plan {
 
 struct Gathered {
   std::vector<Finalist> finalists;  ///< not simulated; empty: nothing fits
-  /// Seconds per step (asynchronous: per update) that no plan of the searched family is below; with a free
-  /// layer order none in any order.
+  /// Seconds per step (asynchronous: per update) that no plan of the searched family is below on these devices
+  /// or fewer; with a free layer order none in any order. Without schedules that place their stages.
   double bound = std::numeric_limits<double>::infinity();
+  double placed_bound = std::numeric_limits<double>::infinity();  ///< of those, on exactly these devices
   std::string bound_holds;  ///< `all 241 down-sets`: what the bound is over; empty: the searched orders
   double floor = std::numeric_limits<double>::infinity();  ///< the same of all plans on these devices or fewer
   int orders = 0;                                          ///< distinct layer orders of one case

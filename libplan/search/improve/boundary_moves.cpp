@@ -12,7 +12,7 @@
 namespace pp::plan {
 namespace {
 
-bool is_searched(const ScheduleRow& row) { return row.name == "auto-zb"; }
+bool is_searched(const ScheduleRow& row) { return row.source == ProgramSource::search; }
 
 Assignment assignment_of(const Finalist& finalist) {
   Assignment assignment;

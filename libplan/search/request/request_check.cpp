@@ -238,9 +238,9 @@ void check_policy(const PlanRequest& request) {
       refuse("schedule " + std::string(row->name) +
              " keeps shared weights in one stage; leave --tied out, or plan with gpipe or 1f1b");
     }
-    if ((row->name == "custom") != request.programs.has_value())
+    if ((row->source == ProgramSource::file) != request.programs.has_value())
       refuse("schedule custom and a file of programs go together; add --programs FILE.csv");
-    if (row->name == "custom" && request.recompute != RecomputeMode::never)
+    if (row->source == ProgramSource::file && request.recompute != RecomputeMode::never)
       refuse("schedule custom: its programs say what runs again; leave --recompute out");
     if (request.programs) check_programs(*request.programs);
     if (!row->synchronous && request.recompute == RecomputeMode::except_last) {
