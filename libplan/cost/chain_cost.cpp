@@ -24,7 +24,11 @@ ChainCost::Place ChainCost::make_place(const Seat& seat, int replicas, const InF
   const MemoryLimit& limit = seat.limit;
   const Key key(limit.bytes, limit.in, limit.out);
   const StageMemory& memory = memories_.try_emplace(key, chain_, in_flight, limit).first->second;
-  Place place{.seat = &seat, .limited = memory.limited(), .memory = &memory};
+  Place place{.seat = &seat,
+              .all_reduce = seat.all_reduce,
+              .slowness = seat.slowness,
+              .limited = memory.limited(),
+              .memory = &memory};
   place.turns = (options_.micro_batches + replicas - 1) / replicas;
   place.in = load_per_byte(seat, seat.in, replicas, place.turns);
   place.out = load_per_byte(seat, seat.out, replicas, place.turns);
@@ -54,12 +58,12 @@ double ChainCost::stage(int begin, int end, DeviceSpan span) const {
                   .backward = chain_.sum(chain_.backward, begin, end),
                   .update = chain_.stage_update(begin, end),
                   .fixed = chain_.fixed,
-                  .slowness = on.seat->slowness,
+                  .slowness = on.slowness,
                   .turns = on.turns,
                   .replicas = span.count};
   if (on.again != nullptr) terms.again = on.again->seconds(begin, end, span.count, on.turns);
-  if (!on.seat->all_reduce.empty())
-    terms.all_reduce = cheapest(on.seat->all_reduce, chain_.sum(chain_.weights, begin, end));
+  if (!on.all_reduce.empty())
+    terms.all_reduce = cheapest(on.all_reduce, chain_.sum(chain_.weights, begin, end));
   if (options_.kind == LoadKind::step_bound) {
     terms.returned = terms.forward + terms.backward;
     terms.reach = chain_.compute(0, end);

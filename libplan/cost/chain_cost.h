@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <tuple>
 #include <vector>
 
@@ -23,7 +24,7 @@ struct LoadOptions {
 };
 
 /// The chain must outlive it. What a stage runs again to save memory is part of its load.
-class ChainCost : public StageCost, public ExactMemory {
+class ChainCost final : public StageCost, public ExactMemory {
  public:
   ChainCost(const Chain& chain, const LoadOptions& options, Seats seats, const InFlight& in_flight);
   ChainCost(const ChainCost&) = delete;
@@ -54,6 +55,8 @@ class ChainCost : public StageCost, public ExactMemory {
   /// A seat and what follows from it, by Seats::index().
   struct Place {
     const Seat* seat = nullptr;
+    std::span<const AllReduceForm> all_reduce;
+    double slowness = 1;
     double turns = 1;        ///< micro-batches of the busiest replica
     double in = 0, out = 0;  ///< load of a cut per byte of a micro-batch that crosses it
     bool limited = false;    ///< something may not fit

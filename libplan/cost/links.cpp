@@ -130,12 +130,6 @@ std::vector<AllReduceForm> least_all_reduce_forms(const Cluster& cluster, int re
   return forms;
 }
 
-double cheapest(std::span<const AllReduceForm> forms, double bytes) {
-  double best = forms.empty() ? 0 : forms.front().seconds(bytes);
-  for (const AllReduceForm& form : forms) best = std::min(best, form.seconds(bytes));
-  return best;
-}
-
 Seconds all_reduce_time(const Cluster& cluster, std::span<const int> devices, Bytes bytes) {
   return Seconds(cheapest(all_reduce_forms(cluster, devices), static_cast<double>(bytes.value)));
 }

@@ -1,6 +1,7 @@
 // What messages and all-reduces cost between devices.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -46,7 +47,11 @@ std::vector<AllReduceForm> all_reduce_forms(const Cluster& cluster, std::span<co
 /// Forms no dearer than those of any `replicas` devices of the cluster: what a bound may count.
 std::vector<AllReduceForm> least_all_reduce_forms(const Cluster& cluster, int replicas);
 /// The cheapest of them; 0 without any. Does not fall in `bytes`, in doubles too.
-double cheapest(std::span<const AllReduceForm> forms, double bytes);
+inline double cheapest(std::span<const AllReduceForm> forms, double bytes) {
+  double best = forms.empty() ? 0 : forms.front().seconds(bytes);
+  for (const AllReduceForm& form : forms) best = std::min(best, form.seconds(bytes));
+  return best;
+}
 /// The cheapest form that exists for these devices.
 Seconds all_reduce_time(const Cluster& cluster, std::span<const int> devices, Bytes bytes);
 

@@ -68,10 +68,10 @@ struct Side {
   double sum = 0;
 };
 
-/// How far a stage reaches within the limit.
+/// The furthest end of a stage on one span that is within the limits, for the last start that was asked.
 struct Reach {
-  int refused;                 ///< an end whose load was too large, and so is every later one
-  int begin = kNone, end = 0;  ///< a stage that was not
+  int start = kNone;
+  int end = 0;
 };
 
 class Probe {
@@ -98,10 +98,12 @@ class Probe {
     waiting_.resize(at(std::max(levels_, 1)) * at(space.replica_limit()));
     ends_.resize(waiting_.size() * at(devices_));
     in_.resize(spans);
-    out_.resize(spans);
-    reach_.assign(spans, {layers_ + 1});
+    out_.resize(spans * out_row());
+    reach_.assign(spans, {kNone, layers_});
+    if (together()) fewest_.assign(heads_.size(), FrontNeeds::kNone);
     labels_.emplace_back();
     head(0, layers_, 0) = 0;
+    if (together()) fewest_[index(0, layers_, 0)] = 0;
     known_.resize(at(levels_ + 1) * at(layers_ + 1));
     known(0, layers_) = {0};
   }
@@ -119,10 +121,12 @@ class Probe {
   /// number of devices, with one label each where these are alike.
   bool together() const { return uniform_ && memory_ != nullptr; }
   std::size_t rows() const { return together() ? 1 : at(devices_ + 1); }
-  int& head(int level, int boundary, int devices) {
-    const std::size_t row = (at(level) * at(layers_ + 1) + at(boundary)) * rows();
-    return heads_[row + (together() ? 0 : at(devices))];
+  std::size_t index(int level, int boundary, int devices) const {
+    return (at(level) * at(layers_ + 1) + at(boundary)) * rows() + (together() ? 0 : at(devices));
   }
+  int& head(int level, int boundary, int devices) { return heads_[index(level, boundary, devices)]; }
+  /// Boundaries whose answers to stops() are kept: with every end looked at again and again, all.
+  std::size_t out_row() const { return together() ? at(layers_ + 1) : 1; }
   /// The numbers of devices of a boundary's fronts, ascending.
   std::vector<int>& known(int level, int boundary) {
     return known_[at(level) * at(layers_ + 1) + at(boundary)];
@@ -141,17 +145,17 @@ class Probe {
     next_ = std::min(next_, load);
     return false;
   }
-  bool within(int start, int end, DeviceSpan span) {
-    if (span.count == scanned_) return accept(cost_.stage(start, end, span));
+  bool may_run(int start, int end, DeviceSpan span) {
+    const bool light = span.count == scanned_ || accept(cost_.stage(start, end, span));
+    return light && cost_.fits(start, end, {uniform_ ? 0 : span.first, span.count});
+  }
+  /// Larger stages cost and hold no less, so what may run ends no later when it begins earlier.
+  int furthest(int start, DeviceSpan span) {
     Reach& reach = reach_[slot(span)];
-    if (end >= reach.refused) return false;
-    if (reach.begin == start && end <= reach.end) return true;
-    if (accept(cost_.stage(start, end, span))) {
-      reach.begin = start, reach.end = end;
-      return true;
-    }
-    reach.refused = end;
-    return false;
+    if (reach.start == start) return reach.end;
+    reach.start = start;
+    while (reach.end > start && !may_run(start, reach.end, span)) --reach.end;
+    return reach.end;
   }
   /// A stage may begin at `start`; with the passage of all in front of it.
   Side begins(int start, DeviceSpan span) {
@@ -163,7 +167,7 @@ class Probe {
   }
   /// A stage may end at `end`; with the fill and the passage of all in front of it.
   Side stops(int end, DeviceSpan span) {
-    Side& side = out_[slot(span)];
+    Side& side = out_[slot(span) * out_row() + (together() ? at(end) : 0)];
     if (side.boundary == end) return side;
     const bool inner = end != layers_;
     const bool open = !inner || (space_.may_cut(end) && accept(cost_.cut(end, span, CutSide::out)));
@@ -215,11 +219,12 @@ class Probe {
   /// False: no end is left.
   bool slide_one(int start, int level, DeviceSpan span) {
     Ends& ends = queue(level, span);
-    while (!ends.empty() &&
-           !(within(start, ends.front().end, span) && cost_.fits(start, ends.front().end, span))) {
+    const int furthest_end = furthest(start, span);
+    while (!ends.empty() && !(ends.front().end <= furthest_end && cost_.fits(start, ends.front().end, span))) {
       ends.pop();
     }
     if (ends.empty()) return false;
+    if (span.end() > devices_ - needs_[at(start)]) return true;  // too few are left for the layers in front
     const Side side = begins(start, span);
     if (!side.open) return true;
     const auto& [key, end, tail, stages] = ends.front();
@@ -230,27 +235,26 @@ class Probe {
   /// Every end. Where devices are alike `span` stands for all spans of as many.
   void scan(int start, int level, DeviceSpan span) {
     if (!cost_.considers(span)) return;
-    for (int end = start + 1; end <= layers_; ++end) {
+    const int most = devices_ - span.count - needs_[at(start)];  // behind the stage
+    if (most < 0) return;
+    const int last = furthest(start, span);
+    for (int end = start + 1; end <= last; ++end) {
       const int tails = head(from(level), end, span.first);
-      if (tails == kNone) continue;
-      if (!within(start, end, span)) {
-        if (span.count == scanned_) continue;
-        return;
-      }
-      if (!cost_.fits(start, end, span)) return;
+      if (tails == kNone || (together() && fewest_[index(from(level), end, 0)] > most)) continue;
+      if (span.count == scanned_ && !accept(cost_.stage(start, end, span))) continue;
       const Side behind = stops(end, span);
       if (!behind.open) continue;
       const Side front = begins(start, span);
       if (!front.open) return;
-      for (int tail = tails; tail != kNone; tail = label(tail).sibling)
-        extend(level, {start, end, span.count}, tail, behind.sum - front.sum);
+      for (int tail = tails; tail != kNone; tail = label(tail).sibling) {
+        if (label(tail).devices <= most) extend(level, {start, end, span.count}, tail, behind.sum - front.sum);
+      }
     }
   }
 
   void extend(int level, const StageRange& stage, int tail, double sum) {
     const Label& behind = label(tail);
     const DeviceSpan span{behind.devices, stage.replicas};
-    if (span.end() > devices_ - needs_[at(stage.begin)]) return;
     int demand = 0;
     if (memory_ != nullptr) demand = memory_->demand(span, {behind.devices, behind.stages, behind.demand});
     const Label made{behind.sum + sum, span.end(), demand, behind.stages + 1, stage.end, stage.replicas, tail};
@@ -285,17 +289,20 @@ class Probe {
     *link = place;  // before the labels move
     if (place == static_cast<int>(labels_.size())) labels_.emplace_back();
     label(place) = made;
+    if (together()) {
+      int& fewest = fewest_[index(to(level), start, 0)];
+      fewest = std::min(fewest, made.devices);
+    }
   }
 
   /// Where devices are alike, a suffix that uses more of them than another and adds up to no less is of no use
-  /// to anybody, nor is one that leaves too few for the layers in front.
+  /// to anybody.
   void settle(int start, int level) {
     double least = std::numeric_limits<double>::infinity();
-    const int most = devices_ - needs_[at(start)];
     for (int used = 1; used <= devices_; ++used) {
       int& front = head(level, start, used);
       if (front == kNone) continue;
-      if (uniform_ && (used > most || label(front).sum >= least)) {
+      if (uniform_ && label(front).sum >= least) {
         front = kNone;
       } else {
         least = label(front).sum;
@@ -345,6 +352,7 @@ class Probe {
   std::vector<std::vector<int>> waiting_;  ///< per level and replicas, where the spans begin
   std::vector<Side> in_, out_;             ///< per slot()
   std::vector<Reach> reach_;               ///< per slot()
+  std::vector<int> fewest_;                ///< with fronts together, the devices of the smallest label
 };
 
 }  // namespace
