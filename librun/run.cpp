@@ -1,5 +1,6 @@
 #include "librun/run.h"
 
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "librun/drive/driver.h"
 #include "librun/drive/work.h"
 #include "librun/report/build.h"
+#include "librun/setup/agreement.h"
 #include "librun/setup/start.h"
 
 namespace pp::run {
@@ -21,7 +23,15 @@ RunStart start_of(const plan::Plan& plan, const RunOptions& options, const Setup
           setup.start.position.step, setup.length.total};
 }
 
-RunReport make_report(const Job& job, const Crew& crew, const Driver& driver, const Saver& saver) {
+std::string exit_reason(const Driver& driver) {
+  return driver.stopped_by_nan() ? "not_finite" : driver.interrupted() ? "interrupted" : "completed";
+}
+
+// Per worker, here and elsewhere.
+using Records = std::map<WorkerId, WorkerRecord>;
+
+RunReport make_report(const Job& job, const Crew& crew, const Records& elsewhere, const Driver& driver,
+                      const Saver& saver) {
   RunReport report;
   report.context = profile::measurement_context();
   report.context["pp"] = PP_VERSION;
@@ -31,17 +41,16 @@ RunReport make_report(const Job& job, const Crew& crew, const Driver& driver, co
   report.checkpoints = saver.report();
   if (const Start& start = job.setup.start; !start.resumed.empty())
     report.resumed = ResumedFrom{start.resumed.string(), start.position.step};
-  report.exit_reason = driver.stopped_by_nan() ? "not_finite"
-                       : driver.interrupted()  ? "interrupted"
-                                               : "completed";
+  report.exit_reason = exit_reason(driver);
   report.seed = job.options.seed;
   for (const StepRecord& step : driver.steps()) {
     report.step_losses.push_back(step.loss);
     report.skipped_steps += step.skipped ? 1 : 0;
   }
   report.epochs = driver.epochs();
-  std::vector<const WorkerRecord*> records;
-  for (const auto& worker : crew.workers()) records.push_back(&worker->record());
+  std::vector<const WorkerRecord*> records(job.plan.workers.size());
+  for (const auto& worker : crew.workers()) records[index(worker->id())] = &worker->record();
+  for (const auto& [worker, record] : elsewhere) records[index(worker)] = &record;
   report.history = driver.history();
   add_measurements(report, job.options.accumulate, driver.steps(), records);
   if (job.options.trace) report.trace = make_trace(records);
@@ -53,6 +62,39 @@ constexpr auto kLatest =
     "of "
     "no function; to train, plan with --weight-policy stash";
 
+void tell_start(const plan::Plan& plan, const RunOptions& options, const Setup& setup, Observer& observer) {
+  for (const auto* const warnings : {&setup.cores.warnings, &setup.start.warnings}) {
+    for (const std::string& warning : *warnings) observer.warning(warning);
+  }
+  if (plan.schedule.weight_policy == plan::WeightPolicy::latest) observer.warning(kLatest);
+  observer.start(start_of(plan, options, setup));
+}
+
+/// The process that drives: alone, or as rank 0.
+RunReport lead(std::unique_ptr<Work> work, const Saver& saver, Observer& observer,
+               const std::function<bool()>& interrupted) {
+  const Work& all = *work;
+  const std::function<bool()> ends = [&] { return interrupted() || (all.link && all.link->interrupted()); };
+  Driver driver(work->job, observer, ends);
+  Records elsewhere;
+  perform(work, [&] {
+    driver.drive();
+    if (work->link) elsewhere = work->link->await_records();
+  });
+  return make_report(work->job, work->crew, elsewhere, driver, saver);
+}
+
+void follow(std::unique_ptr<Work> work, const std::function<bool()>& interrupted) {
+  perform(work, [&] {
+    work->link->follow(interrupted);
+    work->crew.join();
+    if (work->job.coordinator.stopped()) throw Stopped{};
+    std::vector<std::pair<WorkerId, WorkerRecord*>> records;
+    for (const auto& worker : work->crew.workers()) records.emplace_back(worker->id(), &worker->record());
+    work->link->leave(records);
+  });
+}
+
 }  // namespace
 
 void check(const plan::Plan& plan, const RunOptions& options) { make_setup(plan, options); }
@@ -60,17 +102,46 @@ void check(const plan::Plan& plan, const RunOptions& options) { make_setup(plan,
 RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& observer,
               const std::function<bool()>& interrupted) {
   Setup setup = make_setup(plan, options);
-  for (const auto* const warnings : {&setup.cores.warnings, &setup.start.warnings}) {
-    for (const std::string& warning : *warnings) observer.warning(warning);
-  }
-  if (plan.schedule.weight_policy == plan::WeightPolicy::latest) observer.warning(kLatest);
-  observer.start(start_of(plan, options, setup));
+  tell_start(plan, options, setup, observer);
   profile::install_memory_meter();
   const auto saver = std::make_shared<Saver>(options, setup.start);
-  auto work = std::make_unique<Work>(plan, options, std::move(setup), saver);
-  Driver driver(work->job, observer, interrupted);
-  perform(work, [&] { driver.drive(); });
-  return make_report(work->job, work->crew, driver, *saver);
+  return lead(std::make_unique<Work>(plan, options, std::move(setup), saver), *saver, observer, interrupted);
+}
+
+RunReport run_together(Peers& peers, const plan::Plan& plan, const RunOptions& options, Observer& observer,
+                       const std::function<bool()>& interrupted) {
+  if (peers.size() == 1) return run(plan, options, observer, interrupted);
+  Mailbox mailbox(peers);
+  const Placement placement = meet(mailbox, plan);
+  std::shared_ptr<Saver> saver;
+  Setup setup = agree(mailbox, plan, options, [&] {
+    Setup mine = make_setup(plan, options, placement);
+    if (peers.rank() == 0) saver = std::make_shared<Saver>(options, mine.start);
+    return mine;
+  });
+  setup.peers = &peers;
+  profile::install_memory_meter();
+  try {
+    if (peers.rank() == 0) {
+      observer.information(placement_text(plan, placement));
+      tell_start(plan, options, setup, observer);
+      return lead(std::make_unique<Work>(plan, options, std::move(setup), saver, &mailbox), *saver, observer,
+                  interrupted);
+    }
+    follow(std::make_unique<Work>(plan, options, std::move(setup), nullptr, &mailbox), interrupted);
+    return {};
+  } catch (const LostRank&) {
+    throw;
+  } catch (const Error& error) {
+    if (peers.rank() == 0) throw;
+    throw SaidElsewhere(error.kind(), error.what());
+  }
+}
+
+void refuse_together(Peers& peers, const Error& why) {
+  if (peers.size() == 1) throw why;
+  Mailbox mailbox(peers);
+  refuse_to_meet(mailbox, why);
 }
 
 }  // namespace pp::run

@@ -11,8 +11,10 @@
 
 #include "libplan/plan.h"
 #include "libprofile/core/enum_names.h"
+#include "libprofile/core/error.h"
 #include "librun/execution.h"
 #include "librun/report/report.h"
+#include "librun/transport/peers.h"
 
 namespace pp::run {
 
@@ -98,6 +100,7 @@ class Observer {
  public:
   virtual ~Observer() = default;
   virtual void start(const RunStart& /*start*/) {}
+  virtual void information(std::string_view /*text*/) {}
   virtual void step(const Progress& progress) = 0;
   virtual void epoch(const EpochReport& epoch) = 0;
   virtual void warning(std::string_view text) = 0;
@@ -115,6 +118,21 @@ void check(const plan::Plan& plan, const RunOptions& options);
 RunReport run(
     const plan::Plan& plan, const RunOptions& options, Observer& observer,
     const std::function<bool()>& interrupted = [] { return false; });
+
+/// The run has failed, or cannot begin, and rank 0 says why.
+class SaidElsewhere : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The same by several processes, which all call it, each for its workers (setup/placement.h). First they find
+/// out whether they are of one mind: plan, options, data, version. Rank 0 writes files, tells its observer and
+/// returns the report; of the others' reports only the exit reason means something. A failure anywhere ends all
+/// of them, each with an exception: SaidElsewhere but for rank 0, which names the rank where it happened.
+RunReport run_together(Peers& peers, const plan::Plan& plan, const RunOptions& options, Observer& observer,
+                       const std::function<bool()>& interrupted);
+/// In its place, for a rank that does not come so far: tells the others, who then throw, too.
+[[noreturn]] void refuse_together(Peers& peers, const Error& why);
 
 /// How many failed runs have left a worker behind. Its thread still uses the run's memory, which is kept; the
 /// process should end by _exit, which waits for nobody.

@@ -19,17 +19,6 @@
 namespace pp::cli {
 namespace {
 
-ExitCode exit_code_of(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::usage:
-    case ErrorKind::data:
-    case ErrorKind::device: return ExitCode::usage;
-    case ErrorKind::run:
-    case ErrorKind::internal: break;
-  }
-  return ExitCode::failed;
-}
-
 std::string footer_of(std::span<const std::string_view> examples) {
   std::string footer = "Examples:";
   for (std::string_view example : examples) footer.append("\n  ").append(example);
@@ -102,6 +91,17 @@ int parse_and_run(const Tool& tool, CLI::App& app, Shell& shell, std::vector<std
 }
 
 }  // namespace
+
+ExitCode exit_code_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::usage:
+    case ErrorKind::data:
+    case ErrorKind::device: return ExitCode::usage;
+    case ErrorKind::run:
+    case ErrorKind::internal: break;
+  }
+  return ExitCode::failed;
+}
 
 void add_common_options(const Command& command, Shell& shell, std::span<const std::string_view> examples) {
   command.add_flag("--json", shell.json, "machine-readable result on stdout").group("Common");

@@ -10,11 +10,14 @@
 #include <vector>
 
 #include "apps/cli/command.h"
+#include "libprofile/core/error.h"
 
 namespace pp::cli {
 
 /// 0 done, 1 the run failed, 2 usage or bad input, 3 no feasible plan, 130 interrupted.
 enum class ExitCode { done = 0, failed = 1, usage = 2, infeasible = 3, interrupted = 130 };
+
+ExitCode exit_code_of(ErrorKind kind);
 
 enum class ColorMode { automatic, always, never };
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <ranges>
 
+#include "apps/cli/ranks.h"
 #include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
@@ -135,14 +136,8 @@ void between_ranks(const Options& options, const cli::Shell& shell) {
   if (cluster) print(std::move(*cluster), output, shell);
 }
 
-/// What the launchers of Open MPI, MPICH and those that speak PMIx tell the processes that they start.
-bool started_by_mpi() {
-  constexpr std::array kVariables{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"};
-  return std::ranges::any_of(kVariables, [](const char* name) { return std::getenv(name) != nullptr; });
-}
-
 void links(const Options& options, const cli::Shell& shell) {
-  if (!started_by_mpi()) {
+  if (!cli::launched_with_ranks()) {
     return options.devices.starts_with("cuda:") ? between_cuda_devices(options, shell)
                                                 : between_cores(options, shell);
   }

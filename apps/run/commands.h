@@ -5,7 +5,10 @@
 
 namespace pp::run_tool {
 
-void add_train(const cli::Command& app, cli::Shell& shell);
+class Ranks;
+
+/// `ranks` is joined by the training.
+void add_train(const cli::Command& app, cli::Shell& shell, Ranks& ranks);
 void add_infer(const cli::Command& app, cli::Shell& shell);
 void add_check(const cli::Command& app, cli::Shell& shell);
 void add_report(const cli::Command& app, cli::Shell& shell);

@@ -10,6 +10,7 @@
 #include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
+#include "apps/cli/ranks.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/table.h"
 #include "apps/run/commands.h"
@@ -95,6 +96,8 @@ void add_generation_options(const cli::Command& command, Options& options) {
 }
 
 void infer(const Options& options, cli::Shell& shell) {
+  if (cli::launched_with_ranks())
+    throw Error(ErrorKind::usage, "pp-run infer is one process; start it without mpirun");
   cli::catch_interrupts();
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
   claim_data(options.infer);

@@ -4,11 +4,13 @@
 #include <cstdio>
 
 #include "apps/run/commands.h"
+#include "apps/run/ranks.h"
 #include "libprofile/device/process.h"
 #include "librun/run.h"
 
 int main(int argc, char** argv) {
   pp::profile::prepare_process();
+  pp::run_tool::Ranks ranks;
   const pp::cli::Tool tool{
       .name = "pp-run",
       .summary = "Trains a model as its plan says, or computes its outputs.",
@@ -16,13 +18,13 @@ int main(int argc, char** argv) {
       .examples = {"pp-run plan.json --data configs/data/digits --epochs 20 -o report.json",
                    "pp-run check plan.json --data configs/data/digits",
                    "pp-run report report.json --html report.html"},
-      .add_commands = [](const pp::cli::Command& app, pp::cli::Shell& shell) {
-        pp::run_tool::add_train(app, shell);
+      .add_commands = [&ranks](const pp::cli::Command& app, pp::cli::Shell& shell) {
+        pp::run_tool::add_train(app, shell, ranks);
         pp::run_tool::add_infer(app, shell);
         pp::run_tool::add_check(app, shell);
         pp::run_tool::add_report(app, shell);
       }};
-  const int code = pp::cli::run_tool(tool, argc, argv);
+  const int code = ranks.leave(pp::cli::run_tool(tool, argc, argv));
   if (pp::run::runs_left_behind() > 0) {  // their threads would meet destroyed globals
     std::fflush(nullptr);
     _exit(code);

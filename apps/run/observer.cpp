@@ -40,6 +40,11 @@ void RunObserver::epoch(const run::EpochReport& epoch) {
   cli::inform(epoch_line(epoch));
 }
 
+void RunObserver::information(std::string_view text) {
+  line_.clear();
+  cli::inform(text);
+}
+
 void RunObserver::warning(std::string_view text) {
   line_.clear();
   cli::warn(text);

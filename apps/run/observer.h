@@ -17,6 +17,7 @@ class RunObserver : public run::Observer {
   RunObserver(const cli::Shell& shell, const std::string& metrics, LineFile::Begin begin);
 
   void start(const run::RunStart& start) override;
+  void information(std::string_view text) override;
   void step(const run::Progress& progress) override;
   void epoch(const run::EpochReport& epoch) override;
   void warning(std::string_view text) override;

@@ -3,12 +3,14 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/cli/interrupt.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/run/commands.h"
 #include "apps/run/observer.h"
+#include "apps/run/ranks.h"
 #include "apps/run/run_options.h"
 #include "apps/run/summary.h"
 #include "libprofile/model/errors.h"
@@ -30,39 +32,75 @@ void claim_other_files(const run::RunOptions& options) {
   if (!options.save_weights.empty()) cli::claim_output(options.save_weights.string());
 }
 
-void train(const Options& options, cli::Shell& shell) {
-  cli::catch_interrupts();
-  const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
-  claim_other_files(options.run);
+/// Of a rank that has nothing to say.
+class QuietObserver : public run::Observer {
+ public:
+  void step(const run::Progress& /*progress*/) override {}
+  void epoch(const run::EpochReport& /*epoch*/) override {}
+  void warning(std::string_view /*text*/) override {}
+};
+
+/// What a training reads and writes, opened before the long work. Files belong to the first rank.
+struct Files {
+  Files(const Options& options, const cli::Shell& shell, const Ranks& ranks)
+      : plan(cli::load(options.plan, plan::parse_plan)) {
+    claim_other_files(options.run);
+    if (!ranks.first()) {
+      observer = std::make_unique<QuietObserver>();
+      return;
+    }
+    output.emplace(options.output);
+    trace.emplace(options.trace);
+    const bool anew = options.run.resume.empty();
+    observer = std::make_unique<RunObserver>(
+        shell, options.metrics, anew ? LineFile::Begin::anew : LineFile::Begin::at_the_end);
+  }
+
+  plan::Plan plan;
+  std::unique_ptr<run::Observer> observer;
+  std::optional<cli::Output> output, trace;
+};
+
+run::RunReport run_plan(const Options& options, Files& files, Ranks& ranks) {
   run::RunOptions settings = options.run;
   settings.trace = !options.trace.empty();
-  cli::Output output(options.output);
-  cli::Output trace(options.trace);
+  try {
+    run::RunReport report = ranks.train(files.plan, settings, *files.observer, cli::interrupted);
+    files.observer.reset();
+    return report;
+  } catch (...) {
+    files.observer.reset();
+    model::detail::rethrow_as_error();
+  }
+}
 
-  run::RunReport report = [&] {
-    const LineFile::Begin begin = settings.resume.empty() ? LineFile::Begin::anew : LineFile::Begin::at_the_end;
-    RunObserver observer(shell, options.metrics, begin);
-    try {
-      return run::run(plan, settings, observer, cli::interrupted);
-    } catch (...) {
-      model::detail::rethrow_as_error();
-    }
-  }();
-  report.context["command"] = shell.command_line;
-
+void write(const run::RunReport& report, const Options& options, Files& files, cli::Shell& shell) {
   const Json document = run::to_json(report);
-  output.write(dump_json(document));
-  trace.write(report.trace);
-  if (!output.is_stdout() && !trace.is_stdout() && options.metrics != "-") {
+  files.output->write(dump_json(document));
+  files.trace->write(report.trace);
+  if (!files.output->is_stdout() && !files.trace->is_stdout() && options.metrics != "-") {
     std::cout << (shell.json ? dump_json_compact(document) + '\n' : summary(report));
   }
   if (report.exit_reason == "not_finite") shell.exit_code = cli::ExitCode::failed;
   if (report.exit_reason == "interrupted") shell.exit_code = cli::ExitCode::interrupted;
 }
 
+void train(const Options& options, cli::Shell& shell, Ranks& ranks) {
+  cli::catch_interrupts();
+  ranks.join();
+  try {
+    Files files = ranks.reading([&] { return Files(options, shell, ranks); });
+    run::RunReport report = run_plan(options, files, ranks);
+    report.context["command"] = shell.command_line;
+    if (ranks.first()) write(report, options, files, shell);
+  } catch (const run::SaidElsewhere& error) {
+    shell.exit_code = cli::exit_code_of(error.kind());
+  }
+}
+
 }  // namespace
 
-void add_train(const cli::Command& app, cli::Shell& shell) {
+void add_train(const cli::Command& app, cli::Shell& shell, Ranks& ranks) {
   auto options = std::make_shared<Options>();
   const cli::Command command = app.add_subcommand("train", "train as the plan says (the default command)");
   add_run_options(command, *options);
@@ -85,7 +123,7 @@ void add_train(const cli::Command& app, cli::Shell& shell) {
       "pp-run plan.json --data synthetic --steps 40 --checkpoint ck --every 5 --metrics m.jsonl",
       "pp-run other-plan.json --data synthetic --steps 40 --resume ck --save-weights weights.safetensors"};
   cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, &shell] { train(*options, shell); });
+  command.final_callback([options, &shell, &ranks] { train(*options, shell, ranks); });
 }
 
 }  // namespace pp::run_tool

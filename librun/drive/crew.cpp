@@ -6,11 +6,12 @@ namespace pp::run {
 
 Crew::Crew(Job& job, Threads::Start start) : job_(job), threads_(std::move(start)) {
   std::vector<at::Device> devices;
-  for (const Device& device : job.setup.devices)
+  for (const WorkerId id : job.workers_here()) {
+    const Device& device = job.setup.devices[index(id)];
     devices.push_back(profile::tensor_device(device.kind, device.index));
+  }
   profile::open_devices(devices);
-  for (const plan::Worker& worker : job.plan.workers)
-    workers_.push_back(std::make_unique<Worker>(job, worker.id));
+  for (const WorkerId id : job.workers_here()) workers_.push_back(std::make_unique<Worker>(job, id));
   try {
     for (const auto& worker : workers_) threads_.add([&worker = *worker] { worker.run(); });
   } catch (...) {
@@ -27,7 +28,7 @@ Crew::~Crew() {
 std::optional<WorkerId> Crew::join_within(Seconds most) {
   const std::optional<std::size_t> left = threads_.join_within(most);
   if (!left) return std::nullopt;
-  return job_.plan.workers[*left].id;
+  return workers_[*left]->id();
 }
 
 }  // namespace pp::run

@@ -1,5 +1,7 @@
 #include "librun/drive/saver.h"
 
+#include <utility>
+
 #include "libprofile/core/error.h"
 #include "librun/setup/start.h"
 
@@ -13,19 +15,20 @@ Saver::Saver(const RunOptions& options, const Start& start) : saved_(start.posit
   folder_.emplace(options.checkpoint, options.checkpoints_kept, resumed);
 }
 
-void Saver::save(const Job& job, const Snapshot& snapshot) {
-  if (folder_ && snapshot.position.step > saved_) checkpoint(job, snapshot);
+void Saver::save(const Job& job, Snapshot snapshot) {
+  const TrainingState state = merged(std::move(snapshot.layers));
+  if (folder_ && snapshot.position.step > saved_) checkpoint(job, snapshot, state);
   if (!weights_ || !snapshot.last) return;
-  write_safetensors(stored(snapshot.state.tensors), [&](std::string_view bytes) { weights_->write(bytes); });
+  write_safetensors(stored(state.tensors), [&](std::string_view bytes) { weights_->write(bytes); });
   weights_->commit();
 }
 
-void Saver::checkpoint(const Job& job, const Snapshot& snapshot) {
+void Saver::checkpoint(const Job& job, const Snapshot& snapshot, const TrainingState& state) {
   const auto begin = Coordinator::Clock::now();
   try {
     size_ = Bytes(folder_->write(
         describe(job.plan, job.options, job.setup, snapshot.position),
-        {{kWeightsFile, stored(snapshot.state.tensors)}, {kOptimizerFile, stored(snapshot.state.optimizer)}}));
+        {{kWeightsFile, stored(state.tensors)}, {kOptimizerFile, stored(state.optimizer)}}));
   } catch (const Error& error) {
     const std::string last = saved_ > 0 ? "; the last whole checkpoint is of step " + std::to_string(saved_) +
                                               ": make room and go on from it with --resume " +

@@ -19,13 +19,13 @@ class Saver {
   Saver(const RunOptions& options, const Start& start);
 
   /// Throws pp::Error (run): what was written before stays.
-  void save(const Job& job, const Snapshot& snapshot);
+  void save(const Job& job, Snapshot snapshot);
 
   /// Nothing without checkpoints.
   std::optional<CheckpointsReport> report() const;
 
  private:
-  void checkpoint(const Job& job, const Snapshot& snapshot);
+  void checkpoint(const Job& job, const Snapshot& snapshot, const TrainingState& state);
 
   std::optional<AtomicFile> weights_;
   std::optional<CheckpointFolder> folder_;

@@ -44,18 +44,27 @@ std::vector<std::unique_ptr<Work>>& left_behind() {
 }  // namespace
 
 Work::Work(const plan::Plan& plan, const RunOptions& options, Setup setup, std::shared_ptr<Saver> saver,
-           std::optional<ForwardOnly> forward_only)
+           Mailbox* mailbox, std::optional<ForwardOnly> forward_only)
     : job(plan, options, std::move(setup), std::move(forward_only)), crew(job) {
   job.initial.reset();  // the workers have it
-  if (!job.takes_snapshots()) return;
-  writer.emplace(job.coordinator, job.snapshots,
-                 [this, saver = std::move(saver)](const Snapshot& s) { saver->save(job, s); });
+  if (job.takes_snapshots())
+    writer.emplace(job.coordinator, job.snapshots,
+                   [this, saver = std::move(saver)](Snapshot s) { save(std::move(s), saver.get()); });
+  if (mailbox) link.emplace(job, *mailbox);
+}
+
+// Snapshots are complete only after the first command, so that the link is there.
+void Work::save(Snapshot snapshot, Saver* saver) {
+  if (saver) return saver->save(job, std::move(snapshot));
+  link->post(std::move(snapshot), job.snapshots.parts());
 }
 
 void perform(std::unique_ptr<Work>& work, const std::function<void()>& drive) {
   std::exception_ptr error;
   try {
-    const Watchdog watchdog(work->job.coordinator, work->job.options.stall_timeout);
+    // Rank 0 hears of all and says what stalls; another one only when that does not happen.
+    const bool leads = !work->link || work->link->leads();
+    const Watchdog watchdog(work->job.coordinator, work->job.options.stall_timeout * (leads ? 1 : 1.5));
     drive();
     work->crew.join();
     error = work->job.coordinator.error();

@@ -6,18 +6,24 @@
 #include <optional>
 
 #include "librun/drive/crew.h"
+#include "librun/drive/rank_link.h"
 #include "librun/drive/saver.h"
 
 namespace pp::run {
 
 struct Work {
-  /// The workers begin to make their weights. `saver`: null where no snapshots are taken.
+  /// The workers begin to make their weights. `saver`: null where no snapshots are taken, or another process
+  /// saves them. `mailbox`: of a run on several; must outlive it.
   Work(const plan::Plan& plan, const RunOptions& options, Setup setup, std::shared_ptr<Saver> saver,
-       std::optional<ForwardOnly> forward_only = std::nullopt);
+       Mailbox* mailbox = nullptr, std::optional<ForwardOnly> forward_only = std::nullopt);
 
   Job job;
   Crew crew;
   std::optional<SnapshotWriter> writer;
+  std::optional<RankLink> link;  ///< none: the run is one process
+
+ private:
+  void save(Snapshot snapshot, Saver* saver);
 };
 
 /// Calls `drive` under a watchdog and joins the workers, who have been told to stop by then. Rethrows the first

@@ -118,8 +118,8 @@ InferSetup make_infer_setup(const plan::Plan& plan, const InferOptions& options)
   setup.model = without_loss(infer.data.model);
   check_runnable(setup.model);
   check_autocast(plan, options);
-  setup.devices = devices_of_workers(plan);
-  setup.cores = bind_cores(setup.devices, profile::usable_cores());
+  setup.devices = devices_of_workers(plan, setup.placement);
+  setup.cores = cores_of_workers(setup.devices, setup.placement);
   infer.data.left_out = unread_targets(setup.model);
   if (options.generation) {
     infer.sequence = find_sequence(setup.model, options.generation->sequence_input);

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/ops/op_table.h"
+#include "libprofile/device/cores.h"
 #include "libprofile/device/cuda_devices.h"
 #include "libprofile/model/ops.h"
 #include "librun/worker/limits.h"
@@ -17,9 +19,10 @@ namespace {
 
 [[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
 
-void check_devices(const plan::Plan& plan, std::span<const Device> devices) {
+void check_devices(const plan::Plan& plan, std::span<const Device> devices, const Placement& placement) {
   const int cuda = profile::cuda_device_count();
   for (const plan::Worker& worker : plan.workers) {
+    if (!placement.here(worker.id)) continue;
     const Device& device = devices[index(worker.id)];
     const std::string who = "worker " + std::to_string(number(worker.id)) + ": ";
     if (device.kind == DeviceKind::cuda && device.index >= cuda) {
@@ -27,10 +30,6 @@ void check_devices(const plan::Plan& plan, std::span<const Device> devices) {
           cuda == 0 ? profile::why_no_cuda() + "; plan for CPU devices"
                     : "this machine has cuda:0 to cuda:" + std::to_string(cuda - 1) + "; plan for these";
       refuse(ErrorKind::device, who + "device " + to_text(device) + ": " + have);
-    }
-    if (worker.rank != 0) {
-      refuse(ErrorKind::device, who + "rank " + std::to_string(worker.rank) +
-                                    ": this build of pp-run is one process; set every rank to 0");
     }
   }
 }
@@ -67,14 +66,29 @@ void check_autocast(const plan::Plan& plan, const ExecutionOptions& options) {
   }
 }
 
-std::vector<Device> devices_of_workers(const plan::Plan& plan) {
+std::vector<Device> devices_of_workers(const plan::Plan& plan, const Placement& placement) {
   std::vector<Device> devices;
   for (const plan::Worker& worker : plan.workers) {
     devices.push_back(*std::find_if(plan.devices.begin(), plan.devices.end(),
                                     [&](const Device& device) { return device.id == worker.device; }));
   }
-  check_devices(plan, devices);
+  check_devices(plan, devices, placement);
   return devices;
+}
+
+CoreBinding cores_of_workers(std::span<const Device> devices, const Placement& placement) {
+  std::vector<Device> shared;
+  std::vector<std::size_t> of;
+  for (std::size_t w = 0; w < devices.size(); ++w) {
+    const int rank = placement.of(WorkerId{static_cast<int>(w)});
+    if (rank != placement.rank && !placement.beside[static_cast<std::size_t>(rank)]) continue;
+    shared.push_back(devices[w]);
+    of.push_back(w);
+  }
+  CoreBinding found = bind_cores(shared, profile::usable_cores());
+  CoreBinding all{.cores = std::vector<std::vector<int>>(devices.size()), .warnings = std::move(found.warnings)};
+  for (std::size_t i = 0; i < of.size(); ++i) all.cores[of[i]] = std::move(found.cores[i]);
+  return all;
 }
 
 }  // namespace pp::run

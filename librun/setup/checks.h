@@ -1,10 +1,13 @@
 // What training and inference refuse alike, before work starts. All throw pp::Error.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "libplan/plan.h"
 #include "librun/execution.h"
+#include "librun/setup/placement.h"
+#include "librun/worker/core_binding.h"
 
 namespace pp::run {
 
@@ -16,7 +19,10 @@ void check_runnable(const ResolvedModel& model);
 
 void check_autocast(const plan::Plan& plan, const ExecutionOptions& options);
 
-/// Per worker; this machine has them.
-std::vector<Device> devices_of_workers(const plan::Plan& plan);
+/// Per worker; this machine has those of the workers that are here.
+std::vector<Device> devices_of_workers(const plan::Plan& plan, const Placement& placement);
+
+/// The cores of this machine, shared with the processes beside this one; of workers elsewhere none.
+CoreBinding cores_of_workers(std::span<const Device> devices, const Placement& placement);
 
 }  // namespace pp::run

@@ -221,7 +221,7 @@ constexpr auto kDrains =
 
 }  // namespace
 
-Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
+Setup make_setup(const plan::Plan& plan, const RunOptions& options, const Placement& placement) {
   check_options(options);
   plan::check_plan(plan);
   Setup setup;
@@ -234,8 +234,9 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options) {
   check_loss_scale(plan, options);
   check_accumulation(plan, options);
   check_autocast(plan, options);
-  setup.devices = devices_of_workers(plan);
-  setup.cores = bind_cores(setup.devices, profile::usable_cores());
+  setup.placement = placement;
+  setup.devices = devices_of_workers(plan, placement);
+  setup.cores = cores_of_workers(setup.devices, placement);
   const std::int64_t samples = set_data(setup, options);
   const auto optimizer = make_optimizer(plan.training.optimizer, options);
   check_prediction(plan, *optimizer);

@@ -43,6 +43,19 @@ void Coordinator::waits(WorkerId worker, const Reason* why) {
   slot.waiting_for = why;
 }
 
+void Coordinator::pause(int asked) {
+  constexpr int kEager = 200;
+  constexpr std::chrono::microseconds kLongest(100);
+  if (asked < kEager) return std::this_thread::yield();
+  std::this_thread::sleep_for(std::min(kLongest, std::chrono::microseconds(asked - kEager)));
+}
+
+void Coordinator::tell_state(WorkerId worker, std::string state) {
+  Slot& slot = *slots_[index(worker)];
+  const std::lock_guard held(slot.mutex);
+  slot.state_elsewhere = std::move(state);
+}
+
 // Under its lock a monitor's waiter either has not looked at the flag yet or is asleep and gets the message.
 void Coordinator::stop(std::exception_ptr error) {
   const std::lock_guard held(mutex_);
@@ -59,16 +72,19 @@ std::exception_ptr Coordinator::error() {
   return error_;
 }
 
-std::uint64_t Coordinator::progress() const {
+std::uint64_t Coordinator::progress() const { return here().progress + progress_elsewhere_.load(); }
+
+Coordinator::Elsewhere Coordinator::here() const {
   std::uint64_t sum = phases_ended_.load();
   for (const auto& slot : slots_) sum += slot->progress.load(std::memory_order_relaxed);
-  return sum;
+  return {sum, phases_.load() > 0};
 }
 
 std::string Coordinator::state_of(WorkerId worker) {
   Slot& slot = *slots_[index(worker)];
   const std::uint64_t op = slot.op.load(std::memory_order_relaxed);
   const std::lock_guard held(slot.mutex);
+  if (!slot.state_elsewhere.empty()) return slot.state_elsewhere;
   return "worker " + std::to_string(number(worker)) + ": " +
          (op == kNone ? "between steps" : plan::to_text(unpacked(op))) +
          (slot.waiting_for == nullptr ? ", running" : ", waits for " + slot.waiting_for->words());

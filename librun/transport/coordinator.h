@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -54,6 +55,34 @@ class Coordinator {
   /// Something that the worker has begun is done: progress too.
   void advanced(WorkerId worker);
 
+  /// Blocks `worker` until `ready()`, which is asked again and again, as a message-passing library wants it: at
+  /// first while others may run, then with short sleeps. `what()` as in Monitor::wait. Throws Stopped after
+  /// stop().
+  template <class Ready, class What>
+  void poll(WorkerId worker, Ready&& ready, What&& what) {
+    if (!stopped() && ready()) return;
+    const auto words = [&] { return std::string(what()); };
+    const Reason why(words);
+    waits(worker, &why);
+    for (int asked = 0; !stopped() && !ready(); ++asked) pause(asked);
+    waits(worker, nullptr);
+    if (stopped()) throw Stopped{};
+  }
+  /// Between two looks at something that comes from outside; the longer it has been waited for, the longer.
+  static void pause(int asked);
+
+  /// What another process says of its workers: progress there counts here, too. From one thread.
+  struct Elsewhere {
+    std::uint64_t progress = 0;
+    bool in_phase = false;
+  };
+  Elsewhere here() const;
+  void tell_elsewhere(const Elsewhere& all) {
+    progress_elsewhere_ = all.progress;
+    phase_elsewhere_ = all.in_phase;
+  }
+  void tell_state(WorkerId worker, std::string state);
+
   /// Ends the run: everybody who waits or will wait throws Stopped. Only the first error is kept.
   void stop(std::exception_ptr error);
   bool stopped() const { return stopped_.load(); }
@@ -63,7 +92,7 @@ class Coordinator {
   /// Operations announced and done, and phases ended so far.
   std::uint64_t progress() const;
   /// Whether somebody is busy with what is no operation.
-  bool in_phase() const { return phases_.load() > 0; }
+  bool in_phase() const { return phases_.load() > 0 || phase_elsewhere_.load(); }
   /// `worker 1: F1.2, running`
   std::string state_of(WorkerId worker);
 
@@ -76,6 +105,7 @@ class Coordinator {
     std::atomic<std::uint64_t> progress = 0;
     std::mutex mutex;                     ///< of what follows
     const Reason* waiting_for = nullptr;  ///< null: running
+    std::string state_elsewhere;          ///< of a worker of another process
   };
   void waits(WorkerId worker, const Reason* why);
 
@@ -83,6 +113,8 @@ class Coordinator {
   std::atomic<bool> stopped_ = false;
   std::atomic<int> phases_ = 0;
   std::atomic<std::uint64_t> phases_ended_ = 0;
+  std::atomic<std::uint64_t> progress_elsewhere_ = 0;
+  std::atomic<bool> phase_elsewhere_ = false;
   std::mutex mutex_;  ///< of what follows
   std::exception_ptr error_;
   std::vector<Monitor*> monitors_;

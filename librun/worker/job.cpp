@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "librun/data/synthetic.h"
+#include "librun/transport/rank_transport.h"
 
 namespace pp::run {
 
@@ -55,11 +56,37 @@ ChannelOptions number_messages(const plan::Plan& plan, const RunOptions& options
           .evaluation_micro_batches = std::max<std::int64_t>(1, test.count)};
 }
 
-// Workers that have the first replica of a stage.
-std::size_t count_first_replicas(const plan::Plan& plan) {
+// Workers that hand in something for a snapshot: those with the first replica of a stage. The first process gets
+// what all of them have, the others pass on theirs.
+std::size_t count_parts(const plan::Plan& plan, const Placement& placement) {
   std::set<WorkerId> workers;
-  for (const plan::Stage& stage : plan.stages) workers.insert(stage.workers.front());
+  for (const plan::Stage& stage : plan.stages) {
+    const WorkerId worker = stage.workers.front();
+    if (placement.rank == 0 || placement.here(worker)) workers.insert(worker);
+  }
   return workers.size();
+}
+
+Commands::Readers readers(const plan::Plan& plan, const Placement& placement) {
+  Commands::Readers readers{.alone = placement.alone()};
+  for (const plan::Worker& worker : plan.workers) {
+    if (placement.here(worker.id)) readers.here.push_back(worker.id);
+  }
+  return readers;
+}
+
+std::unique_ptr<Transport> make_transport(Coordinator& coordinator, const Channels& channels, const Setup& setup,
+                                          const RunOptions& options) {
+  if (setup.placement.alone()) return make_in_process_transport(coordinator, channels.list());
+  std::optional<at::ScalarType> autocast;
+  if (options.autocast) autocast = options.autocast == Autocast::float16 ? at::kHalf : at::kBFloat16;
+  return make_rank_transport(coordinator, channels.list(), setup.placement, *setup.peers, autocast);
+}
+
+std::unique_ptr<Collectives> make_collectives(Coordinator& coordinator, std::vector<Group> groups,
+                                              const Setup& setup) {
+  if (setup.placement.alone()) return make_in_process_collectives(coordinator, std::move(groups));
+  return make_rank_collectives(coordinator, std::move(groups), setup.placement, *setup.peers);
 }
 
 TensorsByName read_all(const std::filesystem::path& path) {
@@ -109,17 +136,19 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
       numbering(number_messages(plan, options, test_shape)),
       channels(plan, setup.model, wiring, inference ? forward_streams : streams, forward_streams, numbering),
       coordinator(static_cast<int>(plan.workers.size())),
-      commands(coordinator, setup.round),
+      commands(coordinator, setup.round, readers(plan, setup.placement)),
       ledger(coordinator, {.micro_batches = static_cast<int>(numbering.step_micro_batches),
                            .updates = count_updates(streams, plan.training.micro_batches),
                            .evaluations = static_cast<int>(test_shape.count),
                            .steps = lead + setup.round}),
       passes(coordinator, static_cast<int>(plan.stages.size())),
-      snapshots(coordinator, count_first_replicas(plan)),
+      snapshots(coordinator, count_parts(plan, setup.placement)),
       initial(read_initial(setup.start)),
-      transport(make_in_process_transport(coordinator, channels.list())),
-      collectives(make_in_process_collectives(coordinator, groups_of(plan))),
+      transport(make_transport(coordinator, channels, setup, options)),
+      collectives(make_collectives(coordinator, groups_of(plan), setup)),
       start(Coordinator::Clock::now()) {}
+
+std::vector<WorkerId> Job::workers_here() const { return readers(plan, setup.placement).here; }
 
 int Job::tied_owner(std::size_t tied) const {
   const std::string& user = plan.tied[tied].layers.front();

@@ -14,8 +14,10 @@
 #include "librun/data/dataset.h"
 #include "librun/data/order.h"
 #include "librun/run.h"
+#include "librun/setup/placement.h"
 #include "librun/transport/collectives.h"
 #include "librun/transport/coordinator.h"
+#include "librun/transport/peers.h"
 #include "librun/transport/transport.h"
 #include "librun/worker/channels.h"
 #include "librun/worker/core_binding.h"
@@ -66,10 +68,12 @@ struct Setup {
   RateSchedule rates;
   std::vector<Device> devices;  ///< per worker
   CoreBinding cores;            ///< per worker
+  Placement placement;
+  Peers* peers = nullptr;  ///< the other processes; null: there are none
 };
 
-/// Everything that run.h promises for check(). Throws pp::Error.
-Setup make_setup(const plan::Plan& plan, const RunOptions& options);
+/// Everything that run.h promises for check(), for the workers that are here. Throws pp::Error.
+Setup make_setup(const plan::Plan& plan, const RunOptions& options, const Placement& placement = {});
 
 /// Not movable: its parts refer to each other. Refers to nothing outside, so that it may be left to a worker
 /// that does not come back.
@@ -86,6 +90,9 @@ struct Job {
   int tied_owner(std::size_t tied) const;
   std::size_t replica_group(StageId stage) const { return index(stage); }
   std::size_t tied_group(std::size_t tied) const { return plan.stages.size() + tied; }
+  bool here(WorkerId worker) const { return setup.placement.here(worker); }
+  /// The workers of this process.
+  std::vector<WorkerId> workers_here() const;
   std::size_t everybody() const { return plan.stages.size() + plan.tied.size(); }
 
   const plan::Plan plan;

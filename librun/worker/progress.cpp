@@ -1,18 +1,35 @@
 #include "librun/worker/progress.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
 namespace pp::run {
 
-Commands::Commands(Coordinator& coordinator, Step round)
-    : monitor_(coordinator), round_(round), places_(static_cast<std::size_t>(coordinator.workers())) {}
+Commands::Commands(Coordinator& coordinator, Step round, const Readers& readers)
+    : monitor_(coordinator),
+      round_(round),
+      alone_(readers.alone),
+      places_(static_cast<std::size_t>(coordinator.workers())) {
+  if (alone_) return;
+  for (Place& place : places_) place.position = std::numeric_limits<std::size_t>::max();
+  for (const WorkerId worker : readers.here) places_[index(worker)].position = 0;
+}
 
 void Commands::append(const Command& command) {
+  if (tell_) tell_({.kind = Order::Kind::append, .command = command});
   const Monitor::Lock lock = monitor_.lock();
   entries_.emplace_back(command);
   monitor_.notify();
+}
+
+void Commands::apply(const Order& order) {
+  switch (order.kind) {
+    case Order::Kind::append: return append(order.command);
+    case Order::Kind::grant: return grant(order.end);
+    case Order::Kind::cut: cut(order.evaluation_too ? Cut::evaluation_too : Cut::training); return;
+  }
 }
 
 void Commands::train(int epoch, Stretch stretch) { append({Command::Kind::train, stretch, epoch}); }
@@ -30,6 +47,7 @@ void Commands::snapshot(Step step, bool last) {
 void Commands::stop() { append({}); }
 
 void Commands::grant(Step end) {
+  if (tell_) tell_({.kind = Order::Kind::grant, .end = end});
   const Monitor::Lock lock = monitor_.lock();
   granted_ = std::max(granted_.load(), end);
   monitor_.notify();
@@ -39,6 +57,7 @@ void Commands::grant(Step end) {
 // either `begun` is read here after that, and the step is within the new end, or the worker looks again with
 // the lock.
 Step Commands::cut(Cut what) {
+  if (tell_) tell_({.kind = Order::Kind::cut, .evaluation_too = what == Cut::evaluation_too});
   const Monitor::Lock lock = monitor_.lock();
   Step trained = trained_;
   bool over = false;  // what follows is beyond the cut
@@ -48,9 +67,7 @@ Step Commands::cut(Cut what) {
     if (entry.cancelled || (!trains && what == Cut::training)) continue;
     Stretch& stretch = entry.command.stretch;
     entry.open = stretch.first;
-    const Step round = trains ? round_ : 1;
-    const Step rounds = (entry.begun - stretch.first + round - 1) / round;
-    const Step end = std::min(stretch.end, stretch.first + rounds * round);
+    const Step end = least_end(entry);
     over = over || (trains && end < stretch.end);
     stretch.end = end;
     entry.open = end;
@@ -58,6 +75,16 @@ Step Commands::cut(Cut what) {
   }
   monitor_.notify();
   return trained;
+}
+
+Step Commands::least_end(const Entry& entry) const {
+  const Stretch& stretch = entry.command.stretch;
+  const bool trains = entry.command.kind == Command::Kind::train;
+  if (!alone_ && !trains) return stretch.end;
+  const Step begun = alone_ ? entry.begun.load() : std::clamp(granted_.load(), stretch.first, stretch.end);
+  const Step round = trains ? round_ : 1;
+  const Step rounds = (begun - stretch.first + round - 1) / round;
+  return std::min(stretch.end, stretch.first + rounds * round);
 }
 
 Command Commands::next(WorkerId worker) {
@@ -125,12 +152,26 @@ void Ledger::hand_in(Slot& slot) {
   monitor_.notify();
 }
 
+void Ledger::enter(const LedgerEntry& entry) {
+  switch (entry.kind) {
+    case LedgerEntry::Kind::loss: return loss(entry.step, entry.micro_batch, entry.loss);
+    case LedgerEntry::Kind::update: return updated(entry.step, entry.worker, entry.end, entry.figures);
+    case LedgerEntry::Kind::evaluation:
+      return evaluation(static_cast<int>(entry.step), entry.micro_batch, entry.part);
+  }
+}
+
 void Ledger::loss(Step step, int micro_batch, double value) {
+  if (there_)
+    return there_({.kind = LedgerEntry::Kind::loss, .step = step, .micro_batch = micro_batch, .loss = value});
   slot(step).losses[static_cast<std::size_t>(micro_batch)] = value;
 }
 
 void Ledger::updated(Step step, WorkerId worker, Coordinator::Clock::time_point end,
                      const StepFigures& figures) {
+  if (there_)
+    return there_(
+        {.kind = LedgerEntry::Kind::update, .step = step, .worker = worker, .end = end, .figures = figures});
   Slot& slot = this->slot(step);
   Part& part = slot.workers[index(worker)];
   part.end = std::max(part.end, end);
@@ -139,6 +180,8 @@ void Ledger::updated(Step step, WorkerId worker, Coordinator::Clock::time_point 
 }
 
 void Ledger::evaluation(int epoch, int micro_batch, const EvaluationPart& part) {
+  if (there_)
+    return there_({.kind = LedgerEntry::Kind::evaluation, .step = epoch, .micro_batch = micro_batch, .part = part});
   const Monitor::Lock lock = monitor_.lock();
   auto& parts = evaluations_[epoch];
   parts[micro_batch] = part;

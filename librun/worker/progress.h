@@ -26,14 +26,34 @@ struct Command {
   bool last = false;  ///< snapshot: no training follows
 };
 
+/// What a driver does with its commands, for those of another process to repeat.
+struct Order {
+  enum class Kind { append, grant, cut };
+  Kind kind = Kind::append;
+  Command command = {};
+  Step end = 0;                 ///< grant
+  bool evaluation_too = false;  ///< cut
+};
+
 /// The driver's list of commands, given in advance and read by every worker at its own pace. Steps of training
 /// are granted a little ahead, so that they follow each other without a barrier, across stretches too. Training
 /// can be cut short: then every worker leaves it after the same step. A step that is granted when a worker
 /// comes to it begins without a lock.
 class Commands {
  public:
+  /// Whose workers read the commands: all, or those of this process. Then others read theirs, which take the
+  /// same decisions from the same orders: a cut takes back only what has not been granted.
+  struct Readers {
+    bool alone = true;
+    std::vector<WorkerId> here = {};  ///< where not alone
+  };
   /// Training begins and ends in whole rounds of `round` steps.
-  explicit Commands(Coordinator& coordinator, Step round = 1);
+  explicit Commands(Coordinator& coordinator, Step round = 1, const Readers& readers = {true, {}});
+
+  /// Called with each order of the driver, in their sequence.
+  void mirror(std::function<void(const Order&)> tell) { tell_ = std::move(tell); }
+  /// Repeats what the driver of another process did.
+  void apply(const Order& order);
 
   /// The driver's side. Appends what is to be done; stretches follow each other.
   void train(int epoch, Stretch stretch);
@@ -75,8 +95,13 @@ class Commands {
   /// Entries that every worker has left.
   void drop();
 
+  /// Where an entry ends when it is cut short.
+  Step least_end(const Entry& entry) const;
+
   Monitor monitor_;
   Step round_;
+  bool alone_;
+  std::function<void(const Order&)> tell_;
   std::atomic<Step> granted_ = 0;
   std::deque<Entry> entries_;
   std::size_t dropped_ = 0;    ///< entries before the first one
@@ -98,6 +123,19 @@ struct EvaluationPart {
   std::int64_t predictions = 0;  ///< of cross_entropy: samples, or positions of sequences; 0: no accuracy
 };
 
+/// One thing that a worker hands in, for the ledger of another process.
+struct LedgerEntry {
+  enum class Kind { loss, update, evaluation };
+  Kind kind = Kind::loss;
+  Step step = 0;  ///< evaluation: epoch
+  int micro_batch = 0;
+  double loss = 0;
+  WorkerId worker{};
+  Coordinator::Clock::time_point end{};
+  StepFigures figures{};
+  EvaluationPart part{};
+};
+
 /// What makes a step or an evaluation complete.
 struct LedgerShape {
   int micro_batches = 1;  ///< losses of a step, at most
@@ -115,6 +153,10 @@ class Ledger {
   /// A stage of a worker has been updated.
   void updated(Step step, WorkerId worker, Coordinator::Clock::time_point end, const StepFigures& figures);
   void evaluation(int epoch, int micro_batch, const EvaluationPart& part);
+
+  /// From now on all of it goes there instead; called by the workers.
+  void relay(std::function<void(LedgerEntry)> there) { there_ = std::move(there); }
+  void enter(const LedgerEntry& entry);
 
   /// The driver's side: blocks until all of it is there, and takes it; nothing when `give_up` ended the wait
   /// (Monitor::wait_driver).
@@ -135,6 +177,7 @@ class Ledger {
   void hand_in(Slot& slot);
 
   Monitor monitor_;
+  std::function<void(LedgerEntry)> there_;
   LedgerShape shape_;
   std::vector<Slot> slots_;  ///< a ring
   std::map<int, std::map<int, EvaluationPart>> evaluations_;

@@ -24,6 +24,14 @@ class TimeSample {
   /// The time that a share of the others do not exceed.
   Seconds quantile(double share) const;
 
+  /// field(value) for all that it is made of.
+  template <class Field>
+  void each(Field&& field) {
+    field(kept_);
+    field(count_);
+    field(stride_);
+  }
+
  private:
   static constexpr std::size_t kMost = 4096;
   std::vector<Seconds> kept_;

@@ -8,10 +8,7 @@
 
 namespace pp::run {
 
-namespace {
-
 TrainingState merged(std::vector<Stage::LayerState> layers) {
-  std::ranges::sort(layers, {}, &Stage::LayerState::layer);
   TrainingState state;
   const auto append = [](NamedTensors& all, NamedTensors& some) {
     all.insert(all.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
@@ -23,21 +20,24 @@ TrainingState merged(std::vector<Stage::LayerState> layers) {
   return state;
 }
 
-}  // namespace
-
 void Snapshots::begin(WorkerId worker, Step step, bool last) {
   Monitor::Lock lock = monitor_.lock();
-  const auto is_it = [&] { return current_ && current_->step == step && current_->last == last; };
+  const Key key{step, last};
   monitor_.wait(
-      lock, worker, [&] { return !current_ || is_it(); }, [] { return "the last checkpoint to be written"; });
-  if (!current_) current_ = Entry{step, last};
+      lock, worker, [&] { return entries_.empty() || entries_.begin()->first >= key; },
+      [] { return "the last checkpoint to be written"; });
 }
 
-void Snapshots::add(std::vector<Stage::LayerState> layers, Seconds pause) {
+void Snapshots::add(Step step, bool last, std::vector<Stage::LayerState> layers, Seconds pause) {
+  add_elsewhere({.step = step, .last = last, .layers = std::move(layers), .pause = pause}, 1);
+}
+
+void Snapshots::add_elsewhere(Snapshot there, std::size_t parts) {
   const Monitor::Lock lock = monitor_.lock();
-  std::ranges::move(layers, std::back_inserter(current_->layers));
-  current_->pause = std::max(current_->pause, pause);
-  ++current_->parts;
+  Entry& entry = entries_[{there.step, there.last}];
+  std::ranges::move(there.layers, std::back_inserter(entry.layers));
+  entry.pause = std::max(entry.pause, there.pause);
+  entry.parts += parts;
   if (complete()) monitor_.notify();
 }
 
@@ -48,7 +48,8 @@ void Snapshots::reached(Step step, const Position& position) {
 }
 
 bool Snapshots::complete() const {
-  return current_ && current_->parts == parts_ && positions_.contains(current_->step);
+  return !entries_.empty() && entries_.begin()->second.parts == parts_ &&
+         positions_.contains(entries_.begin()->first.first);
 }
 
 std::optional<Snapshot> Snapshots::take() {
@@ -60,14 +61,17 @@ std::optional<Snapshot> Snapshots::take() {
   if (!monitor_.wait_driver(
           lock, [&] { return complete(); }, closed))
     return std::nullopt;
-  positions_.erase(positions_.begin(), positions_.find(current_->step));
-  return Snapshot{positions_.at(current_->step), current_->last, merged(std::exchange(current_->layers, {})),
-                  current_->pause};
+  auto& [key, entry] = *entries_.begin();
+  const auto [step, last] = key;
+  positions_.erase(positions_.begin(), positions_.find(step));
+  Snapshot snapshot{step, positions_.at(step), last, std::exchange(entry.layers, {}), entry.pause};
+  std::ranges::sort(snapshot.layers, {}, &Stage::LayerState::layer);
+  return snapshot;
 }
 
 void Snapshots::written() {
   const Monitor::Lock lock = monitor_.lock();
-  current_.reset();
+  entries_.erase(entries_.begin());
   ++written_;
   monitor_.notify();
 }
@@ -96,9 +100,9 @@ SnapshotWriter::~SnapshotWriter() {
 
 void SnapshotWriter::serve() noexcept {
   try {
-    while (const std::optional<Snapshot> snapshot = snapshots_.take()) {
+    while (std::optional<Snapshot> snapshot = snapshots_.take()) {
       const Phase phase(run_);
-      write_(*snapshot);
+      write_(std::move(*snapshot));
       snapshots_.written();
     }
   } catch (const Stopped&) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "librun/checkpoint/manifest.h"
@@ -24,22 +25,30 @@ struct TrainingState {
 };
 
 struct Snapshot {
-  Position position;
-  bool last = false;  ///< the training ends here
-  TrainingState state;
+  Step step = 0;
+  Position position = {};
+  bool last = false;                           ///< the training ends here
+  std::vector<Stage::LayerState> layers = {};  ///< in model order
   Seconds pause{};  ///< the longest that a worker was kept from training
 };
 
-/// Holds at most one snapshot: the workers wait until the one before is written.
+/// Takes what the layers refer to.
+TrainingState merged(std::vector<Stage::LayerState> layers);
+
+/// Holds at most one snapshot of the workers here: they wait until the one before is written.
 class Snapshots {
  public:
   /// `parts`: workers that hand in something.
   Snapshots(Coordinator& run, std::size_t parts) : monitor_(run), parts_(parts) {}
 
+  std::size_t parts() const { return parts_; }
+
   /// A worker's side, once for each snapshot, which step and `last` tell from the one before: blocks until that
   /// is written, then hands in what the worker has.
   void begin(WorkerId worker, Step step, bool last);
-  void add(std::vector<Stage::LayerState> layers, Seconds pause);
+  void add(Step step, bool last, std::vector<Stage::LayerState> layers, Seconds pause);
+  /// The same from `parts` workers of another process, at any time.
+  void add_elsewhere(Snapshot there, std::size_t parts);
 
   /// The writer's side. Blocks until a snapshot is complete; nothing after close().
   std::optional<Snapshot> take();
@@ -54,9 +63,8 @@ class Snapshots {
   void close();
 
  private:
+  using Key = std::pair<Step, bool>;  ///< step, and whether it is the last
   struct Entry {
-    Step step = 0;
-    bool last = false;
     std::size_t parts = 0;
     std::vector<Stage::LayerState> layers = {};
     Seconds pause{};
@@ -67,7 +75,7 @@ class Snapshots {
   Monitor monitor_;
   std::size_t parts_;
   std::map<Step, Position> positions_;
-  std::optional<Entry> current_;
+  std::map<Key, Entry> entries_;  ///< the first one is under way
   int written_ = 0;
   bool closed_ = false;
 };
@@ -76,7 +84,7 @@ class Snapshots {
 /// a stall.
 class SnapshotWriter {
  public:
-  using Write = std::function<void(const Snapshot&)>;
+  using Write = std::function<void(Snapshot)>;
 
   /// Both must outlive it.
   SnapshotWriter(Coordinator& run, Snapshots& snapshots, Write write);

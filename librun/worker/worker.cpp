@@ -128,7 +128,7 @@ void Worker::snapshot(const Command& command) {
   const profile::ChargeMemory charged{profile::MemoryAccount()};
   std::vector<Stage::LayerState> layers;
   for (const Stage* const stage : mine) std::ranges::move(stage->snapshot(), std::back_inserter(layers));
-  job_.snapshots.add(std::move(layers), finished() - begin);
+  job_.snapshots.add(command.step, command.last, std::move(layers), finished() - begin);
 }
 
 void Worker::walk(Cursor cursor) {

@@ -32,7 +32,9 @@ class Worker {
   /// Never throws: an error stops the run through the coordinator, with worker, stage and operation in front.
   void run() noexcept;
 
+  WorkerId id() const { return id_; }
   const WorkerRecord& record() const { return record_; }
+  WorkerRecord& record() { return record_; }
   const std::map<StageId, Stage>& stages() const { return stages_; }
 
  private:

@@ -3,36 +3,18 @@
 #include <algorithm>
 #include <limits>
 
+#include "librun/transport/mpi/session.h"
 #include "librun/transport/ranks.h"
 
 namespace pp::run {
 
 namespace {
 
-int rank_of_this_process() {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return rank;
-}
-
-int count_of_ranks() {
-  int size = 1;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  return size;
-}
-
-// Joins when made, leaves when destroyed.
-class MpiSession {
- public:
-  MpiSession() { MPI_Init(nullptr, nullptr); }
-  ~MpiSession() { MPI_Finalize(); }
-  MpiSession(const MpiSession&) = delete;
-  MpiSession& operator=(const MpiSession&) = delete;
-};
-
 class MpiRanks : private MpiSession, public Ranks {
  public:
-  MpiRanks() : Ranks(rank_of_this_process(), count_of_ranks()) {}
+  MpiRanks() : MpiSession(Threads::main_alone), Ranks(MpiSession::rank(), MpiSession::size()) {}
+  using Ranks::rank;
+  using Ranks::size;
 
   void send(int to, std::span<const std::byte> bytes) override {
     MPI_Send(bytes.data(), count(bytes.size()), MPI_BYTE, to, kTag, MPI_COMM_WORLD);

@@ -1,12 +1,21 @@
 #include "libprofile/core/error.h"
+#include "librun/transport/peers.h"
 #include "librun/transport/ranks.h"
 
 namespace pp::run {
 
-std::unique_ptr<Ranks> join_mpi_ranks() {
+namespace {
+
+[[noreturn]] void refuse() {
   throw Error(
       ErrorKind::usage,
       "this build has no MPI; install it (Debian: libopenmpi-dev), configure again with -DPP_MPI=ON and build");
 }
+
+}  // namespace
+
+std::unique_ptr<Ranks> join_mpi_ranks() { refuse(); }
+
+std::unique_ptr<Peers> join_mpi_peers() { refuse(); }
 
 }  // namespace pp::run

@@ -1,0 +1,42 @@
+#include "apps/run/ranks.h"
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "apps/cli/ranks.h"
+
+namespace pp::run_tool {
+
+void Ranks::join() {
+  if (cli::launched_with_ranks()) peers_ = run::join_mpi_peers();
+}
+
+run::RunReport Ranks::train(const plan::Plan& plan, const run::RunOptions& options, run::Observer& observer,
+                            const std::function<bool()>& interrupted) {
+  if (!peers_) return run::run(plan, options, observer, interrupted);
+  torn_ = true;
+  try {
+    run::RunReport report = run::run_together(*peers_, plan, options, observer, interrupted);
+    torn_ = false;
+    return report;
+  } catch (const Error& error) {
+    torn_ = error.kind() == ErrorKind::run || error.kind() == ErrorKind::internal;
+    throw;
+  }
+}
+
+int Ranks::leave(int exit_code) {
+  if (!peers_) return exit_code;
+  if (torn_) {
+    // Rank 0 ends all of them when it has said why.
+    constexpr std::chrono::seconds kGrace(10);
+    std::fflush(nullptr);
+    if (!first()) std::this_thread::sleep_for(kGrace);
+    peers_->abort(exit_code);
+  }
+  peers_.reset();
+  return exit_code;
+}
+
+}  // namespace pp::run_tool

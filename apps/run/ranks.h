@@ -1,0 +1,45 @@
+// The processes that train together, from their start to their common end.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+
+#include "apps/cli/shell.h"
+#include "librun/run.h"
+
+namespace pp::run_tool {
+
+/// Of a process that was started alone: nothing happens.
+class Ranks {
+ public:
+  /// Among mpirun's ranks, when it was started so.
+  void join();
+  bool alone() const { return !peers_; }
+  /// The first one writes files and says what there is to say.
+  bool first() const { return alone() || peers_->rank() == 0; }
+
+  /// What all ranks need before they train. What `read` throws is told to the others, and thrown.
+  template <class Read>
+  auto reading(Read&& read) {
+    try {
+      return read();
+    } catch (const Error& error) {
+      if (peers_) run::refuse_together(*peers_, error);
+      throw;
+    }
+  }
+
+  run::RunReport train(const plan::Plan& plan, const run::RunOptions& options, run::Observer& observer,
+                       const std::function<bool()>& interrupted);
+
+  /// At the end of main(): the ranks leave together, or all are ended where the run has failed. Returns the exit
+  /// code.
+  int leave(int exit_code);
+
+ private:
+  std::unique_ptr<run::Peers> peers_;
+  bool torn_ = false;  ///< the others may still wait for this one, or it for them
+};
+
+}  // namespace pp::run_tool

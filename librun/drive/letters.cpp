@@ -1,0 +1,170 @@
+#include "librun/drive/letters.h"
+
+#include <ATen/ops/empty.h>
+
+#include <cstring>
+#include <utility>
+
+namespace pp::run {
+
+namespace {
+
+void add(Packer& to, const StepFigures& figures) {
+  to.add(figures.busy).add(figures.peak).add(figures.gradient_norm).add(figures.begin).add(figures.not_finite);
+}
+
+void read(Unpacker& from, StepFigures& figures) {
+  from.read(figures.busy);
+  from.read(figures.peak);
+  from.read(figures.gradient_norm);
+  from.read(figures.begin);
+  from.read(figures.not_finite);
+}
+
+// Dense and on the host, as Stage::snapshot() makes them.
+void add(Packer& to, const NamedTensors& tensors) {
+  to.add(tensors.size());
+  for (const auto& [name, tensor] : tensors) {
+    to.add(name).add(tensor.scalar_type()).add(tensor.sizes().vec());
+    to.add(std::string_view(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()));
+  }
+}
+
+void read(Unpacker& from, NamedTensors& tensors) {
+  tensors.resize(from.take<std::size_t>());
+  for (auto& [name, tensor] : tensors) {
+    from.read(name);
+    const auto type = from.take<at::ScalarType>();
+    tensor = at::empty(from.take<std::vector<std::int64_t>>(), type);
+    const std::string_view bytes = from.next(from.take<std::size_t>());
+    if (!bytes.empty()) std::memcpy(tensor.mutable_data_ptr(), bytes.data(), bytes.size());
+  }
+}
+
+// field(value) for the plain parts of a record.
+template <class Record, class Field>
+void each_plain(Record& record, Field&& field) {
+  field(record.busy);
+  field(record.peak);
+  field(record.weights);
+  field(record.gradients);
+  field(record.optimizer);
+  field(record.versions);
+  field(record.saved);
+  field(record.peak_in_flight);
+  field(record.peak_versions);
+  field(record.sent);
+  field(record.ops);
+  field(record.messages);
+}
+
+void add(Packer& to, WorkerRecord& record) {
+  each_plain(record, [&](auto& value) { to.add(value); });
+  to.add(record.op_times.size());
+  for (auto& [key, times] : record.op_times) {
+    to.add(key.first).add(key.second);
+    times.each([&](auto& value) { to.add(value); });
+  }
+}
+
+void read(Unpacker& from, WorkerRecord& record) {
+  each_plain(record, [&](auto& value) { from.read(value); });
+  for (auto left = from.take<std::size_t>(); left > 0; --left) {
+    const auto kind = from.take<plan::OpKind>();
+    const auto stage = from.take<StageId>();
+    record.op_times[{kind, stage}].each([&](auto& value) { from.read(value); });
+  }
+}
+
+Packer letter(LetterKind kind) { return std::move(Packer().add(kind)); }
+
+}  // namespace
+
+std::string pack(const Order& order) { return letter(LetterKind::order).add(order).take(); }
+
+Order unpack_order(Unpacker& from) { return from.take<Order>(); }
+
+std::string pack(const LedgerEntry& entry, RunTime start) {
+  Packer to = letter(LetterKind::entry);
+  to.add(entry.kind).add(entry.step).add(entry.micro_batch).add(entry.loss).add(entry.worker);
+  to.add(Seconds(entry.end - start)).add(entry.part);
+  add(to, entry.figures);
+  return to.take();
+}
+
+LedgerEntry unpack_entry(Unpacker& from, RunTime start) {
+  LedgerEntry entry;
+  from.read(entry.kind);
+  from.read(entry.step);
+  from.read(entry.micro_batch);
+  from.read(entry.loss);
+  from.read(entry.worker);
+  entry.end = start + std::chrono::duration_cast<RunTime::duration>(from.take<Seconds>());
+  from.read(entry.part);
+  read(from, entry.figures);
+  return entry;
+}
+
+std::string pack(Snapshot snapshot, std::size_t parts) {
+  Packer to = letter(LetterKind::snapshot);
+  to.add(snapshot.step).add(snapshot.last).add(snapshot.pause).add(parts).add(snapshot.layers.size());
+  for (const Stage::LayerState& layer : snapshot.layers) {
+    to.add(layer.layer);
+    add(to, layer.tensors);
+    add(to, layer.optimizer);
+  }
+  return to.take();
+}
+
+std::pair<Snapshot, std::size_t> unpack_snapshot(Unpacker& from) {
+  Snapshot snapshot;
+  from.read(snapshot.step);
+  from.read(snapshot.last);
+  from.read(snapshot.pause);
+  const auto parts = from.take<std::size_t>();
+  for (auto left = from.take<std::size_t>(); left > 0; --left) {
+    Stage::LayerState& layer = snapshot.layers.emplace_back(Stage::LayerState{from.take<int>()});
+    read(from, layer.tensors);
+    read(from, layer.optimizer);
+  }
+  return {std::move(snapshot), parts};
+}
+
+std::string pack(const std::vector<std::pair<WorkerId, WorkerRecord*>>& records) {
+  Packer to = letter(LetterKind::records);
+  to.add(records.size());
+  for (const auto& [worker, record] : records) {
+    to.add(worker);
+    add(to, *record);
+  }
+  return to.take();
+}
+
+std::vector<std::pair<WorkerId, WorkerRecord>> unpack_records(Unpacker& from) {
+  std::vector<std::pair<WorkerId, WorkerRecord>> records(from.take<std::size_t>());
+  for (auto& [worker, record] : records) {
+    from.read(worker);
+    read(from, record);
+  }
+  return records;
+}
+
+std::string pack(const Pulse& pulse) {
+  Packer to = letter(LetterKind::pulse);
+  to.add(pulse.done).add(pulse.states.size());
+  for (const auto& [worker, state] : pulse.states) to.add(worker).add(state);
+  return to.take();
+}
+
+Pulse unpack_pulse(Unpacker& from) {
+  Pulse pulse;
+  from.read(pulse.done);
+  pulse.states.resize(from.take<std::size_t>());
+  for (auto& [worker, state] : pulse.states) {
+    from.read(worker);
+    from.read(state);
+  }
+  return pulse;
+}
+
+}  // namespace pp::run

@@ -1,0 +1,230 @@
+#include "librun/drive/rank_link.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <string>
+#include <thread>
+
+namespace pp::run {
+
+namespace {
+
+constexpr std::chrono::microseconds kLook(200);  // from one look for letters to the next
+constexpr Seconds kMostGrace{5};                  // for the last letters to leave
+
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "unknown error";
+  }
+}
+
+bool is_said(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const SaidElsewhere&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+std::string kind_alone(LetterKind kind) { return Packer().add(kind).take(); }
+
+}  // namespace
+
+RankLink::RankLink(Job& job, Mailbox& mailbox)
+    : job_(job),
+      mailbox_(mailbox),
+      monitor_(job.coordinator),
+      heard_(static_cast<std::size_t>(mailbox.size())),
+      elsewhere_(heard_.size(), {.progress = 0, .in_phase = true}),
+      looked_(Coordinator::Clock::now()) {
+  elsewhere_[static_cast<std::size_t>(mailbox.rank())] = {};
+  if (leads()) {
+    mailbox_.post_all(Packer().add(LetterKind::start).add(job_.start).take());
+    job_.commands.mirror([this](const Order& order) { mailbox_.post_all(pack(order)); });
+  } else {
+    job_.ledger.relay([this](const LedgerEntry& entry) { mailbox_.post(0, pack(entry, job_.start)); });
+  }
+  thread_.add([this] { serve(); });
+}
+
+RankLink::~RankLink() {
+  {
+    const Monitor::Lock lock = monitor_.lock();
+    closed_ = true;
+  }
+  thread_.join();
+  if (job_.coordinator.stopped()) say_failure();
+  const Time end = Coordinator::Clock::now() + std::chrono::duration_cast<Time::duration>(kMostGrace);
+  for (int asked = 0; !mailbox_.sent() && Coordinator::Clock::now() < end; ++asked) Coordinator::pause(asked);
+}
+
+void RankLink::serve() noexcept {
+  try {
+    while (true) {
+      {
+        const Monitor::Lock lock = monitor_.lock();
+        if (closed_) return;
+      }
+      while (auto letter = mailbox_.take()) handle(std::move(*letter));
+      const Time now = Coordinator::Clock::now();
+      if (now - last_pulse_ > interval()) {
+        last_pulse_ = now;
+        send_pulse();
+        check_silence(now);
+      }
+      if (job_.coordinator.stopped()) say_failure();
+      std::this_thread::sleep_for(kLook);
+    }
+  } catch (...) {
+    job_.coordinator.stop(std::current_exception());
+  }
+}
+
+// So often that a rank is not silent by accident.
+Seconds RankLink::interval() const { return std::min(job_.options.stall_timeout / 20, Seconds(1)); }
+
+void RankLink::handle(Peers::Letter letter) {
+  heard_[static_cast<std::size_t>(letter.from)] = Coordinator::Clock::now();
+  Unpacker from(letter.bytes);
+  const auto set = [&](bool& flag) {
+    {
+      const Monitor::Lock lock = monitor_.lock();
+      flag = true;
+    }
+    monitor_.notify();
+  };
+  switch (from.take<LetterKind>()) {
+    case LetterKind::start: {
+      const auto begin = from.take<Time>();
+      job_.start = job_.setup.placement.clock_of_first ? begin : Coordinator::Clock::now();
+      return;
+    }
+    case LetterKind::order: {
+      const Order order = unpack_order(from);
+      if (order.command.kind == Command::Kind::snapshot) job_.snapshots.reached(order.command.step, {});
+      job_.commands.apply(order);
+      if (order.kind == Order::Kind::append && order.command.kind == Command::Kind::stop) set(stopping_);
+      return;
+    }
+    case LetterKind::end: return set(left_);
+    case LetterKind::entry: return job_.ledger.enter(unpack_entry(from, job_.start));
+    case LetterKind::snapshot: {
+      auto [snapshot, parts] = unpack_snapshot(from);
+      return job_.snapshots.add_elsewhere(std::move(snapshot), parts);
+    }
+    case LetterKind::records: {
+      const Monitor::Lock lock = monitor_.lock();
+      for (auto& [worker, record] : unpack_records(from)) records_.emplace(worker, std::move(record));
+      ++complete_;
+      return monitor_.notify();
+    }
+    case LetterKind::failed: {
+      const auto text = from.take<std::string>();
+      if (leads()) {
+        job_.coordinator.stop(std::make_exception_ptr(
+            Error(ErrorKind::run, "rank " + std::to_string(letter.from) + ": " + text)));
+      } else {
+        job_.coordinator.stop(std::make_exception_ptr(SaidElsewhere(ErrorKind::run, text)));
+      }
+      return;
+    }
+    case LetterKind::interrupt: interrupted_ = true; return;
+    case LetterKind::pulse: return read_pulse(letter.from, from);
+  }
+}
+
+void RankLink::read_pulse(int rank, Unpacker& letter) {
+  const Pulse pulse = unpack_pulse(letter);
+  elsewhere_[static_cast<std::size_t>(rank)] = pulse.done;
+  for (const auto& [worker, state] : pulse.states)
+    job_.coordinator.tell_state(worker, "rank " + std::to_string(rank) + ": " + state);
+  Coordinator::Elsewhere all;
+  for (std::size_t r = leads() ? 1 : 0; r < (leads() ? elsewhere_.size() : 1); ++r) {
+    all.progress += elsewhere_[r].progress;
+    all.in_phase = all.in_phase || elsewhere_[r].in_phase;
+  }
+  job_.coordinator.tell_elsewhere(all);
+}
+
+// Rank 0 tells the others what all have done.
+void RankLink::send_pulse() {
+  Pulse pulse{job_.coordinator.here(), {}};
+  if (leads()) {
+    pulse.done = {job_.coordinator.progress(), job_.coordinator.in_phase()};
+    return mailbox_.post_all(pack(pulse));
+  }
+  for (const WorkerId worker : job_.workers_here())
+    pulse.states.emplace_back(worker, job_.coordinator.state_of(worker));
+  mailbox_.post(0, pack(pulse));
+}
+
+// A process that was suspended has heard of nobody: that is no silence. Rank 0 says first who is silent, then
+// the others whether it is.
+void RankLink::check_silence(Time now) {
+  if (now - looked_ > 4 * interval()) {
+    for (auto& heard : heard_) heard = heard ? std::optional(now) : heard;
+  }
+  looked_ = now;
+  const Seconds most = job_.options.stall_timeout * (leads() ? 1 : 1.2 + 0.1 * std::min(mailbox_.rank(), 8));
+  for (std::size_t r = 0; r < heard_.size(); ++r) {
+    if (!heard_[r] || now - *heard_[r] < most) continue;
+    std::string workers;
+    for (const plan::Worker& worker : job_.plan.workers) {
+      if (job_.setup.placement.of(worker.id) == static_cast<int>(r))
+        workers += " " + std::to_string(number(worker.id));
+    }
+    job_.coordinator.stop(std::make_exception_ptr(
+        LostRank(ErrorKind::run, "rank " + std::to_string(r) + " (workers" + workers + ") has been silent for " +
+                                     to_text(job_.options.stall_timeout) +
+                                     ": it hangs, was stopped, or cannot be reached; look at its host")));
+  }
+}
+
+void RankLink::say_failure() {
+  if (failure_said_) return;
+  const std::exception_ptr error = job_.coordinator.error();
+  if (!error) return;
+  failure_said_ = true;
+  if (is_said(error)) return;
+  const std::string letter = Packer().add(LetterKind::failed).add(text_of(error)).take();
+  if (leads()) return mailbox_.post_all(letter);
+  mailbox_.post(0, letter);
+}
+
+std::map<WorkerId, WorkerRecord> RankLink::await_records() {
+  Monitor::Lock lock = monitor_.lock();
+  monitor_.wait_driver(
+      lock, [&] { return complete_ + 1 == heard_.size(); }, [] { return false; });
+  mailbox_.post_all(kind_alone(LetterKind::end));
+  return std::move(records_);
+}
+
+void RankLink::follow(const std::function<bool()>& interrupted) {
+  bool told = false;
+  Monitor::Lock lock = monitor_.lock();
+  monitor_.wait_driver(
+      lock, [&] { return stopping_; },
+      [&] {
+        if (!told && interrupted()) {
+          mailbox_.post(0, kind_alone(LetterKind::interrupt));
+          told = true;
+        }
+        return false;
+      });
+}
+
+void RankLink::leave(const std::vector<std::pair<WorkerId, WorkerRecord*>>& records) {
+  mailbox_.post(0, pack(records));
+  Monitor::Lock lock = monitor_.lock();
+  monitor_.wait_driver(
+      lock, [&] { return left_; }, [] { return false; });
+}
+
+}  // namespace pp::run

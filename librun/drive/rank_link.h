@@ -1,0 +1,80 @@
+// A rank's line to the others while the run goes on, with a thread of its own: rank 0's orders to all, what
+// their workers hand in to rank 0, signs of life both ways.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libprofile/core/error.h"
+#include "librun/drive/letters.h"
+#include "librun/transport/mailbox.h"
+#include "librun/worker/job.h"
+#include "librun/worker/threads.h"
+
+namespace pp::run {
+
+/// A rank is not there any more, as far as this one can tell.
+class LostRank : public Error {
+ public:
+  using Error::Error;
+};
+
+class RankLink {
+ public:
+  /// Before anything is commanded. Both must outlive it.
+  RankLink(Job& job, Mailbox& mailbox);
+  ~RankLink();
+  RankLink(const RankLink&) = delete;
+  RankLink& operator=(const RankLink&) = delete;
+
+  bool leads() const { return mailbox_.rank() == 0; }
+
+  /// Rank 0: whether another rank was asked to end the run.
+  bool interrupted() const { return interrupted_; }
+  /// Rank 0, when its own workers have ended: the records of all others, by worker. Throws Stopped.
+  std::map<WorkerId, WorkerRecord> await_records();
+
+  /// Other ranks: until rank 0 has ordered the workers to stop. `interrupted` is polled, and passed on. Throws
+  /// Stopped.
+  void follow(const std::function<bool()>& interrupted);
+  /// A snapshot of `parts` workers here, to rank 0.
+  void post(Snapshot snapshot, std::size_t parts) { mailbox_.post(0, pack(std::move(snapshot), parts)); }
+  /// What the workers here wrote down; returns when rank 0 has everything. Throws Stopped.
+  void leave(const std::vector<std::pair<WorkerId, WorkerRecord*>>& records);
+
+ private:
+  using Time = Coordinator::Clock::time_point;
+
+  void serve() noexcept;
+  void handle(Peers::Letter letter);
+  void read_pulse(int from, Unpacker& letter);
+  void send_pulse();
+  /// Stops the run when a rank has not been heard of for the stall timeout.
+  void check_silence(Time now);
+  void say_failure();
+  Seconds interval() const;
+
+  Job& job_;
+  Mailbox& mailbox_;
+  Monitor monitor_;  ///< of what follows
+  bool stopping_ = false, left_ = false, closed_ = false;
+  std::size_t complete_ = 0;  ///< ranks whose records have come
+  std::map<WorkerId, WorkerRecord> records_;
+
+  std::atomic<bool> interrupted_ = false;
+  // Of the thread.
+  std::vector<std::optional<Time>> heard_;         ///< per rank; none: it has not begun
+  std::vector<Coordinator::Elsewhere> elsewhere_;  ///< per rank
+  Time looked_{};                                  ///< when silence was last looked for
+  Time last_pulse_{};
+  bool failure_said_ = false;
+  Threads thread_;
+};
+
+}  // namespace pp::run

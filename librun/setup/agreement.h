@@ -1,0 +1,23 @@
+// Whether the processes of a run are of one mind, before work starts. All ranks call the same functions; what one
+// of them cannot accept is thrown by all, as itself on rank 0 and as SaidElsewhere on the others.
+#pragma once
+
+#include <functional>
+
+#include "librun/setup/placement.h"
+#include "librun/transport/mailbox.h"
+#include "librun/worker/job.h"
+
+namespace pp::run {
+
+/// Who is where. Throws also where ranks have other plans or versions.
+Placement meet(Mailbox& mailbox, const plan::Plan& plan);
+/// In its place, for a rank that has no plan.
+[[noreturn]] void refuse_to_meet(Mailbox& mailbox, const Error& why);
+
+/// What `make` returns, if it throws nowhere and options, data and the beginning of the training are the same
+/// everywhere.
+Setup agree(Mailbox& mailbox, const plan::Plan& plan, const RunOptions& options,
+            const std::function<Setup()>& make);
+
+}  // namespace pp::run

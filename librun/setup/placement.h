@@ -1,0 +1,30 @@
+// Which process has which workers. Free of Torch.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "libplan/plan.h"
+
+namespace pp::run {
+
+struct Placement {
+  int rank = 0;                ///< of this process
+  int ranks = 1;
+  std::vector<int> rank_of{};  ///< per worker; empty: all are here
+  std::vector<bool> beside{};  ///< per rank: on this host and with the same cores, so that they share these
+  bool clock_of_first = true;  ///< this host's clock is that of rank 0's
+
+  bool alone() const { return ranks == 1; }
+  int of(WorkerId worker) const { return rank_of.empty() ? rank : rank_of[index(worker)]; }
+  bool here(WorkerId worker) const { return of(worker) == rank; }
+};
+
+/// The plan's ranks where it names as many, else contiguous blocks of workers, the first ranks with one more.
+/// Throws pp::Error (usage), with the command that fits, for more ranks than workers.
+Placement place_workers(const plan::Plan& plan, int rank, int ranks);
+
+/// `4 workers on 2 ranks: 0-1, 2-3`, and why not as the plan has it.
+std::string placement_text(const plan::Plan& plan, const Placement& placement);
+
+}  // namespace pp::run

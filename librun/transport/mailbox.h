@@ -1,0 +1,54 @@
+// Letters of any length between the processes of a run. Free of Torch.
+#pragma once
+
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "librun/transport/peers.h"
+
+namespace pp::run {
+
+class Mailbox {
+ public:
+  /// `peers` must outlive it.
+  explicit Mailbox(Peers& peers) : peers_(peers) {}
+  /// Waits for nobody: what has not been sent by then stays in memory, because the library may still read it.
+  ~Mailbox();
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
+
+  Peers& peers() const { return peers_; }
+  int rank() const { return peers_.rank(); }
+  int size() const { return peers_.size(); }
+
+  /// Any thread. Letters to one rank arrive in the order in which they were posted.
+  void post(int to, std::string bytes);
+  /// To all other ranks.
+  void post_all(const std::string& bytes);
+  /// One thread at a time: the next whole letter that has come.
+  std::optional<Peers::Letter> take();
+  /// Whether all that was posted has been sent.
+  bool sent();
+
+ private:
+  struct Leaving {
+    std::string bytes;
+    std::unique_ptr<Posted> posted;
+  };
+  void forget_sent();
+
+  Peers& peers_;
+  std::map<int, std::string> begun_;  ///< per rank: the parts of a letter that is not whole
+  std::mutex mutex_;                  ///< of what follows
+  std::list<Leaving> leaving_;
+};
+
+/// What every rank brings, in the order of the ranks; all of them call it. Blocks.
+std::vector<std::string> gather_everywhere(Mailbox& mailbox, std::string mine);
+
+}  // namespace pp::run

@@ -1,0 +1,134 @@
+// Messages over MPI. Every call is short and never blocks, and calls are made one at a time under a lock: so the
+// library need only allow threads in turn, and whoever waits for a message moves all others on, too.
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <vector>
+
+#include "librun/transport/mpi/session.h"
+#include "librun/transport/peers.h"
+
+namespace pp::run {
+
+namespace {
+
+// Counts are ints: a longer message goes in parts, all but the last one of this size.
+constexpr std::size_t kPart = std::size_t{1} << 30;
+
+std::size_t count_parts(std::size_t room) { return std::max<std::size_t>(1, (room + kPart - 1) / kPart); }
+
+class MpiPosted final : public Posted {
+ public:
+  MpiPosted(std::mutex& calls, std::size_t parts) : calls_(calls), requests_(parts), statuses_(parts) {}
+
+  MPI_Request& part(std::size_t i) { return requests_[i]; }
+
+  bool done() override {
+    if (done_) return true;
+    const std::lock_guard held(calls_);
+    int flag = 0;
+    MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &flag, statuses_.data());
+    if (flag == 0) return false;
+    done_ = true;
+    for (const MPI_Status& status : statuses_) {
+      int count = 0;
+      MPI_Get_count(&status, MPI_BYTE, &count);
+      bytes_ += static_cast<std::size_t>(std::max(0, count));
+    }
+    return true;
+  }
+  std::size_t bytes() const override { return bytes_; }
+
+ private:
+  std::mutex& calls_;
+  std::vector<MPI_Request> requests_;
+  std::vector<MPI_Status> statuses_;
+  bool done_ = false;
+  std::size_t bytes_ = 0;
+};
+
+class MpiPeers final : private MpiSession, public Peers {
+ public:
+  MpiPeers()
+      : MpiSession(Threads::one_at_a_time), Peers(MpiSession::rank(), MpiSession::size()) {
+    for (MPI_Comm& lane : lanes_) MPI_Comm_dup(MPI_COMM_WORLD, &lane);
+    int found = 0;
+    int* bound = nullptr;
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&bound), &found);
+    if (found != 0) largest_tag_ = *bound;
+  }
+  ~MpiPeers() override {
+    for (MPI_Comm& lane : lanes_) MPI_Comm_free(&lane);
+  }
+  using Peers::rank;
+  using Peers::size;
+
+  int largest_tag() const override { return largest_tag_; }
+
+  std::unique_ptr<Posted> send(const Address& to, std::span<const std::byte> bytes, std::size_t room,
+                               Sent sent) override {
+    auto posted = std::make_unique<MpiPosted>(calls_, count_parts(room));
+    const auto call = sent == Sent::taken ? MPI_Issend : MPI_Isend;
+    const std::lock_guard held(calls_);
+    for (std::size_t i = 0; i < count_parts(room); ++i) {
+      const auto part = bytes.subspan(std::min(i * kPart, bytes.size()));
+      call(part.data(), count_of(part.size()), MPI_BYTE, to.rank, to.tag, comm(to.lane), &posted->part(i));
+    }
+    return posted;
+  }
+
+  std::unique_ptr<Posted> receive(const Address& from, std::span<std::byte> room) override {
+    auto posted = std::make_unique<MpiPosted>(calls_, count_parts(room.size()));
+    const std::lock_guard held(calls_);
+    for (std::size_t i = 0; i < count_parts(room.size()); ++i) {
+      const auto part = room.subspan(i * kPart);
+      MPI_Irecv(part.data(), count_of(part.size()), MPI_BYTE, from.rank, from.tag, comm(from.lane),
+                &posted->part(i));
+    }
+    return posted;
+  }
+
+  std::unique_ptr<Posted> send_letter(int to, std::span<const std::byte> bytes) override {
+    auto posted = std::make_unique<MpiPosted>(calls_, 1);
+    const std::lock_guard held(calls_);
+    MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, to, 0, lanes_[kLetters],
+              &posted->part(0));
+    return posted;
+  }
+
+  std::optional<Letter> next_letter() override {
+    const std::lock_guard held(calls_);
+    int found = 0, count = 0;
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Status status;
+    MPI_Improbe(MPI_ANY_SOURCE, 0, lanes_[kLetters], &found, &message, &status);
+    if (found == 0) return std::nullopt;
+    MPI_Get_count(&status, MPI_BYTE, &count);
+    Letter letter{status.MPI_SOURCE, std::string(static_cast<std::size_t>(count), '\0')};
+    MPI_Mrecv(letter.bytes.data(), count, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+    return letter;
+  }
+
+  [[noreturn]] void abort(int exit_code) override {
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+    std::abort();
+  }
+
+ private:
+  static constexpr std::size_t kLetters = 2;  // beside the lanes
+
+  static int count_of(std::size_t rest) { return static_cast<int>(std::min(rest, kPart)); }
+  MPI_Comm comm(Lane lane) const { return lanes_[static_cast<std::size_t>(lane)]; }
+
+  std::mutex calls_;
+  std::array<MPI_Comm, 3> lanes_{};
+  int largest_tag_ = 32767;  // what every library has
+};
+
+}  // namespace
+
+std::unique_ptr<Peers> join_mpi_peers() { return std::make_unique<MpiPeers>(); }
+
+}  // namespace pp::run

@@ -1,0 +1,74 @@
+// The processes that train one plan together: messages that never block, between ranks and by tag. What the
+// transport, the collectives and the letters between ranks are made of; MPI is one of its forms, a test's
+// threads are another. Plain values only: apps include this header.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace pp::run {
+
+/// A message on its way. Its bytes must stay where they are until it is done.
+class Posted {
+ public:
+  virtual ~Posted() = default;
+  /// Never blocks; asking is what moves messages on.
+  virtual bool done() = 0;
+  /// When done: of what was received.
+  virtual std::size_t bytes() const = 0;
+};
+
+/// One rank's end. Any thread may call; calls are short.
+class Peers {
+ public:
+  /// Messages of different lanes never meet.
+  enum class Lane { tensors, sums };
+  struct Address {
+    Lane lane = Lane::tensors;
+    int rank = 0;
+    int tag = 0;
+  };
+  /// When a message counts as sent: when its bytes may be changed, or when the other rank has room for it.
+  enum class Sent { gone, taken };
+
+  Peers(int rank, int size) : rank_(rank), size_(size) {}
+  virtual ~Peers() = default;
+  Peers(const Peers&) = delete;
+  Peers& operator=(const Peers&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  /// 0 to this.
+  virtual int largest_tag() const = 0;
+
+  /// Messages of one address arrive in the order in which they are sent, in the rooms that are made for them.
+  /// `room`: bytes that the receiver has made room for, at least those of the message. A rank may send to
+  /// itself.
+  virtual std::unique_ptr<Posted> send(const Address& to, std::span<const std::byte> bytes, std::size_t room,
+                                       Sent sent) = 0;
+  virtual std::unique_ptr<Posted> receive(const Address& from, std::span<std::byte> room) = 0;
+
+  /// Of any size below 2 GiB; nobody need expect it.
+  virtual std::unique_ptr<Posted> send_letter(int to, std::span<const std::byte> bytes) = 0;
+  struct Letter {
+    int from = 0;
+    std::string bytes;
+  };
+  /// The next one that has come; those of one rank in the order in which they were sent.
+  virtual std::optional<Letter> next_letter() = 0;
+
+  /// Ends all ranks at once, with this exit code.
+  [[noreturn]] virtual void abort(int exit_code) = 0;
+
+ private:
+  int rank_, size_;
+};
+
+/// The ranks of mpirun or srun. At most once in a process; when it is destroyed, all ranks must have agreed to
+/// end. Throws pp::Error (usage) in a build without MPI.
+std::unique_ptr<Peers> join_mpi_peers();
+
+}  // namespace pp::run

@@ -1,0 +1,162 @@
+#include "librun/transport/rank_transport.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <deque>
+#include <string>
+#include <utility>
+
+#include "libprofile/core/error.h"
+#include "libprofile/device/memory_meter.h"
+#include "libprofile/model/ops.h"
+
+namespace pp::run {
+
+namespace {
+
+struct Message {
+  std::int64_t number = 0;
+  at::Tensor tensor;
+  std::unique_ptr<Posted> posted;
+};
+
+// What one end of a channel has under way; only its worker looks.
+struct End {
+  std::deque<Message> messages;
+};
+
+std::span<std::byte> bytes_of(const at::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+class RankTransport final : public Transport {
+ public:
+  RankTransport(Coordinator& coordinator, std::vector<Channel> channels, const Placement& placement,
+                Peers& peers, std::optional<at::ScalarType> autocast)
+      : coordinator_(coordinator),
+        channels_(std::move(channels)),
+        placement_(placement),
+        peers_(peers),
+        autocast_(autocast),
+        local_(make_in_process_transport(coordinator, channels_)),
+        ends_(channels_.size()),
+        tags_(channels_.empty() ? 1 : (std::int64_t{peers.largest_tag()} + 1) / std::ssize(channels_)) {
+    for (const Channel& channel : channels_) {
+      const bool trains = channel.direction != Direction::evaluation;
+      if (tags_ < (trains ? 3 * channel.per_step : std::int64_t{4} * channel.window)) refuse();
+    }
+  }
+
+  // What a failed run leaves under way may still be written by the library.
+  ~RankTransport() override {
+    for (End& end : ends_) {
+      std::erase_if(end.messages, [](Message& message) { return message.posted->done(); });
+    }
+    if (std::ranges::any_of(ends_, [](const End& end) { return !end.messages.empty(); }))
+      new std::vector<End>(std::move(ends_));
+  }
+
+  void expect(int channel, std::int64_t number, int rows) override {
+    if (stays(channel)) return local_->expect(channel, number, rows);
+    const Channel& of = channels_[static_cast<std::size_t>(channel)];
+    std::vector<std::int64_t> sizes{rows};
+    sizes.insert(sizes.end(), of.shape.begin(), of.shape.end());
+    const at::ScalarType type = of.dtype ? model::scalar_type(*of.dtype) : at::kFloat;
+    // On its way it counts at nobody.
+    const profile::ChargeMemory charged{profile::MemoryAccount()};
+    Message message{number, at::empty(sizes, type), nullptr};
+    message.posted = peers_.receive(address(channel, number, of.from), bytes_of(message.tensor));
+    end(channel).messages.push_back(std::move(message));
+  }
+
+  void send(int channel, std::int64_t number, at::Tensor tensor) override {
+    if (stays(channel)) return local_->send(channel, number, std::move(tensor));
+    const Channel& of = channels_[static_cast<std::size_t>(channel)];
+    std::deque<Message>& leaving = end(channel).messages;
+    const auto has_room = [&] {
+      std::erase_if(leaving, [](Message& message) { return message.posted->done(); });
+      return std::ssize(leaving) < of.window;
+    };
+    coordinator_.poll(of.from, has_room, [&] {
+      return "worker " + std::to_string(pp::number(of.to)) + " to make room for " + describe(of, number);
+    });
+    const profile::ChargeMemory charged{profile::MemoryAccount()};
+    Message message{number, tensor.to(at::kCPU).contiguous(), nullptr};
+    tensor.reset();
+    const std::span<const std::byte> bytes = bytes_of(message.tensor);
+    const std::size_t room = of.dtype ? bytes.size() : sizeof(float) * static_cast<std::size_t>(message.tensor.numel());
+    // Training is held back by the driver, which lets steps begin; an evaluation by its windows alone.
+    const auto sent = of.direction == Direction::evaluation ? Peers::Sent::taken : Peers::Sent::gone;
+    message.posted = peers_.send(address(channel, number, of.to), bytes, room, sent);
+    leaving.push_back(std::move(message));
+  }
+
+  at::Tensor receive(int channel, std::int64_t number) override {
+    if (stays(channel)) return local_->receive(channel, number);
+    const Channel& of = channels_[static_cast<std::size_t>(channel)];
+    std::deque<Message>& coming = end(channel).messages;
+    const auto found = std::ranges::find(coming, number, &Message::number);
+    if (found == coming.end()) throw Error(ErrorKind::internal, describe(of, number) + " was not expected");
+    coordinator_.poll(of.to, [&] { return found->posted->done(); }, [&] { return describe(of, number); });
+    at::Tensor tensor = typed(*found, of);
+    coming.erase(found);
+    return tensor;
+  }
+
+ private:
+  [[noreturn]] void refuse() const {
+    throw Error(ErrorKind::run, "the message-passing library has tags up to " +
+                                    std::to_string(peers_.largest_tag()) + ", too few for " +
+                                    std::to_string(channels_.size()) +
+                                    " channels between workers; plan fewer stages or micro-batches, or use "
+                                    "another library");
+  }
+
+  bool stays(int channel) const {
+    const Channel& of = channels_[static_cast<std::size_t>(channel)];
+    return placement_.of(of.from) == placement_.of(of.to);
+  }
+
+  End& end(int channel) { return ends_[static_cast<std::size_t>(channel)]; }
+
+  // Messages of a channel that are under way together have numbers closer than `tags_`.
+  Peers::Address address(int channel, std::int64_t number, WorkerId other) const {
+    const std::int64_t tag = channel + std::ssize(channels_) * (number % tags_);
+    return {Peers::Lane::tensors, placement_.of(other), static_cast<int>(tag)};
+  }
+
+  at::Tensor typed(Message& message, const Channel& of) const {
+    const std::size_t bytes = message.posted->bytes();
+    if (bytes == message.tensor.nbytes()) return std::move(message.tensor);
+    const bool half = !of.dtype && autocast_ && 2 * bytes == message.tensor.nbytes();
+    if (!half) {
+      throw Error(ErrorKind::internal, describe(of, message.number) + ": " + std::to_string(bytes) +
+                                           " bytes came, there was room for " +
+                                           std::to_string(message.tensor.nbytes()));
+    }
+    const profile::ChargeMemory charged{profile::MemoryAccount()};
+    at::Tensor tensor = at::empty(message.tensor.sizes(), *autocast_);
+    std::ranges::copy(bytes_of(message.tensor).first(bytes), bytes_of(tensor).begin());
+    return tensor;
+  }
+
+  Coordinator& coordinator_;
+  std::vector<Channel> channels_;
+  const Placement& placement_;
+  Peers& peers_;
+  std::optional<at::ScalarType> autocast_;
+  std::unique_ptr<Transport> local_;
+  std::vector<End> ends_;  ///< per channel: the end that is here
+  std::int64_t tags_;      ///< of a channel
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_rank_transport(Coordinator& coordinator, std::vector<Channel> channels,
+                                               const Placement& placement, Peers& peers,
+                                               std::optional<at::ScalarType> autocast) {
+  return std::make_unique<RankTransport>(coordinator, std::move(channels), placement, peers, autocast);
+}
+
+}  // namespace pp::run
