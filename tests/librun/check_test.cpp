@@ -198,8 +198,6 @@ TEST_SUITE("librun/check") {
                 p.devices[1].index = 99;
               },
               ErrorKind::device) == "worker 1: device cuda:99: " + have);
-    CHECK(refused_plan([](plan::Plan& p) { p.workers[1].rank = 1; }, ErrorKind::device) ==
-          "worker 1: rank 1: this build of pp-run is one process; set every rank to 0");
     const std::string message =
         refused_plan([](plan::Plan& p) { p.devices[0].cores = {4095}; }, ErrorKind::device);
     CHECK(message.starts_with("device cpu:0: core 4095 is not available, this process may use "));

@@ -1,0 +1,229 @@
+// pp-run under mpirun: the bits of one process, one voice, and how a job of several processes ends.
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "libprofile/core/file.h"
+#include "tests/apps/run_folder.h"
+#include "tests/support/process.h"
+#include "tests/support/rank_cases.h"
+
+#include "tests/support/doctest.h"
+#include "tests/support/skip.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using pp::test::Outcome;
+using pp::test::RankCase;
+using Arguments = std::vector<std::string>;
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+bool without_mpi() {
+  if (std::string_view(PP_MPIRUN).empty()) pp::test::skip("built without MPI");
+  return std::string_view(PP_MPIRUN).empty();
+}
+
+/// A plan, run by one process or by several.
+struct RankFolder : pp::test::TemporaryFolder {
+  explicit RankFolder(const PlanSpec& spec) {
+    const pp::plan::Plan plan = make_plan(spec);
+    mini_batch = plan.training.mini_batch;
+    pp::write_file(path() / "plan.json", pp::dump_json(pp::plan::to_json(plan)));
+  }
+  Arguments training(const Arguments& more) const {
+    Arguments all{"plan.json", "--data", "synthetic", "--synthetic-samples", std::to_string(12 * mini_batch),
+                  "--seed", "7", "--lr", "0.05"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  Outcome alone(const Arguments& more) const {
+    return pp::test::run_program(pp::test::RunFolder::tool(), training(more), path());
+  }
+  /// `env` says yes to Open MPI's questions: root may start ranks, more of them than cores. At its end Open MPI
+  /// keeps memory that AddressSanitizer would call leaked.
+  Outcome on(int ranks, const Arguments& more) const {
+    Arguments all{"OMPI_ALLOW_RUN_AS_ROOT=1",
+                  "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                  "OMPI_MCA_rmaps_base_oversubscribe=1",
+                  "ASAN_OPTIONS=detect_leaks=0",
+                  PP_MPIRUN,
+                  "-n",
+                  std::to_string(ranks),
+                  pp::test::RunFolder::tool().string()};
+    const Arguments what = training(more);
+    all.insert(all.end(), what.begin(), what.end());
+    return pp::test::run_program("/usr/bin/env", all, path());
+  }
+  /// The same, where this rank kills itself: `signal` after `seconds`.
+  Outcome with_signal(int ranks, int rank, const std::string& signal, const std::string& seconds,
+                      const Arguments& more) const {
+    const std::string script =
+        "if [ \"$OMPI_COMM_WORLD_RANK\" = " + std::to_string(rank) + " ]; then (sleep " + seconds + "; kill -" +
+        signal + " $$) & fi; exec \"$0\" \"$@\"";
+    Arguments all{"OMPI_ALLOW_RUN_AS_ROOT=1",
+                  "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                  "OMPI_MCA_rmaps_base_oversubscribe=1",
+                  PP_MPIRUN,
+                  "-n",
+                  std::to_string(ranks),
+                  "/bin/sh",
+                  "-c",
+                  script,
+                  pp::test::RunFolder::tool().string()};
+    const Arguments what = training(more);
+    all.insert(all.end(), what.begin(), what.end());
+    return pp::test::run_program("/usr/bin/env", all, path());
+  }
+
+  int mini_batch = 0;
+};
+
+PlanSpec three_stages() {
+  PlanSpec spec{.model = test::mlp(3)};
+  spec.cuts = {2, 4};
+  return spec;
+}
+
+/// One of the six pairs of ranks and workers a rank for each schedule, in turn; all with PP_RANKS=all.
+std::vector<RankCase> wanted_cases() {
+  const char* const text = std::getenv("PP_RANKS");
+  std::vector<RankCase> all = pp::test::rank_cases(), some;
+  if (text && std::string_view(text) == "all") return all;
+  std::string schedule;
+  std::size_t first = 0, turn = 0;
+  for (std::size_t i = 0; i <= all.size(); ++i) {
+    if (i < all.size() && all[i].spec.schedule == schedule) continue;
+    if (i > first) some.push_back(all[first + turn++ % (i - first)]);
+    first = i;
+    if (i < all.size()) schedule = all[i].spec.schedule;
+  }
+  return some;
+}
+
+}  // namespace
+
+TEST_SUITE("apps/ranks") {
+  TEST_CASE("every schedule under mpirun writes the weights of one process, byte for byte") {
+    if (without_mpi()) return;
+    const std::vector<RankCase> cases = wanted_cases();
+    CHECK(cases.size() >= 21);
+    for (const RankCase& one : cases) {
+      CAPTURE(one.name);
+      const RankFolder folder(one.spec);
+      const Outcome alone = folder.alone({"--steps", "12", "--save-weights", "alone", "-o", "alone.json"});
+      CAPTURE(alone.err);
+      REQUIRE(alone.code == 0);
+      const Outcome outcome = folder.on(one.ranks, {"--steps", "12", "--save-weights", "ranks", "-o", "ranks.json"});
+      CAPTURE(outcome.err);
+      REQUIRE(outcome.code == 0);
+      CHECK(pp::read_file(folder.path() / "ranks") == pp::read_file(folder.path() / "alone"));
+      const auto losses = [&](const char* name) {
+        return pp::parse_json(pp::read_file(folder.path() / name))["step_losses"];
+      };
+      CHECK(losses("ranks.json") == losses("alone.json"));
+    }
+  }
+
+  TEST_CASE("one rank speaks: the placement, one summary, one report") {
+    if (without_mpi()) return;
+    const RankFolder folder(three_stages());
+    const Outcome outcome = folder.on(2, {"--steps", "4", "-o", "r.json", "--trace", "t.json"});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    const std::string line = "pp-run: info: 3 workers on 2 ranks: 0 1, 2, in contiguous blocks\n";
+    const std::size_t first = outcome.err.find(line);
+    REQUIRE(first != std::string::npos);
+    CHECK(outcome.err.find(line, first + 1) == std::string::npos);
+    const std::size_t summary = outcome.out.find("4 steps, completed");
+    REQUIRE(summary != std::string::npos);
+    CHECK(outcome.out.find("4 steps, completed", summary + 1) == std::string::npos);
+    const pp::Json report = pp::parse_json(pp::read_file(folder.path() / "r.json"));
+    CHECK(report["workers"].size() == 3);
+    CHECK(pp::read_file(folder.path() / "t.json").find("F2.0") != std::string::npos);
+  }
+
+  TEST_CASE("what no rank can do, and too many ranks, is said once with exit code 2") {
+    if (without_mpi()) return;
+    const RankFolder folder(three_stages());
+    const Outcome many = folder.on(4, {"--steps", "4"});
+    CHECK(many.code == 2);
+    const std::string line =
+        "pp-run: error: 4 ranks for 3 workers of the plan; start at most 3: mpirun -n 3 pp-run ...\n";
+    const std::size_t first = many.err.find(line);
+    REQUIRE(first != std::string::npos);
+    CHECK(many.err.find("pp-run: error", first + 1) == std::string::npos);
+    const Outcome resumed = folder.on(2, {"--steps", "4", "--resume", "nowhere"});
+    CHECK(resumed.code == 2);
+    CHECK(has(resumed.err, "pp-run: error: nowhere: no checkpoint to go on from"));
+  }
+
+  TEST_CASE("checkpoints of three ranks go on on two, with the bytes of a run that went through") {
+    if (without_mpi()) return;
+    const RankFolder folder(three_stages());
+    REQUIRE(folder.alone({"--steps", "12", "--save-weights", "whole"}).code == 0);
+    REQUIRE(folder.on(3, {"--steps", "7", "--checkpoint", "ck", "--every", "3"}).code == 0);
+    const Outcome outcome = folder.on(2, {"--steps", "12", "--resume", "ck", "--save-weights", "resumed"});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    CHECK(pp::read_file(folder.path() / "resumed") == pp::read_file(folder.path() / "whole"));
+  }
+
+  TEST_CASE("a rank that is killed ends the job, which names it; the checkpoints are whole and go on") {
+    if (without_mpi()) return;
+    const RankFolder folder(three_stages());
+    const Arguments endless{"--steps", "1000000", "--no-evaluate", "--checkpoint", "ck", "--every", "20"};
+    for (const int rank : {0, 2}) {
+      Arguments what = endless;
+      if (rank > 0) what.insert(what.end(), {"--resume", "ck"});
+      const Outcome outcome = folder.with_signal(3, rank, "KILL", "3", what);
+      CAPTURE(outcome.err);
+      CHECK(outcome.code != 0);
+      CHECK(has(outcome.err, "rank " + std::to_string(rank)));
+    }
+    Arguments last = endless;
+    last.insert(last.end(), {"--resume", "ck"});
+    const auto checkpoint_of = [&] {
+      int newest = 0;
+      for (const auto& entry : fs::directory_iterator(folder.path() / "ck")) {
+        const std::string name = entry.path().filename().string();
+        if (name.starts_with("step-")) newest = std::max(newest, std::atoi(name.c_str() + 5));
+      }
+      return newest;
+    };
+    const std::string end = std::to_string(checkpoint_of() + 5);
+    const Outcome resumed = folder.on(2, {"--steps", end, "--no-evaluate", "--resume", "ck", "--save-weights", "w"});
+    CAPTURE(resumed.err);
+    REQUIRE(resumed.code == 0);
+    REQUIRE(folder.alone({"--steps", end, "--no-evaluate", "--save-weights", "whole"}).code == 0);
+    CHECK(pp::read_file(folder.path() / "w") == pp::read_file(folder.path() / "whole"));
+  }
+
+  TEST_CASE("a rank that is stopped ends the job after the stall timeout, and is named once") {
+    if (without_mpi()) return;
+    const RankFolder folder(three_stages());
+    const Outcome outcome = folder.with_signal(
+        3, 1, "STOP", "3", {"--steps", "1000000", "--no-evaluate", "--stall-timeout", "3s"});
+    CAPTURE(outcome.err);
+    CHECK(outcome.code != 0);
+    const std::string line = "pp-run: error: rank 1 (workers 1) has been silent for 3 s";
+    const std::size_t first = outcome.err.find(line);
+    REQUIRE(first != std::string::npos);
+    CHECK(outcome.err.find("pp-run: error", first + 1) == std::string::npos);
+  }
+
+  TEST_CASE("inference under mpirun is refused") {
+    if (without_mpi()) return;
+    const RankFolder folder(three_stages());
+    const Outcome outcome = pp::test::run_program(
+        "/usr/bin/env",
+        {"OMPI_COMM_WORLD_SIZE=2", pp::test::RunFolder::tool().string(), "infer", "plan.json", "--data",
+         "synthetic", "--draw-weights", "-o", "o"},
+        folder.path());
+    CHECK(outcome.code == 2);
+    CHECK(outcome.err == "pp-run: error: pp-run infer is one process; start it without mpirun\n");
+  }
+}

@@ -1,0 +1,242 @@
+// Trainings on several ranks, which are threads here: the same bits as in one process, and what happens when a
+// rank is of another mind, fails or is silent.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libprofile/core/error.h"
+#include "libprofile/model/families/families.h"
+#include "librun/checkpoint/weights.h"
+#include "librun/run.h"
+#include "tests/librun/folder.h"
+#include "tests/librun/models.h"
+#include "tests/librun/reference.h"
+#include "tests/support/plans.h"
+#include "tests/support/rank_cases.h"
+#include "tests/support/thread_peers.h"
+#include "tests/support/torch_test.h"
+
+using namespace pp;
+using pp::test::ThreadPeers;
+using pp::test::Wires;
+
+namespace {
+
+run::RunOptions options_for(const plan::Plan& plan) {
+  run::RunOptions options;
+  options.data = "synthetic";
+  options.synthetic_samples = 12 * plan.training.mini_batch;
+  options.steps = 12;
+  options.learning_rate = 0.05;
+  options.seed = 7;
+  return options;
+}
+
+/// What became of each rank.
+struct Ending {
+  std::optional<run::RunReport> report;
+  std::string error;
+  bool said_elsewhere = false;
+};
+
+using Change = std::function<void(ThreadPeers&, plan::Plan&, run::RunOptions&)>;
+
+std::vector<Ending> train(int ranks, const plan::Plan& plan, const run::RunOptions& options,
+                          const Change& change = {}, Wires* wires = nullptr) {
+  std::vector<Ending> endings(static_cast<std::size_t>(ranks));
+  Wires own(ranks);
+  pp::test::on_ranks(wires ? *wires : own, [&](ThreadPeers& peers) {
+    Ending& ending = endings[static_cast<std::size_t>(peers.rank())];
+    ::test::SilentObserver observer;
+    plan::Plan mine = plan;
+    run::RunOptions settings = options;
+    if (change) change(peers, mine, settings);
+    try {
+      ending.report = run::run_together(peers, mine, settings, observer, [] { return false; });
+    } catch (const run::SaidElsewhere& error) {
+      ending.said_elsewhere = true;
+      ending.error = error.what();
+    } catch (const Error& error) {
+      ending.error = error.what();
+    }
+  });
+  return endings;
+}
+
+::test::Run run_on(int ranks, const plan::Plan& plan, run::RunOptions options) {
+  const TestFolder folder;
+  options.save_weights = folder.path() / "weights.safetensors";
+  std::vector<Ending> endings = train(ranks, plan, options);
+  for (const Ending& ending : endings) REQUIRE(ending.error == "");
+  return {std::move(*endings.front().report), run::read_weights(options.save_weights)};
+}
+
+void check_same(int ranks, const plan::Plan& plan, const run::RunOptions& options) {
+  const ::test::Run expected = ::test::run_plan(plan, options), found = run_on(ranks, plan, options);
+  CHECK(::test::first_difference(expected.tensors, found.tensors) == "");
+  CHECK(found.report.step_losses == expected.report.step_losses);
+  REQUIRE(found.report.epochs.size() == expected.report.epochs.size());
+  for (std::size_t e = 0; e < found.report.epochs.size(); ++e)
+    CHECK(found.report.epochs[e].test_loss == expected.report.epochs[e].test_loss);
+  REQUIRE(found.report.workers.size() == plan.workers.size());
+  for (std::size_t w = 0; w < plan.workers.size(); ++w) {
+    CHECK(found.report.workers[w].peak_in_flight == expected.report.workers[w].peak_in_flight);
+    CHECK(found.report.workers[w].sent_per_step == expected.report.workers[w].sent_per_step);
+  }
+  CHECK(found.report.op_times.size() == expected.report.op_times.size());
+}
+
+}  // namespace
+
+TEST_SUITE("librun/ranks") {
+  TEST_CASE("every schedule on 2, 3 and 4 ranks of 1 or 2 workers: the bits of one process") {
+    int count = 0;
+    for (const pp::test::RankCase& one : pp::test::rank_cases()) {
+      CAPTURE(one.name);
+      const plan::Plan plan = make_plan(one.spec);
+      check_same(one.ranks, plan, options_for(plan));
+      ++count;
+    }
+    CHECK(count >= 60);
+  }
+
+  TEST_CASE("decisions of all workers, shared weights, batch norm and half precision: the bits of one process") {
+    const ModelGraph language = model::build_family(
+        "transformer:layers=2,width=16,heads=2,vocabulary=20,sequence=8,dropout=0.2,tied=1");
+    for (const PlanSpec& spec :
+         {PlanSpec{.model = ::test::residual_net(), .cuts = {4, 9}, .replicas = {1, 2, 1}},
+          PlanSpec{.model = ::test::shared_mlp(), .cuts = {3, 6}}, PlanSpec{.model = language, .cuts = {2, 4}}}) {
+      const plan::Plan plan = make_plan(spec);
+      CAPTURE(plan.model.name);
+      run::RunOptions options = options_for(plan);
+      options.clip_norm = 0.5;
+      options.on_nan = run::OnNan::skip;
+      options.accumulate = 2;
+      options.steps = 6;
+      check_same(3, plan, options);
+      run::RunOptions half = options_for(plan);
+      half.autocast = run::Autocast::bfloat16;
+      check_same(2, plan, half);
+    }
+  }
+
+  TEST_CASE("workers stand where the plan's ranks say, where it names as many") {
+    plan::Plan plan = make_plan({.model = ::test::mlp(3), .cuts = {2, 4}});
+    for (std::size_t w = 0; w < 3; ++w) plan.workers[w].rank = w == 1 ? 0 : 1;
+    check_same(2, plan, options_for(plan));
+  }
+
+  TEST_CASE("an all-reduce sends each member's vector 2(q-1)/q times") {
+    const plan::Plan plan =
+        make_plan({.model = ::test::mlp(8), .replicas = {3}, .schedule = "data-parallel", .micro_batches = 3});
+    run::RunOptions options = options_for(plan);
+    options.steps = 1;
+    Wires wires(3);
+    for (const Ending& ending : train(3, plan, options, {}, &wires)) REQUIRE(ending.error == "");
+    // Each parameter's gradient begins at a multiple of 16 floats. fc0: 30 and 6 take 32 + 16, seven layers of 36
+    // and 6 take 48 + 16, the head's 18 and 3 take 32 + 16: 544 floats, of which each of 3 members sends 2*2/3.
+    CHECK(wires.sent() == 3 * 544 * 4 / 3 * sizeof(float));
+  }
+
+  TEST_CASE("a checkpoint of three ranks goes on on two and on one, with the bits of a run that went through") {
+    const TestFolder folder;
+    const plan::Plan plan = make_plan({.model = ::test::dropout_mlp(), .cuts = {2, 4, 6}});
+    run::RunOptions options = options_for(plan);
+    const ::test::Run whole = ::test::run_plan(plan, options);
+    options.checkpoint = folder.path() / "ck";
+    options.checkpoint_steps = 2;
+    options.steps = 5;
+    run_on(3, plan, options);
+    options.resume = options.checkpoint;
+    options.steps = 9;
+    run_on(2, plan, options);
+    options.steps = 12;
+    CHECK(::test::first_difference(whole.tensors, ::test::run_plan(plan, options).tensors) == "");
+  }
+
+  TEST_CASE("more ranks than workers are refused with the command that fits") {
+    const auto endings = train(3, make_plan({.model = ::test::mlp(2), .cuts = {2}}), {});
+    CHECK(endings[0].error ==
+          "3 ranks for 2 workers of the plan; start at most 2: mpirun -n 2 pp-run ...");
+    CHECK_FALSE(endings[0].said_elsewhere);
+    for (const std::size_t r : {1, 2}) CHECK(endings[r].said_elsewhere);
+  }
+
+  TEST_CASE("ranks of another mind are refused before any work, by name") {
+    const plan::Plan plan = make_plan({.model = ::test::mlp(2), .cuts = {2}});
+    const run::RunOptions options = options_for(plan);
+    const auto refusal = [&](const Change& change) {
+      const auto endings = train(2, plan, options, [&](ThreadPeers& peers, auto& p, auto& o) {
+        if (peers.rank() == 1) change(peers, p, o);
+      });
+      CHECK(endings[1].said_elsewhere);
+      CHECK_FALSE(endings[0].said_elsewhere);
+      return endings[0].error;
+    };
+    const auto has = [](const std::string& text, const std::string& part) {
+      return text.find(part) != std::string::npos;
+    };
+    CHECK(has(refusal([](auto&, auto&, run::RunOptions& o) { o.learning_rate = 0.5; }),
+              ": option learning_rate is 0.5, on rank 0 0.05; start all ranks with the same pp-run, plan, data "
+              "and options"));
+    CHECK(has(refusal([](auto&, auto&, run::RunOptions& o) { o.seed = 8; }), ": the seed is 8, on rank 0 7;"));
+    CHECK(has(refusal([](auto&, plan::Plan& p, auto&) { p.training.optimizer = plan::OptimizerName::adam; }),
+              ": the plan is sha256:"));
+    CHECK(has(refusal([](auto&, auto&, run::RunOptions& o) { o.data = "nowhere"; }), ": nowhere: "));
+  }
+
+  TEST_CASE("a worker that fails on any rank ends all, and rank 0 names rank, worker, stage and operation") {
+    const plan::Plan plan = make_plan({.model = ::test::mlp(3), .cuts = {2, 4}});
+    for (const int where : {0, 1, 2}) {
+      run::RunOptions options = options_for(plan);
+      options.before_op = [&](std::int64_t step, WorkerId worker, const plan::Op& op) {
+        if (step == 2 && number(worker) == where && op.kind == plan::OpKind::backward)
+          throw std::runtime_error("the disk is on fire");
+      };
+      const auto endings = train(3, plan, options);
+      const std::string text = std::to_string(where);
+      CHECK(endings[0].error == (where == 0 ? "" : "rank " + text + ": ") + "worker " + text + ": stage " + text +
+                                    ": B" + text + ".0: the disk is on fire");
+      for (const std::size_t r : {1, 2}) CHECK(endings[r].said_elsewhere);
+    }
+  }
+
+  TEST_CASE("a rank that is not heard of for the stall timeout ends the run, which names it") {
+    const plan::Plan plan = make_plan({.model = ::test::mlp(3), .cuts = {2, 4}});
+    run::RunOptions options = options_for(plan);
+    options.stall_timeout = Seconds(2);
+    std::atomic<ThreadPeers*> silent = nullptr;
+    options.before_op = [&](std::int64_t step, WorkerId worker, const plan::Op&) {
+      if (step == 3 && number(worker) == 1) silent.load()->mute = true;
+    };
+    options.steps = 1'000'000;
+    const auto endings = train(3, plan, options, [&](ThreadPeers& peers, auto&, auto&) {
+      if (peers.rank() == 1) silent = &peers;
+    });
+    CHECK(endings[0].error ==
+          "rank 1 (workers 1) has been silent for 2 s: it hangs, was stopped, or cannot be reached; look at its "
+          "host");
+    CHECK(endings[2].said_elsewhere);
+  }
+
+  TEST_CASE("who interrupts any rank ends the run after the steps in flight, with the same report") {
+    const plan::Plan plan = make_plan({.model = ::test::mlp(3), .cuts = {2, 4}});
+    run::RunOptions options = options_for(plan);
+    options.steps = 1'000'000;
+    options.evaluate = false;
+    std::atomic<int> begun = 0;
+    options.before_op = [&](std::int64_t step, WorkerId, const plan::Op&) { begun = static_cast<int>(step); };
+    Wires wires(3);
+    std::optional<run::RunReport> report;
+    pp::test::on_ranks(wires, [&](ThreadPeers& peers) {
+      ::test::SilentObserver observer;
+      auto mine = run::run_together(peers, plan, options, observer,
+                                    [&] { return peers.rank() == 2 && begun > 20; });
+      if (peers.rank() == 0) report = std::move(mine);
+    });
+    CHECK(report->exit_reason == "interrupted");
+    CHECK(report->step_losses.size() > 20);
+  }
+}
