@@ -106,8 +106,8 @@ InferReport infer(const plan::Plan& plan, const InferOptions& options, InferObse
       infer.sequence ? generation_of(plan, options, infer) : outputs_of(plan, options, infer);
   RunOptions run;
   static_cast<ExecutionOptions&>(run) = options;
-  auto work = std::make_unique<Work>(plan, run, std::move(infer.setup), nullptr, nullptr,
-                                     std::move(forward_only));
+  auto work =
+      std::make_unique<Work>(plan, run, std::move(infer.setup), nullptr, nullptr, std::move(forward_only));
   InferDriver driver(work->job, observer, interrupted);
   perform(work, [&] { driver.drive(); });
   if (!driver.interrupted()) work->job.inference->finish();

@@ -67,6 +67,8 @@ void tell_start(const plan::Plan& plan, const RunOptions& options, const Setup& 
     for (const std::string& warning : *warnings) observer.warning(warning);
   }
   if (plan.schedule.weight_policy == plan::WeightPolicy::latest) observer.warning(kLatest);
+  if (const std::string missing = missing_ranks(plan); setup.placement.alone() && !missing.empty())
+    observer.warning(missing);
   observer.start(start_of(plan, options, setup));
 }
 

@@ -125,10 +125,10 @@ class SaidElsewhere : public Error {
   using Error::Error;
 };
 
-/// The same by several processes, which all call it, each for its workers (setup/placement.h). First they find
-/// out whether they are of one mind: plan, options, data, version. Rank 0 writes files, tells its observer and
-/// returns the report; of the others' reports only the exit reason means something. A failure anywhere ends all
-/// of them, each with an exception: SaidElsewhere but for rank 0, which names the rank where it happened.
+/// The same by several processes, which all call it, each for its workers (transport/placement.h). First they
+/// find out whether they are of one mind: plan, options, data, version. Rank 0 writes files, tells its observer
+/// and returns the report; of the others' reports only the exit reason means something. A failure anywhere ends
+/// all of them, each with an exception: SaidElsewhere but for rank 0, which names the rank where it happened.
 RunReport run_together(Peers& peers, const plan::Plan& plan, const RunOptions& options, Observer& observer,
                        const std::function<bool()>& interrupted);
 /// In its place, for a rank that does not come so far: tells the others, who then throw, too.

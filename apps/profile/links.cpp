@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <ranges>
 
-#include "apps/cli/ranks.h"
 #include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/cli/progress.h"
+#include "apps/cli/ranks.h"
 #include "apps/cli/table.h"
 #include "apps/profile/commands.h"
 #include "libprofile/core/counted.h"

@@ -33,8 +33,8 @@ class Ranks {
   run::RunReport train(const plan::Plan& plan, const run::RunOptions& options, run::Observer& observer,
                        const std::function<bool()>& interrupted);
 
-  /// At the end of main(): the ranks leave together, or all are ended where the run has failed. Returns the exit
-  /// code.
+  /// At the end of main(): the ranks leave together, or all are ended where the run has failed. Returns the
+  /// exit code.
   int leave(int exit_code);
 
  private:

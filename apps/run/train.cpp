@@ -52,8 +52,8 @@ struct Files {
     output.emplace(options.output);
     trace.emplace(options.trace);
     const bool anew = options.run.resume.empty();
-    observer = std::make_unique<RunObserver>(
-        shell, options.metrics, anew ? LineFile::Begin::anew : LineFile::Begin::at_the_end);
+    observer = std::make_unique<RunObserver>(shell, options.metrics,
+                                             anew ? LineFile::Begin::anew : LineFile::Begin::at_the_end);
   }
 
   plan::Plan plan;

@@ -10,7 +10,8 @@
 
 namespace pp::run {
 
-/// The workers of this process and their threads; however the driver's work ends, all of them are stopped and joined.
+/// The workers of this process and their threads; however the driver's work ends, all of them are stopped and
+/// joined.
 class Crew {
  public:
   /// Throws pp::Error (run) when a thread cannot be started.

@@ -11,7 +11,7 @@ namespace pp::run {
 namespace {
 
 constexpr std::chrono::microseconds kLook(200);  // from one look for letters to the next
-constexpr Seconds kMostGrace{5};                  // for the last letters to leave
+constexpr Seconds kMostGrace{5};                 // for the last letters to leave
 
 std::string text_of(const std::exception_ptr& error) {
   try {
@@ -181,8 +181,8 @@ void RankLink::check_silence(Time now) {
         workers += " " + std::to_string(number(worker.id));
     }
     job_.coordinator.stop(std::make_exception_ptr(
-        LostRank(ErrorKind::run, "rank " + std::to_string(r) + " (workers" + workers + ") has been silent for " +
-                                     to_text(job_.options.stall_timeout) +
+        LostRank(ErrorKind::run, "rank " + std::to_string(r) + " (workers" + workers +
+                                     ") has been silent for " + to_text(job_.options.stall_timeout) +
                                      ": it hangs, was stopped, or cannot be reached; look at its host")));
   }
 }

@@ -2,9 +2,9 @@
 // their workers hand in to rank 0, signs of life both ways.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>

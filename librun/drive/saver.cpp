@@ -26,9 +26,9 @@ void Saver::save(const Job& job, Snapshot snapshot) {
 void Saver::checkpoint(const Job& job, const Snapshot& snapshot, const TrainingState& state) {
   const auto begin = Coordinator::Clock::now();
   try {
-    size_ = Bytes(folder_->write(
-        describe(job.plan, job.options, job.setup, snapshot.position),
-        {{kWeightsFile, stored(state.tensors)}, {kOptimizerFile, stored(state.optimizer)}}));
+    size_ = Bytes(
+        folder_->write(describe(job.plan, job.options, job.setup, snapshot.position),
+                       {{kWeightsFile, stored(state.tensors)}, {kOptimizerFile, stored(state.optimizer)}}));
   } catch (const Error& error) {
     const std::string last = saved_ > 0 ? "; the last whole checkpoint is of step " + std::to_string(saved_) +
                                               ": make room and go on from it with --resume " +

@@ -1,11 +1,11 @@
-// Whether the processes of a run are of one mind, before work starts. All ranks call the same functions; what one
-// of them cannot accept is thrown by all, as itself on rank 0 and as SaidElsewhere on the others.
+// Whether the processes of a run are of one mind, before work starts. All ranks call the same functions; what
+// one of them cannot accept is thrown by all, as itself on rank 0 and as SaidElsewhere on the others.
 #pragma once
 
 #include <functional>
 
-#include "librun/setup/placement.h"
 #include "librun/transport/mailbox.h"
+#include "librun/transport/placement.h"
 #include "librun/worker/job.h"
 
 namespace pp::run {

@@ -86,7 +86,8 @@ CoreBinding cores_of_workers(std::span<const Device> devices, const Placement& p
     of.push_back(w);
   }
   CoreBinding found = bind_cores(shared, profile::usable_cores());
-  CoreBinding all{.cores = std::vector<std::vector<int>>(devices.size()), .warnings = std::move(found.warnings)};
+  CoreBinding all{.cores = std::vector<std::vector<int>>(devices.size()),
+                  .warnings = std::move(found.warnings)};
   for (std::size_t i = 0; i < of.size(); ++i) all.cores[of[i]] = std::move(found.cores[i]);
   return all;
 }

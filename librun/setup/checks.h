@@ -6,7 +6,7 @@
 
 #include "libplan/plan.h"
 #include "librun/execution.h"
-#include "librun/setup/placement.h"
+#include "librun/transport/placement.h"
 #include "librun/worker/core_binding.h"
 
 namespace pp::run {

@@ -62,9 +62,9 @@ class RankCollectives final : public Collectives {
       first_tags_.push_back(static_cast<int>(tags));
       if (!within(group)) tags += std::ssize(group) * std::ssize(group);
       if (tags > peers.largest_tag()) {
-        throw Error(ErrorKind::run, "the message-passing library has tags up to " +
-                                        std::to_string(peers.largest_tag()) +
-                                        ", too few for the groups of this plan's replicas; use another library");
+        throw Error(ErrorKind::run,
+                    "the message-passing library has tags up to " + std::to_string(peers.largest_tag()) +
+                        ", too few for the groups of this plan's replicas; use another library");
       }
     }
   }
@@ -89,7 +89,8 @@ class RankCollectives final : public Collectives {
   using Messages = std::vector<std::unique_ptr<Posted>>;
 
   bool within(const Group& group) const {
-    return std::ranges::all_of(group, [&](WorkerId w) { return placement_.of(w) == placement_.of(group.front()); });
+    return std::ranges::all_of(group,
+                               [&](WorkerId w) { return placement_.of(w) == placement_.of(group.front()); });
   }
 
   Circle circle(std::size_t group, WorkerId me) const {
@@ -102,8 +103,8 @@ class RankCollectives final : public Collectives {
     return send(circle, to, std::span<const std::byte>(bytes_of(tensor)));
   }
   std::unique_ptr<Posted> send(const Circle& circle, std::size_t to, std::span<const std::byte> bytes) {
-    return peers_.send({Peers::Lane::sums, placement_.of((*circle.members)[to]), circle.tag(circle.me, to)}, bytes,
-                       bytes.size(), Peers::Sent::gone);
+    return peers_.send({Peers::Lane::sums, placement_.of((*circle.members)[to]), circle.tag(circle.me, to)},
+                       bytes, bytes.size(), Peers::Sent::gone);
   }
   std::unique_ptr<Posted> receive(const Circle& circle, std::size_t from, std::span<std::byte> room) {
     return peers_.receive(
@@ -171,13 +172,15 @@ class RankCollectives final : public Collectives {
     const auto all = std::make_shared<Announced>();
     const auto keep = [&] { return all; };
     all->counts.assign(circle.size(), mine.size());
-    exchange(circle, [&](std::size_t i) { return std::as_writable_bytes(std::span(&all->counts[i], 1)); }, keep);
+    exchange(
+        circle, [&](std::size_t i) { return std::as_writable_bytes(std::span(&all->counts[i], 1)); }, keep);
     for (const std::size_t count : all->counts) all->tensors.emplace_back(count);
     for (std::size_t i = 0; i < mine.size(); ++i) {
       mine[i] = mine[i].to(at::kCPU).contiguous();
       all->tensors[circle.me][i] = describe(mine[i]);
     }
-    exchange(circle, [&](std::size_t i) { return std::as_writable_bytes(std::span(all->tensors[i])); }, keep);
+    exchange(
+        circle, [&](std::size_t i) { return std::as_writable_bytes(std::span(all->tensors[i])); }, keep);
     Parts parts(circle.size());
     Messages messages;
     for (std::size_t i = 0; i < circle.size(); ++i) {

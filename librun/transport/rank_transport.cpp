@@ -85,7 +85,8 @@ class RankTransport final : public Transport {
     Message message{number, tensor.to(at::kCPU).contiguous(), nullptr};
     tensor.reset();
     const std::span<const std::byte> bytes = bytes_of(message.tensor);
-    const std::size_t room = of.dtype ? bytes.size() : sizeof(float) * static_cast<std::size_t>(message.tensor.numel());
+    const std::size_t room =
+        of.dtype ? bytes.size() : sizeof(float) * static_cast<std::size_t>(message.tensor.numel());
     // Training is held back by the driver, which lets steps begin; an evaluation by its windows alone.
     const auto sent = of.direction == Direction::evaluation ? Peers::Sent::taken : Peers::Sent::gone;
     message.posted = peers_.send(address(channel, number, of.to), bytes, room, sent);
@@ -98,7 +99,8 @@ class RankTransport final : public Transport {
     std::deque<Message>& coming = end(channel).messages;
     const auto found = std::ranges::find(coming, number, &Message::number);
     if (found == coming.end()) throw Error(ErrorKind::internal, describe(of, number) + " was not expected");
-    coordinator_.poll(of.to, [&] { return found->posted->done(); }, [&] { return describe(of, number); });
+    coordinator_.poll(
+        of.to, [&] { return found->posted->done(); }, [&] { return describe(of, number); });
     at::Tensor tensor = typed(*found, of);
     coming.erase(found);
     return tensor;

@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include "librun/setup/placement.h"
 #include "librun/transport/collectives.h"
 #include "librun/transport/peers.h"
+#include "librun/transport/placement.h"
 #include "librun/transport/transport.h"
 
 namespace pp::run {

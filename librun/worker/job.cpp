@@ -56,8 +56,8 @@ ChannelOptions number_messages(const plan::Plan& plan, const RunOptions& options
           .evaluation_micro_batches = std::max<std::int64_t>(1, test.count)};
 }
 
-// Workers that hand in something for a snapshot: those with the first replica of a stage. The first process gets
-// what all of them have, the others pass on theirs.
+// Workers that hand in something for a snapshot: those with the first replica of a stage. The first process
+// gets what all of them have, the others pass on theirs.
 std::size_t count_parts(const plan::Plan& plan, const Placement& placement) {
   std::set<WorkerId> workers;
   for (const plan::Stage& stage : plan.stages) {
@@ -75,8 +75,8 @@ Commands::Readers readers(const plan::Plan& plan, const Placement& placement) {
   return readers;
 }
 
-std::unique_ptr<Transport> make_transport(Coordinator& coordinator, const Channels& channels, const Setup& setup,
-                                          const RunOptions& options) {
+std::unique_ptr<Transport> make_transport(Coordinator& coordinator, const Channels& channels,
+                                          const Setup& setup, const RunOptions& options) {
   if (setup.placement.alone()) return make_in_process_transport(coordinator, channels.list());
   std::optional<at::ScalarType> autocast;
   if (options.autocast) autocast = options.autocast == Autocast::float16 ? at::kHalf : at::kBFloat16;

@@ -181,7 +181,8 @@ void Ledger::updated(Step step, WorkerId worker, Coordinator::Clock::time_point 
 
 void Ledger::evaluation(int epoch, int micro_batch, const EvaluationPart& part) {
   if (there_)
-    return there_({.kind = LedgerEntry::Kind::evaluation, .step = epoch, .micro_batch = micro_batch, .part = part});
+    return there_(
+        {.kind = LedgerEntry::Kind::evaluation, .step = epoch, .micro_batch = micro_batch, .part = part});
   const Monitor::Lock lock = monitor_.lock();
   auto& parts = evaluations_[epoch];
   parts[micro_batch] = part;

@@ -29,7 +29,7 @@ struct Snapshot {
   Position position = {};
   bool last = false;                           ///< the training ends here
   std::vector<Stage::LayerState> layers = {};  ///< in model order
-  Seconds pause{};  ///< the longest that a worker was kept from training
+  Seconds pause{};                             ///< the longest that a worker was kept from training
 };
 
 /// Takes what the layers refer to.

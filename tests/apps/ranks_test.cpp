@@ -35,8 +35,9 @@ struct RankFolder : pp::test::TemporaryFolder {
     pp::write_file(path() / "plan.json", pp::dump_json(pp::plan::to_json(plan)));
   }
   Arguments training(const Arguments& more) const {
-    Arguments all{"plan.json", "--data", "synthetic", "--synthetic-samples", std::to_string(12 * mini_batch),
-                  "--seed", "7", "--lr", "0.05"};
+    Arguments all{
+        "plan.json", "--data", "synthetic", "--synthetic-samples", std::to_string(12 * mini_batch), "--seed",
+        "7",         "--lr",   "0.05"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -61,9 +62,8 @@ struct RankFolder : pp::test::TemporaryFolder {
   /// The same, where this rank kills itself: `signal` after `seconds`.
   Outcome with_signal(int ranks, int rank, const std::string& signal, const std::string& seconds,
                       const Arguments& more) const {
-    const std::string script =
-        "if [ \"$OMPI_COMM_WORLD_RANK\" = " + std::to_string(rank) + " ]; then (sleep " + seconds + "; kill -" +
-        signal + " $$) & fi; exec \"$0\" \"$@\"";
+    const std::string script = "if [ \"$OMPI_COMM_WORLD_RANK\" = " + std::to_string(rank) + " ]; then (sleep " +
+                               seconds + "; kill -" + signal + " $$) & fi; exec \"$0\" \"$@\"";
     Arguments all{"OMPI_ALLOW_RUN_AS_ROOT=1",
                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
                   "OMPI_MCA_rmaps_base_oversubscribe=1",
@@ -117,7 +117,8 @@ TEST_SUITE("apps/ranks") {
       const Outcome alone = folder.alone({"--steps", "12", "--save-weights", "alone", "-o", "alone.json"});
       CAPTURE(alone.err);
       REQUIRE(alone.code == 0);
-      const Outcome outcome = folder.on(one.ranks, {"--steps", "12", "--save-weights", "ranks", "-o", "ranks.json"});
+      const Outcome outcome =
+          folder.on(one.ranks, {"--steps", "12", "--save-weights", "ranks", "-o", "ranks.json"});
       CAPTURE(outcome.err);
       REQUIRE(outcome.code == 0);
       CHECK(pp::read_file(folder.path() / "ranks") == pp::read_file(folder.path() / "alone"));
@@ -195,7 +196,8 @@ TEST_SUITE("apps/ranks") {
       return newest;
     };
     const std::string end = std::to_string(checkpoint_of() + 5);
-    const Outcome resumed = folder.on(2, {"--steps", end, "--no-evaluate", "--resume", "ck", "--save-weights", "w"});
+    const Outcome resumed =
+        folder.on(2, {"--steps", end, "--no-evaluate", "--resume", "ck", "--save-weights", "w"});
     CAPTURE(resumed.err);
     REQUIRE(resumed.code == 0);
     REQUIRE(folder.alone({"--steps", end, "--no-evaluate", "--save-weights", "whole"}).code == 0);
@@ -205,8 +207,8 @@ TEST_SUITE("apps/ranks") {
   TEST_CASE("a rank that is stopped ends the job after the stall timeout, and is named once") {
     if (without_mpi()) return;
     const RankFolder folder(three_stages());
-    const Outcome outcome = folder.with_signal(
-        3, 1, "STOP", "3", {"--steps", "1000000", "--no-evaluate", "--stall-timeout", "3s"});
+    const Outcome outcome =
+        folder.with_signal(3, 1, "STOP", "3", {"--steps", "1000000", "--no-evaluate", "--stall-timeout", "3s"});
     CAPTURE(outcome.err);
     CHECK(outcome.code != 0);
     const std::string line = "pp-run: error: rank 1 (workers 1) has been silent for 3 s";
@@ -218,11 +220,11 @@ TEST_SUITE("apps/ranks") {
   TEST_CASE("inference under mpirun is refused") {
     if (without_mpi()) return;
     const RankFolder folder(three_stages());
-    const Outcome outcome = pp::test::run_program(
-        "/usr/bin/env",
-        {"OMPI_COMM_WORLD_SIZE=2", pp::test::RunFolder::tool().string(), "infer", "plan.json", "--data",
-         "synthetic", "--draw-weights", "-o", "o"},
-        folder.path());
+    const Outcome outcome =
+        pp::test::run_program("/usr/bin/env",
+                              {"OMPI_COMM_WORLD_SIZE=2", pp::test::RunFolder::tool().string(), "infer",
+                               "plan.json", "--data", "synthetic", "--draw-weights", "-o", "o"},
+                              folder.path());
     CHECK(outcome.code == 2);
     CHECK(outcome.err == "pp-run: error: pp-run infer is one process; start it without mpirun\n");
   }

@@ -102,12 +102,14 @@ TEST_SUITE("librun/ranks") {
     CHECK(count >= 60);
   }
 
-  TEST_CASE("decisions of all workers, shared weights, batch norm and half precision: the bits of one process") {
+  TEST_CASE(
+      "decisions of all workers, shared weights, batch norm and half precision: the bits of one process") {
     const ModelGraph language = model::build_family(
         "transformer:layers=2,width=16,heads=2,vocabulary=20,sequence=8,dropout=0.2,tied=1");
     for (const PlanSpec& spec :
          {PlanSpec{.model = ::test::residual_net(), .cuts = {4, 9}, .replicas = {1, 2, 1}},
-          PlanSpec{.model = ::test::shared_mlp(), .cuts = {3, 6}}, PlanSpec{.model = language, .cuts = {2, 4}}}) {
+          PlanSpec{.model = ::test::shared_mlp(), .cuts = {3, 6}},
+          PlanSpec{.model = language, .cuts = {2, 4}}}) {
       const plan::Plan plan = make_plan(spec);
       CAPTURE(plan.model.name);
       run::RunOptions options = options_for(plan);
@@ -126,6 +128,11 @@ TEST_SUITE("librun/ranks") {
     plan::Plan plan = make_plan({.model = ::test::mlp(3), .cuts = {2, 4}});
     for (std::size_t w = 0; w < 3; ++w) plan.workers[w].rank = w == 1 ? 0 : 1;
     check_same(2, plan, options_for(plan));
+    ::test::SilentObserver observer;
+    run::run(plan, options_for(plan), observer);
+    CHECK(std::ranges::count(observer.warnings,
+                             "the plan is for 2 ranks and this process has all their workers; start it with "
+                             "mpirun -n 2 pp-run ...") == 1);
   }
 
   TEST_CASE("an all-reduce sends each member's vector 2(q-1)/q times") {
@@ -135,8 +142,9 @@ TEST_SUITE("librun/ranks") {
     options.steps = 1;
     Wires wires(3);
     for (const Ending& ending : train(3, plan, options, {}, &wires)) REQUIRE(ending.error == "");
-    // Each parameter's gradient begins at a multiple of 16 floats. fc0: 30 and 6 take 32 + 16, seven layers of 36
-    // and 6 take 48 + 16, the head's 18 and 3 take 32 + 16: 544 floats, of which each of 3 members sends 2*2/3.
+    // Each parameter's gradient begins at a multiple of 16 floats. fc0: 30 and 6 take 32 + 16, seven layers of
+    // 36 and 6 take 48 + 16, the head's 18 and 3 take 32 + 16: 544 floats, of which each of 3 members sends
+    // 2*2/3.
     CHECK(wires.sent() == 3 * 544 * 4 / 3 * sizeof(float));
   }
 
@@ -158,8 +166,7 @@ TEST_SUITE("librun/ranks") {
 
   TEST_CASE("more ranks than workers are refused with the command that fits") {
     const auto endings = train(3, make_plan({.model = ::test::mlp(2), .cuts = {2}}), {});
-    CHECK(endings[0].error ==
-          "3 ranks for 2 workers of the plan; start at most 2: mpirun -n 2 pp-run ...");
+    CHECK(endings[0].error == "3 ranks for 2 workers of the plan; start at most 2: mpirun -n 2 pp-run ...");
     CHECK_FALSE(endings[0].said_elsewhere);
     for (const std::size_t r : {1, 2}) CHECK(endings[r].said_elsewhere);
   }
@@ -197,8 +204,8 @@ TEST_SUITE("librun/ranks") {
       };
       const auto endings = train(3, plan, options);
       const std::string text = std::to_string(where);
-      CHECK(endings[0].error == (where == 0 ? "" : "rank " + text + ": ") + "worker " + text + ": stage " + text +
-                                    ": B" + text + ".0: the disk is on fire");
+      CHECK(endings[0].error == (where == 0 ? "" : "rank " + text + ": ") + "worker " + text + ": stage " +
+                                    text + ": B" + text + ".0: the disk is on fire");
       for (const std::size_t r : {1, 2}) CHECK(endings[r].said_elsewhere);
     }
   }
@@ -215,9 +222,10 @@ TEST_SUITE("librun/ranks") {
     const auto endings = train(3, plan, options, [&](ThreadPeers& peers, auto&, auto&) {
       if (peers.rank() == 1) silent = &peers;
     });
-    CHECK(endings[0].error ==
-          "rank 1 (workers 1) has been silent for 2 s: it hangs, was stopped, or cannot be reached; look at its "
-          "host");
+    CHECK(
+        endings[0].error ==
+        "rank 1 (workers 1) has been silent for 2 s: it hangs, was stopped, or cannot be reached; look at its "
+        "host");
     CHECK(endings[2].said_elsewhere);
   }
 
@@ -232,8 +240,8 @@ TEST_SUITE("librun/ranks") {
     std::optional<run::RunReport> report;
     pp::test::on_ranks(wires, [&](ThreadPeers& peers) {
       ::test::SilentObserver observer;
-      auto mine = run::run_together(peers, plan, options, observer,
-                                    [&] { return peers.rank() == 2 && begun > 20; });
+      auto mine =
+          run::run_together(peers, plan, options, observer, [&] { return peers.rank() == 2 && begun > 20; });
       if (peers.rank() == 0) report = std::move(mine);
     });
     CHECK(report->exit_reason == "interrupted");

@@ -56,9 +56,9 @@ inline std::optional<PlanSpec> spec_for(const std::string& schedule, int workers
 inline std::vector<RankCase> rank_cases() {
   std::vector<RankCase> cases;
   for (const char* const schedule :
-       {"naive", "data-parallel", "gpipe", "gpipe-reverse", "1f1b", "hybrid", "dapple-pa", "dapple-pb",
-        "interleaved", "looped-bfs", "zb-h1", "zb-h2", "zb-v", "dualpipe-v", "chimera", "pipedream",
-        "vertical-sync", "2bw", "macrobatch", "spectrain", "xpipe"}) {
+       {"naive",     "data-parallel", "gpipe",         "gpipe-reverse", "1f1b",       "hybrid",    "dapple-pa",
+        "dapple-pb", "interleaved",   "looped-bfs",    "zb-h1",         "zb-h2",      "zb-v",      "dualpipe-v",
+        "chimera",   "pipedream",     "vertical-sync", "2bw",           "macrobatch", "spectrain", "xpipe"}) {
     for (const int ranks : {2, 3, 4}) {
       for (const int each : {1, 2}) {
         const std::string name =

@@ -82,7 +82,8 @@ class ThreadPeers final : public run::Peers {
   };
 
   struct Coming final : run::Posted {
-    Coming(Wires& all, const Wires::Place& where, std::span<std::byte> to) : wires(all), place(where), room(to) {}
+    Coming(Wires& all, const Wires::Place& where, std::span<std::byte> to)
+        : wires(all), place(where), room(to) {}
     bool done() override {
       if (arrived) return true;
       const std::lock_guard held(wires.mutex_);

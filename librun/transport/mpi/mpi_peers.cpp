@@ -1,5 +1,5 @@
-// Messages over MPI. Every call is short and never blocks, and calls are made one at a time under a lock: so the
-// library need only allow threads in turn, and whoever waits for a message moves all others on, too.
+// Messages over MPI. Every call is short and never blocks, and calls are made one at a time under a lock: so
+// the library need only allow threads in turn, and whoever waits for a message moves all others on, too.
 #include <mpi.h>
 
 #include <algorithm>
@@ -51,8 +51,7 @@ class MpiPosted final : public Posted {
 
 class MpiPeers final : private MpiSession, public Peers {
  public:
-  MpiPeers()
-      : MpiSession(Threads::one_at_a_time), Peers(MpiSession::rank(), MpiSession::size()) {
+  MpiPeers() : MpiSession(Threads::one_at_a_time), Peers(MpiSession::rank(), MpiSession::size()) {
     for (MPI_Comm& lane : lanes_) MPI_Comm_dup(MPI_COMM_WORLD, &lane);
     int found = 0;
     int* bound = nullptr;

@@ -3,8 +3,8 @@
 
 namespace pp::run {
 
-/// Joins when made, leaves when destroyed. Throws pp::Error (run) where the library has no room for threads that
-/// call it one at a time, if they are asked for.
+/// Joins when made, leaves when destroyed. Throws pp::Error (run) where the library has no room for threads
+/// that call it one at a time, if they are asked for.
 class MpiSession {
  public:
   enum class Threads { main_alone, one_at_a_time };

@@ -1,4 +1,4 @@
-#include "librun/setup/placement.h"
+#include "librun/transport/placement.h"
 
 #include <algorithm>
 #include <set>
@@ -39,6 +39,14 @@ Placement place_workers(const plan::Plan& plan, int rank, int ranks) {
     placement.rank_of.push_back(named ? plan.workers[static_cast<std::size_t>(w)].rank : block);
   }
   return placement;
+}
+
+std::string missing_ranks(const plan::Plan& plan) {
+  const int named = ranks_named(plan);
+  if (named < 2) return "";
+  return "the plan is for " + std::to_string(named) +
+         " ranks and this process has all their workers; start it with mpirun -n " + std::to_string(named) +
+         " pp-run ...";
 }
 
 std::string placement_text(const plan::Plan& plan, const Placement& placement) {

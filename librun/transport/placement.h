@@ -9,7 +9,7 @@
 namespace pp::run {
 
 struct Placement {
-  int rank = 0;                ///< of this process
+  int rank = 0;  ///< of this process
   int ranks = 1;
   std::vector<int> rank_of{};  ///< per worker; empty: all are here
   std::vector<bool> beside{};  ///< per rank: on this host and with the same cores, so that they share these
@@ -23,6 +23,9 @@ struct Placement {
 /// The plan's ranks where it names as many, else contiguous blocks of workers, the first ranks with one more.
 /// Throws pp::Error (usage), with the command that fits, for more ranks than workers.
 Placement place_workers(const plan::Plan& plan, int rank, int ranks);
+
+/// A warning where the plan names several ranks and this is the only one; else empty.
+std::string missing_ranks(const plan::Plan& plan);
 
 /// `4 workers on 2 ranks: 0-1, 2-3`, and why not as the plan has it.
 std::string placement_text(const plan::Plan& plan, const Placement& placement);
