@@ -53,8 +53,8 @@ plan::Plan tiny_plan(const Profile& profile, const profile::DeviceSet& devices) 
   request.stages = stages;
   request.replicas.assign(static_cast<std::size_t>(stages), 1);
   request.force_units = true;
-  auto plan = plan::make_plan(profile, cluster_of(devices, stages), request);
-  if (const auto* none = std::get_if<plan::Infeasible>(&plan)) throw Error(ErrorKind::internal, none->reason);
+  auto plan = plan::find_plan(profile, cluster_of(devices, stages), request);
+  if (std::holds_alternative<plan::NoPlan>(plan)) throw Error(ErrorKind::internal, "no plan without limits");
   return std::get<plan::Plan>(std::move(plan));
 }
 

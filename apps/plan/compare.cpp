@@ -9,7 +9,7 @@
 #include "apps/plan/commands.h"
 #include "apps/plan/planning_options.h"
 #include "apps/plan/search_clock.h"
-#include "libplan/peers/strategy.h"
+#include "libplan/report/compare_strategies.h"
 
 namespace pp::plan_tool {
 namespace {

@@ -19,6 +19,7 @@
 #include "apps/plan/tables.h"
 #include "libplan/peers/strategy.h"
 #include "libplan/report/explain.h"
+#include "libplan/report/infeasible.h"
 #include "libprofile/core/counted.h"
 
 namespace pp::plan_tool {

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "libplan/simulate/simulate.h"
 #include "libprofile/core/cluster.h"
+#include "libprofile/core/link.h"
 #include "libprofile/core/units.h"
 
 namespace pp::plan {

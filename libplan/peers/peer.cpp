@@ -4,6 +4,7 @@
 #include "libplan/peers/dnn_partitioning.h"
 #include "libplan/peers/pipedream.h"
 #include "libplan/peers/piper.h"
+#include "libprofile/core/cluster.h"
 #include "libprofile/core/counted.h"
 
 namespace pp::plan {

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "libplan/search/planner.h"
+#include "libplan/infeasible.h"
 #include "libprofile/core/enum_names.h"
 #include "libprofile/core/profile.h"
 

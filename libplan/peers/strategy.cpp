@@ -181,26 +181,4 @@ PlanRequest narrowed(const Profile& profile, const Cluster& cluster, const PlanR
                   "choose another strategy");
 }
 
-std::vector<Comparison> compare_strategies(const Profile& profile, const Cluster& cluster,
-                                           const PlanRequest& request) {
-  const auto priced = [&](Strategy strategy) -> std::variant<Plan, std::string> {
-    const PlanRequest baseline = chosen(profile, cluster, request, strategy);
-    if (!admits(request, baseline)) return "does not keep to the stages or replicas asked for";
-    const auto result = make_plan(profile, cluster, baseline);
-    if (const auto* none = std::get_if<Infeasible>(&result)) return none->reason;
-    return std::get<Plan>(result);
-  };
-  std::vector<Comparison> rows{{Strategy::automatic, priced(Strategy::automatic)}};
-  for (const auto& [strategy, text] : EnumNames<Strategy>::table) {
-    if (strategy == Strategy::automatic || strategy == Strategy::manual) continue;
-    try {
-      rows.push_back({strategy, priced(strategy)});
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::usage) throw;
-      rows.push_back({strategy, std::string(error.what())});
-    }
-  }
-  return rows;
-}
-
 }  // namespace pp::plan

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libplan/report/infeasible.h"
 #include "libplan/search/parallel.h"
 
 namespace pp::plan {

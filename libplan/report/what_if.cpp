@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "libplan/plan_recompute.h"
+#include "libplan/report/infeasible.h"
 #include "libplan/search/request/machine.h"
 #include "libprofile/core/counted.h"
 

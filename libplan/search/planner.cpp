@@ -9,7 +9,6 @@
 #include "libplan/plan_recompute.h"
 #include "libplan/schedule/limits.h"
 #include "libplan/search/certificate.h"
-#include "libplan/search/infeasible.h"
 #include "libplan/search/joint.h"
 #include "libplan/search/request/request.h"
 
@@ -191,17 +190,21 @@ bool goes_on(const PlanRequest& request, const SearchProgress& progress) {
   return !request.observer || request.observer(progress);
 }
 
-std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& cluster,
-                                         const PlanRequest& request) {
-  PlanGraph graph = make_graph(profile);
-  if (request.tied == TiedWeights::copies) graph.tied.clear();
+void refuse_unfinished() {
+  throw Error(ErrorKind::run,
+              "the time limit ended the search before any plan was found; give it longer with --time-limit");
+}
+
+std::variant<Plan, NoPlan> find_plan(const Profile& profile, const Cluster& cluster,
+                                     const PlanRequest& request) {
+  const PlanGraph graph = planned_graph(profile, request);
   check_request(profile, cluster, graph, request);
   SearchOutcome outcome = search_jointly(profile, cluster, graph, request);
   if (request.tied == TiedWeights::copies) prefer_one_stage(outcome, profile, cluster, request);
   if (!outcome.ranked.empty()) return checked(assemble(profile, cluster, request, outcome));
   if (outcome.cut_short) refuse_unfinished();
   if (!outcome.endless.empty()) refuse_endless(outcome.endless);
-  return explain_infeasible(profile, cluster, graph, request, outcome);
+  return NoPlan{outcome.short_by, outcome.short_schedule};
 }
 
 }  // namespace pp::plan

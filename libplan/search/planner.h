@@ -1,4 +1,4 @@
-// The planner: profile, cluster and request in; a plan, or why none fits, out. Searches every layer order,
+// The planner: profile, cluster and request in; a plan, or that none fits, out. Searches every layer order,
 // micro-batch size and schedule the request allows and prices the finalists with the simulator (README.md of
 // libplan explains how).
 #pragma once
@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -115,24 +116,21 @@ struct PlanRequest {
 /// Whether the observer, if there is one, lets the search go on.
 bool goes_on(const PlanRequest& request, const SearchProgress& progress);
 
-/// No plan keeps to the limits.
-struct Infeasible {
-  std::string reason;                   ///< one sentence: thing, value, limit
-  std::optional<int> stage;             ///< of the best attempt, the one that falls short
-  std::optional<DeviceId> device;       ///< where that stage would run
-  std::vector<std::string> layers;      ///< of that stage
-  Bytes short_by;                       ///< bytes that device lacks
-  std::optional<Bytes> smallest_limit;  ///< the least `memory_limit` under which this request has a plan
-  std::string remedy;  ///< the smallest change that was planned and fits, as an option; empty: none found
-  bool operator==(const Infeasible&) const = default;
+/// No plan keeps to the limits of the request.
+struct NoPlan {
+  std::optional<Bytes> short_by;    ///< of schedules that place their stages: what the best attempt lacks
+  std::string_view short_schedule;  ///< that of the best attempt
 };
 
 /// Seconds to plan are small: O(orders * sizes * schedules * layers * devices^2). Same input, same plan, bit
 /// for bit. Throws pp::Error: usage for a request that contradicts itself, the profile or the cluster (`stages
 /// = 9 exceeds the number of layers, 6`), data for a profile or cluster that cannot be used; run when the
 /// observer stops it before any plan is found.
-std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& cluster,
-                                         const PlanRequest& request);
+std::variant<Plan, NoPlan> find_plan(const Profile& profile, const Cluster& cluster,
+                                     const PlanRequest& request);
+
+/// Throws pp::Error (run): the observer stopped the search before it found a plan.
+[[noreturn]] void refuse_unfinished();
 
 /// The devices and links a plan was made for.
 Cluster cluster_of(const Plan& plan);

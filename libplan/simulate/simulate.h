@@ -8,6 +8,7 @@
 
 #include "libplan/schedule/program.h"
 #include "libplan/schedule/validate.h"
+#include "libprofile/core/link.h"
 #include "libprofile/core/units.h"
 
 namespace pp::plan {
@@ -45,15 +46,6 @@ struct StageEdge {
   bool operator==(const StageEdge&) const = default;
 };
 
-/// One direction between two workers. A transfer is requested when its producer ends, starts when the sender's
-/// out-port and the receiver's in-port are free (in the order of requests) and occupies both for
-/// bytes/bandwidth; it arrives tensors * latency later.
-struct Link {
-  BytesPerSecond bandwidth{0};  ///< 0: infinite
-  Seconds latency{};
-  bool operator==(const Link&) const = default;
-};
-
 /// An AR waits for the others of its stage and then lasts all_reduce seconds (`blocking`), or what is left of
 /// them when the reduction began behind the last backward (`overlapped`): max(0, all_reduce - o_ar * B) after
 /// equal backwards. Reductions of one worker follow each other. `free`: no waiting, no time.
@@ -66,7 +58,9 @@ struct SimulationInput {
       edges;  ///< empty: the chain, one tensor without bytes; else the order of the chain still holds
   std::vector<Seconds>
       tied_all_reduce;  ///< per group of programs.tied: one ARg, without overlap; empty: no time
-  std::vector<std::vector<Link>> links;  ///< [from worker][to worker]; empty: free and instant
+  /// [from worker][to worker]; empty: free and instant. A transfer is requested when its producer ends and
+  /// starts when both ports are free, in the order of requests.
+  std::vector<std::vector<Link>> links;
   std::vector<double>
       micro_batch_scale;  ///< per micro-batch: times and bytes relative to `stages` (unequal sizes); empty: 1
   AllReduceMode all_reduce = AllReduceMode::overlapped;

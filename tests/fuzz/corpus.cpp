@@ -34,7 +34,7 @@ LayerPoint point_of(const ResolvedLayer& layer, std::int64_t size) {
 plan::Plan planned(const Profile& profile, int devices, plan::PlanRequest request) {
   request.mini_batch = 8;
   const Cluster cluster = flat_cluster(devices, DeviceKind::cpu, BytesPerSecond(1e9), Seconds(1e-6), Bytes(0));
-  return std::get<plan::Plan>(plan::make_plan(profile, cluster, request));
+  return std::get<plan::Plan>(plan::find_plan(profile, cluster, request));
 }
 
 std::vector<PlanSpec> specs() {

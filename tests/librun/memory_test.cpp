@@ -55,7 +55,7 @@ std::vector<Peak> peaks(const ModelGraph& model, int size, std::vector<int> cuts
   request.stages = stages;
   request.cuts = std::move(cuts);
   request.replicas.assign(static_cast<std::size_t>(stages), 1);
-  const plan::Plan plan = std::get<plan::Plan>(plan::make_plan(profile, cluster, request));
+  const plan::Plan plan = std::get<plan::Plan>(plan::find_plan(profile, cluster, request));
 
   run::RunOptions options;
   options.data = "synthetic";
@@ -150,7 +150,7 @@ TEST_SUITE("librun/memory") {
     request.stages = 2;
     request.cuts = {3};
     request.replicas = std::vector<int>{1, 1};
-    const plan::Plan plan = std::get<plan::Plan>(plan::make_plan(profile, cluster, request));
+    const plan::Plan plan = std::get<plan::Plan>(plan::find_plan(profile, cluster, request));
     std::int64_t peak = 0;
     for (const auto& worker : plan.predicted.workers) peak = std::max(peak, worker.memory.peak.value);
     run::RunOptions options;

@@ -81,6 +81,12 @@ bool goes_with(const ScheduleRow& row, const PlanRequest& request) {
 
 }  // namespace
 
+PlanGraph planned_graph(const Profile& profile, const PlanRequest& request) {
+  PlanGraph graph = make_graph(profile);
+  if (request.tied == TiedWeights::copies) graph.tied.clear();
+  return graph;
+}
+
 std::int64_t usable_bytes(const Device& device, const PlanRequest& request) {
   std::int64_t bytes = std::numeric_limits<std::int64_t>::max();
   if (device.memory.value > 0) {

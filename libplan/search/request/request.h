@@ -35,6 +35,9 @@ struct DeviceSet {
   bool is_relaxed() const { return shared == SharedMemory::whole && sharers > 1; }
 };
 
+/// The layers, those of shared weights together unless the request lets stages hold copies.
+PlanGraph planned_graph(const Profile& profile, const PlanRequest& request);
+
 /// Throws pp::Error (usage) for everything that no search could answer: contradictions, counts out of range,
 /// another device kind, figures that look like another unit.
 void check_request(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,

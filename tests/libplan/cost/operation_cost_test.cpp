@@ -1,7 +1,7 @@
 // Fixed costs of operations and updates from the profile to the price of a plan.
 #include "libplan/cost/priced_model.h"
 #include "libplan/plan.h"
-#include "libplan/search/planner.h"
+#include "libplan/report/infeasible.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"

@@ -1,4 +1,5 @@
 #include "libplan/interop/trainer_export.h"
+#include "libplan/report/infeasible.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,5 @@
-#include "libplan/peers/strategy.h"
+#include "libplan/report/compare_strategies.h"
+#include "libplan/report/infeasible.h"
 
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"

@@ -1,5 +1,5 @@
 #include "libplan/plan.h"
-#include "libplan/search/planner.h"
+#include "libplan/report/infeasible.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/libplan/search/turns.h"
 #include "tests/support/doctest.h"

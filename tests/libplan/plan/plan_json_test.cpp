@@ -1,7 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libplan/plan.h"
-#include "libplan/search/planner.h"
+#include "libplan/report/infeasible.h"
 #include "libprofile/core/file.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "libplan/report/explain.h"
+#include "libplan/report/infeasible.h"
 #include "tests/support/doctest.h"
 
 namespace pp::plan::test {

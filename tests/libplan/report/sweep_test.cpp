@@ -1,4 +1,5 @@
 #include "libplan/report/sweep.h"
+#include "libplan/report/infeasible.h"
 
 #include <nlohmann/json.hpp>
 

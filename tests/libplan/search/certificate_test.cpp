@@ -1,8 +1,8 @@
 // What a plan promises, against the simulated step of every plan of its schedule.
 #include <algorithm>
 
+#include "libplan/report/infeasible.h"
 #include "libplan/schedule/csv.h"
-#include "libplan/search/planner.h"
 #include "tests/libplan/search/enumerated.h"
 #include "tests/support/doctest.h"
 

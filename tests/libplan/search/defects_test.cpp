@@ -7,9 +7,9 @@
 #include <sstream>
 
 #include "libplan/peers/pipedream_text.h"
+#include "libplan/report/infeasible.h"
 #include "libplan/search/candidates/linear_order.h"
 #include "libplan/search/exact/bottleneck.h"
-#include "libplan/search/planner.h"
 #include "tests/libplan/search/graphs.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"

@@ -1,6 +1,7 @@
 #include "libplan/search/joint.h"
+#include "libplan/report/infeasible.h"
 
-#include "libplan/peers/strategy.h"
+#include "libplan/report/compare_strategies.h"
 #include "libplan/search/request/machine.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "libplan/plan_windows.h"
+#include "libplan/report/infeasible.h"
 #include "libplan/search/certificate.h"
-#include "libplan/search/planner.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 

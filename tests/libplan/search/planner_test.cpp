@@ -1,4 +1,4 @@
-#include "libplan/search/planner.h"
+#include "libplan/report/infeasible.h"
 
 #include <algorithm>
 #include <limits>

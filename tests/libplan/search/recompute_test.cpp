@@ -1,5 +1,5 @@
 // Plans that run forwards again: by hand, against enumeration, and never worse than plans that do not.
-#include "libplan/search/planner.h"
+#include "libplan/report/infeasible.h"
 
 #include <functional>
 #include <limits>

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libplan/plan.h"
-#include "libplan/search/planner.h"
+#include "libplan/report/infeasible.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "libplan/search/planner.h"
+#include "libplan/report/infeasible.h"
 #include "tests/libplan/search/profiles.h"
 
 namespace pp::plan::test {

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "libplan/plan_windows.h"
+#include "libplan/report/infeasible.h"
 #include "libplan/search/candidates/covering_windows.h"
-#include "libplan/search/planner.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "libplan/search/planner.h"
+#include "libplan/report/infeasible.h"
 #include "tests/libplan/search/enumerated.h"
 #include "tests/support/doctest.h"
 

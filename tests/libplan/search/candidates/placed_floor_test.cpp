@@ -3,8 +3,8 @@
 
 #include <limits>
 
+#include "libplan/report/infeasible.h"
 #include "libplan/search/candidates/placed.h"
-#include "libplan/search/planner.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"

@@ -1,6 +1,6 @@
 #include "libplan/search/improve/stage_moves.h"
 
-#include "libplan/search/planner.h"
+#include "libplan/report/infeasible.h"
 #include "libplan/search/simulate_finalist.h"
 #include "tests/libplan/search/graphs.h"
 #include "tests/libplan/search/instances.h"

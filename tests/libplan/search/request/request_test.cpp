@@ -1,5 +1,5 @@
 // What make_plan() refuses, and why nothing fits: whole messages.
-#include "libplan/search/planner.h"
+#include "libplan/report/infeasible.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 

@@ -1,4 +1,4 @@
-#include "libplan/search/remedies.h"
+#include "libplan/report/remedies.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,12 +1,12 @@
-#include "libplan/search/infeasible.h"
+#include "libplan/report/infeasible.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "libplan/cost/priced_model.h"
+#include "libplan/report/remedies.h"
 #include "libplan/search/candidates/placed.h"
-#include "libplan/search/remedies.h"
 #include "libprofile/core/device_name.h"
 
 namespace pp::plan {
@@ -228,18 +228,14 @@ Infeasible short_worker(std::string_view schedule, std::int64_t needed, std::int
 
 }  // namespace
 
-void refuse_unfinished() {
-  throw Error(ErrorKind::run,
-              "the time limit ended the search before any plan was found; give it longer with --time-limit");
-}
-
-Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
-                              const PlanRequest& request, const SearchOutcome& outcome) {
+Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, const PlanRequest& request,
+                              const NoPlan& attempt) {
+  const PlanGraph graph = planned_graph(profile, request);
   const std::int64_t limit = largest_limit(cluster, request);
   const Problem problem{profile, cluster, graph, request};
   const BestAttempt best = best_attempt(problem);
   if (best.stopped && best.limit == kNoBytes) refuse_unfinished();
-  std::int64_t placed = outcome.short_by ? limit + outcome.short_by->value : kNoBytes;
+  std::int64_t placed = attempt.short_by ? limit + attempt.short_by->value : kNoBytes;
   // Planning again for a limit below that of the other schedules is left to requests where it is short.
   const bool small = graph.size() * static_cast<int>(cluster.devices.size()) <= kLimitedWork;
   const bool tight =
@@ -257,7 +253,7 @@ Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, co
   if (std::optional<Infeasible> oversized = oversized_layer(problem, limit)) {
     none = std::move(*oversized);
   } else {
-    none = placed < best.limit ? short_worker(outcome.short_schedule, placed, smallest_device(cluster, request))
+    none = placed < best.limit ? short_worker(attempt.short_schedule, placed, smallest_device(cluster, request))
                                : short_stage(best);
   }
   none.smallest_limit = Bytes(least);
@@ -265,6 +261,14 @@ Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, co
                  bytes_text(least);
   none.remedy = find_remedy(problem, none.smallest_limit);
   return none;
+}
+
+std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& cluster,
+                                         const PlanRequest& request) {
+  auto found = find_plan(profile, cluster, request);
+  if (const auto* none = std::get_if<NoPlan>(&found))
+    return explain_infeasible(profile, cluster, request, *none);
+  return std::get<Plan>(std::move(found));
 }
 
 }  // namespace pp::plan
