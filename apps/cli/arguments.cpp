@@ -109,7 +109,9 @@ class Walk {
 
 std::size_t places_of(const CLI::App& command) {
   std::size_t places = 0;
-  for (const CLI::Option* option : command.get_options()) places += option->get_positional() ? 1 : 0;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_positional()) places += static_cast<std::size_t>(option->get_items_expected_max());
+  }
   return places;
 }
 

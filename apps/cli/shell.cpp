@@ -130,7 +130,8 @@ void add_common_options(const Command& command, Shell& shell, std::span<const st
 int run_tool(const Tool& tool, int argc, char** argv) {
   release_claims();
   CLI::App app(tool.summary, tool.name);
-  app.set_version_flag("--version", tool.name + " " + PP_VERSION);
+  app.set_version_flag(
+      "--version", [&tool] { return tool.name + " " + PP_VERSION + (tool.parts ? "\n" + tool.parts() : ""); });
   app.require_subcommand(1);
   app.option_defaults()->always_capture_default();
 

@@ -42,6 +42,8 @@ struct Tool {
   /// profile.json`.
   std::string default_command;
   std::vector<std::string_view> examples;
+  /// Lines below the version: what the build has.
+  std::function<std::string()> parts = {};
   std::function<void(const Command&, Shell&)> add_commands;
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "apps/run/backends.h"
 #include "apps/run/commands.h"
 #include "apps/run/ranks.h"
 #include "libprofile/device/process.h"
@@ -18,10 +19,12 @@ int main(int argc, char** argv) {
       .examples = {"pp-run plan.json --data configs/data/digits --epochs 20 -o report.json",
                    "pp-run check plan.json --data configs/data/digits",
                    "pp-run report report.json --html report.html"},
+      .parts = pp::run_tool::backends_text,
       .add_commands = [&ranks](const pp::cli::Command& app, pp::cli::Shell& shell) {
         pp::run_tool::add_train(app, shell, ranks);
         pp::run_tool::add_infer(app, shell);
         pp::run_tool::add_check(app, shell);
+        pp::run_tool::add_launch(app, shell);
         pp::run_tool::add_report(app, shell);
       }};
   const int code = ranks.leave(pp::cli::run_tool(tool, argc, argv));

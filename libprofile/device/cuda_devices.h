@@ -13,6 +13,9 @@ int cuda_device_count();
 /// Why the count is 0: `this build has no CUDA`, `no CUDA driver or device found`.
 std::string why_no_cuda();
 
+/// Of the runtime that LibTorch was built with, `13.0`; empty where the build has no CUDA.
+std::string cuda_version();
+
 /// `NVIDIA H200`; the device exists.
 std::string cuda_device_name(int index);
 /// Memory that is free for tensors before any is made: what other programs and the driver's own context have

@@ -13,6 +13,7 @@ namespace {
 
 int cuda_device_count() { return 0; }
 std::string why_no_cuda() { return "this build has no CUDA"; }
+std::string cuda_version() { return ""; }
 std::string cuda_device_name(int /*index*/) { fail(); }
 Bytes cuda_device_memory(int /*index*/) { fail(); }
 bool cuda_peer_access(int /*from*/, int /*to*/) { fail(); }

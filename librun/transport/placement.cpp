@@ -8,16 +8,11 @@
 
 namespace pp::run {
 
-namespace {
-
-// 0 where the plan leaves a rank in between without workers.
 int ranks_named(const plan::Plan& plan) {
   std::set<int> named;
   for (const plan::Worker& worker : plan.workers) named.insert(worker.rank);
   return *named.begin() == 0 && *named.rbegin() + 1 == std::ssize(named) ? static_cast<int>(named.size()) : 0;
 }
-
-}  // namespace
 
 Placement place_workers(const plan::Plan& plan, int rank, int ranks) {
   const int workers = static_cast<int>(plan.workers.size());

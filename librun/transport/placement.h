@@ -20,6 +20,9 @@ struct Placement {
   bool here(WorkerId worker) const { return of(worker) == rank; }
 };
 
+/// How many ranks the plan names; 0 where it leaves one in between without workers.
+int ranks_named(const plan::Plan& plan);
+
 /// The plan's ranks where it names as many, else contiguous blocks of workers, the first ranks with one more.
 /// Throws pp::Error (usage), with the command that fits, for more ranks than workers.
 Placement place_workers(const plan::Plan& plan, int rank, int ranks);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 
 namespace pp::run {
 
@@ -28,6 +29,9 @@ class Ranks {
  private:
   int rank_, size_;
 };
+
+/// Name and version of the MPI library, `Open MPI v4.1.4`; empty in a build without MPI. Before joining, too.
+std::string mpi_library();
 
 /// The ranks of mpirun or srun; a process that was started alone is one rank of one. At most once in a process.
 /// An error of MPI itself ends all ranks. Throws pp::Error (usage) in a build without MPI.

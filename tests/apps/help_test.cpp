@@ -29,7 +29,7 @@ TEST_SUITE("apps/help") {
     const std::vector<std::pair<std::string, std::vector<std::string>>> tools{
         {"pp-profile", {"", "run", "links", "models", "show", "diff", "merge", "import"}},
         {"pp-plan", {"", "make", "compare", "show", "check", "simulate", "export", "schedules", "sweep"}},
-        {"pp-run", {"", "train", "infer", "check", "report"}}};
+        {"pp-run", {"", "train", "infer", "check", "launch", "report"}}};
     for (const auto& [tool, commands] : tools) {
       for (const std::string& command : commands) {
         std::vector<std::string> arguments{"--help"};

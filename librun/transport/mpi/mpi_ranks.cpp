@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 
 #include "librun/transport/mpi/session.h"
 #include "librun/transport/ranks.h"
@@ -36,6 +37,15 @@ class MpiRanks : private MpiSession, public Ranks {
 };
 
 }  // namespace
+
+std::string mpi_library() {
+  std::string text(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  text.resize(static_cast<std::size_t>(length));
+  std::ranges::replace(text, '\t', ' ');
+  return text.substr(0, text.find_first_of(",\n"));
+}
 
 std::unique_ptr<Ranks> join_mpi_ranks() { return std::make_unique<MpiRanks>(); }
 

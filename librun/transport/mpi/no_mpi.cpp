@@ -14,6 +14,8 @@ namespace {
 
 }  // namespace
 
+std::string mpi_library() { return ""; }
+
 std::unique_ptr<Ranks> join_mpi_ranks() { refuse(); }
 
 std::unique_ptr<Peers> join_mpi_peers() { refuse(); }

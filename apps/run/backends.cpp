@@ -1,0 +1,24 @@
+#include "apps/run/backends.h"
+
+#include <utility>
+#include <vector>
+
+#include "libprofile/device/cuda_devices.h"
+#include "libprofile/device/process.h"
+#include "librun/transport/ranks.h"
+
+namespace pp::run_tool {
+
+std::string backends_text() {
+  const std::vector<std::pair<std::string, std::string>> versions{
+      {"LibTorch", profile::measurement_context()["libtorch"]},
+      {"CUDA", profile::cuda_version()},
+      {"MPI", run::mpi_library()},
+      {"NCCL", ""}};
+  std::string text;
+  for (const auto& [name, version] : versions)
+    text += (text.empty() ? "" : "\n") + name + ": " + (version.empty() ? "not in this build" : version);
+  return text;
+}
+
+}  // namespace pp::run_tool

@@ -1,0 +1,14 @@
+# docker build -t pp:cuda -f configs/jobs/cuda.Dockerfile .
+# The same with CUDA. Its libraries come with LibTorch; the driver is the host's, by the NVIDIA container toolkit (--gpus all).
+FROM debian:12-slim
+# ssh is how mpirun reaches the workers: keys come from the MPI operator, or from a volume on /root/.ssh.
+RUN apt-get update && apt-get install -y --no-install-recommends openssh-client openssh-server && \
+    mkdir -p /run/sshd && \
+    printf 'PermitRootLogin prohibit-password\nStrictModes no\n' > /etc/ssh/sshd_config.d/pp.conf && \
+    printf 'Host *\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n' > /etc/ssh/ssh_config.d/pp.conf
+ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+COPY . /opt/pp
+ENV PP_CACHE=/opt/pp-cache PATH=/opt/pp/build/release/bin:$PATH
+RUN cd /opt/pp && scripts/setup --cuda && cmake --preset release && \
+    cmake --build --preset release --target pp-profile pp-plan pp-run
+CMD ["/usr/sbin/sshd", "-De"]

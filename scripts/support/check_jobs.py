@@ -1,0 +1,104 @@
+"""check_jobs.py BIN: are the job files in configs/jobs what they seem? Scripts parse, YAML parses, the files of this repository
+that they name are there, and the commands and options of the tools in BIN, too; slurm.sh starts what it should.
+Prints one line per finding; exit 1 if any, 77 where nothing can be said about YAML for want of PyYAML."""
+
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+JOBS = sorted((ROOT / "configs/jobs").iterdir())
+TOOL = re.compile(r"\bpp-(?:profile|plan|run)\b")
+
+
+def helps(bin_folder: str) -> dict[tuple[str, str], str]:
+    """What each command of each tool says of itself; the default command stands under an empty name."""
+    found = {}
+    for tool in ("pp-profile", "pp-plan", "pp-run"):
+        def ask(*words: str) -> str:
+            return subprocess.run([f"{bin_folder}/{tool}", *words, "--help"], capture_output=True, text=True, check=True).stdout
+        found[tool, ""] = ask()
+        for name in re.findall(r"^  ([a-z]+) {2,}", found[tool, ""].split("Subcommands:")[-1], re.M):
+            found[tool, name] = ask(name)
+    return found
+
+
+def lines_of(path: pathlib.Path) -> list[str]:
+    """Comments without their mark, continued lines as one."""
+    text = re.sub(r"\\\n\s*", " ", path.read_text())
+    return [line.lstrip("# ") for line in text.splitlines()]
+
+
+def option_findings(line: str, known: dict[tuple[str, str], str]) -> list[str]:
+    found = []
+    for call in TOOL.finditer(line):
+        words = re.split(r"[\s;]+", line[call.end():].strip())
+        command = words[0] if (call[0], words[0]) in known else ""
+        for word in words:
+            if word == "--" and command == "launch":
+                command = "train"
+            elif TOOL.fullmatch(word):
+                break
+            option = word.strip("\"'`()[]").split("=")[0]
+            if re.fullmatch(r"--?[a-z][a-z-]*", option) and not re.search(rf"(?<![\w-]){option}(?![\w-])", known[call[0], command]):
+                found.append(f"{call[0]} {command} has no option {option}")
+    return found
+
+
+def path_findings(line: str) -> list[str]:
+    named = re.findall(r"(?:^|[\s`(=]|/opt/pp/)((?:configs|scripts)/[\w./-]*\w)", line)
+    return [f"{path} is not there" for path in named if not (ROOT / path).exists()]
+
+
+def slurm_findings(bin_folder: str) -> list[str]:
+    """slurm.sh with a scontrol that knows two nodes and an srun that prints what it was asked."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in {"scontrol": "echo n1; echo n2", "srun": 'echo "$@"'}.items():
+            path = pathlib.Path(folder) / name
+            path.write_text(f"#!/bin/sh\n{text}\n")
+            path.chmod(0o755)
+        for words in ("models mlp -o model.json",
+                      "run model.json --quick --budget 50ms --micro-batch-sizes 4 -q -o profile.json"):
+            subprocess.run([f"{bin_folder}/pp-profile", *words.split()], cwd=folder, check=True, capture_output=True)
+        subprocess.run([f"{bin_folder}/pp-plan", *"profile.json --devices 4 --bandwidth 1e9 --mini-batch 16 --stages 4 "
+                        "--replicas 1-1-1-1 --micro-batches 4 -o plan.json".split()], cwd=folder, check=True, capture_output=True)
+        done = subprocess.run(["bash", ROOT / "configs/jobs/slurm.sh", "plan.json", "--data", "synthetic", "--steps", "4"], cwd=folder,
+                              env={"PATH": f"{folder}:{bin_folder}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]",
+                                   "SLURM_NTASKS_PER_NODE": "2"}, capture_output=True, text=True)
+    expected = ("--ntasks=4 --nodes=2 --distribution=arbitrary --nodelist=n1,n1,n2,n2 --cpus-per-task=1 --cpu-bind=none",
+                "train plan.json --data synthetic --steps 4 --checkpoint checkpoints-plan --every 10min")
+    return [f"slurm.sh: srun was not asked for {shlex.quote(part)}: {done.stdout}{done.stderr}" for part in expected
+            if part not in done.stdout]
+
+
+def main() -> int:
+    bin_folder = str(pathlib.Path(sys.argv[1]).resolve())
+    known = helps(bin_folder)
+    findings, skipped = [], False
+    for path in JOBS:
+        own = []
+        if path.suffix == ".sh":
+            done = subprocess.run(["bash", "-n", path], capture_output=True, text=True)
+            own += [done.stderr.strip()] if done.returncode else []
+        if path.suffix == ".yaml":
+            try:
+                import yaml
+                list(yaml.safe_load_all(path.read_text()))
+            except ImportError:
+                skipped = True
+            except yaml.YAMLError as error:
+                own.append(str(error))
+        for line in lines_of(path):
+            own += option_findings(line, known) + path_findings(line)
+        findings += [f"{path.relative_to(ROOT)}: {finding}" for finding in own]
+    findings += slurm_findings(bin_folder)
+    print("\n".join(findings), end="\n" if findings else "")
+    if not findings and skipped:
+        print("SKIPPED: python3 has no yaml; install python3-yaml")
+    return 1 if findings else 77 if skipped else 0
+
+
+sys.exit(main())
