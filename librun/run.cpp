@@ -106,7 +106,7 @@ RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& obser
   Setup setup = make_setup(plan, options);
   tell_start(plan, options, setup, observer);
   profile::install_memory_meter();
-  const auto saver = std::make_shared<Saver>(options, setup.start);
+  const auto saver = std::make_shared<Saver>(options, setup);
   return lead(std::make_unique<Work>(plan, options, std::move(setup), saver), *saver, observer, interrupted);
 }
 
@@ -118,7 +118,7 @@ RunReport run_together(Peers& peers, const plan::Plan& plan, const RunOptions& o
   std::shared_ptr<Saver> saver;
   Setup setup = agree(mailbox, plan, options, [&] {
     Setup mine = make_setup(plan, options, placement);
-    if (peers.rank() == 0) saver = std::make_shared<Saver>(options, mine.start);
+    saver = std::make_shared<Saver>(options, mine);
     return mine;
   });
   setup.peers = &peers;
@@ -130,7 +130,7 @@ RunReport run_together(Peers& peers, const plan::Plan& plan, const RunOptions& o
       return lead(std::make_unique<Work>(plan, options, std::move(setup), saver, &mailbox), *saver, observer,
                   interrupted);
     }
-    follow(std::make_unique<Work>(plan, options, std::move(setup), nullptr, &mailbox), interrupted);
+    follow(std::make_unique<Work>(plan, options, std::move(setup), saver, &mailbox), interrupted);
     return {};
   } catch (const LostRank&) {
     throw;

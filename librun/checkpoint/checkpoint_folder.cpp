@@ -26,6 +26,10 @@ fs::path folder_of(const fs::path& folder, Step step) {
   return folder / (std::string(kPrefix) + std::to_string(step));
 }
 
+fs::path unfinished_of(const fs::path& folder, Step step) {
+  return folder / (kUnfinished + folder_of("", step).filename().string());
+}
+
 std::optional<Step> step_of(const fs::path& path) {
   const std::string name = path.filename().string();
   if (!name.starts_with(kPrefix)) return std::nullopt;
@@ -103,6 +107,16 @@ CheckpointPart write_part(const fs::path& folder, const PartContent& content) {
   throw Error(ErrorKind::run, path.string() + ": cannot be written: " + error.message());
 }
 
+// Written by another process, maybe on another host.
+void require_part(const fs::path& path, const CheckpointPart& part) {
+  std::error_code error;
+  const std::uintmax_t bytes = fs::file_size(path, error);
+  if (!error && bytes == static_cast<std::uintmax_t>(part.bytes)) return;
+  throw Error(ErrorKind::run, path.string() +
+                                  ": is not here as it was written; ranks on several hosts need a "
+                                  "folder for checkpoints that all of them share");
+}
+
 void move(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::rename(from, to, error);
@@ -110,6 +124,31 @@ void move(const fs::path& from, const fs::path& to) {
 }
 
 }  // namespace
+
+std::string part_file(const std::string& content, std::optional<int> writer) {
+  return content + (writer ? "-" + std::to_string(*writer) : "") + ".safetensors";
+}
+
+bool is_part_of(const std::string& file, const std::string& content) {
+  return file == part_file(content) || file.starts_with(content + "-");
+}
+
+std::vector<CheckpointPart> write_parts(const fs::path& folder, Step step,
+                                        const std::vector<PartContent>& parts) {
+  const fs::path unfinished = unfinished_of(folder, step);
+  std::error_code error;
+  fs::create_directory(unfinished, error);
+  if (error) fail(unfinished, error);
+  std::vector<CheckpointPart> written;
+  try {
+    for (const PartContent& part : parts) written.push_back(write_part(unfinished, part));
+    flush_folder(unfinished);
+  } catch (const Error& failure) {
+    fs::remove_all(unfinished, error);
+    throw Error(ErrorKind::run, failure.what());
+  }
+  return written;
+}
 
 CheckpointFolder::CheckpointFolder(fs::path folder, int keep, std::optional<Step> resumed)
     : folder_(std::move(folder)), keep_(keep) {
@@ -134,18 +173,20 @@ CheckpointFolder::CheckpointFolder(fs::path folder, int keep, std::optional<Step
   }
 }
 
-std::int64_t CheckpointFolder::write(Manifest manifest, const std::vector<PartContent>& parts) {
+void CheckpointFolder::discard(Step step) {
+  std::error_code ignored;
+  fs::remove_all(unfinished_of(folder_, step), ignored);
+}
+
+std::int64_t CheckpointFolder::commit(const Manifest& manifest, Step step) {
   const fs::path whole = folder_of(folder_, manifest.position.step);
-  const fs::path unfinished = folder_ / (kUnfinished + whole.filename().string());
+  const fs::path unfinished = unfinished_of(folder_, step);
   std::error_code error;
-  fs::remove_all(unfinished, error);
-  if (!fs::create_directory(unfinished, error)) fail(unfinished, error);
   std::int64_t bytes = 0;
   try {
-    manifest.parts.clear();
-    for (const PartContent& part : parts) {
-      manifest.parts.push_back(write_part(unfinished, part));
-      bytes += manifest.parts.back().bytes;
+    for (const CheckpointPart& part : manifest.parts) {
+      require_part(unfinished / part.file, part);
+      bytes += part.bytes;
     }
     write_file(unfinished / kManifest, dump_json(to_json(manifest)));
     flush_folder(unfinished);
@@ -156,7 +197,7 @@ std::int64_t CheckpointFolder::write(Manifest manifest, const std::vector<PartCo
   }
   flush_folder(folder_);
   int kept = 0;
-  for (const auto& [step, path] : checkpoints_in(folder_)) {
+  for (const auto& [of, path] : checkpoints_in(folder_)) {
     if (++kept > keep_) fs::remove_all(path, error);
   }
   return bytes;

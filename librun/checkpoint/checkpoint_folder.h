@@ -13,10 +13,22 @@
 
 namespace pp::run {
 
+/// What a checkpoint holds: `weights.safetensors` and `optimizer.safetensors`, or with several writers
+/// `weights-0.safetensors`, ...: each wrote what it had.
+inline constexpr auto kWeights = "weights";
+inline constexpr auto kOptimizer = "optimizer";
+std::string part_file(const std::string& content, std::optional<int> writer = std::nullopt);
+bool is_part_of(const std::string& file, const std::string& content);
+
 struct PartContent {
   std::string file;
   std::vector<StoredTensor> tensors;
 };
+
+/// Writes parts of the checkpoint of `step`, which is not whole before its manifest is there; any number of
+/// writers may. Throws pp::Error (run).
+std::vector<CheckpointPart> write_parts(const std::filesystem::path& folder, Step step,
+                                        const std::vector<PartContent>& parts);
 
 /// The folder that a training writes its checkpoints to.
 class CheckpointFolder {
@@ -27,9 +39,13 @@ class CheckpointFolder {
   /// Throws pp::Error (usage) with the remedy.
   CheckpointFolder(std::filesystem::path folder, int keep, std::optional<Step> resumed);
 
-  /// Writes `manifest` (its parts are filled in) and the parts, and removes the oldest checkpoints beyond those
-  /// to be kept. Returns its bytes. Throws pp::Error (run): what is there stays as it is.
-  std::int64_t write(Manifest manifest, const std::vector<PartContent>& parts);
+  const std::filesystem::path& path() const { return folder_; }
+
+  /// Makes a checkpoint of what write_parts() wrote, and removes the oldest ones beyond those to be kept.
+  /// Returns its bytes. Throws pp::Error (run): what is there stays as it is. `step`: given to write_parts().
+  std::int64_t commit(const Manifest& manifest, Step step);
+  /// Removes what write_parts() wrote.
+  void discard(Step step);
 
  private:
   std::filesystem::path folder_;

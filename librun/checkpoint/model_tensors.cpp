@@ -36,7 +36,7 @@ std::vector<std::string> missing_weights(const SafetensorsFile& file, std::span<
                                          bool ignore_unknown) {
   std::vector<std::string> missing;
   for (const ModelTensor& tensor : wanted) {
-    const StoredTensor* const found = file.find(tensor.name);
+    const SafetensorsFile::Entry* const found = file.find(tensor.name);
     if (!found) {
       missing.push_back(tensor.name);
       continue;
@@ -51,7 +51,7 @@ std::vector<std::string> missing_weights(const SafetensorsFile& file, std::span<
                               std::string(name_of(tensor.type.dtype)));
   }
   if (ignore_unknown) return missing;
-  for (const StoredTensor& tensor : file.tensors()) {
+  for (const SafetensorsFile::Entry& tensor : file.tensors()) {
     if (std::ranges::find(wanted, tensor.name, &ModelTensor::name) == wanted.end())
       refuse(tensor.name, "is not in the model; leave such tensors out with --ignore-unknown-weights");
   }
@@ -65,7 +65,7 @@ bool has_optimizer_state(const SafetensorsFile& file, std::span<const ModelTenso
   for (const ModelTensor& tensor : wanted) {
     for (std::size_t i = 0; tensor.trained && i < slots.size(); ++i) {
       const std::string name = slot_name(tensor.name, slots[i]);
-      const StoredTensor* const state = file.find(name);
+      const SafetensorsFile::Entry* const state = file.find(name);
       if (!state) {
         missing.push_back(name);
         continue;

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "libprofile/core/error.h"
-#include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
 #include "librun/checkpoint/safetensors_header.h"
 
@@ -40,20 +38,10 @@ std::string length_bytes(std::uint64_t length) {
   return bytes;
 }
 
-std::vector<StoredTensor> read_entries(std::string_view content) {
-  const std::uint64_t length = safetensors_header_bytes(content.substr(0, kSafetensorsPrefix), content.size());
-  const auto header_size = static_cast<std::size_t>(length);
-  const std::string_view data = content.substr(kSafetensorsPrefix + header_size);
-  std::vector<StoredTensor> tensors;
-  for (StoredRange& range :
-       read_safetensors_header(content.substr(kSafetensorsPrefix, header_size), data.size())) {
-    const DType dtype = dtype_of(range);
-    require_elements(range, size_of(dtype), name_of(dtype));
-    const auto begin = static_cast<std::size_t>(range.begin), end = static_cast<std::size_t>(range.end);
-    tensors.push_back(
-        {std::move(range.name), {std::move(range.shape), dtype}, data.substr(begin, end - begin)});
-  }
-  return tensors;
+std::string read_bytes(const FileBytes& file, std::uint64_t offset, std::uint64_t size) {
+  std::string bytes(static_cast<std::size_t>(size), '\0');
+  file.read(offset, bytes);
+  return bytes;
 }
 
 }  // namespace
@@ -85,14 +73,41 @@ void write_safetensors(std::span<const StoredTensor> tensors,
   for (const StoredTensor& tensor : tensors) write(tensor.bytes);
 }
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
-    : content_(read_file(path, std::numeric_limits<std::size_t>::max())),
-      tensors_(with_context(path.string(), [&] { return read_entries(content_); })) {}
+SafetensorsFile::SafetensorsFile(const std::vector<std::filesystem::path>& parts) {
+  for (const std::filesystem::path& path : parts) {
+    parts_.push_back(std::make_unique<FileBytes>(path));
+    with_context(path.string(), [&] { add(*parts_.back()); });
+  }
+}
 
-const StoredTensor* SafetensorsFile::find(std::string_view name) const {
-  const auto found =
-      std::find_if(tensors_.begin(), tensors_.end(), [&](const StoredTensor& t) { return t.name == name; });
-  return found == tensors_.end() ? nullptr : &*found;
+void SafetensorsFile::add(const FileBytes& file) {
+  const std::string prefix = read_bytes(file, 0, std::min<std::uint64_t>(kSafetensorsPrefix, file.size()));
+  const std::uint64_t length = safetensors_header_bytes(prefix, file.size());
+  const std::uint64_t data = kSafetensorsPrefix + length;
+  for (StoredRange& range :
+       read_safetensors_header(read_bytes(file, kSafetensorsPrefix, length), file.size() - data)) {
+    const DType dtype = dtype_of(range);
+    require_elements(range, size_of(dtype), name_of(dtype));
+    if (!places_.emplace(range.name, tensors_.size()).second)
+      throw Error(ErrorKind::data, "has the tensor \"" + range.name + "\", which another part has, too");
+    tensors_.push_back(
+        {std::move(range.name), {std::move(range.shape), dtype}, parts_.size() - 1, data + range.begin});
+  }
+}
+
+const SafetensorsFile::Entry* SafetensorsFile::find(std::string_view name) const {
+  const auto found = places_.find(name);
+  return found == places_.end() ? nullptr : &tensors_[found->second];
+}
+
+void SafetensorsFile::read(const Entry& entry, std::span<char> out) const {
+  parts_[entry.part]->read(entry.offset, out);
+}
+
+std::string SafetensorsFile::read(const Entry& entry) const {
+  std::string bytes(static_cast<std::size_t>(pp::bytes_of(entry.type).value), '\0');
+  read(entry, bytes);
+  return bytes;
 }
 
 }  // namespace pp::run

@@ -2,14 +2,18 @@
 // shape and byte range), then the raw bytes. Free of Torch.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "libprofile/core/model/model_graph.h"
+#include "librun/data/byte_source.h"
 
 namespace pp::run {
 
@@ -28,23 +32,35 @@ std::string safetensors_front(std::span<const StoredTensor> tensors);
 void write_safetensors(std::span<const StoredTensor> tensors,
                        const std::function<void(std::string_view)>& write);
 
-/// A file in memory; the tensors refer into `content`. Not movable for that reason.
+/// Tensors that stay on disk until they are read: of one file, or of several that have parts of the whole.
 class SafetensorsFile {
  public:
-  /// Reads and checks: names once, known dtypes, ranges that fit shapes and do not overlap. Throws pp::Error
-  /// (data) with the file and what is wrong.
-  explicit SafetensorsFile(const std::filesystem::path& path);
-  SafetensorsFile(const SafetensorsFile&) = delete;
-  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
+  struct Entry {
+    std::string name;
+    TensorType type;
+    std::size_t part = 0;
+    std::uint64_t offset = 0;  ///< in its file
+  };
 
-  /// In the order of the bytes.
-  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  explicit SafetensorsFile(const std::filesystem::path& path) : SafetensorsFile(std::vector{path}) {}
+  /// Reads the headers and checks: names once, known dtypes, ranges that fit shapes and do not overlap. Throws
+  /// pp::Error (data) with the file and what is wrong.
+  explicit SafetensorsFile(const std::vector<std::filesystem::path>& parts);
+
+  /// Part by part, in the order of the bytes.
+  const std::vector<Entry>& tensors() const { return tensors_; }
   /// Null when there is none of that name.
-  const StoredTensor* find(std::string_view name) const;
+  const Entry* find(std::string_view name) const;
+  /// Fills `out`, which has the size of its type. Throws pp::Error (data).
+  void read(const Entry& entry, std::span<char> out) const;
+  std::string read(const Entry& entry) const;
 
  private:
-  std::string content_;
-  std::vector<StoredTensor> tensors_;
+  void add(const FileBytes& file);
+
+  std::vector<std::unique_ptr<const FileBytes>> parts_;
+  std::vector<Entry> tensors_;
+  std::map<std::string, std::size_t, std::less<>> places_;  ///< by name, in `tensors_`
 };
 
 }  // namespace pp::run

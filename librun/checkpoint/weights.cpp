@@ -2,8 +2,6 @@
 
 #include <ATen/ops/empty.h>
 
-#include <cstring>
-
 #include "libprofile/core/error.h"
 #include "libprofile/model/ops.h"
 
@@ -30,15 +28,19 @@ std::vector<StoredTensor> stored(const NamedTensors& tensors) {
   return entries;
 }
 
-NamedTensors read_weights(const std::filesystem::path& path) {
-  const SafetensorsFile file(path);
+NamedTensors read_weights(const SafetensorsFile& file, const std::function<bool(const std::string&)>& wanted) {
   NamedTensors tensors;
-  for (const StoredTensor& stored : file.tensors()) {
-    at::Tensor tensor = at::empty(stored.type.shape, at::TensorOptions(model::scalar_type(stored.type.dtype)));
-    if (!stored.bytes.empty()) std::memcpy(tensor.data_ptr(), stored.bytes.data(), stored.bytes.size());
-    tensors.emplace_back(stored.name, std::move(tensor));
+  for (const SafetensorsFile::Entry& entry : file.tensors()) {
+    if (!wanted(entry.name)) continue;
+    at::Tensor tensor = at::empty(entry.type.shape, at::TensorOptions(model::scalar_type(entry.type.dtype)));
+    if (tensor.numel() > 0) file.read(entry, {static_cast<char*>(tensor.data_ptr()), tensor.nbytes()});
+    tensors.emplace_back(entry.name, std::move(tensor));
   }
   return tensors;
+}
+
+NamedTensors read_weights(const std::filesystem::path& path) {
+  return read_weights(SafetensorsFile(path), [](const std::string&) { return true; });
 }
 
 }  // namespace pp::run

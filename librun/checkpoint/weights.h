@@ -21,7 +21,8 @@ using TensorsByName = std::map<std::string, at::Tensor, std::less<>>;
 /// given: neither stages nor replicas appear, so in model order every plan of one job writes the same bytes.
 std::vector<StoredTensor> stored(const NamedTensors& tensors);
 
-/// Throws pp::Error (data).
+/// All tensors, or those that `wanted` says yes to. Throws pp::Error (data).
+NamedTensors read_weights(const SafetensorsFile& file, const std::function<bool(const std::string&)>& wanted);
 NamedTensors read_weights(const std::filesystem::path& path);
 
 }  // namespace pp::run

@@ -105,29 +105,34 @@ LedgerEntry unpack_entry(Unpacker& from, RunTime start) {
   return entry;
 }
 
-std::string pack(Snapshot snapshot, std::size_t parts) {
-  Packer to = letter(LetterKind::snapshot);
-  to.add(snapshot.step).add(snapshot.last).add(snapshot.pause).add(parts).add(snapshot.layers.size());
-  for (const Stage::LayerState& layer : snapshot.layers) {
+std::string pack(Share share) {
+  Packer to = letter(LetterKind::share);
+  to.add(share.step).add(share.last).add(share.pause).add(share.parts.size());
+  for (const CheckpointPart& part : share.parts) to.add(part.file).add(part.bytes).add(part.hash);
+  to.add(share.layers.size());
+  for (const Stage::LayerState& layer : share.layers) {
     to.add(layer.layer);
     add(to, layer.tensors);
-    add(to, layer.optimizer);
   }
   return to.take();
 }
 
-std::pair<Snapshot, std::size_t> unpack_snapshot(Unpacker& from) {
-  Snapshot snapshot;
-  from.read(snapshot.step);
-  from.read(snapshot.last);
-  from.read(snapshot.pause);
-  const auto parts = from.take<std::size_t>();
-  for (auto left = from.take<std::size_t>(); left > 0; --left) {
-    Stage::LayerState& layer = snapshot.layers.emplace_back(Stage::LayerState{from.take<int>()});
-    read(from, layer.tensors);
-    read(from, layer.optimizer);
+Share unpack_share(Unpacker& from) {
+  Share share;
+  from.read(share.step);
+  from.read(share.last);
+  from.read(share.pause);
+  share.parts.resize(from.take<std::size_t>());
+  for (CheckpointPart& part : share.parts) {
+    from.read(part.file);
+    from.read(part.bytes);
+    from.read(part.hash);
   }
-  return {std::move(snapshot), parts};
+  for (auto left = from.take<std::size_t>(); left > 0; --left) {
+    Stage::LayerState& layer = share.layers.emplace_back(Stage::LayerState{from.take<int>()});
+    read(from, layer.tensors);
+  }
+  return share;
 }
 
 std::string pack(const std::vector<std::pair<WorkerId, WorkerRecord*>>& records) {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "librun/drive/saver.h"
 #include "librun/transport/packed.h"
 #include "librun/worker/progress.h"
 #include "librun/worker/record.h"
-#include "librun/worker/snapshots.h"
 
 namespace pp::run {
 
@@ -19,7 +19,7 @@ enum class LetterKind : char {
   end,  ///< everything has come: leave
   // To rank 0.
   entry,      ///< of the ledger
-  snapshot,   ///< of stages
+  share,      ///< of a snapshot
   records,    ///< of all workers of the rank
   failed,     ///< why
   interrupt,  ///< somebody wants the run to end
@@ -32,8 +32,7 @@ using RunTime = Coordinator::Clock::time_point;
 
 std::string pack(const Order& order);
 std::string pack(const LedgerEntry& entry, RunTime start);
-/// `parts`: workers that it is of.
-std::string pack(Snapshot snapshot, std::size_t parts);
+std::string pack(Share share);
 std::string pack(const std::vector<std::pair<WorkerId, WorkerRecord*>>& records);
 
 /// A sign of life: how much has been done so far, and the words for each worker.
@@ -46,7 +45,7 @@ std::string pack(const Pulse& pulse);
 /// What follows the kind.
 Order unpack_order(Unpacker& from);
 LedgerEntry unpack_entry(Unpacker& from, RunTime start);
-std::pair<Snapshot, std::size_t> unpack_snapshot(Unpacker& from);
+Share unpack_share(Unpacker& from);
 std::vector<std::pair<WorkerId, WorkerRecord>> unpack_records(Unpacker& from);
 Pulse unpack_pulse(Unpacker& from);
 

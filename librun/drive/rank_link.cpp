@@ -10,8 +10,9 @@ namespace pp::run {
 
 namespace {
 
-constexpr std::chrono::microseconds kLook(200);  // from one look for letters to the next
-constexpr Seconds kMostGrace{5};                 // for the last letters to leave
+// From one look for letters to the next: short while messages are on their way or letters come, else longer.
+constexpr std::chrono::microseconds kShortest(200), kLongest(4000);
+constexpr Seconds kMostGrace{5};  // for the last letters to leave
 
 std::string text_of(const std::exception_ptr& error) {
   try {
@@ -67,12 +68,16 @@ RankLink::~RankLink() {
 
 void RankLink::serve() noexcept {
   try {
-    while (true) {
+    for (auto rest = kShortest;; rest = std::min(2 * rest, kLongest)) {
       {
         const Monitor::Lock lock = monitor_.lock();
         if (closed_) return;
       }
-      while (auto letter = mailbox_.take()) handle(std::move(*letter));
+      if (mailbox_.peers().sending()) rest = kShortest;
+      while (auto letter = mailbox_.take()) {
+        handle(std::move(*letter));
+        rest = kShortest;
+      }
       const Time now = Coordinator::Clock::now();
       if (now - last_pulse_ > interval()) {
         last_pulse_ = now;
@@ -80,7 +85,7 @@ void RankLink::serve() noexcept {
         check_silence(now);
       }
       if (job_.coordinator.stopped()) say_failure();
-      std::this_thread::sleep_for(kLook);
+      std::this_thread::sleep_for(rest);
     }
   } catch (...) {
     job_.coordinator.stop(std::current_exception());
@@ -115,9 +120,11 @@ void RankLink::handle(Peers::Letter letter) {
     }
     case LetterKind::end: return set(left_);
     case LetterKind::entry: return job_.ledger.enter(unpack_entry(from, job_.start));
-    case LetterKind::snapshot: {
-      auto [snapshot, parts] = unpack_snapshot(from);
-      return job_.snapshots.add_elsewhere(std::move(snapshot), parts);
+    case LetterKind::share: {
+      const Monitor::Lock lock = monitor_.lock();
+      Share share = unpack_share(from);
+      shares_[{share.step, share.last}].push_back(std::move(share));
+      return monitor_.notify();
     }
     case LetterKind::records: {
       const Monitor::Lock lock = monitor_.lock();
@@ -204,6 +211,14 @@ std::map<WorkerId, WorkerRecord> RankLink::await_records() {
       lock, [&] { return complete_ + 1 == heard_.size(); }, [] { return false; });
   mailbox_.post_all(kind_alone(LetterKind::end));
   return std::move(records_);
+}
+
+std::vector<Share> RankLink::await_shares(Step step, bool last) {
+  Monitor::Lock lock = monitor_.lock();
+  std::vector<Share>& shares = shares_[{step, last}];
+  monitor_.wait_driver(
+      lock, [&] { return shares.size() + 1 == heard_.size(); }, [] { return false; });
+  return std::move(shares_.extract({step, last}).mapped());
 }
 
 void RankLink::follow(const std::function<bool()>& interrupted) {

@@ -39,12 +39,14 @@ class RankLink {
   bool interrupted() const { return interrupted_; }
   /// Rank 0, when its own workers have ended: the records of all others, by worker. Throws Stopped.
   std::map<WorkerId, WorkerRecord> await_records();
+  /// Rank 0: those of all others. Throws Stopped.
+  std::vector<Share> await_shares(Step step, bool last);
 
   /// Other ranks: until rank 0 has ordered the workers to stop. `interrupted` is polled, and passed on. Throws
   /// Stopped.
   void follow(const std::function<bool()>& interrupted);
-  /// A snapshot of `parts` workers here, to rank 0.
-  void post(Snapshot snapshot, std::size_t parts) { mailbox_.post(0, pack(std::move(snapshot), parts)); }
+  /// To rank 0.
+  void post(Share share) { mailbox_.post(0, pack(std::move(share))); }
   /// What the workers here wrote down; returns when rank 0 has everything. Throws Stopped.
   void leave(const std::vector<std::pair<WorkerId, WorkerRecord*>>& records);
 
@@ -66,6 +68,7 @@ class RankLink {
   bool stopping_ = false, left_ = false, closed_ = false;
   std::size_t complete_ = 0;  ///< ranks whose records have come
   std::map<WorkerId, WorkerRecord> records_;
+  std::map<std::pair<Step, bool>, std::vector<Share>> shares_;  ///< by step, and whether it is the last
 
   std::atomic<bool> interrupted_ = false;
   // Of the thread.

@@ -49,14 +49,19 @@ Work::Work(const plan::Plan& plan, const RunOptions& options, Setup setup, std::
   job.initial.reset();  // the workers have it
   if (job.takes_snapshots())
     writer.emplace(job.coordinator, job.snapshots,
-                   [this, saver = std::move(saver)](Snapshot s) { save(std::move(s), saver.get()); });
+                   [this, saver = std::move(saver)](Snapshot s) { save(std::move(s), *saver); });
   if (mailbox) link.emplace(job, *mailbox);
 }
 
 // Snapshots are complete only after the first command, so that the link is there.
-void Work::save(Snapshot snapshot, Saver* saver) {
-  if (saver) return saver->save(job, std::move(snapshot));
-  link->post(std::move(snapshot), job.snapshots.parts());
+void Work::save(Snapshot snapshot, Saver& saver) {
+  const Position position = snapshot.position;
+  Share mine = saver.write_share(job, std::move(snapshot));
+  if (link && !link->leads()) return link->post(std::move(mine));
+  std::vector<Share> shares;
+  if (link) shares = link->await_shares(mine.step, mine.last);
+  shares.insert(shares.begin(), std::move(mine));
+  saver.save(job, position, std::move(shares));
 }
 
 void perform(std::unique_ptr<Work>& work, const std::function<void()>& drive) {

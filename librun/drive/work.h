@@ -12,8 +12,8 @@
 namespace pp::run {
 
 struct Work {
-  /// The workers begin to make their weights. `saver`: null where no snapshots are taken, or another process
-  /// saves them. `mailbox`: of a run on several; must outlive it.
+  /// The workers begin to make their weights. `saver`: null where no snapshots are taken. `mailbox`: of a run
+  /// on several processes; must outlive it.
   Work(const plan::Plan& plan, const RunOptions& options, Setup setup, std::shared_ptr<Saver> saver,
        Mailbox* mailbox = nullptr, std::optional<ForwardOnly> forward_only = std::nullopt);
 
@@ -23,7 +23,7 @@ struct Work {
   std::optional<RankLink> link;  ///< none: the run is one process
 
  private:
-  void save(Snapshot snapshot, Saver* saver);
+  void save(Snapshot snapshot, Saver& saver);
 };
 
 /// Calls `drive` under a watchdog and joins the workers, who have been told to stop by then. Rethrows the first

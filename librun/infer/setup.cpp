@@ -84,10 +84,10 @@ Start find_start(const plan::Plan& plan, const InferOptions& options, const Reso
   if (options.draw_weights) return {};
   const GivenWeights given = find_weights(model, plan.training.dtype, options);
   if (!given.missing.empty())
-    refuse(ErrorKind::data, given.file.string() + ": has no " + list_of(given.missing) +
+    refuse(ErrorKind::data, options.initial_weights.string() + ": has no " + list_of(given.missing) +
                                 "; give all weights of the model \"" + model.graph.name + "\"");
   Start start;
-  start.weights = given.file;
+  start.weights = given.files;
   return start;
 }
 

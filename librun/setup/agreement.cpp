@@ -148,8 +148,10 @@ Placement meet(Mailbox& mailbox, const plan::Plan& plan) {
   Placement placement;
   mine.refused = error_of([&] { placement = place_workers(plan, mailbox.rank(), mailbox.size()); });
   const std::vector<View> views = compare(mailbox, mine);
-  for (std::size_t r = 0; r < views.size(); ++r)
-    placement.beside[r] = views[r].host == mine.host && views[r].cores == mine.cores;
+  for (std::size_t r = 0; r < views.size(); ++r) {
+    placement.on_host[r] = views[r].host == mine.host;
+    placement.beside[r] = placement.on_host[r] && views[r].cores == mine.cores;
+  }
   placement.clock_of_first = views[0].host == mine.host;
   return placement;
 }

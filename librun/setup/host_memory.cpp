@@ -43,9 +43,9 @@ double synthetic_sample_bytes(const ModelGraph& graph) {
 }
 
 HostNeed least_host_memory(const plan::Plan& plan, const ResolvedModel& model, std::span<const Device> devices,
-                           double data, double copies) {
+                           double data, double copies, const Placement& placement) {
   HostNeed need;
-  need.data = data;
+  need.data = data * placement.processes();
   need.trains = copies > 1;
   const int micro_batch = std::max(1, plan.training.mini_batch / plan.training.micro_batches);
   for (const plan::Stage& stage : plan.stages) {
@@ -59,7 +59,7 @@ HostNeed least_host_memory(const plan::Plan& plan, const ResolvedModel& model, s
         largest = std::max(largest, micro_batch * bytes(output, plan.training.dtype));
     }
     for (const WorkerId worker : stage.workers) {
-      if (devices[index(worker)].kind != DeviceKind::cpu) continue;
+      if (devices[index(worker)].kind != DeviceKind::cpu || !placement.shares_memory(worker)) continue;
       need.state += state;
       need.activations += largest;
     }

@@ -241,7 +241,7 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options, const Placem
   const auto optimizer = make_optimizer(plan.training.optimizer, options);
   check_prediction(plan, *optimizer);
   check_host_memory(least_host_memory(plan, setup.model, setup.devices, bytes_in_memory(setup, samples),
-                                      2 + optimizer->state_ratio()),
+                                      2 + optimizer->state_ratio(), placement),
                     profile::available_memory());
   // A stream whose replicas share the micro-batches of a step takes no turns of steps.
   const bool turns = setup.streams && plan.training.micro_batches == 1;

@@ -18,11 +18,14 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
 
-fs::path part_of(const FoundCheckpoint& checkpoint, const std::string& file) {
-  const auto& parts = checkpoint.manifest.parts;
-  if (std::ranges::find(parts, file, &CheckpointPart::file) == parts.end())
-    refuse(ErrorKind::data, checkpoint.folder.string() + ": the manifest lists no " + file);
-  return checkpoint.folder / file;
+std::vector<fs::path> parts_of(const FoundCheckpoint& checkpoint, const std::string& content) {
+  std::vector<fs::path> files;
+  for (const CheckpointPart& part : checkpoint.manifest.parts) {
+    if (is_part_of(part.file, content)) files.push_back(checkpoint.folder / part.file);
+  }
+  if (files.empty())
+    refuse(ErrorKind::data, checkpoint.folder.string() + ": the manifest lists no " + part_file(content));
+  return files;
 }
 
 void check_position(const fs::path& folder, Step step, const Setup& setup) {
@@ -46,8 +49,8 @@ Start resume(const plan::Plan& plan, const RunOptions& options, const Setup& set
   for (const std::string& reason : found.skipped) start.warnings.push_back("skipped " + reason);
   const Manifest now = describe(plan, options, setup, start.position);
   const std::vector<ModelTensor> wanted = model_tensors(setup.model, plan.training.dtype);
-  start.weights = part_of(found, kWeightsFile);
-  const fs::path optimizer = part_of(found, kOptimizerFile);
+  start.weights = parts_of(found, kWeights);
+  const std::vector<fs::path> optimizer = parts_of(found, kOptimizer);
   const std::vector<std::string> slots = make_optimizer(plan.training.optimizer, options)->slot_names();
   const SafetensorsFile weights(start.weights), state(optimizer);
   with_context(folder, [&] {
@@ -66,9 +69,10 @@ Start resume(const plan::Plan& plan, const RunOptions& options, const Setup& set
 Start take_weights(const plan::Plan& plan, const RunOptions& options, const Setup& setup) {
   const GivenWeights given = find_weights(setup.model, plan.training.dtype, options);
   Start start;
-  start.weights = given.file;
+  start.weights = given.files;
   if (!given.missing.empty())
-    start.warnings.push_back(counted(std::ssize(given.missing), "tensor") + " not in " + given.file.string() +
+    start.warnings.push_back(counted(std::ssize(given.missing), "tensor") + " not in " +
+                             options.initial_weights.string() +
                              " and drawn from the seed: " + list_of(given.missing));
   return start;
 }
@@ -92,11 +96,12 @@ std::string list_of(const std::vector<std::string>& names) {
 }
 
 GivenWeights find_weights(const ResolvedModel& model, DType dtype, const ExecutionOptions& options) {
-  GivenWeights given{.file = options.initial_weights, .missing = {}};
-  if (fs::is_directory(given.file)) given.file = part_of(find_checkpoint(given.file), kWeightsFile);
+  const fs::path& path = options.initial_weights;
+  GivenWeights given{.files = {path}, .missing = {}};
+  if (fs::is_directory(path)) given.files = parts_of(find_checkpoint(path), kWeights);
   const std::vector<ModelTensor> wanted = model_tensors(model, dtype);
-  const SafetensorsFile file(given.file);
-  with_context(given.file.string(), [&] {
+  const SafetensorsFile file(given.files);
+  with_context(given.files.size() == 1 ? given.files[0].string() : path.string(), [&] {
     given.missing = missing_weights(file, wanted, options.ignore_unknown_weights);
     if (given.missing.size() == wanted.size() && !wanted.empty())
       refuse(ErrorKind::data, "has none of the model's tensors (" + list_of(given.missing) + ")");

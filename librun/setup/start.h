@@ -5,9 +5,6 @@
 
 namespace pp::run {
 
-inline constexpr auto kWeightsFile = "weights.safetensors";
-inline constexpr auto kOptimizerFile = "optimizer.safetensors";
-
 /// What the run was asked for, as reports and checkpoints carry it.
 Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Length& length);
 
@@ -21,8 +18,8 @@ Start find_start(const plan::Plan& plan, const RunOptions& options, const Setup&
 
 /// Weights that were asked for, checked against the model by name and shape.
 struct GivenWeights {
-  std::filesystem::path file;
-  std::vector<std::string> missing;  ///< tensors of the model that it does not have
+  std::vector<std::filesystem::path> files;  ///< with its parts
+  std::vector<std::string> missing;          ///< tensors of the model that they do not have
 };
 /// What --initial-weights names, a file or a checkpoint's folder. Throws pp::Error (data).
 GivenWeights find_weights(const ResolvedModel& model, DType dtype, const ExecutionOptions& options);

@@ -44,8 +44,9 @@ void Coordinator::waits(WorkerId worker, const Reason* why) {
 }
 
 void Coordinator::pause(int asked) {
-  constexpr int kEager = 200;
+  constexpr int kAtOnce = 100, kEager = 2000;
   constexpr std::chrono::microseconds kLongest(100);
+  if (asked < kAtOnce) return;
   if (asked < kEager) return std::this_thread::yield();
   std::this_thread::sleep_for(std::min(kLongest, std::chrono::microseconds(asked - kEager)));
 }

@@ -60,6 +60,9 @@ class Peers {
   /// The next one that has come; those of one rank in the order in which they were sent.
   virtual std::optional<Letter> next_letter() = 0;
 
+  /// Moves on what was sent; whether any of it is still on its way.
+  virtual bool sending() = 0;
+
   /// Ends all ranks at once, with this exit code.
   [[noreturn]] virtual void abort(int exit_code) = 0;
 

@@ -25,6 +25,7 @@ Placement place_workers(const plan::Plan& plan, int rank, int ranks) {
   placement.rank = rank;
   placement.ranks = ranks;
   placement.beside.resize(static_cast<std::size_t>(ranks));
+  placement.on_host.resize(static_cast<std::size_t>(ranks));
   if (placement.alone()) return placement;
   const bool named = ranks_named(plan) == ranks;
   const int each = workers / ranks, more = workers % ranks;

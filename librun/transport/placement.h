@@ -1,6 +1,7 @@
 // Which process has which workers. Free of Torch.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -11,13 +12,17 @@ namespace pp::run {
 struct Placement {
   int rank = 0;  ///< of this process
   int ranks = 1;
-  std::vector<int> rank_of{};  ///< per worker; empty: all are here
-  std::vector<bool> beside{};  ///< per rank: on this host and with the same cores, so that they share these
-  bool clock_of_first = true;  ///< this host's clock is that of rank 0's
+  std::vector<int> rank_of{};   ///< per worker; empty: all are here
+  std::vector<bool> on_host{};  ///< per rank: on this host
+  std::vector<bool> beside{};   ///< per rank: there with the same cores, so that they share these
+  bool clock_of_first = true;   ///< this host's clock is that of rank 0's
 
   bool alone() const { return ranks == 1; }
   int of(WorkerId worker) const { return rank_of.empty() ? rank : rank_of[index(worker)]; }
   bool here(WorkerId worker) const { return of(worker) == rank; }
+  bool shares_memory(WorkerId worker) const { return alone() || on_host[static_cast<std::size_t>(of(worker))]; }
+  /// Of this host.
+  int processes() const { return alone() ? 1 : static_cast<int>(std::ranges::count(on_host, true)); }
 };
 
 /// How many ranks the plan names; 0 where it leaves one in between without workers.

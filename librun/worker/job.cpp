@@ -56,17 +56,6 @@ ChannelOptions number_messages(const plan::Plan& plan, const RunOptions& options
           .evaluation_micro_batches = std::max<std::int64_t>(1, test.count)};
 }
 
-// Workers that hand in something for a snapshot: those with the first replica of a stage. The first process
-// gets what all of them have, the others pass on theirs.
-std::size_t count_parts(const plan::Plan& plan, const Placement& placement) {
-  std::set<WorkerId> workers;
-  for (const plan::Stage& stage : plan.stages) {
-    const WorkerId worker = stage.workers.front();
-    if (placement.rank == 0 || placement.here(worker)) workers.insert(worker);
-  }
-  return workers.size();
-}
-
 Commands::Readers readers(const plan::Plan& plan, const Placement& placement) {
   Commands::Readers readers{.alone = placement.alone()};
   for (const plan::Worker& worker : plan.workers) {
@@ -89,16 +78,39 @@ std::unique_ptr<Collectives> make_collectives(Coordinator& coordinator, std::vec
   return make_rank_collectives(coordinator, std::move(groups), setup.placement, *setup.peers);
 }
 
-TensorsByName read_all(const std::filesystem::path& path) {
-  TensorsByName tensors;
-  if (path.empty()) return tensors;
-  for (auto& [name, tensor] : read_weights(path)) tensors.emplace(name, std::move(tensor));
-  return tensors;
+// Of the layers that workers here have.
+std::set<std::string> tensors_here(const Setup& setup, const plan::Plan& plan,
+                                   const std::vector<std::vector<int>>& layers) {
+  std::set<std::string> names;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    if (std::ranges::none_of(plan.stages[s].workers, [&](WorkerId w) { return setup.placement.here(w); }))
+      continue;
+    for (const int layer : layers[s]) {
+      const ResolvedLayer& resolved = setup.model.layers[static_cast<std::size_t>(layer)];
+      for (std::size_t i = 0; i < resolved.parameters.size(); ++i)
+        names.insert(parameter_name(setup.model, layer, i));
+      for (std::size_t i = 0; i < resolved.buffers.size(); ++i)
+        names.insert(buffer_name(setup.model, layer, i));
+    }
+  }
+  return names;
 }
 
-std::shared_ptr<const InitialState> read_initial(const Start& start) {
-  if (start.weights.empty()) return nullptr;
-  return std::make_shared<InitialState>(read_all(start.weights), read_all(start.optimizer));
+std::shared_ptr<const InitialState> read_initial(const Setup& setup, const plan::Plan& plan,
+                                                 const std::vector<std::vector<int>>& layers) {
+  if (setup.start.weights.empty()) return nullptr;
+  const std::set<std::string> here = tensors_here(setup, plan, layers);
+  const auto read = [](const std::vector<std::filesystem::path>& parts, const auto& wanted) {
+    TensorsByName tensors;
+    for (auto& [name, tensor] : read_weights(SafetensorsFile(parts), wanted))
+      tensors.emplace(name, std::move(tensor));
+    return tensors;
+  };
+  // `conv1.weight.exp_avg`
+  const auto owner = [](const std::string& slot) { return slot.substr(0, slot.rfind('.')); };
+  return std::make_shared<InitialState>(
+      read(setup.start.weights, [&](const std::string& name) { return here.contains(name); }),
+      read(setup.start.optimizer, [&](const std::string& name) { return here.contains(owner(name)); }));
 }
 
 std::vector<Group> groups_of(const plan::Plan& plan) {
@@ -142,8 +154,8 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
                            .evaluations = static_cast<int>(test_shape.count),
                            .steps = lead + setup.round}),
       passes(coordinator, static_cast<int>(plan.stages.size())),
-      snapshots(coordinator, count_parts(plan, setup.placement)),
-      initial(read_initial(setup.start)),
+      snapshots(coordinator, workers_here().size()),
+      initial(read_initial(setup, plan, layers)),
       transport(make_transport(coordinator, channels, setup, options)),
       collectives(make_collectives(coordinator, groups_of(plan), setup)),
       start(Coordinator::Clock::now()) {}

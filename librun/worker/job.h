@@ -43,9 +43,9 @@ struct Length {
 /// Where a training begins, and with what.
 struct Start {
   Position position;
-  std::filesystem::path weights = {};    ///< a file; empty: they are drawn
-  std::filesystem::path optimizer = {};  ///< a file; empty: from nothing
-  std::filesystem::path resumed = {};    ///< the checkpoint's folder; empty: none
+  std::vector<std::filesystem::path> weights = {};    ///< files with the parts; none: they are drawn
+  std::vector<std::filesystem::path> optimizer = {};  ///< files with the parts; none: from nothing
+  std::filesystem::path resumed = {};                 ///< the checkpoint's folder; empty: none
   std::vector<std::string> warnings = {};
 };
 

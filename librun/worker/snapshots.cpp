@@ -8,14 +8,11 @@
 
 namespace pp::run {
 
-TrainingState merged(std::vector<Stage::LayerState> layers) {
+TrainingState merged(const std::vector<Stage::LayerState>& layers) {
   TrainingState state;
-  const auto append = [](NamedTensors& all, NamedTensors& some) {
-    all.insert(all.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
-  };
-  for (Stage::LayerState& layer : layers) {
-    append(state.tensors, layer.tensors);
-    append(state.optimizer, layer.optimizer);
+  for (const Stage::LayerState& layer : layers) {
+    std::ranges::copy(layer.tensors, std::back_inserter(state.tensors));
+    std::ranges::copy(layer.optimizer, std::back_inserter(state.optimizer));
   }
   return state;
 }
@@ -29,15 +26,11 @@ void Snapshots::begin(WorkerId worker, Step step, bool last) {
 }
 
 void Snapshots::add(Step step, bool last, std::vector<Stage::LayerState> layers, Seconds pause) {
-  add_elsewhere({.step = step, .last = last, .layers = std::move(layers), .pause = pause}, 1);
-}
-
-void Snapshots::add_elsewhere(Snapshot there, std::size_t parts) {
   const Monitor::Lock lock = monitor_.lock();
-  Entry& entry = entries_[{there.step, there.last}];
-  std::ranges::move(there.layers, std::back_inserter(entry.layers));
-  entry.pause = std::max(entry.pause, there.pause);
-  entry.parts += parts;
+  Entry& entry = entries_[{step, last}];
+  std::ranges::move(layers, std::back_inserter(entry.layers));
+  entry.pause = std::max(entry.pause, pause);
+  ++entry.parts;
   if (complete()) monitor_.notify();
 }
 

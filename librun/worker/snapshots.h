@@ -28,27 +28,22 @@ struct Snapshot {
   Step step = 0;
   Position position = {};
   bool last = false;                           ///< the training ends here
-  std::vector<Stage::LayerState> layers = {};  ///< in model order
+  std::vector<Stage::LayerState> layers = {};  ///< of first replicas, in model order
   Seconds pause{};                             ///< the longest that a worker was kept from training
 };
 
-/// Takes what the layers refer to.
-TrainingState merged(std::vector<Stage::LayerState> layers);
+TrainingState merged(const std::vector<Stage::LayerState>& layers);
 
 /// Holds at most one snapshot of the workers here: they wait until the one before is written.
 class Snapshots {
  public:
-  /// `parts`: workers that hand in something.
+  /// `parts`: the workers here.
   Snapshots(Coordinator& run, std::size_t parts) : monitor_(run), parts_(parts) {}
-
-  std::size_t parts() const { return parts_; }
 
   /// A worker's side, once for each snapshot, which step and `last` tell from the one before: blocks until that
   /// is written, then hands in what the worker has.
   void begin(WorkerId worker, Step step, bool last);
   void add(Step step, bool last, std::vector<Stage::LayerState> layers, Seconds pause);
-  /// The same from `parts` workers of another process, at any time.
-  void add_elsewhere(Snapshot there, std::size_t parts);
 
   /// The writer's side. Blocks until a snapshot is complete; nothing after close().
   std::optional<Snapshot> take();

@@ -122,7 +122,6 @@ void Worker::snapshot(const Command& command) {
   for (const auto& [id, stage] : stages_) {
     if (job_.plan.stages[index(id)].workers.front() == id_) mine.push_back(&stage);
   }
-  if (mine.empty()) return;
   job_.snapshots.begin(id_, command.step, command.last);
   const Time begin = Coordinator::Clock::now();
   const profile::ChargeMemory charged{profile::MemoryAccount()};

@@ -1,6 +1,7 @@
 // Trainings on several ranks, which are threads here: the same bits as in one process, and what happens when a
 // rank is of another mind, fails or is silent.
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/model/families/families.h"
+#include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/checkpoint/weights.h"
 #include "librun/run.h"
 #include "tests/librun/folder.h"
@@ -19,6 +21,7 @@
 #include "tests/support/torch_test.h"
 
 using namespace pp;
+namespace fs = std::filesystem;
 using pp::test::ThreadPeers;
 using pp::test::Wires;
 
@@ -162,6 +165,56 @@ TEST_SUITE("librun/ranks") {
     run_on(2, plan, options);
     options.steps = 12;
     CHECK(::test::first_difference(whole.tensors, ::test::run_plan(plan, options).tensors) == "");
+  }
+
+  // Three stages with adam. What a rank writes is what its workers have: two copies of nothing, nothing
+  // missing.
+  TEST_CASE("each rank writes its part of a checkpoint; any ranks and plans go on from it") {
+    const TestFolder folder;
+    const fs::path ck = folder.path() / "ck";
+    const plan::Plan plan =
+        make_plan({.model = ::test::residual_net(), .cuts = {4, 9}, .optimizer = plan::OptimizerName::adam});
+    run::RunOptions options = options_for(plan);
+    const ::test::Run whole = ::test::run_plan(plan, options);
+    run::RunOptions begun = options;
+    begun.steps = 7;
+    begun.checkpoint = ck;
+    begun.checkpoint_steps = 5;
+    for (const Ending& ending : train(3, plan, begun)) REQUIRE(ending.error == "");
+
+    const run::FoundCheckpoint found = run::find_checkpoint(ck);
+    CHECK(found.folder == ck / "step-7");
+    std::vector<std::string> files, names;
+    for (const run::CheckpointPart& part : found.manifest.parts) files.push_back(part.file);
+    CHECK(files == std::vector<std::string>{"weights-0.safetensors", "optimizer-0.safetensors",
+                                            "weights-1.safetensors", "optimizer-1.safetensors",
+                                            "weights-2.safetensors", "optimizer-2.safetensors"});
+    for (const int rank : {0, 1, 2}) {
+      for (const auto& [name, tensor] :
+           run::read_weights(found.folder / files[2 * static_cast<std::size_t>(rank)]))
+        names.push_back(name);
+    }
+    std::vector<std::string> expected;
+    for (const auto& [name, tensor] : whole.tensors) expected.push_back(name);
+    CHECK(names == expected);
+
+    options.resume = ck;
+    CHECK(::test::first_difference(whole.tensors, run_on(2, plan, options).tensors) == "");
+    const plan::Plan other =
+        make_plan({.model = ::test::residual_net(), .cuts = {6}, .optimizer = plan::OptimizerName::adam});
+    CHECK(::test::first_difference(whole.tensors, ::test::run_plan(other, options).tensors) == "");
+  }
+
+  TEST_CASE("a checkpoint folder that ranks do not share ends the run, which says so") {
+    const TestFolder folder;
+    const plan::Plan plan = make_plan({.model = ::test::mlp(2), .cuts = {2}});
+    run::RunOptions options = options_for(plan);
+    options.checkpoint = folder.path() / "ck";
+    const auto endings = train(2, plan, options, [&](ThreadPeers& peers, auto&, run::RunOptions& o) {
+      if (peers.rank() == 1) fs::create_directory(o.checkpoint = folder.path() / "elsewhere");
+    });
+    CHECK(endings[0].error.find("weights-1.safetensors: is not here as it was written; ranks on several hosts "
+                                "need a folder for checkpoints that all of them share") != std::string::npos);
   }
 
   TEST_CASE("more ranks than workers are refused with the command that fits") {

@@ -69,6 +69,7 @@ class ThreadPeers final : public run::Peers {
     letters.pop_front();
     return letter;
   }
+  bool sending() override { return false; }
   [[noreturn]] void abort(int) override { std::terminate(); }
 
   std::atomic<bool> mute = false;  ///< its letters are lost, as of a process that was stopped

@@ -19,15 +19,33 @@ constexpr std::size_t kPart = std::size_t{1} << 30;
 
 std::size_t count_parts(std::size_t room) { return std::max<std::size_t>(1, (room + kPart - 1) / kPart); }
 
+class MpiPosted;
+
+// What all calls share.
+struct Calls {
+  std::mutex mutex;               ///< one call at a time; of what follows
+  std::vector<MpiPosted*> sends;  ///< under way
+};
+
 class MpiPosted final : public Posted {
  public:
-  MpiPosted(std::mutex& calls, std::size_t parts) : calls_(calls), requests_(parts), statuses_(parts) {}
+  MpiPosted(Calls& calls, std::size_t parts) : calls_(calls), requests_(parts), statuses_(parts) {}
+  ~MpiPosted() override {
+    const std::lock_guard held(calls_.mutex);
+    std::erase(calls_.sends, this);
+  }
 
   MPI_Request& part(std::size_t i) { return requests_[i]; }
 
   bool done() override {
+    const std::lock_guard held(calls_.mutex);
+    return test();
+  }
+  std::size_t bytes() const override { return bytes_; }
+
+  // Under the lock.
+  bool test() {
     if (done_) return true;
-    const std::lock_guard held(calls_);
     int flag = 0;
     MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &flag, statuses_.data());
     if (flag == 0) return false;
@@ -39,10 +57,9 @@ class MpiPosted final : public Posted {
     }
     return true;
   }
-  std::size_t bytes() const override { return bytes_; }
 
  private:
-  std::mutex& calls_;
+  Calls& calls_;
   std::vector<MPI_Request> requests_;
   std::vector<MPI_Status> statuses_;
   bool done_ = false;
@@ -70,17 +87,18 @@ class MpiPeers final : private MpiSession, public Peers {
                                Sent sent) override {
     auto posted = std::make_unique<MpiPosted>(calls_, count_parts(room));
     const auto call = sent == Sent::taken ? MPI_Issend : MPI_Isend;
-    const std::lock_guard held(calls_);
+    const std::lock_guard held(calls_.mutex);
     for (std::size_t i = 0; i < count_parts(room); ++i) {
       const auto part = bytes.subspan(std::min(i * kPart, bytes.size()));
       call(part.data(), count_of(part.size()), MPI_BYTE, to.rank, to.tag, comm(to.lane), &posted->part(i));
     }
+    follow(*posted);
     return posted;
   }
 
   std::unique_ptr<Posted> receive(const Address& from, std::span<std::byte> room) override {
     auto posted = std::make_unique<MpiPosted>(calls_, count_parts(room.size()));
-    const std::lock_guard held(calls_);
+    const std::lock_guard held(calls_.mutex);
     for (std::size_t i = 0; i < count_parts(room.size()); ++i) {
       const auto part = room.subspan(i * kPart);
       MPI_Irecv(part.data(), count_of(part.size()), MPI_BYTE, from.rank, from.tag, comm(from.lane),
@@ -91,14 +109,15 @@ class MpiPeers final : private MpiSession, public Peers {
 
   std::unique_ptr<Posted> send_letter(int to, std::span<const std::byte> bytes) override {
     auto posted = std::make_unique<MpiPosted>(calls_, 1);
-    const std::lock_guard held(calls_);
+    const std::lock_guard held(calls_.mutex);
     MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, to, 0, lanes_[kLetters],
               &posted->part(0));
+    follow(*posted);
     return posted;
   }
 
   std::optional<Letter> next_letter() override {
-    const std::lock_guard held(calls_);
+    const std::lock_guard held(calls_.mutex);
     int found = 0, count = 0;
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status;
@@ -110,6 +129,12 @@ class MpiPeers final : private MpiSession, public Peers {
     return letter;
   }
 
+  bool sending() override {
+    const std::lock_guard held(calls_.mutex);
+    std::erase_if(calls_.sends, [](MpiPosted* posted) { return posted->test(); });
+    return !calls_.sends.empty();
+  }
+
   [[noreturn]] void abort(int exit_code) override {
     MPI_Abort(MPI_COMM_WORLD, exit_code);
     std::abort();
@@ -118,10 +143,13 @@ class MpiPeers final : private MpiSession, public Peers {
  private:
   static constexpr std::size_t kLetters = 2;  // beside the lanes
 
+  void follow(MpiPosted& sent) {
+    if (!sent.test()) calls_.sends.push_back(&sent);
+  }
   static int count_of(std::size_t rest) { return static_cast<int>(std::min(rest, kPart)); }
   MPI_Comm comm(Lane lane) const { return lanes_[static_cast<std::size_t>(lane)]; }
 
-  std::mutex calls_;
+  Calls calls_;
   std::array<MPI_Comm, 3> lanes_{};
   int largest_tag_ = 32767;  // what every library has
 };

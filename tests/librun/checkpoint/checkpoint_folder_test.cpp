@@ -36,7 +36,10 @@ Manifest manifest_of(Step step) {
 
 std::int64_t write(CheckpointFolder& folder, Step step) {
   const std::string bytes = "weights of " + std::string(1, static_cast<char>('a' + step));  // 12 bytes
-  return folder.write(manifest_of(step), {{"weights.safetensors", {{"w", {{3}, DType::float32}, bytes}}}});
+  Manifest manifest = manifest_of(step);
+  manifest.parts =
+      write_parts(folder.path(), step, {{"weights.safetensors", {{"w", {{3}, DType::float32}, bytes}}}});
+  return folder.commit(manifest, step);
 }
 
 std::set<std::string> names(const fs::path& folder) {

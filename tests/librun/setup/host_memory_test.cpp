@@ -45,6 +45,21 @@ TEST_SUITE("librun/setup/host_memory") {
     CHECK(stages.activations == 2 * 512);
   }
 
+  // Two stages on ranks 0 and 1: half the state; the data twice where both ranks are on this host.
+  TEST_CASE("of several ranks those on this host count") {
+    PlanSpec spec{.model = test::sample_profile(std::vector<double>(4, 1.0)).model, .cuts = {2}};
+    const plan::Plan plan = make_plan(spec);
+    const auto need = [&](bool other) {
+      run::Placement placement = run::place_workers(plan, 0, 2);
+      placement.on_host = {true, other};
+      return run::least_host_memory(plan, resolve(plan.model), plan.devices, 1000, 3, placement);
+    };
+    CHECK(need(false).state == 99840 / 2);
+    CHECK(need(false).data == 1000);
+    CHECK(need(true).state == 99840);
+    CHECK(need(true).data == 2000);
+  }
+
   TEST_CASE("a synthetic sample takes 4 bytes a number") {
     CHECK(run::synthetic_sample_bytes(test::sample_profile(std::vector<double>(4, 1.0)).model) == 64 * 4);
   }
