@@ -123,7 +123,7 @@ void RankLink::handle(Peers::Letter letter) {
     case LetterKind::share: {
       const Monitor::Lock lock = monitor_.lock();
       Share share = unpack_share(from);
-      shares_[{share.step, share.last}].push_back(std::move(share));
+      shares_[{share.step, share.last}].emplace(letter.from, std::move(share));
       return monitor_.notify();
     }
     case LetterKind::records: {
@@ -215,10 +215,13 @@ std::map<WorkerId, WorkerRecord> RankLink::await_records() {
 
 std::vector<Share> RankLink::await_shares(Step step, bool last) {
   Monitor::Lock lock = monitor_.lock();
-  std::vector<Share>& shares = shares_[{step, last}];
+  std::map<int, Share>& by_rank = shares_[{step, last}];
   monitor_.wait_driver(
-      lock, [&] { return shares.size() + 1 == heard_.size(); }, [] { return false; });
-  return std::move(shares_.extract({step, last}).mapped());
+      lock, [&] { return by_rank.size() + 1 == heard_.size(); }, [] { return false; });
+  std::vector<Share> shares;
+  for (auto& [rank, share] : by_rank) shares.push_back(std::move(share));
+  shares_.erase({step, last});
+  return shares;
 }
 
 void RankLink::follow(const std::function<bool()>& interrupted) {

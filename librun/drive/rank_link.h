@@ -39,7 +39,7 @@ class RankLink {
   bool interrupted() const { return interrupted_; }
   /// Rank 0, when its own workers have ended: the records of all others, by worker. Throws Stopped.
   std::map<WorkerId, WorkerRecord> await_records();
-  /// Rank 0: those of all others. Throws Stopped.
+  /// Rank 0: those of all others, by rank. Throws Stopped.
   std::vector<Share> await_shares(Step step, bool last);
 
   /// Other ranks: until rank 0 has ordered the workers to stop. `interrupted` is polled, and passed on. Throws
@@ -68,7 +68,8 @@ class RankLink {
   bool stopping_ = false, left_ = false, closed_ = false;
   std::size_t complete_ = 0;  ///< ranks whose records have come
   std::map<WorkerId, WorkerRecord> records_;
-  std::map<std::pair<Step, bool>, std::vector<Share>> shares_;  ///< by step, and whether it is the last
+  std::map<std::pair<Step, bool>, std::map<int, Share>>
+      shares_;  ///< by step and whether it is the last; by rank
 
   std::atomic<bool> interrupted_ = false;
   // Of the thread.

@@ -88,11 +88,21 @@ PlanSpec three_stages() {
   return spec;
 }
 
+bool all_wanted() {
+  const char* const text = std::getenv("PP_RANKS");
+  return text && std::string_view(text) == "all";
+}
+
+int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
 /// One of the six pairs of ranks and workers a rank for each schedule, in turn; all with PP_RANKS=all.
 std::vector<RankCase> wanted_cases() {
-  const char* const text = std::getenv("PP_RANKS");
   std::vector<RankCase> all = pp::test::rank_cases(), some;
-  if (text && std::string_view(text) == "all") return all;
+  if (all_wanted()) return all;
   std::string schedule;
   std::size_t first = 0, turn = 0;
   for (std::size_t i = 0; i <= all.size(); ++i) {
@@ -129,6 +139,32 @@ TEST_SUITE("apps/ranks") {
     }
   }
 
+  // Stages of four replicas each: what all-reduces and a norm over all workers need crosses ranks.
+  TEST_CASE("four stages of four replicas on sixteen ranks; with PP_RANKS=all sixteen stages on sixty-four") {
+    if (without_mpi()) return;
+    for (const int stages : {4, 16}) {
+      if (stages > 4 && !all_wanted()) break;
+      PlanSpec spec{.model = test::mlp(stages), .mini_batch = 32, .micro_batches = 8};
+      spec.cuts = pp::test::equal_cuts(spec.model, stages);
+      spec.replicas.assign(static_cast<std::size_t>(stages), 4);
+      const RankFolder folder(spec);
+      const Arguments what{"--steps", "4", "--clip-norm", "0.5", "--save-weights"};
+      const auto writes = [&](const char* file) {
+        Arguments all = what;
+        all.emplace_back(file);
+        return all;
+      };
+      REQUIRE(folder.alone(writes("alone")).code == 0);
+      const Outcome outcome = folder.on(4 * stages, writes("ranks"));
+      CAPTURE(outcome.err);
+      REQUIRE(outcome.code == 0);
+      CHECK(pp::read_file(folder.path() / "ranks") == pp::read_file(folder.path() / "alone"));
+      const Outcome refused = folder.on(4 * stages, {"--resume", "nowhere"});
+      CHECK(refused.code == 2);
+      CHECK(count_of(refused.err, "pp-run: error: ") == 1);
+    }
+  }
+
   TEST_CASE("one rank speaks: the placement, one summary, one report") {
     if (without_mpi()) return;
     const RankFolder folder(three_stages());
@@ -136,12 +172,8 @@ TEST_SUITE("apps/ranks") {
     CAPTURE(outcome.err);
     REQUIRE(outcome.code == 0);
     const std::string line = "pp-run: info: 3 workers on 2 ranks: 0 1, 2, in contiguous blocks\n";
-    const std::size_t first = outcome.err.find(line);
-    REQUIRE(first != std::string::npos);
-    CHECK(outcome.err.find(line, first + 1) == std::string::npos);
-    const std::size_t summary = outcome.out.find("4 steps, completed");
-    REQUIRE(summary != std::string::npos);
-    CHECK(outcome.out.find("4 steps, completed", summary + 1) == std::string::npos);
+    CHECK(count_of(outcome.err, line) == 1);
+    CHECK(count_of(outcome.out, "4 steps, completed") == 1);
     const pp::Json report = pp::parse_json(pp::read_file(folder.path() / "r.json"));
     CHECK(report["workers"].size() == 3);
     CHECK(pp::read_file(folder.path() / "t.json").find("F2.0") != std::string::npos);
@@ -154,9 +186,8 @@ TEST_SUITE("apps/ranks") {
     CHECK(many.code == 2);
     const std::string line =
         "pp-run: error: 4 ranks for 3 workers of the plan; start at most 3: mpirun -n 3 pp-run ...\n";
-    const std::size_t first = many.err.find(line);
-    REQUIRE(first != std::string::npos);
-    CHECK(many.err.find("pp-run: error", first + 1) == std::string::npos);
+    CHECK(count_of(many.err, line) == 1);
+    CHECK(count_of(many.err, "pp-run: error") == 1);
     const Outcome resumed = folder.on(2, {"--steps", "4", "--resume", "nowhere"});
     CHECK(resumed.code == 2);
     CHECK(has(resumed.err, "pp-run: error: nowhere: no checkpoint to go on from"));
@@ -212,9 +243,8 @@ TEST_SUITE("apps/ranks") {
     CAPTURE(outcome.err);
     CHECK(outcome.code != 0);
     const std::string line = "pp-run: error: rank 1 (workers 1) has been silent for 3 s";
-    const std::size_t first = outcome.err.find(line);
-    REQUIRE(first != std::string::npos);
-    CHECK(outcome.err.find("pp-run: error", first + 1) == std::string::npos);
+    CHECK(count_of(outcome.err, line) == 1);
+    CHECK(count_of(outcome.err, "pp-run: error") == 1);
   }
 
   TEST_CASE("inference under mpirun is refused") {
