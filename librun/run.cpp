@@ -27,14 +27,19 @@ std::string exit_reason(const Driver& driver) {
   return driver.stopped_by_nan() ? "not_finite" : driver.interrupted() ? "interrupted" : "completed";
 }
 
-// Per worker, here and elsewhere.
-using Records = std::map<WorkerId, WorkerRecord>;
+// In the report's context and in the trace, where there are other clocks.
+void add_clocks(Context& context, const RankClocks& clocks) {
+  std::string text;
+  for (const auto& [rank, relation] : clocks) text += (text.empty() ? "" : "; ") + clock_text(rank, relation);
+  if (!text.empty()) context["clocks"] = text;
+}
 
-RunReport make_report(const Job& job, const Crew& crew, const Records& elsewhere, const Driver& driver,
+RunReport make_report(const Job& job, const Crew& crew, const FromOthers& others, const Driver& driver,
                       const Saver& saver) {
   RunReport report;
   report.context = profile::measurement_context();
   report.context["pp"] = PP_VERSION;
+  add_clocks(report.context, others.clocks);
   report.plan = job.plan;
   report.plan_hash = plan::plan_hash(job.plan);
   report.settings = settings_of(job.plan, job.options, job.setup.length);
@@ -50,10 +55,10 @@ RunReport make_report(const Job& job, const Crew& crew, const Records& elsewhere
   report.epochs = driver.epochs();
   std::vector<const WorkerRecord*> records(job.plan.workers.size());
   for (const auto& worker : crew.workers()) records[index(worker->id())] = &worker->record();
-  for (const auto& [worker, record] : elsewhere) records[index(worker)] = &record;
+  for (const auto& [worker, record] : others.records) records[index(worker)] = &record;
   report.history = driver.history();
   add_measurements(report, job.options.accumulate, driver.steps(), records);
-  if (job.options.trace) report.trace = make_trace(records);
+  if (job.options.trace) report.trace = make_trace(records, report.context);
   return report;
 }
 
@@ -78,12 +83,12 @@ RunReport lead(std::unique_ptr<Work> work, const Saver& saver, Observer& observe
   const Work& all = *work;
   const std::function<bool()> ends = [&] { return interrupted() || (all.link && all.link->interrupted()); };
   Driver driver(work->job, observer, ends);
-  Records elsewhere;
+  FromOthers others;
   perform(work, [&] {
     driver.drive();
-    if (work->link) elsewhere = work->link->await_records();
+    if (work->link) others = work->link->await_others();
   });
-  return make_report(work->job, work->crew, elsewhere, driver, saver);
+  return make_report(work->job, work->crew, others, driver, saver);
 }
 
 void follow(std::unique_ptr<Work> work, const std::function<bool()>& interrupted) {
@@ -122,6 +127,8 @@ RunReport run_together(Peers& peers, const plan::Plan& plan, const RunOptions& o
     return mine;
   });
   setup.peers = &peers;
+  const RankClock clock = compare_clocks(mailbox);
+  if (peers.rank() != 0 && !(placement.on_host[0] && clock.may_be_same())) setup.clock = clock;
   profile::install_memory_meter();
   try {
     if (peers.rank() == 0) {

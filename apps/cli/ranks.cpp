@@ -12,4 +12,9 @@ bool launched_with_ranks() {
   return std::ranges::any_of(kVariables, [](const char* name) { return std::getenv(name) != nullptr; });
 }
 
+// Over TCP, Open MPI sends a message of more than 64 KiB only when the receiver has asked for it, and that one
+// may be computing: two more ways through the network, and two more looks for messages. Here receivers have
+// made room by then.
+void set_up_mpi() { setenv("OMPI_MCA_btl_tcp_eager_limit", "4194304", 0); }
+
 }  // namespace pp::cli

@@ -6,4 +6,8 @@ namespace pp::cli {
 /// Whether mpirun or srun has started it, be it alone.
 bool launched_with_ranks();
 
+/// Before the ranks are joined: what the MPI library should do otherwise than by itself. What the user has set
+/// stays.
+void set_up_mpi();
+
 }  // namespace pp::cli

@@ -126,6 +126,7 @@ void between_cores(const Options& options, const cli::Shell& shell) {
 
 /// Rank 0 alone writes and prints.
 void between_ranks(const Options& options, const cli::Shell& shell) {
+  cli::set_up_mpi();
   const std::unique_ptr<run::Ranks> ranks = run::join_mpi_ranks();
   cli::Output output(ranks->rank() == 0 ? options.output : "");
   std::optional<Cluster> cluster = [&] {

@@ -9,7 +9,9 @@
 namespace pp::run_tool {
 
 void Ranks::join() {
-  if (cli::launched_with_ranks()) peers_ = run::join_mpi_peers();
+  if (!cli::launched_with_ranks()) return;
+  cli::set_up_mpi();
+  peers_ = run::join_mpi_peers();
 }
 
 run::RunReport Ranks::train(const plan::Plan& plan, const run::RunOptions& options, run::Observer& observer,

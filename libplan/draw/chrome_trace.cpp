@@ -7,9 +7,11 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "libplan/draw/message_consumers.h"
 #include "libplan/draw/op_style.h"
+#include "libprofile/core/json_reader.h"
 
 namespace pp::plan {
 namespace {
@@ -76,9 +78,11 @@ class TraceWriter {
   }
   void close() { text_ += "},\n"; }
 
-  std::string finish() && {
+  std::string finish(const Context& facts) && {
     if (text_.ends_with(",\n")) text_.erase(text_.size() - 2, 1);
-    return std::move(text_) + "]}\n";
+    text_ += ']';
+    if (!facts.empty()) text_ += ",\"otherData\":" + Json(facts).dump();
+    return std::move(text_) + "}\n";
   }
 
  private:
@@ -187,7 +191,8 @@ void add_memory(TraceWriter& trace, std::span<const MemoryCurve> memory) {
 
 }  // namespace
 
-std::string chrome_trace(const SimulationResult& result, std::span<const MemoryCurve> memory) {
+std::string chrome_trace(const SimulationResult& result, std::span<const MemoryCurve> memory,
+                         const Context& facts) {
   std::size_t steps = 0;
   for (const MemoryCurve& curve : memory) steps += curve.size();
   TraceWriter trace(result.ops.size() + result.messages.size() + steps);
@@ -201,7 +206,7 @@ std::string chrome_trace(const SimulationResult& result, std::span<const MemoryC
   add_messages(trace, result, links);
   if (result.messages.size() <= kMostArrows) add_arrows(trace, result, links);
   add_memory(trace, memory);
-  return std::move(trace).finish();
+  return std::move(trace).finish(facts);
 }
 
 }  // namespace pp::plan

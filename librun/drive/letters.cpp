@@ -135,8 +135,9 @@ Share unpack_share(Unpacker& from) {
   return share;
 }
 
-std::string pack(const std::vector<std::pair<WorkerId, WorkerRecord*>>& records) {
+std::string pack(const RecordsHere& records, const std::optional<RankClock::Relation>& clock) {
   Packer to = letter(LetterKind::records);
+  to.add(clock);
   to.add(records.size());
   for (const auto& [worker, record] : records) {
     to.add(worker);
@@ -145,9 +146,11 @@ std::string pack(const std::vector<std::pair<WorkerId, WorkerRecord*>>& records)
   return to.take();
 }
 
-std::vector<std::pair<WorkerId, WorkerRecord>> unpack_records(Unpacker& from) {
-  std::vector<std::pair<WorkerId, WorkerRecord>> records(from.take<std::size_t>());
-  for (auto& [worker, record] : records) {
+RankRecords unpack_records(Unpacker& from) {
+  RankRecords records;
+  from.read(records.clock);
+  records.workers.resize(from.take<std::size_t>());
+  for (auto& [worker, record] : records.workers) {
     from.read(worker);
     read(from, record);
   }

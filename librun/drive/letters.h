@@ -2,11 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "librun/drive/saver.h"
 #include "librun/transport/packed.h"
+#include "librun/transport/rank_clock.h"
 #include "librun/worker/progress.h"
 #include "librun/worker/record.h"
 
@@ -16,24 +19,27 @@ enum class LetterKind : char {
   // From rank 0.
   start,  ///< when the run began, by rank 0's clock
   order,
-  end,  ///< everything has come: leave
+  time,  ///< the answer to `ask`: its time, and rank 0's
+  end,   ///< everything has come: leave
   // To rank 0.
   entry,      ///< of the ledger
   share,      ///< of a snapshot
-  records,    ///< of all workers of the rank
+  ask,        ///< what rank 0's clock shows, with the asker's time
+  records,    ///< of all workers of the rank, and how its clock goes
   failed,     ///< why
   interrupt,  ///< somebody wants the run to end
   // Both ways.
   pulse
 };
 
-/// Times travel as seconds since the start of the run.
+/// Times travel as seconds since the start of the run, by rank 0's clock.
 using RunTime = Coordinator::Clock::time_point;
 
 std::string pack(const Order& order);
 std::string pack(const LedgerEntry& entry, RunTime start);
 std::string pack(Share share);
-std::string pack(const std::vector<std::pair<WorkerId, WorkerRecord*>>& records);
+using RecordsHere = std::vector<std::pair<WorkerId, WorkerRecord*>>;
+std::string pack(const RecordsHere& records, const std::optional<RankClock::Relation>& clock);
 
 /// A sign of life: how much has been done so far, and the words for each worker.
 struct Pulse {
@@ -46,7 +52,11 @@ std::string pack(const Pulse& pulse);
 Order unpack_order(Unpacker& from);
 LedgerEntry unpack_entry(Unpacker& from, RunTime start);
 Share unpack_share(Unpacker& from);
-std::vector<std::pair<WorkerId, WorkerRecord>> unpack_records(Unpacker& from);
+struct RankRecords {
+  std::vector<std::pair<WorkerId, WorkerRecord>> workers;
+  std::optional<RankClock::Relation> clock;  ///< none: it is rank 0's
+};
+RankRecords unpack_records(Unpacker& from);
 Pulse unpack_pulse(Unpacker& from);
 
 }  // namespace pp::run

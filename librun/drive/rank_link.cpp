@@ -12,7 +12,9 @@ namespace {
 
 // From one look for letters to the next: short while messages are on their way or letters come, else longer.
 constexpr std::chrono::microseconds kShortest(200), kLongest(4000);
-constexpr Seconds kMostGrace{5};  // for the last letters to leave
+constexpr Seconds kMostGrace{5};                // for the last letters to leave
+constexpr int kGroup = 8;                       // round trips of which the shortest tells the time
+constexpr std::chrono::milliseconds kAwake(2);  // who asks for the time soon asks again
 
 std::string text_of(const std::exception_ptr& error) {
   try {
@@ -34,6 +36,17 @@ bool is_said(const std::exception_ptr& error) {
   }
 }
 
+// Of a record, with(time) in place of each time of the run.
+template <class With>
+void change_times(WorkerRecord& record, With&& with) {
+  const auto change = [&](auto& event) {
+    event.start = with(event.start);
+    event.end = with(event.end);
+  };
+  for (OpRecord& op : record.ops) change(op.event);
+  for (MessageRecord& message : record.messages) change(message.event);
+}
+
 std::string kind_alone(LetterKind kind) { return Packer().add(kind).take(); }
 
 }  // namespace
@@ -42,6 +55,7 @@ RankLink::RankLink(Job& job, Mailbox& mailbox)
     : job_(job),
       mailbox_(mailbox),
       monitor_(job.coordinator),
+      clock_(job.setup.clock),
       heard_(static_cast<std::size_t>(mailbox.size())),
       elsewhere_(heard_.size(), {.progress = 0, .in_phase = true}),
       looked_(Coordinator::Clock::now()) {
@@ -50,9 +64,49 @@ RankLink::RankLink(Job& job, Mailbox& mailbox)
     mailbox_.post_all(Packer().add(LetterKind::start).add(job_.start).take());
     job_.commands.mirror([this](const Order& order) { mailbox_.post_all(pack(order)); });
   } else {
-    job_.ledger.relay([this](const LedgerEntry& entry) { mailbox_.post(0, pack(entry, job_.start)); });
+    job_.ledger.relay([this](LedgerEntry entry) {
+      const LedgerEntry said = by_first_clock(std::move(entry));
+      mailbox_.post(0, pack(said, first_start_));
+    });
   }
   thread_.add([this] { serve(); });
+}
+
+void RankLink::ask(Haste haste) {
+  const Time now = Coordinator::Clock::now();
+  if (haste == Haste::awake) asked_ = now;
+  mailbox_.post(0, Packer().add(LetterKind::ask).add(haste).add(now).take());
+}
+
+void RankLink::read_time(Unpacker& letter, Time now) {
+  const auto asked = letter.take<Time>();
+  const auto there = letter.take<Time>();
+  const Monitor::Lock lock = monitor_.lock();
+  const bool at_the_end = round_trips_ > 0;
+  if (at_the_end && --round_trips_ > 0) ask(Haste::awake);
+  const std::lock_guard held(clock_mutex_);
+  clock_->add(asked, there, now);
+  if (at_the_end ? round_trips_ > 0 : ++answers_ % kGroup > 0) return;
+  clock_->close_group();
+  monitor_.notify();
+}
+
+Seconds RankLink::common(Seconds here) const {
+  const std::lock_guard held(clock_mutex_);
+  const Time time = job_.start + std::chrono::duration_cast<Time::duration>(here);
+  return clock_ ? clock_->there(time) - first_start_ : here;
+}
+
+LedgerEntry RankLink::by_first_clock(LedgerEntry entry) const {
+  if (!clock_) return entry;
+  if (entry.figures.begin < Seconds::max()) entry.figures.begin = common(entry.figures.begin);
+  entry.end = first_start_ + std::chrono::duration_cast<Time::duration>(common(entry.end - job_.start));
+  return entry;
+}
+
+void RankLink::pause(std::chrono::microseconds rest) const {
+  if (Coordinator::Clock::now() - asked_.load() < kAwake) return std::this_thread::yield();
+  std::this_thread::sleep_for(rest);
 }
 
 RankLink::~RankLink() {
@@ -83,9 +137,10 @@ void RankLink::serve() noexcept {
         last_pulse_ = now;
         send_pulse();
         check_silence(now);
+        if (clock_) ask(Haste::none);
       }
       if (job_.coordinator.stopped()) say_failure();
-      std::this_thread::sleep_for(rest);
+      pause(rest);
     }
   } catch (...) {
     job_.coordinator.stop(std::current_exception());
@@ -107,10 +162,17 @@ void RankLink::handle(Peers::Letter letter) {
   };
   switch (from.take<LetterKind>()) {
     case LetterKind::start: {
-      const auto begin = from.take<Time>();
-      job_.start = job_.setup.placement.clock_of_first ? begin : Coordinator::Clock::now();
+      const std::lock_guard held(clock_mutex_);
+      first_start_ = from.take<Time>();
+      job_.start = clock_ ? Coordinator::Clock::now() : first_start_;
       return;
     }
+    case LetterKind::ask: {
+      if (from.take<Haste>() == Haste::awake) asked_ = Coordinator::Clock::now();
+      Packer answer = std::move(Packer().add(LetterKind::time).add(from.take<Time>()));
+      return mailbox_.post(letter.from, answer.add(Coordinator::Clock::now()).take());
+    }
+    case LetterKind::time: return read_time(from, Coordinator::Clock::now());
     case LetterKind::order: {
       const Order order = unpack_order(from);
       if (order.command.kind == Command::Kind::snapshot) job_.snapshots.reached(order.command.step, {});
@@ -128,7 +190,9 @@ void RankLink::handle(Peers::Letter letter) {
     }
     case LetterKind::records: {
       const Monitor::Lock lock = monitor_.lock();
-      for (auto& [worker, record] : unpack_records(from)) records_.emplace(worker, std::move(record));
+      RankRecords records = unpack_records(from);
+      for (auto& [worker, record] : records.workers) others_.records.emplace(worker, std::move(record));
+      if (records.clock) others_.clocks.emplace(letter.from, *records.clock);
       ++complete_;
       return monitor_.notify();
     }
@@ -205,12 +269,12 @@ void RankLink::say_failure() {
   mailbox_.post(0, letter);
 }
 
-std::map<WorkerId, WorkerRecord> RankLink::await_records() {
+FromOthers RankLink::await_others() {
   Monitor::Lock lock = monitor_.lock();
   monitor_.wait_driver(
       lock, [&] { return complete_ + 1 == heard_.size(); }, [] { return false; });
   mailbox_.post_all(kind_alone(LetterKind::end));
-  return std::move(records_);
+  return std::move(others_);
 }
 
 std::vector<Share> RankLink::await_shares(Step step, bool last) {
@@ -238,9 +302,17 @@ void RankLink::follow(const std::function<bool()>& interrupted) {
       });
 }
 
-void RankLink::leave(const std::vector<std::pair<WorkerId, WorkerRecord*>>& records) {
-  mailbox_.post(0, pack(records));
+void RankLink::leave(const RecordsHere& records) {
   Monitor::Lock lock = monitor_.lock();
+  if (clock_) {
+    round_trips_ = kGroup;
+    ask(Haste::awake);
+    monitor_.wait_driver(
+        lock, [&] { return round_trips_ == 0; }, [] { return false; });
+    for (const auto& [worker, record] : records)
+      change_times(*record, [&](Seconds time) { return common(time); });
+  }
+  mailbox_.post(0, pack(records, clock_ ? std::optional(clock_->relation()) : std::nullopt));
   monitor_.wait_driver(
       lock, [&] { return left_; }, [] { return false; });
 }

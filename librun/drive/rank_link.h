@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,6 +19,15 @@
 #include "librun/worker/threads.h"
 
 namespace pp::run {
+
+/// How the clocks of other ranks go beside rank 0's; those that are not the same.
+using RankClocks = std::map<int, RankClock::Relation>;
+
+/// What rank 0 gets when all is done.
+struct FromOthers {
+  std::map<WorkerId, WorkerRecord> records;
+  RankClocks clocks;
+};
 
 /// A rank is not there any more, as far as this one can tell.
 class LostRank : public Error {
@@ -37,8 +47,8 @@ class RankLink {
 
   /// Rank 0: whether another rank was asked to end the run.
   bool interrupted() const { return interrupted_; }
-  /// Rank 0, when its own workers have ended: the records of all others, by worker. Throws Stopped.
-  std::map<WorkerId, WorkerRecord> await_records();
+  /// Rank 0, when its own workers have ended. Throws Stopped.
+  FromOthers await_others();
   /// Rank 0: those of all others, by rank. Throws Stopped.
   std::vector<Share> await_shares(Step step, bool last);
 
@@ -47,8 +57,9 @@ class RankLink {
   void follow(const std::function<bool()>& interrupted);
   /// To rank 0.
   void post(Share share) { mailbox_.post(0, pack(std::move(share))); }
-  /// What the workers here wrote down; returns when rank 0 has everything. Throws Stopped.
-  void leave(const std::vector<std::pair<WorkerId, WorkerRecord*>>& records);
+  /// What the workers here wrote down, in times of rank 0's clock; returns when rank 0 has everything. Throws
+  /// Stopped.
+  void leave(const RecordsHere& records);
 
  private:
   using Time = Coordinator::Clock::time_point;
@@ -61,17 +72,32 @@ class RankLink {
   void check_silence(Time now);
   void say_failure();
   Seconds interval() const;
+  /// Other ranks: what rank 0's clock shows.
+  enum class Haste { none, awake };  ///< awake: neither rank sleeps until the answer is there
+  void ask(Haste haste);
+  void read_time(Unpacker& letter, Time now);
+  /// A time of the run by the clock here, by rank 0's.
+  Seconds common(Seconds here) const;
+  LedgerEntry by_first_clock(LedgerEntry entry) const;
+  void pause(std::chrono::microseconds rest) const;
 
   Job& job_;
   Mailbox& mailbox_;
   Monitor monitor_;  ///< of what follows
   bool stopping_ = false, left_ = false, closed_ = false;
   std::size_t complete_ = 0;  ///< ranks whose records have come
-  std::map<WorkerId, WorkerRecord> records_;
   std::map<std::pair<Step, bool>, std::map<int, Share>>
       shares_;  ///< by step and whether it is the last; by rank
+  FromOthers others_;
+  int round_trips_ = 0;  ///< to come before the clock is known at the end
+
+  mutable std::mutex clock_mutex_;  ///< of these three
+  std::optional<RankClock> clock_;  ///< none: it is rank 0's
+  int answers_ = 0;
+  Time first_start_{};  ///< of the run, by rank 0's clock
 
   std::atomic<bool> interrupted_ = false;
+  std::atomic<Time> asked_ = Time{};  ///< in haste, here or on rank 0
   // Of the thread.
   std::vector<std::optional<Time>> heard_;         ///< per rank; none: it has not begun
   std::vector<Coordinator::Elsewhere> elsewhere_;  ///< per rank

@@ -157,7 +157,7 @@ std::vector<OpTime> op_times(const plan::Plan& plan, std::span<const WorkerRecor
   return list;
 }
 
-std::string make_trace(std::span<const WorkerRecord* const> workers) {
+std::string make_trace(std::span<const WorkerRecord* const> workers, const Context& facts) {
   plan::SimulationResult events;
   for (const WorkerRecord* worker : workers) {
     for (const OpRecord& op : worker->ops) events.ops.push_back(op.event);
@@ -169,7 +169,7 @@ std::string make_trace(std::span<const WorkerRecord* const> workers) {
   std::stable_sort(events.ops.begin(), events.ops.end(), by_start);
   std::stable_sort(events.messages.begin(), events.messages.end(), by_start);
   for (const plan::OpEvent& op : events.ops) events.makespan = std::max(events.makespan, op.end);
-  return plan::chrome_trace(events);
+  return plan::chrome_trace(events, {}, facts);
 }
 
 }  // namespace pp::run

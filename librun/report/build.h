@@ -38,7 +38,7 @@ void add_measurements(RunReport& report, int accumulate, std::span<const StepRec
 /// Time of each kind of operation of each stage, beside what the plan says of it.
 std::vector<OpTime> op_times(const plan::Plan& plan, std::span<const WorkerRecord* const> workers);
 
-/// Chrome trace JSON of the recorded operations and messages.
-std::string make_trace(std::span<const WorkerRecord* const> workers);
+/// Chrome trace JSON of the recorded operations and messages, with what there is to say about them.
+std::string make_trace(std::span<const WorkerRecord* const> workers, const Context& facts);
 
 }  // namespace pp::run

@@ -152,7 +152,6 @@ Placement meet(Mailbox& mailbox, const plan::Plan& plan) {
     placement.on_host[r] = views[r].host == mine.host;
     placement.beside[r] = placement.on_host[r] && views[r].cores == mine.cores;
   }
-  placement.clock_of_first = views[0].host == mine.host;
   return placement;
 }
 

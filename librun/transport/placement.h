@@ -15,7 +15,6 @@ struct Placement {
   std::vector<int> rank_of{};   ///< per worker; empty: all are here
   std::vector<bool> on_host{};  ///< per rank: on this host
   std::vector<bool> beside{};   ///< per rank: there with the same cores, so that they share these
-  bool clock_of_first = true;   ///< this host's clock is that of rank 0's
 
   bool alone() const { return ranks == 1; }
   int of(WorkerId worker) const { return rank_of.empty() ? rank : rank_of[index(worker)]; }

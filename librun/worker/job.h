@@ -18,6 +18,7 @@
 #include "librun/transport/coordinator.h"
 #include "librun/transport/peers.h"
 #include "librun/transport/placement.h"
+#include "librun/transport/rank_clock.h"
 #include "librun/transport/transport.h"
 #include "librun/worker/channels.h"
 #include "librun/worker/core_binding.h"
@@ -69,7 +70,8 @@ struct Setup {
   std::vector<Device> devices;  ///< per worker
   CoreBinding cores;            ///< per worker
   Placement placement;
-  Peers* peers = nullptr;  ///< the other processes; null: there are none
+  std::optional<RankClock> clock;  ///< rank 0's beside this one; none: they are one
+  Peers* peers = nullptr;          ///< the other processes; null: there are none
 };
 
 /// Everything that run.h promises for check(), for the workers that are here. Throws pp::Error.
