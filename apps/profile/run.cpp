@@ -8,8 +8,10 @@
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/cli/progress.h"
+#include "apps/cli/ranks.h"
 #include "apps/profile/commands.h"
 #include "apps/profile/model_argument.h"
+#include "apps/profile/run_ranks.h"
 #include "apps/profile/tables.h"
 #include "libprofile/device/process.h"
 #include "libprofile/measure/profiler.h"
@@ -42,6 +44,7 @@ struct Options {
   Mode mode = Mode::in_place;
   bool concurrent = false;
   bool quick = false;
+  std::string cluster;  ///< under mpirun: gets the speeds
   profile::ProfileOptions profile;
 };
 
@@ -76,18 +79,52 @@ profile::ProfileOptions settings_of(const Options& options) {
   return options.quick ? profile::quick(settings) : settings;
 }
 
+Profile measure(const ModelGraph& model, const profile::ProfileOptions& settings, const cli::Shell& shell) {
+  TerminalObserver observer(shell);
+  Profile measured = profile::profile_model(model, settings, observer);
+  observer.progress("timing operations", 0, Seconds(1));
+  measured.operation_overhead = run::measure_overhead(settings.devices);
+  measured.context["command"] = shell.command_line;
+  return measured;
+}
+
+/// The next device behind those of the ranks that see the same ones.
+profile::ProfileOptions settings_beside(const Options& options, const RankPlace& place) {
+  profile::ProfileOptions settings = settings_of(options);
+  profile::DeviceSet& devices = settings.devices;
+  const profile::MachineDevices machine = profile::machine_devices();
+  const bool cuda = devices.kind == DeviceKind::cuda;
+  devices.first += (cuda ? place.on_host : place.beside) * devices.count * (cuda ? 1 : devices.cores);
+  const int there = cuda ? machine.cuda : static_cast<int>(machine.cores.size());
+  if (devices.first >= there)
+    throw Error(ErrorKind::device, "no " + std::string(name_of(devices.kind)) +
+                                       " device is left: the ranks of " + place.host + " share " +
+                                       std::to_string(there) +
+                                       "; start fewer there, or bind them to cores of their own");
+  return settings;
+}
+
+void run_on_ranks(const Options& options, const cli::Shell& shell) {
+  cli::set_up_mpi();
+  const std::unique_ptr<run::Ranks> ranks = run::join_mpi_ranks();
+  const RankPlace place = place_of_rank(*ranks);
+  cli::Shell mine = shell;
+  mine.quiet = mine.quiet || ranks->rank() != 0;
+  const std::vector<RankProfile> all = gather_profiles(
+      *ranks, place, [&] { return measure(load_model(options.model), settings_beside(options, place), mine); });
+  if (ranks->rank() != 0) return;
+  write_classes(all, options.output, options.cluster);
+}
+
 void run(const Options& options, const cli::Shell& shell) {
+  if (cli::launched_with_ranks()) return run_on_ranks(options, shell);
+  if (!options.cluster.empty())
+    throw Error(ErrorKind::usage,
+                "--cluster gets the speeds of several ranks; start with mpirun, or leave it out");
   const profile::ProfileOptions settings = settings_of(options);
   const ModelGraph model = load_model(options.model);
   cli::Output output(options.output);
-  Profile profile = [&] {
-    TerminalObserver observer(shell);
-    Profile measured = profile::profile_model(model, settings, observer);
-    observer.progress("timing operations", 0, Seconds(1));
-    measured.operation_overhead = run::measure_overhead(settings.devices);
-    return measured;
-  }();
-  profile.context["command"] = shell.command_line;
+  const Profile profile = measure(model, settings, shell);
 
   const std::string text = dump_json(to_json(profile));
   output.write(text);
@@ -123,6 +160,10 @@ void add_run(const cli::Command& app, cli::Shell& shell) {
       .add_option("--device", options->device,
                   "cpu:0 (one core), cpu:2x1 (two devices of one core, both busy), cuda:0")
       .type_name("DEVICES");
+  command
+      .add_option("--cluster", options->cluster,
+                  "under mpirun: write each rank's speed into this file of `pp-profile links`")
+      .type_name("FILE");
   command.add_flag("--concurrent", options->concurrent,
                    "as many devices of this kind as the machine has cores for, all busy");
   cli::add_enum(command, "--mode", options->mode,

@@ -13,6 +13,6 @@ shift 3
 slots=$(sed 's/#.*//' "$hosts" | awk 'NF { n = 1; for (i = 2; i <= NF; i++) if (sub(/^slots=/, "", $i)) n = $i; sum += n } END { print sum }')
 ranks=(mpirun -n "$slots" --hostfile "$hosts" --map-by slot --bind-to core)
 [ -e cluster.json ] || "${ranks[@]}" pp-profile links -o cluster.json
-[ -e profile.json ] || "${ranks[@]}" pp-profile run "$model" --micro-batch-sizes 4,8,16,32 -o profile.json
+[ -e profile.json ] || "${ranks[@]}" pp-profile run "$model" --micro-batch-sizes 4,8,16,32 -o profile.json --cluster cluster.json
 [ -e plan.json ] || pp-plan profile.json --cluster cluster.json --mini-batch "$mini_batch" -o plan.json
 exec pp-run launch plan.json --hosts "$hosts" -- "$@"

@@ -8,7 +8,7 @@ mpirun reaches the other host by itself; PP_HOSTS names a hosts file with one sl
 tc's tbf on both ends limits the rate. Behind it a relay hands the packets of one end to the other: it adds the delay, because not
 every kernel has netem, and the time that the first packet needs on the wire, which tbf lets pass at once. It works at a rate 10 %
 higher, so that the limit stays tbf's.
-The namespaces belong to processes that end with this one, whatever happens to it.
+All of it, what the command starts included, runs in a namespace of processes that ends with this one, whatever happens to it.
 
 Exit code: the command's; 77, and `SKIPPED: why`, where the machine does not allow it (root, /dev/net/tun, unshare, tc).
 """
@@ -18,6 +18,7 @@ import collections
 import fcntl
 import os
 import pathlib
+import secrets
 import select
 import shutil
 import signal
@@ -58,11 +59,11 @@ class Host:
         self.cores = ",".join(map(str, cores))
         self.holder = subprocess.Popen(
             ["unshare", "--net", "--uts", "--time", "--monotonic", str(clock_offset), "--fork", "sh", "-c",
-             f"hostname host-{'ab'[index]} && ip link set lo up && echo $$ && exec cat"],
+             f"hostname host-{'ab'[index]} && ip link set lo up && echo ready && exec cat"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.pid = self.holder.stdout.readline().strip()
-        if not self.pid:
+        if not self.holder.stdout.readline():
             raise Skip(self.holder.stderr.read().strip() or "unshare failed")
+        self.pid = pathlib.Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children").read_text().split()[0]
 
     def enter(self) -> list[str]:
         return ["nsenter", "-t", self.pid, "--net", "--uts", "--time", "taskset", "-c", self.cores, "chrt", "--rr", "1"]
@@ -110,6 +111,19 @@ def relay(ends: list[int], rate: float | None, delay: float) -> None:
             waiting[source].append((free[source] + delay, packet))
 
 
+def go_inside() -> None:
+    """Becomes the same program, as the first process of a namespace."""
+    if os.geteuid() != 0:
+        raise Skip("namespaces need root")
+    for program in ("unshare", "nsenter", "ip", "tc", "taskset", "chrt"):
+        if not shutil.which(program):
+            raise Skip(f"{program} is not installed")
+    alone = ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child"]
+    run(*alone, "true")
+    sys.stdout.flush()
+    os.execvp(alone[0], [*alone, sys.executable, __file__, "--inside", *sys.argv[1:]])
+
+
 def share_cores() -> list[list[int]]:
     cores = sorted(os.sched_getaffinity(0))
     half = len(cores) // 2
@@ -134,18 +148,14 @@ def environment(folder: pathlib.Path, hosts: list[Host]) -> dict[str, str]:
 
 
 def on_two_hosts(arguments: argparse.Namespace, folder: pathlib.Path) -> int:
-    if os.geteuid() != 0:
-        raise Skip("namespaces need root")
-    for program in ("unshare", "nsenter", "setpriv", "ip", "tc", "taskset", "chrt"):
-        if not shutil.which(program):
-            raise Skip(f"{program} is not installed")
     rate = None if arguments.no_limit else 1e9 * arguments.gbit
     hosts: list[Host] = []
     wire = None
     try:
         for index, cores in enumerate(share_cores()):
             hosts.append(Host(index, index * arguments.clock_offset, cores))
-        names = [f"pp{os.getpid()}{letter}" for letter in "ab"]
+        name = secrets.token_hex(3)
+        names = [f"pp{name}{letter}" for letter in "ab"]
         ends = [make_tun(name) for name in names]
         for host, name, address in zip(hosts, names, ADDRESSES):
             host.connect(name, address, rate)
@@ -154,8 +164,7 @@ def on_two_hosts(arguments: argparse.Namespace, folder: pathlib.Path) -> int:
                                 pass_fds=ends, stdin=subprocess.PIPE)
         for end in ends:
             os.close(end)
-        command = ["setpriv", "--pdeathsig", "TERM", *hosts[0].enter(), *arguments.command]
-        return subprocess.run(command, env=environment(folder, hosts)).returncode
+        return subprocess.run([*hosts[0].enter(), *arguments.command], env=environment(folder, hosts)).returncode
     finally:
         if wire:
             wire.stdin.close()
@@ -170,6 +179,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--delay-ms", type=float, default=1.0)
     parser.add_argument("--clock-offset", type=int, default=0, help="seconds that the clock of host-b is ahead")
     parser.add_argument("--no-limit", action="store_true", help="any rate")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--relay", type=int, nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("command", nargs=argparse.REMAINDER)
     return parser.parse_args()
@@ -181,12 +191,14 @@ def main() -> int:
         relay(arguments.relay, None if arguments.no_limit else 1e9 * arguments.gbit, arguments.delay_ms / 1e3)
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with tempfile.TemporaryDirectory() as folder:
-        try:
+    try:
+        if not arguments.inside:
+            go_inside()
+        with tempfile.TemporaryDirectory() as folder:
             return on_two_hosts(arguments, pathlib.Path(folder))
-        except Skip as why:
-            print(f"SKIPPED: {why}", file=sys.stderr)
-            return 77
+    except Skip as why:
+        print(f"SKIPPED: {why}", file=sys.stderr)
+        return 77
 
 
 sys.exit(main())
