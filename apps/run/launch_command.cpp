@@ -117,8 +117,15 @@ Needs needs_of(const plan::Plan& plan, int ranks) {
   return most;
 }
 
+/// `a,a,b,b`: the host of each rank.
+std::string host_of_each(const HostOfRank& placed, const std::vector<Host>& hosts) {
+  std::string list;
+  for (const int host : placed) list += (list.empty() ? "" : ",") + hosts[static_cast<std::size_t>(host)].name;
+  return list;
+}
+
 /// `a:2,b:2`: the hosts in the order of their ranks.
-std::string host_list(const HostOfRank& placed, const std::vector<Host>& hosts) {
+std::string host_runs(const HostOfRank& placed, const std::vector<Host>& hosts) {
   std::vector<std::pair<int, int>> runs;  // host, ranks
   for (const int host : placed) {
     if (!runs.empty() && runs.back().first == host) {
@@ -129,8 +136,8 @@ std::string host_list(const HostOfRank& placed, const std::vector<Host>& hosts) 
     if (std::ranges::find(runs, host, &std::pair<int, int>::first) != runs.end())
       throw Error(ErrorKind::usage,
                   "the plan's ranks on " + name +
-                      " do not follow each other, which only srun can start; number the ranks of "
-                      "the plan node by node, or use --launcher srun");
+                      " do not follow each other, which MPICH cannot start; number the ranks of "
+                      "the plan node by node, or use another launcher");
     runs.emplace_back(host, 1);
   }
   std::string list;
@@ -143,9 +150,7 @@ std::string host_list(const HostOfRank& placed, const std::vector<Host>& hosts) 
 
 std::vector<std::string> srun_command(const HostOfRank& placed, const std::vector<Host>& hosts,
                                       const Needs& needs, const LaunchOptions& options) {
-  std::string list;
   std::vector<int> used = placed;
-  for (const int host : placed) list += (list.empty() ? "" : ",") + hosts[static_cast<std::size_t>(host)].name;
   std::ranges::sort(used);
   const auto twice = std::ranges::unique(used);
   used.erase(twice.begin(), twice.end());
@@ -155,7 +160,7 @@ std::vector<std::string> srun_command(const HostOfRank& placed, const std::vecto
                                    "--ntasks=" + number_text(std::ssize(placed)),
                                    "--nodes=" + number_text(std::ssize(used)),
                                    "--distribution=arbitrary",
-                                   "--nodelist=" + list,
+                                   "--nodelist=" + host_of_each(placed, hosts),
                                    "--cpus-per-task=" + number_text(needs.cores),
                                    "--cpu-bind=none"};
   if (needs.gpus > 0) {
@@ -195,12 +200,12 @@ std::vector<std::string> launch_command(const plan::Plan& plan, const std::vecto
   const std::string ranks = number_text(std::ssize(placed));
   std::vector<std::string> command;
   switch (launcher) {
-    case Launcher::mpirun:
-      command = {"mpirun",   "-n",   ranks,       "--host", host_list(placed, hosts),
-                 "--map-by", "slot", "--bind-to", "none"};
+    case Launcher::mpirun:  // which would otherwise begin with this host
+      command = {"mpirun",   "-n",  ranks,       "--host", host_of_each(placed, hosts),
+                 "--map-by", "seq", "--bind-to", "none"};
       break;
     case Launcher::mpich:
-      command = {"mpiexec.hydra", "-n", ranks, "-hosts", host_list(placed, hosts), "-bind-to", "none"};
+      command = {"mpiexec.hydra", "-n", ranks, "-hosts", host_runs(placed, hosts), "-bind-to", "none"};
       break;
     case Launcher::srun:
       command = srun_command(placed, hosts, needs_of(plan, static_cast<int>(placed.size())), options);

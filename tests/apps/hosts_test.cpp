@@ -118,7 +118,10 @@ TEST_SUITE("apps/hosts") {
     const HostsFolder folder;
     PlanSpec spec{.model = test::mlp(2)};
     spec.cuts = {2};
-    pp::write_file(folder.path() / "plan.json", pp::dump_json(pp::plan::to_json(make_plan(spec))));
+    pp::plan::Plan plan = make_plan(spec);
+    plan.devices[0].node = "10.77.0.2";  // rank 0 is on the other host
+    plan.devices[1].node = "10.77.0.1";
+    pp::write_file(folder.path() / "plan.json", pp::dump_json(pp::plan::to_json(plan)));
     const std::string training = " --data synthetic --synthetic-samples 96 --steps 24 --seed 7 ";
     const Outcome outcome = folder.on_hosts(kBin + "/pp-run launch plan.json --hosts $PP_HOSTS --" + training +
                                                 "--save-weights apart -o report.json --trace trace.json",
@@ -134,7 +137,9 @@ TEST_SUITE("apps/hosts") {
 
     const std::string clocks = folder.json("report.json")["context"]["clocks"];
     CAPTURE(clocks);
+    CHECK(folder.json("report.json")["context"]["host"] == "host-b");
     CHECK(clocks.starts_with("rank 1: "));
+    CHECK(clocks.find(" s behind (to ") != std::string::npos);
     CHECK(std::atof(clocks.c_str() + std::string("rank 1: ").size()) == doctest::Approx(5000).epsilon(1e-5));
     const pp::Json trace = folder.json("trace.json");
     CHECK(trace["otherData"]["clocks"] == clocks);

@@ -119,7 +119,7 @@ TEST_SUITE("apps/launch") {
 
   TEST_CASE("Open MPI's command: hosts with their ranks in the order of the plan, bound by pp-run itself") {
     CHECK(command(plan_on({"a", "a", "b", "b"}), {{"b", 4}, {"a", 4}}, Launcher::mpirun) ==
-          Words{"mpirun", "-n", "4", "--host", "a:2,b:2", "--map-by", "slot", "--bind-to", "none", "pp-run",
+          Words{"mpirun", "-n", "4", "--host", "a,a,b,b", "--map-by", "seq", "--bind-to", "none", "pp-run",
                 "train", "p.json", "--steps", "4"});
   }
 
@@ -146,13 +146,14 @@ TEST_SUITE("apps/launch") {
                 "train", "p.json", "--steps", "4"});
   }
 
-  TEST_CASE("a host whose ranks do not follow each other is for srun alone") {
+  TEST_CASE("a host whose ranks do not follow each other is not for MPICH") {
     const pp::plan::Plan plan = with_ranks(plan_on({"a", "b", "a"}), {0, 1, 2});
     const std::vector<Host> hosts{{"a", 2}, {"b", 1}};
-    CHECK(refusal([&] { command(plan, hosts, Launcher::mpirun); }) ==
-          "the plan's ranks on a do not follow each other, which only srun can start; number the ranks of the "
+    CHECK(refusal([&] { command(plan, hosts, Launcher::mpich); }) ==
+          "the plan's ranks on a do not follow each other, which MPICH cannot start; number the ranks of the "
           "plan "
-          "node by node, or use --launcher srun");
+          "node by node, or use another launcher");
+    CHECK(command(plan, hosts, Launcher::mpirun)[4] == "a,b,a");
     CHECK(command(plan, hosts, Launcher::srun)[5] == "--nodelist=a,b,a");
   }
 
