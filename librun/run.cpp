@@ -130,14 +130,15 @@ RunReport run_together(Peers& peers, const plan::Plan& plan, const RunOptions& o
   const RankClock clock = compare_clocks(mailbox);
   if (peers.rank() != 0 && !(placement.on_host[0] && clock.may_be_same())) setup.clock = clock;
   profile::install_memory_meter();
+  if (peers.rank() == 0) {
+    observer.information(placement_text(plan, placement));
+    tell_start(plan, options, setup, observer);
+  }
   try {
-    if (peers.rank() == 0) {
-      observer.information(placement_text(plan, placement));
-      tell_start(plan, options, setup, observer);
-      return lead(std::make_unique<Work>(plan, options, std::move(setup), saver, &mailbox), *saver, observer,
-                  interrupted);
-    }
-    follow(std::make_unique<Work>(plan, options, std::move(setup), saver, &mailbox), interrupted);
+    std::unique_ptr<Work> work;
+    begin(mailbox, [&] { work = std::make_unique<Work>(plan, options, std::move(setup), saver, &mailbox); });
+    if (peers.rank() == 0) return lead(std::move(work), *saver, observer, interrupted);
+    follow(std::move(work), interrupted);
     return {};
   } catch (const LostRank&) {
     throw;

@@ -24,7 +24,14 @@ enum class OnNan {
   skip   ///< the step changes nothing
 };
 
+/// How gradients of replicas on several ranks are added.
+enum class AllReduce {
+  deterministic,  ///< in the order of the replicas: the bits of one process
+  fast            ///< as the message-passing library or NCCL does it
+};
+
 struct RunOptions : ExecutionOptions {
+  AllReduce all_reduce = AllReduce::deterministic;
   double test_share = 0;      ///< of the samples, from their end, for tests where there are no test files
   std::optional<int> epochs;  ///< one of epochs and steps is given
   std::optional<std::int64_t> steps;
@@ -119,10 +126,20 @@ RunReport run(
     const plan::Plan& plan, const RunOptions& options, Observer& observer,
     const std::function<bool()>& interrupted = [] { return false; });
 
+/// A run on several ranks cannot begin: all of them know.
+class NotBegun : public Error {
+ public:
+  using Error::Error;
+};
 /// The run has failed, or cannot begin, and rank 0 says why.
 class SaidElsewhere : public Error {
  public:
-  using Error::Error;
+  SaidElsewhere(ErrorKind kind, const std::string& what, bool begun = true)
+      : Error(kind, what), begun_(begun) {}
+  bool begun() const { return begun_; }
+
+ private:
+  bool begun_;
 };
 
 /// The same by several processes, which all call it, each for its workers (transport/placement.h). First they
@@ -145,5 +162,10 @@ template <>
 struct EnumNames<run::OnNan> {
   static constexpr std::array table{std::pair{run::OnNan::stop, "stop"sv},
                                     std::pair{run::OnNan::skip, "skip"sv}};
+};
+template <>
+struct EnumNames<run::AllReduce> {
+  static constexpr std::array table{std::pair{run::AllReduce::deterministic, "deterministic"sv},
+                                    std::pair{run::AllReduce::fast, "fast"sv}};
 };
 }  // namespace pp

@@ -14,7 +14,7 @@ std::string backends_text() {
       {"LibTorch", profile::measurement_context()["libtorch"]},
       {"CUDA", profile::cuda_version()},
       {"MPI", run::mpi_library()},
-      {"NCCL", ""}};
+      {"NCCL", run::nccl_library()}};
   std::string text;
   for (const auto& [name, version] : versions)
     text += (text.empty() ? "" : "\n") + name + ": " + (version.empty() ? "not in this build" : version);

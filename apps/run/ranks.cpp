@@ -22,8 +22,11 @@ run::RunReport Ranks::train(const plan::Plan& plan, const run::RunOptions& optio
     run::RunReport report = run::run_together(*peers_, plan, options, observer, interrupted);
     torn_ = false;
     return report;
-  } catch (const Error& error) {
-    torn_ = error.kind() == ErrorKind::run || error.kind() == ErrorKind::internal;
+  } catch (const run::NotBegun&) {
+    torn_ = false;
+    throw;
+  } catch (const run::SaidElsewhere& error) {
+    torn_ = error.begun();
     throw;
   }
 }

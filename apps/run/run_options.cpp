@@ -126,6 +126,16 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
       .type_name("NAME")
       .group("Training");
   command
+      .add_option_function(
+          "--all-reduce",
+          [&run](const std::string& text) {
+            run.all_reduce = parse_enum<run::AllReduce>(text, "--all-reduce", ErrorKind::usage);
+          },
+          "between ranks: with the bits of one process, or as MPI and NCCL add fastest: " +
+              list_names<run::AllReduce>())
+      .type_name("NAME")
+      .group("Training");
+  command
       .add_option("--loss-scale", run.loss_scale,
                   "multiplies losses, gradients are divided by it; float16 unless given: rises and falls")
       .check(cli::number_from(0))

@@ -17,6 +17,10 @@ at::Device tensor_device(DeviceKind kind, int index) {
                                   : at::Device(at::kCPU);
 }
 
+std::string device_identity(const at::Device& device) {
+  return device.is_cuda() ? cuda_identity(device.index()) : "";
+}
+
 void open_devices(std::span<const at::Device> devices) {
   std::set<int> cuda;
   for (const at::Device& device : devices) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "libprofile/core/profile.h"
 #include "libprofile/device/timer.h"
@@ -16,6 +17,9 @@ namespace pp::profile {
 
 /// Where the tensors of a device live; `index` counts for CUDA only.
 at::Device tensor_device(DeviceKind kind, int index);
+
+/// Which one it is, whatever number it has in this process; empty for a CPU.
+std::string device_identity(const at::Device& device);
 
 /// On the main thread, before threads enter several of these devices; CPU devices need nothing. Throws
 /// pp::Error (device) without the device.

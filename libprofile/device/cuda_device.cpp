@@ -1,6 +1,7 @@
 #include "libprofile/device/cuda_device.h"
 
 #include <ATen/Context.h>
+#include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/PeerToPeerAccess.h>
@@ -110,6 +111,17 @@ void enter_cuda_device(int index) {
   require_cuda();
   c10::cuda::set_device(ordinal(index));
   c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, ordinal(index)));
+}
+
+std::string cuda_identity(int index) {
+  require_cuda();
+  std::string text;
+  for (const char byte : at::cuda::getDeviceProperties(ordinal(index))->uuid.bytes) {
+    constexpr auto kDigits = "0123456789abcdef";
+    const auto value = static_cast<unsigned char>(byte);
+    text += {kDigits[value >> 4], kDigits[value & 15]};
+  }
+  return text;
 }
 
 at::Generator cuda_generator(int index) { return at::cuda::detail::createCUDAGenerator(ordinal(index)); }

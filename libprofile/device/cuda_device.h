@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "libprofile/device/device_event.h"
 #include "libprofile/device/timer.h"
@@ -22,6 +23,9 @@ void open_cuda_devices(std::span<const int> indices);
 /// LibTorch hands out in turn). The first call of the process makes LibTorch's allocator report to the memory
 /// meter and lets cuDNN use deterministic algorithms only: the same program then gives the same bits.
 void enter_cuda_device(int index);
+
+/// The identity of the device's chip, or of the share of it, in hexadecimal.
+std::string cuda_identity(int index);
 
 /// A generator of its own on device `index`.
 at::Generator cuda_generator(int index);

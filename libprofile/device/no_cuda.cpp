@@ -20,6 +20,7 @@ bool cuda_peer_access(int /*from*/, int /*to*/) { fail(); }
 
 void open_cuda_devices(std::span<const int> /*indices*/) { fail(); }
 void enter_cuda_device(int /*index*/) { fail(); }
+std::string cuda_identity(int /*index*/) { fail(); }
 at::Generator cuda_generator(int /*index*/) { fail(); }
 std::unique_ptr<Timer> make_event_timer() { fail(); }
 std::unique_ptr<DeviceEvent> make_cuda_event(Timing /*timing*/) { fail(); }

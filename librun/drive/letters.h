@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "librun/drive/saver.h"
+#include "librun/transport/mailbox.h"
 #include "librun/transport/packed.h"
 #include "librun/transport/rank_clock.h"
 #include "librun/worker/progress.h"
@@ -26,10 +27,10 @@ enum class LetterKind : char {
   share,      ///< of a snapshot
   ask,        ///< what rank 0's clock shows, with the asker's time
   records,    ///< of all workers of the rank, and how its clock goes
-  failed,     ///< why
   interrupt,  ///< somebody wants the run to end
   // Both ways.
-  pulse
+  pulse,
+  failed = kFailed  ///< why
 };
 
 /// Times travel as seconds since the start of the run, by rank 0's clock.

@@ -12,7 +12,6 @@ namespace {
 
 // From one look for letters to the next: short while messages are on their way or letters come, else longer.
 constexpr std::chrono::microseconds kShortest(200), kLongest(4000);
-constexpr Seconds kMostGrace{5};                // for the last letters to leave
 constexpr int kGroup = 8;                       // round trips of which the shortest tells the time
 constexpr std::chrono::milliseconds kAwake(2);  // who asks for the time soon asks again
 
@@ -116,8 +115,7 @@ RankLink::~RankLink() {
   }
   thread_.join();
   if (job_.coordinator.stopped()) say_failure();
-  const Time end = Coordinator::Clock::now() + std::chrono::duration_cast<Time::duration>(kMostGrace);
-  for (int asked = 0; !mailbox_.sent() && Coordinator::Clock::now() < end; ++asked) Coordinator::pause(asked);
+  mailbox_.flush();
 }
 
 void RankLink::serve() noexcept {
@@ -138,8 +136,12 @@ void RankLink::serve() noexcept {
         send_pulse();
         check_silence(now);
         if (clock_) ask(Haste::none);
+        job_.check_devices();
       }
-      if (job_.coordinator.stopped()) say_failure();
+      if (job_.coordinator.stopped()) {
+        say_failure();
+        job_.give_up_devices();
+      }
       pause(rest);
     }
   } catch (...) {
@@ -264,9 +266,8 @@ void RankLink::say_failure() {
   if (!error) return;
   failure_said_ = true;
   if (is_said(error)) return;
-  const std::string letter = Packer().add(LetterKind::failed).add(text_of(error)).take();
-  if (leads()) return mailbox_.post_all(letter);
-  mailbox_.post(0, letter);
+  if (!leads()) return mailbox_.post_failure(text_of(error));
+  mailbox_.post_all(Packer().add(LetterKind::failed).add(text_of(error)).take());
 }
 
 FromOthers RankLink::await_others() {

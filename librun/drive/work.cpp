@@ -50,7 +50,9 @@ Work::Work(const plan::Plan& plan, const RunOptions& options, Setup setup, std::
   if (job.takes_snapshots())
     writer.emplace(job.coordinator, job.snapshots,
                    [this, saver = std::move(saver)](Snapshot s) { save(std::move(s), *saver); });
-  if (mailbox) link.emplace(job, *mailbox);
+  if (!mailbox) return;
+  job.connect(*mailbox);
+  link.emplace(job, *mailbox);
 }
 
 // Snapshots are complete only after the first command, so that the link is there.

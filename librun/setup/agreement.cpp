@@ -13,6 +13,7 @@
 #include "libprofile/core/hash.h"
 #include "libprofile/device/cores.h"
 #include "libprofile/model/errors.h"
+#include "librun/run.h"
 #include "librun/setup/start.h"
 #include "librun/transport/packed.h"
 
@@ -56,8 +57,8 @@ View unpack(const std::string& bytes) {
 }
 
 [[noreturn]] void refuse(int rank, ErrorKind kind, const std::string& text) {
-  if (rank == 0) throw Error(kind, text);
-  throw SaidElsewhere(kind, text);
+  if (rank == 0) throw NotBegun(kind, text);
+  throw SaidElsewhere(kind, text, /*begun=*/false);
 }
 
 // All views, by rank. What rank 0 says is the first reason; one that others share is said without a rank.
@@ -170,6 +171,14 @@ Setup agree(Mailbox& mailbox, const plan::Plan& plan, const RunOptions& options,
   });
   compare(mailbox, mine);
   return setup;
+}
+
+void begin(Mailbox& mailbox, const std::function<void()>& work) {
+  const std::optional<Error> error = error_of(work);
+  if (!error) return;
+  if (mailbox.rank() != 0) mailbox.post_failure(error->what());
+  mailbox.flush();
+  throw *error;
 }
 
 }  // namespace pp::run

@@ -20,4 +20,7 @@ Placement meet(Mailbox& mailbox, const plan::Plan& plan);
 Setup agree(Mailbox& mailbox, const plan::Plan& plan, const RunOptions& options,
             const std::function<Setup()>& make);
 
+/// What follows: where it fails the other ranks hear of it, while they do the same or afterwards.
+void begin(Mailbox& mailbox, const std::function<void()>& work);
+
 }  // namespace pp::run

@@ -129,6 +129,7 @@ Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Le
     whole("lr_steps", length.total);
   }
   if (options.loss_scale) settings["loss_scale"] = *options.loss_scale;
+  if (options.all_reduce == AllReduce::fast) settings["all_reduce"] = std::string("fast");
   if (options.on_nan) settings["on_nan"] = std::string(name_of(*options.on_nan));
   if (options.accumulate > 1) whole("accumulate", options.accumulate);
   if (options.clip_norm) settings["clip_norm"] = *options.clip_norm;

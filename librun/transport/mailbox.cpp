@@ -1,8 +1,10 @@
 #include "librun/transport/mailbox.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
+#include "libprofile/core/error.h"
 #include "librun/transport/coordinator.h"
 #include "librun/transport/packed.h"
 
@@ -13,12 +15,21 @@ namespace {
 // A letter goes in parts of at most this size, each with a byte in front: whether it is the last one.
 constexpr std::size_t kPart = std::size_t{1} << 28;
 
-// Waits for one letter.
-Peers::Letter next(Mailbox& mailbox) {
-  for (int asked = 0;; ++asked) {
-    if (auto letter = mailbox.take()) return std::move(*letter);
+constexpr std::chrono::seconds kMostFlush(5);
+
+// Waits for one letter of a gather; none when it does not come.
+std::optional<Peers::Letter> next(Mailbox& mailbox, Seconds patience) {
+  const auto begin = Coordinator::Clock::now();
+  for (int asked = 0; Coordinator::Clock::now() - begin < patience; ++asked) {
+    if (auto letter = mailbox.take()) {
+      const std::string text = letter->bytes.substr(1);
+      if (letter->bytes.front() == kGathered) return Peers::Letter{letter->from, text};
+      throw Error(ErrorKind::run,
+                  "rank " + std::to_string(letter->from) + ": " + Unpacker(text).take<std::string>());
+    }
     Coordinator::pause(asked);
   }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -57,35 +68,50 @@ std::optional<Peers::Letter> Mailbox::take() {
   return std::nullopt;
 }
 
-bool Mailbox::sent() {
-  forget_sent();
-  const std::lock_guard held(mutex_);
-  return leaving_.empty();
+void Mailbox::flush() {
+  const auto begin = Coordinator::Clock::now();
+  const auto sent = [&] {
+    forget_sent();
+    const std::lock_guard held(mutex_);
+    return leaving_.empty();
+  };
+  for (int asked = 0; !sent() && Coordinator::Clock::now() - begin < kMostFlush; ++asked)
+    Coordinator::pause(asked);
 }
+
+void Mailbox::post_failure(const std::string& why) { post(0, Packer().add(kFailed).add(why).take()); }
 
 void Mailbox::forget_sent() {
   const std::lock_guard held(mutex_);
   std::erase_if(leaving_, [](Leaving& part) { return part.posted->done(); });
 }
 
-// A star: no rank has more than two messages, but for the first.
-std::vector<std::string> gather_everywhere(Mailbox& mailbox, std::string mine) {
+// A star: no rank has more than two messages, but for the first. The others wait for as long as it takes: the
+// first one ends all when somebody does not come.
+std::vector<std::string> gather_everywhere(Mailbox& mailbox, std::string mine, Seconds patience) {
   std::vector<std::string> all(static_cast<std::size_t>(mailbox.size()));
   if (mailbox.rank() != 0) {
-    mailbox.post(0, std::move(mine));
-    const Peers::Letter letter = next(mailbox);
-    Unpacker from(letter.bytes);
+    mailbox.post(0, kGathered + std::move(mine));
+    const std::string bytes = next(mailbox, Seconds(std::numeric_limits<double>::infinity()))->bytes;
+    Unpacker from(bytes);
     for (std::string& one : all) from.read(one);
     return all;
   }
   all[0] = std::move(mine);
-  for (int i = 1; i < mailbox.size(); ++i) {
-    Peers::Letter letter = next(mailbox);
-    all[static_cast<std::size_t>(letter.from)] = std::move(letter.bytes);
+  std::vector<bool> came(all.size());
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    std::optional<Peers::Letter> letter = next(mailbox, patience);
+    if (!letter) {
+      const auto silent = std::find(came.begin() + 1, came.end(), false) - came.begin();
+      throw Error(ErrorKind::run, "rank " + std::to_string(silent) + " has not begun for " + to_text(patience) +
+                                      ": it hangs, was stopped, or cannot be reached; look at its host");
+    }
+    came[static_cast<std::size_t>(letter->from)] = true;
+    all[static_cast<std::size_t>(letter->from)] = std::move(letter->bytes);
   }
   Packer packer;
   for (const std::string& one : all) packer.add(one);
-  mailbox.post_all(packer.take());
+  mailbox.post_all(kGathered + packer.take());
   return all;
 }
 

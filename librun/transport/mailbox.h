@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "libprofile/core/units.h"
 #include "librun/transport/peers.h"
 
 namespace pp::run {
@@ -32,8 +33,11 @@ class Mailbox {
   void post_all(const std::string& bytes);
   /// One thread at a time: the next whole letter that has come.
   std::optional<Peers::Letter> take();
-  /// Whether all that was posted has been sent.
-  bool sent();
+  /// Returns when all that was posted has been sent, or after some seconds.
+  void flush();
+
+  /// To rank 0: why this one cannot go on.
+  void post_failure(const std::string& why);
 
  private:
   struct Leaving {
@@ -48,7 +52,12 @@ class Mailbox {
   std::list<Leaving> leaving_;
 };
 
-/// What every rank brings, in the order of the ranks; all of them call it. Blocks.
-std::vector<std::string> gather_everywhere(Mailbox& mailbox, std::string mine);
+/// The first byte of a letter that is no gather's and no failure's is another one.
+inline constexpr char kGathered = 'g', kFailed = 'f';
+
+/// What every rank brings, in the order of the ranks; all of them call it. Blocks, on rank 0 for at most
+/// `patience`. Throws pp::Error (run) there when a rank has failed or is silent.
+std::vector<std::string> gather_everywhere(Mailbox& mailbox, std::string mine,
+                                           Seconds patience = std::chrono::minutes(10));
 
 }  // namespace pp::run

@@ -60,6 +60,12 @@ class Peers {
   /// The next one that has come; those of one rank in the order in which they were sent.
   virtual std::optional<Letter> next_letter() = 0;
 
+  enum class Element { float32, float64 };
+  /// A group for sums: these ranks call it, in the same order as all others that they have in common. Blocks.
+  virtual int join(std::span<const int> ranks) = 0;
+  /// In place the sum over the ranks of a group, which call it in the same order, as the library likes to add.
+  virtual std::unique_ptr<Posted> sum(int group, std::span<std::byte> elements, Element type) = 0;
+
   /// Moves on what was sent; whether any of it is still on its way.
   virtual bool sending() = 0;
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -51,7 +53,8 @@ at::Tensor empty_as(const Description& what) {
 
 class RankCollectives final : public Collectives {
  public:
-  RankCollectives(Coordinator& coordinator, std::vector<Group> groups, const Placement& placement, Peers& peers)
+  RankCollectives(Coordinator& coordinator, std::vector<Group> groups, const Placement& placement, Peers& peers,
+                  std::size_t fast)
       : coordinator_(coordinator),
         placement_(placement),
         peers_(peers),
@@ -67,6 +70,8 @@ class RankCollectives final : public Collectives {
                         ", too few for the groups of this plan's replicas; use another library");
       }
     }
+    library_.resize(groups_.size());
+    for (std::size_t g = 0; g < fast; ++g) library_[g] = join(groups_[g]);
   }
 
   Seconds sum(std::size_t group, WorkerId me, const at::Tensor& mine) override {
@@ -74,7 +79,9 @@ class RankCollectives final : public Collectives {
     if (!mine.defined()) return Seconds(0);
     const profile::ChargeMemory charged{profile::MemoryAccount()};
     const at::Tensor host = mine.to(at::kCPU).contiguous();
-    const Seconds elapsed = sum_slices(circle(group, me), host.view(-1));
+    const bool known = host.scalar_type() == at::kFloat || host.scalar_type() == at::kDouble;
+    const Seconds elapsed = known && library_[group] ? sum_by_library(circle(group, me), *library_[group], host)
+                                                     : sum_slices(circle(group, me), host.view(-1));
     if (!host.is_same(mine)) mine.copy_(host);
     return elapsed;
   }
@@ -91,6 +98,15 @@ class RankCollectives final : public Collectives {
   bool within(const Group& group) const {
     return std::ranges::all_of(group,
                                [&](WorkerId w) { return placement_.of(w) == placement_.of(group.front()); });
+  }
+
+  std::optional<int> join(const Group& group) {
+    std::vector<int> ranks;
+    for (const WorkerId worker : group) ranks.push_back(placement_.of(worker));
+    const std::set<int> different(ranks.begin(), ranks.end());
+    if (ranks.size() < 2 || different.size() < ranks.size() || !different.contains(peers_.rank()))
+      return std::nullopt;
+    return peers_.join(ranks);
   }
 
   Circle circle(std::size_t group, WorkerId me) const {
@@ -162,6 +178,16 @@ class RankCollectives final : public Collectives {
     return elapsed;
   }
 
+  // The library adds while it is waited for.
+  Seconds sum_by_library(const Circle& circle, int library, const at::Tensor& mine) {
+    const bool wide = mine.scalar_type() == at::kDouble;
+    Messages messages;
+    messages.push_back(
+        peers_.sum(library, bytes_of(mine), wide ? Peers::Element::float64 : Peers::Element::float32));
+    wait(circle, messages, [&] { return mine; });
+    return Seconds(0);
+  }
+
   // Three rounds, each over the same tags: how many tensors, what they are, their bytes.
   Parts everybodys(const Circle& circle, std::vector<at::Tensor> mine) {
     const profile::ChargeMemory charged{profile::MemoryAccount()};
@@ -213,14 +239,15 @@ class RankCollectives final : public Collectives {
   Peers& peers_;
   std::vector<Group> groups_;
   std::unique_ptr<Collectives> local_;
-  std::vector<int> first_tags_;  ///< per group
+  std::vector<int> first_tags_;              ///< per group
+  std::vector<std::optional<int>> library_;  ///< per group: the library's number of it
 };
 
 }  // namespace
 
 std::unique_ptr<Collectives> make_rank_collectives(Coordinator& coordinator, std::vector<Group> groups,
-                                                   const Placement& placement, Peers& peers) {
-  return std::make_unique<RankCollectives>(coordinator, std::move(groups), placement, peers);
+                                                   const Placement& placement, Peers& peers, std::size_t fast) {
+  return std::make_unique<RankCollectives>(coordinator, std::move(groups), placement, peers, fast);
 }
 
 }  // namespace pp::run

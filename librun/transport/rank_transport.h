@@ -23,8 +23,10 @@ std::unique_ptr<Transport> make_rank_transport(Coordinator& coordinator, std::ve
 
 /// Groups within this process as in make_in_process_collectives(). Others sum by slices: each member adds one
 /// slice of all vectors, in the order of the members, and gives it to the others, so that a member sends
-/// 2(q-1)/q of its bytes.
+/// 2(q-1)/q of its bytes. `fast`: this many groups are summed as the library likes to add, where their members
+/// are on a rank each and bring float32 or float64.
 std::unique_ptr<Collectives> make_rank_collectives(Coordinator& coordinator, std::vector<Group> groups,
-                                                   const Placement& placement, Peers& peers);
+                                                   const Placement& placement, Peers& peers,
+                                                   std::size_t fast = 0);
 
 }  // namespace pp::run

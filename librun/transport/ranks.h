@@ -32,6 +32,8 @@ class Ranks {
 
 /// Name and version of the MPI library, `Open MPI v4.1.4`; empty in a build without MPI. Before joining, too.
 std::string mpi_library();
+/// Version of the NCCL library; empty in a build without it.
+std::string nccl_library();
 
 /// The ranks of mpirun or srun; a process that was started alone is one rank of one. At most once in a process.
 /// An error of MPI itself ends all ranks. Throws pp::Error (usage) in a build without MPI.

@@ -5,8 +5,11 @@
 #include <set>
 #include <utility>
 
+#include "libprofile/device/compute_device.h"
 #include "librun/data/synthetic.h"
+#include "librun/transport/direct_ways.h"
 #include "librun/transport/rank_transport.h"
+#include "librun/transport/ranks.h"
 
 namespace pp::run {
 
@@ -72,10 +75,26 @@ std::unique_ptr<Transport> make_transport(Coordinator& coordinator, const Channe
   return make_rank_transport(coordinator, channels.list(), setup.placement, *setup.peers, autocast);
 }
 
-std::unique_ptr<Collectives> make_collectives(Coordinator& coordinator, std::vector<Group> groups,
-                                              const Setup& setup) {
-  if (setup.placement.alone()) return make_in_process_collectives(coordinator, std::move(groups));
-  return make_rank_collectives(coordinator, std::move(groups), setup.placement, *setup.peers);
+// Replicas of each stage first.
+std::vector<Group> groups_of(const plan::Plan& plan) {
+  std::vector<Group> groups;
+  for (const plan::Stage& stage : plan.stages) groups.push_back(stage.workers);
+  for (const plan::TiedParameter& tied : plan.tied) {
+    std::set<WorkerId> workers;
+    for (const StageId stage : tied.stages)
+      workers.insert(plan.stages[index(stage)].workers.begin(), plan.stages[index(stage)].workers.end());
+    groups.emplace_back(workers.begin(), workers.end());
+  }
+  groups.emplace_back();
+  for (const plan::Worker& worker : plan.workers) groups.back().push_back(worker.id);
+  return groups;
+}
+
+std::unique_ptr<Collectives> make_collectives(Coordinator& coordinator, const plan::Plan& plan,
+                                              const Setup& setup, const RunOptions& options) {
+  if (setup.placement.alone()) return make_in_process_collectives(coordinator, groups_of(plan));
+  return make_rank_collectives(coordinator, groups_of(plan), setup.placement, *setup.peers,
+                               options.all_reduce == AllReduce::fast ? plan.stages.size() : 0);
 }
 
 // Of the layers that workers here have.
@@ -113,20 +132,6 @@ std::shared_ptr<const InitialState> read_initial(const Setup& setup, const plan:
       read(setup.start.optimizer, [&](const std::string& name) { return here.contains(owner(name)); }));
 }
 
-std::vector<Group> groups_of(const plan::Plan& plan) {
-  std::vector<Group> groups;
-  for (const plan::Stage& stage : plan.stages) groups.push_back(stage.workers);
-  for (const plan::TiedParameter& tied : plan.tied) {
-    std::set<WorkerId> workers;
-    for (const StageId stage : tied.stages)
-      workers.insert(plan.stages[index(stage)].workers.begin(), plan.stages[index(stage)].workers.end());
-    groups.emplace_back(workers.begin(), workers.end());
-  }
-  groups.emplace_back();
-  for (const plan::Worker& worker : plan.workers) groups.back().push_back(worker.id);
-  return groups;
-}
-
 }  // namespace
 
 Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::optional<ForwardOnly> forward_only)
@@ -157,8 +162,45 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
       snapshots(coordinator, workers_here().size()),
       initial(read_initial(setup, plan, layers)),
       transport(make_transport(coordinator, channels, setup, options)),
-      collectives(make_collectives(coordinator, groups_of(plan), setup)),
+      collectives(make_collectives(coordinator, plan, setup, options)),
       start(Coordinator::Clock::now()) {}
+
+void Job::connect(Mailbox& mailbox) {
+  if (std::ranges::none_of(plan.devices, [](const Device& d) { return d.kind == DeviceKind::cuda; })) return;
+  const auto device_of = [&](WorkerId worker) {
+    const Device& device = setup.devices[index(worker)];
+    return profile::tensor_device(device.kind, device.index);
+  };
+  std::vector<std::string> identity(plan.workers.size());
+  for (const WorkerId worker : workers_here()) {
+    if (!nccl_library().empty()) identity[index(worker)] = profile::device_identity(device_of(worker));
+  }
+  const DeviceGroupMaker maker{make_group_key, [&](const std::string& key, int me, int size, WorkerId worker) {
+                                 return join_device_group(key, me, size, device_of(worker));
+                               }};
+  std::vector<Group> replicas;
+  for (const plan::Stage& stage : plan.stages) replicas.push_back(stage.workers);
+  DirectWays ways = find_direct_ways(mailbox, setup.placement, channels.list(), replicas, identity, maker);
+  ways.collectives.resize(groups_of(plan).size());
+  direct_ways = std::move(ways.all);
+  if (direct_ways.empty()) return;
+  transport =
+      make_direct_transport(coordinator, std::move(transport), channels.list(), std::move(ways.channels));
+  collectives = make_direct_collectives(std::move(collectives), std::move(ways.collectives),
+                                        options.all_reduce == AllReduce::fast);
+}
+
+void Job::check_devices() {
+  for (const auto& way : direct_ways) {
+    if (coordinator.stopped()) return;
+    if (const std::string why = way->failure(); !why.empty())
+      coordinator.stop(std::make_exception_ptr(Error(ErrorKind::run, "between GPUs: " + why)));
+  }
+}
+
+void Job::give_up_devices() {
+  for (const auto& way : direct_ways) way->abort();
+}
 
 std::vector<WorkerId> Job::workers_here() const { return readers(plan, setup.placement).here; }
 

@@ -16,6 +16,8 @@
 #include "librun/run.h"
 #include "librun/transport/collectives.h"
 #include "librun/transport/coordinator.h"
+#include "librun/transport/device_group.h"
+#include "librun/transport/mailbox.h"
 #include "librun/transport/peers.h"
 #include "librun/transport/placement.h"
 #include "librun/transport/rank_clock.h"
@@ -85,6 +87,12 @@ struct Job {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
+  /// Gives GPUs of different ranks direct ways to each other, before anything is commanded. All ranks call it.
+  void connect(Mailbox& mailbox);
+  /// Any thread: stops the run when a direct way has failed; ends all waits for them.
+  void check_devices();
+  void give_up_devices();
+
   bool evaluates() const { return test != nullptr; }
   /// Whether its state is wanted, in a checkpoint or at the end.
   bool takes_snapshots() const { return !options.checkpoint.empty() || !options.save_weights.empty(); }
@@ -122,8 +130,9 @@ struct Job {
   std::shared_ptr<const InitialState> initial;  ///< until the workers have it; null: none
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Collectives>
-      collectives;                       ///< groups: replicas of each stage, then workers of each tied entry
-  Coordinator::Clock::time_point start;  ///< zero of all recorded times
+      collectives;  ///< groups: replicas of each stage, then workers of each tied entry
+  std::vector<std::shared_ptr<DeviceGroup>> direct_ways;  ///< that transport and collectives use
+  Coordinator::Clock::time_point start;                   ///< zero of all recorded times
 };
 
 }  // namespace pp::run

@@ -184,6 +184,7 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
   std::snprintf(properties->name, sizeof properties->name, "Imitation GPU %d", device);
+  properties->uuid.bytes[0] = static_cast<char>(device + 1);
   properties->totalGlobalMem = kDeviceMemory;
   properties->warpSize = 32;
   properties->maxThreadsPerBlock = 1024;

@@ -217,6 +217,42 @@ TEST_SUITE("librun/ranks") {
                                 "need a folder for checkpoints that all of them share") != std::string::npos);
   }
 
+  // Two addends have one sum; the library's order counts from three on.
+  TEST_CASE(
+      "--all-reduce fast adds by the library: with two replicas the bits of one process, with four to "
+      "rounding") {
+    for (const int replicas : {2, 4}) {
+      const plan::Plan plan = make_plan({.model = ::test::mlp(2), .cuts = {2}, .replicas = {replicas, 1}});
+      run::RunOptions options = options_for(plan);
+      const ::test::Run expected = ::test::run_plan(plan, options);
+      options.all_reduce = run::AllReduce::fast;
+      std::atomic<int> sums = 0;
+      const TestFolder folder;
+      options.save_weights = folder.path() / "weights.safetensors";
+      Wires wires(replicas + 1);
+      pp::test::on_ranks(wires, [&](ThreadPeers& peers) {
+        ::test::SilentObserver observer;
+        run::run_together(peers, plan, options, observer, [] { return false; });
+        sums += peers.sums;
+      });
+      CHECK(sums == 12 * replicas);  // 12 steps; the second stage has no replicas
+      const auto found = run::read_weights(options.save_weights);
+      REQUIRE(found.size() == expected.tensors.size());
+      if (replicas == 2) CHECK(::test::first_difference(expected.tensors, found) == "");
+      for (std::size_t i = 0; i < found.size(); ++i)
+        CHECK(found[i].second.allclose(expected.tensors[i].second, 1e-5, 1e-6));
+    }
+  }
+
+  TEST_CASE("a rank that cannot make its workers ends all, and rank 0 says why") {
+    const plan::Plan plan = make_plan({.model = ::test::mlp(3), .cuts = {2, 4}});
+    const auto endings = train(3, plan, options_for(plan), [](ThreadPeers& peers, auto&, auto&) {
+      if (peers.rank() == 1) peers.tags = 2;
+    });
+    CHECK(endings[0].error.starts_with("rank 1: the message-passing library has tags up to 2, too few for "));
+    for (const std::size_t r : {1, 2}) CHECK(endings[r].said_elsewhere);
+  }
+
   TEST_CASE("more ranks than workers are refused with the command that fits") {
     const auto endings = train(3, make_plan({.model = ::test::mlp(2), .cuts = {2}}), {});
     CHECK(endings[0].error == "3 ranks for 2 workers of the plan; start at most 2: mpirun -n 2 pp-run ...");

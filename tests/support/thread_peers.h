@@ -9,6 +9,8 @@
 #include <mutex>
 #include <thread>
 #include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "librun/transport/peers.h"
@@ -36,6 +38,11 @@ class Wires {
   std::mutex mutex_;
   std::map<Place, std::deque<Message>> messages_;
   std::vector<std::deque<run::Peers::Letter>> letters_;  ///< per receiver
+  struct Sum {
+    std::vector<double> elements;
+    std::size_t came = 0, taken = 0;
+  };
+  std::map<std::pair<std::vector<int>, int>, Sum> sums_;  ///< by ranks and how many they had before
   std::size_t sent_ = 0;
 };
 
@@ -43,7 +50,7 @@ class ThreadPeers final : public run::Peers {
  public:
   ThreadPeers(Wires& wires, int rank) : Peers(rank, wires.size()), wires_(wires) {}
 
-  int largest_tag() const override { return 1'000'000; }
+  int largest_tag() const override { return tags; }
 
   std::unique_ptr<run::Posted> send(const Address& to, std::span<const std::byte> bytes, std::size_t /*room*/,
                                     Sent sent) override {
@@ -69,12 +76,61 @@ class ThreadPeers final : public run::Peers {
     letters.pop_front();
     return letter;
   }
+  int join(std::span<const int> ranks) override {
+    groups_.emplace_back(std::vector(ranks.begin(), ranks.end()), 0);
+    return static_cast<int>(groups_.size()) - 1;
+  }
+  /// In the order in which the ranks come.
+  std::unique_ptr<run::Posted> sum(int group, std::span<std::byte> elements, Element type) override {
+    auto& [ranks, before] = groups_[static_cast<std::size_t>(group)];
+    auto posted = std::make_unique<Adding>(wires_, std::pair(ranks, before++), elements, type);
+    const std::lock_guard held(wires_.mutex_);
+    Wires::Sum& sum = wires_.sums_[posted->key];
+    sum.elements.resize(posted->count());
+    posted->each([&](std::size_t i, auto& mine) { sum.elements[i] += mine; });
+    ++sum.came;
+    ++sums;
+    return posted;
+  }
   bool sending() override { return false; }
   [[noreturn]] void abort(int) override { std::terminate(); }
 
+  int tags = 1'000'000;            ///< the largest one
+  std::atomic<int> sums = 0;       ///< that it took part in
   std::atomic<bool> mute = false;  ///< its letters are lost, as of a process that was stopped
 
  private:
+  struct Adding final : run::Posted {
+    Adding(Wires& all, std::pair<std::vector<int>, int> which, std::span<std::byte> to, Element of)
+        : wires(all), key(std::move(which)), room(to), type(of) {}
+    std::size_t count() const { return room.size() / (type == Element::float64 ? 8 : 4); }
+    template <class Visit>
+    void each(Visit&& visit) {
+      for (std::size_t i = 0; i < count(); ++i) {
+        if (type == Element::float64) visit(i, reinterpret_cast<double*>(room.data())[i]);
+        if (type == Element::float32) visit(i, reinterpret_cast<float*>(room.data())[i]);
+      }
+    }
+    bool done() override {
+      const std::lock_guard held(wires.mutex_);
+      if (taken) return true;
+      Wires::Sum& sum = wires.sums_[key];
+      if (sum.came < key.first.size()) return false;
+      each([&](std::size_t i, auto& mine) {
+        mine = static_cast<std::decay_t<decltype(mine)>>(sum.elements[i]);
+      });
+      taken = true;
+      if (++sum.taken == sum.came) wires.sums_.erase(key);
+      return true;
+    }
+    std::size_t bytes() const override { return room.size(); }
+    Wires& wires;
+    std::pair<std::vector<int>, int> key;
+    std::span<std::byte> room;
+    Element type;
+    bool taken = false;
+  };
+
   struct Leaving final : run::Posted {
     explicit Leaving(std::shared_ptr<std::atomic<bool>> flag) : taken(std::move(flag)) {}
     bool done() override { return !taken || *taken; }
@@ -109,6 +165,7 @@ class ThreadPeers final : public run::Peers {
   }
 
   Wires& wires_;
+  std::vector<std::pair<std::vector<int>, int>> groups_;  ///< ranks, and how many sums they have had
 };
 
 /// body(peers) on every rank at once.

@@ -77,6 +77,7 @@ class MpiPeers final : private MpiSession, public Peers {
   }
   ~MpiPeers() override {
     for (MPI_Comm& lane : lanes_) MPI_Comm_free(&lane);
+    for (MPI_Comm& group : groups_) MPI_Comm_free(&group);
   }
   using Peers::rank;
   using Peers::size;
@@ -129,6 +130,30 @@ class MpiPeers final : private MpiSession, public Peers {
     return letter;
   }
 
+  int join(std::span<const int> ranks) override {
+    const std::lock_guard held(calls_.mutex);
+    MPI_Group world = MPI_GROUP_NULL, group = MPI_GROUP_NULL;
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &group);
+    MPI_Comm_create_group(MPI_COMM_WORLD, group, /*tag=*/0, &groups_.emplace_back(MPI_COMM_NULL));
+    MPI_Group_free(&group);
+    MPI_Group_free(&world);
+    return static_cast<int>(groups_.size()) - 1;
+  }
+
+  std::unique_ptr<Posted> sum(int group, std::span<std::byte> elements, Element type) override {
+    const std::size_t size = type == Element::float64 ? sizeof(double) : sizeof(float);
+    auto posted = std::make_unique<MpiPosted>(calls_, count_parts(elements.size()));
+    const std::lock_guard held(calls_.mutex);
+    for (std::size_t i = 0; i < count_parts(elements.size()); ++i) {
+      const auto part = elements.subspan(i * kPart);
+      MPI_Iallreduce(MPI_IN_PLACE, part.data(), count_of(part.size()) / static_cast<int>(size),
+                     type == Element::float64 ? MPI_DOUBLE : MPI_FLOAT, MPI_SUM,
+                     groups_[static_cast<std::size_t>(group)], &posted->part(i));
+    }
+    return posted;
+  }
+
   bool sending() override {
     const std::lock_guard held(calls_.mutex);
     std::erase_if(calls_.sends, [](MpiPosted* posted) { return posted->test(); });
@@ -151,6 +176,7 @@ class MpiPeers final : private MpiSession, public Peers {
 
   Calls calls_;
   std::array<MPI_Comm, 3> lanes_{};
+  std::vector<MPI_Comm> groups_;
   int largest_tag_ = 32767;  // what every library has
 };
 

@@ -1,0 +1,192 @@
+#include "librun/transport/direct_transport.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <deque>
+#include <string>
+#include <utility>
+
+#include "libprofile/core/error.h"
+#include "libprofile/device/compute_device.h"
+#include "libprofile/device/memory_meter.h"
+#include "libprofile/model/ops.h"
+
+namespace pp::run {
+
+namespace {
+
+// One end of a channel; only its worker looks.
+struct End {
+  struct Message {
+    std::int64_t number = 0;
+    int rows = 0;
+    at::Tensor tensor = {};  ///< undefined: not asked for, because the type is not known yet
+    std::unique_ptr<DeviceGroup::Mark> mark = {};
+  };
+  std::optional<at::ScalarType> type;
+  std::optional<std::int64_t> first;  ///< goes the other way and tells the type
+  std::deque<Message> messages;       ///< under way
+};
+
+class DirectTransport final : public Transport {
+ public:
+  DirectTransport(Coordinator& coordinator, std::unique_ptr<Transport> other, std::vector<Channel> channels,
+                  DeviceGroups groups)
+      : coordinator_(coordinator),
+        other_(std::move(other)),
+        channels_(std::move(channels)),
+        groups_(std::move(groups)),
+        ends_(channels_.size()) {
+    for (std::size_t c = 0; c < channels_.size(); ++c) {
+      if (channels_[c].dtype) ends_[c].type = model::scalar_type(*channels_[c].dtype);
+    }
+  }
+
+  void expect(int channel, std::int64_t number, int rows) override {
+    const auto c = static_cast<std::size_t>(channel);
+    End& end = ends_[c];
+    if (!groups_[c] || goes_first(end, number)) return other_->expect(channel, number, rows);
+    end.messages.push_back({number, rows});
+    if (end.type) ask(c, end.messages.back());
+  }
+
+  at::Tensor receive(int channel, std::int64_t number) override {
+    const auto c = static_cast<std::size_t>(channel);
+    End& end = ends_[c];
+    if (!groups_[c]) return other_->receive(channel, number);
+    if (end.first == number) {
+      at::Tensor tensor = other_->receive(channel, number);
+      end.type = tensor.scalar_type();
+      for (End::Message& message : end.messages) ask(c, message);
+      return tensor;
+    }
+    if (end.messages.empty() || end.messages.front().number != number)
+      throw Error(ErrorKind::internal, describe(channels_[c], number) + " was not expected");
+    End::Message message = std::move(end.messages.front());
+    end.messages.pop_front();
+    message.mark->hold_back();
+    return std::move(message.tensor);
+  }
+
+  void send(int channel, std::int64_t number, at::Tensor tensor) override {
+    const auto c = static_cast<std::size_t>(channel);
+    End& end = ends_[c];
+    if (!groups_[c]) return other_->send(channel, number, std::move(tensor));
+    if (goes_first(end, number)) {
+      end.type = tensor.scalar_type();
+      return other_->send(channel, number, std::move(tensor));
+    }
+    const Channel& of = channels_[c];
+    const auto has_room = [&] {
+      while (!end.messages.empty() && end.messages.front().mark->done()) end.messages.pop_front();
+      return std::ssize(end.messages) < of.window;
+    };
+    coordinator_.poll(of.from, has_room, [&] {
+      return "worker " + std::to_string(pp::number(of.to)) + " to make room for " + describe(of, number);
+    });
+    groups_[c]->send(1, tensor.contiguous());
+    end.messages.push_back({.number = number, .mark = groups_[c]->mark()});
+  }
+
+ private:
+  static bool goes_first(End& end, std::int64_t number) {
+    if (end.type || end.first) return false;
+    end.first = number;
+    return true;
+  }
+
+  void ask(std::size_t c, End::Message& message) {
+    std::vector<std::int64_t> sizes{message.rows};
+    sizes.insert(sizes.end(), channels_[c].shape.begin(), channels_[c].shape.end());
+    const profile::ChargeMemory charged{profile::MemoryAccount()};  // on its way it counts at nobody
+    message.tensor = at::empty(sizes, at::TensorOptions(*ends_[c].type).device(groups_[c]->device()));
+    groups_[c]->receive(0, message.tensor);
+    message.mark = groups_[c]->mark();
+  }
+
+  Coordinator& coordinator_;
+  std::unique_ptr<Transport> other_;
+  std::vector<Channel> channels_;
+  DeviceGroups groups_;
+  std::vector<End> ends_;  ///< per channel: the end that is here
+};
+
+class DirectCollectives final : public Collectives {
+ public:
+  DirectCollectives(std::unique_ptr<Collectives> other, DeviceGroups groups, bool fast)
+      : other_(std::move(other)), groups_(std::move(groups)), fast_(fast) {}
+
+  Seconds sum(std::size_t group, WorkerId me, const at::Tensor& mine) override {
+    if (!groups_[group]) return other_->sum(group, me, mine);
+    if (!mine.defined()) return Seconds(0);
+    const profile::ChargeMemory charged{profile::MemoryAccount()};
+    if (!fast_) return sum_slices(*groups_[group], mine);
+    groups_[group]->sum(mine);
+    groups_[group]->mark()->hold_back();
+    return Seconds(0);
+  }
+
+  void gather(std::size_t group, WorkerId me, std::vector<at::Tensor> mine,
+              const std::function<void(const Parts&)>& use) override {
+    other_->gather(group, me, std::move(mine), use);
+  }
+
+ private:
+  // Each member adds one slice of all vectors, in the order of the members, and gives it to the others.
+  static Seconds sum_slices(DeviceGroup& group, const at::Tensor& mine) {
+    const at::Tensor flat = mine.view(-1);
+    const auto slice = [&](int member) {
+      const std::int64_t first = member * flat.numel() / group.size();
+      return flat.narrow(0, first, (member + 1) * flat.numel() / group.size() - first);
+    };
+    const auto others = [&](const auto& visit) {
+      for (int i = 0; i < group.size(); ++i) {
+        if (i != group.me()) visit(i);
+      }
+    };
+    const at::Tensor own = slice(group.me());
+    std::vector<at::Tensor> theirs(static_cast<std::size_t>(group.size()));
+    others([&](int i) { theirs[static_cast<std::size_t>(i)] = at::empty_like(own); });
+    group.together([&] {
+      others([&](int i) { give_and_take(group, i, slice(i), theirs[static_cast<std::size_t>(i)]); });
+    });
+    group.mark()->hold_back();
+    profile::wait_for(mine.device());
+    const auto start = Coordinator::Clock::now();
+    theirs[static_cast<std::size_t>(group.me())] = own;
+    at::Tensor sum = theirs[0].clone();
+    for (std::size_t i = 1; i < theirs.size(); ++i) sum.add_(theirs[i]);
+    own.copy_(sum);
+    profile::wait_for(mine.device());
+    const Seconds elapsed = Coordinator::Clock::now() - start;
+    group.together([&] { others([&](int i) { give_and_take(group, i, own, slice(i)); }); });
+    group.mark()->hold_back();
+    return elapsed;
+  }
+
+  static void give_and_take(DeviceGroup& group, int other, const at::Tensor& mine, const at::Tensor& theirs) {
+    if (mine.numel() > 0) group.send(other, mine);
+    if (theirs.numel() > 0) group.receive(other, theirs);
+  }
+
+  std::unique_ptr<Collectives> other_;
+  DeviceGroups groups_;
+  bool fast_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_direct_transport(Coordinator& coordinator, std::unique_ptr<Transport> other,
+                                                 std::vector<Channel> channels, DeviceGroups groups) {
+  return std::make_unique<DirectTransport>(coordinator, std::move(other), std::move(channels),
+                                           std::move(groups));
+}
+
+std::unique_ptr<Collectives> make_direct_collectives(std::unique_ptr<Collectives> other, DeviceGroups groups,
+                                                     bool fast) {
+  return std::make_unique<DirectCollectives>(std::move(other), std::move(groups), fast);
+}
+
+}  // namespace pp::run

@@ -1,0 +1,15 @@
+#include "libprofile/core/error.h"
+#include "librun/transport/device_group.h"
+#include "librun/transport/ranks.h"
+
+namespace pp::run {
+
+std::string nccl_library() { return ""; }
+
+std::string make_group_key() { throw Error(ErrorKind::internal, "this build has no NCCL"); }
+
+std::unique_ptr<DeviceGroup> join_device_group(const std::string&, int, int, const at::Device&) {
+  throw Error(ErrorKind::internal, "this build has no NCCL");
+}
+
+}  // namespace pp::run

@@ -1,0 +1,189 @@
+// GPUs of several ranks, played by threads with CPU tensors: who gets a direct way, and what goes over it.
+#include "librun/transport/direct_transport.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randn.h>
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "libprofile/device/compute_device.h"
+#include "librun/transport/direct_ways.h"
+#include "librun/transport/rank_transport.h"
+#include "tests/support/thread_groups.h"
+#include "tests/support/thread_peers.h"
+#include "tests/support/torch_test.h"
+
+#include "tests/support/gpu.h"
+
+using namespace pp;
+using pp::test::ThreadGroups;
+using pp::test::ThreadPeers;
+using pp::test::Wires;
+
+namespace {
+
+run::Placement one_worker_each(int rank, int ranks) {
+  run::Placement placement{.rank = rank, .ranks = ranks};
+  for (int r = 0; r < ranks; ++r) placement.rank_of.push_back(r);
+  return placement;
+}
+
+run::Channel channel(int from, int to, std::optional<DType> dtype = DType::float32) {
+  return {.from = WorkerId{from}, .to = WorkerId{to}, .shape = {3}, .dtype = dtype, .per_step = 4, .window = 2};
+}
+
+/// The ways of rank 0 to 2, worker r on rank r.
+std::vector<run::DirectWays> ways_of(const std::vector<run::Channel>& channels,
+                                     const std::vector<run::Group>& groups,
+                                     const std::vector<std::string>& identity) {
+  const int ranks = static_cast<int>(identity.size());
+  std::vector<run::DirectWays> ways(identity.size());
+  Wires wires(ranks);
+  ThreadGroups all;
+  pp::test::on_ranks(wires, [&](ThreadPeers& peers) {
+    run::Mailbox mailbox(peers);
+    const auto r = static_cast<std::size_t>(peers.rank());
+    std::vector<std::string> mine(identity.size());
+    mine[r] = identity[r];
+    const run::DeviceGroupMaker maker{
+        [&] { return all.key(); },
+        [&](const std::string& key, int me, int size, WorkerId) { return all.join(key, me, size); }};
+    ways[r] =
+        run::find_direct_ways(mailbox, one_worker_each(peers.rank(), ranks), channels, groups, mine, maker);
+  });
+  return ways;
+}
+
+}  // namespace
+
+TEST_SUITE("librun/transport/direct_transport") {
+  TEST_CASE(
+      "a channel between GPUs has a group of its own at both ends, an evaluation that of its activation") {
+    std::vector<run::Channel> channels{channel(0, 1), channel(1, 0), channel(0, 1), channel(1, 2)};
+    channels[1].direction = run::Direction::gradient;
+    channels[2].direction = run::Direction::evaluation;
+    const auto ways = ways_of(channels, {}, {"a", "b", "c"});
+    CHECK(ways[0].all.size() == 2);
+    CHECK(ways[1].all.size() == 3);
+    CHECK(ways[2].all.size() == 1);
+    CHECK(ways[0].channels[0].get() == ways[0].channels[2].get());
+    CHECK(ways[0].channels[0].get() != ways[0].channels[1].get());
+    CHECK(ways[0].channels[0]->me() == 0);  // the sender is first
+    CHECK(ways[0].channels[1]->me() == 1);
+    CHECK(ways[1].channels[0]->me() == 1);
+    CHECK_FALSE(ways[0].channels[3]);  // others'
+    CHECK(bool(ways[2].channels[3]));
+  }
+
+  TEST_CASE("no direct way: one GPU at both ends, a CPU, messages that overtake each other") {
+    std::vector<run::Channel> channels{channel(0, 1)};
+    CHECK(ways_of(channels, {}, {"a", "a"})[0].all.empty());
+    CHECK(ways_of(channels, {}, {"a", ""})[0].all.empty());
+    channels[0].in_order = false;
+    CHECK(ways_of(channels, {}, {"a", "b"})[0].all.empty());
+    const std::vector<run::Group> all{{WorkerId{0}, WorkerId{1}, WorkerId{2}}};
+    CHECK_FALSE(ways_of({}, all, {"a", "b", "a"})[2].collectives[0]);
+    const auto ways = ways_of({}, all, {"a", "b", "c"});
+    CHECK(ways[2].collectives[0]->me() == 2);
+    CHECK(ways[2].collectives[0]->size() == 3);
+  }
+
+  // Ten messages on each of two channels, a window of two. Of the one whose type is open the first message of 6
+  // bytes goes by the host and says that it is bfloat16; the 19 others go by groups.
+  TEST_CASE("messages arrive whole and in order; where the type is open the first one tells it") {
+    const std::vector<run::Channel> channels{channel(0, 1), channel(0, 1, std::nullopt)};
+    const auto content = [](std::int64_t number, at::ScalarType type) {
+      return at::full({1, 3}, static_cast<double>(number), at::TensorOptions(type));
+    };
+    Wires wires(2);
+    ThreadGroups all;
+    const std::vector<std::string> keys{all.key(), all.key()};
+    pp::test::on_ranks(wires, [&](ThreadPeers& peers) {
+      const run::Placement placement = one_worker_each(peers.rank(), 2);
+      run::Coordinator coordinator(2);
+      run::DeviceGroups groups;
+      for (const std::string& key : keys) groups.push_back(all.join(key, peers.rank(), 2));
+      const auto transport = run::make_direct_transport(
+          coordinator, run::make_rank_transport(coordinator, channels, placement, peers, at::kBFloat16),
+          channels, groups);
+      for (const int c : {0, 1}) {
+        if (peers.rank() == 1) transport->expect(c, 0, 1);
+      }
+      for (std::int64_t number = 0; number < 10; ++number) {
+        for (const int c : {0, 1}) {
+          const at::ScalarType type = c == 0 ? at::kFloat : at::kBFloat16;
+          if (peers.rank() == 0) {
+            transport->send(c, number, content(number, type));
+            continue;
+          }
+          if (number < 9) transport->expect(c, number + 1, 1);
+          const at::Tensor found = transport->receive(c, number);
+          CHECK(bool(found.scalar_type() == type));
+          CHECK(found.equal(content(number, type)));
+        }
+      }
+    });
+    CHECK(all.messages() == 19);
+    CHECK(wires.sent() == 6);
+  }
+
+  // Seven elements of three members are slices of 2, 2 and 3; two elements leave the first member without any.
+  TEST_CASE("sums have the bits of ((m0 + m1) + m2), also where slices are empty; fast ones are close") {
+    for (const std::int64_t size : {7, 2, 1000}) {
+      for (const bool fast : {false, true}) {
+        std::vector<at::Tensor> parts;
+        for (int i = 0; i < 3; ++i) parts.push_back(at::randn({size}));
+        const at::Tensor expected = parts[0].add(parts[1]).add(parts[2]);
+        Wires wires(3);
+        ThreadGroups all;
+        const std::string key = all.key();
+        pp::test::on_ranks(wires, [&](ThreadPeers& peers) {
+          const auto r = static_cast<std::size_t>(peers.rank());
+          run::Coordinator coordinator(3);
+          const std::vector<run::Group> groups{{WorkerId{0}, WorkerId{1}, WorkerId{2}}};
+          const run::Placement placement = one_worker_each(peers.rank(), 3);
+          const auto collectives =
+              run::make_direct_collectives(run::make_rank_collectives(coordinator, groups, placement, peers),
+                                           {all.join(key, peers.rank(), 3)}, fast);
+          collectives->sum(0, WorkerId{peers.rank()}, parts[r]);
+        });
+        for (const at::Tensor& part : parts) {
+          if (!fast) CHECK(part.equal(expected));
+          CHECK(part.allclose(expected, 1e-5, 1e-6));
+        }
+        CHECK(wires.sent() == 0);
+      }
+    }
+  }
+}
+
+// The imitation of a GPU has no NCCL.
+TEST_SUITE("gpu/librun/transport/nccl") {
+  TEST_CASE("a communicator of one: what it sends to itself arrives, and its sum is what it brings") {
+    PP_NEEDS_CUDA(1);
+    if (profile::cuda_device_name(0).starts_with("Imitation")) return pp::test::skip("NCCL needs a real GPU");
+    pp::test::on_own_thread([] {
+      const at::Device device(at::kCUDA, 0);
+      profile::open_devices(std::vector{device});
+      profile::enter_device(device, 1);
+      const auto group = run::join_device_group(run::make_group_key(), 0, 1, device);
+      const at::Tensor sent = at::arange(1000, at::TensorOptions(device).dtype(at::kFloat));
+      const at::Tensor received = at::empty_like(sent);
+      group->together([&] {
+        group->send(0, sent);
+        group->receive(0, received);
+      });
+      group->sum(sent);
+      const auto mark = group->mark();
+      mark->hold_back();
+      CHECK(received.cpu().equal(at::arange(1000, at::kFloat)));
+      CHECK(sent.cpu().equal(at::arange(1000, at::kFloat)));
+      CHECK(mark->done());
+      CHECK(group->failure() == "");
+    });
+  }
+}
