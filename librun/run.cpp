@@ -118,7 +118,7 @@ RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& obser
 RunReport run_together(Peers& peers, const plan::Plan& plan, const RunOptions& options, Observer& observer,
                        const std::function<bool()>& interrupted) {
   if (peers.size() == 1) return run(plan, options, observer, interrupted);
-  Mailbox mailbox(peers);
+  Mailbox mailbox(peers, 10 * options.stall_timeout);
   const Placement placement = meet(mailbox, plan);
   std::shared_ptr<Saver> saver;
   Setup setup = agree(mailbox, plan, options, [&] {

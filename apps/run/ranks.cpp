@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "apps/cli/ranks.h"
+#include "librun/transport/mailbox.h"
 
 namespace pp::run_tool {
 
@@ -22,6 +23,9 @@ run::RunReport Ranks::train(const plan::Plan& plan, const run::RunOptions& optio
     run::RunReport report = run::run_together(*peers_, plan, options, observer, interrupted);
     torn_ = false;
     return report;
+  } catch (const run::LostRank&) {
+    speaks_ = true;
+    throw;
   } catch (const run::NotBegun&) {
     torn_ = false;
     throw;
@@ -37,7 +41,7 @@ int Ranks::leave(int exit_code) {
     // Rank 0 ends all of them when it has said why.
     constexpr std::chrono::seconds kGrace(10);
     std::fflush(nullptr);
-    if (!first()) std::this_thread::sleep_for(kGrace);
+    if (!first() && !speaks_) std::this_thread::sleep_for(kGrace);
     peers_->abort(exit_code);
   }
   peers_.reset();

@@ -39,7 +39,8 @@ class Ranks {
 
  private:
   std::unique_ptr<run::Peers> peers_;
-  bool torn_ = false;  ///< the others may still wait for this one, or it for them
+  bool torn_ = false;    ///< the others may still wait for this one, or it for them
+  bool speaks_ = false;  ///< for rank 0, which is silent
 };
 
 }  // namespace pp::run_tool

@@ -46,6 +46,17 @@ void change_times(WorkerRecord& record, With&& with) {
   for (MessageRecord& message : record.messages) change(message.event);
 }
 
+// Rank 0 is silent, so this rank speaks for it.
+bool is_lost(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const LostRank&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
 std::string kind_alone(LetterKind kind) { return Packer().add(kind).take(); }
 
 }  // namespace
@@ -266,8 +277,8 @@ void RankLink::say_failure() {
   if (!error) return;
   failure_said_ = true;
   if (is_said(error)) return;
-  if (!leads()) return mailbox_.post_failure(text_of(error));
-  mailbox_.post_all(Packer().add(LetterKind::failed).add(text_of(error)).take());
+  if (!leads()) mailbox_.post_failure(text_of(error));
+  if (leads() || is_lost(error)) mailbox_.post_all(Packer().add(LetterKind::failed).add(text_of(error)).take());
 }
 
 FromOthers RankLink::await_others() {

@@ -29,12 +29,6 @@ struct FromOthers {
   RankClocks clocks;
 };
 
-/// A rank is not there any more, as far as this one can tell.
-class LostRank : public Error {
- public:
-  using Error::Error;
-};
-
 class RankLink {
  public:
   /// Before anything is commanded. Both must outlive it.

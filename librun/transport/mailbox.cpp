@@ -1,7 +1,6 @@
 #include "librun/transport/mailbox.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "libprofile/core/error.h"
@@ -30,6 +29,11 @@ std::optional<Peers::Letter> next(Mailbox& mailbox, Seconds patience) {
     Coordinator::pause(asked);
   }
   return std::nullopt;
+}
+
+LostRank lost(std::ptrdiff_t rank, Seconds patience) {
+  return {ErrorKind::run, "rank " + std::to_string(rank) + " has not begun for " + to_text(patience) +
+                              ": it hangs, was stopped, or cannot be reached; look at its host"};
 }
 
 }  // namespace
@@ -86,26 +90,23 @@ void Mailbox::forget_sent() {
   std::erase_if(leaving_, [](Leaving& part) { return part.posted->done(); });
 }
 
-// A star: no rank has more than two messages, but for the first. The others wait for as long as it takes: the
-// first one ends all when somebody does not come.
-std::vector<std::string> gather_everywhere(Mailbox& mailbox, std::string mine, Seconds patience) {
+// A star: no rank has more than two messages, but for the first.
+std::vector<std::string> gather_everywhere(Mailbox& mailbox, std::string mine) {
   std::vector<std::string> all(static_cast<std::size_t>(mailbox.size()));
   if (mailbox.rank() != 0) {
     mailbox.post(0, kGathered + std::move(mine));
-    const std::string bytes = next(mailbox, Seconds(std::numeric_limits<double>::infinity()))->bytes;
-    Unpacker from(bytes);
+    // Rank 0 speaks first, then one after the other.
+    const auto letter = next(mailbox, mailbox.patience() * (1.2 + 0.1 * std::min(mailbox.rank(), 8)));
+    if (!letter) throw lost(0, mailbox.patience());
+    Unpacker from(letter->bytes);
     for (std::string& one : all) from.read(one);
     return all;
   }
   all[0] = std::move(mine);
   std::vector<bool> came(all.size());
   for (std::size_t i = 1; i < all.size(); ++i) {
-    std::optional<Peers::Letter> letter = next(mailbox, patience);
-    if (!letter) {
-      const auto silent = std::find(came.begin() + 1, came.end(), false) - came.begin();
-      throw Error(ErrorKind::run, "rank " + std::to_string(silent) + " has not begun for " + to_text(patience) +
-                                      ": it hangs, was stopped, or cannot be reached; look at its host");
-    }
+    std::optional<Peers::Letter> letter = next(mailbox, mailbox.patience());
+    if (!letter) throw lost(std::find(came.begin() + 1, came.end(), false) - came.begin(), mailbox.patience());
     came[static_cast<std::size_t>(letter->from)] = true;
     all[static_cast<std::size_t>(letter->from)] = std::move(letter->bytes);
   }

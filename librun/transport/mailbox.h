@@ -9,21 +9,30 @@
 #include <string>
 #include <vector>
 
+#include "libprofile/core/error.h"
 #include "libprofile/core/units.h"
 #include "librun/transport/peers.h"
 
 namespace pp::run {
 
+/// A rank is not there any more, as far as this one can tell.
+class LostRank : public Error {
+ public:
+  using Error::Error;
+};
+
 class Mailbox {
  public:
-  /// `peers` must outlive it.
-  explicit Mailbox(Peers& peers) : peers_(peers) {}
+  /// `peers` must outlive it. `patience`: with ranks that do not come to a gather.
+  explicit Mailbox(Peers& peers, Seconds patience = std::chrono::minutes(10))
+      : peers_(peers), patience_(patience) {}
   /// Waits for nobody: what has not been sent by then stays in memory, because the library may still read it.
   ~Mailbox();
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
   Peers& peers() const { return peers_; }
+  Seconds patience() const { return patience_; }
   int rank() const { return peers_.rank(); }
   int size() const { return peers_.size(); }
 
@@ -47,6 +56,7 @@ class Mailbox {
   void forget_sent();
 
   Peers& peers_;
+  Seconds patience_;
   std::map<int, std::string> begun_;  ///< per rank: the parts of a letter that is not whole
   std::mutex mutex_;                  ///< of what follows
   std::list<Leaving> leaving_;
@@ -55,9 +65,9 @@ class Mailbox {
 /// The first byte of a letter that is no gather's and no failure's is another one.
 inline constexpr char kGathered = 'g', kFailed = 'f';
 
-/// What every rank brings, in the order of the ranks; all of them call it. Blocks, on rank 0 for at most
-/// `patience`. Throws pp::Error (run) there when a rank has failed or is silent.
-std::vector<std::string> gather_everywhere(Mailbox& mailbox, std::string mine,
-                                           Seconds patience = std::chrono::minutes(10));
+/// What every rank brings, in the order of the ranks; all of them call it. Blocks, on rank 0 for its patience
+/// and on others for a little longer. Throws LostRank for a rank that does not come, on rank 0 pp::Error (run)
+/// for one that has failed.
+std::vector<std::string> gather_everywhere(Mailbox& mailbox, std::string mine);
 
 }  // namespace pp::run
