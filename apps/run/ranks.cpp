@@ -9,10 +9,10 @@
 
 namespace pp::run_tool {
 
-void Ranks::join() {
+void Ranks::join(Seconds patience) {
   if (!cli::launched_with_ranks()) return;
   cli::set_up_mpi();
-  peers_ = run::join_mpi_peers();
+  peers_ = run::join_mpi_peers(patience);
 }
 
 run::RunReport Ranks::train(const plan::Plan& plan, const run::RunOptions& options, run::Observer& observer,

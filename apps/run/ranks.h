@@ -13,8 +13,8 @@ namespace pp::run_tool {
 /// Of a process that was started alone: nothing happens.
 class Ranks {
  public:
-  /// Among mpirun's ranks, when it was started so.
-  void join();
+  /// Among mpirun's ranks, when it was started so; ends the process where they do not meet within `patience`.
+  void join(Seconds patience);
   bool alone() const { return !peers_; }
   /// The first one writes files and says what there is to say.
   bool first() const { return alone() || peers_->rank() == 0; }

@@ -87,7 +87,7 @@ void write(const run::RunReport& report, const Options& options, Files& files, c
 
 void train(const Options& options, cli::Shell& shell, Ranks& ranks) {
   cli::catch_interrupts();
-  ranks.join();
+  ranks.join(10 * options.run.stall_timeout);
   try {
     Files files = ranks.reading([&] { return Files(options, shell, ranks); });
     run::RunReport report = run_plan(options, files, ranks);

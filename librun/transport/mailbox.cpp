@@ -1,6 +1,7 @@
 #include "librun/transport/mailbox.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "libprofile/core/error.h"
@@ -15,26 +16,6 @@ namespace {
 constexpr std::size_t kPart = std::size_t{1} << 28;
 
 constexpr std::chrono::seconds kMostFlush(5);
-
-// Waits for one letter of a gather; none when it does not come.
-std::optional<Peers::Letter> next(Mailbox& mailbox, Seconds patience) {
-  const auto begin = Coordinator::Clock::now();
-  for (int asked = 0; Coordinator::Clock::now() - begin < patience; ++asked) {
-    if (auto letter = mailbox.take()) {
-      const std::string text = letter->bytes.substr(1);
-      if (letter->bytes.front() == kGathered) return Peers::Letter{letter->from, text};
-      throw Error(ErrorKind::run,
-                  "rank " + std::to_string(letter->from) + ": " + Unpacker(text).take<std::string>());
-    }
-    Coordinator::pause(asked);
-  }
-  return std::nullopt;
-}
-
-LostRank lost(std::ptrdiff_t rank, Seconds patience) {
-  return {ErrorKind::run, "rank " + std::to_string(rank) + " has not begun for " + to_text(patience) +
-                              ": it hangs, was stopped, or cannot be reached; look at its host"};
-}
 
 }  // namespace
 
@@ -90,29 +71,49 @@ void Mailbox::forget_sent() {
   std::erase_if(leaving_, [](Leaving& part) { return part.posted->done(); });
 }
 
+void post_at_start(Mailbox& mailbox, int to, const std::string& bytes) { mailbox.post(to, kAtStart + bytes); }
+
+// Rank 0 speaks first, then one after the other.
+Peers::Letter await_at_start(Mailbox& mailbox, const std::function<int()>& awaited) {
+  const Seconds patience =
+      mailbox.patience() * (mailbox.rank() == 0 ? 1 : 1.2 + 0.1 * std::min(mailbox.rank(), 8));
+  const auto begin = Coordinator::Clock::now();
+  for (int asked = 0; Coordinator::Clock::now() - begin < patience; ++asked) {
+    if (auto letter = mailbox.take()) {
+      std::string text = letter->bytes.substr(1);
+      if (letter->bytes.front() == kAtStart) return {letter->from, std::move(text)};
+      throw Error(ErrorKind::run,
+                  "rank " + std::to_string(letter->from) + ": " + Unpacker(text).take<std::string>());
+    }
+    Coordinator::pause(asked);
+  }
+  throw LostRank(ErrorKind::run, "rank " + std::to_string(awaited()) + " has not begun for " +
+                                     to_text(mailbox.patience()) +
+                                     ": it hangs, was stopped, or cannot be reached; look at its host");
+}
+
 // A star: no rank has more than two messages, but for the first.
 std::vector<std::string> gather_everywhere(Mailbox& mailbox, std::string mine) {
   std::vector<std::string> all(static_cast<std::size_t>(mailbox.size()));
   if (mailbox.rank() != 0) {
-    mailbox.post(0, kGathered + std::move(mine));
-    // Rank 0 speaks first, then one after the other.
-    const auto letter = next(mailbox, mailbox.patience() * (1.2 + 0.1 * std::min(mailbox.rank(), 8)));
-    if (!letter) throw lost(0, mailbox.patience());
-    Unpacker from(letter->bytes);
+    post_at_start(mailbox, 0, mine);
+    const Peers::Letter letter = await_at_start(mailbox, [] { return 0; });
+    Unpacker from(letter.bytes);
     for (std::string& one : all) from.read(one);
     return all;
   }
   all[0] = std::move(mine);
-  std::vector<bool> came(all.size());
-  for (std::size_t i = 1; i < all.size(); ++i) {
-    std::optional<Peers::Letter> letter = next(mailbox, mailbox.patience());
-    if (!letter) throw lost(std::find(came.begin() + 1, came.end(), false) - came.begin(), mailbox.patience());
-    came[static_cast<std::size_t>(letter->from)] = true;
-    all[static_cast<std::size_t>(letter->from)] = std::move(letter->bytes);
+  std::set<int> awaited;
+  for (int rank = 1; rank < mailbox.size(); ++rank) awaited.insert(rank);
+  while (!awaited.empty()) {
+    Peers::Letter letter = await_at_start(mailbox, [&] { return *awaited.begin(); });
+    awaited.erase(letter.from);
+    all[static_cast<std::size_t>(letter.from)] = std::move(letter.bytes);
   }
   Packer packer;
   for (const std::string& one : all) packer.add(one);
-  mailbox.post_all(kGathered + packer.take());
+  const std::string bytes = packer.take();
+  for (int rank = 1; rank < mailbox.size(); ++rank) post_at_start(mailbox, rank, bytes);
   return all;
 }
 

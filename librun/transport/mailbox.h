@@ -1,6 +1,7 @@
 // Letters of any length between the processes of a run. Free of Torch.
 #pragma once
 
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -62,12 +63,17 @@ class Mailbox {
   std::list<Leaving> leaving_;
 };
 
-/// The first byte of a letter that is no gather's and no failure's is another one.
-inline constexpr char kGathered = 'g', kFailed = 'f';
+/// The first byte of a letter, which says what it is: before the run, or why a rank cannot go on. Those of the
+/// run have others (drive/letters.h).
+inline constexpr char kAtStart = 's', kFailed = 'f';
 
-/// What every rank brings, in the order of the ranks; all of them call it. Blocks, on rank 0 for its patience
-/// and on others for a little longer. Throws LostRank for a rank that does not come, on rank 0 pp::Error (run)
-/// for one that has failed.
+/// Letters that ranks exchange before the run begins. Waiting for one blocks, on rank 0 for its patience and on
+/// others for a little longer. Throws LostRank, which names the rank `awaited`, when none comes, and pp::Error
+/// (run) when a rank has failed.
+void post_at_start(Mailbox& mailbox, int to, const std::string& bytes);
+Peers::Letter await_at_start(Mailbox& mailbox, const std::function<int()>& awaited);
+
+/// What every rank brings, in the order of the ranks; all of them call it. Throws as await_at_start() does.
 std::vector<std::string> gather_everywhere(Mailbox& mailbox, std::string mine);
 
 }  // namespace pp::run

@@ -9,6 +9,8 @@
 #include <span>
 #include <string>
 
+#include "libprofile/core/units.h"
+
 namespace pp::run {
 
 /// A message on its way. Its bytes must stay where they are until it is done.
@@ -78,6 +80,6 @@ class Peers {
 
 /// The ranks of mpirun or srun. At most once in a process; when it is destroyed, all ranks must have agreed to
 /// end. Throws pp::Error (usage) in a build without MPI.
-std::unique_ptr<Peers> join_mpi_peers();
+std::unique_ptr<Peers> join_mpi_peers(Seconds patience = std::chrono::minutes(10));
 
 }  // namespace pp::run

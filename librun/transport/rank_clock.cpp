@@ -4,9 +4,9 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <utility>
 
-#include "librun/transport/coordinator.h"
 #include "librun/transport/packed.h"
 
 namespace pp::run {
@@ -17,13 +17,6 @@ constexpr int kRoundTrips = 8;
 
 RankClock::Time later(RankClock::Time time, Seconds by) {
   return time + std::chrono::duration_cast<RankClock::Time::duration>(by);
-}
-
-Peers::Letter next_letter(Mailbox& mailbox) {
-  for (int asked = 0;; ++asked) {
-    if (auto letter = mailbox.take()) return std::move(*letter);
-    Coordinator::pause(asked);
-  }
 }
 
 }  // namespace
@@ -77,21 +70,25 @@ std::string clock_text(int rank, const RankClock::Relation& relation) {
 RankClock compare_clocks(Mailbox& mailbox, const std::function<RankClock::Time()>& now) {
   RankClock clock;
   if (mailbox.rank() == 0) {
-    for (int left = kRoundTrips * (mailbox.size() - 1); left > 0; --left) {
-      const Peers::Letter question = next_letter(mailbox);
-      mailbox.post(question.from, Packer().add(now()).take());
+    std::map<int, int> left;
+    for (int rank = 1; rank < mailbox.size(); ++rank) left[rank] = kRoundTrips;
+    while (!left.empty()) {
+      const Peers::Letter question = await_at_start(mailbox, [&] { return left.begin()->first; });
+      post_at_start(mailbox, question.from, Packer().add(now()).take());
+      if (--left[question.from] == 0) left.erase(question.from);
     }
-    mailbox.post_all({});
+    for (int rank = 1; rank < mailbox.size(); ++rank) post_at_start(mailbox, rank, "");
     return clock;
   }
+  const auto answer = [&] { return await_at_start(mailbox, [] { return 0; }); };
   for (int i = 0; i < kRoundTrips; ++i) {
     const RankClock::Time asked = now();
-    mailbox.post(0, {});
-    const Peers::Letter answer = next_letter(mailbox);
-    clock.add(asked, Unpacker(answer.bytes).take<RankClock::Time>(), now());
+    post_at_start(mailbox, 0, "");
+    const Peers::Letter letter = answer();
+    clock.add(asked, Unpacker(letter.bytes).take<RankClock::Time>(), now());
   }
   clock.close_group();
-  next_letter(mailbox);
+  answer();
   return clock;
 }
 

@@ -68,7 +68,8 @@ class MpiPosted final : public Posted {
 
 class MpiPeers final : private MpiSession, public Peers {
  public:
-  MpiPeers() : MpiSession(Threads::one_at_a_time), Peers(MpiSession::rank(), MpiSession::size()) {
+  explicit MpiPeers(Seconds patience)
+      : MpiSession(Threads::one_at_a_time, patience), Peers(MpiSession::rank(), MpiSession::size()) {
     for (MPI_Comm& lane : lanes_) MPI_Comm_dup(MPI_COMM_WORLD, &lane);
     int found = 0;
     int* bound = nullptr;
@@ -182,6 +183,6 @@ class MpiPeers final : private MpiSession, public Peers {
 
 }  // namespace
 
-std::unique_ptr<Peers> join_mpi_peers() { return std::make_unique<MpiPeers>(); }
+std::unique_ptr<Peers> join_mpi_peers(Seconds patience) { return std::make_unique<MpiPeers>(patience); }
 
 }  // namespace pp::run

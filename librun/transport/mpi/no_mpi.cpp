@@ -18,6 +18,6 @@ std::string mpi_library() { return ""; }
 
 std::unique_ptr<Ranks> join_mpi_ranks() { refuse(); }
 
-std::unique_ptr<Peers> join_mpi_peers() { refuse(); }
+std::unique_ptr<Peers> join_mpi_peers(Seconds /*patience*/) { refuse(); }
 
 }  // namespace pp::run

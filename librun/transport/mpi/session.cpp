@@ -2,11 +2,57 @@
 
 #include <mpi.h>
 
+#include <cerrno>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
 #include "libprofile/core/error.h"
 
 namespace pp::run {
 
-MpiSession::MpiSession(Threads threads) {
+namespace {
+
+// MPI_Init waits for all ranks, however long. While one of these exists that is bounded: the process then ends,
+// and the launcher ends the others.
+class StartWatch {
+ public:
+  explicit StartWatch(Seconds patience) : thread_([this, patience] { watch(patience); }) {}
+  ~StartWatch() {
+    {
+      const std::lock_guard held(mutex_);
+      begun_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+  StartWatch(const StartWatch&) = delete;
+  StartWatch& operator=(const StartWatch&) = delete;
+
+ private:
+  void watch(Seconds patience) {
+    std::unique_lock held(mutex_);
+    if (changed_.wait_for(held, patience, [this] { return begun_; })) return;
+    std::fprintf(
+        stderr,
+        "%s: error: the ranks have not met for %s: one hangs, was stopped, or cannot be reached; look at "
+        "the hosts\n",
+        program_invocation_short_name, to_text(patience).c_str());
+    std::_Exit(EXIT_FAILURE);
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool begun_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+MpiSession::MpiSession(Threads threads, Seconds patience) {
+  const StartWatch watch(patience);
   const int wanted = threads == Threads::one_at_a_time ? MPI_THREAD_SERIALIZED : MPI_THREAD_SINGLE;
   int given = MPI_THREAD_SINGLE;
   MPI_Init_thread(nullptr, nullptr, wanted, &given);

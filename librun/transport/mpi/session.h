@@ -1,14 +1,16 @@
 // A process's stay among MPI's ranks.
 #pragma once
 
+#include "libprofile/core/units.h"
+
 namespace pp::run {
 
-/// Joins when made, leaves when destroyed. Throws pp::Error (run) where the library has no room for threads
+/// Joins when made (the process ends where other ranks have not come within `patience`), leaves when destroyed. Throws pp::Error (run) where the library has no room for threads
 /// that call it one at a time, if they are asked for.
 class MpiSession {
  public:
   enum class Threads { main_alone, one_at_a_time };
-  explicit MpiSession(Threads threads);
+  explicit MpiSession(Threads threads, Seconds patience = std::chrono::minutes(10));
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
