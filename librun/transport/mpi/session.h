@@ -5,8 +5,9 @@
 
 namespace pp::run {
 
-/// Joins when made (the process ends where other ranks have not come within `patience`), leaves when destroyed. Throws pp::Error (run) where the library has no room for threads
-/// that call it one at a time, if they are asked for.
+/// Joins when made (the process ends where other ranks have not come within `patience`), leaves when destroyed.
+/// Throws pp::Error (run) where the library has no room for threads that call it one at a time, if they are
+/// asked for.
 class MpiSession {
  public:
   enum class Threads { main_alone, one_at_a_time };
