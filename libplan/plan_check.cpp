@@ -275,8 +275,9 @@ class Checker {
     const Device& device = device_of(w);
     Bytes peaks;
     std::string others;
-    for (std::size_t other = 0; other <= w; ++other) {
-      if (!share_memory(device_of(other), device)) continue;
+    std::vector<std::size_t>& sharers = checked_[hardware_of(device)];
+    sharers.push_back(w);
+    for (const std::size_t other : sharers) {
       peaks += plan_.predicted.workers[other].memory.peak;
       if (other != w) others += (others.empty() ? "" : ", ") + std::to_string(other);
     }
@@ -295,6 +296,7 @@ class Checker {
   std::map<DeviceId, std::size_t> devices_;  ///< id -> position
   std::vector<std::pair<int, int>> place_;   ///< per layer: stage, position in it
   std::set<std::pair<StageId, StageId>> skips_;
+  std::map<Hardware, std::vector<std::size_t>> checked_;  ///< workers whose memory was looked at
 };
 
 }  // namespace

@@ -89,6 +89,21 @@ bool ChainCost::considers(DeviceSpan span) const {
   return seats_.uniform || seats_.devices <= kEverySpan || seats_.at(span).even;
 }
 
+bool ChainCost::is_dominated(int replicas) const {
+  const bool counts_turns = options_.kind == LoadKind::step || options_.kind == LoadKind::step_bound;
+  if (!seats_.uniform || !counts_turns || replicas < 2) return false;
+  const Place &fewer = place({0, replicas - 1}), &more = place({0, replicas});
+  if (fewer.turns != more.turns || fewer.slowness > more.slowness || fewer.limited || more.limited)
+    return false;
+  if (fewer.in > more.in || fewer.out > more.out) return false;
+  const auto undercut = [&](const AllReduceForm& form) {
+    return std::ranges::any_of(fewer.all_reduce, [&](const AllReduceForm& other) {
+      return other.fixed <= form.fixed && other.per_byte <= form.per_byte;
+    });
+  };
+  return fewer.all_reduce.empty() || std::ranges::all_of(more.all_reduce, undercut);
+}
+
 int ChainCost::scan_replicas() const {
   // With one micro-batch per replica the backward only hides the all-reduce, so its factor is negative.
   const bool negative = options_.kind == LoadKind::step && options_.all_reduce_overlap > 0;

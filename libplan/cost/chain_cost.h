@@ -39,6 +39,7 @@ class ChainCost final : public StageCost, public ExactMemory {
   /// On lists of more than 16 devices, spans with equally many devices of every node they touch; all where no
   /// card is shared.
   bool considers(DeviceSpan span) const override;
+  bool is_dominated(int replicas) const override;
   int scan_replicas() const override;
 
   double base() const override;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <numeric>
 
 namespace pp::plan {
 namespace {
@@ -103,6 +104,17 @@ Seats equal_seats(int devices, const Link& link, const MemoryLimit& limit) {
                        {tree_all_reduce(q, 0, link), 2 * per_byte}};
   }
   return seats;
+}
+
+void align(Seats& seats, const Cluster& cluster, int replicas) {
+  std::vector<int> positions(at(replicas));
+  std::iota(positions.begin(), positions.end(), 0);
+  Seat& seat = seats.all[seats.index({0, replicas})];
+  const CardUse use = card_use(shared_cards(cluster), positions);
+  seat.all_reduce = all_reduce_forms(cluster, positions);
+  seat.per_card = use.most;
+  seat.even = use.even;
+  seat.in.shared_card = seat.out.shared_card = use.most > 1;
 }
 
 Seats listed_seats(const OrderedDevices& devices, double speed, std::int64_t context, Neighbours neighbours) {

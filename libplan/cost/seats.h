@@ -57,6 +57,10 @@ struct Seats {
 /// Up to so many devices that are all alike, as fast as the profile's, behind one kind of link.
 Seats equal_seats(int devices, const Link& link, const MemoryLimit& limit);
 
+/// Of equal seats those with so many replicas: on the first devices of the cluster, of which a stage before and
+/// one behind leave the node. Times of cuts are at most that.
+void align(Seats& seats, const Cluster& cluster, int replicas);
+
 /// `speed`: of the device that the times of the profile are of. A stage has the best link from one of its
 /// devices to the position next to it; replicas of one node share its card for what leaves it.
 Seats listed_seats(const OrderedDevices& devices, double speed, std::int64_t context, Neighbours neighbours);

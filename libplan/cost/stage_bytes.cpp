@@ -5,9 +5,9 @@
 
 namespace pp::plan {
 
-bool share_memory(const Device& a, const Device& b) {
-  return a.kind == b.kind && a.node == b.node && a.index == b.index;
-}
+Hardware hardware_of(const Device& device) { return {device.kind, device.node, device.index}; }
+
+bool share_memory(const Device& a, const Device& b) { return hardware_of(a) == hardware_of(b); }
 
 HandOver hand_over(const Device& a, const Device& b) {
   const bool one_process = a.kind == DeviceKind::cpu && b.kind == DeviceKind::cpu && a.node == b.node;

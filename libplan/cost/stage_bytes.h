@@ -5,11 +5,17 @@
 #include <cstdint>
 #include <span>
 
+#include <string_view>
+#include <tuple>
+
 #include "libprofile/core/cluster.h"
 
 namespace pp::plan {
 
-/// Whether both are one piece of hardware, whose memory they share: entries of one kind, node and index.
+/// What entries of one piece of hardware have in common: kind, node and index.
+using Hardware = std::tuple<DeviceKind, std::string_view, int>;
+Hardware hardware_of(const Device& device);
+/// Whether both are one piece of hardware, whose memory they share.
 bool share_memory(const Device& a, const Device& b);
 
 /// How a tensor reaches another worker. By reference, among CPU devices of one node and among workers on one

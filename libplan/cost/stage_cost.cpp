@@ -1,6 +1,22 @@
 #include "libplan/cost/stage_cost.h"
 
+#include <numeric>
+
 namespace pp::plan {
+
+ReplicaCounts::ReplicaCounts(const SearchSpace& space, const StageCost& cost)
+    : places_(static_cast<std::size_t>(space.replica_limit()) + 1, 0) {
+  int unit = 0;
+  for (int count = std::max(space.min_replicas, 1); count <= space.replica_limit(); ++count) {
+    const bool given = std::ranges::count(space.replicas, count) > 0;
+    if (!space.replicas.empty() && !given) continue;
+    if (!given && count > space.min_replicas && cost.is_dominated(count)) continue;
+    places_[static_cast<std::size_t>(count)] = size();
+    counts_.push_back(count);
+    unit = std::gcd(unit, count);
+  }
+  unit_ = std::max(unit, 1);
+}
 
 int device_count(const Partition& partition) {
   int devices = 0;

@@ -41,6 +41,8 @@ class StageCost {
   virtual bool uniform() const { return true; }
   /// Whether stages on `span` are searched at all.
   virtual bool considers(DeviceSpan) const { return true; }
+  /// Whether stages with so many replicas are no better off than with one less, in load, memory and all else.
+  virtual bool is_dominated(int /*replicas*/) const { return false; }
   /// The one number of replicas for which `stage` may fall when the stage grows; 0: none.
   virtual int scan_replicas() const { return 0; }
 
@@ -95,6 +97,25 @@ class ExactMemory {
   virtual bool fits(const StageRange& stage, DeviceSpan span, int demand) const = 0;
 };
 
+struct SearchSpace;
+
+/// The numbers of replicas that a search of `space` looks at, ascending.
+class ReplicaCounts {
+ public:
+  ReplicaCounts(const SearchSpace& space, const StageCost& cost);
+  int size() const { return static_cast<int>(counts_.size()); }
+  int operator[](int i) const { return counts_[static_cast<std::size_t>(i)]; }
+  /// The place of one of them.
+  int place(int count) const { return places_[static_cast<std::size_t>(count)]; }
+  /// All of them are multiples of it.
+  int unit() const { return unit_; }
+
+ private:
+  std::vector<int> counts_;
+  std::vector<int> places_;
+  int unit_ = 1;
+};
+
 /// Thrown out of a search by StopSign::look().
 struct SearchStopped {};
 
@@ -118,6 +139,7 @@ struct SearchSpace {
   int exact_stages = 0;           ///< 0: free
   int max_stages = 0;             ///< 0: free; ignored with exact_stages
   std::vector<int> replicas;      ///< per stage, with exact_stages; empty: free
+  bool aligned = false;           ///< every stage on whole groups of the cluster, or on an equal share of one
   StopSign stop{};                ///< of the searches that take longest
 
   bool may_cut(int boundary) const {

@@ -8,8 +8,8 @@ namespace pp::plan {
 /// Most operations of one set of programs. Simulating them takes a few hundred bytes each.
 inline constexpr std::int64_t kOperationLimit = 2'000'000;
 
-/// Most workers that are simulated: there is a link from each to each.
-inline constexpr std::int64_t kWorkerLimit = 4'000;
+/// Most workers that are simulated.
+inline constexpr std::int64_t kWorkerLimit = 65'536;
 
 /// Most micro-batches of a step.
 inline constexpr int kMicroBatchLimit = 1'000'000;

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 #include <tuple>
 
+#include "libplan/cost/stage_bytes.h"
 #include "libplan/schedule/stream_length.h"
 #include "libplan/search/candidates/shapes.h"
 #include "libplan/search/tied_copies.h"
@@ -33,14 +35,12 @@ const Device& device_of(const Finalist& finalist, const Cluster& cluster, int wo
   return cluster.devices[static_cast<std::size_t>(position)];
 }
 
-/// The workers, itself among them, on the same piece of hardware.
-std::vector<int> sharers_of(const Finalist& finalist, const Cluster& cluster, int worker) {
-  std::vector<int> sharers;
-  for (int w = 0; w < finalist.workers(); ++w) {
-    if (share_memory(device_of(finalist, cluster, worker), device_of(finalist, cluster, w)))
-      sharers.push_back(w);
-  }
-  return sharers;
+/// The workers on each piece of hardware.
+std::map<Hardware, std::vector<int>> workers_by_hardware(const Finalist& finalist, const Cluster& cluster) {
+  std::map<Hardware, std::vector<int>> workers;
+  const int count = finalist.workers();
+  for (int w = 0; w < count; ++w) workers[hardware_of(device_of(finalist, cluster, w))].push_back(w);
+  return workers;
 }
 
 }  // namespace
@@ -122,24 +122,27 @@ bool is_endless(const Assignment& assignment) {
 }
 
 std::vector<Bytes> worker_limits(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request) {
-  std::vector<Bytes> limits;
-  for (int w = 0; w < finalist.workers(); ++w) {
-    const Device& device = device_of(finalist, cluster, w);
-    const Bytes limit = Bytes(usable_bytes(device, request)) - request.context_bytes;
-    const auto sharers = std::ssize(sharers_of(finalist, cluster, w));
-    limits.push_back(sharers == 1 ? limit : Bytes(limit.value / sharers));
+  std::vector<Bytes> limits(static_cast<std::size_t>(finalist.workers()));
+  for (const auto& [hardware, sharers] : workers_by_hardware(finalist, cluster)) {
+    for (const int w : sharers) {
+      const Device& device = device_of(finalist, cluster, w);
+      const Bytes limit = Bytes(usable_bytes(device, request)) - request.context_bytes;
+      limits[static_cast<std::size_t>(w)] =
+          sharers.size() == 1 ? limit : Bytes(limit.value / std::ssize(sharers));
+    }
   }
   return limits;
 }
 
 Bytes simulated_shortage(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request) {
   Bytes shortage(std::numeric_limits<std::int64_t>::min());
-  for (int w = 0; w < finalist.workers(); ++w) {
+  for (const auto& [hardware, sharers] : workers_by_hardware(finalist, cluster)) {
     Bytes peaks;
-    for (const int sharer : sharers_of(finalist, cluster, w))
-      peaks += finalist.prediction.workers[static_cast<std::size_t>(sharer)].memory.peak;
-    const Bytes usable(usable_bytes(device_of(finalist, cluster, w), request));
-    shortage = std::max(shortage, peaks + request.context_bytes - usable);
+    for (const int w : sharers) peaks += finalist.prediction.workers[static_cast<std::size_t>(w)].memory.peak;
+    for (const int w : sharers) {
+      const Bytes usable(usable_bytes(device_of(finalist, cluster, w), request));
+      shortage = std::max(shortage, peaks + request.context_bytes - usable);
+    }
   }
   return shortage;
 }

@@ -37,6 +37,7 @@ SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, con
   const bool spread = request.placement == Placement::scatter || request.placement == Placement::fresh;
   for (int devices = all; devices >= 1; --devices) {
     if (devices != all && (spread || !is_searched(graph.size(), devices))) continue;
+    if (devices != all && is_large(graph.size(), devices)) continue;  // parts of it are searched with it
     const Cluster part = first_devices(cluster, devices);
     Gathered found = gather(profile, part, graph, request, {pool.best(), pool.far()},
                             devices == all ? DownSets::search : DownSets::leave_out);

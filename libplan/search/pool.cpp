@@ -20,6 +20,7 @@ constexpr std::size_t kSimulated = 64;  ///< per call and schedule
 constexpr std::size_t kPlaced = 4;      ///< the same of a placed schedule: each is improved by simulation
 constexpr std::int64_t kPlacedOperations = 8'000'000;  ///< of those in all, about a second a million
 constexpr double kOperations = 4e6;                    ///< the same of all others
+constexpr double kOperationsLarge = 1e6;               ///< the same on a machine that is_large()
 constexpr std::size_t kAtOnce = 8;                ///< whatever the number of threads, which changes no result
 constexpr std::int64_t kImproved = 200'000;       ///< operations simulated per machine for local improvement
 constexpr std::int64_t kImprovedSmall = 500'000;  ///< the same of small models
@@ -128,7 +129,10 @@ bool Pool::is_hopeless(const Finalist& finalist) const {
 
 bool Pool::can_afford(const Finalist& finalist) {
   if (!finalist.placed) {
-    if (operations_ > kOperations && best() < std::numeric_limits<double>::infinity()) return false;
+    const bool large = is_large(graph_.size(), static_cast<int>(cluster_.devices.size()));
+    if (operations_ > (large ? kOperationsLarge : kOperations) &&
+        best() < std::numeric_limits<double>::infinity())
+      return false;
     operations_ += operations_of(finalist) + links_of(finalist);
     return true;
   }

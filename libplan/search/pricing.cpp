@@ -171,11 +171,14 @@ std::int64_t buffer_bytes(const PricingContext& context, const Assignment& assig
         return hand_over(devices[at(position)], devices[at(partner)]) == HandOver::copy;
       });
     };
-    std::vector<char> copied(at(assignment.stages()));
-    for (int other = 0; other < assignment.stages(); ++other) copied[at(other)] = copies(other);
+    std::map<int, bool> copied;
     std::int64_t in = 0, out = 0;
     for (const Crossing& tensor : traffic.crossings) {
-      const auto reads_copy = [&](int reader) { return copied[at(reader)] != 0; };
+      const auto reads_copy = [&](int reader) {
+        const auto [found, fresh] = copied.try_emplace(reader);
+        if (fresh) found->second = copies(reader);
+        return found->second;
+      };
       if (tensor.from == stage && std::ranges::any_of(tensor.to, reads_copy)) out += tensor.bytes;
       if (std::ranges::count(tensor.to, stage) > 0 && reads_copy(tensor.from)) in += tensor.bytes;
     }
@@ -314,6 +317,23 @@ std::vector<double> repeated(const std::vector<double>& scale, int micro_batches
   return result;
 }
 
+/// One place for the devices of an innermost group, which one link joins.
+void set_links(SimulationInput& input, const std::vector<int>& devices, const Cluster& cluster) {
+  const int group = cluster.levels.empty() ? 1 : cluster.levels.front().devices;
+  std::map<int, int> places;              // by group
+  std::vector<std::pair<int, int>> ends;  // two devices of each, or one twice
+  for (const int device : devices) {
+    const auto [found, fresh] = places.try_emplace(device / group, static_cast<int>(places.size()));
+    if (fresh) ends.emplace_back(device, device);
+    ends[at(found->second)].second = device;
+    input.places.push_back(found->second);
+  }
+  for (const auto& [from, other] : ends) {
+    auto& row = input.links.emplace_back();
+    for (const auto& [to, last] : ends) row.push_back(link_between(cluster, from, from == to ? last : to));
+  }
+}
+
 void add_traffic(Prediction& prediction, const SimulationResult& result, int updates) {
   std::map<std::pair<WorkerId, WorkerId>, Bytes> sums;
   for (const MessageEvent& message : result.messages) sums[{message.from, message.to}] += message.bytes;
@@ -393,10 +413,7 @@ SimulationInput make_input(const PricedStages& priced, const Assignment& assignm
   input.tied_all_reduce = priced.tied_all_reduce;
   input.stages = priced.stages;
   input.edges = priced.edges;
-  for (const int from : assignment.worker_devices) {
-    auto& row = input.links.emplace_back();
-    for (const int to : assignment.worker_devices) row.push_back(link_between(cluster, from, to));
-  }
+  set_links(input, assignment.worker_devices, cluster);
   if (const std::vector<int> cards = shared_cards(cluster); !cards.empty()) {
     for (const int device : assignment.worker_devices) input.cards.push_back(cards[at(device)]);
   }
@@ -427,7 +444,7 @@ Prediction simulate_prediction(const PricedStages& priced, const Assignment& ass
   const int length = assignment.synchronous ? assignment.micro_batches : steady_length(assignment);
   const int updates = length / assignment.micro_batches;
   const SimulationInput whole = input(length);
-  const SimulationResult result = simulate(whole);
+  const SimulationResult result = simulate(whole, Events::unsorted);
   const auto workers = static_cast<double>(assignment.programs.size());
   if (assignment.synchronous) {
     prediction.makespan = result.makespan;

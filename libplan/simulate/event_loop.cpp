@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <queue>
 #include <span>
-#include <tuple>
 
 #include "libplan/schedule/progress.h"
 #include "libplan/simulate/op_costs.h"
@@ -60,7 +60,6 @@ class EventLoop {
         keep_messages_(messages == Messages::keep),
         steps_(steps),
         flows_(flows(index, input)),
-        events_(Later{index}),
         missing_(index.ops.size(), 0),
         ready_(index.ops.size(), 0),
         heads_(index.worker_begin.begin(), index.worker_begin.end() - 1),
@@ -102,6 +101,7 @@ class EventLoop {
  private:
   struct End {
     double time;
+    std::uint64_t turn;  ///< of those that end together: by kind, stage, micro-batch and worker
     int id;
   };
   struct Port {
@@ -109,16 +109,17 @@ class EventLoop {
     int step = 0;     ///< of the last message
   };
   struct Later {
-    const ProgramIndex& index;
     bool operator()(const End& a, const End& b) const {
-      if (a.time != b.time) return a.time > b.time;
-      return key(a.id) > key(b.id);
-    }
-    std::tuple<OpKind, StageId, int, int> key(int id) const {
-      const Op& op = index.ops[at(id)];
-      return {op.kind, op.stage, op.micro_batch, index.worker_of[at(id)]};
+      return a.time != b.time ? a.time > b.time : a.turn > b.turn;
     }
   };
+  /// Kinds, stages, micro-batches and workers are far below what the bits hold (schedule/limits.h).
+  std::uint64_t turn(int id) const {
+    const Op& op = index_.ops[at(id)];
+    const auto bits = [](auto value, int shift) { return static_cast<std::uint64_t>(value) << shift; };
+    return bits(op.kind, 60) | bits(number(op.stage), 42) | bits(op.micro_batch, 18) |
+           bits(index_.worker_of[at(id)], 0);
+  }
 
   double scale(const Op& op) const {
     return input_.micro_batch_scale.empty() || !has_micro_batch(op.kind)
@@ -142,7 +143,7 @@ class EventLoop {
   void schedule(int id, double start, double end) {
     timeline_.start[at(id)] = start;
     timeline_.end[at(id)] = end;
-    events_.push({end, id});
+    events_.push({end, turn(id), id});
   }
 
   /// One more worker waits at the AR of this group; the last one starts it for all.
@@ -209,7 +210,7 @@ class EventLoop {
     if (!(forward ? flow.forward : flow.backward)) return now;
     const int from = index_.worker_of[at(producer)];
     const int to = index_.worker_of[at(consumer)];
-    const Link link = input_.links.empty() ? Link{} : input_.links[at(from)][at(to)];
+    const Link link = input_.links.empty() ? Link{} : input_.link(from, to);
     const double share = overlap(index_.slice(producer), index_.slice(consumer));
     const double bytes = (forward ? flow.activation : flow.gradient) * scale(op) * share;
     double start = now;
@@ -277,8 +278,10 @@ ProgramIndex index_simulation(const SimulationInput& input) {
   const ProgramSet& set = input.programs;
   if (!input.cards.empty()) check_size("cards", input.cards.size(), set.workers.size());
   check_size("stage costs", input.stages.size(), set.stage_workers.size());
-  if (!input.links.empty()) check_size("rows of links", input.links.size(), set.workers.size());
-  for (const auto& row : input.links) check_size("links in a row", row.size(), set.workers.size());
+  if (!input.places.empty()) check_size("places", input.places.size(), set.workers.size());
+  const std::size_t places = input.places.empty() ? set.workers.size() : at(std::ranges::max(input.places)) + 1;
+  if (!input.links.empty()) check_size("rows of links", input.links.size(), places);
+  for (const auto& row : input.links) check_size("links in a row", row.size(), places);
   if (!input.micro_batch_scale.empty()) {
     check_size("micro-batch scales", input.micro_batch_scale.size(), at(set.micro_batches));
   }

@@ -57,7 +57,7 @@ double FreeTransfers::seconds(int producer, int consumer, int edge) const {
   const Op& op = index_.ops[at(producer)];
   const bool forward = op.kind == OpKind::forward;
   const Flow& flow = flows_[at(edge)];
-  const Link& link = input_.links[at(from)][at(to)];
+  const Link& link = input_.link(from, to);
   const double share = overlap(index_.slice(producer), index_.slice(consumer)) * scale_of(input_, op);
   const double bytes = (forward ? flow.activation : flow.gradient) * share;
   const double occupancy = link.bandwidth.value > 0 ? bytes / link.bandwidth.value : 0;

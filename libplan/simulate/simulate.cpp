@@ -69,7 +69,7 @@ int starting_phases(const ProgramSet& set, int third) {
 
 }  // namespace
 
-SimulationResult simulate(const SimulationInput& input) {
+SimulationResult simulate(const SimulationInput& input, Events events) {
   const ProgramIndex index = index_simulation(input);
   Timeline timeline = run_event_loop(index, input, Messages::keep);
   SimulationResult result;
@@ -78,9 +78,9 @@ SimulationResult simulate(const SimulationInput& input) {
   const Seconds busy = std::accumulate(result.busy.begin(), result.busy.end(), Seconds{});
   if (timeline.makespan > 0)
     result.bubble_fraction = std::max(0.0, 1 - busy / (index.workers() * result.makespan));
-  result.ops = op_events(index, timeline);
+  if (events == Events::sorted) result.ops = op_events(index, timeline);
   result.messages = std::move(timeline.messages);
-  if (!std::ranges::is_sorted(result.messages, {}, &MessageEvent::start))
+  if (events == Events::sorted && !std::ranges::is_sorted(result.messages, {}, &MessageEvent::start))
     std::ranges::stable_sort(result.messages, {}, &MessageEvent::start);
   result.memory = walk_memory(index, input);
   return result;

@@ -58,9 +58,10 @@ struct SimulationInput {
       edges;  ///< empty: the chain, one tensor without bytes; else the order of the chain still holds
   std::vector<Seconds>
       tied_all_reduce;  ///< per group of programs.tied: one ARg, without overlap; empty: no time
-  /// [from worker][to worker]; empty: free and instant. A transfer is requested when its producer ends and
+  /// [from place][to place]; empty: free and instant. A transfer is requested when its producer ends and
   /// starts when both ports are free, in the order of requests.
   std::vector<std::vector<Link>> links;
+  std::vector<int> places;  ///< per worker; workers of one place are joined by its own link. Empty: the worker
   std::vector<double>
       micro_batch_scale;  ///< per micro-batch: times and bytes relative to `stages` (unequal sizes); empty: 1
   AllReduceMode all_reduce = AllReduceMode::overlapped;
@@ -71,6 +72,15 @@ struct SimulationInput {
   /// Per worker, the network card behind which it sits: a message between two cards occupies one direction of
   /// each as it does the ports, so workers of one node take turns. Empty: no card is shared.
   std::vector<int> cards;
+
+  /// With links.
+  const Link& link(int from, int to) const {
+    const auto place = [&](int worker) {
+      const auto w = static_cast<std::size_t>(worker);
+      return places.empty() ? w : static_cast<std::size_t>(places[w]);
+    };
+    return links[place(from)][place(to)];
+  }
 };
 
 struct OpEvent {
@@ -105,10 +115,13 @@ struct SimulationResult {
   std::vector<MemoryPeak> memory;      ///< per worker
 };
 
+/// `unsorted`: no operations, and messages in the order of their requests.
+enum class Events { sorted, unsorted };
+
 /// Placement and the completeness of F, B, I, W, R are checked as in validate(); U and AR may be missing
 /// (published figures leave them out). Throws pp::Error (data) for those, and with the deadlock report when the
 /// programs cannot finish.
-SimulationResult simulate(const SimulationInput& input);
+SimulationResult simulate(const SimulationInput& input, Events events = Events::sorted);
 
 /// `copies` steps one after the other: copy i runs micro-batches m + i * micro_batches. Synchronous programs
 /// only.

@@ -39,6 +39,13 @@ double most_of(const SearchCase& what, const SearchLimits& limits) {
   return what.link == what.best_link ? limits.most : kInfinity;
 }
 
+/// Where stages are aligned their replicas are known, and so are their all-reduce and who shares a card.
+Seats seats_of(const SearchCase& what, const SearchSpace& space, const Link& link) {
+  Seats seats = equal_seats(space.replica_limit(), link, what.memory.limit());
+  if (space.aligned) align(seats, *what.cluster, space.min_replicas);
+  return seats;
+}
+
 BottleneckResult exact_bottleneck(const SearchCase& what, const SearchSpace& space, const ChainCost& cost,
                                   double most) {
   BottleneckResult result = search_bottleneck(space, cost);
@@ -76,7 +83,8 @@ std::vector<Partition> data_parallel(const SearchCase& what, const SearchSpace& 
 }
 
 std::vector<Partition> straight(const SearchCase& what, SearchSpace space, double most) {
-  if (std::ranges::any_of(space.replicas, [](int count) { return count > 1; })) return {};
+  if (space.min_replicas > 1 || std::ranges::any_of(space.replicas, [](int count) { return count > 1; }))
+    return {};
   space.max_replicas = 1;
   return {exact_bottleneck(what, space, objective_cost(what, space), most).partition};
 }
@@ -101,8 +109,9 @@ void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, 
   std::int64_t peak = what.memory.limit().bytes;
   for (int i = 0; i < tries; ++i) {
     const StageMemory tighter = what.memory.with_limit(i == 0 ? peak : peak - 1);
-    const SearchCase less{what.chain,         what.bound_chain,        tighter,   what.synchronous,
-                          what.micro_batches, what.all_reduce_overlap, what.link, what.best_link};
+    const SearchCase less{what.chain,       what.bound_chain,   tighter,
+                          what.synchronous, what.micro_batches, what.all_reduce_overlap,
+                          what.link,        what.best_link,     what.cluster};
     if (search_bottleneck(space, bound_cost(less, space)).value > limits.slowest) return;
     peak = add_fitting(less, optima(less, space, most_of(what, limits)), Origin::less_memory, collector);
     if (peak == 0) return;
@@ -160,11 +169,16 @@ bool is_small(int layers, int devices) {
   return std::int64_t{layers} * devices * devices <= kSmall;
 }
 
+bool is_large(int layers, int devices) {
+  constexpr std::int64_t kLarge = 16'000'000;
+  return std::int64_t{layers} * devices * devices > kLarge;
+}
+
 ChainCost objective_cost(const SearchCase& what, const SearchSpace& space) {
   const LoadKind kind = what.synchronous ? LoadKind::step : LoadKind::period;
   return {what.chain,
           {kind, what.micro_batches, what.all_reduce_overlap},
-          equal_seats(space.replica_limit(), what.link, what.memory.limit()),
+          seats_of(what, space, what.link),
           what.memory.in_flight()};
 }
 
@@ -172,7 +186,7 @@ ChainCost bound_cost(const SearchCase& what, const SearchSpace& space) {
   const LoadKind kind = what.synchronous ? LoadKind::step_bound : LoadKind::period_bound;
   return {what.bound_chain,
           {kind, what.micro_batches, what.all_reduce_overlap},
-          equal_seats(space.replica_limit(), what.best_link, what.memory.limit()),
+          seats_of(what, space, what.best_link),
           what.memory.in_flight()};
 }
 
@@ -192,6 +206,8 @@ CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, 
     add_fitting(what, data_parallel(what, quick), Origin::data_parallel, collector);
     add_fitting(what, {least.partition, find_fitting(what, quick)}, Origin::anything, collector);
   }
+  if (space.aligned && list.candidates.size() > 1)  // one of many such spaces, whose plans are long
+    list.candidates = {*std::ranges::min_element(list.candidates, {}, &Candidate::estimate)};
   return list;
 }
 

@@ -10,6 +10,7 @@
 #include "libplan/cost/chain_cost.h"
 #include "libplan/cost/stage_cost.h"
 #include "libplan/cost/stage_memory.h"
+#include "libprofile/core/cluster.h"
 
 namespace pp::plan {
 
@@ -21,8 +22,9 @@ struct SearchCase {
   bool synchronous = true;
   int micro_batches = 1;
   double all_reduce_overlap = 0;
-  Link link;       ///< of cuts and all-reduces, for the objective
-  Link best_link;  ///< for the bound
+  Link link;                         ///< of cuts and all-reduces, for the objective
+  Link best_link;                    ///< for the bound
+  const Cluster* cluster = nullptr;  ///< of spaces that are aligned
 };
 
 /// Which search a plan comes from; it may have been improved since.
@@ -67,6 +69,8 @@ ChainCost bound_cost(const SearchCase& what, const SearchSpace& space);
 /// Whether searches, whose time grows with the layers and the square of the devices, are short enough to be
 /// repeated on every smaller machine.
 bool is_small(int layers, int devices);
+/// Whether they would take too long over stages with any replicas: pipelines of equal ones are searched.
+bool is_large(int layers, int devices);
 /// Under a memory limit each search may take one with the exact memory: layers times devices of all that are
 /// repeated.
 constexpr int kLimitedWork = 4000;

@@ -93,6 +93,7 @@ std::vector<Batch> batches_of(const Profile& profile, const PlanRequest& request
 
 /// A device set at one micro-batch count, as the searches price it and as a bound may.
 struct PricedCase {
+  const Cluster& cluster;
   const DeviceSet& devices;
   const Batch& batch;
   PricedModel model, least;
@@ -110,7 +111,7 @@ void for_each_priced(const Profile& profile, const Cluster& cluster, const PlanR
       PricedModel least = cheapest_model(profile, sizes, curve);
       if (std::ranges::any_of(batch.schedules, &ScheduleRow::split_backward))
         least = with_cheaper_backward(std::move(least));
-      visit({devices, batch, at_speed(price_model(profile, sizes, curve), devices.speed),
+      visit({cluster, devices, batch, at_speed(price_model(profile, sizes, curve), devices.speed),
              at_speed(std::move(least), devices.best_speed), at_speed(optimizer, devices.speed),
              at_speed(optimizer, devices.best_speed)});
     }
@@ -141,7 +142,7 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
   const ChainUnits units(graph, priced.model.layers, order.layers);
   const int count = static_cast<int>(priced.devices.positions.size());
   const bool limited = is_limited(priced.devices.limit);
-  std::optional<std::tuple<RecomputeMode, bool, SearchSpace>> last;
+  std::vector<std::tuple<RecomputeMode, bool, SearchSpace>> searches;
   const auto visit_parts = [&](const ScheduleRow& schedule, RecomputeMode mode) {
     const int most = schedule.synchronous ? batch.micro_batches : count;
     SearchPart whole{search_space(graph, order.layers, request, count, most),
@@ -149,10 +150,12 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
     whole.in_flight.recompute = mode;
     if (!order.layers.empty()) whole.in_flight.units = &units;
     for (const auto& [space, in_flight] :
-         search_parts(schedule, request, whole, batch.micro_batches, limited)) {
+         search_parts(schedule, request, whole, batch.micro_batches, limited, priced.cluster)) {
       const std::tuple kind(mode, schedule.synchronous, space);
-      visit({priced.devices, batch, order, schedule, chain, bound, space, in_flight, last == kind});
-      if (!is_placed(schedule)) last = kind;
+      const int search = static_cast<int>(std::ranges::find(searches, kind) - searches.begin());
+      const bool fresh = search == std::ssize(searches);
+      if (fresh && !is_placed(schedule)) searches.push_back(kind);
+      visit({priced.devices, batch, order, schedule, chain, bound, space, in_flight, search, fresh});
     }
   };
   for (const RecomputeMode mode : recompute_modes(request, limited, is_small(chain.size(), count))) {
@@ -206,7 +209,8 @@ SearchCase search_case(const PlanCase& one, const StageMemory& memory, const Clu
           .micro_batches = one.batch.micro_batches,
           .all_reduce_overlap = request.all_reduce_overlap,
           .link = slowest_link(cluster),
-          .best_link = fastest_link(cluster)};
+          .best_link = fastest_link(cluster),
+          .cluster = &cluster};
 }
 
 }  // namespace pp::plan

@@ -22,7 +22,10 @@ struct PlanCase {
   const Chain& bound_chain;
   SearchSpace space;  ///< with all devices of the set
   InFlight in_flight;
-  bool like_last;  ///< searched as the last case whose schedule does not place its stages, on the same chain
+  /// The searches of cases on the same chain whose schedule does not place its stages, counted from 0; a case
+  /// that is not `fresh` is searched as an earlier one.
+  int search;
+  bool fresh;
 };
 
 /// In a fixed order: device sets, micro-batch counts, layer orders, schedules. Throws pp::Error (usage) when a

@@ -12,11 +12,6 @@
 namespace pp::plan {
 namespace {
 
-/// What devices that share memory have in common: share_memory().
-using Hardware = std::tuple<DeviceKind, std::string_view, int>;
-
-Hardware hardware_of(const Device& device) { return {device.kind, device.node, device.index}; }
-
 /// What devices that hand over by reference have in common: hand_over().
 Hardware neighbourhood_of(const Device& device) {
   return {device.kind, device.node, device.kind == DeviceKind::cpu ? 0 : device.index};

@@ -1,6 +1,7 @@
 #include "libplan/search/candidates/gather.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "libplan/search/candidates/graph_candidates.h"
@@ -26,6 +27,12 @@ bool has_free_order(const PlanGraph& graph, const PlanRequest& request) {
   }
   return false;
 }
+
+/// What one search has found.
+struct Searched {
+  CandidateList list;
+  std::vector<OrderedCandidate> ordered;
+};
 
 class Gatherer {
  public:
@@ -101,20 +108,39 @@ class Gatherer {
     result_.only_placed = false;
     const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
     const SearchCase what = search_case(one, memory, cluster_, request_);
-    if (!one.like_last || what.memory.limited()) {
-      chain_list_ = find_candidates(what, one.space, limits_);
-      cut_short_ |= chain_list_.cut_short;
-      chain_list_.bound = ordered_bound(one, cluster_, request_, chain_list_.bound);
-      // With Depth::inherited they would be those of Depth::plain, which was searched before.
-      const bool wanted = limits_.depth == Depth::plain && chain_list_.bound <= limits_.slowest && !cut_short_;
-      ordered_ = wanted ? ordered(one) : std::vector<OrderedCandidate>{};
-    }
-    include_bound(chain_list_.bound);
+    const Searched& searched = search(one, what);
+    const bool large = is_large(graph_.size(), static_cast<int>(one.devices.positions.size()));
+    include_bound(large ? whole_bound(what, one.space) : searched.list.bound);
     if (free_order) order_free_ = std::min(order_free_, order_free_bound(what, one.space));
-    for (const Candidate& candidate : chain_list_.candidates) add(one, candidate);
-    for (const auto& [partition, devices, estimate] : ordered_)
-      result_.finalists.push_back(
-          on_devices(finalist_of(one, {partition, estimate, chain_list_.bound, Origin::device_list}), devices));
+    for (const Candidate& candidate : searched.list.candidates) add(one, candidate);
+    for (const auto& [partition, devices, estimate] : searched.ordered)
+      result_.finalists.push_back(on_devices(
+          finalist_of(one, {partition, estimate, searched.list.bound, Origin::device_list}), devices));
+  }
+
+  /// What an earlier case on the same chain has found, unless memory tells them apart.
+  const Searched& search(const PlanCase& one, const SearchCase& what) {
+    if (one.fresh && one.search == 0) searched_.clear(), whole_bounds_.clear();
+    if (one.fresh) searched_.emplace_back();
+    Searched& searched = searched_[static_cast<std::size_t>(one.search)];
+    if (!one.fresh && !what.memory.limited()) return searched;
+    searched = {find_candidates(what, one.space, limits_), {}};
+    cut_short_ |= searched.list.cut_short;
+    if (one.space.aligned) return searched;
+    searched.list.bound = ordered_bound(one, cluster_, request_, searched.list.bound);
+    // With Depth::inherited they would be those of Depth::plain, which was searched before.
+    const bool wanted = limits_.depth == Depth::plain && searched.list.bound <= limits_.slowest && !cut_short_;
+    if (wanted) searched.ordered = ordered(one);
+    return searched;
+  }
+
+  /// Of all pipelines: those of equal replicas are searched alone, and local moves may leave them.
+  double whole_bound(const SearchCase& what, SearchSpace space) {
+    const auto [found, fresh] = whole_bounds_.try_emplace(what.synchronous);
+    if (!fresh) return found->second;
+    space.devices = static_cast<int>(cluster_.devices.size());
+    space.max_replicas = what.synchronous ? what.micro_batches : 0;
+    return found->second = order_free_bound(what, space);
   }
 
   /// None when it is stopped on the way.
@@ -154,13 +180,16 @@ class Gatherer {
       return;
     }
     result_.bound_holds = "all " + std::to_string(lattice->size()) + " down-sets";
-    GraphCandidateList list;
+    std::vector<GraphCandidateList> lists;  // PlanCase::search
     for_each_graph_case(profile_, cluster_, graph_, *lattice, request_, [&](const PlanCase& one) {
       if (is_placed(one.schedule)) return;
       if (stops()) return include_skipped(one);
       const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
       const SearchCase what = search_case(one, memory, cluster_, request_);
-      if (!one.like_last || what.memory.limited())
+      if (one.fresh && one.search == 0) lists.clear();
+      if (one.fresh) lists.emplace_back();
+      GraphCandidateList& list = lists[static_cast<std::size_t>(one.search)];
+      if (one.fresh || what.memory.limited())
         list = find_graph_candidates(what, *lattice, one.space, graph_.size());
       include_bound(list.bound);
       for (const auto& [stages, estimate] : list.candidates)
@@ -176,8 +205,8 @@ class Gatherer {
   StopSign stop_;
   bool cut_short_ = false;
   Gathered result_;
-  CandidateList chain_list_;
-  std::vector<OrderedCandidate> ordered_;
+  std::vector<Searched> searched_;       ///< PlanCase::search
+  std::map<bool, double> whole_bounds_;  ///< of the same chain, by what is synchronous
   double order_free_ = std::numeric_limits<double>::infinity();
   std::set<std::string_view> orders_, schedules_, placed_;
   std::set<std::vector<int>> batches_;

@@ -19,7 +19,7 @@ class Enumeration {
         cost_(cost),
         limit_(limit),
         most_(most),
-        needs_(front_needs(space, cost, limit).devices) {}
+        needs_(front_needs(space, cost, ReplicaCounts(space, cost), limit).devices) {}
 
   std::optional<std::vector<Partition>> run() {
     extend(space_.layers, 0, 0, 0);

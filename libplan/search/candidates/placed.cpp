@@ -85,8 +85,9 @@ double shared_work(const PlanCase& one) {
 std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
                                        double slowest) {
   if (shared_work(one) > slowest) return {};
-  std::optional<Schedule> made = placed_schedule(request, one.schedule, one.batch.micro_batches,
-                                                 static_cast<int>(one.devices.positions.size()));
+  const int workers = static_cast<int>(one.devices.positions.size());
+  if (!request.programs && workers > one.chain.size()) return {};  // each has a stage of its own
+  std::optional<Schedule> made = placed_schedule(request, one.schedule, one.batch.micro_batches, workers);
   const auto schedule = made ? std::make_shared<const Schedule>(*std::move(made)) : nullptr;
   const int stages = schedule ? static_cast<int>(schedule->stage_workers.size()) : 0;
   const int most = std::min(one.chain.size(), request.max_stages.value_or(stages));

@@ -5,6 +5,7 @@
 
 #include "libplan/schedule/limits.h"
 #include "libplan/schedule/versions.h"
+#include "libplan/search/candidates/candidates.h"
 
 namespace pp::plan {
 namespace {
@@ -52,6 +53,32 @@ std::vector<SearchPart> with_equal_parts(const SearchPart& whole) {
   return parts;
 }
 
+/// Whether stages with so many replicas fill groups of the cluster, or equal shares of them.
+bool is_aligned(const Cluster& cluster, int replicas) {
+  return std::ranges::all_of(cluster.levels, [&](const Level& level) {
+    return level.devices % replicas == 0 || replicas % level.devices == 0 ||
+           level.devices >= std::ssize(cluster.devices);
+  });
+}
+
+/// Pipelines of equal replicas, of as many stages as there are devices or layers for: of each number of turns
+/// that a replica takes (streams, with 0 micro-batches: of all numbers of replicas) the one with fewest.
+std::vector<SearchPart> large_parts(const SearchPart& whole, int micro_batches, const Cluster& cluster) {
+  std::vector<SearchPart> parts;
+  int last = 0;  // turns
+  for (int q = whole.space.min_replicas; q <= whole.space.replica_limit(); ++q) {
+    const int turns = micro_batches == 0 ? q : (micro_batches + q - 1) / q;
+    const int stages = std::min(whole.space.devices / q, whole.space.layers);
+    if (turns == last || stages < whole.space.exact_stages || !is_aligned(cluster, q)) continue;
+    last = turns;
+    SearchPart& part = parts.emplace_back(whole);
+    part.space.min_replicas = part.space.max_replicas = q;
+    part.space.devices = q * stages;
+    part.space.aligned = true;
+  }
+  return parts;
+}
+
 /// Each with the versions of a pipeline as long as it may become.
 std::vector<SearchPart> straight_parts(const SearchPart& whole, bool limited) {
   std::vector<SearchPart> parts;
@@ -72,13 +99,17 @@ bool meets_too_late(const std::vector<int>& replicas) {
 }  // namespace
 
 std::vector<SearchPart> search_parts(const ScheduleRow& schedule, const PlanRequest& request, SearchPart whole,
-                                     int micro_batches, bool limited) {
+                                     int micro_batches, bool limited, const Cluster& cluster) {
   const WeightPolicy policy = policy_of(schedule, request);
+  const bool large = whole.space.replicas.empty() && is_large(whole.space.layers, whole.space.devices);
   switch (shape_of(schedule, policy)) {
-    case Shape::any: return with_equal_parts(whole);
+    case Shape::any:
+      if (large) return large_parts(whole, schedule.synchronous ? micro_batches : 0, cluster);
+      return with_equal_parts(whole);
     case Shape::one_stage:
       if (whole.space.exact_stages > 1) return {};
       whole.space.exact_stages = 1;
+      if (large) return large_parts(whole, schedule.synchronous ? micro_batches : 0, cluster);
       break;
     case Shape::equal: return equal_parts(whole, micro_batches, aggregates(policy));
     case Shape::straight:

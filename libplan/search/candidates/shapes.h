@@ -19,9 +19,10 @@ struct SearchPart {
 /// The parts of `whole` that the schedule admits at so many micro-batches per step or update; none: it has no
 /// plan there. Equal replicas: one part for each number of them. Weight policies vertical_sync and predict,
 /// whose stages keep a version for every stage of the pipeline: where memory is `limited`, one for each most
-/// number of stages.
+/// number of stages. On a machine that is_large() replicas are equal in place of free, and on nested groups
+/// fill them or equal shares of them.
 std::vector<SearchPart> search_parts(const ScheduleRow& schedule, const PlanRequest& request, SearchPart whole,
-                                     int micro_batches, bool limited);
+                                     int micro_batches, bool limited, const Cluster& cluster);
 
 /// Whether replicas may move between stages and windows may grow: neither the schedule nor the weight policy
 /// depends on them.

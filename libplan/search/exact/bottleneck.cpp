@@ -41,12 +41,12 @@ class Probe {
         limit_(limit),
         layers_(space.layers),
         levels_(space.levels()),
+        counts_(space, cost),
         scanned_(cost.scan_replicas()) {
     const auto rows = static_cast<std::size_t>(levels_ + 1);
     const auto width = static_cast<std::size_t>(layers_ + 1);
-    windows_per_level_ = space.replica_limit();
     best_.resize(rows * width);
-    const auto windows = static_cast<std::size_t>(std::max(levels_, 1) * windows_per_level_);
+    const auto windows = static_cast<std::size_t>(std::max(levels_, 1) * counts_.size());
     windows_.resize(windows);
     ends_.resize(windows * width);
     entry(0, layers_).key = 0;
@@ -71,7 +71,8 @@ class Probe {
 
   void relax(int start, int level, int from, int to) {
     Entry best;
-    for (int replicas = 1; replicas <= windows_per_level_; ++replicas) {
+    for (int c = 0; c < counts_.size(); ++c) {
+      const int replicas = counts_[c];
       if (!space_.may_replicate(level, replicas)) continue;
       const Entry found =
           replicas == scanned_ ? scan(start, from, replicas) : slide(start, level, from, replicas);
@@ -99,7 +100,7 @@ class Probe {
   }
 
   Entry slide(int start, int level, int from, int replicas) {
-    const auto which = static_cast<std::size_t>((level - 1) * windows_per_level_ + replicas - 1);
+    const auto which = static_cast<std::size_t>((level - 1) * counts_.size() + counts_.place(replicas));
     Window& window = windows_[which];
     int* ends_of = ends_.data() + which * static_cast<std::size_t>(layers_ + 1);
     if (ends(start + 1, from, replicas)) {
@@ -161,8 +162,8 @@ class Probe {
   double limit_;
   int layers_;
   int levels_;
+  ReplicaCounts counts_;
   int scanned_;  ///< replicas for which loads may fall
-  int windows_per_level_ = 0;
   double next_ = kInfinity;
   std::vector<Entry> best_;
   std::vector<Window> windows_;

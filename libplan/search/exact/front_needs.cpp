@@ -9,7 +9,8 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 
-FrontNeeds front_needs(const SearchSpace& space, const StageCost& cost, double limit) {
+FrontNeeds front_needs(const SearchSpace& space, const StageCost& cost, const ReplicaCounts& counts,
+                       double limit) {
   FrontNeeds needs;
   needs.devices.assign(at(space.layers), FrontNeeds::kNone);
   needs.devices[0] = 0;
@@ -20,11 +21,12 @@ FrontNeeds front_needs(const SearchSpace& space, const StageCost& cost, double l
     if (load > limit) needs.refused = std::min(needs.refused, load);
     return load <= limit;
   };
-  std::vector<int> begins(at(space.replica_limit()) + 1, 0);
+  std::vector<int> begins(at(counts.size()), 0);
   for (int end = 1; end < space.layers; ++end) {
     int& least = needs.devices[at(end)];
-    for (int replicas = space.min_replicas; replicas <= space.replica_limit(); ++replicas) {
-      int& begin = begins[at(replicas)];
+    for (int c = 0; c < counts.size(); ++c) {
+      const int replicas = counts[c];
+      int& begin = begins[at(c)];
       while (begin < end && !may_run(begin, end, replicas)) ++begin;
       if (begin < end && needs.devices[at(begin)] != FrontNeeds::kNone)
         least = std::min(least, needs.devices[at(begin)] + replicas);

@@ -21,6 +21,7 @@ struct FrontNeeds {
 /// As if there were nothing to exchange, nobody behind them and no rules about cuts: for each number of
 /// replicas the last stage begins as early as it can within `limit` and the memory. Larger stages cost and hold
 /// no less. O(layers * devices).
-FrontNeeds front_needs(const SearchSpace& space, const StageCost& cost, double limit);
+FrontNeeds front_needs(const SearchSpace& space, const StageCost& cost, const ReplicaCounts& counts,
+                       double limit);
 
 }  // namespace pp::plan

@@ -85,18 +85,20 @@ class Probe {
         layers_(space.layers),
         devices_(space.devices),
         levels_(space.levels()),
+        counts_(space, cost),
+        places_(space.devices / counts_.unit()),
         uniform_(cost.uniform()),
         scanned_(cost.scan_replicas()) {
     needs_.assign(at(layers_), 0);
     if (uniform_) {
-      FrontNeeds needs = front_needs(space, cost, limit);
+      FrontNeeds needs = front_needs(space, cost, counts_, limit);
       needs_ = std::move(needs.devices);
       next_ = needs.refused;
     }
-    const std::size_t spans = uniform_ ? at(devices_) : at(devices_) * at(devices_);
+    const std::size_t spans = at(counts_.size()) * (uniform_ ? 1 : at(places_));
     heads_.assign(at(levels_ + 1) * at(layers_ + 1) * rows(), kNone);
-    waiting_.resize(at(std::max(levels_, 1)) * at(space.replica_limit()));
-    ends_.resize(waiting_.size() * at(devices_));
+    waiting_.resize(at(std::max(levels_, 1)) * at(counts_.size()));
+    queues_.assign(waiting_.size() * at(places_ + 1), kNone);
     in_.resize(spans);
     out_.resize(spans * out_row());
     reach_.assign(spans, {kNone, layers_});
@@ -120,9 +122,10 @@ class Probe {
   /// Fronts of a boundary: one of all labels where the exact memory makes many of them, else one for every
   /// number of devices, with one label each where these are alike.
   bool together() const { return uniform_ && memory_ != nullptr; }
-  std::size_t rows() const { return together() ? 1 : at(devices_ + 1); }
+  std::size_t rows() const { return together() ? 1 : at(places_ + 1); }
   std::size_t index(int level, int boundary, int devices) const {
-    return (at(level) * at(layers_ + 1) + at(boundary)) * rows() + (together() ? 0 : at(devices));
+    return (at(level) * at(layers_ + 1) + at(boundary)) * rows() +
+           (together() ? 0 : at(devices / counts_.unit()));
   }
   int& head(int level, int boundary, int devices) { return heads_[index(level, boundary, devices)]; }
   /// Boundaries whose answers to stops() are kept: with every end looked at again and again, all.
@@ -133,7 +136,8 @@ class Probe {
   }
   Label& label(int index) { return labels_[at(index)]; }
   std::size_t slot(DeviceSpan span) const {
-    return at((uniform_ ? 0 : span.first * devices_) + span.count - 1);
+    const int first = uniform_ ? 0 : span.first / counts_.unit();
+    return at(first * counts_.size() + counts_.place(span.count));
   }
   /// Without stage counts all suffixes share level 0.
   int from(int level) const { return levels_ == 0 ? 0 : level - 1; }
@@ -179,12 +183,14 @@ class Probe {
 
   /// All stages that begin at `start`.
   void relax(int start, int level) {
-    for (int count = 1; count <= space_.replica_limit(); ++count) {
+    for (int c = 0; c < counts_.size(); ++c) {
+      const int count = counts_[c];
       if (!space_.may_replicate(level, count)) continue;
       if (together()) {
         scan(start, level, {0, count});
       } else if (memory_ != nullptr || count == scanned_) {
-        for (int first = 0; first + count <= devices_; ++first) scan(start, level, {first, count});
+        for (int first = 0; first + count <= devices_; first += counts_.unit())
+          scan(start, level, {first, count});
       } else {
         slide(start, level, count);
       }
@@ -210,10 +216,15 @@ class Probe {
   }
 
   std::size_t row(int level, int count) const {
-    return at(level - 1) * at(space_.replica_limit()) + at(count - 1);
+    return at((level - 1) * counts_.size() + counts_.place(count));
   }
   Ends& queue(int level, DeviceSpan span) {
-    return ends_[row(level, span.count) * at(devices_) + at(span.first)];
+    int& queue = queues_[row(level, span.count) * at(places_ + 1) + at(span.first / counts_.unit())];
+    if (queue == kNone) {
+      queue = static_cast<int>(ends_.size());
+      ends_.emplace_back();
+    }
+    return ends_[at(queue)];
   }
 
   /// False: no end is left.
@@ -299,7 +310,7 @@ class Probe {
   /// to anybody.
   void settle(int start, int level) {
     double least = std::numeric_limits<double>::infinity();
-    for (int used = 1; used <= devices_; ++used) {
+    for (int used = counts_.unit(); used <= devices_; used += counts_.unit()) {
       int& front = head(level, start, used);
       if (front == kNone) continue;
       if (uniform_ && label(front).sum >= least) {
@@ -315,7 +326,7 @@ class Probe {
     int best = kNone;
     for (int level = space_.exact_stages; level <= levels_; ++level) {
       for (int row = 0; row < static_cast<int>(rows()); ++row) {
-        for (int other = head(level, 0, row); other != kNone; other = label(other).sibling) {
+        for (int other = head(level, 0, row * counts_.unit()); other != kNone; other = label(other).sibling) {
           if (best == kNone || label(other).rank() < label(best).rank()) best = other;
         }
       }
@@ -341,6 +352,8 @@ class Probe {
   int layers_;
   int devices_;
   int levels_;
+  ReplicaCounts counts_;
+  int places_;  ///< where stages may begin on the devices
   bool uniform_;
   int scanned_;
   double next_ = std::numeric_limits<double>::infinity();  ///< the smallest load that was refused
@@ -348,7 +361,8 @@ class Probe {
   std::vector<Label> labels_;
   std::vector<int> heads_;  ///< first labels of the fronts
   std::vector<std::vector<int>> known_;
-  std::vector<Ends> ends_;                 ///< per level and span
+  std::vector<int> queues_;  ///< per level and span, of `ends_`; kNone: not used yet
+  std::vector<Ends> ends_;
   std::vector<std::vector<int>> waiting_;  ///< per level and replicas, where the spans begin
   std::vector<Side> in_, out_;             ///< per slot()
   std::vector<Reach> reach_;               ///< per slot()

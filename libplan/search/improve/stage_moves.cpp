@@ -151,8 +151,10 @@ class StageMoves {
     StageShape shape = shape_of(climb.best());
     Finalist other = climb.best();
     if (!may_add(other, shape.replicas[at(stage)])) return false;
+    std::vector<int> taken = other.devices;
+    std::ranges::sort(taken);
     int spare = 0;
-    while (std::ranges::count(other.devices, spare) > 0) ++spare;
+    for (const int device : taken) spare += device == spare ? 1 : 0;
     if (spare >= devices_) return false;
     ++shape.replicas[at(stage)];
     shape.windows.clear();

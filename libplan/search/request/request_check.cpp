@@ -5,6 +5,7 @@
 #include "libplan/schedule/limits.h"
 #include "libplan/schedule/ownership.h"
 #include "libplan/schedule/validate.h"
+#include "libplan/search/candidates/candidates.h"
 #include "libplan/search/candidates/linear_order.h"
 #include "libplan/search/candidates/shapes.h"
 #include "libplan/search/request/request.h"
@@ -133,6 +134,7 @@ void check_tables(const Profile& profile, const Cluster& cluster, const PlanGrap
                   const PlanRequest& request) {
   constexpr double kMost = 1 << 30, kQueue = 32, kEntry = 44;
   const int devices = static_cast<int>(cluster.devices.size());
+  if (is_large(graph.size(), devices) && request.replicas.empty()) return;  // equal replicas take little
   const SearchSpace space =
       search_space(graph, file_order(graph).layers, request, devices, most_replicas(profile, request));
   const double levels = std::max(space.levels(), 1);
