@@ -60,7 +60,10 @@ std::string enumeration(const std::vector<std::string>& names) {
 
 /// One line for each way in which the profile is doubtful, whatever the number of places.
 void warn_about(const Profile& profile) {
-  if (!profile.estimated.empty()) {
+  if (profile.mode == ProfileMode::estimated) {
+    cli::warn("the times of the profile are estimated for " + profile.device.name +
+              ", not measured; measure with pp-profile run for a plan to rely on");
+  } else if (!profile.estimated.empty()) {
     cli::warn("the profile only estimates " + enumeration(profile.estimated) +
               "; measure with pp-profile run for a plan to rely on");
   }

@@ -1,6 +1,5 @@
 // pp-profile [run] MODEL: the layer profiler.
 #include <array>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -124,20 +123,7 @@ void run(const Options& options, const cli::Shell& shell) {
   const profile::ProfileOptions settings = settings_of(options);
   const ModelGraph model = load_model(options.model);
   cli::Output output(options.output);
-  const Profile profile = measure(model, settings, shell);
-
-  const std::string text = dump_json(to_json(profile));
-  output.write(text);
-  if (output.is_stdout() || (shell.quiet && output.wanted() && !shell.json)) return;
-  if (shell.json) {
-    std::cout << text;
-  } else {
-    LayerTableOptions table;
-    table.limit = 12;
-    table.width = cli::terminal_width();
-    table.color = cli::use_color(shell);
-    std::cout << profile_summary(profile) << '\n' << layer_table(profile, table);
-  }
+  write_profile(measure(model, settings, shell), output, shell);
 }
 
 }  // namespace

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <iostream>
+#include <nlohmann/json.hpp>
 
+#include "apps/cli/output.h"
 #include "apps/cli/table.h"
 #include "apps/cli/terminal_text.h"
 #include "libprofile/core/counted.h"
@@ -104,7 +107,8 @@ std::string profile_summary(const Profile& profile) {
   std::string text = cli::shown(profile.model.name) + ": " + std::to_string(profile.layers.size()) +
                      " layers, " + std::to_string(parameters) + " parameters, " +
                      std::string(name_of(profile.dtype)) + "\n";
-  text += "measured on " + cli::shown(profile.device.name);
+  text += (profile.mode == ProfileMode::estimated ? "estimated for " : "measured on ") +
+          cli::shown(profile.device.name);
   if (profile.device.kind == DeviceKind::cpu) {
     text += ", " + counted(profile.device.devices_busy, "device") + " of " +
             counted(profile.device.cores_per_device, "core") + " busy";
@@ -132,6 +136,21 @@ std::string layer_table(const Profile& profile, const LayerTableOptions& options
   text += "\ntime " + to_text(profile::total_time(all)) + ", most of it: " + largest(all, time_of) + '\n';
   text += "memory " + to_text(profile::total_memory(all)) + ", most of it: " + largest(all, memory_of) + '\n';
   return text;
+}
+
+void write_profile(const Profile& profile, cli::Output& output, const cli::Shell& shell) {
+  const std::string text = dump_json(to_json(profile));
+  output.write(text);
+  if (output.is_stdout() || (shell.quiet && output.wanted() && !shell.json)) return;
+  if (shell.json) {
+    std::cout << text;
+    return;
+  }
+  LayerTableOptions table;
+  table.limit = 12;
+  table.width = cli::terminal_width();
+  table.color = cli::use_color(shell);
+  std::cout << profile_summary(profile) << '\n' << layer_table(profile, table);
 }
 
 }  // namespace pp::profile_tool

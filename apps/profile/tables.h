@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "apps/cli/output.h"
+#include "apps/cli/shell.h"
 #include "libprofile/report/layer_rows.h"
 
 namespace pp::profile_tool {
@@ -23,5 +25,8 @@ std::string profile_summary(const Profile& profile);
 /// beside the largest. Below, the layers that take most. Throws pp::Error (usage) for a size that was not
 /// measured.
 std::string layer_table(const Profile& profile, const LayerTableOptions& options);
+
+/// Writes a new profile, and prints what the shell asks for: its summary and first layers, or all as JSON.
+void write_profile(const Profile& profile, cli::Output& output, const cli::Shell& shell);
 
 }  // namespace pp::profile_tool

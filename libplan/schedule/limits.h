@@ -9,7 +9,7 @@ namespace pp::plan {
 inline constexpr std::int64_t kOperationLimit = 2'000'000;
 
 /// Most workers that are simulated.
-inline constexpr std::int64_t kWorkerLimit = 65'536;
+inline constexpr std::int64_t kWorkerLimit = 20'000;
 
 /// Most micro-batches of a step.
 inline constexpr int kMicroBatchLimit = 1'000'000;

@@ -96,9 +96,10 @@ void add_stages(Plan& plan, const Finalist& best, const Cluster& cluster) {
 }
 
 /// Options that shaped the plan; nothing of host, path or time.
-Context plan_context(const PlanRequest& request, const Finalist& best) {
+Context plan_context(const Profile& profile, const PlanRequest& request, const Finalist& best) {
   Context context{{"tool", "pp-plan"}, {"version", PP_VERSION}};
   context["schedule"] = request.schedule;
+  if (profile.mode == ProfileMode::estimated) context["times"] = "estimated";
   if (request.allow_async) context["allow_async"] = "true";
   context["micro_batches"] = request.micro_batches ? std::to_string(*request.micro_batches) : "auto";
   if (request.micro_batch_size) context["micro_batch_size"] = std::to_string(*request.micro_batch_size);
@@ -128,7 +129,7 @@ Plan assemble(const Profile& profile, const Cluster& cluster, const PlanRequest&
               const SearchOutcome& outcome) {
   const Finalist& best = outcome.ranked.front();
   Plan plan;
-  plan.context = plan_context(request, best);
+  plan.context = plan_context(profile, request, best);
   plan.model = profile.model;
   plan.profile_hash = profile_hash(profile);
   plan.cluster_hash = cluster_hash(cluster);

@@ -23,16 +23,17 @@ struct EnumNames<DeviceKind> {
   static constexpr std::array table{std::pair{DeviceKind::cpu, "cpu"sv}, std::pair{DeviceKind::cuda, "cuda"sv}};
 };
 
-enum class ProfileMode { in_place, isolated, imported };
+/// `estimated`: by arithmetic from the figures of a device (libprofile/estimate).
+enum class ProfileMode { in_place, isolated, imported, estimated };
 template <>
 struct EnumNames<ProfileMode> {
-  static constexpr std::array table{std::pair{ProfileMode::in_place, "in_place"sv},
-                                    std::pair{ProfileMode::isolated, "isolated"sv},
-                                    std::pair{ProfileMode::imported, "imported"sv}};
+  static constexpr std::array table{
+      std::pair{ProfileMode::in_place, "in_place"sv}, std::pair{ProfileMode::isolated, "isolated"sv},
+      std::pair{ProfileMode::imported, "imported"sv}, std::pair{ProfileMode::estimated, "estimated"sv}};
 };
 
-/// A measured time. `low` and `high` are the 16th and 84th percentile; samples = 0 means imported, without
-/// spread.
+/// A measured time. `low` and `high` are the 16th and 84th percentile; samples = 0 means imported or
+/// estimated, without spread.
 struct TimeStat {
   Seconds median{};
   Seconds low{};
@@ -161,7 +162,8 @@ struct Profile {
   std::vector<WholeModelPoint> whole_model;
   std::vector<OptimizerProfile> optimizers;
   std::optional<OperationOverhead> operation_overhead = std::nullopt;
-  /// What is not measured but assumed: `input_gradient_s` (backward not split), `saved_bytes`, `batch_size`.
+  /// What is not measured but assumed: `input_gradient_s` (backward not split), `saved_bytes`, `batch_size`; of
+  /// an estimated profile all times.
   std::vector<std::string> estimated;
   bool operator==(const Profile&) const = default;
 };

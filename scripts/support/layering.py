@@ -32,7 +32,7 @@ class Rule:
 
 
 RULES = [
-    Rule(r"(libplan|libprofile/core|libprofile/report|libprofile/model/families)/", f"({TORCH}|{CUDA})",
+    Rule(r"(libplan|libprofile/core|libprofile/report|libprofile/estimate|libprofile/model/families)/", f"({TORCH}|{CUDA})",
          "this room is free of LibTorch and CUDA", "move the code to libprofile/model, libprofile/device or librun"),
     Rule(r"libprofile/core/", r"(libprofile/(?!core/)|libplan/|librun/|apps/)",
          "core includes only the standard library and nlohmann", "move what is needed down into libprofile/core"),
@@ -42,6 +42,8 @@ RULES = [
          "a model knows nothing of who measures or runs it", "pass the value in as an argument"),
     Rule(r"libprofile/report/", r"(libprofile/(?!core/|report/)|libplan/|librun/|apps/)",
          "report may include core only", "pass the value in as an argument, or move its type to libprofile/core"),
+    Rule(r"libprofile/estimate/", r"(libprofile/(?!core/|estimate/)|libplan/|librun/|apps/)",
+         "an estimate needs shapes and figures only", "pass the value in as an argument, or move its type to libprofile/core"),
     Rule(r"libprofile/device/", r"(libprofile/(?!core/|device/)|libplan/|librun/|apps/)",
          "a device knows nothing of what runs on it", "pass the value in as an argument"),
     Rule(r"libprofile/model/", r"(libprofile/(device|measure)/|libplan/|librun/|apps/)",

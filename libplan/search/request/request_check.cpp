@@ -5,7 +5,6 @@
 #include "libplan/schedule/limits.h"
 #include "libplan/schedule/ownership.h"
 #include "libplan/schedule/validate.h"
-#include "libplan/search/candidates/candidates.h"
 #include "libplan/search/candidates/linear_order.h"
 #include "libplan/search/candidates/shapes.h"
 #include "libplan/search/request/request.h"
@@ -111,40 +110,6 @@ void check_stages(const Cluster& cluster, const PlanGraph& graph, const PlanRequ
     refuse("stages = " + std::to_string(stages) + " exceeds " + std::to_string(most_stages_with_ties(graph)) +
            ": layers that share weights stay in one stage; ask for fewer stages");
   }
-}
-
-/// Replicas of a stage that a synchronous schedule may have: its micro-batches.
-int most_replicas(const Profile& profile, const PlanRequest& request) {
-  int most = 0;
-  for (const ScheduleRow* row : planned_schedules(profile, request)) {
-    if (!row->synchronous) continue;
-    try {
-      for (const BatchOption& batch : batch_options(profile, request, *row))
-        most = std::max(most, batch.micro_batches);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::usage) throw;  // for the search to tell, when all schedules refuse
-    }
-  }
-  return most;
-}
-
-/// The label search keeps a queue for every stage, number of replicas and of devices behind them, and a label
-/// for every stage, layer and number of devices.
-void check_tables(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
-                  const PlanRequest& request) {
-  constexpr double kMost = 1 << 30, kQueue = 32, kEntry = 44;
-  const int devices = static_cast<int>(cluster.devices.size());
-  if (is_large(graph.size(), devices) && request.replicas.empty()) return;  // equal replicas take little
-  const SearchSpace space =
-      search_space(graph, file_order(graph).layers, request, devices, most_replicas(profile, request));
-  const double levels = std::max(space.levels(), 1);
-  const double bytes =
-      levels * (devices + 1.0) * (kQueue * space.replica_limit() + kEntry * (graph.size() + 1.0));
-  if (bytes <= kMost) return;
-  refuse("a search over " + std::to_string(devices) + " devices, " + std::to_string(space.replica_limit()) +
-         " replicas of a stage and " + std::to_string(space.levels()) + " stage counts takes " +
-         pp::to_text(Bytes(static_cast<std::int64_t>(bytes))) +
-         ", more than the limit of 1 GiB; give --replicas or fewer devices");
 }
 
 void check_cuts(const PlanGraph& graph, const PlanRequest& request) {
@@ -269,7 +234,6 @@ void check_request(const Profile& profile, const Cluster& cluster, const PlanGra
   check_stages(cluster, graph, request);
   check_cuts(graph, request);
   check_replicas(cluster, request);
-  check_tables(profile, cluster, graph, request);
 }
 
 }  // namespace pp::plan

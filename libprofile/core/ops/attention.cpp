@@ -107,6 +107,50 @@ OpResult infer_attention(const Attributes&, std::span<const TensorType> inputs) 
   return {{std::move(output)}, {}, {}, Flops(pairs * (2.0 * real(q.back()) + 2.0 * real(v.back()) + 5.0))};
 }
 
+/// Scores of `heads` heads: products, softmax and weighted sum written out. Kept: what the products read, the
+/// shares, and with dropout what is left of them and its mask.
+OpInside written_out(double query, double key, double width, double heads, bool causal, double dropout) {
+  const double pairs = heads * query * key;
+  const double mask = (causal ? query * key : 0.0) + (dropout > 0 ? pairs : 0.0);
+  const double passes = 4 + (causal ? 2 : 0) + (dropout > 0 ? 3 : 0);
+  return {.kept = (3 * query + 2 * key) * width + (dropout > 0 ? 2 : 1) * pairs,
+          .kept_bytes = mask,
+          .moved = 2 * (3 * query + 2 * key) * width + passes * pairs,
+          .flops = 4.0 * query * key * width + 5.0 * pairs};
+}
+
+OpInside multi_head_attention_inside(const Attributes& attributes, std::span<const TensorType> inputs) {
+  const double length = real(inputs[0].shape[0]);
+  return written_out(length, length, real(inputs[0].shape[1]), real(integer(attributes, "num_heads")),
+                     boolean(attributes, "causal"), number(attributes, "dropout"));
+}
+
+OpInside cross_attention_inside(const Attributes& attributes, std::span<const TensorType> inputs) {
+  return written_out(real(inputs[0].shape[0]), real(inputs[1].shape[0]), real(inputs[0].shape[1]),
+                     real(integer(attributes, "num_heads")), false, number(attributes, "dropout"));
+}
+
+OpInside additive_attention_inside(const Attributes& attributes, std::span<const TensorType> inputs) {
+  const double pairs = real(inputs[0].shape[0]) * real(inputs[1].shape[0]);
+  const double units = real(integer(attributes, "num_units"));
+  return {.kept = pairs * (units + 1),
+          .moved = pairs * (3 * units + 4),
+          .flops = pairs * (5.0 * units + 5.0 + 2.0 * real(inputs[1].shape[1]))};
+}
+
+/// LibTorch's own keeps one number for each query; with dropout it is written out.
+OpInside scaled_dot_product_attention_inside(const Attributes& attributes, std::span<const TensorType> inputs) {
+  const Shape& q = inputs[0].shape;
+  const double query = real(q[q.size() - 2]), key = real(inputs[1].shape[q.size() - 2]);
+  const double heads = elements({leading(q)}), dropout = number(attributes, "dropout");
+  const double flops = infer_attention(attributes, inputs).forward_flops.value;
+  if (dropout == 0) return {.kept = elements(inputs[0]) + heads * query, .flops = flops};
+  OpInside inside =
+      written_out(query, key, heads * real(q.back()), heads, boolean(attributes, "causal"), dropout);
+  inside.flops = flops;
+  return inside;
+}
+
 AttributeSpec heads_attribute() {
   return required_integer("num_heads", 1, kMaxSize, "heads; a divisor of the width");
 }
@@ -135,6 +179,10 @@ std::vector<OpRow> attention_ops() {
                           "max_distance", 128, 2, kMaxSize,
                           "relative positions from here on share a bucket; only with a second input")},
        .draws = true,
+       .work = {.kind = OpWork::Kind::products,
+                .keeps = OpWork::Keeps::inputs,
+                .kernels = 8,
+                .inside = multi_head_attention_inside},
        .infer = infer_multi_head_attention},
       {.name = "cross_attention",
        .summary = "attention from the first input to the second",
@@ -144,6 +192,10 @@ std::vector<OpRow> attention_ops() {
        .max_inputs = 2,
        .attributes = {heads_attribute(), dropout_attribute(), bias_attribute(), scaled_attribute()},
        .draws = true,
+       .work = {.kind = OpWork::Kind::products,
+                .keeps = OpWork::Keeps::inputs,
+                .kernels = 9,
+                .inside = cross_attention_inside},
        .infer = infer_cross_attention},
       {.name = "additive_attention",
        .summary = "attention of queries to keys by a perceptron",
@@ -152,6 +204,10 @@ std::vector<OpRow> attention_ops() {
        .min_inputs = 2,
        .max_inputs = 2,
        .attributes = {required_integer("num_units", 1, kMaxSize, "hidden units of the perceptron")},
+       .work = {.kind = OpWork::Kind::products,
+                .keeps = OpWork::Keeps::inputs,
+                .kernels = 7,
+                .inside = additive_attention_inside},
        .infer = infer_additive_attention},
       {.name = "scaled_dot_product_attention",
        .summary = "softmax(q k^T / sqrt(width)) v of queries, keys and values",
@@ -163,6 +219,10 @@ std::vector<OpRow> attention_ops() {
                       number_attribute("dropout", 0.0, 0, 0.99,
                                        "probability, on the attention weights, in training")},
        .draws = true,
+       .work = {.kind = OpWork::Kind::products,
+                .keeps = OpWork::Keeps::inputs,
+                .kernels = 1,
+                .inside = scaled_dot_product_attention_inside},
        .infer = infer_attention},
   };
 }

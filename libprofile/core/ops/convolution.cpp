@@ -105,6 +105,7 @@ std::vector<OpRow> convolution_ops() {
             integer_attribute("stride", 1, 1, kMaxSize, "step of the kernel"),
             integer_attribute("padding", 0, 0, kMaxSize, "zeros added at both ends"),
             integer_attribute("dilation", 1, 1, kMaxSize, "distance of the kernel's elements")}),
+       .work = {.kind = OpWork::Kind::products, .keeps = OpWork::Keeps::inputs},
        .infer = infer_conv1d},
       {.name = "conv2d",
        .summary = "convolution; kernels are square without kernel_width",
@@ -117,6 +118,7 @@ std::vector<OpRow> convolution_ops() {
             integer_attribute("dilation", 1, 1, kMaxSize, "distance of the kernel's elements")},
            {integer_like("kernel_width", "kernel_size", 1, kMaxSize, "width of the kernel"),
             integer_like("padding_width", "padding", 0, kMaxSize, "zeros added left and right")}),
+       .work = {.kind = OpWork::Kind::products, .keeps = OpWork::Keeps::inputs},
        .infer = infer_conv2d},
       {.name = "conv_transpose2d",
        .summary = "the transpose of a convolution, with square kernels",
@@ -127,6 +129,7 @@ std::vector<OpRow> convolution_ops() {
             integer_attribute("stride", 1, 1, kMaxSize, "distance of the input's pixels in the output"),
             integer_attribute("padding", 0, 0, kMaxSize, "cut off on every side of the output"),
             integer_attribute("output_padding", 0, 0, kMaxSize, "added below and right")}),
+       .work = {.kind = OpWork::Kind::products, .keeps = OpWork::Keeps::inputs},
        .infer = infer_conv_transpose2d},
   };
 }

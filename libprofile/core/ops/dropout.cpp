@@ -23,6 +23,21 @@ OpResult infer_locked_dropout(const Attributes&, std::span<const TensorType> inp
   return {{inputs[0]}, {}, {}, Flops(elements(inputs[0]))};
 }
 
+enum class Mask { elements, channels, width, sample };
+
+/// One byte for each element of the mask. The scaled input is written and read on the way.
+template <Mask mask>
+OpInside mask_of(const Attributes& attributes, std::span<const TensorType> inputs) {
+  const Shape& shape = inputs[0].shape;
+  if (number(attributes, "p") == 0) return {};
+  const double all = elements(inputs[0]);
+  const double bytes = mask == Mask::elements   ? all
+                       : mask == Mask::channels ? real(shape.front())
+                       : mask == Mask::width    ? real(shape.back())
+                                                : 1.0;
+  return {.kept_bytes = bytes, .moved = 2 * all};
+}
+
 AttributeSpec probability() { return number_attribute("p", 0.5, 0, 0.99, "probability"); }
 
 }  // namespace
@@ -35,6 +50,7 @@ std::vector<OpRow> dropout_ops() {
        .flops = "2 per element",
        .attributes = {probability()},
        .draws = true,
+       .work = {.kernels = 3, .inside = mask_of<Mask::elements>},
        .infer = infer_dropout<2>},
       {.name = "dropout2d",
        .summary = "dropout of whole channels",
@@ -42,6 +58,7 @@ std::vector<OpRow> dropout_ops() {
        .flops = "1 per element",
        .attributes = {probability()},
        .draws = true,
+       .work = {.kernels = 3, .inside = mask_of<Mask::channels>},
        .infer = infer_dropout2d},
       {.name = "locked_dropout",
        .summary = "dropout with one mask for all positions of a sample",
@@ -49,6 +66,7 @@ std::vector<OpRow> dropout_ops() {
        .flops = "1 per element",
        .attributes = {probability()},
        .draws = true,
+       .work = {.kernels = 3, .inside = mask_of<Mask::width>},
        .infer = infer_locked_dropout},
       {.name = "stochastic_depth",
        .summary = "zeroes whole samples with probability p, scales the others",
@@ -56,6 +74,7 @@ std::vector<OpRow> dropout_ops() {
        .flops = "1 per element",
        .attributes = {probability()},
        .draws = true,
+       .work = {.kernels = 3, .inside = mask_of<Mask::sample>},
        .infer = infer_dropout<1>},
   };
 }

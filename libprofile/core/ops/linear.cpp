@@ -41,6 +41,12 @@ OpResult infer_matmul(const Attributes&, std::span<const TensorType> inputs) {
   return {{std::move(output)}, {}, {}, flops};
 }
 
+/// No weights: both factors have gradients.
+OpInside matmul_inside(const Attributes&, std::span<const TensorType> inputs) {
+  const double columns = real(inputs[1].shape.back());
+  return {.flops = 2.0 * elements(inputs[0]) * columns};
+}
+
 }  // namespace
 
 std::vector<OpRow> linear_ops() {
@@ -51,11 +57,13 @@ std::vector<OpRow> linear_ops() {
        .flops = "2 d + bias per output",
        .attributes = {required_integer("out_features", 1, kMaxSize, "features of the output"),
                       flag_attribute("bias", true, "add b")},
+       .work = {.kind = OpWork::Kind::products, .keeps = OpWork::Keeps::inputs},
        .infer = infer_linear},
       {.name = "bias",
        .summary = "adds a learned vector to the last dimension",
        .shapes = "[..., d] -> the same, plus a learned vector",
        .flops = "1 per element",
+       .work = {.passes_gradients = true},
        .infer = infer_bias},
       {.name = "matmul",
        .summary = "products of the matrices in the last two dimensions",
@@ -63,6 +71,7 @@ std::vector<OpRow> linear_ops() {
        .flops = "2 d per output",
        .min_inputs = 2,
        .max_inputs = 2,
+       .work = {.kind = OpWork::Kind::products, .keeps = OpWork::Keeps::inputs, .inside = matmul_inside},
        .infer = infer_matmul},
   };
 }

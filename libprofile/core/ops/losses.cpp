@@ -51,6 +51,11 @@ OpResult infer_text_detection(const Attributes&, std::span<const TensorType> inp
   return {{kScalar}, {}, {}, Flops(33.0 * static_cast<double>(maps[1] * maps[2]))};
 }
 
+/// Logarithms of the probabilities.
+OpInside shares_inside(const Attributes&, std::span<const TensorType> inputs) {
+  return {.kept = elements(inputs[0]), .moved = 2 * elements(inputs[0])};
+}
+
 }  // namespace
 
 std::vector<OpRow> losses() {
@@ -62,6 +67,7 @@ std::vector<OpRow> losses() {
        .min_inputs = 2,
        .max_inputs = 2,
        .index_limit = classes,
+       .work = {.kernels = 2, .inside = shares_inside},
        .infer = infer_cross_entropy},
       {.name = "binary_cross_entropy",
        .summary = "sigmoid and negative logarithm of the target's probability, mean over samples and elements; "
@@ -70,6 +76,7 @@ std::vector<OpRow> losses() {
        .flops = "9 per element",
        .min_inputs = 2,
        .max_inputs = 2,
+       .work = {.keeps = OpWork::Keeps::inputs, .kernels = 4},
        .infer = infer_binary_cross_entropy},
       {.name = "text_detection",
        .summary = "mean over samples of the class-balanced cross entropy of the score + geometry_weight (-log "
@@ -81,6 +88,7 @@ std::vector<OpRow> losses() {
        .max_inputs = 2,
        .attributes = {number_attribute("geometry_weight", 1, 0, 1e6, "of overlap and angle against the score"),
                       number_attribute("angle_weight", 10, 0, 1e6, "of the angle against the overlap")},
+       .work = {.keeps = OpWork::Keeps::inputs, .kernels = 40},
        .infer = infer_text_detection},
       {.name = "mse",
        .summary = "mean of the squared differences over samples and elements",
@@ -88,6 +96,7 @@ std::vector<OpRow> losses() {
        .flops = "3 per element",
        .min_inputs = 2,
        .max_inputs = 2,
+       .work = {.keeps = OpWork::Keeps::inputs, .kernels = 2},
        .infer = infer_mse},
   };
 }

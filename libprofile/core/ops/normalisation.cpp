@@ -69,6 +69,11 @@ OpResult infer_local_response_norm(const Attributes& attributes, std::span<const
   return {{inputs[0]}, {}, {}, Flops(per_element * elements(inputs[0]))};
 }
 
+/// Squares, their sums, the divisor.
+OpInside local_response_norm_inside(const Attributes&, std::span<const TensorType> inputs) {
+  return {.kept = 3 * elements(inputs[0]), .moved = 6 * elements(inputs[0])};
+}
+
 AttributeSpec epsilon(double value = 1e-5) {
   return number_attribute("eps", value, 0, 1, "added to the variance");
 }
@@ -89,6 +94,7 @@ std::vector<OpRow> normalisation_ops() {
        .attributes = batch_norm_attributes(),
        .batch_statistics = true,
        .weight_gradient_with_input = true,
+       .work = {.keeps = OpWork::Keeps::inputs},
        .infer = infer_batch_norm1d},
       {.name = "batch_norm2d",
        .summary = "normalises each channel over the micro-batch",
@@ -97,6 +103,7 @@ std::vector<OpRow> normalisation_ops() {
        .attributes = batch_norm_attributes(),
        .batch_statistics = true,
        .weight_gradient_with_input = true,
+       .work = {.keeps = OpWork::Keeps::inputs},
        .infer = infer_batch_norm2d},
       {.name = "group_norm",
        .summary = "normalises groups of channels of each sample",
@@ -105,12 +112,14 @@ std::vector<OpRow> normalisation_ops() {
        .attributes = {required_integer("num_groups", 1, kMaxSize, "groups; a divisor of the channels"),
                       epsilon()},
        .weight_gradient_with_input = true,
+       .work = {.keeps = OpWork::Keeps::inputs},
        .infer = infer_group_norm},
       {.name = "instance_norm2d",
        .summary = "normalises each channel of each sample, without scaling",
        .shapes = "[c, h, w] -> the same, over each sample's channels, without parameters",
        .flops = "6 per element",
        .attributes = {epsilon()},
+       .work = {.keeps = OpWork::Keeps::inputs},
        .infer = infer_instance_norm2d},
       {.name = "layer_norm",
        .summary = "normalises the last dimension",
@@ -118,6 +127,7 @@ std::vector<OpRow> normalisation_ops() {
        .flops = "8 per element",
        .attributes = {epsilon()},
        .weight_gradient_with_input = true,
+       .work = {.keeps = OpWork::Keeps::inputs},
        .infer = infer_layer_norm},
       {.name = "rms_norm",
        .summary = "divides by the root of the mean square of the last dimension",
@@ -125,6 +135,7 @@ std::vector<OpRow> normalisation_ops() {
        .flops = "4 per element",
        .attributes = {number_attribute("eps", 1e-6, 0, 1, "added to the mean square")},
        .weight_gradient_with_input = true,
+       .work = {.keeps = OpWork::Keeps::inputs},
        .infer = infer_rms_norm},
       {.name = "local_response_norm",
        .summary = "divides by (k + alpha * mean of neighbours squared)^beta",
@@ -134,6 +145,7 @@ std::vector<OpRow> normalisation_ops() {
                       number_attribute("alpha", 1e-4, 0, 1e6, "weight of the squares"),
                       number_attribute("beta", 0.75, 0, 1e6, "power"),
                       number_attribute("k", 1, 1e-6, 1e6, "smallest sum")},
+       .work = {.keeps = OpWork::Keeps::inputs, .kernels = 6, .inside = local_response_norm_inside},
        .infer = infer_local_response_norm},
   };
 }

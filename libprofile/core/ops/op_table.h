@@ -34,6 +34,25 @@ struct OpResult {
   Flops forward_flops;  ///< per sample; a multiply-add counts 2
 };
 
+/// What happens inside one layer beside its inputs and outputs, per sample.
+struct OpInside {
+  double kept = 0;        ///< elements that backward needs
+  double kept_bytes = 0;  ///< the same of masks and indices
+  double moved = 0;       ///< elements written and read again on the way
+  double flops = 0;       ///< of products that have no weights
+};
+
+/// What an estimate needs to know of an operation beside shapes and FLOPs (libprofile/estimate).
+struct OpWork {
+  enum class Kind { elements, products, view };  ///< a view moves nothing
+  enum class Keeps { nothing, inputs, output };  ///< what backward needs of them
+  Kind kind = Kind::elements;
+  Keeps keeps = Keeps::nothing;
+  int kernels = 1;                ///< calls of the library that it takes, and about as many backward
+  bool passes_gradients = false;  ///< backward only hands on what it gets
+  OpInside (*inside)(const Attributes& attributes, std::span<const TensorType> inputs) = nullptr;
+};
+
 struct OpRow {
   std::string_view name;
   std::string_view summary;
@@ -52,6 +71,7 @@ struct OpRow {
   /// Integers of this input must be below the result; 0: nothing limits them. Null: of no input.
   std::int64_t (*index_limit)(const Attributes& attributes, std::span<const TensorType> inputs,
                               std::size_t input) = nullptr;
+  OpWork work = {};
   /// Shapes, parameters and FLOPs. `attributes` are complete and in range. Throws pp::Error (data) with the
   /// shape found and the one needed.
   OpResult (*infer)(const Attributes& attributes, std::span<const TensorType> inputs) = nullptr;

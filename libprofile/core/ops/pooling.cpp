@@ -25,6 +25,12 @@ OpResult infer_pool2d(const Attributes& attributes, std::span<const TensorType> 
   return {{std::move(output)}, {}, {}, flops};
 }
 
+/// An index for each output.
+OpInside max_pool_inside(const Attributes& attributes, std::span<const TensorType> inputs) {
+  const TensorType output = infer_pool2d(attributes, inputs).outputs[0];
+  return {.kept_bytes = static_cast<double>(size_of(DType::int64)) * elements(output)};
+}
+
 OpResult infer_adaptive_avg_pool2d(const Attributes& attributes, std::span<const TensorType> inputs) {
   require_floating(inputs);
   require_rank(inputs, 0, 3, kImage);
@@ -74,12 +80,14 @@ std::vector<OpRow> pooling_ops() {
        .shapes = "[c, h, w] -> [c, h', w']",
        .flops = "kernel_size² per output",
        .attributes = pool_attributes(),
+       .work = {.keeps = OpWork::Keeps::inputs, .inside = max_pool_inside},
        .infer = infer_pool2d},
       {.name = "avg_pool2d",
        .summary = "mean of each window",
        .shapes = "as max_pool2d; padding counts as zeros, or not at all",
        .flops = "kernel_size² per output",
        .attributes = avg_pool_attributes(),
+       .work = {.keeps = OpWork::Keeps::inputs},
        .infer = infer_pool2d},
       {.name = "adaptive_avg_pool2d",
        .summary = "mean over as many windows as the output has pixels",

@@ -39,6 +39,14 @@ OpResult infer_lstm(const Attributes& attributes, std::span<const TensorType> in
   return result;
 }
 
+/// Four gates, the cell and its tanh per unit, position, layer and direction.
+OpInside lstm_inside(const Attributes& attributes, std::span<const TensorType> inputs) {
+  const double directions = boolean(attributes, "bidirectional") ? 2 : 1;
+  const double units = real(integer(attributes, "hidden_size")) * real(integer(attributes, "num_layers"));
+  const double kept = 6 * real(inputs[0].shape[0]) * units * directions;
+  return {.kept = kept, .moved = kept};
+}
+
 }  // namespace
 
 std::vector<OpRow> recurrent_ops() {
@@ -58,6 +66,7 @@ std::vector<OpRow> recurrent_ops() {
                                        "probability, on the hidden-to-hidden weights, in training")},
        .draws = true,
        .weight_gradient_with_input = true,
+       .work = {.kind = OpWork::Kind::products, .keeps = OpWork::Keeps::inputs, .inside = lstm_inside},
        .infer = infer_lstm},
   };
 }

@@ -1,0 +1,63 @@
+// What is known of a device without having it (document pp.device): rates by type, memory, and how far an
+// operation gets by its size.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libprofile/core/json_reader.h"
+#include "libprofile/core/profile.h"
+#include "libprofile/core/tensor_type.h"
+#include "libprofile/core/units.h"
+
+namespace pp::profile {
+
+/// Rates for one floating type.
+struct TypeRates {
+  DType dtype = DType::float32;
+  double product_flops_per_s = 0;  ///< peak of products of matrices
+  double vector_flops_per_s = 0;   ///< of everything else
+  double efficiency = 1;           ///< the share of the peak that large products reach
+  double half_flops = 0;           ///< a product of so many reaches half of that share
+  bool operator==(const TypeRates&) const = default;
+};
+
+struct DeviceSpec {
+  std::string name;
+  std::string source;  ///< where the figures come from
+  DeviceKind kind = DeviceKind::cuda;
+  Bytes memory;
+  BytesPerSecond memory_bandwidth;
+  double memory_efficiency = 1;    ///< the share of it that kernels reach
+  Bytes cache;                     ///< of what a kernel moves, so much comes at the cache's rate
+  BytesPerSecond cache_bandwidth;  ///< reached; not read without a cache
+  double overlap = 1;              ///< of computing and moving, the share of the shorter that the longer hides
+  Seconds kernel_overhead{};       ///< of each, whatever its size
+  std::vector<TypeRates> types;    ///< each type once
+  bool operator==(const DeviceSpec&) const = default;
+};
+
+/// Throws pp::Error (usage), which names the types there are.
+const TypeRates& rates_of(const DeviceSpec& device, DType dtype);
+
+/// What some kernels do.
+struct Work {
+  double products = 0;  ///< FLOPs of products of matrices
+  double vector = 0;    ///< all others
+  double bytes = 0;     ///< read and written
+  int kernels = 0;
+  Work& operator+=(const Work& other);
+};
+
+/// A roofline with latency: kernels * overhead + max(FLOPs, bytes), each at its rate, the first
+/// bytes of every kernel at that of the cache, and what does not overlap; products of w FLOPs reach
+/// efficiency * w / (w + half_flops) of the peak.
+Seconds time_of(const Work& work, const DeviceSpec& device, const TypeRates& rates);
+
+/// Throws pp::Error (data): key, value, limit.
+DeviceSpec device_spec_from_json(const Json& json);
+Json to_json(const DeviceSpec& device);
+DeviceSpec parse_device_spec(std::string_view text);
+
+}  // namespace pp::profile

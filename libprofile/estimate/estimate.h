@@ -1,0 +1,24 @@
+// A profile without a device: every time from FLOPs and bytes at the rates of a device spec, marked as
+// estimated. Shapes alone, so that models of any size take milliseconds.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "libprofile/core/profile.h"
+#include "libprofile/estimate/device_spec.h"
+
+namespace pp::profile {
+
+struct EstimateOptions {
+  std::vector<std::int64_t> micro_batch_sizes{1, 2, 4, 8, 16};  ///< ascending
+  /// Instead: 1, 2, 4, ... as long as every layer fits the device by itself.
+  bool automatic_sizes = false;
+  DType dtype = DType::float32;
+};
+
+/// Throws pp::Error: (usage) for a type that the device has no rates for or sizes that do not rise, (data) for
+/// a model with layers that have no arithmetic.
+Profile estimate_profile(const ModelGraph& model, const DeviceSpec& device, const EstimateOptions& options);
+
+}  // namespace pp::profile

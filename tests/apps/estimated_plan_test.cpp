@@ -1,0 +1,64 @@
+// Plans from times that nobody has measured: for machines that are not at hand.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "libprofile/core/file.h"
+#include "libprofile/estimate/estimate.h"
+#include "libprofile/model/families/families.h"
+#include "tests/support/process.h"
+
+#include "tests/support/doctest.h"
+
+namespace {
+
+using pp::Json;
+using pp::test::Outcome;
+
+/// GPT-3's width and depth for devices of 80 GiB.
+struct Folder : pp::test::TemporaryFolder {
+  Folder() {
+    const std::string spec = pp::read_file(PP_TEST_DATA "/../../configs/devices/h100.json");
+    const pp::Profile profile = pp::profile::estimate_profile(
+        pp::model::build_family("gpt2:layers=96,width=12288,heads=96,sequence=2048,tied=0,dropout=0"),
+        pp::profile::parse_device_spec(spec), {.micro_batch_sizes = {1}, .dtype = pp::DType::bfloat16});
+    pp::write_file(path() / "gpt3.json", pp::dump_json(pp::to_json(profile)));
+  }
+  Outcome plan(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments{"gpt3.json",   "--latency", "5us",        "--memory", "80GiB",
+                                       "--optimizer", "adamw",     "--schedule", "1f1b"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return pp::test::run_program(std::filesystem::path(PP_BIN) / "pp-plan", arguments, path());
+  }
+};
+
+}  // namespace
+
+TEST_SUITE("apps/estimated_plan") {
+  TEST_CASE(
+      "a model of 175e9 parameters has a plan on 128 nodes of eight, which says that its times are estimated") {
+    const Folder folder;
+    const Outcome made = folder.plan({"--levels", "8@300GB/s,128@25GB/s", "--mini-batch", "256", "--recompute",
+                                      "auto", "-o", "plan.json", "-q"});
+    REQUIRE(made.code == 0);
+    const std::string warning =
+        "pp-plan: warning: the times of the profile are estimated for NVIDIA H100 SXM5 80 GB, not measured; "
+        "measure with pp-profile run for a plan to rely on\n";
+    const std::size_t first = made.err.find(warning);
+    CHECK(first != std::string::npos);
+    CHECK(made.err.find("estimated", first + warning.size()) == std::string::npos);  // once
+    const Json plan = pp::parse_json(pp::read_file(folder.path() / "plan.json"));
+    CHECK(plan["context"]["times"] == "estimated");
+    for (const Json& worker : plan["predicted"]["workers"])
+      CHECK(worker["peak_bytes"].get<std::int64_t>() <= (std::int64_t{80} << 30) * 95 / 100);
+  }
+
+  TEST_CASE("where it does not fit the message says what helps") {
+    // A block has 1.8e9 parameters of 8 bytes with gradients and AdamW's state: 98 layers of 14.5 GB do not fit
+    // eight devices.
+    const Folder folder;
+    const Outcome made = folder.plan({"--devices", "8", "--bandwidth", "300GB/s", "--mini-batch", "8"});
+    CHECK(made.code == 3);
+    CHECK(made.err.find("no feasible plan: does not fit: stage ") != std::string::npos);
+    CHECK(made.err.find("this would fit: ") != std::string::npos);
+  }
+}
