@@ -273,15 +273,14 @@ class Checker {
   /// Of the worker and those before it that run on the same hardware.
   void check_memory(std::size_t w) {
     const Device& device = device_of(w);
-    Bytes peaks;
-    std::string others;
-    std::vector<std::size_t>& sharers = checked_[hardware_of(device)];
+    auto& [peaks, sharers] = checked_[hardware_of(device)];
+    peaks += plan_.predicted.workers[w].memory.peak;
     sharers.push_back(w);
+    if (device.memory.value == 0 || peaks <= device.memory) return;
+    std::string others;
     for (const std::size_t other : sharers) {
-      peaks += plan_.predicted.workers[other].memory.peak;
       if (other != w) others += (others.empty() ? "" : ", ") + std::to_string(other);
     }
-    if (device.memory.value == 0 || peaks <= device.memory) return;
     const std::string sharing =
         others.empty() ? "" : " with that of worker " + others + " on the same hardware";
     fail(pointer("predicted/workers", w, "peak_bytes"),
@@ -296,7 +295,11 @@ class Checker {
   std::map<DeviceId, std::size_t> devices_;  ///< id -> position
   std::vector<std::pair<int, int>> place_;   ///< per layer: stage, position in it
   std::set<std::pair<StageId, StageId>> skips_;
-  std::map<Hardware, std::vector<std::size_t>> checked_;  ///< workers whose memory was looked at
+  struct Shared {
+    Bytes peaks;
+    std::vector<std::size_t> workers;
+  };
+  std::map<Hardware, Shared> checked_;  ///< of the workers whose memory was looked at
 };
 
 }  // namespace

@@ -37,8 +37,8 @@ TEST_SUITE("apps/estimated_plan") {
   TEST_CASE(
       "a model of 175e9 parameters has a plan on 128 nodes of eight, which says that its times are estimated") {
     const Folder folder;
-    const Outcome made = folder.plan({"--levels", "8@300GB/s,128@25GB/s", "--mini-batch", "256", "--recompute",
-                                      "auto", "-o", "plan.json", "-q"});
+    const Outcome made = folder.plan(
+        {"--levels", "8@300GB/s,128@25GB/s", "--mini-batch", "256", "--recompute", "auto", "-o", "plan.json"});
     REQUIRE(made.code == 0);
     const std::string warning =
         "pp-plan: warning: the times of the profile are estimated for NVIDIA H100 SXM5 80 GB, not measured; "
