@@ -29,13 +29,16 @@ struct Calls {
 
 class MpiPosted final : public Posted {
  public:
-  MpiPosted(Calls& calls, std::size_t parts) : calls_(calls), requests_(parts), statuses_(parts) {}
+  MpiPosted(Calls& calls, std::size_t parts) : calls_(calls), parts_(parts) {
+    if (parts > 1) requests_.resize(parts);
+  }
   ~MpiPosted() override {
+    if (!followed_) return;
     const std::lock_guard held(calls_.mutex);
     std::erase(calls_.sends, this);
   }
 
-  MPI_Request& part(std::size_t i) { return requests_[i]; }
+  MPI_Request& part(std::size_t i) { return parts_ > 1 ? requests_[i] : only_; }
 
   bool done() override {
     const std::lock_guard held(calls_.mutex);
@@ -43,26 +46,43 @@ class MpiPosted final : public Posted {
   }
   std::size_t bytes() const override { return bytes_; }
 
-  // Under the lock.
-  bool test() {
-    if (done_) return true;
-    int flag = 0;
-    MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &flag, statuses_.data());
-    if (flag == 0) return false;
-    done_ = true;
-    for (const MPI_Status& status : statuses_) {
-      int count = 0;
-      MPI_Get_count(&status, MPI_BYTE, &count);
-      bytes_ += static_cast<std::size_t>(std::max(0, count));
-    }
-    return true;
+  // The following under the lock.
+  bool test() { return done_ = done_ || (parts_ > 1 ? test_parts() : test_only()); }
+  // Moved on by whoever asks for what is being sent.
+  void follow() {
+    if (test()) return;
+    calls_.sends.push_back(this);
+    followed_ = true;
   }
 
  private:
+  bool test_only() {
+    int flag = 0;
+    MPI_Status status;
+    MPI_Test(&only_, &flag, &status);
+    if (flag != 0) count(status);
+    return flag != 0;
+  }
+  bool test_parts() {
+    int flag = 0;
+    std::vector<MPI_Status> statuses(parts_);
+    MPI_Testall(static_cast<int>(parts_), requests_.data(), &flag, statuses.data());
+    for (const MPI_Status& status : statuses) {
+      if (flag != 0) count(status);
+    }
+    return flag != 0;
+  }
+  void count(const MPI_Status& status) {
+    int count = 0;
+    MPI_Get_count(&status, MPI_BYTE, &count);
+    bytes_ += static_cast<std::size_t>(std::max(0, count));
+  }
+
   Calls& calls_;
-  std::vector<MPI_Request> requests_;
-  std::vector<MPI_Status> statuses_;
-  bool done_ = false;
+  std::size_t parts_;
+  MPI_Request only_ = MPI_REQUEST_NULL;
+  std::vector<MPI_Request> requests_;  ///< of several parts
+  bool done_ = false, followed_ = false;
   std::size_t bytes_ = 0;
 };
 
@@ -94,7 +114,7 @@ class MpiPeers final : private MpiSession, public Peers {
       const auto part = bytes.subspan(std::min(i * kPart, bytes.size()));
       call(part.data(), count_of(part.size()), MPI_BYTE, to.rank, to.tag, comm(to.lane), &posted->part(i));
     }
-    follow(*posted);
+    posted->follow();
     return posted;
   }
 
@@ -114,7 +134,7 @@ class MpiPeers final : private MpiSession, public Peers {
     const std::lock_guard held(calls_.mutex);
     MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, to, 0, lanes_[kLetters],
               &posted->part(0));
-    follow(*posted);
+    posted->follow();
     return posted;
   }
 
@@ -169,9 +189,6 @@ class MpiPeers final : private MpiSession, public Peers {
  private:
   static constexpr std::size_t kLetters = 2;  // beside the lanes
 
-  void follow(MpiPosted& sent) {
-    if (!sent.test()) calls_.sends.push_back(&sent);
-  }
   static int count_of(std::size_t rest) { return static_cast<int>(std::min(rest, kPart)); }
   MPI_Comm comm(Lane lane) const { return lanes_[static_cast<std::size_t>(lane)]; }
 
