@@ -129,9 +129,12 @@ void between_ranks(const Options& options, const cli::Shell& shell) {
   cli::set_up_mpi();
   const std::unique_ptr<run::Ranks> ranks = run::join_mpi_ranks();
   cli::Output output(ranks->rank() == 0 ? options.output : "");
+  const std::unique_ptr<run::LinkMedium> medium =
+      options.devices.empty() ? run::make_host_medium(*ranks)
+                              : run::make_gpu_medium(*ranks, parse_cuda_devices(options.devices));
   std::optional<Cluster> cluster = [&] {
     cli::ProgressLine line(shell);
-    return run::measure_rank_links(*ranks, options.sweep,
+    return run::measure_rank_links(*ranks, *medium, options.sweep,
                                    [&](double done) { line.update("measuring links", done, ""); });
   }();
   if (cluster) print(std::move(*cluster), output, shell);
@@ -142,9 +145,11 @@ void links(const Options& options, const cli::Shell& shell) {
     return options.devices.starts_with("cuda:") ? between_cuda_devices(options, shell)
                                                 : between_cores(options, shell);
   }
-  if (!options.devices.empty()) {
-    throw Error(ErrorKind::usage,
-                "--devices: mpirun's ranks are the devices, one each; leave --devices out, or mpirun");
+  if (!options.devices.empty() && !options.devices.starts_with("cuda:")) {
+    throw Error(
+        ErrorKind::usage,
+        "--devices: mpirun's ranks are the devices, one each; leave --devices out, or mpirun, or name the "
+        "GPUs of a host's ranks (cuda:0,cuda:1)");
   }
   between_ranks(options, shell);
 }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 
 #include "libprofile/core/cluster.h"
 #include "librun/transport/link_samples.h"
@@ -10,13 +12,34 @@
 
 namespace pp::run {
 
+/// What is measured: how bytes go between the memories of this rank and of others. Calls return when they are
+/// there, and come from one thread.
+class LinkMedium {
+ public:
+  virtual ~LinkMedium() = default;
+  /// Of the messages and sums that follow.
+  virtual void set_size(Bytes size) = 0;
+  virtual void send(int to) = 0;
+  virtual void receive(int from) = 0;
+  virtual void all_reduce() = 0;
+  /// This rank's, without number; a CPU's memory is its whole host's.
+  virtual Device device() const = 0;
+};
+
+/// Memory of the hosts, by the ranks' own messages.
+std::unique_ptr<LinkMedium> make_host_medium(Ranks& ranks);
+/// Memory of GPUs by NCCL: the rank's GPU is the one of `devices` that its place on its host names, from the
+/// first one again behind the last. Throws pp::Error (usage), on every rank, for two ranks on one GPU and for a
+/// build without NCCL.
+std::unique_ptr<LinkMedium> make_gpu_medium(Ranks& ranks, std::span<const int> devices);
+
 /// Every pair of ranks, one pair at a time, and the all-reduce of all. Clocks of processes differ, so a
-/// message's time is half of a round trip; its bytes are in the receiver's memory then. Each rank is one CPU
-/// device: its cores are those it may run on, its share of its host's memory is that of the ranks there. Levels
-/// are found by link_levels.h; the largest within a host is called `node`, the one that joins hosts `cluster`.
-/// All ranks call it; rank 0 gets the cluster. Throws pp::Error (usage), on every rank, for fewer than two
-/// ranks and for a sweep without two sizes. `progress` is called on rank 0 with a share in [0, 1].
-std::optional<Cluster> measure_rank_links(Ranks& ranks, const LinkSweep& sweep,
+/// message's time is half of a round trip; its bytes are in the receiver's memory then. Each rank is one
+/// device; a CPU's cores are those it may run on, its share of its host's memory is that of the ranks there.
+/// Levels are found by link_levels.h; the largest within a host is called `node`, the one that joins hosts
+/// `cluster`. All ranks call it; rank 0 gets the cluster. Throws pp::Error (usage), on every rank, for fewer
+/// than two ranks and for a sweep without two sizes. `progress` is called on rank 0 with a share in [0, 1].
+std::optional<Cluster> measure_rank_links(Ranks& ranks, LinkMedium& medium, const LinkSweep& sweep,
                                           const std::function<void(double)>& progress = {});
 
 }  // namespace pp::run

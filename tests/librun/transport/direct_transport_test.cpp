@@ -12,6 +12,7 @@
 
 #include "libprofile/device/compute_device.h"
 #include "librun/transport/direct_ways.h"
+#include "librun/transport/gpu_medium.h"
 #include "librun/transport/rank_transport.h"
 #include "tests/support/thread_groups.h"
 #include "tests/support/thread_peers.h"
@@ -158,6 +159,24 @@ TEST_SUITE("librun/transport/direct_transport") {
         CHECK(wires.sent() == 0);
       }
     }
+  }
+
+  TEST_CASE("the meter of links measures what a device group hands over") {
+    ThreadGroups all;
+    const std::string key = all.key();
+    Wires wires(2);
+    pp::test::on_ranks(wires, [&](ThreadPeers& peers) {
+      Device device;
+      device.index = 5;
+      const auto medium = run::make_group_medium(all.join(key, peers.rank(), 2), device);
+      CHECK(medium->device().index == 5);
+      medium->set_size(Bytes(64));
+      if (peers.rank() == 0) medium->send(1);
+      medium->receive(1 - peers.rank());
+      if (peers.rank() == 1) medium->send(0);
+      medium->all_reduce();
+    });
+    CHECK(all.messages() == 2 + 2);  // there and back, and each one's part of the sum
   }
 }
 

@@ -76,8 +76,8 @@ std::vector<std::optional<Cluster>> measure(int size, const LinkSweep& sweep, st
   for (int r = 0; r < size; ++r) {
     threads.emplace_back([&, r] {
       ThreadRanks ranks(exchange, r, size);
-      results[static_cast<std::size_t>(r)] =
-          measure_rank_links(ranks, sweep, [&](double done) { progress.push_back(done); });
+      results[static_cast<std::size_t>(r)] = measure_rank_links(ranks, *make_host_medium(ranks), sweep,
+                                                                [&](double done) { progress.push_back(done); });
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -114,7 +114,7 @@ TEST_SUITE("librun/transport/rank_links") {
   TEST_CASE("one rank alone has no link") {
     Exchange exchange(1);
     ThreadRanks alone(exchange, 0, 1);
-    CHECK_THROWS_WITH_AS(measure_rank_links(alone, {}),
+    CHECK_THROWS_WITH_AS(measure_rank_links(alone, *make_host_medium(alone), {}),
                          "1 rank: a link needs at least 2; start with mpirun -n 2 or more", Error);
   }
 }

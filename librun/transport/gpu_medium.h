@@ -1,0 +1,15 @@
+// The memory of GPUs, for the meter of links between ranks.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "librun/transport/device_group.h"
+#include "librun/transport/rank_links.h"
+
+namespace pp::run {
+
+/// Of all ranks, in their order; `device` is what this rank says of its own.
+std::unique_ptr<LinkMedium> make_group_medium(std::shared_ptr<DeviceGroup> group, Device device);
+
+}  // namespace pp::run
