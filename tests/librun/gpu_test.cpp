@@ -12,6 +12,7 @@
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
 #include "tests/support/plans.h"
+#include "tests/support/thread_peers.h"
 #include "tests/support/torch_test.h"
 
 #include "tests/support/gpu.h"
@@ -56,6 +57,19 @@ plan::Plan plan_on_cuda(const PlanSpec& spec, Spread spread = Spread::one_device
   ::test::SilentInference observer;
   run::infer(plan_on_cuda(spec), options, observer);
   return run::read_weights(options.outputs);
+}
+
+/// Worker w on rank w; ranks are threads.
+::test::NamedTensors weights_of_ranks(const PlanSpec& spec, Spread spread, run::RunOptions options) {
+  const TestFolder folder;
+  options.save_weights = folder.path() / "weights.safetensors";
+  const plan::Plan plan = plan_on_cuda(spec, spread);
+  pp::test::Wires wires(static_cast<int>(plan.workers.size()));
+  pp::test::on_ranks(wires, [&](pp::test::ThreadPeers& peers) {
+    ::test::SilentObserver observer;
+    run::run_together(peers, plan, options, observer, [] { return false; });
+  });
+  return run::read_weights(options.save_weights);
 }
 
 /// The same bits in weights, running statistics and losses, whole and cut.
@@ -133,6 +147,26 @@ TEST_SUITE("gpu/librun") {
     const ::test::Run whole = run_on_cuda(spec);
     spec.replicas = {2};
     CHECK(::test::largest_difference(whole.tensors, run_on_cuda(spec).tensors) < 1e-10);
+  }
+
+  // Ranks on one GPU send by their hosts, those with one each by NCCL, which the imitation does not have.
+  TEST_CASE("ranks give the bits of one process: cut, with replicas, under autocast") {
+    PP_NEEDS_CUDA(1);
+    std::vector<Spread> spreads{Spread::one_device};
+    if (profile::cuda_device_count() > 1 && !profile::cuda_device_name(0).starts_with("Imitation"))
+      spreads.push_back(Spread::device_each);
+    PlanSpec cut = residual("1f1b"), replicated{.model = ::test::mlp(3), .replicas = {2}};
+    cut.cuts = {4};
+    run::RunOptions half = short_run();
+    half.autocast = run::Autocast::bfloat16;
+    for (const Spread spread : spreads) {
+      for (const PlanSpec& spec : {cut, replicated}) {
+        CHECK(::test::first_difference(run_on_cuda(spec).tensors,
+                                       weights_of_ranks(spec, spread, short_run())) == "");
+      }
+      CHECK(::test::first_difference(run_on_cuda(cut, Spread::one_device, half).tensors,
+                                     weights_of_ranks(cut, spread, half)) == "");
+    }
   }
 
   TEST_CASE("waiting after every operation changes no bit") {
