@@ -37,8 +37,11 @@ class Estimate {
     profile.dtype = options_.dtype;
     profile.mode = ProfileMode::estimated;
     for (int l = 0; l < model_.layer_count(); ++l) profile.layers.push_back(layer(l));
-    if (model_.graph.loss)
-      profile.loss = LayerProfile{.name = "loss", .forward_flops_per_sample = model_.loss.forward_flops};
+    if (model_.graph.loss) {
+      LayerProfile& loss = profile.loss.emplace();
+      loss.name = "loss";
+      loss.forward_flops_per_sample = model_.loss.forward_flops;
+    }
     choose_sizes(profile);
     for (const Optimizer& optimizer : kOptimizers) profile.optimizers.push_back(update(profile, optimizer));
     profile.estimated = {"forward_s",   "backward_s",      "input_gradient_s", "weight_gradient_s",
@@ -105,7 +108,9 @@ class Estimate {
 
   /// Reads and writes weights and state, reads the gradients and clears them.
   OptimizerProfile update(const Profile& profile, const Optimizer& optimizer) const {
-    OptimizerProfile result{.name = optimizer.name, .state_bytes_per_parameter_byte = optimizer.state};
+    OptimizerProfile result;
+    result.name = optimizer.name;
+    result.state_bytes_per_parameter_byte = optimizer.state;
     for (const LayerProfile& layer : profile.layers) result.parameters += layer.parameters;
     const double touched = (4 + 2 * optimizer.state) * static_cast<double>(result.parameters.value);
     result.update = exactly(time_of({.bytes = touched, .kernels = 1}, device_, rates_));

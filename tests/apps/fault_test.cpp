@@ -83,11 +83,11 @@ TEST_SUITE("apps/fault") {
     const Folder folder;
     const auto begin = std::chrono::steady_clock::now();
     const Outcome outcome =
-        folder.train({"plan.json", "--epochs", "3", "--save-weights", "w", "--stall-timeout", "1s"},
+        folder.train({"plan.json", "--epochs", "3", "--save-weights", "w", "--stall-timeout", "3s"},
                      {"PP_FAULT_FILE=data.safetensors", "PP_FAULT_AFTER=200", "PP_FAULT_HANGS=1"});
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     CHECK(outcome.code == 1);
-    CHECK(outcome.err.find("pp-run: error: stalled: no operation has ended for 1 s") != std::string::npos);
+    CHECK(outcome.err.find("pp-run: error: stalled: no operation has ended for 3 s") != std::string::npos);
     CHECK(outcome.err.find("  worker 0: F0.") != std::string::npos);
     CHECK(outcome.err.find("  worker 1: ") != std::string::npos);
     CHECK_FALSE(fs::exists(folder.path() / "w"));

@@ -17,7 +17,10 @@ namespace {
 /// Products at 1e12 FLOP/s of which large ones reach half, others at 1e9; 1e9 bytes/s, half of which is
 /// reached.
 DeviceSpec spec() {
-  DeviceSpec device{.name = "test", .source = "made up", .memory = Bytes(1 << 30)};
+  DeviceSpec device;
+  device.name = "test";
+  device.source = "made up";
+  device.memory = Bytes(1 << 30);
   device.memory_bandwidth = BytesPerSecond(1e9);
   device.memory_efficiency = 0.5;
   device.cache_bandwidth = BytesPerSecond(1e10);

@@ -16,7 +16,9 @@ using namespace pp::profile;
 namespace {
 
 ModelGraph chain(std::vector<Layer> layers, TensorType input) {
-  ModelGraph graph{.name = "chain", .inputs = {{"x", std::move(input)}}};
+  ModelGraph graph;
+  graph.name = "chain";
+  graph.inputs = {{"x", std::move(input)}};
   std::string last = "x";
   for (Layer& layer : layers) {
     layer.inputs = {last};
@@ -40,7 +42,9 @@ std::vector<LayerWork> works(const ModelGraph& graph, std::int64_t size, DType d
 
 /// 1e12 FLOP/s and bytes/s, without anything that makes them less.
 DeviceSpec plain_device() {
-  DeviceSpec device{.name = "plain", .memory = Bytes(std::int64_t{1} << 33)};
+  DeviceSpec device;
+  device.name = "plain";
+  device.memory = Bytes(std::int64_t{1} << 33);
   device.memory_bandwidth = device.cache_bandwidth = BytesPerSecond(1e12);
   for (const DType dtype : {DType::float32, DType::bfloat16}) device.types.push_back({dtype, 1e12, 1e12, 1, 0});
   return device;
