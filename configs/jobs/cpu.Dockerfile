@@ -1,7 +1,7 @@
 # docker build -t pp:cpu -f configs/jobs/cpu.Dockerfile .
 # The three tools and what mpirun needs between machines, on CPUs. Without a command it is a worker that waits for mpirun.
 FROM debian:12-slim
-# ssh is how mpirun reaches the workers: keys come from the MPI operator, or from a volume on /root/.ssh.
+# ssh is how mpirun reaches the workers: keys come from the MPI operator, or from a volume on ~/.ssh.
 RUN apt-get update && apt-get install -y --no-install-recommends openssh-client openssh-server && \
     mkdir -p /run/sshd && \
     printf 'PermitRootLogin prohibit-password\nStrictModes no\n' > /etc/ssh/sshd_config.d/pp.conf && \

@@ -47,4 +47,18 @@ auto with_context(const std::string& context, Body&& body) {
   }
 }
 
+/// What an exception says; `unknown error` where it is none of the standard's.
+std::string text_of(const std::exception_ptr& error);
+
+template <class E>
+bool holds(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const E&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
 }  // namespace pp

@@ -15,26 +15,6 @@ constexpr std::chrono::microseconds kShortest(200), kLongest(4000);
 constexpr int kGroup = 8;                       // round trips of which the shortest tells the time
 constexpr std::chrono::milliseconds kAwake(2);  // who asks for the time soon asks again
 
-std::string text_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    return e.what();
-  } catch (...) {
-    return "unknown error";
-  }
-}
-
-bool is_said(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const SaidElsewhere&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
-
 // Of a record, with(time) in place of each time of the run.
 template <class With>
 void change_times(WorkerRecord& record, With&& with) {
@@ -44,17 +24,6 @@ void change_times(WorkerRecord& record, With&& with) {
   };
   for (OpRecord& op : record.ops) change(op.event);
   for (MessageRecord& message : record.messages) change(message.event);
-}
-
-// Rank 0 is silent, so this rank speaks for it.
-bool is_lost(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const LostRank&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
 }
 
 std::string kind_alone(LetterKind kind) { return Packer().add(kind).take(); }
@@ -276,9 +245,10 @@ void RankLink::say_failure() {
   const std::exception_ptr error = job_.coordinator.error();
   if (!error) return;
   failure_said_ = true;
-  if (is_said(error)) return;
+  if (holds<SaidElsewhere>(error)) return;
   if (!leads()) mailbox_.post_failure(text_of(error));
-  if (leads() || is_lost(error)) mailbox_.post_all(Packer().add(LetterKind::failed).add(text_of(error)).take());
+  // Where rank 0 is silent, this rank speaks for it.
+  if (leads() || holds<LostRank>(error)) mailbox_.post_all(Packer().add(LetterKind::failed).add(text_of(error)).take());
 }
 
 FromOthers RankLink::await_others() {

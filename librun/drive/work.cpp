@@ -13,16 +13,6 @@ namespace pp::run {
 
 namespace {
 
-std::string text_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    return e.what();
-  } catch (...) {
-    return "unknown error";
-  }
-}
-
 // With lost workers; what they may still touch lives as long as the process.
 std::vector<std::unique_ptr<Work>>& left_behind() {
   static auto* const works = new std::vector<std::unique_ptr<Work>>;

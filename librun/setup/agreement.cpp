@@ -99,6 +99,8 @@ std::optional<Error> error_of(const std::function<void()>& body) {
     } catch (...) {
       model::detail::rethrow_as_error();
     }
+  } catch (const LostRank&) {
+    throw;  // this rank speaks
   } catch (const Error& error) {
     return error;
   } catch (const std::exception& error) {
