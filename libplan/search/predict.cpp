@@ -4,7 +4,7 @@
 
 #include "libplan/schedule/limits.h"
 #include "libplan/search/planner.h"
-#include "libplan/search/pricing.h"
+#include "libplan/search/simulated.h"
 
 namespace pp::plan {
 namespace {

@@ -1,5 +1,5 @@
-// From stages, workers and programs to what the simulator says about them. Stages may be any sets of layers
-// here, so that plans written by hand are priced as the planner's are.
+// From stages, workers and programs to what every stage costs. Stages may be any sets of layers here, so that
+// plans written by hand are priced as the planner's are.
 #pragma once
 
 #include <string>
@@ -28,14 +28,6 @@ struct Assignment {
   int stages() const { return static_cast<int>(stage_layers.size()); }
 };
 
-/// Micro-batches after which every replica of every stage has had equally many turns; of a stream, whole
-/// updates, and of as many stages as a simulation affords (stream_round()).
-int round_of(const Assignment& assignment);
-
-/// Micro-batches of a stream to simulate for steady_period(): at least 20 turns per stage, in thirds of whole
-/// rounds that are no shorter than fill and drain, unless that is more than the simulator should be given.
-int steady_length(const Assignment& assignment);
-
 struct PricingContext {
   const PlanGraph& graph;
   const PricedModel& model;
@@ -58,17 +50,5 @@ struct PricedStages {
   std::vector<Seconds> tied_all_reduce;    ///< per group, over all their workers
 };
 PricedStages price_stages(const PricingContext& context, const Assignment& assignment);
-
-/// The simulator's input for one step; streams are expanded to `micro_batches` of them.
-SimulationInput make_input(const PricedStages& priced, const Assignment& assignment, const Cluster& cluster,
-                           const std::vector<double>& scale, double all_reduce_overlap, int micro_batches);
-
-/// Prediction::step of a synchronous assignment alone, in a third of the time.
-Seconds simulated_step(const PricedStages& priced, const Assignment& assignment, const PricingContext& context);
-
-/// Step time, busy times, memory and traffic by the simulator. Streams run long enough for a steady period.
-/// Throws pp::Error (data) on a deadlock.
-Prediction simulate_prediction(const PricedStages& priced, const Assignment& assignment,
-                               const PricingContext& context);
 
 }  // namespace pp::plan

@@ -1,4 +1,5 @@
 #include "libplan/search/simulate_finalist.h"
+#include "libplan/search/simulated.h"
 
 #include <algorithm>
 #include <tuple>

@@ -6,6 +6,7 @@
 
 #include "libplan/search/improve/climb.h"
 #include "libplan/search/simulate_finalist.h"
+#include "libplan/search/simulated.h"
 #include "libplan/search/zero_bubble/auto_zero_bubble.h"
 #include "libprofile/core/error.h"
 

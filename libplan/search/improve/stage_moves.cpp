@@ -8,6 +8,7 @@
 #include "libplan/search/candidates/shapes.h"
 #include "libplan/search/improve/climb.h"
 #include "libplan/search/simulate_finalist.h"
+#include "libplan/search/simulated.h"
 #include "libprofile/core/error.h"
 
 namespace pp::plan {

@@ -9,7 +9,7 @@
 
 #include "libplan/cost/priced_model.h"
 #include "libplan/search/planner.h"
-#include "libplan/search/pricing.h"
+#include "libplan/search/simulated.h"
 #include "libplan/search/request/request.h"
 #include "tests/libplan/search/graphs.h"
 

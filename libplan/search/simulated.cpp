@@ -1,0 +1,162 @@
+#include "libplan/search/simulated.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "libplan/cost/links.h"
+#include "libplan/schedule/stream_length.h"
+#include "libplan/schedule/versions.h"
+
+namespace pp::plan {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// What the simulator should be given.
+constexpr int kMostOperations = 200'000;
+
+/// Micro-batches that many operations have, in each third of a stream.
+int affordable_third(const Assignment& assignment) { return kMostOperations / (3 * 2 * assignment.stages()); }
+
+/// Of every replica of every stage, in whole updates.
+int turns_of(const Assignment& assignment, int per_update) {
+  std::vector<int> replicas;
+  for (const auto& workers : assignment.stage_workers) replicas.push_back(static_cast<int>(workers.size()));
+  return stream_round(replicas, per_update, affordable_third(assignment));
+}
+
+/// Micro-batches in flight between the first forward and the last backward of a stage.
+int most_in_flight(const Assignment& assignment) {
+  int most = 1;
+  for (int s = 0; s < assignment.stages(); ++s)
+    most = std::max(most, window_of(assignment, s) * static_cast<int>(assignment.stage_workers[at(s)].size()));
+  return most;
+}
+
+/// Of as many micro-batches as a stream runs: those of an update, over and over.
+std::vector<double> repeated(const std::vector<double>& scale, int micro_batches) {
+  std::vector<double> result;
+  while (!scale.empty() && std::ssize(result) < micro_batches)
+    result.insert(result.end(), scale.begin(), scale.end());
+  return result;
+}
+
+/// One place for the devices of an innermost group, which one link joins.
+void set_links(SimulationInput& input, const std::vector<int>& devices, const Cluster& cluster) {
+  const int group = cluster.levels.empty() ? 1 : cluster.levels.front().devices;
+  std::map<int, int> places;              // by group
+  std::vector<std::pair<int, int>> ends;  // two devices of each, or one twice
+  for (const int device : devices) {
+    const auto [found, fresh] = places.try_emplace(device / group, static_cast<int>(places.size()));
+    if (fresh) ends.emplace_back(device, device);
+    ends[at(found->second)].second = device;
+    input.places.push_back(found->second);
+  }
+  for (const auto& [from, other] : ends) {
+    auto& row = input.links.emplace_back();
+    for (const auto& [to, last] : ends) row.push_back(link_between(cluster, from, from == to ? last : to));
+  }
+}
+
+void add_traffic(Prediction& prediction, const SimulationResult& result, int updates) {
+  std::map<std::pair<WorkerId, WorkerId>, Bytes> sums;
+  for (const MessageEvent& message : result.messages) sums[{message.from, message.to}] += message.bytes;
+  for (const auto& [ends, bytes] : sums) {
+    prediction.links.push_back({ends.first, ends.second, Bytes(bytes.value / updates)});
+  }
+}
+
+}  // namespace
+
+int round_of(const Assignment& assignment) {
+  return turns_of(assignment, assignment.synchronous ? 1 : assignment.micro_batches);
+}
+
+int steady_length(const Assignment& assignment) {
+  const int round = round_of(assignment);
+  const int third =
+      std::max((20 * assignment.stages() + 2) / 3 * turns_of(assignment, 1), most_in_flight(assignment));
+  const int wanted = (third + round - 1) / round;
+  const int affordable = std::max(1, affordable_third(assignment) / round);
+  return 3 * round * std::min(wanted, affordable);
+}
+
+SimulationInput make_input(const PricedStages& priced, const Assignment& assignment, const Cluster& cluster,
+                           const std::vector<double>& scale, double all_reduce_overlap, int micro_batches) {
+  SimulationInput input;
+  input.programs.micro_batches = micro_batches;
+  input.programs.synchronous = assignment.synchronous;
+  if (!assignment.synchronous) {
+    const int replicas = static_cast<int>(assignment.stage_workers.front().size());
+    input.programs.backwards_per_update = std::max(1, assignment.micro_batches / replicas);
+    input.keeps_versions = holds_versions(assignment.policy);
+  }
+  for (const WorkerProgram& program : assignment.programs) {
+    input.programs.workers.push_back(program.stream ? expand_stretch(*program.stream, micro_batches)
+                                                    : program.program);
+  }
+  for (const auto& workers : assignment.stage_workers) {
+    auto& ids = input.programs.stage_workers.emplace_back();
+    for (const int worker : workers) ids.push_back(WorkerId{worker});
+  }
+  for (const StageEdge& edge : priced.edges) {
+    if (number(edge.to) != number(edge.from) + 1) input.programs.skips.emplace_back(edge.from, edge.to);
+  }
+  input.programs.tied = priced.tied;
+  input.tied_all_reduce = priced.tied_all_reduce;
+  input.stages = priced.stages;
+  input.edges = priced.edges;
+  set_links(input, assignment.worker_devices, cluster);
+  if (const std::vector<int> cards = shared_cards(cluster); !cards.empty()) {
+    for (const int device : assignment.worker_devices) input.cards.push_back(cards[at(device)]);
+  }
+  input.micro_batch_scale = repeated(scale, micro_batches);
+  input.all_reduce_overlap = all_reduce_overlap;
+  return input;
+}
+
+Seconds simulated_step(const PricedStages& priced, const Assignment& assignment,
+                       const PricingContext& context) {
+  return chained_period(make_input(priced, assignment, context.cluster, context.model.scale,
+                                   context.all_reduce_overlap, assignment.micro_batches));
+}
+
+Prediction simulate_prediction(const PricedStages& priced, const Assignment& assignment,
+                               const PricingContext& context) {
+  const auto input = [&](int micro_batches) {
+    return make_input(priced, assignment, context.cluster, context.model.scale, context.all_reduce_overlap,
+                      micro_batches);
+  };
+  Prediction prediction;
+  prediction.stages = priced.stages;
+  prediction.edges = priced.edges;
+  prediction.tied_all_reduce = priced.tied_all_reduce;
+  prediction.micro_batch_scale = context.model.scale;
+  prediction.all_reduce_overlap = context.all_reduce_overlap;
+
+  const int length = assignment.synchronous ? assignment.micro_batches : steady_length(assignment);
+  const int updates = length / assignment.micro_batches;
+  const SimulationInput whole = input(length);
+  const SimulationResult result = simulate(whole, Events::unsorted);
+  const auto workers = static_cast<double>(assignment.programs.size());
+  if (assignment.synchronous) {
+    prediction.makespan = result.makespan;
+    prediction.step = chained_period(whole);
+    prediction.bubble_fraction = result.bubble_fraction;
+  } else {
+    prediction.makespan = simulate(input(round_of(assignment))).makespan;
+    prediction.step = steady_period(whole) * assignment.micro_batches;
+    const Seconds busy = std::accumulate(result.busy.begin(), result.busy.end(), Seconds{});
+    prediction.bubble_fraction = std::max(0.0, 1 - busy / (workers * updates * prediction.step));
+  }
+  const int samples = std::accumulate(context.model.sizes.begin(), context.model.sizes.end(), 0);
+  prediction.samples_per_s = prediction.step.count() > 0 ? samples / prediction.step.count() : 0;
+  for (std::size_t w = 0; w < result.busy.size(); ++w) {
+    prediction.workers.push_back({result.busy[w] / updates, result.memory[w]});
+  }
+  add_traffic(prediction, result, updates);
+  return prediction;
+}
+
+}  // namespace pp::plan
