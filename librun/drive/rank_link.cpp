@@ -248,7 +248,8 @@ void RankLink::say_failure() {
   if (holds<SaidElsewhere>(error)) return;
   if (!leads()) mailbox_.post_failure(text_of(error));
   // Where rank 0 is silent, this rank speaks for it.
-  if (leads() || holds<LostRank>(error)) mailbox_.post_all(Packer().add(LetterKind::failed).add(text_of(error)).take());
+  if (leads() || holds<LostRank>(error))
+    mailbox_.post_all(Packer().add(LetterKind::failed).add(text_of(error)).take());
 }
 
 FromOthers RankLink::await_others() {

@@ -9,8 +9,8 @@
 
 #include "libplan/cost/priced_model.h"
 #include "libplan/search/planner.h"
-#include "libplan/search/simulated.h"
 #include "libplan/search/request/request.h"
+#include "libplan/search/simulated.h"
 #include "tests/libplan/search/graphs.h"
 
 namespace pp::plan::test {
