@@ -11,6 +11,7 @@
 #include "libprofile/core/context.h"
 #include "libprofile/core/ids.h"
 #include "libprofile/core/json_reader.h"
+#include "libprofile/core/link.h"
 #include "libprofile/core/profile.h"
 #include "libprofile/core/units.h"
 
@@ -45,6 +46,7 @@ struct MeasuredAllReduce {
   Seconds latency{};
   double fit_residual = 0;
   std::vector<LinkSample> samples;
+  double overlap = 0;  ///< share of the last backward that hides it
   bool operator==(const MeasuredAllReduce&) const = default;
 };
 
@@ -57,8 +59,12 @@ struct Level {
   double fit_residual =
       0;  ///< largest relative error of latency + size/bandwidth over the samples; 0 when given
   std::vector<LinkSample> samples;  ///< empty unless measured
-  /// Of all devices of a group, where it was measured: to compare with; plans are priced with the link.
+  /// Of all devices of a group, where it was measured: to compare with; plans are priced with the link, and of
+  /// the outermost level with the overlap of this.
   std::optional<MeasuredAllReduce> all_reduce = std::nullopt;
+  Seconds message_cost{};  ///< this and the next two as in Link
+  double overlap = 1;
+  Duplex duplex = Duplex::full;
   bool operator==(const Level&) const = default;
 };
 

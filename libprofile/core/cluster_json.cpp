@@ -44,15 +44,32 @@ MeasuredAllReduce read_all_reduce(ObjectReader& reader) {
   measured.bandwidth = BytesPerSecond(reader.number("bandwidth_bytes_per_s", {.min = kLeast}));
   measured.latency = Seconds(reader.number("latency_s"));
   measured.fit_residual = reader.number("fit_residual");
+  if (reader.has("overlap")) measured.overlap = reader.number("overlap", {.max = 1});
   measured.samples = read_samples(reader);
   return measured;
 }
 
 Json all_reduce_json(const MeasuredAllReduce& measured) {
-  return {{"bandwidth_bytes_per_s", measured.bandwidth.value},
-          {"latency_s", measured.latency.count()},
-          {"fit_residual", measured.fit_residual},
-          {"samples", samples_json(measured.samples)}};
+  Json json{{"bandwidth_bytes_per_s", measured.bandwidth.value},
+            {"latency_s", measured.latency.count()},
+            {"fit_residual", measured.fit_residual}};
+  if (measured.overlap != MeasuredAllReduce{}.overlap) json["overlap"] = measured.overlap;
+  json["samples"] = samples_json(measured.samples);
+  return json;
+}
+
+void read_transport(Level& level, ObjectReader& reader) {
+  if (reader.has("message_cost_s")) level.message_cost = Seconds(reader.number("message_cost_s"));
+  if (reader.has("overlap")) level.overlap = reader.number("overlap", {.max = 1});
+  if (reader.has("duplex")) level.duplex = reader.enumerator<Duplex>("duplex");
+}
+
+/// Defaults are left out.
+void add_transport(Json& json, const Level& level) {
+  const Level usual;
+  if (level.message_cost != usual.message_cost) json["message_cost_s"] = level.message_cost.count();
+  if (level.overlap != usual.overlap) json["overlap"] = level.overlap;
+  if (level.duplex != usual.duplex) json["duplex"] = name_of(level.duplex);
 }
 
 void check_ids(const Cluster& cluster, const ObjectReader& reader) {
@@ -129,6 +146,7 @@ Level level_from_json(ObjectReader& reader) {
   level.devices = small_integer(reader, "devices", 1);
   level.bandwidth = BytesPerSecond(reader.number("bandwidth_bytes_per_s", {.min = kLeast}));
   if (reader.has("latency_s")) level.latency = Seconds(reader.number("latency_s"));
+  read_transport(level, reader);
   if (reader.has("fit_residual")) level.fit_residual = reader.number("fit_residual");
   level.samples = read_samples(reader);
   if (reader.has("all_reduce"))
@@ -140,8 +158,9 @@ Json to_json(const Level& level) {
   Json json{{"name", level.name},
             {"devices", level.devices},
             {"bandwidth_bytes_per_s", level.bandwidth.value},
-            {"latency_s", level.latency.count()},
-            {"fit_residual", level.fit_residual}};
+            {"latency_s", level.latency.count()}};
+  add_transport(json, level);
+  json["fit_residual"] = level.fit_residual;
   json["samples"] = samples_json(level.samples);
   if (level.all_reduce) json["all_reduce"] = all_reduce_json(*level.all_reduce);
   return json;

@@ -104,6 +104,38 @@ TEST_SUITE("libprofile/core/cluster_json") {
           "2.2250738585072014e-308 upwards");
   }
 
+  TEST_CASE("a level may say what its messages ask of the devices, and leaves out what is usual") {
+    Cluster cluster = two_nodes();
+    Level& outer = cluster.levels[1];
+    outer.message_cost = Seconds(2e-5);
+    outer.overlap = 0.25;
+    outer.duplex = Duplex::half;
+    outer.all_reduce = {BytesPerSecond(5e8), Seconds(1e-4), 0.25, cluster.levels[0].samples, 0.75};
+    const Json json = to_json(cluster);
+    CHECK(json["levels"][1]["message_cost_s"] == 2e-5);
+    CHECK(json["levels"][1]["overlap"] == 0.25);
+    CHECK(json["levels"][1]["duplex"] == "half");
+    CHECK(json["levels"][1]["all_reduce"]["overlap"] == 0.75);
+    CHECK_FALSE(json["levels"][0].contains("message_cost_s"));
+    CHECK_FALSE(json["levels"][0].contains("overlap"));
+    CHECK_FALSE(json["levels"][0].contains("duplex"));
+    CHECK(cluster_from_json(json) == cluster);
+    CHECK(cluster_hash(cluster) != cluster_hash(two_nodes()));
+  }
+
+  TEST_CASE("what messages cannot ask of a device is refused where it stands") {
+    CHECK(refused([](Json& j) { j["levels"][0]["message_cost_s"] = -1; }) ==
+          "[data] /levels/0/message_cost_s: must be a number from 0.0 upwards, not -1");
+    CHECK(refused([](Json& j) { j["levels"][0]["overlap"] = 1.5; }) ==
+          "[data] /levels/0/overlap: must be a number from 0.0 to 1.0, not 1.5");
+    CHECK(refused([](Json& j) { j["levels"][0]["duplex"] = "both"; }) ==
+          "[data] /levels/0/duplex: unknown name \"both\"; use one of full, half");
+    CHECK(refused([](Json& j) {
+            j["levels"][1]["all_reduce"] = {
+                {"bandwidth_bytes_per_s", 1e9}, {"latency_s", 0}, {"fit_residual", 0}, {"overlap", 2}};
+          }) == "[data] /levels/1/all_reduce/overlap: must be a number from 0.0 to 1.0, not 2");
+  }
+
   TEST_CASE("one device needs no link") {
     CHECK(refused([](Json& j) {
             j["devices"] = Json::array({j["devices"][0]});
