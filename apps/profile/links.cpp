@@ -16,10 +16,10 @@
 #include "apps/profile/commands.h"
 #include "libprofile/core/counted.h"
 #include "libprofile/device/process.h"
-#include "librun/transport/device_links.h"
-#include "librun/transport/link_levels.h"
-#include "librun/transport/link_meter.h"
-#include "librun/transport/rank_links.h"
+#include "librun/links/device_links.h"
+#include "librun/links/link_levels.h"
+#include "librun/links/link_meter.h"
+#include "librun/links/rank_links.h"
 
 namespace pp::profile_tool {
 namespace {

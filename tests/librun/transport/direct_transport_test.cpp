@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "libprofile/device/compute_device.h"
+#include "librun/links/gpu_medium.h"
 #include "librun/transport/direct_ways.h"
-#include "librun/transport/gpu_medium.h"
 #include "librun/transport/rank_transport.h"
 #include "tests/support/thread_groups.h"
 #include "tests/support/thread_peers.h"

@@ -1,4 +1,4 @@
-#include "librun/transport/gpu_medium.h"
+#include "librun/links/gpu_medium.h"
 
 #include <ATen/ops/zeros.h>
 #include <unistd.h>

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "librun/transport/link_samples.h"
+#include "librun/links/link_samples.h"
 
 namespace pp::run {
 

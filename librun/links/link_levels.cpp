@@ -1,4 +1,4 @@
-#include "librun/transport/link_levels.h"
+#include "librun/links/link_levels.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <numeric>
 #include <set>
 
-#include "librun/transport/link_fit.h"
+#include "librun/links/link_fit.h"
 
 namespace pp::run {
 

@@ -1,4 +1,4 @@
-#include "librun/transport/rank_links.h"
+#include "librun/links/rank_links.h"
 
 #include <condition_variable>
 #include <cstring>
@@ -86,7 +86,7 @@ std::vector<std::optional<Cluster>> measure(int size, const LinkSweep& sweep, st
 
 }  // namespace
 
-TEST_SUITE("librun/transport/rank_links") {
+TEST_SUITE("librun/links/rank_links") {
   TEST_CASE("every pair of ranks is measured, rank 0 gets the cluster") {
     const LinkSweep sweep{.smallest = Bytes(64), .largest = Bytes(256), .repetitions = 4, .warm_up = 1};
     std::vector<double> progress;

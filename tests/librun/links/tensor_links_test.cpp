@@ -1,8 +1,8 @@
 // The link meter of tensors, on CPU devices and, where there are any, on CUDA devices.
-#include "librun/transport/tensor_links.h"
+#include "librun/links/tensor_links.h"
 
 #include "libprofile/core/error.h"
-#include "librun/transport/device_links.h"
+#include "librun/links/device_links.h"
 #include "tests/support/torch_test.h"
 
 #include "tests/support/gpu.h"
@@ -25,7 +25,7 @@ void check_samples(const std::vector<LinkSample>& samples, std::int64_t counted)
 
 }  // namespace
 
-TEST_SUITE("librun/transport/tensor_links") {
+TEST_SUITE("librun/links/tensor_links") {
   TEST_CASE("a pair is measured in both directions at every size") {
     check_samples(sample_pair(at::kCPU, at::kCPU, kBrief), 2 * 8);
   }
@@ -46,7 +46,7 @@ TEST_SUITE("librun/transport/tensor_links") {
   }
 }
 
-TEST_SUITE("gpu/librun/transport/links") {
+TEST_SUITE("gpu/librun/links/tensor_links") {
   TEST_CASE("two workers on one device hand over by reference; all-reduce in the same table") {
     PP_NEEDS_CUDA(1);
     const Cluster cluster = measure_cuda_links(std::vector<int>{0, 0}, kBrief);

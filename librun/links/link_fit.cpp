@@ -1,4 +1,4 @@
-#include "librun/transport/link_fit.h"
+#include "librun/links/link_fit.h"
 
 #include <algorithm>
 #include <cmath>

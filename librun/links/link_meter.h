@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "libprofile/core/cluster.h"
-#include "librun/transport/link_samples.h"
+#include "librun/links/link_samples.h"
 
 namespace pp::run {
 

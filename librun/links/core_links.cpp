@@ -1,4 +1,4 @@
-#include "librun/transport/core_links.h"
+#include "librun/links/core_links.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "libprofile/device/cores.h"
-#include "librun/transport/ping_pong.h"
+#include "librun/links/ping_pong.h"
 
 namespace pp::run {
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <utility>
 
+#include "librun/links/rank_links.h"
 #include "librun/transport/device_group.h"
-#include "librun/transport/rank_links.h"
 
 namespace pp::run {
 

@@ -1,4 +1,4 @@
-#include "librun/transport/device_links.h"
+#include "librun/links/device_links.h"
 
 #include <algorithm>
 #include <string>
@@ -6,9 +6,9 @@
 #include "libprofile/core/error.h"
 #include "libprofile/device/compute_device.h"
 #include "libprofile/device/cuda_devices.h"
-#include "librun/transport/link_levels.h"
-#include "librun/transport/link_meter.h"
-#include "librun/transport/tensor_links.h"
+#include "librun/links/link_levels.h"
+#include "librun/links/link_meter.h"
+#include "librun/links/tensor_links.h"
 
 namespace pp::run {
 

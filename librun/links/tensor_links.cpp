@@ -1,4 +1,4 @@
-#include "librun/transport/tensor_links.h"
+#include "librun/links/tensor_links.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "libprofile/device/compute_device.h"
+#include "librun/links/ping_pong.h"
 #include "librun/transport/collectives.h"
-#include "librun/transport/ping_pong.h"
 
 namespace pp::run {
 

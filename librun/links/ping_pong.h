@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "librun/transport/link_samples.h"
+#include "librun/links/link_samples.h"
 #include "librun/transport/message_queue.h"
 #include "librun/worker/threads.h"
 

@@ -1,4 +1,4 @@
-#include "librun/transport/link_samples.h"
+#include "librun/links/link_samples.h"
 
 #include <algorithm>
 

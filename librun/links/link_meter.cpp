@@ -1,4 +1,4 @@
-#include "librun/transport/link_meter.h"
+#include "librun/links/link_meter.h"
 
 #include <algorithm>
 #include <string>
@@ -6,9 +6,9 @@
 #include "libprofile/core/error.h"
 #include "libprofile/device/cores.h"
 #include "libprofile/device/machine.h"
-#include "librun/transport/core_links.h"
-#include "librun/transport/link_fit.h"
-#include "librun/transport/link_levels.h"
+#include "librun/links/core_links.h"
+#include "librun/links/link_fit.h"
+#include "librun/links/link_levels.h"
 
 namespace pp::run {
 

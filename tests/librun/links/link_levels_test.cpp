@@ -1,11 +1,11 @@
-#include "librun/transport/link_levels.h"
+#include "librun/links/link_levels.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
 
-#include "tests/librun/transport/link_samples.h"
+#include "tests/librun/links/link_samples.h"
 #include "tests/support/doctest.h"
 
 using namespace pp;
@@ -65,7 +65,7 @@ std::vector<Device> devices_on(const std::vector<std::string>& nodes) {
 
 }  // namespace
 
-TEST_SUITE("librun/transport/link_levels") {
+TEST_SUITE("librun/links/link_levels") {
   TEST_CASE("equal links are one level") {
     CHECK(group_devices(nested(count_up(4), {4})) == DeviceGroups{{0, 1, 2, 3}, {4}});
     CHECK(group_devices(nested(count_up(2), {2})) == DeviceGroups{{0, 1}, {2}});

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "libprofile/core/cluster.h"
-#include "librun/transport/link_samples.h"
+#include "librun/links/link_samples.h"
 
 namespace pp::run {
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "libprofile/core/cluster.h"
-#include "librun/transport/link_samples.h"
+#include "librun/links/link_samples.h"
 #include "librun/transport/ranks.h"
 
 namespace pp::run {

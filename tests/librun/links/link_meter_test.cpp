@@ -1,4 +1,4 @@
-#include "librun/transport/link_meter.h"
+#include "librun/links/link_meter.h"
 
 #include <string>
 
@@ -10,7 +10,7 @@
 using namespace pp;
 using namespace pp::run;
 
-TEST_SUITE("librun/transport/link_meter") {
+TEST_SUITE("librun/links/link_meter") {
   TEST_CASE("a link between two cores is measured in both directions at every size") {
     if (profile::usable_cores().size() < 2) {
       pp::test::skip("one core");

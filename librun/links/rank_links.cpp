@@ -1,4 +1,4 @@
-#include "librun/transport/rank_links.h"
+#include "librun/links/rank_links.h"
 
 #include <unistd.h>
 
@@ -13,8 +13,8 @@
 #include "libprofile/core/error.h"
 #include "libprofile/device/cores.h"
 #include "libprofile/device/machine.h"
-#include "librun/transport/link_levels.h"
-#include "librun/transport/link_meter.h"
+#include "librun/links/link_levels.h"
+#include "librun/links/link_meter.h"
 
 namespace pp::run {
 

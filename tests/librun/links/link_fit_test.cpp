@@ -1,8 +1,8 @@
-#include "librun/transport/link_fit.h"
+#include "librun/links/link_fit.h"
 
 #include <vector>
 
-#include "tests/librun/transport/link_samples.h"
+#include "tests/librun/links/link_samples.h"
 #include "tests/support/doctest.h"
 
 using namespace pp;
@@ -21,7 +21,7 @@ std::vector<LinkSample> straight() {
 
 }  // namespace
 
-TEST_SUITE("librun/transport/link_fit") {
+TEST_SUITE("librun/links/link_fit") {
   TEST_CASE("the fit finds latency and bandwidth of exact samples") {
     // 10 us + x / (1 GB/s): 1 kB takes 11 us, 9 kB 19 us, 990 kB 1000 us.
     const std::vector<LinkSample> samples{sample(1000, 11), sample(9000, 19), sample(990000, 1000)};
