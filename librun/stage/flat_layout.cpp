@@ -40,6 +40,21 @@ FlatLayout::FlatLayout(const ResolvedModel& model, const model::Segment& segment
   }
 }
 
+std::vector<FlatLayout::Bucket> FlatLayout::buckets(std::int64_t least) const {
+  std::vector<Bucket> buckets;
+  std::int64_t end = weight_size_;
+  for (std::size_t p = parameters_.size(); p-- > 0;) {
+    const auto layer = parameters_[p].uses.front().layer;
+    const bool first_of_layer = p == 0 || parameters_[p - 1].uses.front().layer != layer;
+    const std::int64_t begin = parameters_[p].offset();
+    if (p > 0 && (!first_of_layer || end - begin < least)) continue;
+    buckets.push_back({static_cast<int>(layer), begin, end});
+    end = begin;
+  }
+  if (weight_size_ < gradient_size_) buckets.push_back({0, weight_size_, gradient_size_});
+  return buckets;
+}
+
 at::Tensor FlatLayout::view(const at::Tensor& flat, const Parameter& parameter, std::int64_t offset) {
   return flat.narrow(0, offset, parameter.length).view(parameter.shape);
 }

@@ -35,6 +35,15 @@ class FlatLayout {
   std::int64_t weight_size() const { return weight_size_; }
   std::int64_t gradient_size() const { return gradient_size_; }
 
+  /// Elements [begin, end) of the gradient, complete when the backward of `layer` (in the segment) has run.
+  struct Bucket {
+    int layer = 0;
+    std::int64_t begin = 0, end = 0;
+  };
+  /// Parts of the gradient in the order in which a backward completes them, whole layers of at least so many
+  /// elements; the last one may have fewer, and further uses of shared parameters are one of their own.
+  std::vector<Bucket> buckets(std::int64_t least) const;
+
   /// A buffer with the values of `weights`.
   at::Tensor flattened(const model::Weights& weights) const;
   /// Leaves that refer into a buffer.

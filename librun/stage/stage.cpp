@@ -112,9 +112,10 @@ void Stage::recompute(int micro_batch, model::TensorSpan inputs, const model::Ra
   flight.pass = std::move(again);
 }
 
-model::Tensors Stage::backward(int micro_batch, std::span<const model::Tensors> output_gradients,
-                               double weight) {
-  model::Tensors result = segment_.backward(flights_.at(micro_batch).pass, output_gradients, weight, sums_);
+model::Tensors Stage::backward(int micro_batch, std::span<const model::Tensors> output_gradients, double weight,
+                               model::LayerObserver* observer) {
+  model::Tensors result =
+      segment_.backward(flights_.at(micro_batch).pass, output_gradients, weight, sums_, observer);
   retire(micro_batch);
   return result;
 }
@@ -124,8 +125,8 @@ model::Tensors Stage::input_gradient(int micro_batch, std::span<const model::Ten
   return segment_.input_gradient(flights_.at(micro_batch).pass, output_gradients, weight);
 }
 
-void Stage::weight_gradient(int micro_batch) {
-  segment_.weight_gradient(flights_.at(micro_batch).pass, sums_);
+void Stage::weight_gradient(int micro_batch, model::LayerObserver* observer) {
+  segment_.weight_gradient(flights_.at(micro_batch).pass, sums_, observer);
   retire(micro_batch);
 }
 
@@ -142,14 +143,23 @@ bool Stage::has_statistics() const {
 }
 
 at::Tensor Stage::complete_gradient() {
+  return gradient_.defined() ? complete_gradient({0, 0, layout_.gradient_size()}) : gradient_;
+}
+
+at::Tensor Stage::complete_gradient(const FlatLayout::Bucket& bucket) {
   for (const FlatLayout::Parameter& parameter : layout_.parameters()) {
     for (const FlatLayout::Use& use : parameter.uses) {
-      if (sum(use).defined()) continue;
+      if (use.offset < bucket.begin || use.offset >= bucket.end || sum(use).defined()) continue;
       sum(use) = place(parameter, use);
       sum(use).zero_();
     }
   }
-  return gradient_;
+  return gradient_.narrow(0, bucket.begin, bucket.end - bucket.begin);
+}
+
+std::vector<FlatLayout::Bucket> Stage::buckets(Bytes least) const {
+  if (!gradient_.defined()) return {};
+  return layout_.buckets(least.value / static_cast<std::int64_t>(gradient_.element_size()));
 }
 
 template <class Visit>

@@ -91,15 +91,19 @@ class Stage {
   const at::Tensor& loss(int micro_batch) const { return flights_.at(micro_batch).pass.loss; }
 
   /// Backward of the pass in flight, with the weights of its forward. `output_gradients` as Segment::backward
-  /// wants them.
-  model::Tensors backward(int micro_batch, std::span<const model::Tensors> output_gradients, double weight);
+  /// wants them; the observer as well.
+  model::Tensors backward(int micro_batch, std::span<const model::Tensors> output_gradients, double weight,
+                          model::LayerObserver* observer = nullptr);
   model::Tensors input_gradient(int micro_batch, std::span<const model::Tensors> output_gradients,
                                 double weight);
-  void weight_gradient(int micro_batch);
+  void weight_gradient(int micro_batch, model::LayerObserver* observer = nullptr);
 
   /// What backwards have added since the last update, one place per use of a parameter (FlatLayout), zero where
   /// nothing was added; to be reduced over replicas in place. Undefined without parameters.
   at::Tensor complete_gradient();
+  /// The same of a part, whose layers have run their last backward of the step.
+  at::Tensor complete_gradient(const FlatLayout::Bucket& bucket);
+  std::vector<FlatLayout::Bucket> buckets(Bytes least) const;
   /// The same of batch norm, to be brought together over replicas.
   Statistics& statistics() { return statistics_; }
   bool has_statistics() const;

@@ -15,6 +15,19 @@ namespace pp::run {
 /// Workers that meet, in the order in which they count.
 using Group = std::vector<WorkerId>;
 
+/// A sum on its way, while its member computes. The members of a group bring their sums on in the order in
+/// which they began; nobody else touches the vectors until they are finished. Throws as Monitor::wait does.
+class PendingSum {
+ public:
+  virtual ~PendingSum() = default;
+  /// Adds this member's share and hands it out if what the others bring is here; whether that is done.
+  virtual bool advance() = 0;
+  /// The same, waiting for it. Returns the seconds of the additions that it made.
+  virtual Seconds add() = 0;
+  /// Behind add(): waits until the vector holds the sum.
+  virtual void finish() = 0;
+};
+
 /// Groups are numbered by whoever makes the object. The members of a group call the same functions in the same
 /// order; every call blocks until all of them have called. Throws as Monitor::wait does.
 class Collectives {
@@ -27,6 +40,9 @@ class Collectives {
   /// bits for everybody. Undefined vectors stay so. Returns the seconds of this worker's own additions, waiting
   /// left out.
   virtual Seconds sum(std::size_t group, WorkerId me, const at::Tensor& mine) = 0;
+  /// Begins the same sum, of a defined vector. Null, for all members alike, where nothing would go on beside
+  /// their own work: they call sum().
+  virtual std::unique_ptr<PendingSum> begin_sum(std::size_t group, WorkerId me, const at::Tensor& mine) = 0;
 
   /// Calls `use` with what every member brings, in their order; complete, read-only, and only there.
   virtual void gather(std::size_t group, WorkerId me, std::vector<at::Tensor> mine,

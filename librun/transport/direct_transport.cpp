@@ -1,7 +1,6 @@
 #include "librun/transport/direct_transport.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 
 #include <algorithm>
 #include <deque>
@@ -9,7 +8,6 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
-#include "libprofile/device/compute_device.h"
 #include "libprofile/device/memory_meter.h"
 #include "libprofile/model/ops.h"
 
@@ -113,80 +111,12 @@ class DirectTransport final : public Transport {
   std::vector<End> ends_;  ///< per channel: the end that is here
 };
 
-class DirectCollectives final : public Collectives {
- public:
-  DirectCollectives(std::unique_ptr<Collectives> other, DeviceGroups groups, bool fast)
-      : other_(std::move(other)), groups_(std::move(groups)), fast_(fast) {}
-
-  Seconds sum(std::size_t group, WorkerId me, const at::Tensor& mine) override {
-    if (!groups_[group]) return other_->sum(group, me, mine);
-    if (!mine.defined()) return Seconds(0);
-    const profile::ChargeMemory charged{profile::MemoryAccount()};
-    if (!fast_) return sum_slices(*groups_[group], mine);
-    groups_[group]->sum(mine);
-    groups_[group]->mark()->hold_back();
-    return Seconds(0);
-  }
-
-  void gather(std::size_t group, WorkerId me, std::vector<at::Tensor> mine,
-              const std::function<void(const Parts&)>& use) override {
-    other_->gather(group, me, std::move(mine), use);
-  }
-
- private:
-  // Each member adds one slice of all vectors, in the order of the members, and gives it to the others.
-  static Seconds sum_slices(DeviceGroup& group, const at::Tensor& mine) {
-    const at::Tensor flat = mine.view(-1);
-    const auto slice = [&](int member) {
-      const std::int64_t first = member * flat.numel() / group.size();
-      return flat.narrow(0, first, (member + 1) * flat.numel() / group.size() - first);
-    };
-    const auto others = [&](const auto& visit) {
-      for (int i = 0; i < group.size(); ++i) {
-        if (i != group.me()) visit(i);
-      }
-    };
-    const at::Tensor own = slice(group.me());
-    std::vector<at::Tensor> theirs(static_cast<std::size_t>(group.size()));
-    others([&](int i) { theirs[static_cast<std::size_t>(i)] = at::empty_like(own); });
-    group.together([&] {
-      others([&](int i) { give_and_take(group, i, slice(i), theirs[static_cast<std::size_t>(i)]); });
-    });
-    group.mark()->hold_back();
-    profile::wait_for(mine.device());
-    const auto start = Coordinator::Clock::now();
-    theirs[static_cast<std::size_t>(group.me())] = own;
-    at::Tensor sum = theirs[0].clone();
-    for (std::size_t i = 1; i < theirs.size(); ++i) sum.add_(theirs[i]);
-    own.copy_(sum);
-    profile::wait_for(mine.device());
-    const Seconds elapsed = Coordinator::Clock::now() - start;
-    group.together([&] { others([&](int i) { give_and_take(group, i, own, slice(i)); }); });
-    group.mark()->hold_back();
-    return elapsed;
-  }
-
-  static void give_and_take(DeviceGroup& group, int other, const at::Tensor& mine, const at::Tensor& theirs) {
-    if (mine.numel() > 0) group.send(other, mine);
-    if (theirs.numel() > 0) group.receive(other, theirs);
-  }
-
-  std::unique_ptr<Collectives> other_;
-  DeviceGroups groups_;
-  bool fast_;
-};
-
 }  // namespace
 
 std::unique_ptr<Transport> make_direct_transport(Coordinator& coordinator, std::unique_ptr<Transport> other,
                                                  std::vector<Channel> channels, DeviceGroups groups) {
   return std::make_unique<DirectTransport>(coordinator, std::move(other), std::move(channels),
                                            std::move(groups));
-}
-
-std::unique_ptr<Collectives> make_direct_collectives(std::unique_ptr<Collectives> other, DeviceGroups groups,
-                                                     bool fast) {
-  return std::make_unique<DirectCollectives>(std::move(other), std::move(groups), fast);
 }
 
 }  // namespace pp::run

@@ -15,6 +15,18 @@ Cursor::Cursor(const plan::Stream& stream, bool of_step, const EpochShape& epoch
     int& least = again_.try_emplace({op.stage, op.micro_batch % stream.period}, op.micro_batch).first->second;
     least = std::min(least, op.micro_batch);
   }
+  find_last_backwards();
+}
+
+// Of programs that are drained: in a stream other mini-batches run between a backward and its AR.
+void Cursor::find_last_backwards() {
+  if (!of_step_) return;
+  std::set<StageId> reduced;
+  for (auto op = stream_.body.rbegin(); op != stream_.body.rend(); ++op) {
+    if (op->kind == plan::OpKind::all_reduce) reduced.insert(op->stage);
+    if (plan::completes_backward(op->kind) && reduced.erase(op->stage) > 0)
+      last_.emplace(op->stage, op->micro_batch % stream_.period);
+  }
 }
 
 void Cursor::end_at(Step end) {
@@ -53,7 +65,11 @@ std::optional<Turn> Cursor::next() {
   locate(turn);
   turn.op.micro_batch = of_step_ ? turn.micro_batch : static_cast<int>(turn.local);
   turn.run_again = op->kind == plan::OpKind::forward && runs_again(op->stage, turn.local);
-  if (plan::completes_backward(op->kind)) due_[op->stage] = turn.step;
+  if (plan::completes_backward(op->kind)) {
+    due_[op->stage] = turn.step;
+    turn.completes_gradient = last_.contains({op->stage, static_cast<int>(turn.local % stream_.period)}) &&
+                              ends_step(mini_batch_of(turn.local));
+  }
   return turn;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "libplan/schedule/program.h"
@@ -30,6 +31,8 @@ struct Turn {
   int rows = 0;
   double weight = 1;       ///< share of the micro-batch in the step's loss: its samples over those of the step
   bool run_again = false;  ///< of F: an R of the same micro-batch follows
+  /// Of B or W: the stage's gradients of the step are complete behind it, an AR follows.
+  bool completes_gradient = false;
 };
 
 class Cursor {
@@ -45,6 +48,7 @@ class Cursor {
   void end_at(Step end);
 
  private:
+  void find_last_backwards();
   bool runs_again(StageId stage, std::int64_t local) const;
   void locate(Turn& turn) const;
   /// Micro-batches from the beginning of the stretch to that of a step.
@@ -60,7 +64,8 @@ class Cursor {
   plan::StreamWalk walk_;
   /// What the body runs again, stage and micro-batch modulo period, and the least such micro-batch.
   std::map<std::pair<StageId, int>, int> again_;
-  std::map<StageId, Step> due_;  ///< step of the stage's last backward
+  std::set<std::pair<StageId, int>> last_;  ///< backwards before an AR: stage and micro-batch modulo period
+  std::map<StageId, Step> due_;             ///< step of the stage's last backward
 };
 
 }  // namespace pp::run

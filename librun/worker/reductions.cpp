@@ -55,13 +55,28 @@ at::Tensor copy_on(const at::Device& device, const at::Tensor& tensor) {
 
 }  // namespace
 
+// A replica that has no micro-batch in the step begins at its AR.
+OverlappedSum& Worker::sum_of(StageId id, Stage& stage) {
+  return sums_.try_emplace(id, *job_.collectives, job_.replica_group(id), id_, stage).first->second;
+}
+
+model::LayerObserver* Worker::watches(const Turn& turn, Stage& stage) {
+  return turn.completes_gradient && overlaps_sums() ? &sum_of(turn.op.stage, stage) : nullptr;
+}
+
 void Worker::all_reduce(const Turn& turn, Stage& stage) {
   log_->begin(turn);
-  const at::Tensor gradient = stage.complete_gradient();
-  if (job_.setup.streams && job_.plan.training.micro_batches == 1 && gradient.defined())
-    gradient.mul_(share_of_round(turn));
-  finished();
-  const Seconds elapsed = job_.collectives->sum(job_.replica_group(turn.op.stage), id_, gradient);
+  Seconds elapsed{};
+  if (overlaps_sums()) {
+    elapsed = sum_of(turn.op.stage, stage).finish();
+    sums_.erase(turn.op.stage);
+  } else {
+    const at::Tensor gradient = stage.complete_gradient();
+    if (job_.setup.streams && job_.plan.training.micro_batches == 1 && gradient.defined())
+      gradient.mul_(share_of_round(turn));
+    finished();
+    elapsed = job_.collectives->sum(job_.replica_group(turn.op.stage), id_, gradient);
+  }
   if (stage.has_statistics()) reduce_statistics(turn.op.stage, stage);
   const Time end = finished();
   log_->end(end - std::chrono::duration_cast<Coordinator::Clock::duration>(elapsed), end);

@@ -265,9 +265,10 @@ void Worker::backward(const Turn& turn, Stage& stage) {
   receive_gradients(turn);
   log_->begin(turn);
   stage.predict_for_backward(rate(turn));
-  model::Tensors gradients = turn.op.kind == plan::OpKind::backward
-                                 ? stage.backward(pass, arrived_, turn.weight * loss_scale_.factor)
-                                 : stage.input_gradient(pass, arrived_, turn.weight * loss_scale_.factor);
+  model::Tensors gradients =
+      turn.op.kind == plan::OpKind::backward
+          ? stage.backward(pass, arrived_, turn.weight * loss_scale_.factor, watches(turn, stage))
+          : stage.input_gradient(pass, arrived_, turn.weight * loss_scale_.factor);
   arrived_.clear();
   end_operation();
   send_gradients(turn, std::move(gradients));
@@ -276,7 +277,7 @@ void Worker::backward(const Turn& turn, Stage& stage) {
 void Worker::weight_gradient(const Turn& turn, Stage& stage) {
   log_->begin(turn);
   stage.predict_for_backward(rate(turn));
-  stage.weight_gradient(turn.op.micro_batch);
+  stage.weight_gradient(turn.op.micro_batch, watches(turn, stage));
   end_operation();
 }
 

@@ -19,6 +19,7 @@
 #include "librun/worker/job.h"
 #include "librun/worker/loss_scale.h"
 #include "librun/worker/operation_log.h"
+#include "librun/worker/overlapped_sum.h"
 #include "librun/worker/record.h"
 
 namespace pp::run {
@@ -70,6 +71,11 @@ class Worker {
   void backward(const Turn& turn, Stage& stage);
   void weight_gradient(const Turn& turn, Stage& stage);
   void all_reduce(const Turn& turn, Stage& stage);
+  /// Whether the plan counts on all-reduces beside the last backwards of a step.
+  bool overlaps_sums() const { return !job_.setup.streams && job_.plan.predicted.all_reduce_overlap > 0; }
+  OverlappedSum& sum_of(StageId id, Stage& stage);
+  /// Who begins sums as the layers of a backward are through; null: nobody.
+  model::LayerObserver* watches(const Turn& turn, Stage& stage);
   /// Samples of a replica's mini-batch over those of all replicas' ones that the stage's update joins.
   double share_of_round(const Turn& turn) const;
   void reduce_statistics(StageId id, Stage& stage);
@@ -129,6 +135,7 @@ class Worker {
   at::Generator generator_;
   profile::MemoryAccount memory_;
   std::map<StageId, Stage> stages_;
+  std::map<StageId, OverlappedSum> sums_;  ///< until their AR
   Ground ground_;
   std::vector<model::Tensors> arrived_;  ///< gradients per output of the stage, in descending consumer order
   std::vector<at::Tensor> outbox_, leaving_;  ///< within send(): all messages; those to others

@@ -151,6 +151,54 @@ TEST_SUITE("librun/ranks") {
     CHECK(wires.sent() == 3 * 544 * 4 / 3 * sizeof(float));
   }
 
+  // The skip's layer of 1 MiB is a bucket of its own; where a replica has no micro-batch, its share is zero.
+  TEST_CASE("all-reduces beside the last backward, where the plan counts on them: the bits of one process") {
+    for (PlanSpec spec :
+         {PlanSpec{.model = ::test::mlp(8), .schedule = "data-parallel", .micro_batches = 4},
+          PlanSpec{.model = ::test::skip_mlp(512), .schedule = "data-parallel", .micro_batches = 2},
+          PlanSpec{.model = ::test::residual_net(), .cuts = {4}, .micro_batches = 4},
+          PlanSpec{.model = ::test::shared_mlp(), .cuts = {3}, .schedule = "gpipe"},
+          PlanSpec{.model = ::test::mlp(8), .cuts = {4}, .schedule = "hybrid"},
+          PlanSpec{.model = ::test::mlp(8), .cuts = {4, 8, 12}, .schedule = "chimera"}}) {
+      if (spec.schedule != "chimera") spec.replicas.assign(spec.cuts.size() + 1, 2);
+      if (spec.schedule == "data-parallel") spec.replicas = {3};
+      plan::Plan plan = make_plan(spec);
+      CAPTURE(plan.model.name);
+      CAPTURE(spec.schedule);
+      run::RunOptions options = options_for(plan);
+      options.steps = 6;
+      const ::test::Run expected = ::test::run_plan(plan, options);
+      plan.predicted.all_reduce_overlap = 0.5;
+      for (const int accumulate : {1, 2}) {
+        options.accumulate = accumulate;
+        check_same(static_cast<int>(plan.workers.size()), plan, options);
+      }
+      options.accumulate = 1;
+      CHECK(::test::first_difference(expected.tensors, run_on(2, plan, options).tensors) == "");
+    }
+  }
+
+  // One step of three replicas; the first AR to begin finds what went before it.
+  TEST_CASE("an all-reduce that the plan overlaps has begun before its AR, any other has not") {
+    plan::Plan plan =
+        make_plan({.model = ::test::mlp(8), .replicas = {3}, .schedule = "data-parallel", .micro_batches = 3});
+    for (const double overlap : {0.0, 1.0}) {
+      plan.predicted.all_reduce_overlap = overlap;
+      run::RunOptions options = options_for(plan);
+      options.steps = 1;
+      options.evaluate = false;
+      Wires wires(3);
+      std::atomic<bool> first = true;
+      std::atomic<std::size_t> sent = 0;
+      options.before_op = [&](std::int64_t, WorkerId, const plan::Op& op) {
+        if (op.kind == plan::OpKind::all_reduce && first.exchange(false)) sent = wires.sent();
+      };
+      for (const Ending& ending : train(3, plan, options, {}, &wires)) REQUIRE(ending.error == "");
+      CHECK((sent > 0) == (overlap > 0));
+      CHECK(wires.sent() == 3 * 544 * 4 / 3 * sizeof(float));
+    }
+  }
+
   TEST_CASE("a checkpoint of three ranks goes on on two and on one, with the bits of a run that went through") {
     const TestFolder folder;
     const plan::Plan plan = make_plan({.model = ::test::dropout_mlp(), .cuts = {2, 4, 6}});

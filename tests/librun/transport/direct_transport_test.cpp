@@ -161,6 +161,43 @@ TEST_SUITE("librun/transport/direct_transport") {
     }
   }
 
+  // Ranks ask after them at different moments: the last one never does before it must.
+  TEST_CASE("sums that are under way together have the bits of ((m0 + m1) + m2), by GPUs and by hosts") {
+    for (const bool direct : {true, false}) {
+      std::vector<at::Tensor> parts, expected;
+      for (int i = 0; i < 3; ++i) parts.push_back(at::randn({1000}));
+      const auto bucket = [&](std::size_t rank, std::int64_t b) { return parts[rank].narrow(0, 250 * b, 250); };
+      for (std::int64_t b = 0; b < 4; ++b) expected.push_back(bucket(0, b).add(bucket(1, b)).add(bucket(2, b)));
+      Wires wires(3);
+      ThreadGroups all;
+      const std::string key = all.key();
+      pp::test::on_ranks(wires, [&](ThreadPeers& peers) {
+        run::Coordinator coordinator(3);
+        const std::vector<run::Group> groups{{WorkerId{0}, WorkerId{1}, WorkerId{2}}};
+        const run::Placement placement = one_worker_each(peers.rank(), 3);
+        std::unique_ptr<run::Collectives> collectives =
+            run::make_rank_collectives(coordinator, groups, placement, peers);
+        if (direct) {
+          collectives = run::make_direct_collectives(std::move(collectives), {all.join(key, peers.rank(), 3)},
+                                                     /*fast=*/false);
+        }
+        std::vector<std::unique_ptr<run::PendingSum>> begun;
+        for (std::int64_t b = 0; b < 4; ++b) {
+          begun.push_back(collectives->begin_sum(0, WorkerId{peers.rank()},
+                                                 bucket(static_cast<std::size_t>(peers.rank()), b)));
+          if (peers.rank() < 2) begun.front()->advance();
+        }
+        for (const auto& sum : begun) sum->add();
+        for (const auto& sum : begun) sum->finish();
+      });
+      for (std::size_t rank = 0; rank < 3; ++rank) {
+        for (std::int64_t b = 0; b < 4; ++b)
+          CHECK(bucket(rank, b).equal(expected[static_cast<std::size_t>(b)]));
+      }
+      CHECK((wires.sent() == 0) == direct);
+    }
+  }
+
   TEST_CASE("the meter of links measures what a device group hands over") {
     ThreadGroups all;
     const std::string key = all.key();

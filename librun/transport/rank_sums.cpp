@@ -1,0 +1,121 @@
+#include "librun/transport/rank_sums.h"
+
+#include <ATen/ops/empty_like.h>
+
+#include <vector>
+
+#include "libprofile/device/memory_meter.h"
+
+namespace pp::run {
+
+namespace {
+
+// Of what is on its way.
+class SumOnHost : public PendingSum {
+ public:
+  SumOnHost(Coordinator& coordinator, const Circle& circle, const at::Tensor& mine)
+      : circle_(circle), coordinator_(coordinator), mine_(mine), host_(mine.to(at::kCPU).contiguous()) {
+    messages_.keep(host_);
+  }
+
+  void finish() final {
+    await();
+    if (!host_.is_same(mine_)) mine_.copy_(host_);
+  }
+
+ protected:
+  void await() {
+    coordinator_.poll(
+        circle_.worker(), [&] { return messages_.done(); },
+        [] { return "the other workers of an all-reduce"; });
+  }
+
+  const Circle circle_;
+  Coordinator& coordinator_;
+  at::Tensor mine_, host_;
+  Bundle messages_;
+};
+
+class SliceSum final : public SumOnHost {
+ public:
+  SliceSum(Coordinator& coordinator, const Circle& circle, const at::Tensor& mine)
+      : SumOnHost(coordinator, circle, mine), flat_(host_.view(-1)), theirs_(circle.size()) {
+    theirs_[circle.me()] = slice(circle.me());
+    circle.for_each_other([&](std::size_t i) {
+      theirs_[i] = at::empty_like(slice(circle.me()));
+      messages_.keep(theirs_[i]);
+      messages_.add(circle.receive(i, bytes_of(theirs_[i]), Circle::Round::first));
+    });
+    circle.for_each_other(
+        [&](std::size_t i) { messages_.add(circle.send(i, bytes_of(slice(i)), Circle::Round::first)); });
+  }
+
+  bool advance() override {
+    if (!added_ && messages_.done()) add_and_hand_out();
+    return added_;
+  }
+
+  Seconds add() override {
+    if (added_) return Seconds(0);
+    await();
+    return add_and_hand_out();
+  }
+
+ private:
+  at::Tensor slice(std::size_t place) const {
+    const auto i = static_cast<std::int64_t>(place), count = static_cast<std::int64_t>(circle_.size());
+    const std::int64_t first = i * flat_.numel() / count;
+    return flat_.narrow(0, first, (i + 1) * flat_.numel() / count - first);
+  }
+
+  Seconds add_and_hand_out() {
+    const profile::ChargeMemory charged{profile::MemoryAccount()};
+    const auto start = Coordinator::Clock::now();
+    for (std::size_t i = 1; i < theirs_.size(); ++i) theirs_[0].add_(theirs_[i]);
+    const at::Tensor own = slice(circle_.me());
+    if (circle_.me() != 0) own.copy_(theirs_[0]);
+    const Seconds elapsed = Coordinator::Clock::now() - start;
+    circle_.for_each_other(
+        [&](std::size_t i) { messages_.add(circle_.receive(i, bytes_of(slice(i)), Circle::Round::second)); });
+    circle_.for_each_other(
+        [&](std::size_t i) { messages_.add(circle_.send(i, bytes_of(own), Circle::Round::second)); });
+    added_ = true;
+    return elapsed;
+  }
+
+  at::Tensor flat_;
+  std::vector<at::Tensor> theirs_;  ///< this member's slice of every vector
+  bool added_ = false;
+};
+
+// The library adds while it is waited for.
+class LibrarySum final : public SumOnHost {
+ public:
+  LibrarySum(Coordinator& coordinator, const Circle& circle, int library, const at::Tensor& mine)
+      : SumOnHost(coordinator, circle, mine) {
+    const auto type = host_.scalar_type() == at::kDouble ? Peers::Element::float64 : Peers::Element::float32;
+    messages_.add(circle.peers().sum(library, bytes_of(host_), type));
+  }
+
+  bool advance() override {
+    messages_.done();  // asking moves it on
+    return true;
+  }
+  Seconds add() override { return Seconds(0); }
+};
+
+}  // namespace
+
+std::unique_ptr<PendingSum> begin_slice_sum(Coordinator& coordinator, const Circle& circle,
+                                            const at::Tensor& mine) {
+  const profile::ChargeMemory charged{profile::MemoryAccount()};
+  return std::make_unique<SliceSum>(coordinator, circle, mine);
+}
+
+std::unique_ptr<PendingSum> begin_library_sum(Coordinator& coordinator, const Circle& circle, int library,
+                                              const at::Tensor& mine) {
+  const profile::ChargeMemory charged{profile::MemoryAccount()};
+  return std::make_unique<LibrarySum>(coordinator, circle, library, mine);
+}
+
+}  // namespace pp::run

@@ -1,0 +1,21 @@
+// Sums over workers on several ranks, which go on while their workers compute.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "librun/transport/circle.h"
+#include "librun/transport/collectives.h"
+
+namespace pp::run {
+
+/// By slices: each member adds one slice of all vectors, in the order of the members, and gives it to the
+/// others, so that a member sends 2(q-1)/q of its bytes. A vector on a GPU goes by way of the host.
+std::unique_ptr<PendingSum> begin_slice_sum(Coordinator& coordinator, const Circle& circle,
+                                            const at::Tensor& mine);
+/// By the library's group of this number, as it likes to add; float32 or float64.
+std::unique_ptr<PendingSum> begin_library_sum(Coordinator& coordinator, const Circle& circle, int library,
+                                              const at::Tensor& mine);
+
+}  // namespace pp::run

@@ -1,0 +1,40 @@
+// The all-reduce of a stage beside its last backward: a bucket's sum begins when its layers are through.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "libprofile/model/segment.h"
+#include "librun/stage/stage.h"
+#include "librun/transport/collectives.h"
+
+namespace pp::run {
+
+/// Of one stage and step; observes the last backward (or weight gradient), if the worker has one. Buckets as in
+/// PyTorch's DistributedDataParallel (Li et al., VLDB 2020), in the order of the layers, which is the same on
+/// all replicas; they change no bit, because every element has its sum in replica order. Where nothing would go
+/// on beside the replicas' own work, all of it is left to finish().
+class OverlappedSum final : public model::LayerObserver {
+ public:
+  OverlappedSum(Collectives& collectives, std::size_t group, WorkerId me, Stage& stage);
+
+  void begin(int, Phase) override {}
+  void end(int position, Phase) override;
+
+  /// Waits until the stage's gradient is the sum over the replicas. Returns the seconds of the additions that
+  /// were left to make.
+  Seconds finish();
+
+ private:
+  void begin_down_to(int layer);
+
+  Collectives& collectives_;
+  std::size_t group_;
+  WorkerId me_;
+  Stage& stage_;
+  std::vector<FlatLayout::Bucket> left_;  ///< the next one last
+  std::vector<std::unique_ptr<PendingSum>> begun_;
+};
+
+}  // namespace pp::run
