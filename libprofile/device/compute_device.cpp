@@ -1,6 +1,7 @@
 #include "libprofile/device/compute_device.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty.h>
 
 #include <set>
 #include <vector>
@@ -47,7 +48,17 @@ void wait_for(const at::Device& device) {
 
 at::Tensor brought_to(const at::Device& device, at::Tensor tensor) {
   if (tensor.is_cuda()) read_on_this_stream(tensor);  // a copy runs on its source's device
-  return tensor.device() == device ? tensor : tensor.to(device);
+  // From the host, too: pinned memory is not used again before the copy is done, other memory is read at once.
+  return tensor.device() == device ? tensor : tensor.to(device, /*non_blocking=*/device.is_cuda());
+}
+
+at::Tensor brought_to_host(const at::Tensor& tensor) {
+  if (tensor.is_cpu()) return tensor.contiguous();
+  return host_room(tensor.sizes(), tensor.scalar_type(), /*pinned=*/true).copy_(tensor);
+}
+
+at::Tensor host_room(at::IntArrayRef sizes, at::ScalarType type, bool pinned) {
+  return at::empty(sizes, at::TensorOptions(type).pinned_memory(pinned));
 }
 
 std::unique_ptr<DeviceEvent> make_event(const at::Device& device, Timing timing) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
+#include "libprofile/device/compute_device.h"
 #include "libprofile/device/memory_meter.h"
 #include "librun/transport/circle.h"
 #include "librun/transport/rank_sums.h"
@@ -120,7 +121,7 @@ class RankCollectives final : public Collectives {
     exchange(circle, all, [&](std::size_t i) { return std::as_writable_bytes(std::span(&all->counts[i], 1)); });
     for (const std::size_t count : all->counts) all->tensors.emplace_back(count);
     for (std::size_t i = 0; i < mine.size(); ++i) {
-      mine[i] = mine[i].to(at::kCPU).contiguous();
+      mine[i] = profile::brought_to_host(mine[i]);
       all->tensors[circle.me()][i] = describe(mine[i]);
     }
     exchange(circle, all, [&](std::size_t i) { return std::as_writable_bytes(std::span(all->tensors[i])); });

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "libprofile/device/compute_device.h"
 #include "libprofile/device/memory_meter.h"
 
 namespace pp::run {
@@ -14,13 +15,13 @@ namespace {
 class SumOnHost : public PendingSum {
  public:
   SumOnHost(Coordinator& coordinator, const Circle& circle, const at::Tensor& mine)
-      : circle_(circle), coordinator_(coordinator), mine_(mine), host_(mine.to(at::kCPU).contiguous()) {
+      : circle_(circle), coordinator_(coordinator), mine_(mine), host_(profile::brought_to_host(mine)) {
     messages_.keep(host_);
   }
 
   void finish() final {
     await();
-    if (!host_.is_same(mine_)) mine_.copy_(host_);
+    if (!host_.is_same(mine_)) mine_.copy_(host_, /*non_blocking=*/true);
   }
 
  protected:

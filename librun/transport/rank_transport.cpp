@@ -1,15 +1,15 @@
 #include "librun/transport/rank_transport.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 #include <deque>
 #include <string>
 #include <utility>
 
 #include "libprofile/core/error.h"
+#include "libprofile/device/compute_device.h"
 #include "libprofile/device/memory_meter.h"
 #include "libprofile/model/ops.h"
+#include "librun/transport/circle.h"
 
 namespace pp::run {
 
@@ -26,19 +26,15 @@ struct End {
   std::deque<Message> messages;
 };
 
-std::span<std::byte> bytes_of(const at::Tensor& tensor) {
-  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
-}
-
 class RankTransport final : public Transport {
  public:
   RankTransport(Coordinator& coordinator, std::vector<Channel> channels, const Placement& placement,
-                Peers& peers, std::optional<at::ScalarType> autocast)
+                Peers& peers, RankTensors tensors)
       : coordinator_(coordinator),
         channels_(std::move(channels)),
         placement_(placement),
         peers_(peers),
-        autocast_(autocast),
+        tensors_(tensors),
         local_(make_in_process_transport(coordinator, channels_)),
         ends_(channels_.size()),
         tags_(channels_.empty() ? 1 : (std::int64_t{peers.largest_tag()} + 1) / std::ssize(channels_)) {
@@ -65,7 +61,7 @@ class RankTransport final : public Transport {
     const at::ScalarType type = of.dtype ? model::scalar_type(*of.dtype) : at::kFloat;
     // On its way it counts at nobody.
     const profile::ChargeMemory charged{profile::MemoryAccount()};
-    Message message{number, at::empty(sizes, type), nullptr};
+    Message message{number, profile::host_room(sizes, type, tensors_.pinned), nullptr};
     message.posted = peers_.receive(address(channel, number, of.from), bytes_of(message.tensor));
     end(channel).messages.push_back(std::move(message));
   }
@@ -82,7 +78,7 @@ class RankTransport final : public Transport {
       return "worker " + std::to_string(pp::number(of.to)) + " to make room for " + describe(of, number);
     });
     const profile::ChargeMemory charged{profile::MemoryAccount()};
-    Message message{number, tensor.to(at::kCPU).contiguous(), nullptr};
+    Message message{number, profile::brought_to_host(tensor), nullptr};
     tensor.reset();
     const std::span<const std::byte> bytes = bytes_of(message.tensor);
     const std::size_t room =
@@ -131,14 +127,14 @@ class RankTransport final : public Transport {
   at::Tensor typed(Message& message, const Channel& of) const {
     const std::size_t bytes = message.posted->bytes();
     if (bytes == message.tensor.nbytes()) return std::move(message.tensor);
-    const bool half = !of.dtype && autocast_ && 2 * bytes == message.tensor.nbytes();
+    const bool half = !of.dtype && tensors_.autocast && 2 * bytes == message.tensor.nbytes();
     if (!half) {
       throw Error(ErrorKind::internal, describe(of, message.number) + ": " + std::to_string(bytes) +
                                            " bytes came, there was room for " +
                                            std::to_string(message.tensor.nbytes()));
     }
     const profile::ChargeMemory charged{profile::MemoryAccount()};
-    at::Tensor tensor = at::empty(message.tensor.sizes(), *autocast_);
+    at::Tensor tensor = profile::host_room(message.tensor.sizes(), *tensors_.autocast, tensors_.pinned);
     std::ranges::copy(bytes_of(message.tensor).first(bytes), bytes_of(tensor).begin());
     return tensor;
   }
@@ -147,7 +143,7 @@ class RankTransport final : public Transport {
   std::vector<Channel> channels_;
   const Placement& placement_;
   Peers& peers_;
-  std::optional<at::ScalarType> autocast_;
+  RankTensors tensors_;
   std::unique_ptr<Transport> local_;
   std::vector<End> ends_;  ///< per channel: the end that is here
   std::int64_t tags_;      ///< of a channel
@@ -156,9 +152,8 @@ class RankTransport final : public Transport {
 }  // namespace
 
 std::unique_ptr<Transport> make_rank_transport(Coordinator& coordinator, std::vector<Channel> channels,
-                                               const Placement& placement, Peers& peers,
-                                               std::optional<at::ScalarType> autocast) {
-  return std::make_unique<RankTransport>(coordinator, std::move(channels), placement, peers, autocast);
+                                               const Placement& placement, Peers& peers, RankTensors tensors) {
+  return std::make_unique<RankTransport>(coordinator, std::move(channels), placement, peers, tensors);
 }
 
 }  // namespace pp::run

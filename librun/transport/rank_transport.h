@@ -14,12 +14,19 @@
 
 namespace pp::run {
 
+/// What the tensors between ranks are beside what channels say.
+struct RankTensors {
+  /// The type of floating tensors that are not float32, where channels leave it open; the size of a message
+  /// then tells which it is.
+  std::optional<at::ScalarType> autocast = std::nullopt;
+  bool pinned = false;  ///< they are received for a CUDA device
+};
+
 /// A message has its receive posted as soon as it is expected. Its bytes are the tensor's, on the host, without
-/// anything else; the tag is made of channel and number. All must outlive it. `autocast`: the type of floating
-/// tensors that are not float32, where channels leave it open; the size of a message then tells which it is.
+/// anything else; the tag is made of channel and number. All must outlive it.
 std::unique_ptr<Transport> make_rank_transport(Coordinator& coordinator, std::vector<Channel> channels,
                                                const Placement& placement, Peers& peers,
-                                               std::optional<at::ScalarType> autocast);
+                                               RankTensors tensors = {});
 
 /// Groups within this process as in make_in_process_collectives(). Others sum by slices: each member adds one
 /// slice of all vectors, in the order of the members, and gives it to the others, so that a member sends

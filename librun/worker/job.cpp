@@ -70,9 +70,13 @@ Commands::Readers readers(const plan::Plan& plan, const Placement& placement) {
 std::unique_ptr<Transport> make_transport(Coordinator& coordinator, const Channels& channels,
                                           const Setup& setup, const RunOptions& options) {
   if (setup.placement.alone()) return make_in_process_transport(coordinator, channels.list());
-  std::optional<at::ScalarType> autocast;
-  if (options.autocast) autocast = options.autocast == Autocast::float16 ? at::kHalf : at::kBFloat16;
-  return make_rank_transport(coordinator, channels.list(), setup.placement, *setup.peers, autocast);
+  RankTensors tensors;
+  if (options.autocast) tensors.autocast = options.autocast == Autocast::float16 ? at::kHalf : at::kBFloat16;
+  for (std::size_t w = 0; w < setup.devices.size(); ++w) {
+    const bool here = setup.placement.here(WorkerId{static_cast<int>(w)});
+    tensors.pinned |= here && setup.devices[w].kind == DeviceKind::cuda;
+  }
+  return make_rank_transport(coordinator, channels.list(), setup.placement, *setup.peers, tensors);
 }
 
 // Replicas of each stage first.

@@ -44,7 +44,7 @@ class PingPong {
         tensor_(at::arange(bytes, at::kByte).view({1, bytes})),
         coordinator_(2),
         transport_(run::make_rank_transport(coordinator_, {channel(0, bytes), channel(1, bytes)}, placement_,
-                                            peers_, std::nullopt)) {}
+                                            peers_)) {}
 
   double raw(int repeats) {
     const auto post = [&] {

@@ -157,10 +157,12 @@ TEST_SUITE("gpu/librun") {
       spreads.push_back(Spread::device_each);
     PlanSpec cut = residual("1f1b"), replicated{.model = ::test::mlp(3), .replicas = {2}};
     cut.cuts = {4};
+    PlanSpec overlapped = replicated;
+    overlapped.all_reduce_overlap = 1;
     run::RunOptions half = short_run();
     half.autocast = run::Autocast::bfloat16;
     for (const Spread spread : spreads) {
-      for (const PlanSpec& spec : {cut, replicated}) {
+      for (const PlanSpec& spec : {cut, replicated, overlapped}) {
         CHECK(::test::first_difference(run_on_cuda(spec).tensors,
                                        weights_of_ranks(spec, spread, short_run())) == "");
       }

@@ -23,6 +23,7 @@ struct PlanSpec {
   std::optional<pp::plan::WeightPolicy> policy{};  ///< none: the schedule's own
   std::vector<pp::plan::Recompute> recompute{};    ///< R per stage, or one for all; empty: none
   std::vector<std::string> rerun_layers{};         ///< layers that run again inside the backward of their stage
+  double all_reduce_overlap = 0;
 };
 
 /// `ARg` of the plan's copies of shared weights.
