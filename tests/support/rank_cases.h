@@ -63,7 +63,12 @@ inline std::vector<RankCase> rank_cases() {
       for (const int each : {1, 2}) {
         const std::string name =
             std::string(schedule) + " on " + std::to_string(ranks) + " ranks of " + std::to_string(each);
-        if (auto spec = spec_for(schedule, ranks * each)) cases.push_back({name, ranks, std::move(*spec)});
+        const auto spec = spec_for(schedule, ranks * each);
+        if (!spec) continue;
+        cases.push_back({name, ranks, *spec});
+        if (spec->replicas.empty()) continue;
+        cases.push_back({name + ", all-reduce beside the backward", ranks, *spec});
+        cases.back().spec.all_reduce_overlap = 0.5;
       }
     }
   }

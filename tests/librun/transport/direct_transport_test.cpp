@@ -109,7 +109,8 @@ TEST_SUITE("librun/transport/direct_transport") {
       run::DeviceGroups groups;
       for (const std::string& key : keys) groups.push_back(all.join(key, peers.rank(), 2));
       const auto transport = run::make_direct_transport(
-          coordinator, run::make_rank_transport(coordinator, channels, placement, peers, {.autocast = at::kBFloat16}),
+          coordinator,
+          run::make_rank_transport(coordinator, channels, placement, peers, {.autocast = at::kBFloat16}),
           channels, groups);
       for (const int c : {0, 1}) {
         if (peers.rank() == 1) transport->expect(c, 0, 1);
