@@ -127,14 +127,14 @@ void between_cores(const Options& options, const cli::Shell& shell) {
 /// Rank 0 alone writes and prints.
 void between_ranks(const Options& options, const cli::Shell& shell) {
   cli::set_up_mpi();
-  const std::unique_ptr<run::Ranks> ranks = run::join_mpi_ranks();
-  cli::Output output(ranks->rank() == 0 ? options.output : "");
+  const std::unique_ptr<run::Peers> peers = run::join_mpi_peers();
+  cli::Output output(peers->rank() == 0 ? options.output : "");
   const std::unique_ptr<run::LinkMedium> medium =
-      options.devices.empty() ? run::make_host_medium(*ranks)
-                              : run::make_gpu_medium(*ranks, parse_cuda_devices(options.devices));
+      options.devices.empty() ? run::make_host_medium(*peers)
+                              : run::make_gpu_medium(*peers, parse_cuda_devices(options.devices));
   std::optional<Cluster> cluster = [&] {
     cli::ProgressLine line(shell);
-    return run::measure_rank_links(*ranks, *medium, options.sweep,
+    return run::measure_rank_links(*peers, *medium, options.sweep,
                                    [&](double done) { line.update("measuring links", done, ""); });
   }();
   if (cluster) print(std::move(*cluster), output, shell);

@@ -105,13 +105,13 @@ profile::ProfileOptions settings_beside(const Options& options, const RankPlace&
 
 void run_on_ranks(const Options& options, const cli::Shell& shell) {
   cli::set_up_mpi();
-  const std::unique_ptr<run::Ranks> ranks = run::join_mpi_ranks();
-  const RankPlace place = place_of_rank(*ranks);
+  const std::unique_ptr<run::Peers> peers = run::join_mpi_peers();
+  const RankPlace place = place_of_rank(*peers);
   cli::Shell mine = shell;
-  mine.quiet = mine.quiet || ranks->rank() != 0;
+  mine.quiet = mine.quiet || peers->rank() != 0;
   const std::vector<RankProfile> all = gather_profiles(
-      *ranks, place, [&] { return measure(load_model(options.model), settings_beside(options, place), mine); });
-  if (ranks->rank() != 0) return;
+      *peers, place, [&] { return measure(load_model(options.model), settings_beside(options, place), mine); });
+  if (peers->rank() != 0) return;
   write_classes(all, options.output, options.cluster);
 }
 

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <utility>
+#include <span>
 
 #include "apps/cli/log.h"
 #include "apps/cli/output.h"
@@ -17,23 +16,10 @@
 #include "libprofile/device/cores.h"
 #include "libprofile/device/process.h"
 #include "libprofile/report/device_classes.h"
+#include "librun/links/rank_calls.h"
 
 namespace pp::profile_tool {
 namespace {
-
-void send_text(run::Ranks& ranks, int to, const std::string& text) {
-  const std::size_t size = text.size();
-  ranks.send(to, std::as_bytes(std::span(&size, 1)));
-  ranks.send(to, std::as_bytes(std::span(text)));
-}
-
-std::string receive_text(run::Ranks& ranks, int from) {
-  std::size_t size = 0;
-  ranks.receive(from, std::as_writable_bytes(std::span(&size, 1)));
-  std::string text(size, '\0');
-  ranks.receive(from, std::as_writable_bytes(std::span(text)));
-  return text;
-}
 
 /// The profile, or why there is none.
 Json outcome_of(const std::function<Profile()>& measure) {
@@ -78,43 +64,27 @@ void say_classes(const std::vector<RankProfile>& profiles, const std::vector<pro
 
 }  // namespace
 
-RankPlace place_of_rank(run::Ranks& ranks) {
+RankPlace place_of_rank(run::Peers& peers) {
   const std::string host = profile::measurement_context()["host"];
   const std::string cores = profile::list_cores(profile::usable_cores());
-  const auto text_of = [](const RankPlace& place) {
-    return Json{place.host, place.on_host, place.beside}.dump();
-  };
-  const auto read = [](const std::string& text) {
-    const Json json = Json::parse(text);
-    return RankPlace{json[0], json[1], json[2]};
-  };
-  if (ranks.rank() != 0) {
-    send_text(ranks, 0, Json{host, cores}.dump());
-    return read(receive_text(ranks, 0));
-  }
-  std::map<std::string, int> on_host;
-  std::map<std::pair<std::string, std::string>, int> with_cores;
-  const RankPlace mine{host, on_host[host]++, with_cores[{host, cores}]++};
-  for (int rank = 1; rank < ranks.size(); ++rank) {
-    const Json json = Json::parse(receive_text(ranks, rank));
-    const std::string there = json[0], its_cores = json[1];
-    send_text(ranks, rank, text_of({there, on_host[there]++, with_cores[{there, its_cores}]++}));
+  RankPlace mine{.host = host};
+  const std::vector<std::string> all = run::gather(peers, Json{host, cores}.dump());
+  for (const std::string& before : std::span(all).first(static_cast<std::size_t>(peers.rank()))) {
+    const Json there = Json::parse(before);
+    if (there[0] == host) ++mine.on_host;
+    if (there == Json{host, cores}) ++mine.beside;
   }
   return mine;
 }
 
-std::vector<RankProfile> gather_profiles(run::Ranks& ranks, const RankPlace& place,
+std::vector<RankProfile> gather_profiles(run::Peers& peers, const RankPlace& place,
                                          const std::function<Profile()>& measure) {
   Json mine = outcome_of(measure);
   mine["place"] = {place.host, place.on_host, place.beside};
-  if (ranks.rank() != 0) {
-    send_text(ranks, 0, mine.dump());
-    return {};
-  }
-  std::vector<Json> all{std::move(mine)};
-  for (int rank = 1; rank < ranks.size(); ++rank) all.push_back(Json::parse(receive_text(ranks, rank)));
+  const std::vector<std::string> all = run::gather_at_first(peers, mine.dump());
   std::vector<RankProfile> found;
-  for (const Json& one : all) {
+  for (const std::string& text : all) {
+    const Json one = Json::parse(text);
     const RankPlace where{one["place"][0], one["place"][1], one["place"][2]};
     if (one.contains("error"))
       throw Error(static_cast<ErrorKind>(one["kind"].get<int>()),

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "libprofile/core/profile.h"
-#include "librun/transport/ranks.h"
+#include "librun/transport/peers.h"
 
 namespace pp::profile_tool {
 
@@ -18,7 +18,7 @@ struct RankPlace {
 };
 
 /// All ranks call it; each gets its own.
-RankPlace place_of_rank(run::Ranks& ranks);
+RankPlace place_of_rank(run::Peers& peers);
 
 struct RankProfile {
   RankPlace place;
@@ -27,7 +27,7 @@ struct RankProfile {
 
 /// What `measure` returns on each rank, on rank 0 by rank; empty elsewhere. Throws pp::Error on rank 0 where
 /// one rank could not measure, named; on the others nothing.
-std::vector<RankProfile> gather_profiles(run::Ranks& ranks, const RankPlace& place,
+std::vector<RankProfile> gather_profiles(run::Peers& peers, const RankPlace& place,
                                          const std::function<Profile()>& measure);
 
 /// On rank 0: a profile for each class of equal devices, that of its first rank; the speeds of all into the

@@ -5,7 +5,7 @@
 
 #include "libprofile/device/cuda_devices.h"
 #include "libprofile/device/process.h"
-#include "librun/transport/ranks.h"
+#include "librun/transport/backends.h"
 
 namespace pp::run_tool {
 

@@ -16,7 +16,7 @@
 #include "apps/cli/output.h"
 #include "apps/run/commands.h"
 #include "apps/run/launch_command.h"
-#include "librun/transport/ranks.h"
+#include "librun/transport/backends.h"
 
 namespace pp::run_tool {
 namespace {

@@ -2,12 +2,11 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstring>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "libprofile/core/error.h"
@@ -15,6 +14,8 @@
 #include "libprofile/device/machine.h"
 #include "librun/links/link_levels.h"
 #include "librun/links/link_meter.h"
+#include "librun/links/rank_calls.h"
+#include "librun/transport/packed.h"
 
 namespace pp::run {
 
@@ -22,66 +23,41 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// All ranks are here before anybody goes on: no pair disturbs another.
-void meet(Ranks& ranks) {
-  float nothing = 0;
-  ranks.all_reduce({&nothing, 1});
-}
-
-// Numbers and texts as messages: their count first.
-template <class Value>
-void send_values(Ranks& ranks, int to, const std::vector<Value>& values) {
-  const std::size_t count = values.size();
-  ranks.send(to, std::as_bytes(std::span(&count, 1)));
-  ranks.send(to, std::as_bytes(std::span(values)));
-}
-
-template <class Value>
-std::vector<Value> receive_values(Ranks& ranks, int from) {
-  std::size_t count = 0;
-  ranks.receive(from, std::as_writable_bytes(std::span(&count, 1)));
-  std::vector<Value> values(count);
-  ranks.receive(from, std::as_writable_bytes(std::span(values)));
-  return values;
-}
-
-// Half of each counted round trip, in seconds, on the first of the two; nothing on the second.
-std::vector<double> play(LinkMedium& medium, int other, bool first, const LinkSweep& sweep) {
-  std::vector<double> times;
-  for (int i = 0; i < sweep.warm_up + sweep.repetitions; ++i) {
+// Half of each counted round trip, in seconds; that of the first of the two counts.
+void play(LinkMedium& medium, int other, bool first, const LinkSweep& sweep, std::span<double> times) {
+  for (int i = -sweep.warm_up; i < sweep.repetitions; ++i) {
     const auto start = Clock::now();
     if (first) medium.send(other);
     medium.receive(other);
     if (!first) medium.send(other);
-    if (first && i >= sweep.warm_up) times.push_back(Seconds(Clock::now() - start).count() / 2);
+    if (i >= 0) times[static_cast<std::size_t>(i)] = Seconds(Clock::now() - start).count() / 2;
   }
-  return times;
 }
 
 // On rank 0 the pair's samples. Every rank calls this.
-std::vector<LinkSample> sample_pair(Ranks& ranks, LinkMedium& medium, int first, int second,
+std::vector<LinkSample> sample_pair(Peers& peers, AllRanks& all, LinkMedium& medium, int first, int second,
                                     const LinkSweep& sweep) {
   std::vector<LinkSample> samples;
-  const int me = ranks.rank();
+  const int me = peers.rank();
   for (const Bytes size : sizes_of(sweep)) {
-    meet(ranks);
-    std::vector<double> times;
+    all.meet();  // no pair disturbs another
+    std::vector<double> times(static_cast<std::size_t>(sweep.repetitions));
     medium.set_size(size);
-    if (me == first || me == second) times = play(medium, me == first ? second : first, me == first, sweep);
-    if (me == first && me != 0) send_values(ranks, 0, times);
-    if (me == 0 && first != 0) times = receive_values<double>(ranks, first);
+    if (me == first || me == second) play(medium, me == first ? second : first, me == first, sweep, times);
+    if (me == first && me != 0) send_to(peers, 0, std::as_bytes(std::span(times)));
+    if (me == 0 && first != 0) receive_from(peers, first, std::as_writable_bytes(std::span(times)));
     if (me == 0) samples.push_back(summarise(size, std::move(times)));
   }
   return samples;
 }
 
-std::vector<LinkSample> sample_all_reduce(Ranks& ranks, LinkMedium& medium, const LinkSweep& sweep) {
+std::vector<LinkSample> sample_all_reduce(AllRanks& all, LinkMedium& medium, const LinkSweep& sweep) {
   std::vector<LinkSample> samples;
   for (const Bytes size : sizes_of(sweep)) {
     medium.set_size(size);
     std::vector<double> times;
     for (int i = 0; i < sweep.warm_up + sweep.repetitions; ++i) {
-      meet(ranks);
+      all.meet();
       const auto start = Clock::now();
       medium.all_reduce();
       if (i >= sweep.warm_up) times.push_back(Seconds(Clock::now() - start).count());
@@ -91,34 +67,33 @@ std::vector<LinkSample> sample_all_reduce(Ranks& ranks, LinkMedium& medium, cons
   return samples;
 }
 
-std::vector<char> host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return {name.data(), name.data() + std::strlen(name.data())};
+std::string packed(const Device& device) {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  return Packer()
+      .add(std::string_view(host.data()))
+      .add(device.cores)
+      .add(device.kind)
+      .add(device.index)
+      .add(device.memory)
+      .take();
 }
 
-// What each rank says about itself, gathered on rank 0; empty elsewhere.
-std::vector<Device> gather_devices(Ranks& ranks, const Device& mine) {
-  const std::vector<std::int64_t> numbers{static_cast<std::int64_t>(mine.kind), mine.index, mine.memory.value};
-  if (ranks.rank() != 0) {
-    send_values(ranks, 0, host_name());
-    send_values(ranks, 0, mine.cores);
-    send_values(ranks, 0, numbers);
-    return {};
-  }
-  std::vector<Device> devices(static_cast<std::size_t>(ranks.size()));
+// What each rank says about itself.
+std::vector<Device> gather_devices(Peers& peers, const Device& mine) {
+  std::vector<Device> devices;
   std::map<std::string, int> on_node;
-  for (int r = 0; r < ranks.size(); ++r) {
-    const auto name = r == 0 ? host_name() : receive_values<char>(ranks, r);
-    Device& device = devices[static_cast<std::size_t>(r)];
-    device.id = DeviceId{r};
-    device.node.assign(name.begin(), name.end());
-    device.cores = r == 0 ? mine.cores : receive_values<int>(ranks, r);
-    const auto theirs = r == 0 ? numbers : receive_values<std::int64_t>(ranks, r);
-    device.kind = static_cast<DeviceKind>(theirs[0]);
+  for (const std::string& said : gather(peers, packed(mine))) {
+    Unpacker from(said);
+    Device& device = devices.emplace_back();
+    device.id = DeviceId{static_cast<int>(devices.size()) - 1};
+    from.read(device.node);
+    from.read(device.cores);
+    from.read(device.kind);
+    from.read(device.index);
+    from.read(device.memory);
     const int place = on_node[device.node]++;
-    device.index = device.kind == DeviceKind::cpu ? place : static_cast<int>(theirs[1]);
-    device.memory = Bytes(theirs[2]);
+    if (device.kind == DeviceKind::cpu) device.index = place;
   }
   for (Device& device : devices) {
     if (device.kind == DeviceKind::cpu) device.memory = Bytes(device.memory.value / on_node[device.node]);
@@ -128,11 +103,11 @@ std::vector<Device> gather_devices(Ranks& ranks, const Device& mine) {
 
 class HostMedium final : public LinkMedium {
  public:
-  explicit HostMedium(Ranks& ranks) : ranks_(ranks) {}
+  explicit HostMedium(Peers& peers) : peers_(peers), all_(peers) {}
   void set_size(Bytes size) override { values_.resize(static_cast<std::size_t>(size.value) / sizeof(float)); }
-  void send(int to) override { ranks_.send(to, std::as_bytes(std::span(values_))); }
-  void receive(int from) override { ranks_.receive(from, std::as_writable_bytes(std::span(values_))); }
-  void all_reduce() override { ranks_.all_reduce(values_); }
+  void send(int to) override { send_to(peers_, to, std::as_bytes(std::span(values_))); }
+  void receive(int from) override { receive_from(peers_, from, std::as_writable_bytes(std::span(values_))); }
+  void all_reduce() override { all_.sum(values_); }
   Device device() const override {
     Device device;
     device.cores = profile::usable_cores();
@@ -141,35 +116,37 @@ class HostMedium final : public LinkMedium {
   }
 
  private:
-  Ranks& ranks_;
+  Peers& peers_;
+  AllRanks all_;
   std::vector<float> values_;
 };
 
 }  // namespace
 
-std::unique_ptr<LinkMedium> make_host_medium(Ranks& ranks) { return std::make_unique<HostMedium>(ranks); }
+std::unique_ptr<LinkMedium> make_host_medium(Peers& peers) { return std::make_unique<HostMedium>(peers); }
 
-std::optional<Cluster> measure_rank_links(Ranks& ranks, LinkMedium& medium, const LinkSweep& sweep,
+std::optional<Cluster> measure_rank_links(Peers& peers, LinkMedium& medium, const LinkSweep& sweep,
                                           const std::function<void(double)>& progress) {
-  if (ranks.size() < 2) {
+  if (peers.size() < 2) {
     throw Error(ErrorKind::usage, "1 rank: a link needs at least 2; start with mpirun -n 2 or more");
   }
-  const int measurements = ranks.size() * (ranks.size() - 1) / 2 + 1;  // the pairs, and the all-reduce
+  const int measurements = peers.size() * (peers.size() - 1) / 2 + 1;  // the pairs, and the all-reduce
   int done = 0;
   const auto step = [&] {
-    if (ranks.rank() == 0 && progress) progress(static_cast<double>(++done) / measurements);
+    if (peers.rank() == 0 && progress) progress(static_cast<double>(++done) / measurements);
   };
-  const std::vector<Device> devices = gather_devices(ranks, medium.device());
+  AllRanks all(peers);
+  const std::vector<Device> devices = gather_devices(peers, medium.device());
   std::vector<MeasuredPair> pairs;
-  for (int i = 0; i < ranks.size(); ++i) {
-    for (int j = i + 1; j < ranks.size(); ++j) {
-      pairs.push_back({i, j, sample_pair(ranks, medium, i, j, sweep)});
+  for (int i = 0; i < peers.size(); ++i) {
+    for (int j = i + 1; j < peers.size(); ++j) {
+      pairs.push_back({i, j, sample_pair(peers, all, medium, i, j, sweep)});
       step();
     }
   }
-  std::vector<LinkSample> reduced = sample_all_reduce(ranks, medium, sweep);
+  std::vector<LinkSample> reduced = sample_all_reduce(all, medium, sweep);
   step();
-  if (ranks.rank() != 0) return std::nullopt;
+  if (peers.rank() != 0) return std::nullopt;
   Cluster cluster = build_cluster(devices, pairs, "node");
   add_all_reduce(cluster, std::move(reduced));
   return cluster;

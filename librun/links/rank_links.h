@@ -8,7 +8,7 @@
 
 #include "libprofile/core/cluster.h"
 #include "librun/links/link_samples.h"
-#include "librun/transport/ranks.h"
+#include "librun/transport/peers.h"
 
 namespace pp::run {
 
@@ -27,11 +27,11 @@ class LinkMedium {
 };
 
 /// Memory of the hosts, by the ranks' own messages.
-std::unique_ptr<LinkMedium> make_host_medium(Ranks& ranks);
+std::unique_ptr<LinkMedium> make_host_medium(Peers& peers);
 /// Memory of GPUs by NCCL: the rank's GPU is the one of `devices` that its place on its host names, from the
 /// first one again behind the last. Throws pp::Error (usage), on every rank, for two ranks on one GPU and for a
 /// build without NCCL.
-std::unique_ptr<LinkMedium> make_gpu_medium(Ranks& ranks, std::span<const int> devices);
+std::unique_ptr<LinkMedium> make_gpu_medium(Peers& peers, std::span<const int> devices);
 
 /// Every pair of ranks, one pair at a time, and the all-reduce of all. Clocks of processes differ, so a
 /// message's time is half of a round trip; its bytes are in the receiver's memory then. Each rank is one
@@ -39,7 +39,7 @@ std::unique_ptr<LinkMedium> make_gpu_medium(Ranks& ranks, std::span<const int> d
 /// Levels are found by link_levels.h; the largest within a host is called `node`, the one that joins hosts
 /// `cluster`. All ranks call it; rank 0 gets the cluster. Throws pp::Error (usage), on every rank, for fewer
 /// than two ranks and for a sweep without two sizes. `progress` is called on rank 0 with a share in [0, 1].
-std::optional<Cluster> measure_rank_links(Ranks& ranks, LinkMedium& medium, const LinkSweep& sweep,
+std::optional<Cluster> measure_rank_links(Peers& peers, LinkMedium& medium, const LinkSweep& sweep,
                                           const std::function<void(double)>& progress = {});
 
 }  // namespace pp::run

@@ -7,9 +7,9 @@
 
 #include "libprofile/device/compute_device.h"
 #include "librun/data/synthetic.h"
+#include "librun/transport/backends.h"
 #include "librun/transport/direct_ways.h"
 #include "librun/transport/rank_transport.h"
-#include "librun/transport/ranks.h"
 
 namespace pp::run {
 

@@ -88,8 +88,7 @@ class MpiPosted final : public Posted {
 
 class MpiPeers final : private MpiSession, public Peers {
  public:
-  explicit MpiPeers(Seconds patience)
-      : MpiSession(Threads::one_at_a_time, patience), Peers(MpiSession::rank(), MpiSession::size()) {
+  explicit MpiPeers(Seconds patience) : MpiSession(patience), Peers(MpiSession::rank(), MpiSession::size()) {
     for (MPI_Comm& lane : lanes_) MPI_Comm_dup(MPI_COMM_WORLD, &lane);
     int found = 0;
     int* bound = nullptr;

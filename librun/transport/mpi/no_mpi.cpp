@@ -1,6 +1,6 @@
 #include "libprofile/core/error.h"
+#include "librun/transport/backends.h"
 #include "librun/transport/peers.h"
-#include "librun/transport/ranks.h"
 
 namespace pp::run {
 
@@ -15,8 +15,6 @@ namespace {
 }  // namespace
 
 std::string mpi_library() { return ""; }
-
-std::unique_ptr<Ranks> join_mpi_ranks() { refuse(); }
 
 std::unique_ptr<Peers> join_mpi_peers(Seconds /*patience*/) { refuse(); }
 

@@ -2,14 +2,17 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "libprofile/core/error.h"
+#include "librun/transport/backends.h"
 
 namespace pp::run {
 
@@ -51,15 +54,14 @@ class StartWatch {
 
 }  // namespace
 
-MpiSession::MpiSession(Threads threads, Seconds patience) {
+MpiSession::MpiSession(Seconds patience) {
   const StartWatch watch(patience);
-  const int wanted = threads == Threads::one_at_a_time ? MPI_THREAD_SERIALIZED : MPI_THREAD_SINGLE;
   int given = MPI_THREAD_SINGLE;
-  MPI_Init_thread(nullptr, nullptr, wanted, &given);
-  if (given >= wanted) return;
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &given);
+  if (given >= MPI_THREAD_SERIALIZED) return;
   MPI_Finalize();
   throw Error(ErrorKind::run,
-              "this MPI library was built for one thread, training needs several (MPI_THREAD_SERIALIZED); use "
+              "this MPI library was built for one thread, several are needed (MPI_THREAD_SERIALIZED); use "
               "another build of it");
 }
 
@@ -75,6 +77,15 @@ int MpiSession::size() {
   int size = 1;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   return size;
+}
+
+std::string mpi_library() {
+  std::string text(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  text.resize(static_cast<std::size_t>(length));
+  std::ranges::replace(text, '\t', ' ');
+  return text.substr(0, text.find_first_of(",\n"));
 }
 
 }  // namespace pp::run

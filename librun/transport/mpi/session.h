@@ -6,12 +6,10 @@
 namespace pp::run {
 
 /// Joins when made (the process ends where other ranks have not come within `patience`), leaves when destroyed.
-/// Throws pp::Error (run) where the library has no room for threads that call it one at a time, if they are
-/// asked for.
+/// Throws pp::Error (run) where the library has no room for threads that call it one at a time.
 class MpiSession {
  public:
-  enum class Threads { main_alone, one_at_a_time };
-  explicit MpiSession(Threads threads, Seconds patience = std::chrono::minutes(10));
+  explicit MpiSession(Seconds patience);
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;

@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
+#include "librun/transport/backends.h"
 #include "librun/transport/device_group.h"
-#include "librun/transport/ranks.h"
 
 namespace pp::run {
 

@@ -1,6 +1,6 @@
 #include "libprofile/core/error.h"
+#include "librun/transport/backends.h"
 #include "librun/transport/device_group.h"
-#include "librun/transport/ranks.h"
 
 namespace pp::run {
 
