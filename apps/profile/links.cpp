@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <exception>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ranges>
 
 #include "apps/cli/log.h"
@@ -19,6 +21,7 @@
 #include "librun/links/device_links.h"
 #include "librun/links/link_levels.h"
 #include "librun/links/link_meter.h"
+#include "librun/links/rank_calls.h"
 #include "librun/links/rank_links.h"
 
 namespace pp::profile_tool {
@@ -83,11 +86,19 @@ std::string measured_text(const std::string& what, const Measured& measured) {
          samples_table(measured.latency, measured.bandwidth, measured.samples);
 }
 
+/// Empty where messages pass beside the devices' work, both ways at once.
+std::string work_text(const Level& level) {
+  if (level.message_cost <= Seconds(0) && level.overlap >= 1 && level.duplex == Duplex::full) return "";
+  return "a message keeps the devices at its ends from their work for " + to_text(level.message_cost) +
+         " and " + cli::percent(1 - level.overlap) + " of size/bandwidth; " +
+         std::string(name_of(level.duplex)) + " duplex\n";
+}
+
 std::string cluster_text(const Cluster& cluster) {
   std::string text;
   for (const Level& level : cluster.levels) {
     const std::string devices = std::to_string(level.devices) + " devices";
-    text += measured_text("level " + level.name + " of " + devices, level);
+    text += measured_text("level " + level.name + " of " + devices, level) + work_text(level);
     if (level.all_reduce) text += measured_text("all-reduce of " + devices, *level.all_reduce);
   }
   return text;
@@ -124,11 +135,28 @@ void between_cores(const Options& options, const cli::Shell& shell) {
   print(std::move(cluster), output, shell);
 }
 
+/// On rank 0 where the cluster is written; where that cannot be, rank 0 says so and the others end. Empty
+/// there.
+std::unique_ptr<cli::Output> open_output(run::Peers& peers, const std::string& path) {
+  std::unique_ptr<cli::Output> output;
+  std::exception_ptr refused;
+  try {
+    output = std::make_unique<cli::Output>(peers.rank() == 0 ? path : "");
+  } catch (const Error&) {
+    refused = std::current_exception();
+  }
+  const bool goes_on = run::gather(peers, refused ? "refused" : "").front().empty();
+  if (refused) std::rethrow_exception(refused);
+  if (!goes_on) output.reset();
+  return output;
+}
+
 /// Rank 0 alone writes and prints.
 void between_ranks(const Options& options, const cli::Shell& shell) {
   cli::set_up_mpi();
   const std::unique_ptr<run::Peers> peers = run::join_mpi_peers();
-  cli::Output output(peers->rank() == 0 ? options.output : "");
+  const std::unique_ptr<cli::Output> output = open_output(*peers, options.output);
+  if (!output) return;
   const std::unique_ptr<run::LinkMedium> medium =
       options.devices.empty() ? run::make_host_medium(*peers)
                               : run::make_gpu_medium(*peers, parse_cuda_devices(options.devices));
@@ -137,7 +165,7 @@ void between_ranks(const Options& options, const cli::Shell& shell) {
     return run::measure_rank_links(*peers, *medium, options.sweep,
                                    [&](double done) { line.update("measuring links", done, ""); });
   }();
-  if (cluster) print(std::move(*cluster), output, shell);
+  if (cluster) print(std::move(*cluster), *output, shell);
 }
 
 void links(const Options& options, const cli::Shell& shell) {

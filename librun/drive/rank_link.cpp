@@ -10,8 +10,6 @@ namespace pp::run {
 
 namespace {
 
-// From one look for letters to the next: short while messages are on their way or letters come, else longer.
-constexpr std::chrono::microseconds kShortest(200), kLongest(4000);
 constexpr int kGroup = 8;                       // round trips of which the shortest tells the time
 constexpr std::chrono::milliseconds kAwake(2);  // who asks for the time soon asks again
 
@@ -100,15 +98,15 @@ RankLink::~RankLink() {
 
 void RankLink::serve() noexcept {
   try {
-    for (auto rest = kShortest;; rest = std::min(2 * rest, kLongest)) {
+    for (auto rest = kShortestRest;; rest = std::min(2 * rest, kLongestRest)) {
       {
         const Monitor::Lock lock = monitor_.lock();
         if (closed_) return;
       }
-      if (mailbox_.peers().sending()) rest = kShortest;
+      if (mailbox_.peers().sending()) rest = kShortestRest;
       while (auto letter = mailbox_.take()) {
         handle(std::move(*letter));
-        rest = kShortest;
+        rest = kShortestRest;
       }
       const Time now = Coordinator::Clock::now();
       if (now - last_pulse_ > interval()) {

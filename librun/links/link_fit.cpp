@@ -10,45 +10,33 @@ namespace {
 
 constexpr double kTolerance = 0.25;
 
-struct Line {
-  double start = 0, slope = 0;
-
-  double at(const LinkSample& sample) const { return start + slope * static_cast<double>(sample.size.value); }
-  double relative_error(const LinkSample& sample) const {
-    return std::abs(at(sample) / sample.time.median.count() - 1);
-  }
-};
-
-// What a line is made of when its start or its slope would be negative.
-Line flat(std::span<const LinkSample> samples, double mean) {
-  const auto largest = std::ranges::max_element(samples, {}, &LinkSample::size)->size;
-  return {mean, 0.01 * mean / static_cast<double>(largest.value)};
+double error_of(const Line& line, const LinePoint& point) {
+  return std::abs(line.start + line.slope * point.x - point.y) / point.scale;
 }
 
-// Minimises the sum of weight * ((a + b x - t)/t)^2: the normal equations of a weighted straight line.
-Line weighted_line(std::span<const LinkSample> samples, std::span<const double> weights) {
-  double w = 0, wx = 0, wxx = 0, wt = 0, wxt = 0;
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    const auto x = static_cast<double>(samples[i].size.value);
-    const double t = samples[i].time.median.count();
-    const double weight = weights[i] / (t * t);
+// Minimises the sum of weight * ((a + b x - y)/scale)^2: the normal equations of a weighted straight line.
+Line weighted_line(std::span<const LinePoint> points, std::span<const double> weights) {
+  double w = 0, wx = 0, wxx = 0, wy = 0, wxy = 0;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const auto& [x, y, scale] = points[i];
+    const double weight = weights[i] / (scale * scale);
     w += weight;
     wx += weight * x;
     wxx += weight * x * x;
-    wt += weight * t;
-    wxt += weight * x * t;
+    wy += weight * y;
+    wxy += weight * x * y;
   }
-  const double slope = (w * wxt - wx * wt) / (w * wxx - wx * wx);
-  const double start = (wt - slope * wx) / w;
-  if (slope <= 0) return flat(samples, wt / w);
-  return start >= 0 ? Line{start, slope} : Line{0, wxt / wxx};
+  const double slope = (w * wxy - wx * wy) / (w * wxx - wx * wx);
+  const double start = (wy - slope * wx) / w;
+  if (slope <= 0) return {std::max(0.0, wy / w), 0};
+  return start >= 0 ? Line{start, slope} : Line{0, std::max(0.0, wxy / wxx)};
 }
 
 // Huber's weights: 1 up to 1.345 deviations, falling as 1/error beyond. The deviation is at least 1 %: times
 // are not known better.
-std::vector<double> huber_weights(std::span<const LinkSample> samples, const Line& line) {
+std::vector<double> huber_weights(std::span<const LinePoint> points, const Line& line) {
   std::vector<double> errors;
-  for (const LinkSample& sample : samples) errors.push_back(line.relative_error(sample));
+  for (const LinePoint& point : points) errors.push_back(error_of(line, point));
   std::vector<double> sorted = errors;
   std::ranges::sort(sorted);
   const double deviation = std::max(1.4826 * sorted[(sorted.size() - 1) / 2], 0.01);
@@ -57,24 +45,32 @@ std::vector<double> huber_weights(std::span<const LinkSample> samples, const Lin
   return errors;
 }
 
-double largest_error(std::span<const LinkSample> samples, const Line& line) {
-  double largest = 0;
-  for (const LinkSample& sample : samples) largest = std::max(largest, line.relative_error(sample));
-  return largest;
-}
-
 }  // namespace
 
-LinkFit fit_link(std::span<const LinkSample> samples) {
+Line fit_line(std::span<const LinePoint> points) {
   constexpr int kRounds = 50;  // each brings the line several times closer; exact data stands still at once
-  std::vector<double> weights(samples.size(), 1);
+  std::vector<double> weights(points.size(), 1);
   Line line;
   for (int i = 0; i < kRounds; ++i) {
-    line = weighted_line(samples, weights);
-    weights = huber_weights(samples, line);
+    line = weighted_line(points, weights);
+    weights = huber_weights(points, line);
   }
+  return line;
+}
+
+LinkFit fit_link(std::span<const LinkSample> samples) {
+  std::vector<LinePoint> points;
+  for (const LinkSample& sample : samples) {
+    const double time = sample.time.median.count();
+    points.push_back({static_cast<double>(sample.size.value), time, time});
+  }
+  Line line = fit_line(points);
+  const double largest = std::ranges::max(points, {}, &LinePoint::x).x;
+  if (line.slope <= 0) line.slope = 0.01 * line.start / largest;
   line.slope = std::max(line.slope, 1 / kLargestBandwidth.value);
-  return {Seconds(line.start), BytesPerSecond(1 / line.slope), largest_error(samples, line)};
+  double residual = 0;
+  for (const LinePoint& point : points) residual = std::max(residual, error_of(line, point));
+  return {Seconds(line.start), BytesPerSecond(1 / line.slope), residual};
 }
 
 std::optional<std::string> fit_finding(const std::string& what, const LinkFit& fit,

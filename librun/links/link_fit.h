@@ -15,6 +15,16 @@ struct LinkFit {
   double residual = 0;  ///< largest relative error over the samples
 };
 
+/// One measured value, and the one that its error is relative to.
+struct LinePoint {
+  double x = 0, y = 0, scale = 0;
+};
+struct Line {
+  double start = 0, slope = 0;  ///< neither is below 0
+};
+/// Robust against outliers (see fit_link()). Needs two different places.
+Line fit_line(std::span<const LinePoint> points);
+
 /// The straight line through the medians that minimises Huber's loss (Annals of Mathematical Statistics 1964)
 /// of the relative errors: relative, because sizes span four orders; Huber's, so that a size during which the
 /// machine was interrupted does not bend the line. Solved by reweighting, the scale by the median absolute

@@ -84,9 +84,11 @@ std::size_t level_of(const DeviceGroups& groups, int first, int second) {
 }
 
 /// One sample per size from those of several pairs.
-std::vector<LinkSample> pooled(const std::vector<LinkSample>& all) {
+std::vector<LinkSample> pooled(std::span<const MeasuredPair> pairs) {
   std::map<Bytes, std::vector<TimeStat>> by_size;
-  for (const LinkSample& sample : all) by_size[sample.size].push_back(sample.time);
+  for (const MeasuredPair& pair : pairs) {
+    for (const LinkSample& sample : pair.samples) by_size[sample.size].push_back(sample.time);
+  }
   std::vector<LinkSample> samples;
   for (auto& [size, times] : by_size) {
     std::ranges::sort(times, {}, &TimeStat::median);
@@ -125,7 +127,24 @@ std::vector<std::string> level_names(std::span<const Device> devices, const std:
   return names;
 }
 
-Level make_level(std::string name, int devices, std::vector<LinkSample> samples) {
+template <class Value>
+Value median(std::vector<Value> values) {
+  std::ranges::sort(values);
+  return values[(values.size() - 1) / 2];
+}
+
+std::vector<KeptTime> pooled_kept(std::span<const MeasuredPair> pairs) {
+  std::map<Bytes, std::vector<Seconds>> by_size;
+  for (const MeasuredPair& pair : pairs) {
+    for (const KeptTime& one : pair.kept) by_size[one.size].push_back(one.time);
+  }
+  std::vector<KeptTime> kept;
+  for (auto& [size, times] : by_size) kept.push_back({size, median(std::move(times))});
+  return kept;
+}
+
+Level make_level(std::string name, int devices, std::span<const MeasuredPair> pairs) {
+  std::vector<LinkSample> samples = pooled(pairs);
   const LinkFit fit = fit_link(samples);
   Level level;
   level.name = std::move(name);
@@ -134,6 +153,10 @@ Level make_level(std::string name, int devices, std::vector<LinkSample> samples)
   level.latency = fit.latency;
   level.fit_residual = fit.residual;
   level.samples = std::move(samples);
+  set_message_cost(level, pooled_kept(pairs));
+  std::vector<double> both_ways;
+  for (const MeasuredPair& pair : pairs) both_ways.push_back(pair.both_ways);
+  if (median(std::move(both_ways)) > kFullDuplex) level.duplex = Duplex::half;
   return level;
 }
 
@@ -176,15 +199,15 @@ Cluster build_cluster(std::vector<Device> devices, std::span<const MeasuredPair>
     cluster.devices.push_back(std::move(devices[device]));
     cluster.devices.back().id = DeviceId{static_cast<int>(p)};
   }
-  std::vector<std::vector<LinkSample>> samples(groups.sizes.size());
+  std::vector<std::vector<MeasuredPair>> meeting(groups.sizes.size());
   for (const MeasuredPair& pair : pairs) {
-    auto& level = samples[level_of(groups, position[static_cast<std::size_t>(pair.first)],
-                                   position[static_cast<std::size_t>(pair.second)])];
-    level.insert(level.end(), pair.samples.begin(), pair.samples.end());
+    meeting[level_of(groups, position[static_cast<std::size_t>(pair.first)],
+                     position[static_cast<std::size_t>(pair.second)])]
+        .push_back(pair);
   }
   const std::vector<std::string> names = level_names(cluster.devices, groups.sizes, inner);
-  for (std::size_t l = 0; l < samples.size(); ++l)
-    cluster.levels.push_back(make_level(names[l], groups.sizes[l], pooled(samples[l])));
+  for (std::size_t l = 0; l < meeting.size(); ++l)
+    cluster.levels.push_back(make_level(names[l], groups.sizes[l], meeting[l]));
   return cluster;
 }
 

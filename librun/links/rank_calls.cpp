@@ -10,20 +10,6 @@ namespace pp::run {
 
 namespace {
 
-void send_text(Peers& peers, int to, const std::string& text) {
-  const std::size_t size = text.size();
-  send_to(peers, to, std::as_bytes(std::span(&size, 1)));
-  send_to(peers, to, std::as_bytes(std::span(text)));
-}
-
-std::string receive_text(Peers& peers, int from) {
-  std::size_t size = 0;
-  receive_from(peers, from, std::as_writable_bytes(std::span(&size, 1)));
-  std::string text(size, '\0');
-  receive_from(peers, from, std::as_writable_bytes(std::span(text)));
-  return text;
-}
-
 std::vector<int> everybody(const Peers& peers) {
   std::vector<int> ranks(static_cast<std::size_t>(peers.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -42,6 +28,20 @@ void send_to(Peers& peers, int to, std::span<const std::byte> bytes) {
 
 void receive_from(Peers& peers, int from, std::span<std::byte> bytes) {
   wait_for(*peers.receive({.rank = from}, bytes));
+}
+
+void send_text(Peers& peers, int to, const std::string& text) {
+  const std::size_t size = text.size();
+  send_to(peers, to, std::as_bytes(std::span(&size, 1)));
+  send_to(peers, to, std::as_bytes(std::span(text)));
+}
+
+std::string receive_text(Peers& peers, int from) {
+  std::size_t size = 0;
+  receive_from(peers, from, std::as_writable_bytes(std::span(&size, 1)));
+  std::string text(size, '\0');
+  receive_from(peers, from, std::as_writable_bytes(std::span(text)));
+  return text;
 }
 
 std::vector<std::string> gather_at_first(Peers& peers, std::string mine) {

@@ -17,6 +17,10 @@ void wait_for(Posted& posted);
 void send_to(Peers& peers, int to, std::span<const std::byte> bytes);
 void receive_from(Peers& peers, int from, std::span<std::byte> bytes);
 
+/// Of any length.
+void send_text(Peers& peers, int to, const std::string& text);
+std::string receive_text(Peers& peers, int from);
+
 /// What every rank brings, in the order of the ranks, on rank 0 (empty elsewhere), or everywhere; all of them
 /// call it.
 std::vector<std::string> gather_at_first(Peers& peers, std::string mine);

@@ -14,6 +14,7 @@
 #include "libprofile/device/machine.h"
 #include "librun/links/link_levels.h"
 #include "librun/links/link_meter.h"
+#include "librun/links/message_cost.h"
 #include "librun/links/rank_calls.h"
 #include "librun/transport/packed.h"
 
@@ -34,21 +35,64 @@ void play(LinkMedium& medium, int other, bool first, const LinkSweep& sweep, std
   }
 }
 
-// On rank 0 the pair's samples. Every rank calls this.
-std::vector<LinkSample> sample_pair(Peers& peers, AllRanks& all, LinkMedium& medium, int first, int second,
-                                    const LinkSweep& sweep) {
-  std::vector<LinkSample> samples;
+double median_of(const std::vector<double>& times) { return summarise({}, times).time.median.count(); }
+
+// One size of a pair, by its two ranks; what the first one measures counts.
+struct Played {
+  std::vector<double> times = {};
+  std::vector<Seconds> kept = {};  ///< one or none
+  double both_ways = 1;
+};
+
+Played play_size(LinkMedium& medium, int other, bool first, const LinkSweep& sweep, std::size_t which) {
+  const std::vector<Bytes> sizes = sizes_of(sweep);
+  Played played{.times = std::vector<double>(static_cast<std::size_t>(sweep.repetitions))};
+  play(medium, other, first, sweep, played.times);
+  Peers* const messages = medium.messages();
+  if (messages == nullptr) return played;
+  const Seconds transfer(median_of(played.times));
+  if (is_tried(which, sizes.size()))
+    played.kept.push_back(measure_kept(*messages, other, first, sizes[which], transfer).time);
+  if (which + 1 == sizes.size())
+    played.both_ways = measure_both_ways(*messages, other, first, sizes[which], sweep.repetitions) / transfer;
+  return played;
+}
+
+// On rank 0 what the pair's first rank has played; every rank calls this.
+Played play_apart(Peers& peers, LinkMedium& medium, int first, int second, const LinkSweep& sweep,
+                  std::size_t which) {
   const int me = peers.rank();
-  for (const Bytes size : sizes_of(sweep)) {
-    all.meet();  // no pair disturbs another
-    std::vector<double> times(static_cast<std::size_t>(sweep.repetitions));
-    medium.set_size(size);
-    if (me == first || me == second) play(medium, me == first ? second : first, me == first, sweep, times);
-    if (me == first && me != 0) send_to(peers, 0, std::as_bytes(std::span(times)));
-    if (me == 0 && first != 0) receive_from(peers, first, std::as_writable_bytes(std::span(times)));
-    if (me == 0) samples.push_back(summarise(size, std::move(times)));
+  Played played;
+  if (me == first || me == second)
+    played = play_size(medium, me == first ? second : first, me == first, sweep, which);
+  if (first == 0) return played;
+  if (me == first) {
+    send_text(peers, 0, Packer().add(played.times).add(played.kept).add(played.both_ways).take());
+  } else if (me == 0) {
+    const std::string said = receive_text(peers, first);
+    Unpacker from(said);
+    from.read(played.times);
+    from.read(played.kept);
+    from.read(played.both_ways);
   }
-  return samples;
+  return played;
+}
+
+// Complete on rank 0. Every rank calls this.
+MeasuredPair measure_pair(Peers& peers, AllRanks& all, LinkMedium& medium, int first, int second,
+                          const LinkSweep& sweep) {
+  MeasuredPair pair{first, second, {}};
+  const std::vector<Bytes> sizes = sizes_of(sweep);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    all.meet();  // no pair disturbs another
+    medium.set_size(sizes[i]);
+    Played played = play_apart(peers, medium, first, second, sweep, i);
+    if (peers.rank() != 0) continue;
+    pair.samples.push_back(summarise(sizes[i], std::move(played.times)));
+    for (const Seconds time : played.kept) pair.kept.push_back({sizes[i], time});
+    pair.both_ways = played.both_ways;
+  }
+  return pair;
 }
 
 std::vector<LinkSample> sample_all_reduce(AllRanks& all, LinkMedium& medium, const LinkSweep& sweep) {
@@ -108,6 +152,7 @@ class HostMedium final : public LinkMedium {
   void send(int to) override { send_to(peers_, to, std::as_bytes(std::span(values_))); }
   void receive(int from) override { receive_from(peers_, from, std::as_writable_bytes(std::span(values_))); }
   void all_reduce() override { all_.sum(values_); }
+  Peers* messages() override { return &peers_; }
   Device device() const override {
     Device device;
     device.cores = profile::usable_cores();
@@ -140,7 +185,7 @@ std::optional<Cluster> measure_rank_links(Peers& peers, LinkMedium& medium, cons
   std::vector<MeasuredPair> pairs;
   for (int i = 0; i < peers.size(); ++i) {
     for (int j = i + 1; j < peers.size(); ++j) {
-      pairs.push_back({i, j, sample_pair(peers, all, medium, i, j, sweep)});
+      pairs.push_back(measure_pair(peers, all, medium, i, j, sweep));
       step();
     }
   }

@@ -22,6 +22,8 @@ class LinkMedium {
   virtual void send(int to) = 0;
   virtual void receive(int from) = 0;
   virtual void all_reduce() = 0;
+  /// What its messages are; null where no host's processor moves them on.
+  virtual Peers* messages() { return nullptr; }
   /// This rank's, without number; a CPU's memory is its whole host's.
   virtual Device device() const = 0;
 };
@@ -34,11 +36,13 @@ std::unique_ptr<LinkMedium> make_host_medium(Peers& peers);
 std::unique_ptr<LinkMedium> make_gpu_medium(Peers& peers, std::span<const int> devices);
 
 /// Every pair of ranks, one pair at a time, and the all-reduce of all. Clocks of processes differ, so a
-/// message's time is half of a round trip; its bytes are in the receiver's memory then. Each rank is one
-/// device; a CPU's cores are those it may run on, its share of its host's memory is that of the ranks there.
-/// Levels are found by link_levels.h; the largest within a host is called `node`, the one that joins hosts
-/// `cluster`. All ranks call it; rank 0 gets the cluster. Throws pp::Error (usage), on every rank, for fewer
-/// than two ranks and for a sweep without two sizes. `progress` is called on rank 0 with a share in [0, 1].
+/// message's time is half of a round trip; its bytes are in the receiver's memory then. Where hosts move the
+/// messages on: what that keeps them from (message_cost.h), and whether both directions go at once. Each rank
+/// is one device; a CPU's cores are those it may run on, its share of its host's memory is that of the ranks
+/// there. Levels are found by link_levels.h; the largest within a host is called `node`, the one that joins
+/// hosts `cluster`. All ranks call it; rank 0 gets the cluster. Throws pp::Error (usage), on every rank, for
+/// fewer than two ranks and for a sweep without two sizes. `progress` is called on rank 0 with a share in [0,
+/// 1].
 std::optional<Cluster> measure_rank_links(Peers& peers, LinkMedium& medium, const LinkSweep& sweep,
                                           const std::function<void(double)>& progress = {});
 

@@ -3,6 +3,7 @@
 // threads are another. Plain values only: apps include this header.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -77,6 +78,10 @@ class Peers {
  private:
   int rank_, size_;
 };
+
+/// From one look at what is on its way to the next, by who moves it on beside the workers: the shorter one
+/// while something is being sent or has come, else longer and longer.
+inline constexpr std::chrono::microseconds kShortestRest(200), kLongestRest(4000);
 
 /// The ranks of mpirun or srun. At most once in a process; when it is destroyed, all ranks must have agreed to
 /// end. Throws pp::Error (usage) in a build without MPI.

@@ -1,5 +1,6 @@
 // pp-profile links: between cores, between mpirun's ranks, and what it refuses.
 #include <filesystem>
+#include <string_view>
 
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"
@@ -16,6 +17,20 @@ struct Folder : pp::test::TemporaryFolder {
   Outcome run(const std::vector<std::string>& arguments) const {
     return pp::test::run_program(program(), arguments, path());
   }
+  /// By mpirun. `env` says yes to Open MPI's question whether root may start ranks; other launchers do not ask.
+  /// At its end Open MPI keeps memory that AddressSanitizer would call leaked.
+  Outcome on_two_ranks(const std::vector<std::string>& line) const {
+    std::vector<std::string> arguments{"OMPI_ALLOW_RUN_AS_ROOT=1",
+                                       "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                                       "OMPI_MCA_rmaps_base_oversubscribe=1",
+                                       "ASAN_OPTIONS=detect_leaks=0",
+                                       PP_MPIRUN,
+                                       "-n",
+                                       "2",
+                                       program().string()};
+    arguments.insert(arguments.end(), line.begin(), line.end());
+    return pp::test::run_program("/usr/bin/env", arguments, path());
+  }
   static std::filesystem::path program() { return std::filesystem::path(PP_BIN) / "pp-profile"; }
   pp::Cluster cluster() const { return pp::parse_cluster(pp::read_file(path() / "cluster.json")); }
 };
@@ -27,6 +42,12 @@ std::string refusal(const Outcome& outcome) {
 }
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+bool without_mpi() {
+  const bool without = std::string_view(PP_MPIRUN).empty();
+  if (without) pp::test::skip("built without MPI");
+  return without;
+}
 
 }  // namespace
 
@@ -50,22 +71,9 @@ TEST_SUITE("apps/links") {
   }
 
   TEST_CASE("started by mpirun, the ranks are the devices, and one of them speaks") {
-    const std::filesystem::path mpirun = PP_MPIRUN;
-    if (mpirun.empty()) {
-      pp::test::skip("built without MPI");
-      return;
-    }
+    if (without_mpi()) return;
     const Folder folder;
-    // `env` says yes to Open MPI's question whether root may start ranks; other launchers do not ask. At its
-    // end Open MPI keeps memory that AddressSanitizer would call leaked.
-    std::vector<std::string> arguments{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                                       "OMPI_MCA_rmaps_base_oversubscribe=1", "ASAN_OPTIONS=detect_leaks=0"};
-    for (const std::string& argument :
-         {mpirun.string(), std::string("-n"), std::string("2"), Folder::program().string()})
-      arguments.push_back(argument);
-    for (const std::string argument : {"links", "--largest", "4KiB", "-o", "cluster.json"})
-      arguments.push_back(argument);
-    const Outcome outcome = pp::test::run_program("/usr/bin/env", arguments, folder.path());
+    const Outcome outcome = folder.on_two_ranks({"links", "--largest", "4KiB", "-o", "cluster.json"});
     CAPTURE(outcome.err);
     REQUIRE(outcome.code == 0);
     const std::size_t first = outcome.out.find("level node of 2 devices");
@@ -74,6 +82,18 @@ TEST_SUITE("apps/links") {
     const pp::Cluster cluster = folder.cluster();
     CHECK(cluster.devices.size() == 2);
     CHECK(cluster.levels.front().all_reduce.has_value());
+    const pp::Level& level = cluster.levels.front();
+    const bool keeps = level.message_cost.count() > 0 || level.overlap < 1 || level.duplex == pp::Duplex::half;
+    CHECK(has(outcome.out, "a message keeps the devices at its ends from their work for ") == keeps);
+  }
+
+  TEST_CASE("where rank 0 cannot write, all ranks end") {
+    if (without_mpi()) return;
+    const Folder folder;
+    const Outcome outcome = folder.on_two_ranks({"links", "--largest", "4KiB", "-o", "missing/cluster.json"});
+    CHECK(outcome.code == 2);
+    CHECK(has(outcome.err, "missing/cluster.json: cannot be written"));
+    CHECK_FALSE(has(outcome.out, "level "));
   }
 
   TEST_CASE("without MPI, ranks are refused with what to install") {

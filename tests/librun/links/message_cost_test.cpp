@@ -1,0 +1,233 @@
+#include "librun/links/message_cost.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <ctime>
+#include <mutex>
+#include <utility>
+
+#include "librun/links/link_levels.h"
+#include "tests/librun/links/link_samples.h"
+#include "tests/support/thread_peers.h"
+
+#include "tests/support/doctest.h"
+
+using namespace pp;
+using namespace pp::run;
+using pp::run::test::sample;
+using pp::test::ThreadPeers;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// A line between ranks that are threads: who sends works for `sending`, who receives for `receiving` when the
+/// message has come, which is `transfer` after it was sent. `half`: after the one that is on its way, too.
+struct Wire {
+  Seconds sending{}, receiving{}, transfer{};
+  bool half = false;
+  std::mutex mutex = {};
+  Clock::time_point free = {};
+
+  Clock::time_point arrival() {
+    const auto took = std::chrono::duration_cast<Clock::duration>(transfer);
+    if (!half) return Clock::now() + took;
+    const std::lock_guard held(mutex);
+    return free = std::max(free, Clock::now()) + took;
+  }
+};
+
+/// Processor time, of which others on the machine take none.
+void work(Seconds time) {
+  const auto spent = [] {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+  };
+  const Seconds start = spent();
+  while (spent() - start < time) {
+  }
+}
+
+class CostlyPeers final : public Peers {
+ public:
+  CostlyPeers(ThreadPeers& peers, Wire& wire) : Peers(peers.rank(), peers.size()), peers_(peers), wire_(wire) {}
+
+  std::unique_ptr<Posted> send(const Address& to, std::span<const std::byte> bytes, std::size_t,
+                               Sent sent) override {
+    const bool counts = bytes.size() >= kCounts;
+    const Clock::time_point arrival = counts ? wire_.arrival() : Clock::now();
+    std::vector<std::byte> all(sizeof arrival + bytes.size());
+    std::memcpy(all.data(), &arrival, sizeof arrival);
+    std::ranges::copy(bytes, all.begin() + sizeof arrival);
+    auto posted = peers_.send(to, all, all.size(), sent);
+    if (counts) work(wire_.sending);
+    return posted;
+  }
+  std::unique_ptr<Posted> receive(const Address& from, std::span<std::byte> room) override {
+    return std::make_unique<Coming>(peers_, wire_, from, room);
+  }
+
+  int largest_tag() const override { return peers_.largest_tag(); }
+  std::unique_ptr<Posted> send_letter(int to, std::span<const std::byte> bytes) override {
+    return peers_.send_letter(to, bytes);
+  }
+  std::optional<Letter> next_letter() override { return peers_.next_letter(); }
+  int join(std::span<const int> ranks) override { return peers_.join(ranks); }
+  std::unique_ptr<Posted> sum(int group, std::span<std::byte> elements, Element type) override {
+    return peers_.sum(group, elements, type);
+  }
+  bool sending() override { return peers_.sending(); }
+  [[noreturn]] void abort(int exit_code) override { peers_.abort(exit_code); }
+
+ private:
+  static constexpr std::size_t kCounts = 1000;  // what ends tell each other is smaller
+
+  struct Coming final : Posted {
+    Coming(ThreadPeers& peers, Wire& line, const Address& from, std::span<std::byte> to)
+        : wire(line), room(to), all(sizeof(Clock::time_point) + to.size()), posted(peers.receive(from, all)) {}
+    bool done() override {
+      if (arrived) return true;
+      Clock::time_point arrival;
+      if (!posted->done()) return false;
+      std::memcpy(&arrival, all.data(), sizeof arrival);
+      if (Clock::now() < arrival) return false;
+      if (room.size() >= kCounts) work(wire.receiving);
+      std::ranges::copy(std::span(all).subspan(sizeof arrival), room.begin());
+      return arrived = true;
+    }
+    std::size_t bytes() const override { return room.size(); }
+    Wire& wire;
+    std::span<std::byte> room;
+    std::vector<std::byte> all;
+    std::unique_ptr<Posted> posted;
+    bool arrived = false;
+  };
+
+  ThreadPeers& peers_;
+  Wire& wire_;
+};
+
+/// What the first of two ranks gets.
+template <class Measure>
+auto between(Wire& wire, Measure&& measure) {
+  pp::test::Wires wires(2);
+  std::array<decltype(measure(std::declval<Peers&>(), 1)), 2> results{};
+  pp::test::on_ranks(wires, [&](ThreadPeers& threads) {
+    CostlyPeers peers(threads, wire);
+    results[static_cast<std::size_t>(peers.rank())] = measure(peers, 1 - peers.rank());
+  });
+  return results[0];
+}
+
+double kept_ms(Wire& wire) {
+  const KeptTime kept = between(wire, [&](Peers& peers, int other) {
+    return measure_kept(peers, other, peers.rank() == 0, Bytes(4096), wire.transfer);
+  });
+  CHECK(kept.size == Bytes(4096));
+  return 1e3 * kept.time.count();
+}
+
+double both_ways_ms(bool half) {
+  using namespace std::chrono_literals;
+  Wire wire{.transfer = 100ms, .half = half};
+  const Seconds both = between(wire, [](Peers& peers, int other) {
+    return measure_both_ways(peers, other, peers.rank() == 0, Bytes(4096), 3);
+  });
+  return 1e3 * both.count();
+}
+
+/// 10 us, 1 GB/s.
+Level level_of() {
+  Level level;
+  level.bandwidth = BytesPerSecond(1e9);
+  level.latency = Seconds(10e-6);
+  return level;
+}
+
+KeptTime kept(std::int64_t bytes, double us) { return {Bytes(bytes), Seconds(1e-6 * us)}; }
+
+}  // namespace
+
+TEST_SUITE("librun/links/message_cost") {
+  using namespace std::chrono_literals;
+
+  TEST_CASE("a message keeps its ends as long as the end that it keeps longer") {
+    Wire sender{.sending = 3ms, .receiving = 500us, .transfer = 4ms};
+    const double of_sender = kept_ms(sender);
+    CHECK(of_sender > 2);
+    CHECK(of_sender < 4.5);
+    Wire receiver{.receiving = 3ms, .transfer = 4ms};
+    const double of_receiver = kept_ms(receiver);
+    CHECK(of_receiver > 2);
+    CHECK(of_receiver < 4.5);
+  }
+
+  TEST_CASE("a message that goes by itself keeps nobody from work") {
+    Wire wire{.transfer = 4ms};
+    CHECK(std::abs(kept_ms(wire)) < 1.5);
+  }
+
+  TEST_CASE("two messages at once: one after the other where a port serves both ways") {
+    CHECK(both_ways_ms(false) < 100 * kFullDuplex);
+    CHECK(both_ways_ms(true) >= 200);  // 100 ms each
+  }
+
+  TEST_CASE("of a sweep five sizes are tried, the smallest and the largest among them") {
+    const auto tried = [](std::size_t sizes) {
+      std::vector<std::size_t> found;
+      for (std::size_t i = 0; i < sizes; ++i) {
+        if (is_tried(i, sizes)) found.push_back(i);
+      }
+      return found;
+    };
+    CHECK(tried(14) == std::vector<std::size_t>{0, 3, 6, 9, 13});
+    CHECK(tried(5) == std::vector<std::size_t>{0, 1, 2, 3, 4});
+    CHECK(tried(2) == std::vector<std::size_t>{0, 1});
+  }
+
+  // 2 us, and a quarter of what 1 GB/s takes: 0.25 us per kB.
+  TEST_CASE("a line through the kept times: where it begins is the cost, its slope what does not overlap") {
+    Level level = level_of();
+    set_message_cost(level, std::vector{kept(1000, 2.25), kept(10'000, 4.5), kept(100'000, 27)});
+    CHECK(level.message_cost.count() == doctest::Approx(2e-6));
+    CHECK(level.overlap == doctest::Approx(0.75));
+  }
+
+  TEST_CASE("kept times below zero are noise: no cost, and all overlaps") {
+    Level level = level_of();
+    set_message_cost(level, std::vector{kept(1000, -0.1), kept(10'000, -0.3), kept(100'000, -0.2)});
+    CHECK(level.message_cost == Seconds(0));
+    CHECK(level.overlap == 1);
+  }
+
+  // 2 us per kB, twice what the link takes: the devices do nothing else meanwhile.
+  TEST_CASE("an overlap is a share: not below 0") {
+    Level level = level_of();
+    set_message_cost(level, std::vector{kept(1000, 2), kept(10'000, 20), kept(100'000, 200)});
+    CHECK(level.overlap == 0);
+  }
+
+  TEST_CASE("without kept times a level stays as it is") {
+    Level level = level_of();
+    set_message_cost(level, {});
+    CHECK(level == level_of());
+  }
+
+  // Three devices on a host, 1 us per kB each pair. Kept per message of 1 and 2 kB: 0.5 us and 1 us, in one
+  // pair ten times as long; so half of the bytes' time, and nothing else. Both ways: 1, 1.9 and 1.8 times.
+  TEST_CASE("a level has the medians of its pairs") {
+    const std::vector<LinkSample> samples{sample(1000, 1), sample(2000, 2)};
+    const std::vector<KeptTime> usual{kept(1000, 0.5), kept(2000, 1)}, odd{kept(1000, 5), kept(2000, 10)};
+    std::vector<MeasuredPair> pairs{
+        {0, 1, samples, usual, 1}, {0, 2, samples, odd, 1.9}, {1, 2, samples, usual, 1.8}};
+    const std::vector<Device> devices(3);
+    Level level = build_cluster(devices, pairs, "node").levels.at(0);
+    CHECK(level.message_cost.count() == doctest::Approx(0).epsilon(1e-9));
+    CHECK(level.overlap == doctest::Approx(0.5));
+    CHECK(level.duplex == Duplex::half);
+    pairs[2].both_ways = 1.4;
+    CHECK(build_cluster(devices, pairs, "node").levels.at(0).duplex == Duplex::full);
+  }
+}
