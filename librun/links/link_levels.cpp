@@ -155,7 +155,8 @@ Level make_level(std::string name, int devices, std::span<const MeasuredPair> pa
   level.samples = std::move(samples);
   set_message_cost(level, pooled_kept(pairs));
   std::vector<double> both_ways;
-  for (const MeasuredPair& pair : pairs) both_ways.push_back(pair.both_ways);
+  for (const MeasuredPair& pair : pairs)
+    both_ways.push_back(pair.both_ways.empty() ? 1 : std::ranges::min(pair.both_ways));
   if (median(std::move(both_ways)) > kFullDuplex) level.duplex = Duplex::half;
   return level;
 }

@@ -15,7 +15,8 @@ struct MeasuredPair {
   int first = 0, second = 0;
   std::vector<LinkSample> samples;
   std::vector<KeptTime> kept = {};  ///< empty: not measured
-  double both_ways = 1;             ///< how many times as long two messages at once take, one each way
+  /// How many times as long two messages at once take, one each way, by size; may be empty.
+  std::vector<double> both_ways = {};
 };
 
 /// Nested groups of equal size: `order[k]` is the device that comes k-th, so that groups stand together;
@@ -37,10 +38,10 @@ double pair_cost(std::span<const LinkSample> samples);
 
 /// Puts the devices into the groups' order, numbers them anew, and gives each level the link that all pairs
 /// have that meet first in it: samples pooled per size (median of medians, lowest low, highest high), and their
-/// fit; message cost and overlap from the medians of the kept times, half duplex where the median of
-/// `both_ways` is above kFullDuplex. Every two devices must have a pair, all with the same sizes. The outermost
-/// level is named `cluster` when it joins several nodes; the largest one within a node gets `inner`; others are
-/// `group of N`.
+/// fit; message cost and overlap from the medians of the kept times, half duplex where the median of the
+/// least `both_ways` is above kFullDuplex. Every two devices must have a pair, all with the same sizes. The
+/// outermost level is named `cluster` when it joins several nodes; the largest one within a node gets `inner`;
+/// others are `group of N`.
 Cluster build_cluster(std::vector<Device> devices, std::span<const MeasuredPair> pairs,
                       const std::string& inner);
 

@@ -40,8 +40,8 @@ double median_of(const std::vector<double>& times) { return summarise({}, times)
 // One size of a pair, by its two ranks; what the first one measures counts.
 struct Played {
   std::vector<double> times = {};
-  std::vector<Seconds> kept = {};  ///< one or none
-  double both_ways = 1;
+  std::vector<Seconds> kept = {};      ///< one or none
+  std::vector<double> both_ways = {};  ///< of the larger half of the sizes
 };
 
 Played play_size(LinkMedium& medium, int other, bool first, const LinkSweep& sweep, std::size_t which) {
@@ -51,10 +51,11 @@ Played play_size(LinkMedium& medium, int other, bool first, const LinkSweep& swe
   Peers* const messages = medium.messages();
   if (messages == nullptr) return played;
   const Seconds transfer(median_of(played.times));
-  if (is_tried(which, sizes.size()))
-    played.kept.push_back(measure_kept(*messages, other, first, sizes[which], transfer).time);
-  if (which + 1 == sizes.size())
-    played.both_ways = measure_both_ways(*messages, other, first, sizes[which], sweep.repetitions) / transfer;
+  if (!is_tried(which, sizes.size())) return played;
+  played.kept.push_back(measure_kept(*messages, other, first, sizes[which], transfer).time);
+  if (which < sizes.size() / 2) return played;
+  const Seconds both = measure_both_ways(*messages, other, first, sizes[which], sweep.repetitions);
+  played.both_ways.push_back(both / transfer);
   return played;
 }
 
@@ -90,7 +91,7 @@ MeasuredPair measure_pair(Peers& peers, AllRanks& all, LinkMedium& medium, int f
     if (peers.rank() != 0) continue;
     pair.samples.push_back(summarise(sizes[i], std::move(played.times)));
     for (const Seconds time : played.kept) pair.kept.push_back({sizes[i], time});
-    pair.both_ways = played.both_ways;
+    pair.both_ways.insert(pair.both_ways.end(), played.both_ways.begin(), played.both_ways.end());
   }
   return pair;
 }
