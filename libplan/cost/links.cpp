@@ -3,22 +3,16 @@
 #include <algorithm>
 #include <bit>
 #include <map>
-#include <utility>
 
 namespace pp::plan {
 namespace {
-
-double per_second(const Link& link, double bytes) {
-  return link.bandwidth.value == 0 ? 0 : bytes / link.bandwidth.value;
-}
 
 /// The slowest of the links among `devices`; of equally fast ones the largest latency.
 Link slowest_among(const Cluster& cluster, std::span<const int> devices) {
   Link slowest = link_between(cluster, devices.front(), devices.back());
   const auto include = [&](int a, int b) {
     const Link link = link_between(cluster, a, b);
-    if (std::pair(link.bandwidth, -link.latency) < std::pair(slowest.bandwidth, -slowest.latency))
-      slowest = link;
+    if (is_better(slowest, link)) slowest = link;
   };
   // Sorted, neighbours are in different groups of a level wherever two of its devices are.
   std::vector<int> sorted(devices.begin(), devices.end());
@@ -27,7 +21,9 @@ Link slowest_among(const Cluster& cluster, std::span<const int> devices) {
   return slowest;
 }
 
-Link link_of(const Level& level) { return {level.bandwidth, level.latency}; }
+Link link_of(const Level& level) {
+  return {level.bandwidth, level.latency, level.message_cost, level.overlap, level.duplex};
+}
 Link without_latency(const Link& link) { return {link.bandwidth, {}}; }
 
 std::vector<AllReduceForm> flat_forms(int replicas, const Link& link) {
@@ -44,21 +40,15 @@ AllReduceForm two_level_form(int groups, int per_group, const Link& inside, cons
 
 }  // namespace
 
-double occupancy(double bytes, const Link& link) { return per_second(link, bytes); }
-
-double transfer_time(double bytes, int messages, const Link& link) {
-  return messages * link.latency.count() + per_second(link, bytes);
-}
-
 double ring_all_reduce(int replicas, double bytes, const Link& link) {
   const double steps = 2.0 * (replicas - 1);
-  return steps * link.latency.count() + steps / replicas * per_second(link, bytes);
+  return steps * link.latency.count() + steps / replicas * occupancy(bytes, link);
 }
 
 double tree_all_reduce(int replicas, double bytes, const Link& link) {
   if (replicas == 1) return 0;
   const int depth = std::bit_width(static_cast<unsigned>(replicas - 1));
-  return 2.0 * depth * link.latency.count() + 2 * per_second(link, bytes);
+  return 2.0 * depth * link.latency.count() + 2 * occupancy(bytes, link);
 }
 
 double two_level_all_reduce(int nodes, int per_node, int cards, double bytes, const Link& inside,
@@ -74,26 +64,33 @@ double flat_all_reduce(int replicas, double bytes, const Link& link) {
 Link link_between(const Cluster& cluster, int first, int second) {
   if (first == second) return {};
   for (const Level& level : cluster.levels) {
-    if (first / level.devices == second / level.devices) return {level.bandwidth, level.latency};
+    if (first / level.devices == second / level.devices) return link_of(level);
   }
   return slowest_link(cluster);
 }
 
 Link slowest_link(const Cluster& cluster) {
-  Link slowest;
+  if (cluster.levels.empty()) return {};
+  Link slowest = link_of(cluster.levels.front());
   for (const Level& level : cluster.levels) {
-    if (slowest.bandwidth.value == 0 || level.bandwidth < slowest.bandwidth)
-      slowest.bandwidth = level.bandwidth;
+    slowest.bandwidth = std::min(slowest.bandwidth, level.bandwidth);
     slowest.latency = std::max(slowest.latency, level.latency);
+    slowest.message_cost = std::max(slowest.message_cost, level.message_cost);
+    slowest.overlap = std::min(slowest.overlap, level.overlap);
+    if (level.duplex == Duplex::half) slowest.duplex = Duplex::half;
   }
   return slowest;
 }
 
 Link fastest_link(const Cluster& cluster) {
-  Link fastest;
+  if (cluster.levels.empty()) return {};
+  Link fastest = link_of(cluster.levels.front());
   for (const Level& level : cluster.levels) {
-    fastest.latency = fastest.bandwidth.value == 0 ? level.latency : std::min(fastest.latency, level.latency);
     fastest.bandwidth = std::max(fastest.bandwidth, level.bandwidth);
+    fastest.latency = std::min(fastest.latency, level.latency);
+    fastest.message_cost = std::min(fastest.message_cost, level.message_cost);
+    fastest.overlap = std::max(fastest.overlap, level.overlap);
+    if (level.duplex == Duplex::full) fastest.duplex = Duplex::full;
   }
   return fastest;
 }

@@ -1,4 +1,4 @@
-// What messages and all-reduces cost between devices.
+// The links between devices, and what all-reduces cost over them.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +10,6 @@
 #include "libprofile/core/units.h"
 
 namespace pp::plan {
-
-/// Seconds an x-byte message occupies the ports at both ends; latency comes on top and occupies nothing.
-double occupancy(double bytes, const Link& link);
-/// Until the last byte has arrived: latency once per message.
-double transfer_time(double bytes, int messages, const Link& link);
 
 /// Patarasuk and Yuan (JPDC 2009): 2(r-1) alpha + 2(r-1)/r W/beta. 0 for one replica.
 double ring_all_reduce(int replicas, double bytes, const Link& link);
@@ -30,7 +25,8 @@ double flat_all_reduce(int replicas, double bytes, const Link& link);
 /// The link between two positions of the cluster's device list: the innermost level whose groups of consecutive
 /// devices hold both. A free and instant link from a device to itself, and in a cluster without levels.
 Link link_between(const Cluster& cluster, int first, int second);
-/// Slowest (least bandwidth, most latency) and fastest over all levels.
+/// Slowest (least bandwidth, most latency, dearest messages, least overlap, half duplex) and fastest over all
+/// levels.
 Link slowest_link(const Cluster& cluster);
 Link fastest_link(const Cluster& cluster);
 

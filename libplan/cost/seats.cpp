@@ -54,9 +54,7 @@ class ListedSeats {
     const int other = devices_.positions[at(next)];
     for (const int position : positions) {
       const Link link = link_between(devices_.cluster, position, other);
-      const bool better =
-          std::pair(link.bandwidth, -link.latency) > std::pair(best.link.bandwidth, -best.link.latency);
-      if (position != positions.front() && !better) continue;
+      if (position != positions.front() && !is_better(link, best.link)) continue;
       best = {link, !cards_.empty() && cards_[at(position)] != cards_[at(other)]};
     }
     return best;

@@ -17,37 +17,6 @@ namespace {
 
 std::size_t at(int i) { return ProgramIndex::at(i); }
 
-/// What one micro-batch puts on an edge.
-struct Flow {
-  bool forward = false;  ///< a message is sent at all
-  bool backward = false;
-  double activation = 0;  ///< bytes
-  double gradient = 0;
-  int activation_tensors = 0;
-  int gradient_tensors = 0;
-};
-
-/// Per dependency. Without edges every pair of neighbours exchanges one empty tensor; with edges a dependency
-/// that has none is an order without a message.
-std::vector<Flow> flows(const ProgramIndex& index, const SimulationInput& input) {
-  std::vector<Flow> result(index.dependencies.size());
-  if (input.edges.empty()) {
-    for (Flow& flow : result) flow = {true, true, 0, 0, 1, 1};
-  }
-  for (const StageEdge& edge : input.edges) {
-    const Dependency pair{number(edge.from), number(edge.to)};
-    Flow& flow = result[static_cast<std::size_t>(std::ranges::find(index.dependencies, pair) -
-                                                 index.dependencies.begin())];
-    flow.forward = true;
-    flow.backward |= edge.gradient_tensors > 0;
-    flow.activation += static_cast<double>(edge.activation.value);
-    flow.gradient += static_cast<double>(edge.gradient.value);
-    flow.activation_tensors += edge.activation_tensors;
-    flow.gradient_tensors += edge.gradient_tensors;
-  }
-  return result;
-}
-
 std::size_t card_count(const SimulationInput& input) {
   return input.cards.empty() ? 0 : at(std::ranges::max(input.cards)) + 1;
 }
@@ -59,7 +28,7 @@ class EventLoop {
         input_(input),
         keep_messages_(messages == Messages::keep),
         steps_(steps),
-        flows_(flows(index, input)),
+        costs_(index, input),
         missing_(index.ops.size(), 0),
         ready_(index.ops.size(), 0),
         heads_(index.worker_begin.begin(), index.worker_begin.end() - 1),
@@ -121,12 +90,6 @@ class EventLoop {
            bits(index_.worker_of[at(id)], 0);
   }
 
-  double scale(const Op& op) const {
-    return input_.micro_batch_scale.empty() || !has_micro_batch(op.kind)
-               ? 1
-               : input_.micro_batch_scale[at(op.micro_batch)];
-  }
-
   /// Starts the next operation of an idle worker, if nothing is missing.
   void start_head(int worker) {
     const int id = heads_[at(worker)];
@@ -137,7 +100,7 @@ class EventLoop {
     if (is_all_reduce(op.kind) && input_.all_reduce != AllReduceMode::free)
       return join_group(index_.group_of[at(id)]);
     const double start = std::max(free_[at(worker)], ready_[at(id)]);
-    schedule(id, start, start + least_duration(index_, input_, id));
+    schedule(id, start, start + costs_.duration(id));
   }
 
   void schedule(int id, double start, double end) {
@@ -202,27 +165,33 @@ class EventLoop {
     start_head(worker);
   }
 
+  /// The ports that a message between two workers occupies, and the network cards if it leaves a node; of a
+  /// half duplex link in both directions.
+  std::span<Port*> ports_between(int from, int to, Duplex duplex) {
+    std::size_t count = 0;
+    const auto take = [&](std::vector<Port>& out, std::vector<Port>& in, int sender, int receiver) {
+      taken_[count++] = &out[at(sender)];
+      taken_[count++] = &in[at(receiver)];
+      if (duplex == Duplex::full) return;
+      taken_[count++] = &in[at(sender)];
+      taken_[count++] = &out[at(receiver)];
+    };
+    take(out_port_, in_port_, from, to);
+    if (!input_.cards.empty() && input_.cards[at(from)] != input_.cards[at(to)])
+      take(out_card_, in_card_, input_.cards[at(from)], input_.cards[at(to)]);
+    return {taken_.data(), count};
+  }
+
   /// Requests the transfer now; returns the arrival.
   double send(int producer, int consumer, int edge, double now) {
-    const Op& op = index_.ops[at(producer)];
-    const bool forward = op.kind == OpKind::forward;
-    const Flow& flow = flows_[at(edge)];
-    if (!(forward ? flow.forward : flow.backward)) return now;
+    const auto [bytes, tensors, link] = costs_.message(producer, consumer, edge);
+    if (tensors == 0) return now;
     const int from = index_.worker_of[at(producer)];
     const int to = index_.worker_of[at(consumer)];
-    const Link link = input_.links.empty() ? Link{} : input_.link(from, to);
-    const double share = overlap(index_.slice(producer), index_.slice(consumer));
-    const double bytes = (forward ? flow.activation : flow.gradient) * scale(op) * share;
     double start = now;
     double end = now;
     if (link.bandwidth.value > 0 && bytes > 0) {
-      std::array<Port*, 4> ports{&out_port_[at(from)], &in_port_[at(to)]};
-      std::size_t count = 2;
-      if (!input_.cards.empty() && input_.cards[at(from)] != input_.cards[at(to)]) {
-        ports[count++] = &out_card_[at(input_.cards[at(from)])];
-        ports[count++] = &in_card_[at(input_.cards[at(to)])];
-      }
-      const std::span<Port*> taken(ports.data(), count);
+      const std::span<Port*> taken = ports_between(from, to, link.duplex);
       const int step = steps_ == 1 ? 0 : step_of(producer);
       for (const Port* port : taken) {
         start = std::max(start, port->free);
@@ -232,10 +201,10 @@ class EventLoop {
       for (Port* port : taken) *port = {end, step};
     }
     if (keep_messages_) {
-      timeline_.messages.push_back(
-          {WorkerId{from}, WorkerId{to}, op, Bytes(std::llround(bytes)), Seconds(start), Seconds(end)});
+      timeline_.messages.push_back({WorkerId{from}, WorkerId{to}, index_.ops[at(producer)],
+                                    Bytes(std::llround(bytes)), Seconds(start), Seconds(end)});
     }
-    return end + (forward ? flow.activation_tensors : flow.gradient_tensors) * link.latency.count();
+    return end + tensors * link.latency.count();
   }
 
   [[noreturn]] void report_deadlock() {
@@ -249,7 +218,7 @@ class EventLoop {
   const bool keep_messages_;
   const int steps_;  ///< equal parts of every program
   bool apart_ = true;
-  const std::vector<Flow> flows_;
+  const OpCosts costs_;
   std::priority_queue<End, std::vector<End>, Later> events_;
   std::vector<int> missing_;              ///< by id: inputs not produced yet
   std::vector<double> ready_;             ///< by id: latest arrival so far
@@ -258,6 +227,7 @@ class EventLoop {
   std::vector<double> free_;              ///< per worker: end of its last operation
   std::vector<Port> out_port_, in_port_;  ///< per worker
   std::vector<Port> out_card_, in_card_;  ///< per card
+  std::array<Port*, 8> taken_{};          ///< by one message
   std::vector<double> reducer_free_;      ///< per worker: its reductions follow each other
   std::vector<int> arrived_;              ///< per group
   Timeline timeline_;

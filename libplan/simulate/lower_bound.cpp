@@ -16,12 +16,8 @@ std::size_t at(int i) { return ProgramIndex::at(i); }
 class LongestPaths {
  public:
   LongestPaths(const ProgramIndex& index, const SimulationInput& input)
-      : index_(index),
-        synchronous_(input.programs.synchronous),
-        transfers_(index, input),
-        jobs_(index.ops.size()) {
-    for (int id = 0; id < static_cast<int>(jobs_.size()); ++id)
-      jobs_[at(id)].duration = least_duration(index, input, id);
+      : index_(index), synchronous_(input.programs.synchronous), costs_(index, input), jobs_(index.ops.size()) {
+    for (int id = 0; id < static_cast<int>(jobs_.size()); ++id) jobs_[at(id)].duration = costs_.duration(id);
     const std::vector<int> order = topological_order();
     for (const int id : order) {
       for_each_consumer(id, [&](int consumer, double transfer) {
@@ -48,7 +44,7 @@ class LongestPaths {
   template <class Visit>
   void for_each_consumer(int id, Visit visit) const {
     index_.for_each_consumer(
-        id, [&](int consumer, int edge) { visit(consumer, transfers_.seconds(id, consumer, edge)); });
+        id, [&](int consumer, int edge) { visit(consumer, costs_.free_transfer(id, consumer, edge)); });
     if (!synchronous_ || !completes_backward(index_.ops[at(id)].kind)) return;
     const int worker = index_.worker_of[at(id)];
     for (int last = index_.worker_begin[at(worker) + 1] - 1; last > id; --last) {
@@ -78,7 +74,7 @@ class LongestPaths {
 
   const ProgramIndex& index_;
   const bool synchronous_;
-  const FreeTransfers transfers_;
+  const OpCosts costs_;
   std::vector<Job> jobs_;  ///< by operation id
 };
 
@@ -119,9 +115,10 @@ Seconds makespan_bound(const SimulationInput& input) {
 
 Seconds period_bound(const SimulationInput& input) {
   const ProgramIndex index = index_simulation(input);
+  const OpCosts costs(index, input);
   std::vector<double> busy(at(index.workers()), 0);
   for (int id = 0; id < static_cast<int>(index.ops.size()); ++id)
-    busy[at(index.worker_of[at(id)])] += least_duration(index, input, id);
+    busy[at(index.worker_of[at(id)])] += costs.duration(id);
   return Seconds(*std::ranges::max_element(busy));
 }
 

@@ -14,10 +14,30 @@ double scale_of(const SimulationInput& input, const Op& op) {
 
 }  // namespace
 
-double least_duration(const ProgramIndex& index, const SimulationInput& input, int id) {
-  const Op& op = index.ops[at(id)];
-  const StageCosts& costs = input.stages[pp::index(op.stage)];
-  const double scale = scale_of(input, op) / index.slice(id).parts;
+OpCosts::OpCosts(const ProgramIndex& index, const SimulationInput& input)
+    : index_(index),
+      input_(input),
+      flows_(index.dependencies.size()),
+      handles_messages_(std::ranges::any_of(
+          input.links, [](const auto& row) { return std::ranges::any_of(row, asks_devices); })) {
+  if (input.edges.empty()) {
+    for (Flow& flow : flows_) flow = {0, 0, 1, 1};
+  }
+  for (const StageEdge& edge : input.edges) {
+    const Dependency pair{number(edge.from), number(edge.to)};
+    const auto found = std::ranges::find(index.dependencies, pair);
+    Flow& flow = flows_[static_cast<std::size_t>(found - index.dependencies.begin())];
+    flow.activation += static_cast<double>(edge.activation.value);
+    flow.activation_tensors += edge.activation_tensors;
+    flow.gradient += static_cast<double>(edge.gradient.value);
+    flow.gradient_tensors += edge.gradient_tensors;
+  }
+}
+
+double OpCosts::own_time(int id) const {
+  const Op& op = index_.ops[at(id)];
+  const StageCosts& costs = input_.stages[pp::index(op.stage)];
+  const double scale = scale_of(input_, op) / index_.slice(id).parts;
   switch (op.kind) {
     case OpKind::forward: return costs.forward.count() * scale;
     case OpKind::backward: return costs.backward.count() * scale;
@@ -33,35 +53,30 @@ double least_duration(const ProgramIndex& index, const SimulationInput& input, i
   return 0;
 }
 
-FreeTransfers::FreeTransfers(const ProgramIndex& index, const SimulationInput& input)
-    : index_(index), input_(input), flows_(index.dependencies.size()) {
-  if (input.edges.empty()) {
-    for (Flow& flow : flows_) flow = {0, 0, 1, 1};
-  }
-  for (const StageEdge& edge : input.edges) {
-    const Dependency pair{number(edge.from), number(edge.to)};
-    const auto found = std::ranges::find(index.dependencies, pair);
-    Flow& flow = flows_[static_cast<std::size_t>(found - index.dependencies.begin())];
-    flow.activation += static_cast<double>(edge.activation.value);
-    flow.activation_tensors += edge.activation_tensors;
-    if (edge.gradient_tensors == 0) continue;
-    flow.gradient += static_cast<double>(edge.gradient.value);
-    flow.gradient_tensors += edge.gradient_tensors;
-  }
-}
-
-double FreeTransfers::seconds(int producer, int consumer, int edge) const {
+Sent OpCosts::message(int producer, int consumer, int edge) const {
   const int from = index_.worker_of[at(producer)];
   const int to = index_.worker_of[at(consumer)];
-  if (edge == kNone || from == to || input_.links.empty()) return 0;
+  if (edge == kNone || from == to) return {};
   const Op& op = index_.ops[at(producer)];
   const bool forward = op.kind == OpKind::forward;
   const Flow& flow = flows_[at(edge)];
-  const Link& link = input_.link(from, to);
-  const double share = overlap(index_.slice(producer), index_.slice(consumer)) * scale_of(input_, op);
-  const double bytes = (forward ? flow.activation : flow.gradient) * share;
-  const double occupancy = link.bandwidth.value > 0 ? bytes / link.bandwidth.value : 0;
-  return occupancy + (forward ? flow.activation_tensors : flow.gradient_tensors) * link.latency.count();
+  const double share = overlap(index_.slice(producer), index_.slice(consumer));
+  return {(forward ? flow.activation : flow.gradient) * scale_of(input_, op) * share,
+          forward ? flow.activation_tensors : flow.gradient_tensors,
+          input_.links.empty() ? Link{} : input_.link(from, to)};
+}
+
+double OpCosts::free_transfer(int producer, int consumer, int edge) const {
+  const Sent sent = message(producer, consumer, edge);
+  return sent.tensors == 0 ? 0 : transfer_time(sent.bytes, sent.tensors, sent.link);
+}
+
+double OpCosts::message_time(int id) const {
+  double sum = 0;
+  const auto add = [&](const Sent& sent) { sum += handling_time(sent.bytes, sent.tensors, sent.link); };
+  index_.for_each_producer(id, [&](int producer, int edge) { add(message(producer, id, edge)); });
+  index_.for_each_consumer(id, [&](int consumer, int edge) { add(message(id, consumer, edge)); });
+  return sum;
 }
 
 }  // namespace pp::plan

@@ -9,20 +9,31 @@
 
 namespace pp::plan {
 
-/// Seconds of an operation of its own; a slice of a split micro-batch takes its part. An AR takes at least 0:
-/// what it really takes depends on its mode and on other workers.
-double least_duration(const ProgramIndex& index, const SimulationInput& input, int id);
+/// What one operation sends to a consumer on another worker; no tensors: nothing is sent.
+struct Sent {
+  double bytes = 0;
+  int tensors = 0;
+  Link link{};
+};
 
-/// From the end of an operation to the arrival of its tensor on another worker, when the ports are free.
-class FreeTransfers {
+/// Durations and messages of a set of programs. An operation takes its own time and that of its messages with
+/// other workers (Link): it begins with those that it receives, once all have arrived, and ends with those that
+/// it sends, which leave when it has ended.
+class OpCosts {
  public:
   /// Both must outlive this object.
-  FreeTransfers(const ProgramIndex& index, const SimulationInput& input);
-  /// Seconds. `edge` as for_each_producer() gives it; 0 within a worker and where nothing is sent.
-  double seconds(int producer, int consumer, int edge) const;
+  OpCosts(const ProgramIndex& index, const SimulationInput& input);
+
+  /// Seconds; a slice of a split micro-batch takes its part. An AR takes at least 0: what it really takes
+  /// depends on its mode and on other workers.
+  double duration(int id) const { return own_time(id) + (handles_messages_ ? message_time(id) : 0); }
+  /// `edge` as for_each_producer() gives it. Empty within a worker, and where nothing is sent.
+  Sent message(int producer, int consumer, int edge) const;
+  /// Seconds from the end of an operation to the arrival of its message, when the ports are free.
+  double free_transfer(int producer, int consumer, int edge) const;
 
  private:
-  /// What one whole micro-batch puts on a dependency; no tensors: no message.
+  /// What one whole micro-batch puts on a dependency.
   struct Flow {
     double activation = 0;  ///< bytes
     double gradient = 0;
@@ -30,9 +41,14 @@ class FreeTransfers {
     int gradient_tensors = 0;
   };
 
+  double own_time(int id) const;
+  /// Of all messages that the operation receives and sends.
+  double message_time(int id) const;
+
   const ProgramIndex& index_;
   const SimulationInput& input_;
   std::vector<Flow> flows_;  ///< per dependency
+  bool handles_messages_;    ///< some link asks time of the devices
 };
 
 }  // namespace pp::plan

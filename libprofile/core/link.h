@@ -1,5 +1,7 @@
-// What connects two devices.
+// What connects two devices, and what one message over it costs.
 #pragma once
+
+#include <tuple>
 
 #include "libprofile/core/enum_names.h"
 #include "libprofile/core/units.h"
@@ -25,5 +27,31 @@ struct Link {
   Duplex duplex = Duplex::full;
   bool operator==(const Link&) const = default;
 };
+
+/// Seconds an x-byte message occupies the ports at both ends; latency comes on top and occupies nothing.
+inline double occupancy(double bytes, const Link& link) {
+  return link.bandwidth.value == 0 ? 0 : bytes / link.bandwidth.value;
+}
+
+/// Until the last byte has arrived: latency once per message.
+inline double transfer_time(double bytes, int messages, const Link& link) {
+  return messages * link.latency.count() + occupancy(bytes, link);
+}
+
+/// What the message keeps the device at either end from its own work.
+inline double handling_time(double bytes, int tensors, const Link& link) {
+  return tensors * link.message_cost.count() + (1 - link.overlap) * occupancy(bytes, link);
+}
+
+/// Whether that is ever more than nothing.
+inline bool asks_devices(const Link& link) { return link.message_cost > Seconds{} || link.overlap < 1; }
+
+/// By bandwidth, then latency, then what messages ask of the devices.
+inline bool is_better(const Link& link, const Link& than) {
+  const auto rank = [](const Link& l) {
+    return std::tuple(l.bandwidth, -l.latency, -l.message_cost, l.overlap, l.duplex == Duplex::full);
+  };
+  return rank(link) > rank(than);
+}
 
 }  // namespace pp

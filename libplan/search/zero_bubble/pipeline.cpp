@@ -49,7 +49,7 @@ const std::vector<double>& StageTimes::of(OpKind kind) const {
 
 Pipeline make_pipeline(const SimulationInput& input) {
   const ProgramIndex index = index_simulation(input);
-  const FreeTransfers transfers(index, input);
+  const OpCosts costs(index, input);
   Pipeline pipeline{index.micro_batches, std::vector<StageTimes>(at(index.stages))};
   for (StageTimes& stage : pipeline.stages) {
     stage.forward = stage.input_gradient = stage.weight_gradient = std::vector<double>(at(index.micro_batches));
@@ -57,7 +57,7 @@ Pipeline make_pipeline(const SimulationInput& input) {
   for (int id = 0; id < static_cast<int>(index.ops.size()); ++id) {
     const Op& op = index.ops[at(id)];
     StageTimes& stage = pipeline.stages[pp::index(op.stage)];
-    const double duration = least_duration(index, input, id);
+    const double duration = costs.duration(id);
     const bool forward = op.kind == OpKind::forward;
     if (forward) {
       stage.forward[at(op.micro_batch)] = duration;
@@ -71,7 +71,7 @@ Pipeline make_pipeline(const SimulationInput& input) {
     index.for_each_producer(id, [&](int producer, int edge) {
       if (edge == kNone) return;
       add_inlet(forward ? stage.activations : stage.gradients, number(index.ops[at(producer)].stage),
-                index.micro_batches, op.micro_batch, transfers.seconds(producer, id, edge));
+                index.micro_batches, op.micro_batch, costs.free_transfer(producer, id, edge));
     });
   }
   return pipeline;

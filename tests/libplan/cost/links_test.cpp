@@ -58,6 +58,31 @@ TEST_CASE("the innermost level that holds both devices is their link") {
   CHECK(fastest_link(cluster).latency.count() == 5e-6);
 }
 
+TEST_CASE("a message keeps both devices for its cost and the share that does not overlap") {
+  const Link dear{BytesPerSecond(1e9), Seconds(1e-3), Seconds(2e-5), 0.75, Duplex::full};
+  CHECK(handling_time(4e6, 3, dear) == exactly(3 * 2e-5 + 0.25 * 4e-3));
+  CHECK(handling_time(4e6, 3, link(1e9, 1e-3)) == 0);
+  CHECK_FALSE(asks_devices(link(1e9, 1e-3)));
+  CHECK(asks_devices({.overlap = 0.5}));
+  CHECK(asks_devices({.message_cost = Seconds(1e-6)}));
+}
+
+TEST_CASE("links carry what their level asks of the devices, the slowest the most and the fastest the least") {
+  Cluster cluster = two_nodes();
+  Level &inner = cluster.levels[0], &outer = cluster.levels[1];
+  inner.message_cost = Seconds(3e-6);
+  outer.message_cost = Seconds(1e-6);
+  outer.overlap = 0.25;
+  inner.duplex = Duplex::half;
+  const Link inside{BytesPerSecond(1e10), Seconds(5e-6), Seconds(3e-6), 1, Duplex::half};
+  const Link between{BytesPerSecond(1e9), Seconds(2e-5), Seconds(1e-6), 0.25, Duplex::full};
+  CHECK((link_between(cluster, 0, 1) == inside));
+  CHECK((link_between(cluster, 1, 2) == between));
+  CHECK((link_between(cluster, 1, 1) == Link{}));
+  CHECK((slowest_link(cluster) == Link{BytesPerSecond(1e9), Seconds(2e-5), Seconds(3e-6), 0.25, Duplex::half}));
+  CHECK((fastest_link(cluster) == Link{BytesPerSecond(1e10), Seconds(5e-6), Seconds(1e-6), 1, Duplex::full}));
+}
+
 TEST_CASE("an all-reduce takes the cheapest form its devices allow") {
   const Cluster cluster = two_nodes();
   const std::vector<int> inside{0, 1}, across{1, 2}, all{0, 1, 2, 3};

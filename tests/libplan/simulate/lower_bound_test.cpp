@@ -43,7 +43,7 @@ class Dice {
   std::mt19937_64 bits_{5};
 };
 
-/// Random times, and links with latency, bandwidth or neither.
+/// Random times, and links with latency, bandwidth, what asks time of the devices, or none of it.
 void randomise(SimulationInput& input, Dice& dice) {
   for (StageCosts& costs : input.stages) {
     for (Seconds* time : {&costs.forward, &costs.input_gradient, &costs.weight_gradient, &costs.recompute,
@@ -55,7 +55,14 @@ void randomise(SimulationInput& input, Dice& dice) {
   for (int s = 0; s + 1 < static_cast<int>(input.stages.size()); ++s) {
     input.edges.push_back({StageId{s}, StageId{s + 1}, Bytes(dice.below(300)), Bytes(dice.below(300))});
   }
-  test::link_all(input, {BytesPerSecond(100.0 * dice.below(2)), Seconds(0.5 * dice.below(3))});
+  Link link{BytesPerSecond(100.0 * dice.below(2)), Seconds(0.5 * dice.below(3))};
+  if (dice.below(2) == 0) {
+    link.message_cost = Seconds(0.5 * dice.below(4));
+    link.overlap = 0.25 * dice.below(5);
+    link.duplex = dice.below(2) == 0 ? Duplex::half : Duplex::full;
+  }
+  test::link_all(input, link);
+  input.all_reduce_overlap = 0.5 * dice.below(3);
   for (int m = 0; m < input.programs.micro_batches; ++m) {
     input.micro_batch_scale.push_back(0.5 + 0.25 * dice.below(3));
   }

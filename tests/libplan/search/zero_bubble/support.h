@@ -47,7 +47,11 @@ inline ZeroBubbleRequest random_pipeline(Random& random, int workers, int micro_
     costs = split_costs(forward, input, time());
     costs.update = Seconds(random.integer(0, 1) * random.unit());
   }
-  const Link link{BytesPerSecond(random.integer(0, 3) == 0 ? 1000 : 0), Seconds(0.3 * random.integer(0, 1))};
+  Link link{BytesPerSecond(random.integer(0, 3) == 0 ? 1000 : 0), Seconds(0.3 * random.integer(0, 1))};
+  if (random.integer(0, 3) == 0) {
+    link.message_cost = Seconds(0.2 * random.integer(0, 2));
+    link.overlap = 0.5 * random.integer(0, 2);
+  }
   const auto count = static_cast<std::size_t>(workers);
   request.pipeline.links.assign(count, std::vector<Link>(count, link));
   for (int s = 0; s + 1 < workers; ++s) {
