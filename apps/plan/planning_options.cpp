@@ -185,6 +185,12 @@ void add_request_options(const cli::Command& command, RequestOptions& options) {
   cli::add_enum(command, "--placement", request.placement,
                 "how stages go through the nodes of a cluster; auto tries all")
       .group("Search");
+  command
+      .add_option("--all-reduce-overlap", request.all_reduce_overlap,
+                  "share of the last backward that hides the all-reduce, 0 to 1; default the cluster's "
+                  "measured one, else 0")
+      .type_name("SHARE")
+      .group("Search");
   cli::add_enum(command, "--tied", request.tied,
                 "weights that layers share: all of them in one stage, or copies in several if that is faster "
                 "(synchronous schedules)")

@@ -50,8 +50,15 @@ void add_tensor(Chain& chain, const Tensor& tensor) {
     chain.cut_gradient[at(boundary)] += bytes;
     chain.cut_gradients[at(boundary)] += 1;
   }
-  chain.least_out[at(tensor.producer + 1)] += bytes;
-  for (const int position : tensor.readers) chain.least_in[at(position)] += bytes;
+  const auto add = [&](Exchange& least) {
+    least.activation += bytes;
+    least.activations += 1;
+    if (!tensor.gradient) return;
+    least.gradient += bytes;
+    least.gradients += 1;
+  };
+  add(chain.least_out[at(tensor.producer + 1)]);
+  for (const int position : tensor.readers) add(chain.least_in[at(position)]);
 }
 
 /// What layer `position` keeps of its inputs is held by the stage's input once the producer is in front of the
@@ -81,6 +88,11 @@ void fill_reach(Chain& chain, std::vector<std::int64_t> row) {
 }
 
 }  // namespace
+
+Exchange least_of(const Exchange& a, const Exchange& b) {
+  return {std::min(a.activation, b.activation), std::min(a.gradient, b.gradient),
+          std::min(a.activations, b.activations), std::min(a.gradients, b.gradients)};
+}
 
 void CrossingTable::add(int boundary, int distance, std::int64_t bytes) {
   if (bytes != 0) rows_[at(boundary)].push_back({distance, bytes});
@@ -112,9 +124,10 @@ std::int64_t Chain::transient(int begin, int end) const {
 Chain empty_chain(int boundaries) {
   Chain chain;
   for (auto* prefix : {&chain.forward, &chain.backward, &chain.input_gradient, &chain.update, &chain.weights,
-                       &chain.cut_activation, &chain.cut_gradient, &chain.least_in, &chain.least_out}) {
+                       &chain.cut_activation, &chain.cut_gradient}) {
     prefix->assign(at(boundaries), 0);
   }
+  for (auto* least : {&chain.least_in, &chain.least_out}) least->assign(at(boundaries), {});
   for (auto* prefix : {&chain.parameters, &chain.buffers, &chain.saved}) prefix->assign(at(boundaries), 0);
   for (auto* counts : {&chain.cut_activations, &chain.cut_gradients}) counts->assign(at(boundaries), 0);
   chain.incoming = chain.outgoing = chain.entering = chain.keeping = CrossingTable(boundaries);

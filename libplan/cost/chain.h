@@ -45,6 +45,15 @@ struct OperationCost {
   bool operator==(const OperationCost&) const = default;
 };
 
+/// Of one micro-batch: activations one way, their gradients the other.
+struct Exchange {
+  double activation = 0, gradient = 0;  ///< bytes
+  int activations = 0, gradients = 0;   ///< tensors
+  bool operator==(const Exchange&) const = default;
+};
+/// Of each figure the smaller one.
+Exchange least_of(const Exchange& a, const Exchange& b);
+
 /// Read-only after make_chain(). Boundaries are 0..N, or the down-sets of a graph (lattice.h); prefix arrays
 /// have N + 1 entries.
 struct Chain {
@@ -54,7 +63,7 @@ struct Chain {
   std::vector<std::int64_t> parameters, buffers, saved;  ///< prefix sums, bytes
   std::vector<double> cut_activation, cut_gradient;      ///< per boundary: bytes of the live set (2.3)
   std::vector<int> cut_activations, cut_gradients;       ///< and the number of its tensors
-  std::vector<double> least_in, least_out;  ///< bytes any stage that begins (ends) here must receive (send)
+  std::vector<Exchange> least_in, least_out;  ///< what any stage that begins (ends) here must receive (send)
   double state_ratio = 1;
   OperationCost fixed;      ///< of each stage's operations
   double update_fixed = 0;  ///< seconds per update of a stage

@@ -10,6 +10,21 @@ constexpr int kEverySpan = 16;  ///< devices; their spans are quadratic in them
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
+OperationCost handling(const Exchange& tensors, const Link& link) {
+  return {handling_time(tensors.activation, tensors.activations, link),
+          handling_time(tensors.gradient, tensors.gradients, link)};
+}
+
+/// Over all inner boundaries.
+Exchange least_of(const std::vector<Exchange>& boundaries) {
+  if (boundaries.size() < 3) return {};
+  Exchange least = boundaries[1];
+  for (std::size_t k = 2; k + 1 < boundaries.size(); ++k) least = least_of(least, boundaries[k]);
+  return least;
+}
+
+double sum(const OperationCost& cost) { return cost.forward + cost.backward; }
+
 }  // namespace
 
 ChainCost::ChainCost(const Chain& chain, const LoadOptions& options, Seats seats, const InFlight& in_flight)
@@ -29,6 +44,11 @@ ChainCost::Place ChainCost::make_place(const Seat& seat, int replicas, const InF
               .slowness = seat.slowness,
               .limited = memory.limited(),
               .memory = &memory};
+  place.asks_devices = asks_devices(seat.in.link) || asks_devices(seat.out.link);
+  if (place.asks_devices) {
+    place.least_received = handling(least_of(chain_.least_in), seat.in.link);
+    place.least_sent = handling(least_of(chain_.least_out), seat.out.link);
+  }
   place.turns = (options_.micro_batches + replicas - 1) / replicas;
   place.in = load_per_byte(seat, seat.in, replicas, place.turns);
   place.out = load_per_byte(seat, seat.out, replicas, place.turns);
@@ -54,14 +74,30 @@ double ChainCost::load_per_byte(const Seat& seat, const Gate& gate, int replicas
 
 double ChainCost::stage(int begin, int end, DeviceSpan span) const {
   const Place& on = place(span);
+  const double own = own_load(begin, end, span.count, on);
+  if (!on.asks_devices) return own;
+  // Grown to an end of the model, a stage is rid of the messages there; the least of all that contain it does
+  // not fall when it grows.
+  const int all = chain_.size();
+  return std::min({own, own_load(0, end, span.count, on), own_load(begin, all, span.count, on),
+                   own_load(0, all, span.count, on)});
+}
+
+double ChainCost::own_load(int begin, int end, int replicas, const Place& on) const {
   LoadTerms terms{.forward = chain_.sum(chain_.forward, begin, end),
                   .backward = chain_.sum(chain_.backward, begin, end),
                   .update = chain_.stage_update(begin, end),
                   .fixed = chain_.fixed,
                   .slowness = on.slowness,
                   .turns = on.turns,
-                  .replicas = span.count};
-  if (on.again != nullptr) terms.again = on.again->seconds(begin, end, span.count, on.turns);
+                  .replicas = replicas};
+  const auto add = [&](const OperationCost& messages) {
+    terms.messages.forward += messages.forward;
+    terms.messages.backward += messages.backward;
+  };
+  if (begin > 0) add(on.least_received);
+  if (end < chain_.size()) add(on.least_sent);
+  if (on.again != nullptr) terms.again = on.again->seconds(begin, end, replicas, on.turns);
   if (!on.all_reduce.empty())
     terms.all_reduce = cheapest(on.all_reduce, chain_.sum(chain_.weights, begin, end));
   if (options_.kind == LoadKind::step_bound) {
@@ -71,13 +107,35 @@ double ChainCost::stage(int begin, int end, DeviceSpan span) const {
   return stage_load(options_.kind, terms, options_.micro_batches, options_.all_reduce_overlap);
 }
 
+double ChainCost::message_load(int boundary, int replicas, const Place& on, CutSide side) const {
+  const bool in = side == CutSide::in;
+  const bool lattice = chain_.order.empty();  // whose boundaries are not layers
+  const int begin = in || lattice ? boundary : boundary - 1;
+  const int end = in && !lattice ? boundary + 1 : boundary;
+  const Exchange& least = (in ? chain_.least_in : chain_.least_out)[at(boundary)];
+  LoadTerms terms{.forward = chain_.sum(chain_.forward, begin, end),
+                  .backward = chain_.sum(chain_.backward, begin, end),
+                  .fixed = chain_.fixed,
+                  .messages = handling(least, in ? on.seat->in.link : on.seat->out.link),
+                  .slowness = on.slowness,
+                  .turns = on.turns,
+                  .replicas = replicas};
+  terms.returned = terms.forward + terms.backward;
+  terms.reach = chain_.compute(0, end);
+  return stage_load(options_.kind, terms, options_.micro_batches, 0);
+}
+
 double ChainCost::cut(int boundary, DeviceSpan span, CutSide side) const {
   const auto k = at(boundary);
   const bool in = side == CutSide::in;
-  const double bytes = options_.kind == LoadKind::period_bound
-                           ? (in ? chain_.least_in[k] : chain_.least_out[k])
-                           : std::max(chain_.cut_activation[k], chain_.cut_gradient[k]);
-  return bytes * (in ? place(span).in : place(span).out);
+  const Place& on = place(span);
+  const Exchange& least = in ? chain_.least_in[k] : chain_.least_out[k];
+  const bool bound = options_.kind == LoadKind::period_bound;
+  const double there = bound ? least.activation : chain_.cut_activation[k];
+  const double back = bound ? least.gradient : chain_.cut_gradient[k];
+  const bool half = (in ? on.seat->in : on.seat->out).link.duplex == Duplex::half;
+  const double load = (half ? there + back : std::max(there, back)) * (in ? on.in : on.out);
+  return on.asks_devices ? std::max(load, message_load(boundary, span.count, on, side)) : load;
 }
 
 bool ChainCost::fits(int begin, int end, DeviceSpan span) const {
@@ -127,9 +185,11 @@ double ChainCost::fill(int boundary, DeviceSpan span) const {
   if (options_.kind != LoadKind::step) return 0;
   const auto k = at(boundary);
   const Seat& seat = *place(span).seat;
-  return transfer_time(chain_.cut_activation[k], chain_.cut_activations[k], seat.out.link) +
-         transfer_time(chain_.cut_gradient[k], chain_.cut_gradients[k], seat.out.link) +
-         (chain_.fixed.forward + chain_.fixed.backward) * seat.slowness;
+  const Exchange tensors{chain_.cut_activation[k], chain_.cut_gradient[k], chain_.cut_activations[k],
+                         chain_.cut_gradients[k]};
+  return transfer_time(tensors.activation, tensors.activations, seat.out.link) +
+         transfer_time(tensors.gradient, tensors.gradients, seat.out.link) + sum(chain_.fixed) * seat.slowness +
+         2 * sum(handling(tensors, seat.out.link));
 }
 
 int ChainCost::demand(DeviceSpan span, const Behind& behind) const {

@@ -44,7 +44,8 @@ class ChainCost final : public StageCost, public ExactMemory {
 
   double base() const override;
   double passage(int boundary, DeviceSpan span) const override;
-  /// Forward plus gradient transfer until the last byte has arrived, and the fixed costs of one stage more.
+  /// Forward plus gradient transfer until the last byte has arrived, what both ask of the devices at both ends,
+  /// and the fixed costs of one stage more.
   double fill(int boundary, DeviceSpan span) const override;
 
   int demand(DeviceSpan span, const Behind& behind) const override;
@@ -58,15 +59,21 @@ class ChainCost final : public StageCost, public ExactMemory {
     const Seat* seat = nullptr;
     std::span<const AllReduceForm> all_reduce;
     double slowness = 1;
-    double turns = 1;        ///< micro-batches of the busiest replica
-    double in = 0, out = 0;  ///< load of a cut per byte of a micro-batch that crosses it
-    bool limited = false;    ///< something may not fit
+    double turns = 1;                              ///< micro-batches of the busiest replica
+    double in = 0, out = 0;                        ///< load of a cut per byte of a micro-batch that crosses it
+    bool asks_devices = false;                     ///< messages cost the stage time
+    OperationCost least_received{}, least_sent{};  ///< what they cost at least, wherever it begins and ends
+    bool limited = false;                          ///< something may not fit
     const StageMemory* memory = nullptr;
     const RecomputeTime* again = nullptr;  ///< null: nothing runs again
   };
   const Place& place(DeviceSpan span) const { return places_[seats_.index(span)]; }
   Place make_place(const Seat& seat, int replicas, const InFlight& in_flight);
   double load_per_byte(const Seat& seat, const Gate& gate, int replicas, double turns) const;
+  /// Of a stage, with the least that messages cost it.
+  double own_load(int begin, int end, int replicas, const Place& on) const;
+  /// What any stage at that side of the boundary has to do for its messages there and for the layer next to it.
+  double message_load(int boundary, int replicas, const Place& on, CutSide side) const;
 
   const Chain& chain_;
   LoadOptions options_;

@@ -1,7 +1,6 @@
 #include "libplan/cost/lattice.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace pp::plan {
 namespace {
@@ -28,8 +27,8 @@ class Boundary {
       add_layer(chain, k, l);
       if (is_read_outside(l)) add_crossing(chain, k, l);
     }
-    chain.least_in[k] = least([&](int l) { return is_ready(l); }, [&](int l) { return input_bytes(l); });
-    chain.least_out[k] = least([&](int l) { return is_last(l); }, [&](int l) { return output_bytes(l); });
+    chain.least_in[k] = least([&](int l) { return is_ready(l); }, [&](int l) { return inputs(l); });
+    chain.least_out[k] = least([&](int l) { return is_last(l); }, [&](int l) { return output(l); });
   }
 
  private:
@@ -68,22 +67,33 @@ class Boundary {
     return set_.has(l) &&
            std::ranges::none_of(graph_.layers[at(l)].consumers, [&](int reader) { return set_.has(reader); });
   }
-  double input_bytes(int l) const {
-    double bytes = 0;
-    for (const int source : graph_.layers[at(l)].producers)
-      bytes += static_cast<double>(prices_[at(source)].output);
-    return bytes;
+  void add_output(Exchange& sum, int l) const {
+    const auto bytes = static_cast<double>(prices_[at(l)].output);
+    sum.activation += bytes;
+    sum.activations += 1;
+    if (!graph_.layers[at(l)].has_gradient) return;
+    sum.gradient += bytes;
+    sum.gradients += 1;
   }
-  double output_bytes(int l) const {
-    return is_read_outside(l) ? static_cast<double>(prices_[at(l)].output) : 0;
+  Exchange inputs(int l) const {
+    Exchange sum;
+    for (const int source : graph_.layers[at(l)].producers) add_output(sum, source);
+    return sum;
+  }
+  Exchange output(int l) const {
+    Exchange sum;
+    if (is_read_outside(l)) add_output(sum, l);
+    return sum;
   }
 
-  double least(const auto& counts, const auto& bytes) const {
-    double smallest = std::numeric_limits<double>::infinity();
+  Exchange least(const auto& counts, const auto& exchange) const {
+    std::optional<Exchange> smallest;
     for (int l = 0; l < graph_.size(); ++l) {
-      if (counts(l)) smallest = std::min(smallest, bytes(l));
+      if (!counts(l)) continue;
+      const Exchange other = exchange(l);
+      smallest = smallest ? least_of(*smallest, other) : other;
     }
-    return smallest == std::numeric_limits<double>::infinity() ? 0 : smallest;
+    return smallest.value_or(Exchange{});
   }
 
   const PlanGraph& graph_;

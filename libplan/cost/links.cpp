@@ -21,9 +21,6 @@ Link slowest_among(const Cluster& cluster, std::span<const int> devices) {
   return slowest;
 }
 
-Link link_of(const Level& level) {
-  return {level.bandwidth, level.latency, level.message_cost, level.overlap, level.duplex};
-}
 Link without_latency(const Link& link) { return {link.bandwidth, {}}; }
 
 std::vector<AllReduceForm> flat_forms(int replicas, const Link& link) {
@@ -59,6 +56,10 @@ double two_level_all_reduce(int nodes, int per_node, int cards, double bytes, co
 
 double flat_all_reduce(int replicas, double bytes, const Link& link) {
   return std::min(ring_all_reduce(replicas, bytes, link), tree_all_reduce(replicas, bytes, link));
+}
+
+Link link_of(const Level& level) {
+  return {level.bandwidth, level.latency, level.message_cost, level.overlap, level.duplex};
 }
 
 Link link_between(const Cluster& cluster, int first, int second) {

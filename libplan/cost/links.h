@@ -22,6 +22,7 @@ double two_level_all_reduce(int nodes, int per_node, int cards, double bytes, co
 /// The cheaper of ring and tree. Does not fall in `bytes`, in doubles too.
 double flat_all_reduce(int replicas, double bytes, const Link& link);
 
+Link link_of(const Level& level);
 /// The link between two positions of the cluster's device list: the innermost level whose groups of consecutive
 /// devices hold both. A free and instant link from a device to itself, and in a cluster without levels.
 Link link_between(const Cluster& cluster, int first, int second);

@@ -26,12 +26,14 @@ struct LoadTerms {
   double all_reduce = 0;  ///< per step, on the devices that the stage has
   double again = 0;       ///< per micro-batch: what runs a second time to save memory
   OperationCost fixed{};
-  double slowness = 1;  ///< of the stage's devices: times as long as on the profile's
-  double turns = 1;     ///< micro-batches per step or update of its busiest replica
+  OperationCost messages{};  ///< what these keep the stage's devices from their work, whatever their speed
+  double slowness = 1;       ///< of the stage's devices: times as long as on the profile's
+  double turns = 1;          ///< micro-batches per step or update of its busiest replica
   int replicas = 1;
 };
 
-/// Seconds per step or update; with n turns on q replicas, F, B and U at the speed of the devices, overlap o,
+/// Seconds per step or update; with n turns on q replicas, F, B and U at the speed of the devices, messages
+/// included, overlap o,
 ///
 ///   steady = max(n (F + B), n F + (n - o) B + AR) + n again + U       step: the same with n - 1 in the maximum
 ///   period = steady M / (n q)
@@ -40,8 +42,8 @@ struct LoadTerms {
 /// Every one falls nowhere when a stage grows, in doubles too, but `step` with n = 1, where the backward only
 /// hides the all-reduce. The asynchronous form is PipeDream's (SOSP'19, 3.1) for n micro-batches per update.
 inline double stage_load(LoadKind kind, const LoadTerms& stage, int micro_batches, double all_reduce_overlap) {
-  const double f = (stage.forward + stage.fixed.forward) * stage.slowness;
-  const double b = (stage.backward + stage.fixed.backward) * stage.slowness;
+  const double f = (stage.forward + stage.fixed.forward) * stage.slowness + stage.messages.forward;
+  const double b = (stage.backward + stage.fixed.backward) * stage.slowness + stage.messages.backward;
   const double again = stage.turns * stage.again * stage.slowness;
   const double n = kind == LoadKind::step ? stage.turns - 1 : stage.turns;
   const double load = std::max(n * (f + b), n * f + (n - all_reduce_overlap) * b + stage.all_reduce) + again +
@@ -54,7 +56,8 @@ inline double stage_load(LoadKind kind, const LoadTerms& stage, int micro_batche
     case LoadKind::step_bound: break;
   }
   const double turns = n * stage.slowness;
-  const double fixed = turns * (stage.fixed.forward + stage.fixed.backward);
+  const double fixed = turns * (stage.fixed.forward + stage.fixed.backward) +
+                       n * (stage.messages.forward + stage.messages.backward);
   return std::max(load, stage.reach + (turns - 1) * stage.returned + fixed + again);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libplan/cost/links.h"
 #include "libplan/plan_windows.h"
 
 namespace pp::plan {
@@ -33,6 +34,15 @@ std::optional<RunnerUp> runner_up(const Plan& plan, const Profile& profile, cons
   if (const std::optional<Plan> other = plan_of(second.alternative, profile, cluster, request))
     second.parts = step_parts(*other);
   return second;
+}
+
+std::vector<LevelMessages> messages_of(const Cluster& cluster) {
+  std::vector<LevelMessages> list;
+  for (const Level& level : cluster.levels) {
+    const Link link = link_of(level);
+    if (asks_devices(link) || link.duplex == Duplex::half) list.push_back({level.name, link});
+  }
+  return list;
 }
 
 }  // namespace
@@ -72,6 +82,9 @@ Explanation explain(const Plan& plan, const Profile& profile, const Cluster& clu
   why.spread = recorded_spread(profile, micro_batch_sizes(plan.training.mini_batch, why.micro_batches).front());
   why.depth = static_cast<int>(plan.stages.size()) / plan.schedule.chunks_per_worker;
   why.synchronous = require_schedule(plan.schedule.name).synchronous;
+  why.messages = messages_of(cluster);
+  why.all_reduce_overlap = plan.predicted.all_reduce_overlap;
+  why.overlap_given = request.all_reduce_overlap.has_value();
   why.changes = what_if(plan, profile, cluster, request,
                         why.limit == Limit::memory ? MemoryLimits::yes : MemoryLimits::no);
   return why;

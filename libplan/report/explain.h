@@ -35,6 +35,13 @@ struct RunnerUp {
   bool operator==(const RunnerUp&) const = default;
 };
 
+/// What a level of the cluster says of messages beyond latency and bandwidth.
+struct LevelMessages {
+  std::string level;
+  Link link;
+  bool operator==(const LevelMessages&) const = default;
+};
+
 struct Explanation {
   std::string plan;  ///< plan_summary()
   Seconds step{};
@@ -50,8 +57,11 @@ struct Explanation {
   std::optional<RunnerUp> runner_up;  ///< nothing: no such alternative is listed
   std::optional<double> spread;       ///< recorded_spread() at the plan's micro-batch size
   int micro_batches = 1;
-  int depth = 1;            ///< stages one after the other, on different workers
-  bool synchronous = true;  ///< the pipeline fills and drains in every step
+  int depth = 1;                        ///< stages one after the other, on different workers
+  bool synchronous = true;              ///< the pipeline fills and drains in every step
+  std::vector<LevelMessages> messages;  ///< of levels where these are not the defaults
+  double all_reduce_overlap = 0;
+  bool overlap_given = false;  ///< by the request; else measured, unless it is 0
   std::vector<WhatIf> changes;
   bool operator==(const Explanation&) const = default;
 };

@@ -29,6 +29,17 @@ Json runner_up_json(const RunnerUp& second) {
   return json;
 }
 
+Json messages_json(const Explanation& why) {
+  Json list = Json::array();
+  for (const auto& [level, link] : why.messages) {
+    list.push_back({{"level", level},
+                    {"message_cost_s", link.message_cost.count()},
+                    {"overlap", link.overlap},
+                    {"duplex", name_of(link.duplex)}});
+  }
+  return list;
+}
+
 Json changes_json(const Explanation& why) {
   Json list = Json::array();
   for (const WhatIf& one : why.changes) {
@@ -67,6 +78,11 @@ Json to_json(const Explanation& why) {
   if (why.spread) json["spread"] = *why.spread;
   json["micro_batches"] = why.micro_batches;
   json["depth"] = why.depth;
+  if (!why.messages.empty()) json["messages"] = messages_json(why);
+  if (why.all_reduce_overlap > 0 || why.overlap_given) {
+    json["all_reduce_overlap"] = why.all_reduce_overlap;
+    json["all_reduce_overlap_from"] = why.overlap_given ? "request" : "cluster";
+  }
   json["changes"] = changes_json(why);
   return json;
 }

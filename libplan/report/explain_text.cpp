@@ -80,6 +80,28 @@ std::string limit_text(const Explanation& why) {
          (why.memory_left_out ? "Whether memory limits it is not known: the time limit came first.\n" : "");
 }
 
+/// `Messages of level node: each keeps both devices for 20 us; ...`; nothing for what is usual.
+std::string messages_text(const Explanation& why) {
+  std::string text;
+  for (const auto& [level, link] : why.messages) {
+    std::string ask;
+    const auto add = [&](const std::string& part) { ask += (ask.empty() ? " " : "; ") + part; };
+    if (link.message_cost > Seconds{}) add("each tensor keeps both devices for " + to_text(link.message_cost));
+    if (link.overlap < 1)
+      add(percent(link.overlap) + " of a transfer passes beside the devices' work, the rest keeps both");
+    if (link.duplex == Duplex::half) add("a port serves one direction at a time");
+    text += "Messages of level " + level + ':' + ask + ".\n";
+  }
+  return text;
+}
+
+/// Nothing where the all-reduce follows the last backward and nobody asked otherwise.
+std::string overlap_text(const Explanation& why) {
+  if (why.all_reduce_overlap == 0 && !why.overlap_given) return "";
+  return "All-reduce: runs beside " + percent(why.all_reduce_overlap) + " of the last backward, as " +
+         (why.overlap_given ? "--all-reduce-overlap says" : "measured of the outermost level") + ".\n";
+}
+
 std::string certainty_text(const Certificate& certificate) {
   const std::string bound = to_text(certificate.lower_bound);
   if (certificate.gap < kRounding)
@@ -144,8 +166,9 @@ std::string changes_text(const Explanation& why) {
 
 std::string to_text(const Explanation& why) {
   return "Chosen: " + why.plan + ": " + to_text(why.step) + " per step, the fastest of all that were " +
-         "simulated.\n" + windows_text(why) + loads_text(why) + limit_text(why) +
-         certainty_text(why.certificate) + runner_up_text(why) + hints_text(why) + changes_text(why);
+         "simulated.\n" + windows_text(why) + loads_text(why) + limit_text(why) + messages_text(why) +
+         overlap_text(why) + certainty_text(why.certificate) + runner_up_text(why) + hints_text(why) +
+         changes_text(why);
 }
 
 }  // namespace pp::plan

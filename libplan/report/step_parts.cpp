@@ -36,11 +36,14 @@ std::map<std::string, Seconds> port_loads(const Plan& plan) {
   for (const LinkPrediction& sent : plan.predicted.links) {
     const Link link = link_between(cluster, position(sent.from), position(sent.to));
     const Seconds time(occupancy(static_cast<double>(sent.bytes_per_step.value), link));
-    loads["the link into worker " + std::to_string(number(sent.to))] += time;
-    loads["the link out of worker " + std::to_string(number(sent.from))] += time;
+    const auto add = [&](const std::string& what, const std::string& whose, int from, int to) {
+      const bool half = link.duplex == Duplex::half;
+      loads[what + (half ? " of " : " into ") + whose + std::to_string(to)] += time;
+      loads[what + (half ? " of " : " out of ") + whose + std::to_string(from)] += time;
+    };
+    add("the link", "worker ", number(sent.from), number(sent.to));
     if (cards.empty() || card(sent.from) == card(sent.to)) continue;
-    loads["the network card into node " + std::to_string(card(sent.to))] += time;
-    loads["the network card out of node " + std::to_string(card(sent.from))] += time;
+    add("the network card", "node ", card(sent.from), card(sent.to));
   }
   return loads;
 }

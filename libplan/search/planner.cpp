@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 
@@ -113,6 +114,8 @@ Context plan_context(const Profile& profile, const PlanRequest& request, const F
   list("cuts", request.cuts, ",");
   list("replicas", request.replicas, "-");
   if (request.recompute != RecomputeMode::never) context["recompute"] = std::string(name_of(request.recompute));
+  if (request.all_reduce_overlap)
+    context["all_reduce_overlap"] = dump_json_compact(Json(*request.all_reduce_overlap));
   if (request.tied == TiedWeights::copies) context["tied"] = "copies";
   context["window"] = request.window ? std::string(name_of(*request.window)) : "auto";
   list("window", best.windows.empty() ? request.windows : best.windows, ",");
@@ -200,8 +203,10 @@ std::variant<Plan, NoPlan> find_plan(const Profile& profile, const Cluster& clus
                                      const PlanRequest& request) {
   const PlanGraph graph = planned_graph(profile, request);
   check_request(profile, cluster, graph, request);
-  SearchOutcome outcome = search_jointly(profile, cluster, graph, request);
-  if (request.tied == TiedWeights::copies) prefer_one_stage(outcome, profile, cluster, request);
+  PlanRequest known = request;  // smaller machines have fewer levels
+  known.all_reduce_overlap = all_reduce_overlap(cluster, request);
+  SearchOutcome outcome = search_jointly(profile, cluster, graph, known);
+  if (request.tied == TiedWeights::copies) prefer_one_stage(outcome, profile, cluster, known);
   if (!outcome.ranked.empty()) return checked(assemble(profile, cluster, request, outcome));
   if (outcome.cut_short) refuse_unfinished();
   if (!outcome.endless.empty()) refuse_endless(outcome.endless);

@@ -94,8 +94,9 @@ struct PlanRequest {
   OptimizerName optimizer = OptimizerName::sgd;
   /// Bytes of optimizer state per byte of parameters; unset: the profile's, else state_ratio_of().
   std::optional<double> optimizer_state_ratio;
-  /// Share of the last backward that hides the all-reduce. 0: the runtime reduces after it.
-  double all_reduce_overlap = 0;
+  /// Share of the last backward that hides the all-reduce. Unset: what was measured of the cluster's outermost
+  /// level, else 0: the runtime reduces after it.
+  std::optional<double> all_reduce_overlap;
 
   /// That simulate finalists at the same time; the plan does not depend on it.
   int threads = 1;

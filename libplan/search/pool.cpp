@@ -278,7 +278,8 @@ void Pool::improve(int devices) {
 }
 
 PricingContext Pool::context_of(const Finalist& finalist) const {
-  return {graph_, models_.at(finalist.micro_batches), cluster_, optimizer_, request_.all_reduce_overlap};
+  return {graph_, models_.at(finalist.micro_batches), cluster_, optimizer_,
+          request_.all_reduce_overlap.value_or(0)};
 }
 
 std::vector<Finalist> Pool::ranked() && {

@@ -4,6 +4,7 @@
 
 #include "libplan/schedule/limits.h"
 #include "libplan/search/planner.h"
+#include "libplan/search/request/request.h"
 #include "libplan/search/simulated.h"
 
 namespace pp::plan {
@@ -94,7 +95,7 @@ Prediction predict(const Plan& plan, const Profile& profile, const Cluster& clus
   const PricedModel model = price_model(profile, sizes, {options.extrapolate, options.linear_batch});
   const OptimizerCost optimizer =
       optimizer_cost(profile, plan.training.optimizer, options.optimizer_state_ratio);
-  const PricingContext context{graph, model, cluster, optimizer, options.all_reduce_overlap};
+  const PricingContext context{graph, model, cluster, optimizer, all_reduce_overlap(cluster, options)};
   return simulate_prediction(price_stages(context, assignment), assignment, context);
 }
 

@@ -207,7 +207,7 @@ SearchCase search_case(const PlanCase& one, const StageMemory& memory, const Clu
           .memory = memory,
           .synchronous = one.schedule.synchronous,
           .micro_batches = one.batch.micro_batches,
-          .all_reduce_overlap = request.all_reduce_overlap,
+          .all_reduce_overlap = request.all_reduce_overlap.value_or(0),
           .link = slowest_link(cluster),
           .best_link = fastest_link(cluster),
           .cluster = &cluster};

@@ -15,6 +15,7 @@ constexpr int kMostAhead = 64;
 struct Crossing {
   double trip = 0;      ///< seconds, over the slowest pair of workers
   double occupied = 0;  ///< of a port, in its busier direction, per micro-batch of the stream
+  double handled = 0;   ///< of a device at either end
 };
 
 Crossing crossing(const StageEdge& edge, const Assignment& assignment, const Cluster& cluster) {
@@ -29,7 +30,11 @@ Crossing crossing(const StageEdge& edge, const Assignment& assignment, const Clu
       const Link link = link_between(cluster, device(sender), device(receiver));
       slowest.trip = std::max(slowest.trip, transfer_time(activation, edge.activation_tensors, link) +
                                                 transfer_time(gradient, edge.gradient_tensors, link));
-      slowest.occupied = std::max(slowest.occupied, occupancy(std::max(activation, gradient), link));
+      const double busier =
+          link.duplex == Duplex::half ? activation + gradient : std::max(activation, gradient);
+      slowest.occupied = std::max(slowest.occupied, occupancy(busier, link));
+      slowest.handled = std::max(slowest.handled, handling_time(activation, edge.activation_tensors, link) +
+                                                      handling_time(gradient, edge.gradient_tensors, link));
     }
   }
   slowest.occupied /= static_cast<double>(std::min(from.size(), to.size()));
@@ -52,13 +57,15 @@ Rhythm rhythm_of(const Finalist& finalist, const Cluster& cluster) {
     if (!finalist.schedule->synchronous)
       work += (stages[s].all_reduce + stages[s].update) / std::max(1, finalist.micro_batches / replicas);
     rhythm.work.push_back(work.count());
-    rhythm.period = std::max(rhythm.period, work.count() / replicas);
   }
   for (const StageEdge& edge : finalist.prediction.edges) {
-    const auto [trip, occupied] = crossing(edge, finalist.assignment, cluster);
+    const auto [trip, occupied, handled] = crossing(edge, finalist.assignment, cluster);
     rhythm.period = std::max(rhythm.period, occupied);
+    for (const StageId end : {edge.from, edge.to}) rhythm.work[index(end)] += handled;
     if (number(edge.to) == number(edge.from) + 1) rhythm.trips[index(edge.from)] = trip;
   }
+  for (std::size_t s = 0; s < stages.size(); ++s)
+    rhythm.period = std::max(rhythm.period, rhythm.work[s] / finalist.partition[s].replicas);
   return rhythm;
 }
 

@@ -32,7 +32,7 @@ bool mixes_hand_over(const Cluster& cluster) {
 
 LoadOptions load_options(const PlanCase& one, const PlanRequest& request, LoadKind synchronous) {
   return {one.schedule.synchronous ? synchronous : LoadKind::period, one.batch.micro_batches,
-          request.all_reduce_overlap};
+          request.all_reduce_overlap.value_or(0)};
 }
 
 /// Searches one order of the devices, the device of the last layers first.

@@ -81,6 +81,12 @@ bool goes_with(const ScheduleRow& row, const PlanRequest& request) {
 
 }  // namespace
 
+double all_reduce_overlap(const Cluster& cluster, const PlanRequest& request) {
+  if (request.all_reduce_overlap) return *request.all_reduce_overlap;
+  const bool measured = !cluster.levels.empty() && cluster.levels.back().all_reduce;
+  return measured ? cluster.levels.back().all_reduce->overlap : 0;
+}
+
 PlanGraph planned_graph(const Profile& profile, const PlanRequest& request) {
   PlanGraph graph = make_graph(profile);
   if (request.tied == TiedWeights::copies) graph.tied.clear();

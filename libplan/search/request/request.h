@@ -35,6 +35,9 @@ struct DeviceSet {
   bool is_relaxed() const { return shared == SharedMemory::whole && sharers > 1; }
 };
 
+/// What the request says, or else the cluster.
+double all_reduce_overlap(const Cluster& cluster, const PlanRequest& request);
+
 /// The layers, those of shared weights together unless the request lets stages hold copies.
 PlanGraph planned_graph(const Profile& profile, const PlanRequest& request);
 

@@ -164,6 +164,11 @@ void check_devices(const Profile& profile, const Cluster& cluster, const PlanReq
     if (request.memory_limit->value < 1)
       refuse("memory_limit = " + std::to_string(request.memory_limit->value) + " bytes; give at least 1");
   }
+  const double overlap = request.all_reduce_overlap.value_or(0);
+  if (!(overlap >= 0 && overlap <= 1)) {
+    refuse("all_reduce_overlap = " + std::to_string(overlap) +
+           " is not a share of the last backward; give 0 to 1");
+  }
   if (!(request.reserve >= 0 && request.reserve < 1)) refuse("reserve must be at least 0 and below 1");
 }
 

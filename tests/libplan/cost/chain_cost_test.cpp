@@ -1,6 +1,7 @@
 #include "libplan/cost/chain_cost.h"
 
 #include "libplan/cost/priced_model.h"
+#include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 
@@ -82,6 +83,69 @@ TEST_CASE("a cut is charged at the level it crosses, and replicas of a node shar
   CHECK(load.passage(2, {0, 2}) == exactly(0.0045));
   CHECK(load.passage(2, {4, 2}) == 0);
   CHECK(load.base() == exactly(0.009));
+}
+
+TEST_CASE(
+    "messages keep a stage from its work, a cut counts them with the layer next to it, a fill at both ends") {
+  Fixture given;
+  for (Level& level : given.cluster.levels) level.message_cost = Seconds(1e-4);
+  const ChainCost load = given.load(LoadKind::step, 6);
+  // Layer 1 on device 2, twice as fast: 3 ms, and 0.1 ms for an activation and a gradient on either side.
+  CHECK(load.stage(1, 2, {4, 1}) == exactly(5 * 0.0034));
+  // The first and the last stage have neighbours at one side only.
+  CHECK(load.stage(0, 1, {4, 1}) == exactly(5 * 0.0017));
+  CHECK(load.stage(1, 3, {4, 1}) == exactly(5 * 0.0077));
+  CHECK(load.stage(0, 3, {4, 1}) == exactly(5 * 0.009));
+  // A port is busy for 5 * 0.75 ms; whoever begins here has layer 1 and two messages.
+  CHECK(load.cut(1, {4, 1}, CutSide::in) == exactly(5 * 0.0032));
+  CHECK(load.fill(1, {2, 1}) == exactly(0.012 + 2 * 0.0002));
+  // A quarter of 6 ms each way, at both ends.
+  for (Level& level : given.cluster.levels) level.overlap = 0.75;
+  CHECK(given.load(LoadKind::step, 6).fill(1, {2, 1}) == exactly(0.012 + 2 * 0.0002 + 2 * 0.003));
+}
+
+TEST_CASE("where messages cost more than work, no stage counts as more than all layers on one") {
+  Fixture given;
+  for (Level& level : given.cluster.levels) level.message_cost = Seconds(0.01);
+  CHECK(given.load(LoadKind::step, 6).stage(1, 2, {4, 1}) == exactly(5 * 0.009));
+}
+
+TEST_CASE("half duplex: a cut's activations and gradients take turns") {
+  Fixture given;
+  for (Level& level : given.cluster.levels) level.duplex = Duplex::half;
+  // 6 MB there and 6 MB back, from node 0 to node 2.
+  CHECK(given.load(LoadKind::step, 6).cut(1, {2, 1}, CutSide::out) == exactly(5 * 0.012));
+  CHECK(given.load(LoadKind::period, 1).cut(1, {2, 1}, CutSide::out) == exactly(0.012));
+}
+
+TEST_CASE("whatever messages cost, no load falls when a stage grows") {
+  test::Random random(19);
+  for (int round = 0; round < 300; ++round) {
+    CAPTURE(round);
+    test::ProfileSpec spec;
+    for (int l = 0; l < 5; ++l)
+      spec.layers.push_back({random.unit(), random.unit(), random.integer(0, 3) * 1'000'000,
+                             random.integer(0, 3) * 1'000'000, 0, 0, 0});
+    const Profile profile = test::make_profile(spec);
+    const PricedModel model = price_model(profile, std::vector<int>{1}, {});
+    const Chain chain =
+        make_chain(make_graph(profile), {0, 1, 2, 3, 4}, model.layers, model.loss, {0.0, 1e-11});
+    const Link link{BytesPerSecond(1e9), Seconds(1e-5), Seconds(1e-3 * random.unit()), random.unit(),
+                    Duplex::full};
+    for (const LoadKind kind :
+         {LoadKind::step, LoadKind::steady, LoadKind::step_bound, LoadKind::period, LoadKind::period_bound}) {
+      const ChainCost load(chain, {kind, 6, 0.5}, equal_seats(3, link, {}), {.micro_batches = 6});
+      for (int q = 1; q <= 3; ++q) {
+        for (int begin = 0; begin < 5; ++begin) {
+          for (int end = begin + 1; end <= 5; ++end) {
+            const double own = load.stage(begin, end, {0, q});
+            if (begin > 0) REQUIRE(load.stage(begin - 1, end, {0, q}) >= own);
+            if (end < 5) REQUIRE(load.stage(begin, end + 1, {0, q}) >= own);
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("of equally fast links a cut is charged at the one with the smaller latency") {

@@ -39,7 +39,7 @@ class Enumerated {
 
   /// Seconds; infinity when a worker's peak is more than its device may use.
   double step(const Assignment& assignment) const {
-    const PricingContext context{graph_, model_, cluster_, optimizer_, 0};
+    const PricingContext context{graph_, model_, cluster_, optimizer_, all_reduce_overlap(cluster_, request_)};
     const Prediction found = simulate_prediction(price_stages(context, assignment), assignment, context);
     for (std::size_t w = 0; w < found.workers.size(); ++w) {
       const Device& device = cluster_.devices[static_cast<std::size_t>(assignment.worker_devices[w])];

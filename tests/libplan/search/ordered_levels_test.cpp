@@ -55,6 +55,12 @@ struct Instance {
     chain = make_chain(graph, layers, model.layers, model.loss, {1.0, 0, 0.5});
     chain.fixed = {0.25, 0.5};
     positions = shuffled(random, devices);
+    const bool asks = random.integer(0, 1) == 1;  // time of the devices
+    for (Level& level : cluster.levels) {
+      level.message_cost = Seconds(asks ? 1e-3 * random.integer(0, 3) : 0);
+      level.overlap = asks ? 0.25 * random.integer(0, 4) : 1;
+      level.duplex = asks && random.integer(0, 1) == 1 ? Duplex::half : Duplex::full;
+    }
     for (Device& device : cluster.devices) {
       device.speed = random.integer(1, 3);
       bytes.push_back(random.integer(10, 120) * std::int64_t{1'000'000});
