@@ -1,16 +1,11 @@
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
-
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "libprofile/core/error.h"
-#include "libprofile/device/compute_device.h"
-#include "libprofile/device/memory_meter.h"
+#include "librun/transport/all_gather.h"
 #include "librun/transport/circle.h"
 #include "librun/transport/rank_sums.h"
 #include "librun/transport/rank_transport.h"
@@ -18,26 +13,6 @@
 namespace pp::run {
 
 namespace {
-
-// What is known of a tensor before its bytes come.
-constexpr std::size_t kMostDimensions = 6;
-struct Description {
-  std::int8_t type = 0, dimensions = 0;
-  std::array<std::int64_t, kMostDimensions> sizes{};
-};
-
-Description describe(const at::Tensor& tensor) {
-  if (tensor.dim() > static_cast<std::int64_t>(kMostDimensions))
-    throw Error(ErrorKind::internal, "a tensor of more than 6 dimensions is gathered");
-  Description what{static_cast<std::int8_t>(tensor.scalar_type()), static_cast<std::int8_t>(tensor.dim()), {}};
-  std::ranges::copy(tensor.sizes(), what.sizes.begin());
-  return what;
-}
-
-at::Tensor empty_as(const Description& what) {
-  return at::empty(at::IntArrayRef(what.sizes.data(), static_cast<std::size_t>(what.dimensions)),
-                   static_cast<at::ScalarType>(what.type));
-}
 
 class RankCollectives final : public Collectives {
  public:
@@ -82,7 +57,7 @@ class RankCollectives final : public Collectives {
   void gather(std::size_t group, WorkerId me, std::vector<at::Tensor> mine,
               const std::function<void(const Parts&)>& use) override {
     if (within(groups_[group])) return local_->gather(group, me, std::move(mine), use);
-    use(everybodys(circle(group, me), std::move(mine)));
+    use(all_gather(coordinator_, circle(group, me), std::move(mine)));
   }
 
  private:
@@ -102,55 +77,6 @@ class RankCollectives final : public Collectives {
 
   Circle circle(std::size_t group, WorkerId me) const {
     return {groups_[group], me, first_tags_[group], placement_, peers_};
-  }
-
-  void wait(const Circle& circle, Bundle& messages) {
-    coordinator_.poll(
-        circle.worker(), [&] { return messages.done(); }, [] { return "the other workers of an all-reduce"; });
-  }
-
-  // Three rounds, each over the same tags: how many tensors, what they are, their bytes.
-  Parts everybodys(const Circle& circle, std::vector<at::Tensor> mine) {
-    const profile::ChargeMemory charged{profile::MemoryAccount()};
-    struct Announced {
-      std::vector<std::size_t> counts;
-      std::vector<std::vector<Description>> tensors;
-    };
-    const auto all = std::make_shared<Announced>();
-    all->counts.assign(circle.size(), mine.size());
-    exchange(circle, all, [&](std::size_t i) { return std::as_writable_bytes(std::span(&all->counts[i], 1)); });
-    for (const std::size_t count : all->counts) all->tensors.emplace_back(count);
-    for (std::size_t i = 0; i < mine.size(); ++i) {
-      mine[i] = profile::brought_to_host(mine[i]);
-      all->tensors[circle.me()][i] = describe(mine[i]);
-    }
-    exchange(circle, all, [&](std::size_t i) { return std::as_writable_bytes(std::span(all->tensors[i])); });
-    Parts parts(circle.size());
-    Bundle messages;
-    circle.for_each_other([&](std::size_t i) {
-      for (const Description& what : all->tensors[i]) {
-        parts[i].push_back(empty_as(what));
-        messages.add(circle.receive(i, bytes_of(parts[i].back()), Circle::Round::first));
-      }
-      for (const at::Tensor& tensor : mine)
-        messages.add(circle.send(i, bytes_of(tensor), Circle::Round::first));
-    });
-    parts[circle.me()] = std::move(mine);
-    messages.keep(parts);
-    wait(circle, messages);
-    return parts;
-  }
-
-  // Every member's place(i), in `memory`, is filled with what member i has in its own.
-  template <class Memory, class Place>
-  void exchange(const Circle& circle, const Memory& memory, Place&& place) {
-    Bundle messages;
-    messages.keep(memory);
-    circle.for_each_other([&](std::size_t i) {
-      messages.add(circle.receive(i, place(i), Circle::Round::first));
-      messages.add(circle.send(i, place(circle.me()), Circle::Round::first));
-    });
-    wait(circle, messages);
   }
 
   Coordinator& coordinator_;
