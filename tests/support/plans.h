@@ -45,6 +45,7 @@ inline void add_tied_reductions(const pp::plan::Plan& plan, std::vector<pp::plan
 inline pp::plan::Plan make_plan(const PlanSpec& spec) {
   using namespace pp;
   plan::Plan plan;
+  plan.predicted.all_reduce_overlap = spec.all_reduce_overlap;
   plan.model = resolve(spec.model).graph;
   plan.training.mini_batch = spec.mini_batch;
   plan.training.micro_batches = spec.micro_batches;

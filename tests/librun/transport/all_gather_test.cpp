@@ -4,11 +4,11 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <doctest/doctest.h>
 
 #include <numeric>
 
 #include "tests/support/thread_peers.h"
+#include "tests/support/torch_test.h"
 
 using namespace pp;
 using pp::test::ThreadPeers;
