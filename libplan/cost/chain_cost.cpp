@@ -23,8 +23,6 @@ Exchange least_of(const std::vector<Exchange>& boundaries) {
   return least;
 }
 
-double sum(const OperationCost& cost) { return cost.forward + cost.backward; }
-
 }  // namespace
 
 ChainCost::ChainCost(const Chain& chain, const LoadOptions& options, Seats seats, const InFlight& in_flight)
@@ -187,9 +185,10 @@ double ChainCost::fill(int boundary, DeviceSpan span) const {
   const Seat& seat = *place(span).seat;
   const Exchange tensors{chain_.cut_activation[k], chain_.cut_gradient[k], chain_.cut_activations[k],
                          chain_.cut_gradients[k]};
-  return transfer_time(tensors.activation, tensors.activations, seat.out.link) +
-         transfer_time(tensors.gradient, tensors.gradients, seat.out.link) + sum(chain_.fixed) * seat.slowness +
-         2 * sum(handling(tensors, seat.out.link));
+  const OperationCost handled = handling(tensors, seat.out.link);
+  return std::max(transfer_time(tensors.activation, tensors.activations, seat.out.link), 2 * handled.forward) +
+         std::max(transfer_time(tensors.gradient, tensors.gradients, seat.out.link), 2 * handled.backward) +
+         (chain_.fixed.forward + chain_.fixed.backward) * seat.slowness;
 }
 
 int ChainCost::demand(DeviceSpan span, const Behind& behind) const {

@@ -44,8 +44,7 @@ class ChainCost final : public StageCost, public ExactMemory {
 
   double base() const override;
   double passage(int boundary, DeviceSpan span) const override;
-  /// Forward plus gradient transfer until the last byte has arrived, what both ask of the devices at both ends,
-  /// and the fixed costs of one stage more.
+  /// Forward plus gradient transfer until the last byte has arrived, and the fixed costs of one stage more.
   double fill(int boundary, DeviceSpan span) const override;
 
   int demand(DeviceSpan span, const Behind& behind) const override;

@@ -182,20 +182,22 @@ class EventLoop {
     return {taken_.data(), count};
   }
 
-  /// Requests the transfer now; returns the arrival.
+  /// Requests the transfer now, of which the device's own part is over; returns when the receiver's begins.
   double send(int producer, int consumer, int edge, double now) {
     const auto [bytes, tensors, link] = costs_.message(producer, consumer, edge);
     if (tensors == 0) return now;
     const int from = index_.worker_of[at(producer)];
     const int to = index_.worker_of[at(consumer)];
-    double start = now;
-    double end = now;
+    const double handled = handling_time(bytes, tensors, link);
+    const double left = now - handled;
+    double start = left;
+    double end = left;
     if (link.bandwidth.value > 0 && bytes > 0) {
       const std::span<Port*> taken = ports_between(from, to, link.duplex);
       const int step = steps_ == 1 ? 0 : step_of(producer);
       for (const Port* port : taken) {
         start = std::max(start, port->free);
-        if (port->step > step && port->free > now) apart_ = false;
+        if (port->step > step && port->free > left) apart_ = false;
       }
       end = start + bytes / link.bandwidth.value;
       for (Port* port : taken) *port = {end, step};
@@ -204,7 +206,7 @@ class EventLoop {
       timeline_.messages.push_back({WorkerId{from}, WorkerId{to}, index_.ops[at(producer)],
                                     Bytes(std::llround(bytes)), Seconds(start), Seconds(end)});
     }
-    return end + tensors * link.latency.count();
+    return std::max({now, start, end + tensors * link.latency.count() - handled});
   }
 
   [[noreturn]] void report_deadlock() {

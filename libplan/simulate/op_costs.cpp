@@ -68,7 +68,9 @@ Sent OpCosts::message(int producer, int consumer, int edge) const {
 
 double OpCosts::free_transfer(int producer, int consumer, int edge) const {
   const Sent sent = message(producer, consumer, edge);
-  return sent.tensors == 0 ? 0 : transfer_time(sent.bytes, sent.tensors, sent.link);
+  if (sent.tensors == 0) return 0;
+  const auto& [bytes, tensors, link] = sent;
+  return std::max(0.0, transfer_time(bytes, tensors, link) - 2 * handling_time(bytes, tensors, link));
 }
 
 double OpCosts::message_time(int id) const {

@@ -16,9 +16,10 @@ struct Sent {
   Link link{};
 };
 
-/// Durations and messages of a set of programs. An operation takes its own time and that of its messages with
-/// other workers (Link): it begins with those that it receives, once all have arrived, and ends with those that
-/// it sends, which leave when it has ended.
+/// Durations and messages of a set of programs. An operation takes its own time and, before it, that of the
+/// messages that it receives from other workers, after it that of those that it sends (handling_time()). Both
+/// are parts of the message's way: it leaves when the sender's part begins, has arrived when the receiver's
+/// ends, and takes no longer than between idle workers unless a port is busy.
 class OpCosts {
  public:
   /// Both must outlive this object.
@@ -29,7 +30,8 @@ class OpCosts {
   double duration(int id) const { return own_time(id) + (handles_messages_ ? message_time(id) : 0); }
   /// `edge` as for_each_producer() gives it. Empty within a worker, and where nothing is sent.
   Sent message(int producer, int consumer, int edge) const;
-  /// Seconds from the end of an operation to the arrival of its message, when the ports are free.
+  /// Seconds from the end of an operation until the receiver may begin with its message, when the ports are
+  /// free.
   double free_transfer(int producer, int consumer, int edge) const;
 
  private:

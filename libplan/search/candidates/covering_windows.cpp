@@ -13,7 +13,7 @@ constexpr int kMostAhead = 64;
 
 /// Of one micro-batch, there and back.
 struct Crossing {
-  double trip = 0;      ///< seconds, over the slowest pair of workers
+  double trip = 0;      ///< seconds between operations, over the slowest pair of workers
   double occupied = 0;  ///< of a port, in its busier direction, per micro-batch of the stream
   double handled = 0;   ///< of a device at either end
 };
@@ -28,13 +28,15 @@ Crossing crossing(const StageEdge& edge, const Assignment& assignment, const Clu
   for (const int sender : from) {
     for (const int receiver : to) {
       const Link link = link_between(cluster, device(sender), device(receiver));
-      slowest.trip = std::max(slowest.trip, transfer_time(activation, edge.activation_tensors, link) +
-                                                transfer_time(gradient, edge.gradient_tensors, link));
+      const double forward = handling_time(activation, edge.activation_tensors, link);
+      const double backward = handling_time(gradient, edge.gradient_tensors, link);
+      const double there = transfer_time(activation, edge.activation_tensors, link) - 2 * forward;
+      const double back = transfer_time(gradient, edge.gradient_tensors, link) - 2 * backward;
+      slowest.trip = std::max(slowest.trip, std::max(there, 0.0) + std::max(back, 0.0));
+      slowest.handled = std::max(slowest.handled, forward + backward);
       const double busier =
           link.duplex == Duplex::half ? activation + gradient : std::max(activation, gradient);
       slowest.occupied = std::max(slowest.occupied, occupancy(busier, link));
-      slowest.handled = std::max(slowest.handled, handling_time(activation, edge.activation_tensors, link) +
-                                                      handling_time(gradient, edge.gradient_tensors, link));
     }
   }
   slowest.occupied /= static_cast<double>(std::min(from.size(), to.size()));

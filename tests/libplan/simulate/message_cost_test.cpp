@@ -8,6 +8,7 @@ namespace {
 
 using test::equal_stages;
 using test::link_all;
+using test::makespan;
 using test::straight;
 using test::times;
 using test::transfers;
@@ -24,14 +25,15 @@ TEST_SUITE("libplan/simulate/message cost") {
     input.edges = {{StageId{0}, StageId{1}, Bytes(1000), Bytes(500)}};
     link_all(input, {kBandwidth, Seconds(0.25), Seconds(0.125), 0.75, Duplex::full});
     // An activation takes 1 s and asks 0.125 + 0.25 * 1 = 0.375 of both ends, so F lasts 1.375; a gradient
-    // takes 0.5 s and asks 0.125 + 0.25 * 0.5 = 0.25, so B lasts 2.25. F0.0 0-1.375 and F0.1 -2.75; the port
-    // 1.375-2.375 and 2.75-3.75, arrivals 0.25 later, at 2.625 and 4.
+    // takes 0.5 s and asks 0.125 + 0.25 * 0.5 = 0.25, so B lasts 2.25. F0.0 itself ends at 1: its message is on
+    // the ports 1-2 and there at 2.25, where F1.0 begins its own work, 0.375 after it began.
     const SimulationResult result = simulate(input);
     CHECK(transfers(result) ==
-          "F0.0 0>1 1.375-2.375, F0.1 0>1 2.75-3.75, B1.0 1>0 7.625-8.125, B1.1 1>0 9.875-10.375");
-    CHECK(times(result, 1) == "F1.0 2.625-4, F1.1 4-5.375, B1.0 5.375-7.625, B1.1 7.625-9.875, U1 9.875-9.875");
+          "F0.0 0>1 1-2, F0.1 0>1 2.375-3.375, B1.0 1>0 6.625-7.125, B1.1 1>0 8.875-9.375");
+    CHECK(times(result, 1) ==
+          "F1.0 1.875-3.25, F1.1 3.25-4.625, B1.0 4.625-6.875, B1.1 6.875-9.125, U1 9.125-9.125");
     CHECK(times(result, 0) ==
-          "F0.0 0-1.375, F0.1 1.375-2.75, B0.0 8.375-10.625, B0.1 10.625-12.875, U0 12.875-12.875");
+          "F0.0 0-1.375, F0.1 1.375-2.75, B0.0 7.125-9.375, B0.1 9.375-11.625, U0 11.625-11.625");
     CHECK(result.busy == std::vector<Seconds>{Seconds(7.25), Seconds(7.25)});
   }
 
@@ -42,6 +44,16 @@ TEST_SUITE("libplan/simulate/message cost") {
     // F 1 + 3 * 0.5, B 2 + 2 * 0.5.
     CHECK(times(simulate(input), 0) == "F0.0 0-2.5, B0.0 8-11, U0 11-11");
     CHECK(times(simulate(input), 1) == "F1.0 2.5-5, B1.0 5-8, U1 8-8");
+  }
+
+  TEST_CASE("between idle workers a message is as long on its way as its latency and size say") {
+    SimulationInput input = equal_stages(straight("gpipe", 2, 1));
+    input.edges = {{StageId{0}, StageId{1}, Bytes(1000), Bytes(1000)}};
+    for (const double overlap : {1.0, 0.75, 0.5}) {
+      // F 1, the message 2 s, F and B 1 + 2, the gradient 2 s, B 2: what the ends handle are parts of the 2 s.
+      link_all(input, {kBandwidth, Seconds(1), Seconds(0.25), overlap, Duplex::full});
+      CHECK(makespan(input) == 1 + 2 + 1 + 2 + 2 + 2);
+    }
   }
 
   TEST_CASE("a stage in the middle receives and sends") {
@@ -73,9 +85,9 @@ TEST_SUITE("libplan/simulate/message cost") {
     input.edges = {{StageId{0}, StageId{1}, Bytes(1000), Bytes(0), 1, 0}};
     input.micro_batch_scale = {0.5};
     link_all(input, {kBandwidth, Seconds(0), Seconds(0.25), 0, Duplex::full});
-    // F 0.5 + 0.25 + 0.5, the transfer 0.5, F again; no gradient travels.
-    CHECK(times(simulate(input), 1) == "F1.0 1.75-3, B1.0 3-4, U1 4-4");
-    CHECK(times(simulate(input), 0) == "F0.0 0-1.25, B0.0 4-5, U0 5-5");
+    // F 0.5 + 0.25 + 0.5; the transfer takes no longer than the device's own part. No gradient travels.
+    CHECK(times(simulate(input), 1) == "F1.0 1.25-2.5, B1.0 2.5-3.5, U1 3.5-3.5");
+    CHECK(times(simulate(input), 0) == "F0.0 0-1.25, B0.0 3.5-4.5, U0 4.5-4.5");
   }
 
   TEST_CASE("a slice pays for every part that it sends") {
