@@ -68,6 +68,7 @@ void Worker::all_reduce(const Turn& turn, Stage& stage) {
   log_->begin(turn);
   Seconds elapsed{};
   if (overlaps_sums()) {
+    finished();
     elapsed = sum_of(turn.op.stage, stage).finish();
     sums_.erase(turn.op.stage);
   } else {
