@@ -40,8 +40,9 @@ class Collectives {
   /// bits for everybody. Undefined vectors stay so. Returns the seconds of this worker's own additions, waiting
   /// left out.
   virtual Seconds sum(std::size_t group, WorkerId me, const at::Tensor& mine) = 0;
-  /// Begins the same sum, of a defined vector. Null, for all members alike, where nothing would go on beside
-  /// their own work: they call sum().
+  /// Whether a group's sums go on beside its members' own work; where not, they are not begun but called for.
+  virtual bool overlaps(std::size_t group) const = 0;
+  /// Begins the same sum, of a defined vector.
   virtual std::unique_ptr<PendingSum> begin_sum(std::size_t group, WorkerId me, const at::Tensor& mine) = 0;
 
   /// Calls `use` with what every member brings, in their order; complete, read-only, and only there.

@@ -96,6 +96,8 @@ class DirectCollectives final : public Collectives {
     return elapsed;
   }
 
+  bool overlaps(std::size_t group) const override { return groups_[group] || other_->overlaps(group); }
+
   std::unique_ptr<PendingSum> begin_sum(std::size_t group, WorkerId me, const at::Tensor& mine) override {
     if (!groups_[group]) return other_->begin_sum(group, me, mine);
     const profile::ChargeMemory charged{profile::MemoryAccount()};

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "libprofile/core/error.h"
 #include "libprofile/device/compute_device.h"
 #include "librun/transport/collectives.h"
 
@@ -43,8 +44,11 @@ class InProcessCollectives : public Collectives {
     return elapsed;
   }
 
-  // Its members are all there is to add.
-  std::unique_ptr<PendingSum> begin_sum(std::size_t, WorkerId, const at::Tensor&) override { return nullptr; }
+  // There is nobody to add beside the members.
+  bool overlaps(std::size_t) const override { return false; }
+  std::unique_ptr<PendingSum> begin_sum(std::size_t, WorkerId, const at::Tensor&) override {
+    throw Error(ErrorKind::internal, "a sum within a process is begun");
+  }
 
   void gather(std::size_t group, WorkerId me, std::vector<at::Tensor> mine,
               const std::function<void(const Parts&)>& use) override {

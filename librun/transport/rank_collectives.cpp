@@ -46,8 +46,9 @@ class RankCollectives final : public Collectives {
     return elapsed;
   }
 
+  bool overlaps(std::size_t group) const override { return !within(groups_[group]); }
+
   std::unique_ptr<PendingSum> begin_sum(std::size_t group, WorkerId me, const at::Tensor& mine) override {
-    if (within(groups_[group])) return nullptr;
     const bool known = mine.scalar_type() == at::kFloat || mine.scalar_type() == at::kDouble;
     if (known && library_[group])
       return begin_library_sum(coordinator_, circle(group, me), *library_[group], mine);

@@ -18,14 +18,15 @@ Cursor::Cursor(const plan::Stream& stream, bool of_step, const EpochShape& epoch
   find_last_backwards();
 }
 
-// Of programs that are drained: in a stream other mini-batches run between a backward and its AR.
+// A body is followed by itself: the AR may stand in front of the backward.
 void Cursor::find_last_backwards() {
-  if (!of_step_) return;
   std::set<StageId> reduced;
-  for (auto op = stream_.body.rbegin(); op != stream_.body.rend(); ++op) {
-    if (op->kind == plan::OpKind::all_reduce) reduced.insert(op->stage);
-    if (plan::completes_backward(op->kind) && reduced.erase(op->stage) > 0)
-      last_.emplace(op->stage, op->micro_batch % stream_.period);
+  for (const bool again : {false, true}) {
+    for (auto op = stream_.body.rbegin(); op != stream_.body.rend(); ++op) {
+      if (op->kind == plan::OpKind::all_reduce) reduced.insert(op->stage);
+      if (plan::completes_backward(op->kind) && reduced.erase(op->stage) > 0 && again)
+        last_.emplace(op->stage, op->micro_batch % stream_.period);
+    }
   }
 }
 

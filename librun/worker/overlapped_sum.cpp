@@ -1,7 +1,6 @@
 #include "librun/worker/overlapped_sum.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace pp::run {
 
@@ -11,18 +10,18 @@ constexpr Bytes kBucket(1 << 20);  // long beside what a message costs
 
 }  // namespace
 
-OverlappedSum::OverlappedSum(Collectives& collectives, std::size_t group, WorkerId me, Stage& stage)
-    : collectives_(collectives), group_(group), me_(me), stage_(stage) {
+OverlappedSum::OverlappedSum(Collectives& collectives, std::size_t group, WorkerId me, Stage& stage,
+                             double share)
+    : collectives_(collectives), group_(group), me_(me), stage_(stage), share_(share) {
   left_ = stage.buckets(kBucket);
   std::ranges::reverse(left_);
 }
 
 void OverlappedSum::begin_down_to(int layer) {
   while (!left_.empty() && left_.back().layer >= layer) {
-    std::unique_ptr<PendingSum> sum =
-        collectives_.begin_sum(group_, me_, stage_.complete_gradient(left_.back()));
-    if (!sum) return left_.clear();
-    begun_.push_back(std::move(sum));
+    const at::Tensor part = stage_.complete_gradient(left_.back());
+    if (share_ != 1) part.mul_(share_);
+    begun_.push_back(collectives_.begin_sum(group_, me_, part));
     left_.pop_back();
   }
 }
@@ -36,7 +35,6 @@ void OverlappedSum::end(int position, Phase) {
 
 Seconds OverlappedSum::finish() {
   begin_down_to(0);
-  if (begun_.empty()) return collectives_.sum(group_, me_, stage_.complete_gradient());
   Seconds elapsed{};
   for (const auto& sum : begun_) elapsed += sum->add();
   for (const auto& sum : begun_) sum->finish();

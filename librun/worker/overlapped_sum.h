@@ -11,13 +11,14 @@
 
 namespace pp::run {
 
-/// Of one stage and step; observes the last backward (or weight gradient), if the worker has one. Buckets as in
-/// PyTorch's DistributedDataParallel (Li et al., VLDB 2020), in the order of the layers, which is the same on
-/// all replicas; they change no bit, because every element has its sum in replica order. Where nothing would go
-/// on beside the replicas' own work, all of it is left to finish().
+/// Of one stage and step, whose group's sums overlap; observes the last backward (or weight gradient), if the
+/// worker has one. Buckets as in PyTorch's DistributedDataParallel (Li et al., VLDB 2020), in the order of the
+/// layers, which is the same on all replicas; they change no bit, because every element has its sum in replica
+/// order.
 class OverlappedSum final : public model::LayerObserver {
  public:
-  OverlappedSum(Collectives& collectives, std::size_t group, WorkerId me, Stage& stage);
+  /// `share`: what the gradient is multiplied by before.
+  OverlappedSum(Collectives& collectives, std::size_t group, WorkerId me, Stage& stage, double share = 1);
 
   void begin(int, Phase) override {}
   void end(int position, Phase) override;
@@ -33,6 +34,7 @@ class OverlappedSum final : public model::LayerObserver {
   std::size_t group_;
   WorkerId me_;
   Stage& stage_;
+  double share_;
   std::vector<FlatLayout::Bucket> left_;  ///< the next one last
   std::vector<std::unique_ptr<PendingSum>> begun_;
 };

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "libprofile/core/error.h"
 #include "libprofile/device/compute_device.h"
 #include "librun/worker/worker.h"
 
@@ -55,26 +56,35 @@ at::Tensor copy_on(const at::Device& device, const at::Tensor& tensor) {
 
 }  // namespace
 
+bool Worker::overlaps_sums(StageId stage) const {
+  return job_.plan.predicted.all_reduce_overlap > 0 && job_.collectives->overlaps(job_.replica_group(stage));
+}
+
 // A replica that has no micro-batch in the step begins at its AR.
-OverlappedSum& Worker::sum_of(StageId id, Stage& stage) {
-  return sums_.try_emplace(id, *job_.collectives, job_.replica_group(id), id_, stage).first->second;
+OverlappedSum& Worker::sum_of(const Turn& turn, Stage& stage) {
+  const StageId id = turn.op.stage;
+  const auto found = sums_.find(id);
+  if (found != sums_.end()) return found->second;
+  return sums_.try_emplace(id, *job_.collectives, job_.replica_group(id), id_, stage, share_of_round(turn))
+      .first->second;
 }
 
 model::LayerObserver* Worker::watches(const Turn& turn, Stage& stage) {
-  return turn.completes_gradient && overlaps_sums() ? &sum_of(turn.op.stage, stage) : nullptr;
+  if (sums_.contains(turn.op.stage))
+    throw Error(ErrorKind::internal, "gradients are added to a sum that is on its way");
+  return turn.completes_gradient && overlaps_sums(turn.op.stage) ? &sum_of(turn, stage) : nullptr;
 }
 
 void Worker::all_reduce(const Turn& turn, Stage& stage) {
   log_->begin(turn);
   Seconds elapsed{};
-  if (overlaps_sums()) {
-    finished();
-    elapsed = sum_of(turn.op.stage, stage).finish();
+  if (overlaps_sums(turn.op.stage)) {
+    elapsed = sum_of(turn, stage).finish();
     sums_.erase(turn.op.stage);
   } else {
     const at::Tensor gradient = stage.complete_gradient();
-    if (job_.setup.streams && job_.plan.training.micro_batches == 1 && gradient.defined())
-      gradient.mul_(share_of_round(turn));
+    const double share = share_of_round(turn);
+    if (share != 1 && gradient.defined()) gradient.mul_(share);
     finished();
     elapsed = job_.collectives->sum(job_.replica_group(turn.op.stage), id_, gradient);
   }
@@ -87,6 +97,7 @@ void Worker::all_reduce(const Turn& turn, Stage& stage) {
 // Where every mini-batch has an update of its own, each replica brings the gradient of one; the update of the
 // round is for all of their samples.
 double Worker::share_of_round(const Turn& turn) const {
+  if (!job_.setup.streams || job_.plan.training.micro_batches != 1) return 1;
   const auto replicas = static_cast<Step>(job_.plan.stages[index(turn.op.stage)].workers.size());
   const Stretch& stretch = ground_.stretch;
   const Step first = turn.step - (turn.step - stretch.first) % replicas;

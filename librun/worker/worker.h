@@ -71,9 +71,10 @@ class Worker {
   void backward(const Turn& turn, Stage& stage);
   void weight_gradient(const Turn& turn, Stage& stage);
   void all_reduce(const Turn& turn, Stage& stage);
-  /// Whether the plan counts on all-reduces beside the last backwards of a step.
-  bool overlaps_sums() const { return !job_.setup.streams && job_.plan.predicted.all_reduce_overlap > 0; }
-  OverlappedSum& sum_of(StageId id, Stage& stage);
+  /// Whether the stage's sums begin beside its last backward of a step: where the plan counts on it, and
+  /// somebody else can go on with them.
+  bool overlaps_sums(StageId stage) const;
+  OverlappedSum& sum_of(const Turn& turn, Stage& stage);
   /// Who begins sums as the layers of a backward are through; null: nobody.
   model::LayerObserver* watches(const Turn& turn, Stage& stage);
   /// Samples of a replica's mini-batch over those of all replicas' ones that the stage's update joins.

@@ -159,6 +159,9 @@ TEST_SUITE("librun/ranks") {
           PlanSpec{.model = ::test::residual_net(), .cuts = {4}, .micro_batches = 4},
           PlanSpec{.model = ::test::shared_mlp(), .cuts = {3}, .schedule = "gpipe"},
           PlanSpec{.model = ::test::mlp(8), .cuts = {4}, .schedule = "hybrid"},
+          PlanSpec{.model = ::test::mlp(8), .cuts = {4}, .schedule = "pipedream", .micro_batches = 1},
+          PlanSpec{.model = ::test::residual_net(), .cuts = {4}, .schedule = "2bw"},
+          PlanSpec{.model = ::test::mlp(8), .cuts = {4}, .schedule = "macrobatch"},
           PlanSpec{.model = ::test::mlp(8), .cuts = {4, 8, 12}, .schedule = "chimera"}}) {
       if (spec.schedule != "chimera") spec.replicas.assign(spec.cuts.size() + 1, 2);
       if (spec.schedule == "data-parallel") spec.replicas = {3};
@@ -168,12 +171,10 @@ TEST_SUITE("librun/ranks") {
       CAPTURE(spec.schedule);
       run::RunOptions options = options_for(plan);
       options.steps = 6;
-      for (const int accumulate : {1, 2}) {
-        options.accumulate = accumulate;
-        check_same(static_cast<int>(plan.workers.size()), plan, options);
-      }
-      options.accumulate = 1;
-      check_same(2, plan, options);
+      for (const int ranks : {2, static_cast<int>(plan.workers.size())}) check_same(ranks, plan, options);
+      if (plan.schedule.weight_policy != plan::WeightPolicy::flush) continue;
+      options.accumulate = 2;
+      check_same(static_cast<int>(plan.workers.size()), plan, options);
     }
   }
 
