@@ -18,11 +18,13 @@
 #include "apps/profile/commands.h"
 #include "libprofile/core/counted.h"
 #include "libprofile/device/process.h"
+#include "librun/links/background.h"
 #include "librun/links/device_links.h"
 #include "librun/links/link_levels.h"
 #include "librun/links/link_meter.h"
 #include "librun/links/rank_calls.h"
 #include "librun/links/rank_links.h"
+#include "librun/links/sum_overlap.h"
 
 namespace pp::profile_tool {
 namespace {
@@ -99,7 +101,10 @@ std::string cluster_text(const Cluster& cluster) {
   for (const Level& level : cluster.levels) {
     const std::string devices = std::to_string(level.devices) + " devices";
     text += measured_text("level " + level.name + " of " + devices, level) + work_text(level);
-    if (level.all_reduce) text += measured_text("all-reduce of " + devices, *level.all_reduce);
+    if (!level.all_reduce) continue;
+    text += measured_text("all-reduce of " + devices, *level.all_reduce);
+    if (level.all_reduce->overlap > 0)
+      text += cli::percent(level.all_reduce->overlap) + " of a backward hides an all-reduce beside it\n";
   }
   return text;
 }
@@ -165,7 +170,14 @@ void between_ranks(const Options& options, const cli::Shell& shell) {
     return run::measure_rank_links(*peers, *medium, options.sweep,
                                    [&](double done) { line.update("measuring links", done, ""); });
   }();
-  if (cluster) print(std::move(*cluster), *output, shell);
+  run::Computation computation;
+  const double overlap = medium->messages() != nullptr
+                             ? run::measure_sum_overlap(*peers, options.sweep.largest,
+                                                        [&](Seconds time) { computation.run(time); })
+                             : 0;
+  if (!cluster) return;
+  cluster->levels.back().all_reduce->overlap = overlap;
+  print(std::move(*cluster), *output, shell);
 }
 
 void links(const Options& options, const cli::Shell& shell) {

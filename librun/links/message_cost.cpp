@@ -1,16 +1,13 @@
 #include "librun/links/message_cost.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <ctime>
-#include <limits>
 #include <memory>
 #include <thread>
 
+#include "librun/links/background.h"
 #include "librun/links/link_fit.h"
 #include "librun/links/rank_calls.h"
-#include "librun/worker/threads.h"
 
 namespace pp::run {
 
@@ -23,76 +20,6 @@ constexpr std::size_t kTried = 5;
 constexpr int kRepetitions = 5;
 constexpr Seconds kShortestPiece = std::chrono::microseconds(40);
 constexpr Seconds kShortestRun = std::chrono::milliseconds(10);
-
-// Processor time of the calling thread.
-Seconds spent_here() {
-  timespec spent{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
-  return std::chrono::seconds(spent.tv_sec) + std::chrono::nanoseconds(spent.tv_nsec);
-}
-
-// Moves messages on until it is destroyed.
-class Mover {
- public:
-  explicit Mover(Peers& peers) : peers_(peers) {
-    thread_.add([this] { serve(); });
-  }
-  ~Mover() {
-    ended_ = true;
-    thread_.join();
-  }
-  Mover(const Mover&) = delete;
-  Mover& operator=(const Mover&) = delete;
-
-  /// Its processor time up to its last look.
-  Seconds spent() const { return spent_; }
-
- private:
-  void serve() noexcept {
-    for (auto rest = kShortestRest; !ended_; rest = std::min(2 * rest, kLongestRest)) {
-      if (peers_.sending()) rest = kShortestRest;
-      peers_.next_letter();  // nobody writes any; asking moves on what is coming
-      spent_ = spent_here();
-      std::this_thread::sleep_for(rest);
-    }
-  }
-
-  Peers& peers_;
-  std::atomic<bool> ended_ = false;
-  std::atomic<Seconds> spent_ = Seconds(0);
-  Threads thread_;
-};
-
-// A computation on numbers that stay in the innermost cache, as long as asked for.
-class Work {
- public:
-  Work() : numbers_(4096, 1.0F) {
-    double least = std::numeric_limits<double>::max();
-    for (int i = 0; i < kProbes; ++i) {
-      const Seconds start = spent_here();
-      run(kProbe);
-      least = std::min(least, (spent_here() - start).count());
-    }
-    per_second_ = kProbe / least;
-  }
-
-  void run(Seconds time) { run(static_cast<long>(time.count() * per_second_) + 1); }
-
- private:
-  static constexpr int kProbes = 50;
-  static constexpr long kProbe = 50;
-
-  void run(long rounds) {
-    for (long round = 0; round < rounds; ++round) {
-      for (float& number : numbers_) number = 0.5F * number + 1;
-    }
-    sink_ = numbers_.front();
-  }
-
-  std::vector<float> numbers_;
-  double per_second_ = 0;
-  volatile float sink_ = 0;
-};
 
 // How many messages a run has, and how long its ends compute for each.
 struct Rhythm {
@@ -156,7 +83,7 @@ class End {
   int other_;
   bool first_;
   Rhythm rhythm_;
-  Work work_;
+  Computation work_;
   std::vector<std::vector<std::byte>> rooms_;
   Mover mover_;
 };
