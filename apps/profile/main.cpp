@@ -1,9 +1,7 @@
 // pp-profile: measures a model layer by layer, and the links between devices.
 #include "apps/profile/commands.h"
-#include "libprofile/device/process.h"
 
 int main(int argc, char** argv) {
-  pp::profile::prepare_process();
   const pp::cli::Tool tool{.name = "pp-profile",
                            .summary = "Measures a model layer by layer, and the links between devices.",
                            .default_command = "run",

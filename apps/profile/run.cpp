@@ -94,7 +94,7 @@ profile::ProfileOptions settings_beside(const Options& options, const RankPlace&
   const profile::MachineDevices machine = profile::machine_devices();
   const bool cuda = devices.kind == DeviceKind::cuda;
   devices.first += (cuda ? place.on_host : place.beside) * devices.count * (cuda ? 1 : devices.cores);
-  const int there = cuda ? machine.cuda : static_cast<int>(machine.cores.size());
+  const int there = cuda ? machine.cuda() : static_cast<int>(machine.cores.size());
   if (devices.first >= there)
     throw Error(ErrorKind::device, "no " + std::string(name_of(devices.kind)) +
                                        " device is left: the ranks of " + place.host + " share " +

@@ -6,11 +6,9 @@
 #include "apps/run/backends.h"
 #include "apps/run/commands.h"
 #include "apps/run/ranks.h"
-#include "libprofile/device/process.h"
 #include "librun/run.h"
 
 int main(int argc, char** argv) {
-  pp::profile::prepare_process();
   pp::run_tool::Ranks ranks;
   const pp::cli::Tool tool{
       .name = "pp-run",

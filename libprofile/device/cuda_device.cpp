@@ -5,6 +5,7 @@
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/PeerToPeerAccess.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
@@ -15,7 +16,8 @@
 
 #include <deque>
 
-#include "libprofile/device/foreign_blocks.h"
+#include "libprofile/core/error.h"
+#include "libprofile/device/cuda_module.h"
 
 namespace pp::profile {
 namespace {
@@ -28,14 +30,18 @@ c10::DeviceIndex ordinal(int index) { return static_cast<c10::DeviceIndex>(index
 /// charged, although its memory may wait for a stream.
 void book(const TraceEntry& entry) {
   if (entry.action_ == TraceEntry::ALLOC) {
-    detail::foreign_blocks().made(entry.addr_, static_cast<std::int64_t>(entry.size_));
+    block_books().made(entry.addr_, static_cast<std::int64_t>(entry.size_));
   } else if (entry.action_ == TraceEntry::FREE_REQUESTED) {
-    detail::foreign_blocks().freed(entry.addr_);
+    block_books().freed(entry.addr_);
   }
 }
 
-/// What holds for the process: the one place that touches LibTorch's global settings for CUDA.
+/// What holds for the process: the one place that touches LibTorch's global settings for CUDA. LibTorch looks
+/// for its CUDA half once.
 bool start_cuda() {
+  if (!at::detail::getCUDAHooks().hasCUDART())
+    throw Error(ErrorKind::internal,
+                "LibTorch has computed before its CUDA half was loaded, and takes it no more");
   at::globalContext().lazyInitDevice(at::kCUDA);
   at::globalContext().setDeterministicCuDNN(true);
   c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker(&book);

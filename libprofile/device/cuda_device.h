@@ -1,5 +1,6 @@
-// What computing on a CUDA device takes beyond LibTorch's usual calls: cuda_device.cpp where LibTorch::cuda is
-// found, else no_cuda.cpp, whose functions throw pp::Error (device). Callers go through compute_device.h.
+// What computing on a CUDA device takes beyond LibTorch's usual calls: in the module that delayed_cuda.cpp
+// loads, or no_cuda.cpp in a build without, whose functions throw pp::Error (device). Callers go through
+// compute_device.h.
 #pragma once
 
 #include <ATen/core/Generator.h>

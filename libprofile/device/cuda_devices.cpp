@@ -10,12 +10,6 @@ namespace pp::profile {
 
 int cuda_device_count() { return c10::cuda::device_count(); }
 
-std::string why_no_cuda() { return "no CUDA driver or device found"; }
-
-std::string cuda_version() {
-  return std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
-}
-
 std::string cuda_device_name(int index) {
   return at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index))->name;
 }

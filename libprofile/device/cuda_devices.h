@@ -1,5 +1,5 @@
-// The CUDA devices of this machine, as messages and documents name them: cuda_devices.cpp where LibTorch::cuda
-// is found, else no_cuda.cpp. Torch-free; cuda_device.h is the half that computes.
+// The CUDA devices of this machine, as messages and documents name them: in the module that delayed_cuda.cpp
+// loads, or no_cuda.cpp in a build without. Torch-free; cuda_device.h is the half that computes.
 #pragma once
 
 #include <string>
@@ -8,13 +8,8 @@
 
 namespace pp::profile {
 
-/// Devices that LibTorch sees; 0 without a driver.
+/// Devices that LibTorch sees; 0 without a driver (build.h says why).
 int cuda_device_count();
-/// Why the count is 0: `this build has no CUDA`, `no CUDA driver or device found`.
-std::string why_no_cuda();
-
-/// Of the runtime that LibTorch was built with, `13.0`; empty where the build has no CUDA.
-std::string cuda_version();
 
 /// `NVIDIA H200`; the device exists.
 std::string cuda_device_name(int index);

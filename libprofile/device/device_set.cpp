@@ -37,8 +37,8 @@ std::string list_devices(std::string_view kind, int count) {
 
 [[noreturn]] void fail_missing(std::string_view text, const MachineDevices& machine) {
   std::string exist = list_devices("cpu", static_cast<int>(machine.cores.size()));
-  if (machine.cuda > 0) {
-    exist.append(", ").append(list_devices("cuda", machine.cuda));
+  if (const int cuda = machine.cuda(); cuda > 0) {
+    exist.append(", ").append(list_devices("cuda", cuda));
   } else {
     exist.append(" (").append(machine.why_no_cuda).append(")");
   }
@@ -48,7 +48,7 @@ std::string list_devices(std::string_view kind, int count) {
 DeviceSet parse_cuda(std::string_view text, std::string_view index, const MachineDevices& machine) {
   const auto device = parse_count(index);
   if (!device) fail_form(text, quoted(index) + " is not a device number");
-  if (*device >= machine.cuda) fail_missing(text, machine);
+  if (*device >= machine.cuda()) fail_missing(text, machine);
   return {.kind = DeviceKind::cuda, .first = *device, .count = 1, .cores = 0};
 }
 

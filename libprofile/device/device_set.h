@@ -1,6 +1,7 @@
 // Which devices exist, and which of them a device set means. Torch-free; process.h knows those of this machine.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,9 +19,9 @@ struct DeviceSet {
   bool operator==(const DeviceSet&) const = default;
 };
 struct MachineDevices {
-  std::vector<int> cores;     ///< core numbers; `cpu:k` is the k-th of them
-  int cuda = 0;               ///< devices that LibTorch sees
-  std::string why_no_cuda{};  ///< when there are none
+  std::vector<int> cores;                        ///< core numbers; `cpu:k` is the k-th of them
+  std::function<int()> cuda = [] { return 0; };  ///< devices that LibTorch sees; asking loads its CUDA half
+  std::string why_no_cuda{};                     ///< when there are none
 };
 
 /// `cpu:0` (device 0, one core), `cpu:2x1` (two devices of one core, both working), `cuda:0`. More cores than

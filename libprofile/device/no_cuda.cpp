@@ -1,5 +1,6 @@
-// In place of cuda_devices.cpp and cuda_device.cpp where LibTorch has no CUDA, or PP_CUDA is OFF.
+// In place of delayed_cuda.cpp where LibTorch has no CUDA, or PP_CUDA is OFF.
 #include "libprofile/core/error.h"
+#include "libprofile/device/build.h"
 #include "libprofile/device/cuda_device.h"
 #include "libprofile/device/cuda_devices.h"
 
@@ -12,8 +13,6 @@ namespace {
 }  // namespace
 
 int cuda_device_count() { return 0; }
-std::string why_no_cuda() { return "this build has no CUDA"; }
-std::string cuda_version() { return ""; }
 std::string cuda_device_name(int /*index*/) { fail(); }
 Bytes cuda_device_memory(int /*index*/) { fail(); }
 bool cuda_peer_access(int /*from*/, int /*to*/) { fail(); }

@@ -2,13 +2,13 @@
 
 #include <ATen/Version.h>
 #include <malloc.h>
-#include <torch/version.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdio>
 #include <ctime>
 
+#include "libprofile/device/build.h"
 #include "libprofile/device/cores.h"
 #include "libprofile/device/cuda_devices.h"
 #include "libprofile/device/machine.h"
@@ -55,7 +55,7 @@ Context measurement_context() {
                   {"cpu", cpu_name()},
                   {"cpu_capability", at::get_cpu_capability()},
                   {"host", host_name()},
-                  {"libtorch", TORCH_VERSION},
+                  {"libtorch", libtorch_version()},
                   {"utc_time", utc_time()}};
   if (const auto load = load_average()) {
     std::array<char, 32> text{};
@@ -65,6 +65,6 @@ Context measurement_context() {
   return context;
 }
 
-MachineDevices machine_devices() { return {usable_cores(), cuda_device_count(), why_no_cuda()}; }
+MachineDevices machine_devices() { return {usable_cores(), cuda_device_count, why_no_cuda()}; }
 
 }  // namespace pp::profile

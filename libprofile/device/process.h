@@ -6,8 +6,8 @@
 
 namespace pp::profile {
 
-/// Process-wide settings that every measuring or training tool makes first in main: malloc thresholds, the
-/// saved-tensor meter. Call once, before any tensor exists.
+/// Process-wide settings of whoever measures or trains: malloc thresholds, the saved-tensor meter. Call once,
+/// before any tensor exists.
 void prepare_process();
 
 /// What this process may use of its machine.

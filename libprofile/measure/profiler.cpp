@@ -67,12 +67,6 @@ Profile profile_in_place(const ResolvedModel& model, const ProfileOptions& optio
 
 }  // namespace
 
-ProfileOptions quick(ProfileOptions options) {
-  options.precision = 0.05;
-  options.budget_per_size = Seconds(0.6);
-  return options;
-}
-
 Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Observer& observer,
                       const Environment& environment) {
   check_options(options, environment.machine);

@@ -35,7 +35,11 @@ struct ProfileOptions {
   std::uint64_t seed = 1;
 };
 /// A rough profile in seconds, for demos and first tries: 5 % precision, 0.6 s per size.
-ProfileOptions quick(ProfileOptions options);
+inline ProfileOptions quick(ProfileOptions options) {
+  options.precision = 0.05;
+  options.budget_per_size = Seconds(0.6);
+  return options;
+}
 
 /// Progress and findings; called on the thread that called profile_model(), never inside a timed region.
 class Observer {

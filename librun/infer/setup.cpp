@@ -116,9 +116,9 @@ InferSetup make_infer_setup(const plan::Plan& plan, const InferOptions& options)
   infer.data.model = resolve(plan.model);
   Setup& setup = infer.setup;
   setup.model = without_loss(infer.data.model);
+  setup.devices = devices_of_workers(plan, setup.placement);
   check_runnable(setup.model);
   check_autocast(plan, options);
-  setup.devices = devices_of_workers(plan, setup.placement);
   setup.cores = cores_of_workers(setup.devices, setup.placement);
   infer.data.left_out = unread_targets(setup.model);
   if (options.generation) {

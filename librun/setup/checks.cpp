@@ -8,6 +8,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/ops/op_table.h"
+#include "libprofile/device/build.h"
 #include "libprofile/device/cores.h"
 #include "libprofile/device/cuda_devices.h"
 #include "libprofile/model/ops.h"
@@ -20,17 +21,17 @@ namespace {
 [[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
 
 void check_devices(const plan::Plan& plan, std::span<const Device> devices, const Placement& placement) {
-  const int cuda = profile::cuda_device_count();
   for (const plan::Worker& worker : plan.workers) {
     if (!placement.here(worker.id)) continue;
     const Device& device = devices[index(worker.id)];
+    if (device.kind != DeviceKind::cuda) continue;
+    const int cuda = profile::cuda_device_count();
+    if (device.index < cuda) continue;
     const std::string who = "worker " + std::to_string(number(worker.id)) + ": ";
-    if (device.kind == DeviceKind::cuda && device.index >= cuda) {
-      const std::string have =
-          cuda == 0 ? profile::why_no_cuda() + "; plan for CPU devices"
-                    : "this machine has cuda:0 to cuda:" + std::to_string(cuda - 1) + "; plan for these";
-      refuse(ErrorKind::device, who + "device " + to_text(device) + ": " + have);
-    }
+    const std::string have =
+        cuda == 0 ? profile::why_no_cuda() + "; plan for CPU devices"
+                  : "this machine has cuda:0 to cuda:" + std::to_string(cuda - 1) + "; plan for these";
+    refuse(ErrorKind::device, who + "device " + to_text(device) + ": " + have);
   }
 }
 

@@ -19,7 +19,8 @@ void check_runnable(const ResolvedModel& model);
 
 void check_autocast(const plan::Plan& plan, const ExecutionOptions& options);
 
-/// Per worker; this machine has those of the workers that are here.
+/// Per worker; this machine has those of the workers that are here. To be asked before check_runnable(), which
+/// may compute: LibTorch takes its CUDA half only before.
 std::vector<Device> devices_of_workers(const plan::Plan& plan, const Placement& placement);
 
 /// The cores of this machine, shared with the processes beside this one; of workers elsewhere none.

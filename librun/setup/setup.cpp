@@ -226,6 +226,8 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options, const Placem
   plan::check_plan(plan);
   Setup setup;
   setup.model = resolve(plan.model);
+  setup.placement = placement;
+  setup.devices = devices_of_workers(plan, placement);
   check_model(setup.model);
   setup.streams = plan.workers.front().program.stream.has_value();
   check_tied(plan, setup.streams);
@@ -234,8 +236,6 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options, const Placem
   check_loss_scale(plan, options);
   check_accumulation(plan, options);
   check_autocast(plan, options);
-  setup.placement = placement;
-  setup.devices = devices_of_workers(plan, placement);
   setup.cores = cores_of_workers(setup.devices, placement);
   const std::int64_t samples = set_data(setup, options);
   const auto optimizer = make_optimizer(plan.training.optimizer, options);

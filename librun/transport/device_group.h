@@ -1,5 +1,6 @@
 // GPUs of several ranks that hand tensors to each other without their hosts: what NCCL is asked for
-// (nccl/nccl_group.cpp, or nccl/no_nccl.cpp in a build without it). Tests have groups of their own.
+// (nccl/nccl_group.cpp, a module that is loaded for it, or nccl/no_nccl.cpp in a build without). Tests have
+// groups of their own.
 #pragma once
 
 #include <ATen/core/Tensor.h>

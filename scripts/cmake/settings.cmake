@@ -20,8 +20,9 @@ add_library(pp_settings INTERFACE)
 target_compile_features(pp_settings INTERFACE cxx_std_20)
 target_include_directories(pp_settings INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(pp_settings INTERFACE PP_VERSION="${PROJECT_VERSION}")
-# One rounding per operation: the planner's searches compare doubles bit for bit.
-target_compile_options(pp_settings INTERFACE -ffp-contract=off)
+# One rounding per operation: the planner's searches compare doubles bit for bit. Any object may become part of a
+# module that is loaded later, where nobody puts other functions in the place of its own.
+target_compile_options(pp_settings INTERFACE -ffp-contract=off -fPIC -fno-semantic-interposition)
 if(PP_SANITIZE)
   target_compile_options(pp_settings INTERFACE -fsanitize=${PP_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(pp_settings INTERFACE -fsanitize=${PP_SANITIZE})
@@ -45,6 +46,19 @@ function(pp_library name)
     target_include_directories(pp_${name} SYSTEM INTERFACE
       $<${verifies}:$<TARGET_PROPERTY:LibTorch::cpu,INTERFACE_INCLUDE_DIRECTORIES>>)
   endif()
+endfunction()
+
+# pp_module(NAME SOURCES ... LINK ...): lib/pp-NAME.so, a part with LibTorch that programs load when they need it
+# (libprofile/device/module.h). It answers its own calls, whoever has functions of the same names.
+function(pp_module name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  add_library(pp_${name} MODULE ${arg_SOURCES})
+  set_target_properties(pp_${name} PROPERTIES PREFIX "" OUTPUT_NAME pp-${name}
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+  target_link_libraries(pp_${name} PRIVATE pp_settings pp_warnings ${arg_LINK})
+  target_link_options(pp_${name} PRIVATE LINKER:-Bsymbolic-functions LINKER:--no-undefined)
+  pp_use_torch(pp_${name})
+  pp_precompile(pp_${name} torch LINK pp_torch)
 endfunction()
 
 # LibTorch for one target, PRIVATE. -g1: full debug information doubles the compile time of Torch files. Torch's own

@@ -7,6 +7,7 @@
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
 #include "libprofile/core/profile.h"
+#include "libprofile/device/build.h"
 #include "libprofile/device/cuda_devices.h"
 #include "tests/support/process.h"
 

@@ -1,10 +1,12 @@
 #include <functional>
 
 #include "libprofile/core/error.h"
+#include "libprofile/device/build.h"
 #include "libprofile/device/cuda_devices.h"
 #include "librun/data/idx.h"
 #include "librun/run.h"
 #include "tests/librun/folder.h"
+#include "tests/librun/imported_models.h"
 #include "tests/librun/models.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
@@ -185,6 +187,19 @@ TEST_SUITE("librun/check") {
     CHECK(refusal(make_plan(spec), synthetic()).first ==
           "weight policy predict follows the optimizer's momentum, and adagrad has none; plan with --optimizer "
           "sgd or adam");
+  }
+
+  TEST_CASE("devices are asked for before LibTorch is, which takes its CUDA half only before it computes") {
+    plan::Plan plan = make_plan({.model = test::imported_residual(), .cuts = {3}});
+    for (Layer& layer : plan.model.layers) {
+      if (layer.call) layer.call->target = "aten::nowhere";
+    }
+    CHECK(refusal(plan, synthetic()).second == ErrorKind::data);
+    plan.devices[1].kind = DeviceKind::cuda;
+    plan.devices[1].index = 99;
+    const auto [message, kind] = refusal(plan, synthetic());
+    CHECK(kind == ErrorKind::device);
+    CHECK(message.starts_with("worker 1: device cuda:99: "));
   }
 
   TEST_CASE("devices that this machine does not have are refused") {

@@ -14,8 +14,7 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
-#include "librun/transport/backends.h"
-#include "librun/transport/device_group.h"
+#include "librun/transport/nccl/nccl_module.h"
 
 namespace pp::run {
 
@@ -183,13 +182,6 @@ class NcclGroup final : public DeviceGroup {
 
 }  // namespace
 
-std::string nccl_library() {
-  int version = 0;
-  if (ncclGetVersion(&version) != ncclSuccess) return "";
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
-}
-
 std::string make_group_key() {
   ncclUniqueId id;
   check(ncclGetUniqueId(&id));
@@ -202,3 +194,9 @@ std::unique_ptr<DeviceGroup> join_device_group(const std::string& key, int me, i
 }
 
 }  // namespace pp::run
+
+const pp::run::NcclModule* pp_nccl_module() {
+  static constexpr pp::run::NcclModule kModule{.make_key = pp::run::make_group_key,
+                                               .join_group = pp::run::join_device_group};
+  return &kModule;
+}

@@ -1,10 +1,7 @@
 #include "libprofile/core/error.h"
-#include "librun/transport/backends.h"
 #include "librun/transport/device_group.h"
 
 namespace pp::run {
-
-std::string nccl_library() { return ""; }
 
 std::string make_group_key() { throw Error(ErrorKind::internal, "this build has no NCCL"); }
 

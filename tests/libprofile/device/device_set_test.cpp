@@ -8,7 +8,7 @@ namespace {
 
 /// A process that may use two of the machine's cores.
 const MachineDevices kTwoCores{.cores = {4, 6}, .why_no_cuda = "this build has no CUDA"};
-const MachineDevices kWithCuda{.cores = {0}, .cuda = 2};
+const MachineDevices kWithCuda{.cores = {0}, .cuda = [] { return 2; }};
 
 }  // namespace
 

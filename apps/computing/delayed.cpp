@@ -1,0 +1,90 @@
+// The functions of Computing, by the module that is loaded at the first call.
+#include "apps/computing/computing.h"
+
+#include <cstdlib>
+
+#include "libprofile/device/module.h"
+
+namespace pp {
+namespace {
+
+bool loaded = false;
+
+const Computing& load() {
+  const auto enter =
+      reinterpret_cast<decltype(&pp_computing)>(profile::module_symbol("pp-computing.so", "pp_computing"));
+  const Computing& module = *enter();
+  module.prepare_process();
+  loaded = true;
+  return module;
+}
+
+const Computing& computing() {
+  static const Computing& module = load();
+  return module;
+}
+
+}  // namespace
+
+namespace profile {
+
+MachineDevices machine_devices() { return computing().machine_devices(); }
+
+Context measurement_context() { return computing().measurement_context(); }
+
+Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Observer& observer) {
+  return computing().profile_model(model, options, observer);
+}
+
+}  // namespace profile
+
+void model::detail::rethrow_as_error() {
+  computing().rethrow_as_error();
+  std::abort();  // nobody gets here
+}
+
+namespace run {
+
+OperationOverhead measure_overhead(const profile::DeviceSet& devices) {
+  return computing().measure_overhead(devices);
+}
+
+Cluster measure_cuda_links(std::span<const int> devices, const LinkSweep& sweep,
+                           const std::function<void(double)>& progress) {
+  return computing().measure_cuda_links(devices, sweep, progress);
+}
+
+std::unique_ptr<LinkMedium> make_gpu_medium(Peers& peers, std::span<const int> devices) {
+  return computing().make_gpu_medium(peers, devices);
+}
+
+double measure_sum_overlap(Peers& peers, Bytes size, const Compute& compute) {
+  return computing().measure_sum_overlap(peers, size, compute);
+}
+
+void check(const plan::Plan& plan, const RunOptions& options) { computing().check(plan, options); }
+
+RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& observer,
+              const std::function<bool()>& interrupted) {
+  return computing().run(plan, options, observer, interrupted);
+}
+
+RunReport run_together(Peers& peers, const plan::Plan& plan, const RunOptions& options, Observer& observer,
+                       const std::function<bool()>& interrupted) {
+  return computing().run_together(peers, plan, options, observer, interrupted);
+}
+
+void refuse_together(Peers& peers, const Error& why) {
+  computing().refuse_together(peers, why);
+  std::abort();  // nobody gets here
+}
+
+int runs_left_behind() { return loaded ? computing().runs_left_behind() : 0; }
+
+InferReport infer(const plan::Plan& plan, const InferOptions& options, InferObserver& observer,
+                  const std::function<bool()>& interrupted) {
+  return computing().infer(plan, options, observer, interrupted);
+}
+
+}  // namespace run
+}  // namespace pp

@@ -1,0 +1,40 @@
+// Where the CUDA half begins: LibTorch's CUDA libraries, cuda_device.cpp and cuda_devices.cpp are a module
+// (lib/pp-cuda.so) that is loaded when a CUDA device is asked for. Internal to delayed_cuda.cpp and the module.
+#pragma once
+
+#include <cstdint>
+
+#include "libprofile/device/cuda_device.h"
+#include "libprofile/device/cuda_devices.h"
+
+namespace pp::profile {
+
+/// What the module reports to the program: blocks that LibTorch's allocator makes and frees.
+struct BlockBooks {
+  void (*made)(std::uintptr_t address, std::int64_t bytes);
+  void (*freed)(std::uintptr_t address);
+};
+
+struct CudaModule {
+  decltype(&cuda_device_count) device_count;
+  decltype(&cuda_device_name) device_name;
+  decltype(&cuda_device_memory) device_memory;
+  decltype(&cuda_peer_access) peer_access;
+  decltype(&open_cuda_devices) open_devices;
+  decltype(&enter_cuda_device) enter_device;
+  decltype(&cuda_identity) identity;
+  decltype(&cuda_generator) generator;
+  decltype(&make_event_timer) make_timer;
+  decltype(&make_cuda_event) make_event;
+  decltype(&cuda_reference) reference;
+  decltype(&wait_for_cuda) wait_for;
+  decltype(&read_on_this_stream) read_on_stream;
+};
+
+/// Where the module's allocations are reported to.
+const BlockBooks& block_books();
+
+}  // namespace pp::profile
+
+/// The one symbol of the module that is looked up by its name.
+extern "C" const pp::profile::CudaModule* pp_cuda_module(const pp::profile::BlockBooks* books);

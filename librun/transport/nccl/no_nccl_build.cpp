@@ -1,0 +1,7 @@
+#include "librun/transport/backends.h"
+
+namespace pp::run {
+
+std::string nccl_library() { return ""; }
+
+}  // namespace pp::run
