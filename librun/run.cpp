@@ -8,10 +8,12 @@
 #include "libprofile/core/error.h"
 #include "libprofile/device/memory_meter.h"
 #include "libprofile/device/process.h"
+#include "libprofile/model/bindable.h"
 #include "librun/drive/driver.h"
 #include "librun/drive/work.h"
 #include "librun/report/build.h"
 #include "librun/setup/agreement.h"
+#include "librun/setup/setup.h"
 #include "librun/setup/start.h"
 
 namespace pp::run {
@@ -103,6 +105,12 @@ void follow(std::unique_ptr<Work> work, const std::function<bool()>& interrupted
 }
 
 }  // namespace
+
+Setup make_setup(const plan::Plan& plan, const RunOptions& options, const Placement& placement) {
+  Setup setup = check_setup(plan, options, profile::machine_devices(), placement);
+  model::check_bindable(setup.model);
+  return setup;
+}
 
 void check(const plan::Plan& plan, const RunOptions& options) { make_setup(plan, options); }
 

@@ -5,6 +5,7 @@
 
 #include "libprofile/device/process.h"
 #include "libprofile/measure/profiler.h"
+#include "libprofile/model/bindable.h"
 #include "libprofile/model/errors.h"
 #include "librun/infer.h"
 #include "librun/links/device_links.h"
@@ -20,12 +21,12 @@ struct Computing {
   decltype(&profile::machine_devices) machine_devices;
   decltype(&profile::measurement_context) measurement_context;
   Profile (*profile_model)(const ModelGraph&, const profile::ProfileOptions&, profile::Observer&);
+  decltype(&model::check_bindable) check_bindable;
   decltype(&model::detail::rethrow_as_error) rethrow_as_error;
   decltype(&run::measure_overhead) measure_overhead;
   decltype(&run::measure_cuda_links) measure_cuda_links;
   decltype(&run::make_gpu_medium) make_gpu_medium;
   decltype(&run::measure_sum_overlap) measure_sum_overlap;
-  decltype(&run::check) check;
   decltype(&run::run) run;
   decltype(&run::run_together) run_together;
   decltype(&run::refuse_together) refuse_together;

@@ -3,7 +3,11 @@
 
 #include <cstdlib>
 
+#include "libprofile/device/build.h"
+#include "libprofile/device/cores.h"
 #include "libprofile/device/module.h"
+#include "librun/setup/checks.h"
+#include "librun/setup/setup.h"
 
 namespace pp {
 namespace {
@@ -62,7 +66,12 @@ double measure_sum_overlap(Peers& peers, Bytes size, const Compute& compute) {
   return computing().measure_sum_overlap(peers, size, compute);
 }
 
-void check(const plan::Plan& plan, const RunOptions& options) { computing().check(plan, options); }
+void check(const plan::Plan& plan, const RunOptions& options) {
+  const profile::MachineDevices machine{
+      profile::usable_cores(), [] { return computing().machine_devices().cuda(); }, profile::why_no_cuda()};
+  const Setup setup = check_setup(plan, options, machine);
+  if (calls_libtorch(setup.model.graph)) computing().check_bindable(setup.model);
+}
 
 RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& observer,
               const std::function<bool()>& interrupted) {

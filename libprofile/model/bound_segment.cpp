@@ -1,5 +1,7 @@
 #include "libprofile/model/bound_segment.h"
 
+#include "libprofile/model/bindable.h"
+
 #include <utility>
 
 #include "libprofile/core/ops/op_table.h"

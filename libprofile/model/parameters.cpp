@@ -146,27 +146,6 @@ at::Tensor initial_parameter(const ResolvedModel& model, int layer, int index, s
   return tensor.to(scalar_type(dtype));
 }
 
-std::vector<std::string> guessed_starts(const ResolvedModel& model) {
-  std::vector<std::string> names;
-  const auto add = [&](int layer, const std::vector<int>& indices, const auto& name) {
-    for (const int index : indices) names.push_back(name(model, layer, static_cast<std::size_t>(index)));
-  };
-  for (int layer = 0; layer < model.layer_count(); ++layer) {
-    const Layer& spec = at_index(model.graph.layers, layer);
-    const ResolvedLayer& resolved = at_index(model.layers, layer);
-    for (std::size_t i = 0; spec.call && i < resolved.parameters.size(); ++i)
-      names.push_back(parameter_name(model, layer, i));
-    for (std::size_t i = 0; spec.call && i < resolved.buffers.size(); ++i)
-      names.push_back(buffer_name(model, layer, i));
-    for (std::size_t n = 0; n < resolved.nodes.size(); ++n) {
-      if (!spec.nodes[n].call) continue;
-      add(layer, resolved.nodes[n].parameters, parameter_name);
-      add(layer, resolved.nodes[n].buffers, buffer_name);
-    }
-  }
-  return names;
-}
-
 at::Tensor initial_buffer(const ResolvedModel& model, int layer, int index, DType dtype) {
   const ResolvedLayer& resolved = at_index(model.layers, layer);
   const Home home =

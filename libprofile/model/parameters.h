@@ -23,7 +23,4 @@ inline constexpr double kSpreadOfCalls = 0.02;
 /// Of batch norm: running_mean zeros, running_var ones. Of calls: zeros, in the buffer's own type.
 at::Tensor initial_buffer(const ResolvedModel& model, int layer, int index, DType dtype);
 
-/// The model-wide names of parameters and buffers of calls: how they should start is not known.
-std::vector<std::string> guessed_starts(const ResolvedModel& model);
-
 }  // namespace pp::model

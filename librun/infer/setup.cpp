@@ -6,6 +6,8 @@
 #include "libprofile/core/error.h"
 #include "libprofile/device/cores.h"
 #include "libprofile/device/machine.h"
+#include "libprofile/device/process.h"
+#include "libprofile/model/bindable.h"
 #include "librun/data/model_data.h"
 #include "librun/data/synthetic.h"
 #include "librun/setup/checks.h"
@@ -116,8 +118,9 @@ InferSetup make_infer_setup(const plan::Plan& plan, const InferOptions& options)
   infer.data.model = resolve(plan.model);
   Setup& setup = infer.setup;
   setup.model = without_loss(infer.data.model);
-  setup.devices = devices_of_workers(plan, setup.placement);
+  setup.devices = devices_of_workers(plan, setup.placement, profile::machine_devices());
   check_runnable(setup.model);
+  model::check_bindable(setup.model);
   check_autocast(plan, options);
   setup.cores = cores_of_workers(setup.devices, setup.placement);
   infer.data.left_out = unread_targets(setup.model);

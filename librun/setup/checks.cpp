@@ -8,10 +8,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/ops/op_table.h"
-#include "libprofile/device/build.h"
 #include "libprofile/device/cores.h"
-#include "libprofile/device/cuda_devices.h"
-#include "libprofile/model/ops.h"
 #include "librun/worker/limits.h"
 
 namespace pp::run {
@@ -20,16 +17,17 @@ namespace {
 
 [[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
 
-void check_devices(const plan::Plan& plan, std::span<const Device> devices, const Placement& placement) {
+void check_devices(const plan::Plan& plan, std::span<const Device> devices, const Placement& placement,
+                   const profile::MachineDevices& machine) {
   for (const plan::Worker& worker : plan.workers) {
     if (!placement.here(worker.id)) continue;
     const Device& device = devices[index(worker.id)];
     if (device.kind != DeviceKind::cuda) continue;
-    const int cuda = profile::cuda_device_count();
+    const int cuda = machine.cuda();
     if (device.index < cuda) continue;
     const std::string who = "worker " + std::to_string(number(worker.id)) + ": ";
     const std::string have =
-        cuda == 0 ? profile::why_no_cuda() + "; plan for CPU devices"
+        cuda == 0 ? machine.why_no_cuda + "; plan for CPU devices"
                   : "this machine has cuda:0 to cuda:" + std::to_string(cuda - 1) + "; plan for these";
     refuse(ErrorKind::device, who + "device " + to_text(device) + ": " + have);
   }
@@ -56,7 +54,13 @@ void check_runnable(const ResolvedModel& model) {
                "\" is opaque: the model comes from another planner's profile, it can be planned and "
                "simulated, not run; plan a model with layers");
   }
-  model::check_bindable(model);
+}
+
+bool calls_libtorch(const ModelGraph& model) {
+  const auto calls = [](const Layer& layer) { return layer.call.has_value(); };
+  const auto in_any = [&](const auto& layer) { return std::ranges::any_of(layer.nodes, calls); };
+  return std::ranges::any_of(model.layers, calls) || std::ranges::any_of(model.layers, in_any) ||
+         (model.loss && in_any(*model.loss));
 }
 
 void check_autocast(const plan::Plan& plan, const ExecutionOptions& options) {
@@ -67,13 +71,14 @@ void check_autocast(const plan::Plan& plan, const ExecutionOptions& options) {
   }
 }
 
-std::vector<Device> devices_of_workers(const plan::Plan& plan, const Placement& placement) {
+std::vector<Device> devices_of_workers(const plan::Plan& plan, const Placement& placement,
+                                       const profile::MachineDevices& machine) {
   std::vector<Device> devices;
   for (const plan::Worker& worker : plan.workers) {
     devices.push_back(*std::find_if(plan.devices.begin(), plan.devices.end(),
                                     [&](const Device& device) { return device.id == worker.device; }));
   }
-  check_devices(plan, devices, placement);
+  check_devices(plan, devices, placement, machine);
   return devices;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "libplan/plan.h"
+#include "libprofile/device/device_set.h"
 #include "librun/execution.h"
 #include "librun/transport/placement.h"
 #include "librun/worker/core_binding.h"
@@ -14,14 +15,18 @@ namespace pp::run {
 /// That the options have a meaning by themselves.
 void check_execution(const ExecutionOptions& options);
 
-/// That every layer can be run.
+/// That every layer can be run, as far as can be said without LibTorch.
 void check_runnable(const ResolvedModel& model);
+
+/// Whether LibTorch must be asked, too, by model::check_bindable(): the model calls it by name.
+bool calls_libtorch(const ModelGraph& model);
 
 void check_autocast(const plan::Plan& plan, const ExecutionOptions& options);
 
-/// Per worker; this machine has those of the workers that are here. To be asked before check_runnable(), which
-/// may compute: LibTorch takes its CUDA half only before.
-std::vector<Device> devices_of_workers(const plan::Plan& plan, const Placement& placement);
+/// Per worker; this machine has those of the workers that are here. To be asked before LibTorch computes: it
+/// takes its CUDA half only before.
+std::vector<Device> devices_of_workers(const plan::Plan& plan, const Placement& placement,
+                                       const profile::MachineDevices& machine);
 
 /// The cores of this machine, shared with the processes beside this one; of workers elsewhere none.
 CoreBinding cores_of_workers(std::span<const Device> devices, const Placement& placement);

@@ -9,10 +9,10 @@
 #include "librun/data/model_data.h"
 #include "librun/setup/checks.h"
 #include "librun/setup/host_memory.h"
+#include "librun/setup/setup.h"
 #include "librun/setup/start.h"
-#include "librun/worker/job.h"
 #include "librun/worker/limits.h"
-#include "librun/worker/optimizer.h"
+#include "librun/worker/optimizer_settings.h"
 
 namespace pp::run {
 
@@ -104,8 +104,8 @@ void check_accumulation(const plan::Plan& plan, const RunOptions& options) {
              "synchronous schedule");
 }
 
-void check_prediction(const plan::Plan& plan, const model::Optimizer& optimizer) {
-  if (plan.schedule.weight_policy != plan::WeightPolicy::predict || optimizer.has_direction()) return;
+void check_prediction(const plan::Plan& plan, const OptimizerState& optimizer) {
+  if (plan.schedule.weight_policy != plan::WeightPolicy::predict || optimizer.has_direction) return;
   const bool could = plan.training.optimizer != plan::OptimizerName::adagrad;
   refuse(ErrorKind::usage,
          "weight policy predict follows the optimizer's momentum, and " +
@@ -221,13 +221,14 @@ constexpr auto kDrains =
 
 }  // namespace
 
-Setup make_setup(const plan::Plan& plan, const RunOptions& options, const Placement& placement) {
+Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profile::MachineDevices& machine,
+                  const Placement& placement) {
   check_options(options);
   plan::check_plan(plan);
   Setup setup;
   setup.model = resolve(plan.model);
   setup.placement = placement;
-  setup.devices = devices_of_workers(plan, placement);
+  setup.devices = devices_of_workers(plan, placement, machine);
   check_model(setup.model);
   setup.streams = plan.workers.front().program.stream.has_value();
   check_tied(plan, setup.streams);
@@ -238,10 +239,10 @@ Setup make_setup(const plan::Plan& plan, const RunOptions& options, const Placem
   check_autocast(plan, options);
   setup.cores = cores_of_workers(setup.devices, placement);
   const std::int64_t samples = set_data(setup, options);
-  const auto optimizer = make_optimizer(plan.training.optimizer, options);
-  check_prediction(plan, *optimizer);
+  const OptimizerState optimizer = optimizer_state(plan.training.optimizer, options);
+  check_prediction(plan, optimizer);
   check_host_memory(least_host_memory(plan, setup.model, setup.devices, bytes_in_memory(setup, samples),
-                                      2 + optimizer->state_ratio(), placement),
+                                      2 + optimizer.ratio, placement),
                     profile::available_memory());
   // A stream whose replicas share the micro-batches of a step takes no turns of steps.
   const bool turns = setup.streams && plan.training.micro_batches == 1;

@@ -5,10 +5,9 @@
 
 #include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
-#include "libprofile/model/parameters.h"
 #include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/checkpoint/model_tensors.h"
-#include "librun/worker/optimizer.h"
+#include "librun/worker/optimizer_settings.h"
 
 namespace pp::run {
 
@@ -51,7 +50,7 @@ Start resume(const plan::Plan& plan, const RunOptions& options, const Setup& set
   const std::vector<ModelTensor> wanted = model_tensors(setup.model, plan.training.dtype);
   start.weights = parts_of(found, kWeights);
   const std::vector<fs::path> optimizer = parts_of(found, kOptimizer);
-  const std::vector<std::string> slots = make_optimizer(plan.training.optimizer, options)->slot_names();
+  const std::vector<std::string> slots = optimizer_state(plan.training.optimizer, options).slots;
   const SafetensorsFile weights(start.weights), state(optimizer);
   with_context(folder, [&] {
     check_identity(found.manifest.identity, now.identity);
@@ -77,9 +76,31 @@ Start take_weights(const plan::Plan& plan, const RunOptions& options, const Setu
   return start;
 }
 
+// The names of parameters and buffers of calls: how they should start is not known.
+std::vector<std::string> guessed_starts(const ResolvedModel& model) {
+  std::vector<std::string> names;
+  const auto add = [&](int layer, const std::vector<int>& indices, const auto& name) {
+    for (const int index : indices) names.push_back(name(model, layer, static_cast<std::size_t>(index)));
+  };
+  for (int layer = 0; layer < model.layer_count(); ++layer) {
+    const Layer& spec = model.graph.layers[static_cast<std::size_t>(layer)];
+    const ResolvedLayer& resolved = model.layers[static_cast<std::size_t>(layer)];
+    for (std::size_t i = 0; spec.call && i < resolved.parameters.size(); ++i)
+      names.push_back(parameter_name(model, layer, i));
+    for (std::size_t i = 0; spec.call && i < resolved.buffers.size(); ++i)
+      names.push_back(buffer_name(model, layer, i));
+    for (std::size_t n = 0; n < resolved.nodes.size(); ++n) {
+      if (!spec.nodes[n].call) continue;
+      add(layer, resolved.nodes[n].parameters, parameter_name);
+      add(layer, resolved.nodes[n].buffers, buffer_name);
+    }
+  }
+  return names;
+}
+
 // What has been imported mostly has its weights in a file beside it.
 void warn_of_unknown_starts(const ResolvedModel& model, Start& start) {
-  const std::vector<std::string> guessed = model::guessed_starts(model);
+  const std::vector<std::string> guessed = guessed_starts(model);
   if (guessed.empty()) return;
   start.warnings.push_back(counted(std::ssize(guessed), "tensor") +
                            " of calls of LibTorch, whose initial values are not known, start as a guess (" +

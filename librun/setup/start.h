@@ -1,7 +1,8 @@
 // Where a training begins: at step 0 with weights that are drawn or given, or at a checkpoint.
 #pragma once
 
-#include "librun/worker/job.h"
+#include "librun/run.h"
+#include "librun/worker/setup.h"
 
 namespace pp::run {
 

@@ -9,48 +9,23 @@
 #include <vector>
 
 #include "libplan/plan.h"
-#include "librun/checkpoint/manifest.h"
 #include "librun/checkpoint/weights.h"
 #include "librun/data/dataset.h"
-#include "librun/data/order.h"
 #include "librun/run.h"
 #include "librun/transport/collectives.h"
 #include "librun/transport/coordinator.h"
 #include "librun/transport/device_group.h"
 #include "librun/transport/mailbox.h"
-#include "librun/transport/peers.h"
-#include "librun/transport/placement.h"
-#include "librun/transport/rank_clock.h"
 #include "librun/transport/transport.h"
 #include "librun/worker/channels.h"
-#include "librun/worker/core_binding.h"
 #include "librun/worker/inference.h"
-#include "librun/worker/learning_rate.h"
 #include "librun/worker/passes.h"
 #include "librun/worker/progress.h"
+#include "librun/worker/setup.h"
 #include "librun/worker/snapshots.h"
 #include "librun/worker/wiring.h"
 
 namespace pp::run {
-
-/// How long the run is, in steps.
-struct Length {
-  Step total = 0;
-  EpochShape epoch;
-  int epochs() const { return static_cast<int>((total + epoch.steps() - 1) / epoch.steps()); }
-  Step first(int index) const { return index * epoch.steps(); }
-  /// Steps of an epoch; the last one may be cut short by the run's length.
-  Step count(int index) const { return std::min<Step>(epoch.steps(), total - first(index)); }
-};
-
-/// Where a training begins, and with what.
-struct Start {
-  Position position;
-  std::vector<std::filesystem::path> weights = {};    ///< files with the parts; none: they are drawn
-  std::vector<std::filesystem::path> optimizer = {};  ///< files with the parts; none: from nothing
-  std::filesystem::path resumed = {};                 ///< the checkpoint's folder; empty: none
-  std::vector<std::string> warnings = {};
-};
 
 /// What the stages take instead of what they draw, by name.
 struct InitialState {
@@ -58,25 +33,8 @@ struct InitialState {
   TensorsByName optimizer;
 };
 
-/// A checked plan and its options, with all that follows from them before any data is read.
-struct Setup {
-  ResolvedModel model;
-  bool streams = false;  ///< programs are streams: asynchronous
-  int round = 1;  ///< streams: mini-batches come in multiples of this (least common multiple of the replicas)
-  std::optional<DataFiles> files;  ///< of a training; none: synthetic
-  std::int64_t test_samples = 0;   ///< 0: no evaluation
-  Length length;
-  Start start;
-  Step snapshot_every = 0;  ///< updates from checkpoint to checkpoint; 0: none that are counted by steps
-  RateSchedule rates;
-  std::vector<Device> devices;  ///< per worker
-  CoreBinding cores;            ///< per worker
-  Placement placement;
-  std::optional<RankClock> clock;  ///< rank 0's beside this one; none: they are one
-  Peers* peers = nullptr;          ///< the other processes; null: there are none
-};
-
-/// Everything that run.h promises for check(), for the workers that are here. Throws pp::Error.
+/// Everything that run.h promises for check(), for the workers that are here, with LibTorch's word on the
+/// model's calls of it. Throws pp::Error.
 Setup make_setup(const plan::Plan& plan, const RunOptions& options, const Placement& placement = {});
 
 /// Not movable: its parts refer to each other. Refers to nothing outside, so that it may be left to a worker

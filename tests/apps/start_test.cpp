@@ -7,6 +7,7 @@
 #include "libprofile/device/build.h"
 #include "tests/apps/run_folder.h"
 #include "tests/apps/sample_profile.h"
+#include "tests/librun/imported_models.h"
 
 #include "tests/support/doctest.h"
 
@@ -68,6 +69,7 @@ TEST_SUITE("apps/start") {
         {"pp-run", {"--version"}},
         {"pp-run", {"--help"}},
         {"pp-run", {"train", "--help"}},
+        {"pp-run", {"check", "plan.json", "--data", "synthetic"}},
         {"pp-run", {"report", "report.json"}},
         {"pp-run", {"launch", "plan.json", "--hosts", "hosts.txt", "--launcher", "mpirun", "--print"}},
         {"pp-profile", {"--version"}},
@@ -89,6 +91,14 @@ TEST_SUITE("apps/start") {
     }
   }
 
+  TEST_CASE("check asks LibTorch about a model's calls of it") {
+    const Folder folder;
+    const pp::plan::Plan plan = make_plan({.model = test::imported_residual(), .cuts = {3}});
+    pp::write_file(folder.path() / "imported.json", pp::dump_json(pp::plan::to_json(plan)));
+    CHECK(folder.run("pp-run", {"check", "imported.json", "--data", "synthetic"}).code == 0);
+    CHECK(folder.loaded() == Names{"libtorch_cpu.so"});
+  }
+
   TEST_CASE("what is mistyped is refused without LibTorch") {
     const Folder folder;
     CHECK(folder.run("pp-run", {"plan.json", "--data", "synthetic", "--stepz", "1"}).code == 2);
@@ -101,8 +111,6 @@ TEST_SUITE("apps/start") {
     const Folder folder;
     const Names cpu{"libtorch_cpu.so"};
     REQUIRE(folder.run("pp-run", {"plan.json", "--data", "synthetic", "--steps", "1"}).code == 0);
-    CHECK(folder.loaded() == cpu);
-    REQUIRE(folder.run("pp-run", {"check", "plan.json", "--data", "synthetic"}).code == 0);
     CHECK(folder.loaded() == cpu);
     REQUIRE(folder.run("pp-profile", {"lenet5:image=8", "--micro-batch-sizes", "4", "--quick", "-o", "p.json"})
                 .code == 0);

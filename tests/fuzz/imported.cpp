@@ -13,6 +13,7 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/measure/batch.h"
+#include "libprofile/model/bindable.h"
 #include "libprofile/model/ops.h"
 #include "libprofile/model/segment.h"
 #include "tests/fuzz/campaign.h"

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
+#include "libprofile/model/bindable.h"
 #include "libprofile/model/parameters.h"
 #include "libprofile/model/segment.h"
 #include "tests/support/torch_test.h"
