@@ -39,9 +39,10 @@ void book(const TraceEntry& entry) {
 /// What holds for the process: the one place that touches LibTorch's global settings for CUDA. LibTorch looks
 /// for its CUDA half once.
 bool start_cuda() {
-  if (!at::detail::getCUDAHooks().hasCUDART())
+  if (!at::detail::getCUDAHooks().hasCUDART()) {
     throw Error(ErrorKind::internal,
                 "LibTorch has computed before its CUDA half was loaded, and takes it no more");
+  }
   at::globalContext().lazyInitDevice(at::kCUDA);
   at::globalContext().setDeterministicCuDNN(true);
   c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker(&book);

@@ -25,11 +25,11 @@ void check_devices(const plan::Plan& plan, std::span<const Device> devices, cons
     if (device.kind != DeviceKind::cuda) continue;
     const int cuda = machine.cuda();
     if (device.index < cuda) continue;
-    const std::string who = "worker " + std::to_string(number(worker.id)) + ": ";
-    const std::string have =
-        cuda == 0 ? machine.why_no_cuda + "; plan for CPU devices"
-                  : "this machine has cuda:0 to cuda:" + std::to_string(cuda - 1) + "; plan for these";
-    refuse(ErrorKind::device, who + "device " + to_text(device) + ": " + have);
+    refuse(
+        ErrorKind::device,
+        "worker " + std::to_string(number(worker.id)) + ": device " + to_text(device) + ": " +
+            (cuda == 0 ? std::string(machine.why_no_cuda).append("; plan for CPU devices")
+                       : "this machine has cuda:0 to cuda:" + std::to_string(cuda - 1) + "; plan for these"));
   }
 }
 

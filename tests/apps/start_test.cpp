@@ -84,7 +84,8 @@ TEST_SUITE("apps/start") {
         {"pp-plan", {"show", "plan.json"}}};
     for (const auto& [tool, arguments] : calls) {
       const Outcome outcome = folder.run(tool, arguments);
-      CAPTURE(tool + " " + arguments.front());
+      const std::string called = tool + " " + arguments.front();
+      CAPTURE(called);
       CAPTURE(outcome.err);
       CHECK(outcome.code == 0);
       CHECK(folder.loaded() == Names{});
