@@ -214,6 +214,7 @@ StageCosts read_costs(ObjectReader& reader) {
   costs.weight_gradient = seconds(reader, "weight_gradient_s");
   costs.recompute = seconds(reader, "recompute_s");
   costs.all_reduce = seconds(reader, "all_reduce_s");
+  if (reader.has("hideable_s")) costs.hideable = seconds(reader, "hideable_s");
   costs.update = seconds(reader, "update_s");
   costs.weights = bytes(reader, "weights_bytes");
   costs.gradients = bytes(reader, "gradients_bytes");
@@ -248,6 +249,7 @@ Json to_json(const StageCosts& costs) {
             {"workspace_bytes", costs.workspace.value},
             {"versions", costs.versions}};
   if (costs.waiting) json["waiting_bytes"] = costs.waiting->value;
+  if (costs.hideable) json["hideable_s"] = costs.hideable->count();
   return json;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "libplan/cost/bucket_scan.h"
 #include "libplan/cost/kept_inputs.h"
 #include "libplan/cost/links.h"
 #include "libplan/cost/stage_bytes.h"
@@ -260,6 +261,19 @@ void add_recompute(StageCosts& costs, const std::vector<RecomputeUnit>& units, c
   }
 }
 
+/// Beside the stage's last backward, or the weight gradients that stand for it.
+Seconds hideable_of(const PricingContext& context, const Assignment& assignment, int stage, Seconds all_reduce,
+                    double speed) {
+  const bool split = splits_backward(assignment, stage);
+  std::vector<LayerGradient> layers;
+  for (const int layer : assignment.stage_layers[at(stage)]) {
+    const LayerPrice& price = context.model.layers[at(layer)];
+    layers.push_back({(split ? price.weight_gradient : price.backward) / speed,
+                      context.graph.layers[at(layer)].parameter_bytes});
+  }
+  return Seconds(hideable(layers, all_reduce.count()));
+}
+
 StageCosts price_stage(const PricingContext& context, const Assignment& assignment,
                        const std::vector<int>& stage_of, const Traffic& traffic, int stage) {
   const bool reruns_layers = !assignment.recompute.empty() && !assignment.recompute[at(stage)].empty();
@@ -284,6 +298,8 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
     *time /= speed;
   }
   costs.all_reduce = all_reduce_time(context.cluster, devices, Bytes(contents.parameters));
+  if (costs.all_reduce > Seconds(0) && context.all_reduce_overlap > 0)
+    costs.hideable = hideable_of(context, assignment, stage, costs.all_reduce, speed);
   return costs;
 }
 

@@ -145,7 +145,12 @@ class EventLoop {
       if (before.kind == OpKind::update) break;
       if (!completes_backward(before.kind)) continue;
       const double end = timeline_.end[at(id)];
-      return end - input_.all_reduce_overlap * (end - timeline_.start[at(id)]);
+      double hides = end - timeline_.start[at(id)];
+      if (op.kind == OpKind::all_reduce) {
+        const std::optional<Seconds>& most = input_.stages[pp::index(op.stage)].hideable;
+        if (most) hides = std::min(hides, most->count());
+      }
+      return end - input_.all_reduce_overlap * hides;
     }
     return 0;
   }

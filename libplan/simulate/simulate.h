@@ -16,7 +16,10 @@ namespace pp::plan {
 /// Costs and sizes of one stage on one of its workers, per micro-batch unless noted.
 struct StageCosts {
   Seconds forward{}, backward{}, input_gradient{}, weight_gradient{}, recompute{};
-  Seconds all_reduce{};                 ///< per AR, without overlap
+  Seconds all_reduce{};  ///< per AR, without overlap
+  /// Of it, what at most is over when the last backward is: its buckets are complete in turn (bucket_scan.h).
+  /// Nothing: all that fits into the backward.
+  std::optional<Seconds> hideable = std::nullopt;
   Seconds update{};                     ///< per U
   Seconds load{}, evict{};              ///< per L and E: the stage's weights between host and device
   Bytes weights, gradients, optimizer;  ///< of one version
@@ -48,7 +51,8 @@ struct StageEdge {
 
 /// An AR waits for the others of its stage and then lasts all_reduce seconds (`blocking`), or what is left of
 /// them when the reduction began behind the last backward (`overlapped`): max(0, all_reduce - o_ar * B) after
-/// equal backwards. Reductions of one worker follow each other. `free`: no waiting, no time.
+/// equal backwards, or with `hideable` in place of B where it is less. Reductions of one worker follow each
+/// other. `free`: no waiting, no time.
 enum class AllReduceMode { overlapped, blocking, free };
 
 struct SimulationInput {
@@ -65,7 +69,7 @@ struct SimulationInput {
   std::vector<double>
       micro_batch_scale;  ///< per micro-batch: times and bytes relative to `stages` (unequal sizes); empty: 1
   AllReduceMode all_reduce = AllReduceMode::overlapped;
-  double all_reduce_overlap = 1.0;  ///< o_ar: the share of the last backward that hides all-reduce
+  double all_reduce_overlap = 1.0;  ///< o_ar: the share of the last backward, or of `hideable`, that hides it
   /// Asynchronous: a micro-batch in flight keeps the weights of its forward, as it does under every weight
   /// policy but `latest` and `predict`.
   bool keeps_versions = true;

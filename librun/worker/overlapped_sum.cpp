@@ -2,18 +2,14 @@
 
 #include <algorithm>
 
+#include "libplan/cost/bucket_scan.h"
+
 namespace pp::run {
-
-namespace {
-
-constexpr Bytes kBucket(1 << 20);  // long beside what a message costs
-
-}  // namespace
 
 OverlappedSum::OverlappedSum(Collectives& collectives, std::size_t group, WorkerId me, Stage& stage,
                              double share)
     : collectives_(collectives), group_(group), me_(me), stage_(stage), share_(share) {
-  left_ = stage.buckets(kBucket);
+  left_ = stage.buckets(plan::kBucket);
   std::ranges::reverse(left_);
 }
 

@@ -93,9 +93,9 @@ TEST_CASE("one port for both directions: another cut") {
 }
 
 TEST_CASE("the all-reduce overlaps as measured of the outermost level, or as the request says") {
-  // One layer of 1 + 2 ms and 4 MB of weights, one micro-batch on each of two devices: a ring of 4 ms behind
-  // 3 ms of work.
-  const Profile profile = make_profile({{{1, 2, 4'000'000, 0, 0, 0, 0}}, {}, {1}});
+  // A layer of 1 + 2 ms, and behind it one of 4 MB of weights and no time, whose gradient is complete first;
+  // one micro-batch on each of two devices: a ring of 4 ms behind 3 ms of work.
+  const Profile profile = make_profile({{{1, 2, 0, 0, 0, 0, 0}, {0, 0, 4'000'000, 0, 0, 0, 0}}, {}, {1}});
   PlanRequest request;
   request.mini_batch = request.micro_batches.emplace(2);
   request.schedule = "gpipe";
@@ -115,6 +115,9 @@ TEST_CASE("the all-reduce overlaps as measured of the outermost level, or as the
   CHECK(planned(profile, cluster, request).predicted.step.count() == exactly(0.005));
   check_says(explained(profile, cluster, request),
              "All-reduce: runs beside 100.0 % of the last backward, as --all-reduce-overlap says.\n");
+  // In front, where its gradient is complete at the end, nothing hides.
+  const Profile turned = make_profile({{{0, 0, 4'000'000, 0, 0, 0, 0}, {1, 2, 0, 0, 0, 0, 0}}, {}, {1}});
+  CHECK(planned(turned, cluster, request).predicted.step.count() == exactly(0.007));
   request.all_reduce_overlap = 1.5;
   CHECK_THROWS_WITH_AS(planned(profile, cluster, request),
                        "all_reduce_overlap = 1.500000 is not a share of the last backward; give 0 to 1", Error);

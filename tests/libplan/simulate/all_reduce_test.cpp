@@ -36,6 +36,16 @@ TEST_SUITE("libplan/simulate/all reduce") {
     CHECK(times(simulate(input), 1) == "F0.1 0-1, B0.1 1-3, AR0 3-3, U0 3-3.5");
   }
 
+  TEST_CASE("what is complete only at the end is not hidden") {
+    SimulationInput input = two_replicas(AllReduceMode::overlapped, 1);
+    input.stages[0].hideable = Seconds(0.5);  // 3 - 0.5 = 2.5 behind the backward
+    CHECK(times(simulate(input), 0) == "F0.0 0-1, B0.0 1-3, AR0 3-5.5, U0 5.5-6");
+    input.all_reduce_overlap = 0.5;  // 3 - 0.25
+    CHECK(times(simulate(input), 1) == "F0.1 0-1, B0.1 1-3, AR0 3-5.75, U0 5.75-6.25");
+    input.stages[0].hideable = Seconds(5);  // more than the backward: that of 2, half of it
+    CHECK(times(simulate(input), 0) == "F0.0 0-1, B0.0 1-3, AR0 3-5, U0 5-5.5");
+  }
+
   TEST_CASE("a blocking all-reduce takes its whole time, a free one none") {
     CHECK(times(simulate(two_replicas(AllReduceMode::blocking, 1)), 0) ==
           "F0.0 0-1, B0.0 1-3, AR0 3-6, U0 6-6.5");
