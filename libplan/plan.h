@@ -115,7 +115,7 @@ struct Prediction {
   std::vector<StageEdge> edges;
   std::vector<Seconds> tied_all_reduce;   ///< per entry of Plan::tied
   std::vector<double> micro_batch_scale;  ///< empty: all micro-batches are equal
-  double all_reduce_overlap = 0;          ///< share of the last backward that hides the all-reduce
+  double all_reduce_overlap = 0;          ///< share that the last backward hides of what it could hide
   bool operator==(const Prediction&) const = default;
 };
 

@@ -46,7 +46,7 @@ struct MeasuredAllReduce {
   Seconds latency{};
   double fit_residual = 0;
   std::vector<LinkSample> samples;
-  double overlap = 0;  ///< share of the last backward that hides it
+  double overlap = 0;  ///< share that the last backward hides of what it could hide
   bool operator==(const MeasuredAllReduce&) const = default;
 };
 
