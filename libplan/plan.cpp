@@ -1,5 +1,6 @@
 #include "libplan/plan.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -42,6 +43,27 @@ std::string stages_text(const Plan& plan) {
   std::vector<std::size_t> counts;
   for (const Stage& stage : plan.stages) counts.push_back(stage.layers.size());
   return join(counts, '|');
+}
+
+Seconds promised_time(const Prediction& predicted, OpKind kind, StageId stage) {
+  if (index(stage) >= predicted.stages.size()) return Seconds(0);
+  const StageCosts& costs = predicted.stages[index(stage)];
+  std::vector<double> scales = predicted.micro_batch_scale;
+  std::ranges::sort(scales);
+  const double scale = scales.empty() ? 1 : scales[scales.size() / 2];
+  switch (kind) {
+    case OpKind::forward: return scale * costs.forward;
+    case OpKind::backward: return scale * costs.backward;
+    case OpKind::input_gradient: return scale * costs.input_gradient;
+    case OpKind::weight_gradient: return scale * costs.weight_gradient;
+    case OpKind::recompute: return scale * costs.recompute;
+    case OpKind::all_reduce: return costs.all_reduce;
+    case OpKind::update: return costs.update;
+    case OpKind::load: return costs.load;
+    case OpKind::evict: return costs.evict;
+    case OpKind::tied_all_reduce: break;  // of a group of stages, and measured without its waiting
+  }
+  return Seconds(0);
 }
 
 std::vector<TiedParameter> tied_parameters(const ResolvedModel& model, const std::vector<Stage>& stages) {

@@ -104,7 +104,9 @@ struct LinkPrediction {
 };
 
 struct Prediction {
-  Seconds step{};      ///< steady period of chained steps; asynchronous: seconds per update
+  Seconds step{};  ///< steady period of chained steps; asynchronous: seconds per update
+  /// Mean of the step when operations vary as the profile recorded; nothing: it recorded no spread.
+  std::optional<Seconds> expected_step;
   Seconds makespan{};  ///< of one isolated step
   double samples_per_s = 0;
   double bubble_fraction = 0;
@@ -137,7 +139,27 @@ struct Alternative {
   Bytes peak;             ///< largest over the workers
   std::string recompute;  ///< per stage: `-`, all, or how many layers run again; empty: nothing does
   std::string why_not;
+  std::optional<Seconds> expected_step = std::nullopt;  ///< as Prediction's
+  int cores_per_device = 0;                             ///< where several Plan::machines competed; else 0
   bool operator==(const Alternative&) const = default;
+};
+
+/// The times of the profile were corrected by what runs measured (cost/calibration.h).
+struct Calibration {
+  std::vector<std::string> reports;  ///< hashes
+  double least = 1, largest = 1;     ///< of the factors
+  bool operator==(const Calibration&) const = default;
+};
+
+/// The same cores as devices of some size, for which a profile was given: a machine that competed.
+struct Machine {
+  int devices = 1;
+  int cores_per_device = 1;
+  std::string profile_hash;
+  std::optional<Seconds> step;  ///< of its best plan; nothing: none fits
+  std::string plan;             ///< that plan in a line
+  std::string verdict;          ///< a sentence; empty: of the machine of the plan
+  bool operator==(const Machine&) const = default;
 };
 
 struct Plan {
@@ -155,6 +177,8 @@ struct Plan {
   Prediction predicted;
   Certificate certificate;
   std::vector<Alternative> alternatives;
+  std::optional<Calibration> calibration;
+  std::vector<Machine> machines;  ///< the chosen one first; empty: there was one
   bool operator==(const Plan&) const = default;
 };
 
@@ -167,6 +191,9 @@ std::string plan_hash(const Plan& plan);
 std::string replicas_text(const Plan& plan);
 /// Layers per stage: `7|5`.
 std::string stages_text(const Plan& plan);
+
+/// What the plan promises of an operation, of a micro-batch of the middle size; 0 where it promises nothing.
+Seconds promised_time(const Prediction& predicted, OpKind kind, StageId stage);
 
 /// Sizes of the micro-batches of a mini-batch by the tensor_split rule: 10 in 4 is 3,3,2,2.
 /// Throws pp::Error (usage): `micro_batches = 8 exceeds the mini-batch of 6 samples`.

@@ -1,4 +1,5 @@
 // The keys of pp.plan.
+#include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -154,14 +155,51 @@ Alternative read_alternative(ObjectReader& reader) {
   alternative.peak = bytes(reader, "peak_bytes");
   if (reader.has("recompute")) alternative.recompute = reader.text("recompute");
   alternative.why_not = reader.text("why_not");
+  if (reader.has("expected_step_s")) alternative.expected_step = seconds(reader, "expected_step_s");
+  if (reader.has("cores_per_device"))
+    alternative.cores_per_device = small_integer(reader, "cores_per_device", 1);
   return alternative;
 }
 
 Json to_json(const Alternative& alternative) {
-  return {{"schedule", alternative.schedule},   {"stages", alternative.stages},
-          {"replicas", alternative.replicas},   {"micro_batches", alternative.micro_batches},
-          {"step_s", alternative.step.count()}, {"peak_bytes", alternative.peak.value},
-          {"recompute", alternative.recompute}, {"why_not", alternative.why_not}};
+  Json json{{"schedule", alternative.schedule},   {"stages", alternative.stages},
+            {"replicas", alternative.replicas},   {"micro_batches", alternative.micro_batches},
+            {"step_s", alternative.step.count()}, {"peak_bytes", alternative.peak.value},
+            {"recompute", alternative.recompute}, {"why_not", alternative.why_not}};
+  if (alternative.expected_step) json["expected_step_s"] = alternative.expected_step->count();
+  if (alternative.cores_per_device > 0) json["cores_per_device"] = alternative.cores_per_device;
+  return json;
+}
+
+Calibration read_calibration(ObjectReader& reader) {
+  return {reader.texts("reports"), reader.number("least_factor"), reader.number("largest_factor")};
+}
+
+Json to_json(const Calibration& calibration) {
+  return {{"reports", calibration.reports},
+          {"least_factor", calibration.least},
+          {"largest_factor", calibration.largest}};
+}
+
+Machine read_machine(ObjectReader& reader) {
+  Machine machine;
+  machine.devices = small_integer(reader, "devices", 1);
+  machine.cores_per_device = small_integer(reader, "cores_per_device", 1);
+  machine.profile_hash = reader.text("profile_hash");
+  if (reader.has("step_s")) machine.step = seconds(reader, "step_s");
+  if (reader.has("plan")) machine.plan = reader.text("plan");
+  if (reader.has("verdict")) machine.verdict = reader.text("verdict");
+  return machine;
+}
+
+Json to_json(const Machine& machine) {
+  Json json{{"devices", machine.devices},
+            {"cores_per_device", machine.cores_per_device},
+            {"profile_hash", machine.profile_hash}};
+  if (machine.step) json["step_s"] = machine.step->count();
+  if (!machine.plan.empty()) json["plan"] = machine.plan;
+  if (!machine.verdict.empty()) json["verdict"] = machine.verdict;
+  return json;
 }
 
 // --- prediction
@@ -206,76 +244,6 @@ Json to_json(const LinkPrediction& link) {
   return {{"from", number(link.from)}, {"to", number(link.to)}, {"bytes_per_step", link.bytes_per_step.value}};
 }
 
-StageCosts read_costs(ObjectReader& reader) {
-  StageCosts costs;
-  costs.forward = seconds(reader, "forward_s");
-  costs.backward = seconds(reader, "backward_s");
-  costs.input_gradient = seconds(reader, "input_gradient_s");
-  costs.weight_gradient = seconds(reader, "weight_gradient_s");
-  costs.recompute = seconds(reader, "recompute_s");
-  costs.all_reduce = seconds(reader, "all_reduce_s");
-  if (reader.has("hideable_s")) costs.hideable = seconds(reader, "hideable_s");
-  costs.update = seconds(reader, "update_s");
-  costs.weights = bytes(reader, "weights_bytes");
-  costs.gradients = bytes(reader, "gradients_bytes");
-  costs.optimizer = bytes(reader, "optimizer_bytes");
-  costs.saved = bytes(reader, "saved_bytes");
-  if (reader.has("again_bytes")) costs.again = bytes(reader, "again_bytes");
-  if (reader.has("again_split_bytes")) costs.again_split = bytes(reader, "again_split_bytes");
-  costs.input = bytes(reader, "input_bytes");
-  if (reader.has("waiting_bytes")) costs.waiting = bytes(reader, "waiting_bytes");
-  costs.boundary = bytes(reader, "boundary_bytes");
-  costs.workspace = bytes(reader, "workspace_bytes");
-  costs.versions = small_integer(reader, "versions", 1);
-  return costs;
-}
-
-Json to_json(const StageCosts& costs) {
-  Json json{{"forward_s", costs.forward.count()},
-            {"backward_s", costs.backward.count()},
-            {"input_gradient_s", costs.input_gradient.count()},
-            {"weight_gradient_s", costs.weight_gradient.count()},
-            {"recompute_s", costs.recompute.count()},
-            {"all_reduce_s", costs.all_reduce.count()},
-            {"update_s", costs.update.count()},
-            {"weights_bytes", costs.weights.value},
-            {"gradients_bytes", costs.gradients.value},
-            {"optimizer_bytes", costs.optimizer.value},
-            {"saved_bytes", costs.saved.value},
-            {"again_bytes", costs.again.value},
-            {"again_split_bytes", costs.again_split.value},
-            {"input_bytes", costs.input.value},
-            {"boundary_bytes", costs.boundary.value},
-            {"workspace_bytes", costs.workspace.value},
-            {"versions", costs.versions}};
-  if (costs.waiting) json["waiting_bytes"] = costs.waiting->value;
-  if (costs.hideable) json["hideable_s"] = costs.hideable->count();
-  return json;
-}
-
-StageEdge read_edge(ObjectReader& reader) {
-  return {StageId{small_integer(reader, "from")},      StageId{small_integer(reader, "to")},
-          bytes(reader, "activation_bytes"),           bytes(reader, "gradient_bytes"),
-          small_integer(reader, "activation_tensors"), small_integer(reader, "gradient_tensors")};
-}
-
-Json to_json(const StageEdge& edge) {
-  return {{"from", number(edge.from)},
-          {"to", number(edge.to)},
-          {"activation_bytes", edge.activation.value},
-          {"gradient_bytes", edge.gradient.value},
-          {"activation_tensors", edge.activation_tensors},
-          {"gradient_tensors", edge.gradient_tensors}};
-}
-
-/// Of anything with a to_json() above.
-template <class T>
-Json array_json(const std::vector<T>& values) {
-  Json json = Json::array();
-  for (const T& value : values) json.push_back(to_json(value));
-  return json;
-}
-
 std::vector<double> read_scales(ObjectReader& reader, std::string_view key) {
   const Json& json = reader.raw(key);
   std::vector<double> scales;
@@ -303,9 +271,112 @@ std::vector<Seconds> read_durations(ObjectReader& reader, std::string_view key) 
   return durations;
 }
 
+/// Seconds below and above the median.
+struct NamedSpread {
+  std::string_view key;
+  Spread StageSpread::*member;
+};
+constexpr std::array kSpreads{NamedSpread{"forward_s", &StageSpread::forward},
+                              NamedSpread{"backward_s", &StageSpread::backward},
+                              NamedSpread{"input_gradient_s", &StageSpread::input_gradient},
+                              NamedSpread{"weight_gradient_s", &StageSpread::weight_gradient},
+                              NamedSpread{"recompute_s", &StageSpread::recompute},
+                              NamedSpread{"update_s", &StageSpread::update}};
+
+StageSpread read_spread(ObjectReader& reader) {
+  StageSpread spread;
+  for (const auto& [key, member] : kSpreads) {
+    const std::vector<Seconds> ends = read_durations(reader, key);
+    if (ends.size() != 2) reader.fail(key, "must be two numbers: seconds below and above the median");
+    spread.*member = {ends[0], ends[1]};
+  }
+  return spread;
+}
+
+Json to_json(const StageSpread& spread) {
+  Json json;
+  for (const auto& [key, member] : kSpreads)
+    json[std::string(key)] = {(spread.*member).below.count(), (spread.*member).above.count()};
+  return json;
+}
+
+StageCosts read_costs(ObjectReader& reader) {
+  StageCosts costs;
+  costs.forward = seconds(reader, "forward_s");
+  costs.backward = seconds(reader, "backward_s");
+  costs.input_gradient = seconds(reader, "input_gradient_s");
+  costs.weight_gradient = seconds(reader, "weight_gradient_s");
+  costs.recompute = seconds(reader, "recompute_s");
+  costs.all_reduce = seconds(reader, "all_reduce_s");
+  if (reader.has("hideable_s")) costs.hideable = seconds(reader, "hideable_s");
+  costs.update = seconds(reader, "update_s");
+  costs.weights = bytes(reader, "weights_bytes");
+  costs.gradients = bytes(reader, "gradients_bytes");
+  costs.optimizer = bytes(reader, "optimizer_bytes");
+  costs.saved = bytes(reader, "saved_bytes");
+  if (reader.has("again_bytes")) costs.again = bytes(reader, "again_bytes");
+  if (reader.has("again_split_bytes")) costs.again_split = bytes(reader, "again_split_bytes");
+  costs.input = bytes(reader, "input_bytes");
+  if (reader.has("waiting_bytes")) costs.waiting = bytes(reader, "waiting_bytes");
+  costs.boundary = bytes(reader, "boundary_bytes");
+  costs.workspace = bytes(reader, "workspace_bytes");
+  costs.versions = small_integer(reader, "versions", 1);
+  if (reader.has("spread"))
+    reader.object("spread", [&](ObjectReader& member) { costs.spread = read_spread(member); });
+  return costs;
+}
+
+Json to_json(const StageCosts& costs) {
+  Json json{{"forward_s", costs.forward.count()},
+            {"backward_s", costs.backward.count()},
+            {"input_gradient_s", costs.input_gradient.count()},
+            {"weight_gradient_s", costs.weight_gradient.count()},
+            {"recompute_s", costs.recompute.count()},
+            {"all_reduce_s", costs.all_reduce.count()},
+            {"update_s", costs.update.count()},
+            {"weights_bytes", costs.weights.value},
+            {"gradients_bytes", costs.gradients.value},
+            {"optimizer_bytes", costs.optimizer.value},
+            {"saved_bytes", costs.saved.value},
+            {"again_bytes", costs.again.value},
+            {"again_split_bytes", costs.again_split.value},
+            {"input_bytes", costs.input.value},
+            {"boundary_bytes", costs.boundary.value},
+            {"workspace_bytes", costs.workspace.value},
+            {"versions", costs.versions}};
+  if (costs.waiting) json["waiting_bytes"] = costs.waiting->value;
+  if (costs.hideable) json["hideable_s"] = costs.hideable->count();
+  if (costs.spread) json["spread"] = to_json(*costs.spread);
+  return json;
+}
+
+StageEdge read_edge(ObjectReader& reader) {
+  return {StageId{small_integer(reader, "from")},      StageId{small_integer(reader, "to")},
+          bytes(reader, "activation_bytes"),           bytes(reader, "gradient_bytes"),
+          small_integer(reader, "activation_tensors"), small_integer(reader, "gradient_tensors")};
+}
+
+Json to_json(const StageEdge& edge) {
+  return {{"from", number(edge.from)},
+          {"to", number(edge.to)},
+          {"activation_bytes", edge.activation.value},
+          {"gradient_bytes", edge.gradient.value},
+          {"activation_tensors", edge.activation_tensors},
+          {"gradient_tensors", edge.gradient_tensors}};
+}
+
+/// Of anything with a to_json() above.
+template <class T>
+Json array_json(const std::vector<T>& values) {
+  Json json = Json::array();
+  for (const T& value : values) json.push_back(to_json(value));
+  return json;
+}
+
 Prediction read_prediction(ObjectReader& reader) {
   Prediction prediction;
   prediction.step = seconds(reader, "step_s");
+  if (reader.has("expected_step_s")) prediction.expected_step = seconds(reader, "expected_step_s");
   prediction.makespan = seconds(reader, "makespan_s");
   prediction.samples_per_s = reader.number("samples_per_s");
   prediction.bubble_fraction = reader.number("bubble_fraction", {.max = 1});
@@ -320,16 +391,17 @@ Prediction read_prediction(ObjectReader& reader) {
 }
 
 Json to_json(const Prediction& prediction) {
-  Json json{{"step_s", prediction.step.count()},
-            {"makespan_s", prediction.makespan.count()},
-            {"samples_per_s", prediction.samples_per_s},
-            {"bubble_fraction", prediction.bubble_fraction},
-            {"workers", array_json(prediction.workers)},
-            {"links", array_json(prediction.links)},
-            {"stages", array_json(prediction.stages)},
-            {"edges", array_json(prediction.edges)},
-            {"micro_batch_scale", prediction.micro_batch_scale},
-            {"all_reduce_overlap", prediction.all_reduce_overlap}};
+  Json json{{"step_s", prediction.step.count()}};
+  if (prediction.expected_step) json["expected_step_s"] = prediction.expected_step->count();
+  json["makespan_s"] = prediction.makespan.count();
+  json["samples_per_s"] = prediction.samples_per_s;
+  json["bubble_fraction"] = prediction.bubble_fraction;
+  json["workers"] = array_json(prediction.workers);
+  json["links"] = array_json(prediction.links);
+  json["stages"] = array_json(prediction.stages);
+  json["edges"] = array_json(prediction.edges);
+  json["micro_batch_scale"] = prediction.micro_batch_scale;
+  json["all_reduce_overlap"] = prediction.all_reduce_overlap;
   for (const Seconds time : prediction.tied_all_reduce) json["tied_all_reduce_s"].push_back(time.count());
   return json;
 }
@@ -358,6 +430,10 @@ Plan read_plan(ObjectReader& reader) {
   if (reader.has("alternatives")) {
     reader.objects("alternatives", [&](ObjectReader& m) { plan.alternatives.push_back(read_alternative(m)); });
   }
+  if (reader.has("calibration"))
+    reader.object("calibration", [&](ObjectReader& m) { plan.calibration = read_calibration(m); });
+  if (reader.has("machines"))
+    reader.objects("machines", [&](ObjectReader& m) { plan.machines.push_back(read_machine(m)); });
   return plan;
 }
 
@@ -385,6 +461,8 @@ Json to_json(const Plan& plan) {
   json["predicted"] = to_json(plan.predicted);
   json["certificate"] = to_json(plan.certificate);
   json["alternatives"] = array_json(plan.alternatives);
+  if (plan.calibration) json["calibration"] = to_json(*plan.calibration);
+  if (!plan.machines.empty()) json["machines"] = array_json(plan.machines);
   return json;
 }
 

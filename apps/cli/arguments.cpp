@@ -157,8 +157,8 @@ std::vector<std::string> complete_arguments(const CLI::App& app, const std::stri
   const CLI::App& command = *app.get_subcommand(named ? first : default_command);
   const std::vector<std::string> words =
       Walk(app, command).positionals(std::span(typed).subspan(named ? 1 : 0));
+  if (mistyped && words.size() > 1) unknown_command(app, first);
   if (const std::size_t places = places_of(command); words.size() > places) {
-    if (mistyped) unknown_command(app, first);
     throw Error(ErrorKind::usage, "\"" + words[places] + "\" is one argument too many; see " + app.get_name() +
                                       " " + command.get_name() + " --help");
   }

@@ -2,35 +2,40 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 
-#include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
-#include "apps/cli/table.h"
 #include "apps/plan/commands.h"
 #include "apps/plan/peer_options.h"
+#include "apps/plan/planning_cases.h"
 #include "apps/plan/planning_options.h"
 #include "apps/plan/search_clock.h"
 #include "apps/plan/tables.h"
+#include "apps/plan/warnings.h"
 #include "libplan/peers/strategy.h"
+#include "libplan/report/calibration.h"
 #include "libplan/report/explain.h"
 #include "libplan/report/infeasible.h"
-#include "libprofile/core/counted.h"
+#include "libplan/report/machines.h"
+#include "libplan/search/expected_step.h"
 
 namespace pp::plan_tool {
 namespace {
 
 struct Options {
-  std::string profile;
+  std::vector<std::string> profiles;
   std::string output;
+  std::string alternatives;  ///< folder
   ClusterOptions cluster;
   RequestOptions request;
   PeerArguments peer;
+  std::vector<std::string> reports;
   std::string strategy;
   bool explain = false;
 };
@@ -50,46 +55,12 @@ void report_infeasible(const plan::Infeasible& none, cli::Shell& shell) {
   if (!none.remedy.empty()) std::cerr << shell.tool << ": this would fit: " << none.remedy << '\n';
 }
 
-/// `a, b and c`
-std::string enumeration(const std::vector<std::string>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < names.size(); ++i)
-    text.append(i == 0 ? "" : i + 1 == names.size() ? " and " : ", ").append(names[i]);
-  return text;
-}
-
-/// One line for each way in which the profile is doubtful, whatever the number of places.
-void warn_about(const Profile& profile) {
-  if (profile.mode == ProfileMode::estimated) {
-    cli::warn("the times of the profile are estimated for " + profile.device.name +
-              ", not measured; measure with pp-profile run for a plan to rely on");
-  } else if (!profile.estimated.empty()) {
-    cli::warn("the profile only estimates " + enumeration(profile.estimated) +
-              "; measure with pp-profile run for a plan to rely on");
-  }
-  std::vector<std::string> ratios;
-  for (const WholeModelPoint& point : profile.whole_model) {
-    const std::optional<double> ratio = layer_sum_ratio(profile, point.micro_batch_size);
-    if (ratio && std::abs(*ratio - 1) > 0.10)
-      ratios.push_back(cli::cell(*ratio, 3) + " at micro-batch size " + std::to_string(point.micro_batch_size));
-  }
-  if (!ratios.empty()) {
-    cli::warn("the layers of the profile add up to " + enumeration(ratios) +
-              " of the whole model; profile again on a quieter machine");
-  }
-}
-
-void warn_about(const plan::Plan& plan) {
-  const int micro_batches = plan.training.micro_batches;
-  const int depth = static_cast<int>(plan.stages.size()) / plan.schedule.chunks_per_worker;
-  if (!plan::require_schedule(plan.schedule.name).synchronous || micro_batches >= depth) return;
-  cli::warn(counted(micro_batches, "micro-batch") + " cannot keep " + std::to_string(depth) +
-            " stages busy: the bubble is " + cli::percent(plan.predicted.bubble_fraction) + "; take at least " +
-            std::to_string(depth) + ", or fewer stages");
-}
-
-void make_peer_plan(const Options& options, const plan::PeerOptions& peer, const Profile& profile,
-                    cli::Shell& shell) {
+void make_peer_plan(const Options& options, const plan::PeerOptions& peer, cli::Shell& shell) {
+  if (options.profiles.size() > 1)
+    throw Error(ErrorKind::usage, "several profiles: only for --cost-model pp; give one");
+  if (!options.reports.empty())
+    throw Error(ErrorKind::usage, "--calibrate: only for --cost-model pp; leave one of the two out");
+  const Profile profile = cli::load(options.profiles.front(), parse_profile);
   cli::Output output(options.output);
   const auto begin = std::chrono::steady_clock::now();
   const auto result = plan::plan_as_peer(profile, peer, options.request.request.force_units);
@@ -130,30 +101,93 @@ auto timed(const std::string& what, Seconds& left, plan::PlanRequest& request, c
   return result;
 }
 
+plan::PlanRequest request_for(const PlanningCase& one, const Options& options) {
+  return plan::narrowed(one.profile, one.cluster, to_request(options.request),
+                        parse_strategy(options.strategy));
+}
+
+/// What only the profile knows of a plan that was made from it.
+void complete(plan::Plan& plan, const PlanningCase& one, const plan::PlanRequest& request) {
+  plan::add_expected_step(plan, one.profile, request);
+  plan.profile_hash = one.hash;
+  if (!one.runs.empty()) plan.calibration = plan::summary_of(one.runs);
+}
+
+plan::MachinePlans plans_for(const PlanningCase& one, const Options& options, Seconds& left,
+                             const cli::Shell& shell) {
+  plan::PlanRequest request = request_for(one, options);
+  const auto work = [&] { return plan::make_plans(one.profile, one.cluster, request); };
+  plan::MachinePlans machine{static_cast<int>(one.cluster.devices.size()), one.profile.device.cores_per_device,
+                             one.hash, timed("planning", left, request, shell, work)};
+  auto* plans = std::get_if<plan::RankedPlans>(&machine.found);
+  if (plans == nullptr) return machine;
+  complete(plans->best, one, request);
+  for (std::size_t i = 0; i < plans->others.size(); ++i) {
+    complete(plans->others[i], one, request);
+    plans->best.alternatives[i].expected_step = plans->others[i].predicted.expected_step;
+  }
+  return machine;
+}
+
+/// Each profile may take its part of the time.
+std::vector<plan::MachinePlans> plans_for(std::span<const PlanningCase> cases, const Options& options,
+                                          Seconds& left, const cli::Shell& shell) {
+  if (cases.size() == 1) return {plans_for(cases.front(), options, left, shell)};
+  std::vector<plan::MachinePlans> machines;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    Seconds part = left / static_cast<double>(cases.size() - i);
+    left -= part;
+    machines.push_back(with_context(cli::input_name(cases[i].file),
+                                    [&] { return plans_for(cases[i], options, part, shell); }));
+    left += part;
+  }
+  return machines;
+}
+
+/// `alternative-1.json` and so on, in full.
+void write_alternatives(const std::vector<plan::Plan>& others, const std::string& folder) {
+  if (folder.empty()) return;
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  if (failure)
+    throw Error(ErrorKind::usage, "--write-alternatives: " + folder + " cannot be made: " + failure.message());
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    const std::string name = "alternative-" + std::to_string(i + 1) + ".json";
+    cli::Output(std::filesystem::path(folder) / name).write(dump_json(plan::to_json(others[i])));
+  }
+}
+
+/// Why the plan is what it is, on the machine that it is for.
+plan::Explanation explain(const plan::Plan& plan, std::span<const PlanningCase> cases, const Options& options,
+                          Seconds& left, const cli::Shell& shell) {
+  const PlanningCase& chosen = *std::ranges::find(cases, plan.profile_hash, &PlanningCase::hash);
+  plan::PlanRequest request = request_for(chosen, options);
+  plan::Explanation why = timed("explaining", left, request, shell,
+                                [&] { return plan::explain(plan, chosen.profile, chosen.cluster, request); });
+  why.calibration = chosen.runs;
+  return why;
+}
+
 void make(const Options& options, cli::Shell& shell) {
-  const Profile profile = cli::load(options.profile, parse_profile);
   const auto peer = peer_options(options.peer, options.strategy, options.cluster, options.request.request);
   if (options.explain) refuse_mute_explain(options, shell, peer.has_value());
-  if (peer) return make_peer_plan(options, *peer, profile, shell);
-  warn_about(profile);
-  const Cluster cluster = load_cluster(options.cluster, profile);
-  plan::PlanRequest request =
-      plan::narrowed(profile, cluster, to_request(options.request), parse_strategy(options.strategy));
+  if (peer) return make_peer_plan(options, *peer, shell);
+  std::vector<PlanningCase> cases = load_cases(options.profiles, options.cluster);
+  for (const PlanningCase& one : cases) warn_about(one.profile);
+  calibrate(cases, options.reports, options.request.request.optimizer);
   cli::Output output(options.output);
   Seconds left = options.request.time_limit;
-  const auto result =
-      timed("planning", left, request, shell, [&] { return plan::make_plan(profile, cluster, request); });
-  if (const auto* none = std::get_if<plan::Infeasible>(&result)) return report_infeasible(*none, shell);
+  const std::vector<plan::MachinePlans> machines = plans_for(cases, options, left, shell);
+  const auto choice = plan::choose_machine(machines, options.request.request.top);
+  if (const auto* none = std::get_if<plan::Infeasible>(&choice)) return report_infeasible(*none, shell);
 
-  const plan::Plan& plan = std::get<plan::Plan>(result);
+  const auto& [plan, others] = std::get<plan::RankedPlans>(choice);
   warn_about(plan);
   output.write(dump_json(plan::to_json(plan)));
+  write_alternatives(others, options.alternatives);
   if (output.is_stdout()) return;
   std::optional<plan::Explanation> why;
-  if (options.explain) {
-    why = timed("explaining", left, request, shell,
-                [&] { return plan::explain(plan, profile, cluster, request); });
-  }
+  if (options.explain) why = explain(plan, cases, options, left, shell);
   print_plan(plan, why, shell);
 }
 
@@ -163,8 +197,17 @@ void add_make(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
   const cli::Command command =
       app.add_subcommand("make", "make the best plan for a profile and a machine (the default command)");
-  command.add_option("profile", options->profile, "a profile.json").required().type_name("PROFILE");
+  command
+      .add_option("profile", options->profiles,
+                  "a profile.json; several of one model, on devices of different numbers of cores: the fastest "
+                  "plan of all wins")
+      .required()
+      .type_name("PROFILE");
   command.add_option("-o,--output", options->output, "write the plan; - for stdout").type_name("FILE");
+  command
+      .add_option("--write-alternatives", options->alternatives,
+                  "write the alternatives that --top lists as plans: DIR/alternative-1.json, ...")
+      .type_name("DIR");
   add_cluster_options(command, options->cluster);
   add_request_options(command, options->request);
   command
@@ -177,6 +220,13 @@ void add_make(const cli::Command& app, cli::Shell& shell) {
       .add_flag("--explain", options->explain,
                 "after the table: what decides the step, how sure that is, what would help")
       .group("Search");
+  command
+      .add_option(
+          "--calibrate", options->reports,
+          "a report.json of pp-run: times of the layers as it measured them; of several the median counts")
+      .allow_extra_args(false)
+      .type_name("REPORT")
+      .group("Profile");
   add_peer_options(command, options->peer);
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-plan profile.json --cluster cluster.json --mini-batch 64 -o plan.json",

@@ -155,19 +155,46 @@ std::string recompute_line(const Plan& plan) {
 }
 
 std::string alternatives_table(const Plan& plan) {
-  cli::Table table({{"schedule", cli::Align::left},
-                    {"layers", cli::Align::left},
-                    {"replicas", cli::Align::left},
-                    {"M"},
-                    {"step ms"},
-                    {"peak MiB"},
-                    {"why not", cli::Align::left}});
+  std::vector<cli::Column> columns{{"schedule", cli::Align::left},
+                                   {"layers", cli::Align::left},
+                                   {"replicas", cli::Align::left},
+                                   {"M"},
+                                   {"step ms"},
+                                   {"peak MiB"},
+                                   {"why not", cli::Align::left}};
+  const bool cores = !plan.machines.empty();
+  if (cores) columns.insert(columns.begin() + 3, {"cores"});
+  cli::Table table(columns);
   for (const plan::Alternative& other : plan.alternatives) {
     const std::string again = other.recompute.empty() ? "" : " (again " + other.recompute + ")";
-    table.add({other.schedule + again, other.stages, other.replicas, std::to_string(other.micro_batches),
-               cli::cell(ms(other.step)), cli::cell(mib(other.peak)), other.why_not});
+    std::vector<std::string> cells{other.schedule + again,
+                                   other.stages,
+                                   other.replicas,
+                                   std::to_string(other.micro_batches),
+                                   cli::cell(ms(other.step)),
+                                   cli::cell(mib(other.peak)),
+                                   other.why_not};
+    if (cores) cells.insert(cells.begin() + 3, std::to_string(other.cores_per_device));
+    table.add(std::move(cells));
   }
   return table.text();
+}
+
+/// `calibrated by 2 reports: times of layers by 0.97 to 1.31`; nothing where the profile counts as it is.
+std::string calibration_text(const Plan& plan) {
+  if (!plan.calibration) return "";
+  return "calibrated by " + counted(std::ssize(plan.calibration->reports), "report") +
+         ": times of the profile by factors of " + cli::cell(plan.calibration->least, 3) + " to " +
+         cli::cell(plan.calibration->largest, 3) + '\n';
+}
+
+/// Of the machines that competed, a sentence each.
+std::string machines_text(const Plan& plan) {
+  std::string text;
+  for (const plan::Machine& machine : plan.machines) {
+    if (!machine.verdict.empty()) text += machine.verdict + '\n';
+  }
+  return text;
 }
 
 /// What is promised and how good it is; of a plan by hand that says neither, nothing.
@@ -195,7 +222,7 @@ std::string plan_title(const Plan& plan) {
 std::string plan_text(const Plan& plan, bool color) {
   std::string text =
       plan_title(plan) + "\n\n" + stage_table(plan, color) + windows_line(plan) + unused_text(plan) + '\n';
-  text += promise_text(plan);
+  text += promise_text(plan) + calibration_text(plan) + machines_text(plan);
   text += recompute_line(plan) + formulas_text(plan);
   if (!plan.alternatives.empty()) text += "\nalternatives:\n" + alternatives_table(plan);
   return text;

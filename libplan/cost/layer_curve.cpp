@@ -79,25 +79,50 @@ LayerPrice price(const LayerProfile& layer, const Mix& mix) {
           .waiting = mix.bytes(&LayerPoint::waiting)};
 }
 
-LayerPrice scaled(const LayerProfile& layer, const LayerPoint& point, std::int64_t size) {
-  LayerPoint origin;  // all zero at size 0
+Spread mixed(const Mix& mix, const TimeStat& low, const TimeStat& high) {
+  const Spread a = spread_of(low), b = spread_of(high);
+  return {Seconds(mix(a.below.count(), b.below.count())), Seconds(mix(a.above.count(), b.above.count()))};
+}
+
+/// Halves that were not measured vary like the backward, as large as they are beside it.
+LayerSpread spread(const LayerProfile& layer, const Mix& mix) {
+  LayerSpread spread{mixed(mix, mix.low->forward, mix.high->forward),
+                     mixed(mix, mix.low->backward, mix.high->backward),
+                     {},
+                     {}};
+  const LayerPrice times = price(layer, mix);
+  const auto half = [&](std::optional<TimeStat> LayerPoint::*member, double time) {
+    if (mix.low->*member && mix.high->*member) return mixed(mix, *(mix.low->*member), *(mix.high->*member));
+    const double share = times.backward > 0 ? time / times.backward : 0;
+    return Spread{spread.backward.below * share, spread.backward.above * share};
+  };
+  spread.input_gradient = half(&LayerPoint::input_gradient, times.input_gradient);
+  spread.weight_gradient = half(&LayerPoint::weight_gradient, times.weight_gradient);
+  return spread;
+}
+
+/// All zero at size 0.
+LayerPoint origin_of(const LayerPoint& point) {
+  LayerPoint origin;
   if (point.input_gradient) origin.input_gradient = TimeStat{};
   if (point.weight_gradient) origin.weight_gradient = TimeStat{};
   if (point.waiting) origin.waiting = Bytes(0);
-  return price(layer,
-               {&origin, &point, static_cast<double>(size) / static_cast<double>(point.micro_batch_size)});
+  return origin;
 }
 
-}  // namespace
-
-LayerPrice price_layer(const LayerProfile& layer, std::int64_t size, const CurveOptions& options) {
+/// What `read` says of the layer and the points around `size`.
+template <class Read>
+auto read_curve(const LayerProfile& layer, std::int64_t size, const CurveOptions& options, const Read& read) {
   const std::vector<const LayerPoint*> points = usable_points(layer);
   const auto above = std::find_if(points.begin(), points.end(),
                                   [&](const LayerPoint* point) { return point->micro_batch_size >= size; });
-  if (above != points.end() && (*above)->micro_batch_size == size) return price(layer, {*above, *above, 0});
+  if (above != points.end() && (*above)->micro_batch_size == size) return read(layer, Mix{*above, *above, 0});
   if (points.size() == 1) {
     if (!options.linear_batch) refuse(layer, size, points);
-    return scaled(layer, *points.front(), size);
+    const LayerPoint& only = *points.front();
+    const LayerPoint origin = origin_of(only);
+    return read(layer,
+                Mix{&origin, &only, static_cast<double>(size) / static_cast<double>(only.micro_batch_size)});
   }
   const bool outside = above == points.begin() || above == points.end();
   if (outside && !options.extrapolate) refuse(layer, size, points);
@@ -105,7 +130,22 @@ LayerPrice price_layer(const LayerProfile& layer, std::int64_t size, const Curve
   const LayerPoint* low = points[static_cast<std::size_t>(at - 1)];
   const LayerPoint* high = points[static_cast<std::size_t>(at)];
   const double span = static_cast<double>(high->micro_batch_size - low->micro_batch_size);
-  return price(layer, {low, high, static_cast<double>(size - low->micro_batch_size) / span});
+  return read(layer, Mix{low, high, static_cast<double>(size - low->micro_batch_size) / span});
+}
+
+}  // namespace
+
+Spread spread_of(const TimeStat& time) {
+  if (time.samples == 0) return {};
+  return {time.median - time.low, time.high - time.median};
+}
+
+LayerPrice price_layer(const LayerProfile& layer, std::int64_t size, const CurveOptions& options) {
+  return read_curve(layer, size, options, price);
+}
+
+LayerSpread spread_layer(const LayerProfile& layer, std::int64_t size, const CurveOptions& options) {
+  return read_curve(layer, size, options, spread);
 }
 
 }  // namespace pp::plan

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "libprofile/core/profile.h"
+#include "libprofile/core/spread.h"
 
 namespace pp::plan {
 
@@ -28,9 +29,19 @@ struct LayerPrice {
   bool operator==(const LayerPrice&) const = default;
 };
 
+/// How its times vary, by the recorded percentiles; these lie on straight lines as the medians do.
+struct LayerSpread {
+  Spread forward, backward, input_gradient, weight_gradient;
+  bool operator==(const LayerSpread&) const = default;
+};
+
 /// Throws pp::Error (usage) when `size` is outside the usable points: `layer conv1: micro-batch size 32 is
 /// outside the profiled 1..16; profile that size, choose another or allow --extrapolate`. Points that ran out
 /// of memory do not count.
 LayerPrice price_layer(const LayerProfile& layer, std::int64_t size, const CurveOptions& options);
+/// The same of its spread; zero where a time has no samples.
+LayerSpread spread_layer(const LayerProfile& layer, std::int64_t size, const CurveOptions& options);
+/// Of one recorded time; zero without samples.
+Spread spread_of(const TimeStat& time);
 
 }  // namespace pp::plan

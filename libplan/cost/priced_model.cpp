@@ -80,16 +80,19 @@ double state_ratio_of(OptimizerName optimizer) {
   return optimizer == OptimizerName::adam || optimizer == OptimizerName::adamw ? 2 : 1;
 }
 
+const OptimizerProfile* profiled_optimizer(const Profile& profile, OptimizerName optimizer) {
+  for (const OptimizerName name : {optimizer, stand_in(optimizer)}) {
+    const auto found = std::ranges::find(profile.optimizers, name_of(name), &OptimizerProfile::name);
+    if (found != profile.optimizers.end()) return &*found;
+  }
+  return nullptr;
+}
+
 OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer,
                              std::optional<double> state_ratio) {
   OptimizerCost cost{state_ratio_of(optimizer), 0};
-  const auto find = [&](OptimizerName name) {
-    return std::ranges::find(profile.optimizers, name_of(name), &OptimizerProfile::name);
-  };
-  auto measured = find(optimizer);
-  if (measured != profile.optimizers.end()) cost.state_ratio = measured->state_bytes_per_parameter_byte;
-  if (measured == profile.optimizers.end()) measured = find(stand_in(optimizer));
-  if (measured != profile.optimizers.end()) {
+  if (const OptimizerProfile* measured = profiled_optimizer(profile, optimizer)) {
+    if (measured->name == name_of(optimizer)) cost.state_ratio = measured->state_bytes_per_parameter_byte;
     const UpdateLine line = update_line(*measured);
     cost.update_per_byte = line.seconds_per_byte;
     cost.update_fixed = line.fixed.count();

@@ -32,9 +32,12 @@ PricedModel cheapest_model(const Profile& profile, std::span<const int> sizes, c
 /// and adagrad 1.
 double state_ratio_of(OptimizerName optimizer);
 
+/// The optimizer whose update counts: the profile's own, or of one that was not profiled the nearest one, sgd
+/// for adagrad, adamw for adam and rmsprop; null without either.
+const OptimizerProfile* profiled_optimizer(const Profile& profile, OptimizerName optimizer);
+
 /// `state_ratio` unset: the profile's for this optimizer, else state_ratio_of(). The update's time is the
-/// profile's line (update_line.h); of an optimizer that was not profiled that of the nearest one, sgd for
-/// adagrad, adamw for adam and rmsprop; without a profiled update it costs nothing.
+/// line (update_line.h) of profiled_optimizer(); without one it costs nothing.
 OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer,
                              std::optional<double> state_ratio);
 

@@ -82,6 +82,8 @@ Explanation explain(const Plan& plan, const Profile& profile, const Cluster& clu
   why.spread = recorded_spread(profile, micro_batch_sizes(plan.training.mini_batch, why.micro_batches).front());
   why.depth = static_cast<int>(plan.stages.size()) / plan.schedule.chunks_per_worker;
   why.synchronous = require_schedule(plan.schedule.name).synchronous;
+  why.machines = plan.machines;
+  why.expected_step = plan.predicted.expected_step;
   why.messages = messages_of(cluster);
   why.all_reduce_overlap = plan.predicted.all_reduce_overlap;
   why.overlap_given = request.all_reduce_overlap.has_value();

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "libplan/report/calibration.h"
 #include "libplan/report/step_parts.h"
 #include "libplan/report/what_if.h"
 #include "libplan/search/planner.h"
@@ -57,9 +58,12 @@ struct Explanation {
   std::optional<RunnerUp> runner_up;  ///< nothing: no such alternative is listed
   std::optional<double> spread;       ///< recorded_spread() at the plan's micro-batch size
   int micro_batches = 1;
-  int depth = 1;                        ///< stages one after the other, on different workers
-  bool synchronous = true;              ///< the pipeline fills and drains in every step
-  std::vector<LevelMessages> messages;  ///< of levels where these are not the defaults
+  int depth = 1;                         ///< stages one after the other, on different workers
+  bool synchronous = true;               ///< the pipeline fills and drains in every step
+  std::vector<RunFactors> calibration;   ///< what corrected the profile; not set by explain()
+  std::vector<Machine> machines;         ///< Plan::machines
+  std::optional<Seconds> expected_step;  ///< Prediction::expected_step
+  std::vector<LevelMessages> messages;   ///< of levels where these are not the defaults
   double all_reduce_overlap = 0;
   bool overlap_given = false;  ///< by the request; else measured, unless it is 0
   std::vector<WhatIf> changes;

@@ -40,6 +40,27 @@ Json messages_json(const Explanation& why) {
   return list;
 }
 
+Json calibration_json(const Explanation& why) {
+  Json list = Json::array();
+  for (const RunFactors& run : why.calibration) {
+    Json stages = Json::array();
+    for (const StageFactors& stage : run.stages) {
+      Json json{{"layers", stage.layers}};
+      const auto add = [&](const char* key, const std::optional<double>& factor) {
+        if (factor) json[key] = *factor;
+      };
+      add("forward", stage.forward);
+      add("backward", stage.backward);
+      add("input_gradient", stage.input_gradient);
+      add("weight_gradient", stage.weight_gradient);
+      add("update", stage.update);
+      stages.push_back(std::move(json));
+    }
+    list.push_back({{"report", run.report}, {"stages", std::move(stages)}});
+  }
+  return list;
+}
+
 Json changes_json(const Explanation& why) {
   Json list = Json::array();
   for (const WhatIf& one : why.changes) {
@@ -69,6 +90,7 @@ Json to_json(const Explanation& why) {
             {"limited_by", name_of(why.limit)},
             {"lower_bound_s", why.certificate.lower_bound.count()},
             {"gap", why.certificate.gap}};
+  if (why.expected_step) json["expected_step_s"] = why.expected_step->count();
   if (!why.windows.empty()) json["windows"] = why.windows;
   if (!why.windows.empty()) json["classic_windows"] = why.classic;
   if (why.step_without_memory_limit)
@@ -76,6 +98,10 @@ Json to_json(const Explanation& why) {
   if (why.memory_left_out) json["memory_left_out"] = true;
   if (why.runner_up) json["runner_up"] = runner_up_json(*why.runner_up);
   if (why.spread) json["spread"] = *why.spread;
+  if (!why.calibration.empty()) json["calibration"] = calibration_json(why);
+  for (const Machine& machine : why.machines) {
+    if (!machine.verdict.empty()) json["machines"].push_back(machine.verdict);
+  }
   json["micro_batches"] = why.micro_batches;
   json["depth"] = why.depth;
   if (!why.messages.empty()) json["messages"] = messages_json(why);

@@ -38,6 +38,53 @@ std::string list_text(const std::vector<int>& numbers) {
   return text;
 }
 
+/// `Devices: 1 device of 2 cores beats ...`; nothing where one machine was planned for.
+std::string machines_text(const Explanation& why) {
+  std::string text;
+  for (const Machine& machine : why.machines) {
+    if (machine.verdict.empty()) continue;
+    text += "Devices: " + machine.verdict + (machine.plan.empty() ? "" : " (" + machine.plan + ")") + ".\n";
+  }
+  return text;
+}
+
+/// `Calibrated by report 1f0e..: stage 0 (conv1 .. conv3) F x 1.02, B x 0.97; stage 1 ...`
+std::string calibration_text(const Explanation& why) {
+  std::string text;
+  for (const RunFactors& run : why.calibration) {
+    text += "Calibrated by report " + run.report + ", measured/profiled:\n";
+    for (std::size_t s = 0; s < run.stages.size(); ++s) {
+      const StageFactors& stage = run.stages[s];
+      text += "  its stage " + std::to_string(s) + " (" + stage.layers.front() +
+              (stage.layers.size() > 1 ? " .. " + stage.layers.back() : "") + "):";
+      const auto add = [&](char kind, const std::optional<double>& factor) {
+        std::array<char, 32> number{};
+        if (!factor) return;
+        std::snprintf(number.data(), number.size(), " %c %.3f", kind, *factor);
+        text += number.data();
+      };
+      add('F', stage.forward);
+      add('B', stage.backward);
+      add('I', stage.input_gradient);
+      add('W', stage.weight_gradient);
+      add('U', stage.update);
+      text += '\n';
+    }
+  }
+  return text;
+}
+
+/// `Expected: 9.91 ms per step on average, 1.9 % more than ...`; nothing for a profile without spread.
+std::string expected_text(const Explanation& why) {
+  if (!why.expected_step) return "";
+  const double beyond = *why.expected_step / why.step - 1;
+  std::string than = "as";
+  if (const std::string share = percent(std::abs(beyond)); share != percent(0))
+    than = share + (beyond > 0 ? " more than" : " less than");
+  return "Expected: " + to_text(*why.expected_step) + " per step on average, " + than +
+         " with every operation at its median: they vary, and who waits for several waits for the slowest.\n";
+}
+
 /// `Windows: 7, 1 micro-batches held per worker, stage by stage; ...`; nothing for schedules without.
 std::string windows_text(const Explanation& why) {
   if (why.windows.empty()) return "";
@@ -166,9 +213,9 @@ std::string changes_text(const Explanation& why) {
 
 std::string to_text(const Explanation& why) {
   return "Chosen: " + why.plan + ": " + to_text(why.step) + " per step, the fastest of all that were " +
-         "simulated.\n" + windows_text(why) + loads_text(why) + limit_text(why) + messages_text(why) +
-         overlap_text(why) + certainty_text(why.certificate) + runner_up_text(why) + hints_text(why) +
-         changes_text(why);
+         "simulated.\n" + machines_text(why) + calibration_text(why) + expected_text(why) + windows_text(why) +
+         loads_text(why) + limit_text(why) + messages_text(why) + overlap_text(why) +
+         certainty_text(why.certificate) + runner_up_text(why) + hints_text(why) + changes_text(why);
 }
 
 }  // namespace pp::plan

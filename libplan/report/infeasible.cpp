@@ -271,4 +271,12 @@ std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& 
   return std::get<Plan>(std::move(found));
 }
 
+std::variant<RankedPlans, Infeasible> make_plans(const Profile& profile, const Cluster& cluster,
+                                                 const PlanRequest& request) {
+  auto found = find_plans(profile, cluster, request);
+  if (const auto* none = std::get_if<NoPlan>(&found))
+    return explain_infeasible(profile, cluster, request, *none);
+  return std::get<RankedPlans>(std::move(found));
+}
+
 }  // namespace pp::plan

@@ -16,5 +16,8 @@ Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, co
 /// find_plan(), or why there is none.
 std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& cluster,
                                          const PlanRequest& request);
+/// find_plans(), or why there is none.
+std::variant<RankedPlans, Infeasible> make_plans(const Profile& profile, const Cluster& cluster,
+                                                 const PlanRequest& request);
 
 }  // namespace pp::plan

@@ -94,7 +94,10 @@ std::string plan_summary(const Plan& plan) {
 }
 
 std::string plan_summary(const Alternative& other) {
-  return summary(other.schedule, other.stages, other.replicas, other.micro_batches, other.recompute);
+  const std::string text =
+      summary(other.schedule, other.stages, other.replicas, other.micro_batches, other.recompute);
+  if (other.cores_per_device == 0) return text;
+  return text + " on devices of " + counted(other.cores_per_device, "core");
 }
 
 std::optional<Seconds> step_without_memory_limit(const Plan& plan, const Profile& profile,
@@ -155,7 +158,9 @@ std::optional<Plan> plan_of(const Alternative& other, const Profile& profile, co
   if (!has_time(request, cluster)) return std::nullopt;
   try {
     std::optional<Plan> plan = best_plan(profile, cluster, fixed);
-    const bool same = plan && plan_summary(*plan) == plan_summary(other) &&
+    Alternative alone = other;
+    alone.cores_per_device = 0;  // of this machine, or its step differs
+    const bool same = plan && plan_summary(*plan) == plan_summary(alone) &&
                       std::abs(plan->predicted.step / other.step - 1) < kRounding;
     return same ? plan : std::nullopt;
   } catch (const Error& error) {

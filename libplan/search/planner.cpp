@@ -55,18 +55,25 @@ auto features(const Finalist& finalist) {
 }
 
 /// The best of the others, each once.
-std::vector<Alternative> alternatives(const SearchOutcome& outcome, int top) {
-  std::vector<Alternative> list;
-  const Finalist& best = outcome.ranked.front();
-  std::set seen{features(best)};
+std::vector<const Finalist*> runners_up(const SearchOutcome& outcome, int top) {
+  std::vector<const Finalist*> list;
+  std::set seen{features(outcome.ranked.front())};
   for (std::size_t i = 1; i < outcome.ranked.size() && std::ssize(list) < top; ++i) {
     const Finalist& other = outcome.ranked[i];
-    if (!seen.insert(features(other)).second) continue;
-    list.push_back({std::string(other.schedule->name), stages_text(other.partition),
-                    replicas_text(other.partition), other.micro_batches, other.prediction.step,
-                    Bytes(other.peak()), recompute_text(other.again), why_not(other, best)});
+    if (seen.insert(features(other)).second) list.push_back(&other);
   }
   return list;
+}
+
+Alternative alternative(const Finalist& other, const Finalist& best) {
+  return {std::string(other.schedule->name),
+          stages_text(other.partition),
+          replicas_text(other.partition),
+          other.micro_batches,
+          other.prediction.step,
+          Bytes(other.peak()),
+          recompute_text(other.again),
+          why_not(other, best)};
 }
 
 /// Ranks are processes: one per node, in the order of the devices.
@@ -128,32 +135,33 @@ int chunks_of(const Finalist& best) {
   return best.placed && !copies ? static_cast<int>(best.partition.size()) / best.workers() : 1;
 }
 
-Plan assemble(const Profile& profile, const Cluster& cluster, const PlanRequest& request,
-              const SearchOutcome& outcome) {
-  const Finalist& best = outcome.ranked.front();
+/// What all plans of one request have in common.
+Plan frame(const Profile& profile, const Cluster& cluster, const PlanRequest& request) {
   Plan plan;
-  plan.context = plan_context(profile, request, best);
   plan.model = profile.model;
   plan.profile_hash = profile_hash(profile);
   plan.cluster_hash = cluster_hash(cluster);
-  plan.training = {.mini_batch = request.mini_batch,
-                   .micro_batches = best.micro_batches,
-                   .dtype = profile.dtype,
-                   .optimizer = request.optimizer};
-  plan.schedule = {.name = std::string(best.schedule->name),
-                   .weight_policy = policy_of(*best.schedule, request),
-                   .recompute = policy_of(best.again),
-                   .chunks_per_worker = chunks_of(best)};
+  plan.training = {.mini_batch = request.mini_batch, .dtype = profile.dtype, .optimizer = request.optimizer};
   plan.devices = cluster.devices;
   plan.levels = cluster.levels;
-  add_stages(plan, best, cluster);
+  return plan;
+}
+
+/// The finalist as a plan, without certificate and alternatives.
+Plan assemble(Plan plan, const Finalist& finalist, const Profile& profile, const Cluster& cluster,
+              const PlanRequest& request) {
+  plan.context = plan_context(profile, request, finalist);
+  plan.training.micro_batches = finalist.micro_batches;
+  plan.schedule = {.name = std::string(finalist.schedule->name),
+                   .weight_policy = policy_of(*finalist.schedule, request),
+                   .recompute = policy_of(finalist.again),
+                   .chunks_per_worker = chunks_of(finalist)};
+  add_stages(plan, finalist, cluster);
   const bool own =
-      best.schedule->source == ProgramSource::file && !recompute_text(plan).empty();  // R of its programs
+      finalist.schedule->source == ProgramSource::file && !recompute_text(plan).empty();  // R of its programs
   if (own) plan.schedule.recompute = RecomputePolicy::per_stage;
   plan.tied = tied_parameters(resolve(plan.model), plan.stages);
-  plan.predicted = best.prediction;
-  plan.certificate = certify(outcome);
-  plan.alternatives = alternatives(outcome, request.top);
+  plan.predicted = finalist.prediction;
   return plan;
 }
 
@@ -188,6 +196,22 @@ void prefer_one_stage(SearchOutcome& outcome, const Profile& profile, const Clus
   outcome = std::move(together);
 }
 
+RankedPlans ranked_plans(const SearchOutcome& outcome, const Profile& profile, const Cluster& cluster,
+                         const PlanRequest& request, Others others) {
+  const Finalist& best = outcome.ranked.front();
+  const Plan common = frame(profile, cluster, request);
+  RankedPlans plans;
+  plans.best = assemble(common, best, profile, cluster, request);
+  plans.best.certificate = certify(outcome);
+  for (const Finalist* other : runners_up(outcome, request.top)) {
+    plans.best.alternatives.push_back(alternative(*other, best));
+    if (others == Others::in_full)
+      plans.others.push_back(checked(assemble(common, *other, profile, cluster, request)));
+  }
+  plans.best = checked(std::move(plans.best));
+  return plans;
+}
+
 }  // namespace
 
 bool goes_on(const PlanRequest& request, const SearchProgress& progress) {
@@ -199,18 +223,25 @@ void refuse_unfinished() {
               "the time limit ended the search before any plan was found; give it longer with --time-limit");
 }
 
-std::variant<Plan, NoPlan> find_plan(const Profile& profile, const Cluster& cluster,
-                                     const PlanRequest& request) {
+std::variant<RankedPlans, NoPlan> find_plans(const Profile& profile, const Cluster& cluster,
+                                             const PlanRequest& request, Others others) {
   const PlanGraph graph = planned_graph(profile, request);
   check_request(profile, cluster, graph, request);
   PlanRequest known = request;  // smaller machines have fewer levels
   known.all_reduce_overlap = all_reduce_overlap(cluster, request);
   SearchOutcome outcome = search_jointly(profile, cluster, graph, known);
   if (request.tied == TiedWeights::copies) prefer_one_stage(outcome, profile, cluster, known);
-  if (!outcome.ranked.empty()) return checked(assemble(profile, cluster, request, outcome));
+  if (!outcome.ranked.empty()) return ranked_plans(outcome, profile, cluster, request, others);
   if (outcome.cut_short) refuse_unfinished();
   if (!outcome.endless.empty()) refuse_endless(outcome.endless);
   return NoPlan{outcome.short_by, outcome.short_schedule};
+}
+
+std::variant<Plan, NoPlan> find_plan(const Profile& profile, const Cluster& cluster,
+                                     const PlanRequest& request) {
+  auto found = find_plans(profile, cluster, request, Others::listed);
+  if (const auto* none = std::get_if<NoPlan>(&found)) return *none;
+  return std::get<RankedPlans>(std::move(found)).best;
 }
 
 }  // namespace pp::plan

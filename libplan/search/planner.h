@@ -130,6 +130,18 @@ struct NoPlan {
 std::variant<Plan, NoPlan> find_plan(const Profile& profile, const Cluster& cluster,
                                      const PlanRequest& request);
 
+/// The best plan, and its alternatives as plans of their own: in their order, without certificate and
+/// alternatives.
+struct RankedPlans {
+  Plan best;
+  std::vector<Plan> others;
+};
+/// Whether the alternatives are only listed in the plan.
+enum class Others { listed, in_full };
+/// find_plan() with the alternatives in full.
+std::variant<RankedPlans, NoPlan> find_plans(const Profile& profile, const Cluster& cluster,
+                                             const PlanRequest& request, Others others = Others::in_full);
+
 /// Throws pp::Error (run): the observer stopped the search before it found a plan.
 [[noreturn]] void refuse_unfinished();
 

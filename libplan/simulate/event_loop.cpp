@@ -270,7 +270,9 @@ ProgramIndex index_simulation(const SimulationInput& input) {
   }
   std::vector<std::pair<StageId, StageId>> skips;
   for (const StageEdge& edge : input.edges) skips.emplace_back(edge.from, edge.to);
-  return index_programs(set, skips);
+  ProgramIndex index = index_programs(set, skips);
+  if (!input.own_times.empty()) check_size("times of operations", input.own_times.size(), index.ops.size());
+  return index;
 }
 
 Timeline run_event_loop(const ProgramIndex& index, const SimulationInput& input, Messages messages) {

@@ -35,6 +35,7 @@ OpCosts::OpCosts(const ProgramIndex& index, const SimulationInput& input)
 }
 
 double OpCosts::own_time(int id) const {
+  if (!input_.own_times.empty()) return input_.own_times[at(id)];
   const Op& op = index_.ops[at(id)];
   const StageCosts& costs = input_.stages[pp::index(op.stage)];
   const double scale = scale_of(input_, op) / index_.slice(id).parts;

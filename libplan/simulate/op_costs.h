@@ -28,6 +28,8 @@ class OpCosts {
   /// Seconds; a slice of a split micro-batch takes its part. An AR takes at least 0: what it really takes
   /// depends on its mode and on other workers.
   double duration(int id) const { return own_time(id) + (handles_messages_ ? message_time(id) : 0); }
+  /// The part of duration() that is no message's.
+  double own_time(int id) const;
   /// `edge` as for_each_producer() gives it. Empty within a worker, and where nothing is sent.
   Sent message(int producer, int consumer, int edge) const;
   /// Seconds from the end of an operation until the receiver may begin with its message, when the ports are
@@ -43,7 +45,6 @@ class OpCosts {
     int gradient_tensors = 0;
   };
 
-  double own_time(int id) const;
   /// Of all messages that the operation receives and sends.
   double message_time(int id) const;
 

@@ -9,9 +9,16 @@
 #include "libplan/schedule/program.h"
 #include "libplan/schedule/validate.h"
 #include "libprofile/core/link.h"
+#include "libprofile/core/spread.h"
 #include "libprofile/core/units.h"
 
 namespace pp::plan {
+
+/// Of the times of one stage; they vary from operation to operation, each by itself.
+struct StageSpread {
+  Spread forward, backward, input_gradient, weight_gradient, recompute, update;
+  bool operator==(const StageSpread&) const = default;
+};
 
 /// Costs and sizes of one stage on one of its workers, per micro-batch unless noted.
 struct StageCosts {
@@ -34,6 +41,7 @@ struct StageCosts {
   Bytes workspace;  ///< peak of an operation above what is saved
   int versions =
       1;  ///< weight versions the policy keeps; an asynchronous walk counts more where the programs need them
+  std::optional<StageSpread> spread = std::nullopt;  ///< nothing: not known, the times above are all there is
   /// Held from the first operation to the last.
   Bytes fixed() const { return weights * versions + gradients + optimizer + boundary; }
   bool operator==(const StageCosts&) const = default;
@@ -73,6 +81,9 @@ struct SimulationInput {
   /// Asynchronous: a micro-batch in flight keeps the weights of its forward, as it does under every weight
   /// policy but `latest` and `predict`.
   bool keeps_versions = true;
+  /// By operation, worker after worker and each in its list's order: seconds without messages, in place of what
+  /// `stages` says. Empty: that.
+  std::vector<double> own_times;
   /// Per worker, the network card behind which it sits: a message between two cards occupies one direction of
   /// each as it does the ports, so workers of one node take turns. Empty: no card is shared.
   std::vector<int> cards;

@@ -1,5 +1,7 @@
 #include "libprofile/core/cluster.h"
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "libprofile/core/error.h"
@@ -12,6 +14,33 @@ namespace {
 std::string node_name(int node) {
   const std::string last(1, static_cast<char>('a' + node % 26));
   return node < 26 ? last : node_name(node / 26 - 1) + last;
+}
+
+/// Those of the device, or of its place among the devices of its node.
+std::vector<int> cores_of(const Device& device, int place, int cores) {
+  if (!device.cores.empty()) return device.cores;
+  std::vector<int> numbers;
+  for (int i = 0; i < cores; ++i) numbers.push_back(place * cores + i);
+  return numbers;
+}
+
+/// One device of several; `place`: of the first of them on its node.
+Device joined(std::span<const Device> parts, int place, int cores) {
+  Device device = parts.front();
+  device.cores.clear();
+  device.memory = Bytes(0);
+  for (const Device& part : parts) {
+    if (part.node != device.node) {
+      throw Error(ErrorKind::usage, "devices " + std::to_string(number(device.id)) + " and " +
+                                        std::to_string(number(part.id)) + " stand on different nodes (" +
+                                        device.node + ", " + part.node + ") and make no device of more cores");
+    }
+    const std::vector<int> own = cores_of(part, place++, cores);
+    device.cores.insert(device.cores.end(), own.begin(), own.end());
+    device.memory += part.memory;
+    device.speed = std::min(device.speed, part.speed);
+  }
+  return device;
 }
 
 }  // namespace
@@ -67,6 +96,33 @@ Cluster nested_cluster(std::span<const LevelSpec> levels, DeviceKind kind, Secon
     device.index = number(device.id) % levels.front().count;
   }
   return cluster;
+}
+
+Cluster with_wider_devices(const Cluster& cluster, int factor, int cores) {
+  const int count = static_cast<int>(cluster.devices.size());
+  const int group = cluster.levels.empty() ? count : std::min(count, cluster.levels.front().devices);
+  const int wide = group / factor;
+  if (wide == 0) {
+    throw Error(ErrorKind::usage, "groups of " + std::to_string(group) + " devices make none of " +
+                                      std::to_string(factor) + " times as many cores");
+  }
+  Cluster result = cluster;
+  result.devices.clear();
+  std::map<std::string, int> narrow_of_node, wide_of_node;
+  for (int begin = 0; begin < count; begin += group) {
+    const int end = std::min(begin + group, count);
+    for (int first = begin; first + factor <= end; first += factor) {
+      const std::span parts(cluster.devices.begin() + first, static_cast<std::size_t>(factor));
+      int& place = narrow_of_node[parts.front().node];
+      Device device = joined(parts, place, cores);
+      place += factor;
+      device.id = DeviceId{static_cast<int>(result.devices.size())};
+      device.index = wide_of_node[device.node]++;
+      result.devices.push_back(std::move(device));
+    }
+  }
+  for (Level& level : result.levels) level.devices = std::max(1, level.devices / group) * wide;
+  return result;
 }
 
 std::string to_text(const Device& device) {

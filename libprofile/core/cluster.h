@@ -96,6 +96,13 @@ struct LevelSpec {
 /// innermost of several levels are nodes `a`, `b`, ... Latency and memory are those of every level and device.
 Cluster nested_cluster(std::span<const LevelSpec> levels, DeviceKind kind, Seconds latency, Bytes memory);
 
+/// The same machine as devices of `factor` times as many cores: each is made of neighbours of one node, within
+/// a group of the innermost level; those left over are in no device. Memory adds up, the slowest speed counts,
+/// links are those between the cores. Cores that are left open are numbered from 0 on each node, `cores` for
+/// each of the devices given. Throws pp::Error (usage) when a group holds fewer than `factor` of them, or
+/// neighbours stand on different nodes.
+Cluster with_wider_devices(const Cluster& cluster, int factor, int cores);
+
 /// `cpu:1`, `cuda:0`
 std::string to_text(const Device& device);
 

@@ -57,28 +57,6 @@ WorkerReport worker_report(WorkerId id, const WorkerRecord& record, Seconds step
   return report;
 }
 
-// What the plan says of an operation, for a micro-batch of the middle size.
-Seconds predicted_time(const plan::Plan& plan, plan::OpKind kind, StageId stage) {
-  if (index(stage) >= plan.predicted.stages.size()) return Seconds(0);
-  const plan::StageCosts& costs = plan.predicted.stages[index(stage)];
-  std::vector<double> scales = plan.predicted.micro_batch_scale;
-  std::ranges::sort(scales);
-  const double scale = scales.empty() ? 1 : scales[scales.size() / 2];
-  switch (kind) {
-    case plan::OpKind::forward: return scale * costs.forward;
-    case plan::OpKind::backward: return scale * costs.backward;
-    case plan::OpKind::input_gradient: return scale * costs.input_gradient;
-    case plan::OpKind::weight_gradient: return scale * costs.weight_gradient;
-    case plan::OpKind::recompute: return scale * costs.recompute;
-    case plan::OpKind::all_reduce: return costs.all_reduce;
-    case plan::OpKind::update: return costs.update;
-    case plan::OpKind::load: return costs.load;
-    case plan::OpKind::evict: return costs.evict;
-    case plan::OpKind::tied_all_reduce: break;  // of a group of stages, and measured without its waiting
-  }
-  return Seconds(0);
-}
-
 // A step does `accumulate` times what the plan predicts of one, but for its all-reduce and its update.
 void add_comparisons(RunReport& report, const plan::Prediction& predicted, int accumulate) {
   compare(report, "step_s", accumulate * predicted.step.count(), report.step.count());
@@ -146,7 +124,7 @@ std::vector<OpTime> op_times(const plan::Plan& plan, std::span<const WorkerRecor
       row.kind = key.first;
       row.stage = key.second;
       row.count += times.count();
-      row.predicted = predicted_time(plan, row.kind, row.stage);
+      row.predicted = plan::promised_time(plan.predicted, row.kind, row.stage);
       if (times.count() <= most[by_stage]) continue;
       most[by_stage] = times.count();
       row.median = times.median();

@@ -61,6 +61,21 @@ PlanRequest two_stages() {
 
 }  // namespace
 
+TEST_CASE("the expected step stands beside that of the medians where it is known") {
+  Explanation why = explained(uneven(), make_cluster(2), two_stages());
+  check_silent(why, "Expected:");
+  why.expected_step = 1.019 * why.step;  // of 25 ms
+  check_says(
+      why,
+      "\nExpected: 25.5 ms per step on average, 1.9 % more than with every operation at its median: they "
+      "vary, and who waits for several waits for the slowest.\n");
+  CHECK(to_json(why)["expected_step_s"].get<double>() == exactly(0.025475));
+  why.expected_step = 0.99 * why.step;
+  check_says(why, "\nExpected: 24.8 ms per step on average, 1.0 % less than with every");
+  why.expected_step = why.step;
+  check_says(why, "\nExpected: 25 ms per step on average, as with every");
+}
+
 TEST_CASE("an uneven pipeline: the slow stage decides, the other has half its time to spare") {
   // Stage 0 runs F0 F1 B0 F2 B1 F3 B2 B3 of 2 and 4 ms: 24 ms. It waits once, from 4 to 5, for F0 B0 of stage 1
   // (2 to 5), so a step takes 25 ms, and the next begins the same way.

@@ -1,0 +1,115 @@
+#include "apps/plan/planning_cases.h"
+
+#include <algorithm>
+#include <span>
+
+#include "apps/cli/output.h"
+#include "libprofile/core/counted.h"
+
+namespace pp::plan_tool {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorKind::usage, message); }
+
+std::string cores_text(const PlanningCase& one) { return counted(one.profile.device.cores_per_device, "core"); }
+
+/// Two profiles may compete: by their devices alone.
+void check_pair(const PlanningCase& a, const PlanningCase& b) {
+  const std::string both = cli::input_name(a.file) + " and " + cli::input_name(b.file);
+  if (a.profile.model_hash != b.profile.model_hash) {
+    refuse(both + " profile different models (\"" + a.profile.model.name + "\", \"" + b.profile.model.name +
+           "\"); profile one model on devices of each size");
+  }
+  if (a.profile.dtype != b.profile.dtype) {
+    refuse(both + " profile different types (" + std::string(name_of(a.profile.dtype)) + ", " +
+           std::string(name_of(b.profile.dtype)) + "); profile both with the same --dtype");
+  }
+  for (const PlanningCase* one : {&a, &b}) {
+    if (one->profile.device.kind == DeviceKind::cpu) continue;
+    refuse(cli::input_name(one->file) +
+           ": several profiles are of cpu devices of different numbers of cores, " + "this one is of " +
+           std::string(name_of(one->profile.device.kind)) + "; give it alone");
+  }
+  if (a.profile.device.cores_per_device == b.profile.device.cores_per_device) {
+    refuse(both + " both profile devices of " + cores_text(a) +
+           "; several profiles are of devices of different numbers of cores");
+  }
+}
+
+/// Of the devices as they are given: those of a file know it, others have the fewest of the profiles.
+int cores_of_devices(const Cluster& cluster, std::span<const PlanningCase> cases, const std::string& file) {
+  const std::size_t cores = cluster.devices.front().cores.size();
+  for (const Device& device : cluster.devices) {
+    if (device.cores.size() == cores) continue;
+    refuse(cli::input_name(file) +
+           ": its devices have different numbers of cores; several profiles need equal ones");
+  }
+  const auto fewest = std::ranges::min_element(
+      cases, {}, [](const PlanningCase& one) { return one.profile.device.cores_per_device; });
+  return cores > 0 ? static_cast<int>(cores) : fewest->profile.device.cores_per_device;
+}
+
+/// The devices of `base`, `cores` each, as those of the profile.
+Cluster machine_of(const PlanningCase& one, const Cluster& base, int cores) {
+  const int wanted = one.profile.device.cores_per_device;
+  if (wanted % cores != 0) {
+    refuse(cli::input_name(one.file) + ": devices of " + cores_text(one) + " are not made of devices of " +
+           counted(cores, "core") + ", as the machine has; give a machine of smaller devices");
+  }
+  if (wanted == cores) return base;
+  Cluster machine =
+      with_context(cli::input_name(one.file), [&] { return with_wider_devices(base, wanted / cores, cores); });
+  for (Device& device : machine.devices) {  // devices of one host may each count all of its memory
+    if (one.profile.device.memory > Bytes(0))
+      device.memory = std::min(device.memory, one.profile.device.memory);
+  }
+  return machine;
+}
+
+/// The profile that the plan of the run was made from; of one profile that one, whatever the plan says.
+PlanningCase& case_of(const plan::MeasuredRun& run, std::vector<PlanningCase>& cases) {
+  if (cases.size() == 1) return cases.front();
+  const auto found = std::ranges::find(cases, run.plan.profile_hash, &PlanningCase::hash);
+  if (found != cases.end()) return *found;
+  throw Error(ErrorKind::data, "/plan/profile_hash: none of the profiles is " + run.plan.profile_hash +
+                                   ", from which the plan was made; give that profile");
+}
+
+}  // namespace
+
+void calibrate(std::vector<PlanningCase>& cases, const std::vector<std::string>& reports,
+               plan::OptimizerName optimizer) {
+  for (const std::string& file : reports) {
+    const plan::MeasuredRun run = cli::load(file, plan::parse_measured_run);
+    with_context(cli::input_name(file), [&] {
+      PlanningCase& one = case_of(run, cases);
+      one.runs.push_back(plan::factors_of(run, one.profile));
+    });
+  }
+  for (PlanningCase& one : cases) {
+    if (!one.runs.empty()) one.profile = plan::calibrated(one.profile, one.runs, optimizer);
+  }
+}
+
+std::vector<PlanningCase> load_cases(const std::vector<std::string>& files, const ClusterOptions& options) {
+  std::vector<PlanningCase> cases;
+  for (const std::string& file : files) {
+    PlanningCase& one = cases.emplace_back(PlanningCase{file, cli::load(file, parse_profile), {}, {}, {}});
+    one.hash = profile_hash(one.profile);
+  }
+  for (std::size_t i = 1; i < cases.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) check_pair(cases[j], cases[i]);
+  }
+  const auto smallest = std::ranges::min_element(
+      cases, {}, [](const PlanningCase& one) { return one.profile.device.cores_per_device; });
+  const Cluster base = load_cluster(options, smallest->profile);
+  if (cases.size() == 1) {
+    cases.front().cluster = base;
+    return cases;
+  }
+  const int cores = cores_of_devices(base, cases, options.file);
+  for (PlanningCase& one : cases) one.cluster = machine_of(one, base, cores);
+  return cases;
+}
+
+}  // namespace pp::plan_tool

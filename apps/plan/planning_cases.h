@@ -1,0 +1,30 @@
+// The profiles of a request, each with the machine that its own devices make.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/plan/planning_options.h"
+#include "libplan/report/calibration.h"
+
+namespace pp::plan_tool {
+
+struct PlanningCase {
+  std::string file;
+  Profile profile;
+  std::string hash;  ///< of the profile as it was read
+  Cluster cluster;
+  std::vector<plan::RunFactors> runs;  ///< what corrected the profile since
+};
+
+/// One profile is planned on the cluster as it is. Several are of one model and type, and of CPU devices of
+/// different numbers of cores: the cluster has devices of the fewest cores, the others get their devices by
+/// joining neighbours (with_wider_devices()). Throws pp::Error (usage) that names the files.
+std::vector<PlanningCase> load_cases(const std::vector<std::string>& files, const ClusterOptions& options);
+
+/// Corrects each profile by the reports (pp.report) of runs; of several profiles by those whose plans were made
+/// from it. `optimizer`: whose updates are planned. Throws pp::Error (data) that names the report.
+void calibrate(std::vector<PlanningCase>& cases, const std::vector<std::string>& reports,
+               plan::OptimizerName optimizer);
+
+}  // namespace pp::plan_tool

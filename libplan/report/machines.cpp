@@ -1,0 +1,113 @@
+#include "libplan/report/machines.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "libplan/plan_recompute.h"
+#include "libplan/report/what_if.h"
+#include "libprofile/core/counted.h"
+
+namespace pp::plan {
+namespace {
+
+using pp::to_text;
+
+const RankedPlans* plans_of(const MachinePlans& machine) { return std::get_if<RankedPlans>(&machine.found); }
+
+Seconds step_of(const MachinePlans& machine) { return plans_of(machine)->best.predicted.step; }
+
+/// `78.8 % slower`, `as fast`
+std::string slower_text(Seconds step, Seconds best) {
+  constexpr double kRounding = 1e-9;  // relative; of sums in another order
+  if (step <= best * (1 + kRounding)) return "as fast";
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f %% slower", 100 * (step / best - 1));
+  return text.data();
+}
+
+/// `2 devices of 1 core`
+std::string text_of(const MachinePlans& machine) {
+  return counted(machine.devices, "device") + " of " + counted(machine.cores_per_device, "core");
+}
+
+std::string verdict(const MachinePlans& best, const MachinePlans& other) {
+  if (plans_of(other) == nullptr) return "no plan fits " + text_of(other);
+  const std::string difference = slower_text(step_of(other), step_of(best));
+  if (difference == "as fast") return text_of(other) + " would be as fast as " + text_of(best);
+  return text_of(best) + (best.devices == 1 ? " beats" : " beat") + " every plan for " + text_of(other) + ": " +
+         to_text(step_of(best)) + " against " + to_text(step_of(other)) + " per step, " + difference;
+}
+
+Machine entry(const MachinePlans& best, const MachinePlans& machine) {
+  Machine entry{machine.devices, machine.cores_per_device, machine.profile_hash, {}, {}, {}};
+  if (const RankedPlans* plans = plans_of(machine)) {
+    entry.step = plans->best.predicted.step;
+    entry.plan = plan_summary(plans->best);
+  }
+  if (&machine != &best) entry.verdict = verdict(best, machine);
+  return entry;
+}
+
+/// A plan that may be listed beside the chosen one.
+struct Rival {
+  Alternative alternative;
+  const Plan* plan;
+};
+
+Alternative alternative(const Plan& other, Seconds best) {
+  Bytes peak{};
+  for (const WorkerPrediction& worker : other.predicted.workers) peak = std::max(peak, worker.memory.peak);
+  return {other.schedule.name,          stages_text(other),
+          replicas_text(other),         other.training.micro_batches,
+          other.predicted.step,         peak,
+          recompute_text(other),        slower_text(other.predicted.step, best),
+          other.predicted.expected_step};
+}
+
+std::vector<Rival> rivals(const MachinePlans& best, std::span<const MachinePlans> machines) {
+  std::vector<Rival> list;
+  const RankedPlans& own = *plans_of(best);
+  for (std::size_t i = 0; i < own.others.size(); ++i) {
+    list.push_back({own.best.alternatives[i], &own.others[i]});
+    list.back().alternative.cores_per_device = best.cores_per_device;
+  }
+  for (const MachinePlans& machine : machines) {
+    const RankedPlans* plans = plans_of(machine);
+    if (&machine == &best || plans == nullptr) continue;
+    const auto add = [&](const Plan& other) {
+      list.push_back({alternative(other, step_of(best)), &other});
+      list.back().alternative.cores_per_device = machine.cores_per_device;
+    };
+    add(plans->best);
+    for (const Plan& other : plans->others) add(other);
+  }
+  std::ranges::stable_sort(list, {}, [](const Rival& rival) { return rival.alternative.step; });
+  return list;
+}
+
+}  // namespace
+
+std::variant<RankedPlans, Infeasible> choose_machine(std::span<const MachinePlans> machines, int top) {
+  if (machines.size() == 1) return machines.front().found;
+  const MachinePlans* best = nullptr;
+  for (const MachinePlans& machine : machines) {
+    if (plans_of(machine) == nullptr) continue;
+    if (best == nullptr || step_of(machine) < step_of(*best)) best = &machine;
+  }
+  if (best == nullptr) return machines.front().found;
+  RankedPlans chosen{plans_of(*best)->best, {}};
+  chosen.best.alternatives.clear();
+  for (const Rival& rival : rivals(*best, machines)) {
+    if (std::ssize(chosen.others) >= top) break;
+    chosen.best.alternatives.push_back(rival.alternative);
+    chosen.others.push_back(*rival.plan);
+  }
+  chosen.best.machines.push_back(entry(*best, *best));
+  for (const MachinePlans& machine : machines) {
+    if (&machine != best) chosen.best.machines.push_back(entry(*best, machine));
+  }
+  return chosen;
+}
+
+}  // namespace pp::plan

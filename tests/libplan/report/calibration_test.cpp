@@ -1,0 +1,236 @@
+#include "libplan/report/calibration.h"
+#include "libplan/report/infeasible.h"
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "libprofile/core/hash.h"
+#include "tests/libplan/search/profiles.h"
+#include "tests/support/doctest.h"
+
+TEST_SUITE_BEGIN("libplan/report/calibration");
+
+namespace pp::plan {
+namespace {
+
+using test::make_cluster;
+using test::make_profile;
+
+doctest::Approx exactly(double value) { return doctest::Approx(value).epsilon(1e-12); }
+
+/// Six layers of 4 ms forward and 1 ms backward, with an update of 1 s per 1 MB.
+Profile chain() {
+  Profile profile = make_profile({std::vector<test::LayerRow>(6, {4, 1, 1000, 0, 0, 0, 0}), {}, {1, 2}});
+  const TimeStat second{Seconds(6e-3), Seconds(5e-3), Seconds(8e-3), 10};
+  profile.optimizers.push_back({"sgd", 1, second, Bytes(6000)});
+  return profile;
+}
+
+PlanRequest two_stages() {
+  PlanRequest request;
+  request.mini_batch = 4;
+  request.micro_batches = 4;
+  request.schedule = "1f1b";
+  request.stages = 2;
+  request.replicas = {1, 1};
+  request.window = WindowRule::win;
+  return request;
+}
+
+Plan plan_of(const Profile& profile) {
+  return std::get<Plan>(make_plan(profile, make_cluster(2), two_stages()));
+}
+
+/// A run of the plan of `profile` that took what `change` leaves of the promise.
+MeasuredRun run_of(const Profile& profile, const std::function<Seconds(OpKind, int, Seconds)>& change) {
+  MeasuredRun run{"report", plan_of(profile), {}};
+  for (int stage = 0; stage < 2; ++stage) {
+    for (const OpKind kind : {OpKind::forward, OpKind::backward, OpKind::update}) {
+      const Seconds promised = promised_time(run.plan.predicted, kind, StageId{stage});
+      run.operations.push_back({kind, StageId{stage}, change(kind, stage, promised)});
+    }
+  }
+  return run;
+}
+
+/// Forwards of stage 0 took `factor` times as long as promised.
+MeasuredRun slow_forwards(const Profile& profile, double factor) {
+  return run_of(profile, [&](OpKind kind, int stage, Seconds promised) {
+    return stage == 0 && kind == OpKind::forward ? factor * promised : promised;
+  });
+}
+
+Profile calibrated_by(const Profile& profile, std::vector<MeasuredRun> runs) {
+  std::vector<RunFactors> factors;
+  for (const MeasuredRun& run : runs) factors.push_back(factors_of(run, profile));
+  return calibrated(profile, factors, OptimizerName::sgd);
+}
+
+double forward_ms(const Profile& profile, std::size_t layer, std::size_t point = 0) {
+  return 1e3 * profile.layers[layer].points[point].forward.median.count();
+}
+double backward_ms(const Profile& profile, std::size_t layer) {
+  return 1e3 * profile.layers[layer].points[0].backward.median.count();
+}
+
+std::string refusal(const MeasuredRun& run, const Profile& profile) {
+  try {
+    factors_of(run, profile);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::data);
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("a run that measured what was promised changes nothing, to the byte") {
+  const Profile profile = chain();
+  const MeasuredRun run = slow_forwards(profile, 1);
+  CHECK(dump_json(to_json(calibrated_by(profile, {run, run}))) == dump_json(to_json(profile)));
+  const std::vector<RunFactors> factors{factors_of(run, profile)};
+  CHECK((summary_of(factors) == Calibration{{"report"}, 1, 1}));
+}
+
+TEST_CASE("forwards of stage 0 that took twice as long double those layers' forwards, and layers move away") {
+  const Profile profile = chain();
+  REQUIRE(stages_text(plan_of(profile)) == "3|3");
+  const Profile slow = calibrated_by(profile, {slow_forwards(profile, 2)});
+  for (const std::size_t layer : {0U, 1U, 2U}) {
+    CHECK(forward_ms(slow, layer) == exactly(8));
+    CHECK(forward_ms(slow, layer, 1) == exactly(16));  // of two samples
+    CHECK(backward_ms(slow, layer) == 1);
+    CHECK(forward_ms(slow, layer + 3) == 4);
+  }
+  // Three layers of 8 + 1 ms and three of 4 + 1: 27 and 15 ms; with one less in front 18 and 24.
+  CHECK(stages_text(plan_of(slow)) == "2|4");
+  // The plan of the calibrated profile, run as it promised, says of the profile what the first run said.
+  const MeasuredRun again = slow_forwards(slow, 1);
+  const Profile twice = calibrated_by(profile, {again});
+  CHECK(forward_ms(twice, 0) == exactly(8));
+  CHECK(forward_ms(twice, 1) == exactly(8));
+  CHECK(forward_ms(twice, 2) == exactly(5));  // it stood with three of 4 ms: (8 + 12)/16
+}
+
+TEST_CASE("of several runs the median counts, of two the mean") {
+  const Profile profile = chain();
+  const auto forward = [&](const std::vector<double>& factors) {
+    std::vector<MeasuredRun> runs;
+    for (const double factor : factors) runs.push_back(slow_forwards(profile, factor));
+    return forward_ms(calibrated_by(profile, runs), 0);
+  };
+  CHECK(forward({2, 3}) == exactly(10));
+  CHECK(forward({2, 5, 3}) == exactly(12));
+}
+
+TEST_CASE("what every operation takes beside its layers is taken off both sides") {
+  // 0.5 + 3 x 4 ms promised, 24.5 measured: the layers took twice as long.
+  Profile profile = chain();
+  const TimeStat half{Seconds(0.5e-3), Seconds(0.5e-3), Seconds(0.5e-3), 10};
+  profile.operation_overhead = OperationOverhead{half, half};
+  const MeasuredRun run = run_of(profile, [](OpKind kind, int stage, Seconds promised) {
+    return stage == 0 && kind == OpKind::forward ? Seconds(24.5e-3) : promised;
+  });
+  CHECK(forward_ms(calibrated_by(profile, {run}), 0) == exactly(8));
+}
+
+TEST_CASE("percentiles and the optimizer's update are scaled with the medians") {
+  Profile profile = chain();
+  TimeStat& forward = profile.layers[0].points[0].forward;
+  forward = {Seconds(4e-3), Seconds(3e-3), Seconds(6e-3), 10};
+  // Updates of 3 ms each took 3 and 6 ms: 9 instead of 6 together.
+  const MeasuredRun run = run_of(profile, [](OpKind kind, int stage, Seconds promised) {
+    return kind == OpKind::backward || stage == 0 ? promised : 2 * promised;
+  });
+  const Profile slow = calibrated_by(profile, {run});
+  CHECK(slow.layers[0].points[0].forward == forward);
+  CHECK(forward_ms(slow, 3) == exactly(8));
+  CHECK(slow.optimizers[0].update.median.count() == exactly(9e-3));
+  CHECK(slow.optimizers[0].update.high.count() == exactly(12e-3));
+}
+
+TEST_CASE("halves of the backward stand in for the whole, and the whole for the halves") {
+  Profile profile = chain();
+  for (LayerProfile& layer : profile.layers) {
+    for (LayerPoint& point : layer.points) {
+      point.input_gradient = TimeStat{point.backward.median * 0.6, {}, {}, 0};
+      point.weight_gradient = TimeStat{point.backward.median * 0.4, {}, {}, 0};
+    }
+  }
+  const StageFactors whole = factors_of(run_of(profile,
+                                               [](OpKind kind, int, Seconds promised) {
+                                                 return kind == OpKind::backward ? 3 * promised : promised;
+                                               }),
+                                        profile)
+                                 .stages[0];
+  CHECK(*whole.backward == exactly(3));
+  CHECK(*whole.input_gradient == exactly(3));
+  CHECK(*whole.weight_gradient == exactly(3));
+  // 1.8 ms of I took 3.6, 1.2 ms of W took 1.2: 4.8 instead of 3.
+  MeasuredRun split = slow_forwards(profile, 1);
+  std::erase_if(split.operations, [](const auto& operation) { return operation.kind == OpKind::backward; });
+  split.operations.push_back({OpKind::input_gradient, StageId{0}, Seconds(3.6e-3)});
+  split.operations.push_back({OpKind::weight_gradient, StageId{0}, Seconds(1.2e-3)});
+  const StageFactors halves = factors_of(split, profile).stages[0];
+  CHECK(*halves.input_gradient == exactly(2));
+  CHECK(*halves.weight_gradient == exactly(1));
+  CHECK(*halves.backward == exactly(1.6));
+}
+
+TEST_CASE("runs that say nothing about the profile are refused") {
+  const Profile profile = chain();
+  const MeasuredRun run = slow_forwards(profile, 1);
+  MeasuredRun other = run;
+  other.plan.model.name = "other";
+  CHECK(refusal(other, profile) == "the run is of model \"other\" (" + model_hash(other.plan.model) +
+                                       "), the profile of \"example\" (" + profile.model_hash +
+                                       "); run a plan of this profile");
+  other = run;
+  other.plan.training.dtype = DType::bfloat16;
+  CHECK(refusal(other, profile) ==
+        "the run computed in bfloat16, the profile is of float32; run a plan of this profile");
+  other = run;
+  other.plan.training.mini_batch = 16;
+  CHECK(refusal(other, profile) ==
+        "the run had micro-batches of 4 samples, the profile has sizes 1, 2; run a plan with one of them, or "
+        "profile that size");
+  other = run;
+  other.plan.devices[0].kind = DeviceKind::cuda;
+  CHECK(refusal(other, profile) ==
+        "the run used devices of kind cuda, the profile is of cpu; run a plan of this profile");
+  other = run;
+  other.operations.clear();
+  CHECK(refusal(other, profile) == "/op_times: has no measured forward; calibrate with a run of some steps");
+}
+
+TEST_CASE("of a report only plan and operations are read, and what is wrong with these is named") {
+  const MeasuredRun run = slow_forwards(chain(), 1);
+  Json json{{"format", "pp.report"}, {"version", 1}, {"plan", to_json(run.plan)}, {"seed", "whatever"}};
+  json["op_times"] = {{{"kind", "F"}, {"stage", 1}, {"count", 8}, {"predicted_s", 0.01}, {"median_s", 0.0125}}};
+  const MeasuredRun read = parse_measured_run(dump_json(json));
+  CHECK(read.hash == content_hash(dump_json_compact(json)));
+  CHECK(read.plan == run.plan);
+  REQUIRE(read.operations.size() == 1);
+  CHECK(read.operations[0].kind == OpKind::forward);
+  CHECK(read.operations[0].stage == StageId{1});
+  CHECK(read.operations[0].median == Seconds(0.0125));
+  const auto refused = [&](const std::function<void(Json&)>& change) -> std::string {
+    Json changed = json;
+    change(changed);
+    try {
+      parse_measured_run(dump_json(changed));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  CHECK(refused([](Json& j) { j["format"] = "pp.plan"; }) ==
+        "/format: is \"pp.plan\"; a run's report is \"pp.report\"");
+  CHECK(refused([](Json& j) { j["version"] = 2; }) == "/version: is 2; this program reads version 1");
+  CHECK(refused([](Json& j) { j["op_times"][0]["stage"] = 2; }).starts_with("/op_times/0/stage: "));
+  CHECK(refused([](Json& j) { j["plan"]["stages"][0]["workers"] = {7}; }) ==
+        "/plan: /stages/0/workers: 7 is not in /workers");
+}
+
+}  // namespace pp::plan
