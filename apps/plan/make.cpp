@@ -174,7 +174,7 @@ void make(const Options& options, cli::Shell& shell) {
   if (peer) return make_peer_plan(options, *peer, shell);
   std::vector<PlanningCase> cases = load_cases(options.profiles, options.cluster);
   for (const PlanningCase& one : cases) warn_about(one.profile);
-  calibrate(cases, options.reports, options.request.request.optimizer);
+  calibrate(cases, options.reports);
   cli::Output output(options.output);
   Seconds left = options.request.time_limit;
   const std::vector<plan::MachinePlans> machines = plans_for(cases, options, left, shell);

@@ -77,8 +77,7 @@ PlanningCase& case_of(const plan::MeasuredRun& run, std::vector<PlanningCase>& c
 
 }  // namespace
 
-void calibrate(std::vector<PlanningCase>& cases, const std::vector<std::string>& reports,
-               plan::OptimizerName optimizer) {
+void calibrate(std::vector<PlanningCase>& cases, const std::vector<std::string>& reports) {
   for (const std::string& file : reports) {
     const plan::MeasuredRun run = cli::load(file, plan::parse_measured_run);
     with_context(cli::input_name(file), [&] {
@@ -87,7 +86,7 @@ void calibrate(std::vector<PlanningCase>& cases, const std::vector<std::string>&
     });
   }
   for (PlanningCase& one : cases) {
-    if (!one.runs.empty()) one.profile = plan::calibrated(one.profile, one.runs, optimizer);
+    if (!one.runs.empty()) one.profile = plan::calibrated(one.profile, one.runs);
   }
 }
 

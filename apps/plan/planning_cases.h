@@ -23,8 +23,7 @@ struct PlanningCase {
 std::vector<PlanningCase> load_cases(const std::vector<std::string>& files, const ClusterOptions& options);
 
 /// Corrects each profile by the reports (pp.report) of runs; of several profiles by those whose plans were made
-/// from it. `optimizer`: whose updates are planned. Throws pp::Error (data) that names the report.
-void calibrate(std::vector<PlanningCase>& cases, const std::vector<std::string>& reports,
-               plan::OptimizerName optimizer);
+/// from it. Throws pp::Error (data) that names the report.
+void calibrate(std::vector<PlanningCase>& cases, const std::vector<std::string>& reports);
 
 }  // namespace pp::plan_tool

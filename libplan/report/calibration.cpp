@@ -145,7 +145,7 @@ double slowest_speed(const Plan& plan, const Stage& stage) {
 RunFactors factors_of(const MeasuredRun& run, const Profile& profile) {
   check_run(run, profile);
   const Prediction promised = predict(run.plan, profile, cluster_of(run.plan));
-  RunFactors factors{run.hash, {}, {}};
+  RunFactors factors{run.hash, {}, run.plan.training.optimizer, {}};
   Pair updates;
   for (std::size_t s = 0; s < run.plan.stages.size(); ++s) {
     const Stage& stage = run.plan.stages[s];
@@ -166,24 +166,25 @@ RunFactors factors_of(const MeasuredRun& run, const Profile& profile) {
   return factors;
 }
 
-Profile calibrated(const Profile& profile, std::span<const RunFactors> runs, OptimizerName optimizer) {
+Profile calibrated(const Profile& profile, std::span<const RunFactors> runs) {
   std::map<std::string_view, Stood> stood;
   Stood last;
-  std::vector<double> updates;
+  std::map<std::string_view, std::vector<double>> updates;  // by the optimizer of the profile
   for (const RunFactors& run : runs) {
     for (const StageFactors& stage : run.stages) {
       for (const std::string& layer : stage.layers) stood[layer].push_back(&stage);
     }
     last.push_back(&run.stages.back());
-    if (run.update) updates.push_back(*run.update);
+    const OptimizerProfile* measured = profiled_optimizer(profile, run.optimizer);
+    if (run.update && measured != nullptr) updates[measured->name].push_back(*run.update);
   }
   Profile result = profile;
   for (LayerProfile& layer : result.layers) scale(layer, stood[layer.name]);
   if (result.loss) scale(*result.loss, last);
-  if (const OptimizerProfile* measured = profiled_optimizer(profile, optimizer)) {
-    OptimizerProfile& own = result.optimizers[static_cast<std::size_t>(measured - profile.optimizers.data())];
-    scale(own.update, median(updates));
-    for (UpdatePoint& part : own.parts) scale(part.update, median(updates));
+  for (OptimizerProfile& optimizer : result.optimizers) {
+    const double factor = median(updates[optimizer.name]);
+    scale(optimizer.update, factor);
+    for (UpdatePoint& part : optimizer.parts) scale(part.update, factor);
   }
   return result;
 }

@@ -35,6 +35,7 @@ struct StageFactors {
 struct RunFactors {
   std::string report;  ///< hash
   std::vector<StageFactors> stages;
+  OptimizerName optimizer = OptimizerName::sgd;
   std::optional<double> update;  ///< of all stages together
   bool operator==(const RunFactors&) const = default;
 };
@@ -45,8 +46,8 @@ struct RunFactors {
 RunFactors factors_of(const MeasuredRun& run, const Profile& profile);
 
 /// `profile` with every time of a layer multiplied by the median, over the runs, of the factors of the stages
-/// in which it stood; the loss is one of the last stage. `optimizer`: whose update was measured.
-Profile calibrated(const Profile& profile, std::span<const RunFactors> runs, OptimizerName optimizer);
+/// in which it stood; the loss is one of the last stage. Updates are those of the optimizers that ran.
+Profile calibrated(const Profile& profile, std::span<const RunFactors> runs);
 
 /// The reports, and the range of all factors.
 Calibration summary_of(std::span<const RunFactors> runs);

@@ -55,13 +55,14 @@ struct Rival {
   const Plan* plan;
 };
 
-Alternative alternative(const Plan& other, Seconds best) {
+/// Of the best plan of another machine.
+Alternative alternative(const Plan& other) {
   Bytes peak{};
   for (const WorkerPrediction& worker : other.predicted.workers) peak = std::max(peak, worker.memory.peak);
   return {other.schedule.name,          stages_text(other),
           replicas_text(other),         other.training.micro_batches,
           other.predicted.step,         peak,
-          recompute_text(other),        slower_text(other.predicted.step, best),
+          recompute_text(other),        {},
           other.predicted.expected_step};
 }
 
@@ -75,12 +76,13 @@ std::vector<Rival> rivals(const MachinePlans& best, std::span<const MachinePlans
   for (const MachinePlans& machine : machines) {
     const RankedPlans* plans = plans_of(machine);
     if (&machine == &best || plans == nullptr) continue;
-    const auto add = [&](const Plan& other) {
-      list.push_back({alternative(other, step_of(best)), &other});
-      list.back().alternative.cores_per_device = machine.cores_per_device;
+    const auto add = [&](Alternative one, const Plan& other) {
+      one.why_not = slower_text(one.step, step_of(best));
+      one.cores_per_device = machine.cores_per_device;
+      list.push_back({std::move(one), &other});
     };
-    add(plans->best);
-    for (const Plan& other : plans->others) add(other);
+    add(alternative(plans->best), plans->best);
+    for (std::size_t i = 0; i < plans->others.size(); ++i) add(plans->best.alternatives[i], plans->others[i]);
   }
   std::ranges::stable_sort(list, {}, [](const Rival& rival) { return rival.alternative.step; });
   return list;

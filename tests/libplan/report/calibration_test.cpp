@@ -63,7 +63,7 @@ MeasuredRun slow_forwards(const Profile& profile, double factor) {
 Profile calibrated_by(const Profile& profile, std::vector<MeasuredRun> runs) {
   std::vector<RunFactors> factors;
   for (const MeasuredRun& run : runs) factors.push_back(factors_of(run, profile));
-  return calibrated(profile, factors, OptimizerName::sgd);
+  return calibrated(profile, factors);
 }
 
 double forward_ms(const Profile& profile, std::size_t layer, std::size_t point = 0) {
@@ -148,6 +148,10 @@ TEST_CASE("percentiles and the optimizer's update are scaled with the medians") 
   CHECK(forward_ms(slow, 3) == exactly(8));
   CHECK(slow.optimizers[0].update.median.count() == exactly(9e-3));
   CHECK(slow.optimizers[0].update.high.count() == exactly(12e-3));
+  // Of another optimizer than the one that ran nothing is known.
+  profile.optimizers.push_back({"adamw", 2, profile.optimizers[0].update, Bytes(6000)});
+  CHECK(calibrated_by(profile, {run}).optimizers[1].update == profile.optimizers[1].update);
+  CHECK(calibrated_by(profile, {run}).optimizers[0].update.median.count() == exactly(9e-3));
 }
 
 TEST_CASE("halves of the backward stand in for the whole, and the whole for the halves") {
