@@ -58,8 +58,12 @@ void report_infeasible(const plan::Infeasible& none, cli::Shell& shell) {
 void make_peer_plan(const Options& options, const plan::PeerOptions& peer, cli::Shell& shell) {
   if (options.profiles.size() > 1)
     throw Error(ErrorKind::usage, "several profiles: only for --cost-model pp; give one");
-  if (!options.reports.empty())
-    throw Error(ErrorKind::usage, "--calibrate: only for --cost-model pp; leave one of the two out");
+  for (const auto& [option, given] : {std::pair{"--calibrate", !options.reports.empty()},
+                                      std::pair{"--write-alternatives", !options.alternatives.empty()}}) {
+    if (given)
+      throw Error(ErrorKind::usage,
+                  std::string(option) + ": only for --cost-model pp; leave one of the two out");
+  }
   const Profile profile = cli::load(options.profiles.front(), parse_profile);
   cli::Output output(options.output);
   const auto begin = std::chrono::steady_clock::now();
@@ -144,13 +148,18 @@ std::vector<plan::MachinePlans> plans_for(std::span<const PlanningCase> cases, c
   return machines;
 }
 
-/// `alternative-1.json` and so on, in full.
-void write_alternatives(const std::vector<plan::Plan>& others, const std::string& folder) {
+/// For the alternatives, before the work.
+void make_folder(const std::string& folder) {
   if (folder.empty()) return;
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
   if (failure)
     throw Error(ErrorKind::usage, "--write-alternatives: " + folder + " cannot be made: " + failure.message());
+}
+
+/// `alternative-1.json` and so on, in full.
+void write_alternatives(const std::vector<plan::Plan>& others, const std::string& folder) {
+  if (folder.empty()) return;
   for (std::size_t i = 0; i < others.size(); ++i) {
     const std::string name = "alternative-" + std::to_string(i + 1) + ".json";
     cli::Output(std::filesystem::path(folder) / name).write(dump_json(plan::to_json(others[i])));
@@ -176,6 +185,7 @@ void make(const Options& options, cli::Shell& shell) {
   for (const PlanningCase& one : cases) warn_about(one.profile);
   calibrate(cases, options.reports);
   cli::Output output(options.output);
+  make_folder(options.alternatives);
   Seconds left = options.request.time_limit;
   const std::vector<plan::MachinePlans> machines = plans_for(cases, options, left, shell);
   const auto choice = plan::choose_machine(machines, options.request.request.top);

@@ -158,6 +158,8 @@ TEST_SUITE("apps/calibrate") {
       CHECK(other.predicted.expected_step.has_value());
     }
     CHECK_FALSE(std::filesystem::exists(folder.path() / "others/alternative-4.json"));
+    CHECK(folder.make({"--write-alternatives", "others", "--cost-model", "pipedream-code"}).err ==
+          "pp-plan: error: --write-alternatives: only for --cost-model pp; leave one of the two out\n");
     CHECK(folder.make({"--write-alternatives", "profile.json/x"})
               .err.starts_with("pp-plan: error: --write-alternatives: profile.json/x cannot be made: "));
   }
