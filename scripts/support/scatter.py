@@ -1,0 +1,54 @@
+"""A scatter plot of two equal logarithmic axes with their diagonal, as SVG."""
+
+import math
+import typing
+from xml.sax.saxutils import escape
+
+SIZE, MARGIN = 520, 60
+COLOURS = ["#1f5fa8", "#c8501e", "#3a8a3f"]
+
+
+class Point(typing.NamedTuple):
+    x: float
+    y: float
+    label: str  # shown where the pointer rests
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times the powers of ten."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [value for power in powers for value in (10.0**power * k for k in (1, 2, 5)) if low <= value <= high]
+
+
+def scatter_svg(series: dict[str, list[Point]], x_title: str, y_title: str) -> str:
+    """All coordinates above 0."""
+    values = [value for points in series.values() for point in points for value in (point.x, point.y)]
+    low, high = min(values) / 1.25, max(values) * 1.25
+    span = math.log(high / low)
+
+    def along(value: float) -> float:
+        return math.log(value / low) / span * (SIZE - 2 * MARGIN)
+
+    def x(value: float) -> str:
+        return f"{MARGIN + along(value):.1f}"
+
+    def y(value: float) -> str:
+        return f"{SIZE - MARGIN - along(value):.1f}"
+
+    near, far = MARGIN, SIZE - MARGIN
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {SIZE} {SIZE}" font-family="sans-serif" font-size="12">',
+             f'<rect width="{SIZE}" height="{SIZE}" fill="white"/>']
+    for value in ticks(low, high):
+        parts += [f'<path d="M{x(value)} {near}V{far}M{near} {y(value)}H{far}" stroke="#ddd"/>',
+                  f'<text x="{x(value)}" y="{far + 16}" text-anchor="middle">{value:g}</text>',
+                  f'<text x="{near - 6}" y="{y(value)}" text-anchor="end" dominant-baseline="middle">{value:g}</text>']
+    parts += [f'<rect x="{near}" y="{near}" width="{far - near}" height="{far - near}" fill="none" stroke="black"/>',
+              f'<path d="M{near} {far}L{far} {near}" stroke="#888"/>',
+              f'<text x="{SIZE / 2}" y="{SIZE - 16}" text-anchor="middle">{escape(x_title)}</text>',
+              f'<text transform="translate(16 {SIZE / 2}) rotate(-90)" text-anchor="middle">{escape(y_title)}</text>']
+    for number, (name, points) in enumerate(series.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        parts.append(f'<text x="{near + 10 + 130 * number}" y="{near - 12}" fill="{colour}">&#9679; {escape(name)}</text>')
+        parts += [f'<circle cx="{x(point.x)}" cy="{y(point.y)}" r="3.5" fill="{colour}" fill-opacity="0.7">'
+                  f"<title>{escape(point.label)}</title></circle>" for point in points]
+    return "\n".join([*parts, "</svg>", ""])
