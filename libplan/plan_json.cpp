@@ -271,32 +271,35 @@ std::vector<Seconds> read_durations(ObjectReader& reader, std::string_view key) 
   return durations;
 }
 
-/// Seconds below and above the median.
 struct NamedSpread {
   std::string_view key;
   Spread StageSpread::*member;
 };
-constexpr std::array kSpreads{NamedSpread{"forward_s", &StageSpread::forward},
-                              NamedSpread{"backward_s", &StageSpread::backward},
-                              NamedSpread{"input_gradient_s", &StageSpread::input_gradient},
-                              NamedSpread{"weight_gradient_s", &StageSpread::weight_gradient},
-                              NamedSpread{"recompute_s", &StageSpread::recompute},
-                              NamedSpread{"update_s", &StageSpread::update}};
+constexpr std::array kSpreads{NamedSpread{"forward", &StageSpread::forward},
+                              NamedSpread{"backward", &StageSpread::backward},
+                              NamedSpread{"input_gradient", &StageSpread::input_gradient},
+                              NamedSpread{"weight_gradient", &StageSpread::weight_gradient},
+                              NamedSpread{"recompute", &StageSpread::recompute},
+                              NamedSpread{"update", &StageSpread::update}};
 
 StageSpread read_spread(ObjectReader& reader) {
   StageSpread spread;
   for (const auto& [key, member] : kSpreads) {
-    const std::vector<Seconds> ends = read_durations(reader, key);
-    if (ends.size() != 2) reader.fail(key, "must be two numbers: seconds below and above the median");
-    spread.*member = {ends[0], ends[1]};
+    reader.object(key, [&](ObjectReader& of) {
+      const Seconds shift(of.number("shift_s", {.min = -kMostNumber, .max = kMostNumber}));
+      spread.*member = {seconds(of, "below_s"), seconds(of, "above_s"), shift};
+    });
   }
   return spread;
 }
 
 Json to_json(const StageSpread& spread) {
   Json json;
-  for (const auto& [key, member] : kSpreads)
-    json[std::string(key)] = {(spread.*member).below.count(), (spread.*member).above.count()};
+  for (const auto& [key, member] : kSpreads) {
+    const Spread& of = spread.*member;
+    json[std::string(key)] = {
+        {"below_s", of.below.count()}, {"above_s", of.above.count()}, {"shift_s", of.shift.count()}};
+  }
   return json;
 }
 

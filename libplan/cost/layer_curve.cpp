@@ -81,7 +81,7 @@ LayerPrice price(const LayerProfile& layer, const Mix& mix) {
 
 Spread mixed(const Mix& mix, const TimeStat& low, const TimeStat& high) {
   const Spread a = spread_of(low), b = spread_of(high);
-  return {Seconds(mix(a.below.count(), b.below.count())), Seconds(mix(a.above.count(), b.above.count()))};
+  return {Seconds(mix(a.below.count(), b.below.count())), Seconds(mix(a.above.count(), b.above.count())), {}};
 }
 
 /// Halves that were not measured vary like the backward, as large as they are beside it.
@@ -94,7 +94,7 @@ LayerSpread spread(const LayerProfile& layer, const Mix& mix) {
   const auto half = [&](std::optional<TimeStat> LayerPoint::*member, double time) {
     if (mix.low->*member && mix.high->*member) return mixed(mix, *(mix.low->*member), *(mix.high->*member));
     const double share = times.backward > 0 ? time / times.backward : 0;
-    return Spread{spread.backward.below * share, spread.backward.above * share};
+    return spread.backward * share;
   };
   spread.input_gradient = half(&LayerPoint::input_gradient, times.input_gradient);
   spread.weight_gradient = half(&LayerPoint::weight_gradient, times.weight_gradient);
@@ -137,7 +137,7 @@ auto read_curve(const LayerProfile& layer, std::int64_t size, const CurveOptions
 
 Spread spread_of(const TimeStat& time) {
   if (time.samples == 0) return {};
-  return {time.median - time.low, time.high - time.median};
+  return {time.median - time.low, time.high - time.median, {}};
 }
 
 LayerPrice price_layer(const LayerProfile& layer, std::int64_t size, const CurveOptions& options) {

@@ -1,19 +1,12 @@
 #include "libplan/search/expected_step.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "libplan/cost/priced_model.h"
 #include "libplan/simulate/expected_step.h"
 
 namespace pp::plan {
 namespace {
-
-Seconds added(Seconds a, Seconds b) { return Seconds(std::hypot(a.count(), b.count())); }
-
-void add(Spread& sum, const Spread& part) {
-  sum = {added(sum.below, part.below), added(sum.above, part.above)};
-}
 
 bool has_samples(const LayerProfile& layer) {
   return std::ranges::any_of(layer.points, [](const LayerPoint& point) {
@@ -31,19 +24,17 @@ struct Source {
 };
 
 void add_layer(StageSpread& sum, const LayerSpread& layer) {
-  add(sum.forward, layer.forward);
-  add(sum.backward, layer.backward);
-  add(sum.input_gradient, layer.input_gradient);
-  add(sum.weight_gradient, layer.weight_gradient);
+  sum.forward = sum.forward + layer.forward;
+  sum.backward = sum.backward + layer.backward;
+  sum.input_gradient = sum.input_gradient + layer.input_gradient;
+  sum.weight_gradient = sum.weight_gradient + layer.weight_gradient;
 }
 
 /// That of the whole model's update, as large as the stage's update is beside it.
 Spread update_spread(const Plan& plan, const Profile& profile, Seconds update) {
   const OptimizerProfile* measured = profiled_optimizer(profile, plan.training.optimizer);
   if (measured == nullptr || measured->update.median <= Seconds{}) return {};
-  const Spread whole = spread_of(measured->update);
-  const double share = update / measured->update.median;
-  return {whole.below * share, whole.above * share};
+  return spread_of(measured->update) * (update / measured->update.median);
 }
 
 double slowest_speed(const Plan& plan, const Stage& stage) {
@@ -62,8 +53,8 @@ StageSpread stage_spread(const Plan& plan, const Source& source, std::size_t s) 
     const LayerSpread layer = source.of(*std::ranges::find(source.profile.layers, name, &LayerProfile::name));
     add_layer(sum, layer);
     if (std::ranges::count(stage.recompute, name) == 0) continue;
-    add(sum.backward, layer.forward);
-    add(sum.input_gradient, layer.forward);
+    sum.backward = sum.backward + layer.forward;
+    sum.input_gradient = sum.input_gradient + layer.forward;
   }
   if (s + 1 == plan.stages.size() && source.profile.loss) add_layer(sum, source.of(*source.profile.loss));
   if (const auto& overhead = source.profile.operation_overhead) {
@@ -74,7 +65,7 @@ StageSpread stage_spread(const Plan& plan, const Source& source, std::size_t s) 
   const double speed = slowest_speed(plan, stage);
   for (Spread* spread :
        {&sum.forward, &sum.backward, &sum.input_gradient, &sum.weight_gradient, &sum.recompute})
-    *spread = {spread->below / speed, spread->above / speed};
+    *spread = *spread * (1 / speed);
   sum.update = update_spread(plan, source.profile, plan.predicted.stages[s].update);
   return sum;
 }

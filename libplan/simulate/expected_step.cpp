@@ -62,9 +62,7 @@ class Draws {
       const double scale =
           (scaled ? input.micro_batch_scale[at(op.micro_batch)] : 1) / index_.slice(static_cast<int>(id)).parts;
       medians_.push_back(costs.own_time(static_cast<int>(id)));
-      spreads_.push_back(spread ? spread_of(*spread, op.kind) : Spread{});
-      spreads_.back().below *= scale;
-      spreads_.back().above *= scale;
+      spreads_.push_back((spread ? spread_of(*spread, op.kind) : Spread{}) * scale);
     }
     input_.own_times = medians_;
   }
@@ -77,8 +75,8 @@ class Draws {
     for (std::size_t id = 0; id < size(); ++id) {
       const double z = normal(number, id);
       const Spread& spread = spreads_[id];
-      const double time = medians_[id] + z * (z < 0 ? spread.below : spread.above).count();
-      input_.own_times[id] = std::max(0.0, time);
+      const Seconds beyond = spread.shift + z * (z < 0 ? spread.below : spread.above);
+      input_.own_times[id] = std::max(0.0, medians_[id] + beyond.count());
     }
   }
 
@@ -93,7 +91,7 @@ class Draws {
     Excess sum;
     for (int i = third * length / 3; i < (third + 1) * length / 3; ++i) {
       sum.drawn += input_.own_times[at(first + i)] - medians_[at(first + i)];
-      sum.mean += spreads_[at(first + i)].skew().count();
+      sum.mean += spreads_[at(first + i)].mean().count();
     }
     return sum;
   }

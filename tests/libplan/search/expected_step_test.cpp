@@ -51,20 +51,22 @@ Plan completed(const Profile& profile, int stages) {
 TEST_CASE("layers of a stage vary independently, and so does what an operation takes beside them") {
   Profile profile = noisy();
   const auto forward = [&] { return completed(profile, 1).predicted.stages[0].spread->forward; };
-  CHECK(forward().below.count() == exactly(0.5e-3));  // sqrt(0.3^2 + 0.4^2)
-  CHECK(forward().above.count() == exactly(1e-3));
+  CHECK(forward().below.count() == exactly(0.5e-3));                 // sqrt(0.3^2 + 0.4^2)
+  CHECK(forward().above.count() == exactly(1e-3));                   // sqrt(0.6^2 + 0.8^2)
+  CHECK(forward().mean().count() == exactly(0.7e-3 * kHalfNormal));  // their means add up: 0.3 and 0.4
+  CHECK(forward().shift.count() == exactly(0.2e-3 * kHalfNormal));   // of which 0.5 are in the halves
   profile.operation_overhead = OperationOverhead{time(0.1, 0.1, 2.5), time(0.1, 0.1, 0.1)};
   CHECK(forward().above.count() == exactly(2.6e-3));  // sqrt(1 + 2.4^2)
 }
 
 TEST_CASE("one worker's expected step is the sum of its operations' means") {
-  // Four forwards of 2 ms with 0.5 ms below and 1 ms above, four backwards of 4 ms.
+  // Four forwards of 2 ms, whose layers' halves differ by 0.3 and 0.4 ms, four backwards of 4 ms.
   const Plan plan = completed(noisy(), 1);
   CHECK(plan.predicted.step.count() == exactly(24e-3));
-  CHECK(plan.predicted.expected_step->count() == exactly((24 + 4 * 0.5 * kHalfNormal) * 1e-3));
+  CHECK(plan.predicted.expected_step->count() == exactly((24 + 4 * 0.7 * kHalfNormal) * 1e-3));
   check_plan(plan);
   CHECK(plan_from_json(to_json(plan)) == plan);
-  CHECK(to_json(plan)["predicted"]["stages"][0]["spread"]["forward_s"][1] ==
+  CHECK(to_json(plan)["predicted"]["stages"][0]["spread"]["forward"]["above_s"] ==
         plan.predicted.stages[0].spread->forward.above.count());
 }
 
@@ -74,7 +76,7 @@ TEST_CASE("a device half as fast varies twice as much") {
   cluster.devices[0].speed = 0.5;
   Plan plan = std::get<Plan>(make_plan(profile, cluster, request_of(1)));
   add_expected_step(plan, profile, request_of(1));
-  CHECK(plan.predicted.expected_step->count() == exactly(2 * (24 + 4 * 0.5 * kHalfNormal) * 1e-3));
+  CHECK(plan.predicted.expected_step->count() == exactly(2 * (24 + 4 * 0.7 * kHalfNormal) * 1e-3));
 }
 
 TEST_CASE("stages that wait for each other take longer than their means") {
@@ -105,7 +107,7 @@ TEST_CASE("a stream's expected step is of an update") {
   request.mini_batch = request.micro_batches.emplace(1);
   Plan plan = std::get<Plan>(make_plan(profile, make_cluster(1), request));
   add_expected_step(plan, profile, request);
-  CHECK(plan.predicted.expected_step->count() == exactly((6 + 0.5 * kHalfNormal) * 1e-3));
+  CHECK(plan.predicted.expected_step->count() == exactly((6 + 0.7 * kHalfNormal) * 1e-3));
 }
 
 }  // namespace pp::plan

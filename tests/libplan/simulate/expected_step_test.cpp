@@ -17,7 +17,7 @@ using test::equal_stages;
 
 constexpr double kHalfNormal = 0.3989422804014327;  // E[max(z, 0)] = 1/sqrt(2 pi)
 
-Spread spread(double below, double above) { return {Seconds(below), Seconds(above)}; }
+Spread spread(double below, double above) { return {Seconds(below), Seconds(above), {}}; }
 
 double excess(const SimulationInput& input) { return expected_excess(input).value().count(); }
 
@@ -67,6 +67,10 @@ TEST_SUITE("libplan/simulate/expected_step") {
     input.stages[0].update = Seconds(1);
     input.stages[0].spread->update = spread(0, 0.2);
     CHECK(excess(input) == doctest::Approx((3 * 0.3 + 0.2) * kHalfNormal).epsilon(1e-9));
+    // What the mean of a sum has beyond its medians besides: three times.
+    input.stages[0].spread->backward.shift = Seconds(-0.05);
+    CHECK(excess(input) == doctest::Approx((3 * 0.3 + 0.2) * kHalfNormal - 3 * 0.05).epsilon(1e-9));
+    input.stages[0].spread->backward.shift = Seconds(0);
     // A micro-batch of twice the size varies twice as much.
     input.micro_batch_scale = {1, 2, 1};
     CHECK(excess(input) == doctest::Approx((4 * 0.3 + 0.2) * kHalfNormal).epsilon(1e-9));
@@ -97,6 +101,11 @@ TEST_SUITE("libplan/simulate/expected_step") {
     const double reference = mean_of_two_stages(0.1, 0.2, 200'000) - medians;  // +- 0.001
     CHECK(reference > 0.1);
     CHECK(std::abs(excess(input) - reference) < 0.04);  // three deviations of a mean of 2048
+    // Every operation 0.01 longer is a step 0.01 longer for each of those on the way, eight or more.
+    SimulationInput shifted = input;
+    for (StageCosts& stage : shifted.stages)
+      stage.spread->forward.shift = stage.spread->backward.shift = Seconds(0.01);
+    CHECK(excess(shifted) - excess(input) > 0.0799);
   }
 
   TEST_CASE("streams are measured per micro-batch, in their middle third") {
