@@ -12,9 +12,17 @@ Tensors unpacked(const LayerGraph& graph) {
   return saved;
 }
 
-/// Whether the forward left what the layer's own backward reads; under autocast it records a graph instead.
-bool is_written(const BoundLayer& layer, const LayerGraph& graph) {
-  return layer.backward && graph.outputs.empty() && graph.weight_gradients.empty();
+/// As autograd's walk, which computes none for inputs that want no gradient.
+void drop_unwanted(const PlannedLayer& planned, Tensors& input_gradients) {
+  for (std::size_t i = 0; i < planned.sources.size(); ++i) {
+    if (!planned.source_gradient[i]) input_gradients[i].reset();
+  }
+}
+
+/// Moves the weights' gradients, which stand behind those of `inputs` inputs, to the sums.
+void add_weights(Tensors& results, std::size_t inputs, WeightSums& sums) {
+  for (std::size_t i = inputs; i < results.size(); ++i) sums.add(i - inputs, std::move(results[i]));
+  results.resize(inputs);
 }
 
 }  // namespace
@@ -24,17 +32,17 @@ bool wants_input_gradient(const PlannedLayer& planned) {
 }
 
 Tensors LayerBackward::whole(std::size_t u, LayerGraph& graph, TensorSpan arrived, WeightSums& sums) const {
-  if (is_written(segment.layers[u], graph)) {
-    const Tensors saved = unpacked(graph);
-    Tensors gradients = written_inputs(u, saved, arrived);
-    written_parameters(u, saved, arrived, sums);
-    graph = LayerGraph();
-    return gradients;
-  }
-  Tensors results = recorded(u, graph, arrived);
   const std::size_t inputs = segment.plan.order[u].sources.size();
-  for (std::size_t i = inputs; i < results.size(); ++i) sums.add(i - inputs, std::move(results[i]));
-  results.resize(inputs);
+  Tensors results;
+  if (graph.written && !segment.layers[u].backward->both) {
+    Tensors saved = unpacked(graph);
+    results = written_inputs(u, saved, arrived);
+    written_parameters(u, saved, arrived, sums);
+  } else {
+    results = at_once(u, graph, arrived);
+    add_weights(results, inputs, sums);
+  }
+  graph = LayerGraph();
   return results;
 }
 
@@ -43,13 +51,17 @@ Tensors LayerBackward::inputs(std::size_t u, LayerGraph& graph, Tensors arrived)
   const std::size_t count = segment.plan.order[u].sources.size();
   const bool done = weights_of(u).empty();
   Tensors results;
-  if (is_written(layer, graph)) {
-    results = written_inputs(u, unpacked(graph), arrived);
-  } else if (!done && layer.weight_gradient == WeightGradient::with_input) {
-    results = recorded(u, graph, arrived);
+  if (!done && layer.weight_gradient == WeightGradient::with_input) {
+    results = at_once(u, graph, arrived);
+    graph = LayerGraph();
     graph.weight_gradients.assign(results.begin() + count, results.end());
     results.resize(count);
     return results;
+  }
+  if (graph.written) {
+    graph.left = unpacked(graph);
+    graph.saved.clear();
+    results = written_inputs(u, graph.left, arrived);
   } else {
     results = run_backward(graph, arrived, graph.inputs, done ? Graph::free : Graph::keep, engine);
   }
@@ -62,39 +74,49 @@ Tensors LayerBackward::inputs(std::size_t u, LayerGraph& graph, Tensors arrived)
 }
 
 void LayerBackward::parameters(std::size_t u, LayerGraph& graph, WeightSums& sums) const {
-  if (is_written(segment.layers[u], graph)) {
-    written_parameters(u, unpacked(graph), graph.output_gradients, sums);
-    graph = LayerGraph();
-    return;
-  }
-  Tensors results = std::move(graph.weight_gradients);
-  if (results.empty()) {
+  if (!graph.weight_gradients.empty()) {
+    add_weights(graph.weight_gradients, 0, sums);
+  } else if (!graph.written) {
     Edges wanted;
     add_leaf_edges(weights_of(u), wanted);
-    results = run_backward(graph, graph.output_gradients, wanted, Graph::free, engine);
+    Tensors results = run_backward(graph, graph.output_gradients, wanted, Graph::free, engine);
+    add_weights(results, 0, sums);
+  } else if (segment.layers[u].backward->both) {
+    Tensors results = at_once(u, graph, graph.output_gradients);
+    results.erase(results.begin(), results.begin() + segment.plan.order[u].sources.size());
+    add_weights(results, 0, sums);
+  } else {
+    Tensors saved = graph.left.empty() ? unpacked(graph) : std::move(graph.left);
+    written_parameters(u, saved, graph.output_gradients, sums);
   }
   graph = LayerGraph();
-  for (std::size_t i = 0; i < results.size(); ++i) sums.add(i, std::move(results[i]));
 }
 
-Tensors LayerBackward::written_inputs(std::size_t u, TensorSpan saved, TensorSpan arrived) const {
+Tensors LayerBackward::written_inputs(std::size_t u, Tensors& saved, TensorSpan arrived) const {
   const PlannedLayer& planned = segment.plan.order[u];
   if (!wants_input_gradient(planned) || !arrived[0].defined()) return Tensors(planned.sources.size());
-  return segment.layers[u].backward->inputs(saved, weights_of(u), arrived[0]);
+  Tensors results = segment.layers[u].backward->inputs(saved, weights_of(u), arrived[0]);
+  drop_unwanted(planned, results);
+  return results;
 }
 
-void LayerBackward::written_parameters(std::size_t u, TensorSpan saved, TensorSpan arrived,
+void LayerBackward::written_parameters(std::size_t u, Tensors& saved, TensorSpan arrived,
                                        WeightSums& sums) const {
   const WrittenBackward& backward = *segment.layers[u].backward;
-  if (backward.weights && arrived[0].defined()) backward.weights(saved, arrived[0], sums);
+  if (backward.weights && arrived[0].defined()) backward.weights(saved, weights_of(u), arrived[0], sums);
 }
 
-Tensors LayerBackward::recorded(std::size_t u, LayerGraph& graph, TensorSpan arrived) const {
+Tensors LayerBackward::at_once(std::size_t u, const LayerGraph& graph, TensorSpan arrived) const {
+  const PlannedLayer& planned = segment.plan.order[u];
+  if (graph.written) {
+    if (!arrived[0].defined()) return Tensors(planned.sources.size() + weights_of(u).size());
+    Tensors results = segment.layers[u].backward->both(unpacked(graph), weights_of(u), arrived[0]);
+    drop_unwanted(planned, results);
+    return results;
+  }
   Edges wanted = graph.inputs;
   add_leaf_edges(weights_of(u), wanted);
-  Tensors results = run_backward(graph, arrived, wanted, Graph::free, engine);
-  graph = LayerGraph();
-  return results;
+  return run_backward(graph, arrived, wanted, Graph::free, engine);
 }
 
 }  // namespace pp::model::detail

@@ -23,10 +23,10 @@ struct LayerBackward {
 
  private:
   TensorSpan weights_of(std::size_t u) const { return weights.of(segment.plan.order[u].position); }
-  Tensors written_inputs(std::size_t u, TensorSpan saved, TensorSpan arrived) const;
-  void written_parameters(std::size_t u, TensorSpan saved, TensorSpan arrived, WeightSums& sums) const;
+  Tensors written_inputs(std::size_t u, Tensors& saved, TensorSpan arrived) const;
+  void written_parameters(std::size_t u, Tensors& saved, TensorSpan arrived, WeightSums& sums) const;
   /// Of the inputs, then of the weights.
-  Tensors recorded(std::size_t u, LayerGraph& graph, TensorSpan arrived) const;
+  Tensors at_once(std::size_t u, const LayerGraph& graph, TensorSpan arrived) const;
 };
 
 /// Whether any input does.

@@ -31,18 +31,23 @@ class Autocast {
 }  // namespace
 
 Tensors LayerForward::run(std::size_t u, Tensors inputs, LayerGraph* graph) const {
-  const BoundLayer& layer = segment.layers[u];
-  if (graph == nullptr) return compute(u, inputs);
-  if (!layer.backward || context.autocast) return record(u, std::move(inputs), *graph);
-  const Tensors outputs = compute(u, inputs);
-  for (const at::Tensor& saved : layer.backward->saves(inputs, outputs))
-    graph->saved.emplace_back(saved, /*is_output=*/false);
+  if (graph == nullptr) return compute(u, inputs, nullptr);
+  if (!writes_backward(segment.layers[u], inputs)) return record(u, std::move(inputs), *graph);
+  Tensors saved;
+  const Tensors outputs = compute(u, inputs, &saved);
+  graph->written = true;
+  for (const at::Tensor& tensor : saved) graph->saved.emplace_back(tensor, /*is_output=*/false);
   return outputs;
 }
 
-Tensors LayerForward::compute(std::size_t u, TensorSpan inputs) const {
+bool LayerForward::writes_backward(const BoundLayer& layer, TensorSpan inputs) const {
+  if (!layer.backward || context.autocast) return false;
+  return !layer.backward->applies || layer.backward->applies(inputs);
+}
+
+Tensors LayerForward::compute(std::size_t u, TensorSpan inputs, Tensors* saved) const {
   const c10::AutoGradMode no_grad(false);
-  Tensors outputs = call(u, inputs);
+  Tensors outputs = call(u, inputs, saved);
   for (at::Tensor& output : outputs) output = dense(output).detach();
   return outputs;
 }
@@ -54,7 +59,7 @@ Tensors LayerForward::record(std::size_t u, Tensors inputs, LayerGraph& graph) c
     graph.inputs.emplace_back();
     if (planned.source_gradient[i]) inputs[i] = cut_input(inputs[i], graph.inputs.back());
   }
-  Tensors outputs = call(u, inputs);
+  Tensors outputs = call(u, inputs, nullptr);
   for (at::Tensor& output : outputs) {
     output = dense(output);
     graph.outputs.push_back(output_edge(output));
@@ -63,7 +68,7 @@ Tensors LayerForward::record(std::size_t u, Tensors inputs, LayerGraph& graph) c
   return outputs;
 }
 
-Tensors LayerForward::call(std::size_t u, TensorSpan inputs) const {
+Tensors LayerForward::call(std::size_t u, TensorSpan inputs, Tensors* saved) const {
   const PlannedLayer& planned = segment.plan.order[u];
   const std::size_t position = static_cast<std::size_t>(planned.position);
   LayerContext layer{.mode = context.mode,
@@ -72,7 +77,8 @@ Tensors LayerForward::call(std::size_t u, TensorSpan inputs) const {
                      .generator = context.generator,
                      .buffers = {},
                      .statistics = &statistics,
-                     .dtype = context.dtype};
+                     .dtype = context.dtype,
+                     .saved = saved};
   if (position < context.buffers.size()) layer.buffers = context.buffers[position];
   const Autocast autocast(context.autocast, inputs[0].device().type());
   return segment.layers[u].forward(inputs, weights.of(planned.position), layer);

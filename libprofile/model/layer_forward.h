@@ -22,9 +22,10 @@ struct LayerForward {
   Tensors run(std::size_t u, Tensors inputs, LayerGraph* graph) const;
 
  private:
-  Tensors compute(std::size_t u, TensorSpan inputs) const;
+  bool writes_backward(const BoundLayer& layer, TensorSpan inputs) const;
+  Tensors compute(std::size_t u, TensorSpan inputs, Tensors* saved) const;
   Tensors record(std::size_t u, Tensors inputs, LayerGraph& graph) const;
-  Tensors call(std::size_t u, TensorSpan inputs) const;
+  Tensors call(std::size_t u, TensorSpan inputs, Tensors* saved) const;
 };
 
 }  // namespace pp::model::detail

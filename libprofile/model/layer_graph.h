@@ -19,20 +19,21 @@ using Edges = c10::SmallVector<torch::autograd::Edge, 6>;
 struct LayerGraph {
   Edges inputs;
   Edges outputs;
+  bool written = false;  ///< its backward is: there are no edges
   /// Of a written backward instead of the edges; so what watches over what autograd saves sees these too.
-  c10::SmallVector<torch::autograd::SavedVariable, 1> saved;
+  c10::SmallVector<torch::autograd::SavedVariable, 2> saved;
 
   /// Of a layer that is recomputed: all there is until its forward has run again.
   Tensors kept_inputs;
 
-  // Between the input gradient and the weight gradient one of the two is kept.
+  // Between the input gradient and the weight gradient: of a written backward what is saved now, and of all
+  // layers one of the two others.
+  Tensors left;
   Tensors output_gradients;  ///< per output, undefined where no gradient arrived
   Tensors weight_gradients;  ///< per parameter
 
   /// Nothing is left to do.
-  bool empty() const {
-    return outputs.empty() && saved.empty() && kept_inputs.empty() && weight_gradients.empty();
-  }
+  bool empty() const { return outputs.empty() && !written && kept_inputs.empty() && weight_gradients.empty(); }
 };
 
 /// The same storage as `tensor`, at the start of a new graph; `edge` receives the place where its gradient

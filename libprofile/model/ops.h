@@ -29,15 +29,20 @@ struct RandomKey {
   std::int64_t micro_batch = 0;
 };
 
-/// Sums of one batch norm layer over one micro-batch, for the deferred running statistics.
+/// Statistics of one batch norm layer over one micro-batch, for the deferred running ones: as its kernel leaves
+/// them for backward, so that they cost nothing until they are committed.
 struct BatchStatistics {
-  int layer = 0;           ///< model-wide index
-  int buffer = 0;          ///< of the layer's buffers: its running mean
-  std::int64_t count = 0;  ///< values per channel
-  at::Tensor sum;          ///< [channels] float64
-  at::Tensor square_sum;   ///< [channels] float64
-  int micro_batch = 0;     ///< set by who keeps those of several
+  int layer = 0;                 ///< model-wide index
+  int buffer = 0;                ///< of the layer's buffers: its running mean
+  std::int64_t count = 0;        ///< values per channel
+  at::Tensor mean;               ///< [channels]
+  at::Tensor inverse_deviation;  ///< [channels] 1/sqrt(biased variance + eps)
+  int micro_batch = 0;           ///< set by who keeps those of several
 };
+
+/// The few tensors of one layer, without memory of their own.
+using Tensors = c10::SmallVector<at::Tensor, 6>;
+using TensorSpan = std::span<const at::Tensor>;
 
 struct LayerContext {
   Mode mode = Mode::training;
@@ -48,18 +53,15 @@ struct LayerContext {
   /// In the order of the op's buffers; batch norm reads them in evaluation only.
   std::span<const at::Tensor> buffers;
   std::vector<BatchStatistics>* statistics =
-      nullptr;                        ///< where batch norm leaves its sums in training; null: dropped
+      nullptr;                        ///< where batch norm leaves its statistics in training; null: dropped
   bool seeded = false;                ///< the layer has drawn before: further draws continue the stream
   at::ScalarType dtype = at::kFloat;  ///< of the run's floating tensors
+  Tensors* saved = nullptr;           ///< what the op's written backward needs goes here; null: nothing is kept
   // Within a graph:
   int first_buffer = 0;                   ///< number of buffers[0] among the layer's
   std::int64_t samples = 0;               ///< of the micro-batch
   std::optional<at::Device> device = {};  ///< where the layer runs
 };
-
-/// The few tensors of one layer, without memory of their own.
-using Tensors = c10::SmallVector<at::Tensor, 6>;
-using TensorSpan = std::span<const at::Tensor>;
 
 /// `weights` in the order of the op's parameters. Inputs are [n, shape...]. Outputs may share storage with
 /// inputs (flatten), never modify them. Several threads may call one at once.
@@ -72,21 +74,24 @@ enum class WeightGradient { separate, with_input };
 class WeightSums;
 
 /// A backward written out, in place of autograd's walk over what forward has recorded. Only for ops of one
-/// output.
+/// output, whose forward puts what they need into LayerContext::saved. Either the first two, or `both`.
 struct WrittenBackward {
-  /// Of inputs and outputs what the others need.
-  std::function<Tensors(TensorSpan inputs, TensorSpan outputs)> saves;
-  /// One gradient per input.
-  std::function<Tensors(TensorSpan saved, TensorSpan weights, const at::Tensor& gradient)> inputs;
+  /// One gradient per input. May leave in `saved` what `weights` needs instead.
+  std::function<Tensors(Tensors& saved, TensorSpan weights, const at::Tensor& gradient)> inputs = {};
   /// Adds the gradients of the weights; null for an op without parameters.
-  std::function<void(TensorSpan saved, const at::Tensor& gradient, WeightSums& sums)> weights = {};
+  std::function<void(Tensors& saved, TensorSpan weights, const at::Tensor& gradient, WeightSums& sums)>
+      weights = {};
+  /// The gradients of the inputs, then of the weights: where they fall out of the same sums.
+  std::function<Tensors(TensorSpan saved, TensorSpan weights, const at::Tensor& gradient)> both = {};
+  /// Whether it can be used with such inputs; null: with any.
+  std::function<bool(TensorSpan inputs)> applies = {};
 };
 
 /// What runs a layer: its op with the attributes read. Made once per segment; whatever else can run a layer
 /// becomes one of these.
 struct BoundLayer {
   Forward forward;
-  WeightGradient weight_gradient = WeightGradient::separate;  ///< of autograd's backward
+  WeightGradient weight_gradient = WeightGradient::separate;  ///< of autograd's backward; `both`: with_input
   std::optional<WrittenBackward> backward = {};               ///< none: autograd's
   /// Adds the tensors that the layer holds from pass to pass beside its weights and buffers; null: none.
   std::function<void(std::vector<at::Tensor>& tensors)> held = {};

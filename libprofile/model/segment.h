@@ -155,9 +155,9 @@ class Segment {
   std::shared_ptr<detail::PassStates> states_;
 };
 
-/// Adds the deferred sums of a mini-batch, given in micro-batch order, to running mean and unbiased running
-/// variance with `momentum`. buffers: running_mean, running_var [channels].
-void commit_statistics(std::span<const BatchStatistics> in_order, double momentum,
+/// Adds the statistics of a mini-batch, given in micro-batch order, to running mean and unbiased running
+/// variance with the norm's momentum. buffers: running_mean, running_var [channels].
+void commit_statistics(std::span<const BatchStatistics> in_order, const BatchNorm& norm,
                        std::span<at::Tensor> buffers);
 
 }  // namespace pp::model

@@ -1,6 +1,7 @@
 #include "libprofile/model/weight_sums.h"
 
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/mm.h>
 
 #include <utility>
 
@@ -13,6 +14,9 @@ bool can_keep(const at::Tensor& gradient, const at::Tensor& weight) {
          gradient.strides() == weight.strides() && gradient.storage().nbytes() == gradient.nbytes();
 }
 
+/// [rows, ...] -> [rows, all others]
+at::Tensor by_row(const at::Tensor& sum) { return sum.view({sum.size(0), -1}); }
+
 }  // namespace
 
 void WeightSums::add(std::size_t parameter, at::Tensor gradient) {
@@ -20,14 +24,26 @@ void WeightSums::add(std::size_t parameter, at::Tensor gradient) {
   at::Tensor& sum = sums_[parameter];
   if (sum.defined()) {
     sum.add_(gradient);
-  } else if (!places_.empty()) {
-    sum = places_[parameter];
-    sum.copy_(gradient);
-  } else if (can_keep(gradient, weights_[parameter])) {
+  } else if (places_.empty() && can_keep(gradient, weights_[parameter])) {
     sum = std::move(gradient);
   } else {
-    sum = at::empty_like(weights_[parameter].detach()).copy_(gradient);
+    sum = place(parameter).copy_(gradient);
   }
+}
+
+void WeightSums::add_product(std::size_t parameter, const at::Tensor& left, const at::Tensor& right) {
+  at::Tensor& sum = sums_[parameter];
+  if (sum.defined()) {
+    by_row(sum).addmm_(left, right);
+  } else {
+    sum = place(parameter);
+    at::Tensor rows = by_row(sum);
+    at::mm_out(rows, left, right);
+  }
+}
+
+at::Tensor WeightSums::place(std::size_t parameter) const {
+  return places_.empty() ? at::empty_like(weights_[parameter].detach()) : places_[parameter];
 }
 
 }  // namespace pp::model

@@ -21,8 +21,15 @@ class WeightSums {
   std::size_t size() const { return sums_.size(); }
   /// An undefined gradient adds nothing.
   void add(std::size_t parameter, at::Tensor gradient);
+  /// The product of left [rows, k] and right [k, columns], in the shape of the parameter, whose first dimension
+  /// is `rows`. It is added within the product (beta of 1), or put where the sum is to be: no tensor in
+  /// between.
+  void add_product(std::size_t parameter, const at::Tensor& left, const at::Tensor& right);
 
  private:
+  /// Where the first addition puts the sum, with any contents.
+  at::Tensor place(std::size_t parameter) const;
+
   TensorSpan weights_;
   std::span<at::Tensor> sums_;
   TensorSpan places_;

@@ -252,7 +252,7 @@ void Stage::commit_statistics() {
       const auto other = std::ranges::find_if(
           left, [&](const auto& s) { return s.layer != layer || s.buffer != norm.buffer; });
       const auto mine = left.first(static_cast<std::size_t>(other - left.begin()));
-      model::commit_statistics(mine, norm.momentum,
+      model::commit_statistics(mine, norm,
                                std::span(buffers_[i]).subspan(static_cast<std::size_t>(norm.buffer), 2));
       left = left.subspan(mine.size());
     }

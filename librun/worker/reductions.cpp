@@ -110,24 +110,24 @@ double Worker::share_of_round(const Turn& turn) const {
 void Worker::reduce_statistics(StageId id, Stage& stage) {
   Labelled mine;
   for (const model::BatchStatistics& layer : stage.statistics()) {
-    mine.add({layer.micro_batch, layer.layer, layer.buffer, layer.count}, layer.sum);
-    mine.add({layer.micro_batch, layer.layer, layer.buffer, layer.count}, layer.square_sum);
+    mine.add({layer.micro_batch, layer.layer, layer.buffer, layer.count}, layer.mean);
+    mine.add({layer.micro_batch, layer.layer, layer.buffer, layer.count}, layer.inverse_deviation);
   }
   Statistics all;
   job_.collectives->gather(
       job_.replica_group(id), id_, std::move(mine).take(), [&](const Collectives::Parts& parts) {
         for (const std::vector<at::Tensor>& part : parts) {
-          bool squares = false;
+          bool second = false;
           Labelled::read(part, [&](const Labelled::Label& label, const at::Tensor& tensor) {
-            if (!squares)
+            if (!second)
               all.push_back({static_cast<int>(label[1]),
                              static_cast<int>(label[2]),
                              label[3],
                              {},
                              {},
                              static_cast<int>(label[0])});
-            (squares ? all.back().square_sum : all.back().sum) = copy_on(device_, tensor);
-            squares = !squares;
+            (second ? all.back().inverse_deviation : all.back().mean) = copy_on(device_, tensor);
+            second = !second;
           });
         }
         finished();

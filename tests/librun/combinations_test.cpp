@@ -14,6 +14,7 @@
 #include "tests/librun/models.h"
 #include "tests/librun/promise.h"
 #include "tests/librun/reference.h"
+#include "tests/librun/whole_model.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
@@ -172,6 +173,24 @@ Draw draw(Random& random, const ModelGraph& model, const Kind& kind) {
 }  // namespace
 
 TEST_SUITE("librun/combinations") {
+  TEST_CASE("the gradients by which the book trains are those of one autograd graph") {
+    for (const ModelGraph& model : models()) {
+      CAPTURE(model.name);
+      const plan::Plan plan = make_plan({.model = model, .mini_batch = 12, .dtype = DType::float64});
+      run::RunOptions options;
+      options.synthetic_samples = 12;
+      test::WholeModel whole(plan, options);
+      const test::LayerTensors weights = whole.initial_weights();
+      const std::vector<std::int64_t> samples{3, 1, 4, 11, 5};
+      const auto plain = whole.plain_gradient(weights, samples, 0.3, {7, 1, 2});
+      const auto found = whole.gradient(weights, samples, 0.3, {7, 1, 2});
+      CHECK(found.loss == doctest::Approx(plain.loss).epsilon(1e-12));
+      const auto expected = test::flat(plain.weights), gradients = test::flat(found.weights);
+      REQUIRE(gradients.size() == expected.size());
+      for (std::size_t i = 0; i < gradients.size(); ++i) CHECK(gradients[i].allclose(expected[i], 1e-9, 1e-11));
+    }
+  }
+
   TEST_CASE("drawn plans train to the weights of one device: bit for bit where promised, else to rounding") {
     using enum test::Promise;
     std::map<test::Promise, int> counts;

@@ -253,6 +253,7 @@ Trained train_versions(const plan::Plan& plan, const run::RunOptions& options) {
       const int size = shape.size(t);
       const std::vector<int> offsets = offsets_of(size, per_update);
       double loss = 0;
+      model::Gradients sums = model.no_gradients();
       for (int m = 0; m < per_update; ++m) {
         LayerTensors used(newest.size()), later(newest.size());
         for (int s = 0; s < count; ++s) {
@@ -268,11 +269,13 @@ Trained train_versions(const plan::Plan& plan, const run::RunOptions& options) {
         const double weight = static_cast<double>(end - begin) / size;
         const auto samples = std::span(order).subspan(static_cast<std::size_t>(shape.first(t) + begin),
                                                       static_cast<std::size_t>(end - begin));
-        const Gradient part = model.gradient(used, samples, weight, {options.seed, epoch * shape.count + t, m},
-                                             predicts ? &later : nullptr);
+        const Gradient part =
+            model.add_gradient(sums, used, samples, weight, {options.seed, epoch * shape.count + t, m},
+                               predicts ? &later : nullptr);
         loss += part.loss * (end - begin) / size;
-        for (DelayedStage& stage : stages) add(stage.round, flat(part.weights, stage.first, stage.last));
       }
+      const LayerTensors gradients = summed(sums, newest);
+      for (DelayedStage& stage : stages) stage.round = flat(gradients, stage.first, stage.last);
       result.losses.push_back(loss);
       for (DelayedStage& stage : stages) delayed_update(stage, options.learning_rate);
     }

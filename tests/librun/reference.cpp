@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <numeric>
 #include <stdexcept>
 
 #include "libprofile/core/ops/op_table.h"
@@ -78,30 +79,33 @@ Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Orde
     const std::int64_t begin = step % per_epoch * group, end = std::min(begin + group, shape.count);
     int size = 0;
     for (std::int64_t batch = begin; batch < end; ++batch) size += shape.size(batch);
-    LayerTensors sums(weights.size());
     std::map<std::pair<int, int>, std::vector<model::BatchStatistics>> statistics;  // by layer and buffer
     double loss = 0;
     const int micro_batches = plan.training.micro_batches;
-    std::vector<Gradient> parts;
-    for (int m = 0; m < micro_batches * (end - begin); ++m) {
+    std::vector<int> in_order(static_cast<std::size_t>(micro_batches * (end - begin)));
+    std::iota(in_order.begin(), in_order.end(), 0);
+    // Within a mini-batch: those that an update accumulates come one after the other.
+    for (auto first = in_order.begin(); order_of_sum == Order::descending && first != in_order.end();
+         first += micro_batches)
+      std::reverse(first, first + micro_batches);
+    std::vector<Gradient> parts(in_order.size());
+    model::Gradients sums = model.no_gradients();
+    for (const int m : in_order) {
       const std::int64_t batch = begin + m / micro_batches;
       const auto offsets = offsets_of(shape.size(batch), micro_batches);
       const auto piece = static_cast<std::size_t>(m % micro_batches);
       const auto first = static_cast<std::size_t>(shape.first(batch) + offsets[piece]);
       const auto count = static_cast<std::size_t>(offsets[piece + 1] - offsets[piece]);
-      parts.push_back(model.gradient(weights, std::span(order).subspan(first, count),
-                                     scale * static_cast<double>(count) / size, {options.seed, step, m}));
-      for (auto& entry : parts.back().statistics) statistics[{entry.layer, entry.buffer}].push_back(entry);
-      loss += parts.back().loss * static_cast<double>(count) / size;
+      Gradient& part = parts[static_cast<std::size_t>(m)];
+      part = model.add_gradient(sums, weights, std::span(order).subspan(first, count),
+                                scale * static_cast<double>(count) / size, {options.seed, step, m});
+      part.loss = part.loss * static_cast<double>(count) / size;
     }
-    // Within a mini-batch: those that an update accumulates come one after the other.
-    for (auto first = parts.begin(); order_of_sum == Order::descending && first != parts.end();
-         first += micro_batches)
-      std::reverse(first, first + micro_batches);
     for (const Gradient& part : parts) {
-      for (std::size_t i = 0; i < sums.size(); ++i) add(sums[i], part.weights[i]);
+      for (const auto& entry : part.statistics) statistics[{entry.layer, entry.buffer}].push_back(entry);
+      loss += part.loss;
     }
-    const std::vector<at::Tensor> gradients = gathered(model.resolved(), std::move(sums));
+    const std::vector<at::Tensor> gradients = gathered(model.resolved(), summed(sums, weights));
     result.losses.push_back(loss);
     for (const at::Tensor& gradient : gradients) gradient.mul_(1 / scale);
     if (dynamic) {  // as torch.amp.GradScaler
@@ -118,7 +122,7 @@ Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Orde
       for (const BatchNorm& norm : batch_norms(model.resolved(), place.first)) {
         if (norm.buffer != place.second) continue;
         std::vector<at::Tensor>& all = buffers[static_cast<std::size_t>(place.first)];
-        model::commit_statistics(entries, norm.momentum,
+        model::commit_statistics(entries, norm,
                                  std::span(all).subspan(static_cast<std::size_t>(norm.buffer), 2));
       }
     }

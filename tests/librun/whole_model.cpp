@@ -1,8 +1,10 @@
 #include "tests/librun/whole_model.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/zeros_like.h>
+
+#include <numeric>
+#include <utility>
 
 #include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/parameters.h"
@@ -32,10 +34,29 @@ std::unique_ptr<model::Optimizer> optimizer_of(const plan::Plan& plan, const run
       {.momentum = options.momentum.value_or(0.9), .weight_decay = decay, .nesterov = options.nesterov});
 }
 
+namespace {
+
+LayerTensors leaves_of(const LayerTensors& weights) {
+  LayerTensors leaves(weights.size());
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    for (const at::Tensor& w : weights[i]) leaves[i].push_back(w.detach().clone().requires_grad_());
+  }
+  return leaves;
+}
+
+std::vector<int> all_layers(const ResolvedModel& model) {
+  std::vector<int> layers(static_cast<std::size_t>(model.layer_count()));
+  std::iota(layers.begin(), layers.end(), 0);
+  return layers;
+}
+
+}  // namespace
+
 WholeModel::WholeModel(const plan::Plan& plan, const run::RunOptions& options)
     : plan_(plan),
       options_(options),
       resolved_(resolve(plan.model)),
+      segment_(resolved_, all_layers(resolved_), /*with_loss=*/true),
       data_(run::make_synthetic(resolved_, options.synthetic_samples, options.seed, run::Subset::training,
                                 plan.training.dtype)),
       generator_(at::make_generator<at::CPUGeneratorImpl>(0)) {}
@@ -66,11 +87,43 @@ LayerTensors WholeModel::initial_buffers() const {
 
 Gradient WholeModel::gradient(const LayerTensors& at_weights, std::span<const std::int64_t> samples,
                               double weight, model::RandomKey key, const LayerTensors* in_backward) {
-  Gradient result;
-  LayerTensors leaves(at_weights.size());
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    for (const at::Tensor& w : at_weights[i]) leaves[i].push_back(w.detach().clone().requires_grad_());
+  model::Gradients sums = no_gradients();
+  Gradient result = add_gradient(sums, at_weights, samples, weight, key, in_backward);
+  result.weights = summed(sums, at_weights);
+  return result;
+}
+
+Gradient WholeModel::add_gradient(model::Gradients& sums, const LayerTensors& at_weights,
+                                  std::span<const std::int64_t> samples, double weight, model::RandomKey key,
+                                  const LayerTensors* in_backward) {
+  const auto weights = std::make_shared<model::Weights>();
+  weights->layers = leaves_of(at_weights);
+  model::PassContext context;
+  context.key = key;
+  context.generator = &generator_;
+  const LayerTensors buffers = initial_buffers();  // calls read theirs in training, nothing changes them
+  context.buffers = buffers;
+  context.dtype = model::scalar_type(plan_.training.dtype);
+  if (options_.autocast)
+    context.autocast = options_.autocast == run::Autocast::float16 ? at::kHalf : at::kBFloat16;
+  model::Tensors inputs;
+  for (const TensorSource& source : segment_.inputs()) inputs.push_back(data_.rows(source, samples));
+  model::Pass pass = segment_.forward(weights, inputs, context);
+  for (std::size_t i = 0; in_backward != nullptr && i < at_weights.size(); ++i) {
+    for (std::size_t p = 0; p < at_weights[i].size(); ++p)
+      weights->layers[i][p].variable_data().copy_((*in_backward)[i][p]);  // unseen by autograd
   }
+  Gradient result;
+  result.loss = pass.loss.item<double>();
+  result.statistics = std::move(pass.statistics);
+  segment_.backward(pass, std::vector<model::Tensors>(segment_.outputs().size()), weight, sums);
+  return result;
+}
+
+Gradient WholeModel::plain_gradient(const LayerTensors& at_weights, std::span<const std::int64_t> samples,
+                                    double weight, model::RandomKey key) {
+  Gradient result;
+  const LayerTensors leaves = leaves_of(at_weights);
   std::vector<model::Tensors> outputs(leaves.size());
   const LayerTensors buffers = initial_buffers();  // calls read theirs in training, nothing changes them
   const auto tensor = [&](const TensorSource& source) {
@@ -78,10 +131,6 @@ Gradient WholeModel::gradient(const LayerTensors& at_weights, std::span<const st
       return outputs[static_cast<std::size_t>(source.index)][static_cast<std::size_t>(source.output)];
     return data_.rows(source, samples);
   };
-  at::autocast::set_autocast_cache_enabled(false);
-  at::autocast::set_autocast_dtype(at::kCPU,
-                                   options_.autocast == run::Autocast::float16 ? at::kHalf : at::kBFloat16);
-  at::autocast::set_autocast_enabled(at::kCPU, options_.autocast.has_value());
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     model::LayerContext context;
     context.key = key;
@@ -99,13 +148,7 @@ Gradient WholeModel::gradient(const LayerTensors& at_weights, std::span<const st
   model::LayerContext context;
   const at::Tensor loss = model::bind_loss(resolved_).forward(ends, {}, context)[0];
   result.loss = loss.item<double>();
-  at::autocast::set_autocast_enabled(at::kCPU, false);
-  const at::Tensor weighted = loss.mul(weight);
-  for (std::size_t i = 0; in_backward != nullptr && i < leaves.size(); ++i) {
-    for (std::size_t p = 0; p < leaves[i].size(); ++p)
-      leaves[i][p].variable_data().copy_((*in_backward)[i][p]);  // unseen by autograd
-  }
-  weighted.backward();
+  loss.mul(weight).backward();
   for (const auto& layer : leaves) {
     auto& gradients = result.weights.emplace_back();
     for (const at::Tensor& leaf : layer)
@@ -133,6 +176,17 @@ std::vector<at::Tensor> flat(const LayerTensors& layers, int first, int last) {
   const std::size_t end = last < 0 ? layers.size() : static_cast<std::size_t>(last);
   for (std::size_t i = static_cast<std::size_t>(first); i < end; ++i)
     all.insert(all.end(), layers[i].begin(), layers[i].end());
+  return all;
+}
+
+LayerTensors summed(const model::Gradients& sums, const LayerTensors& weights) {
+  LayerTensors all(weights.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (std::size_t p = 0; p < weights[i].size(); ++p) {
+      const at::Tensor& sum = sums.layers[i][p];
+      all[i].push_back(sum.defined() ? sum : at::zeros_like(weights[i][p]));
+    }
+  }
   return all;
 }
 

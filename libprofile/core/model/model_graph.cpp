@@ -26,7 +26,7 @@ std::vector<BatchNorm> batch_norms(const ResolvedModel& model, int layer) {
     const OpRow* row = find_op(norm.op);
     if (row == nullptr || !row->batch_statistics) return;
     const std::int64_t values = output.rows * element_count(output.type.shape) / output.type.shape.front();
-    found.push_back({buffer, number(norm.attributes, "momentum"), values});
+    found.push_back({buffer, number(norm.attributes, "momentum"), number(norm.attributes, "eps"), values});
   };
   if (spec.op != kGraphOp) add(spec, {model.layers[at].outputs.front(), 1}, 0);
   for (std::size_t i = 0; i < model.layers[at].nodes.size(); ++i) {

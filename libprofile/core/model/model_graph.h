@@ -114,7 +114,7 @@ std::string buffer_name(const ResolvedModel& model, int layer, std::size_t index
 /// A batch norm: the layer itself, or a node of its graph.
 struct BatchNorm {
   int buffer = 0;  ///< of the layer: its running mean; the running variance follows
-  double momentum = 0;
+  double momentum = 0, eps = 0;
   std::int64_t values = 0;  ///< per channel and sample
 };
 std::vector<BatchNorm> batch_norms(const ResolvedModel& model, int layer);

@@ -1,13 +1,17 @@
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/hardsigmoid.h>
 #include <ATen/ops/hardswish.h>
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/relu6.h>
 #include <ATen/ops/sigmoid.h>
+#include <ATen/ops/sigmoid_backward.h>
 #include <ATen/ops/silu.h>
+#include <ATen/ops/silu_backward.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/tanh.h>
+#include <ATen/ops/tanh_backward.h>
 #include <ATen/ops/threshold_backward.h>
 
 #include <array>
@@ -19,15 +23,32 @@
 namespace pp::model::ops {
 namespace {
 
-WrittenBackward relu_backward(const Attributes& /*attributes*/) {
-  return {.saves = [](TensorSpan /*inputs*/, TensorSpan outputs) -> Tensors { return {outputs[0]}; },
-          .inputs = [](TensorSpan saved, TensorSpan /*weights*/, const at::Tensor& gradient) -> Tensors {
-            return {at::threshold_backward(gradient, saved[0], 0)};
-          }};
+enum class Keeps { input, output };
+
+/// Of one input, which or whose result is saved.
+template <Keeps keeps, class Function>
+Forward saving(Function function) {
+  return [function](TensorSpan inputs, TensorSpan /*weights*/, LayerContext& context) -> Tensors {
+    const at::Tensor y = function(inputs[0]);
+    save(context, {keeps == Keeps::input ? inputs[0] : y});
+    return {y};
+  };
+}
+
+/// Its backward: gradient of the output, what was saved -> gradient of the input.
+template <class Function>
+WrittenBackward of_saved(Function function) {
+  return {.inputs = [function](Tensors& saved, TensorSpan /*weights*/, const at::Tensor& gradient) -> Tensors {
+    return {function(gradient, saved[0])};
+  }};
 }
 
 Forward relu(const Attributes& /*attributes*/) {
-  return unary([](const at::Tensor& x) { return at::relu(x); });
+  return saving<Keeps::output>([](const at::Tensor& x) { return at::relu(x); });
+}
+std::optional<WrittenBackward> relu_backward(const Attributes& /*attributes*/) {
+  return of_saved(
+      [](const at::Tensor& gradient, const at::Tensor& y) { return at::threshold_backward(gradient, y, 0); });
 }
 
 Forward relu6(const Attributes& /*attributes*/) {
@@ -40,11 +61,19 @@ Forward leaky_relu(const Attributes& attributes) {
 }
 
 Forward sigmoid(const Attributes& /*attributes*/) {
-  return unary([](const at::Tensor& x) { return at::sigmoid(x); });
+  return saving<Keeps::output>([](const at::Tensor& x) { return at::sigmoid(x); });
+}
+std::optional<WrittenBackward> sigmoid_backward(const Attributes& /*attributes*/) {
+  return of_saved(
+      [](const at::Tensor& gradient, const at::Tensor& y) { return at::sigmoid_backward(gradient, y); });
 }
 
 Forward silu(const Attributes& /*attributes*/) {
-  return unary([](const at::Tensor& x) { return at::silu(x); });
+  return saving<Keeps::input>([](const at::Tensor& x) { return at::silu(x); });
+}
+std::optional<WrittenBackward> silu_backward(const Attributes& /*attributes*/) {
+  return of_saved(
+      [](const at::Tensor& gradient, const at::Tensor& x) { return at::silu_backward(gradient, x); });
 }
 
 Forward hardsigmoid(const Attributes& /*attributes*/) {
@@ -56,13 +85,25 @@ Forward hardswish(const Attributes& /*attributes*/) {
 }
 
 Forward tanh(const Attributes& /*attributes*/) {
-  return unary([](const at::Tensor& x) { return at::tanh(x); });
+  return saving<Keeps::output>([](const at::Tensor& x) { return at::tanh(x); });
+}
+std::optional<WrittenBackward> tanh_backward(const Attributes& /*attributes*/) {
+  return of_saved(
+      [](const at::Tensor& gradient, const at::Tensor& y) { return at::tanh_backward(gradient, y); });
 }
 
 // x * Phi(x), exact or with the approximation of Phi by tanh.
+const char* approximation(const Attributes& attributes) {
+  return boolean(attributes, "tanh") ? "tanh" : "none";
+}
 Forward gelu(const Attributes& attributes) {
-  const char* const approximate = boolean(attributes, "tanh") ? "tanh" : "none";
-  return unary([approximate](const at::Tensor& x) { return at::gelu(x, approximate); });
+  return saving<Keeps::input>(
+      [approximate = approximation(attributes)](const at::Tensor& x) { return at::gelu(x, approximate); });
+}
+std::optional<WrittenBackward> gelu_backward(const Attributes& attributes) {
+  return of_saved([approximate = approximation(attributes)](const at::Tensor& gradient, const at::Tensor& x) {
+    return at::gelu_backward(gradient, x, approximate);
+  });
 }
 
 // Over the last dimension.
@@ -74,12 +115,12 @@ constexpr std::array kRows{
     Row{.name = "relu", .bind = relu, .backward = relu_backward},
     Row{"relu6", relu6},
     Row{"leaky_relu", leaky_relu},
-    Row{"sigmoid", sigmoid},
-    Row{"silu", silu},
+    Row{.name = "sigmoid", .bind = sigmoid, .backward = sigmoid_backward},
+    Row{.name = "silu", .bind = silu, .backward = silu_backward},
     Row{"hardsigmoid", hardsigmoid},
     Row{"hardswish", hardswish},
-    Row{"tanh", tanh},
-    Row{"gelu", gelu},
+    Row{.name = "tanh", .bind = tanh, .backward = tanh_backward},
+    Row{.name = "gelu", .bind = gelu, .backward = gelu_backward},
     Row{"softmax", softmax},
 };
 

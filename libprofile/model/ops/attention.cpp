@@ -1,3 +1,5 @@
+#include "libprofile/model/ops/attention.h"
+
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
@@ -10,89 +12,66 @@
 #include <limits>
 
 #include "libprofile/core/ops/attributes.h"
-#include "libprofile/model/ops/forward.h"
-#include "libprofile/model/ops/relative_position.h"
 
 namespace pp::model::ops {
-namespace {
 
-/// in_proj_weight [3d, d], in_proj_bias [3d], out_proj.weight [d, d], out_proj.bias [d], the biases only with
-/// the attribute, else undefined.
-struct Projections {
-  at::Tensor in, in_bias, out, out_bias;
-};
+AttentionSettings::AttentionSettings(const Attributes& attributes)
+    : heads(integer(attributes, "num_heads")),
+      bias(boolean(attributes, "bias")),
+      scaled(boolean(attributes, "scaled")),
+      dropout(number(attributes, "dropout")) {}
 
-/// What the attributes of both products of attention say.
-struct Settings {
-  std::int64_t heads;
-  bool bias, scaled;
-  double dropout;
-
-  explicit Settings(const Attributes& attributes)
-      : heads(integer(attributes, "num_heads")),
-        bias(boolean(attributes, "bias")),
-        scaled(boolean(attributes, "scaled")),
-        dropout(number(attributes, "dropout")) {}
-};
-
-Projections projections(const Settings& settings, TensorSpan weights) {
+Projections projections(const AttentionSettings& settings, TensorSpan weights) {
   if (!settings.bias) return {weights[0], {}, weights[1], {}};
   return {weights[0], weights[1], weights[2], weights[3]};
 }
 
-/// [n, l, k d] -> [k, n, heads, l, d / heads]
 at::Tensor split_heads(const at::Tensor& projected, std::int64_t k, std::int64_t heads) {
   const std::int64_t n = projected.size(0), l = projected.size(1);
   return projected.view({n, l, k, heads, projected.size(2) / (k * heads)}).permute({2, 0, 3, 1, 4});
 }
 
-/// True above the diagonal: what a position must not see. [s, s]
-at::Tensor future(std::int64_t length, const at::Tensor& like) {
-  return at::ones({length, length}, like.options().dtype(at::kBool).requires_grad(false)).triu(1);
+at::Tensor joined_heads(const at::Tensor& mixed) { return mixed.transpose(1, 2).flatten(2); }
+
+double attention_factor(const AttentionSettings& settings, const at::Tensor& query) {
+  return settings.scaled ? 1.0 / std::sqrt(static_cast<double>(query.size(-1))) : 1.0;
 }
 
-/// Query [n, heads, l, width], key [n, heads, k, width] -> [n, heads, l, k]
-at::Tensor scores_of(const Settings& settings, const at::Tensor& query, const at::Tensor& key) {
-  const double factor = settings.scaled ? 1.0 / std::sqrt(static_cast<double>(query.size(-1))) : 1.0;
-  return at::matmul(query.mul(factor), key.transpose(-2, -1));
-}
+namespace {
 
-/// Scores [n, heads, l, k], value [n, heads, k, width] -> [n, l, heads width]
-at::Tensor mix_values(const Settings& settings, const at::Tensor& scores, const at::Tensor& value,
-                      LayerContext& context) {
+/// [n, ..., l, width], twice [n, ..., k, width] -> as the query. All scores at once.
+at::Tensor attend_written_out(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                              double factor, const at::Tensor& bias, bool causal, double dropout,
+                              LayerContext& context) {
+  at::Tensor scores = at::matmul(query.mul(factor), key.transpose(-2, -1));  // [n, ..., l, k]
+  if (bias.defined()) scores = scores.add(bias);
+  if (causal) {
+    const at::TensorOptions flags = query.options().dtype(at::kBool).requires_grad(false);
+    const at::Tensor future = at::ones({query.size(-2), key.size(-2)}, flags).triu(1);
+    scores = scores.masked_fill(future, -std::numeric_limits<double>::infinity());
+  }
   at::Tensor shares = at::softmax(scores, -1);
-  if (context.mode == Mode::training && settings.dropout > 0.0)
-    shares = drop(shares, settings.dropout, context);
-  return at::matmul(shares, value).transpose(1, 2).flatten(2);
+  if (context.mode == Mode::training && dropout > 0.0) shares = drop(shares, dropout, context);
+  return at::matmul(shares, value);
 }
 
-// Self-attention as torch.nn.MultiheadAttention with batch_first: [n, s, d], with a bias by relative position
-// also [n, buckets, heads] -> [n, s, d]. Written out, so that dropout can draw from our generator.
-Forward multi_head_attention(const Attributes& attributes) {
-  return [settings = Settings(attributes), causal = boolean(attributes, "causal"),
-          max_distance = integer(attributes, "max_distance")](TensorSpan inputs, TensorSpan weights,
-                                                              LayerContext& context) -> Tensors {
-    const at::Tensor& x = inputs[0];
-    const Projections projection = projections(settings, weights);
-    const at::Tensor projected =
-        split_heads(at::linear(x, projection.in, projection.in_bias), 3, settings.heads);
-    at::Tensor scores =
-        scores_of(settings, projected.select(0, 0), projected.select(0, 1));  // [n, heads, s, s]
-    if (inputs.size() > 1) {
-      const Sight sight = causal ? Sight::backward : Sight::both_sides;
-      scores = scores.add(position_bias(inputs[1], x.size(1), max_distance, sight));
-    }
-    if (causal) scores = scores.masked_fill(future(x.size(1), x), -std::numeric_limits<double>::infinity());
-    const at::Tensor mixed = mix_values(settings, scores, projected.select(0, 2), context);
-    return {at::linear(mixed, projection.out, projection.out_bias)};
-  };
+}  // namespace
+
+at::Tensor attend(const AttentionSettings& settings, const at::Tensor& query, const at::Tensor& key,
+                  const at::Tensor& value, const at::Tensor& bias, bool causal, LayerContext& context) {
+  const double factor = attention_factor(settings, query);
+  if (bias.defined() || (context.mode == Mode::training && settings.dropout > 0.0))
+    return attend_written_out(query, key, value, factor, bias, causal, settings.dropout, context);
+  return at::scaled_dot_product_attention(query, key, value, {}, 0.0, causal, factor);
 }
+
+namespace {
 
 // As torch.nn.MultiheadAttention with batch_first, query from the first input, key and value from the second:
 // [n, l, d], [n, k, d] -> [n, l, d].
 Forward cross_attention(const Attributes& attributes) {
-  return [settings = Settings(attributes)](TensorSpan inputs, TensorSpan weights,
-                                           LayerContext& context) -> Tensors {
+  return [settings = AttentionSettings(attributes)](TensorSpan inputs, TensorSpan weights,
+                                                    LayerContext& context) -> Tensors {
     const at::Tensor &x = inputs[0], &memory = inputs[1];
     const Projections projection = projections(settings, weights);
     const std::int64_t d = x.size(2), heads = settings.heads;
@@ -103,10 +82,9 @@ Forward cross_attention(const Attributes& attributes) {
         split_heads(at::linear(x, rows(projection.in, 0, d), rows(projection.in_bias, 0, d)), 1, heads);
     const at::Tensor projected = split_heads(
         at::linear(memory, rows(projection.in, d, 2 * d), rows(projection.in_bias, d, 2 * d)), 2, heads);
-    const at::Tensor scores =
-        scores_of(settings, query.select(0, 0), projected.select(0, 0));  // [n, heads, l, k]
-    const at::Tensor mixed = mix_values(settings, scores, projected.select(0, 1), context);
-    return {at::linear(mixed, projection.out, projection.out_bias)};
+    const at::Tensor mixed =
+        attend(settings, query[0], projected[0], projected[1], /*bias=*/{}, /*causal=*/false, context);
+    return {at::linear(joined_heads(mixed), projection.out, projection.out_bias)};
   };
 }
 
@@ -137,23 +115,13 @@ Forward scaled_dot_product_attention(const Attributes& attributes) {
     };
   }
   return [causal, dropout](TensorSpan inputs, TensorSpan /*weights*/, LayerContext& context) -> Tensors {
-    const at::Tensor &query = inputs[0], &key = inputs[1];
-    const double factor = 1.0 / std::sqrt(static_cast<double>(query.size(-1)));
-    at::Tensor scores = at::matmul(query.mul(factor), key.transpose(-2, -1));  // [n, ..., l, k]
-    if (causal) {
-      const at::Tensor future =
-          at::ones({query.size(-2), key.size(-2)}, query.options().dtype(at::kBool).requires_grad(false))
-              .triu(1);
-      scores = scores.masked_fill(future, -std::numeric_limits<double>::infinity());
-    }
-    at::Tensor shares = at::softmax(scores, -1);
-    if (context.mode == Mode::training) shares = drop(shares, dropout, context);
-    return {at::matmul(shares, inputs[2])};
+    const double factor = 1.0 / std::sqrt(static_cast<double>(inputs[0].size(-1)));
+    return {attend_written_out(inputs[0], inputs[1], inputs[2], factor, {}, causal, dropout, context)};
   };
 }
 
 constexpr std::array kRows{
-    Row{"multi_head_attention", multi_head_attention, initialise_attention},
+    Row{"multi_head_attention", self_attention, initialise_attention, self_attention_backward},
     Row{"cross_attention", cross_attention, initialise_attention},
     Row{"additive_attention", additive_attention, initialise_additive_attention},
     Row{"scaled_dot_product_attention", scaled_dot_product_attention},

@@ -10,6 +10,22 @@
 namespace pp::model::ops {
 namespace {
 
+/// A mask of these sizes, true for what stays. The layer's first draw reseeds the generator.
+at::Tensor kept(at::IntArrayRef mask, const at::Tensor& x, double probability, LayerContext& context) {
+  if (context.generator == nullptr) {
+    throw Error(ErrorKind::internal, "dropout: no generator; give the pass context one");
+  }
+  if (!context.seeded) context.generator->set_current_seed(mix(context.key, context.layer));
+  context.seeded = true;
+  const at::Tensor keep = at::empty(mask, x.options().dtype(at::kBool).requires_grad(false));
+  keep.bernoulli_(1.0 - probability, *context.generator);
+  return keep;
+}
+
+at::Tensor masked(const at::Tensor& x, const at::Tensor& keep, double probability) {
+  return at::where(keep, x.mul(1.0 / (1.0 - probability)), 0);
+}
+
 /// In evaluation the input itself. `mask`: input -> sizes of the mask.
 template <class Mask>
 Forward dropping(const Attributes& attributes, Mask mask) {
@@ -17,8 +33,18 @@ Forward dropping(const Attributes& attributes, Mask mask) {
                                                        LayerContext& context) -> Tensors {
     const at::Tensor& x = inputs[0];
     if (context.mode == Mode::evaluation || probability == 0.0) return {x.view_as(x)};
-    return {drop(x, probability, context, mask(x))};
+    const at::Tensor keep = kept(mask(x), x, probability, context);
+    save(context, {keep});
+    return {masked(x, keep, probability)};
   };
+}
+
+std::optional<WrittenBackward> dropping_backward(const Attributes& attributes) {
+  return WrittenBackward{
+      .inputs = [probability = number(attributes, "p")](Tensors& saved, TensorSpan /*weights*/,
+                                                        const at::Tensor& gradient) -> Tensors {
+        return {saved.empty() ? gradient : masked(gradient, saved[0], probability)};
+      }};
 }
 
 // [n, ...] -> the same
@@ -50,23 +76,16 @@ Forward stochastic_depth(const Attributes& attributes) {
 }
 
 constexpr std::array kRows{
-    Row{"dropout", dropout},
-    Row{"dropout2d", dropout2d},
-    Row{"locked_dropout", locked_dropout},
-    Row{"stochastic_depth", stochastic_depth},
+    Row{.name = "dropout", .bind = dropout, .backward = dropping_backward},
+    Row{.name = "dropout2d", .bind = dropout2d, .backward = dropping_backward},
+    Row{.name = "locked_dropout", .bind = locked_dropout, .backward = dropping_backward},
+    Row{.name = "stochastic_depth", .bind = stochastic_depth, .backward = dropping_backward},
 };
 
 }  // namespace
 
 at::Tensor drop(const at::Tensor& x, double probability, LayerContext& context, at::IntArrayRef mask) {
-  if (context.generator == nullptr) {
-    throw Error(ErrorKind::internal, "dropout: no generator; give the pass context one");
-  }
-  if (!context.seeded) context.generator->set_current_seed(mix(context.key, context.layer));
-  context.seeded = true;
-  const at::Tensor keep = at::empty(mask, x.options().dtype(at::kBool).requires_grad(false));
-  keep.bernoulli_(1.0 - probability, *context.generator);
-  return at::where(keep, x.mul(1.0 / (1.0 - probability)), 0);
+  return masked(x, kept(mask, x, probability, context), probability);
 }
 
 at::Tensor drop(const at::Tensor& x, double probability, LayerContext& context) {

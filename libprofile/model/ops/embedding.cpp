@@ -1,6 +1,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cos.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/sin.h>
 #include <ATen/ops/stack.h>
 
@@ -9,6 +10,7 @@
 
 #include "libprofile/core/ops/attributes.h"
 #include "libprofile/model/ops/forward.h"
+#include "libprofile/model/weight_sums.h"
 
 namespace pp::model::ops {
 namespace {
@@ -23,13 +25,34 @@ Tensors add_weight(TensorSpan inputs, TensorSpan weights, LayerContext& /*contex
 Forward embedding(const Attributes& attributes) {
   return [probability = number(attributes, "dropout")](TensorSpan inputs, TensorSpan weights,
                                                        LayerContext& context) -> Tensors {
+    save(context, {inputs[0]});
     if (context.mode == Mode::evaluation || probability == 0.0) return {at::embedding(weights[0], inputs[0])};
     return {at::embedding(drop(weights[0], probability, context, {weights[0].size(0), 1}), inputs[0])};
   };
 }
 
+/// Without dropout: it takes rows of the weight.
+std::optional<WrittenBackward> embedding_backward(const Attributes& attributes) {
+  if (number(attributes, "dropout") > 0.0) return std::nullopt;
+  return WrittenBackward{
+      .inputs = [](Tensors& /*saved*/, TensorSpan /*weights*/, const at::Tensor& /*gradient*/) -> Tensors {
+        return {at::Tensor()};
+      },
+      .weights =
+          [](Tensors& saved, TensorSpan weights, const at::Tensor& gradient, WeightSums& sums) {
+            sums.add(0, at::embedding_dense_backward(gradient, saved[0], weights[0].size(0), /*padding_idx=*/-1,
+                                                     /*scale_grad_by_freq=*/false));
+          }};
+}
+
 // [n, positions, width] -> the same; weight [positions, width]
 Forward position_embedding(const Attributes& /*attributes*/) { return add_weight; }
+std::optional<WrittenBackward> position_embedding_backward(const Attributes& /*attributes*/) {
+  return WrittenBackward{.inputs = [](Tensors& /*saved*/, TensorSpan /*weights*/,
+                                      const at::Tensor& gradient) -> Tensors { return {gradient}; },
+                         .weights = [](Tensors& /*saved*/, TensorSpan /*weights*/, const at::Tensor& gradient,
+                                       WeightSums& sums) { sums.add(0, gradient.sum(0)); }};
+}
 
 // [n, positions, width] -> the same, plus sin and cos of p / 10000^(2i/width) in columns 2i and 2i+1 of
 // position p: Vaswani et al., Attention is all you need, 2017, sec. 3.5.
@@ -46,8 +69,8 @@ Forward position_encoding(const Attributes& /*attributes*/) {
 }
 
 constexpr std::array kRows{
-    Row{"embedding", embedding, initialise_normal},
-    Row{"position_embedding", position_embedding, initialise_normal},
+    Row{"embedding", embedding, initialise_normal, embedding_backward},
+    Row{"position_embedding", position_embedding, initialise_normal, position_embedding_backward},
     Row{"position_encoding", position_encoding},
 };
 

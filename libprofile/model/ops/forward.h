@@ -6,8 +6,10 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/alias.h>
 
+#include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "libprofile/core/model/model_graph.h"
@@ -17,8 +19,13 @@ namespace pp::model::ops {
 
 /// Binds a forward to a layer's attributes. Reads all that it needs of them: they may be gone when it runs.
 using Bind = Forward(const Attributes& attributes);
-/// In place of autograd's backward, for ops whose kernels are short beside it; with the same bits.
-using BindBackward = WrittenBackward(const Attributes& attributes);
+/// In place of autograd's backward, of ops that save what it needs.
+using BindBackward = std::optional<WrittenBackward>(const Attributes& attributes);
+
+/// What the op's written backward needs, when it will run.
+inline void save(LayerContext& context, Tensors tensors) {
+  if (context.saved != nullptr) *context.saved = std::move(tensors);
+}
 
 /// The forward of an op with one input and no parameters: input -> output.
 template <class Function>

@@ -12,23 +12,23 @@ namespace {
 /// [..., width] -> [all others, width]
 at::Tensor rows(const at::Tensor& x) { return x.flatten(0, -2); }
 
-// The products of autograd's, in its order and layout: the same bits.
-WrittenBackward linear_backward(const Attributes& /*attributes*/) {
-  return {.saves = [](TensorSpan inputs, TensorSpan /*outputs*/) -> Tensors { return {inputs[0]}; },
-          .inputs = [](TensorSpan saved, TensorSpan weights, const at::Tensor& gradient) -> Tensors {
-            return {rows(gradient).mm(weights[0]).view(saved[0].sizes())};
-          },
-          .weights =
-              [](TensorSpan saved, const at::Tensor& gradient, WeightSums& sums) {
-                const at::Tensor by_row = rows(gradient);
-                sums.add(0, by_row.t().mm(rows(saved[0])));
-                if (sums.size() > 1) sums.add(1, by_row.sum(0));
-              }};
+std::optional<WrittenBackward> linear_backward(const Attributes& /*attributes*/) {
+  return WrittenBackward{
+      .inputs = [](Tensors& saved, TensorSpan weights, const at::Tensor& gradient) -> Tensors {
+        return {rows(gradient).mm(weights[0]).view(saved[0].sizes())};
+      },
+      .weights =
+          [](Tensors& saved, TensorSpan /*weights*/, const at::Tensor& gradient, WeightSums& sums) {
+            const at::Tensor by_row = rows(gradient);
+            sums.add_product(0, by_row.t(), rows(saved[0]));
+            if (sums.size() > 1) sums.add(1, by_row.sum(0));
+          }};
 }
 
 // [n, ..., in] -> [n, ..., out]; weight [out, in], bias [out]
 Forward linear(const Attributes& /*attributes*/) {
-  return [](TensorSpan inputs, TensorSpan weights, LayerContext& /*context*/) -> Tensors {
+  return [](TensorSpan inputs, TensorSpan weights, LayerContext& context) -> Tensors {
+    save(context, {inputs[0]});
     return {at::linear(inputs[0], weights[0], weights.size() > 1 ? weights[1] : at::Tensor())};
   };
 }
@@ -38,6 +38,12 @@ Forward bias(const Attributes& /*attributes*/) {
   return [](TensorSpan inputs, TensorSpan weights, LayerContext& /*context*/) -> Tensors {
     return {inputs[0].add(weights[0])};
   };
+}
+std::optional<WrittenBackward> bias_backward(const Attributes& /*attributes*/) {
+  return WrittenBackward{.inputs = [](Tensors& /*saved*/, TensorSpan /*weights*/,
+                                      const at::Tensor& gradient) -> Tensors { return {gradient}; },
+                         .weights = [](Tensors& /*saved*/, TensorSpan /*weights*/, const at::Tensor& gradient,
+                                       WeightSums& sums) { sums.add(0, rows(gradient).sum(0)); }};
 }
 
 // [n, ..., rows, inner], [n, ..., inner, columns] -> [n, ..., rows, columns]
@@ -49,7 +55,7 @@ Forward matmul(const Attributes& /*attributes*/) {
 
 constexpr std::array kRows{
     Row{.name = "linear", .bind = linear, .initialise = initialise_by_fan_in, .backward = linear_backward},
-    Row{"bias", bias, initialise_zero},
+    Row{"bias", bias, initialise_zero, bias_backward},
     Row{"matmul", matmul},
 };
 

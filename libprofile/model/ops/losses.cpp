@@ -1,7 +1,10 @@
+#include <ATen/ops/_log_softmax_backward_data.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
-#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/log_softmax.h>
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/mse_loss.h>
+#include <ATen/ops/nll_loss_backward.h>
+#include <ATen/ops/nll_loss_forward.h>
 
 #include <algorithm>
 #include <array>
@@ -9,14 +12,31 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/ops/op_table.h"
-#include "libprofile/model/ops.h"
+#include "libprofile/model/ops/forward.h"
 
 namespace pp::model {
 namespace {
 
+// Of nll_loss: at::Reduction::Mean, and a class that no target has.
+constexpr std::int64_t kMean = 1, kIgnored = -100;
+
 // Prediction [n, ..., classes], target [n, ...] of class numbers; the mean over samples and positions.
-at::Tensor cross_entropy(const at::Tensor& prediction, const at::Tensor& target) {
-  return at::cross_entropy_loss(prediction.flatten(0, -2), target.flatten().to(at::kLong));
+Tensors cross_entropy(TensorSpan inputs, TensorSpan /*weights*/, LayerContext& context) {
+  const at::Tensor shares = at::log_softmax(inputs[0], -1);
+  const at::Tensor target = inputs[1].flatten().to(at::kLong);
+  const auto [loss, total] = at::nll_loss_forward(shares.flatten(0, -2), target, {}, kMean, kIgnored);
+  ops::save(context, {shares, target, total});
+  return {loss};
+}
+
+WrittenBackward cross_entropy_backward() {
+  return {.inputs = [](Tensors& saved, TensorSpan /*weights*/, const at::Tensor& gradient) -> Tensors {
+    const at::Tensor shares = saved[0].flatten(0, -2);
+    const at::Tensor by_share =
+        at::nll_loss_backward(gradient, shares, saved[1], {}, kMean, kIgnored, saved[2]);
+    return {at::_log_softmax_backward_data(by_share, shares, -1, shares.scalar_type()).view(saved[0].sizes()),
+            at::Tensor()};
+  }};
 }
 
 // Logits and targets of one shape, targets brought between 0 and 1; the mean over all elements.
@@ -85,10 +105,11 @@ Forward bind_text_detection(const Attributes& attributes) {
 struct Row {
   std::string_view name;
   Forward (*bind)(const Attributes& attributes);
+  WrittenBackward (*backward)() = nullptr;
 };
 constexpr std::array kTable{
     Row{"binary_cross_entropy", [](const Attributes&) { return loss(binary_cross_entropy); }},
-    Row{"cross_entropy", [](const Attributes&) { return loss(cross_entropy); }},
+    Row{"cross_entropy", [](const Attributes&) -> Forward { return cross_entropy; }, cross_entropy_backward},
     Row{"mse", [](const Attributes&) { return loss(mse); }},
     Row{"text_detection", bind_text_detection},
 };
@@ -98,7 +119,9 @@ constexpr std::array kTable{
 BoundLayer bind_loss(std::string_view loss, const Attributes& attributes) {
   const auto row = std::find_if(kTable.begin(), kTable.end(), [&](const Row& r) { return r.name == loss; });
   if (row == kTable.end()) throw Error(ErrorKind::internal, "no loss is named \"" + std::string(loss) + "\"");
-  return {row->bind(attributes)};
+  BoundLayer layer{row->bind(attributes)};
+  if (row->backward != nullptr) layer.backward = row->backward();
+  return layer;
 }
 
 std::vector<std::string_view> runnable_losses() {

@@ -2,10 +2,11 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/group_norm.h>
 #include <ATen/ops/instance_norm.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/native_batch_norm.h>
+#include <ATen/ops/native_batch_norm_backward.h>
+#include <ATen/ops/native_layer_norm.h>
+#include <ATen/ops/native_layer_norm_backward.h>
 #include <ATen/ops/rms_norm.h>
-#include <c10/core/GradMode.h>
 
 #include <array>
 #include <string>
@@ -17,21 +18,6 @@
 namespace pp::model::ops {
 namespace {
 
-/// Sums over the values of each channel, from what the kernel has computed anyway: mean and 1/sqrt(variance +
-/// eps), biased.
-BatchStatistics statistics_of(const at::Tensor& mean, const at::Tensor& inverse_deviation, double eps,
-                              std::int64_t count, const LayerContext& context) {
-  const c10::AutoGradMode no_grad(false);
-  const double n = static_cast<double>(count);
-  const at::Tensor mean64 = mean.detach().to(at::kDouble);
-  const at::Tensor variance = inverse_deviation.detach().to(at::kDouble).pow(-2).sub(eps);
-  return {.layer = context.layer,
-          .buffer = context.first_buffer,
-          .count = count,
-          .sum = mean64.mul(n),
-          .square_sum = variance.add(mean64.square()).mul(n)};
-}
-
 /// By the statistics of the micro-batch, which are left in the context.
 at::Tensor normalised_by_batch(const at::Tensor& x, TensorSpan weights, double eps, LayerContext& context) {
   const std::int64_t count = x.numel() / x.size(1);
@@ -42,8 +28,13 @@ at::Tensor normalised_by_batch(const at::Tensor& x, TensorSpan weights, double e
   const auto [y, mean, inverse_deviation] =
       at::native_batch_norm(x, weights[0], weights[1], {}, {}, /*training=*/true, /*momentum=*/0, eps);
   if (context.statistics != nullptr) {
-    context.statistics->push_back(statistics_of(mean, inverse_deviation, eps, count, context));
+    context.statistics->push_back({.layer = context.layer,
+                                   .buffer = context.first_buffer,
+                                   .count = count,
+                                   .mean = mean.detach(),
+                                   .inverse_deviation = inverse_deviation.detach()});
   }
+  save(context, {x, mean, inverse_deviation});
   return y;
 }
 
@@ -62,6 +53,16 @@ Forward batch_norm2d(const Attributes& attributes) {
     return {training ? normalised_by_batch(inputs[0], weights, eps, context)
                      : normalised_by_buffers(inputs[0], weights, eps, context.buffers)};
   };
+}
+
+std::optional<WrittenBackward> batch_norm_backward(const Attributes& attributes) {
+  return WrittenBackward{.both = [eps = number(attributes, "eps")](TensorSpan saved, TensorSpan weights,
+                                                                   const at::Tensor& gradient) -> Tensors {
+    auto [x, weight, bias] =
+        at::native_batch_norm_backward(gradient, saved[0], weights[0], {}, {}, saved[1], saved[2],
+                                       /*train=*/true, eps, {true, true, true});
+    return {x, weight, bias};
+  }};
 }
 
 // [n, c] or [n, c, l] -> the same, as batch_norm2d
@@ -86,9 +87,20 @@ Forward instance_norm2d(const Attributes& attributes) {
 // [n, ..., d] -> the same, normalised over the last dimension; weight, bias [d]
 Forward layer_norm(const Attributes& attributes) {
   return [eps = number(attributes, "eps")](TensorSpan inputs, TensorSpan weights,
-                                           LayerContext& /*context*/) -> Tensors {
-    return {at::layer_norm(inputs[0], weights[0].sizes(), weights[0], weights[1], eps)};
+                                           LayerContext& context) -> Tensors {
+    const auto [y, mean, inverse_deviation] =
+        at::native_layer_norm(inputs[0], weights[0].sizes(), weights[0], weights[1], eps);
+    save(context, {inputs[0], mean, inverse_deviation});
+    return {y};
   };
+}
+std::optional<WrittenBackward> layer_norm_backward(const Attributes& /*attributes*/) {
+  return WrittenBackward{.both = [](TensorSpan saved, TensorSpan weights,
+                                    const at::Tensor& gradient) -> Tensors {
+    auto [x, weight, bias] = at::native_layer_norm_backward(
+        gradient, saved[0], weights[0].sizes(), saved[1], saved[2], weights[0], weights[1], {true, true, true});
+    return {x, weight, bias};
+  }};
 }
 
 // [n, ..., d] -> the same, over the root of the mean square of the last dimension; weight [d]
@@ -114,9 +126,12 @@ Forward local_response_norm(const Attributes& attributes) {
 }
 
 constexpr std::array kRows{
-    Row{"batch_norm1d", batch_norm1d, initialise_norm}, Row{"batch_norm2d", batch_norm2d, initialise_norm},
-    Row{"group_norm", group_norm, initialise_norm},     Row{"instance_norm2d", instance_norm2d},
-    Row{"layer_norm", layer_norm, initialise_norm},     Row{"rms_norm", rms_norm, initialise_norm},
+    Row{"batch_norm1d", batch_norm1d, initialise_norm, batch_norm_backward},
+    Row{"batch_norm2d", batch_norm2d, initialise_norm, batch_norm_backward},
+    Row{"group_norm", group_norm, initialise_norm},
+    Row{"instance_norm2d", instance_norm2d},
+    Row{"layer_norm", layer_norm, initialise_norm, layer_norm_backward},
+    Row{"rms_norm", rms_norm, initialise_norm},
     Row{"local_response_norm", local_response_norm},
 };
 

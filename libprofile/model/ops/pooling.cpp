@@ -1,6 +1,8 @@
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/avg_pool2d.h>
-#include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/avg_pool2d_backward.h>
+#include <ATen/ops/max_pool2d_with_indices.h>
+#include <ATen/ops/max_pool2d_with_indices_backward.h>
 #include <ATen/ops/upsample_bilinear2d.h>
 #include <ATen/ops/upsample_nearest2d.h>
 
@@ -26,16 +28,39 @@ struct Pool {
 };
 
 Forward max_pool2d(const Attributes& attributes) {
-  return unary([pool = Pool(attributes)](const at::Tensor& x) {
-    return at::max_pool2d(x, pool.kernel_size, pool.stride, pool.padding, /*dilation=*/1, pool.ceil_mode);
-  });
+  return
+      [pool = Pool(attributes)](TensorSpan inputs, TensorSpan /*weights*/, LayerContext& context) -> Tensors {
+        const auto [y, indices] =
+            at::max_pool2d_with_indices(inputs[0], pool.kernel_size, pool.stride, pool.padding,
+                                        /*dilation=*/1, pool.ceil_mode);
+        save(context, {inputs[0], indices});
+        return {y};
+      };
+}
+std::optional<WrittenBackward> max_pool2d_backward(const Attributes& attributes) {
+  return WrittenBackward{.inputs = [pool = Pool(attributes)](Tensors& saved, TensorSpan /*weights*/,
+                                                             const at::Tensor& gradient) -> Tensors {
+    return {at::max_pool2d_with_indices_backward(gradient, saved[0], pool.kernel_size, pool.stride,
+                                                 pool.padding,
+                                                 /*dilation=*/1, pool.ceil_mode, saved[1])};
+  }};
 }
 
 Forward avg_pool2d(const Attributes& attributes) {
-  return unary(
-      [pool = Pool(attributes), count_padding = boolean(attributes, "count_include_pad")](const at::Tensor& x) {
-        return at::avg_pool2d(x, pool.kernel_size, pool.stride, pool.padding, pool.ceil_mode, count_padding);
-      });
+  return [pool = Pool(attributes), count_padding = boolean(attributes, "count_include_pad")](
+             TensorSpan inputs, TensorSpan /*weights*/, LayerContext& context) -> Tensors {
+    save(context, {inputs[0]});
+    return {
+        at::avg_pool2d(inputs[0], pool.kernel_size, pool.stride, pool.padding, pool.ceil_mode, count_padding)};
+  };
+}
+std::optional<WrittenBackward> avg_pool2d_backward(const Attributes& attributes) {
+  return WrittenBackward{
+      .inputs = [pool = Pool(attributes), count_padding = boolean(attributes, "count_include_pad")](
+                    Tensors& saved, TensorSpan /*weights*/, const at::Tensor& gradient) -> Tensors {
+        return {at::avg_pool2d_backward(gradient, saved[0], pool.kernel_size, pool.stride, pool.padding,
+                                        pool.ceil_mode, count_padding, /*divisor_override=*/std::nullopt)};
+      }};
 }
 
 Forward adaptive_avg_pool2d(const Attributes& attributes) {
@@ -58,8 +83,8 @@ Forward upsample_bilinear2d(const Attributes& attributes) {
 }
 
 constexpr std::array kRows{
-    Row{"max_pool2d", max_pool2d},
-    Row{"avg_pool2d", avg_pool2d},
+    Row{.name = "max_pool2d", .bind = max_pool2d, .backward = max_pool2d_backward},
+    Row{.name = "avg_pool2d", .bind = avg_pool2d, .backward = avg_pool2d_backward},
     Row{"adaptive_avg_pool2d", adaptive_avg_pool2d},
     Row{"upsample_nearest2d", upsample_nearest2d},
     Row{"upsample_bilinear2d", upsample_bilinear2d},

@@ -75,25 +75,43 @@ TEST_SUITE("libprofile/model/gradients") {
       const OpInstance op = instantiate(op_case, 2);
       const std::optional<WrittenBackward> backward =
           bind_layer(op_case.op, complete(op_case.op, op_case.attributes)).backward;
-      if (!backward) continue;
+      if (!backward || (backward->applies && !backward->applies(op.inputs))) continue;
       ++written;
-      const at::Tensor output = op()[0];
+      Tensors saved;
+      const at::Tensor output = op(&saved)[0];
       const at::Tensor gradient = at::empty(output.sizes(), at::kDouble).normal_(0, 1, generator);
-      const Tensors saved = backward->saves(op.inputs, Tensors{output});
-      const Tensors inputs = backward->inputs(saved, op.weights, gradient);
-      std::vector<at::Tensor> sums(op.weights.size());
-      WeightSums weights(op.weights, sums, {});
-      if (backward->weights) backward->weights(saved, gradient, weights);
-
-      std::vector<at::Tensor> variables = op.inputs;
+      std::vector<at::Tensor> variables;
+      for (const at::Tensor& input : op.inputs) {
+        if (input.is_floating_point()) variables.push_back(input);
+      }
+      const std::size_t inputs = variables.size();
       variables.insert(variables.end(), op.weights.begin(), op.weights.end());
       for (at::Tensor& variable : variables) variable.requires_grad_();
       const auto expected = torch::autograd::grad({op()[0]}, variables, {gradient});
-      for (std::size_t i = 0; i < inputs.size(); ++i) CHECK(inputs[i].allclose(expected[i], 1e-12, 1e-12));
-      for (std::size_t i = 0; i < sums.size(); ++i)
-        CHECK(sums[i].allclose(expected[inputs.size() + i], 1e-12, 1e-12));
+
+      const c10::AutoGradMode no_grad(false);
+      if (backward->both) {
+        const Tensors all = backward->both(saved, op.weights, gradient);
+        REQUIRE(all.size() == expected.size());
+        for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i].allclose(expected[i], 1e-12, 1e-12));
+        continue;
+      }
+      // As a whole, and the weight gradient alone as of a first layer; each twice into the same sums.
+      std::vector<at::Tensor> sums(op.weights.size());
+      WeightSums weights(op.weights, sums, {});
+      for (const bool alone : {false, true}) {
+        Tensors left = saved;
+        if (!alone) {
+          const Tensors found = backward->inputs(left, op.weights, gradient);
+          CHECK(found.size() == op.inputs.size());
+          for (std::size_t i = 0; i < inputs; ++i) CHECK(found[i].allclose(expected[i], 1e-12, 1e-12));
+        }
+        if (backward->weights) backward->weights(left, op.weights, gradient, weights);
+        for (std::size_t i = 0; i < sums.size(); ++i)
+          CHECK(sums[i].allclose(expected[inputs + i].mul(alone ? 2 : 1), 1e-12, 1e-12));
+      }
     }
-    CHECK(written > 1);
+    CHECK(written > 12);
   }
 
   TEST_CASE("every loss's gradient equals central differences") {

@@ -275,8 +275,9 @@ std::string difference(const Outcome& a, const Outcome& b) {
   }
   if (a.statistics.size() != b.statistics.size()) return "number of batch statistics";
   for (std::size_t i = 0; i < a.statistics.size(); ++i) {
-    const std::string text = compare("sum", a.statistics[i].sum, b.statistics[i].sum) +
-                             compare("square sum", a.statistics[i].square_sum, b.statistics[i].square_sum);
+    const std::string text =
+        compare("mean", a.statistics[i].mean, b.statistics[i].mean) +
+        compare("inverse deviation", a.statistics[i].inverse_deviation, b.statistics[i].inverse_deviation);
     if (a.statistics[i].layer != b.statistics[i].layer || !text.empty()) return "batch statistics: " + text;
   }
   return "";

@@ -32,8 +32,8 @@ struct OpInstance {
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> weights;
 
-  /// In training mode, with the same random draws at every call.
-  Tensors operator()() const;
+  /// In training mode, with the same random draws at every call. `saved`: as LayerContext's.
+  Tensors operator()(Tensors* saved = nullptr) const;
 };
 OpInstance instantiate(const OpCase& op_case, std::int64_t samples);
 

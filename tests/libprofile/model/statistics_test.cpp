@@ -25,7 +25,7 @@ ResolvedModel norm_model(double momentum) {
       .build();
 }
 
-/// Sums of the micro-batches x[0..4), x[4..5), x[5..8).
+/// Of the micro-batches x[0..4), x[4..5), x[5..8).
 std::vector<BatchStatistics> statistics_of(const ResolvedModel& model, const at::Tensor& x) {
   const Segment segment(model, {0}, false);
   const auto weights = segment.initial_weights(1, DType::float32);
@@ -43,7 +43,7 @@ std::vector<BatchStatistics> statistics_of(const ResolvedModel& model, const at:
 }  // namespace
 
 TEST_SUITE("libprofile/model/statistics") {
-  TEST_CASE("the sums count every value of a channel once") {
+  TEST_CASE("each micro-batch's are those of its values") {
     const ResolvedModel model = norm_model(0.1);
     const at::Tensor x = at::randn({8, 3, 4, 5});
     const std::vector<BatchStatistics> parts = statistics_of(model, x);
@@ -53,9 +53,10 @@ TEST_SUITE("libprofile/model/statistics") {
     for (std::size_t i = 0; i < 3; ++i) {
       CHECK(parts[i].layer == 0);
       CHECK(parts[i].count == counts[i]);
-      const at::Tensor values = x.narrow(0, start, counts[i] / 20).to(at::kDouble);
-      CHECK(parts[i].sum.allclose(values.sum({0, 2, 3}), 1e-5, 1e-4));
-      CHECK(parts[i].square_sum.allclose(values.square().sum({0, 2, 3}), 1e-5, 1e-4));
+      const at::Tensor values = x.narrow(0, start, counts[i] / 20);
+      CHECK(parts[i].mean.allclose(values.mean({0, 2, 3}), 1e-5, 1e-6));
+      const at::Tensor variance = values.var({0, 2, 3}, /*unbiased=*/false);
+      CHECK(parts[i].inverse_deviation.allclose(variance.add(1e-5).rsqrt(), 1e-5, 1e-6));
       start += counts[i] / 20;
     }
   }
@@ -69,7 +70,7 @@ TEST_SUITE("libprofile/model/statistics") {
         // Far from zero and unlike in its parts, so that rounding and the parts' weights would show.
         const at::Tensor x = at::randn({8, 3, 4, 5}) * 3 + at::arange(8).view({8, 1, 1, 1}) + 10;
         at::batch_norm(x, {}, {}, mean, variance, true, momentum, 1e-5, false);
-        commit_statistics(statistics_of(model, x), momentum, buffers);
+        commit_statistics(statistics_of(model, x), batch_norms(model, 0).front(), buffers);
         CHECK(buffers[0].allclose(mean, 1e-5, 0));
         CHECK(buffers[1].allclose(variance, 1e-5, 0));
       }
@@ -78,22 +79,22 @@ TEST_SUITE("libprofile/model/statistics") {
 
   TEST_CASE("the variance is unbiased") {
     // Two samples of two values: 0, 0 and 2, 2 in channel 0: mean 1, sum of squared differences 4, 4/(4-1)
-    // = 1.3333.
-    const BatchStatistics a{
-        .layer = 0, .count = 2, .sum = at::zeros({1}, at::kDouble), .square_sum = at::zeros({1}, at::kDouble)};
-    const BatchStatistics b{.layer = 0,
+    // = 1.3333. Neither has a variance of its own, so with eps 0.25 the inverse deviation is 2.
+    const BatchStatistics a{.layer = 0,
                             .count = 2,
-                            .sum = at::full({1}, 4.0, at::kDouble),
-                            .square_sum = at::full({1}, 8.0, at::kDouble)};
+                            .mean = at::zeros({1}, at::kDouble),
+                            .inverse_deviation = at::full({1}, 2.0, at::kDouble)};
+    BatchStatistics b = a;
+    b.mean = at::full({1}, 2.0, at::kDouble);
     std::vector<at::Tensor> buffers{at::zeros({1}), at::ones({1})};
-    commit_statistics(std::vector{a, b}, 1.0, buffers);
+    commit_statistics(std::vector{a, b}, {.momentum = 1.0, .eps = 0.25}, buffers);
     CHECK(buffers[0].item<float>() == 1.0f);
     CHECK(buffers[1].item<float>() == doctest::Approx(4.0 / 3.0));
   }
 
   TEST_CASE("nothing is committed without micro-batches") {
     std::vector<at::Tensor> buffers{at::zeros({1}), at::ones({1})};
-    commit_statistics({}, 0.5, buffers);
+    commit_statistics({}, {.momentum = 0.5}, buffers);
     CHECK(buffers[1].item<float>() == 1.0f);
   }
 }

@@ -1,0 +1,113 @@
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/linear.h>
+
+#include <array>
+
+#include "libprofile/core/ops/attributes.h"
+#include "libprofile/model/ops/attention.h"
+#include "libprofile/model/ops/relative_position.h"
+#include "libprofile/model/weight_sums.h"
+
+namespace pp::model::ops {
+namespace {
+
+struct SelfAttention {
+  AttentionSettings settings;
+  bool causal;
+  std::int64_t max_distance;
+
+  explicit SelfAttention(const Attributes& attributes)
+      : settings(attributes),
+        causal(boolean(attributes, "causal")),
+        max_distance(integer(attributes, "max_distance")) {}
+};
+
+/// [n, s, d] -> [n s, d]
+at::Tensor rows(const at::Tensor& x) { return x.flatten(0, 1); }
+
+/// What the backward of the products needs, by the places in which the forward saves it.
+enum Saved : std::size_t { kInput, kProjected, kMixed, kLogSumExp, kForward };
+/// Once the input gradient is known, in place of them; the input stays where it is.
+enum Left : std::size_t { kProjectedGradient = 1, kJoined, kBackward };
+
+/// Queries, keys and values [n, s, 3d] -> [n, heads, s, width]; saves for backward.
+at::Tensor attend_and_save(const SelfAttention& layer, const at::Tensor& x, const at::Tensor& projected,
+                           Tensors& saved) {
+  const at::Tensor parts = split_heads(projected, 3, layer.settings.heads);
+  const double factor = attention_factor(layer.settings, parts[0]);
+  const auto [mixed, log_sum_exp] = at::_scaled_dot_product_flash_attention_for_cpu(
+      parts[0], parts[1], parts[2], /*dropout_p=*/0.0, layer.causal, /*attn_mask=*/{}, factor);
+  saved = {x, projected, mixed, log_sum_exp};
+  return mixed;
+}
+
+/// From the gradient of the output to that of the projected input, [n, s, 3d]. Leaves what the weights' need.
+void back_to_projected(const SelfAttention& layer, const at::Tensor& out_projection, const at::Tensor& gradient,
+                       Tensors& saved) {
+  const std::int64_t heads = layer.settings.heads;
+  const at::Tensor parts = split_heads(saved[kProjected], 3, heads);
+  const at::Tensor joined = rows(gradient).mm(out_projection).view(gradient.sizes());
+  const std::array<at::Tensor, 3> by_part = [&] {
+    const auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+        split_heads(joined, 1, heads)[0], parts[0], parts[1], parts[2], saved[kMixed], saved[kLogSumExp],
+        /*dropout_p=*/0.0, layer.causal, /*attn_mask=*/{}, attention_factor(layer.settings, parts[0]));
+    return std::array{query, key, value};
+  }();
+  const at::Tensor projected = at::empty_like(saved[kProjected]);
+  const at::Tensor places = split_heads(projected, 3, heads);
+  for (std::size_t part = 0; part < by_part.size(); ++part)
+    places[static_cast<std::int64_t>(part)].copy_(by_part[part]);
+  saved = {saved[kInput], projected, joined_heads(saved[kMixed])};
+}
+
+}  // namespace
+
+// Self-attention as torch.nn.MultiheadAttention with batch_first: [n, s, d], with a bias by relative position
+// also [n, buckets, heads] -> [n, s, d].
+Forward self_attention(const Attributes& attributes) {
+  return [layer = SelfAttention(attributes)](TensorSpan inputs, TensorSpan weights,
+                                             LayerContext& context) -> Tensors {
+    const at::Tensor& x = inputs[0];
+    const Projections projection = projections(layer.settings, weights);
+    const at::Tensor projected = at::linear(x, projection.in, projection.in_bias);
+    at::Tensor mixed;
+    if (context.saved != nullptr) {
+      mixed = attend_and_save(layer, x, projected, *context.saved);
+    } else {
+      const Sight sight = layer.causal ? Sight::backward : Sight::both_sides;
+      const at::Tensor bias =
+          inputs.size() > 1 ? position_bias(inputs[1], x.size(1), layer.max_distance, sight) : at::Tensor();
+      const at::Tensor parts = split_heads(projected, 3, layer.settings.heads);
+      mixed = attend(layer.settings, parts[0], parts[1], parts[2], bias, layer.causal, context);
+    }
+    return {at::linear(joined_heads(mixed), projection.out, projection.out_bias)};
+  };
+}
+
+std::optional<WrittenBackward> self_attention_backward(const Attributes& attributes) {
+  const SelfAttention layer(attributes);
+  if (layer.settings.dropout > 0.0) return std::nullopt;
+  return WrittenBackward{
+      .inputs = [layer](Tensors& saved, TensorSpan weights, const at::Tensor& gradient) -> Tensors {
+        const Projections projection = projections(layer.settings, weights);
+        back_to_projected(layer, projection.out, gradient, saved);
+        return {rows(saved[kProjectedGradient]).mm(projection.in).view(saved[kInput].sizes())};
+      },
+      .weights =
+          [layer](Tensors& saved, TensorSpan weights, const at::Tensor& gradient, WeightSums& sums) {
+            if (saved.size() == kForward)
+              back_to_projected(layer, projections(layer.settings, weights).out, gradient, saved);
+            const at::Tensor projected = rows(saved[kProjectedGradient]), by_row = rows(gradient);
+            const std::size_t out = layer.settings.bias ? 2 : 1;
+            sums.add_product(0, projected.t(), rows(saved[kInput]));
+            sums.add_product(out, by_row.t(), rows(saved[kJoined]));
+            if (!layer.settings.bias) return;
+            sums.add(1, projected.sum(0));
+            sums.add(out + 1, by_row.sum(0));
+          },
+      .applies = [](TensorSpan inputs) { return inputs.size() == 1 && inputs[0].is_cpu(); }};
+}
+
+}  // namespace pp::model::ops

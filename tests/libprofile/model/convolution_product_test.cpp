@@ -1,0 +1,81 @@
+// Convolutions as products of matrices against LibTorch's own, forward, both gradients, and the limits of their
+// use.
+#include "libprofile/model/ops/convolution_product.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/empty.h>
+
+#include <vector>
+
+#include "tests/support/torch_test.h"
+
+using namespace pp::model;
+using ops::Convolution;
+
+namespace {
+
+struct Case {
+  Convolution convolution;
+  std::vector<std::int64_t> x, weight;
+};
+
+// Pointwise; with padding; strided and unequal sides; dilated.
+const std::vector<Case> kCases{
+    {{{0, 0}, 1, 1, 1}, {3, 4, 2, 2}, {5, 4, 1, 1}},
+    {{{1, 1}, 1, 1, 1}, {2, 3, 4, 4}, {6, 3, 3, 3}},
+    {{{0, 2}, 2, 1, 1}, {2, 3, 5, 7}, {4, 3, 2, 5}},
+    {{{2, 2}, 1, 2, 1}, {1, 2, 6, 5}, {3, 2, 3, 3}},
+};
+
+}  // namespace
+
+TEST_SUITE("libprofile/model/convolution_product") {
+  TEST_CASE("forward and gradients are those of a convolution") {
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(3);
+    const auto draw = [&](at::IntArrayRef sizes) {
+      return at::empty(sizes, at::kDouble).normal_(0, 1, generator);
+    };
+    for (const Case& one : kCases) {
+      const Convolution& c = one.convolution;
+      CAPTURE(one.x);
+      const at::Tensor x = draw(one.x), weight = draw(one.weight), bias = draw({one.weight[0]});
+      const at::Tensor y = at::conv2d(x, weight, bias, c.stride, c.padding, c.dilation);
+      const at::Tensor found = ops::convolve_by_product(c, x, weight, bias);
+      CHECK(found.is_contiguous());
+      CHECK(found.allclose(y, 1e-12, 1e-12));
+      CHECK(ops::convolve_by_product(c, x, weight, {})
+                .allclose(at::conv2d(x, weight, {}, c.stride, c.padding, c.dilation), 1e-12, 1e-12));
+
+      const at::Tensor gradient = draw(y.sizes());
+      const auto [by_x, by_weight, by_bias] =
+          at::convolution_backward(gradient, x, weight, at::OptionalIntArrayRef(bias.sizes()), c.stride,
+                                   c.padding, c.dilation, false, 0, 1, {true, true, true});
+      CHECK(ops::input_gradient_by_product(c, gradient, x, weight).allclose(by_x, 1e-12, 1e-12));
+      const std::vector<at::Tensor> weights{weight};
+      std::vector<at::Tensor> sums(1);
+      WeightSums sum(weights, sums, {});
+      for (int times = 1; times <= 2; ++times) {
+        ops::add_weight_gradient_by_product(c, gradient, x, weight, sum);
+        CHECK(sums[0].allclose(by_weight.mul(times), 1e-12, 1e-12));
+      }
+    }
+  }
+
+  // 2 samples of 4x4 positions, padding 1 and kernels of 3: 32 positions.
+  TEST_CASE("used where output channels are many beside positions") {
+    const Convolution c{{1, 1}, 1, 1, 1};
+    const at::Tensor x = at::empty({2, 8, 4, 4});
+    const auto weight = [](std::int64_t out) { return at::empty({out, 8, 3, 3}); };
+    CHECK(ops::few_positions(c, x, weight(512)));  // 16 * 32
+    CHECK_FALSE(ops::few_positions(c, x, weight(511)));
+    CHECK(ops::few_positions_for_weights(c, x, weight(32)));
+    CHECK_FALSE(ops::few_positions_for_weights(c, x, weight(31)));
+    // A stride of 2 leaves 2x2 positions a sample.
+    CHECK(ops::few_positions({{1, 1}, 2, 1, 1}, x, weight(128)));
+    CHECK_FALSE(ops::few_positions({{1, 1}, 2, 1, 1}, x, weight(127)));
+    CHECK_FALSE(ops::few_positions({{1, 1}, 1, 1, 2}, x, weight(512)));
+    CHECK_FALSE(ops::few_positions(c, x.to(at::kDouble), weight(512).to(at::kDouble)));
+  }
+}
