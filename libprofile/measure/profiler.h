@@ -26,18 +26,21 @@ struct ProfileOptions {
   std::vector<std::int64_t> micro_batch_sizes{1, 2, 4, 8, 16};  ///< not read for `automatic`
   DeviceSet devices{};
   DType dtype = DType::float32;
-  /// Stop sampling a size when the half-width of the 95 % interval of the median is below this share of it, ...
+  /// Stop sampling a size when the half-width of the 95 % interval of the median, by the medians of at least
+  /// eight visits in `min_time` of each kind of pass, is below this share of it, ...
   double precision = 0.02;
   /// ... or after this much time per micro-batch size, warm-up excluded.
   Seconds budget_per_size{6.0};
-  int min_samples = 10;
+  Seconds min_time{1.0};
+  int min_samples = 10;  ///< of an optimizer's updates
   int max_samples = 400;
   std::uint64_t seed = 1;
 };
-/// A rough profile in seconds, for demos and first tries: 5 % precision, 0.6 s per size.
+/// A rough profile in seconds, for demos and first tries: 5 % precision, at most 0.6 s per size.
 inline ProfileOptions quick(ProfileOptions options) {
   options.precision = 0.05;
   options.budget_per_size = Seconds(0.6);
+  options.min_time = Seconds(0.1);
   return options;
 }
 

@@ -21,6 +21,7 @@ constexpr int kUpdatePieces = 4;       // the model's layers as one stage, two, 
 StoppingRule rule_of(const ProfileOptions& options, Seconds budget) {
   return {.min_samples = options.min_samples,
           .max_samples = options.max_samples,
+          .min_time = options.min_time,
           .precision = options.precision,
           .budget = budget};
 }

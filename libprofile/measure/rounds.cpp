@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "libprofile/measure/statistics.h"
+
 namespace pp::profile {
 namespace {
 
@@ -61,15 +63,27 @@ void Rounds::report(const Visit& visit, std::span<const double> pass_seconds, Se
   }
   ++size.visits;
   size.spent += duration;
-  std::vector<double>& samples = size.samples[slot(visit.kind)];
-  samples.insert(samples.end(), pass_seconds.begin(), pass_seconds.end());
+  const std::size_t kind = slot(visit.kind);
+  size.samples[kind].insert(size.samples[kind].end(), pass_seconds.begin(), pass_seconds.end());
+  size.visit_medians[kind].push_back(summarise(pass_seconds).median.count());
+  size.spent_on[kind] += duration;
   size.finished = is_finished(size);
 }
 
 bool Rounds::is_finished(const Size& size) const {
-  return std::all_of(size.samples.begin(), size.samples.end(), [&](const std::vector<double>& samples) {
-    return decide(rule_, samples, size.spent) != Verdict::more;
-  });
+  const auto few = [](const std::vector<double>& samples) { return samples.size() < kFewestSamples; };
+  if (std::ranges::any_of(size.samples, few)) return false;
+  if (size.spent >= rule_.budget) return true;
+  for (std::size_t kind = 0; kind < kPassKinds; ++kind) {
+    if (!is_precise(size, kind)) return false;
+  }
+  return true;
+}
+
+bool Rounds::is_precise(const Size& size, std::size_t kind) const {
+  const std::vector<double>& medians = size.visit_medians[kind];
+  return static_cast<int>(medians.size()) >= rule_.min_visits && size.spent_on[kind] >= rule_.min_time &&
+         relative_half_width(medians) <= rule_.precision;
 }
 
 Seconds Rounds::remaining(const Size& size) const {

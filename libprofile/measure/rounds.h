@@ -59,10 +59,12 @@ class Rounds {
     int visits = 0;       ///< without the warm-up
     Seconds pass_time{};  ///< of the last visit, per pass
     Seconds spent{};
-    std::array<std::vector<double>, kPassKinds> samples;
+    std::array<std::vector<double>, kPassKinds> samples, visit_medians;
+    std::array<Seconds, kPassKinds> spent_on{};  ///< of `spent`, on each kind
   };
 
   bool is_finished(const Size& size) const;
+  bool is_precise(const Size& size, std::size_t kind) const;
   Seconds remaining(const Size& size) const;
 
   StoppingRule rule_;

@@ -14,6 +14,10 @@ struct StoppingRule {
   /// Below this many samples the interval is not looked at.
   int min_samples = 10;
   int max_samples = 400;
+  /// Passes that follow each other feel the same neighbours: a kind of pass is precise by the medians of its
+  /// visits, of which there are so many at least, in so much time at least.
+  int min_visits = 8;
+  Seconds min_time{1.0};
   /// Half-width of the 95 % interval of the median, as a share of it, that is narrow enough.
   double precision = 0.02;
   /// Time after which sampling stops with what there is, but never below kFewestSamples.

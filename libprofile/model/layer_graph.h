@@ -21,7 +21,7 @@ struct LayerGraph {
   Edges outputs;
   bool written = false;  ///< its backward is: there are no edges
   /// Of a written backward instead of the edges; so what watches over what autograd saves sees these too.
-  c10::SmallVector<torch::autograd::SavedVariable, 2> saved;
+  c10::SmallVector<torch::autograd::SavedVariable, 4> saved;
 
   /// Of a layer that is recomputed: all there is until its forward has run again.
   Tensors kept_inputs;

@@ -1,36 +1,29 @@
 #include <ATen/ops/empty.h>
-#include <ATen/ops/stack.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
-
-#include <vector>
 
 #include "libprofile/model/segment.h"
 
 namespace pp::model {
 
-namespace {
-
-/// [micro-batches, channels] float64
-at::Tensor in_double(const std::vector<at::Tensor>& parts) { return at::stack(parts).to(at::kDouble); }
-
-}  // namespace
-
 void commit_statistics(std::span<const BatchStatistics> in_order, const BatchNorm& norm,
                        std::span<at::Tensor> buffers) {
   if (in_order.empty()) return;
   const c10::AutoGradMode no_grad(false);
-  std::vector<at::Tensor> means, inverse_deviations;
-  at::Tensor share = at::empty({static_cast<std::int64_t>(in_order.size()), 1}, at::kDouble);
+  const at::TensorOptions wide = in_order.front().mean.options().dtype(at::kDouble);
+  const std::int64_t parts = static_cast<std::int64_t>(in_order.size());
+  at::Tensor part_means = at::empty({parts, in_order.front().mean.numel()}, wide);
+  at::Tensor inverse_deviations = at::empty_like(part_means);
+  at::Tensor share = at::empty({parts, 1}, at::kDouble);
   double n = 0;
-  for (const BatchStatistics& part : in_order) {
-    share.mutable_data_ptr<double>()[means.size()] = static_cast<double>(part.count);
-    n += static_cast<double>(part.count);
-    means.push_back(part.mean);
-    inverse_deviations.push_back(part.inverse_deviation);
+  for (std::int64_t i = 0; i < parts; ++i) {
+    const BatchStatistics& part = in_order[static_cast<std::size_t>(i)];
+    part_means[i].copy_(part.mean);
+    inverse_deviations[i].copy_(part.inverse_deviation);
+    n += share.mutable_data_ptr<double>()[i] = static_cast<double>(part.count);
   }
-  const at::Tensor part_means = in_double(means);
-  const at::Tensor part_squares = in_double(inverse_deviations).pow(-2).sub(norm.eps).add(part_means.square());
-  share = share.div(n).to(part_means.device());
+  share = share.div(n).to(wide.device());
+  const at::Tensor part_squares = inverse_deviations.pow(-2).sub(norm.eps).add(part_means.square());
   const at::Tensor mean = part_means.mul(share).sum(0);
   const at::Tensor variance =
       part_squares.mul(share).sum(0).sub(mean.square()).clamp_min(0.0).mul(n / (n - 1.0));

@@ -238,6 +238,9 @@ struct Replacement {
     add({"aten::copy_", ""}, c10::DispatchKey::CUDA,
         c10::KernelFunction::makeFromUnboxedRuntimeFunction(&copy));
     at::globalContext().setUserEnabledCuDNN(false);
+    at::globalContext().setSDPUseFlash(false);
+    at::globalContext().setSDPUseMemEfficient(false);
+    at::globalContext().setSDPUseCuDNN(false);
   }
 
   std::vector<c10::RegistrationHandleRAII> held;

@@ -31,20 +31,20 @@ run::RunOptions short_run() {
 }
 
 /// All workers on cuda:0, or worker w on cuda:w.
-enum class Spread { one_device, device_each };
+enum class Sharing { one_device, device_each };
 
-plan::Plan plan_on_cuda(const PlanSpec& spec, Spread spread = Spread::one_device) {
+plan::Plan plan_on_cuda(const PlanSpec& spec, Sharing sharing = Sharing::one_device) {
   plan::Plan plan = make_plan(spec);
   for (Device& device : plan.devices) {
     device.kind = DeviceKind::cuda;
-    if (spread == Spread::one_device) device.index = 0;
+    if (sharing == Sharing::one_device) device.index = 0;
   }
   return plan;
 }
 
-::test::Run run_on_cuda(const PlanSpec& spec, Spread spread = Spread::one_device,
+::test::Run run_on_cuda(const PlanSpec& spec, Sharing sharing = Sharing::one_device,
                         const run::RunOptions& options = short_run()) {
-  return ::test::run_plan(plan_on_cuda(spec, spread), options);
+  return ::test::run_plan(plan_on_cuda(spec, sharing), options);
 }
 
 /// What the plan computes from synthetic data, with weights drawn from the seed.
@@ -60,10 +60,10 @@ plan::Plan plan_on_cuda(const PlanSpec& spec, Spread spread = Spread::one_device
 }
 
 /// Worker w on rank w; ranks are threads.
-::test::NamedTensors weights_of_ranks(const PlanSpec& spec, Spread spread, run::RunOptions options) {
+::test::NamedTensors weights_of_ranks(const PlanSpec& spec, Sharing sharing, run::RunOptions options) {
   const TestFolder folder;
   options.save_weights = folder.path() / "weights.safetensors";
-  const plan::Plan plan = plan_on_cuda(spec, spread);
+  const plan::Plan plan = plan_on_cuda(spec, sharing);
   pp::test::Wires wires(static_cast<int>(plan.workers.size()));
   pp::test::on_ranks(wires, [&](pp::test::ThreadPeers& peers) {
     ::test::SilentObserver observer;
@@ -73,12 +73,12 @@ plan::Plan plan_on_cuda(const PlanSpec& spec, Spread spread = Spread::one_device
 }
 
 /// The same bits in weights, running statistics and losses, whole and cut.
-void check_cuts(PlanSpec spec, const std::vector<std::vector<int>>& cuts, Spread spread = Spread::one_device) {
+void check_cuts(PlanSpec spec, const std::vector<std::vector<int>>& cuts, Sharing sharing = Sharing::one_device) {
   spec.cuts = {};
   const ::test::Run whole = run_on_cuda(spec);
   for (const std::vector<int>& cut : cuts) {
     spec.cuts = cut;
-    const ::test::Run found = run_on_cuda(spec, spread);
+    const ::test::Run found = run_on_cuda(spec, sharing);
     CHECK(::test::first_difference(whole.tensors, found.tensors) == "");
     CHECK(found.report.step_losses == whole.report.step_losses);
   }
@@ -152,22 +152,22 @@ TEST_SUITE("gpu/librun") {
   // Ranks on one GPU send by their hosts, those with one each by NCCL, which the imitation does not have.
   TEST_CASE("ranks give the bits of one process: cut, with replicas, under autocast") {
     PP_NEEDS_CUDA(1);
-    std::vector<Spread> spreads{Spread::one_device};
+    std::vector<Sharing> sharings{Sharing::one_device};
     if (profile::cuda_device_count() > 1 && !profile::cuda_device_name(0).starts_with("Imitation"))
-      spreads.push_back(Spread::device_each);
+      sharings.push_back(Sharing::device_each);
     PlanSpec cut = residual("1f1b"), replicated{.model = ::test::mlp(3), .replicas = {2}};
     cut.cuts = {4};
     PlanSpec overlapped = replicated;
     overlapped.all_reduce_overlap = 1;
     run::RunOptions half = short_run();
     half.autocast = run::Autocast::bfloat16;
-    for (const Spread spread : spreads) {
+    for (const Sharing sharing : sharings) {
       for (const PlanSpec& spec : {cut, replicated, overlapped}) {
         CHECK(::test::first_difference(run_on_cuda(spec).tensors,
-                                       weights_of_ranks(spec, spread, short_run())) == "");
+                                       weights_of_ranks(spec, sharing, short_run())) == "");
       }
-      CHECK(::test::first_difference(run_on_cuda(cut, Spread::one_device, half).tensors,
-                                     weights_of_ranks(cut, spread, half)) == "");
+      CHECK(::test::first_difference(run_on_cuda(cut, Sharing::one_device, half).tensors,
+                                     weights_of_ranks(cut, sharing, half)) == "");
     }
   }
 
@@ -177,7 +177,7 @@ TEST_SUITE("gpu/librun") {
     spec.cuts = {4, 9};
     run::RunOptions waiting = short_run();
     waiting.wait_each_operation = true;
-    const ::test::Run ahead = run_on_cuda(spec), behind = run_on_cuda(spec, Spread::one_device, waiting);
+    const ::test::Run ahead = run_on_cuda(spec), behind = run_on_cuda(spec, Sharing::one_device, waiting);
     CHECK(::test::first_difference(ahead.tensors, behind.tensors) == "");
     CHECK(ahead.report.step_losses == behind.report.step_losses);
     CHECK(ahead.report.workers[0].peak == behind.report.workers[0].peak);
@@ -191,9 +191,9 @@ TEST_SUITE("gpu/librun") {
     options.steps.reset();
     options.epochs = 2;
     PlanSpec spec = residual("1f1b");
-    const ::test::Run whole = run_on_cuda(spec, Spread::one_device, options);
+    const ::test::Run whole = run_on_cuda(spec, Sharing::one_device, options);
     spec.cuts = {4};
-    const ::test::Run cut = run_on_cuda(spec, Spread::one_device, options);
+    const ::test::Run cut = run_on_cuda(spec, Sharing::one_device, options);
     CHECK(::test::first_difference(whole.tensors, cut.tensors) == "");
     REQUIRE(cut.report.epochs.size() == 2);
     CHECK(cut.report.epochs[1].test_loss == whole.report.epochs[1].test_loss);
@@ -206,8 +206,8 @@ TEST_SUITE("gpu/librun") {
     spec.dtype = DType::float64;
     const ::test::Run whole = run_on_cuda(spec);
     spec.replicas = {2};
-    for (const Spread spread : {Spread::one_device, Spread::device_each})
-      CHECK(::test::largest_difference(whole.tensors, run_on_cuda(spec, spread).tensors) < 1e-10);
+    for (const Sharing sharing : {Sharing::one_device, Sharing::device_each})
+      CHECK(::test::largest_difference(whole.tensors, run_on_cuda(spec, sharing).tensors) < 1e-10);
   }
 
   TEST_CASE("float16 with its scale: steps are skipped and the bits are those of one stage") {
@@ -217,14 +217,14 @@ TEST_SUITE("gpu/librun") {
     run::RunOptions options = short_run();
     options.steps = 12;
     options.autocast = run::Autocast::float16;
-    const ::test::Run whole = run_on_cuda(spec, Spread::one_device, options);
+    const ::test::Run whole = run_on_cuda(spec, Sharing::one_device, options);
     CHECK(whole.report.skipped_steps > 0);
     CHECK(whole.report.skipped_steps < 12);
     for (const std::string schedule : {"1f1b", "zb-h1"}) {
       INFO(schedule);
       spec.schedule = schedule;
       spec.cuts = {2};
-      const ::test::Run cut = run_on_cuda(spec, Spread::one_device, options);
+      const ::test::Run cut = run_on_cuda(spec, Sharing::one_device, options);
       CHECK(cut.report.skipped_steps == whole.report.skipped_steps);
       CHECK(::test::first_difference(whole.tensors, cut.tensors) == "");
     }
@@ -270,7 +270,7 @@ TEST_SUITE("gpu/librun") {
     options.before_op = [](std::int64_t step, WorkerId, const plan::Op& op) {
       if (step == 1 && plan::to_text(op) == "B1.2") throw std::runtime_error("lost");
     };
-    CHECK_THROWS_WITH_AS(run_on_cuda(spec, Spread::one_device, options), "worker 1: stage 1: B1.2: lost",
+    CHECK_THROWS_WITH_AS(run_on_cuda(spec, Sharing::one_device, options), "worker 1: stage 1: B1.2: lost",
                          Error);
   }
 
@@ -290,6 +290,6 @@ TEST_SUITE("gpu/librun") {
 
   TEST_CASE("stages on two devices give the bits of one stage") {
     PP_NEEDS_CUDA(2);
-    check_cuts(residual("1f1b"), {{4}, {9}}, Spread::device_each);
+    check_cuts(residual("1f1b"), {{4}, {9}}, Sharing::device_each);
   }
 }

@@ -106,18 +106,17 @@ TEST_SUITE("libprofile/measure/model_runner") {
     CHECK((bytes.waiting == expected));
   }
 
-  TEST_CASE("attention keeps its operands head by head, the shares once, and the inputs of both projections") {
+  TEST_CASE("attention keeps what was projected, the sums of its scores, and the inputs of both projections") {
     // n = 2, s = 3, d = 4, two heads of width 2; no dropout.
     Bench bench(GraphBuilder()
                     .input("x", {3, 4})
                     .layer("attention", "multi_head_attention", {"x"}, {{"num_heads", whole(2)}})
                     .output("attention")
                     .build());
-    // The input of the first projection, 2*3*4 floats. Queries, keys and values, a copy each of [n heads, s,
-    // width], 2*2*3*2 floats, because heads lie interleaved in what was projected. The softmax's result, which
-    // is also the operand of the product with the values, 2*2*3*3 floats. The input of the last projection,
-    // 2*3*4 floats.
-    CHECK(bench.bytes(0).saved[0] == SavedBytes{Bytes(96 + 3 * 96 + 144 + 96), Bytes(96)});
+    // The input of the first projection, 2*3*4 floats. Queries, keys and values as they were projected, 2*3*12
+    // floats. The logarithm of the sum of exponentials of each row of scores, 2*2*3 floats; no scores. The
+    // input of the last projection, 2*3*4 floats.
+    CHECK(bench.bytes(0).saved[0] == SavedBytes{Bytes(96 + 3 * 96 + 48 + 96), Bytes(96)});
   }
 
   TEST_CASE("bytes grow with the micro-batch, and double with the dtype") {
@@ -136,19 +135,17 @@ TEST_SUITE("libprofile/measure/model_runner") {
   TEST_CASE("workspace is what is live beyond what the layers so far save") {
     Bench bench(image_model());
     const PassBytes bytes = bench.bytes(0);
-    // In backward the pass holds the loss, a float, and norm's statistics, sum and square sum of 4 channels in
-    // double.
-    const std::int64_t always = 4 + 2 * 4 * 8;
+    // In backward the pass holds the loss, a float. Norm's statistics are those that it saves.
+    const std::int64_t always = 4;
     // relu: the gradients of its output and of its input.
     CHECK(bytes.workspace[2].value == 2 * 2048 + always);
-    // add, in forward: norm's output and its own, which nobody saves, and the statistics. In backward both
-    // input gradients are the output gradient, which is less.
-    CHECK(bytes.workspace[3].value == 2 * 2048 + 2 * 4 * 8);
+    // add, in forward: norm's output and its own, which nobody saves. In backward both input gradients are the
+    // output gradient, which is less.
+    CHECK(bytes.workspace[3].value == 2 * 2048);
     // flat: the input gradient is a view of the output gradient.
     CHECK(bytes.workspace[6].value == 512 + always);
-    // head: gradients of output 2*5, input 2*64 and weight 5*64 floats, which is gone before the bias's is
-    // made.
-    CHECK(bytes.workspace[7].value == 40 + 512 + 1280 + always);
+    // head: gradients of output 2*5, input 2*64 and bias 5 floats; the weight's is made in its sum.
+    CHECK(bytes.workspace[7].value == 40 + 512 + 20 + always);
   }
 
   TEST_CASE(

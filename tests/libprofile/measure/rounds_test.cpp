@@ -64,15 +64,15 @@ TEST_SUITE("libprofile/measure/rounds") {
     CHECK(longest.dropped == 0);
   }
 
-  TEST_CASE("equal times are precise after one visit of each kind") {
-    Rounds rounds({}, {Seconds(0)});
+  TEST_CASE("equal times are precise after eight visits of each kind") {
+    Rounds rounds({.min_time = Seconds(0)}, {Seconds(0)});
     int visits = 0;
     while (const auto visit = rounds.next()) {
       serve(rounds, *visit, 0.001);
       ++visits;
     }
-    CHECK(visits == 4);  // warm-up, and 16 samples (10 are enough) of each of three kinds
-    CHECK(rounds.samples(0, PassKind::whole).size() == 16);
+    CHECK(visits == 1 + 8 * 3);  // warm-up, and 16 samples a visit
+    CHECK(rounds.samples(0, PassKind::whole).size() == 8 * 16);
     CHECK(rounds.done() == 1.0);
     CHECK(rounds.remaining().count() == 0.0);
   }
@@ -114,6 +114,22 @@ TEST_SUITE("libprofile/measure/rounds") {
     // 14 samples are missing, 0.2 s each; the budget has only 0.6 s left.
     CHECK(rounds.remaining().count() == doctest::Approx(2.8));
     CHECK(rounds.done() == doctest::Approx(0.46 / (0.46 + 2.8)));
+  }
+
+  // Passes of 10 ms come in visits of three and a dropped one, 40 ms; each kind has a third of them.
+  TEST_CASE("a size is done when the medians of its visits agree, after enough visits and time of each kind") {
+    const auto visits = [](const StoppingRule& rule, double apart) {
+      Rounds rounds(rule, {Seconds(0.01)});
+      serve(rounds, rounds.next().value(), 0.01);
+      int count = 0;
+      for (; const std::optional<Visit> visit = rounds.next(); ++count)
+        serve(rounds, *visit, count / 3 % 2 == 0 ? 0.01 : 0.01 * (1 + apart));
+      return count;
+    };
+    CHECK(visits({.min_time = Seconds(0.1)}, 0.0) == 24);                         // eight of each kind
+    CHECK(visits({.min_time = Seconds(0.395)}, 0.0) == 30);                       // ten of 40 ms
+    CHECK(visits({.min_time = Seconds(0.1)}, 0.02) == 24);                        // the interval is 2 % wide
+    CHECK(visits({.min_time = Seconds(0.1), .budget = Seconds(2.4)}, 0.2) > 50);  // the budget's end
   }
 
   TEST_CASE("the end that is foretold while sampling is the end that comes") {
