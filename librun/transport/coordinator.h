@@ -142,7 +142,9 @@ class Monitor {
       const auto words = [&] { return std::string(what()); };
       const Reason why(words);
       run_.waits(worker, &why);
-      changed_.wait(lock, [&] { return run_.stopped() || ready(); });
+      const auto over = [&] { return run_.stopped() || ready(); };
+      for (Awake awake; !over() && awake.lasts();) look_out(lock, awake);
+      changed_.wait(lock, over);
       run_.waits(worker, nullptr);
     }
     if (run_.stopped()) throw Stopped{};
@@ -172,12 +174,32 @@ class Monitor {
 
   /// Makes who waits look again, after something has changed under the lock. Better called without it: who
   /// wakes up takes it at once.
-  void notify() { changed_.notify_all(); }
+  void notify() {
+    changes_.fetch_add(1, std::memory_order_release);
+    changed_.notify_all();
+  }
 
  private:
+  /// How long a worker looks before it sleeps: a core that went to sleep takes about as long to come back.
+  class Awake {
+   public:
+    bool lasts() const { return Coordinator::Clock::now() < end_; }
+
+   private:
+    Coordinator::Clock::time_point end_ = Coordinator::Clock::now() + std::chrono::microseconds(50);
+  };
+  /// Without the lock, until somebody notifies; others may run on this core meanwhile.
+  void look_out(Lock& lock, const Awake& awake) {
+    const std::uint32_t seen = changes_.load(std::memory_order_acquire);
+    lock.unlock();
+    while (changes_.load(std::memory_order_acquire) == seen && awake.lasts()) std::this_thread::yield();
+    lock.lock();
+  }
+
   Coordinator& run_;
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::atomic<std::uint32_t> changes_ = 0;  ///< notified
 };
 
 /// While one exists, waiting is no stall: somebody is busy with what is no operation, a worker that makes its

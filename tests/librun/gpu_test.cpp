@@ -73,7 +73,8 @@ plan::Plan plan_on_cuda(const PlanSpec& spec, Sharing sharing = Sharing::one_dev
 }
 
 /// The same bits in weights, running statistics and losses, whole and cut.
-void check_cuts(PlanSpec spec, const std::vector<std::vector<int>>& cuts, Sharing sharing = Sharing::one_device) {
+void check_cuts(PlanSpec spec, const std::vector<std::vector<int>>& cuts,
+                Sharing sharing = Sharing::one_device) {
   spec.cuts = {};
   const ::test::Run whole = run_on_cuda(spec);
   for (const std::vector<int>& cut : cuts) {

@@ -9,6 +9,7 @@
 
 #include <vector>
 
+#include "tests/libprofile/model/op_cases.h"
 #include "tests/support/torch_test.h"
 
 using namespace pp::model;
@@ -60,6 +61,33 @@ TEST_SUITE("libprofile/model/convolution_product") {
         ops::add_weight_gradient_by_product(c, gradient, x, weight, sum);
         CHECK(sums[0].allclose(by_weight.mul(times), 1e-12, 1e-12));
       }
+    }
+  }
+
+  // Of 2x2 positions: 128 channels are 16 times as many and more for 2 samples, 8 only for the weight gradient.
+  TEST_CASE("the op in float32 gives LibTorch's result either way") {
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(4);
+    for (const std::int64_t out : {128, 8, 4}) {
+      CAPTURE(out);
+      const pp::Attributes attributes{
+          {"out_channels", out}, {"kernel_size", std::int64_t{3}}, {"padding", std::int64_t{1}}};
+      const BoundLayer layer = bind_layer("conv2d", test::complete("conv2d", attributes));
+      const auto draw = [&](at::IntArrayRef sizes) { return at::empty(sizes).normal_(0, 1, generator); };
+      const std::vector<at::Tensor> x{draw({2, 5, 2, 2})}, weights{draw({out, 5, 3, 3}), draw({out})};
+      Tensors saved;
+      LayerContext context{.saved = &saved};
+      const at::Tensor y = layer.forward(x, weights, context)[0], gradient = draw(y.sizes());
+      CHECK(y.allclose(at::conv2d(x[0], weights[0], weights[1], 1, 1), 1e-4, 1e-4));
+      std::vector<at::Tensor> sums(2);
+      WeightSums sum(weights, sums, {});
+      const Tensors by_input = layer.backward->inputs(saved, weights, gradient);
+      layer.backward->weights(saved, weights, gradient, sum);
+      const auto [by_x, by_weight, by_bias] =
+          at::convolution_backward(gradient, x[0], weights[0], at::OptionalIntArrayRef(weights[1].sizes()), 1,
+                                   1, 1, false, 0, 1, {true, true, true});
+      CHECK(by_input[0].allclose(by_x, 1e-4, 1e-4));
+      CHECK(sums[0].allclose(by_weight, 1e-4, 1e-4));
+      CHECK(sums[1].allclose(by_bias, 1e-4, 1e-4));
     }
   }
 
