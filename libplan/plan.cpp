@@ -1,6 +1,7 @@
 #include "libplan/plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -43,6 +44,15 @@ std::string stages_text(const Plan& plan) {
   std::vector<std::size_t> counts;
   for (const Stage& stage : plan.stages) counts.push_back(stage.layers.size());
   return join(counts, '|');
+}
+
+double slowest_speed(const Plan& plan, const Stage& stage) {
+  double speed = std::numeric_limits<double>::infinity();
+  for (const WorkerId worker : stage.workers) {
+    const DeviceId id = plan.workers[index(worker)].device;
+    speed = std::min(speed, std::ranges::find(plan.devices, id, &Device::id)->speed);
+  }
+  return speed;
 }
 
 Seconds promised_time(const Prediction& predicted, OpKind kind, StageId stage) {

@@ -192,6 +192,9 @@ std::string replicas_text(const Plan& plan);
 /// Layers per stage: `7|5`.
 std::string stages_text(const Plan& plan);
 
+/// Of the stage's slowest device, whose speed its prices are of.
+double slowest_speed(const Plan& plan, const Stage& stage);
+
 /// What the plan promises of an operation, of a micro-batch of the middle size; 0 where it promises nothing.
 Seconds promised_time(const Prediction& predicted, OpKind kind, StageId stage);
 

@@ -130,16 +130,6 @@ void scale(LayerProfile& layer, const Stood& stages) {
   }
 }
 
-/// Slowest device of the stage, whose speed prices are of.
-double slowest_speed(const Plan& plan, const Stage& stage) {
-  double speed = std::numeric_limits<double>::infinity();
-  for (const WorkerId worker : stage.workers) {
-    const DeviceId id = plan.workers[index(worker)].device;
-    speed = std::min(speed, std::ranges::find(plan.devices, id, &Device::id)->speed);
-  }
-  return speed;
-}
-
 }  // namespace
 
 RunFactors factors_of(const MeasuredRun& run, const Profile& profile) {

@@ -263,20 +263,26 @@ Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, co
   return none;
 }
 
-std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& cluster,
-                                         const PlanRequest& request) {
-  auto found = find_plan(profile, cluster, request);
+namespace {
+
+template <class Found>
+std::variant<Found, Infeasible> or_why_not(std::variant<Found, NoPlan> found, const Profile& profile,
+                                           const Cluster& cluster, const PlanRequest& request) {
   if (const auto* none = std::get_if<NoPlan>(&found))
     return explain_infeasible(profile, cluster, request, *none);
-  return std::get<Plan>(std::move(found));
+  return std::get<Found>(std::move(found));
+}
+
+}  // namespace
+
+std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& cluster,
+                                         const PlanRequest& request) {
+  return or_why_not(find_plan(profile, cluster, request), profile, cluster, request);
 }
 
 std::variant<RankedPlans, Infeasible> make_plans(const Profile& profile, const Cluster& cluster,
                                                  const PlanRequest& request) {
-  auto found = find_plans(profile, cluster, request);
-  if (const auto* none = std::get_if<NoPlan>(&found))
-    return explain_infeasible(profile, cluster, request, *none);
-  return std::get<RankedPlans>(std::move(found));
+  return or_why_not(find_plans(profile, cluster, request), profile, cluster, request);
 }
 
 }  // namespace pp::plan

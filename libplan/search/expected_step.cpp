@@ -37,15 +37,6 @@ Spread update_spread(const Plan& plan, const Profile& profile, Seconds update) {
   return spread_of(measured->update) * (update / measured->update.median);
 }
 
-double slowest_speed(const Plan& plan, const Stage& stage) {
-  double speed = 0;
-  for (const WorkerId worker : stage.workers) {
-    const Device& device = *std::ranges::find(plan.devices, plan.workers[index(worker)].device, &Device::id);
-    speed = speed == 0 ? device.speed : std::min(speed, device.speed);
-  }
-  return speed;
-}
-
 StageSpread stage_spread(const Plan& plan, const Source& source, std::size_t s) {
   const Stage& stage = plan.stages[s];
   StageSpread sum;
