@@ -63,16 +63,9 @@ std::vector<double> read_scales(ObjectReader& reader, std::string_view key) {
 }
 
 std::vector<Seconds> read_durations(ObjectReader& reader, std::string_view key) {
+  if (!reader.has(key)) return {};
   std::vector<Seconds> durations;
-  if (!reader.has(key)) return durations;
-  const Json& json = reader.raw(key);
-  if (!json.is_array()) reader.fail(key, "must be an array of numbers");
-  for (const Json& item : json) {
-    if (!item.is_number() || item.get<double>() < 0 || item.get<double>() > kMostNumber) {
-      reader.fail(key, "entry " + std::to_string(durations.size()) + " must be a number of seconds, 0 to 1e30");
-    }
-    durations.emplace_back(item.get<double>());
-  }
+  for (const double seconds : reader.numbers(key, {.max = kMostNumber})) durations.emplace_back(seconds);
   return durations;
 }
 

@@ -54,6 +54,8 @@ std::vector<LevelSpec> parse_levels(const std::string& text) {
   return levels;
 }
 
+bool has_cluster(const ClusterOptions& options) { return !(options == ClusterOptions{}); }
+
 Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
   if (!options.file.empty()) return cli::load(options.file, parse_cluster);
   const Bytes memory = options.memory.value > 0 ? options.memory : profile.device.memory;
@@ -81,10 +83,35 @@ Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
 
 int default_threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-void add_basic_options(const cli::Command& command, plan::PlanRequest& request) {
+void add_mini_batch(const cli::Command& command, plan::PlanRequest& request) {
   command.add_option("--mini-batch", request.mini_batch, "samples per optimizer update")
       .check(cli::whole_number(1))
       .group("Training");
+}
+
+void add_profile_options(const cli::Command& command, plan::PlanRequest& request) {
+  command.add_flag("--extrapolate", request.extrapolate, "allow micro-batch sizes outside the profile")
+      .group("Profile");
+  command.add_flag("--linear-batch", request.linear_batch, "scale a profile of one micro-batch size linearly")
+      .group("Profile");
+  command.add_flag("--force-units", request.force_units, "accept times and rates that look like another unit")
+      .group("Profile");
+}
+
+void add_stages(const cli::Command& command, plan::PlanRequest& request) {
+  command.add_option("--stages", request.stages, "exactly so many stages")
+      .check(cli::whole_number(1))
+      .group("Search");
+}
+
+void add_cuts(const cli::Command& command, std::string& cuts) {
+  command.add_option("--cuts", cuts, "boundaries: 3,5 starts stages at layers 0, 3 and 5")
+      .type_name("K,K")
+      .group("Search");
+}
+
+void add_basic_options(const cli::Command& command, plan::PlanRequest& request) {
+  add_mini_batch(command, request);
   cli::add_enum(command, "--optimizer", request.optimizer, "whose state counts as memory").group("Training");
   command
       .add_option_function(
@@ -98,18 +125,11 @@ void add_basic_options(const cli::Command& command, plan::PlanRequest& request) 
       "activation checkpointing, run forwards again to save memory: never, whole stages, or what a stage "
       "without room needs")
       .group("Search");
-  command.add_flag("--extrapolate", request.extrapolate, "allow micro-batch sizes outside the profile")
-      .group("Profile");
-  command.add_flag("--linear-batch", request.linear_batch, "scale a profile of one micro-batch size linearly")
-      .group("Profile");
-  command.add_flag("--force-units", request.force_units, "accept times and rates that look like another unit")
-      .group("Profile");
+  add_profile_options(command, request);
 }
 
 void add_partition_options(const cli::Command& command, plan::PlanRequest& request, std::string& replicas) {
-  command.add_option("--stages", request.stages, "exactly so many stages")
-      .check(cli::whole_number(1))
-      .group("Search");
+  add_stages(command, request);
   command.add_option("--replicas", replicas, "per stage: 3-1").type_name("R-R").group("Search");
 }
 
@@ -171,9 +191,7 @@ void add_request_options(const cli::Command& command, RequestOptions& options) {
   command.add_option("--max-stages", request.max_stages, "at most so many stages")
       .check(cli::whole_number(1))
       .group("Search");
-  command.add_option("--cuts", options.cuts, "boundaries: 3,5 starts stages at layers 0, 3 and 5")
-      .type_name("K,K")
-      .group("Search");
+  add_cuts(command, options.cuts);
   command
       .add_option("--window", options.window,
                   "micro-batches in flight of 1F1B kinds: auto, win, published, wide, or K0,K1,..")

@@ -17,11 +17,14 @@ struct ClusterOptions {
   std::string levels;  ///< --levels, in place of both
   Seconds latency{};
   Bytes memory{0};  ///< of each device; 0: that of the profile's device
+  bool operator==(const ClusterOptions&) const = default;
 };
 
 void add_cluster_options(const cli::Command& command, ClusterOptions& options);
 /// The same for a command with its own `--devices`.
 void add_machine_options(const cli::Command& command, ClusterOptions& options, cli::Option devices);
+/// Whether any of them is given.
+bool has_cluster(const ClusterOptions& options);
 /// `8@4294967296,2@2GB/s`: two nodes of eight devices, innermost first. Throws pp::Error (usage).
 std::vector<LevelSpec> parse_levels(const std::string& text);
 /// The cluster of the file, of the levels, or so many equal devices of the profile's kind. Throws pp::Error
@@ -42,6 +45,14 @@ struct RequestOptions {
 /// What --threads is without being given: one per core.
 int default_threads();
 
+/// --mini-batch.
+void add_mini_batch(const cli::Command& command, plan::PlanRequest& request);
+/// What to accept of a profile.
+void add_profile_options(const cli::Command& command, plan::PlanRequest& request);
+/// --stages.
+void add_stages(const cli::Command& command, plan::PlanRequest& request);
+/// --cuts, as text until parsed.
+void add_cuts(const cli::Command& command, std::string& cuts);
 /// What every planning command takes: mini-batch, optimizer, memory, what to accept of a profile.
 void add_basic_options(const cli::Command& command, plan::PlanRequest& request);
 /// --stages and --replicas; the latter as text until parsed.

@@ -2,6 +2,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "libplan/report/csv_record.h"
 #include "libplan/report/sweep.h"
 
 namespace pp::plan {
@@ -37,23 +38,11 @@ constexpr std::array kColumns{
     Column{"gap", of_figures<[](const SweepFigures& f) { return f.gap; }>},
     Column{"reason", reason_of}};
 
-std::string quoted(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string field = "\"";
-  for (const char c : text) field.append(c == '"' ? 2 : 1, c);
-  return field + '"';
-}
-
-std::string csv_field(const Json& value) {
-  if (value.is_null()) return "";
-  return value.is_string() ? quoted(value.get<std::string>()) : value.dump();
-}
-
-template <class Field>
-std::string csv_line(const Field& field) {
-  std::string line;
-  for (const Column& column : kColumns) line.append(line.empty() ? "" : ",").append(field(column));
-  return line + '\n';
+template <class Value>
+std::string record(const Value& value) {
+  std::vector<Json> fields;
+  for (const Column& column : kColumns) fields.push_back(value(column));
+  return csv_record(fields);
 }
 
 }  // namespace
@@ -64,9 +53,8 @@ std::string_view status_of(const SweepRow& row) {
 }
 
 std::string sweep_csv(std::span<const SweepRow> rows) {
-  std::string text = csv_line([](const Column& column) { return std::string(column.name); });
-  for (const SweepRow& row : rows)
-    text += csv_line([&](const Column& column) { return csv_field(column.value(row)); });
+  std::string text = record([](const Column& column) { return Json(column.name); });
+  for (const SweepRow& row : rows) text += record([&](const Column& column) { return column.value(row); });
   return text;
 }
 

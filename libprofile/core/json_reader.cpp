@@ -62,6 +62,14 @@ std::int64_t to_integer(const Json& json, const std::string& pointer, IntegerRan
   fail_at(pointer, "must be " + describe(range, exceeds(json, range)) + ", not " + found(json));
 }
 
+double to_number(const Json& json, const std::string& pointer, NumberRange range) {
+  if (json.is_number()) {
+    const auto value = json.get<double>();
+    if (value >= range.min && value <= most(range)) return value;
+  }
+  fail_at(pointer, "must be " + describe(range, exceeds(json, range)) + ", not " + found(json));
+}
+
 std::string to_text(const Json& json, const std::string& pointer) {
   if (!json.is_string()) fail_at(pointer, "must be a string, not " + found(json));
   return json.get<std::string>();
@@ -98,12 +106,7 @@ std::int64_t ObjectReader::integer(std::string_view key, IntegerRange range) {
 }
 
 double ObjectReader::number(std::string_view key, NumberRange range) {
-  const Json& json = at(key, describe(range));
-  if (json.is_number()) {
-    const auto value = json.get<double>();
-    if (value >= range.min && value <= most(range)) return value;
-  }
-  fail(key, "must be " + describe(range, exceeds(json, range)) + ", not " + found(json));
+  return to_number(at(key, describe(range)), append_pointer(pointer_, key), range);
 }
 
 const Json& ObjectReader::array(std::string_view key) {
@@ -126,6 +129,15 @@ std::vector<std::int64_t> ObjectReader::integers(std::string_view key, IntegerRa
   const std::string pointer = append_pointer(pointer_, key);
   for (const Json& element : array(key)) {
     values.push_back(to_integer(element, append_pointer(pointer, std::to_string(values.size())), range));
+  }
+  return values;
+}
+
+std::vector<double> ObjectReader::numbers(std::string_view key, NumberRange range) {
+  std::vector<double> values;
+  const std::string pointer = append_pointer(pointer_, key);
+  for (const Json& element : array(key)) {
+    values.push_back(to_number(element, append_pointer(pointer, std::to_string(values.size())), range));
   }
   return values;
 }

@@ -56,6 +56,7 @@ class ObjectReader {
   double number(std::string_view key, NumberRange range = {});
   std::vector<std::string> texts(std::string_view key);
   std::vector<std::int64_t> integers(std::string_view key, IntegerRange range = {});
+  std::vector<double> numbers(std::string_view key, NumberRange range = {});
   template <NamedEnum E>
   E enumerator(std::string_view key) {
     const std::string name = text(key);

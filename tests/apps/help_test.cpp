@@ -28,7 +28,8 @@ TEST_SUITE("apps/help") {
   TEST_CASE("each command's help ends with three examples") {
     const std::vector<std::pair<std::string, std::vector<std::string>>> tools{
         {"pp-profile", {"", "run", "links", "models", "show", "diff", "merge", "import"}},
-        {"pp-plan", {"", "make", "compare", "show", "check", "simulate", "export", "schedules", "sweep"}},
+        {"pp-plan",
+         {"", "make", "compare", "show", "check", "simulate", "export", "schedules", "sweep", "study"}},
         {"pp-run", {"", "train", "infer", "check", "launch", "report"}}};
     for (const auto& [tool, commands] : tools) {
       for (const std::string& command : commands) {

@@ -52,6 +52,8 @@ struct Folder : pp::test::TemporaryFolder {
     const pp::Cluster cluster = pp::flat_cluster(2, pp::DeviceKind::cpu, pp::BytesPerSecond(1e9),
                                                  pp::Seconds(1e-5), pp::Bytes(1 << 30));
     pp::write_file(path() / "cluster.json", pp::dump_json(pp::to_json(cluster)));
+    std::filesystem::create_directory_symlink(std::filesystem::canonical(kRoot / "configs"),
+                                              path() / "configs");
   }
   pp::test::Outcome shell(const std::string& command) const {
     return pp::test::run_program("/bin/sh", {"-c", "PATH=" + std::string(PP_BIN) + ":$PATH; " + command},

@@ -4,9 +4,8 @@
 #include <map>
 
 #include "libplan/schedule/closed_forms.h"
-#include "tests/libplan/schedule/support.h"
+#include "tests/libplan/schedule/golden_cases.h"
 #include "tests/libplan/simulate/support.h"
-#include "tests/support/test_data.h"
 
 #include "tests/support/doctest.h"
 
@@ -16,6 +15,7 @@ namespace {
 using nlohmann::json;
 using pp::test::golden;
 using test::equal_stages;
+using test::without_updates;
 
 ScheduleRequest request_of(const json& inputs) {
   ScheduleRequest request{inputs.at("schedule"), {}, 1, WindowRule::published, {}};
@@ -73,15 +73,6 @@ double simulated_bubble_rate(const ScheduleRequest& request, const ShareTimes& t
   double cost = 0;
   for (const auto& [worker, span] : spans) cost = std::max(cost, span.second - span.first);
   return 1 - request.micro_batches * times.total() / cost;
-}
-
-/// The golden lists leave AR and U out.
-std::string without_updates(const Program& program) {
-  Program rest;
-  for (const Op& op : program) {
-    if (has_micro_batch(op.kind)) rest.push_back(op);
-  }
-  return to_text(rest);
 }
 
 TEST_SUITE("libplan/schedule/golden") {
@@ -259,25 +250,6 @@ TEST_SUITE("libplan/schedule/golden") {
         CHECK(std::abs(simulated_bubble_rate(request, times, inputs.at("latency_ms")) -
                        entry.at("expected").at(key).get<double>()) <=
               entry.at("tolerance").at("abs").get<double>());
-      }
-    }
-  }
-
-  TEST_CASE("the VGG16 report's tables") {
-    for (const json& entry : golden("vgg16_report")) {
-      INFO(entry.at("name").get<std::string>());
-      const json& inputs = entry.at("inputs");
-      const json& expected = entry.at("expected");
-      const double tolerance = entry.at("tolerance").at("abs");
-      for (std::size_t i = 0; i < inputs.at("micro_batches").size(); ++i) {
-        const int m = inputs.at("micro_batches").at(i);
-        std::vector<double> stages;
-        for (const json& stage : inputs.at("stage_ms")) stages.push_back(stage.at(i));
-        if (expected.contains("time_ms"))
-          CHECK(std::abs(forward_time(stages, m) - expected.at("time_ms").at(i).get<double>()) <= tolerance);
-        if (expected.contains("efficiency_percent"))
-          CHECK(std::abs(100 * partition_efficiency(stages) -
-                         expected.at("efficiency_percent").at(i).get<double>()) <= tolerance);
       }
     }
   }

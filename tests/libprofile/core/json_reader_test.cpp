@@ -66,6 +66,8 @@ TEST_SUITE("libprofile/core/json_reader") {
           "[data] /x/1: must be a string, not 1");
     CHECK(refused_value("[1, null]", [](ObjectReader& r) { r.integers("x"); }) ==
           "[data] /x/1: must be an integer from 0 upwards, not null");
+    CHECK(refused_value("[0.5, -1]", [](ObjectReader& r) { r.numbers("x"); }) ==
+          "[data] /x/1: must be a number from 0.0 upwards, not -1");
     CHECK(refused_value("[[]]", [](ObjectReader& r) { r.objects("x", [](ObjectReader&) {}); }) ==
           "[data] /x/0: must be an object, not an array");
     CHECK(refused_value("\"half\"", [](ObjectReader& r) { r.enumerator<DType>("x"); }) ==
