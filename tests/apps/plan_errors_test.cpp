@@ -46,6 +46,8 @@ TEST_SUITE("apps/plan_errors") {
     const Outcome outcome = Folder().request({"--schedule", "2f2b"});
     refused(outcome, "2f2b");
     CHECK(outcome.err.find("1f1b") != std::string::npos);
+    refused(Folder().request({"--schedule", "shat"}),
+            "schedule shat: SHAT is left out: its update rule is not published");
   }
 
   TEST_CASE("no machine") {
