@@ -60,7 +60,7 @@ class Checker {
                                           plan_.schedule.name + "; use " +
                                           in_quotes(name_of(row->default_policy())));
     }
-    if (row->rules != RuleSet::standard)
+    if (!row->no_plan.empty())
       fail("/schedule/name", in_quotes(plan_.schedule.name) + " can be simulated, not planned and run");
     check_chunks(*row);
     if (plan_.training.micro_batches > plan_.training.mini_batch) {
@@ -225,10 +225,20 @@ class Checker {
     ProgramSet set = program_set(plan_);
     set.skips.assign(skips_.begin(), skips_.end());
     with_context("/workers", [&] {
+      if (set.rules == RuleSet::clocked) check_clocked();
       validate(set);
-      check_owners(set);
+      if (set.rules != RuleSet::clocked) check_owners(set);
       if (!synchronous_) live_versions(set, plan_.schedule.weight_policy);
     });
+  }
+
+  /// Frames move on by one stage per step, whatever they pass on.
+  void check_clocked() {
+    if (skips_.empty()) return;
+    const auto& [from, to] = *skips_.begin();
+    throw Error(ErrorKind::data, "stage " + std::to_string(number(to)) + " reads from stage " +
+                                     std::to_string(number(from)) + "; schedule " + plan_.schedule.name +
+                                     " hands frames to the next stage only, cut the model elsewhere");
   }
 
   void check_prediction() {

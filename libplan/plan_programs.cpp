@@ -30,7 +30,9 @@ StreamLength length_of(const Plan& plan) {
 
 ProgramSet program_set(const Plan& plan) {
   ProgramSet set;
-  set.synchronous = require_schedule(plan.schedule.name).synchronous;
+  const ScheduleRow& row = require_schedule(plan.schedule.name);
+  set.synchronous = row.synchronous;
+  set.rules = row.rules;
   const int per_update = plan.training.micro_batches;
   set.micro_batches = per_update;
   if (!set.synchronous) {
@@ -41,9 +43,17 @@ ProgramSet program_set(const Plan& plan) {
   }
   for (const Stage& stage : plan.stages) set.stage_workers.push_back(stage.workers);
   for (const TiedParameter& tied : plan.tied) set.tied.push_back(tied.stages);
+  const int frames = set.micro_batches;
+  if (set.rules == RuleSet::clocked)
+    set.micro_batches = clock_steps(frames, static_cast<int>(plan.stages.size()));
   for (const Worker& worker : plan.workers) {
-    set.workers.push_back(worker.program.stream ? expand_stretch(*worker.program.stream, set.micro_batches)
-                                                : worker.program.program);
+    if (!worker.program.stream) {
+      set.workers.push_back(worker.program.program);
+    } else if (set.rules == RuleSet::clocked) {
+      set.workers.push_back(expand_frames(*worker.program.stream, frames));
+    } else {
+      set.workers.push_back(expand_stretch(*worker.program.stream, set.micro_batches));
+    }
   }
   return set;
 }

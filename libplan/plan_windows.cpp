@@ -8,11 +8,12 @@ namespace {
 /// Adds a forward and takes away a backward of the stage; the largest value on the way.
 class WindowCounter {
  public:
-  explicit WindowCounter(StageId stage) : stage_(stage) {}
+  /// Forwards before the first backward's micro-batch keep nothing (PARTIME).
+  WindowCounter(StageId stage, int first_backward) : stage_(stage), first_backward_(first_backward) {}
   void count(const Program& program) {
     for (const Op& op : program) {
       if (op.stage != stage_) continue;
-      if (op.kind == OpKind::forward) peak_ = std::max(peak_, ++held_);
+      if (op.kind == OpKind::forward && op.micro_batch >= first_backward_) peak_ = std::max(peak_, ++held_);
       if (completes_backward(op.kind)) --held_;
     }
   }
@@ -20,14 +21,29 @@ class WindowCounter {
 
  private:
   StageId stage_;
+  int first_backward_;
   int held_ = 0;
   int peak_ = 0;
 };
 
+/// 0 where there is none.
+int first_backward(const WorkerProgram& program, StageId stage) {
+  std::optional<int> least;
+  const auto look = [&](const Program& ops) {
+    for (const Op& op : ops) {
+      if (op.stage == stage && completes_backward(op.kind))
+        least = std::min(least.value_or(op.micro_batch), op.micro_batch);
+    }
+  };
+  look(program.stream ? program.stream->prologue : program.program);
+  if (program.stream) look(program.stream->body);
+  return least.value_or(0);
+}
+
 }  // namespace
 
 int window_of(const WorkerProgram& program, StageId stage) {
-  WindowCounter counter(stage);
+  WindowCounter counter(stage, first_backward(program, stage));
   counter.count(program.stream ? program.stream->prologue : program.program);
   if (program.stream) counter.count(program.stream->body);
   return counter.peak();

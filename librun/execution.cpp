@@ -11,6 +11,7 @@ Settings settings_of(const ExecutionOptions& options) {
   text("token_type", options.token_type);
   text("target_column", options.target_column);
   if (options.data == "synthetic") settings["synthetic_samples"] = std::int64_t{options.synthetic_samples};
+  if (options.synthetic_drift > 0) settings["synthetic_drift"] = options.synthetic_drift;
   if (options.scale) settings["scale"] = *options.scale;
   if (options.autocast) settings["autocast"] = std::string(name_of(*options.autocast));
   if (options.memory_limit) settings["memory_limit_bytes"] = options.memory_limit->value;

@@ -22,6 +22,9 @@ struct ExecutionOptions {
   std::string target_column;  ///< of a CSV file; empty: the last one
   /// Samples of synthetic data; in training per epoch.
   int synthetic_samples = 1024;
+  /// Of synthetic data: turns of their rule per sample, so that they are a stream that a trainer must follow;
+  /// neighbours are alike then.
+  double synthetic_drift = 0;
   /// Multiplies floating inputs of files; default: integers by 1/(maximum of their type).
   std::optional<double> scale;
   /// Products of forwards in this type, weights, sums and updates in the plan's float32.

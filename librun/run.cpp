@@ -1,5 +1,6 @@
 #include "librun/run.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "librun/drive/driver.h"
 #include "librun/drive/work.h"
 #include "librun/report/build.h"
+#include "librun/report/frames.h"
 #include "librun/setup/agreement.h"
 #include "librun/setup/setup.h"
 #include "librun/setup/start.h"
@@ -36,6 +38,11 @@ void add_clocks(Context& context, const RankClocks& clocks) {
   if (!text.empty()) context["clocks"] = text;
 }
 
+ReplicasReport replicas_report(const ServerFigures& figures) {
+  const double updates = static_cast<double>(std::max<std::int64_t>(figures.updates, 1));
+  return {static_cast<double>(figures.stale) / updates, figures.largest_stale, figures.largest_lead};
+}
+
 RunReport make_report(const Job& job, const Crew& crew, const FromOthers& others, const Driver& driver,
                       const Saver& saver) {
   RunReport report;
@@ -46,6 +53,7 @@ RunReport make_report(const Job& job, const Crew& crew, const FromOthers& others
   report.plan_hash = plan::plan_hash(job.plan);
   report.settings = settings_of(job.plan, job.options, job.setup.length);
   report.checkpoints = saver.report();
+  if (job.server && job.setup.streams) report.replicas = replicas_report(job.server->figures());
   if (const Start& start = job.setup.start; !start.resumed.empty())
     report.resumed = ResumedFrom{start.resumed.string(), start.position.step};
   report.exit_reason = exit_reason(driver);
@@ -60,6 +68,10 @@ RunReport make_report(const Job& job, const Crew& crew, const FromOthers& others
   for (const auto& [worker, record] : others.records) records[index(worker)] = &record;
   report.history = driver.history();
   add_measurements(report, job.options.accumulate, driver.steps(), records);
+  if (job.setup.clocked) {
+    report.frames = frames_report(records, static_cast<int>(job.plan.stages.size()));
+    report.frames->period = report.step;
+  }
   if (job.options.trace) report.trace = make_trace(records, report.context);
   return report;
 }
@@ -73,7 +85,7 @@ void tell_start(const plan::Plan& plan, const RunOptions& options, const Setup& 
   for (const auto* const warnings : {&setup.cores.warnings, &setup.start.warnings}) {
     for (const std::string& warning : *warnings) observer.warning(warning);
   }
-  if (plan.schedule.weight_policy == plan::WeightPolicy::latest) observer.warning(kLatest);
+  if (plan.schedule.weight_policy == plan::WeightPolicy::latest && !setup.clocked) observer.warning(kLatest);
   if (const std::string missing = missing_ranks(plan); setup.placement.alone() && !missing.empty())
     observer.warning(missing);
   observer.start(start_of(plan, options, setup));

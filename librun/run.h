@@ -30,6 +30,8 @@ enum class AllReduce {
   fast            ///< as the message-passing library or NCCL does it
 };
 
+inline constexpr std::int64_t kDefaultStaleness = 1;
+
 struct RunOptions : ExecutionOptions {
   AllReduce all_reduce = AllReduce::deterministic;
   double test_share = 0;      ///< of the samples, from their end, for tests where there are no test files
@@ -62,6 +64,14 @@ struct RunOptions : ExecutionOptions {
   std::optional<double> loss_scale;
   bool scales_dynamically() const { return autocast == Autocast::float16 && !loss_scale; }
   bool scales_losses() const { return loss_scale || scales_dynamically(); }
+  /// Replicas around a parameter server (server/). downpour: mini-batches of a replica from one push, or fetch,
+  /// to the next; unset: 1.
+  std::optional<int> push_every, fetch_every;
+  /// ssp: mini-batches that a replica may be ahead of the slowest; unset: kDefaultStaleness.
+  std::optional<std::int64_t> staleness;
+  /// The seed of a fixed order in which replicas come to the server, for runs that can be repeated bit by bit;
+  /// unset: as they come.
+  std::optional<std::uint64_t> interleave;
   bool shuffle = true;     ///< a permutation keyed by (seed, epoch)
   bool drop_last = false;  ///< leave out a last partial mini-batch that has fewer samples than micro-batches
   bool evaluate = true;    ///< after each epoch, when there is test data and the loss is cross_entropy or mse

@@ -38,6 +38,8 @@ template Option Command::add_option(const std::string&, std::string&, const std:
 template Option Command::add_option(const std::string&, std::filesystem::path&, const std::string&) const;
 template Option Command::add_option(const std::string&, std::optional<int>&, const std::string&) const;
 template Option Command::add_option(const std::string&, std::optional<std::int64_t>&, const std::string&) const;
+template Option Command::add_option(const std::string&, std::optional<std::uint64_t>&,
+                                    const std::string&) const;
 template Option Command::add_option(const std::string&, std::optional<double>&, const std::string&) const;
 template Option Command::add_option(const std::string&, std::vector<std::string>&, const std::string&) const;
 

@@ -56,7 +56,7 @@ void set_length(const ScheduleOptions& options, plan::ScheduleStudy& study) {
   const int by_default =
       aggregates ? static_cast<int>(study.request.replicas.size()) * study.request.replicas.front() : 1;
   study.request.micro_batches = options.per_update > 0 ? options.per_update : by_default;
-  if (row.rules == plan::RuleSet::standard)
+  if (row.rules != plan::RuleSet::clocked)
     plan::check_stream_length(study.request.replicas, study.stream_length);
 }
 

@@ -41,6 +41,9 @@ void add_execution_options(const cli::Command& command, std::string& plan, run::
   data("--target-column", run.target_column, "of a CSV file; default: the last one").type_name("NAME");
   data("--synthetic-samples", run.synthetic_samples, "samples of synthetic data, in training per epoch")
       .check(cli::whole_number(1));
+  data("--synthetic-drift", run.synthetic_drift,
+       "synthetic data as a stream: how much of a turn their rule makes from sample to sample")
+      .check(cli::number_from(0));
   data("--scale", run.scale, "multiplies the inputs; default: 1/(largest value) of integer types")
       .check(cli::number_from(0));
   command
@@ -140,6 +143,13 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
                   "multiplies losses, gradients are divided by it; float16 unless given: rises and falls")
       .check(cli::number_from(0))
       .group("Training");
+  const auto replicas = [&](const char* name, auto& value, const char* summary, int least) {
+    command.add_option(name, value, summary).check(cli::whole_number(least)).group("Parameter server");
+  };
+  replicas("--push-every", run.push_every, "downpour: mini-batches of a replica from one push to the next", 1);
+  replicas("--fetch-every", run.fetch_every, "downpour: from one fetch to the next", 1);
+  replicas("--staleness", run.staleness, "ssp: mini-batches that a replica may be ahead; 1 unless given", 0);
+  replicas("--interleave", run.interleave, "the seed of a fixed order in which replicas come to the server", 0);
   command.add_option("--seed", run.seed, "of initial weights, dropout and shuffling")
       .check(cli::whole_number(0))
       .group("Training");

@@ -108,6 +108,17 @@ std::string summary(const run::RunReport& report) {
   cli::Table table({{"quantity", cli::Align::left}, {"predicted"}, {"measured"}, {"measured/predicted"}});
   for (const run::Comparison& comparison : report.comparisons) table.add(comparison_cells(comparison));
   text += table.text() + '\n' + worker_table(report) + '\n' + operation_table(report.op_times);
+  if (report.frames) {
+    text += "\na frame every " + to_text(report.frames->period) + ", its output " +
+            to_text(report.frames->latency) + " and at most " + counted(report.frames->delay, "frame") +
+            " later\n";
+  }
+  if (report.replicas) {
+    text += "\nreplicas: an update missed " + cli::cell(report.replicas->mean_staleness) +
+            " of the others' on average, " + std::to_string(report.replicas->largest_staleness) +
+            " at most; nobody began more than " + counted(report.replicas->largest_lead, "mini-batch") +
+            " ahead\n";
+  }
   if (report.checkpoints && report.checkpoints->written > 0) {
     const run::CheckpointsReport& checkpoints = *report.checkpoints;
     text += '\n' + counted(checkpoints.written, "checkpoint") + " of " + to_text(checkpoints.size) +

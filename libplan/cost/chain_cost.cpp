@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "libplan/schedule/versions.h"
+
 namespace pp::plan {
 namespace {
 
@@ -37,11 +39,8 @@ ChainCost::Place ChainCost::make_place(const Seat& seat, int replicas, const InF
   const MemoryLimit& limit = seat.limit;
   const Key key(limit.bytes, limit.in, limit.out);
   const StageMemory& memory = memories_.try_emplace(key, chain_, in_flight, limit).first->second;
-  Place place{.seat = &seat,
-              .all_reduce = seat.all_reduce,
-              .slowness = seat.slowness,
-              .limited = memory.limited(),
-              .memory = &memory};
+  Place place{.seat = &seat, .slowness = seat.slowness, .limited = memory.limited(), .memory = &memory};
+  if (!is_served(in_flight.policy)) place.all_reduce = seat.all_reduce;
   place.asks_devices = asks_devices(seat.in.link) || asks_devices(seat.out.link);
   if (place.asks_devices) {
     place.least_received = handling(least_of(chain_.least_in), seat.in.link);

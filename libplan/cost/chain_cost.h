@@ -56,7 +56,7 @@ class ChainCost final : public StageCost, public ExactMemory {
   /// A seat and what follows from it, by Seats::index().
   struct Place {
     const Seat* seat = nullptr;
-    std::span<const AllReduceForm> all_reduce;
+    std::span<const AllReduceForm> all_reduce{};  ///< empty: a parameter server joins the gradients
     double slowness = 1;
     double turns = 1;                              ///< micro-batches of the busiest replica
     double in = 0, out = 0;                        ///< load of a cut per byte of a micro-batch that crosses it

@@ -98,7 +98,10 @@ void check_counts(const ProgramSet& set, int worker, int stage, StageCounts coun
     fail(where + update + " is listed " + times(counts.updates) + "; " + update_rule(set, counts.backwards));
   }
   if (partners == 1) {
-    fail(where + reduce + " is listed, but stage " + std::to_string(stage) + " has one worker; leave it out");
+    fail(where + reduce + " is listed, but " +
+         (set.rules == RuleSet::served ? "a parameter server joins the gradients"
+                                       : "stage " + std::to_string(stage) + " has one worker") +
+         "; leave it out");
   }
   fail(where + reduce + " is listed " + times(counts.all_reduces) + "; stage " + std::to_string(stage) +
        " has " + std::to_string(partners) + " workers, so each " + update + " needs one before it");
@@ -137,6 +140,7 @@ void check_groups(const ProgramIndex& index) {
 }  // namespace
 
 std::vector<int> partners_of_stages(const ProgramSet& set, const ProgramIndex& index) {
+  if (set.rules == RuleSet::served) return std::vector<int>(at(index.stages), 1);
   if (set.rules != RuleSet::swapped) return index.workers_of_stage;
   std::vector<int> partners(at(index.stages), 0);
   std::vector<int> counted(at(index.stages), kNone);  // the last worker counted

@@ -25,6 +25,8 @@ Schedule generate_dualpipe_v(const ScheduleRequest& request);
 Schedule generate_chimera(const ScheduleRequest& request);
 Schedule generate_pipedream(const ScheduleRequest& request);
 Schedule generate_partime(const ScheduleRequest& request);
+Schedule generate_parameter_server(const ScheduleRequest& request);
+Schedule generate_asynchronous_replicas(const ScheduleRequest& request);
 Schedule generate_inference(const ScheduleRequest& request);
 Schedule generate_generation(const ScheduleRequest& request);
 Schedule generate_harmony_pp(const ScheduleRequest& request);

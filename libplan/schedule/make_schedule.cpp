@@ -6,14 +6,9 @@
 namespace pp::plan {
 namespace {
 
-/// A clocked stage sees its first frame s steps after the first stage does, so its stream runs s steps longer.
-int steps_of(const ScheduleRow& row, std::size_t worker, int length) {
-  return length + (row.rules == RuleSet::clocked ? static_cast<int>(worker) : 0);
-}
-
 int micro_batches_of(const ScheduleRow& row, const ScheduleRequest& request, const Schedule& schedule,
                      int length) {
-  if (row.rules == RuleSet::clocked) return length + static_cast<int>(schedule.workers.size()) - 1;
+  if (row.rules == RuleSet::clocked) return clock_steps(length, static_cast<int>(schedule.workers.size()));
   return row.synchronous ? request.micro_batches * request.token_count : length;
 }
 
@@ -39,10 +34,13 @@ ProgramSet program_set(const ScheduleRequest& request, const Schedule& schedule,
   if (row.rules == RuleSet::standard && !row.synchronous)
     set.backwards_per_update = std::max(1, request.micro_batches / request.replicas.front());
   if (request.token_count > 1) set.tokens = {request.micro_batches, request.tokens.barrier};
-  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
-    const WorkerProgram& worker = schedule.workers[w];
-    set.workers.push_back(worker.stream ? expand(*worker.stream, steps_of(row, w, stream_length))
-                                        : worker.program);
+  for (const WorkerProgram& worker : schedule.workers) {
+    if (!worker.stream) {
+      set.workers.push_back(worker.program);
+    } else {
+      set.workers.push_back(row.rules == RuleSet::clocked ? expand_frames(*worker.stream, stream_length)
+                                                          : expand(*worker.stream, stream_length));
+    }
   }
   return set;
 }

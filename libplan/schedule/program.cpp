@@ -77,4 +77,8 @@ Program expand_stretch(const Stream& stream, int micro_batches) {
   return program;
 }
 
+Program expand_frames(const Stream& stream, int frames) {
+  return expand(stream, frames + (stream.body.empty() ? 0 : number(stream.body.front().stage)));
+}
+
 }  // namespace pp::plan

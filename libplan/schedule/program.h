@@ -116,6 +116,11 @@ Program expand(const Stream& stream, int micro_batches);
 /// replica has keeps its F and B, without AR and U.
 Program expand_stretch(const Stream& stream, int micro_batches);
 
+/// The same of a clocked stage, whose indices are steps: it sees `frames` frames, the first one as many steps
+/// later than stage 0 as its number says. All N stages together take clock_steps().
+Program expand_frames(const Stream& stream, int frames);
+constexpr int clock_steps(int frames, int stages) { return frames + stages - 1; }
+
 /// `F0.0 F0.1 B0.0 AR0 U0`, single spaces.
 std::string to_text(const Op& op);
 std::string to_text(std::span<const Op> program);

@@ -15,6 +15,7 @@ enum class RuleSet {
   forward_only,  ///< inference: F alone
   clocked,       ///< PARTIME: indices are clock steps; B mixes two frames
   swapped,       ///< Harmony: weights are loaded and evicted, F and B may be on different workers
+  served,        ///< parameter server: U of a replica hands its gradient to the server, there is no AR
 };
 
 /// When a recomputation may start: once its forward has run, or not before the gradient has arrived for which
@@ -26,10 +27,10 @@ enum class RecomputeStart { early, late };
 namespace pp {
 template <>
 struct EnumNames<plan::RuleSet> {
-  static constexpr std::array table{std::pair{plan::RuleSet::standard, "standard"sv},
-                                    std::pair{plan::RuleSet::forward_only, "forward_only"sv},
-                                    std::pair{plan::RuleSet::clocked, "clocked"sv},
-                                    std::pair{plan::RuleSet::swapped, "swapped"sv}};
+  static constexpr std::array table{
+      std::pair{plan::RuleSet::standard, "standard"sv},
+      std::pair{plan::RuleSet::forward_only, "forward_only"sv}, std::pair{plan::RuleSet::clocked, "clocked"sv},
+      std::pair{plan::RuleSet::swapped, "swapped"sv}, std::pair{plan::RuleSet::served, "served"sv}};
 };
 template <>
 struct EnumNames<plan::RecomputeStart> {

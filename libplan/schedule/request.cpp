@@ -71,7 +71,8 @@ void check_recompute(const ScheduleRequest& request, const ScheduleRow& row) {
   }
   for (const Recompute mode : request.recompute) {
     if (mode == Recompute::never) continue;
-    if (row.rules != RuleSet::standard) refuse(request, "recompute is not a choice here; leave it at never");
+    if (row.rules != RuleSet::standard && row.rules != RuleSet::served)
+      refuse(request, "recompute is not a choice here; leave it at never");
     if (!row.synchronous && mode == Recompute::except_last) {
       refuse(request, "recompute except_last needs a last micro-batch, a stream has none; use always or never");
     }

@@ -21,7 +21,8 @@ bool is_swap(OpKind kind) { return kind == OpKind::load || kind == OpKind::evict
 /// Empty: the rule set knows the kind.
 std::string_view refusal(RuleSet rules, OpKind kind) {
   switch (rules) {
-    case RuleSet::standard: return is_swap(kind) ? "weights stay on their worker here; leave it out" : "";
+    case RuleSet::standard:
+    case RuleSet::served: return is_swap(kind) ? "weights stay on their worker here; leave it out" : "";
     case RuleSet::forward_only:
       return kind == OpKind::forward ? "" : "an inference program has forwards only; leave it out";
     case RuleSet::clocked:

@@ -18,8 +18,22 @@ namespace pp::plan {
 /// forward, kept for its backward; the one its forward saw on stage 0, on every stage; the one before the
 /// update in progress; the newest at its forward, updated every few micro-batches; whatever is newest, forward
 /// and backward alike (a demonstration: the gradient of no function); the newest as the updates to come will
-/// probably leave it, forward and backward each.
-enum class WeightPolicy { flush, stash, vertical_sync, two_buffered, macrobatch, latest, predict };
+/// probably leave it, forward and backward each. Of replicas around a parameter server: its only version, made
+/// of what all of them push; its newest, fetched every few mini-batches; one that lacks the last clocks of the
+/// others at most; what stands in shared memory.
+enum class WeightPolicy {
+  flush,
+  stash,
+  vertical_sync,
+  two_buffered,
+  macrobatch,
+  latest,
+  predict,
+  server,
+  downpour,
+  ssp,
+  hogwild
+};
 
 /// How many micro-batches a replica of a stage keeps in flight (1F1B kinds).
 enum class WindowRule { published, win, wide, explicit_list };
@@ -49,7 +63,11 @@ struct EnumNames<plan::WeightPolicy> {
                                     std::pair{plan::WeightPolicy::two_buffered, "two_buffered"sv},
                                     std::pair{plan::WeightPolicy::macrobatch, "macrobatch"sv},
                                     std::pair{plan::WeightPolicy::latest, "latest"sv},
-                                    std::pair{plan::WeightPolicy::predict, "predict"sv}};
+                                    std::pair{plan::WeightPolicy::predict, "predict"sv},
+                                    std::pair{plan::WeightPolicy::server, "server"sv},
+                                    std::pair{plan::WeightPolicy::downpour, "downpour"sv},
+                                    std::pair{plan::WeightPolicy::ssp, "ssp"sv},
+                                    std::pair{plan::WeightPolicy::hogwild, "hogwild"sv}};
 };
 template <>
 struct EnumNames<plan::WindowRule> {

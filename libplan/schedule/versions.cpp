@@ -141,6 +141,11 @@ bool needs_straight(WeightPolicy policy) {
   return policy == WeightPolicy::vertical_sync || policy == WeightPolicy::predict;
 }
 
+bool is_served(WeightPolicy policy) {
+  return policy == WeightPolicy::server || policy == WeightPolicy::downpour || policy == WeightPolicy::ssp ||
+         policy == WeightPolicy::hogwild;
+}
+
 bool holds_versions(WeightPolicy policy) {
   return policy != WeightPolicy::latest && policy != WeightPolicy::predict;
 }
@@ -154,7 +159,11 @@ LookAhead look_ahead(int stage, int stages, int per_update) {
 int versions_kept(WeightPolicy policy, int window, int stages, int per_update) {
   switch (policy) {
     case WeightPolicy::flush:
-    case WeightPolicy::latest: return 1;
+    case WeightPolicy::latest:
+    case WeightPolicy::server:
+    case WeightPolicy::downpour:
+    case WeightPolicy::ssp:
+    case WeightPolicy::hogwild: return 1;
     case WeightPolicy::stash: return window;
     case WeightPolicy::vertical_sync: return stages;
     case WeightPolicy::two_buffered: return 2;

@@ -16,6 +16,8 @@ bool aggregates(WeightPolicy policy);
 bool groups(const ScheduleRow& schedule, WeightPolicy policy);
 /// Whether it is defined for pipelines without replicas and under the windows `win` alone.
 bool needs_straight(WeightPolicy policy);
+/// Whether replicas of the whole model train around a parameter server (RuleSet::served).
+bool is_served(WeightPolicy policy);
 /// Whether a micro-batch in flight keeps the weights of its forward.
 bool holds_versions(WeightPolicy policy);
 

@@ -96,6 +96,7 @@ Assignment assign(const Finalist& finalist, const PlanGraph& graph, const PlanRe
   assignment.worker_devices.assign(finalist.devices.begin(), finalist.devices.begin() + worker);
   assignment.micro_batches = finalist.micro_batches;
   assignment.synchronous = finalist.schedule->synchronous;
+  assignment.rules = finalist.schedule->rules;
   assignment.policy = policy_of(*finalist.schedule, request);
   const bool own = !finalist.windows.empty();
   assignment.programs = make_schedule({.name = std::string(finalist.schedule->name),

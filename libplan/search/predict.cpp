@@ -51,7 +51,9 @@ Assignment assignment_of(const Plan& plan, const Cluster& cluster, const PlanGra
     assignment.programs.push_back(worker.program);
   }
   assignment.micro_batches = plan.training.micro_batches;
-  assignment.synchronous = require_schedule(plan.schedule.name).synchronous;
+  const ScheduleRow& schedule = require_schedule(plan.schedule.name);
+  assignment.synchronous = schedule.synchronous;
+  assignment.rules = schedule.rules;
   assignment.policy = plan.schedule.weight_policy;
   return assignment;
 }

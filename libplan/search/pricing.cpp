@@ -297,6 +297,7 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
                         &costs.recompute, &costs.update}) {
     *time /= speed;
   }
+  if (assignment.rules == RuleSet::served) return costs;
   costs.all_reduce = all_reduce_time(context.cluster, devices, Bytes(contents.parameters));
   if (costs.all_reduce > Seconds(0) && context.all_reduce_overlap > 0)
     costs.hideable = hideable_of(context, assignment, stage, costs.all_reduce, speed);

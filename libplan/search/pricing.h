@@ -24,6 +24,7 @@ struct Assignment {
   int micro_batches = 1;                    ///< per update
   bool synchronous = true;
   WeightPolicy policy = WeightPolicy::flush;
+  RuleSet rules = RuleSet::standard;
 
   int stages() const { return static_cast<int>(stage_layers.size()); }
 };

@@ -87,14 +87,22 @@ SimulationInput make_input(const PricedStages& priced, const Assignment& assignm
   SimulationInput input;
   input.programs.micro_batches = micro_batches;
   input.programs.synchronous = assignment.synchronous;
+  input.programs.rules = assignment.rules;
   if (!assignment.synchronous) {
     const int replicas = static_cast<int>(assignment.stage_workers.front().size());
     input.programs.backwards_per_update = std::max(1, assignment.micro_batches / replicas);
     input.keeps_versions = holds_versions(assignment.policy);
   }
+  const bool clocked = assignment.rules == RuleSet::clocked;
+  if (clocked) input.programs.micro_batches = micro_batches = std::max(micro_batches, assignment.stages());
   for (const WorkerProgram& program : assignment.programs) {
-    input.programs.workers.push_back(program.stream ? expand_stretch(*program.stream, micro_batches)
-                                                    : program.program);
+    if (!program.stream) {
+      input.programs.workers.push_back(program.program);
+    } else if (clocked) {
+      input.programs.workers.push_back(expand_frames(*program.stream, micro_batches - assignment.stages() + 1));
+    } else {
+      input.programs.workers.push_back(expand_stretch(*program.stream, micro_batches));
+    }
   }
   for (const auto& workers : assignment.stage_workers) {
     auto& ids = input.programs.stage_workers.emplace_back();

@@ -19,15 +19,6 @@ std::uint64_t next(std::uint64_t& state) {  // splitmix64 (Steele, Lea, Flood, O
   return z ^ (z >> 31);
 }
 
-// Uniform in 0..bound-1: draws in the incomplete last interval are thrown away.
-std::uint64_t below(std::uint64_t bound, std::uint64_t& state) {
-  const std::uint64_t incomplete = (0 - bound) % bound;  // 2^64 mod bound
-  while (true) {
-    const std::uint64_t draw = next(state);
-    if (draw >= incomplete) return draw % bound;
-  }
-}
-
 void check_last(const EpochRequest& request, std::int64_t left) {
   if (left == 0 || left >= request.micro_batches) return;
   throw Error(ErrorKind::data, std::string(request.source) + ": the last mini-batch has " +
@@ -40,7 +31,7 @@ void check_rounds(const EpochRequest& request, std::int64_t count) {
   const std::int64_t over = count % request.round;
   if (over == 0) return;
   const std::string fewer = count > over ? std::to_string(count - over) + " or " : "";
-  throw Error(ErrorKind::data, "schedule pipedream: " + std::to_string(count) +
+  throw Error(ErrorKind::data, "schedule " + std::string(request.schedule) + ": " + std::to_string(count) +
                                    " mini-batches are not a multiple of the " + std::to_string(request.round) +
                                    " replicas of stage " + std::to_string(request.round_stage) + "; use " +
                                    fewer + std::to_string(count - over + request.round) + ", or --drop-last");
@@ -48,13 +39,21 @@ void check_rounds(const EpochRequest& request, std::int64_t count) {
 
 }  // namespace
 
+std::uint64_t draw_below(std::uint64_t bound, std::uint64_t& state) {
+  const std::uint64_t incomplete = (0 - bound) % bound;  // 2^64 mod bound
+  while (true) {
+    const std::uint64_t draw = next(state);
+    if (draw >= incomplete) return draw % bound;
+  }
+}
+
 std::vector<std::int64_t> epoch_order(std::int64_t samples, std::uint64_t seed, int epoch, bool shuffle) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(samples));
   std::iota(order.begin(), order.end(), std::int64_t{0});
   if (!shuffle) return order;
   std::uint64_t state = seed;
   state = next(state) ^ static_cast<std::uint64_t>(epoch);
-  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[below(i, state)]);
+  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[draw_below(i, state)]);
   return order;
 }
 

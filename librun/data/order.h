@@ -13,6 +13,9 @@ namespace pp::run {
 /// training.
 using Step = std::int64_t;
 
+/// Uniform in 0..bound-1, by splitmix64: draws in the incomplete last interval are thrown away.
+std::uint64_t draw_below(std::uint64_t bound, std::uint64_t& state);
+
 /// The samples 0..samples-1 in the order of one epoch: Fisher-Yates with splitmix64 keyed by (seed, epoch), or
 /// ascending when `shuffle` is false. O(samples).
 std::vector<std::int64_t> epoch_order(std::int64_t samples, std::uint64_t seed, int epoch, bool shuffle);
@@ -48,8 +51,9 @@ struct EpochRequest {
   bool drop_last = false;  ///< leave out a last mini-batch with fewer samples than micro-batches
   /// Streams: the number of mini-batches must be a multiple of this; drop_last leaves out what is over.
   int round = 1;
-  int round_stage = 0;      ///< the stage with that many replicas, for the message
-  std::string_view source;  ///< where the samples come from, for messages
+  int round_stage = 0;             ///< the stage with that many replicas, for the message
+  std::string_view schedule = {};  ///< its name, for the message
+  std::string_view source;         ///< where the samples come from, for messages
 };
 
 /// Throws pp::Error (data) when the mini-batch exceeds the samples, when the last mini-batch cannot be cut into

@@ -8,6 +8,8 @@
 #include <ATen/ops/where.h>
 
 #include <algorithm>
+#include <numbers>
+#include <utility>
 
 #include "libprofile/core/model/index_limit.h"
 #include "libprofile/model/ops.h"
@@ -22,9 +24,19 @@ constexpr double kNoise = 0.5;         // standard deviation around a prototype,
 constexpr double kRandomTokens = 0.1;  // share of tokens that do not follow the rule
 // The token after t is (kFactor*t + kStep) mod vocabulary.
 constexpr std::int64_t kFactor = 5, kStep = 3;
+constexpr std::int64_t kAlike = 8;  // samples of a stream with one class
 
 // What a draw is for: with the seed it keys the generator, so that draws do not depend on each other's number.
-enum class Purpose { classes, tokens, input_prototype, input_noise, target_prototype, target_noise };
+enum class Purpose {
+  classes,
+  tokens,
+  input_prototype,
+  input_noise,
+  target_prototype,
+  target_noise,
+  other_input_prototype,
+  other_target_prototype
+};
 
 at::Generator generator(std::uint64_t seed, Purpose purpose, std::size_t tensor, int subset) {
   const model::RandomKey key{seed, static_cast<std::int64_t>(purpose), static_cast<std::int64_t>(tensor)};
@@ -46,23 +58,29 @@ std::int64_t token_count(const ResolvedModel& model, std::size_t input) {
 // Draws the tensors of one data set.
 class Maker {
  public:
-  Maker(const ResolvedModel& model, std::int64_t samples, std::uint64_t seed, Subset subset, DType dtype)
+  Maker(const ResolvedModel& model, std::int64_t samples, std::uint64_t seed, Subset subset, DType dtype,
+        double drift)
       : model_(model),
         samples_(samples),
         seed_(seed),
         subset_(subset == Subset::training ? 1 : 2),
-        dtype_(dtype) {
+        dtype_(dtype),
+        drift_(drift) {
     std::int64_t classes = class_count(model);
     for (std::size_t i = 0; classes == 0 && i < model.graph.targets.size(); ++i)
       classes = index_limit(model, {TensorSource::Kind::target, static_cast<int>(i), 0});
     classes_ = classes == 0 ? kMostClasses : std::min(classes, kMostClasses);
     at::Generator gen = generator(seed_, Purpose::classes, 0, subset_);
     hidden_ = at::empty({samples_}, at::kLong).random_(0, classes_, gen);
+    if (drift_ > 0)
+      hidden_ = at::index_select(hidden_, 0, at::arange(samples_, at::kLong).floor_divide(kAlike));
   }
 
   MemoryDataset::Column input(std::size_t i) {
     const TensorType& type = model_.graph.inputs[i].type;
-    if (is_floating(type.dtype)) return floating(type, Purpose::input_prototype, Purpose::input_noise, i);
+    if (is_floating(type.dtype))
+      return floating(type, {Purpose::input_prototype, Purpose::other_input_prototype}, Purpose::input_noise,
+                      i);
     const at::Tensor sequence = tokens(i);  // [samples, length + 1]
     const std::int64_t length = sequence.size(1) - 1;
     sequences_.emplace_back(type.shape, sequence);
@@ -71,7 +89,9 @@ class Maker {
 
   MemoryDataset::Column target(std::size_t i) {
     const TensorType& type = model_.graph.targets[i].type;
-    if (is_floating(type.dtype)) return floating(type, Purpose::target_prototype, Purpose::target_noise, i);
+    if (is_floating(type.dtype))
+      return floating(type, {Purpose::target_prototype, Purpose::other_target_prototype}, Purpose::target_noise,
+                      i);
     for (const auto& [shape, sequence] : sequences_) {
       if (shape == type.shape && !shape.empty())
         return integers(type, sequence.narrow(1, 1, sequence.size(1) - 1));
@@ -81,13 +101,26 @@ class Maker {
   }
 
  private:
-  MemoryDataset::Column floating(const TensorType& type, Purpose prototype, Purpose noise, std::size_t i) {
-    at::Generator shared = generator(seed_, prototype, i, 0);
+  // Of each sample: that of its class.
+  at::Tensor prototypes(const Shape& shape, Purpose purpose, std::size_t i) {
+    at::Generator shared = generator(seed_, purpose, i, 0);
+    const at::Tensor all = at::empty(with_samples(classes_, shape), at::kFloat).normal_(0, 1, shared);
+    return at::index_select(all, 0, hidden_);
+  }
+
+  MemoryDataset::Column floating(const TensorType& type, std::pair<Purpose, Purpose> prototype, Purpose noise,
+                                 std::size_t i) {
     at::Generator own = generator(seed_, noise, i, subset_);
-    const at::Tensor prototypes =
-        at::empty(with_samples(classes_, type.shape), at::kFloat).normal_(0, 1, shared);
     at::Tensor values = at::empty(with_samples(samples_, type.shape), at::kFloat).normal_(0, kNoise, own);
-    values.add_(at::index_select(prototypes, 0, hidden_));
+    at::Tensor mine = prototypes(type.shape, prototype.first, i);
+    if (drift_ > 0) {
+      Shape by_sample(type.shape.size() + 1, 1);
+      by_sample.front() = samples_;
+      const at::Tensor angle =
+          at::arange(samples_, at::kDouble).mul(2 * std::numbers::pi * drift_).view(by_sample).to(at::kFloat);
+      mine = mine.mul(angle.cos()).add(prototypes(type.shape, prototype.second, i).mul(angle.sin()));
+    }
+    values.add_(mine);
     return {values, model::scalar_type(dtype_)};
   }
 
@@ -101,10 +134,15 @@ class Maker {
                        length = element_count(model_.graph.inputs[i].type.shape);
     at::Generator gen = generator(seed_, Purpose::tokens, i, subset_);
     std::vector<at::Tensor> sequence{hidden_.remainder(count)};
+    const at::Tensor step = at::arange(samples_, at::kDouble)
+                                .mul(drift_ * static_cast<double>(count))
+                                .floor()
+                                .to(at::kLong)
+                                .add(kStep);
     for (std::int64_t t = 0; t < length; ++t) {
       const at::Tensor random = at::empty({samples_}, at::kLong).random_(0, count, gen);
       const at::Tensor stray = at::empty({samples_}, at::kFloat).uniform_(0, 1, gen).lt(kRandomTokens);
-      sequence.push_back(at::where(stray, random, sequence.back().mul(kFactor).add(kStep).remainder(count)));
+      sequence.push_back(at::where(stray, random, sequence.back().mul(kFactor).add(step).remainder(count)));
     }
     for (at::Tensor& token : sequence) token = token.unsqueeze(1);
     return at::cat(sequence, 1);
@@ -115,6 +153,7 @@ class Maker {
   std::uint64_t seed_;
   int subset_;
   DType dtype_;
+  double drift_;
   std::int64_t classes_ = 1;
   at::Tensor hidden_;  // [samples], the class of each
   std::vector<std::pair<Shape, at::Tensor>> sequences_;
@@ -123,11 +162,11 @@ class Maker {
 }  // namespace
 
 MemoryDataset make_synthetic(const ResolvedModel& model, std::int64_t samples, std::uint64_t seed,
-                             Subset subset, DType dtype) {
+                             Subset subset, DType dtype, double drift) {
   MemoryDataset data;
   data.name = "synthetic";
   data.sample_count = samples;
-  Maker maker(model, samples, seed, subset, dtype);
+  Maker maker(model, samples, seed, subset, dtype, drift);
   for (std::size_t i = 0; i < model.graph.inputs.size(); ++i) data.inputs.push_back(maker.input(i));
   for (std::size_t i = 0; i < model.graph.targets.size(); ++i) data.targets.push_back(maker.target(i));
   return data;

@@ -13,7 +13,11 @@ namespace pp::run {
 /// one before by a fixed rule, begun with the class. An integer target of an integer input's shape is that
 /// sequence moved on by one; a single integer target is the class; a floating target is a prototype of its own.
 /// Training and test set share the prototypes and differ in the samples.
+///
+/// With a drift they are a stream: 8 samples after each other have one class, and the rule turns by so much of
+/// a whole turn from sample to sample: prototypes towards others and back, the step between tokens by that
+/// share of the vocabulary.
 MemoryDataset make_synthetic(const ResolvedModel& model, std::int64_t samples, std::uint64_t seed,
-                             Subset subset, DType dtype);
+                             Subset subset, DType dtype, double drift = 0);
 
 }  // namespace pp::run

@@ -69,6 +69,22 @@ struct CheckpointsReport {
   bool operator==(const CheckpointsReport&) const = default;
 };
 
+/// How far apart the replicas around a parameter server were.
+struct ReplicasReport {
+  double mean_staleness = 0;  ///< updates of other replicas while one computed, over all updates
+  std::int64_t largest_staleness = 0;
+  std::int64_t largest_lead = 0;  ///< mini-batches that one was ahead of the slowest when it began with another
+  bool operator==(const ReplicasReport&) const = default;
+};
+
+/// A stream of frames (PARTIME), measured over its last ones.
+struct FramesReport {
+  Seconds period{};        ///< from one frame to the next
+  Seconds latency{};       ///< of a frame, from the first stage's forward to the end of the last one's; median
+  std::int64_t delay = 0;  ///< frames that have entered behind it when its output is there; the largest
+  bool operator==(const FramesReport&) const = default;
+};
+
 struct ResumedFrom {
   std::string checkpoint;  ///< its folder
   std::int64_t step = 0;
@@ -83,7 +99,9 @@ struct RunReport {
   std::string exit_reason;  ///< `completed`, `interrupted`, `not_finite`
   std::optional<ResumedFrom> resumed;
   std::optional<CheckpointsReport> checkpoints;
-  std::int64_t steps = 0;          ///< of this run
+  std::optional<ReplicasReport> replicas;  ///< none: they do not train apart
+  std::optional<FramesReport> frames;      ///< none: no stream of frames
+  std::int64_t steps = 0;                  ///< of this run
   std::int64_t skipped_steps = 0;  ///< of these: losses or gradients were not finite, nothing was updated
   std::uint64_t seed = 0;
   Seconds step{};  ///< median over the steps after warm-up

@@ -58,6 +58,16 @@ Json write(const CheckpointsReport& checkpoints) {
           {"write_s", checkpoints.write.count()}};
 }
 
+Json write(const FramesReport& frames) {
+  return {{"period_s", frames.period.count()}, {"latency_s", frames.latency.count()}, {"delay", frames.delay}};
+}
+
+Json write(const ReplicasReport& replicas) {
+  return {{"mean_staleness", replicas.mean_staleness},
+          {"largest_staleness", replicas.largest_staleness},
+          {"largest_lead", replicas.largest_lead}};
+}
+
 Json write(const Comparison& row) {
   return {{"name", row.name}, {"predicted", row.predicted}, {"measured", row.measured}, {"ratio", row.ratio}};
 }
@@ -175,6 +185,8 @@ Json to_json(const RunReport& report) {
   if (report.resumed)
     json["resumed_from"] = {{"checkpoint", report.resumed->checkpoint}, {"step", report.resumed->step}};
   if (report.checkpoints) json["checkpoints"] = write(*report.checkpoints);
+  if (report.frames) json["frames"] = write(*report.frames);
+  if (report.replicas) json["replicas"] = write(*report.replicas);
   return json;
 }
 
@@ -210,6 +222,18 @@ RunReport report_from_json(const Json& json) {
     if (reader.has("resumed_from")) {
       reader.object("resumed_from", [&](ObjectReader& from) {
         report.resumed = ResumedFrom{from.text("checkpoint"), from.integer("step")};
+      });
+    }
+    if (reader.has("frames")) {
+      reader.object("frames", [&](ObjectReader& member) {
+        report.frames = FramesReport{Seconds(member.number("period_s", kTimes)),
+                                     Seconds(member.number("latency_s", kTimes)), member.integer("delay")};
+      });
+    }
+    if (reader.has("replicas")) {
+      reader.object("replicas", [&](ObjectReader& member) {
+        report.replicas = ReplicasReport{member.number("mean_staleness"), member.integer("largest_staleness"),
+                                         member.integer("largest_lead")};
       });
     }
     if (reader.has("checkpoints")) {

@@ -37,6 +37,11 @@ void check_devices(const plan::Plan& plan, std::span<const Device> devices, cons
 
 void check_execution(const ExecutionOptions& options) {
   if (options.data.empty()) refuse(ErrorKind::usage, "--data: give a folder or file, or synthetic");
+  require(std::isfinite(options.synthetic_drift) && options.synthetic_drift >= 0, "synthetic_drift",
+          options.synthetic_drift, "0 or more");
+  if (options.synthetic_drift > 0 && options.data != "synthetic")
+    refuse(ErrorKind::usage,
+           "--synthetic-drift: the data are " + options.data + "; leave it out, or use --data synthetic");
   if (options.data == "synthetic")
     require(options.synthetic_samples >= 1, "synthetic_samples", options.synthetic_samples, "at least 1");
   if (options.memory_limit && options.memory_limit->value < 1)

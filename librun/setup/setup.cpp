@@ -8,7 +8,9 @@
 #include "libprofile/device/machine.h"
 #include "librun/data/model_data.h"
 #include "librun/setup/checks.h"
+#include "librun/setup/frames.h"
 #include "librun/setup/host_memory.h"
+#include "librun/setup/served.h"
 #include "librun/setup/setup.h"
 #include "librun/setup/start.h"
 #include "librun/worker/limits.h"
@@ -171,9 +173,14 @@ std::pair<int, int> rounds(const plan::Plan& plan) {
 
 Length find_length(const plan::Plan& plan, const RunOptions& options, std::int64_t samples, int round,
                    int round_stage) {
-  EpochRequest request{
-      samples,     plan.training.mini_batch, plan.training.micro_batches, options.drop_last, round, round_stage,
-      options.data};
+  EpochRequest request{samples,
+                       plan.training.mini_batch,
+                       plan.training.micro_batches,
+                       options.drop_last,
+                       round,
+                       round_stage,
+                       plan.schedule.name,
+                       options.data};
   Length length;
   length.epoch = epoch_shape(request);
   length.epoch.accumulate = options.accumulate;
@@ -231,11 +238,14 @@ Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profi
   setup.devices = devices_of_workers(plan, placement, machine);
   check_model(setup.model);
   setup.streams = plan.workers.front().program.stream.has_value();
+  setup.clocked = plan::require_schedule(plan.schedule.name).rules == plan::RuleSet::clocked;
   check_tied(plan, setup.streams);
   if (options.clip_norm) check_meeting(plan, "--clip-norm", "norm");
   if (options.on_nan) check_meeting(plan, "--on-nan", "decision");
   check_loss_scale(plan, options);
   check_accumulation(plan, options);
+  check_served(plan, setup.model, options, placement);
+  setup.clock_bound = clock_bound(plan, options);
   check_autocast(plan, options);
   setup.cores = cores_of_workers(setup.devices, placement);
   const std::int64_t samples = set_data(setup, options);
@@ -249,6 +259,7 @@ Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profi
   const auto [round, stage] = turns ? rounds(plan) : std::pair{1, 0};
   setup.round = round;
   setup.length = find_length(plan, options, samples, round, stage);
+  if (setup.clocked) check_frames(plan, setup.model, setup.length.epoch);
   setup.rates = find_rates(options, setup.length.total);
   setup.start = find_start(plan, options, setup);
   setup.snapshot_every = snapshot_interval(options, setup);

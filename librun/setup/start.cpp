@@ -155,6 +155,11 @@ Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Le
   if (options.accumulate > 1) whole("accumulate", options.accumulate);
   if (options.clip_norm) settings["clip_norm"] = *options.clip_norm;
   if (options.test_share > 0) settings["test_share"] = options.test_share;
+  if (options.push_every) whole("push_every", *options.push_every);
+  if (options.fetch_every) whole("fetch_every", *options.fetch_every);
+  if (plan.schedule.weight_policy == plan::WeightPolicy::ssp)
+    whole("staleness", options.staleness.value_or(kDefaultStaleness));
+  if (options.interleave) settings["interleave"] = std::to_string(*options.interleave);
   if (options.epochs) whole("epochs", *options.epochs);
   if (options.steps) whole("steps", *options.steps);
   if (options.checkpoint_time) {

@@ -12,6 +12,12 @@
 
 namespace pp::run {
 
+/// A vector with the places of weights, and the same by parameter.
+struct FlatTensors {
+  at::Tensor flat;                     ///< [n]
+  std::vector<at::Tensor> parameters;  ///< views of it
+};
+
 /// Weights take the first `weight_size()` elements, each distinct parameter once. Gradients have the same
 /// places, and behind them one for every further use of a shared parameter. Every place begins at a multiple of
 /// 64 bytes; what lies between is zero and stays so.

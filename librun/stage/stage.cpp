@@ -234,6 +234,19 @@ void Stage::update(std::int64_t step, double learning_rate) {
   commit_statistics();
 }
 
+FlatTensors Stage::update_gradient() {
+  fold_uses();
+  if (!gradient_.defined()) return {};
+  return {gradient_.narrow(0, 0, layout_.weight_size()), update_gradients_};
+}
+
+FlatTensors Stage::parameters_of(at::Tensor flat) const {
+  FlatTensors tensors{std::move(flat), {}};
+  for (const FlatLayout::Parameter& parameter : layout_.parameters())
+    tensors.parameters.push_back(FlatLayout::view(tensors.flat, parameter, parameter.offset()));
+  return tensors;
+}
+
 void Stage::drop_update() {
   for (const FlatLayout::Parameter& parameter : layout_.parameters()) {
     for (const FlatLayout::Use& use : parameter.uses) sum(use).reset();

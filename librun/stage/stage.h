@@ -87,6 +87,8 @@ class Stage {
   /// those that the data provide.
   void recompute(int micro_batch, model::TensorSpan inputs, const model::RandomKey& key,
                  at::Generator& generator);
+  /// The pass ends without a backward.
+  void forget(int micro_batch) { flights_.erase(micro_batch); }
   /// Mean loss of the pass that `forward` has just left in flight; the segment has the loss.
   const at::Tensor& loss(int micro_batch) const { return flights_.at(micro_batch).pass.loss; }
 
@@ -128,6 +130,14 @@ class Stage {
 
   /// In place of update(): gradients and statistics are dropped, nothing else changes.
   void drop_update();
+
+  /// For updates that are made elsewhere (server/): what the update would apply, the newest weights as one
+  /// vector of the same layout, which may be written while nothing is in flight, any such vector by parameter,
+  /// and the optimizer. The vectors are undefined without parameters.
+  FlatTensors update_gradient();
+  at::Tensor flat_weights() const { return versions_.newest_flat(); }
+  FlatTensors parameters_of(at::Tensor flat) const;
+  model::Optimizer& optimizer() { return *optimizer_; }
 
   /// Forward alone, with the newest weights and running statistics; nothing stays in flight.
   model::Pass evaluate(model::TensorSpan inputs, at::Generator& generator) const;

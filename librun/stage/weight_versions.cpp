@@ -20,7 +20,11 @@ int delay_of(plan::WeightPolicy policy, int stages) {
     case plan::WeightPolicy::stash:
     case plan::WeightPolicy::macrobatch:
     case plan::WeightPolicy::latest:
-    case plan::WeightPolicy::predict: return 0;
+    case plan::WeightPolicy::predict:
+    case plan::WeightPolicy::server:
+    case plan::WeightPolicy::downpour:
+    case plan::WeightPolicy::ssp:
+    case plan::WeightPolicy::hogwild: return 0;
   }
   return 0;
 }

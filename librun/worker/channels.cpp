@@ -122,8 +122,8 @@ Channels::Channels(const plan::Plan& plan, const ResolvedModel& model, std::span
   }
   for (Channel& channel : channels_)
     channel.window = 1 + 2 * std::max(peaks[index(channel.from)], peaks[index(channel.to)]);
-  follow(training, Direction::activation, owners);
-  follow(evaluation, Direction::evaluation, forward_owners);
+  follow(training, Direction::activation, owners, options.gradient_lag);
+  follow(evaluation, Direction::evaluation, forward_owners, 0);
 }
 
 void Channels::connect(std::span<const StageWiring> wiring) {
@@ -178,7 +178,9 @@ int Channels::find(Direction direction, int edge, WorkerId from, WorkerId to) co
          std::to_string(number(place.consumer)));
 }
 
-void Channels::follow(std::span<const plan::Stream> streams, Direction forwards, const Owners& owners) {
+// Where gradients lag, the last ones find no backward: who would take them receives and drops them.
+void Channels::follow(std::span<const plan::Stream> streams, Direction forwards, const Owners& owners,
+                      int gradient_lag) {
   std::vector<Traffic> traffic(channels_.size());
   const std::int64_t count = settled(streams);
   for (std::size_t w = 0; w < streams.size(); ++w) {
@@ -191,10 +193,13 @@ void Channels::follow(std::span<const plan::Stream> streams, Direction forwards,
       const auto at = [&](WorkerId from, WorkerId to, const Port& port) -> Traffic& {
         return traffic[static_cast<std::size_t>(find(direction, port.edge, from, to))];
       };
+      const int lag = forward ? 0 : gradient_lag;
       for (const Port& port : forward ? mine.inputs : mine.output_gradients)
-        at(owners.of(port.peer, micro_batch), me, port).received.push_back(micro_batch);
-      for (const Port& port : forward ? mine.outputs : mine.input_gradients)
-        at(me, owners.of(port.peer, micro_batch), port).sent.push_back(micro_batch);
+        at(owners.of(port.peer, micro_batch), me, port).received.push_back(micro_batch - lag);
+      for (const Port& port : forward ? mine.outputs : mine.input_gradients) {
+        if (micro_batch + lag < count)
+          at(me, owners.of(port.peer, micro_batch), port).sent.push_back(micro_batch);
+      }
     });
   }
   for (std::size_t c = 0; c < channels_.size(); ++c) {

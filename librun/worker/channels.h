@@ -32,6 +32,9 @@ struct ChannelOptions {
   bool autocast = false;
   std::int64_t step_micro_batches = 1;        ///< at most
   std::int64_t evaluation_micro_batches = 1;  ///< at most
+  /// A backward takes the gradient that the next stage has for the micro-batch so many before its own (PARTIME:
+  /// 2).
+  int gradient_lag = 0;
 };
 
 class Channels {
@@ -60,7 +63,8 @@ class Channels {
 
   void connect(std::span<const StageWiring> wiring);
   void add(Direction direction, int edge, const Owners& owners, const Channel& pattern);
-  void follow(std::span<const plan::Stream> streams, Direction forwards, const Owners& owners);
+  void follow(std::span<const plan::Stream> streams, Direction forwards, const Owners& owners,
+              int gradient_lag);
 
   std::vector<StagePorts> ports_;  ///< per stage
   std::vector<Edge> edges_;

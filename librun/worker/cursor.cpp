@@ -4,12 +4,25 @@
 
 namespace pp::run {
 
+std::map<StageId, int> first_backwards(const plan::Stream& stream) {
+  std::map<StageId, int> first;
+  for (const plan::Program* part : {&stream.prologue, &stream.body}) {
+    for (const plan::Op& op : *part) {
+      if (!plan::completes_backward(op.kind)) continue;
+      int& least = first.try_emplace(op.stage, op.micro_batch).first->second;
+      least = std::min(least, op.micro_batch);
+    }
+  }
+  return first;
+}
+
 Cursor::Cursor(const plan::Stream& stream, bool of_step, const EpochShape& epoch, Stretch stretch)
     : stream_(stream),
       of_step_(of_step),
       epoch_(epoch),
       stretch_(stretch),
-      walk_(stream, local_begin(stretch.end)) {
+      walk_(stream, local_begin(stretch.end)),
+      first_backward_(first_backwards(stream)) {
   for (const plan::Op& op : stream.body) {
     if (op.kind != plan::OpKind::recompute) continue;
     int& least = again_.try_emplace({op.stage, op.micro_batch % stream.period}, op.micro_batch).first->second;
@@ -65,7 +78,11 @@ std::optional<Turn> Cursor::next() {
   turn.local = op->micro_batch + walk_.shift();
   locate(turn);
   turn.op.micro_batch = of_step_ ? turn.micro_batch : static_cast<int>(turn.local);
-  turn.run_again = op->kind == plan::OpKind::forward && runs_again(op->stage, turn.local);
+  if (op->kind == plan::OpKind::forward) {
+    turn.run_again = runs_again(op->stage, turn.local);
+    const auto first = first_backward_.find(op->stage);
+    turn.alone = first == first_backward_.end() || turn.local < first->second;
+  }
   if (plan::completes_backward(op->kind)) {
     due_[op->stage] = turn.step;
     turn.completes_gradient = last_.contains({op->stage, static_cast<int>(turn.local % stream_.period)}) &&

@@ -31,9 +31,13 @@ struct Turn {
   int rows = 0;
   double weight = 1;       ///< share of the micro-batch in the step's loss: its samples over those of the step
   bool run_again = false;  ///< of F: an R of the same micro-batch follows
+  bool alone = false;      ///< of F: no backward of the same micro-batch follows
   /// Of B or W: the stage's gradients of the step are complete behind it, an AR follows.
   bool completes_gradient = false;
 };
+
+/// The first micro-batch of each stage that a backward follows; forwards before it have none (PARTIME).
+std::map<StageId, int> first_backwards(const plan::Stream& stream);
 
 class Cursor {
  public:
@@ -62,6 +66,7 @@ class Cursor {
   const EpochShape& epoch_;
   Stretch stretch_;
   plan::StreamWalk walk_;
+  std::map<StageId, int> first_backward_;
   /// What the body runs again, stage and micro-batch modulo period, and the least such micro-batch.
   std::map<std::pair<StageId, int>, int> again_;
   std::set<std::pair<StageId, int>> last_;  ///< backwards before an AR: stage and micro-batch modulo period

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "libplan/schedule/versions.h"
 #include "libprofile/device/compute_device.h"
 #include "librun/data/synthetic.h"
 #include "librun/transport/backends.h"
@@ -25,7 +26,8 @@ std::unique_ptr<const Dataset> load(const Setup& setup, const plan::Plan& plan, 
     return open_records(setup.model, table, {dtype, options.scale});
   }
   const std::int64_t samples = training ? options.synthetic_samples : setup.test_samples;
-  return std::make_unique<MemoryDataset>(make_synthetic(setup.model, samples, options.seed, subset, dtype));
+  return std::make_unique<MemoryDataset>(
+      make_synthetic(setup.model, samples, options.seed, subset, dtype, options.synthetic_drift));
 }
 
 EpochShape shape_of_test(const Setup& setup, const plan::Plan& plan) {
@@ -35,9 +37,13 @@ EpochShape shape_of_test(const Setup& setup, const plan::Plan& plan) {
   return shape;
 }
 
-// This one and the next; in streams enough to fill all windows twice.
-Step find_lead(std::span<const plan::Stream> streams, bool drained) {
-  if (drained) return 2;
+bool is_served(const plan::Plan& plan) { return plan::is_served(plan.schedule.weight_policy); }
+
+// This one and the next; in streams enough to fill all windows twice, or for what replicas may be apart.
+Step find_lead(const plan::Plan& plan, const Setup& setup, std::span<const plan::Stream> streams) {
+  if (!setup.streams) return 2;
+  if (setup.clocked) return std::ssize(streams);  // a frame enters when the last stage has done with one
+  if (is_served(plan)) return (setup.clock_bound + 2) * std::ssize(streams);
   Step windows = 0;
   for (const plan::Stream& stream : streams) windows += std::ssize(stream.prologue) + 1;
   return 2 * windows;
@@ -53,10 +59,12 @@ int count_updates(std::span<const plan::Stream> streams, int micro_batches) {
   return static_cast<int>(std::lround(updates));
 }
 
-ChannelOptions number_messages(const plan::Plan& plan, const RunOptions& options, const EpochShape& test) {
+ChannelOptions number_messages(const plan::Plan& plan, const RunOptions& options, const Setup& setup,
+                               const EpochShape& test) {
   return {.autocast = options.autocast.has_value(),
           .step_micro_batches = std::int64_t{plan.training.micro_batches} * options.accumulate,
-          .evaluation_micro_batches = std::max<std::int64_t>(1, test.count)};
+          .evaluation_micro_batches = std::max<std::int64_t>(1, test.count),
+          .gradient_lag = setup.clocked ? 2 : 0};
 }
 
 Commands::Readers readers(const plan::Plan& plan, const Placement& placement) {
@@ -99,6 +107,16 @@ std::unique_ptr<Collectives> make_collectives(Coordinator& coordinator, const pl
   if (setup.placement.alone()) return make_in_process_collectives(coordinator, groups_of(plan));
   return make_rank_collectives(coordinator, groups_of(plan), setup.placement, *setup.peers,
                                options.all_reduce == AllReduce::fast ? plan.stages.size() : 0);
+}
+
+std::unique_ptr<ParameterServer> make_server(Coordinator& coordinator, const plan::Plan& plan,
+                                             const RunOptions& options, const Setup& setup) {
+  if (!is_served(plan)) return nullptr;
+  return std::make_unique<ParameterServer>(coordinator, ServerOptions{.policy = plan.schedule.weight_policy,
+                                                                      .replicas = plan.stages.front().workers,
+                                                                      .bound = setup.clock_bound,
+                                                                      .interleaving = options.interleave,
+                                                                      .first_step = setup.start.position.step});
 }
 
 // Of the layers that workers here have.
@@ -150,11 +168,11 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
       wiring(wire(make_segments(plan, setup.model))),
       streams(training_streams(plan)),
       forward_streams(run::forward_streams(plan)),
-      lead(find_lead(streams, /*drained=*/!setup.streams)),
+      lead(find_lead(plan, setup, streams)),
       owners(streams, static_cast<int>(plan.stages.size())),
       forward_owners(forward_streams, static_cast<int>(plan.stages.size())),
       test_shape(forward_only ? forward_only->shape : shape_of_test(setup, plan)),
-      numbering(number_messages(plan, options, test_shape)),
+      numbering(number_messages(plan, options, setup, test_shape)),
       channels(plan, setup.model, wiring, inference ? forward_streams : streams, forward_streams, numbering),
       coordinator(static_cast<int>(plan.workers.size())),
       commands(coordinator, setup.round, readers(plan, setup.placement)),
@@ -167,6 +185,7 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
       initial(read_initial(setup, plan, layers)),
       transport(make_transport(coordinator, channels, setup, options)),
       collectives(make_collectives(coordinator, plan, setup, options)),
+      server(inference ? nullptr : make_server(coordinator, plan, options, setup)),
       start(Coordinator::Clock::now()) {}
 
 void Job::connect(Mailbox& mailbox) {

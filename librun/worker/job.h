@@ -12,6 +12,7 @@
 #include "librun/checkpoint/weights.h"
 #include "librun/data/dataset.h"
 #include "librun/run.h"
+#include "librun/server/parameter_server.h"
 #include "librun/transport/collectives.h"
 #include "librun/transport/coordinator.h"
 #include "librun/transport/device_group.h"
@@ -88,7 +89,8 @@ struct Job {
   std::shared_ptr<const InitialState> initial;  ///< until the workers have it; null: none
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Collectives>
-      collectives;  ///< groups: replicas of each stage, then workers of each tied entry
+      collectives;                          ///< groups: replicas of each stage, then workers of each tied entry
+  std::unique_ptr<ParameterServer> server;  ///< of replicas that train around one; null: none do
   std::vector<std::shared_ptr<DeviceGroup>> direct_ways;  ///< that transport and collectives use
   Coordinator::Clock::time_point start;                   ///< zero of all recorded times
 };

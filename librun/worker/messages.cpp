@@ -1,4 +1,6 @@
 // Receives and sends, derived from the tensor edges between stages.
+#include <algorithm>
+
 #include "libprofile/device/compute_device.h"
 #include "libprofile/device/hand_over.h"
 #include "librun/worker/worker.h"
@@ -18,8 +20,10 @@ int Worker::channel_from(const Turn& turn, Direction direction, const Port& port
 
 void Worker::expect(const Turn& turn) {
   const auto tell = [&](Direction direction, const std::vector<Port>& ports) {
+    const bool gradient = direction == Direction::gradient;
     for (const Port& port : ports)
-      job_.transport->expect(channel_from(turn, direction, port), number_of(turn), turn.rows);
+      job_.transport->expect(channel_from(turn, direction, port),
+                             gradient ? gradient_number_of(turn) : number_of(turn), turn.rows);
   };
   if (receives_inputs(turn)) tell(ground_.direction, job_.channels.ports(turn.op.stage).inputs);
   if (receives_gradients(turn)) tell(Direction::gradient, job_.channels.ports(turn.op.stage).output_gradients);
@@ -41,11 +45,29 @@ void Worker::receive_gradients(const Turn& turn) {
 
 at::Tensor Worker::receive(const Turn& turn, Direction direction, const Port& port) {
   const int channel = channel_from(turn, direction, port);
-  at::Tensor tensor = job_.transport->receive(channel, number_of(turn));
+  const bool gradient = direction == Direction::gradient;
+  at::Tensor tensor = job_.transport->receive(channel, gradient ? gradient_number_of(turn) : number_of(turn));
   if (owner(port.peer, turn) == id_) return tensor;
   const bool copied = tensor.device() != device_;
   tensor = profile::brought_to(device_, std::move(tensor));
   return copied ? tensor : profile::received(tensor, memory_);
+}
+
+// A frame is as large as the others (check_frames).
+void Worker::drop_late_gradients() {
+  const Stretch& stretch = ground_.stretch;
+  const Step end = job_.commands.end_of_stretch(id_);
+  for (const auto& [id, stage] : stages_) {
+    for (const Port& port : job_.channels.ports(id).output_gradients) {
+      const WorkerId from = job_.owners.of(port.peer, 0);
+      const int first = first_backwards(job_.streams[index(from)]).at(port.peer);
+      const int channel = job_.channels.find(Direction::gradient, port.edge, from, id_);
+      for (Step step = std::max(stretch.first + first, end - job_.numbering.gradient_lag); step < end; ++step) {
+        job_.transport->expect(channel, step, job_.plan.training.mini_batch);
+        job_.transport->receive(channel, step);
+      }
+    }
+  }
 }
 
 void Worker::send_outputs(const Turn& turn, model::Tensors outputs) {

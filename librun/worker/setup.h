@@ -44,6 +44,10 @@ struct Start {
 struct Setup {
   ResolvedModel model;
   bool streams = false;  ///< programs are streams: asynchronous
+  /// Replicas around a parameter server: mini-batches that one may be ahead of the slowest when it begins with
+  /// another.
+  Step clock_bound = 0;
+  bool clocked = false;  ///< the stream is of frames (PARTIME), which come in the order of the data
   int round = 1;  ///< streams: mini-batches come in multiples of this (least common multiple of the replicas)
   std::optional<DataFiles> files;  ///< of a training; none: synthetic
   std::int64_t test_samples = 0;   ///< 0: no evaluation

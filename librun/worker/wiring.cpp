@@ -93,10 +93,17 @@ std::vector<StageWiring> wire(std::span<const model::Segment> segments) {
 }
 
 std::vector<plan::Stream> training_streams(const plan::Plan& plan) {
+  const bool clocked = plan::require_schedule(plan.schedule.name).rules == plan::RuleSet::clocked;
   std::vector<plan::Stream> streams;
   for (const plan::Worker& worker : plan.workers) {
     const auto& stream = worker.program.stream;
     streams.push_back(stream ? *stream : plan::steps_of(worker.program.program, plan.training.micro_batches));
+    if (!clocked) continue;
+    for (plan::Program* part : {&streams.back().prologue, &streams.back().body}) {
+      for (plan::Op& op : *part) {
+        if (plan::has_micro_batch(op.kind)) op.micro_batch -= number(op.stage);
+      }
+    }
   }
   return streams;
 }

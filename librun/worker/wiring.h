@@ -44,7 +44,8 @@ std::vector<model::Segment> make_segments(const plan::Plan& plan, const Resolved
 /// Every tensor goes from its producer's stage once to each stage that reads it (direct skips).
 std::vector<StageWiring> wire(std::span<const model::Segment> segments);
 
-/// What each worker does again and again: the plan's streams, its programs as streams of steps.
+/// What each worker does again and again: the plan's streams, its programs as streams of steps. Indices are
+/// micro-batches, also where the plan counts clock steps.
 std::vector<plan::Stream> training_streams(const plan::Plan& plan);
 
 /// The forward-only pipeline: micro-batch t of a stage on replica t mod r, of its workers in their order.

@@ -91,11 +91,14 @@ void Worker::train(const Command& command, DataFeed& feed) {
   memory_.reset_peak();
   const Cursor cursor(job_.streams[index(id_)], !job_.setup.streams, epoch, command.stretch);
   const auto order = [&] {
-    return epoch_order(epoch.samples, job_.options.seed, command.epoch, job_.options.shuffle);
+    return epoch_order(epoch.samples, job_.options.seed, command.epoch,
+                       job_.options.shuffle && !job_.setup.clocked);
   };
   feed.begin(*job_.training, command.epoch, order, cursor);
   log_->begin_stretch();
   walk(cursor);
+  if (job_.numbering.gradient_lag > 0) drop_late_gradients();
+  if (replica_) replica_->leave(stages_.begin()->second);
   log_->end_stretch(job_.commands.end_of_stretch(id_) - command.stretch.first);
   record_.peak = std::max(record_.peak, memory_.peak());
 }
@@ -194,7 +197,20 @@ void Worker::make_stage(std::size_t s) {
     Stage& stage =
         stages_.try_emplace(StageId{static_cast<int>(s)}, job_.setup.model, std::move(options)).first->second;
     if (initial_) stage.restore(initial_->tensors, initial_->optimizer);
+    if (job_.server) join_server(stage);
   });
+}
+
+// The first replica brings the weights, and goes on from a checkpoint's optimizer.
+void Worker::join_server(Stage& stage) {
+  const std::vector<WorkerId>& replicas = job_.plan.stages.front().workers;
+  const auto place = static_cast<int>(std::ranges::find(replicas, id_) - replicas.begin());
+  replica_.emplace(*job_.server, place,
+                   Periods{job_.options.fetch_every.value_or(1), job_.options.push_every.value_or(1)});
+  if (place > 0) return;
+  const auto own_optimizer = [&] { return make_optimizer(job_.plan.training.optimizer, job_.options); };
+  job_.server->open(
+      make_store(job_.plan.schedule.weight_policy, stage, static_cast<int>(replicas.size()), own_optimizer));
 }
 
 void Worker::execute(const Turn& turn) {
@@ -237,14 +253,17 @@ void Worker::dispatch(const Turn& turn) {
 void Worker::forward(const Turn& turn, Stage& stage) {
   const int pass = turn.op.micro_batch;
   model::Tensors inputs = receive_inputs(turn);
+  if (replica_) replica_->before_forward(stage);
   log_->begin(turn);
   ground_.feed->fill(turn, inputs, memory_);
   const std::int64_t step = turn.step - ground_.stretch.first;
   stage.predict_for_forward(step, rate(turn));
-  model::Tensors outputs =
-      stage.forward(pass, step, inputs, key(turn), generator_, turn.run_again ? Keep::inputs : Keep::graphs);
+  model::Tensors outputs = stage.forward(pass, step, inputs, key(turn), generator_,
+                                         turn.run_again || turn.alone ? Keep::inputs : Keep::graphs);
   inputs.clear();
   if (stage.segment().has_loss()) log_->add_loss(stage.loss(pass));
+  log_->current().updates = turn.alone;  // the stage does nothing else with it
+  if (turn.alone) stage.forget(pass);
   end_operation();
   send_outputs(turn, std::move(outputs));
 }
@@ -288,7 +307,9 @@ void Worker::update(const Turn& turn, Stage& stage) {
   op.updates = true;
   op.gradient_norm = std::exchange(gradient_norm_, std::nullopt);
   op.not_finite = refused_;
-  if (refused_.empty()) {
+  if (replica_) {
+    replica_->update(stage, rate(turn));
+  } else if (refused_.empty()) {
     stage.update(turn.step - ground_.stretch.first, rate(turn));
   } else {
     stage.drop_update();
@@ -299,7 +320,8 @@ void Worker::update(const Turn& turn, Stage& stage) {
 // Replicas that take turns of steps share an update: its rate is that of the first one's step.
 double Worker::rate(const Turn& turn) const {
   const Step since = turn.step - ground_.stretch.first;
-  const Step turns = job_.setup.round == 1 ? 1 : std::ssize(job_.plan.stages[index(turn.op.stage)].workers);
+  const Step turns =
+      job_.setup.round == 1 || replica_ ? 1 : std::ssize(job_.plan.stages[index(turn.op.stage)].workers);
   return rate_at(job_.setup.rates, job_.options.learning_rate, job_.setup.length.total,
                  turn.step - since % turns);
 }

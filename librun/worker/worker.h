@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "libprofile/device/memory_meter.h"
+#include "librun/server/replica.h"
 #include "librun/stage/stage.h"
 #include "librun/worker/cursor.h"
 #include "librun/worker/data_feed.h"
@@ -54,6 +55,8 @@ class Worker {
   void serve();
   void make_stages();
   void make_stage(std::size_t stage);
+  /// Where the stage's replicas train around a server.
+  void join_server(Stage& stage);
   void train(const Command& command, DataFeed& feed);
   void evaluate(const Command& command, DataFeed& feed);
   /// Copies the stages whose first replica is here.
@@ -102,6 +105,10 @@ class Worker {
   }
   /// Number of the turn's messages in their channels (Channel::per_step).
   std::int64_t number_of(const Turn& turn) const;
+  /// Of the gradients that it receives.
+  std::int64_t gradient_number_of(const Turn& turn) const {
+    return number_of(turn) - job_.numbering.gradient_lag;
+  }
   int channel_from(const Turn& turn, Direction direction, const Port& port) const;
   /// Tells the transport what the turn will receive.
   void expect(const Turn& turn);
@@ -109,6 +116,8 @@ class Worker {
   model::Tensors receive_inputs(const Turn& turn);
   /// Sets arrived_.
   void receive_gradients(const Turn& turn);
+  /// Behind a stretch whose gradients lag: receives those of the last micro-batches, which nobody takes.
+  void drop_late_gradients();
   /// Each output to each of its consumers.
   void send_outputs(const Turn& turn, model::Tensors outputs);
   void send_gradients(const Turn& turn, model::Tensors gradients);
@@ -137,6 +146,7 @@ class Worker {
   profile::MemoryAccount memory_;
   std::map<StageId, Stage> stages_;
   std::map<StageId, OverlappedSum> sums_;  ///< until their AR
+  std::optional<Replica> replica_;         ///< of the one stage; none: no server
   Ground ground_;
   std::vector<model::Tensors> arrived_;  ///< gradients per output of the stage, in descending consumer order
   std::vector<at::Tensor> outbox_, leaving_;  ///< within send(): all messages; those to others

@@ -167,7 +167,7 @@ TEST_SUITE("apps/plan_schedule") {
     const Outcome outcome = pp::test::run_program(kPlan, {"schedules", "--json"}, folder.path());
     REQUIRE(outcome.code == 0);
     const json rows = json::parse(outcome.out);
-    CHECK(rows.size() == 28);
+    CHECK(rows.size() == 32);
     for (const json& row : rows) {
       CHECK_FALSE(row.at("summary").get<std::string>().empty());
       CHECK_FALSE(row.at("weight_policies").empty());

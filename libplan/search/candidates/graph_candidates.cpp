@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "libplan/schedule/versions.h"
+
 namespace pp::plan {
 namespace {
 
@@ -25,7 +27,8 @@ double least_load(const SearchCase& what, int layer, int most_replicas) {
   for (alone.replicas = 1; alone.replicas <= most_replicas; ++alone.replicas) {
     const int q = alone.replicas;
     alone.turns = (what.micro_batches + q - 1) / q;
-    alone.all_reduce = flat_all_reduce(q, chain.sum(chain.weights, layer, layer + 1), what.best_link);
+    if (!is_served(what.memory.in_flight().policy))
+      alone.all_reduce = flat_all_reduce(q, chain.sum(chain.weights, layer, layer + 1), what.best_link);
     least = std::min(least, stage_load(kind, alone, what.micro_batches, what.all_reduce_overlap));
   }
   return least;

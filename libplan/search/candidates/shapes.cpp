@@ -14,7 +14,7 @@ enum class Shape { any, one_stage, straight, equal };
 
 Shape shape_of(const ScheduleRow& schedule, WeightPolicy policy) {
   if (schedule.one_stage) return Shape::one_stage;
-  if (schedule.splits || needs_straight(policy)) return Shape::straight;
+  if (schedule.splits || needs_straight(policy) || schedule.rules == RuleSet::clocked) return Shape::straight;
   return schedule.replication == Replication::equal || aggregates(policy) ? Shape::equal : Shape::any;
 }
 
@@ -137,7 +137,9 @@ std::string shape_refusal(const ScheduleRow& schedule, const PlanRequest& reques
     return schedule.splits ? name +
                                  " splits micro-batches over replicas, which pp-run does not; leave --replicas "
                                  "out, or plan with 1f1b"
-                           : under + " has no replicas; leave --replicas out, or use --weight-policy stash";
+           : schedule.rules == RuleSet::clocked
+               ? name + " runs 1 worker per stage; leave --replicas out"
+               : under + " has no replicas; leave --replicas out, or use --weight-policy stash";
   }
   if (shape == Shape::equal &&
       std::ranges::adjacent_find(request.replicas, std::ranges::not_equal_to()) != request.replicas.end())

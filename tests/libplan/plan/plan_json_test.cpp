@@ -124,7 +124,7 @@ TEST_CASE("reading is strict and names the pointer") {
   json["schedule"]["weight_policy"] = "stale";
   CHECK(refusal(json) ==
         "/schedule/weight_policy: unknown name \"stale\"; use one of flush, stash, vertical_sync, "
-        "two_buffered, macrobatch, latest, predict");
+        "two_buffered, macrobatch, latest, predict, server, downpour, ssp, hogwild");
   json = golden_json();
   json["predicted"]["micro_batch_scale"] = {1, 0};
   CHECK(refusal(json) == "/predicted/micro_batch_scale: entry 1 must be a number above 0, to 1e30");

@@ -151,6 +151,25 @@ TEST_SUITE("libplan/schedule/lists") {
           "schedule 2bw: micro_batches = 3 per update is less than 4 stages");
   }
 
+  TEST_CASE("replicas around a parameter server take turns and reduce nothing") {
+    ScheduleRequest what = request("parameter-server", 1, 3);
+    what.replicas = {2};
+    CHECK(lists(what) == Texts{"F0.0 B0.0 F0.2 B0.2 U0", "F0.1 B0.1 U0"});
+    for (const char* name : {"downpour", "ssp", "hogwild"}) {
+      what.name = name;
+      what.micro_batches = 1;
+      CHECK(lists(what, 4) == Texts{"F0.0 B0.0 U0 F0.2 B0.2 U0", "F0.1 B0.1 U0 F0.3 B0.3 U0"});
+    }
+    ProgramSet set = program_set(what, 2);
+    validate(set);
+    set.workers[1] = parse_program("F0.1 B0.1 AR0 U0");
+    CHECK(test::error_of([&] { validate(set); }) ==
+          "worker 1: AR0 is listed, but a parameter server joins the gradients; leave it out");
+    what.replicas = {1, 1};
+    CHECK(test::error_of([&] { make_schedule(what); }) ==
+          "schedule hogwild: 2 stages; every replica holds the whole model, give one stage with all replicas");
+  }
+
   TEST_CASE("partime: stage s sees frame 0 at step s, its first gradient at step 2(N-1)-s") {
     // Three stages, two frames: stage 0 runs F at steps 0, 1; a gradient would reach it at step 4, when no
     // frame is left. Stage 1: F at 1, 2, gradient from step 3 on. Stage 2: F and B at 2, 3.

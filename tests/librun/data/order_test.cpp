@@ -81,8 +81,13 @@ TEST_SUITE("librun/data/order") {
   }
 
   TEST_CASE("a stream's mini-batches must come in whole rounds of the replicas") {
-    EpochRequest request{
-        .samples = 10, .mini_batch = 1, .micro_batches = 1, .round = 4, .round_stage = 0, .source = "data"};
+    EpochRequest request{.samples = 10,
+                         .mini_batch = 1,
+                         .micro_batches = 1,
+                         .round = 4,
+                         .round_stage = 0,
+                         .schedule = "pipedream",
+                         .source = "data"};
     CHECK_THROWS_WITH_AS(
         epoch_shape(request),
         "schedule pipedream: 10 mini-batches are not a multiple of the 4 replicas of stage 0; use 8 or "

@@ -56,6 +56,8 @@ RunReport full_report() {
                        {{{WorkerId{0}, op, Seconds(0), Seconds(0.1)}, Bytes(7), Bytes(6)}},
                        {{WorkerId{0}, WorkerId{1}, op, Bytes(64), Seconds(0.1), Seconds(0.2)}}};
   report.comparisons = {{"step_s", 0.2, 0.25, 1.25}};
+  report.replicas = ReplicasReport{1.5, 4, 2};
+  report.frames = FramesReport{Seconds(0.25), Seconds(1), 3};
   return report;
 }
 
@@ -73,6 +75,8 @@ TEST_SUITE("librun/report/report_json") {
     CHECK(read.comparisons == report.comparisons);
     CHECK(read.step_losses == report.step_losses);
     CHECK(read.skipped_steps == 1);
+    CHECK(read.replicas == report.replicas);
+    CHECK(read.frames == report.frames);
     CHECK(read.context == report.context);
     CHECK(read.settings == report.settings);
     CHECK((read.plan == report.plan));

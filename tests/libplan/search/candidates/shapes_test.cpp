@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "libplan/plan_windows.h"
 #include "libplan/report/infeasible.h"
 #include "libplan/report/sweep.h"
 #include "tests/libplan/search/instances.h"
@@ -323,12 +324,48 @@ TEST_CASE("shapes that a schedule does not have are refused by name") {
             .starts_with("schedule vertical-sync updates after every micro-batch: micro_batches must be 1"));
 }
 
+TEST_CASE(
+    "a stream of frames: three stages of two layers take 2 ms and 4 ms each, so a frame comes every 6 ms") {
+  const Plan plan = planned(even_chain(6), make_cluster(3), request_of("partime", 1, 1));
+  CHECK(plan.stages.size() == 3);
+  CHECK(plan.predicted.step.count() == exactly(6e-3));
+  CHECK(windows_of(plan) == std::vector<int>{1, 1, 1});
+  CHECK(to_text(plan.workers[0].program.stream->prologue) == "F0.0 F0.1 F0.2 F0.3");
+  CHECK(to_text(plan.workers[2].program.stream->body) == "F2.2 B2.2 U2");
+  check_plan(plan);
+  for (const WorkerPrediction& worker :
+       plan.predicted.workers)  // 1000 bytes a layer, three times, and one frame
+    CHECK(worker.memory.peak == Bytes(2 * 3000 + 2 * 100));
+  PlanRequest replicated = request_of("partime", 1, 1);
+  replicated.replicas = {2, 1};
+  CHECK(refusal(replicated) == "schedule partime runs 1 worker per stage; leave --replicas out");
+  Plan crooked = plan;
+  crooked.workers[1].program.stream->prologue.pop_back();
+  CHECK_THROWS_AS(check_plan(crooked), Error);
+}
+
+TEST_CASE("replicas around a server work side by side: two of them halve the time of a mini-batch") {
+  // Six layers, 3 ms a sample, four samples: 72 ms.
+  for (const char* schedule : {"downpour", "ssp", "hogwild"}) {
+    const Plan plan = planned(even_chain(6), make_cluster(2), request_of(schedule, 4, 1));
+    REQUIRE(plan.workers.size() == 2);
+    CHECK(plan.predicted.step.count() == exactly(36e-3));
+    CHECK(to_text(plan.workers[1].program.stream->body) == "F0.1 B0.1 U0");
+    check_plan(plan);
+    PlanRequest cut = request_of(schedule, 4, 1);
+    cut.stages = 2;
+    CHECK(refusal(cut) ==
+          "schedule " + std::string(schedule) +
+              " runs the whole model on every worker, found 2 stages; leave the stages out, or plan "
+              "with 1f1b");
+  }
+  const Plan plan = planned(even_chain(6), make_cluster(2), request_of("parameter-server", 4, 2));
+  CHECK(plan.predicted.step.count() == exactly(36e-3));
+  CHECK(to_text(plan.workers[1].program.program) == "F0.1 B0.1 U0");
+}
+
 TEST_CASE("schedules without plans say why and what to use") {
   const std::string simulate = " (pp-plan simulate --schedule runs it)";
-  CHECK(refusal(request_of("partime", 4, 4)) ==
-        "schedule partime has no plans: it updates with every frame of an endless stream; plan with pipedream "
-        "--weight-policy latest" +
-            simulate);
   for (const char* name : {"inference", "generation"}) {
     CHECK(refusal(request_of(name, 4, 4)) ==
           "schedule " + std::string(name) +
