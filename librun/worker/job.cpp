@@ -39,9 +39,11 @@ EpochShape shape_of_test(const Setup& setup, const plan::Plan& plan) {
 
 bool is_served(const plan::Plan& plan) { return plan::is_served(plan.schedule.weight_policy); }
 
-// This one and the next; in streams enough to fill all windows twice, or for what replicas may be apart.
+// Twice what the driver may be late: it is woken when half of it is done. Other ranks cannot be asked what they
+// have begun, so an interruption has them finish all of it; there it is this step and the next. In streams
+// enough to fill all windows twice, or for what replicas may be apart.
 Step find_lead(const plan::Plan& plan, const Setup& setup, std::span<const plan::Stream> streams) {
-  if (!setup.streams) return 2;
+  if (!setup.streams) return setup.placement.alone() ? 8 : 2;
   if (setup.clocked) return std::ssize(streams);  // a frame enters when the last stage has done with one
   if (is_served(plan)) return (setup.clock_bound + 2) * std::ssize(streams);
   Step windows = 0;

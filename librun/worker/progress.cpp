@@ -146,9 +146,11 @@ Ledger::Ledger(Coordinator& coordinator, LedgerShape shape)
   }
 }
 
-void Ledger::hand_in(Slot& slot) {
-  if (slot.missing.fetch_sub(1) > 1) return;
-  const Monitor::Lock lock = monitor_.lock();
+// The driver writes down what it awaits before it looks what is missing: either it sees this update, or it is
+// seen here.
+void Ledger::hand_in(Step step) {
+  if (slot(step).missing.fetch_sub(1) > 1 || step < awaited_) return;
+  monitor_.lock().unlock();
   monitor_.notify();
 }
 
@@ -172,11 +174,10 @@ void Ledger::updated(Step step, WorkerId worker, Coordinator::Clock::time_point 
   if (there_)
     return there_(
         {.kind = LedgerEntry::Kind::update, .step = step, .worker = worker, .end = end, .figures = figures});
-  Slot& slot = this->slot(step);
-  Part& part = slot.workers[index(worker)];
+  Part& part = slot(step).workers[index(worker)];
   part.end = std::max(part.end, end);
   part.figures.join(figures);
-  hand_in(slot);
+  hand_in(step);
 }
 
 void Ledger::evaluation(int epoch, int micro_batch, const EvaluationPart& part) {
@@ -189,7 +190,8 @@ void Ledger::evaluation(int epoch, int micro_batch, const EvaluationPart& part) 
   if (static_cast<int>(parts.size()) == shape_.evaluations) monitor_.notify();
 }
 
-std::optional<StepResult> Ledger::await_step(Step step, const std::function<bool()>& give_up) {
+std::optional<StepResult> Ledger::await_step(Step step, Step last, const std::function<bool()>& give_up) {
+  awaited_ = last;
   Monitor::Lock lock = monitor_.lock();
   Slot& slot = this->slot(step);
   if (!monitor_.wait_driver(

@@ -216,7 +216,7 @@ TEST_SUITE("librun/worker/progress") {
       ledger.updated(5, WorkerId{1}, start + std::chrono::seconds(1), {Seconds(0.25), Bytes(20), 1.5});
     });
     const auto patient = [] { return false; };
-    const std::optional<StepResult> result = ledger.await_step(5, patient);
+    const std::optional<StepResult> result = ledger.await_step(5, 5, patient);
     worker.join();
     REQUIRE(result.has_value());
     CHECK(result->losses == std::vector<double>{0.75, 0.25});
@@ -226,6 +226,23 @@ TEST_SUITE("librun/worker/progress") {
     CHECK(result->workers[1].busy.count() == 0.75);
     CHECK(result->workers[1].peak == Bytes(30));
     CHECK(result->workers[1].gradient_norm == 1.5);
+  }
+
+  TEST_CASE("a driver that sleeps for the last of some steps gets them all, one after the other") {
+    Coordinator coordinator(1);
+    Ledger ledger(coordinator, {.micro_batches = 1, .updates = 1, .steps = 4});
+    std::thread worker([&] {
+      for (Step step = 0; step < 3; ++step) {
+        ledger.loss(step, 0, static_cast<double>(step));
+        ledger.updated(step, WorkerId{0}, {}, {});
+      }
+    });
+    for (Step step = 0; step < 3; ++step) {
+      const std::optional<StepResult> result = ledger.await_step(step, /*last=*/2, [] { return false; });
+      REQUIRE(result.has_value());
+      CHECK(result->losses == std::vector<double>{static_cast<double>(step)});
+    }
+    worker.join();
   }
 }
 
