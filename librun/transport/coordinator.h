@@ -180,13 +180,14 @@ class Monitor {
   }
 
  private:
-  /// How long a worker looks before it sleeps: a core that went to sleep takes about as long to come back.
+  /// How long a worker looks before it sleeps. To wake a sleeping core takes the waking worker and the sleeper
+  /// tens of microseconds each, of passes of 100 us.
   class Awake {
    public:
     bool lasts() const { return Coordinator::Clock::now() < end_; }
 
    private:
-    Coordinator::Clock::time_point end_ = Coordinator::Clock::now() + std::chrono::microseconds(50);
+    Coordinator::Clock::time_point end_ = Coordinator::Clock::now() + std::chrono::milliseconds(1);
   };
   /// Without the lock, until somebody notifies; others may run on this core meanwhile.
   void look_out(Lock& lock, const Awake& awake) {
