@@ -5,7 +5,9 @@ namespace pp::profile {
 
 /// First line of every thread that runs segments: at most `threads` threads inside one operation, gradients
 /// recorded, and backward in this thread. (LibTorch would run backward on a CUDA device in one thread that all
-/// workers share.) `threads` also holds for threads started later from this one.
+/// workers share.) `threads` also holds for threads started later from this one. The first
+/// call of a process also calls oneMKL's vector functions, whose first calls must not run together
+/// (threads.cpp).
 void enter_worker_thread(int threads);
 
 }  // namespace pp::profile
