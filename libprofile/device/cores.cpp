@@ -5,11 +5,25 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <map>
 #include <thread>
+#include <utility>
 
 #include "libprofile/core/error.h"
 
 namespace pp::profile {
+
+namespace {
+
+/// `0,64` or `0-1`: the first hardware thread of the core that this one belongs to.
+int first_of_core(int thread, const std::filesystem::path& topology) {
+  int first = thread;
+  std::ifstream(topology / ("cpu" + std::to_string(thread)) / "topology/thread_siblings_list") >> first;
+  return first;
+}
+
+}  // namespace
 
 std::vector<int> usable_cores() {
   std::vector<int> cores;
@@ -24,7 +38,14 @@ std::vector<int> usable_cores() {
     const int count = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
     for (int core = 0; core < count; ++core) cores.push_back(core);
   }
-  return cores;
+  return spread_over_cores(std::move(cores));
+}
+
+std::vector<int> spread_over_cores(std::vector<int> threads, const std::filesystem::path& topology) {
+  std::map<int, int> seen, turn;  // by a core's first thread; by thread
+  for (const int thread : threads) turn[thread] = seen[first_of_core(thread, topology)]++;
+  std::ranges::stable_sort(threads, {}, [&](int thread) { return turn[thread]; });
+  return threads;
 }
 
 void pin_thread(std::span<const int> cores) {

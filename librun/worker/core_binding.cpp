@@ -1,7 +1,8 @@
 #include "librun/worker/core_binding.h"
 
 #include <algorithm>
-#include <map>
+#include <utility>
+#include <vector>
 
 #include "libprofile/core/error.h"
 #include "libprofile/device/cores.h"
@@ -20,19 +21,18 @@ void check_core(const Device& device, int core, std::span<const int> allowed) {
 
 CoreBinding bind_cores(std::span<const Device> devices, std::span<const int> allowed) {
   CoreBinding binding;
-  std::map<int, int> users;
-  for (const int core : allowed) users[core] = 0;
+  std::vector<std::pair<int, int>> users;  // core, how many devices; as `allowed`
+  for (const int core : allowed) users.emplace_back(core, 0);
   for (const Device& device : devices) {
     for (const int core : device.cores) {
       check_core(device, core, allowed);
-      ++users[core];
+      ++std::ranges::find(users, core, &std::pair<int, int>::first)->second;
     }
   }
   for (const Device& device : devices) {
     binding.cores.push_back(device.cores);
     if (!device.cores.empty() || device.kind == DeviceKind::cuda) continue;
-    const auto least = std::min_element(users.begin(), users.end(),
-                                        [](const auto& a, const auto& b) { return a.second < b.second; });
+    const auto least = std::ranges::min_element(users, {}, &std::pair<int, int>::second);
     ++least->second;
     binding.cores.back().push_back(least->first);
   }

@@ -191,8 +191,8 @@ TEST_SUITE("librun/run") {
       const run::RunReport report =
           run::run(plan, options, observer, [&] { return observer.steps.size() >= 5; });
       CHECK(report.exit_reason == "interrupted");
-      // Five were done; the ones already begun are finished: at most those allowed to start when four were done,
-      // 8 steps from there, or two windows of the stream in rounds.
+      // Five were done; the ones already begun are finished: at most those allowed to start when four were
+      // done, 8 steps from there, or two windows of the stream in rounds.
       CHECK(report.steps >= 5);
       CHECK(report.steps <= (streams ? 5 + 2 * 5 + 2 : 4 + 8));
       CHECK(report.steps % (streams ? 2 : 1) == 0);

@@ -3,19 +3,45 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <functional>
+#include <filesystem>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/file.h"
+#include "tests/support/process.h"
+
 #include "tests/support/doctest.h"
 
 namespace pp::profile {
 
 TEST_SUITE("libprofile/device/cores") {
-  TEST_CASE("the process may use at least one core, each named once, ascending") {
-    const std::vector<int> cores = usable_cores();
+  TEST_CASE("the process may use at least one core, each named once") {
+    std::vector<int> cores = usable_cores();
     REQUIRE_FALSE(cores.empty());
-    CHECK(std::adjacent_find(cores.begin(), cores.end(), std::greater_equal<>()) == cores.end());
+    std::ranges::sort(cores);
+    CHECK(std::ranges::adjacent_find(cores) == cores.end());
+  }
+
+  TEST_CASE("hardware threads of a core that is taken stand behind free cores") {
+    const test::TemporaryFolder folder;
+    const auto order = [&](const std::vector<std::string>& siblings) {
+      std::vector<int> threads;
+      for (const std::string& text : siblings) {
+        const int thread = static_cast<int>(threads.size());
+        const auto place = folder.path() / ("cpu" + std::to_string(thread)) / "topology";
+        std::filesystem::create_directories(place);
+        write_file(place / "thread_siblings_list", text + "\n");
+        threads.push_back(thread);
+      }
+      return spread_over_cores(threads, folder.path());
+    };
+    CHECK(order({"0,2", "1,3", "0,2", "1,3"}) == std::vector{0, 1, 2, 3});  // as most machines number them
+    CHECK(order({"0-1", "0-1", "2-3", "2-3"}) == std::vector{0, 2, 1, 3});
+    CHECK(order({"0", "1"}) == std::vector{0, 1});
+    CHECK(spread_over_cores({2, 3, 1}, folder.path()) == std::vector{2, 1, 3});  // of the second four
+    CHECK(spread_over_cores({0, 1}, folder.path() / "missing") == std::vector{0, 1});
   }
 
   TEST_CASE("a pinned thread runs on its core, and so does a thread that it starts") {

@@ -28,6 +28,12 @@ TEST_SUITE("librun/worker/core_binding") {
     CHECK(binding.warnings.empty());
   }
 
+  TEST_CASE("free cores are taken from the front of those allowed, in whatever order they stand") {
+    const std::vector<int> allowed{0, 2, 1, 3};  // 1 shares a core with 0, 3 with 2
+    const std::vector<Device> devices{cpu({}), cpu({}), cpu({})};
+    CHECK(bind_cores(devices, allowed).cores == std::vector<std::vector<int>>{{0}, {2}, {1}});
+  }
+
   TEST_CASE("CUDA devices take no cores") {
     const std::vector<int> allowed{2, 3};
     Device gpu;
