@@ -13,8 +13,9 @@ BIN = pathlib.Path(os.environ.get("PP_BIN", ROOT / "build/release/bin"))
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
-def fail(message: str) -> typing.NoReturn:
-    sys.exit(f"{pathlib.Path(sys.argv[0]).name}: {message}")
+def fail(message: str, code: int = 1) -> typing.NoReturn:
+    print(f"{pathlib.Path(sys.argv[0]).name}: {message}", file=sys.stderr)
+    sys.exit(code)
 
 
 def run(*command: object) -> str:
