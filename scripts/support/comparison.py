@@ -27,7 +27,7 @@ def standard_rows(settings: dict, devices: int) -> list[Row]:
     cap = ["--memory-limit", str(limit)]
     return [
         Row("single", "single device", ["--schedule", "1f1b", "--stages", "1", "--replicas", "1"]),
-        Row("naive", "naive model parallelism", ["--schedule", "naive", *pipeline]),
+        Row("naive", "naive model parallelism", ["--schedule", "naive", "--strategy", "balance-by-time", *stages]),
         Row("all-reduce", "data parallel, all-reduce", ["--schedule", "data-parallel", *copies]),
         Row("parameter-server", "data parallel, parameter server", ["--schedule", "parameter-server", *copies]),
         Row("gpipe-time", "GPipe, balanced by time", ["--schedule", "gpipe", "--strategy", "balance-by-time", *stages]),
