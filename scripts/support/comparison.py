@@ -47,10 +47,21 @@ def standard_rows(settings: dict, devices: int) -> list[Row]:
     ]
 
 
+def merged(options: list[str], more: list[str]) -> list[str]:
+    """Both, without the earlier of two equal options: the tools take each once. An option begins with --, its values follow."""
+    groups: dict[str, list[str]] = {}
+    for word in [*options, *more]:
+        if word.startswith("--") or not groups:
+            name = word.split("=")[0]
+            groups.pop(name, None)
+            groups[name] = []
+        groups[name].append(word)
+    return [word for group in groups.values() for word in group]
+
+
 def with_overrides(rows: list[Row], overrides: dict[str, dict]) -> list[Row]:
-    """Options of the config behind those of the row: the later ones count, where a tool takes one twice."""
-    return [row._replace(plan=row.plan + overrides.get(row.name, {}).get("plan", []),
-                         run=row.run + overrides.get(row.name, {}).get("run", [])) for row in rows]
+    return [row._replace(plan=merged(row.plan, overrides.get(row.name, {}).get("plan", [])),
+                         run=merged(row.run, overrides.get(row.name, {}).get("run", []))) for row in rows]
 
 
 # --- figures of a run

@@ -134,6 +134,11 @@ class Rows(unittest.TestCase):
         rows = comparison.with_overrides([comparison.Row("2bw", "", ["--schedule", "2bw"])], {"2bw": {"run": ["--lr", "0.01"]}})
         self.assertEqual((rows[0].plan, rows[0].run), (["--schedule", "2bw"], ["--lr", "0.01"]))
 
+    def test_the_later_of_two_equal_options_stays(self) -> None:
+        self.assertEqual(comparison.merged(["--lr", "1", "--nesterov", "--momentum", "-0.5"], ["--lr=2", "--stages", "2", "--stages", "3"]),
+                         ["--nesterov", "--momentum", "-0.5", "--lr=2", "--stages", "3"])
+        self.assertEqual(comparison.merged([], []), [])
+
 
 class Tables(unittest.TestCase):
     def test_table(self) -> None:
@@ -322,6 +327,16 @@ class Scripts(unittest.TestCase):
         self.assertEqual(self.calls("pp-run"), 5)
         self.call("compare", "compare.json", "--rows", "single,1f1b", "--again")
         self.assertEqual((self.calls("pp-run"), self.calls("pp-profile")), (7, 4))
+
+    def test_options_reach_the_tools_once(self) -> None:
+        self.write("compare.json", {"epochs": 2, "plan": ["--tied", "copies"], "run": ["--lr", "1"],
+                                    "rows": {"1f1b": {"plan": ["--tied", "stage"], "run": ["--lr", "2"]}}})
+        self.call("compare", "compare.json", "--rows", "1f1b")
+        plan, run = (next(line for line in (self.folder / "calls.txt").read_text().splitlines() if line.startswith(name + " "))
+                     for name in ("pp-plan", "pp-run"))
+        self.assertIn(" --stages 3 --replicas 1-1-1 --tied stage ", plan)
+        self.assertNotIn("copies", plan)
+        self.assertIn(" --epochs 2 --lr 2 ", run)
 
     def test_files_of_a_comparison(self) -> None:
         done = self.call("compare", "compare.json", "--rows", "single,ours", "--out", "there")
