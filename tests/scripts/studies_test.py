@@ -256,7 +256,8 @@ class KeptResults(unittest.TestCase):
             self.assertIsNone(kept.get("a", "1"))
 
 
-# Tools that write down how they were called. pp-plan refuses harmony-pp; pp-run fails while a file `broken` is there.
+# Tools that write down how they were called. pp-plan refuses harmony-pp; pp-run fails while a file `broken` is there, and ends as
+# after Ctrl-C while a file `interrupted` is, if it is asked for --lr 2.
 TOOL = """#!{python}
 import json, pathlib, sys
 name, words = pathlib.Path(sys.argv[0]).name, sys.argv[1:]
@@ -267,6 +268,8 @@ def argument(option):
 if "harmony-pp" in words or (name == "pp-run" and pathlib.Path("broken").exists()):
     print(name + ": error: not today", file=sys.stderr)
     sys.exit(3)
+if pathlib.Path("interrupted").exists() and name == "pp-run" and argument("--lr") == "2":
+    sys.exit(130)
 report = json.loads(pathlib.Path("report-template.json").read_text())
 report["plan"]["training"] = {{"mini_batch": 16, "micro_batches": 2}}
 if name == "pp-plan":
@@ -344,6 +347,15 @@ class Scripts(unittest.TestCase):
         self.assertEqual(len((self.folder / "there/compare.csv").read_text().splitlines()), 3)
         self.assertTrue((self.folder / "there/compare.html").read_text().startswith("<!doctype html>"))
         self.assertTrue((self.folder / "there/rows/single/report.json").exists())
+
+    def test_rows_before_an_interruption_are_kept(self) -> None:
+        self.write("compare.json", {"epochs": 2, "run": ["--lr", "1"], "rows": {"1f1b": {"run": ["--lr", "2"]}}})
+        (self.folder / "interrupted").touch()
+        done = self.call("compare", "compare.json", "--rows", "single,1f1b", code=130)
+        self.assertTrue(done.stderr.endswith("compare: interrupted; the same command goes on with what is left\n"), done.stderr)
+        (self.folder / "interrupted").unlink()
+        self.call("compare", "compare.json", "--rows", "single,1f1b")
+        self.assertEqual(self.calls("pp-run"), 3)  # single, 1f1b interrupted, 1f1b
 
     def test_no_row_ran(self) -> None:
         (self.folder / "broken").touch()
