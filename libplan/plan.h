@@ -54,6 +54,7 @@ struct Training {
   int mini_batch = 1;     ///< samples per optimizer update
   int micro_batches = 1;  ///< per update
   DType dtype = DType::float32;
+  MemoryFormat memory_format = MemoryFormat::contiguous;
   OptimizerName optimizer = OptimizerName::sgd;
   std::string replica_routing = "round_robin";  ///< a description: the programs say who does what
   bool operator==(const Training&) const = default;

@@ -34,17 +34,20 @@ Training read_training(ObjectReader& reader) {
   training.mini_batch = small_integer(reader, "mini_batch", 1);
   training.micro_batches = small_integer(reader, "micro_batches", 1);
   training.dtype = weight_type_from_json(reader);
+  training.memory_format = memory_format_from_json(reader);
   training.optimizer = reader.enumerator<OptimizerName>("optimizer");
   if (reader.has("replica_routing")) training.replica_routing = reader.text("replica_routing");
   return training;
 }
 
 Json to_json(const Training& training) {
-  return {{"mini_batch", training.mini_batch},
-          {"micro_batches", training.micro_batches},
-          {"dtype", name_of(training.dtype)},
-          {"optimizer", name_of(training.optimizer)},
-          {"replica_routing", training.replica_routing}};
+  Json json{{"mini_batch", training.mini_batch},
+            {"micro_batches", training.micro_batches},
+            {"dtype", name_of(training.dtype)},
+            {"optimizer", name_of(training.optimizer)},
+            {"replica_routing", training.replica_routing}};
+  add_memory_format(json, training.memory_format);
+  return json;
 }
 
 ScheduleInfo read_schedule(ObjectReader& reader) {

@@ -24,6 +24,10 @@ void check_pair(const PlanningCase& a, const PlanningCase& b) {
     refuse(both + " profile different types (" + std::string(name_of(a.profile.dtype)) + ", " +
            std::string(name_of(b.profile.dtype)) + "); profile both with the same --dtype");
   }
+  if (a.profile.memory_format != b.profile.memory_format) {
+    refuse(both + " profile different memory formats (" + std::string(name_of(a.profile.memory_format)) + ", " +
+           std::string(name_of(b.profile.memory_format)) + "); profile both with the same --memory-format");
+  }
   for (const PlanningCase* one : {&a, &b}) {
     if (one->profile.device.kind == DeviceKind::cpu) continue;
     refuse(cli::input_name(one->file) +

@@ -155,6 +155,8 @@ void add_run(const cli::Command& app, cli::Shell& shell) {
   cli::add_enum(command, "--mode", options->mode,
                 "the whole model as it will run, or each layer alone, for a model that does not fit");
   cli::add_enum(command, "--dtype", options->profile.dtype, "floating type of weights and activations");
+  cli::add_enum(command, "--memory-format", options->profile.memory_format,
+                "of tensors of four dimensions; plans of the profile train in it");
   command.add_flag("--quick", options->quick, "a rough profile in seconds: for demos and first tries");
   command
       .add_option("--precision", options->profile.precision,

@@ -106,7 +106,10 @@ std::string profile_summary(const Profile& profile) {
   for (const LayerProfile& layer : profile.layers) parameters += layer.parameter_count;
   std::string text = cli::shown(profile.model.name) + ": " + std::to_string(profile.layers.size()) +
                      " layers, " + std::to_string(parameters) + " parameters, " +
-                     std::string(name_of(profile.dtype)) + "\n";
+                     std::string(name_of(profile.dtype));
+  if (profile.memory_format != MemoryFormat::contiguous)
+    text += ", " + std::string(name_of(profile.memory_format));
+  text += "\n";
   text += (profile.mode == ProfileMode::estimated ? "estimated for " : "measured on ") +
           cli::shown(profile.device.name);
   if (profile.device.kind == DeviceKind::cpu) {

@@ -146,6 +146,9 @@ TrainerExport export_torch_pipelining(const Plan& plan, Losses losses) {
   detail::Lane lane = detail::lane_of(plan, kTrainer);
   const std::vector<int> stage_of = detail::stage_of_layers(plan);
   check_edges(resolve(plan.model), stage_of);
+  if (plan.training.memory_format != MemoryFormat::contiguous)
+    lost.add("tensors are contiguous between its stages, not " +
+             std::string(name_of(plan.training.memory_format)));
   const Json modules = modules_of(plan, stage_of, lost);
   detail::leave_out_recompute(plan, lane, lost);
   ProgramSet rows;

@@ -32,6 +32,11 @@ void check_run(const MeasuredRun& run, const Profile& profile) {
     refuse("the run computed in " + std::string(pp::name_of(run.plan.training.dtype)) + ", the profile is of " +
            std::string(pp::name_of(profile.dtype)) + "; run a plan of this profile");
   }
+  if (run.plan.training.memory_format != profile.memory_format) {
+    refuse("the run had tensors " + std::string(pp::name_of(run.plan.training.memory_format)) +
+           ", the profile is of " + std::string(pp::name_of(profile.memory_format)) +
+           "; run a plan of this profile");
+  }
   for (const Device& device : run.plan.devices) {
     if (device.kind == profile.device.kind) continue;
     refuse("the run used devices of kind " + std::string(pp::name_of(device.kind)) + ", the profile is of " +

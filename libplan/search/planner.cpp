@@ -141,7 +141,10 @@ Plan frame(const Profile& profile, const Cluster& cluster, const PlanRequest& re
   plan.model = profile.model;
   plan.profile_hash = profile_hash(profile);
   plan.cluster_hash = cluster_hash(cluster);
-  plan.training = {.mini_batch = request.mini_batch, .dtype = profile.dtype, .optimizer = request.optimizer};
+  plan.training = {.mini_batch = request.mini_batch,
+                   .dtype = profile.dtype,
+                   .memory_format = profile.memory_format,
+                   .optimizer = request.optimizer};
   plan.devices = cluster.devices;
   plan.levels = cluster.levels;
   return plan;

@@ -48,6 +48,9 @@ TimeStat time_stat_from_json(ObjectReader& reader);
 
 /// `dtype`: a type that weights can have, which integers cannot.
 DType weight_type_from_json(ObjectReader& reader);
+/// `memory_format`: contiguous where it is not written.
+MemoryFormat memory_format_from_json(ObjectReader& reader);
+void add_memory_format(Json& json, MemoryFormat format);
 
 struct LayerPoint {
   std::int64_t micro_batch_size = 1;
@@ -155,6 +158,7 @@ struct Profile {
   std::string model_hash;
   ProfiledDevice device;
   DType dtype = DType::float32;
+  MemoryFormat memory_format = MemoryFormat::contiguous;
   ProfileMode mode = ProfileMode::in_place;
   std::vector<std::int64_t> micro_batch_sizes;  ///< ascending
   std::vector<LayerProfile> layers;             ///< one per layer of the model, same order

@@ -280,6 +280,7 @@ Profile read_profile(ObjectReader& reader) {
   }
   reader.object("device", [&](ObjectReader& member) { profile.device = read_device(member); });
   profile.dtype = weight_type_from_json(reader);
+  profile.memory_format = memory_format_from_json(reader);
   profile.mode = reader.enumerator<ProfileMode>("mode");
   profile.micro_batch_sizes = read_sizes(reader);
   const auto read = [&](ObjectReader& member) { return read_layer(member, profile.micro_batch_sizes); };
@@ -316,6 +317,15 @@ DType weight_type_from_json(ObjectReader& reader) {
   return dtype;
 }
 
+MemoryFormat memory_format_from_json(ObjectReader& reader) {
+  return reader.has("memory_format") ? reader.enumerator<MemoryFormat>("memory_format")
+                                     : MemoryFormat::contiguous;
+}
+
+void add_memory_format(Json& json, MemoryFormat format) {
+  if (format != MemoryFormat::contiguous) json["memory_format"] = name_of(format);
+}
+
 TimeStat time_stat_from_json(ObjectReader& reader) {
   TimeStat time;
   time.median = Seconds(reader.number("median"));
@@ -347,6 +357,7 @@ Json to_json(const Profile& profile) {
   json["model_hash"] = profile.model_hash;
   json["device"] = device_json(profile.device);
   json["dtype"] = name_of(profile.dtype);
+  add_memory_format(json, profile.memory_format);
   json["mode"] = name_of(profile.mode);
   json["micro_batch_sizes"] = profile.micro_batch_sizes;
   json["layers"] = list_json(profile.layers, layer_json);

@@ -36,6 +36,15 @@ constexpr bool is_floating(DType dtype) {
   return dtype == DType::float32 || dtype == DType::float64 || dtype == DType::bfloat16;
 }
 
+/// How tensors of four dimensions, [n, c, h, w], lie in memory: `channels_last` as [n, h, w, c]. Values and
+/// shapes are the same, kernels and their rounding are not.
+enum class MemoryFormat { contiguous, channels_last };
+template <>
+struct EnumNames<MemoryFormat> {
+  static constexpr std::array table{std::pair{MemoryFormat::contiguous, "contiguous"sv},
+                                    std::pair{MemoryFormat::channels_last, "channels_last"sv}};
+};
+
 using Shape = std::vector<std::int64_t>;
 
 struct TensorType {

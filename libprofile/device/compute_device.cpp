@@ -52,13 +52,13 @@ at::Tensor brought_to(const at::Device& device, at::Tensor tensor) {
   return tensor.device() == device ? tensor : tensor.to(device, /*non_blocking=*/device.is_cuda());
 }
 
-at::Tensor brought_to_host(const at::Tensor& tensor) {
-  if (tensor.is_cpu()) return tensor.contiguous();
-  return host_room(tensor.sizes(), tensor.scalar_type(), /*pinned=*/true).copy_(tensor);
+at::Tensor brought_to_host(const at::Tensor& tensor, at::MemoryFormat format) {
+  if (tensor.is_cpu()) return tensor.contiguous(format);
+  return host_room(tensor.sizes(), tensor.scalar_type(), format, /*pinned=*/true).copy_(tensor);
 }
 
-at::Tensor host_room(at::IntArrayRef sizes, at::ScalarType type, bool pinned) {
-  return at::empty(sizes, at::TensorOptions(type).pinned_memory(pinned));
+at::Tensor host_room(at::IntArrayRef sizes, at::ScalarType type, at::MemoryFormat format, bool pinned) {
+  return at::empty(sizes, at::TensorOptions(type).pinned_memory(pinned), format);
 }
 
 std::unique_ptr<DeviceEvent> make_event(const at::Device& device, Timing timing) {

@@ -41,16 +41,16 @@ void wait_for(const at::Device& device);
 /// handle may go at any time, also on another thread.
 at::Tensor brought_to(const at::Device& device, at::Tensor tensor);
 
-/// The values in the host's memory, dense, when it returns: `tensor` itself, or a copy in pinned memory, which
-/// a device writes at the full rate of its bus.
-at::Tensor brought_to_host(const at::Tensor& tensor);
+/// The values in the host's memory, dense in `format`, when it returns: `tensor` itself, or a copy in pinned
+/// memory, which a device writes at the full rate of its bus.
+at::Tensor brought_to_host(const at::Tensor& tensor, at::MemoryFormat format = at::MemoryFormat::Contiguous);
 /// Unset memory of the host; `pinned`: for what goes on to a CUDA device.
-at::Tensor host_room(at::IntArrayRef sizes, at::ScalarType type, bool pinned);
+at::Tensor host_room(at::IntArrayRef sizes, at::ScalarType type, at::MemoryFormat format, bool pinned);
 
 /// What measuring on a device takes, for the thread that entered it.
 struct DeviceProbes {
   std::unique_ptr<Timer> timer;
-  std::function<void()> reference;  ///< a fixed piece of arithmetic: its time tells what the device is worth
+  std::function<void()> reference;  ///< a fixed piece of work: its time tells what the device is worth
 };
 /// `clock` times CPU devices and must outlive them.
 DeviceProbes make_probes(const at::Device& device, const Clock& clock);

@@ -1,5 +1,5 @@
-// A fixed piece of arithmetic whose time tells what a core, or another device, is worth at the moment: its
-// clock, and who shares it. Torch-free.
+// A fixed piece of work whose time tells what a core, or another device, is worth at the moment: its clock, its
+// way to memory, and who shares them. Torch-free.
 #pragma once
 
 #include <functional>
@@ -8,10 +8,12 @@
 
 namespace pp::profile {
 
-/// About 50 us on a core of 3 GHz; registers only, so that caches do not matter.
+/// About 50 us of arithmetic in registers on a core of 3 GHz, then every cache line of 1 MiB of the thread's
+/// own is changed: what a pass of a model has driven out of the core's caches comes back from where others
+/// share.
 void run_reference();
 
-/// Seconds that one run of `arithmetic` takes on the timer's device. The timer must have no marks.
-double time_reference(Timer& timer, const std::function<void()>& arithmetic);
+/// Seconds that one run of `work` takes on the timer's device. The timer must have no marks.
+double time_reference(Timer& timer, const std::function<void()>& work);
 
 }  // namespace pp::profile

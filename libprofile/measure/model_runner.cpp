@@ -64,7 +64,7 @@ std::vector<double> pass_seconds(const VisitTimes& times) {
 }
 
 ModelRunner::ModelRunner(const ResolvedModel& model, const ModelPart& part, std::vector<std::int64_t> sizes,
-                         DType dtype, std::uint64_t seed, const MemoryAccount& account,
+                         DType dtype, MemoryFormat format, std::uint64_t seed, const MemoryAccount& account,
                          const at::Device& device, Timer& timer)
     : model_(model),
       sizes_(std::move(sizes)),
@@ -72,7 +72,7 @@ ModelRunner::ModelRunner(const ResolvedModel& model, const ModelPart& part, std:
       account_(account),
       device_(device),
       timer_(timer),
-      segment_(model, part.layers, part.with_loss),
+      segment_(model, part.layers, part.with_loss, {}, format),
       generator_(make_generator(device, seed)),
       weights_(segment_.initial_weights(seed, dtype, device)),
       buffers_(segment_.initial_buffers(dtype, device)),

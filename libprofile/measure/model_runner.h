@@ -65,7 +65,8 @@ class ModelRunner {
   /// to the account that the calling thread charges, which is `account`. `model` and `timer`, the device's,
   /// must outlive it.
   ModelRunner(const ResolvedModel& model, const ModelPart& part, std::vector<std::int64_t> sizes, DType dtype,
-              std::uint64_t seed, const MemoryAccount& account, const at::Device& device, Timer& timer);
+              MemoryFormat format, std::uint64_t seed, const MemoryAccount& account, const at::Device& device,
+              Timer& timer);
 
   /// On a CUDA device one pass at size `size`, in which libraries load their kernels and take buffers
   /// that they keep; a CPU needs none before its bytes are counted. Throws as measure_bytes().

@@ -26,6 +26,7 @@ struct ProfileOptions {
   std::vector<std::int64_t> micro_batch_sizes{1, 2, 4, 8, 16};  ///< not read for `automatic`
   DeviceSet devices{};
   DType dtype = DType::float32;
+  MemoryFormat memory_format = MemoryFormat::contiguous;
   /// Stop sampling a size when the half-width of the 95 % interval of the median, by the medians of at least
   /// eight visits in `min_time` of each kind of pass, is below this share of it, ...
   double precision = 0.02;

@@ -69,9 +69,9 @@ Profiling::Profiling(const ResolvedModel& model, ModelPart part, const ProfileOp
     const ChargeMemory charged(accounts_[d], options.devices.kind);
     model::detail::guarded([] { return "weights and gradients"; },
                            [&] {
-                             runners_[d] =
-                                 std::make_unique<ModelRunner>(model, part_, sizes, options.dtype, options.seed,
-                                                               accounts_[d], this->device(), *probes_[d].timer);
+                             runners_[d] = std::make_unique<ModelRunner>(
+                                 model, part_, sizes, options.dtype, options.memory_format, options.seed,
+                                 accounts_[d], this->device(), *probes_[d].timer);
                            });
   });
 }

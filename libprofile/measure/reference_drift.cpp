@@ -23,10 +23,11 @@ std::optional<double> reference_change(std::span<const double> seconds) {
 std::optional<std::string> reference_finding(std::span<const double> seconds) {
   const std::optional<double> change = reference_change(seconds);
   if (!change || std::abs(*change) <= kTolerance) return std::nullopt;
-  return "a fixed piece of arithmetic took " + std::to_string(std::lround(100 * std::abs(*change))) + " % " +
+  return "a fixed piece of work took " + std::to_string(std::lround(100 * std::abs(*change))) + " % " +
          (*change > 0 ? "longer" : "less") +
          " at the end of the measurement than at its beginning: the cores' clock changed, or other programs "
-         "came or went; let the machine cool, end other programs and profile again";
+         "that share cores, caches or memory came or went; let the machine cool, end other programs and "
+         "profile again";
 }
 
 }  // namespace pp::profile

@@ -18,8 +18,8 @@ BoundLayer bind_planned(const ResolvedModel& model, const PlannedLayer& planned)
 
 }  // namespace
 
-BoundSegment bind_segment(const ResolvedModel& model, SegmentPlan plan) {
-  BoundSegment bound{std::move(plan), {}};
+BoundSegment bind_segment(const ResolvedModel& model, SegmentPlan plan, MemoryFormat format) {
+  BoundSegment bound{std::move(plan), format, {}};
   for (const PlannedLayer& planned : bound.plan.order) bound.layers.push_back(bind_planned(model, planned));
   return bound;
 }

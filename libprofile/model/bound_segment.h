@@ -10,10 +10,11 @@ namespace pp::model::detail {
 
 struct BoundSegment {
   SegmentPlan plan;
-  std::vector<BoundLayer> layers;  ///< per layer of the plan
+  MemoryFormat format = MemoryFormat::contiguous;  ///< of what passes between layers, and of weights
+  std::vector<BoundLayer> layers;                  ///< per layer of the plan
 };
 
 /// Throws pp::Error with the name of the layer that cannot be run.
-BoundSegment bind_segment(const ResolvedModel& model, SegmentPlan plan);
+BoundSegment bind_segment(const ResolvedModel& model, SegmentPlan plan, MemoryFormat format);
 
 }  // namespace pp::model::detail

@@ -1,5 +1,8 @@
 #include "libprofile/model/gradient_sum.h"
 
+#include <ATen/ops/add.h>
+#include <ATen/ops/empty_like.h>
+
 #include <utility>
 
 namespace pp::model::detail {
@@ -10,7 +13,8 @@ void GradientSum::add(const at::Tensor& gradient) {
   } else if (owned_) {
     sum_.add_(gradient);
   } else {
-    sum_ = sum_.add(gradient);
+    at::Tensor both = at::empty_like(sum_);
+    sum_ = at::add_out(both, sum_, gradient);
     owned_ = true;
   }
 }

@@ -48,7 +48,7 @@ bool LayerForward::writes_backward(const BoundLayer& layer, TensorSpan inputs) c
 Tensors LayerForward::compute(std::size_t u, TensorSpan inputs, Tensors* saved) const {
   const c10::AutoGradMode no_grad(false);
   Tensors outputs = call(u, inputs, saved);
-  for (at::Tensor& output : outputs) output = dense(output).detach();
+  for (at::Tensor& output : outputs) output = dense(output, segment.format).detach();
   return outputs;
 }
 
@@ -61,7 +61,7 @@ Tensors LayerForward::record(std::size_t u, Tensors inputs, LayerGraph& graph) c
   }
   Tensors outputs = call(u, inputs, nullptr);
   for (at::Tensor& output : outputs) {
-    output = dense(output);
+    output = dense(output, segment.format);
     graph.outputs.push_back(output_edge(output));
     output = output.detach();
   }

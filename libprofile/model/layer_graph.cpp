@@ -42,6 +42,12 @@ bool has_default_strides(const at::Tensor& tensor) {
   return true;
 }
 
+bool has_strides(const at::Tensor& tensor, at::MemoryFormat format) {
+  return format == at::MemoryFormat::Contiguous
+             ? has_default_strides(tensor)
+             : tensor.strides() == at::IntArrayRef(c10::get_channels_last_strides_2d(tensor.sizes()));
+}
+
 }  // namespace
 
 at::Tensor cut_input(const at::Tensor& tensor, Edge& edge) {
@@ -55,9 +61,15 @@ Edge output_edge(const at::Tensor& tensor) {
   return tensor.requires_grad() ? torch::autograd::impl::gradient_edge(tensor) : Edge();
 }
 
-at::Tensor dense(const at::Tensor& tensor) {
-  if (has_default_strides(tensor) && tensor.storage().nbytes() == tensor.nbytes()) return tensor;
-  return tensor.clone(at::MemoryFormat::Contiguous);
+at::Tensor dense(const at::Tensor& tensor, MemoryFormat format) {
+  const at::MemoryFormat wanted = memory_format(format, tensor.dim());
+  if (has_strides(tensor, wanted) && tensor.storage().nbytes() == tensor.nbytes()) return tensor;
+  return tensor.clone(wanted);
+}
+
+at::Tensor arranged(const at::Tensor& tensor, MemoryFormat format) {
+  const at::MemoryFormat wanted = memory_format(format, tensor.dim());
+  return has_strides(tensor, wanted) ? tensor : tensor.clone(wanted);
 }
 
 Tensors run_backward(const LayerGraph& graph, TensorSpan output_gradients, const Edges& wanted, Graph after,

@@ -43,10 +43,12 @@ at::Tensor cut_input(const at::Tensor& tensor, torch::autograd::Edge& edge);
 /// The edge through which a gradient enters at the output `tensor`, invalid when it has none.
 torch::autograd::Edge output_edge(const at::Tensor& tensor);
 
-/// `tensor` itself when it has default strides and fills its storage, else a copy that does. Outputs and
-/// gradients pass through here, so a tensor looks the same whether it stays in a stage or travels. Recorded
+/// `tensor` itself when it has the strides of `format` and fills its storage, else a copy that does. Outputs
+/// and gradients pass through here, so a tensor looks the same whether it stays in a stage or travels. Recorded
 /// when gradients are.
-at::Tensor dense(const at::Tensor& tensor);
+at::Tensor dense(const at::Tensor& tensor, MemoryFormat format);
+/// The same for an input, which may be a part of a larger storage.
+at::Tensor arranged(const at::Tensor& tensor, MemoryFormat format);
 
 enum class Graph { free, keep };
 

@@ -168,4 +168,9 @@ at::ScalarType scalar_type(DType dtype) {
   throw Error(ErrorKind::internal, "scalar type: not a DType");
 }
 
+at::MemoryFormat memory_format(MemoryFormat format, std::int64_t dims) {
+  return format == MemoryFormat::channels_last && dims == 4 ? at::MemoryFormat::ChannelsLast
+                                                            : at::MemoryFormat::Contiguous;
+}
+
 }  // namespace pp::model

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "libprofile/model/bound_segment.h"
+#include "libprofile/model/layer_graph.h"
 #include "libprofile/model/parameters.h"
 #include "libprofile/model/pass_state.h"
 
@@ -14,14 +15,15 @@ Pass& Pass::operator=(Pass&&) noexcept = default;
 Pass::~Pass() = default;
 
 Segment::Segment(const ResolvedModel& model, std::vector<int> layers, bool with_loss,
-                 const std::vector<int>& recompute)
+                 const std::vector<int>& recompute, MemoryFormat format)
     : model_(&model),
-      bound_(std::make_shared<const detail::BoundSegment>(
-          detail::bind_segment(model, detail::plan_segment(model, std::move(layers), with_loss, recompute)))),
+      bound_(std::make_shared<const detail::BoundSegment>(detail::bind_segment(
+          model, detail::plan_segment(model, std::move(layers), with_loss, recompute), format))),
       states_(std::make_shared<detail::PassStates>(bound_->plan)) {}
 
 const std::vector<int>& Segment::layers() const { return bound_->plan.layers; }
 bool Segment::has_loss() const { return bound_->plan.with_loss; }
+MemoryFormat Segment::format() const { return bound_->format; }
 const std::vector<TensorSource>& Segment::inputs() const { return bound_->plan.inputs; }
 const std::vector<TensorSource>& Segment::outputs() const { return bound_->plan.outputs; }
 bool Segment::input_needs_gradient(int input) const {
@@ -38,7 +40,7 @@ std::shared_ptr<Weights> Segment::initial_weights(std::uint64_t seed, DType dtyp
     if (leaves.empty()) {
       for (std::size_t i = 0; i < resolved.parameters.size(); ++i) {
         const at::Tensor drawn = initial_parameter(*model_, layer, static_cast<int>(i), seed, dtype);
-        leaves.push_back(drawn.to(device).requires_grad_());
+        leaves.push_back(detail::dense(drawn.to(device), format()).requires_grad_());
       }
     }
     weights->layers.push_back(leaves);

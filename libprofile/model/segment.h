@@ -100,14 +100,16 @@ class Segment {
  public:
   /// `layers`: model-wide indices, ascending. `with_loss`: the loss runs after the last layer; its sources must
   /// be computed or received here. `recompute`: the layers that keep only their inputs for backward, which runs
-  /// their forward again, one layer at a time (bit-equal; their statistics count once). The model must outlive
-  /// the segment. Throws pp::Error (internal), and with the layer's name for one that cannot be run.
+  /// their forward again, one layer at a time (bit-equal; their statistics count once). `format`: of weights,
+  /// and of all that passes between layers; inputs are brought to it. The model must outlive the segment.
+  /// Throws pp::Error (internal), and with the layer's name for one that cannot be run.
   Segment(const ResolvedModel& model, std::vector<int> layers, bool with_loss,
-          const std::vector<int>& recompute = {});
+          const std::vector<int>& recompute = {}, MemoryFormat format = MemoryFormat::contiguous);
 
   const std::vector<int>& layers() const;
   int layer_count() const { return static_cast<int>(layers().size()); }
   bool has_loss() const;
+  MemoryFormat format() const;
   /// Distinct tensors read from outside: other segments' layer outputs (ascending layer, output), then model
   /// inputs, then targets.
   const std::vector<TensorSource>& inputs() const;

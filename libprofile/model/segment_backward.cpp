@@ -50,7 +50,7 @@ class Backwarding {
     }
     for (std::size_t k = 0; k < output_gradients.size(); ++k) {
       for (const at::Tensor& gradient : output_gradients[k])
-        sum(plan_.output_tensor[k]).add(detail::dense(gradient));
+        sum(plan_.output_tensor[k]).add(detail::dense(gradient, segment_.format));
     }
     if (plan_.with_loss) {
       sum(plan_.order.back().first_output).add(at::full({}, loss_weight, state_.loss_options));
@@ -155,7 +155,7 @@ class Backwarding {
 
   void add_input_gradients(const PlannedLayer& planned, TensorSpan results) {
     for (std::size_t i = 0; i < planned.sources.size(); ++i) {
-      if (results[i].defined()) sum(planned.sources[i]).add(detail::dense(results[i]));
+      if (results[i].defined()) sum(planned.sources[i]).add(detail::dense(results[i], segment_.format));
     }
   }
 

@@ -25,7 +25,8 @@ class Forwarding {
   Forwarding& operator=(const Forwarding&) = delete;
 
   void receive(TensorSpan inputs) {
-    for (std::size_t i = 0; i < inputs.size(); ++i) tensors_[i] = inputs[i].detach();
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      tensors_[i] = detail::arranged(inputs[i].detach(), forward_.segment.format);
   }
 
   /// What the layer leaves for backward goes to `graph`; nothing when it has none.

@@ -12,7 +12,8 @@ FlatTensors by_parameter(at::Tensor flat, const FlatTensors& like) {
   FlatTensors result{std::move(flat), {}};
   for (const at::Tensor& parameter : like.parameters) {
     const std::int64_t offset = parameter.storage_offset() - like.flat.storage_offset();
-    result.parameters.push_back(result.flat.narrow(0, offset, parameter.numel()).view(parameter.sizes()));
+    result.parameters.push_back(
+        result.flat.as_strided(parameter.sizes(), parameter.strides(), result.flat.storage_offset() + offset));
   }
   return result;
 }

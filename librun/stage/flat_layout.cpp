@@ -26,7 +26,8 @@ FlatLayout::FlatLayout(const ResolvedModel& model, const model::Segment& segment
     for (std::size_t index = 0; index < resolved.parameters.size(); ++index) {
       const auto [found, added] = known.try_emplace({resolved.weights_layer, index}, parameters_.size());
       const Shape& shape = resolved.parameters[index].shape;
-      if (added) parameters_.push_back({{}, shape, element_count(shape)});
+      const auto format = model::memory_format(segment.format(), std::ssize(shape));
+      if (added) parameters_.push_back({{}, shape, element_count(shape), format});
       parameters_[found->second].uses.push_back({layer, index});
     }
   }
@@ -56,7 +57,11 @@ std::vector<FlatLayout::Bucket> FlatLayout::buckets(std::int64_t least) const {
 }
 
 at::Tensor FlatLayout::view(const at::Tensor& flat, const Parameter& parameter, std::int64_t offset) {
-  return flat.narrow(0, offset, parameter.length).view(parameter.shape);
+  const at::Tensor part = flat.narrow(0, offset, parameter.length);
+  const std::vector<std::int64_t>& shape = parameter.shape;
+  return parameter.format == at::MemoryFormat::Contiguous
+             ? part.view(shape)
+             : part.view({shape[0], shape[2], shape[3], shape[1]}).permute({0, 3, 1, 2});
 }
 
 at::Tensor FlatLayout::flattened(const model::Weights& weights) const {

@@ -31,6 +31,7 @@ class FlatLayout {
     std::vector<Use> uses;  ///< ascending; the first one's offset is the parameter's
     std::vector<std::int64_t> shape;
     std::int64_t length = 0;
+    at::MemoryFormat format = at::MemoryFormat::Contiguous;
     std::int64_t offset() const { return uses.front().offset; }
   };
 

@@ -27,7 +27,7 @@ Bytes bytes_of(const at::Tensor& tensor) {
 
 Stage::Stage(const ResolvedModel& model, StageOptions options)
     : model_(model),
-      segment_(model, std::move(options.layers), options.with_loss, options.recompute),
+      segment_(model, std::move(options.layers), options.with_loss, options.recompute, options.format),
       optimizer_(std::move(options.optimizer)),
       autocast_(scalar_type(options.autocast)),
       dtype_(model::scalar_type(options.dtype)),
@@ -303,7 +303,8 @@ std::string Stage::name_of(const FlatLayout::Parameter& parameter) const {
 
 std::vector<Stage::LayerState> Stage::snapshot() const {
   const auto copy = [](const at::Tensor& tensor) {
-    return tensor.detach().to(at::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+    return tensor.detach().to(at::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true,
+                              at::MemoryFormat::Contiguous);
   };
   std::vector<LayerState> layers;
   for (const int layer : segment_.layers()) layers.push_back({layer});
@@ -336,7 +337,9 @@ void Stage::restore(const TensorsByName& tensors, const TensorsByName& optimizer
     for (model::OptimizerSlot& slot : slots) {
       const auto found = optimizer.find(slot_name(name, slot.name));
       if (found == optimizer.end()) continue;
-      slot.tensors.push_back(found->second.to(weights[p].device(), found->second.scalar_type(), false, true));
+      const at::Tensor& stored = found->second;
+      slot.tensors.push_back(stored.to(weights[p].device(), stored.scalar_type(), /*non_blocking=*/false,
+                                       /*copy=*/true, model::memory_format(segment_.format(), stored.dim())));
     }
   }
   if (!slots.empty() && slots.front().tensors.size() == weights.size()) optimizer_->set_state(std::move(slots));

@@ -30,6 +30,7 @@ struct StageOptions {
   bool with_loss = false;
   std::vector<int> recompute = {};  ///< those of `layers` that run again inside backward
   DType dtype = DType::float32;
+  MemoryFormat format = MemoryFormat::contiguous;
   std::optional<Autocast> autocast = {};  ///< type of the products in forwards (model::PassContext)
   at::Device device = at::kCPU;           ///< where weights, gradients and optimizer state live
   std::uint64_t seed = 1;

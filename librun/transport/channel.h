@@ -15,7 +15,7 @@ enum class Direction { activation, gradient, evaluation };
 
 /// Carries one tensor of the model from one worker to one other, a message for each micro-batch that the two
 /// have in common. Channels are numbered from 0; channel and number name a message, and nothing else about it
-/// need be sent: it is [rows, shape...], contiguous, with the rows of its micro-batch.
+/// need be sent: it is [rows, shape...], dense and in `format`, with the rows of its micro-batch.
 struct Channel {
   WorkerId from{};
   WorkerId to{};
@@ -25,6 +25,7 @@ struct Channel {
   StageId consumer{};               ///< that reads the tensor (and sends its gradient back)
   Shape shape = {};                 ///< of a sample
   std::optional<DType> dtype = {};  ///< none: floating, by autocast's rules
+  MemoryFormat format = MemoryFormat::contiguous;
   /// A message's number is its micro-batch plus this times its step (evaluation: its epoch).
   std::int64_t per_step = 1;
   int window = 1;        ///< messages that may wait unread

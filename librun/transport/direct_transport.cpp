@@ -84,7 +84,7 @@ class DirectTransport final : public Transport {
     coordinator_.poll(of.from, has_room, [&] {
       return "worker " + std::to_string(pp::number(of.to)) + " to make room for " + describe(of, number);
     });
-    groups_[c]->send(1, tensor.contiguous());
+    groups_[c]->send(1, tensor.contiguous(format_of(c)));
     end.messages.push_back({.number = number, .mark = groups_[c]->mark()});
   }
 
@@ -95,11 +95,16 @@ class DirectTransport final : public Transport {
     return true;
   }
 
+  at::MemoryFormat format_of(std::size_t c) const {
+    return model::memory_format(channels_[c].format, 1 + std::ssize(channels_[c].shape));
+  }
+
   void ask(std::size_t c, End::Message& message) {
     std::vector<std::int64_t> sizes{message.rows};
     sizes.insert(sizes.end(), channels_[c].shape.begin(), channels_[c].shape.end());
     const profile::ChargeMemory charged{profile::MemoryAccount()};  // on its way it counts at nobody
-    message.tensor = at::empty(sizes, at::TensorOptions(*ends_[c].type).device(groups_[c]->device()));
+    message.tensor =
+        at::empty(sizes, at::TensorOptions(*ends_[c].type).device(groups_[c]->device()), format_of(c));
     groups_[c]->receive(0, message.tensor);
     message.mark = groups_[c]->mark();
   }

@@ -61,7 +61,7 @@ class RankTransport final : public Transport {
     const at::ScalarType type = of.dtype ? model::scalar_type(*of.dtype) : at::kFloat;
     // On its way it counts at nobody.
     const profile::ChargeMemory charged{profile::MemoryAccount()};
-    Message message{number, profile::host_room(sizes, type, tensors_.pinned), nullptr};
+    Message message{number, profile::host_room(sizes, type, format_of(of), tensors_.pinned), nullptr};
     message.posted = peers_.receive(address(channel, number, of.from), bytes_of(message.tensor));
     end(channel).messages.push_back(std::move(message));
   }
@@ -78,7 +78,7 @@ class RankTransport final : public Transport {
       return "worker " + std::to_string(pp::number(of.to)) + " to make room for " + describe(of, number);
     });
     const profile::ChargeMemory charged{profile::MemoryAccount()};
-    Message message{number, profile::brought_to_host(tensor), nullptr};
+    Message message{number, profile::brought_to_host(tensor, format_of(of)), nullptr};
     tensor.reset();
     const std::span<const std::byte> bytes = bytes_of(message.tensor);
     const std::size_t room =
@@ -103,6 +103,10 @@ class RankTransport final : public Transport {
   }
 
  private:
+  static at::MemoryFormat format_of(const Channel& channel) {
+    return model::memory_format(channel.format, 1 + std::ssize(channel.shape));
+  }
+
   [[noreturn]] void refuse() const {
     throw Error(ErrorKind::run, "the message-passing library has tags up to " +
                                     std::to_string(peers_.largest_tag()) + ", too few for " +
@@ -134,7 +138,8 @@ class RankTransport final : public Transport {
                                            std::to_string(message.tensor.nbytes()));
     }
     const profile::ChargeMemory charged{profile::MemoryAccount()};
-    at::Tensor tensor = profile::host_room(message.tensor.sizes(), *tensors_.autocast, tensors_.pinned);
+    at::Tensor tensor =
+        profile::host_room(message.tensor.sizes(), *tensors_.autocast, format_of(of), tensors_.pinned);
     std::ranges::copy(bytes_of(message.tensor).first(bytes), bytes_of(tensor).begin());
     return tensor;
   }

@@ -112,6 +112,7 @@ Channels::Channels(const plan::Plan& plan, const ResolvedModel& model, std::span
                     .consumer = edge.consumer,
                     .shape = type.shape,
                     .dtype = type.dtype,
+                    .format = plan.training.memory_format,
                     .per_step = options.step_micro_batches};
     if (is_floating(type.dtype))
       pattern.dtype = options.autocast ? std::nullopt : std::optional(plan.training.dtype);

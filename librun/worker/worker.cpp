@@ -180,6 +180,7 @@ void Worker::make_stage(std::size_t s) {
   options.with_loss = job_.setup.model.graph.loss && s + 1 == job_.plan.stages.size();
   options.recompute = job_.recompute[s];
   options.dtype = job_.plan.training.dtype;
+  options.format = job_.plan.training.memory_format;
   options.autocast = job_.options.autocast;
   options.device = device_;
   options.seed = job_.options.seed;

@@ -162,6 +162,10 @@ TEST_SUITE("apps/machines") {
     refused(folder.plan({}),
             "one.json and two.json profile different types (float32, bfloat16); profile both with the same "
             "--dtype");
+    folder.write_changed([](pp::Profile& profile) { profile.memory_format = pp::MemoryFormat::channels_last; });
+    refused(folder.plan({}),
+            "one.json and two.json profile different memory formats (contiguous, channels_last); profile both "
+            "with the same --memory-format");
     folder.write_changed([](pp::Profile& profile) { profile.device.kind = pp::DeviceKind::cuda; });
     refused(folder.plan({}),
             "two.json: several profiles are of cpu devices of different numbers of cores, this one is of cuda; "

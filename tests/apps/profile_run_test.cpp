@@ -75,6 +75,15 @@ TEST_SUITE("apps/profile_run") {
     CHECK(plain.out.find("small: 2 layers, 15 parameters, float32") == 0);
   }
 
+  TEST_CASE("--memory-format is measured and recorded") {
+    const Folder folder;
+    const Outcome outcome =
+        folder.profile({"--micro-batch-sizes", "2", "--memory-format", "channels_last", "-o", "profile.json"});
+    CHECK(outcome.code == 0);
+    CHECK(outcome.out.find("small: 2 layers, 15 parameters, float32, channels_last") == 0);
+    CHECK(folder.document().memory_format == pp::MemoryFormat::channels_last);
+  }
+
   TEST_CASE("--mode isolated measures the layers without a whole") {
     const Folder folder;
     CHECK(

@@ -323,6 +323,37 @@ TEST_SUITE("librun/equality") {
     CHECK(test::first_difference(expected.tensors, test::run_plan(make_plan(split), options).tensors) == "");
   }
 
+  TEST_CASE("channels last: every plan has the bits of one stage, and the contiguous single device's values") {
+    for (const ModelGraph& model :
+         {test::residual_net(), model::build_family("vgg11:classes=4,image=32,width=4,batch_norm=1")}) {
+      CAPTURE(model.name);
+      PlanSpec spec{.model = model, .dtype = DType::float64};
+      const test::Trained contiguous = test::train_alone(make_plan(spec), short_run());
+      spec.memory_format = MemoryFormat::channels_last;
+      const test::Run one = test::run_plan(make_plan(spec), short_run());
+      CHECK(test::largest_difference(contiguous.tensors, one.tensors) < 1e-9);
+      spec.cuts = {3, 7, 10};
+      for (const char* const schedule : {"gpipe", "1f1b", "zb-h1"}) {
+        CAPTURE(schedule);
+        spec.schedule = schedule;
+        CHECK(test::first_difference(one.tensors, test::run_plan(make_plan(spec), short_run()).tensors) == "");
+      }
+      spec.recompute = {plan::Recompute::always};
+      spec.schedule = "1f1b";
+      CHECK(test::first_difference(one.tensors, test::run_plan(make_plan(spec), short_run()).tensors) == "");
+      spec.recompute = {};
+      spec.replicas = {2, 1, 2, 1};
+      CHECK(test::largest_difference(one.tensors, test::run_plan(make_plan(spec), short_run()).tensors) < 1e-9);
+    }
+    // In float32 kernels round otherwise: the option is not lost on the way.
+    PlanSpec spec{.model = model::build_family("vgg11:classes=4,image=32,width=16")};
+    const test::Run contiguous = test::run_plan(make_plan(spec), short_run());
+    spec.memory_format = MemoryFormat::channels_last;
+    const test::Run last = test::run_plan(make_plan(spec), short_run());
+    CHECK(test::first_difference(contiguous.tensors, last.tensors) != "");
+    CHECK(test::largest_difference(contiguous.tensors, last.tensors) < 1e-4);
+  }
+
   TEST_CASE("autocast to bfloat16: every cut equals the single device, with layers that run again") {
     run::RunOptions options = short_run();
     options.autocast = run::Autocast::bfloat16;

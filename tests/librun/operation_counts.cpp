@@ -38,7 +38,8 @@ std::vector<TensorParts> tensor_parts(const plan::Plan& plan) {
   std::vector<TensorParts> parts(segments.size());
   for (std::size_t s = 0; s < segments.size(); ++s) {
     const model::detail::BoundSegment bound = model::detail::bind_segment(
-        model, model::detail::plan_segment(model, segments[s].layers(), segments[s].has_loss()));
+        model, model::detail::plan_segment(model, segments[s].layers(), segments[s].has_loss()),
+        segments[s].format());
     for (std::size_t u = 0; u < bound.layers.size(); ++u) {
       if (!bound.layers[u].backward)
         parts[s].forward += std::ranges::count(bound.plan.order[u].source_gradient, true);

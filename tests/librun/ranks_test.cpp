@@ -111,6 +111,8 @@ TEST_SUITE("librun/ranks") {
         "transformer:layers=2,width=16,heads=2,vocabulary=20,sequence=8,dropout=0.2,tied=1");
     for (const PlanSpec& spec :
          {PlanSpec{.model = ::test::residual_net(), .cuts = {4, 9}, .replicas = {1, 2, 1}},
+          PlanSpec{
+              .model = ::test::residual_net(), .cuts = {4, 9}, .memory_format = MemoryFormat::channels_last},
           PlanSpec{.model = ::test::shared_mlp(), .cuts = {3, 6}},
           PlanSpec{.model = language, .cuts = {2, 4}}}) {
       const plan::Plan plan = make_plan(spec);

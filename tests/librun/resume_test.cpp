@@ -51,6 +51,22 @@ std::vector<Jobs> jobs() {
 }  // namespace
 
 TEST_SUITE("librun/resume") {
+  // A checkpoint knows nothing of the layout: with adam's state, from channels last to contiguous and back.
+  TEST_CASE("a plan with channels last goes on from a checkpoint, and contiguous plans go on from its") {
+    PlanSpec spec{.model = test::residual_net(),
+                  .cuts = {6},
+                  .dtype = DType::float64,
+                  .memory_format = MemoryFormat::channels_last,
+                  .optimizer = plan::OptimizerName::adamw};
+    const test::Run whole = test::run_plan(make_plan(spec), options_for(7));
+    const plan::Plan last = make_plan(spec);
+    CHECK(test::first_difference(whole.tensors,
+                                 test::run_parts({{last, 3}, {last, 7}}, options_for(7)).tensors) == "");
+    spec.memory_format = MemoryFormat::contiguous;
+    const test::Run mixed = test::run_parts({{last, 3}, {make_plan(spec), 5}, {last, 7}}, options_for(7));
+    CHECK(test::largest_difference(whole.tensors, mixed.tensors) < 1e-9);
+  }
+
   TEST_CASE("any plan goes on from any plan's checkpoint: weights and losses are those of one device") {
     using enum plan::OptimizerName;
     for (const plan::OptimizerName optimizer : {sgd, adamw, rmsprop, adagrad}) {

@@ -19,6 +19,7 @@ struct PlanSpec {
   int mini_batch = 8;
   int micro_batches = 4;
   pp::DType dtype = pp::DType::float32;
+  pp::MemoryFormat memory_format = pp::MemoryFormat::contiguous;
   pp::plan::OptimizerName optimizer = pp::plan::OptimizerName::sgd;
   std::optional<pp::plan::WeightPolicy> policy{};  ///< none: the schedule's own
   std::vector<pp::plan::Recompute> recompute{};    ///< R per stage, or one for all; empty: none
@@ -50,6 +51,7 @@ inline pp::plan::Plan make_plan(const PlanSpec& spec) {
   plan.training.mini_batch = spec.mini_batch;
   plan.training.micro_batches = spec.micro_batches;
   plan.training.dtype = spec.dtype;
+  plan.training.memory_format = spec.memory_format;
   plan.training.optimizer = spec.optimizer;
   const plan::ScheduleRow& row = plan::require_schedule(spec.schedule);
   plan::ScheduleRequest request;

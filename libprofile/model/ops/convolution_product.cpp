@@ -43,7 +43,7 @@ at::Tensor columns(const Convolution& convolution, const at::Tensor& x, const at
 bool few(const Convolution& convolution, const at::Tensor& x, const at::Tensor& weight, std::int64_t factor) {
   const std::int64_t positions =
       x.size(0) * output_side(convolution, x, weight, 0) * output_side(convolution, x, weight, 1);
-  return x.is_cpu() && x.scalar_type() == at::kFloat && convolution.groups == 1 &&
+  return x.is_cpu() && x.scalar_type() == at::kFloat && weight.is_contiguous() && convolution.groups == 1 &&
          positions * factor <= weight.size(0);
 }
 

@@ -53,6 +53,15 @@ TEST_CASE("the golden file is what the planner writes, and reading it gives the 
   check_plan(parse_plan(golden));
 }
 
+TEST_CASE("a memory format is written where it is not contiguous") {
+  CHECK_FALSE(golden_json()["training"].contains("memory_format"));
+  Plan plan = golden_plan();
+  plan.training.memory_format = MemoryFormat::channels_last;
+  CHECK(to_json(plan)["training"]["memory_format"] == "channels_last");
+  CHECK(parse_plan(dump_json(to_json(plan))) == plan);
+  CHECK(plan_hash(plan) != plan_hash(golden_plan()));
+}
+
 TEST_CASE("a plan written by hand may leave out what only the planner knows") {
   Json json = golden_json();
   for (const char* key : {"context", "profile_hash", "cluster_hash", "levels", "tied", "predicted",

@@ -195,6 +195,10 @@ TEST_CASE("runs that say nothing about the profile are refused") {
   CHECK(refusal(other, profile) ==
         "the run computed in bfloat16, the profile is of float32; run a plan of this profile");
   other = run;
+  other.plan.training.memory_format = MemoryFormat::channels_last;
+  CHECK(refusal(other, profile) ==
+        "the run had tensors channels_last, the profile is of contiguous; run a plan of this profile");
+  other = run;
   other.plan.training.mini_batch = 16;
   CHECK(refusal(other, profile) ==
         "the run had micro-batches of 4 samples, the profile has sizes 1, 2; run a plan with one of them, or "

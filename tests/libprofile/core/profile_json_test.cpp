@@ -88,6 +88,16 @@ TEST_SUITE("libprofile/core/profile_json") {
     CHECK((parse_profile(dump_json(to_json(profile))) == profile));
   }
 
+  TEST_CASE("a memory format is written where it is not contiguous, and changes the hash") {
+    Profile profile = small_profile();
+    CHECK_FALSE(to_json(profile).contains("memory_format"));
+    const std::string before = profile_hash(profile);
+    profile.memory_format = MemoryFormat::channels_last;
+    CHECK(to_json(profile)["memory_format"] == "channels_last");
+    CHECK((parse_profile(dump_json(to_json(profile))) == profile));
+    CHECK(profile_hash(profile) != before);
+  }
+
   TEST_CASE("the hash changes with any time") {
     Profile profile = small_profile();
     const std::string before = profile_hash(profile);

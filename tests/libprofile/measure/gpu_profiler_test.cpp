@@ -62,8 +62,8 @@ TEST_SUITE("gpu/libprofile/measure/profiler") {
       const DeviceProbes probes = make_probes(device, clock);
       MemoryAccount account;
       const ChargeMemory charged(account, DeviceKind::cuda);
-      ModelRunner runner(model, whole_model(model), {2}, DType::float32, /*seed=*/1, account, device,
-                         *probes.timer);
+      ModelRunner runner(model, whole_model(model), {2}, DType::float32, MemoryFormat::contiguous, /*seed=*/1,
+                         account, device, *probes.timer);
       runner.warm_up(0);
       const PassBytes bytes = runner.measure_bytes(0);
       // Counted by hand as in model_runner_test.cpp, 2 samples: conv its input, 2*3*8*8 floats; relu its

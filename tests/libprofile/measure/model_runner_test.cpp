@@ -48,8 +48,8 @@ struct Bench {
   explicit Bench(ResolvedModel graph, DType dtype = DType::float32) : model(std::move(graph)) {
     prepare_process();
     const ChargeMemory charged(account);
-    runner.emplace(model, whole_model(model), std::vector<std::int64_t>{2, 4}, dtype, /*seed=*/1, account,
-                   at::kCPU, timer);
+    runner.emplace(model, whole_model(model), std::vector<std::int64_t>{2, 4}, dtype, MemoryFormat::contiguous,
+                   /*seed=*/1, account, at::kCPU, timer);
   }
   PassBytes bytes(std::size_t size) {
     const ChargeMemory charged(account);

@@ -18,10 +18,11 @@ TEST_SUITE("libprofile/measure/reference_drift") {
   TEST_CASE("a change of more than a tenth is a finding, in either direction") {
     const std::vector<double> slower{1, 1, 1, 1, 1, 1, 1.25, 1.25}, faster{2, 2, 2, 2, 2, 2, 1, 1};
     CHECK(*reference_finding(slower) ==
-          "a fixed piece of arithmetic took 25 % longer at the end of the measurement than at its beginning: "
-          "the cores' clock changed, or other programs came or went; let the machine cool, end other programs "
+          "a fixed piece of work took 25 % longer at the end of the measurement than at its beginning: "
+          "the cores' clock changed, or other programs that share cores, caches or memory came or went; let "
+          "the machine cool, end other programs "
           "and profile again");
-    CHECK(reference_finding(faster)->starts_with("a fixed piece of arithmetic took 50 % less at the end"));
+    CHECK(reference_finding(faster)->starts_with("a fixed piece of work took 50 % less at the end"));
     CHECK_FALSE(reference_finding(std::vector<double>{1, 1, 1, 1, 1, 1, 1.09, 1.09}).has_value());
   }
 }

@@ -18,6 +18,7 @@ struct Job {
   DType dtype = DType::float32;
   std::vector<std::int64_t> micro_batches{3, 3, 2};  ///< samples of each
   RandomKey key{.seed = 7, .step = 5, .micro_batch = 0};
+  MemoryFormat format = MemoryFormat::contiguous;  ///< of run_stages()
 };
 
 /// Of the whole mini-batch.

@@ -52,9 +52,11 @@ TEST_SUITE("libprofile/report/diff") {
     first.context = {{"host", "here"}, {"libtorch", "2.11"}};
     second.context = {{"libtorch", "2.11"}, {"utc_time", "now"}};
     second.dtype = DType::bfloat16;
+    second.memory_format = MemoryFormat::channels_last;
     second.device = {DeviceKind::cuda, "a card", 0, 1, Bytes(1 << 30)};
     CHECK(diff_profiles(first, second).differences ==
           std::vector<Difference>{{"dtype", "float32", "bfloat16"},
+                                  {"memory format", "contiguous", "channels_last"},
                                   {"device kind", "cpu", "cuda"},
                                   {"device name", "a processor", "a card"},
                                   {"cores per device", "1", "0"},

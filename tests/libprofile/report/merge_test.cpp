@@ -105,6 +105,10 @@ TEST_SUITE("libprofile/report/merge") {
               "again");
     CHECK(refusal([](Profile& p) { p.dtype = DType::bfloat16; }) ==
           "dtype: \"float32\" and \"bfloat16\" cannot be merged; profile both sizes in the same way");
+    CHECK(
+        refusal([](Profile& p) { p.memory_format = MemoryFormat::channels_last; }) ==
+        "memory format: \"contiguous\" and \"channels_last\" cannot be merged; profile both sizes in the same "
+        "way");
     CHECK(refusal([](Profile& p) { p.mode = ProfileMode::isolated; }) ==
           "mode: \"in_place\" and \"isolated\" cannot be merged; profile both sizes in the same way");
     CHECK(refusal([](Profile& p) { p.loss.reset(); }) ==
