@@ -22,7 +22,7 @@ class Row(typing.NamedTuple):
 def standard_rows(settings: dict, devices: int) -> list[Row]:
     pipeline = ["--stages", str(devices), "--replicas", "-".join(["1"] * devices)]
     stages, copies = ["--stages", str(devices)], ["--replicas", str(devices)]
-    cuts, limit = settings["manual_cuts"], settings["memory_limit"]
+    cuts, limit, swaps = settings["manual_cuts"], settings["memory_limit"], settings["swap_bandwidth"]
     by_hand = ["--cuts", ",".join(map(str, cuts or []))]
     cap = ["--memory-limit", str(limit)]
     return [
@@ -40,7 +40,8 @@ def standard_rows(settings: dict, devices: int) -> list[Row]:
         Row("zb-h1", "zero bubble, ZB-H1", ["--schedule", "zb-h1", *stages]),
         Row("dapple", "DAPPLE, its schedule", ["--schedule", "dapple-pa", *stages]),
         Row("dapple-plan", "DAPPLE, its planner", ["--strategy", "dapple"]),
-        Row("harmony", "Harmony under the cap", ["--schedule", "harmony-pp", *cap], lacks="" if limit else "memory_limit"),
+        Row("harmony", "Harmony under the cap", ["--schedule", "harmony-pp", "--swap-bandwidth", str(swaps), *cap],
+            lacks="memory_limit" if not limit else "" if swaps else "swap_bandwidth"),
         Row("ours-capped", "our plan under the cap", ["--recompute", "auto", *cap], lacks="" if limit else "memory_limit"),
         Row("ours", "our plan, all devices", [], all_devices=True),
         Row("free", "our plan, free", ["--recompute", "auto"], all_profiles=True),
@@ -86,15 +87,17 @@ def training_seconds(epochs: list[dict]) -> list[float]:
 
 def moved_bytes(report: dict) -> float:
     """Bytes of a step between devices: messages as measured, and for the gradients G of a stage with r replicas 2 (r-1) G, what
-    a ring all-reduce sends in all, or 2 r G by a server: G to it and as many weights back."""
+    a ring all-reduce sends in all, or 2 r G by a server: G to it and as many weights back. Of swapped weights also what goes
+    between host and device, as measured."""
     messages = sum(worker["sent_bytes_per_step"] for worker in report["workers"])
+    swaps = sum(worker[way]["bytes"] for worker in report["workers"] for way in ("swaps_in", "swaps_out") if way in worker)
     plan = report["plan"]
     served = plan["schedule"]["weight_policy"] == "server"
     sums = 0
     for stage, cost in zip(plan["stages"], plan["predicted"]["stages"]):
         replicas = len(stage["workers"])
         sums += 2 * (replicas if served else replicas - 1) * cost["gradients_bytes"]
-    return messages + sums
+    return messages + sums + swaps / report["steps"]
 
 
 def by_device(report: dict, value: typing.Callable[[dict], float]) -> list[float]:

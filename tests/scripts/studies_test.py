@@ -41,6 +41,7 @@ def report(**changes: object) -> dict:
                     {"id": 2, "bubble_fraction": 0.3, "peak_bytes": MIB, "sent_bytes_per_step": 70}],
         "epochs": [{"elapsed_s": 2.0, "evaluation_s": 0.5, "train_loss": 2.0, "test_loss": 1.5, "test_accuracy": 0.9},
                    {"elapsed_s": 4.25, "evaluation_s": 0.5, "train_loss": 1.0, "test_loss": 1.0, "test_accuracy": 0.97}],
+        "steps": 4,
         "step_losses": [2.5, 1.5, 1.0],
     }
     return {**whole, **changes}
@@ -85,6 +86,11 @@ class Figures(unittest.TestCase):
         # 2 * 2 * 1000 of the first stage, 2 * 1 * 500 of the second
         self.assertEqual(comparison.moved_bytes(served), 150 + 4000 + 1000)
 
+    def test_swaps_are_those_of_all_steps(self) -> None:
+        swapped = report()
+        swapped["workers"][0] = {**swapped["workers"][0], "swaps_in": {"bytes": 800}, "swaps_out": {"bytes": 400}}
+        self.assertEqual(comparison.moved_bytes(swapped), 150 + 2000 + 300)  # 1200 in 4 steps
+
     def test_targets(self) -> None:
         self.assertEqual(comparison.figures(report(), comparison.Target("test_loss", 1.5))["epochs_to_target"], 1)
         self.assertIsNone(comparison.figures(report(), comparison.Target("test_accuracy", 0.98))["seconds_to_target"])
@@ -118,7 +124,7 @@ class Ranking(unittest.TestCase):
 
 class Rows(unittest.TestCase):
     def test_rows_use_all_devices(self) -> None:
-        rows = {row.name: row for row in comparison.standard_rows({"manual_cuts": [2, 5], "memory_limit": "3MiB"}, 3)}
+        rows = {row.name: row for row in comparison.standard_rows({"manual_cuts": [2, 5], "memory_limit": "3MiB", "swap_bandwidth": "6GB/s"}, 3)}
         self.assertEqual(rows["1f1b"].plan, ["--schedule", "1f1b", "--stages", "3", "--replicas", "1-1-1"])
         self.assertEqual(rows["all-reduce"].plan[-2:], ["--replicas", "3"])
         self.assertEqual(rows["gpipe-manual"].plan[-2:], ["--cuts", "2,5"])
@@ -126,7 +132,7 @@ class Rows(unittest.TestCase):
         self.assertEqual({row.lacks for row in rows.values()}, {""})
 
     def test_rows_say_what_the_config_lacks(self) -> None:
-        rows = {row.name: row.lacks for row in comparison.standard_rows({"manual_cuts": None, "memory_limit": None}, 2)}
+        rows = {row.name: row.lacks for row in comparison.standard_rows({"manual_cuts": None, "memory_limit": None, "swap_bandwidth": None}, 2)}
         self.assertEqual({name: lacks for name, lacks in rows.items() if lacks},
                          {"gpipe-manual": "manual_cuts", "harmony": "memory_limit", "ours-capped": "memory_limit"})
 
@@ -294,7 +300,7 @@ class Scripts(unittest.TestCase):
             path.write_text(TOOL.format(python=sys.executable))
             path.chmod(0o755)
         (self.folder / "report-template.json").write_text(json.dumps(report()))
-        self.write("compare.json", {"epochs": 2, "memory_limit": "1MiB", "target": {"test_accuracy": 0.96}})
+        self.write("compare.json", {"epochs": 2, "memory_limit": "1MiB", "swap_bandwidth": "1GB/s", "target": {"test_accuracy": 0.96}})
         self.write("sweep.json", {"steps": 4, "schedules": ["gpipe", "harmony-pp"], "stages": [2], "micro_batches": [1, 2]})
 
     def write(self, name: str, more: dict) -> None:
@@ -322,7 +328,7 @@ class Scripts(unittest.TestCase):
 
     def test_a_change_repeats_the_rows_that_it_concerns(self) -> None:
         self.call("compare", "compare.json", "--rows", "single,1f1b")
-        self.write("compare.json", {"epochs": 2, "memory_limit": "1MiB", "target": {"test_accuracy": 0.96},
+        self.write("compare.json", {"epochs": 2, "memory_limit": "1MiB", "swap_bandwidth": "1GB/s", "target": {"test_accuracy": 0.96},
                                     "rows": {"1f1b": {"run": ["--lr", "0.1"]}}})
         self.call("compare", "compare.json", "--rows", "single,1f1b")
         self.assertEqual(self.calls("pp-run"), 3)
