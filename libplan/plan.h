@@ -104,6 +104,13 @@ struct LinkPrediction {
   bool operator==(const LinkPrediction&) const = default;
 };
 
+/// What weights and activations that live on the host take to the device of a worker and back.
+struct SwapLink {
+  BytesPerSecond bandwidth{0};  ///< 0: nothing is swapped
+  double overlap = 0;           ///< share that operations hide
+  bool operator==(const SwapLink&) const = default;
+};
+
 struct Prediction {
   Seconds step{};  ///< steady period of chained steps; asynchronous: seconds per update
   /// Mean of the step when operations vary as the profile recorded; nothing: it recorded no spread.
@@ -119,6 +126,7 @@ struct Prediction {
   std::vector<Seconds> tied_all_reduce;   ///< per entry of Plan::tied
   std::vector<double> micro_batch_scale;  ///< empty: all micro-batches are equal
   double all_reduce_overlap = 0;          ///< share that the last backward hides of what it could hide
+  SwapLink swap;                          ///< of weights that live on the host
   bool operator==(const Prediction&) const = default;
 };
 

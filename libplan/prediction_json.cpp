@@ -110,6 +110,9 @@ StageCosts read_costs(ObjectReader& reader) {
   costs.recompute = seconds(reader, "recompute_s");
   costs.all_reduce = seconds(reader, "all_reduce_s");
   if (reader.has("hideable_s")) costs.hideable = seconds(reader, "hideable_s");
+  if (reader.has("load_s")) costs.load = seconds(reader, "load_s");
+  if (reader.has("load_state_s")) costs.load_state = seconds(reader, "load_state_s");
+  if (reader.has("evict_s")) costs.evict = seconds(reader, "evict_s");
   costs.update = seconds(reader, "update_s");
   costs.weights = bytes(reader, "weights_bytes");
   costs.gradients = bytes(reader, "gradients_bytes");
@@ -148,6 +151,12 @@ Json to_json(const StageCosts& costs) {
   if (costs.waiting) json["waiting_bytes"] = costs.waiting->value;
   if (costs.hideable) json["hideable_s"] = costs.hideable->count();
   if (costs.spread) json["spread"] = to_json(*costs.spread);
+  const auto swap = [&](const char* key, Seconds time) {
+    if (time > Seconds{}) json[key] = time.count();
+  };
+  swap("load_s", costs.load);
+  swap("load_state_s", costs.load_state);
+  swap("evict_s", costs.evict);
   return json;
 }
 
@@ -190,6 +199,10 @@ Prediction read_prediction(ObjectReader& reader) {
   prediction.tied_all_reduce = read_durations(reader, "tied_all_reduce_s");
   prediction.micro_batch_scale = read_scales(reader, "micro_batch_scale");
   prediction.all_reduce_overlap = reader.number("all_reduce_overlap", {.max = 1});
+  if (reader.has("swap_bandwidth")) {
+    prediction.swap.bandwidth = BytesPerSecond(reader.number("swap_bandwidth"));
+    prediction.swap.overlap = reader.number("swap_overlap", {.max = 1});
+  }
   return prediction;
 }
 
@@ -205,6 +218,10 @@ Json to_json(const Prediction& prediction) {
   json["edges"] = array_json(prediction.edges);
   json["micro_batch_scale"] = prediction.micro_batch_scale;
   json["all_reduce_overlap"] = prediction.all_reduce_overlap;
+  if (prediction.swap.bandwidth.value > 0) {
+    json["swap_bandwidth"] = prediction.swap.bandwidth.value;
+    json["swap_overlap"] = prediction.swap.overlap;
+  }
   for (const Seconds time : prediction.tied_all_reduce) json["tied_all_reduce_s"].push_back(time.count());
   return json;
 }

@@ -209,6 +209,20 @@ void add_request_options(const cli::Command& command, RequestOptions& options) {
                   "measured one, else 0")
       .type_name("SHARE")
       .group("Search");
+  command
+      .add_option_function(
+          "--swap-bandwidth",
+          [&request](const std::string& text) {
+            request.swap_bandwidth = parse_bandwidth(text, "--swap-bandwidth");
+          },
+          "between the host and each device, for schedules that keep weights on the host: 12GB/s")
+      .type_name("RATE")
+      .group("Machine");
+  command
+      .add_option("--swap-overlap", request.swap_overlap,
+                  "share of swapped weights that operations hide, 0 to 1; default 1 on GPUs, 0 on CPUs")
+      .type_name("SHARE")
+      .group("Machine");
   cli::add_enum(command, "--tied", request.tied,
                 "weights that layers share: all of them in one stage, or copies in several if that is faster "
                 "(synchronous schedules)")

@@ -2,7 +2,7 @@
 // its whole group of micro-batches and updates just in time. Forward and backward are packed separately; the
 // stages are the common refinement of both packings.
 #include <algorithm>
-#include <numeric>
+#include <set>
 
 #include "libplan/schedule/generators.h"
 
@@ -23,11 +23,34 @@ struct Task {
   bool backward = false;
 };
 
-/// One worker's list, with weights loaded when a task needs them and evicted when the next one does not.
+/// One worker's list, with weights loaded when a task needs them, or one task earlier, and evicted when the
+/// next one does not.
 class TaskList {
  public:
-  void run(const Task& task, const std::vector<int>& micro_batches, int partners) {
-    make_resident(task.pack);
+  void add(const Task& task, std::vector<int> micro_batches, int partners) {
+    tasks_.push_back({task, std::move(micro_batches), partners});
+  }
+
+  Program finish(bool prefetch) {
+    for (std::size_t t = 0; t < tasks_.size(); ++t) {
+      evict_all_but(tasks_[t].task.pack);
+      load(tasks_[t].task.pack);
+      if (prefetch && t + 1 < tasks_.size()) load(tasks_[t + 1].task.pack);
+      run(tasks_[t]);
+    }
+    evict_all_but({0, 0});
+    return std::move(program_);
+  }
+
+ private:
+  struct Entry {
+    Task task;
+    std::vector<int> micro_batches;
+    int partners = 1;
+  };
+
+  void run(const Entry& entry) {
+    const auto& [task, micro_batches, partners] = entry;
     for (const int m : micro_batches) {
       for (int s = task.pack.begin; s < task.pack.end; ++s) append(task.first, s, m);
       if (!task.backward) continue;
@@ -39,29 +62,26 @@ class TaskList {
     append_updates(program_, std::move(stages), partners);
   }
 
-  Program finish() {
-    make_resident({0, 0});
-    return std::move(program_);
-  }
-
- private:
   void append(OpKind kind, int stage, int micro_batch = 0) {
     program_.push_back({kind, StageId{stage}, micro_batch});
   }
 
-  void make_resident(Pack pack) {
-    const auto wanted = [&](int s) { return s >= pack.begin && s < pack.end; };
-    for (const int s : resident_) {
-      if (!wanted(s)) append(OpKind::evict, s);
-    }
-    for (int s = pack.begin; s < pack.end; ++s) {
-      if (!std::ranges::count(resident_, s)) append(OpKind::load, s);
-    }
-    resident_.resize(static_cast<std::size_t>(pack.end - pack.begin));
-    std::iota(resident_.begin(), resident_.end(), pack.begin);
+  void evict_all_but(Pack pack) {
+    std::erase_if(resident_, [&](int s) {
+      const bool wanted = s >= pack.begin && s < pack.end;
+      if (!wanted) append(OpKind::evict, s);
+      return !wanted;
+    });
   }
 
-  std::vector<int> resident_;  ///< stages, ascending
+  void load(Pack pack) {
+    for (int s = pack.begin; s < pack.end; ++s) {
+      if (resident_.insert(s).second) append(OpKind::load, s);
+    }
+  }
+
+  std::vector<Entry> tasks_;
+  std::set<int> resident_;  ///< stages
   Program program_;
 };
 
@@ -109,9 +129,10 @@ std::vector<int> group(const ScheduleRequest& request, int first, int step) {
   return micro_batches;
 }
 
-Schedule finish(std::vector<std::vector<WorkerId>> placement, std::vector<TaskList>& lists) {
+Schedule finish(const ScheduleRequest& request, std::vector<std::vector<WorkerId>> placement,
+                std::vector<TaskList>& lists) {
   Schedule schedule{std::move(placement), {}};
-  for (TaskList& list : lists) schedule.workers.push_back({list.finish(), std::nullopt});
+  for (TaskList& list : lists) schedule.workers.push_back({list.finish(request.prefetch), std::nullopt});
   return schedule;
 }
 
@@ -126,14 +147,14 @@ Schedule generate_harmony_pp(const ScheduleRequest& request) {
   int turn = 0;
   for (const Task& task : tasks_of(request)) {
     const WorkerId worker{turn++ % k};
-    lists[index(worker)].run(task, all, 1);
+    lists[index(worker)].add(task, all, 1);
     for (int s = task.pack.begin; s < task.pack.end; ++s) {
       auto& workers = placement[static_cast<std::size_t>(s)];
       if (!std::ranges::count(workers, worker)) workers.push_back(worker);
     }
   }
   for (auto& workers : placement) std::ranges::sort(workers);
-  return finish(std::move(placement), lists);
+  return finish(request, std::move(placement), lists);
 }
 
 /// Every worker runs all tasks on its own micro-batches; gradients are reduced before each update.
@@ -148,9 +169,9 @@ Schedule generate_harmony_dp(const ScheduleRequest& request) {
   std::vector<TaskList> lists(static_cast<std::size_t>(k));
   for (int w = 0; w < k; ++w) {
     const std::vector<int> own = group(request, w, k);
-    for (const Task& task : tasks_of(request)) lists[static_cast<std::size_t>(w)].run(task, own, k);
+    for (const Task& task : tasks_of(request)) lists[static_cast<std::size_t>(w)].add(task, own, k);
   }
-  return finish(std::vector(static_cast<std::size_t>(stages_of(request)), everybody), lists);
+  return finish(request, std::vector(static_cast<std::size_t>(stages_of(request)), everybody), lists);
 }
 
 }  // namespace pp::plan

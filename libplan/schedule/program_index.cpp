@@ -235,6 +235,68 @@ void group_all_reduces(ProgramIndex& index) {
   }
 }
 
+/// The E of the worker that ran the stage's backward of the micro-batch before this one, behind it, if that was
+/// in an earlier step.
+int evict_before(const ProgramIndex& index, int stage, int micro_batch) {
+  const int backward = index.first(Slot::backward, stage, micro_batch - 1);
+  const int later = index.first(Slot::backward, stage, micro_batch);
+  if (backward == kNone) return kNone;
+  const int end = index.worker_begin[at(index.worker_of[at(backward)] + 1)];
+  for (int id = backward; id < end && id != later; ++id) {
+    if (index.ops[at(id)] == Op{OpKind::evict, StageId{stage}, 0}) return id;
+  }
+  return kNone;
+}
+
+std::vector<bool> updates_of_worker(const ProgramIndex& index, int worker) {
+  std::vector<bool> updates(at(index.stages), false);
+  for (int id = index.worker_begin[at(worker)]; id < index.worker_begin[at(worker + 1)]; ++id) {
+    if (index.ops[at(id)].kind == OpKind::update) updates[pp::index(index.ops[at(id)].stage)] = true;
+  }
+  return updates;
+}
+
+/// Backwards through each list: an E begins what its L ends.
+void find_states(ProgramIndex& index) {
+  if (index.rules != RuleSet::swapped) return;
+  index.carries_state.assign(index.ops.size(), false);
+  for (int worker = 0; worker < index.workers(); ++worker) {
+    std::vector<int> evict(at(index.stages), kNone);
+    std::vector<bool> updated(at(index.stages), false);
+    for (int id = index.worker_begin[at(worker + 1)]; id-- > index.worker_begin[at(worker)];) {
+      const Op& op = index.ops[at(id)];
+      const std::size_t s = pp::index(op.stage);
+      if (op.kind == OpKind::evict) evict[s] = id, updated[s] = false;
+      if (op.kind == OpKind::update) updated[s] = true;
+      if (op.kind != OpKind::load) continue;
+      index.carries_state[at(id)] = updated[s];
+      if (evict[s] != kNone) index.carries_state[at(evict[s])] = updated[s];
+    }
+  }
+}
+
+/// A load serves the operations behind it, so the update that it waits for is that of the micro-batch before
+/// the first of them. A worker that updates the stage itself has the E in front of the L.
+void connect_reloads(ProgramIndex& index) {
+  if (index.rules != RuleSet::swapped) return;
+  index.load_waits.assign(index.ops.size(), kNone);
+  for (int worker = 0; worker < index.workers(); ++worker) {
+    const std::vector<bool> updates = updates_of_worker(index, worker);
+    std::vector<int> next(at(index.stages), kNone);  // micro-batch of the stage's next operation
+    for (int id = index.worker_begin[at(worker + 1)]; id-- > index.worker_begin[at(worker)];) {
+      const Op& op = index.ops[at(id)];
+      int& micro_batch = next[pp::index(op.stage)];
+      if (has_micro_batch(op.kind)) micro_batch = op.micro_batch;
+      if (op.kind != OpKind::load || updates[pp::index(op.stage)] || micro_batch < 1) continue;
+      const int evict = evict_before(index, number(op.stage), micro_batch);
+      if (evict == kNone) continue;
+      index.load_waits[at(id)] = evict;
+      index.reloads.emplace_back(evict, id);
+    }
+  }
+  std::ranges::sort(index.reloads);
+}
+
 }  // namespace
 
 double overlap(Slice a, Slice b) {
@@ -280,6 +342,8 @@ ProgramIndex index_programs(const ProgramSet& set, std::span<const std::pair<Sta
   slice_split_micro_batches(index, set);
   check_micro_batches(set, index);
   group_all_reduces(index);
+  connect_reloads(index);
+  find_states(index);
   return index;
 }
 

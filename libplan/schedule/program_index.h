@@ -67,6 +67,14 @@ struct ProgramIndex {
   std::vector<int> group_begin;    ///< [groups + 1], into group_members
   std::vector<int> group_members;  ///< ids, by worker; kNone where a worker has no k-th AR
 
+  /// swapped: a worker that does not update a stage itself loads what the last step's update has left, which is
+  /// on the host once the worker of the update has evicted it. Pairs of E and L, by E.
+  std::vector<std::pair<int, int>> reloads;
+  std::vector<int> load_waits;  ///< by id: the E of L, or kNone; empty: not swapped
+  /// By id of L and E: the weights are updated between them, so the optimizer's state comes and goes with them.
+  /// Empty: not swapped.
+  std::vector<bool> carries_state;
+
   int workers() const { return static_cast<int>(worker_begin.size()) - 1; }
   int groups() const { return static_cast<int>(group_begin.size()) - 1; }
   /// Position of `id` in its worker's list.
@@ -83,8 +91,8 @@ struct ProgramIndex {
     return found;
   }
 
-  /// Calls visit(producer, edge) for all that `id` waits for; edge is kNone within one stage. AR, U and swaps
-  /// wait for nothing here: they take their turn in the list, and AR for its group.
+  /// Calls visit(producer, edge) for all that `id` waits for; edge is kNone within one stage. AR, U and E wait
+  /// for nothing here: they take their turn in the list, and AR for its group.
   template <class Visit>
   void for_each_producer(int id, Visit visit) const;
   /// The reverse relation: visit(consumer, edge).
@@ -190,10 +198,10 @@ void ProgramIndex::for_each_producer(int id, Visit visit) const {
       visit_found(forward_of(id), visit);
       if (is_late(id)) visit_gradients(id, visit);
       break;
+    case OpKind::load: visit_found(load_waits.empty() ? kNone : load_waits[at(id)], visit); break;
     case OpKind::all_reduce:
     case OpKind::tied_all_reduce:
     case OpKind::update:
-    case OpKind::load:
     case OpKind::evict: break;
   }
 }
@@ -221,12 +229,16 @@ void ProgramIndex::for_each_consumer(int id, Visit visit) const {
       }
       break;
     case OpKind::recompute: visit_found(local(Slot::backward, id), visit); break;
+    case OpKind::evict:
+      for (auto pair = std::ranges::lower_bound(reloads, std::pair(id, 0));
+           pair != reloads.end() && pair->first == id; ++pair)
+        visit(pair->second, kNone);
+      break;
     case OpKind::weight_gradient:
     case OpKind::all_reduce:
     case OpKind::tied_all_reduce:
     case OpKind::update:
-    case OpKind::load:
-    case OpKind::evict: break;
+    case OpKind::load: break;
   }
 }
 

@@ -12,10 +12,6 @@ namespace {
 
 using enum WeightPolicy;
 
-constexpr std::string_view kSwaps =
-    "plans keep all weights on the devices; plan with 1f1b --recompute auto, more stages or smaller "
-    "micro-batches";
-
 const std::vector<ScheduleRow> kTable{
     {.name = "naive",
      .summary = "one micro-batch at a time",
@@ -238,13 +234,11 @@ const std::vector<ScheduleRow> kTable{
      .summary = "weights swapped, packs go round the workers",
      .rules = RuleSet::swapped,
      .chunks = Chunks::several,
-     .no_plan = kSwaps,
      .generate = generate_harmony_pp},
     {.name = "harmony-dp",
      .summary = "weights swapped, data parallel",
      .rules = RuleSet::swapped,
      .chunks = Chunks::several,
-     .no_plan = kSwaps,
      .generate = generate_harmony_dp},
     {.name = "custom",
      .summary = "programs written elsewhere",

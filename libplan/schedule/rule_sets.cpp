@@ -109,9 +109,10 @@ void check_swapped_backwards(const ProgramIndex& index) {
 
 void check_residency(const ProgramIndex& index) {
   if (index.rules != RuleSet::swapped) return;
-  std::vector<bool> loaded(at(index.stages));
+  std::vector<bool> loaded(at(index.stages)), has_gradient(at(index.stages));
   for (int worker = 0; worker < index.workers(); ++worker) {
     loaded.assign(at(index.stages), false);
+    has_gradient.assign(at(index.stages), false);
     for (int id = index.worker_begin[at(worker)]; id < index.worker_begin[at(worker) + 1]; ++id) {
       const Op& op = index.ops[at(id)];
       const auto here = loaded[pp::index(op.stage)];
@@ -120,6 +121,10 @@ void check_residency(const ProgramIndex& index) {
         refuse(index, id, "the weights of stage " + stage + " are loaded already");
       if (op.kind != OpKind::load && !here)
         refuse(index, id, "the weights of stage " + stage + " are not loaded; L" + stage + " must come first");
+      if (op.kind == OpKind::evict && has_gradient[pp::index(op.stage)])
+        refuse(index, id, "the gradients of stage " + stage + " would be lost; U" + stage + " must come first");
+      if (completes_backward(op.kind) || op.kind == OpKind::update)
+        has_gradient[pp::index(op.stage)] = op.kind != OpKind::update;
       loaded[pp::index(op.stage)] = op.kind != OpKind::evict;
     }
     for (int s = 0; s < index.stages; ++s) {

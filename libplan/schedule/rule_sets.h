@@ -20,7 +20,8 @@ void check_clock_order(const ProgramSet& set, const ProgramIndex& index);
 /// swapped: every forward has one B, or one I and one W, on a worker that also lists its F or its R.
 void check_swapped_backwards(const ProgramIndex& index);
 
-/// swapped: every operation of a stage finds its weights on the worker, between L and E; none is left behind.
+/// swapped: every operation of a stage finds its weights on the worker, between L and E; none is left behind,
+/// and no gradients go before they are applied.
 void check_residency(const ProgramIndex& index);
 
 }  // namespace pp::plan

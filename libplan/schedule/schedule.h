@@ -103,6 +103,7 @@ struct ScheduleRequest {
   int token_count = 1;                             ///< generation: tokens per sequence group
   std::vector<int> forward_packs = {};             ///< harmony: stages per pack, in order; empty: one each
   std::vector<int> backward_packs = {};
+  bool prefetch = false;  ///< harmony: a task's weights are loaded before the task in front of it runs
 };
 
 /// What one worker runs: a finite list per step, or a stream.

@@ -20,7 +20,7 @@ auto rank(const Finalist& finalist) {
                     recomputed_layers(finalist.again, finalist.assignment), finalist.peak(),
                     std::string(finalist.schedule->name), stages_text(finalist.partition),
                     replicas_text(finalist.partition), finalist.micro_batches, finalist.assignment.stage_layers,
-                    finalist.devices, finalist.windows);
+                    finalist.devices, finalist.windows, finalist.prefetch);
 }
 
 double rounded(double seconds) {

@@ -121,6 +121,9 @@ Context plan_context(const Profile& profile, const PlanRequest& request, const F
   list("cuts", request.cuts, ",");
   list("replicas", request.replicas, "-");
   if (request.recompute != RecomputeMode::never) context["recompute"] = std::string(name_of(request.recompute));
+  if (best.schedule->rules == RuleSet::swapped) {
+    context["prefetch"] = best.prefetch ? "true" : "false";
+  }
   if (request.all_reduce_overlap)
     context["all_reduce_overlap"] = dump_json_compact(Json(*request.all_reduce_overlap));
   if (request.tied == TiedWeights::copies) context["tied"] = "copies";
@@ -129,10 +132,20 @@ Context plan_context(const Profile& profile, const PlanRequest& request, const F
   return context;
 }
 
-/// Stages of a worker; the two copies of chimera are one each.
+/// Stages of a worker; the two copies of chimera are one each, and swapped weights are nobody's.
 int chunks_of(const Finalist& best) {
-  const bool copies = best.assignment.stage_workers.front().size() > 1;
+  const bool copies =
+      best.assignment.stage_workers.front().size() > 1 && best.schedule->rules != RuleSet::swapped;
   return best.placed && !copies ? static_cast<int>(best.partition.size()) / best.workers() : 1;
+}
+
+/// The limit is what weights are swapped for, so the plan says it, and the run keeps to it.
+void limit_devices(Plan& plan, const PlanRequest& request) {
+  if (!request.memory_limit) return;
+  for (Device& device : plan.devices) {
+    const bool less = device.memory.value == 0 || *request.memory_limit < device.memory;
+    if (less) device.memory = *request.memory_limit;
+  }
 }
 
 /// What all plans of one request have in common.
@@ -160,8 +173,10 @@ Plan assemble(Plan plan, const Finalist& finalist, const Profile& profile, const
                    .recompute = policy_of(finalist.again),
                    .chunks_per_worker = chunks_of(finalist)};
   add_stages(plan, finalist, cluster);
-  const bool own =
-      finalist.schedule->source == ProgramSource::file && !recompute_text(plan).empty();  // R of its programs
+  const bool swapped = finalist.schedule->rules == RuleSet::swapped;
+  if (swapped) limit_devices(plan, request);
+  const bool own = (finalist.schedule->source == ProgramSource::file || swapped) &&
+                   !recompute_text(plan).empty();  // R of its programs
   if (own) plan.schedule.recompute = RecomputePolicy::per_stage;
   plan.tied = tied_parameters(resolve(plan.model), plan.stages);
   plan.predicted = finalist.prediction;

@@ -98,6 +98,13 @@ struct PlanRequest {
   /// level, else 0: the runtime reduces after it.
   std::optional<double> all_reduce_overlap;
 
+  /// Between the host and the device of each worker, for schedules whose weights live on the host; they are
+  /// refused without.
+  std::optional<BytesPerSecond> swap_bandwidth;
+  /// Share of swapped weights that operations hide. Unset: all on GPUs, which have engines that copy; nothing
+  /// on CPUs, whose cores do.
+  std::optional<double> swap_overlap;
+
   /// That simulate finalists at the same time; the plan does not depend on it.
   int threads = 1;
   /// Alternatives listed beside the chosen plan.

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::size_t kSimulated = 64;  ///< per call and schedule
 constexpr std::size_t kPlaced = 4;      ///< the same of a placed schedule: each is improved by simulation
+constexpr std::size_t kSwapped = 32;    ///< of one that swaps: each way to cut is another way to fit
 constexpr std::int64_t kPlacedOperations = 8'000'000;  ///< of those in all, about a second a million
 constexpr double kOperations = 4e6;                    ///< the same of all others
 constexpr double kOperationsLarge = 1e6;               ///< the same on a machine that is_large()
@@ -33,6 +34,12 @@ constexpr double kRounding = 1e-10;  ///< relative; of sums in another order, so
 int effort(const Finalist& finalist) {
   if (!finalist.placed) return 0;
   return finalist.schedule->generate != nullptr ? 1 : 2;
+}
+
+/// How many of a schedule are priced.
+std::size_t most_of(const Finalist& finalist) {
+  if (!finalist.placed) return kSimulated;
+  return finalist.schedule->rules == RuleSet::swapped ? kSwapped : kPlaced;
 }
 
 /// Its device goes to the end of the list.
@@ -112,6 +119,7 @@ Pool::Identity Pool::identity(const Finalist& finalist) {
           stage_layers(finalist.partition, finalist.order),
           replicas_of(finalist.partition),
           finalist.windows,
+          finalist.prefetch,
           {finalist.devices.begin(), workers}};
 }
 
@@ -161,7 +169,7 @@ std::vector<Finalist> Pool::choose(std::vector<Finalist> finalists) {
   for (Finalist& finalist : finalists) {
     const bool baseline = finalist.partition.size() == 1;  // data parallelism at every width
     std::size_t& count = counts[{finalist.schedule, finalist.recompute}];
-    if (count >= (finalist.placed ? kPlaced : kSimulated) && !baseline) continue;
+    if (count >= most_of(finalist) && !baseline) continue;
     if (is_too_long(finalist)) {
       endless_ = finalist.schedule->name;
       continue;
@@ -278,8 +286,12 @@ void Pool::improve(int devices) {
 }
 
 PricingContext Pool::context_of(const Finalist& finalist) const {
-  return {graph_, models_.at(finalist.micro_batches), cluster_, optimizer_,
-          request_.all_reduce_overlap.value_or(0)};
+  return {graph_,
+          models_.at(finalist.micro_batches),
+          cluster_,
+          optimizer_,
+          request_.all_reduce_overlap.value_or(0),
+          swap_link(finalist.schedule->rules, cluster_, request_)};
 }
 
 std::vector<Finalist> Pool::ranked() && {

@@ -47,8 +47,8 @@ class Pool {
 
  private:
   using Identity = std::tuple<std::string_view, RecomputeMode, int, std::vector<std::vector<int>>,
-                              std::vector<int>, std::vector<int>, std::vector<int>>;
-  /// Schedule, recompute, micro-batches, stages, replicas, windows, devices.
+                              std::vector<int>, std::vector<int>, bool, std::vector<int>>;
+  /// Schedule, recompute, micro-batches, stages, replicas, windows, prefetch, devices.
   static Identity identity(const Finalist& finalist);
 
   using Shape = std::tuple<std::vector<std::vector<int>>, std::vector<int>, int>;

@@ -97,7 +97,9 @@ Prediction predict(const Plan& plan, const Profile& profile, const Cluster& clus
   const PricedModel model = price_model(profile, sizes, {options.extrapolate, options.linear_batch});
   const OptimizerCost optimizer =
       optimizer_cost(profile, plan.training.optimizer, options.optimizer_state_ratio);
-  const PricingContext context{graph, model, cluster, optimizer, all_reduce_overlap(cluster, options)};
+  const bool says_nothing = !options.swap_bandwidth && plan.predicted.swap.bandwidth.value > 0;
+  const SwapLink swap = says_nothing ? plan.predicted.swap : swap_link(assignment.rules, cluster, options);
+  const PricingContext context{graph, model, cluster, optimizer, all_reduce_overlap(cluster, options), swap};
   return simulate_prediction(price_stages(context, assignment), assignment, context);
 }
 
@@ -110,7 +112,8 @@ SimulationInput simulation_input(const Plan& plan, int updates) {
   check_workers(plan);
   const Cluster cluster = cluster_of(plan);
   const Assignment assignment = assignment_of(plan, cluster, nullptr);
-  PricedStages priced{plan.predicted.stages, plan.predicted.edges, {}, plan.predicted.tied_all_reduce};
+  PricedStages priced{
+      plan.predicted.stages, plan.predicted.edges, {}, plan.predicted.tied_all_reduce, plan.predicted.swap};
   for (const TiedParameter& tied : plan.tied) priced.tied.push_back(tied.stages);
   std::int64_t length = assignment.micro_batches;
   if (!assignment.synchronous) {

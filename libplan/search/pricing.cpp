@@ -274,6 +274,43 @@ Seconds hideable_of(const PricingContext& context, const Assignment& assignment,
   return Seconds(hideable(layers, all_reduce.count()));
 }
 
+/// Whether some worker runs this forward of both stages, so that what one leaves to the other waits on the
+/// host.
+bool hands_to_itself(const Assignment& assignment, StageId from, StageId to) {
+  return std::ranges::any_of(assignment.programs, [&](const WorkerProgram& worker) {
+    const Program& program = worker.program;
+    const auto forward = [&](StageId stage) {
+      return std::ranges::find_if(
+          program, [&](const Op& op) { return op.kind == OpKind::forward && op.stage == stage; });
+    };
+    return forward(from) != program.end() && forward(to) != program.end();
+  });
+}
+
+/// Swapped weights and state, and the activations and gradients that operations fetch from the host and leave
+/// there: inputs that are stashed for a recomputation, and what a worker hands to a later task of its own.
+void add_swaps(const PricingContext& context, const Assignment& assignment, const Traffic& traffic, int stage,
+               StageCosts& costs) {
+  const auto copied = [&](std::int64_t bytes) {
+    return Seconds(static_cast<double>(bytes) / context.swap.bandwidth.value);
+  };
+  costs.load = copied(costs.weights.value);
+  costs.load_state = copied(costs.optimizer.value);
+  costs.evict = costs.load + costs.load_state;
+  std::int64_t stashed = traffic.in[at(stage)], forward = 0, backward = 0;
+  for (const auto& [ends, edge] : traffic.edges) {
+    if (ends.first != stage && ends.second != stage) continue;
+    if (!hands_to_itself(assignment, edge.from, edge.to)) continue;
+    forward += edge.activation.value;
+    backward += edge.gradient.value;
+    if (ends.second == stage) stashed -= edge.activation.value;  // the message stays there
+  }
+  const bool again = costs.recompute > Seconds{};
+  costs.forward += copied(forward + (again ? stashed : 0));
+  costs.backward += copied(backward);
+  if (again) costs.recompute += copied(traffic.in[at(stage)]);
+}
+
 StageCosts price_stage(const PricingContext& context, const Assignment& assignment,
                        const std::vector<int>& stage_of, const Traffic& traffic, int stage) {
   const bool reruns_layers = !assignment.recompute.empty() && !assignment.recompute[at(stage)].empty();
@@ -298,6 +335,7 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
     *time /= speed;
   }
   if (assignment.rules == RuleSet::served) return costs;
+  if (assignment.rules == RuleSet::swapped) add_swaps(context, assignment, traffic, stage, costs);
   costs.all_reduce = all_reduce_time(context.cluster, devices, Bytes(contents.parameters));
   if (costs.all_reduce > Seconds(0) && context.all_reduce_overlap > 0)
     costs.hideable = hideable_of(context, assignment, stage, costs.all_reduce, speed);
@@ -324,6 +362,7 @@ PricedStages price_stages(const PricingContext& context, const Assignment& assig
   const std::vector<int> stage_of = stages_of_layers(context.graph, assignment);
   const Traffic traffic = traffic_of(context.graph, context.model, stage_of, assignment.stages());
   PricedStages priced;
+  priced.swap = context.swap;
   for (int s = 0; s < assignment.stages(); ++s) {
     priced.stages.push_back(price_stage(context, assignment, stage_of, traffic, s));
   }

@@ -35,6 +35,7 @@ struct PricingContext {
   const Cluster& cluster;
   OptimizerCost optimizer;
   double all_reduce_overlap = 0;
+  SwapLink swap = {};
 };
 
 /// The layers of a stage as they may run again, on the device of the profile.
@@ -49,6 +50,7 @@ struct PricedStages {
   std::vector<StageEdge> edges;
   std::vector<std::vector<StageId>> tied;  ///< per group, the stages with a copy of its weights
   std::vector<Seconds> tied_all_reduce;    ///< per group, over all their workers
+  SwapLink swap = {};
 };
 PricedStages price_stages(const PricingContext& context, const Assignment& assignment);
 

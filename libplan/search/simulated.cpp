@@ -121,6 +121,7 @@ SimulationInput make_input(const PricedStages& priced, const Assignment& assignm
   }
   input.micro_batch_scale = repeated(scale, micro_batches);
   input.all_reduce_overlap = all_reduce_overlap;
+  input.swap_overlap = priced.swap.overlap;
   return input;
 }
 
@@ -142,6 +143,7 @@ Prediction simulate_prediction(const PricedStages& priced, const Assignment& ass
   prediction.tied_all_reduce = priced.tied_all_reduce;
   prediction.micro_batch_scale = context.model.scale;
   prediction.all_reduce_overlap = context.all_reduce_overlap;
+  prediction.swap = priced.swap;
 
   const int length = assignment.synchronous ? assignment.micro_batches : steady_length(assignment);
   const int updates = length / assignment.micro_batches;

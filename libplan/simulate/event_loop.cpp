@@ -21,6 +21,28 @@ std::size_t card_count(const SimulationInput& input) {
   return input.cards.empty() ? 0 : at(std::ranges::max(input.cards)) + 1;
 }
 
+/// Copies weights between the host and the device of a worker, one stage after the other, beside the worker's
+/// own operations.
+class Copier {
+ public:
+  explicit Copier(int stages) : loaded_(at(stages)), written_(at(stages)) {}
+
+  /// From `now` on, or when what was asked for before is done.
+  void load(StageId stage, double now, double seconds) { loaded_[pp::index(stage)] = copy(now, seconds); }
+  void write_back(StageId stage, double now, double seconds) {
+    written_[pp::index(stage)] = copy(now, seconds);
+  }
+  /// When the stage's operations may begin; when its memory may be used again.
+  double loaded(StageId stage) const { return loaded_[pp::index(stage)]; }
+  double written(StageId stage) const { return written_[pp::index(stage)]; }
+
+ private:
+  double copy(double now, double seconds) { return free_ = std::max(free_, now) + seconds; }
+
+  double free_ = 0;
+  std::vector<double> loaded_, written_;  ///< per stage
+};
+
 class EventLoop {
  public:
   EventLoop(const ProgramIndex& index, const SimulationInput& input, Messages messages, int steps)
@@ -39,7 +61,8 @@ class EventLoop {
         out_card_(card_count(input)),
         in_card_(card_count(input)),
         reducer_free_(at(index.workers()), 0),
-        arrived_(at(index.groups()), 0) {
+        arrived_(at(index.groups()), 0),
+        copiers_(index.rules == RuleSet::swapped ? at(index.workers()) : 0, Copier(index.stages)) {
     timeline_.start.resize(index.ops.size());
     timeline_.end.resize(index.ops.size());
     for (int id = 0; id < static_cast<int>(index.ops.size()); ++id) {
@@ -100,7 +123,20 @@ class EventLoop {
     if (is_all_reduce(op.kind) && input_.all_reduce != AllReduceMode::free)
       return join_group(index_.group_of[at(id)]);
     const double start = std::max(free_[at(worker)], ready_[at(id)]);
+    if (!copiers_.empty()) return start_swapped(id, start, copiers_[at(worker)]);
     schedule(id, start, start + costs_.duration(id));
+  }
+
+  /// Weights come in beside other operations; E waits until the updated ones are out.
+  void start_swapped(int id, double start, Copier& copier) {
+    const Op& op = index_.ops[at(id)];
+    if (op.kind == OpKind::load) copier.load(op.stage, start, costs_.copy_time(id));
+    if (has_micro_batch(op.kind) || op.kind == OpKind::update) start = std::max(start, copier.loaded(op.stage));
+    double end = start + costs_.duration(id);
+    if (op.kind == OpKind::update)
+      copier.write_back(op.stage, end, input_.stages[pp::index(op.stage)].evict.count());
+    if (op.kind == OpKind::evict && index_.carries_state[at(id)]) end = std::max(end, copier.written(op.stage));
+    schedule(id, start, end);
   }
 
   void schedule(int id, double start, double end) {
@@ -237,6 +273,7 @@ class EventLoop {
   std::array<Port*, 8> taken_{};          ///< by one message
   std::vector<double> reducer_free_;      ///< per worker: its reductions follow each other
   std::vector<int> arrived_;              ///< per group
+  std::vector<Copier> copiers_;           ///< per worker; empty: weights are not swapped
   Timeline timeline_;
 };
 

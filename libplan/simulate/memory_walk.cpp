@@ -51,7 +51,7 @@ class Walk {
       const StageCosts& costs = input.stages[at(s)];
       held_.boundary += costs.boundary;
       if (index.rules == RuleSet::swapped) continue;
-      load(costs);
+      load(costs, true);
       held_.versions += extra_versions(s);
     }
   }
@@ -73,14 +73,16 @@ class Walk {
     return input_.micro_batch_scale.empty() ? 1 : input_.micro_batch_scale[at(op.micro_batch)];
   }
 
-  /// Weights come and go with their gradients and optimizer state.
-  void load(const StageCosts& costs) {
+  /// Weights that are updated come and go with their gradients and optimizer state.
+  void load(const StageCosts& costs, bool with_state) {
     held_.weights += costs.weights;
+    if (!with_state) return;
     held_.gradients += costs.gradients;
     held_.optimizer += costs.optimizer;
   }
-  void evict(const StageCosts& costs) {
+  void evict(const StageCosts& costs, bool with_state) {
     held_.weights -= costs.weights;
+    if (!with_state) return;
     held_.gradients -= costs.gradients;
     held_.optimizer -= costs.optimizer;
   }
@@ -120,7 +122,7 @@ class Walk {
       held_.saved +=
           scaled(costs.saved, scale(op)) + (is_swapped() ? scaled(costs.input, scale(op)) : Bytes(0));
     } else if (op.kind == OpKind::load) {
-      load(costs);
+      load(costs, index_.carries_state[at(id)]);
     } else if (op.kind == OpKind::backward || op.kind == OpKind::input_gradient) {
       held_.saved += scaled(again(costs, op.kind), scale(op));
     }
@@ -142,7 +144,7 @@ class Walk {
     } else if (op.kind == OpKind::update && counts_versions_) {
       change_versions(op.stage, [](Versions& v) { v.update(); });
     } else if (op.kind == OpKind::evict) {
-      evict(costs);
+      evict(costs, index_.carries_state[at(id)]);
     }
   }
 

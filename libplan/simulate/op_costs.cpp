@@ -46,12 +46,20 @@ double OpCosts::own_time(int id) const {
     case OpKind::weight_gradient: return costs.weight_gradient.count() * scale;
     case OpKind::recompute: return costs.recompute.count() * scale;
     case OpKind::update: return costs.update.count();
-    case OpKind::load: return costs.load.count();
-    case OpKind::evict: return costs.evict.count();
+    case OpKind::load:
+    case OpKind::evict: return (1 - input_.swap_overlap) * copy_time(id);
     case OpKind::all_reduce:
     case OpKind::tied_all_reduce: break;
   }
   return 0;
+}
+
+double OpCosts::copy_time(int id) const {
+  const Op& op = index_.ops[at(id)];
+  const StageCosts& costs = input_.stages[pp::index(op.stage)];
+  const bool state = index_.carries_state[at(id)];
+  if (op.kind == OpKind::load) return (costs.load + (state ? costs.load_state : Seconds{})).count();
+  return state ? costs.evict.count() : 0;
 }
 
 Sent OpCosts::message(int producer, int consumer, int edge) const {

@@ -28,8 +28,10 @@ class OpCosts {
   /// Seconds; a slice of a split micro-batch takes its part. An AR takes at least 0: what it really takes
   /// depends on its mode and on other workers.
   double duration(int id) const { return own_time(id) + (handles_messages_ ? message_time(id) : 0); }
-  /// The part of duration() that is no message's.
+  /// The part of duration() that is no message's; of L and E what copying keeps the device from its work.
   double own_time(int id) const;
+  /// What L or E copies takes, whoever copies it.
+  double copy_time(int id) const;
   /// `edge` as for_each_producer() gives it. Empty within a worker, and where nothing is sent.
   Sent message(int producer, int consumer, int edge) const;
   /// Seconds from the end of an operation until the receiver may begin with its message, when the ports are

@@ -27,8 +27,10 @@ struct StageCosts {
   /// Of it, what at most is over when the last backward is: its buckets are complete in turn (bucket_scan.h).
   /// Nothing: all that fits into the backward.
   std::optional<Seconds> hideable = std::nullopt;
-  Seconds update{};                     ///< per U
-  Seconds load{}, evict{};              ///< per L and E: the stage's weights between host and device
+  Seconds update{};      ///< per U
+  Seconds load{};        ///< per L: the stage's weights from the host to the device
+  Seconds load_state{};  ///< per L whose weights are updated before their E: the optimizer's state, besides
+  Seconds evict{};       ///< per such E: both of them back; other weights are dropped
   Bytes weights, gradients, optimizer;  ///< of one version
   Bytes saved;                          ///< activations kept from F to B (or W), stage input excluded
   Bytes again;        ///< layers that run again inside B: the largest one's activations, there during B
@@ -78,6 +80,8 @@ struct SimulationInput {
       micro_batch_scale;  ///< per micro-batch: times and bytes relative to `stages` (unequal sizes); empty: 1
   AllReduceMode all_reduce = AllReduceMode::overlapped;
   double all_reduce_overlap = 1.0;  ///< o_ar: the share of the last backward, or of `hideable`, that hides it
+  /// Of what L and E copy, the share that the device's own work hides; 0: it does the copying itself, in turn.
+  double swap_overlap = 0;
   /// Asynchronous: a micro-batch in flight keeps the weights of its forward, as it does under every weight
   /// policy but `latest` and `predict`.
   bool keeps_versions = true;

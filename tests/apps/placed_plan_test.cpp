@@ -129,6 +129,35 @@ TEST_SUITE("apps/placed_plan") {
     CHECK(step({"--stages", "2"}) == doctest::Approx(best).epsilon(1e-9));
   }
 
+  TEST_CASE(
+      "swapped weights: as many stages as the memory asks for, loaded ahead where that is faster and fits") {
+    const Folder folder;
+    const auto plan = [&](const std::string& schedule, const std::string& limit, const std::string& overlap) {
+      check_valid(folder, folder.plan({"--schedule", schedule, "--swap-bandwidth", "100MB/s", "--memory-limit",
+                                       limit, "--swap-overlap", overlap}));
+      return folder.read();
+    };
+    const auto peak = [](const Plan& plan) {
+      pp::Bytes most;
+      for (const auto& worker : plan.predicted.workers) most = std::max(most, worker.memory.peak);
+      return most;
+    };
+    for (const std::string schedule : {"harmony-pp", "harmony-dp"}) {
+      CAPTURE(schedule);
+      const Plan ample = plan(schedule, "1GiB", "0");
+      const std::string half = std::to_string(peak(ample).value / 2);
+      const Plan tight = plan(schedule, half, "0");
+      CHECK(peak(tight).value <= peak(ample).value / 2);
+      CHECK(tight.stages.size() > ample.stages.size());
+      CHECK(tight.devices.front().memory.value == peak(ample).value / 2);
+      CHECK(ample.context.at("prefetch") == "false");  // it gains nothing where devices copy by themselves
+      const Plan ahead = plan(schedule, "1GiB", "1");
+      // Of two stages on two workers harmony-pp has nothing to load ahead; harmony-dp has, on each.
+      if (schedule == "harmony-dp") CHECK(ahead.predicted.step < ample.predicted.step);
+      CHECK(ahead.predicted.step <= ample.predicted.step);
+    }
+  }
+
   TEST_CASE("what the schedules exclude is refused before any search") {
     const Folder folder;
     const auto refusal = [&](const std::vector<std::string>& arguments) {
@@ -136,9 +165,14 @@ TEST_SUITE("apps/placed_plan") {
       CHECK(outcome.code == 2);
       return outcome.err;
     };
-    CHECK(refusal({"--schedule", "harmony-pp"})
-              .starts_with("pp-plan: error: schedule harmony-pp has no plans: plans keep all weights on the "
-                           "devices; plan with 1f1b --recompute auto, "));
+    CHECK(refusal({"--schedule", "harmony-pp"}) ==
+          "pp-plan: error: schedule harmony-pp: weights live on the host, and nothing says how fast they come "
+          "to a device; add --swap-bandwidth, for example 12GB/s (the report of pp-run tells what it "
+          "measured)\n");
+    CHECK(refusal({"--schedule", "harmony-dp", "--swap-bandwidth", "1GB/s", "--recompute", "auto"}) ==
+          "pp-plan: error: schedule harmony-dp: its tasks say what runs again; leave --recompute out\n");
+    CHECK(refusal({"--schedule", "harmony-dp", "--swap-bandwidth", "1GB/s", "--swap-overlap", "2"}) ==
+          "pp-plan: error: swap_overlap = 2.000000 is not a share of what is swapped; give 0 to 1\n");
     CHECK(refusal({"--schedule", "zb-h1", "--replicas", "2-1"}) ==
           "pp-plan: error: schedule zb-h1 runs 1 worker per stage; leave --replicas out\n");
     CHECK(refusal({"--schedule", "interleaved", "--stages", "3"}) ==

@@ -25,6 +25,10 @@ struct PlanSpec {
   std::vector<pp::plan::Recompute> recompute{};    ///< R per stage, or one for all; empty: none
   std::vector<std::string> rerun_layers{};         ///< layers that run again inside the backward of their stage
   double all_reduce_overlap = 0;
+  int chunks = 0;         ///< stages per worker; 0: the schedule's own
+  bool prefetch = false;  ///< harmony
+  std::vector<int> forward_packs{}, backward_packs{};
+  pp::Bytes memory{0};  ///< of each device; 0: not known
 };
 
 /// `ARg` of the plan's copies of shared weights.
@@ -56,6 +60,10 @@ inline pp::plan::Plan make_plan(const PlanSpec& spec) {
   const plan::ScheduleRow& row = plan::require_schedule(spec.schedule);
   plan::ScheduleRequest request;
   request.name = spec.schedule;
+  request.chunks_per_worker = spec.chunks;
+  request.prefetch = spec.prefetch;
+  request.forward_packs = spec.forward_packs;
+  request.backward_packs = spec.backward_packs;
   const int stages = static_cast<int>(spec.cuts.size()) + 1;
   const int chunks = plan::chunks_of(request);
   request.replicas = spec.replicas;
@@ -64,7 +72,10 @@ inline pp::plan::Plan make_plan(const PlanSpec& spec) {
   request.recompute = spec.recompute;
   request.weight_policy = spec.policy;
   plan::Schedule schedule = plan::make_schedule(request);
-  const bool reruns = !spec.recompute.empty() || !spec.rerun_layers.empty();
+  const bool again = std::ranges::any_of(schedule.workers, [](const plan::WorkerProgram& worker) {
+    return std::ranges::count(worker.program, plan::OpKind::recompute, &plan::Op::kind) > 0;
+  });
+  const bool reruns = again || !spec.recompute.empty() || !spec.rerun_layers.empty();
   plan.schedule = {spec.schedule, spec.policy.value_or(row.default_policy()),
                    reruns ? plan::RecomputePolicy::per_stage : plan::RecomputePolicy::never, chunks};
 
@@ -87,6 +98,7 @@ inline pp::plan::Plan make_plan(const PlanSpec& spec) {
     Device device;
     device.id = DeviceId{id};
     device.index = id;
+    device.memory = spec.memory;
     plan.devices.push_back(device);
   }
   plan.predicted.workers.resize(plan.workers.size());

@@ -1,6 +1,7 @@
 #include "libplan/search/candidates/placed.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "libplan/schedule/size.h"
 #include "libplan/search/candidates/placed_floor.h"
@@ -10,24 +11,31 @@
 namespace pp::plan {
 namespace {
 
-ScheduleRequest schedule_request(const PlanRequest& request, const ScheduleRow& row, int micro_batches,
+/// What a schedule leaves open besides its stages.
+struct Variant {
+  int chunks = 0;  ///< per worker; 0: the schedule's own
+  bool prefetch = false;
+};
+
+ScheduleRequest schedule_request(const Variant& variant, const ScheduleRow& row, int micro_batches,
                                  int workers) {
   ScheduleRequest what;
   what.name = std::string(row.name);
   what.replicas.assign(static_cast<std::size_t>(workers), 1);
   what.micro_batches = micro_batches;
-  what.chunks_per_worker = request.chunks_per_worker;
+  what.chunks_per_worker = variant.chunks;
+  what.prefetch = variant.prefetch;
   return what;
 }
 
 /// Workers that the request fixes; 0: free.
 int asked_workers(const PlanRequest& request, const ScheduleRow& row) {
   if (request.stages) return *request.stages;
-  return requested_stages(request) / chunks_of(schedule_request(request, row, 1, 1));
+  return requested_stages(request) / chunks_of(schedule_request({request.chunks_per_worker}, row, 1, 1));
 }
 
-Schedule schedule_for(const PlanRequest& request, const ScheduleRow& row, int micro_batches, int workers) {
-  const ScheduleRequest what = schedule_request(request, row, micro_batches, workers);
+Schedule schedule_for(const Variant& variant, const ScheduleRow& row, int micro_batches, int workers) {
+  const ScheduleRequest what = schedule_request(variant, row, micro_batches, workers);
   check_size(what, micro_batches);
   if (row.generate != nullptr) return make_schedule(what);
   return {replicated_placement(what.replicas), std::vector<WorkerProgram>(what.replicas.size())};
@@ -50,6 +58,34 @@ Schedule schedule_of(const ProgramSet& set, int micro_batches, int devices) {
   return schedule;
 }
 
+std::optional<Schedule> schedule_of_variant(const Variant& variant, const PlanRequest& request,
+                                            const ScheduleRow& row, int micro_batches, int devices) {
+  if (request.programs) return schedule_of(*request.programs, micro_batches, devices);
+  const int asked = asked_workers(request, row);
+  if (asked > 0 && asked != devices) return std::nullopt;
+  return schedule_for(variant, row, micro_batches, devices);
+}
+
+/// Where weights are swapped, the more stages, the less is on a device at a time: 1, 2, 3, 4, 6, 8, 12, .. per
+/// worker, unless the request says how many; each with and without loading ahead.
+std::vector<Variant> variants_of(const PlanCase& one, const PlanRequest& request) {
+  if (one.schedule.rules != RuleSet::swapped) return {{request.chunks_per_worker}};
+  const int most = one.chain.size() / static_cast<int>(one.devices.positions.size());
+  std::vector<int> chunks{request.chunks_per_worker};
+  if (request.chunks_per_worker == 0) {
+    chunks.clear();
+    for (int power = 1; power <= most; power *= 2) {
+      chunks.push_back(power);
+      if (power > 1 && power + power / 2 <= most) chunks.push_back(power + power / 2);
+    }
+  }
+  std::vector<Variant> variants;
+  for (const int count : chunks) {
+    for (const bool prefetch : {false, true}) variants.push_back({count, prefetch});
+  }
+  return variants;
+}
+
 /// Bytes of the largest device of a case.
 std::int64_t largest_device(const PlanCase& one, const Cluster& cluster, const PlanRequest& request) {
   std::int64_t bytes = 0;
@@ -65,29 +101,12 @@ bool others_compete(const PlanRequest& request) {
                              [](const ScheduleRow* row) { return !is_placed(*row); });
 }
 
-}  // namespace
-
-bool is_placed(const ScheduleRow& row) { return row.replication == Replication::none && row.synchronous; }
-
-std::optional<Schedule> placed_schedule(const PlanRequest& request, const ScheduleRow& row, int micro_batches,
-                                        int devices) {
-  if (request.programs) return schedule_of(*request.programs, micro_batches, devices);
-  const int asked = asked_workers(request, row);
-  if (asked > 0 && asked != devices) return std::nullopt;
-  return schedule_for(request, row, micro_batches, devices);
-}
-
-double shared_work(const PlanCase& one) {
-  const double work = one.bound_chain.compute(0, one.bound_chain.size()) * one.batch.micro_batches;
-  return work / static_cast<double>(one.devices.positions.size());
-}
-
-std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
-                                       double slowest) {
-  if (shared_work(one) > slowest) return {};
+/// Of one variant.
+std::vector<Finalist> finalists_of(const Variant& variant, const PlanCase& one, const Cluster& cluster,
+                                   const PlanRequest& request, double slowest) {
   const int workers = static_cast<int>(one.devices.positions.size());
-  if (!request.programs && workers > one.chain.size()) return {};  // each has a stage of its own
-  std::optional<Schedule> made = placed_schedule(request, one.schedule, one.batch.micro_batches, workers);
+  std::optional<Schedule> made =
+      schedule_of_variant(variant, request, one.schedule, one.batch.micro_batches, workers);
   const auto schedule = made ? std::make_shared<const Schedule>(*std::move(made)) : nullptr;
   const int stages = schedule ? static_cast<int>(schedule->stage_workers.size()) : 0;
   const int most = std::min(one.chain.size(), request.max_stages.value_or(stages));
@@ -116,8 +135,34 @@ std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& clust
   for (const Candidate& candidate : candidates) {
     Finalist& finalist = finalists.emplace_back(finalist_of(one, candidate));
     finalist.placed = schedule;
+    finalist.prefetch = variant.prefetch;
     finalist.bound = bound;
   }
+  return finalists;
+}
+
+}  // namespace
+
+bool is_placed(const ScheduleRow& row) { return row.replication == Replication::none && row.synchronous; }
+
+std::optional<Schedule> placed_schedule(const PlanRequest& request, const ScheduleRow& row, int micro_batches,
+                                        int devices) {
+  return schedule_of_variant({request.chunks_per_worker}, request, row, micro_batches, devices);
+}
+
+double shared_work(const PlanCase& one) {
+  const double work = one.bound_chain.compute(0, one.bound_chain.size()) * one.batch.micro_batches;
+  return work / static_cast<double>(one.devices.positions.size());
+}
+
+std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
+                                       double slowest) {
+  if (shared_work(one) > slowest) return {};
+  const int workers = static_cast<int>(one.devices.positions.size());
+  if (!request.programs && workers > one.chain.size()) return {};  // each has a stage of its own
+  std::vector<Finalist> finalists;
+  for (const Variant& variant : variants_of(one, request))
+    std::ranges::move(finalists_of(variant, one, cluster, request, slowest), std::back_inserter(finalists));
   return finalists;
 }
 

@@ -13,6 +13,7 @@ namespace {
 std::vector<int> least_windows(const PlanCase& one, const Schedule& schedule) {
   std::vector<int> result(schedule.stage_workers.size(), 1);
   const bool known = !schedule.workers.front().program.empty();
+  if (one.schedule.rules == RuleSet::swapped) return result;  // tasks hold a micro-batch at a time
   if (!known || one.in_flight.recompute != RecomputeMode::never) return result;
   Assignment assignment;
   assignment.programs = schedule.workers;

@@ -25,6 +25,7 @@ Assignment assignment_of(const Finalist& finalist) {
   assignment.worker_devices.assign(finalist.devices.begin(), finalist.devices.begin() + finalist.workers());
   assignment.programs = finalist.placed->workers;
   assignment.micro_batches = finalist.micro_batches;
+  assignment.rules = finalist.schedule->rules;
   return assignment;
 }
 

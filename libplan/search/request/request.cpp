@@ -103,6 +103,17 @@ std::int64_t usable_bytes(const Device& device, const PlanRequest& request) {
   return request.memory_limit ? std::min(bytes, request.memory_limit->value) : bytes;
 }
 
+SwapLink swap_link(RuleSet rules, const Cluster& cluster, const PlanRequest& request) {
+  if (rules != RuleSet::swapped) return {};
+  if (!request.swap_bandwidth) {
+    throw Error(ErrorKind::usage,
+                "weights live on the host here, and nothing says how fast they come to the device; add "
+                "--swap-bandwidth, for example 12GB/s (the report of pp-run tells what it measured)");
+  }
+  const bool copies_itself = cluster.devices.front().kind == DeviceKind::cuda;
+  return {*request.swap_bandwidth, request.swap_overlap.value_or(copies_itself ? 1 : 0)};
+}
+
 bool may_copy_tied(const ScheduleRow& schedule) {
   return schedule.synchronous && schedule.replication != Replication::none;
 }

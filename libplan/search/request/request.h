@@ -9,6 +9,7 @@
 #include "libplan/cost/stage_cost.h"
 #include "libplan/cost/stage_memory.h"
 #include "libplan/search/planner.h"
+#include "libplan/search/pricing.h"
 
 namespace pp::plan {
 
@@ -37,6 +38,9 @@ struct DeviceSet {
 
 /// What the request says, or else the cluster.
 double all_reduce_overlap(const Cluster& cluster, const PlanRequest& request);
+
+/// Of a schedule with these rules; nothing where weights stay on their devices.
+SwapLink swap_link(RuleSet rules, const Cluster& cluster, const PlanRequest& request);
 
 /// The layers, those of shared weights together unless the request lets stages hold copies.
 PlanGraph planned_graph(const Profile& profile, const PlanRequest& request);

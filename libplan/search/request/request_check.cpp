@@ -191,6 +191,22 @@ void check_units(const Profile& profile, const Cluster& cluster, const PlanReque
   }
 }
 
+/// Of a schedule whose weights live on the host.
+void check_swaps(const ScheduleRow& row, const PlanRequest& request) {
+  const std::string name = "schedule " + std::string(row.name);
+  if (request.recompute != RecomputeMode::never)
+    refuse(name + ": its tasks say what runs again; leave --recompute out");
+  if (!request.swap_bandwidth) {
+    refuse(name +
+           ": weights live on the host, and nothing says how fast they come to a device; add "
+           "--swap-bandwidth, for example 12GB/s (the report of pp-run tells what it measured)");
+  }
+  if (!(request.swap_bandwidth->value > 0)) refuse("swap_bandwidth must be above 0");
+  const double overlap = request.swap_overlap.value_or(0);
+  if (!(overlap >= 0 && overlap <= 1))
+    refuse("swap_overlap = " + std::to_string(overlap) + " is not a share of what is swapped; give 0 to 1");
+}
+
 void check_policy(const PlanRequest& request) {
   if (requested_schedules(request).empty()) {
     refuse("no schedule of auto goes with " +
@@ -214,6 +230,7 @@ void check_policy(const PlanRequest& request) {
       refuse("schedule custom and a file of programs go together; add --programs FILE.csv");
     if (row->source == ProgramSource::file && request.recompute != RecomputeMode::never)
       refuse("schedule custom: its programs say what runs again; leave --recompute out");
+    if (row->rules == RuleSet::swapped) check_swaps(*row, request);
     if (request.programs) check_programs(*request.programs);
     if (!row->synchronous && request.recompute == RecomputeMode::except_last) {
       refuse("recompute except_last needs a last micro-batch, schedule " + std::string(row->name) +

@@ -210,6 +210,11 @@ TEST_SUITE("libplan/schedule/lists") {
     CHECK(lists(request("harmony-dp", 2, 2)) ==
           Texts{"L0 F0.0 E0 L1 F1.0 B1.0 AR1 U1 E1 L0 R0.0 B0.0 AR0 U0 E0",
                 "L0 F0.1 E0 L1 F1.1 B1.1 AR1 U1 E1 L0 R0.1 B0.1 AR0 U0 E0"});
+    // Loaded a task ahead: stage 1 before F0, stage 0 again before F1.
+    ScheduleRequest ahead = request("harmony-dp", 2, 2);
+    ahead.prefetch = true;
+    CHECK(lists(ahead).front() == "L0 L1 F0.0 E0 L0 F1.0 B1.0 AR1 U1 E1 R0.0 B0.0 AR0 U0 E0");
+    validate(program_set(ahead));
   }
 
   TEST_CASE("recompute stands directly before the backward, per stage and per mode") {
@@ -236,6 +241,8 @@ TEST_SUITE("libplan/schedule/lists") {
           "worker 0, operation 4 (R0.0): the weights of stage 0 are not loaded; L0 must come first");
     CHECK(refusal("L0 F0.0 F0.1 R0.0 B0.0 R0.1 B0.1 U0") ==
           "worker 0: the weights of stage 0 stay loaded; end with E0");
+    CHECK(refusal("L0 F0.0 F0.1 R0.0 B0.0 E0 L0 R0.1 B0.1 U0 E0") ==
+          "worker 0, operation 5 (E0): the gradients of stage 0 would be lost; U0 must come first");
     ProgramSet standard = test::straight("gpipe", 1, 1);
     standard.workers[0] = parse_program("L0 F0.0 B0.0 U0");
     CHECK(test::error_of([&] { validate(standard); }) ==

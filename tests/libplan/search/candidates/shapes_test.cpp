@@ -373,13 +373,6 @@ TEST_CASE("schedules without plans say why and what to use") {
               "plan" +
               simulate);
   }
-  for (const char* name : {"harmony-pp", "harmony-dp"}) {
-    CHECK(refusal(request_of(name, 4, 4)) ==
-          "schedule " + std::string(name) +
-              " has no plans: plans keep all weights on the devices; plan with 1f1b --recompute auto, more "
-              "stages or smaller micro-batches" +
-              simulate);
-  }
 }
 
 TEST_CASE("a sweep has a row for every planned schedule") {
