@@ -48,6 +48,19 @@ std::string worker_table(const run::RunReport& report) {
   return table.text();
 }
 
+/// What was copied between host and devices, and how fast: what --swap-bandwidth of pp-plan wants to know.
+std::string swaps_line(const run::RunReport& report) {
+  run::SwapsReport in, out;
+  const auto add = [](run::SwapsReport& sum, const std::optional<run::SwapsReport>& one) {
+    if (one) sum = {sum.count + one->count, sum.bytes + one->bytes, sum.time + one->time};
+  };
+  for (const run::WorkerReport& worker : report.workers) add(in, worker.swaps_in), add(out, worker.swaps_out);
+  if (!in.bandwidth()) return {};
+  std::string text = "\nstages from the host: " + to_text(in.bytes) + " at " + to_text(*in.bandwidth());
+  if (out.bandwidth()) text += ", back: " + to_text(out.bytes) + " at " + to_text(*out.bandwidth());
+  return text + '\n';
+}
+
 }  // namespace
 
 std::string stages_of(const plan::Plan& plan, WorkerId worker) {
@@ -108,6 +121,7 @@ std::string summary(const run::RunReport& report) {
   cli::Table table({{"quantity", cli::Align::left}, {"predicted"}, {"measured"}, {"measured/predicted"}});
   for (const run::Comparison& comparison : report.comparisons) table.add(comparison_cells(comparison));
   text += table.text() + '\n' + worker_table(report) + '\n' + operation_table(report.op_times);
+  text += swaps_line(report);
   if (report.frames) {
     text += "\na frame every " + to_text(report.frames->period) + ", its output " +
             to_text(report.frames->latency) + " and at most " + counted(report.frames->delay, "frame") +

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "libplan/draw/chrome_trace.h"
+#include "librun/swap/residency.h"
 
 namespace pp::run {
 
@@ -40,6 +41,8 @@ void compare(RunReport& report, std::string name, double predicted, double measu
       {std::move(name), predicted, measured, predicted == 0 ? 0 : measured / predicted});
 }
 
+SwapsReport swaps_report(const SwapCount& swaps) { return {swaps.count, swaps.bytes, swaps.time}; }
+
 WorkerReport worker_report(WorkerId id, const WorkerRecord& record, Seconds step, std::int64_t steps) {
   WorkerReport report;
   report.id = id;
@@ -57,6 +60,22 @@ WorkerReport worker_report(WorkerId id, const WorkerRecord& record, Seconds step
   return report;
 }
 
+// Per step, beside what the programs list.
+void compare_swaps(RunReport& report) {
+  const std::vector<PlannedSwaps> planned = planned_swaps(report.plan);
+  const double steps = static_cast<double>(std::max<std::int64_t>(report.steps, 1));
+  for (std::size_t w = 0; w < report.workers.size(); ++w) {
+    const std::string prefix = "worker_" + std::to_string(w) + "_swap_";
+    const auto way = [&](const std::string& name, int count, Bytes bytes, const SwapsReport& measured) {
+      compare(report, prefix + name, count, static_cast<double>(measured.count) / steps);
+      compare(report, prefix + name + "_bytes", static_cast<double>(bytes.value),
+              static_cast<double>(measured.bytes.value) / steps);
+    };
+    way("in", planned[w].loads, planned[w].in, *report.workers[w].swaps_in);
+    way("out", planned[w].writes, planned[w].out, *report.workers[w].swaps_out);
+  }
+}
+
 // A step does `accumulate` times what the plan predicts of one, but for its all-reduce and its update.
 void add_comparisons(RunReport& report, const plan::Prediction& predicted, int accumulate) {
   compare(report, "step_s", accumulate * predicted.step.count(), report.step.count());
@@ -72,6 +91,11 @@ void add_comparisons(RunReport& report, const plan::Prediction& predicted, int a
 }
 
 }  // namespace
+
+std::optional<BytesPerSecond> SwapsReport::bandwidth() const {
+  if (time <= Seconds(0)) return std::nullopt;
+  return BytesPerSecond(static_cast<double>(bytes.value) / time.count());
+}
 
 double fraction_idle(Seconds busy, double workers, Seconds time) {
   if (time.count() <= 0) return 0;
@@ -103,11 +127,16 @@ void add_measurements(RunReport& report, int accumulate, std::span<const StepRec
   for (std::size_t w = 0; w < workers.size(); ++w) {
     report.workers.push_back(
         worker_report(WorkerId{static_cast<int>(w)}, *workers[w], report.step, report.steps));
+    if (swaps(plan)) {
+      report.workers.back().swaps_in = swaps_report(workers[w]->swaps.in);
+      report.workers.back().swaps_out = swaps_report(workers[w]->swaps.out);
+    }
     busy += report.workers.back().busy;
   }
   report.bubble_fraction = fraction_idle(busy, static_cast<double>(workers.size()), report.step);
   report.op_times = op_times(plan, workers);
   add_comparisons(report, plan.predicted, accumulate);
+  if (swaps(plan)) compare_swaps(report);
   const auto of_last = [&](const StepRecord& step) { return step.stretch == steps.back().stretch; };
   report.last_steps = last_steps(plan, workers, std::ranges::count_if(steps, of_last));
 }

@@ -29,6 +29,16 @@ struct EpochReport {
   bool operator==(const EpochReport&) const = default;
 };
 
+/// Stages copied between host and device, one way, in all steps.
+struct SwapsReport {
+  std::int64_t count = 0;
+  Bytes bytes;
+  Seconds time{};  ///< that copying took
+  /// Nothing where nothing was copied.
+  std::optional<BytesPerSecond> bandwidth() const;
+  bool operator==(const SwapsReport&) const = default;
+};
+
 struct WorkerReport {
   WorkerId id{};
   Seconds busy{};  ///< per step, median over the measured steps
@@ -38,6 +48,7 @@ struct WorkerReport {
   int peak_in_flight = 0;
   int peak_versions = 1;
   Bytes sent_per_step;
+  std::optional<SwapsReport> swaps_in, swaps_out;  ///< none: weights stay on the device
   bool operator==(const WorkerReport&) const = default;
 };
 

@@ -27,20 +27,27 @@ Json write(const EpochReport& epoch) {
   return json;
 }
 
+Json write(const SwapsReport& swaps) {
+  return {{"count", swaps.count}, {"bytes", swaps.bytes.value}, {"time_s", swaps.time.count()}};
+}
+
 Json write(const WorkerReport& worker) {
-  return {{"id", number(worker.id)},
-          {"busy_s", worker.busy.count()},
-          {"bubble_fraction", worker.bubble_fraction},
-          {"peak_bytes", worker.peak.value},
-          {"parts",
-           {{"weights", worker.weights.value},
-            {"gradients", worker.gradients.value},
-            {"optimizer", worker.optimizer.value},
-            {"versions", worker.versions.value},
-            {"saved", worker.saved.value}}},
-          {"peak_in_flight", worker.peak_in_flight},
-          {"peak_versions", worker.peak_versions},
-          {"sent_bytes_per_step", worker.sent_per_step.value}};
+  Json json{{"id", number(worker.id)},
+            {"busy_s", worker.busy.count()},
+            {"bubble_fraction", worker.bubble_fraction},
+            {"peak_bytes", worker.peak.value},
+            {"parts",
+             {{"weights", worker.weights.value},
+              {"gradients", worker.gradients.value},
+              {"optimizer", worker.optimizer.value},
+              {"versions", worker.versions.value},
+              {"saved", worker.saved.value}}},
+            {"peak_in_flight", worker.peak_in_flight},
+            {"peak_versions", worker.peak_versions},
+            {"sent_bytes_per_step", worker.sent_per_step.value}};
+  if (worker.swaps_in) json["swaps_in"] = write(*worker.swaps_in);
+  if (worker.swaps_out) json["swaps_out"] = write(*worker.swaps_out);
+  return json;
 }
 
 Json write(const OpTime& row) {
@@ -95,6 +102,15 @@ EpochReport read_epoch(ObjectReader& reader) {
   return epoch;
 }
 
+std::optional<SwapsReport> read_swaps(ObjectReader& reader, std::string_view key) {
+  if (!reader.has(key)) return std::nullopt;
+  SwapsReport swaps;
+  reader.object(key, [&](ObjectReader& way) {
+    swaps = {way.integer("count"), Bytes(way.integer("bytes")), Seconds(way.number("time_s", kTimes))};
+  });
+  return swaps;
+}
+
 WorkerReport read_worker(ObjectReader& reader, std::size_t workers) {
   WorkerReport worker;
   const IntegerRange count{0, std::numeric_limits<int>::max()};
@@ -112,6 +128,8 @@ WorkerReport read_worker(ObjectReader& reader, std::size_t workers) {
   worker.peak_in_flight = static_cast<int>(reader.integer("peak_in_flight", count));
   worker.peak_versions = static_cast<int>(reader.integer("peak_versions", count));
   worker.sent_per_step = Bytes(reader.integer("sent_bytes_per_step"));
+  worker.swaps_in = read_swaps(reader, "swaps_in");
+  worker.swaps_out = read_swaps(reader, "swaps_out");
   return worker;
 }
 

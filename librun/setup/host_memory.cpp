@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "libprofile/core/error.h"
+#include "librun/swap/residency.h"
 
 namespace pp::run {
 namespace {
@@ -48,7 +49,9 @@ HostNeed least_host_memory(const plan::Plan& plan, const ResolvedModel& model, s
   need.data = data * placement.processes();
   need.trains = copies > 1;
   const int micro_batch = std::max(1, plan.training.mini_batch / plan.training.micro_batches);
-  for (const plan::Stage& stage : plan.stages) {
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const plan::Stage& stage = plan.stages[s];
+    const StageId stage_id{static_cast<int>(s)};
     double state = 0;
     double largest = 0;
     for (std::size_t l = 0; l < model.layers.size(); ++l) {
@@ -60,6 +63,7 @@ HostNeed least_host_memory(const plan::Plan& plan, const ResolvedModel& model, s
     }
     for (const WorkerId worker : stage.workers) {
       if (devices[index(worker)].kind != DeviceKind::cpu || !placement.shares_memory(worker)) continue;
+      if (swaps(plan) && home_of(plan, stage_id, worker) != worker) continue;
       need.state += state;
       need.activations += largest;
     }

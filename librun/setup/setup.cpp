@@ -13,6 +13,7 @@
 #include "librun/setup/served.h"
 #include "librun/setup/setup.h"
 #include "librun/setup/start.h"
+#include "librun/swap/residency.h"
 #include "librun/worker/limits.h"
 #include "librun/worker/optimizer_settings.h"
 
@@ -251,6 +252,7 @@ Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profi
   const std::int64_t samples = set_data(setup, options);
   const OptimizerState optimizer = optimizer_state(plan.training.optimizer, options);
   check_prediction(plan, optimizer);
+  check_swapped(plan, setup.model, options, placement, optimizer.ratio);
   check_host_memory(least_host_memory(plan, setup.model, setup.devices, bytes_in_memory(setup, samples),
                                       2 + optimizer.ratio, placement),
                     profile::available_memory());

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "librun/checkpoint/model_tensors.h"
+#include "librun/swap/host_memory.h"
 
 namespace pp::run {
 
@@ -283,10 +284,36 @@ model::Pass Stage::evaluate(model::TensorSpan inputs, at::Generator& generator) 
   return segment_.forward(versions_.newest_shared(), inputs, context);
 }
 
+void Stage::hold(Hold what) {
+  hold_ = what;
+  set_memory(versions_.newest_flat(), what != Hold::nothing);
+  for (const auto& layer : buffers_) {
+    for (const at::Tensor& buffer : layer) set_memory(buffer, what != Hold::nothing);
+  }
+  set_memory(gradient_, what == Hold::training);
+  if (!optimizer_) return;
+  for (const model::OptimizerSlot& slot : optimizer_->state()) {
+    for (const at::Tensor& tensor : slot.tensors) set_memory(tensor, what == Hold::training);
+  }
+}
+
+std::vector<at::Tensor> Stage::swapped() const {
+  std::vector<at::Tensor> tensors;
+  if (hold_ == Hold::nothing) return tensors;
+  if (versions_.newest_flat().defined()) tensors.push_back(versions_.newest_flat());
+  for (const auto& layer : buffers_) tensors.insert(tensors.end(), layer.begin(), layer.end());
+  if (hold_ == Hold::weights || !optimizer_) return tensors;
+  for (const model::OptimizerSlot& slot : optimizer_->state())
+    tensors.insert(tensors.end(), slot.tensors.begin(), slot.tensors.end());
+  return tensors;
+}
+
 StageBytes Stage::bytes() const {
   StageBytes bytes;
+  if (hold_ == Hold::nothing) return bytes;
   bytes.weights = versions_.bytes_of_one();
   bytes.versions = bytes.weights * (version_count() - 1);
+  if (hold_ == Hold::weights) return bytes;
   bytes.gradients = bytes_of(gradient_);
   for (const model::OptimizerSlot& slot : optimizer_->state()) {
     for (const at::Tensor& tensor : slot.tensors) bytes.optimizer += bytes_of(tensor);

@@ -140,6 +140,16 @@ class Stage {
   FlatTensors parameters_of(at::Tensor flat) const;
   model::Optimizer& optimizer() { return *optimizer_; }
 
+  /// What of it is on the device, where its weights live on the host (swap/): all that training needs, weights
+  /// and buffers alone, or nothing. Nothing is in flight.
+  enum class Hold { nothing, weights, training };
+  /// What was not there before has arbitrary values.
+  void hold(Hold what);
+  Hold held() const { return hold_; }
+  /// The tensors that are copied to the host and back, as far as they are on the device: weights, buffers, then
+  /// what the optimizer has.
+  std::vector<at::Tensor> swapped() const;
+
   /// Forward alone, with the newest weights and running statistics; nothing stays in flight.
   model::Pass evaluate(model::TensorSpan inputs, at::Generator& generator) const;
 
@@ -201,6 +211,7 @@ class Stage {
   model::Gradients sums_;                            ///< views of it, as far as something was added
   std::vector<at::Tensor> update_gradients_;         ///< views of it: what the optimizer reads, per parameter
   Flights<Flight> flights_;
+  Hold hold_ = Hold::training;
   Statistics statistics_;
 };
 

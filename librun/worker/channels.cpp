@@ -99,6 +99,8 @@ Channels::Channels(const plan::Plan& plan, const ResolvedModel& model, std::span
     : ports_(wiring.size()) {
   connect(wiring);
   const Owners owners(training, static_cast<int>(wiring.size()));
+  const Owners backward_owners =
+      options.swapped ? Owners(training, static_cast<int>(wiring.size()), Owners::Of::backwards) : owners;
   const Owners forward_owners(evaluation, static_cast<int>(wiring.size()));
   const std::int64_t count = settled(training);
   std::vector<int> peaks;
@@ -117,14 +119,18 @@ Channels::Channels(const plan::Plan& plan, const ResolvedModel& model, std::span
     if (is_floating(type.dtype))
       pattern.dtype = options.autocast ? std::nullopt : std::optional(plan.training.dtype);
     add(Direction::activation, e, owners, pattern);
-    if (edge.gradient) add(Direction::gradient, e, owners, pattern);
+    if (edge.gradient) add(Direction::gradient, e, backward_owners, pattern);
     pattern.per_step = options.evaluation_micro_batches;
     add(Direction::evaluation, e, forward_owners, pattern);
   }
   for (Channel& channel : channels_)
     channel.window = 1 + 2 * std::max(peaks[index(channel.from)], peaks[index(channel.to)]);
-  follow(training, Direction::activation, owners, options.gradient_lag);
-  follow(evaluation, Direction::evaluation, forward_owners, 0);
+  if (options.swapped) {
+    const int step = plan.training.micro_batches;
+    for (Channel& channel : channels_) channel.window = std::max(channel.window, 1 + 2 * step);
+  }
+  follow(training, Direction::activation, owners, backward_owners, options.gradient_lag);
+  follow(evaluation, Direction::evaluation, forward_owners, forward_owners, 0);
 }
 
 void Channels::connect(std::span<const StageWiring> wiring) {
@@ -180,8 +186,8 @@ int Channels::find(Direction direction, int edge, WorkerId from, WorkerId to) co
 }
 
 // Where gradients lag, the last ones find no backward: who would take them receives and drops them.
-void Channels::follow(std::span<const plan::Stream> streams, Direction forwards, const Owners& owners,
-                      int gradient_lag) {
+void Channels::follow(std::span<const plan::Stream> streams, Direction forwards, const Owners& forward_owners,
+                      const Owners& backward_owners, int gradient_lag) {
   std::vector<Traffic> traffic(channels_.size());
   const std::int64_t count = settled(streams);
   for (std::size_t w = 0; w < streams.size(); ++w) {
@@ -191,6 +197,7 @@ void Channels::follow(std::span<const plan::Stream> streams, Direction forwards,
       if (!forward && op.kind != plan::OpKind::backward && op.kind != plan::OpKind::input_gradient) return;
       const StagePorts& mine = ports(op.stage);
       const Direction direction = forward ? forwards : Direction::gradient;
+      const Owners& owners = forward ? forward_owners : backward_owners;
       const auto at = [&](WorkerId from, WorkerId to, const Port& port) -> Traffic& {
         return traffic[static_cast<std::size_t>(find(direction, port.edge, from, to))];
       };

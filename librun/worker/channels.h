@@ -35,6 +35,8 @@ struct ChannelOptions {
   /// A backward takes the gradient that the next stage has for the micro-batch so many before its own (PARTIME:
   /// 2).
   int gradient_lag = 0;
+  /// Backwards may be on other workers than forwards, and all micro-batches of a step may wait between them.
+  bool swapped = false;
 };
 
 class Channels {
@@ -62,9 +64,10 @@ class Channels {
   };
 
   void connect(std::span<const StageWiring> wiring);
+  /// Between the owners of the edge's forwards, or of its backwards.
   void add(Direction direction, int edge, const Owners& owners, const Channel& pattern);
   void follow(std::span<const plan::Stream> streams, Direction forwards, const Owners& owners,
-              int gradient_lag);
+              const Owners& backward_owners, int gradient_lag);
 
   std::vector<StagePorts> ports_;  ///< per stage
   std::vector<Edge> edges_;

@@ -70,7 +70,8 @@ std::optional<Turn> Cursor::next() {
   Turn turn{.op = *op};
   if (!plan::has_micro_batch(op->kind)) {
     const auto due = due_.find(op->stage);
-    const bool backward = op->kind != plan::OpKind::tied_all_reduce && due != due_.end();
+    const bool reads_gradient = op->kind == plan::OpKind::all_reduce || op->kind == plan::OpKind::update;
+    const bool backward = reads_gradient && due != due_.end();
     turn.step =
         backward ? due->second : stretch_.epoch_first + mini_batch_of(walk_.shift()) / epoch_.accumulate;
     return turn;

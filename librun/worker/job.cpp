@@ -8,6 +8,7 @@
 #include "libplan/schedule/versions.h"
 #include "libprofile/device/compute_device.h"
 #include "librun/data/synthetic.h"
+#include "librun/swap/residency.h"
 #include "librun/transport/backends.h"
 #include "librun/transport/direct_ways.h"
 #include "librun/transport/rank_transport.h"
@@ -66,7 +67,8 @@ ChannelOptions number_messages(const plan::Plan& plan, const RunOptions& options
   return {.autocast = options.autocast.has_value(),
           .step_micro_batches = std::int64_t{plan.training.micro_batches} * options.accumulate,
           .evaluation_micro_batches = std::max<std::int64_t>(1, test.count),
-          .gradient_lag = setup.clocked ? 2 : 0};
+          .gradient_lag = setup.clocked ? 2 : 0,
+          .swapped = swaps(plan)};
 }
 
 Commands::Readers readers(const plan::Plan& plan, const Placement& placement) {
@@ -162,6 +164,7 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
     : plan(std::move(the_plan)),
       options(std::move(the_options)),
       setup(std::move(the_setup)),
+      swapped(!forward_only && swaps(plan)),
       training(forward_only ? nullptr : load(setup, plan, options, Subset::training)),
       test(forward_only ? std::move(forward_only->data) : load(setup, plan, options, Subset::test)),
       inference(forward_only ? std::move(forward_only->inference) : nullptr),
@@ -169,9 +172,11 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
       recompute(recomputed_layers(plan)),
       wiring(wire(make_segments(plan, setup.model))),
       streams(training_streams(plan)),
-      forward_streams(run::forward_streams(plan)),
+      forward_streams(swapped ? swapped_forward_streams(plan) : run::forward_streams(plan)),
       lead(find_lead(plan, setup, streams)),
       owners(streams, static_cast<int>(plan.stages.size())),
+      backward_owners(swapped ? Owners(streams, static_cast<int>(plan.stages.size()), Owners::Of::backwards)
+                              : owners),
       forward_owners(forward_streams, static_cast<int>(plan.stages.size())),
       test_shape(forward_only ? forward_only->shape : shape_of_test(setup, plan)),
       numbering(number_messages(plan, options, setup, test_shape)),
@@ -187,6 +192,7 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
       initial(read_initial(setup, plan, layers)),
       transport(make_transport(coordinator, channels, setup, options)),
       collectives(make_collectives(coordinator, plan, setup, options)),
+      host(swapped ? std::make_unique<HostStore>(coordinator, plan) : nullptr),
       server(inference ? nullptr : make_server(coordinator, plan, options, setup)),
       start(Coordinator::Clock::now()) {}
 

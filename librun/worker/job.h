@@ -13,6 +13,7 @@
 #include "librun/data/dataset.h"
 #include "librun/run.h"
 #include "librun/server/parameter_server.h"
+#include "librun/swap/host_store.h"
 #include "librun/transport/collectives.h"
 #include "librun/transport/coordinator.h"
 #include "librun/transport/device_group.h"
@@ -67,6 +68,7 @@ struct Job {
   const plan::Plan plan;
   const RunOptions options;
   const Setup setup;
+  const bool swapped;                         ///< weights live on the host, in training
   std::unique_ptr<const Dataset> training;    ///< null: an inference
   std::unique_ptr<const Dataset> test;        ///< what forward-only passes read; null: no evaluation
   std::unique_ptr<Inference> inference;       ///< null: a training
@@ -77,6 +79,7 @@ struct Job {
   std::vector<plan::Stream> forward_streams;  ///< per worker: what an evaluation or inference runs
   Step lead;                                  ///< steps that may run from the first unfinished one on
   Owners owners;
+  Owners backward_owners;  ///< the same but where weights are swapped
   Owners forward_owners;
   EpochShape test_shape;  ///< its mini-batches are one micro-batch each, as large as in training
   ChannelOptions numbering;
@@ -90,6 +93,7 @@ struct Job {
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Collectives>
       collectives;                          ///< groups: replicas of each stage, then workers of each tied entry
+  std::unique_ptr<HostStore> host;          ///< null: weights stay on their devices
   std::unique_ptr<ParameterServer> server;  ///< of replicas that train around one; null: none do
   std::vector<std::shared_ptr<DeviceGroup>> direct_ways;  ///< that transport and collectives use
   Coordinator::Clock::time_point start;                   ///< zero of all recorded times

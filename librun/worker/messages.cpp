@@ -15,7 +15,7 @@ std::int64_t Worker::number_of(const Turn& turn) const {
 }
 
 int Worker::channel_from(const Turn& turn, Direction direction, const Port& port) const {
-  return job_.channels.find(direction, port.edge, owner(port.peer, turn), id_);
+  return job_.channels.find(direction, port.edge, owner(direction, port.peer, turn), id_);
 }
 
 void Worker::expect(const Turn& turn) {
@@ -31,6 +31,7 @@ void Worker::expect(const Turn& turn) {
 
 model::Tensors Worker::receive_inputs(const Turn& turn) {
   model::Tensors inputs(job_.wiring[index(turn.op.stage)].inputs.size());
+  inputs_on_host_.assign(swapper_ ? inputs.size() : 0, at::Tensor());
   for (const Port& port : job_.channels.ports(turn.op.stage).inputs)
     inputs[port.tensor] = receive(turn, ground_.direction, port);
   ground_.feed->await(turn);
@@ -44,10 +45,16 @@ void Worker::receive_gradients(const Turn& turn) {
 }
 
 at::Tensor Worker::receive(const Turn& turn, Direction direction, const Port& port) {
-  const int channel = channel_from(turn, direction, port);
   const bool gradient = direction == Direction::gradient;
+  const bool stays = owner(direction, port.peer, turn) == id_;
+  if (stays && swapper_) {
+    auto [tensor, on_host] = shelf_.take({port.edge, gradient, number_of(turn)}, device_);
+    if (!gradient) inputs_on_host_[port.tensor] = std::move(on_host);
+    return tensor;
+  }
+  const int channel = channel_from(turn, direction, port);
   at::Tensor tensor = job_.transport->receive(channel, gradient ? gradient_number_of(turn) : number_of(turn));
-  if (owner(port.peer, turn) == id_) return tensor;
+  if (stays) return tensor;
   const bool copied = tensor.device() != device_;
   tensor = profile::brought_to(device_, std::move(tensor));
   return copied ? tensor : profile::received(tensor, memory_);
@@ -81,7 +88,7 @@ void Worker::send_gradients(const Turn& turn, model::Tensors gradients) {
 void Worker::send(const Turn& turn, Direction direction, const std::vector<Port>& ports,
                   model::Tensors tensors) {
   for (const Port& port : ports) {
-    const bool stays = owner(port.peer, turn) == id_;
+    const bool stays = owner(direction, port.peer, turn) == id_;
     outbox_.push_back(stays ? tensors[port.tensor] : tensors[port.tensor].detach());
     if (!stays) leaving_.push_back(outbox_.back());
   }
@@ -89,7 +96,11 @@ void Worker::send(const Turn& turn, Direction direction, const std::vector<Port>
   profile::release_charges(leaving_);
   leaving_.clear();
   for (std::size_t i = 0; i < ports.size(); ++i) {
-    const WorkerId to = owner(ports[i].peer, turn);
+    const WorkerId to = owner(direction, ports[i].peer, turn);
+    if (to == id_ && swapper_) {
+      shelf_.put({ports[i].edge, direction == Direction::gradient, number_of(turn)}, std::move(outbox_[i]));
+      continue;
+    }
     const Bytes bytes(static_cast<std::int64_t>(outbox_[i].nbytes()));
     const Time begin = Coordinator::Clock::now();
     job_.transport->send(job_.channels.find(direction, ports[i].edge, id_, to), number_of(turn),

@@ -65,6 +65,20 @@ struct MessageRecord {
   std::int64_t step = 0;
 };
 
+/// Copies of stages between host and device, one way.
+struct SwapCount {
+  std::int64_t count = 0;
+  Bytes bytes;
+  Seconds time{};
+  void add(Bytes more, Seconds taken) { ++count, bytes += more, time += taken; }
+};
+
+/// Where weights live on the host: what came to the device and went back in training. The worker's copying
+/// thread writes it.
+struct SwapRecord {
+  SwapCount in, out;
+};
+
 /// Times count from the start of the run.
 struct WorkerRecord {
   /// Seconds spent in operations, without waiting: per step, and in streams per mini-batch (one entry per
@@ -76,6 +90,7 @@ struct WorkerRecord {
   int peak_in_flight = 0;
   int peak_versions = 1;
   Bytes sent;
+  SwapRecord swaps;
   std::vector<OpRecord> ops;  ///< of the last steps
   std::vector<MessageRecord> messages;
 };

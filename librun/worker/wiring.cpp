@@ -7,6 +7,7 @@
 #include <string>
 
 #include "libprofile/core/error.h"
+#include "librun/swap/residency.h"
 
 namespace pp::run {
 
@@ -129,22 +130,34 @@ std::vector<plan::Stream> forward_streams(const plan::Plan& plan) {
   return streams;
 }
 
-Owners::Owners(std::span<const plan::Stream> streams, int stages) : turns_(static_cast<std::size_t>(stages)) {
-  const auto for_each_forward = [&](auto&& visit) {
+std::vector<plan::Stream> swapped_forward_streams(const plan::Plan& plan) {
+  std::vector<plan::Stream> streams;
+  for (const plan::Worker& worker : plan.workers)
+    streams.push_back(plan::steps_of(forward_part(worker.program.program), plan.training.micro_batches));
+  return streams;
+}
+
+Owners::Owners(std::span<const plan::Stream> streams, int stages, Of what)
+    : turns_(static_cast<std::size_t>(stages)) {
+  const auto counts = [&](plan::OpKind kind) {
+    if (what == Of::forwards) return kind == plan::OpKind::forward;
+    return kind == plan::OpKind::backward || kind == plan::OpKind::input_gradient;
+  };
+  const auto for_each = [&](auto&& visit) {
     for (std::size_t w = 0; w < streams.size(); ++w) {
       for (const plan::Program* part : {&streams[w].prologue, &streams[w].body}) {
         for (const plan::Op& op : *part) {
-          if (op.kind == plan::OpKind::forward) visit(op, WorkerId{static_cast<int>(w)}, streams[w].period);
+          if (counts(op.kind)) visit(op, WorkerId{static_cast<int>(w)}, streams[w].period);
         }
       }
     }
   };
   std::vector<int> periods(turns_.size(), 1);
-  for_each_forward([&](const plan::Op& op, WorkerId, int period) {
+  for_each([&](const plan::Op& op, WorkerId, int period) {
     periods[index(op.stage)] = joint_period(periods[index(op.stage)], period);
   });
   for (std::size_t s = 0; s < turns_.size(); ++s) turns_[s].resize(static_cast<std::size_t>(periods[s]));
-  for_each_forward([&](const plan::Op& op, WorkerId worker, int period) {
+  for_each([&](const plan::Op& op, WorkerId worker, int period) {
     std::vector<WorkerId>& turns = turns_[index(op.stage)];
     for (auto t = static_cast<std::size_t>(op.micro_batch % period); t < turns.size();
          t += static_cast<std::size_t>(period))

@@ -50,13 +50,16 @@ std::vector<plan::Stream> training_streams(const plan::Plan& plan);
 
 /// The forward-only pipeline: micro-batch t of a stage on replica t mod r, of its workers in their order.
 std::vector<plan::Stream> forward_streams(const plan::Plan& plan);
+/// The same where weights are swapped: the forwards of a step, task by task.
+std::vector<plan::Stream> swapped_forward_streams(const plan::Plan& plan);
 
 /// The worker whose stream has the forward of a stage on a micro-batch (libplan/schedule/ownership.h), for as
-/// many micro-batches as there may be.
+/// many micro-batches as there may be; or that which has the backward, where swapped weights let it be another.
 class Owners {
  public:
+  enum class Of { forwards, backwards };
   /// Throws pp::Error (data) for turns of workers that meet only after very many micro-batches.
-  Owners(std::span<const plan::Stream> streams, int stages);
+  Owners(std::span<const plan::Stream> streams, int stages, Of what = Of::forwards);
   WorkerId of(StageId stage, std::int64_t micro_batch) const {
     const std::vector<WorkerId>& turns = turns_[index(stage)];
     return turns[static_cast<std::size_t>(micro_batch) % turns.size()];

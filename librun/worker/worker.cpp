@@ -11,6 +11,7 @@
 #include "libprofile/device/compute_device.h"
 #include "libprofile/device/cores.h"
 #include "libprofile/model/errors.h"
+#include "librun/swap/residency.h"
 #include "librun/worker/located.h"
 #include "librun/worker/optimizer.h"
 
@@ -40,7 +41,9 @@ Worker::Worker(Job& job, WorkerId id)
       id_(id),
       device_(profile::tensor_device(job.setup.devices[index(id)].kind, job.setup.devices[index(id)].index)),
       generator_(profile::make_generator(device_, /*seed=*/0)),
-      memory_(job.options.memory_limit.value_or(kNoLimit)),
+      memory_((job.swapped ? device_limit(job.plan, job.options, id) : job.options.memory_limit)
+                  .value_or(kNoLimit)),
+      trained_(job.setup.start.position.step),
       loss_scale_(job.setup.start.position.loss_scale),
       initial_(job.initial),
       starting_(std::in_place, job.coordinator) {}
@@ -89,6 +92,8 @@ void Worker::train(const Command& command, DataFeed& feed) {
   ground_ = {.feed = &feed, .owners = &job_.owners, .stretch = command.stretch, .epoch = command.epoch};
   for (auto& [id, stage] : stages_) stage.restart();
   memory_.reset_peak();
+  next_load_.clear();
+  if (swapper_) swapper_->count(true);
   const Cursor cursor(job_.streams[index(id_)], !job_.setup.streams, epoch, command.stretch);
   const auto order = [&] {
     return epoch_order(epoch.samples, job_.options.seed, command.epoch,
@@ -101,6 +106,8 @@ void Worker::train(const Command& command, DataFeed& feed) {
   if (replica_) replica_->leave(stages_.begin()->second);
   log_->end_stretch(job_.commands.end_of_stretch(id_) - command.stretch.first);
   record_.peak = std::max(record_.peak, memory_.peak());
+  trained_ = job_.commands.end_of_stretch(id_);
+  if (swapper_) swapper_->count(false);
 }
 
 void Worker::evaluate(const Command& command, DataFeed& feed) {
@@ -121,15 +128,14 @@ void Worker::evaluate(const Command& command, DataFeed& feed) {
 
 // The copies are charged to no worker: they are on their way to a file.
 void Worker::snapshot(const Command& command) {
-  std::vector<const Stage*> mine;
-  for (const auto& [id, stage] : stages_) {
-    if (job_.plan.stages[index(id)].workers.front() == id_) mine.push_back(&stage);
-  }
   job_.snapshots.begin(id_, command.step, command.last);
   const Time begin = Coordinator::Clock::now();
   const profile::ChargeMemory charged{profile::MemoryAccount()};
   std::vector<Stage::LayerState> layers;
-  for (const Stage* const stage : mine) std::ranges::move(stage->snapshot(), std::back_inserter(layers));
+  for (auto& [id, stage] : stages_) {
+    if (!hands_in(id)) continue;
+    std::ranges::move(snapshot_of(id, stage), std::back_inserter(layers));
+  }
   job_.snapshots.add(command.step, command.last, std::move(layers), finished() - begin);
 }
 
@@ -161,12 +167,17 @@ void Worker::walk(Cursor cursor) {
     next = cursor.next();
     prepared = next && next->step < admitted;
     if (prepared) prepare(*next);
+    next_op_ = next ? std::optional(next->op) : std::nullopt;
     execute(*turn);
   }
   leave_step();
 }
 
 void Worker::make_stages() {
+  if (job_.swapped) {
+    swapper_.emplace(job_.coordinator, *job_.host, job_.plan, id_, device_, record_.swaps);
+    loads_ = loads_for_updates();
+  }
   for (std::size_t s = 0; s < job_.plan.stages.size(); ++s) {
     const std::vector<WorkerId>& workers = job_.plan.stages[s].workers;
     if (std::find(workers.begin(), workers.end(), id_) != workers.end()) make_stage(s);
@@ -194,11 +205,14 @@ void Worker::make_stage(std::size_t s) {
   const auto where = [&] {
     return "worker " + std::to_string(number(id_)) + ": stage " + std::to_string(s) + ": its weights";
   };
+  std::optional<profile::ChargeMemory> on_host;  // until it is adopted
+  if (swapper_) on_host.emplace(swapper_->host());
   model::detail::guarded(where, [&] {
     Stage& stage =
         stages_.try_emplace(StageId{static_cast<int>(s)}, job_.setup.model, std::move(options)).first->second;
     if (initial_) stage.restore(initial_->tensors, initial_->optimizer);
     if (job_.server) join_server(stage);
+    if (swapper_) swapper_->adopt(StageId{static_cast<int>(s)}, stage, trained_);
   });
 }
 
@@ -233,6 +247,9 @@ void Worker::dispatch(const Turn& turn) {
     return log_->close();
   }
   Stage& stage = stages_.at(turn.op.stage);
+  if (swapper_) make_ready(turn);
+  if (turn.op.kind == plan::OpKind::load) return load(turn, stage);
+  if (turn.op.kind == plan::OpKind::evict) return evict(turn, stage);
   if (!ground_.trains()) return evaluate(turn, stage);
   switch (turn.op.kind) {
     case plan::OpKind::forward: forward(turn, stage); break;
@@ -242,10 +259,9 @@ void Worker::dispatch(const Turn& turn) {
     case plan::OpKind::weight_gradient: weight_gradient(turn, stage); break;
     case plan::OpKind::all_reduce: all_reduce(turn, stage); break;
     case plan::OpKind::update: update(turn, stage); break;
-    case plan::OpKind::tied_all_reduce:  // above
+    case plan::OpKind::tied_all_reduce:
     case plan::OpKind::load:
-    case plan::OpKind::evict:
-      throw Error(ErrorKind::internal, plan::to_text(turn.op) + " passed the checks before the run");
+    case plan::OpKind::evict: break;  // above
   }
   note_bytes();
   log_->close();
@@ -254,17 +270,19 @@ void Worker::dispatch(const Turn& turn) {
 void Worker::forward(const Turn& turn, Stage& stage) {
   const int pass = turn.op.micro_batch;
   model::Tensors inputs = receive_inputs(turn);
+  const bool swapped = swapper_.has_value(), run_again = turn.run_again || turn.alone;
   if (replica_) replica_->before_forward(stage);
   log_->begin(turn);
   ground_.feed->fill(turn, inputs, memory_);
   const std::int64_t step = turn.step - ground_.stretch.first;
   stage.predict_for_forward(step, rate(turn));
-  model::Tensors outputs = stage.forward(pass, step, inputs, key(turn), generator_,
-                                         turn.run_again || turn.alone ? Keep::inputs : Keep::graphs);
+  model::Tensors outputs =
+      stage.forward(pass, step, inputs, key(turn), generator_, run_again ? Keep::inputs : Keep::graphs);
+  if (swapped && run_again) stash(turn, inputs);
   inputs.clear();
   if (stage.segment().has_loss()) log_->add_loss(stage.loss(pass));
-  log_->current().updates = turn.alone;  // the stage does nothing else with it
-  if (turn.alone) stage.forget(pass);
+  log_->current().updates = turn.alone && !swapped;  // the stage does nothing else with it
+  if (swapped ? run_again : turn.alone) stage.forget(pass);
   end_operation();
   send_outputs(turn, std::move(outputs));
 }
@@ -272,11 +290,16 @@ void Worker::forward(const Turn& turn, Stage& stage) {
 // What the data provide is cut again, not kept.
 void Worker::recompute(const Turn& turn, Stage& stage) {
   ground_.feed->await(turn);
+  model::Tensors inputs =
+      swapper_ ? unstash(turn) : model::Tensors(job_.wiring[index(turn.op.stage)].inputs.size());
   log_->begin(turn);
-  model::Tensors inputs(job_.wiring[index(turn.op.stage)].inputs.size());
   ground_.feed->fill(turn, inputs, memory_);
   stage.predict_for_backward(rate(turn));
-  stage.recompute(turn.op.micro_batch, inputs, key(turn), generator_);
+  if (swapper_) {
+    stage.forward(turn.op.micro_batch, turn.step - ground_.stretch.first, inputs, key(turn), generator_);
+  } else {
+    stage.recompute(turn.op.micro_batch, inputs, key(turn), generator_);
+  }
   end_operation();
 }
 
@@ -312,10 +335,12 @@ void Worker::update(const Turn& turn, Stage& stage) {
     replica_->update(stage, rate(turn));
   } else if (refused_.empty()) {
     stage.update(turn.step - ground_.stretch.first, rate(turn));
+    if (swapper_) unwritten_[turn.op.stage] = turn.step + 1;
   } else {
     stage.drop_update();
   }
   end_operation();
+  if (next_op_ != plan::Op{plan::OpKind::evict, turn.op.stage}) write_back(turn.op.stage, stage);
 }
 
 // Replicas that take turns of steps share an update: its rate is that of the first one's step.

@@ -15,6 +15,7 @@
 #include "libprofile/device/memory_meter.h"
 #include "librun/server/replica.h"
 #include "librun/stage/stage.h"
+#include "librun/swap/swapper.h"
 #include "librun/worker/cursor.h"
 #include "librun/worker/data_feed.h"
 #include "librun/worker/job.h"
@@ -85,6 +86,22 @@ class Worker {
   void reduce_statistics(StageId id, Stage& stage);
   void tied_all_reduce(const Turn& turn);
   void update(const Turn& turn, Stage& stage);
+  // Where weights are swapped (swaps.cpp).
+  void load(const Turn& turn, Stage& stage);
+  void evict(const Turn& turn, Stage& stage);
+  /// Before an operation: its stage is on the device, and what a task before it has left for later ones is not.
+  void make_ready(const Turn& turn);
+  /// Begins to copy an updated stage to the host, once.
+  void write_back(StageId id, Stage& stage);
+  /// The inputs of a forward that runs again go to the host; come back.
+  void stash(const Turn& turn, const model::Tensors& inputs);
+  model::Tensors unstash(const Turn& turn);
+  /// Whether the update of the stage that the load is for stands in front of the next eviction.
+  std::map<StageId, std::vector<bool>> loads_for_updates() const;
+  /// Of a stage, which is brought to the device for it where it is not there.
+  std::vector<Stage::LayerState> snapshot_of(StageId id, Stage& stage);
+  /// Whether the stage's state of the snapshots is this worker's.
+  bool hands_in(StageId stage) const;
   double rate(const Turn& turn) const;
   /// Before the first update of a step, with all workers: whether losses and gradients are finite, and whether
   /// their norm is too large, which scales the gradients of this worker's stages.
@@ -98,7 +115,10 @@ class Worker {
   void scale_gradients(double factor);
 
   model::RandomKey key(const Turn& turn) const { return {job_.options.seed, turn.step, turn.micro_batch}; }
-  WorkerId owner(StageId stage, const Turn& turn) const { return ground_.owners->of(stage, turn.local); }
+  WorkerId owner(Direction direction, StageId stage, const Turn& turn) const {
+    const Owners& owners = direction == Direction::gradient ? job_.backward_owners : *ground_.owners;
+    return owners.of(stage, turn.local);
+  }
   bool receives_inputs(const Turn& turn) const { return turn.op.kind == plan::OpKind::forward; }
   bool receives_gradients(const Turn& turn) const {
     return turn.op.kind == plan::OpKind::backward || turn.op.kind == plan::OpKind::input_gradient;
@@ -147,6 +167,15 @@ class Worker {
   std::map<StageId, Stage> stages_;
   std::map<StageId, OverlappedSum> sums_;  ///< until their AR
   std::optional<Replica> replica_;         ///< of the one stage; none: no server
+  Step trained_ = 0;                       ///< updates that the weights have had
+  std::optional<Swapper> swapper_;         ///< none: weights stay on the device
+  Shelf shelf_;
+  std::map<StageId, std::vector<bool>> loads_;  ///< of a step: whether an update follows, in turn
+  std::map<StageId, std::size_t> next_load_;
+  std::map<StageId, Step> unwritten_;  ///< updated stages that have not begun to go back: after so many updates
+  std::optional<plan::Op> next_op_;    ///< of the walk
+  std::optional<int> micro_batch_;     ///< of the operation before; none: it had none
+  std::vector<at::Tensor> inputs_on_host_;  ///< of the forward that runs; undefined: they have not been there
   Ground ground_;
   std::vector<model::Tensors> arrived_;  ///< gradients per output of the stage, in descending consumer order
   std::vector<at::Tensor> outbox_, leaving_;  ///< within send(): all messages; those to others

@@ -111,6 +111,19 @@ TEST_SUITE("gpu/librun") {
     }
   }
 
+  TEST_CASE("weights on the host give the bits of one stage, on one device and on two") {
+    PP_NEEDS_CUDA(2);
+    const ::test::Run whole = run_on_cuda(residual("1f1b"));
+    for (const bool prefetch : {false, true}) {
+      PlanSpec spec = residual("harmony-pp");
+      spec.cuts = {2, 4, 8};
+      spec.chunks = 2;
+      spec.prefetch = prefetch;
+      CHECK(::test::first_difference(whole.tensors, run_on_cuda(spec).tensors) == "");
+      CHECK(::test::first_difference(whole.tensors, run_on_cuda(spec, Sharing::device_each).tensors) == "");
+    }
+  }
+
   TEST_CASE("recomputation and copies of tied weights give the bits of one stage") {
     PP_NEEDS_CUDA(1);
     PlanSpec spec{.model = model::build_family(
