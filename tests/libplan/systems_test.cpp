@@ -1,6 +1,7 @@
 // What pipeline systems promise of their lists, times and partitions: of a table of 35 statements, one row per
-// system, a case for each row that can be tested without a training, named after it. Rows 2, 3, 8, 11, 23 and
-// 26 to 28 are of trainings alone; of the others the part that needs one is tested where it runs.
+// system, a case for each row that can be tested without a training, named after it. What rows say of trainings
+// is tested by running: tests/librun/systems_test.cpp names the files. tests/scripts/systems_test.py sees to it
+// that no row is left out.
 #include <filesystem>
 #include <map>
 #include <numeric>

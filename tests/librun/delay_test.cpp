@@ -1,4 +1,7 @@
 #include <array>
+#include <cmath>
+#include <map>
+#include <mutex>
 
 #include "libprofile/core/file.h"
 #include "libprofile/model/parameters.h"
@@ -33,10 +36,55 @@ PlanSpec streamed(int layers, std::vector<int> cuts) {
           .dtype = DType::float64};
 }
 
+/// A trained number and the direction of its optimizer's state, after each update.
+struct Number {
+  std::vector<double> w, d{0};
+  double mean = 0, square = 0;  // Adam's
+
+  double adam(double gradient) {
+    const auto t = static_cast<double>(d.size());
+    mean = 0.9 * mean + 0.1 * gradient;
+    square = 0.999 * square + 0.001 * gradient * gradient;
+    return mean / (1 - std::pow(0.9, t)) / (std::sqrt(square / (1 - std::pow(0.999, t))) + 1e-8);
+  }
+  void move(double direction, double rate) {
+    d.push_back(direction);
+    w.push_back(w.back() - rate * direction);
+  }
+};
+
+/// Four stages, windows 4, 3, 2 and 1, under a weight policy against its recursion: every bit, over two epochs.
+void check_recursion(plan::WeightPolicy policy, int micro_batches, const std::vector<int>& versions) {
+  PlanSpec spec = streamed(4, {2, 4, 6});
+  spec.mini_batch = 4;
+  spec.micro_batches = micro_batches;
+  spec.policy = policy;
+  run::RunOptions options = two_epochs();
+  options.synthetic_samples = 50;         // 13 mini-batches of 4, the last one has 2 ...
+  options.drop_last = micro_batches > 1;  // ... which four micro-batches cannot share
+  for (const auto optimizer : {plan::OptimizerName::sgd, plan::OptimizerName::adamw}) {
+    spec.optimizer = optimizer;
+    const bool sgd = optimizer == plan::OptimizerName::sgd;
+    options.learning_rate = sgd ? 0.1 : 0.01;
+    options.momentum = sgd ? std::optional(0.9) : std::nullopt;
+    const plan::Plan plan = make_plan(spec);
+    const test::Trained expected = test::train_versions(plan, options);
+    const test::Run found = test::run_plan(plan, options);
+    CHECK(test::first_difference(expected.tensors, found.tensors) == "");
+    CHECK(found.report.step_losses == expected.losses);
+    REQUIRE(expected.losses.size() >= 24);
+    for (std::size_t s = 0; s < 4; ++s) {
+      CAPTURE(s);
+      CHECK(found.report.workers[s].peak_versions == versions[s]);
+      CHECK(found.report.workers[s].peak_in_flight == 4 - static_cast<int>(s));
+    }
+  }
+}
+
 }  // namespace
 
 TEST_SUITE("librun/delay") {
-  TEST_CASE("four stages with stashing equal the delay recursion bit for bit over two epochs") {
+  TEST_CASE("row 14: four stages with weight stashing equal the delay recursion bit for bit over two epochs") {
     const plan::Plan plan = make_plan(streamed(4, {2, 4, 6}));
     const test::Trained expected = test::train_delayed(plan, two_epochs());
     const test::Run found = test::run_plan(plan, two_epochs());
@@ -45,7 +93,7 @@ TEST_SUITE("librun/delay") {
     REQUIRE(expected.losses.size() == 24);
   }
 
-  TEST_CASE("stage s of four keeps 4-s mini-batches in flight and 4-s versions") {
+  TEST_CASE("row 14: stage s of four keeps 4-s mini-batches in flight and 4-s versions") {
     const test::Run found = test::run_plan(make_plan(streamed(4, {2, 4, 6})), two_epochs());
     for (int s = 0; s < 4; ++s) {
       CAPTURE(s);
@@ -56,14 +104,32 @@ TEST_SUITE("librun/delay") {
     }
   }
 
-  TEST_CASE("replicas 2-1: the recursion with the mean over each round") {
-    PlanSpec spec = streamed(2, {2});
-    spec.replicas = {2, 1};
-    const plan::Plan plan = make_plan(spec);
-    const test::Trained expected = test::train_delayed(plan, two_epochs());
-    const test::Run found = test::run_plan(plan, two_epochs());
-    CHECK(test::first_difference(expected.tensors, found.tensors) == "");
-    CHECK(found.report.step_losses == expected.losses);
+  TEST_CASE(
+      "row 16: 1F1B-RR, replicas 2-1 and 3-1: backwards where their forwards were, means over the rounds") {
+    for (const int front : {2, 3}) {
+      CAPTURE(front);
+      PlanSpec spec = streamed(2, {2});
+      spec.replicas = {front, 1};
+      const plan::Plan plan = make_plan(spec);
+      run::RunOptions options = two_epochs();
+      std::mutex mutex;
+      std::map<std::pair<plan::OpKind, std::int64_t>, WorkerId> where;  // stage 0's, by mini-batch
+      options.before_op = [&](std::int64_t step, WorkerId worker, const plan::Op& op) {
+        const std::lock_guard held(mutex);
+        if (op.stage == StageId{0}) where[{op.kind, step}] = worker;
+      };
+      const test::Trained expected = test::train_delayed(plan, options);
+      const test::Run found = test::run_plan(plan, options);
+      CHECK(test::first_difference(expected.tensors, found.tensors) == "");
+      CHECK(found.report.step_losses == expected.losses);
+      for (int j = 0; j < 24; ++j) {
+        CHECK(where.at({plan::OpKind::forward, j}) == WorkerId{j % front});
+        CHECK(where.at({plan::OpKind::backward, j}) == WorkerId{j % front});
+      }
+      // NOAM: ceil(3/2) and ceil(4/3).
+      for (int replica = 0; replica < front; ++replica)
+        CHECK(found.report.workers[static_cast<std::size_t>(replica)].peak_in_flight == 2);
+    }
   }
 
   TEST_CASE("a partial last mini-batch in a round of replicas counts with its samples") {
@@ -122,46 +188,18 @@ TEST_SUITE("librun/delay") {
   }
 
   TEST_CASE(
-      "every policy equals its recursion bit for bit, versions and windows are those of the specification") {
-    using enum plan::WeightPolicy;
-    struct Row {
-      plan::WeightPolicy policy;
-      int micro_batches;
-      std::vector<int> versions;
-    };
-    // Four stages, windows 4, 3, 2, 1.
-    const std::vector<Row> rows{{stash, 1, {4, 3, 2, 1}},
-                                {vertical_sync, 1, {4, 4, 4, 4}},
-                                {two_buffered, 4, {2, 2, 2, 2}},
-                                {macrobatch, 4, {2, 2, 2, 1}},
-                                {predict, 1, {2, 2, 2, 2}}};
-    for (const Row& row : rows) {
-      CAPTURE(name_of(row.policy));
-      PlanSpec spec = streamed(4, {2, 4, 6});
-      spec.mini_batch = spec.micro_batches = row.micro_batches;
-      if (row.micro_batches == 1) spec.mini_batch = 4;
-      spec.policy = row.policy;
-      run::RunOptions options = two_epochs();
-      options.synthetic_samples = 50;             // 13 mini-batches of 4, the last one has 2 ...
-      options.drop_last = row.micro_batches > 1;  // ... which four micro-batches cannot share
-      for (const auto optimizer : {plan::OptimizerName::sgd, plan::OptimizerName::adamw}) {
-        spec.optimizer = optimizer;
-        const bool sgd = optimizer == plan::OptimizerName::sgd;
-        options.learning_rate = sgd ? 0.1 : 0.01;
-        options.momentum = sgd ? std::optional(0.9) : std::nullopt;
-        const plan::Plan plan = make_plan(spec);
-        const test::Trained expected = test::train_versions(plan, options);
-        const test::Run found = test::run_plan(plan, options);
-        CHECK(test::first_difference(expected.tensors, found.tensors) == "");
-        CHECK(found.report.step_losses == expected.losses);
-        REQUIRE(expected.losses.size() >= 24);
-        for (std::size_t s = 0; s < 4; ++s) {
-          CAPTURE(s);
-          CHECK(found.report.workers[s].peak_versions == row.versions[s]);
-          CHECK(found.report.workers[s].peak_in_flight == 4 - static_cast<int>(s));
-        }
-      }
-    }
+      "row 15: vertical sync equals the uniform delay of K-1 bit for bit, with K versions on every stage") {
+    check_recursion(plan::WeightPolicy::vertical_sync, 1, {4, 4, 4, 4});
+  }
+  TEST_CASE("row 17: 2BW equals the delay of one update bit for bit, with two versions") {
+    check_recursion(plan::WeightPolicy::two_buffered, 4, {2, 2, 2, 2});
+  }
+  TEST_CASE("row 17: macrobatch takes the newest weights at the forward and has at most two versions") {
+    check_recursion(plan::WeightPolicy::macrobatch, 4, {2, 2, 2, 1});
+  }
+  TEST_CASE("stashing and prediction equal their recursions with momentum and Adam") {
+    check_recursion(plan::WeightPolicy::stash, 1, {4, 3, 2, 1});
+    check_recursion(plan::WeightPolicy::predict, 1, {2, 2, 2, 2});
   }
 
   TEST_CASE("2BW: unequal micro-batches count with their samples, a partial last mini-batch too") {
@@ -188,16 +226,17 @@ TEST_SUITE("librun/delay") {
     CHECK(test::largest_difference(expected.tensors, found.tensors) < 1e-12);
   }
 
-  TEST_CASE("predict: SpecTrain's recursion by hand") {
+  TEST_CASE("row 22: SpecTrain's recursion by hand, and losses beside those without prediction") {
     // One layer and weight a stage: y = c (b (a x)), loss (y - t)^2, one sample a mini-batch. Stage k of N = 3
     // has seen max(0, j - (2-k)) updates at the forward of j and j at its backward. It runs on w - s lr v, v
     // the momentum: s = floor(k/2) + N-k-1 = 2, 1, 1 forward and floor(k/2) = 0, 0, 1 backward.
-    const plan::Plan plan = make_plan({.model = test::product(),
-                                       .cuts = {1, 2},
-                                       .schedule = "spectrain",
-                                       .mini_batch = 1,
-                                       .micro_batches = 1,
-                                       .dtype = DType::float64});
+    PlanSpec spec{.model = test::product(),
+                  .cuts = {1, 2},
+                  .schedule = "spectrain",
+                  .mini_batch = 1,
+                  .micro_batches = 1,
+                  .dtype = DType::float64};
+    const plan::Plan plan = make_plan(spec);
     run::RunOptions options = two_epochs();
     options.synthetic_samples = 24;
     options.learning_rate = 0.02;
@@ -238,62 +277,75 @@ TEST_SUITE("librun/delay") {
     for (std::size_t k = 0; k < 3; ++k)
       CHECK(found.tensors[k].second.item<double>() == doctest::Approx(w[k].back()).epsilon(1e-12));
     for (const run::WorkerReport& worker : found.report.workers) CHECK(worker.peak_versions == 2);
+    // Without prediction the first loss is the same, later ones are not.
+    spec.schedule = "pipedream";
+    spec.policy = plan::WeightPolicy::latest;
+    const std::vector<double> losses = test::run_plan(make_plan(spec), options).report.step_losses;
+    REQUIRE(losses.size() == 48);
+    REQUIRE(found.report.step_losses.size() == 48);
+    CHECK(losses.front() == found.report.step_losses.front());
+    CHECK(losses.back() != found.report.step_losses.back());
   }
 
-  TEST_CASE("predict: XPipe's recursion by hand, two micro-batches an update") {
+  TEST_CASE(
+      "row 23: XPipe's recursion by hand, with momentum and Adam: the first micro-batch predicts for both") {
     // The model of SpecTrain's case, N = 3, T = 2. Stage k has seen max(0, 2t - (2-k)) / 2 updates, rounded
     // down, at the first forward of mini-batch t, whose prediction the second one shares, and t at its
     // backwards. It looks ahead by SpecTrain's shifts over T, rounded up: 1, 1, 1 forward, 0, 0, 1 backward.
-    const plan::Plan plan = make_plan({.model = test::product(),
-                                       .cuts = {1, 2},
-                                       .schedule = "xpipe",
-                                       .mini_batch = 2,
-                                       .micro_batches = 2,
-                                       .dtype = DType::float64});
+    PlanSpec spec{.model = test::product(),
+                  .cuts = {1, 2},
+                  .schedule = "xpipe",
+                  .mini_batch = 2,
+                  .micro_batches = 2,
+                  .dtype = DType::float64};
     run::RunOptions options = two_epochs();
     options.synthetic_samples = 40;
     options.learning_rate = 0.02;
-    options.momentum = 0.8;
     options.shuffle = false;
-    const ResolvedModel model = resolve(plan.model);
+    const ResolvedModel model = resolve(spec.model);
     const run::MemoryDataset data =
         run::make_synthetic(model, 40, options.seed, run::Subset::training, DType::float64);
-    std::array<std::vector<double>, 3> w, v;
-    for (std::size_t k = 0; k < 3; ++k) {
-      w[k] = {
-          model::initial_parameter(model, static_cast<int>(k), 0, options.seed, DType::float64).item<double>()};
-      v[k] = {0};
-    }
     constexpr std::array kBackward{0, 0, 1};
-    for (int epoch = 0; epoch < 2; ++epoch) {
-      const std::size_t begin = w[0].size() - 1;
-      for (std::size_t t = 0; t < 20; ++t) {
-        std::array<double, 3> f{}, b{}, sum{};
-        for (std::size_t k = 0; k < 3; ++k) {
-          const std::size_t seen = begin + (2 * t < 2 - k ? 0 : (2 * t - (2 - k)) / 2);
-          f[k] = w[k][seen] - 0.02 * v[k][seen];
-          b[k] = w[k].back() - kBackward[k] * 0.02 * v[k].back();
-        }
-        for (std::size_t m = 0; m < 2; ++m) {
-          const auto row = static_cast<std::int64_t>(2 * t + m);
-          const double x = data.inputs[0].values[row].item<double>(),
-                       y = data.targets[0].values[row].item<double>();
-          const double h0 = f[0] * x, h1 = f[1] * h0, dy = 2 * (f[2] * h1 - y) / 2;
-          sum[0] += dy * b[2] * b[1] * x;
-          sum[1] += dy * b[2] * h0;
-          sum[2] += dy * h1;
-        }
-        for (std::size_t k = 0; k < 3; ++k) {
-          v[k].push_back(0.8 * v[k].back() + sum[k]);
-          w[k].push_back(w[k].back() - 0.02 * v[k].back());
+    for (const auto optimizer : {plan::OptimizerName::sgd, plan::OptimizerName::adam}) {
+      spec.optimizer = optimizer;
+      const bool adam = optimizer == plan::OptimizerName::adam;
+      options.momentum = adam ? std::nullopt : std::optional(0.8);
+      std::array<Number, 3> numbers;
+      for (std::size_t k = 0; k < 3; ++k) {
+        numbers[k].w = {model::initial_parameter(model, static_cast<int>(k), 0, options.seed, DType::float64)
+                            .item<double>()};
+      }
+      for (int epoch = 0; epoch < 2; ++epoch) {
+        const std::size_t begin = numbers[0].w.size() - 1;
+        for (std::size_t t = 0; t < 20; ++t) {
+          std::array<double, 3> f{}, b{}, sum{};
+          for (std::size_t k = 0; k < 3; ++k) {
+            const auto& [w, d, mean, square] = numbers[k];
+            const std::size_t seen = begin + (2 * t < 2 - k ? 0 : (2 * t - (2 - k)) / 2);
+            f[k] = w[seen] - 0.02 * d[seen];
+            b[k] = w.back() - kBackward[k] * 0.02 * d.back();
+          }
+          for (std::size_t m = 0; m < 2; ++m) {
+            const auto row = static_cast<std::int64_t>(2 * t + m);
+            const double x = data.inputs[0].values[row].item<double>(),
+                         y = data.targets[0].values[row].item<double>();
+            const double h0 = f[0] * x, h1 = f[1] * h0, dy = 2 * (f[2] * h1 - y) / 2;
+            sum[0] += dy * b[2] * b[1] * x;
+            sum[1] += dy * b[2] * h0;
+            sum[2] += dy * h1;
+          }
+          for (std::size_t k = 0; k < 3; ++k) {
+            Number& number = numbers[k];
+            number.move(adam ? number.adam(sum[k]) : 0.8 * number.d.back() + sum[k], 0.02);
+          }
         }
       }
+      const test::Run found = test::run_plan(make_plan(spec), options);
+      REQUIRE(found.tensors.size() == 3);
+      for (std::size_t k = 0; k < 3; ++k)
+        CHECK(found.tensors[k].second.item<double>() == doctest::Approx(numbers[k].w.back()).epsilon(1e-12));
+      for (const run::WorkerReport& worker : found.report.workers) CHECK(worker.peak_versions == 3);
     }
-    const test::Run found = test::run_plan(plan, options);
-    REQUIRE(found.tensors.size() == 3);
-    for (std::size_t k = 0; k < 3; ++k)
-      CHECK(found.tensors[k].second.item<double>() == doctest::Approx(w[k].back()).epsilon(1e-12));
-    for (const run::WorkerReport& worker : found.report.workers) CHECK(worker.peak_versions == 3);
   }
 
   TEST_CASE("predict: XPipe's recursion bit for bit, Adam too, with more stages than micro-batches or fewer") {

@@ -21,6 +21,9 @@ at::Tensor named(const NamedTensors& tensors, const std::string& name) {
   return std::ranges::find(tensors, name, &NamedTensors::value_type::first)->second;
 }
 
+/// LibTorch chooses kernels by it, also where no graph is recorded.
+at::Tensor leaf(const at::Tensor& weight) { return weight.detach().requires_grad_(); }
+
 }  // namespace
 
 ModelAlone::ModelAlone(const ModelGraph& graph, const NamedTensors& weights) : model_(resolve(graph)) {
@@ -29,7 +32,7 @@ ModelAlone::ModelAlone(const ModelGraph& graph, const NamedTensors& weights) : m
     parameters_.emplace_back();
     buffers_.emplace_back();
     for (std::size_t i = 0; i < layer.parameters.size(); ++i)
-      parameters_.back().push_back(named(weights, parameter_name(model_, layer.weights_layer, i)));
+      parameters_.back().push_back(leaf(named(weights, parameter_name(model_, layer.weights_layer, i))));
     for (std::size_t i = 0; i < layer.buffers.size(); ++i)
       buffers_.back().push_back(named(weights, buffer_name(model_, own, i)));
   }
@@ -37,7 +40,7 @@ ModelAlone::ModelAlone(const ModelGraph& graph, const NamedTensors& weights) : m
 
 std::vector<at::Tensor> ModelAlone::forward(const NamedTensors& inputs, std::int64_t first,
                                             std::int64_t count) const {
-  const c10::InferenceMode no_graph;
+  const at::NoGradGuard no_graph;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(0);
   std::vector<model::Tensors> made;
   const auto tensor = [&](const TensorSource& source) {
@@ -55,6 +58,7 @@ std::vector<at::Tensor> ModelAlone::forward(const NamedTensors& inputs, std::int
     std::vector<at::Tensor> in;
     for (const TensorSource& source : model_.layers[i].sources) in.push_back(tensor(source));
     made.push_back(model::bind_layer(model_, static_cast<int>(i)).forward(in, parameters_[i], context));
+    for (at::Tensor& tensor : made.back()) tensor = tensor.contiguous();  // as between the layers of a stage
   }
   std::vector<at::Tensor> outputs;
   for (const TensorSource& source : model_.outputs) outputs.push_back(tensor(source));

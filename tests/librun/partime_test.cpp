@@ -142,7 +142,7 @@ std::string refusal(const plan::Plan& plan, const run::RunOptions& options) {
 }  // namespace
 
 TEST_SUITE("librun/partime") {
-  TEST_CASE("four stages, 50 frames: every bit of the recursion, in both types") {
+  TEST_CASE("row 24: PARTIME, four stages and 50 frames: every bit of the recursion, in both types") {
     for (const DType dtype : {DType::float32, DType::float64}) {
       const plan::Plan plan = frames_plan(test::mlp(3), {2, 4, 6}, dtype);
       const run::RunOptions options = frames_run(50);
@@ -191,7 +191,7 @@ TEST_SUITE("librun/partime") {
     for (std::size_t s = 0; s < 3; ++s) CHECK(std::abs(found.tensors[s].second.item<double>() - w[s]) < 1e-14);
   }
 
-  TEST_CASE("one stage is online SGD: a step for each frame, in the order of the data") {
+  TEST_CASE("row 24: one stage is online SGD: a step for each frame, in the order of the data") {
     const plan::Plan plan = frames_plan(test::mlp(2), {}, DType::float32);
     run::RunOptions options = frames_run(30);
     options.synthetic_drift = 0;
@@ -203,7 +203,8 @@ TEST_SUITE("librun/partime") {
     CHECK(found.report.step_losses == expected.losses);
   }
 
-  TEST_CASE("the output of a frame is there when N-1 others have entered; period and latency are measured") {
+  TEST_CASE(
+      "row 24: the output of a frame is there when N-1 others have entered; period and latency are measured") {
     for (const auto& cuts : {std::vector<int>{}, {3}, {2, 4, 6}}) {
       const int stages = static_cast<int>(cuts.size()) + 1;
       const plan::Plan plan = frames_plan(test::mlp(3), cuts, DType::float32);

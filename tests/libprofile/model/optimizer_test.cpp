@@ -210,7 +210,7 @@ TEST_SUITE("libprofile/model/optimizer") {
     CHECK_FALSE(make_rmsprop({})->has_direction());
   }
 
-  TEST_CASE("under a constant gradient and a steady state the prediction is what comes") {
+  TEST_CASE("row 22: under a constant gradient and a steady state the prediction is what comes") {
     const std::vector<Tensor> weights{at::ones({4}, at::kDouble)}, predicted{at::empty({4}, at::kDouble)};
     const std::vector<Tensor> gradients{at::arange(1, 5, at::kDouble)};
     for (const auto& optimizer :

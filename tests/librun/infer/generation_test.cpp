@@ -17,6 +17,7 @@
 #include "tests/librun/infer/silent.h"
 #include "tests/librun/model_alone.h"
 #include "tests/support/plans.h"
+#include "tests/support/small_families.h"
 #include "tests/support/torch_test.h"
 
 using namespace pp;
@@ -43,8 +44,8 @@ NamedTensors trained(const ModelGraph& model) {
   return test::run_plan(make_plan({.model = model}), options).tensors;
 }
 
-at::Tensor tokens(std::int64_t samples, std::int64_t length) {
-  return at::arange(samples * length, at::kLong).mul(7).remainder(kVocabulary).reshape({samples, length});
+at::Tensor tokens(std::int64_t samples, std::int64_t length, std::int64_t vocabulary = kVocabulary) {
+  return at::arange(samples * length, at::kLong).mul(7).remainder(vocabulary).reshape({samples, length});
 }
 
 /// The loop on one device: `sequences` [samples, prompt] of groups of `rows` grow by `count` tokens each.
@@ -66,7 +67,7 @@ at::Tensor grown(const ModelGraph& graph, const NamedTensors& weights, NamedTens
       const std::int64_t next =
           rule.temperature == 0
               ? at::argmax(row).item<std::int64_t>()
-              : run::choose_token({row.const_data_ptr<double>(), static_cast<std::size_t>(kVocabulary)}, rule,
+              : run::choose_token({row.const_data_ptr<double>(), static_cast<std::size_t>(row.numel())}, rule,
                                   draw);
       all[s][at] = next;
     }
@@ -118,6 +119,17 @@ std::vector<plan::Plan> plans_of(const ModelGraph& model) {
   return plans;
 }
 
+/// One stage, two and four, in groups of three sequences.
+void check_cuts(Files& files, const ModelGraph& model, const at::Tensor& expected) {
+  files.options.micro_batch = 3;
+  const int layers = static_cast<int>(model.layers.size());
+  for (const std::vector<int>& cuts :
+       {std::vector<int>{}, {layers / 3}, {layers / 4, layers / 2, layers - 2}}) {
+    CAPTURE(cuts.size());
+    CHECK(files.infer(make_plan({.model = model, .cuts = cuts}))[0].second.equal(expected));
+  }
+}
+
 }  // namespace
 
 TEST_SUITE("librun/infer/generation") {
@@ -142,6 +154,38 @@ TEST_SUITE("librun/infer/generation") {
       CHECK(files.report.passes == 28);
     }
     CHECK(expected.narrow(1, 3, 7).ne(expected.select(1, 3).unsqueeze(1)).any().item<bool>());
+  }
+
+  TEST_CASE("row 25: decoders of all families write the single device's greedy tokens, whole and cut") {
+    for (const std::string_view family : small::kDecoders) {
+      CAPTURE(family);
+      const ModelGraph model = model::build_family(family);
+      const NamedTensors weights = trained(model);
+      const std::int64_t length = model.inputs[0].type.shape[0];
+      const at::Tensor prompts = tokens(4, 2, small::kVocabulary);
+      const at::Tensor expected = grown(model, weights, {}, "tokens", length, prompts, 4, 3);
+      Files files({{"tokens", prompts}}, weights, {.new_tokens = 4, .prompt_length = 2});
+      check_cuts(files, model, expected);
+    }
+  }
+
+  TEST_CASE("row 25: encoders with decoders of all families write the single device's greedy tokens") {
+    for (const std::string_view family : small::kTranslators) {
+      CAPTURE(family);
+      const ModelGraph model = model::build_family(family);
+      const NamedTensors weights = trained(model);
+      const DataTensor &given = model.inputs.at(0), &written = model.inputs.at(1);
+      Shape shape = given.type.shape;
+      shape.insert(shape.begin(), 4);
+      const at::Tensor read = is_floating(given.type.dtype)
+                                  ? at::arange(element_count(shape), at::kFloat).sin().reshape(shape)
+                                  : tokens(4, shape[1], small::kVocabulary);
+      const NamedTensors inputs{{given.name, read}};
+      const at::Tensor expected = grown(model, weights, inputs, written.name, written.type.shape[0],
+                                        at::full({4, 1}, 1, at::kLong), 3, 3);
+      Files files(inputs, weights, {.new_tokens = 3, .start_token = 1});
+      check_cuts(files, model, expected);
+    }
   }
 
   TEST_CASE("drawn tokens equal the single device's, whatever the plan") {

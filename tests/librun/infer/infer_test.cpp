@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <map>
+#include <span>
 
 #include "libprofile/core/error.h"
 #include "libprofile/model/families/families.h"
@@ -16,6 +17,7 @@
 #include "tests/librun/model_alone.h"
 #include "tests/librun/models.h"
 #include "tests/support/plans.h"
+#include "tests/support/small_families.h"
 #include "tests/support/torch_test.h"
 
 using namespace pp;
@@ -108,9 +110,70 @@ void check_all_plans(const ModelGraph& model) {
   }
 }
 
+/// The same of a deep network, whose numbers stay near 1: one small step on samples that are enough for batch
+/// norm, and running statistics that are theirs.
+NamedTensors hardly_trained(ModelGraph model) {
+  for (Layer& layer : model.layers) {
+    for (auto& [name, value] : layer.attributes) {
+      if (layer.op.starts_with("batch_norm") && name == "momentum") value = 1.0;
+    }
+  }
+  run::RunOptions options;
+  options.data = "synthetic";
+  options.synthetic_samples = 12;
+  options.steps = 1;
+  options.learning_rate = 1e-4;
+  options.evaluate = false;
+  return test::run_plan(make_plan({.model = model, .mini_batch = 12, .micro_batches = 1}), options).tensors;
+}
+
+/// One stage, two and four.
+void check_families(std::span<const std::string_view> families) {
+  for (const std::string_view family : families) {
+    CAPTURE(family);
+    const ModelGraph model = model::build_family(family);
+    const run::MemoryDataset data =
+        run::make_synthetic(resolve(model), 5, /*seed=*/3, run::Subset::test, DType::float32);
+    NamedTensors inputs;
+    for (std::size_t i = 0; i < model.inputs.size(); ++i)
+      inputs.emplace_back(model.inputs[i].name, data.inputs[i].values);
+    const NamedTensors weights = hardly_trained(model);
+    const NamedTensors expected = test::ModelAlone(model, weights).outputs(inputs, 2);
+    for (const auto& [name, tensor] : expected) CHECK(tensor.ne(tensor[0]).any().item<bool>());
+    Files files(inputs, weights);
+    files.options.micro_batch = 2;  // the last pass has one row
+    const int layers = static_cast<int>(model.layers.size());
+    for (const std::vector<int>& cuts :
+         {std::vector<int>{}, {layers / 3}, {layers / 4, layers / 2, layers - 2}}) {
+      CAPTURE(cuts.size());
+      CHECK(test::first_difference(expected, files.infer(make_plan({.model = model, .cuts = cuts}))) == "");
+      CHECK(files.report.passes == 3);
+    }
+  }
+}
+
 }  // namespace
 
 TEST_SUITE("librun/infer") {
+  TEST_CASE("row 25: plain networks' outputs equal the single device's bit for bit, whole and cut") {
+    check_families(small::kPlain);
+  }
+  TEST_CASE("row 25: image networks' outputs equal the single device's bit for bit, whole and cut") {
+    check_families(small::kImages);
+  }
+  TEST_CASE("row 25: the outputs of networks of many blocks equal the single device's bit for bit") {
+    check_families(small::kBlocks);
+  }
+  TEST_CASE("row 25: encoders' outputs equal the single device's bit for bit, whole and cut") {
+    check_families(small::kEncoders);
+  }
+  TEST_CASE("row 25: decoders' outputs equal the single device's bit for bit, whole and cut") {
+    check_families(small::kDecoders);
+  }
+  TEST_CASE("row 25: the outputs of encoders with decoders equal the single device's bit for bit") {
+    check_families(small::kTranslators);
+  }
+
   TEST_CASE("the outputs of every plan equal the single device's bit for bit: linears") {
     check_all_plans(test::mlp(4));
   }

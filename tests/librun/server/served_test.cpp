@@ -175,6 +175,15 @@ test::NamedTensors bulk(const plan::Plan& plan, const run::RunOptions& options) 
   return all.result();
 }
 
+void check_is_sgd(const char* schedule) {
+  const plan::Plan plan = served_plan(schedule, 1, DType::float32);
+  const run::RunOptions options = short_run(10);
+  const test::Trained expected = test::train_alone(plan, options);
+  const test::Run found = test::run_plan(plan, options);
+  CHECK(test::first_difference(expected.tensors, found.tensors) == "");
+  CHECK(found.report.step_losses == expected.losses);
+}
+
 std::string refusal(const plan::Plan& plan, const run::RunOptions& options) {
   try {
     run::check(plan, options);
@@ -193,7 +202,7 @@ std::string refusal(const plan::Plan& plan, const std::function<void(run::RunOpt
 }  // namespace
 
 TEST_SUITE("librun/server/served") {
-  TEST_CASE("the synchronous parameter server equals data parallelism, bit for bit") {
+  TEST_CASE("row 3: the synchronous parameter server equals data parallelism, bit for bit") {
     for (const auto optimizer : {plan::OptimizerName::sgd, plan::OptimizerName::adam}) {
       for (const int micro_batches : {4, 3, 1}) {  // 3 and 1: some replica of 4 has nothing to do
         const auto train = [&](const char* schedule) {
@@ -216,19 +225,16 @@ TEST_SUITE("librun/server/served") {
     }
   }
 
-  TEST_CASE("one replica that pushes and fetches every time is SGD, bit for bit") {
-    for (const char* schedule : {"downpour", "ssp", "hogwild", "parameter-server"}) {
-      CAPTURE(schedule);
-      const plan::Plan plan = served_plan(schedule, 1, DType::float32);
-      const run::RunOptions options = short_run(10);
-      const test::Trained expected = test::train_alone(plan, options);
-      const test::Run found = test::run_plan(plan, options);
-      CHECK(test::first_difference(expected.tensors, found.tensors) == "");
-      CHECK(found.report.step_losses == expected.losses);
-    }
+  TEST_CASE("row 26: Downpour with one replica that pushes and fetches every time is SGD, bit for bit") {
+    check_is_sgd("downpour");
+  }
+  TEST_CASE("row 27: Hogwild with one replica is SGD, bit for bit") { check_is_sgd("hogwild"); }
+  TEST_CASE("ssp and the synchronous server with one replica are SGD, bit for bit") {
+    check_is_sgd("ssp");
+    check_is_sgd("parameter-server");
   }
 
-  TEST_CASE("downpour: two replicas in a fixed order equal the recursion") {
+  TEST_CASE("row 26: Downpour, two replicas in a fixed order equal the recursion") {
     for (const std::uint64_t seed : {1u, 2u, 3u}) {
       for (const auto& periods : {std::pair{1, 1}, std::pair{3, 2}, std::pair{1, 4}, std::pair{5, 1}}) {
         CAPTURE(periods.first);
@@ -256,7 +262,8 @@ TEST_SUITE("librun/server/served") {
   }
 
   TEST_CASE(
-      "ssp: three replicas in a fixed order equal the recursion; nobody is further ahead than the bound") {
+      "row 28: SSP, three replicas in a fixed order equal the recursion; nobody is further ahead than the "
+      "bound") {
     for (const std::uint64_t seed : {1u, 2u}) {
       for (const int staleness : {0, 1, 3}) {
         CAPTURE(staleness);
@@ -272,7 +279,7 @@ TEST_SUITE("librun/server/served") {
     }
   }
 
-  TEST_CASE("ssp with staleness 0 is bulk synchronous, in any order") {
+  TEST_CASE("row 28: SSP with staleness 0 is bulk synchronous, in any order") {
     const plan::Plan plan = served_plan("ssp", 3);
     run::RunOptions options = short_run(24);
     options.staleness = 0;
@@ -293,7 +300,7 @@ TEST_SUITE("librun/server/served") {
     CHECK(test::run_plan(plan, options).report.replicas->largest_lead == 2);
   }
 
-  TEST_CASE("hogwild and downpour: the loss of four replicas falls") {
+  TEST_CASE("row 27: Hogwild, and Downpour, without a fixed order: the loss of four replicas falls") {
     for (const char* schedule : {"hogwild", "downpour"}) {
       plan::Plan plan = make_plan({.model = test::mlp(1),
                                    .replicas = {4},

@@ -1,0 +1,331 @@
+// What pipeline systems promise of their trainings: of the table of 35 statements that
+// tests/libplan/systems_test.cpp tests by lists and arithmetic, the rows that need a training, each case named
+// after its row. Row 2 stands in replica_test.cpp, 3 and 26 to 28 in server/served_test.cpp, 14 to 17, 22
+// and 23 in delay_test.cpp, 21 in harmony_test.cpp, 24 in partime_test.cpp, 25 in infer/.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "libprofile/device/memory_meter.h"
+#include "libprofile/device/process.h"
+#include "libprofile/measure/profiler.h"
+#include "libprofile/model/families/families.h"
+#include "librun/checkpoint/weights.h"
+#include "librun/data/synthetic.h"
+#include "tests/librun/folder.h"
+#include "tests/librun/models.h"
+#include "tests/librun/whole_model.h"
+#include "tests/support/plans.h"
+#include "tests/support/torch_test.h"
+
+using namespace pp;
+using plan::Recompute;
+using test::NamedTensors;
+using test::Order;
+
+namespace {
+
+run::RunOptions short_run() {
+  run::RunOptions options;
+  options.data = "synthetic";
+  options.synthetic_samples = 24;
+  options.steps = 3;
+  options.learning_rate = 0.05;
+  options.evaluate = false;
+  return options;
+}
+
+/// What the first update applied: SGD's momentum after it.
+NamedTensors first_gradient(const plan::Plan& plan) {
+  const TestFolder folder;
+  run::RunOptions options = short_run();
+  options.steps = 1;
+  options.checkpoint = folder.path();
+  test::SilentObserver observer;
+  run::run(plan, options, observer);
+  const std::string slot = ".momentum_buffer";
+  NamedTensors gradients = run::read_weights(folder.path() / "step-1" / "optimizer.safetensors");
+  for (auto& [name, tensor] : gradients) {
+    REQUIRE(name.ends_with(slot));
+    name.resize(name.size() - slot.size());
+  }
+  return gradients;
+}
+
+/// The same by accumulation over the micro-batches on one device.
+NamedTensors accumulated_gradient(const plan::Plan& plan, Order order) {
+  const run::RunOptions options = short_run();
+  test::WholeModel model(plan, options);
+  const int size = plan.training.mini_batch;
+  const std::vector<int> offsets = test::offsets_of(size, plan.training.micro_batches);
+  const auto samples = run::epoch_order(model.samples(), options.seed, 0, options.shuffle);
+  std::vector<int> micro_batches(offsets.size() - 1);
+  std::iota(micro_batches.begin(), micro_batches.end(), 0);
+  if (order == Order::descending) std::ranges::reverse(micro_batches);
+  const test::LayerTensors weights = model.initial_weights();
+  model::Gradients sums = model.no_gradients();
+  for (const int m : micro_batches) {
+    const auto first = static_cast<std::size_t>(offsets[static_cast<std::size_t>(m)]);
+    const auto count = static_cast<std::size_t>(offsets[static_cast<std::size_t>(m) + 1]) - first;
+    model.add_gradient(sums, weights, std::span(samples).subspan(first, count),
+                       static_cast<double>(count) / size, {options.seed, 0, m});
+  }
+  return model.named(test::summed(sums, weights), test::LayerTensors(weights.size()));
+}
+
+/// Batch norm with skips, and dropout; cuts for four stages.
+std::vector<PlanSpec> four_stages() {
+  return {{.model = test::residual_net(), .cuts = {2, 4, 7}},
+          {.model = test::dropout_mlp(), .cuts = {2, 4, 7}}};
+}
+
+/// Gradients, losses and weights are, bit for bit, those of accumulation on one device. Returns the last run.
+test::Run check_bits(std::vector<PlanSpec> specs, const std::vector<std::string>& schedules,
+                     Order order = Order::ascending) {
+  test::Run found;
+  for (PlanSpec& spec : specs) {
+    spec.schedule = schedules.front();
+    const test::Trained expected = test::train_alone(make_plan(spec), short_run(), order);
+    for (const std::string& schedule : schedules) {
+      CAPTURE(spec.model.name);
+      CAPTURE(schedule);
+      spec.schedule = schedule;
+      const plan::Plan plan = make_plan(spec);
+      CHECK(test::first_difference(accumulated_gradient(plan, order), first_gradient(plan)) == "");
+      found = test::run_plan(plan, short_run());
+      CHECK(test::first_difference(expected.tensors, found.tensors) == "");
+      CHECK(found.report.step_losses == expected.losses);
+    }
+  }
+  return found;
+}
+
+std::vector<int> peaks_in_flight(const test::Run& run) {
+  std::vector<int> peaks;
+  for (const run::WorkerReport& worker : run.report.workers) peaks.push_back(worker.peak_in_flight);
+  return peaks;
+}
+
+struct SilentProfiling final : profile::Observer {
+  void progress(std::string_view, double, Seconds) override {}
+  void warning(std::string_view) override {}
+};
+
+/// The first of a few measurements that is near what is expected, else the last: other programs run beside
+/// them.
+double near(double expected, double tolerance, const std::function<double()>& measure) {
+  double found = measure();
+  for (int more = 4; more > 0 && std::abs(found - expected) >= tolerance; --more) found = measure();
+  return found;
+}
+
+}  // namespace
+
+TEST_SUITE("librun/systems") {
+  TEST_CASE("row 1: naive model parallelism trains to one device's bits while all workers but one wait") {
+    std::vector<PlanSpec> specs = four_stages();
+    for (PlanSpec& spec : specs) spec.micro_batches = 1;
+    check_bits(specs, {"naive"});
+    // Layers of about a millisecond, so that handing over takes no share of the step.
+    PlanSpec spec{.model = model::build_family("mlp:inputs=256,width=256,layers=6,classes=256"),
+                  .schedule = "naive",
+                  .mini_batch = 1024,
+                  .micro_batches = 1};
+    run::RunOptions options = short_run();
+    options.synthetic_samples = spec.mini_batch;
+    options.steps = 12;
+    for (const std::vector<int>& cuts : {std::vector{5}, {4, 8}}) {
+      spec.cuts = cuts;
+      const double k = static_cast<double>(cuts.size()) + 1;
+      CAPTURE(k);
+      const double bubble = near(
+          (k - 1) / k, 0.05, [&] { return test::run_plan(make_plan(spec), options).report.bubble_fraction; });
+      CHECK(std::abs(bubble - (k - 1) / k) < 0.05);
+    }
+  }
+
+  TEST_CASE("row 4: GPipe's gradients are those of accumulation over M, all M micro-batches in flight") {
+    CHECK(peaks_in_flight(check_bits(four_stages(), {"gpipe"})) == std::vector{4, 4, 4, 4});
+  }
+
+  TEST_CASE("row 5: re-materialisation has the same gradients, dropout included, and holds less") {
+    profile::install_memory_meter();
+    std::vector<Bytes> held;
+    for (const Recompute mode : {Recompute::always, Recompute::except_last, Recompute::never}) {
+      const test::Run found =
+          check_bits({{.model = test::dropout_mlp(), .cuts = {3, 6}, .recompute = {mode}}}, {"gpipe"});
+      held.push_back(found.report.workers[0].saved);
+    }
+    CHECK(held[0] <= held[1]);
+    CHECK(held[1] <= held[2]);
+    CHECK(held[0] < held[2]);
+  }
+
+  TEST_CASE("row 7: a skip over stages has one device's bits and crosses from its stash to its pops alone") {
+    // relu0 of stage 0 is read in stages 1, 2 and 3. It, relu1 of stage 1 and relu3 of stage 2 are 4x6x6 floats
+    // a sample, 8 samples a step; each goes once to each of its readers, and a gradient comes back: stage 0
+    // sends relu0 to 1, 2, 3; stage 1 relu1 to 2 and a gradient to 0; stage 2 relu3 to 3 and gradients to 1 and
+    // 0; stage 3 gradients to 2 and 0.
+    const test::Run found =
+        check_bits({{.model = test::residual_net(), .cuts = {3, 6, 12}}}, {"gpipe", "1f1b"});
+    std::vector<std::int64_t> messages;
+    for (const run::WorkerReport& worker : found.report.workers) {
+      CHECK(worker.sent_per_step.value % (8 * 4 * 6 * 6 * 4) == 0);
+      messages.push_back(worker.sent_per_step.value / (8 * 4 * 6 * 6 * 4));
+    }
+    CHECK(messages == std::vector<std::int64_t>{3, 2, 3, 2});
+  }
+
+  TEST_CASE("row 8: deferred batch norm's statistics are those of the whole mini-batch, also when run again") {
+    ModelGraph model;
+    model.name = "norm_first";
+    model.inputs = {{"x", {{3, 4, 4}, DType::float32}}};
+    model.targets = {{"y", {{}, DType::int64}}};
+    model.layers = {{"norm", "batch_norm2d", {"x"}, {}, ""},
+                    {"flat", "flatten", {"norm"}, {}, ""},
+                    {"head", "linear", {"flat"}, {{"out_features", std::int64_t{3}}}, ""}};
+    model.outputs = {"head"};
+    model.loss = LossSpec{"cross_entropy", {"head", "y"}, {}};
+    PlanSpec spec{.model = model, .cuts = {1}};
+    const run::RunOptions options = short_run();
+    const run::MemoryDataset data =
+        run::make_synthetic(resolve(model), 24, options.seed, run::Subset::training, DType::float32);
+    const auto order = run::epoch_order(24, options.seed, 0, options.shuffle);
+    at::Tensor mean = at::zeros({3}), variance = at::ones({3});
+    for (std::size_t step = 0; step < 3; ++step) {
+      const at::Tensor x = data.rows({TensorSource::Kind::input, 0, 0}, std::span(order).subspan(8 * step, 8));
+      mean = 0.9 * mean + 0.1 * x.mean({0, 2, 3});
+      variance = 0.9 * variance + 0.1 * x.var({0, 2, 3}, /*unbiased=*/true);
+    }
+    for (const Recompute mode : {Recompute::never, Recompute::always}) {
+      spec.recompute = {mode};
+      int found = 0;
+      for (const auto& [name, tensor] : test::run_plan(make_plan(spec), options).tensors) {
+        if (name == "norm.running_mean") {
+          ++found;
+          CHECK(tensor.allclose(mean, 0, 1e-5));
+        }
+        if (name == "norm.running_var") {
+          ++found;
+          CHECK(tensor.allclose(variance, 0, 1e-5));
+        }
+      }
+      CHECK(found == 2);
+    }
+  }
+
+  TEST_CASE("row 11: a profile has each layer's times and bytes, which add up to what a training takes") {
+    // Linears of 64 -> 512, 512 -> 512 and 512 -> 10, a relu behind each of the first two; 256 samples of
+    // floats. A linear keeps its input for the backward, which is what the relu before it has kept already.
+    const ModelGraph model = model::build_family("mlp:inputs=64,width=512,layers=3,classes=10");
+    profile::prepare_process();
+    SilentProfiling observer;
+    struct Row {
+      std::int64_t parameters, output, saved;
+    };
+    constexpr std::int64_t kFloats = 4, kSamples = 256;
+    const std::vector<Row> rows{{64 * 512 + 512, 512, 64},
+                                {0, 512, 512},
+                                {512 * 512 + 512, 512, 0},
+                                {0, 512, 512},
+                                {512 * 10 + 10, 10, 0}};
+    run::RunOptions options = short_run();
+    options.synthetic_samples = kSamples * 20;
+    options.steps = 20;
+    const plan::Plan plan = make_plan({.model = model, .mini_batch = kSamples, .micro_batches = 1});
+    const double ratio = near(1, 0.2, [&] {
+      const Profile profile = profile::profile_model(model,
+                                                     {.micro_batch_sizes = {kSamples},
+                                                      .precision = 0.05,
+                                                      .budget_per_size = Seconds(0.5),
+                                                      .min_time = Seconds(0.1)},
+                                                     observer);
+      REQUIRE(profile.layers.size() == rows.size());
+      Seconds sum = profile.loss->points[0].forward.median + profile.loss->points[0].backward.median;
+      for (std::size_t l = 0; l < rows.size(); ++l) {
+        const LayerProfile& layer = profile.layers[l];
+        const LayerPoint& point = layer.points[0];
+        CAPTURE(layer.name);
+        CHECK(layer.parameters == Bytes(kFloats * rows[l].parameters));
+        CHECK(point.output == Bytes(kFloats * kSamples * rows[l].output));
+        CHECK(point.saved == Bytes(kFloats * kSamples * rows[l].saved));
+        CHECK(point.forward.median.count() > 0);
+        CHECK(point.backward.median.count() > 0);
+        sum += point.forward.median + point.backward.median;
+      }
+      const run::RunReport report = test::run_plan(plan, options).report;
+      Seconds measured{};  // forward and backward of the whole model
+      for (const run::OpTime& time : report.op_times) {
+        if (time.kind != plan::OpKind::update) measured += time.median;
+      }
+      return sum / measured;
+    });
+    CHECK(std::abs(ratio - 1) < 0.2);
+  }
+
+  TEST_CASE("row 18: PipeDream-Flush has the gradients of accumulation, and min(K-s, M) in flight") {
+    CHECK(peaks_in_flight(check_bits(four_stages(), {"1f1b"})) == std::vector{4, 3, 2, 1});
+    std::vector<PlanSpec> specs = four_stages();
+    for (PlanSpec& spec : specs) spec.micro_batches = 2;
+    CHECK(peaks_in_flight(check_bits(specs, {"1f1b"})) == std::vector{2, 2, 2, 1});
+  }
+
+  TEST_CASE("row 19: DAPPLE's early backwards, PA and PB, have the gradients of accumulation") {
+    check_bits(four_stages(), {"dapple-pa", "dapple-pb"});
+  }
+
+  TEST_CASE("row 30: two pipelines of two stages have the gradients of accumulation over both") {
+    check_bits(four_stages(), {"hybrid"});  // one pipeline
+    for (PlanSpec& spec : four_stages()) {
+      CAPTURE(spec.model.name);
+      spec.cuts = {6};
+      const test::Trained expected = test::train_alone(make_plan(spec), short_run());
+      spec.schedule = "hybrid";
+      spec.replicas = {2, 2};
+      const plan::Plan plan = make_plan(spec);
+      REQUIRE(plan.workers.size() == 4);
+      CHECK(test::largest_difference(accumulated_gradient(plan, Order::ascending), first_gradient(plan)) <
+            1e-6);
+      CHECK(test::largest_difference(expected.tensors, test::run_plan(plan, short_run()).tensors) < 1e-6);
+    }
+  }
+
+  TEST_CASE("row 31: interleaved stages have the gradients of accumulation") {
+    check_bits(four_stages(), {"interleaved"});
+    // Three chunks a worker, in a model of 17 layers.
+    PlanSpec spec{.model = test::mlp(8), .cuts = {3, 6, 9, 12, 15}, .chunks = 3};
+    check_bits({spec}, {"interleaved"});
+  }
+
+  TEST_CASE(
+      "row 32: looped BFS, as gpipe-reverse, has the gradients of accumulation from the last to the first") {
+    check_bits(four_stages(), {"looped-bfs", "gpipe-reverse"}, Order::descending);
+  }
+
+  TEST_CASE("row 33: zero-bubble schedules, whose backwards are split, have the gradients of accumulation") {
+    check_bits(four_stages(), {"zb-h1", "zb-h2", "zb-v"});
+  }
+
+  TEST_CASE("row 34: DualPipeV has the gradients of accumulation, Chimera adds two partial sums of them") {
+    check_bits(four_stages(), {"dualpipe-v"});
+    for (PlanSpec& spec : four_stages()) {
+      CAPTURE(spec.model.name);
+      spec.schedule = "chimera";
+      const plan::Plan plan = make_plan(spec);
+      CHECK(test::largest_difference(accumulated_gradient(plan, Order::ascending), first_gradient(plan)) <
+            1e-6);
+      const test::Trained expected = test::train_alone(plan, short_run());
+      const test::Run found = test::run_plan(plan, short_run()), again = test::run_plan(plan, short_run());
+      // float32 of size 1 after three steps; a lost or doubled gradient changes the second digit.
+      CHECK(test::largest_difference(expected.tensors, found.tensors) < 1e-5);
+      CHECK(test::first_difference(found.tensors, again.tensors) == "");
+      // Losses of the first step come before any sum.
+      CHECK(found.report.step_losses.front() == expected.losses.front());
+    }
+  }
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env python3
+"""Every row of the table of 35 statements about pipeline systems has a test, a doctest case named `row N: ...`; what says something
+of a training or an inference has one that runs."""
+
+import pathlib
+import re
+import sys
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+ALL = set(range(1, 36))
+# Partitioners, formulas, lists, what is refused, files of plans.
+WITHOUT_A_RUN = {6, 9, 10, 12, 13, 20, 29, 35}
+
+
+def built(folder: pathlib.Path) -> set[pathlib.Path]:
+    """Tests in a folder that some CMakeLists.txt names."""
+    files = ((listing.parent / name).resolve() for listing in TESTS.rglob("CMakeLists.txt")
+             for name in re.findall(r"[\w./-]+_test\.cpp", listing.read_text()))
+    return {file for file in files if file.is_relative_to(folder)}
+
+
+def rows(folder: pathlib.Path) -> set[int]:
+    return {int(row) for file in built(folder) for row in re.findall(r'TEST_CASE\(\s*"row (\d+): ', file.read_text())}
+
+
+for missing, where in ((ALL - rows(TESTS), "in any test"), (ALL - WITHOUT_A_RUN - rows(TESTS / "librun"), "that runs")):
+    if missing:
+        sys.exit(f"no case {where} is named \"row N: ...\" for N = {', '.join(map(str, sorted(missing)))}")
