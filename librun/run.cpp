@@ -38,9 +38,13 @@ void add_clocks(Context& context, const RankClocks& clocks) {
   if (!text.empty()) context["clocks"] = text;
 }
 
-ReplicasReport replicas_report(const ServerFigures& figures) {
+ReplicasReport replicas_report(const ServerFigures& figures, std::size_t steps) {
   const double updates = static_cast<double>(std::max<std::int64_t>(figures.updates, 1));
-  return {static_cast<double>(figures.stale) / updates, figures.largest_stale, figures.largest_lead};
+  const auto per_step = [&](Bytes all) {
+    return Bytes(all.value / std::max<std::int64_t>(static_cast<std::int64_t>(steps), 1));
+  };
+  return {static_cast<double>(figures.stale) / updates, figures.largest_stale, figures.largest_lead,
+          per_step(figures.pushed), per_step(figures.fetched)};
 }
 
 RunReport make_report(const Job& job, const Crew& crew, const FromOthers& others, const Driver& driver,
@@ -53,7 +57,6 @@ RunReport make_report(const Job& job, const Crew& crew, const FromOthers& others
   report.plan_hash = plan::plan_hash(job.plan);
   report.settings = settings_of(job.plan, job.options, job.setup.length);
   report.checkpoints = saver.report();
-  if (job.server && job.setup.streams) report.replicas = replicas_report(job.server->figures());
   if (const Start& start = job.setup.start; !start.resumed.empty())
     report.resumed = ResumedFrom{start.resumed.string(), start.position.step};
   report.exit_reason = exit_reason(driver);
@@ -66,6 +69,9 @@ RunReport make_report(const Job& job, const Crew& crew, const FromOthers& others
   std::vector<const WorkerRecord*> records(job.plan.workers.size());
   for (const auto& worker : crew.workers()) records[index(worker->id())] = &worker->record();
   for (const auto& [worker, record] : others.records) records[index(worker)] = &record;
+  if (job.served())
+    report.replicas =
+        replicas_report(records[index(job.plan.stages.front().workers.front())]->server, driver.steps().size());
   report.history = driver.history();
   add_measurements(report, job.options.accumulate, driver.steps(), records);
   if (job.setup.clocked) {

@@ -61,6 +61,19 @@ std::string swaps_line(const run::RunReport& report) {
   return text + '\n';
 }
 
+// Around a server; those that wait for each other are not stale.
+std::string replicas_line(const run::RunReport& report) {
+  if (!report.replicas) return "";
+  const run::ReplicasReport& replicas = *report.replicas;
+  std::string text = "\nreplicas: ";
+  if (report.plan.schedule.weight_policy != plan::WeightPolicy::server)
+    text += "an update missed " + cli::cell(replicas.mean_staleness) + " of the others' on average, " +
+            std::to_string(replicas.largest_staleness) + " at most; nobody began more than " +
+            counted(replicas.largest_lead, "mini-batch") + " ahead; ";
+  return text + "a step pushed " + to_text(replicas.pushed_per_step) + " and fetched " +
+         to_text(replicas.fetched_per_step) + "\n";
+}
+
 }  // namespace
 
 std::string stages_of(const plan::Plan& plan, WorkerId worker) {
@@ -127,12 +140,7 @@ std::string summary(const run::RunReport& report) {
             to_text(report.frames->latency) + " and at most " + counted(report.frames->delay, "frame") +
             " later\n";
   }
-  if (report.replicas) {
-    text += "\nreplicas: an update missed " + cli::cell(report.replicas->mean_staleness) +
-            " of the others' on average, " + std::to_string(report.replicas->largest_staleness) +
-            " at most; nobody began more than " + counted(report.replicas->largest_lead, "mini-batch") +
-            " ahead\n";
-  }
+  text += replicas_line(report);
   if (report.checkpoints && report.checkpoints->written > 0) {
     const run::CheckpointsReport& checkpoints = *report.checkpoints;
     text += '\n' + counted(checkpoints.written, "checkpoint") + " of " + to_text(checkpoints.size) +

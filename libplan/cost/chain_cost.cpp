@@ -41,6 +41,7 @@ ChainCost::Place ChainCost::make_place(const Seat& seat, int replicas, const InF
   const StageMemory& memory = memories_.try_emplace(key, chain_, in_flight, limit).first->second;
   Place place{.seat = &seat, .slowness = seat.slowness, .limited = memory.limited(), .memory = &memory};
   if (!is_served(in_flight.policy)) place.all_reduce = seat.all_reduce;
+  if (has_server(in_flight.policy)) place.server = seat.server;
   place.asks_devices = asks_devices(seat.in.link) || asks_devices(seat.out.link);
   if (place.asks_devices) {
     place.least_received = handling(least_of(chain_.least_in), seat.in.link);
@@ -97,11 +98,21 @@ double ChainCost::own_load(int begin, int end, int replicas, const Place& on) co
   if (on.again != nullptr) terms.again = on.again->seconds(begin, end, replicas, on.turns);
   if (!on.all_reduce.empty())
     terms.all_reduce = cheapest(on.all_reduce, chain_.sum(chain_.weights, begin, end));
+  if (on.server) terms.all_reduce = server_wait(terms, *on.server, chain_.sum(chain_.weights, begin, end));
   if (options_.kind == LoadKind::step_bound) {
     terms.returned = terms.forward + terms.backward;
     terms.reach = chain_.compute(0, end);
   }
-  return stage_load(options_.kind, terms, options_.micro_batches, options_.all_reduce_overlap);
+  const double overlap = on.server ? 0 : options_.all_reduce_overlap;
+  return stage_load(options_.kind, terms, options_.micro_batches, overlap);
+}
+
+double ChainCost::server_wait(const LoadTerms& terms, const ServerWays& ways, double bytes) const {
+  const bool in_turns = options_.kind == LoadKind::period || options_.kind == LoadKind::period_bound;
+  if (!in_turns) return ways.together(bytes);
+  const double compute =
+      terms.forward + terms.fixed.forward + terms.backward + terms.fixed.backward + terms.update;
+  return ways.in_turns(bytes, compute * terms.slowness);
 }
 
 double ChainCost::message_load(int boundary, int replicas, const Place& on, CutSide side) const {

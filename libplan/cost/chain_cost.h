@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <vector>
@@ -57,6 +58,7 @@ class ChainCost final : public StageCost, public ExactMemory {
   struct Place {
     const Seat* seat = nullptr;
     std::span<const AllReduceForm> all_reduce{};  ///< empty: a parameter server joins the gradients
+    std::optional<ServerWays> server{};           ///< none: none does, or all share its memory
     double slowness = 1;
     double turns = 1;                              ///< micro-batches of the busiest replica
     double in = 0, out = 0;                        ///< load of a cut per byte of a micro-batch that crosses it
@@ -71,6 +73,8 @@ class ChainCost final : public StageCost, public ExactMemory {
   double load_per_byte(const Seat& seat, const Gate& gate, int replicas, double turns) const;
   /// Of a stage, with the least that messages cost it.
   double own_load(int begin, int end, int replicas, const Place& on) const;
+  /// Seconds per update of a replica around a parameter server.
+  double server_wait(const LoadTerms& terms, const ServerWays& ways, double bytes) const;
   /// What any stage at that side of the boundary has to do for its messages there and for the layer next to it.
   double message_load(int boundary, int replicas, const Place& on, CutSide side) const;
 

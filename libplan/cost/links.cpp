@@ -134,6 +134,24 @@ Seconds all_reduce_time(const Cluster& cluster, std::span<const int> devices, By
   return Seconds(cheapest(all_reduce_forms(cluster, devices), static_cast<double>(bytes.value)));
 }
 
+ServerWays server_ways(const Cluster& cluster, std::span<const int> devices) {
+  ServerWays ways;
+  for (const int device : devices.subspan(1)) {
+    const Link link = link_between(cluster, devices.front(), device);
+    ways.latency = std::max(ways.latency, link.latency.count());
+    ways.slowest = std::max(ways.slowest, occupancy(1, link));
+    ways.all += occupancy(1, link);
+    ways.half = ways.half || link.duplex == Duplex::half;
+  }
+  return ways;
+}
+
+ServerWays server_ways(int replicas, const Link& link) {
+  if (replicas == 1) return {};
+  const double per_byte = occupancy(1, link);
+  return {link.latency.count(), per_byte, (replicas - 1) * per_byte, link.duplex == Duplex::half};
+}
+
 std::vector<int> shared_cards(const Cluster& cluster) {
   if (cluster.levels.size() < 2) return {};
   std::vector<int> cards;

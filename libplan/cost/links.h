@@ -52,6 +52,26 @@ inline double cheapest(std::span<const AllReduceForm> forms, double bytes) {
 /// The cheapest form that exists for these devices.
 Seconds all_reduce_time(const Cluster& cluster, std::span<const int> devices, Bytes bytes);
 
+/// The ways between replicas and a parameter server, which is on the device of the first one. Each replica
+/// pushes its gradients there, W bytes, and fetches as many; the first one does so within its device.
+struct ServerWays {
+  double latency = 0;  ///< of the longest one
+  double slowest = 0;  ///< seconds per byte
+  double all = 0;      ///< seconds per byte of all of them, one after the other through the server's port
+  bool half = false;   ///< that serves both directions in turn
+
+  /// Seconds that a replica waits where all come at once: 2 latency + 2 W all.
+  double together(double bytes) const { return 2 * (latency + all * bytes); }
+  /// Where each comes when it has computed for `compute` seconds: for its own way there and back, or as long as
+  /// the port needs for all of them.
+  double in_turns(double bytes, double compute) const {
+    return std::max(2 * (latency + slowest * bytes), (half ? 2 : 1) * all * bytes - compute);
+  }
+};
+ServerWays server_ways(const Cluster& cluster, std::span<const int> devices);
+/// Of replicas behind one kind of link.
+ServerWays server_ways(int replicas, const Link& link);
+
 /// The innermost group of each device, which has one network card for everything that leaves it; empty in a
 /// cluster of one level, where no card is shared.
 std::vector<int> shared_cards(const Cluster& cluster);

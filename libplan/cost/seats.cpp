@@ -36,7 +36,10 @@ class ListedSeats {
 
   Seat make(DeviceSpan span) const {
     const auto positions = devices_.positions.subspan(at(span.first), at(span.count));
-    Seat seat{.slowness = 0, .all_reduce = all_reduce_forms(devices_.cluster, positions), .limit = limit(span)};
+    Seat seat{.slowness = 0,
+              .all_reduce = all_reduce_forms(devices_.cluster, positions),
+              .server = server_ways(devices_.cluster, positions),
+              .limit = limit(span)};
     for (const int position : positions)
       seat.slowness = std::max(seat.slowness, speed_ / devices_.cluster.devices[at(position)].speed);
     const CardUse use = card_use(cards_, positions);
@@ -97,6 +100,7 @@ Seats equal_seats(int devices, const Link& link, const MemoryLimit& limit) {
     Seat& seat = seats.all.emplace_back();
     seat.in.link = seat.out.link = link;
     seat.limit = limit;
+    seat.server = server_ways(q, link);
     if (q == 1) continue;
     seat.all_reduce = {{ring_all_reduce(q, 0, link), 2.0 * (q - 1) / q * per_byte},
                        {tree_all_reduce(q, 0, link), 2 * per_byte}};
@@ -110,6 +114,7 @@ void align(Seats& seats, const Cluster& cluster, int replicas) {
   Seat& seat = seats.all[seats.index({0, replicas})];
   const CardUse use = card_use(shared_cards(cluster), positions);
   seat.all_reduce = all_reduce_forms(cluster, positions);
+  seat.server = server_ways(cluster, positions);
   seat.per_card = use.most;
   seat.even = use.even;
   seat.in.shared_card = seat.out.shared_card = use.most > 1;
@@ -139,6 +144,7 @@ Seats best_seats(const OrderedDevices& devices, double speed, std::int64_t conte
     seat.slowness = speed / speeds[q];
     seat.in.link = seat.out.link = fastest_link(devices.cluster);
     seat.all_reduce = least_all_reduce_forms(devices.cluster, static_cast<int>(q) + 1);
+    seat.server = server_ways(static_cast<int>(q) + 1, fastest_link(devices.cluster));
     seat.limit = {.bytes = sizes[q], .context = context};
   }
   return seats;

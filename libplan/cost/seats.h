@@ -27,6 +27,7 @@ struct Seat {
   bool even = true;     ///< as many behind every one
   Gate in{}, out{};     ///< to the stage in front, to the one behind; unset at the ends of a list
   std::vector<AllReduceForm> all_reduce{};
+  ServerWays server{};
   MemoryLimit limit{};  ///< of its smallest device
 };
 
@@ -66,7 +67,8 @@ void align(Seats& seats, const Cluster& cluster, int replicas);
 Seats listed_seats(const OrderedDevices& devices, double speed, std::int64_t context, Neighbours neighbours);
 
 /// What no stage is better off than, wherever it runs: q replicas as fast as the q-th fastest device and as
-/// large as the q-th largest, the cheapest all-reduce among any q and the fastest link of the cluster.
+/// large as the q-th largest, the cheapest all-reduce among any q and the fastest link of the cluster, to a
+/// server too.
 Seats best_seats(const OrderedDevices& devices, double speed, std::int64_t context);
 
 }  // namespace pp::plan

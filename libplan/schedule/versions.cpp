@@ -141,9 +141,10 @@ bool needs_straight(WeightPolicy policy) {
   return policy == WeightPolicy::vertical_sync || policy == WeightPolicy::predict;
 }
 
-bool is_served(WeightPolicy policy) {
-  return policy == WeightPolicy::server || policy == WeightPolicy::downpour || policy == WeightPolicy::ssp ||
-         policy == WeightPolicy::hogwild;
+bool is_served(WeightPolicy policy) { return has_server(policy) || policy == WeightPolicy::hogwild; }
+
+bool has_server(WeightPolicy policy) {
+  return policy == WeightPolicy::server || policy == WeightPolicy::downpour || policy == WeightPolicy::ssp;
 }
 
 bool holds_versions(WeightPolicy policy) {

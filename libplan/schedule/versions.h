@@ -18,6 +18,8 @@ bool groups(const ScheduleRow& schedule, WeightPolicy policy);
 bool needs_straight(WeightPolicy policy);
 /// Whether replicas of the whole model train around a parameter server (RuleSet::served).
 bool is_served(WeightPolicy policy);
+/// Of these whether gradients go to a server; hogwild's replicas change memory that they share.
+bool has_server(WeightPolicy policy);
 /// Whether a micro-batch in flight keeps the weights of its forward.
 bool holds_versions(WeightPolicy policy);
 

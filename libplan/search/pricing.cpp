@@ -311,6 +311,15 @@ void add_swaps(const PricingContext& context, const Assignment& assignment, cons
   if (again) costs.recompute += copied(traffic.in[at(stage)]);
 }
 
+/// What a replica waits for pushes and fetches, per update.
+Seconds server_wait(const PricingContext& context, const Assignment& assignment, const StageCosts& costs,
+                    std::span<const int> devices, std::int64_t bytes) {
+  const ServerWays ways = server_ways(context.cluster, devices);
+  const auto weights = static_cast<double>(bytes);
+  if (assignment.synchronous) return Seconds(ways.together(weights));
+  return Seconds(ways.in_turns(weights, (costs.forward + costs.backward + costs.update).count()));
+}
+
 StageCosts price_stage(const PricingContext& context, const Assignment& assignment,
                        const std::vector<int>& stage_of, const Traffic& traffic, int stage) {
   const bool reruns_layers = !assignment.recompute.empty() && !assignment.recompute[at(stage)].empty();
@@ -334,7 +343,11 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
                         &costs.recompute, &costs.update}) {
     *time /= speed;
   }
-  if (assignment.rules == RuleSet::served) return costs;
+  if (assignment.rules == RuleSet::served) {
+    if (has_server(assignment.policy))
+      costs.update += server_wait(context, assignment, costs, devices, contents.parameters);
+    return costs;
+  }
   if (assignment.rules == RuleSet::swapped) add_swaps(context, assignment, traffic, stage, costs);
   costs.all_reduce = all_reduce_time(context.cluster, devices, Bytes(contents.parameters));
   if (costs.all_reduce > Seconds(0) && context.all_reduce_overlap > 0)

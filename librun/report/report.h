@@ -80,11 +80,12 @@ struct CheckpointsReport {
   bool operator==(const CheckpointsReport&) const = default;
 };
 
-/// How far apart the replicas around a parameter server were.
+/// How far apart the replicas around a parameter server were, and what they brought it and took from it.
 struct ReplicasReport {
   double mean_staleness = 0;  ///< updates of other replicas while one computed, over all updates
   std::int64_t largest_staleness = 0;
   std::int64_t largest_lead = 0;  ///< mini-batches that one was ahead of the slowest when it began with another
+  Bytes pushed_per_step, fetched_per_step;  ///< by all of them, by memory or by messages
   bool operator==(const ReplicasReport&) const = default;
 };
 

@@ -72,7 +72,9 @@ Json write(const FramesReport& frames) {
 Json write(const ReplicasReport& replicas) {
   return {{"mean_staleness", replicas.mean_staleness},
           {"largest_staleness", replicas.largest_staleness},
-          {"largest_lead", replicas.largest_lead}};
+          {"largest_lead", replicas.largest_lead},
+          {"pushed_bytes_per_step", replicas.pushed_per_step.value},
+          {"fetched_bytes_per_step", replicas.fetched_per_step.value}};
 }
 
 Json write(const Comparison& row) {
@@ -250,8 +252,10 @@ RunReport report_from_json(const Json& json) {
     }
     if (reader.has("replicas")) {
       reader.object("replicas", [&](ObjectReader& member) {
-        report.replicas = ReplicasReport{member.number("mean_staleness"), member.integer("largest_staleness"),
-                                         member.integer("largest_lead")};
+        report.replicas =
+            ReplicasReport{member.number("mean_staleness"), member.integer("largest_staleness"),
+                           member.integer("largest_lead"), Bytes(member.integer("pushed_bytes_per_step")),
+                           Bytes(member.integer("fetched_bytes_per_step"))};
       });
     }
     if (reader.has("checkpoints")) {

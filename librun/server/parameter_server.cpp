@@ -8,6 +8,8 @@ namespace pp::run {
 
 namespace {
 
+Bytes bytes_in(const at::Tensor& vector) { return Bytes(static_cast<std::int64_t>(vector.nbytes())); }
+
 std::vector<model::OptimizerSlot> copied(std::vector<model::OptimizerSlot> state) {
   for (model::OptimizerSlot& slot : state) {
     for (at::Tensor& tensor : slot.tensors) tensor = tensor.clone();
@@ -37,17 +39,30 @@ void ParameterServer::open(std::unique_ptr<WeightStore> store) {
 void ParameterServer::begin(int replica, const at::Tensor& into) {
   {
     Monitor::Lock lock = monitor_.lock();
-    const auto ready = [&] {
-      return store_ && fetching_ == 0 && clocks_.may_begin(replica) && has_turn(replica);
-    };
-    monitor_.wait(lock, worker(replica), ready, [] { return "slower replicas, or its turn at the server"; });
-    clocks_.begin(replica);
-    places_[static_cast<std::size_t>(replica)].seen = figures_.updates;
-    if (into.defined() && !unlocked()) store_->fetch(replica, into);
-    pass();
+    monitor_.wait(
+        lock, worker(replica), [&] { return may_begin(replica); }, [] { return kWaitsToBegin; });
+    note_begin(replica, into);
   }
   if (interleaving_) monitor_.notify();
   if (into.defined() && unlocked()) store_->fetch(replica, into);
+}
+
+bool ParameterServer::try_begin(int replica, const at::Tensor& into) {
+  {
+    const Monitor::Lock lock = monitor_.lock();
+    if (!may_begin(replica)) return false;
+    note_begin(replica, into);
+  }
+  if (interleaving_) monitor_.notify();
+  return true;
+}
+
+void ParameterServer::note_begin(int replica, const at::Tensor& into) {
+  clocks_.begin(replica);
+  place(replica).seen = figures_.updates;
+  if (into.defined()) figures_.fetched += bytes_in(into);
+  if (into.defined() && !unlocked()) store_->fetch(replica, into);
+  pass();
 }
 
 void ParameterServer::finish(int replica, const FlatTensors* gradient, double rate) {
@@ -56,43 +71,86 @@ void ParameterServer::finish(int replica, const FlatTensors* gradient, double ra
     Monitor::Lock lock = monitor_.lock();
     monitor_.wait(
         lock, worker(replica), [&] { return has_turn(replica); }, [] { return "its turn at the server"; });
-    if (gradient && !unlocked()) store_->push(replica, clocks_.of(replica), *gradient, rate);
-    const Step before = clocks_.least();
-    clocks_.tick(replica);
-    if (clocks_.least() > before) store_->complete(clocks_.least());
-    const std::int64_t stale = figures_.updates - places_[static_cast<std::size_t>(replica)].seen;
-    ++figures_.updates;
-    figures_.stale += stale;
-    figures_.largest_stale = std::max(figures_.largest_stale, stale);
-    pass();
+    note_end(replica, gradient, rate);
   }
   monitor_.notify();
 }
 
+bool ParameterServer::try_finish(int replica, const FlatTensors* gradient, double rate) {
+  {
+    const Monitor::Lock lock = monitor_.lock();
+    if (!has_turn(replica)) return false;
+    note_end(replica, gradient, rate);
+  }
+  monitor_.notify();
+  return true;
+}
+
+void ParameterServer::note_end(int replica, const FlatTensors* gradient, double rate) {
+  if (gradient) figures_.pushed += bytes_in(gradient->flat);
+  if (gradient && !unlocked()) store_->push(replica, clocks_.of(replica), *gradient, rate);
+  const Step before = clocks_.least();
+  clocks_.tick(replica);
+  if (clocks_.least() > before) store_->complete(clocks_.least());
+  const bool synchronous = options_.policy == plan::WeightPolicy::server;
+  const std::int64_t stale = synchronous ? 0 : figures_.updates - place(replica).seen;
+  ++figures_.updates;
+  figures_.stale += stale;
+  figures_.largest_stale = std::max(figures_.largest_stale, stale);
+  pass();
+}
+
 void ParameterServer::leave(int replica, const FlatTensors* gradient, double rate, const at::Tensor& into,
                             model::Optimizer* keeper) {
-  Monitor::Lock lock = monitor_.lock();
-  Place& mine = places_[static_cast<std::size_t>(replica)];
-  mine.left_over = gradient;
-  mine.rate = rate;
-  if (interleaving_) interleaving_->leave(replica, clocks_);
-  const std::int64_t stretch = stretches_;
-  if (++left_ == clocks_.replicas()) close_stretch();
+  arrive(replica, gradient, rate);
+  {
+    Monitor::Lock lock = monitor_.lock();
+    monitor_.wait(
+        lock, worker(replica), [&] { return all_left(replica); }, [] { return kWaitsToLeave; });
+    depart(replica, into);
+    if (keeper) keeper->set_state(copied(store_->state()));
+  }
   monitor_.notify();
-  monitor_.wait(
-      lock, worker(replica), [&] { return stretches_ > stretch; }, [] { return "the other replicas"; });
-  if (into.defined()) store_->fetch(replica, into);
-  if (keeper) keeper->set_state(copied(store_->state()));
+}
+
+void ParameterServer::arrive(int replica, const FlatTensors* gradient, double rate) {
+  {
+    const Monitor::Lock lock = monitor_.lock();
+    Place& mine = place(replica);
+    mine.left_over = gradient;
+    mine.rate = rate;
+    mine.stretch = stretches_;
+    if (interleaving_) interleaving_->leave(replica, clocks_);
+    if (++left_ == clocks_.replicas()) close_stretch();
+  }
+  monitor_.notify();
+}
+
+bool ParameterServer::try_depart(int replica, const at::Tensor& into) {
+  {
+    const Monitor::Lock lock = monitor_.lock();
+    if (!all_left(replica)) return false;
+    depart(replica, into);
+  }
+  monitor_.notify();
+  return true;
+}
+
+void ParameterServer::depart(int replica, const at::Tensor& into) {
+  if (into.defined()) {
+    figures_.fetched += bytes_in(into);
+    store_->fetch(replica, into);
+  }
   --fetching_;
-  lock.unlock();
-  monitor_.notify();
 }
 
 // Whoever comes last does it for all.
 void ParameterServer::close_stretch() {
   for (std::size_t r = 0; r < places_.size(); ++r) {
     const FlatTensors* const left_over = std::exchange(places_[r].left_over, nullptr);
-    if (left_over) store_->push(static_cast<int>(r), clocks_.least(), *left_over, places_[r].rate);
+    if (!left_over) continue;
+    figures_.pushed += bytes_in(left_over->flat);
+    store_->push(static_cast<int>(r), clocks_.least(), *left_over, places_[r].rate);
   }
   left_ = 0;
   fetching_ = clocks_.replicas();
@@ -104,8 +162,10 @@ void ParameterServer::pass() {
   if (interleaving_) interleaving_->pass(clocks_);
 }
 
-ServerFigures ParameterServer::figures() {
-  const Monitor::Lock lock = monitor_.lock();
+ServerFigures ParameterServer::figures(WorkerId caller) {
+  Monitor::Lock lock = monitor_.lock();
+  monitor_.wait(
+      lock, caller, [&] { return fetching_ == 0; }, [] { return "the other replicas to fetch"; });
   ServerFigures figures = figures_;
   figures.largest_lead = clocks_.widest();
   return figures;

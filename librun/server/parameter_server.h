@@ -1,5 +1,5 @@
 // Where replicas of a model that are not updated together meet: they fetch weights, push gradients and keep
-// each other's time. One object for all replicas of a process.
+// each other's time. One object for all replicas, on the rank of the first one.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,8 @@
 #include "libplan/schedule/schedule.h"
 #include "librun/server/clock_table.h"
 #include "librun/server/interleaving.h"
+#include "librun/server/server_figures.h"
+#include "librun/server/server_line.h"
 #include "librun/server/weight_store.h"
 #include "librun/transport/coordinator.h"
 
@@ -24,17 +26,9 @@ struct ServerOptions {
   Step first_step = 0;                        ///< with which the run begins
 };
 
-/// How far apart replicas were.
-struct ServerFigures {
-  std::int64_t updates = 0;        ///< mini-batches that replicas have finished
-  std::int64_t stale = 0;          ///< those of others between a begin and its end, over all updates
-  std::int64_t largest_stale = 0;  ///< of one update
-  Step largest_lead = 0;           ///< mini-batches that a replica was ahead of the slowest when it began
-};
-
 /// The store does one thing at a time, but for hogwild's without a fixed order: replicas then read and write
-/// while others do. Waits throw as Monitor::wait does.
-class ParameterServer {
+/// while others do.
+class ParameterServer final : public ServerLine {
  public:
   /// `run` must outlive it.
   ParameterServer(Coordinator& run, ServerOptions options);
@@ -42,31 +36,45 @@ class ParameterServer {
   /// The first replica brings the weights, before it begins; the others wait for it.
   void open(std::unique_ptr<WeightStore> store);
 
-  /// A replica (its place among them) begins with a mini-batch: waits until its clock allows it and its turn
-  /// has come, then fetches `into`, where defined.
-  void begin(int replica, const at::Tensor& into);
-  /// It has finished it, and pushes `gradient`, where there is one.
-  void finish(int replica, const FlatTensors* gradient, double rate);
-  /// It has no mini-batch left: brings what it has not pushed, where there is something, and waits until all
-  /// replicas have left. What is left over is pushed in replica order; then it fetches the weights of all, and
-  /// `keeper`, where it is not null, gets a copy of what the server's optimizer remembers.
+  // Replicas of this process.
+  void begin(int replica, const at::Tensor& into) override;
+  void finish(int replica, const FlatTensors* gradient, double rate) override;
   void leave(int replica, const FlatTensors* gradient, double rate, const at::Tensor& into,
-             model::Optimizer* keeper);
+             model::Optimizer* keeper) override;
 
-  ServerFigures figures();
+  // The same for who must not wait: where the replica would have to, nothing happens and the answer is false.
+  bool try_begin(int replica, const at::Tensor& into);
+  bool try_finish(int replica, const FlatTensors* gradient, double rate);
+  /// A replica leaves in two calls. `gradient` is read until the second one has had its way.
+  void arrive(int replica, const FlatTensors* gradient, double rate);
+  bool try_depart(int replica, const at::Tensor& into);
+
+  /// Waits until replicas that have left have the weights of all.
+  ServerFigures figures(WorkerId caller);
 
  private:
   struct Place {
-    std::int64_t seen = 0;  ///< updates when it began
+    std::int64_t seen = 0;     ///< updates when it began
+    std::int64_t stretch = 0;  ///< that it has left
     const FlatTensors* left_over = nullptr;
     double rate = 0;
   };
   WorkerId worker(int replica) const { return options_.replicas[static_cast<std::size_t>(replica)]; }
-  bool has_turn(int replica) const { return !interleaving_ || interleaving_->turn() == replica; }
+  Place& place(int replica) { return places_[static_cast<std::size_t>(replica)]; }
   /// Whether replicas use the store beside each other.
   bool unlocked() const { return options_.policy == plan::WeightPolicy::hogwild && !interleaving_; }
   void pass();
   void close_stretch();
+
+  // Under the lock: whether a replica need not wait, and what happens then.
+  bool has_turn(int replica) const { return !interleaving_ || interleaving_->turn() == replica; }
+  bool may_begin(int replica) const {
+    return store_ && fetching_ == 0 && clocks_.may_begin(replica) && has_turn(replica);
+  }
+  bool all_left(int replica) { return stretches_ > place(replica).stretch; }
+  void note_begin(int replica, const at::Tensor& into);
+  void note_end(int replica, const FlatTensors* gradient, double rate);
+  void depart(int replica, const at::Tensor& into);
 
   ServerOptions options_;
   Monitor monitor_;  ///< of what follows

@@ -6,7 +6,8 @@
 #include <functional>
 #include <memory>
 
-#include "librun/server/parameter_server.h"
+#include "librun/server/server_line.h"
+#include "librun/server/weight_store.h"
 #include "librun/stage/stage.h"
 
 namespace pp::run {
@@ -28,8 +29,7 @@ struct Periods {
 class Replica {
  public:
   /// `place`: among the replicas. The server must outlive it.
-  Replica(ParameterServer& server, int place, Periods periods)
-      : server_(server), place_(place), periods_(periods) {}
+  Replica(ServerLine& server, int place, Periods periods) : server_(server), place_(place), periods_(periods) {}
 
   /// Before a forward: fetches when it is due, at the first one of a mini-batch.
   void before_forward(Stage& stage);
@@ -38,11 +38,13 @@ class Replica {
   /// Behind the last mini-batch of a stretch: the stage has the weights of all, as every replica's, and the
   /// first one's optimizer what the server's remembers, for a checkpoint.
   void leave(Stage& stage);
+  /// No stretch follows.
+  void close() { server_.close(place_); }
 
  private:
   void begin(Stage& stage);
 
-  ParameterServer& server_;
+  ServerLine& server_;
   int place_;
   Periods periods_;
   bool within_ = false;     ///< a mini-batch

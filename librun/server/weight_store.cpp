@@ -5,21 +5,6 @@
 
 namespace pp::run {
 
-namespace {
-
-// The same by parameter of another vector.
-FlatTensors by_parameter(at::Tensor flat, const FlatTensors& like) {
-  FlatTensors result{std::move(flat), {}};
-  for (const at::Tensor& parameter : like.parameters) {
-    const std::int64_t offset = parameter.storage_offset() - like.flat.storage_offset();
-    result.parameters.push_back(
-        result.flat.as_strided(parameter.sizes(), parameter.strides(), result.flat.storage_offset() + offset));
-  }
-  return result;
-}
-
-}  // namespace
-
 void DownpourStore::fetch(int /*replica*/, const at::Tensor& into) const { into.copy_(weights_.flat); }
 
 void DownpourStore::push(int /*replica*/, Step /*clock*/, const FlatTensors& gradient, double rate) {
@@ -35,7 +20,7 @@ void HogwildStore::push(int replica, Step /*clock*/, const FlatTensors& gradient
 void ClockedStore::fetch(int replica, const at::Tensor& into) const {
   into.copy_(weights_.flat);
   if (apply_ == Apply::sum || pending_.empty()) return;
-  const FlatTensors seen = by_parameter(into, weights_);
+  const FlatTensors seen = with_places(into, weights_);
   for (const auto& [clock, updates] : pending_) {
     const auto own = updates.find(replica);
     if (own == updates.end()) continue;
@@ -44,7 +29,7 @@ void ClockedStore::fetch(int replica, const at::Tensor& into) const {
 }
 
 void ClockedStore::push(int replica, Step clock, const FlatTensors& gradient, double rate) {
-  pending_[clock].emplace(replica, Update{by_parameter(gradient.flat.clone(), gradient), rate});
+  pending_[clock].emplace(replica, Update{with_places(gradient.flat.clone(), gradient), rate});
 }
 
 void ClockedStore::complete(Step clock) {

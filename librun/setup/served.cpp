@@ -15,7 +15,9 @@ namespace {
 
 using plan::WeightPolicy;
 
-constexpr Step kFree = 64;             // where nothing bounds them: the driver keeps so many steps under way
+// Where nothing bounds them: the driver keeps so many steps under way. Between ranks an interruption has all of
+// them finished, unless a seed draws the order, which is that of one process.
+constexpr Step kFree = 64, kFreeBetweenRanks = 8;
 constexpr Step kMostStaleness = 1000;  // each is a gradient of every replica in memory
 constexpr int kMostEvery = 1'000'000;
 
@@ -89,10 +91,10 @@ void check_meetings(const plan::Plan& plan, const RunOptions& options) {
 }
 
 void check_place(const plan::Plan& plan, const Placement& placement) {
-  if (!placement.alone())
-    refuse(ErrorKind::usage, "schedule " + plan.schedule.name +
-                                 ": its server is memory of one process; start it without mpirun, or plan with "
-                                 "data-parallel");
+  if (!placement.alone() && plan.schedule.weight_policy == WeightPolicy::hogwild)
+    refuse(ErrorKind::usage, "schedule hogwild: its replicas change the same memory without a lock, and " +
+                                 std::to_string(placement.ranks) +
+                                 " ranks share none; start it without mpirun, or plan with downpour");
   for (const Device& device : plan.devices) {
     if (device.kind == DeviceKind::cpu) continue;
     refuse(ErrorKind::device,
@@ -103,11 +105,11 @@ void check_place(const plan::Plan& plan, const Placement& placement) {
 
 }  // namespace
 
-Step clock_bound(const plan::Plan& plan, const RunOptions& options) {
+Step clock_bound(const plan::Plan& plan, const RunOptions& options, const Placement& placement) {
   switch (plan.schedule.weight_policy) {
     case WeightPolicy::server: return 0;
     case WeightPolicy::ssp: return options.staleness.value_or(kDefaultStaleness);
-    default: return kFree;
+    default: return placement.alone() || options.interleave ? kFree : kFreeBetweenRanks;
   }
 }
 

@@ -246,7 +246,7 @@ Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profi
   check_loss_scale(plan, options);
   check_accumulation(plan, options);
   check_served(plan, setup.model, options, placement);
-  setup.clock_bound = clock_bound(plan, options);
+  setup.clock_bound = clock_bound(plan, options, placement);
   check_autocast(plan, options);
   setup.cores = cores_of_workers(setup.devices, placement);
   const std::int64_t samples = set_data(setup, options);

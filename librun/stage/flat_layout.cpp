@@ -18,6 +18,16 @@ std::int64_t padded(std::int64_t elements, std::int64_t element_size) {
 
 }  // namespace
 
+FlatTensors with_places(at::Tensor flat, const FlatTensors& like) {
+  FlatTensors result{std::move(flat), {}};
+  for (const at::Tensor& parameter : like.parameters) {
+    const std::int64_t offset = parameter.storage_offset() - like.flat.storage_offset();
+    result.parameters.push_back(
+        result.flat.as_strided(parameter.sizes(), parameter.strides(), result.flat.storage_offset() + offset));
+  }
+  return result;
+}
+
 FlatLayout::FlatLayout(const ResolvedModel& model, const model::Segment& segment, DType dtype) {
   std::map<std::pair<int, std::size_t>, std::size_t> known;  // (layer that owns it, index) -> position
   for (std::size_t layer = 0; layer < segment.layers().size(); ++layer) {

@@ -18,6 +18,9 @@ struct FlatTensors {
   std::vector<at::Tensor> parameters;  ///< views of it
 };
 
+/// Another vector of that length, by the parameters of `like`.
+FlatTensors with_places(at::Tensor flat, const FlatTensors& like);
+
 /// Weights take the first `weight_size()` elements, each distinct parameter once. Gradients have the same
 /// places, and behind them one for every further use of a shared parameter. Every place begins at a multiple of
 /// 64 bytes; what lies between is zero and stays so.

@@ -28,7 +28,7 @@ class Posted {
 class Peers {
  public:
   /// Messages of different lanes never meet.
-  enum class Lane { tensors, sums };
+  enum class Lane { tensors, sums, server };
   struct Address {
     Lane lane = Lane::tensors;
     int rank = 0;

@@ -115,12 +115,24 @@ std::unique_ptr<Collectives> make_collectives(Coordinator& coordinator, const pl
 
 std::unique_ptr<ParameterServer> make_server(Coordinator& coordinator, const plan::Plan& plan,
                                              const RunOptions& options, const Setup& setup) {
-  if (!is_served(plan)) return nullptr;
+  if (!is_served(plan) || !setup.placement.here(plan.stages.front().workers.front())) return nullptr;
   return std::make_unique<ParameterServer>(coordinator, ServerOptions{.policy = plan.schedule.weight_policy,
                                                                       .replicas = plan.stages.front().workers,
                                                                       .bound = setup.clock_bound,
                                                                       .interleaving = options.interleave,
                                                                       .first_step = setup.start.position.step});
+}
+
+std::unique_ptr<ServerDesk> make_desk(Coordinator& coordinator, ParameterServer* server, const plan::Plan& plan,
+                                      const Setup& setup) {
+  if (!server || setup.placement.alone()) return nullptr;
+  const std::vector<WorkerId>& replicas = plan.stages.front().workers;
+  std::vector<Visitor> visitors;
+  for (std::size_t r = 0; r < replicas.size(); ++r) {
+    if (!setup.placement.here(replicas[r]))
+      visitors.push_back({static_cast<int>(r), setup.placement.of(replicas[r])});
+  }
+  return std::make_unique<ServerDesk>(coordinator, *server, *setup.peers, visitors);
 }
 
 // Of the layers that workers here have.
@@ -194,7 +206,10 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
       collectives(make_collectives(coordinator, plan, setup, options)),
       host(swapped ? std::make_unique<HostStore>(coordinator, plan) : nullptr),
       server(inference ? nullptr : make_server(coordinator, plan, options, setup)),
-      start(Coordinator::Clock::now()) {}
+      start(Coordinator::Clock::now()),
+      desk(make_desk(coordinator, server.get(), plan, setup)) {}
+
+bool Job::served() const { return !inference && is_served(plan); }
 
 void Job::connect(Mailbox& mailbox) {
   if (std::ranges::none_of(plan.devices, [](const Device& d) { return d.kind == DeviceKind::cuda; })) return;

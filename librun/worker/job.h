@@ -12,6 +12,7 @@
 #include "librun/checkpoint/weights.h"
 #include "librun/data/dataset.h"
 #include "librun/run.h"
+#include "librun/server/desk.h"
 #include "librun/server/parameter_server.h"
 #include "librun/swap/host_store.h"
 #include "librun/transport/collectives.h"
@@ -61,6 +62,9 @@ struct Job {
   std::size_t replica_group(StageId stage) const { return index(stage); }
   std::size_t tied_group(std::size_t tied) const { return plan.stages.size() + tied; }
   bool here(WorkerId worker) const { return setup.placement.here(worker); }
+  /// Replicas train around a server, which stands on the rank of the first one.
+  bool served() const;
+  int server_rank() const { return setup.placement.of(plan.stages.front().workers.front()); }
   /// The workers of this process.
   std::vector<WorkerId> workers_here() const;
   std::size_t everybody() const { return plan.stages.size() + plan.tied.size(); }
@@ -94,9 +98,10 @@ struct Job {
   std::unique_ptr<Collectives>
       collectives;                          ///< groups: replicas of each stage, then workers of each tied entry
   std::unique_ptr<HostStore> host;          ///< null: weights stay on their devices
-  std::unique_ptr<ParameterServer> server;  ///< of replicas that train around one; null: none do
+  std::unique_ptr<ParameterServer> server;  ///< of replicas that train around one here; null: none do
   std::vector<std::shared_ptr<DeviceGroup>> direct_ways;  ///< that transport and collectives use
   Coordinator::Clock::time_point start;                   ///< zero of all recorded times
+  std::unique_ptr<ServerDesk> desk;  ///< null: no replica of another rank comes to the server
 };
 
 }  // namespace pp::run

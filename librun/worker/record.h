@@ -10,6 +10,7 @@
 
 #include "libplan/simulate/simulate.h"
 #include "libprofile/core/units.h"
+#include "librun/server/server_figures.h"
 
 namespace pp::run {
 
@@ -91,6 +92,7 @@ struct WorkerRecord {
   int peak_versions = 1;
   Bytes sent;
   SwapRecord swaps;
+  ServerFigures server;       ///< of the first replica around one, whose rank has it
   std::vector<OpRecord> ops;  ///< of the last steps
   std::vector<MessageRecord> messages;
 };

@@ -82,7 +82,7 @@ void Worker::serve() {
       case Command::Kind::evaluate:
       case Command::Kind::infer: evaluate(command, feed); break;
       case Command::Kind::snapshot: snapshot(command); break;
-      case Command::Kind::stop: return;
+      case Command::Kind::stop: return leave_server();
     }
   }
 }
@@ -104,6 +104,7 @@ void Worker::train(const Command& command, DataFeed& feed) {
   walk(cursor);
   if (job_.numbering.gradient_lag > 0) drop_late_gradients();
   if (replica_) replica_->leave(stages_.begin()->second);
+  if (keeps_server()) record_.server = job_.server->figures(id_);
   log_->end_stretch(job_.commands.end_of_stretch(id_) - command.stretch.first);
   record_.peak = std::max(record_.peak, memory_.peak());
   trained_ = job_.commands.end_of_stretch(id_);
@@ -211,7 +212,7 @@ void Worker::make_stage(std::size_t s) {
     Stage& stage =
         stages_.try_emplace(StageId{static_cast<int>(s)}, job_.setup.model, std::move(options)).first->second;
     if (initial_) stage.restore(initial_->tensors, initial_->optimizer);
-    if (job_.server) join_server(stage);
+    if (job_.served()) join_server(stage);
     if (swapper_) swapper_->adopt(StageId{static_cast<int>(s)}, stage, trained_);
   });
 }
@@ -220,13 +221,28 @@ void Worker::make_stage(std::size_t s) {
 void Worker::join_server(Stage& stage) {
   const std::vector<WorkerId>& replicas = job_.plan.stages.front().workers;
   const auto place = static_cast<int>(std::ranges::find(replicas, id_) - replicas.begin());
-  replica_.emplace(*job_.server, place,
-                   Periods{job_.options.fetch_every.value_or(1), job_.options.push_every.value_or(1)});
-  if (place > 0) return;
+  const Periods periods{job_.options.fetch_every.value_or(1), job_.options.push_every.value_or(1)};
+  if (!job_.server) {
+    server_line_.emplace(job_.coordinator, *job_.setup.peers, RankLine::Ends{id_, job_.server_rank()},
+                         stage.flat_weights());
+    replica_.emplace(*server_line_, place, periods);
+    return;
+  }
+  replica_.emplace(*job_.server, place, periods);
+  if (!keeps_server()) return;
   const auto own_optimizer = [&] { return make_optimizer(job_.plan.training.optimizer, job_.options); };
   job_.server->open(
       make_store(job_.plan.schedule.weight_policy, stage, static_cast<int>(replicas.size()), own_optimizer));
+  const at::Tensor weights = stage.flat_weights();
+  if (job_.desk) job_.desk->open(weights.defined() ? stage.parameters_of(weights) : FlatTensors{});
 }
+
+void Worker::leave_server() {
+  if (replica_) replica_->close();
+  if (job_.desk && keeps_server()) job_.desk->await_closed(id_);
+}
+
+bool Worker::keeps_server() const { return job_.served() && id_ == job_.plan.stages.front().workers.front(); }
 
 void Worker::execute(const Turn& turn) {
   located(id_, turn.op, [&] {

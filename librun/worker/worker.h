@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "libprofile/device/memory_meter.h"
+#include "librun/server/rank_line.h"
 #include "librun/server/replica.h"
 #include "librun/stage/stage.h"
 #include "librun/swap/swapper.h"
@@ -58,6 +59,9 @@ class Worker {
   void make_stage(std::size_t stage);
   /// Where the stage's replicas train around a server.
   void join_server(Stage& stage);
+  void leave_server();
+  /// Whether this is the first replica, which is beside the server.
+  bool keeps_server() const;
   void train(const Command& command, DataFeed& feed);
   void evaluate(const Command& command, DataFeed& feed);
   /// Copies the stages whose first replica is here.
@@ -166,6 +170,7 @@ class Worker {
   profile::MemoryAccount memory_;
   std::map<StageId, Stage> stages_;
   std::map<StageId, OverlappedSum> sums_;  ///< until their AR
+  std::optional<RankLine> server_line_;    ///< none: the server is here, or there is none
   std::optional<Replica> replica_;         ///< of the one stage; none: no server
   Step trained_ = 0;                       ///< updates that the weights have had
   std::optional<Swapper> swapper_;         ///< none: weights stay on the device

@@ -164,6 +164,28 @@ TEST_SUITE("apps/hosts") {
     }
   }
 
+  TEST_CASE("a parameter server on one host, a replica on the other: the weights of one process") {
+    if (without_mpi()) return;
+    const HostsFolder folder;
+    for (const std::string schedule : {"parameter-server", "downpour"}) {
+      PlanSpec spec{.model = test::mlp(2), .replicas = {2}, .schedule = schedule};
+      if (schedule == "downpour") spec.micro_batches = 1;
+      pp::write_file(folder.path() / "plan.json", pp::dump_json(pp::plan::to_json(make_plan(spec))));
+      const std::string training = "plan.json --data synthetic --synthetic-samples 96 --steps 24 --seed 7" +
+                                   std::string(schedule == "downpour" ? " --interleave 3" : "");
+      const auto train = [&](const std::string& file) { return training + " --save-weights " + file; };
+      const Outcome outcome =
+          folder.on_hosts("exec " PP_MPIRUN " -n 2 --hostfile $PP_HOSTS " + kBin + "/pp-run " + train("apart"));
+      if (without_hosts(outcome)) return;
+      CAPTURE(outcome.err);
+      REQUIRE(outcome.code == 0);
+      REQUIRE(
+          pp::test::run_program("/bin/sh", {"-c", kBin + "/pp-run " + train("together")}, folder.path()).code ==
+          0);
+      CHECK(pp::read_file(folder.path() / "apart") == pp::read_file(folder.path() / "together"));
+    }
+  }
+
   TEST_CASE("nothing of two hosts is left, also when the command fails") {
     const HostsFolder folder;
     const Outcome outcome = folder.on_hosts("echo $(hostname) $$ > host; cp $PP_HOSTS hosts; exit 5");

@@ -89,6 +89,15 @@ PlanSpec three_stages() {
   return spec;
 }
 
+/// Four replicas of a whole model around a server.
+PlanSpec served(const std::string& schedule) {
+  PlanSpec spec{.model = test::mlp(3)};
+  spec.replicas = {4};
+  spec.schedule = schedule;
+  spec.micro_batches = 1;
+  return spec;
+}
+
 bool all_wanted() {
   const char* const text = std::getenv("PP_RANKS");
   return text && std::string_view(text) == "all";
@@ -257,6 +266,77 @@ TEST_SUITE("apps/ranks") {
       REQUIRE(resumed.code == 0);
       CHECK(pp::read_file(folder.path() / "w") == pp::read_file(folder.path() / "whole"));
     }
+  }
+
+  TEST_CASE("replicas around a server under mpirun: one report, the weights of one process in a fixed order") {
+    if (without_mpi()) return;
+    for (const char* schedule : {"downpour", "ssp"}) {
+      const RankFolder folder(served(schedule));
+      const Arguments what{"--epochs", "3", "--momentum", "0", "--interleave", "5"};
+      const auto writes = [&](const std::string& name) {
+        Arguments all = what;
+        all.insert(all.end(), {"--save-weights", name, "-o", name + ".json"});
+        return all;
+      };
+      REQUIRE(folder.alone(writes("alone")).code == 0);
+      for (const int ranks : {2, 4}) {
+        const Outcome outcome = folder.on(ranks, writes("ranks"));
+        CAPTURE(outcome.err);
+        REQUIRE(outcome.code == 0);
+        CHECK(count_of(outcome.out, "of the others' on average") == 1);
+        CHECK(pp::read_file(folder.path() / "ranks") == pp::read_file(folder.path() / "alone"));
+        const auto part = [&](const char* file, const char* key) {
+          return pp::parse_json(pp::read_file(folder.path() / file))[key];
+        };
+        for (const char* key : {"replicas", "step_losses"})
+          CHECK(part("ranks.json", key) == part("alone.json", key));
+      }
+    }
+  }
+
+  TEST_CASE("a replica's rank that is killed or hangs is named, and the training goes on from its checkpoint") {
+    if (without_mpi()) return;
+    const RankFolder folder(served("downpour"));
+    const Arguments endless{"--momentum", "0",  "--no-evaluate",   "--checkpoint", "ck",
+                            "--every",    "20", "--stall-timeout", "2s",           "--steps"};
+    const auto with = [&](const Arguments& more) {
+      Arguments all = endless;
+      all.insert(all.end(), more.begin(), more.end());
+      return all;
+    };
+    REQUIRE(folder.on(2, with({"40"})).code == 0);
+    for (const std::string signal : {"KILL", "STOP"}) {
+      CAPTURE(signal);
+      const Outcome outcome = folder.with_signal(4, 2, signal, "1.5", with({"1000000", "--resume", "ck"}));
+      CAPTURE(outcome.err);
+      CHECK(outcome.code == (signal == "KILL" ? 137 : 1));  // mpirun's own answer to a process that is killed
+      CHECK(has(outcome.err, "rank 2"));
+    }
+    const int newest = newest_checkpoint(folder.path() / "ck");
+    CHECK(newest > 40);
+    const Outcome resumed = folder.on(3, with({std::to_string(newest + 8), "--resume", "ck"}));
+    CAPTURE(resumed.err);
+    CHECK(resumed.code == 0);
+  }
+
+  TEST_CASE("an interrupted training with a server writes its report and ends with exit code 130") {
+    if (without_mpi()) return;
+    const RankFolder folder(served("downpour"));
+    const Outcome outcome =
+        folder.with_signal(2, 0, "INT", "1.5", {"--momentum", "0", "--steps", "1000000", "-o", "r.json"});
+    CAPTURE(outcome.err);
+    CHECK(outcome.code == 130);
+    CHECK(pp::parse_json(pp::read_file(folder.path() / "r.json"))["exit_reason"] == "interrupted");
+  }
+
+  TEST_CASE("hogwild is one process: said once, with exit code 2") {
+    if (without_mpi()) return;
+    const Outcome outcome = RankFolder(served("hogwild")).on(2, {"--momentum", "0", "--steps", "4"});
+    CHECK(outcome.code == 2);
+    CHECK(count_of(outcome.err,
+                   "pp-run: error: schedule hogwild: its replicas change the same memory without a lock, and 2 "
+                   "ranks share none; start it without mpirun, or plan with downpour\n") == 1);
+    CHECK(count_of(outcome.err, "pp-run: error") == 1);
   }
 
   TEST_CASE("inference under mpirun is refused") {

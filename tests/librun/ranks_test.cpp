@@ -14,15 +14,19 @@
 #include "librun/run.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"
+#include "tests/librun/rank_training.h"
 #include "tests/librun/reference.h"
 #include "tests/support/plans.h"
 #include "tests/support/rank_cases.h"
-#include "tests/support/thread_peers.h"
 #include "tests/support/torch_test.h"
 
 using namespace pp;
 namespace fs = std::filesystem;
+using pp::test::Change;
+using pp::test::Ending;
+using pp::test::run_on;
 using pp::test::ThreadPeers;
+using pp::test::train;
 using pp::test::Wires;
 
 namespace {
@@ -35,45 +39,6 @@ run::RunOptions options_for(const plan::Plan& plan) {
   options.learning_rate = 0.05;
   options.seed = 7;
   return options;
-}
-
-/// What became of each rank.
-struct Ending {
-  std::optional<run::RunReport> report;
-  std::string error;
-  bool said_elsewhere = false;
-};
-
-using Change = std::function<void(ThreadPeers&, plan::Plan&, run::RunOptions&)>;
-
-std::vector<Ending> train(int ranks, const plan::Plan& plan, const run::RunOptions& options,
-                          const Change& change = {}, Wires* wires = nullptr) {
-  std::vector<Ending> endings(static_cast<std::size_t>(ranks));
-  Wires own(ranks);
-  pp::test::on_ranks(wires ? *wires : own, [&](ThreadPeers& peers) {
-    Ending& ending = endings[static_cast<std::size_t>(peers.rank())];
-    ::test::SilentObserver observer;
-    plan::Plan mine = plan;
-    run::RunOptions settings = options;
-    if (change) change(peers, mine, settings);
-    try {
-      ending.report = run::run_together(peers, mine, settings, observer, [] { return false; });
-    } catch (const run::SaidElsewhere& error) {
-      ending.said_elsewhere = true;
-      ending.error = error.what();
-    } catch (const Error& error) {
-      ending.error = error.what();
-    }
-  });
-  return endings;
-}
-
-::test::Run run_on(int ranks, const plan::Plan& plan, run::RunOptions options) {
-  const TestFolder folder;
-  options.save_weights = folder.path() / "weights.safetensors";
-  std::vector<Ending> endings = train(ranks, plan, options);
-  for (const Ending& ending : endings) REQUIRE(ending.error == "");
-  return {std::move(*endings.front().report), run::read_weights(options.save_weights)};
 }
 
 void check_same(int ranks, const plan::Plan& plan, const run::RunOptions& options) {

@@ -30,7 +30,7 @@ inline std::optional<PlanSpec> spec_for(const std::string& schedule, int workers
   spec.micro_batches = 2 * workers;
   if (schedule == "naive" || schedule == "pipedream" || schedule == "vertical-sync" || schedule == "spectrain")
     spec.micro_batches = 1;
-  if (schedule == "data-parallel") {
+  if (schedule == "data-parallel" || schedule == "parameter-server") {
     stages = 1;
     spec.replicas = {workers};
   }
@@ -56,9 +56,10 @@ inline std::optional<PlanSpec> spec_for(const std::string& schedule, int workers
 inline std::vector<RankCase> rank_cases() {
   std::vector<RankCase> cases;
   for (const char* const schedule :
-       {"naive",     "data-parallel", "gpipe",         "gpipe-reverse", "1f1b",       "hybrid",    "dapple-pa",
-        "dapple-pb", "interleaved",   "looped-bfs",    "zb-h1",         "zb-h2",      "zb-v",      "dualpipe-v",
-        "chimera",   "pipedream",     "vertical-sync", "2bw",           "macrobatch", "spectrain", "xpipe"}) {
+       {"naive",      "data-parallel", "gpipe",       "gpipe-reverse",   "1f1b",          "hybrid",
+        "dapple-pa",  "dapple-pb",     "interleaved", "looped-bfs",      "zb-h1",         "zb-h2",
+        "zb-v",       "dualpipe-v",    "chimera",     "pipedream",       "vertical-sync", "2bw",
+        "macrobatch", "spectrain",     "xpipe",       "parameter-server"}) {
     for (const int ranks : {2, 3, 4}) {
       for (const int each : {1, 2}) {
         const std::string name =

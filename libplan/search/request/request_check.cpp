@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <string>
 
 #include "libplan/schedule/limits.h"
@@ -172,6 +173,16 @@ void check_devices(const Profile& profile, const Cluster& cluster, const PlanReq
   if (!(request.reserve >= 0 && request.reserve < 1)) refuse("reserve must be at least 0 and below 1");
 }
 
+void check_one_memory(const Cluster& cluster, const PlanRequest& request) {
+  const auto rows = requested_schedules(request);
+  if (rows.size() != 1 || policy_of(*rows.front(), request) != WeightPolicy::hogwild) return;
+  std::set<std::string> nodes;
+  for (const Device& device : cluster.devices) nodes.insert(device.node);
+  if (nodes.size() == 1) return;
+  refuse("schedule hogwild: its replicas change the same memory without a lock, and the cluster has " +
+         std::to_string(nodes.size()) + " nodes; give the devices of one, or plan with downpour");
+}
+
 void check_units(const Profile& profile, const Cluster& cluster, const PlanRequest& request) {
   if (request.force_units) return;
   double forward = 0;
@@ -252,6 +263,7 @@ void check_request(const Profile& profile, const Cluster& cluster, const PlanGra
   check_batch(request);
   check_policy(request);
   check_devices(profile, cluster, request);
+  check_one_memory(cluster, request);
   check_units(profile, cluster, request);
   check_stages(cluster, graph, request);
   check_cuts(graph, request);

@@ -186,13 +186,13 @@ class MpiPeers final : private MpiSession, public Peers {
   }
 
  private:
-  static constexpr std::size_t kLetters = 2;  // beside the lanes
+  static constexpr std::size_t kLetters = 3;  // beside the lanes
 
   static int count_of(std::size_t rest) { return static_cast<int>(std::min(rest, kPart)); }
   MPI_Comm comm(Lane lane) const { return lanes_[static_cast<std::size_t>(lane)]; }
 
   Calls calls_;
-  std::array<MPI_Comm, 3> lanes_{};
+  std::array<MPI_Comm, kLetters + 1> lanes_{};
   std::vector<MPI_Comm> groups_;
   int largest_tag_ = 32767;  // what every library has
 };

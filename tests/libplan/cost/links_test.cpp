@@ -41,6 +41,17 @@ TEST_CASE("two levels: one network card per node, or one per replica") {
   CHECK(two_level_all_reduce(2, 4, 4, 1e8, link(1e10, 5e-6), link(1e9, 2e-5)) == exactly(0.04007));
 }
 
+TEST_CASE("replicas of two nodes wait for the server on the first one's device") {
+  // 100 MB: 10 ms within its node, 100 ms each from the other node; the longest way 20 us.
+  const std::vector<int> devices{0, 1, 2, 3};
+  const ServerWays ways = server_ways(two_nodes(), devices);
+  CHECK(ways.together(1e8) == exactly(2 * (20e-6 + 0.21)));
+  CHECK(ways.in_turns(1e8, 1) == exactly(2 * (20e-6 + 0.1)));
+  CHECK(ways.in_turns(1e8, 0) == exactly(0.21));  // the port has 210 ms to do for each of their mini-batches
+  CHECK(server_ways(3, link(1e9, 2e-5)).together(1e8) == exactly(2 * (20e-6 + 0.2)));
+  CHECK(server_ways(1, link(1e9, 2e-5)).together(1e8) == 0);
+}
+
 TEST_CASE("a message pays its latency once, and bandwidth for every byte") {
   CHECK(transfer_time(3e6, 2, link(1e9, 1e-3)) == exactly(0.005));
   CHECK(occupancy(3e6, link(1e9, 1e-3)) == exactly(0.003));

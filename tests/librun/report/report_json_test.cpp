@@ -56,7 +56,7 @@ RunReport full_report() {
                        {{{WorkerId{0}, op, Seconds(0), Seconds(0.1)}, Bytes(7), Bytes(6)}},
                        {{WorkerId{0}, WorkerId{1}, op, Bytes(64), Seconds(0.1), Seconds(0.2)}}};
   report.comparisons = {{"step_s", 0.2, 0.25, 1.25}};
-  report.replicas = ReplicasReport{1.5, 4, 2};
+  report.replicas = ReplicasReport{1.5, 4, 2, Bytes(4096), Bytes(8192)};
   report.frames = FramesReport{Seconds(0.25), Seconds(1), 3};
   return report;
 }

@@ -345,23 +345,68 @@ TEST_CASE(
 }
 
 TEST_CASE("replicas around a server work side by side: two of them halve the time of a mini-batch") {
-  // Six layers, 3 ms a sample, four samples: 72 ms.
-  for (const char* schedule : {"downpour", "ssp", "hogwild"}) {
-    const Plan plan = planned(even_chain(6), make_cluster(2), request_of(schedule, 4, 1));
+  // Six layers, 3 ms a sample, four samples: 72 ms. Their 6000 bytes go to the server and come back in 12 ms;
+  // hogwild's replicas have one memory.
+  const Cluster slow = make_cluster(2, 0, 1e6);
+  for (const std::string schedule : {"downpour", "ssp", "hogwild"}) {
+    const Plan plan = planned(even_chain(6), slow, request_of(schedule, 4, 1));
     REQUIRE(plan.workers.size() == 2);
-    CHECK(plan.predicted.step.count() == exactly(36e-3));
+    CHECK(plan.predicted.step.count() == exactly(schedule == "hogwild" ? 36e-3 : 42e-3));
+    CHECK(plan.certificate.objective.count() == exactly(plan.predicted.step.count()));
+    CHECK(plan.certificate.lower_bound.count() == exactly(plan.predicted.step.count()));
     CHECK(to_text(plan.workers[1].program.stream->body) == "F0.1 B0.1 U0");
     check_plan(plan);
     PlanRequest cut = request_of(schedule, 4, 1);
     cut.stages = 2;
     CHECK(refusal(cut) ==
-          "schedule " + std::string(schedule) +
+          "schedule " + schedule +
               " runs the whole model on every worker, found 2 stages; leave the stages out, or plan "
               "with 1f1b");
   }
-  const Plan plan = planned(even_chain(6), make_cluster(2), request_of("parameter-server", 4, 2));
-  CHECK(plan.predicted.step.count() == exactly(36e-3));
+  const Plan plan = planned(even_chain(6), slow, request_of("parameter-server", 4, 2));
+  CHECK(plan.predicted.step.count() == exactly(48e-3));
+  CHECK(plan.certificate.objective.count() == exactly(48e-3));
   CHECK(to_text(plan.workers[1].program.program) == "F0.1 B0.1 U0");
+}
+
+TEST_CASE("the way to a parameter server counts: all at once, in turns, or as long as its port is busy") {
+  // The same at 100 kB/s, 60 ms each way, and three of four replicas that go it.
+  Cluster slow = make_cluster(4, 0, 1e5);
+  const auto request_for = [](const std::string& schedule, int micro_batches) {
+    PlanRequest request = request_of(schedule, 4, micro_batches);
+    request.force_units = true;
+    return request;
+  };
+  const auto step = [&](const std::string& schedule, int micro_batches) {
+    PlanRequest request = request_for(schedule, micro_batches);
+    request.replicas = {4};
+    return planned(even_chain(6), slow, request).predicted.step.count();
+  };
+  CHECK(step("downpour", 1) == exactly((72e-3 + 120e-3) / 4));
+  CHECK(step("parameter-server", 4) == exactly(18e-3 + 2 * 180e-3));
+  slow.levels.front().duplex = Duplex::half;  // 360 ms of the port in each round, of which nobody waits for 72
+  CHECK(step("downpour", 1) == exactly(360e-3 / 4));
+  CHECK(step("parameter-server", 4) == exactly(18e-3 + 2 * 180e-3));
+  CHECK(step("hogwild", 1) == exactly(72e-3 / 4));
+  CHECK(planned(even_chain(6), slow, request_for("parameter-server", 4)).workers.size() == 1);
+}
+
+TEST_CASE("hogwild's replicas are on one node") {
+  Cluster cluster = make_cluster(2);
+  cluster.devices[1].node = "other";
+  const auto refused = [&](const std::string& schedule) {
+    try {
+      make_plan(even_chain(6), cluster, request_of(schedule, 4, 1));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(
+      refused("hogwild") ==
+      "schedule hogwild: its replicas change the same memory without a lock, and the cluster has 2 nodes; give "
+      "the devices of one, or plan with downpour");
+  CHECK(refused("downpour") == "");
 }
 
 TEST_CASE("schedules without plans say why and what to use") {
