@@ -57,8 +57,7 @@ at::Tensor copy_on(const at::Device& device, const at::Tensor& tensor) {
 }  // namespace
 
 bool Worker::overlaps_sums(StageId stage) const {
-  return !replica_ && job_.plan.predicted.all_reduce_overlap > 0 &&
-         job_.collectives->overlaps(job_.replica_group(stage));
+  return job_.plan.predicted.all_reduce_overlap > 0 && job_.collectives->overlaps(job_.replica_group(stage));
 }
 
 // A replica that has no micro-batch in the step begins at its AR.
