@@ -55,9 +55,14 @@ double slowest_speed(const Plan& plan, const Stage& stage) {
   return speed;
 }
 
-Seconds promised_time(const Prediction& predicted, OpKind kind, StageId stage) {
+Seconds promised_time(const Plan& plan, const Prediction& predicted, OpKind kind, StageId stage) {
   if (index(stage) >= predicted.stages.size()) return Seconds(0);
-  const StageCosts& costs = predicted.stages[index(stage)];
+  StageCosts costs = predicted.stages[index(stage)];
+  if (costs.first && plan.training.micro_batches <= std::ssize(plan.stages[index(stage)].workers)) {
+    costs.forward = costs.first->forward;
+    costs.backward = costs.first->backward;
+    costs.weight_gradient = costs.first->weight_gradient;
+  }
   std::vector<double> scales = predicted.micro_batch_scale;
   std::ranges::sort(scales);
   const double scale = scales.empty() ? 1 : scales[scales.size() / 2];

@@ -204,8 +204,10 @@ std::string stages_text(const Plan& plan);
 /// Of the stage's slowest device, whose speed its prices are of.
 double slowest_speed(const Plan& plan, const Stage& stage);
 
-/// What the plan promises of an operation, of a micro-batch of the middle size; 0 where it promises nothing.
-Seconds promised_time(const Prediction& predicted, OpKind kind, StageId stage);
+/// What `predicted`, a prediction of the plan, promises of most operations of this kind: of a micro-batch of
+/// the middle size, and of the first one after an update where a replica has no other. 0 where it promises
+/// nothing.
+Seconds promised_time(const Plan& plan, const Prediction& predicted, OpKind kind, StageId stage);
 
 /// Sizes of the micro-batches of a mini-batch by the tensor_split rule: 10 in 4 is 3,3,2,2.
 /// Throws pp::Error (usage): `micro_batches = 8 exceeds the mini-batch of 6 samples`.

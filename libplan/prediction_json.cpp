@@ -108,6 +108,12 @@ StageCosts read_costs(ObjectReader& reader) {
   costs.input_gradient = seconds(reader, "input_gradient_s");
   costs.weight_gradient = seconds(reader, "weight_gradient_s");
   costs.recompute = seconds(reader, "recompute_s");
+  if (reader.has("first")) {
+    reader.object("first", [&](ObjectReader& member) {
+      costs.first = {seconds(member, "forward_s"), seconds(member, "backward_s"),
+                     seconds(member, "weight_gradient_s")};
+    });
+  }
   costs.all_reduce = seconds(reader, "all_reduce_s");
   if (reader.has("hideable_s")) costs.hideable = seconds(reader, "hideable_s");
   if (reader.has("load_s")) costs.load = seconds(reader, "load_s");
@@ -148,6 +154,11 @@ Json to_json(const StageCosts& costs) {
             {"boundary_bytes", costs.boundary.value},
             {"workspace_bytes", costs.workspace.value},
             {"versions", costs.versions}};
+  if (costs.first) {
+    json["first"] = {{"forward_s", costs.first->forward.count()},
+                     {"backward_s", costs.first->backward.count()},
+                     {"weight_gradient_s", costs.first->weight_gradient.count()}};
+  }
   if (costs.waiting) json["waiting_bytes"] = costs.waiting->value;
   if (costs.hideable) json["hideable_s"] = costs.hideable->count();
   if (costs.spread) json["spread"] = to_json(*costs.spread);

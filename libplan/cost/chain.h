@@ -59,13 +59,15 @@ Exchange least_of(const Exchange& a, const Exchange& b);
 struct Chain {
   std::vector<int> order;                                  ///< layer at each position; empty over down-sets
   std::vector<double> forward, backward, update, weights;  ///< prefix sums; seconds, and parameter bytes
+  std::vector<double> crowded_forward, crowded_backward;   ///< LayerPrice::crowded
   std::vector<double> input_gradient;  ///< the part of `backward` that earlier stages wait for
   std::vector<std::int64_t> parameters, buffers, saved;  ///< prefix sums, bytes
   std::vector<double> cut_activation, cut_gradient;      ///< per boundary: bytes of the live set (2.3)
   std::vector<int> cut_activations, cut_gradients;       ///< and the number of its tensors
   std::vector<Exchange> least_in, least_out;  ///< what any stage that begins (ends) here must receive (send)
   double state_ratio = 1;
-  OperationCost fixed;      ///< of each stage's operations
+  OperationCost fixed;  ///< of each stage's operations
+  int profiled_devices = 1;
   double update_fixed = 0;  ///< seconds per update of a stage
   CrossingTable incoming, outgoing, entering, keeping;
   /// Sparse table: [level][position]; what layers 0..position save plus the workspace of the last of them.
@@ -78,6 +80,11 @@ struct Chain {
   std::int64_t sum(const std::vector<std::int64_t>& prefix, int begin, int end) const {
     return prefix[static_cast<std::size_t>(end)] - prefix[static_cast<std::size_t>(begin)];
   }
+  /// On a device that holds no other stage.
+  double crowding(int begin, int end) const {
+    return plan::crowding(sum(weights, begin, end), weights.back(), profiled_devices);
+  }
+  /// Without what a crowded device takes more.
   double compute(int begin, int end) const { return sum(forward, begin, end) + sum(backward, begin, end); }
   /// The same as operations of one stage, their fixed costs included.
   double stage_forward(int begin, int end) const { return sum(forward, begin, end) + fixed.forward; }

@@ -37,6 +37,8 @@ class Boundary {
     const auto parameters = static_cast<double>(layer.parameter_bytes);
     chain.forward[k] += prices_[at(l)].forward;
     chain.backward[k] += prices_[at(l)].backward;
+    chain.crowded_forward[k] += prices_[at(l)].crowded.forward;
+    chain.crowded_backward[k] += prices_[at(l)].crowded.backward;
     chain.weights[k] += parameters;
     chain.parameters[k] += layer.parameter_bytes;
     chain.buffers[k] += layer.buffer_bytes;
@@ -132,6 +134,8 @@ Chain make_lattice_chain(const PlanGraph& graph, const Lattice& lattice, std::sp
   }
   chain.forward.back() += loss.forward;
   chain.backward.back() += loss.backward;
+  chain.crowded_forward.back() += loss.crowded.forward;
+  chain.crowded_backward.back() += loss.crowded.backward;
   chain.saved.back() += loss.saved;
   return chain;
 }

@@ -52,6 +52,15 @@ struct Mix {
     if (!(low->*member) || !(high->*member)) return std::nullopt;
     return (*this)((low->*member)->median.count(), (high->*member)->median.count());
   }
+  std::optional<LayerTimes> times(std::optional<LayerTimes> LayerPoint::*member) const {
+    const auto &a = low->*member, &b = high->*member;
+    if (!a || !b) return std::nullopt;
+    const auto mixed = [&](Seconds LayerTimes::*time) {
+      return Seconds((*this)(((*a).*time).count(), ((*b).*time).count()));
+    };
+    return LayerTimes{mixed(&LayerTimes::forward), mixed(&LayerTimes::backward),
+                      mixed(&LayerTimes::input_gradient), mixed(&LayerTimes::weight_gradient)};
+  }
   std::int64_t bytes(Bytes a, Bytes b) const {
     return static_cast<std::int64_t>(
         std::ceil((*this)(static_cast<double>(a.value), static_cast<double>(b.value))));
@@ -63,8 +72,27 @@ struct Mix {
   }
 };
 
+ExtraTimes beyond(const LayerPrice& price, const LayerTimes& times) {
+  return {times.forward.count() - price.forward, times.backward.count() - price.backward,
+          times.input_gradient.count() - price.input_gradient,
+          times.weight_gradient.count() - price.weight_gradient};
+}
+
+/// What was measured on a device that holds the whole model as what a part takes, and the rest.
+void set_apart(LayerPrice& price, const LayerTimes& in_part) {
+  const auto part = [](double& whole, double& rest, Seconds time) {
+    const double least = std::min(whole, time.count());
+    rest = whole - least;
+    whole = least;
+  };
+  part(price.forward, price.crowded.forward, in_part.forward);
+  part(price.backward, price.crowded.backward, in_part.backward);
+  part(price.input_gradient, price.crowded.input_gradient, in_part.input_gradient);
+  part(price.weight_gradient, price.crowded.weight_gradient, in_part.weight_gradient);
+}
+
 /// A profile without the split of the backward: halves, or all input gradient without parameters.
-LayerPrice price(const LayerProfile& layer, const Mix& mix) {
+LayerPrice measured_price(const LayerProfile& layer, const Mix& mix) {
   const double backward = mix.time(&LayerPoint::backward);
   const std::optional<double> input = mix.time(&LayerPoint::input_gradient);
   const double estimate = layer.parameter_count > 0 || layer.parameters > Bytes(0) ? backward / 2 : backward;
@@ -79,6 +107,13 @@ LayerPrice price(const LayerProfile& layer, const Mix& mix) {
           .waiting = mix.bytes(&LayerPoint::waiting)};
 }
 
+LayerPrice price(const LayerProfile& layer, const Mix& mix) {
+  LayerPrice price = measured_price(layer, mix);
+  if (const auto first = mix.times(&LayerPoint::first)) price.first = beyond(price, *first);
+  if (const auto in_part = mix.times(&LayerPoint::in_part)) set_apart(price, *in_part);
+  return price;
+}
+
 Spread mixed(const Mix& mix, const TimeStat& low, const TimeStat& high) {
   const Spread a = spread_of(low), b = spread_of(high);
   return {Seconds(mix(a.below.count(), b.below.count())), Seconds(mix(a.above.count(), b.above.count())), {}};
@@ -90,7 +125,7 @@ LayerSpread spread(const LayerProfile& layer, const Mix& mix) {
                      mixed(mix, mix.low->backward, mix.high->backward),
                      {},
                      {}};
-  const LayerPrice times = price(layer, mix);
+  const LayerPrice times = measured_price(layer, mix);
   const auto half = [&](std::optional<TimeStat> LayerPoint::*member, double time) {
     if (mix.low->*member && mix.high->*member) return mixed(mix, *(mix.low->*member), *(mix.high->*member));
     const double share = times.backward > 0 ? time / times.backward : 0;
@@ -107,6 +142,8 @@ LayerPoint origin_of(const LayerPoint& point) {
   if (point.input_gradient) origin.input_gradient = TimeStat{};
   if (point.weight_gradient) origin.weight_gradient = TimeStat{};
   if (point.waiting) origin.waiting = Bytes(0);
+  if (point.first) origin.first = LayerTimes{};
+  if (point.in_part) origin.in_part = LayerTimes{};
   return origin;
 }
 

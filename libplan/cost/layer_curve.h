@@ -2,6 +2,7 @@
 // divided by samples: times are not linear in the size.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "libprofile/core/profile.h"
@@ -15,12 +16,22 @@ struct CurveOptions {
   bool linear_batch = false;  ///< scale a single point
 };
 
+/// Seconds beyond the times of a LayerPrice.
+struct ExtraTimes {
+  double forward = 0, backward = 0, input_gradient = 0, weight_gradient = 0;
+  bool operator==(const ExtraTimes&) const = default;
+};
+
 /// Seconds and bytes of one micro-batch. Doubles, because the searches add and compare them in prefix sums.
 struct LayerPrice {
   double forward = 0;
   double backward = 0;
   double input_gradient = 0;  ///< 0 with weight_gradient 0: not measured
   double weight_gradient = 0;
+  /// On a device that holds the whole model; the times above are of one that holds a part, as far as the
+  /// profile tells them apart. Not below 0.
+  ExtraTimes crowded = {};
+  ExtraTimes first = {};  ///< in the first micro-batch after an update; may be below 0
   std::int64_t output = 0;
   std::int64_t saved = 0;
   std::int64_t saved_input = 0;
@@ -28,6 +39,14 @@ struct LayerPrice {
   std::optional<std::int64_t> waiting = std::nullopt;  ///< nothing: not measured
   bool operator==(const LayerPrice&) const = default;
 };
+
+/// The share of LayerPrice::crowded that a device pays with `held` of the model's `all` bytes of parameters:
+/// nothing while it holds no more than each of `devices` does that share the model, all of it with the whole
+/// model, and along a line in between. Does not fall in `held`.
+inline double crowding(double held, double all, int devices) {
+  if (devices < 2 || all <= 0) return 1;
+  return std::clamp((devices * held / all - 1) / (devices - 1), 0.0, 1.0);
+}
 
 /// How its times vary, by the recorded percentiles; these lie on straight lines as the medians do.
 struct LayerSpread {

@@ -7,12 +7,55 @@
 namespace pp::plan {
 namespace {
 
-/// The slowest of the links among `devices`; of equally fast ones the largest latency.
+using LinkOf = Link (*)(const Level&);
+
+Link slowest_of(const Cluster& cluster, LinkOf link_of_level) {
+  if (cluster.levels.empty()) return {};
+  Link slowest = link_of_level(cluster.levels.front());
+  for (const Level& level : cluster.levels) {
+    const Link link = link_of_level(level);
+    slowest.bandwidth = std::min(slowest.bandwidth, link.bandwidth);
+    slowest.latency = std::max(slowest.latency, link.latency);
+    slowest.message_cost = std::max(slowest.message_cost, link.message_cost);
+    slowest.overlap = std::min(slowest.overlap, link.overlap);
+    if (link.duplex == Duplex::half) slowest.duplex = Duplex::half;
+  }
+  return slowest;
+}
+
+Link fastest_of(const Cluster& cluster, LinkOf link_of_level) {
+  if (cluster.levels.empty()) return {};
+  Link fastest = link_of_level(cluster.levels.front());
+  for (const Level& level : cluster.levels) {
+    const Link link = link_of_level(level);
+    fastest.bandwidth = std::max(fastest.bandwidth, link.bandwidth);
+    fastest.latency = std::min(fastest.latency, link.latency);
+    fastest.message_cost = std::min(fastest.message_cost, link.message_cost);
+    fastest.overlap = std::max(fastest.overlap, link.overlap);
+    if (link.duplex == Duplex::full) fastest.duplex = Duplex::full;
+  }
+  return fastest;
+}
+
+/// The innermost level whose groups of consecutive devices hold both; null for one device, and without levels.
+const Level* level_between(const Cluster& cluster, int first, int second) {
+  if (first == second || cluster.levels.empty()) return nullptr;
+  for (const Level& level : cluster.levels) {
+    if (first / level.devices == second / level.devices) return &level;
+  }
+  return nullptr;
+}
+
+/// The slowest of the links for sums among `devices`; of equally fast ones the largest latency.
 Link slowest_among(const Cluster& cluster, std::span<const int> devices) {
-  Link slowest = link_between(cluster, devices.front(), devices.back());
+  const auto link = [&](int a, int b) {
+    const Level* level = level_between(cluster, a, b);
+    return level != nullptr ? sum_link_of(*level) : link_between(cluster, a, b);
+  };
+  Link slowest = link(devices.front(), devices.back());
   const auto include = [&](int a, int b) {
-    const Link link = link_between(cluster, a, b);
-    if (is_better(slowest, link)) slowest = link;
+    const Link other = link(a, b);
+    if (is_better(slowest, other)) slowest = other;
   };
   // Sorted, neighbours are in different groups of a level wherever two of its devices are.
   std::vector<int> sorted(devices.begin(), devices.end());
@@ -62,38 +105,29 @@ Link link_of(const Level& level) {
   return {level.bandwidth, level.latency, level.message_cost, level.overlap, level.duplex};
 }
 
+// A ring of n takes 2(n-1) latencies and moves 2(n-1)/n of the bytes.
+Link sum_link_of(const Level& level) {
+  Link link = link_of(level);
+  if (!level.all_reduce || level.devices < 2) return link;
+  const double steps = 2.0 * (level.devices - 1);
+  link.latency = level.all_reduce->latency / steps;
+  link.bandwidth = BytesPerSecond(steps / level.devices * level.all_reduce->bandwidth.value);
+  return link;
+}
+
 Link link_between(const Cluster& cluster, int first, int second) {
   if (first == second) return {};
-  for (const Level& level : cluster.levels) {
-    if (first / level.devices == second / level.devices) return link_of(level);
-  }
-  return slowest_link(cluster);
+  const Level* level = level_between(cluster, first, second);
+  return level != nullptr ? link_of(*level) : slowest_link(cluster);
 }
 
-Link slowest_link(const Cluster& cluster) {
-  if (cluster.levels.empty()) return {};
-  Link slowest = link_of(cluster.levels.front());
-  for (const Level& level : cluster.levels) {
-    slowest.bandwidth = std::min(slowest.bandwidth, level.bandwidth);
-    slowest.latency = std::max(slowest.latency, level.latency);
-    slowest.message_cost = std::max(slowest.message_cost, level.message_cost);
-    slowest.overlap = std::min(slowest.overlap, level.overlap);
-    if (level.duplex == Duplex::half) slowest.duplex = Duplex::half;
-  }
-  return slowest;
+Link slowest_link(const Cluster& cluster) { return slowest_of(cluster, link_of); }
+Link fastest_link(const Cluster& cluster) { return fastest_of(cluster, link_of); }
+Links slowest_links(const Cluster& cluster) {
+  return {slowest_of(cluster, link_of), slowest_of(cluster, sum_link_of)};
 }
-
-Link fastest_link(const Cluster& cluster) {
-  if (cluster.levels.empty()) return {};
-  Link fastest = link_of(cluster.levels.front());
-  for (const Level& level : cluster.levels) {
-    fastest.bandwidth = std::max(fastest.bandwidth, level.bandwidth);
-    fastest.latency = std::min(fastest.latency, level.latency);
-    fastest.message_cost = std::min(fastest.message_cost, level.message_cost);
-    fastest.overlap = std::max(fastest.overlap, level.overlap);
-    if (level.duplex == Duplex::full) fastest.duplex = Duplex::full;
-  }
-  return fastest;
+Links fastest_links(const Cluster& cluster) {
+  return {fastest_of(cluster, link_of), fastest_of(cluster, sum_link_of)};
 }
 
 std::vector<AllReduceForm> all_reduce_forms(const Cluster& cluster, std::span<const int> devices) {
@@ -107,8 +141,8 @@ std::vector<AllReduceForm> all_reduce_forms(const Cluster& cluster, std::span<co
   const bool even =
       std::all_of(per_group.begin(), per_group.end(), [&](const auto& g) { return g.second == group; });
   if (even && group > 1 && per_group.size() > 1) {
-    forms.push_back(
-        two_level_form(static_cast<int>(per_group.size()), group, link_of(cluster.levels.front()), slowest));
+    forms.push_back(two_level_form(static_cast<int>(per_group.size()), group,
+                                   sum_link_of(cluster.levels.front()), slowest));
   }
   return forms;
 }
@@ -119,13 +153,14 @@ std::vector<AllReduceForm> least_all_reduce_forms(const Cluster& cluster, int re
   Cluster crossed = cluster;
   std::erase_if(crossed.levels, [&](const Level& level) { return level.devices < replicas; });
   if (crossed.levels.empty()) crossed.levels = {cluster.levels.back()};
-  std::vector<AllReduceForm> forms = flat_forms(replicas, fastest_link(crossed));
+  std::vector<AllReduceForm> forms = flat_forms(replicas, fastest_of(crossed, sum_link_of));
   const Level& inner = cluster.levels.front();
   Cluster outside = cluster;
   outside.levels.erase(outside.levels.begin());
   for (int group = 2; group <= inner.devices && group < replicas && !outside.levels.empty(); ++group) {
     if (replicas % group == 0)
-      forms.push_back(two_level_form(replicas / group, group, link_of(inner), fastest_link(outside)));
+      forms.push_back(
+          two_level_form(replicas / group, group, sum_link_of(inner), fastest_of(outside, sum_link_of)));
   }
   return forms;
 }

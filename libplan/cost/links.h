@@ -23,6 +23,9 @@ double two_level_all_reduce(int nodes, int per_node, int cards, double bytes, co
 double flat_all_reduce(int replicas, double bytes, const Link& link);
 
 Link link_of(const Level& level);
+/// The link over which a ring of all devices of the level takes what their all-reduce was measured to take;
+/// that of messages where it was not measured.
+Link sum_link_of(const Level& level);
 /// The link between two positions of the cluster's device list: the innermost level whose groups of consecutive
 /// devices hold both. A free and instant link from a device to itself, and in a cluster without levels.
 Link link_between(const Cluster& cluster, int first, int second);
@@ -30,6 +33,15 @@ Link link_between(const Cluster& cluster, int first, int second);
 /// levels.
 Link slowest_link(const Cluster& cluster);
 Link fastest_link(const Cluster& cluster);
+
+/// One kind of link for all pairs of devices, and for all their all-reduces.
+struct Links {
+  Link messages, sums;
+  bool operator==(const Links&) const = default;
+};
+/// Of all levels, and of their sum links.
+Links slowest_links(const Cluster& cluster);
+Links fastest_links(const Cluster& cluster);
 
 /// One way to reduce W bytes: fixed + per_byte * W seconds.
 struct AllReduceForm {

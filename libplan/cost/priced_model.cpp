@@ -38,6 +38,15 @@ OptimizerName stand_in(OptimizerName optimizer) {
 
 }  // namespace
 
+void scale_times(LayerPrice& price, double factor) {
+  for (double* time : {&price.forward, &price.backward, &price.input_gradient, &price.weight_gradient})
+    *time *= factor;
+  for (ExtraTimes* extra : {&price.crowded, &price.first}) {
+    for (double* time : {&extra->forward, &extra->backward, &extra->input_gradient, &extra->weight_gradient})
+      *time *= factor;
+  }
+}
+
 PricedModel price_model(const Profile& profile, std::span<const int> sizes, const CurveOptions& options) {
   const int largest = *std::max_element(sizes.begin(), sizes.end());
   const int smallest = *std::min_element(sizes.begin(), sizes.end());
@@ -45,6 +54,7 @@ PricedModel price_model(const Profile& profile, std::span<const int> sizes, cons
                     price_loss(profile, largest, options),
                     {sizes.begin(), sizes.end()},
                     {}};
+  model.profiled_devices = profile.device.devices_busy;
   if (profile.operation_overhead) {
     model.fixed = {profile.operation_overhead->forward.median.count(),
                    profile.operation_overhead->backward.median.count()};
@@ -63,12 +73,8 @@ PricedModel cheapest_model(const Profile& profile, std::span<const int> sizes, c
   if (model.scale.empty()) return model;
   // The simulator scales all layers of a micro-batch by one factor, so the bound does too.
   const double factor = std::min(1.0, *std::min_element(model.scale.begin(), model.scale.end()));
-  const auto scale = [&](LayerPrice& price) {
-    for (double* time : {&price.forward, &price.backward, &price.input_gradient, &price.weight_gradient})
-      *time *= factor;
-  };
-  for (LayerPrice& layer : model.layers) scale(layer);
-  scale(model.loss);
+  for (LayerPrice& layer : model.layers) scale_times(layer, factor);
+  scale_times(model.loss, factor);
   model.fixed.forward *= factor;
   model.fixed.backward *= factor;
   model.sizes.assign(sizes.size(), smallest);

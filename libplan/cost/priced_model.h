@@ -20,7 +20,11 @@ struct PricedModel {
   std::vector<double>
       scale;  ///< per micro-batch, its forward and backward relative to `layers`; empty: all equal
   OperationCost fixed = {};  ///< zero where the profile has none
+  int profiled_devices = 1;  ///< that were busy at once
 };
+
+/// Multiplies every time of the price.
+void scale_times(LayerPrice& price, double factor);
 
 /// Unequal micro-batches are priced at their own size. Throws pp::Error (usage) as price_layer() does.
 PricedModel price_model(const Profile& profile, std::span<const int> sizes, const CurveOptions& options);

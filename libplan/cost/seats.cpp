@@ -93,17 +93,17 @@ double Seats::least_slowness() const {
   return least;
 }
 
-Seats equal_seats(int devices, const Link& link, const MemoryLimit& limit) {
+Seats equal_seats(int devices, const Links& links, const MemoryLimit& limit) {
   Seats seats{.devices = devices};
-  const double per_byte = occupancy(1, link);
+  const double per_byte = occupancy(1, links.sums);
   for (int q = 1; q <= devices; ++q) {
     Seat& seat = seats.all.emplace_back();
-    seat.in.link = seat.out.link = link;
+    seat.in.link = seat.out.link = links.messages;
     seat.limit = limit;
     seat.server = server_ways(q, link);
     if (q == 1) continue;
-    seat.all_reduce = {{ring_all_reduce(q, 0, link), 2.0 * (q - 1) / q * per_byte},
-                       {tree_all_reduce(q, 0, link), 2 * per_byte}};
+    seat.all_reduce = {{ring_all_reduce(q, 0, links.sums), 2.0 * (q - 1) / q * per_byte},
+                       {tree_all_reduce(q, 0, links.sums), 2 * per_byte}};
   }
   return seats;
 }

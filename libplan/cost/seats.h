@@ -56,7 +56,7 @@ struct Seats {
 };
 
 /// Up to so many devices that are all alike, as fast as the profile's, behind one kind of link.
-Seats equal_seats(int devices, const Link& link, const MemoryLimit& limit);
+Seats equal_seats(int devices, const Links& links, const MemoryLimit& limit);
 
 /// Of equal seats those with so many replicas: on the first devices of the cluster, of which a stage before and
 /// one behind leave the node. Times of cuts are at most that.

@@ -67,7 +67,7 @@ class StageOperations {
       return operation.kind == kind && operation.stage == stage_;
     });
     if (found == run_.operations.end()) return {};
-    const Pair whole{found->median.count(), promised_time(promised_, kind, stage_).count()};
+    const Pair whole{found->median.count(), promised_time(run_.plan, promised_, kind, stage_).count()};
     const double fixed = fixed_of(kind);
     const Pair layers{whole.measured - fixed, whole.promised - fixed};
     return layers ? layers : whole;
@@ -127,11 +127,22 @@ double median_of(const Stood& stages, Factor member) {
 }
 
 void scale(LayerProfile& layer, const Stood& stages) {
+  const double forward = median_of(stages, &StageFactors::forward),
+               backward = median_of(stages, &StageFactors::backward),
+               input_gradient = median_of(stages, &StageFactors::input_gradient),
+               weight_gradient = median_of(stages, &StageFactors::weight_gradient);
   for (LayerPoint& point : layer.points) {
-    scale(point.forward, median_of(stages, &StageFactors::forward));
-    scale(point.backward, median_of(stages, &StageFactors::backward));
-    if (point.input_gradient) scale(*point.input_gradient, median_of(stages, &StageFactors::input_gradient));
-    if (point.weight_gradient) scale(*point.weight_gradient, median_of(stages, &StageFactors::weight_gradient));
+    scale(point.forward, forward);
+    scale(point.backward, backward);
+    if (point.input_gradient) scale(*point.input_gradient, input_gradient);
+    if (point.weight_gradient) scale(*point.weight_gradient, weight_gradient);
+    for (std::optional<LayerTimes>* times : {&point.first, &point.in_part}) {
+      if (!*times) continue;
+      (*times)->forward *= forward;
+      (*times)->backward *= backward;
+      (*times)->input_gradient *= input_gradient;
+      (*times)->weight_gradient *= weight_gradient;
+    }
   }
 }
 

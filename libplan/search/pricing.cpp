@@ -218,17 +218,54 @@ StageContents contents_of(const PricingContext& context, const Assignment& assig
   return contents;
 }
 
+double parameter_bytes(const PlanGraph& graph, std::span<const int> layers) {
+  double sum = 0;
+  for (const int layer : layers) sum += static_cast<double>(graph.layers[at(layer)].parameter_bytes);
+  return sum;
+}
+
+/// Of the stage's worker that holds most of the model, this stage and its others together.
+double crowding_of(const PricingContext& context, const Assignment& assignment, int stage) {
+  std::vector<double> held(assignment.programs.size(), 0);
+  double all = 0;
+  for (int s = 0; s < assignment.stages(); ++s) {
+    const double bytes = parameter_bytes(context.graph, assignment.stage_layers[at(s)]);
+    for (const int worker : assignment.stage_workers[at(s)]) held[at(worker)] += bytes;
+    all += bytes;
+  }
+  double most = 0;
+  for (const int worker : assignment.stage_workers[at(stage)]) most = std::max(most, held[at(worker)]);
+  return crowding(most, all, context.model.profiled_devices);
+}
+
+/// Of the costs as they are, what the first micro-batch of an update takes; never less than the others, so that
+/// bounds need not know it. Nothing where the profile does not tell.
+std::optional<FirstTimes> first_times(const PricingContext& context, const Assignment& assignment, int stage,
+                                      const StageCosts& costs, double speed) {
+  ExtraTimes sum;
+  for (const LayerPrice& price : prices_of(context, assignment, stage)) {
+    sum.forward += price.first.forward;
+    sum.backward += price.first.backward;
+    sum.weight_gradient += price.first.weight_gradient;
+  }
+  if (sum == ExtraTimes{}) return std::nullopt;
+  const auto with = [&](Seconds time, double extra) { return time + Seconds(std::max(0.0, extra / speed)); };
+  return FirstTimes{with(costs.forward, sum.forward), with(costs.backward, sum.backward),
+                    with(costs.weight_gradient, sum.weight_gradient)};
+}
+
 /// Compute of the stage's layers, at the speed of the profile's device.
 StageCosts layer_costs(const PricingContext& context, const Assignment& assignment, int stage) {
   StageCosts costs;
+  const double crowded = crowding_of(context, assignment, stage);
   costs.forward = Seconds(context.model.fixed.forward);
   costs.backward = costs.input_gradient = costs.weight_gradient = Seconds(context.model.fixed.backward);
   const std::vector<LayerPrice> prices = prices_of(context, assignment, stage);
   for (const LayerPrice& price : prices) {
-    costs.forward += Seconds(price.forward);
-    costs.backward += Seconds(price.backward);
-    costs.input_gradient += Seconds(price.input_gradient);
-    costs.weight_gradient += Seconds(price.weight_gradient);
+    costs.forward += Seconds(price.forward + crowded * price.crowded.forward);
+    costs.backward += Seconds(price.backward + crowded * price.crowded.backward);
+    costs.input_gradient += Seconds(price.input_gradient + crowded * price.crowded.input_gradient);
+    costs.weight_gradient += Seconds(price.weight_gradient + crowded * price.crowded.weight_gradient);
   }
   if (splits_backward(assignment, stage)) costs.waiting = waiting_bytes(prices);
   if (has_recompute(assignment, stage)) costs.recompute = costs.forward;
@@ -343,12 +380,13 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
                         &costs.recompute, &costs.update}) {
     *time /= speed;
   }
+  if (assignment.rules == RuleSet::swapped) add_swaps(context, assignment, traffic, stage, costs);
+  costs.first = first_times(context, assignment, stage, costs, speed);
   if (assignment.rules == RuleSet::served) {
     if (has_server(assignment.policy))
       costs.update += server_wait(context, assignment, costs, devices, contents.parameters);
     return costs;
   }
-  if (assignment.rules == RuleSet::swapped) add_swaps(context, assignment, traffic, stage, costs);
   costs.all_reduce = all_reduce_time(context.cluster, devices, Bytes(contents.parameters));
   if (costs.all_reduce > Seconds(0) && context.all_reduce_overlap > 0)
     costs.hideable = hideable_of(context, assignment, stage, costs.all_reduce, speed);

@@ -1,6 +1,8 @@
 #include "libplan/simulate/op_costs.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 namespace pp::plan {
 namespace {
@@ -17,6 +19,7 @@ double scale_of(const SimulationInput& input, const Op& op) {
 OpCosts::OpCosts(const ProgramIndex& index, const SimulationInput& input)
     : index_(index),
       input_(input),
+      first_(find_first(index, input)),
       flows_(index.dependencies.size()),
       handles_messages_(std::ranges::any_of(
           input.links, [](const auto& row) { return std::ranges::any_of(row, asks_devices); })) {
@@ -34,11 +37,33 @@ OpCosts::OpCosts(const ProgramIndex& index, const SimulationInput& input)
   }
 }
 
+/// By id: of F, B and W, the first of its stage and kind after the worker's last update of it. Empty: no stage
+/// tells them apart.
+std::vector<bool> OpCosts::find_first(const ProgramIndex& index, const SimulationInput& input) {
+  std::vector<bool> first;
+  if (std::ranges::none_of(input.stages, [](const StageCosts& stage) { return stage.first.has_value(); }))
+    return first;
+  for (int worker = 0; worker < index.workers(); ++worker) {
+    std::set<std::pair<StageId, OpKind>> seen;
+    for (int id = index.worker_begin[at(worker)]; id < index.worker_begin[at(worker + 1)]; ++id) {
+      const Op& op = index.ops[at(id)];
+      if (op.kind == OpKind::update) std::erase_if(seen, [&](const auto& s) { return s.first == op.stage; });
+      first.push_back(seen.emplace(op.stage, op.kind).second);
+    }
+  }
+  return first;
+}
+
 double OpCosts::own_time(int id) const {
   if (!input_.own_times.empty()) return input_.own_times[at(id)];
   const Op& op = index_.ops[at(id)];
   const StageCosts& costs = input_.stages[pp::index(op.stage)];
   const double scale = scale_of(input_, op) / index_.slice(id).parts;
+  if (!first_.empty() && first_[at(id)] && costs.first) {
+    if (op.kind == OpKind::forward) return costs.first->forward.count() * scale;
+    if (op.kind == OpKind::backward) return costs.first->backward.count() * scale;
+    if (op.kind == OpKind::weight_gradient) return costs.first->weight_gradient.count() * scale;
+  }
   switch (op.kind) {
     case OpKind::forward: return costs.forward.count() * scale;
     case OpKind::backward: return costs.backward.count() * scale;

@@ -47,11 +47,13 @@ class OpCosts {
     int gradient_tensors = 0;
   };
 
+  static std::vector<bool> find_first(const ProgramIndex& index, const SimulationInput& input);
   /// Of all messages that the operation receives and sends.
   double message_time(int id) const;
 
   const ProgramIndex& index_;
   const SimulationInput& input_;
+  std::vector<bool> first_;  ///< by id, as find_first() says
   std::vector<Flow> flows_;  ///< per dependency
   bool handles_messages_;    ///< some link asks time of the devices
 };

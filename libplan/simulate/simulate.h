@@ -20,10 +20,17 @@ struct StageSpread {
   bool operator==(const StageSpread&) const = default;
 };
 
+/// Of the first F, B and W of a stage after its update, which find weights and gradients outside the caches.
+struct FirstTimes {
+  Seconds forward{}, backward{}, weight_gradient{};
+  bool operator==(const FirstTimes&) const = default;
+};
+
 /// Costs and sizes of one stage on one of its workers, per micro-batch unless noted.
 struct StageCosts {
   Seconds forward{}, backward{}, input_gradient{}, weight_gradient{}, recompute{};
-  Seconds all_reduce{};  ///< per AR, without overlap
+  std::optional<FirstTimes> first = std::nullopt;  ///< nothing: they take what the others take
+  Seconds all_reduce{};                            ///< per AR, without overlap
   /// Of it, what at most is over when the last backward is: its buckets are complete in turn (bucket_scan.h).
   /// Nothing: all that fits into the backward.
   std::optional<Seconds> hideable = std::nullopt;

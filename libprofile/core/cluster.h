@@ -59,8 +59,7 @@ struct Level {
   double fit_residual =
       0;  ///< largest relative error of latency + size/bandwidth over the samples; 0 when given
   std::vector<LinkSample> samples;  ///< empty unless measured
-  /// Of all devices of a group, where it was measured: to compare with; plans are priced with the link, and of
-  /// the outermost level with the overlap of this.
+  /// Of all devices of a group, where it was measured. Plans price all-reduces by it instead of the link.
   std::optional<MeasuredAllReduce> all_reduce = std::nullopt;
   Seconds message_cost{};  ///< this and the next two as in Link
   double overlap = 1;

@@ -52,11 +52,23 @@ DType weight_type_from_json(ObjectReader& reader);
 MemoryFormat memory_format_from_json(ObjectReader& reader);
 void add_memory_format(Json& json, MemoryFormat format);
 
+/// Medians of a layer's times under conditions other than those of its point.
+struct LayerTimes {
+  Seconds forward{}, backward{}, input_gradient{}, weight_gradient{};
+  bool operator==(const LayerTimes&) const = default;
+};
+
 struct LayerPoint {
   std::int64_t micro_batch_size = 1;
   bool out_of_memory = false;  ///< then only the size is meaningful
   TimeStat forward, backward;
   std::optional<TimeStat> input_gradient, weight_gradient;  ///< absent: backward was never split (imported)
+  /// Of the first micro-batch after an update: weights and gradients have left the caches, and the weight
+  /// gradient is written where later ones are added. Absent: not measured.
+  std::optional<LayerTimes> first = std::nullopt;
+  /// While each of the devices holds a part of the model, as in a pipeline, in place of the whole, as replicas
+  /// do. Absent: not measured.
+  std::optional<LayerTimes> in_part = std::nullopt;
   Bytes output;
   Bytes saved;  ///< saved activations: kept for backward, parameters excluded, each storage at the first layer
                 ///< that keeps it

@@ -30,6 +30,23 @@ std::optional<Seconds> read_optional_seconds(ObjectReader& reader, std::string_v
   return Seconds(reader.number(key));
 }
 
+std::optional<LayerTimes> read_optional_times(ObjectReader& reader, std::string_view key) {
+  if (!reader.has(key)) return std::nullopt;
+  LayerTimes times;
+  reader.object(key, [&](ObjectReader& member) {
+    times = {Seconds(member.number("forward_s")), Seconds(member.number("backward_s")),
+             Seconds(member.number("input_gradient_s")), Seconds(member.number("weight_gradient_s"))};
+  });
+  return times;
+}
+
+Json times_json(const LayerTimes& times) {
+  return {{"forward_s", times.forward.count()},
+          {"backward_s", times.backward.count()},
+          {"input_gradient_s", times.input_gradient.count()},
+          {"weight_gradient_s", times.weight_gradient.count()}};
+}
+
 LayerPoint read_point(ObjectReader& reader) {
   LayerPoint point;
   point.micro_batch_size = reader.integer("micro_batch_size", {.min = 1});
@@ -39,6 +56,8 @@ LayerPoint read_point(ObjectReader& reader) {
   point.backward = read_time(reader, "backward_s");
   point.input_gradient = read_optional_time(reader, "input_gradient_s");
   point.weight_gradient = read_optional_time(reader, "weight_gradient_s");
+  point.first = read_optional_times(reader, "first");
+  point.in_part = read_optional_times(reader, "in_part");
   point.output = Bytes(reader.integer("output_bytes"));
   point.saved = Bytes(reader.integer("saved_bytes"));
   point.saved_input = Bytes(reader.integer("saved_input_bytes", {.max = point.saved.value}));
@@ -59,6 +78,8 @@ Json point_json(const LayerPoint& point) {
   json["backward_s"] = to_json(point.backward);
   if (point.input_gradient) json["input_gradient_s"] = to_json(*point.input_gradient);
   if (point.weight_gradient) json["weight_gradient_s"] = to_json(*point.weight_gradient);
+  if (point.first) json["first"] = times_json(*point.first);
+  if (point.in_part) json["in_part"] = times_json(*point.in_part);
   json["output_bytes"] = point.output.value;
   json["saved_bytes"] = point.saved.value;
   json["saved_input_bytes"] = point.saved_input.value;

@@ -1,6 +1,7 @@
 // All samples of one micro-batch size, sorted by layer and phase.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "libprofile/core/profile.h"
@@ -16,13 +17,18 @@ class LayerSamples {
   void add(const VisitTimes& times, PassKind kind);
 
   /// Fills the times of `point`: forward from full and split passes, backward from full ones, the halves from
-  /// split ones.
+  /// split ones; the medians of first passes and of passes in parts where there are any.
   void fill_times(int position, LayerPoint& point) const;
   void fill_times(WholeModelPoint& point) const;
 
  private:
-  struct Position {
+  struct Samples {
     std::vector<double> forward, backward, input_gradient, weight_gradient;
+    void add(const PassTimes& pass, std::size_t position, bool split);
+    std::optional<LayerTimes> medians() const;
+  };
+  struct Position {
+    Samples all, first, in_part;
   };
   std::vector<Position> positions_;
   std::vector<double> whole_forward_, whole_backward_;

@@ -9,7 +9,6 @@
 #include <numeric>
 #include <utility>
 
-#include "libprofile/device/hand_over.h"
 #include "libprofile/measure/batch.h"
 #include "libprofile/model/errors.h"
 #include "libprofile/model/ops.h"
@@ -17,7 +16,20 @@
 namespace pp::profile {
 namespace {
 
-constexpr std::uint64_t kSamples = 64;  // of the data set: drawn in ever new orders, so no kernel knows them
+// Samples of the data set, drawn in ever new orders: as many as these bytes hold, so that they are neither in
+// the caches nor known to the processor's branch prediction.
+constexpr std::int64_t kDataBytes = std::int64_t{1} << 24, kFewestDrawn = 64, kMostDrawn = 4096;
+
+std::int64_t samples_of(const ResolvedModel& model, const std::vector<TensorSource>& sources, DType dtype) {
+  std::int64_t bytes = 1;
+  for (const TensorSource& source : sources) {
+    if (source.kind == TensorSource::Kind::layer) continue;
+    TensorType type = type_of(model, source);
+    if (is_floating(type.dtype)) type.dtype = dtype;
+    bytes += bytes_of(type).value;
+  }
+  return std::clamp(kDataBytes / bytes, kFewestDrawn, kMostDrawn);
+}
 
 /// With a loss nothing arrives from outside; without one, ones arrive at every floating output.
 std::vector<model::Tensors> gradients_for_outputs(const ResolvedModel& model, const model::Segment& segment,
@@ -77,6 +89,8 @@ ModelRunner::ModelRunner(const ResolvedModel& model, const ModelPart& part, std:
       weights_(segment_.initial_weights(seed, dtype, device)),
       buffers_(segment_.initial_buffers(dtype, device)),
       gradients_(segment_.empty_gradients()),
+      optimizer_(model::make_sgd({})),
+      samples_(samples_of(model, segment_.inputs(), dtype)),
       draw_(seed),
       seed_(seed) {
   for (std::size_t layer = 0; layer < gradients_.layers.size(); ++layer) {
@@ -84,11 +98,12 @@ ModelRunner::ModelRunner(const ResolvedModel& model, const ModelPart& part, std:
       gradients_.layers[layer][i] = at::zeros_like(weights_->layers[layer][i].detach());
     }
   }
+  gradients_.places = gradients_.layers;
+  const ChargeMemory nobody{MemoryAccount()};  // nor does a worker pay for the training data
   for (const TensorSource& source : segment_.inputs()) {
     at::Tensor& tensor = data_.emplace_back();
     if (source.kind == TensorSource::Kind::layer) continue;
-    tensor = random_batch(model, {source}, std::int64_t{kSamples}, dtype, seed).front();
-    release_charges({&tensor, 1});  // nor does a worker pay for the training data
+    tensor = random_batch(model, {source}, samples_, dtype, seed).front();
   }
   batches_.resize(sizes_.size());
   output_gradients_.resize(sizes_.size());
@@ -109,7 +124,7 @@ std::vector<at::Tensor> ModelRunner::cut_batch(std::size_t size) {
   const at::Tensor rows = at::empty({sizes_[size]}, at::kLong);
   for (std::int64_t& row :
        std::span(rows.mutable_data_ptr<std::int64_t>(), static_cast<std::size_t>(rows.numel())))
-    row = static_cast<std::int64_t>(draw_() % kSamples);
+    row = static_cast<std::int64_t>(draw_() % static_cast<std::uint64_t>(samples_));
   std::vector<at::Tensor> batch = batches_[size];
   for (std::size_t i = 0; i < batch.size(); ++i) {
     if (data_[i].defined()) batch[i] = at::index_select(data_[i], 0, rows).to(device_);
@@ -130,7 +145,7 @@ model::Pass ModelRunner::forward(std::span<const at::Tensor> batch, model::Layer
 
 void ModelRunner::backward(model::Pass& pass, std::size_t size, PassKind kind, model::LayerObserver* observer) {
   const auto& arriving = output_gradients_[size];
-  if (kind != PassKind::split) {
+  if (!is_split(kind)) {
     segment_.backward(pass, arriving, /*loss_weight=*/1.0, gradients_, observer);
     return;
   }
@@ -196,15 +211,58 @@ Bytes ModelRunner::bytes_of_idle_batches(std::size_t size) const {
 
 VisitTimes ModelRunner::run_visit(const Visit& visit, int in_flight) {
   VisitTimes times, dropped;
-  std::deque<model::Pass> flying;
-  for (int i = 1; i < in_flight; ++i) flying.push_back(forward(batches_[visit.size], nullptr));
+  Flying flying;
+  fill(flying, visit.size, in_flight - 1);
   for (int i = 0; i < visit.dropped; ++i) run_pass(flying, visit, dropped);
+  if (visit.after_update) {
+    drain(flying, visit.size);
+    update();
+    run_first_pass(flying, visit, in_flight, times);
+  }
   for (int i = 0; i < visit.passes; ++i) run_pass(flying, visit, times);
-  for (model::Pass& pass : flying) backward(pass, visit.size, PassKind::full, nullptr);
+  drain(flying, visit.size);
   return times;
 }
 
-void ModelRunner::run_pass(std::deque<model::Pass>& flying, const Visit& visit, VisitTimes& times) {
+void ModelRunner::fill(Flying& flying, std::size_t size, int in_flight) {
+  while (std::ssize(flying) < in_flight) flying.push_back(forward(batches_[size], nullptr));
+}
+
+void ModelRunner::drain(Flying& flying, std::size_t size) {
+  for (model::Pass& pass : flying) backward(pass, size, PassKind::full, nullptr);
+  flying.clear();
+}
+
+void ModelRunner::update() {
+  std::vector<at::Tensor> weights, gradients;
+  for (std::size_t p = 0; p < gradients_.layers.size(); ++p) {
+    for (std::size_t i = 0; i < gradients_.layers[p].size(); ++i) {
+      const at::Tensor& gradient = gradients_.layers[p][i];
+      if (!gradient.defined() || !owns_weights(p)) continue;
+      weights.push_back(weights_->layers[p][i]);
+      gradients.push_back(gradient);
+    }
+  }
+  if (!weights.empty()) optimizer_->step(weights, gradients, /*learning_rate=*/0.0);
+  for (std::vector<at::Tensor>& layer : gradients_.layers) {
+    for (at::Tensor& gradient : layer) gradient.reset();
+  }
+}
+
+void ModelRunner::run_first_pass(Flying& flying, const Visit& visit, int in_flight, VisitTimes& times) {
+  LapTimer laps(timer_, positions());
+  model::LayerObserver* const observer = visit.kind == PassKind::whole ? nullptr : &laps;
+  laps.start();
+  flying.push_back(forward(cut_batch(visit.size), observer));
+  fill(flying, visit.size, in_flight);
+  laps.start();
+  backward(flying.front(), visit.size, visit.kind, observer);
+  flying.pop_front();
+  PassTimes taken = laps.take();
+  if (observer != nullptr) times.first = std::move(taken);
+}
+
+void ModelRunner::run_pass(Flying& flying, const Visit& visit, VisitTimes& times) {
   const bool whole = visit.kind == PassKind::whole;
   LapTimer laps(timer_, positions());
   model::LayerObserver* const observer = whole ? nullptr : &laps;
@@ -235,7 +293,7 @@ void ModelRunner::time_updates(std::size_t size, std::span<Stretch> stretches, i
     timer_.mark();
     for (Stretch& stretch : stretches) {
       const std::vector<at::Tensor> weights = distinct(weights_->layers, stretch.begin, stretch.end);
-      const std::vector<at::Tensor> gradients = distinct(gradients_.layers, stretch.begin, stretch.end);
+      const std::vector<at::Tensor> gradients = distinct(gradients_.places, stretch.begin, stretch.end);
       stretch.optimizer->step(weights, gradients, /*learning_rate=*/0.0);
       timer_.mark();
     }

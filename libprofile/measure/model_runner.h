@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
 #include <vector>
@@ -38,8 +39,9 @@ struct PassBytes {
 
 /// Per recorded pass, in seconds.
 struct VisitTimes {
-  std::vector<PassTimes> layers;          ///< empty for PassKind::whole
-  std::vector<double> forward, backward;  ///< of the whole model; filled for PassKind::whole only
+  std::vector<PassTimes> layers;                  ///< empty for PassKind::whole
+  std::optional<PassTimes> first = std::nullopt;  ///< of Visit::after_update; nothing for PassKind::whole
+  std::vector<double> forward, backward;          ///< of the whole model; filled for PassKind::whole only
 };
 /// One number per recorded pass: forward plus backward of all layers.
 std::vector<double> pass_seconds(const VisitTimes& times);
@@ -76,8 +78,14 @@ class ModelRunner {
   /// backward, probed with split backward. Throws model::OutOfMemory; nothing of the pass is held then.
   PassBytes measure_bytes(std::size_t size);
 
-  /// Runs `visit.dropped` + `visit.passes` passes with `in_flight` micro-batches in flight, as the first stage
-  /// of a pipeline has them: each backward belongs to the forward that is in_flight - 1 earlier.
+  /// Makes the batch of size `size`, which stays. Throws model::OutOfMemory.
+  void make_batch(std::size_t size);
+  /// Of batches that stay charged, but are not read by a pass of size `size` on samples of its own.
+  Bytes bytes_of_idle_batches(std::size_t size) const;
+
+  /// Runs the visit's passes with `in_flight` micro-batches in flight, as a stage of a pipeline has them: each
+  /// backward belongs to the forward that is in_flight - 1 earlier. Between the dropped and the recorded ones
+  /// the pipeline runs empty, for the update.
   VisitTimes run_visit(const Visit& visit, int in_flight);
 
   /// Runs `dropped` + `steps` training passes of size `size` and after each of them updates every stretch at
@@ -91,7 +99,6 @@ class ModelRunner {
   std::vector<Bytes> buffer_bytes() const;
 
  private:
-  void make_batch(std::size_t size);
   /// The batch of size `size` with other samples where the data provide them: cut from the data set here, as
   /// the executor does before a forward.
   std::vector<at::Tensor> cut_batch(std::size_t size);
@@ -103,13 +110,19 @@ class ModelRunner {
   void backward(model::Pass& pass, std::size_t size, PassKind kind, model::LayerObserver* observer);
   /// One pass with every byte counted; fills `saved` and raises `workspace` of `bytes`.
   void probe_pass(std::size_t size, PassKind kind, PassBytes& bytes);
-  void run_pass(std::deque<model::Pass>& flying, const Visit& visit, VisitTimes& times);
+  using Flying = std::deque<model::Pass>;
+  /// Forwards until so many passes are in flight, and backwards until none is.
+  void fill(Flying& flying, std::size_t size, int in_flight);
+  void drain(Flying& flying, std::size_t size);
+  void run_pass(Flying& flying, const Visit& visit, VisitTimes& times);
+  /// The forward and the backward of the first of `in_flight` micro-batches; leaves the others in flight.
+  void run_first_pass(Flying& flying, const Visit& visit, int in_flight, VisitTimes& times);
+  /// At learning rate 0. The next gradients are written, not added.
+  void update();
   /// Of the positions [begin, end), without those that an earlier position of the part owns.
   std::vector<at::Tensor> distinct(const std::vector<std::vector<at::Tensor>>& tensors, int begin,
                                    int end) const;
   std::vector<at::Tensor> distinct_parameters() const;
-  /// Charged, but not read by a pass of size `size` on samples of its own.
-  Bytes bytes_of_idle_batches(std::size_t size) const;
   std::vector<Bytes> output_bytes(std::size_t size) const;
 
   const ResolvedModel& model_;
@@ -123,6 +136,8 @@ class ModelRunner {
   std::shared_ptr<const model::Weights> weights_;
   std::vector<std::vector<at::Tensor>> buffers_;
   model::Gradients gradients_;
+  std::unique_ptr<model::Optimizer> optimizer_;  ///< without state
+  std::int64_t samples_;
   std::vector<at::Tensor> data_;                  ///< as segment_.inputs(); defined where the data provide it
   std::vector<std::vector<at::Tensor>> batches_;  ///< per size, as segment_.inputs()
   /// Per size and output of the segment: the gradients that enter there; none with a loss.

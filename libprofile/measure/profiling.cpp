@@ -8,6 +8,7 @@
 #include "libprofile/device/cores.h"
 #include "libprofile/device/reference_kernel.h"
 #include "libprofile/measure/findings.h"
+#include "libprofile/measure/model_parts.h"
 #include "libprofile/measure/reference_drift.h"
 #include "libprofile/measure/statistics.h"
 #include "libprofile/model/errors.h"
@@ -57,8 +58,7 @@ Profiling::Profiling(const ResolvedModel& model, ModelPart part, const ProfileOp
       probes_(static_cast<std::size_t>(options.devices.count)),
       runners_(static_cast<std::size_t>(options.devices.count)),
       gang_(options.devices.count, [this](int device) { enter(device); }) {
-  const std::vector<std::int64_t> sizes = sizes_of(options);
-  for (const std::int64_t n : sizes) {
+  for (const std::int64_t n : sizes_of(options)) {
     sizes_.push_back({.micro_batch_size = n, .bytes = {}, .samples = LayerSamples(part_.positions())});
   }
   for (int device = 0; device < options.devices.count; ++device) {
@@ -67,13 +67,21 @@ Profiling::Profiling(const ResolvedModel& model, ModelPart part, const ProfileOp
   gang_.run([&](int device) {
     const std::size_t d = static_cast<std::size_t>(device);
     const ChargeMemory charged(accounts_[d], options.devices.kind);
-    model::detail::guarded([] { return "weights and gradients"; },
-                           [&] {
-                             runners_[d] = std::make_unique<ModelRunner>(
-                                 model, part_, sizes, options.dtype, options.memory_format, options.seed,
-                                 accounts_[d], this->device(), *probes_[d].timer);
-                           });
+    runners_[d] = make_runner(part_, d);
   });
+}
+
+std::unique_ptr<ModelRunner> Profiling::make_runner(const ModelPart& part, std::size_t device) {
+  std::unique_ptr<ModelRunner> runner;
+  std::vector<std::int64_t> sizes;
+  for (const Size& size : sizes_) sizes.push_back(size.micro_batch_size);
+  model::detail::guarded([] { return "weights and gradients"; },
+                         [&] {
+                           runner = std::make_unique<ModelRunner>(
+                               model_, part, std::move(sizes), options_.dtype, options_.memory_format,
+                               options_.seed, accounts_[device], this->device(), *probes_[device].timer);
+                         });
+  return runner;
 }
 
 void Profiling::enter(int device) {
@@ -115,13 +123,12 @@ Seconds Profiling::remaining_before(std::size_t size) const {
       }
       total += kBytePasses * pass_time;
     }
-    total += expected_time(rule, pass_time);
+    total += expected_time(rule, pass_time, kPassKinds);
   }
   return total;
 }
 
 void Profiling::measure_bytes() {
-  const Bytes limit = accounts_.front().limit();
   for (std::size_t i = 0; i < sizes_.size(); ++i) {
     Size& size = sizes_[i];
     observer_.progress("counting bytes", static_cast<double>(i) / static_cast<double>(sizes_.size()),
@@ -139,7 +146,6 @@ void Profiling::measure_bytes() {
       return give_up_from(i);
     }
     size.pass_time = (environment_.clock.now() - start) / kBytePasses;
-    size.in_flight = micro_batches_in_flight(size.bytes, limit, options_.devices.count);
     if (options_.size_choice == SizeChoice::automatic && is_last(size))
       sizes_.erase(sizes_.begin() + static_cast<std::ptrdiff_t>(i) + 1, sizes_.end());
   }
@@ -159,30 +165,78 @@ void Profiling::give_up_from(std::size_t size) {
 
 bool Profiling::is_last(const Size& size) const {
   const StoppingRule rule = rule_of(options_, options_.budget_per_size);
-  return expected_time(rule, 2 * size.pass_time) > rule.budget;
+  return expected_time(rule, 2 * size.pass_time, kKindsOfWhole) > rule.budget;
+}
+
+void Profiling::make_parts() {
+  const std::vector<ModelPart> parts = model_parts(model_, options_.devices.count);
+  if (parts.empty() || part_.positions() != whole_model(model_).positions()) return;
+  parts_.resize(runners_.size());
+  try {
+    on_devices([&](int device, ModelRunner&) {
+      const std::size_t d = static_cast<std::size_t>(device);
+      parts_[d] = make_runner(parts[d], d);
+      for (std::size_t i = 0; i < sizes_.size(); ++i) {
+        if (!sizes_[i].out_of_memory) parts_[d]->make_batch(i);
+      }
+    });
+    if (parts_fit()) return;
+  } catch (const model::OutOfMemory&) {
+  }
+  parts_.clear();
+  observer_.warning(
+      "memory does not hold the model beside a part of it: times are those of devices that hold the whole "
+      "model each, for pipelines too; profile smaller sizes, or fewer devices at once");
+}
+
+/// Beside the passes of the whole model.
+bool Profiling::parts_fit() const {
+  return std::ranges::all_of(sizes_, [&](const Size& size) {
+    const Bytes in_flight(size.bytes.kept.value * (size.in_flight - 1));
+    return size.out_of_memory || std::ranges::all_of(accounts_, [&](const MemoryAccount& account) {
+             return account.live() + size.bytes.peak + in_flight <= account.limit();
+           });
+  });
+}
+
+/// On all devices at once. Times of the whole model are the first device's.
+VisitTimes Profiling::run_visit(const Visit& visit, std::vector<double>& reference) {
+  const int devices = options_.devices.count;
+  const int in_flight = sizes_[visit.size].in_flight;
+  std::vector<VisitTimes> times(static_cast<std::size_t>(devices));
+  on_devices([&](int device, ModelRunner& whole) {
+    const std::size_t d = static_cast<std::size_t>(device);
+    const double reference_time = time_reference(*probes_[d].timer, probes_[d].reference);
+    if (device == 0) reference.push_back(reference_time);
+    times[d] = in_parts(visit.kind) ? parts_[d]->run_visit(visit, std::min(in_flight, devices - device))
+                                    : whole.run_visit(visit, in_flight);
+  });
+  return in_parts(visit.kind) ? joined(times) : std::move(times.front());
+}
+
+void Profiling::choose_in_flight() {
+  for (std::size_t i = 0; i < sizes_.size(); ++i) {
+    if (sizes_[i].out_of_memory) continue;
+    const Bytes free = accounts_.front().limit() - runners_.front()->bytes_of_idle_batches(i);
+    sizes_[i].in_flight = micro_batches_in_flight(sizes_[i].bytes, free, options_.devices.count);
+  }
 }
 
 void Profiling::measure_times() {
+  choose_in_flight();
+  make_parts();
   std::vector<std::optional<Seconds>> pass_times;
   for (const Size& size : sizes_) {
     pass_times.push_back(size.out_of_memory ? std::nullopt : std::optional(size.pass_time));
   }
   std::vector<double> reference;
-  Rounds rounds(rule_of(options_, options_.budget_per_size), pass_times);
+  Rounds rounds(rule_of(options_, options_.budget_per_size), pass_times,
+                parts_.empty() ? kKindsOfWhole : kPassKinds);
   while (const std::optional<Visit> visit = rounds.next()) {
-    Size& size = sizes_[visit->size];
-    VisitTimes times;
     const Seconds start = environment_.clock.now();
-    on_devices([&](int device, ModelRunner& runner) {
-      const DeviceProbes& probes = probes_[static_cast<std::size_t>(device)];
-      const double reference_time = time_reference(*probes.timer, probes.reference);
-      VisitTimes own = runner.run_visit(*visit, size.in_flight);
-      if (device > 0) return;
-      times = std::move(own);
-      reference.push_back(reference_time);
-    });
+    const VisitTimes times = run_visit(*visit, reference);
     const Seconds duration = environment_.clock.now() - start;
-    size.samples.add(times, visit->kind);
+    sizes_[visit->size].samples.add(times, visit->kind);
     rounds.report(*visit, pass_seconds(times), duration);
     observer_.progress("timing layers", rounds.done(), rounds.remaining() + 2 * optimizer_budget());
   }

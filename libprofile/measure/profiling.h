@@ -46,6 +46,14 @@ class Profiling {
   void enter(int device);
   /// `work` on every device at once, its allocations charged to the device's account.
   void on_devices(const std::function<void(int device, ModelRunner& runner)>& work);
+  std::unique_ptr<ModelRunner> make_runner(const ModelPart& part, std::size_t device);
+  /// Beside the batches of all sizes.
+  void choose_in_flight();
+  /// Leaves `parts_` empty where the model or the memory has no room for them.
+  void make_parts();
+  bool parts_fit() const;
+  /// Adds the first device's time of the reference work.
+  VisitTimes run_visit(const Visit& visit, std::vector<double>& reference);
   PassBytes measure_bytes_at(std::size_t size);
   void give_up_from(std::size_t size);
   /// Whether a size twice as large could not be sampled within the budget.
@@ -70,6 +78,7 @@ class Profiling {
   std::vector<MemoryAccount> accounts_;                ///< per device
   std::vector<DeviceProbes> probes_;                   ///< per device
   std::vector<std::unique_ptr<ModelRunner>> runners_;  ///< per device
+  std::vector<std::unique_ptr<ModelRunner>> parts_;    ///< per device, a part of the model each
   DeviceGang gang_;
 };
 

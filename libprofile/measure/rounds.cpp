@@ -25,15 +25,15 @@ std::size_t slot(PassKind kind) { return static_cast<std::size_t>(kind); }
 
 }  // namespace
 
-Seconds expected_time(const StoppingRule& rule, Seconds pass_time) {
-  return std::max(rule.budget, (rule.warm_up_passes + kPassKinds * kFewestSamples) * pass_time);
+Seconds expected_time(const StoppingRule& rule, Seconds pass_time, int kinds) {
+  return std::max(rule.budget, (rule.warm_up_passes + kinds * kFewestSamples) * pass_time);
 }
 
-Rounds::Rounds(const StoppingRule& rule, const std::vector<std::optional<Seconds>>& pass_times)
-    : rule_(rule), sizes_(pass_times.size()) {
+Rounds::Rounds(const StoppingRule& rule, const std::vector<std::optional<Seconds>>& pass_times, int kinds)
+    : rule_(rule), kinds_(static_cast<std::size_t>(kinds)), sizes_(pass_times.size()) {
   for (std::size_t i = 0; i < pass_times.size(); ++i) {
     sizes_[i].finished = !pass_times[i].has_value();
-    sizes_[i].pass_time = pass_times[i].value_or(Seconds(0));
+    sizes_[i].pass_time.fill(pass_times[i].value_or(Seconds(0)));
   }
 }
 
@@ -44,10 +44,13 @@ std::optional<Visit> Rounds::next() {
     const Size& size = sizes_[i];
     if (size.finished) continue;
     if (!size.warm) return Visit{.size = i, .dropped = rule_.warm_up_passes, .passes = 0};
-    const double fitting = kVisitTime / std::max(size.pass_time, Seconds(1e-9));
+    const std::size_t kind = static_cast<std::size_t>(size.visits) % kinds_;
+    const Seconds pass_time = size.pass_time[kind];
+    const double fitting = kVisitTime / std::max(pass_time, Seconds(1e-9));
     return Visit{.size = i,
-                 .kind = static_cast<PassKind>(size.visits % kPassKinds),
-                 .dropped = size.pass_time < kLongPass ? 1 : 0,
+                 .kind = static_cast<PassKind>(kind),
+                 .dropped = pass_time < kLongPass ? 1 : 0,
+                 .after_update = pass_time < kLongPass,
                  .passes = static_cast<int>(std::clamp(std::floor(fitting), 1.0, double{kMostPasses}))};
   }
   return std::nullopt;
@@ -56,14 +59,17 @@ std::optional<Visit> Rounds::next() {
 void Rounds::report(const Visit& visit, std::span<const double> pass_seconds, Seconds duration) {
   Size& size = sizes_[visit.size];
   spent_ += duration;
-  const Seconds before = std::exchange(size.pass_time, duration / std::max(1, visit.dropped + visit.passes));
+  const Seconds pass_time = duration / std::max(1, visit.all());
   if (!size.warm) {
-    size.warm = ++size.warm_ups == kMostWarmUps || size.pass_time >= (1 - kStillWarming) * before;
+    const Seconds before = size.pass_time.front();
+    size.pass_time.fill(pass_time);
+    size.warm = ++size.warm_ups == kMostWarmUps || pass_time >= (1 - kStillWarming) * before;
     return;
   }
   ++size.visits;
   size.spent += duration;
   const std::size_t kind = slot(visit.kind);
+  size.pass_time[kind] = pass_time;
   size.samples[kind].insert(size.samples[kind].end(), pass_seconds.begin(), pass_seconds.end());
   size.visit_medians[kind].push_back(summarise(pass_seconds).median.count());
   size.spent_on[kind] += duration;
@@ -72,9 +78,9 @@ void Rounds::report(const Visit& visit, std::span<const double> pass_seconds, Se
 
 bool Rounds::is_finished(const Size& size) const {
   const auto few = [](const std::vector<double>& samples) { return samples.size() < kFewestSamples; };
-  if (std::ranges::any_of(size.samples, few)) return false;
+  if (std::ranges::any_of(std::span(size.samples).first(kinds_), few)) return false;
   if (size.spent >= rule_.budget) return true;
-  for (std::size_t kind = 0; kind < kPassKinds; ++kind) {
+  for (std::size_t kind = 0; kind < kinds_; ++kind) {
     if (!is_precise(size, kind)) return false;
   }
   return true;
@@ -88,12 +94,13 @@ bool Rounds::is_precise(const Size& size, std::size_t kind) const {
 
 Seconds Rounds::remaining(const Size& size) const {
   if (size.finished) return Seconds(0);
-  if (!size.warm) return expected_time(rule_, size.pass_time);
-  int missing = 0;
-  for (const std::vector<double>& samples : size.samples) {
-    missing += std::max(0, kFewestSamples - static_cast<int>(samples.size()));
+  if (!size.warm) return expected_time(rule_, size.pass_time.front(), static_cast<int>(kinds_));
+  Seconds missing{};
+  for (std::size_t kind = 0; kind < kinds_; ++kind) {
+    const int samples = static_cast<int>(size.samples[kind].size());
+    missing += std::max(0, kFewestSamples - samples) * size.pass_time[kind];
   }
-  return std::max(rule_.budget - size.spent, missing * size.pass_time);
+  return std::max(rule_.budget - size.spent, missing);
 }
 
 Seconds Rounds::remaining() const {

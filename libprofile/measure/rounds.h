@@ -16,26 +16,34 @@
 namespace pp::profile {
 
 /// How a pass is run: `full` times each layer's forward and full backward; `split` its forward, input gradient
-/// and weight gradient; `whole` the model's forward and backward without layer timers.
-enum class PassKind { full, split, whole };
-inline constexpr int kPassKinds = 3;
+/// and weight gradient; `whole` the model's forward and backward without layer timers; the last two are full
+/// and split passes of which each device runs a part of the model.
+enum class PassKind { full, split, whole, full_in_parts, split_in_parts };
+inline constexpr int kPassKinds = 5;
+inline constexpr int kKindsOfWhole = 3;  ///< those without parts
+constexpr bool is_split(PassKind kind) { return kind == PassKind::split || kind == PassKind::split_in_parts; }
+constexpr bool in_parts(PassKind kind) {
+  return kind == PassKind::full_in_parts || kind == PassKind::split_in_parts;
+}
 
 struct Visit {
   std::size_t size = 0;  ///< which micro-batch size
   PassKind kind = PassKind::full;
-  int dropped = 0;  ///< passes run first and not recorded
-  int passes = 1;   ///< passes recorded
+  int dropped = 0;            ///< passes run first and not recorded
+  bool after_update = false;  ///< then an update, and one pass more, which is recorded as a step's first one
+  int passes = 1;             ///< passes recorded
+  int all() const { return dropped + (after_update ? 1 : 0) + passes; }
 };
 
 /// What one size takes at most when a pass takes `pass_time`: the budget, or the warm-up and the fewest samples
-/// of each kind if that is more.
-Seconds expected_time(const StoppingRule& rule, Seconds pass_time);
+/// of each of the first `kinds` kinds if that is more.
+Seconds expected_time(const StoppingRule& rule, Seconds pass_time, int kinds);
 
 class Rounds {
  public:
   /// Per size a first guess of the time of one pass, for remaining(); nothing: the size cannot be measured (out
-  /// of memory).
-  Rounds(const StoppingRule& rule, const std::vector<std::optional<Seconds>>& pass_times);
+  /// of memory). Of the kinds only the first `kinds` are run.
+  Rounds(const StoppingRule& rule, const std::vector<std::optional<Seconds>>& pass_times, int kinds);
 
   /// Nothing when every usable size is done. The first visits of a size are its warm-up, with `passes` 0: until
   /// one is hardly faster than what came before it.
@@ -56,11 +64,11 @@ class Rounds {
     bool finished = false;
     bool warm = false;
     int warm_ups = 0;
-    int visits = 0;       ///< without the warm-up
-    Seconds pass_time{};  ///< of the last visit, per pass
+    int visits = 0;  ///< without the warm-up
     Seconds spent{};
     std::array<std::vector<double>, kPassKinds> samples, visit_medians;
-    std::array<Seconds, kPassKinds> spent_on{};  ///< of `spent`, on each kind
+    std::array<Seconds, kPassKinds> spent_on{};   ///< of `spent`, on each kind
+    std::array<Seconds, kPassKinds> pass_time{};  ///< of the last visit of each kind, per pass
   };
 
   bool is_finished(const Size& size) const;
@@ -68,6 +76,7 @@ class Rounds {
   Seconds remaining(const Size& size) const;
 
   StoppingRule rule_;
+  std::size_t kinds_;
   std::vector<Size> sizes_;
   std::size_t cursor_ = 0;
   Seconds spent_{};

@@ -153,7 +153,7 @@ std::vector<OpTime> op_times(const plan::Plan& plan, std::span<const WorkerRecor
       row.kind = key.first;
       row.stage = key.second;
       row.count += times.count();
-      row.predicted = plan::promised_time(plan.predicted, row.kind, row.stage);
+      row.predicted = plan::promised_time(plan, plan.predicted, row.kind, row.stage);
       if (times.count() <= most[by_stage]) continue;
       most[by_stage] = times.count();
       row.median = times.median();

@@ -46,7 +46,8 @@ std::string verdict(bool met, const std::string& bar) { return (met ? "met: " : 
 /// One chain and its loads on up to `devices`.
 struct Problem {
   Problem(int layers, int devices, LoadOptions options)
-      : chain(chain_of(random_chain(layers))), load(chain, options, equal_seats(devices, kLink, {}), {}) {
+      : chain(chain_of(random_chain(layers))),
+        load(chain, options, equal_seats(devices, {kLink, kLink}, {}), {}) {
     space.layers = layers;
     space.devices = devices;
   }

@@ -36,12 +36,12 @@ class Collector {
 
 /// Of the objective; where links differ it takes the slowest for all and says too little.
 double most_of(const SearchCase& what, const SearchLimits& limits) {
-  return what.link == what.best_link ? limits.most : kInfinity;
+  return what.links == what.best_links ? limits.most : kInfinity;
 }
 
 /// Where stages are aligned their replicas are known, and so are their all-reduce and who shares a card.
-Seats seats_of(const SearchCase& what, const SearchSpace& space, const Link& link) {
-  Seats seats = equal_seats(space.replica_limit(), link, what.memory.limit());
+Seats seats_of(const SearchCase& what, const SearchSpace& space, const Links& links) {
+  Seats seats = equal_seats(space.replica_limit(), links, what.memory.limit());
   if (space.aligned) align(seats, *what.cluster, space.min_replicas);
   return seats;
 }
@@ -111,7 +111,7 @@ void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, 
     const StageMemory tighter = what.memory.with_limit(i == 0 ? peak : peak - 1);
     const SearchCase less{what.chain,       what.bound_chain,   tighter,
                           what.synchronous, what.micro_batches, what.all_reduce_overlap,
-                          what.link,        what.best_link,     what.cluster};
+                          what.links,       what.best_links,    what.cluster};
     if (search_bottleneck(space, bound_cost(less, space)).value > limits.slowest) return;
     peak = add_fitting(less, optima(less, space, most_of(what, limits)), Origin::less_memory, collector);
     if (peak == 0) return;
@@ -122,8 +122,9 @@ void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, 
 void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collector& collector) {
   constexpr int kHalvings = 4;
   if (what.memory.limited() && kHalvings * space.layers * space.devices > kLimitedWork) return;
-  for (int i = 0; i < kHalvings && what.link.bandwidth.value > 0; ++i) {
-    what.link.bandwidth.value /= 2;
+  for (int i = 0; i < kHalvings && what.links.messages.bandwidth.value > 0; ++i) {
+    what.links.messages.bandwidth.value /= 2;
+    what.links.sums.bandwidth.value /= 2;
     const std::vector<Partition> found = optima(what, space);
     add_fitting(what, found, Origin::slower_links, collector);
     if (found.size() == 1 && device_count(found.front()) <= 1) return;
@@ -178,7 +179,7 @@ ChainCost objective_cost(const SearchCase& what, const SearchSpace& space) {
   const LoadKind kind = what.synchronous ? LoadKind::step : LoadKind::period;
   return {what.chain,
           {kind, what.micro_batches, what.all_reduce_overlap},
-          seats_of(what, space, what.link),
+          seats_of(what, space, what.links),
           what.memory.in_flight()};
 }
 
@@ -186,7 +187,7 @@ ChainCost bound_cost(const SearchCase& what, const SearchSpace& space) {
   const LoadKind kind = what.synchronous ? LoadKind::step_bound : LoadKind::period_bound;
   return {what.bound_chain,
           {kind, what.micro_batches, what.all_reduce_overlap},
-          seats_of(what, space, what.best_link),
+          seats_of(what, space, what.best_links),
           what.memory.in_flight()};
 }
 

@@ -22,8 +22,8 @@ struct SearchCase {
   bool synchronous = true;
   int micro_batches = 1;
   double all_reduce_overlap = 0;
-  Link link;                         ///< of cuts and all-reduces, for the objective
-  Link best_link;                    ///< for the bound
+  Links links;                       ///< for the objective
+  Links best_links;                  ///< for the bound
   const Cluster* cluster = nullptr;  ///< of spaces that are aligned
 };
 

@@ -14,12 +14,8 @@ namespace {
 
 /// Times as on a device `speed` times as fast as the profiled one.
 PricedModel at_speed(PricedModel model, double speed) {
-  const auto scale = [&](LayerPrice& price) {
-    for (double* time : {&price.forward, &price.backward, &price.input_gradient, &price.weight_gradient})
-      *time /= speed;
-  };
-  for (LayerPrice& layer : model.layers) scale(layer);
-  scale(model.loss);
+  for (LayerPrice& layer : model.layers) scale_times(layer, 1 / speed);
+  scale_times(model.loss, 1 / speed);
   model.fixed.forward /= speed;
   model.fixed.backward /= speed;
   return model;
@@ -35,6 +31,8 @@ OptimizerCost at_speed(OptimizerCost cost, double speed) {
 PricedModel with_cheaper_backward(PricedModel model) {
   const auto lower = [](LayerPrice& price) {
     price.backward = std::min(price.backward, price.input_gradient + price.weight_gradient);
+    ExtraTimes& crowded = price.crowded;
+    crowded.backward = std::min(crowded.backward, crowded.input_gradient + crowded.weight_gradient);
   };
   for (LayerPrice& layer : model.layers) lower(layer);
   lower(model.loss);
@@ -139,6 +137,7 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
   Chain bound = make(priced.least, priced.least_optimizer);
   chain.fixed = priced.model.fixed;
   bound.fixed = priced.least.fixed;
+  chain.profiled_devices = bound.profiled_devices = priced.model.profiled_devices;
   const ChainUnits units(graph, priced.model.layers, order.layers);
   const int count = static_cast<int>(priced.devices.positions.size());
   const bool limited = is_limited(priced.devices.limit);
@@ -208,8 +207,8 @@ SearchCase search_case(const PlanCase& one, const StageMemory& memory, const Clu
           .synchronous = one.schedule.synchronous,
           .micro_batches = one.batch.micro_batches,
           .all_reduce_overlap = request.all_reduce_overlap.value_or(0),
-          .link = slowest_link(cluster),
-          .best_link = fastest_link(cluster),
+          .links = slowest_links(cluster),
+          .best_links = fastest_links(cluster),
           .cluster = &cluster};
 }
 

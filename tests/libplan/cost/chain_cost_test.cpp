@@ -133,7 +133,7 @@ TEST_CASE("whatever messages cost, no load falls when a stage grows") {
                     Duplex::full};
     for (const LoadKind kind :
          {LoadKind::step, LoadKind::steady, LoadKind::step_bound, LoadKind::period, LoadKind::period_bound}) {
-      const ChainCost load(chain, {kind, 6, 0.5}, equal_seats(3, link, {}), {.micro_batches = 6});
+      const ChainCost load(chain, {kind, 6, 0.5}, equal_seats(3, {link, link}, {}), {.micro_batches = 6});
       for (int q = 1; q <= 3; ++q) {
         for (int begin = 0; begin < 5; ++begin) {
           for (int end = begin + 1; end <= 5; ++end) {

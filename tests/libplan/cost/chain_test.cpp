@@ -180,7 +180,7 @@ TEST_CASE("the certificate of Example C is 48 ms, 43 with all of the all-reduce 
   const Chain chain = chain_of(profile);
   const auto bound = [&](double overlap) {
     const Link link{BytesPerSecond(1e9), Seconds(0)};
-    const ChainCost cost(chain, {LoadKind::step_bound, 6, overlap}, equal_seats(3, link, {}), {});
+    const ChainCost cost(chain, {LoadKind::step_bound, 6, overlap}, equal_seats(3, {link, link}, {}), {});
     const auto load = [&](int begin, int end, int q) { return cost.stage(begin, end, {0, q}); };
     double best = 1e9;
     for (int cut = 0; cut < 4; ++cut) {

@@ -93,6 +93,40 @@ TEST_CASE("a split of backward that was not measured is halves, or all input gra
   CHECK(price_layer(unsplit, 2, {.linear_batch = true}).weight_gradient == 1);
 }
 
+TEST_CASE("what a device takes that holds the whole model beyond one that holds a part is kept apart") {
+  LayerPoint small = point(2, 1.0, 10), large = point(4, 2.0, 20);  // backward 2 and 4
+  small.in_part = LayerTimes{Seconds(0.5), Seconds(1.5), Seconds(1), Seconds(0)};
+  large.in_part = LayerTimes{Seconds(1.5), Seconds(4.5), Seconds(4), Seconds(0)};  // the backward takes longer
+  const LayerPrice at_two = price_layer(layer({small, large}), 2, {});
+  CHECK(at_two.forward == 0.5);
+  CHECK(at_two.crowded == ExtraTimes{0.5, 0.5, 1, 0});
+  const LayerPrice at_three = price_layer(layer({small, large}), 3, {});
+  CHECK(at_three.forward == 1);  // of 1.5
+  CHECK(at_three.crowded.forward == 0.5);
+  CHECK(at_three.backward == 3);  // of 3
+  const LayerPrice at_four = price_layer(layer({small, large}), 4, {});
+  CHECK(at_four.backward == 4);
+  CHECK(at_four.crowded.backward == 0);
+  small.in_part.reset();
+  CHECK(price_layer(layer({small, large}), 3, {}).crowded == ExtraTimes{});  // known at one end only
+}
+
+TEST_CASE("the first micro-batch of an update takes what it takes beyond the others, or less") {
+  LayerPoint only = point(4, 2.0, 40);  // backward 4: all input gradient
+  only.first = LayerTimes{Seconds(3), Seconds(3), Seconds(4), Seconds(0.5)};
+  CHECK(price_layer(layer({only}), 4, {}).first == ExtraTimes{1, -1, 0, 0.5});
+  CHECK(price_layer(layer({only}), 2, {.linear_batch = true}).first.forward == 0.5);
+}
+
+TEST_CASE("crowding: nothing up to an equal share, all of it with the whole model, a line between") {
+  CHECK(crowding(10, 40, 4) == 0);
+  CHECK(crowding(5, 40, 4) == 0);
+  CHECK(crowding(25, 40, 4) == 0.5);  // (2.5 - 1)/3
+  CHECK(crowding(40, 40, 4) == 1);
+  CHECK(crowding(40, 40, 1) == 1);
+  CHECK(crowding(0, 0, 2) == 1);  // without parameters nothing tells the devices apart
+}
+
 }  // namespace pp::plan
 
 TEST_SUITE_END();

@@ -114,6 +114,28 @@ TEST_CASE("an all-reduce pays the larger latency of equally fast links, in whate
     CHECK(all_reduce_time(cluster, devices, Bytes(100'000'000)).count() == exactly(80e-6 + 0.04 / 3));
 }
 
+TEST_CASE("a measured all-reduce is what all-reduces cost, between fewer devices as its ring") {
+  Cluster cluster = flat_cluster(4, DeviceKind::cpu, BytesPerSecond(1e10), Seconds(0), Bytes(0));
+  cluster.levels.front().all_reduce = MeasuredAllReduce{BytesPerSecond(2e9), Seconds(6e-3), 0, {}};
+  // All four: 6 ms + 100 MB at 2 GB/s. That is a ring of 6 steps of 1 ms with 6/4 of the bytes at 3 GB/s.
+  const std::vector<int> all{0, 1, 2, 3}, two{1, 2};
+  CHECK(all_reduce_time(cluster, all, Bytes(100'000'000)).count() == exactly(0.056));
+  CHECK(all_reduce_time(cluster, two, Bytes(300'000'000)).count() == exactly(0.102));
+  CHECK(fastest_links(cluster).sums.bandwidth.value == exactly(3e9));
+  CHECK(fastest_links(cluster).messages.bandwidth.value == 1e10);
+  const auto least = least_all_reduce_forms(cluster, 4);
+  CHECK(cheapest(least, 1e8) == exactly(0.056));
+}
+
+TEST_CASE("a measured all-reduce between nodes: inside a node messages tell") {
+  Cluster cluster = two_nodes();
+  cluster.levels[1].all_reduce = MeasuredAllReduce{BytesPerSecond(5e8), Seconds(12e-5), 0, {}};
+  // Between nodes the ring of four has 6 steps of 20 us, 6/4 of the bytes at 0.75 GB/s.
+  CHECK(all_reduce_time(cluster, std::vector<int>{0, 1}, Bytes(100'000'000)).count() == exactly(0.01001));
+  CHECK(all_reduce_time(cluster, std::vector<int>{1, 2}, Bytes(75'000'000)).count() == exactly(0.10004));
+  CHECK(link_between(cluster, 1, 2).bandwidth.value == 1e9);
+}
+
 }  // namespace pp::plan
 
 TEST_SUITE_END();

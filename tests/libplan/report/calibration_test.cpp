@@ -46,7 +46,7 @@ MeasuredRun run_of(const Profile& profile, const std::function<Seconds(OpKind, i
   MeasuredRun run{"report", plan_of(profile), {}};
   for (int stage = 0; stage < 2; ++stage) {
     for (const OpKind kind : {OpKind::forward, OpKind::backward, OpKind::update}) {
-      const Seconds promised = promised_time(run.plan.predicted, kind, StageId{stage});
+      const Seconds promised = promised_time(run.plan, run.plan.predicted, kind, StageId{stage});
       run.operations.push_back({kind, StageId{stage}, change(kind, stage, promised)});
     }
   }
@@ -91,6 +91,16 @@ TEST_CASE("a run that measured what was promised changes nothing, to the byte") 
   CHECK(dump_json(to_json(calibrated_by(profile, {run, run}))) == dump_json(to_json(profile)));
   const std::vector<RunFactors> factors{factors_of(run, profile)};
   CHECK((summary_of(factors) == Calibration{{"report"}, 1, 1}));
+}
+
+TEST_CASE("times of first micro-batches and of parts are corrected with the others") {
+  Profile profile = chain();
+  profile.layers[0].points[0].in_part = LayerTimes{Seconds(1), Seconds(2), Seconds(1), Seconds(1)};
+  profile.layers[0].points[0].first = LayerTimes{Seconds(3), Seconds(5), Seconds(1), Seconds(1)};
+  const Profile slow = calibrated_by(profile, {slow_forwards(profile, 2)});
+  CHECK(slow.layers[0].points[0].in_part->forward.count() == doctest::Approx(2));
+  CHECK(slow.layers[0].points[0].in_part->backward.count() == doctest::Approx(2));
+  CHECK(slow.layers[0].points[0].first->forward.count() == doctest::Approx(6));
 }
 
 TEST_CASE("forwards of stage 0 that took twice as long double those layers' forwards, and layers move away") {

@@ -137,6 +137,54 @@ TEST_CASE("equal layers without traffic: as many replicas as devices, proven opt
   CHECK(plan.training.micro_batches == 8);
 }
 
+TEST_CASE("a device that holds the whole model pays for it, one that holds a part does not") {
+  // Two layers of 1 and 2 ms and 1 MB: beside a whole model. In part 0.5 and 1 ms. Two devices were profiled.
+  Profile profile = make_profile({{{1, 2, 1'000'000, 0, 0, 0, 0}, {1, 2, 1'000'000, 0, 0, 0, 0}}, {}, {1}});
+  profile.device.devices_busy = 2;
+  for (LayerProfile& layer : profile.layers)
+    layer.points[0].in_part = LayerTimes{Seconds(0.5e-3), Seconds(1e-3), Seconds(0.5e-3), Seconds(0.5e-3)};
+  PlanRequest request = request_of(4, 4);
+  request.cuts = {1};
+  request.schedule = "1f1b";
+  // K = 2, M = 4: (4 + 1) * 1.5 ms.
+  CHECK(planned(profile, make_cluster(2), request).predicted.step.count() == exactly(0.0075));
+  request.cuts.clear();
+  request.max_stages = 1;
+  request.replicas = {1};
+  CHECK(planned(profile, make_cluster(2), request).predicted.step.count() == exactly(0.024));  // 4 * 6 ms
+  // Both stages on each worker, as Chimera has them: the whole model again. Slots of F and B, (4, 4) of two
+  // workers: all 4 micro-batches pass both stages on one of them.
+  request = request_of(4, 4);
+  request.cuts = {1};
+  request.schedule = "chimera";
+  request.all_reduce_overlap = 0;
+  const Plan both = planned(profile, make_cluster(2, 0, 1e13), request);
+  CHECK(both.predicted.stages[0].forward.count() == exactly(0.001));
+  CHECK(both.certificate.lower_bound <= both.certificate.objective);
+}
+
+TEST_CASE("the first micro-batch of a step is priced as such, and never below the others") {
+  Profile profile = even_chain(2);
+  for (LayerProfile& layer : profile.layers)
+    layer.points[0].first = LayerTimes{Seconds(1.25e-3), Seconds(1.5e-3), {}, {}};  // of 1 and 2 ms
+  PlanRequest request = request_of(4, 4);
+  request.max_stages = 1;
+  request.replicas = {1};
+  const Plan plan = planned(profile, make_cluster(1), request);
+  CHECK(plan.predicted.step.count() == exactly(0.0245));  // 4 * 6 ms, and twice 0.25 ms; the backward stays
+  REQUIRE(plan.predicted.stages[0].first.has_value());
+  CHECK(plan.predicted.stages[0].first->backward == plan.predicted.stages[0].backward);
+  const Plan again = plan_from_json(to_json(plan));
+  CHECK(again.predicted.stages[0].first == plan.predicted.stages[0].first);
+  // Most of four operations are no first ones; of one it is.
+  CHECK(promised_time(plan, plan.predicted, OpKind::forward, StageId{0}).count() == exactly(0.002));
+  request = request_of(1, 1);
+  request.max_stages = 1;
+  request.replicas = {1};
+  const Plan single = planned(profile, make_cluster(1), request);
+  CHECK(promised_time(single, single.predicted, OpKind::forward, StageId{0}).count() == exactly(0.0025));
+}
+
 TEST_CASE("constraints: stage count, cuts and replicas are kept") {
   const Profile profile = even_chain(6);
   PlanRequest request = request_of(8, 8);

@@ -72,6 +72,27 @@ TEST_SUITE("libplan/simulate/simulate") {
     CHECK(times(result, 0) == "F0.0 0-1, R0.0 1-2, B0.0 4-6, U0 6-6");
   }
 
+  TEST_CASE("the first forward, backward and weight gradient after an update take their own time") {
+    SimulationInput input = equal_stages(written({"F0.0 B0.0 F0.1 B0.1 U0"}, {{0}}, 2));
+    input.stages[0].first = FirstTimes{Seconds(1.5), Seconds(2.25), {}};
+    CHECK(times(simulate(input), 0) ==
+          "F0.0 0-1.5, B0.0 1.5-3.75, F0.1 3.75-4.75, B0.1 4.75-6.75, U0 6.75-6.75");
+    input = equal_stages(written({"F0.0 I0.0 F0.1 I0.1 W0.0 W0.1 U0"}, {{0}}, 2));
+    input.stages[0].first = FirstTimes{Seconds(1.5), {}, Seconds(0.5)};
+    CHECK(times(simulate(input), 0) ==
+          "F0.0 0-1.5, I0.0 1.5-2.5, F0.1 2.5-3.5, I0.1 3.5-4.5, W0.0 4.5-5, W0.1 5-6, U0 6-6");
+  }
+
+  TEST_CASE("an update makes the next operations of its stage first ones again, not those of other stages") {
+    SimulationInput input =
+        equal_stages(written({"F0.0 F1.0 B1.0 B0.0 U0 F0.1 F1.1 B1.1 B0.1 U0 U1"}, {{0}, {0}}, 2));
+    input.stages[0].first = input.stages[1].first = FirstTimes{Seconds(2), Seconds(2), {}};
+    // Forwards 2, 2, then of stage 0 2 again and of stage 1 1; backwards take 2 in any case.
+    CHECK(times(simulate(input), 0) ==
+          "F0.0 0-2, F1.0 2-4, B1.0 4-6, B0.0 6-8, U0 8-8, F0.1 8-10, F1.1 10-11, B1.1 11-13, B0.1 13-15, "
+          "U0 15-15, U1 15-15");
+  }
+
   TEST_CASE("micro-batches of unequal size take unequal time") {
     SimulationInput input = equal_stages(straight("gpipe", 1, 2));
     input.stages[0].update = Seconds(0.5);

@@ -88,6 +88,20 @@ TEST_SUITE("libprofile/core/profile_json") {
     CHECK((parse_profile(dump_json(to_json(profile))) == profile));
   }
 
+  TEST_CASE("times of first micro-batches and of parts are kept where they were measured") {
+    Profile profile = small_profile();
+    LayerPoint& point = profile.layers[0].points[0];
+    point.first = LayerTimes{Seconds(0.5), Seconds(0.25), Seconds(0), Seconds(1)};
+    point.in_part = LayerTimes{Seconds(0.125), Seconds(2), Seconds(4), Seconds(8)};
+    const Json json = to_json(profile);
+    CHECK(json["layers"][0]["points"][0]["in_part"]["input_gradient_s"] == 4);
+    CHECK_FALSE(json["loss"]["points"][0].contains("first"));
+    CHECK((parse_profile(dump_json(json)) == profile));
+    CHECK(refused([](Json& j) {
+            j["layers"][0]["points"][0]["first"] = {{"forward_s", 1}};
+          }) == "[data] /layers/0/points/0/first/backward_s: missing; add this key, a number from 0.0 upwards");
+  }
+
   TEST_CASE("a memory format is written where it is not contiguous, and changes the hash") {
     Profile profile = small_profile();
     CHECK_FALSE(to_json(profile).contains("memory_format"));

@@ -218,6 +218,27 @@ TEST_SUITE("libprofile/measure/model_runner") {
     CHECK(pass_seconds(times)[0] == doctest::Approx(2e-3));
   }
 
+  TEST_CASE("after an update the first pass is recorded by itself, with any number in flight") {
+    Bench bench(small_chain());
+    bench.bytes(0);
+    for (const int in_flight : {1, 3}) {
+      const VisitTimes times = bench.visit(
+          {.size = 0, .kind = PassKind::split, .dropped = 1, .after_update = true, .passes = 2}, in_flight);
+      CHECK(times.layers.size() == 2);
+      REQUIRE(times.first.has_value());
+      const auto of = [&](Phase phase, std::size_t p) {
+        return (*times.first)[static_cast<std::size_t>(phase)][p] * 1e3;
+      };
+      CHECK(of(Phase::forward, 2) == doctest::Approx(1));
+      CHECK(of(Phase::weight_gradient, 2) == doctest::Approx(1));
+      CHECK(of(Phase::backward, 2) == 0.0);
+    }
+    const VisitTimes whole =
+        bench.visit({.size = 0, .kind = PassKind::whole, .after_update = true, .passes = 1});
+    CHECK_FALSE(whole.first.has_value());
+    CHECK(whole.forward.size() == 1);
+  }
+
   TEST_CASE("several micro-batches in flight keep as many sets of saved bytes, and none is left over") {
     Bench bench(small_chain());
     const PassBytes bytes = bench.bytes(0);

@@ -160,6 +160,47 @@ TEST_SUITE("libprofile/measure/profiler") {
           "only; ask for fewer devices or cores");
   }
 
+  TEST_CASE("with two devices each layer is timed in a part as well, and as a step's first") {
+    prepare_process();
+    const SteadyClock clock;
+    test::RecordingObserver observer;
+    ProfileOptions options = brief({2, 4});
+    options.devices = {.count = 2};
+    const Profile two = profile_model(chain_graph(), options, observer, machine(clock));
+    for (const LayerPoint& point : two.layers[0].points) {
+      REQUIRE(point.in_part.has_value());
+      CHECK(point.in_part->forward.count() > 0);
+      CHECK(point.in_part->weight_gradient.count() > 0);
+      CHECK(point.in_part->input_gradient.count() == 0);  // the data wants no gradient
+      REQUIRE(point.first.has_value());
+      CHECK(point.first->backward.count() > 0);
+    }
+    CHECK(two.layers[1].points[0].in_part->weight_gradient.count() == 0);  // relu
+    REQUIRE(two.loss->points[0].in_part.has_value());
+    options.devices = {.count = 1};
+    const Profile one = profile_model(chain_graph(), options, observer, machine(clock));
+    CHECK_FALSE(one.layers[0].points[0].in_part.has_value());
+    CHECK(one.layers[0].points[0].first.has_value());
+  }
+
+  TEST_CASE(
+      "where memory holds no part beside the model, its times are those of whole models, with a warning") {
+    prepare_process();
+    const SteadyClock clock;
+    ProfileOptions options = brief({2});
+    options.devices = {.count = 2};
+    // Weights and gradients of 30 + 21 parameters take 408 bytes, a pass on two samples 100 to 200 more.
+    Environment tight = machine(clock);
+    tight.memory = Bytes(2 * 704);
+    test::RecordingObserver observer;
+    const Profile profile = profile_model(chain_graph(), options, observer, tight);
+    const std::vector<std::string>& warnings = observer.warnings;
+    CHECK_FALSE(profile.layers[0].points[0].in_part.has_value());
+    CHECK(std::ranges::any_of(warnings, [](const std::string& warning) {
+      return warning.find("memory does not hold the model beside a part of it") == 0;
+    }));
+  }
+
   TEST_CASE("on a steady clock every layer takes one reading, and the sum is compared with the whole") {
     prepare_process();
     const test::CountingClock clock;

@@ -10,14 +10,14 @@ namespace {
 /// Runs a visit on a machine where every pass takes `pass` seconds.
 void serve(Rounds& rounds, const Visit& visit, double pass) {
   const std::vector<double> seconds(static_cast<std::size_t>(visit.passes), pass);
-  rounds.report(visit, seconds, Seconds(pass * (visit.dropped + visit.passes)));
+  rounds.report(visit, seconds, Seconds(pass * visit.all()));
 }
 
 }  // namespace
 
 TEST_SUITE("libprofile/measure/rounds") {
   TEST_CASE("each size is warmed up first, then sizes and kinds take turns") {
-    Rounds rounds({.budget = Seconds(100)}, {Seconds(0), Seconds(0)});
+    Rounds rounds({.budget = Seconds(100)}, {Seconds(0), Seconds(0)}, kKindsOfWhole);
     std::string order;
     for (int i = 0; i < 10; ++i) {
       const Visit visit = rounds.next().value();
@@ -29,8 +29,31 @@ TEST_SUITE("libprofile/measure/rounds") {
     CHECK(order == "0w 1w 00 10 01 11 02 12 00 10 ");
   }
 
+  TEST_CASE("with parts there are five kinds, each visited by its own speed") {
+    Rounds rounds({.budget = Seconds(100)}, {Seconds(0)}, kPassKinds);
+    serve(rounds, rounds.next().value(), 0.01);
+    std::string order;
+    for (int i = 0; i < 10; ++i) {
+      const Visit visit = rounds.next().value();
+      order += std::to_string(static_cast<int>(visit.kind)) + ":" + std::to_string(visit.passes) + " ";
+      serve(rounds, visit, in_parts(visit.kind) ? 0.005 : 0.01);  // 30 ms hold 6 and 3
+    }
+    CHECK(order == "0:3 1:3 2:3 3:3 4:3 0:3 1:3 2:3 3:6 4:6 ");
+  }
+
+  TEST_CASE("short passes have a step's first one before them, after an update") {
+    Rounds rounds({}, {Seconds(0), Seconds(0)}, kKindsOfWhole);
+    serve(rounds, rounds.next().value(), 0.01);
+    serve(rounds, rounds.next().value(), 0.1);
+    const Visit brief = rounds.next().value(), lengthy = rounds.next().value();
+    CHECK(brief.after_update);
+    CHECK(brief.all() == 1 + 1 + 3);
+    CHECK_FALSE(lengthy.after_update);
+    CHECK(lengthy.all() == 1);
+  }
+
   TEST_CASE("what runs in a warm-up is not a sample") {
-    Rounds rounds({.warm_up_passes = 4}, {Seconds(0)});
+    Rounds rounds({.warm_up_passes = 4}, {Seconds(0)}, kKindsOfWhole);
     const Visit visit = rounds.next().value();
     CHECK(visit.dropped == 4);
     CHECK(visit.passes == 0);
@@ -40,7 +63,7 @@ TEST_SUITE("libprofile/measure/rounds") {
 
   TEST_CASE("a size warms up until a visit is hardly faster than the one before, four times at most") {
     const auto warm_ups = [](const std::vector<double>& passes) {
-      Rounds rounds({}, {Seconds(10)});  // the guess from the first passes ever
+      Rounds rounds({}, {Seconds(10)}, kKindsOfWhole);  // the guess from the first passes ever
       int count = 0;
       while (rounds.next().value().passes == 0) serve(rounds, rounds.next().value(), passes[count++]);
       return count;
@@ -51,7 +74,7 @@ TEST_SUITE("libprofile/measure/rounds") {
   }
 
   TEST_CASE("short passes come in groups after a dropped one, long passes singly") {
-    Rounds rounds({}, {Seconds(0), Seconds(0), Seconds(0)});
+    Rounds rounds({}, {Seconds(0), Seconds(0), Seconds(0)}, kKindsOfWhole);
     const double seconds[] = {0.001, 0.01, 0.1};
     for (const double pass : seconds) serve(rounds, rounds.next().value(), pass);
     const Visit shortest = rounds.next().value(), middle = rounds.next().value(),
@@ -65,7 +88,7 @@ TEST_SUITE("libprofile/measure/rounds") {
   }
 
   TEST_CASE("equal times are precise after eight visits of each kind") {
-    Rounds rounds({.min_time = Seconds(0)}, {Seconds(0)});
+    Rounds rounds({.min_time = Seconds(0)}, {Seconds(0)}, kKindsOfWhole);
     int visits = 0;
     while (const auto visit = rounds.next()) {
       serve(rounds, *visit, 0.001);
@@ -78,7 +101,7 @@ TEST_SUITE("libprofile/measure/rounds") {
   }
 
   TEST_CASE("slow passes end when each kind has five samples, though the budget is long spent") {
-    Rounds rounds({.budget = Seconds(1)}, {Seconds(0)});
+    Rounds rounds({.budget = Seconds(1)}, {Seconds(0)}, kKindsOfWhole);
     int visits = 0;
     while (const auto visit = rounds.next()) {
       serve(rounds, *visit, 10.0);
@@ -88,48 +111,50 @@ TEST_SUITE("libprofile/measure/rounds") {
   }
 
   TEST_CASE("a size that is out of memory is never visited") {
-    Rounds rounds({}, {Seconds(0), std::nullopt});
+    Rounds rounds({}, {Seconds(0), std::nullopt}, kKindsOfWhole);
     while (const auto visit = rounds.next()) {
       CHECK(visit->size == 0);
       serve(rounds, *visit, 0.001);
     }
-    CHECK_FALSE(Rounds({}, {std::nullopt}).next().has_value());
+    CHECK_FALSE(Rounds({}, {std::nullopt}, kKindsOfWhole).next().has_value());
   }
 
   TEST_CASE("a size is expected to take its budget, or its fewest passes if that is more") {
     const StoppingRule rule{.warm_up_passes = 3, .budget = Seconds(1)};
-    CHECK(expected_time(rule, Seconds(0.01)).count() == 1.0);
-    CHECK(expected_time(rule, Seconds(0.1)).count() == doctest::Approx(1.8));  // 3 + 3 * 5 passes
-    const Rounds rounds(rule, {Seconds(0.01), Seconds(0.1), std::nullopt});
+    CHECK(expected_time(rule, Seconds(0.01), kKindsOfWhole).count() == 1.0);
+    CHECK(expected_time(rule, Seconds(0.1), kKindsOfWhole).count() ==
+          doctest::Approx(1.8));  // 3 + 3 * 5 passes
+    const Rounds rounds(rule, {Seconds(0.01), Seconds(0.1), std::nullopt}, kKindsOfWhole);
     CHECK(rounds.remaining().count() == doctest::Approx(2.8));
   }
 
   TEST_CASE("the remaining time is the budget that is left, or what the missing samples take if that is more") {
-    Rounds rounds({.budget = Seconds(1)}, {Seconds(0)});
+    Rounds rounds({.budget = Seconds(1)}, {Seconds(0)}, kKindsOfWhole);
     CHECK(rounds.remaining().count() == 1.0);
     CHECK(rounds.done() == 0.0);
     serve(rounds, rounds.next().value(), 0.02);  // warm-up: 3 passes, 60 ms
     CHECK(rounds.remaining().count() == 1.0);    // 15 missing passes of 20 ms take less
-    serve(rounds, rounds.next().value(), 0.2);   // one dropped, one recorded
-    // 14 samples are missing, 0.2 s each; the budget has only 0.6 s left.
-    CHECK(rounds.remaining().count() == doctest::Approx(2.8));
-    CHECK(rounds.done() == doctest::Approx(0.46 / (0.46 + 2.8)));
+    serve(rounds, rounds.next().value(), 0.2);   // one dropped, a first one, one recorded
+    // Missing are 4 samples of 0.2 s and of the other kinds 10 of 20 ms; the budget has only 0.4 s left.
+    CHECK(rounds.remaining().count() == doctest::Approx(1.0));
+    CHECK(rounds.done() == doctest::Approx(0.66 / (0.66 + 1.0)));
   }
 
-  // Passes of 10 ms come in visits of three and a dropped one, 40 ms; each kind has a third of them.
+  // Passes of 10 ms come in visits of three, a dropped one and a first one, 50 ms; each kind has a third of
+  // them.
   TEST_CASE("a size is done when the medians of its visits agree, after enough visits and time of each kind") {
     const auto visits = [](const StoppingRule& rule, double apart) {
-      Rounds rounds(rule, {Seconds(0.01)});
+      Rounds rounds(rule, {Seconds(0.01)}, kKindsOfWhole);
       serve(rounds, rounds.next().value(), 0.01);
       int count = 0;
       for (; const std::optional<Visit> visit = rounds.next(); ++count)
         serve(rounds, *visit, count / 3 % 2 == 0 ? 0.01 : 0.01 * (1 + apart));
       return count;
     };
-    CHECK(visits({.min_time = Seconds(0.1)}, 0.0) == 24);                         // eight of each kind
-    CHECK(visits({.min_time = Seconds(0.395)}, 0.0) == 30);                       // ten of 40 ms
-    CHECK(visits({.min_time = Seconds(0.1)}, 0.02) == 24);                        // the interval is 2 % wide
-    CHECK(visits({.min_time = Seconds(0.1), .budget = Seconds(2.4)}, 0.2) > 50);  // the budget's end
+    CHECK(visits({.min_time = Seconds(0.1)}, 0.0) == 24);                       // eight of each kind
+    CHECK(visits({.min_time = Seconds(0.495)}, 0.0) == 30);                     // ten of 50 ms
+    CHECK(visits({.min_time = Seconds(0.1)}, 0.02) == 24);                      // the interval is 2 % wide
+    CHECK(visits({.min_time = Seconds(0.1), .budget = Seconds(3)}, 0.2) > 50);  // the budget's end
   }
 
   TEST_CASE("the end that is foretold while sampling is the end that comes") {
@@ -137,12 +162,12 @@ TEST_SUITE("libprofile/measure/rounds") {
     // 15 of 0.2 s. The first guesses are half of the truth.
     const StoppingRule rule{.max_samples = 1'000'000, .precision = 0.001, .budget = Seconds(1)};
     const std::vector<double> passes{0.001, 0.01, 0.2};
-    Rounds rounds(rule, {Seconds(0.0005), Seconds(0.005), Seconds(0.1)});
+    Rounds rounds(rule, {Seconds(0.0005), Seconds(0.005), Seconds(0.1)}, kKindsOfWhole);
     double elapsed = 0, last_remaining = rounds.remaining().count(), done = 0;
     std::vector<double> foretold;
     for (int turn = 0; const std::optional<Visit> visit = rounds.next(); ++turn) {
       const double pass = passes[visit->size] * (turn % 2 == 0 ? 0.8 : 1.2);
-      const int count = visit->dropped + visit->passes;
+      const int count = visit->all();
       std::vector<double> recorded;
       for (int i = 0; i < visit->passes; ++i) recorded.push_back(pass * (i % 2 == 0 ? 0.5 : 1.5));
       rounds.report(*visit, recorded, Seconds(pass * count));

@@ -94,7 +94,7 @@ TEST_CASE("with the exact windows and boundary tensors of the whole pipeline the
     in_flight.units = &units;
     const StageMemory memory(chain, in_flight, {random.integer(20, 600), 3});
     const Link link{BytesPerSecond(1e6), Seconds(0)};
-    const Seats seats = equal_seats(space.devices, link, memory.limit());
+    const Seats seats = equal_seats(space.devices, {link, link}, memory.limit());
     const ChainCost period(chain, {LoadKind::period, 1}, seats, in_flight);
     const ChainCost step(chain, {LoadKind::step, micro_batches}, seats, in_flight);
 

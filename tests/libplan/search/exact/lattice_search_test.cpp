@@ -51,7 +51,7 @@ SearchSpace space_of(const Instance& instance, int devices, int micro_batches) {
 }
 
 ChainCost load_of(const Instance& instance, const SearchSpace& space, LoadKind kind, int micro_batches) {
-  return {instance.chain, {kind, micro_batches}, equal_seats(space.replica_limit(), kLink, {}), {}};
+  return {instance.chain, {kind, micro_batches}, equal_seats(space.replica_limit(), {kLink, kLink}, {}), {}};
 }
 
 /// Period and J written out for one staging with replicas.
@@ -243,8 +243,8 @@ TEST_CASE("the bound without an order is below the one over all of them") {
                             .memory = unlimited,
                             .synchronous = synchronous,
                             .micro_batches = 4,
-                            .link = kLink,
-                            .best_link = kLink};
+                            .links = {kLink, kLink},
+                            .best_links = {kLink, kLink}};
       const LoadKind kind = synchronous ? LoadKind::step_bound : LoadKind::period_bound;
       const double over_all =
           search_lattice_bottleneck(instance.lattice, space, load_of(instance, space, kind, 4)).value;
