@@ -54,13 +54,24 @@ auto features(const Finalist& finalist) {
                     finalist.micro_batches, recompute_text(finalist.again));
 }
 
+/// Under two schedules, as a single stage is the same under many.
+bool is_same_training(const Finalist& a, const Finalist& b) {
+  const Assignment &one = a.assignment, &other = b.assignment;
+  return std::tie(one.stage_layers, one.stage_workers, one.programs, one.recompute, one.policy,
+                  a.micro_batches) == std::tie(other.stage_layers, other.stage_workers, other.programs,
+                                               other.recompute, other.policy, b.micro_batches);
+}
+
 /// The best of the others, each once.
 std::vector<const Finalist*> runners_up(const SearchOutcome& outcome, int top) {
+  const Finalist& best = outcome.ranked.front();
   std::vector<const Finalist*> list;
-  std::set seen{features(outcome.ranked.front())};
+  std::set seen{features(best)};
   for (std::size_t i = 1; i < outcome.ranked.size() && std::ssize(list) < top; ++i) {
     const Finalist& other = outcome.ranked[i];
-    if (seen.insert(features(other)).second) list.push_back(&other);
+    if (!seen.insert(features(other)).second || is_same_training(other, best)) continue;
+    if (std::ranges::none_of(list, [&](const Finalist* listed) { return is_same_training(other, *listed); }))
+      list.push_back(&other);
   }
   return list;
 }
