@@ -100,7 +100,7 @@ Seats equal_seats(int devices, const Links& links, const MemoryLimit& limit) {
     Seat& seat = seats.all.emplace_back();
     seat.in.link = seat.out.link = links.messages;
     seat.limit = limit;
-    seat.server = server_ways(q, link);
+    seat.server = server_ways(q, links.messages);
     if (q == 1) continue;
     seat.all_reduce = {{ring_all_reduce(q, 0, links.sums), 2.0 * (q - 1) / q * per_byte},
                        {tree_all_reduce(q, 0, links.sums), 2 * per_byte}};
