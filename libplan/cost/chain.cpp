@@ -147,15 +147,16 @@ Chain make_chain(const PlanGraph& graph, std::vector<int> order, std::span<const
   std::vector<std::int64_t> reach;
   for (int p = 0; p < layers; ++p) {
     const GraphLayer& layer = graph.layers[at(chain.order[at(p)])];
-    LayerPrice price = prices[at(chain.order[at(p)])];
+    LayerPrice price = never_falling(prices[at(chain.order[at(p)])]);
     add_entering(chain, p, price.saved_input, layer, position, prices);
     reach.push_back(chain.saved[at(p)] + price.saved + price.workspace);
     if (p == layers - 1) {
-      price.forward += loss.forward;
-      price.backward += loss.backward;
-      price.input_gradient += loss.input_gradient;
-      price.crowded.forward += loss.crowded.forward;
-      price.crowded.backward += loss.crowded.backward;
+      const LayerPrice last = never_falling(loss);
+      price.forward += last.forward;
+      price.backward += last.backward;
+      price.input_gradient += last.input_gradient;
+      price.crowded.forward += last.crowded.forward;
+      price.crowded.backward += last.crowded.backward;
       price.saved += loss.saved;
       reach.back() = std::max(reach.back(), chain.saved[at(p)] + price.saved + loss.workspace);
     }

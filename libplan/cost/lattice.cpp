@@ -35,10 +35,11 @@ class Boundary {
   void add_layer(Chain& chain, std::size_t k, int l) const {
     const GraphLayer& layer = graph_.layers[at(l)];
     const auto parameters = static_cast<double>(layer.parameter_bytes);
-    chain.forward[k] += prices_[at(l)].forward;
-    chain.backward[k] += prices_[at(l)].backward;
-    chain.crowded_forward[k] += prices_[at(l)].crowded.forward;
-    chain.crowded_backward[k] += prices_[at(l)].crowded.backward;
+    const LayerPrice price = never_falling(prices_[at(l)]);
+    chain.forward[k] += price.forward;
+    chain.backward[k] += price.backward;
+    chain.crowded_forward[k] += price.crowded.forward;
+    chain.crowded_backward[k] += price.crowded.backward;
     chain.weights[k] += parameters;
     chain.parameters[k] += layer.parameter_bytes;
     chain.buffers[k] += layer.buffer_bytes;
@@ -132,10 +133,11 @@ Chain make_lattice_chain(const PlanGraph& graph, const Lattice& lattice, std::sp
     Boundary(graph, lattice.sets[k], full, prices).add_to(chain, k);
     chain.update[k] = chain.weights[k] * optimizer.update_per_byte;
   }
-  chain.forward.back() += loss.forward;
-  chain.backward.back() += loss.backward;
-  chain.crowded_forward.back() += loss.crowded.forward;
-  chain.crowded_backward.back() += loss.crowded.backward;
+  const LayerPrice last = never_falling(loss);
+  chain.forward.back() += last.forward;
+  chain.backward.back() += last.backward;
+  chain.crowded_forward.back() += last.crowded.forward;
+  chain.crowded_backward.back() += last.crowded.backward;
   chain.saved.back() += loss.saved;
   return chain;
 }

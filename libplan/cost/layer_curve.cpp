@@ -80,10 +80,9 @@ ExtraTimes beyond(const LayerPrice& price, const LayerTimes& times) {
 
 /// What was measured on a device that holds the whole model as what a part takes, and the rest.
 void set_apart(LayerPrice& price, const LayerTimes& in_part) {
-  const auto part = [](double& whole, double& rest, Seconds time) {
-    const double least = std::min(whole, time.count());
-    rest = whole - least;
-    whole = least;
+  const auto part = [](double& time, double& rest, Seconds measured) {
+    rest = time - measured.count();
+    time = measured.count();
   };
   part(price.forward, price.crowded.forward, in_part.forward);
   part(price.backward, price.crowded.backward, in_part.backward);
@@ -179,6 +178,18 @@ Spread spread_of(const TimeStat& time) {
 
 LayerPrice price_layer(const LayerProfile& layer, std::int64_t size, const CurveOptions& options) {
   return read_curve(layer, size, options, price);
+}
+
+LayerPrice never_falling(LayerPrice price) {
+  const auto clamp = [](double& time, double& rest) {
+    time += std::min(0.0, rest);
+    rest = std::max(0.0, rest);
+  };
+  clamp(price.forward, price.crowded.forward);
+  clamp(price.backward, price.crowded.backward);
+  clamp(price.input_gradient, price.crowded.input_gradient);
+  clamp(price.weight_gradient, price.crowded.weight_gradient);
+  return price;
 }
 
 LayerSpread spread_layer(const LayerProfile& layer, std::int64_t size, const CurveOptions& options) {

@@ -29,7 +29,7 @@ struct LayerPrice {
   double input_gradient = 0;  ///< 0 with weight_gradient 0: not measured
   double weight_gradient = 0;
   /// On a device that holds the whole model; the times above are of one that holds a part, as far as the
-  /// profile tells them apart. Not below 0.
+  /// profile tells them apart. Below 0 where noise or a fuller cache has it so.
   ExtraTimes crowded = {};
   ExtraTimes first = {};  ///< in the first micro-batch after an update; may be below 0
   std::int64_t output = 0;
@@ -47,6 +47,10 @@ inline double crowding(double held, double all, int devices) {
   if (devices < 2 || all <= 0) return 1;
   return std::clamp((devices * held / all - 1) / (devices - 1), 0.0, 1.0);
 }
+
+/// The same without what falls as a device holds more: no crowding makes it dearer than its least, so that no
+/// stage is cheaper than a part of it. For searches and bounds.
+LayerPrice never_falling(LayerPrice price);
 
 /// How its times vary, by the recorded percentiles; these lie on straight lines as the medians do.
 struct LayerSpread {

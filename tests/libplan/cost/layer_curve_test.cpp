@@ -105,8 +105,11 @@ TEST_CASE("what a device takes that holds the whole model beyond one that holds 
   CHECK(at_three.crowded.forward == 0.5);
   CHECK(at_three.backward == 3);  // of 3
   const LayerPrice at_four = price_layer(layer({small, large}), 4, {});
-  CHECK(at_four.backward == 4);
-  CHECK(at_four.crowded.backward == 0);
+  CHECK(at_four.backward == 4.5);
+  CHECK(at_four.crowded.backward == -0.5);
+  CHECK(never_falling(at_four).backward == 4);
+  CHECK(never_falling(at_four).crowded.backward == 0);
+  CHECK(never_falling(at_four).crowded.forward == at_four.crowded.forward);
   small.in_part.reset();
   CHECK(price_layer(layer({small, large}), 3, {}).crowded == ExtraTimes{});  // known at one end only
 }
