@@ -107,6 +107,7 @@ ModelRunner::ModelRunner(const ResolvedModel& model, const ModelPart& part, std:
   }
   batches_.resize(sizes_.size());
   output_gradients_.resize(sizes_.size());
+  boundaries_.resize(sizes_.size());
 }
 
 void ModelRunner::make_batch(std::size_t size) {
@@ -120,6 +121,33 @@ void ModelRunner::make_batch(std::size_t size) {
       });
 }
 
+void ModelRunner::vary_boundaries(std::size_t size) {
+  const ChargeMemory nobody{MemoryAccount()};
+  const auto arranged = [&](const at::Tensor& tensor) {
+    return tensor.to(device_).contiguous(model::memory_format(segment_.format(), tensor.dim()));
+  };
+  const auto is_sent = [&](std::size_t i) { return segment_.inputs()[i].kind == TensorSource::Kind::layer; };
+  Boundaries& all = boundaries_[size];
+  std::int64_t bytes = 1;
+  for (std::size_t i = 0; i < batches_[size].size(); ++i)
+    bytes += is_sent(i) ? static_cast<std::int64_t>(batches_[size][i].nbytes()) : 0;
+  for (const model::Tensors& gradients : output_gradients_[size]) {
+    for (const at::Tensor& gradient : gradients) bytes += static_cast<std::int64_t>(gradient.nbytes());
+  }
+  all.blocks = std::clamp(kDataBytes / bytes, std::int64_t{2}, kFewestDrawn);
+  all.inputs.resize(batches_[size].size());
+  for (std::size_t i = 0; i < all.inputs.size(); ++i) {
+    if (!is_sent(i)) continue;
+    all.inputs[i] = arranged(
+        random_batch(model_, {segment_.inputs()[i]}, all.blocks * sizes_[size], dtype_, seed_).front());
+  }
+  all.gradients = gradients_for_outputs(model_, segment_, all.blocks * sizes_[size],
+                                        at::TensorOptions(device_).dtype(model::scalar_type(dtype_)));
+  for (model::Tensors& gradients : all.gradients) {
+    for (at::Tensor& gradient : gradients) gradient = arranged(gradient);
+  }
+}
+
 std::vector<at::Tensor> ModelRunner::cut_batch(std::size_t size) {
   const at::Tensor rows = at::empty({sizes_[size]}, at::kLong);
   for (std::int64_t& row :
@@ -128,6 +156,12 @@ std::vector<at::Tensor> ModelRunner::cut_batch(std::size_t size) {
   std::vector<at::Tensor> batch = batches_[size];
   for (std::size_t i = 0; i < batch.size(); ++i) {
     if (data_[i].defined()) batch[i] = at::index_select(data_[i], 0, rows).to(device_);
+  }
+  Boundaries& sent = boundaries_[size];
+  if (sent.blocks == 0) return batch;
+  const std::int64_t n = sizes_[size], block = sent.forwards++ % sent.blocks;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    if (sent.inputs[i].defined()) batch[i] = sent.inputs[i].narrow(0, block * n, n);
   }
   return batch;
 }
@@ -143,8 +177,19 @@ model::Pass ModelRunner::forward(std::span<const at::Tensor> batch, model::Layer
   return pass;
 }
 
+std::vector<model::Tensors> ModelRunner::arriving_gradients(std::size_t size) {
+  Boundaries& sent = boundaries_[size];
+  if (sent.blocks == 0) return output_gradients_[size];
+  const std::int64_t n = sizes_[size], block = sent.backwards++ % sent.blocks;
+  std::vector<model::Tensors> arriving = sent.gradients;
+  for (model::Tensors& gradients : arriving) {
+    for (at::Tensor& gradient : gradients) gradient = gradient.narrow(0, block * n, n);
+  }
+  return arriving;
+}
+
 void ModelRunner::backward(model::Pass& pass, std::size_t size, PassKind kind, model::LayerObserver* observer) {
-  const auto& arriving = output_gradients_[size];
+  const std::vector<model::Tensors> arriving = arriving_gradients(size);
   if (!is_split(kind)) {
     segment_.backward(pass, arriving, /*loss_weight=*/1.0, gradients_, observer);
     return;

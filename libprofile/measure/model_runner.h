@@ -80,6 +80,10 @@ class ModelRunner {
 
   /// Makes the batch of size `size`, which stays. Throws model::OutOfMemory.
   void make_batch(std::size_t size);
+  /// From here on the passes of size `size` get what other stages send from memory that their caches do not
+  /// hold, as it comes from other devices: other tensors each time, 16 MiB in all, charged to nobody. Behind
+  /// make_batch().
+  void vary_boundaries(std::size_t size);
   /// Of batches that stay charged, but are not read by a pass of size `size` on samples of its own.
   Bytes bytes_of_idle_batches(std::size_t size) const;
 
@@ -99,6 +103,13 @@ class ModelRunner {
   std::vector<Bytes> buffer_bytes() const;
 
  private:
+  /// What other stages send for passes of one size, `blocks` times one behind the other in each tensor.
+  struct Boundaries {
+    std::vector<at::Tensor> inputs;         ///< as segment_.inputs(); defined where a layer provides it
+    std::vector<model::Tensors> gradients;  ///< as segment_.outputs()
+    std::int64_t blocks = 0;
+    std::int64_t forwards = 0, backwards = 0;  ///< so many have been taken
+  };
   /// The batch of size `size` with other samples where the data provide them: cut from the data set here, as
   /// the executor does before a forward.
   std::vector<at::Tensor> cut_batch(std::size_t size);
@@ -106,6 +117,7 @@ class ModelRunner {
   bool owns_weights(std::size_t position) const;
   /// All that the layer reads stands in the batch.
   bool reads_batch_only(std::size_t position) const;
+  std::vector<model::Tensors> arriving_gradients(std::size_t size);
   model::Pass forward(std::span<const at::Tensor> batch, model::LayerObserver* observer);
   void backward(model::Pass& pass, std::size_t size, PassKind kind, model::LayerObserver* observer);
   /// One pass with every byte counted; fills `saved` and raises `workspace` of `bytes`.
@@ -142,6 +154,7 @@ class ModelRunner {
   std::vector<std::vector<at::Tensor>> batches_;  ///< per size, as segment_.inputs()
   /// Per size and output of the segment: the gradients that enter there; none with a loss.
   std::vector<std::vector<model::Tensors>> output_gradients_;
+  std::vector<Boundaries> boundaries_;  ///< per size; without blocks: the same tensors each time
   std::mt19937_64 draw_;
   std::uint64_t seed_;
   std::int64_t step_ = 0;

@@ -177,7 +177,9 @@ void Profiling::make_parts() {
       const std::size_t d = static_cast<std::size_t>(device);
       parts_[d] = make_runner(parts[d], d);
       for (std::size_t i = 0; i < sizes_.size(); ++i) {
-        if (!sizes_[i].out_of_memory) parts_[d]->make_batch(i);
+        if (sizes_[i].out_of_memory) continue;
+        parts_[d]->make_batch(i);
+        parts_[d]->vary_boundaries(i);
       }
     });
     if (parts_fit()) return;
