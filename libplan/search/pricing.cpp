@@ -224,8 +224,8 @@ double parameter_bytes(const PlanGraph& graph, std::span<const int> layers) {
   return sum;
 }
 
-/// Of the stage's worker that holds most of the model, this stage and its others together.
-double crowding_of(const PricingContext& context, const Assignment& assignment, int stage) {
+/// Per stage: of its worker that holds most of the model, this stage and its others together.
+std::vector<double> crowding_of_stages(const PricingContext& context, const Assignment& assignment) {
   std::vector<double> held(assignment.programs.size(), 0);
   double all = 0;
   for (int s = 0; s < assignment.stages(); ++s) {
@@ -233,9 +233,13 @@ double crowding_of(const PricingContext& context, const Assignment& assignment, 
     for (const int worker : assignment.stage_workers[at(s)]) held[at(worker)] += bytes;
     all += bytes;
   }
-  double most = 0;
-  for (const int worker : assignment.stage_workers[at(stage)]) most = std::max(most, held[at(worker)]);
-  return crowding(most, all, context.model.profiled_devices);
+  std::vector<double> stages;
+  for (const std::vector<int>& workers : assignment.stage_workers) {
+    double most = 0;
+    for (const int worker : workers) most = std::max(most, held[at(worker)]);
+    stages.push_back(crowding(most, all, context.model.profiled_devices));
+  }
+  return stages;
 }
 
 /// Of the costs as they are, what the first micro-batch of an update takes; never less than the others, so that
@@ -255,9 +259,8 @@ std::optional<FirstTimes> first_times(const PricingContext& context, const Assig
 }
 
 /// Compute of the stage's layers, at the speed of the profile's device.
-StageCosts layer_costs(const PricingContext& context, const Assignment& assignment, int stage) {
+StageCosts layer_costs(const PricingContext& context, const Assignment& assignment, int stage, double crowded) {
   StageCosts costs;
-  const double crowded = crowding_of(context, assignment, stage);
   costs.forward = Seconds(context.model.fixed.forward);
   costs.backward = costs.input_gradient = costs.weight_gradient = Seconds(context.model.fixed.backward);
   const std::vector<LayerPrice> prices = prices_of(context, assignment, stage);
@@ -358,10 +361,10 @@ Seconds server_wait(const PricingContext& context, const Assignment& assignment,
 }
 
 StageCosts price_stage(const PricingContext& context, const Assignment& assignment,
-                       const std::vector<int>& stage_of, const Traffic& traffic, int stage) {
+                       const std::vector<int>& stage_of, const Traffic& traffic, int stage, double crowded) {
   const bool reruns_layers = !assignment.recompute.empty() && !assignment.recompute[at(stage)].empty();
   const StageContents contents = contents_of(context, assignment, stage_of, traffic, stage);
-  StageCosts costs = layer_costs(context, assignment, stage);
+  StageCosts costs = layer_costs(context, assignment, stage, crowded);
   costs.versions = versions_kept(assignment.policy, window_of(assignment, stage), assignment.stages(),
                                  assignment.micro_batches);
   set_bytes(costs, stage_bytes(contents, {.versions = costs.versions,
@@ -412,10 +415,11 @@ std::vector<RecomputeUnit> stage_units(const PricingContext& context, const Assi
 PricedStages price_stages(const PricingContext& context, const Assignment& assignment) {
   const std::vector<int> stage_of = stages_of_layers(context.graph, assignment);
   const Traffic traffic = traffic_of(context.graph, context.model, stage_of, assignment.stages());
+  const std::vector<double> crowded = crowding_of_stages(context, assignment);
   PricedStages priced;
   priced.swap = context.swap;
   for (int s = 0; s < assignment.stages(); ++s) {
-    priced.stages.push_back(price_stage(context, assignment, stage_of, traffic, s));
+    priced.stages.push_back(price_stage(context, assignment, stage_of, traffic, s, crowded[at(s)]));
   }
   for (const auto& [ends, edge] : traffic.edges) priced.edges.push_back(edge);
   for (const TiedCopies& copies : tied_copies(context.graph, stage_of)) {
