@@ -96,6 +96,7 @@ Tensors LayerBackward::written_inputs(std::size_t u, Tensors& saved, TensorSpan 
   const PlannedLayer& planned = segment.plan.order[u];
   if (!wants_input_gradient(planned) || !arrived[0].defined()) return Tensors(planned.sources.size());
   Tensors results = segment.layers[u].backward->inputs(saved, weights_of(u), arrived[0]);
+  if (results.size() == 1) results.resize(planned.sources.size(), results[0]);
   drop_unwanted(planned, results);
   return results;
 }

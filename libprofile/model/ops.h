@@ -64,7 +64,8 @@ struct LayerContext {
 };
 
 /// `weights` in the order of the op's parameters. Inputs are [n, shape...]. Outputs may share storage with
-/// inputs (flatten), never modify them. Several threads may call one at once.
+/// inputs (flatten), and be written over an input that only `inputs` refers to (is_sole_owner(); never while
+/// autograd records). Several threads may call one at once.
 using Forward = std::function<Tensors(TensorSpan inputs, TensorSpan weights, LayerContext& context)>;
 
 /// When a split backward computes the weight gradient. `with_input`: it falls out of the input gradient, so
@@ -76,7 +77,8 @@ class WeightSums;
 /// A backward written out, in place of autograd's walk over what forward has recorded. Only for ops of one
 /// output, whose forward puts what they need into LayerContext::saved. Either the first two, or `both`.
 struct WrittenBackward {
-  /// One gradient per input. May leave in `saved` what `weights` needs instead.
+  /// One gradient per input, or one that is that of all. May leave in `saved` what `weights` needs instead.
+  /// Without `weights` it may be written over the `gradient` of a sole owner.
   std::function<Tensors(Tensors& saved, TensorSpan weights, const at::Tensor& gradient)> inputs = {};
   /// Adds the gradients of the weights; null for an op without parameters.
   std::function<void(Tensors& saved, TensorSpan weights, const at::Tensor& gradient, WeightSums& sums)>

@@ -36,6 +36,7 @@ class Forwarding {
     Tensors arguments;
     for (const int source : planned.sources) arguments.push_back(tensor(source));
     if (backward && planned.recompute) graph.kept_inputs = arguments;
+    release(u);
     const Tensors outputs =
         forward_.run(u, std::move(arguments), backward && !planned.recompute ? &graph : nullptr);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -44,7 +45,10 @@ class Forwarding {
     }
   }
 
-  /// Lets go of the tensors whose last reader here was layer `u`.
+  at::Tensor tensor(int number) const { return tensors_[static_cast<std::size_t>(number)]; }
+
+ private:
+  /// Leaves the tensors whose last reader here is layer `u` to it.
   void release(std::size_t u) {
     for (const int source : plan_.order[u].sources) {
       const std::size_t tensor = static_cast<std::size_t>(source);
@@ -52,9 +56,6 @@ class Forwarding {
     }
   }
 
-  at::Tensor tensor(int number) const { return tensors_[static_cast<std::size_t>(number)]; }
-
- private:
   const SegmentPlan& plan_;
   const detail::LayerForward& forward_;
   bool record_;
@@ -92,7 +93,6 @@ Pass Segment::forward(std::shared_ptr<const Weights> weights, TensorSpan inputs,
       if (observer != nullptr) observer->begin(planned.position, LayerObserver::Phase::forward);
       detail::guarded(name, [&] { forwarding.run(u, state->graphs[u]); });
       if (observer != nullptr) observer->end(planned.position, LayerObserver::Phase::forward);
-      forwarding.release(u);
     }
     for (const int number : plan.output_tensor) pass.outputs.push_back(forwarding.tensor(number));
     if (plan.with_loss) pass.loss = forwarding.tensor(plan.order.back().first_output);

@@ -5,13 +5,15 @@
 
 #include <utility>
 
+#include "libprofile/model/sole_owner.h"
+
 namespace pp::model {
 namespace {
 
 /// Nobody else sees the storage, and it looks like `weight`.
 bool can_keep(const at::Tensor& gradient, const at::Tensor& weight) {
-  return gradient.use_count() == 1 && gradient.storage().use_count() == 1 && !gradient.requires_grad() &&
-         gradient.strides() == weight.strides() && gradient.storage().nbytes() == gradient.nbytes();
+  return is_sole_owner(gradient) && !gradient.requires_grad() && gradient.strides() == weight.strides() &&
+         gradient.storage().nbytes() == gradient.nbytes();
 }
 
 /// [rows, ...] -> [rows, all others]

@@ -3,14 +3,11 @@
 #include <ATen/ops/hardsigmoid.h>
 #include <ATen/ops/hardswish.h>
 #include <ATen/ops/leaky_relu.h>
-#include <ATen/ops/relu.h>
 #include <ATen/ops/relu6.h>
-#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sigmoid_backward.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/silu_backward.h>
 #include <ATen/ops/softmax.h>
-#include <ATen/ops/tanh.h>
 #include <ATen/ops/tanh_backward.h>
 #include <ATen/ops/threshold_backward.h>
 
@@ -44,11 +41,13 @@ WrittenBackward of_saved(Function function) {
 }
 
 Forward relu(const Attributes& /*attributes*/) {
-  return saving<Keeps::output>([](const at::Tensor& x) { return at::relu(x); });
+  return saving<Keeps::output>([](const at::Tensor& x) { return may_overwrite(x) ? x.relu_() : x.relu(); });
 }
 std::optional<WrittenBackward> relu_backward(const Attributes& /*attributes*/) {
-  return of_saved(
-      [](const at::Tensor& gradient, const at::Tensor& y) { return at::threshold_backward(gradient, y, 0); });
+  return of_saved([](const at::Tensor& gradient, const at::Tensor& y) {
+    at::Tensor result = place_over(gradient);
+    return at::threshold_backward_out(result, gradient, y, 0);
+  });
 }
 
 Forward relu6(const Attributes& /*attributes*/) {
@@ -61,11 +60,14 @@ Forward leaky_relu(const Attributes& attributes) {
 }
 
 Forward sigmoid(const Attributes& /*attributes*/) {
-  return saving<Keeps::output>([](const at::Tensor& x) { return at::sigmoid(x); });
+  return saving<Keeps::output>(
+      [](const at::Tensor& x) { return may_overwrite(x) ? x.sigmoid_() : x.sigmoid(); });
 }
 std::optional<WrittenBackward> sigmoid_backward(const Attributes& /*attributes*/) {
-  return of_saved(
-      [](const at::Tensor& gradient, const at::Tensor& y) { return at::sigmoid_backward(gradient, y); });
+  return of_saved([](const at::Tensor& gradient, const at::Tensor& y) {
+    at::Tensor result = place_over(gradient);
+    return at::sigmoid_backward_out(result, gradient, y);
+  });
 }
 
 Forward silu(const Attributes& /*attributes*/) {
@@ -85,11 +87,13 @@ Forward hardswish(const Attributes& /*attributes*/) {
 }
 
 Forward tanh(const Attributes& /*attributes*/) {
-  return saving<Keeps::output>([](const at::Tensor& x) { return at::tanh(x); });
+  return saving<Keeps::output>([](const at::Tensor& x) { return may_overwrite(x) ? x.tanh_() : x.tanh(); });
 }
 std::optional<WrittenBackward> tanh_backward(const Attributes& /*attributes*/) {
-  return of_saved(
-      [](const at::Tensor& gradient, const at::Tensor& y) { return at::tanh_backward(gradient, y); });
+  return of_saved([](const at::Tensor& gradient, const at::Tensor& y) {
+    at::Tensor result = place_over(gradient);
+    return at::tanh_backward_out(result, gradient, y);
+  });
 }
 
 // x * Phi(x), exact or with the approximation of Phi by tanh.

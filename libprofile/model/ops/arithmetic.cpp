@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include "libprofile/core/ops/attributes.h"
@@ -6,13 +7,32 @@
 namespace pp::model::ops {
 namespace {
 
+/// Of one type and shape: their sum is like each of them, and so is its gradient.
+bool are_alike(TensorSpan inputs) {
+  return std::ranges::all_of(inputs, [&](const at::Tensor& x) {
+    return x.dtype() == inputs[0].dtype() && x.sizes() == inputs[0].sizes();
+  });
+}
+
+/// Over one of them where it may be.
+at::Tensor sum_of(const at::Tensor& a, const at::Tensor& b, bool alike) {
+  if (alike && may_overwrite(a)) return a.add_(b);
+  return alike && may_overwrite(b) ? b.add_(a) : a.add(b);
+}
+
 // k times [n, ...] -> [n, ...]: ((x0 + x1) + x2) + ...
 Forward add(const Attributes& /*attributes*/) {
   return [](TensorSpan inputs, TensorSpan /*weights*/, LayerContext& /*context*/) -> Tensors {
-    at::Tensor sum = inputs[0].add(inputs[1]);
-    for (const at::Tensor& input : inputs.subspan(2)) sum = sum.add(input);
+    const bool alike = are_alike(inputs);
+    at::Tensor sum = sum_of(inputs[0], inputs[1], alike);
+    for (const at::Tensor& input : inputs.subspan(2)) sum = sum_of(sum, input, alike);
     return {sum};
   };
+}
+std::optional<WrittenBackward> add_backward(const Attributes& /*attributes*/) {
+  return WrittenBackward{.inputs = [](Tensors& /*saved*/, TensorSpan /*weights*/,
+                                      const at::Tensor& gradient) -> Tensors { return {gradient}; },
+                         .applies = are_alike};
 }
 
 // k times [n, ...] -> [n, ...]: ((x0 * x1) * x2) * ...
@@ -39,7 +59,7 @@ Forward scale(const Attributes& attributes) {
 }
 
 constexpr std::array kRows{
-    Row{"add", add},
+    Row{.name = "add", .bind = add, .backward = add_backward},
     Row{"multiply", multiply},
     Row{"mean", mean},
     Row{"scale", scale},

@@ -5,6 +5,8 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/alias.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/core/GradMode.h>
 
 #include <optional>
 #include <span>
@@ -14,6 +16,7 @@
 
 #include "libprofile/core/model/model_graph.h"
 #include "libprofile/model/ops.h"
+#include "libprofile/model/sole_owner.h"
 
 namespace pp::model::ops {
 
@@ -26,6 +29,12 @@ using BindBackward = std::optional<WrittenBackward>(const Attributes& attributes
 inline void save(LayerContext& context, Tensors tensors) {
   if (context.saved != nullptr) *context.saved = std::move(tensors);
 }
+
+/// Whether the result may be written over `x`, an input or a gradient: nobody else reads it. Not for weights.
+/// So a chain of operations without parameters works in the memory of the layer in front of it.
+inline bool may_overwrite(const at::Tensor& x) { return !at::GradMode::is_enabled() && is_sole_owner(x); }
+/// Where what is computed of `x` element by element may go: over it, or a new tensor.
+inline at::Tensor place_over(const at::Tensor& x) { return may_overwrite(x) ? x : at::empty_like(x); }
 
 /// The forward of an op with one input and no parameters: input -> output.
 template <class Function>

@@ -2,6 +2,7 @@
 
 #include <c10/core/CPUAllocator.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -29,6 +30,7 @@ c10::DataPtr CountingAllocator::allocate(std::size_t bytes) {
   if (block == nullptr) throw std::bad_alloc();
   std::memcpy(block, &bytes, sizeof bytes);
   live_ += static_cast<std::int64_t>(bytes);
+  peak_ = std::max(peak_.load(), live_.load());
   // oneDNN takes raw pointers: data and context must be the same.
   return {block + kHeader, block + kHeader, raw_deleter(), c10::Device(c10::DeviceType::CPU)};
 }
