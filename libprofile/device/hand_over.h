@@ -15,8 +15,9 @@ namespace pp::profile {
 /// share a block, before the first of them is. A block that the sender keeps stays charged to it.
 void release_charges(std::span<const at::Tensor> leaving);
 
-/// The same tensor behind a storage of its own, charged to `account` for as long as somebody holds it. The
-/// block itself and its charge are left alone: other receivers may hold it too. About a microsecond.
+/// The same tensor behind a storage of its own, which cannot be resized, charged to `account` for as long as
+/// somebody holds it. The block itself and its charge are left alone: others may hold it too. About a
+/// microsecond.
 at::Tensor received(const at::Tensor& tensor, const MemoryAccount& account);
 
 }  // namespace pp::profile

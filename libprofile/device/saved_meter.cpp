@@ -51,6 +51,7 @@ SavedMeter::~SavedMeter() { t_meter = nullptr; }
 void SavedMeter::enter(int layer) {
   layer_ = layer;
   mark_ = account_.blocks();
+  received_.clear();
 }
 
 void SavedMeter::record(const at::Tensor& saved) {
@@ -61,7 +62,16 @@ void SavedMeter::record(const at::Tensor& saved) {
   const Bytes size(static_cast<std::int64_t>(storage.nbytes()));
   bytes.total += size;
   if (account_.charged_since(storage.data_ptr(), first_mark_)) made_ += size;
-  if (!account_.charged_since(storage.data_ptr(), mark_)) bytes.own_input += size;
+  if (account_.charged_since(storage.data_ptr(), mark_)) return;
+  bytes.own_input += size;
+  received_.emplace(storage.data(), size);
+}
+
+void SavedMeter::made(std::span<const at::Tensor> outputs) {
+  for (const at::Tensor& output : outputs) {
+    const auto overwritten = received_.extract(output.storage().data());
+    if (overwritten) bytes_[static_cast<std::size_t>(layer_)].own_input -= overwritten.mapped();
+  }
 }
 
 }  // namespace pp::profile

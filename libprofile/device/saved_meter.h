@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -40,6 +41,8 @@ class SavedMeter {
   /// What is saved from now on is not counted.
   void leave() { layer_ = -1; }
   void record(const at::Tensor& saved);
+  /// Of the layer: what of them stands over an input is of its own making.
+  void made(std::span<const at::Tensor> outputs);
 
   const std::vector<SavedBytes>& layers() const { return bytes_; }
   /// The part of all saved so far that is younger than the meter: what the pass itself made, not its data.
@@ -48,6 +51,7 @@ class SavedMeter {
  private:
   MemoryAccount account_;
   std::vector<SavedBytes> bytes_;
+  std::unordered_map<const void*, Bytes> received_;  ///< storages in the layer's own_input
   std::unordered_set<const void*>
       counted_;  ///< storages: parameters, then what the layers keep; only looked up
   Bytes made_;

@@ -50,6 +50,7 @@ class ByteProbe final : public model::LayerObserver {
   ByteProbe(std::vector<Bytes> outputs, SavedMeter& saved, const MemoryAccount& account);
 
   void begin(int position, Phase phase) override;
+  void made(int, model::TensorSpan outputs) override { saved_.made(outputs); }
   void end(int position, Phase phase) override;
 
   /// Transient memory. Forward and backward: the peak above what the layers up to and including this one save,

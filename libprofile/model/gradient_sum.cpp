@@ -5,21 +5,23 @@
 
 #include <utility>
 
-#include "libprofile/model/sole_owner.h"
-
 namespace pp::model::detail {
 
 void GradientSum::add(const at::Tensor& gradient) {
   if (!sum_.defined()) {
     sum_ = gradient;
-  } else if (is_sole_owner(sum_)) {
+  } else if (owned_) {
     sum_.add_(gradient);
   } else {
     at::Tensor both = at::empty_like(sum_);
     sum_ = at::add_out(both, sum_, gradient);
+    owned_ = true;
   }
 }
 
-at::Tensor GradientSum::take() { return std::exchange(sum_, at::Tensor()); }
+at::Tensor GradientSum::take() {
+  owned_ = false;
+  return std::exchange(sum_, at::Tensor());
+}
 
 }  // namespace pp::model::detail

@@ -78,7 +78,6 @@ class WeightSums;
 /// output, whose forward puts what they need into LayerContext::saved. Either the first two, or `both`.
 struct WrittenBackward {
   /// One gradient per input, or one that is that of all. May leave in `saved` what `weights` needs instead.
-  /// Without `weights` it may be written over the `gradient` of a sole owner.
   std::function<Tensors(Tensors& saved, TensorSpan weights, const at::Tensor& gradient)> inputs = {};
   /// Adds the gradients of the weights; null for an op without parameters.
   std::function<void(Tensors& saved, TensorSpan weights, const at::Tensor& gradient, WeightSums& sums)>

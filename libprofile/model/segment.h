@@ -91,6 +91,8 @@ class LayerObserver {
   virtual ~LayerObserver() = default;
   /// `position`: index within the segment; layer_count() for the loss.
   virtual void begin(int position, Phase phase) = 0;
+  /// Between begin and end of a forward: what the layer hands on.
+  virtual void made(int /*position*/, TensorSpan /*outputs*/) {}
   virtual void end(int position, Phase phase) = 0;
 };
 

@@ -29,20 +29,20 @@ class Forwarding {
       tensors_[i] = detail::arranged(inputs[i].detach(), forward_.segment.format);
   }
 
-  /// What the layer leaves for backward goes to `graph`; nothing when it has none.
-  void run(std::size_t u, LayerGraph& graph) {
+  /// Returns the layer's outputs. What it leaves for backward goes to `graph`; nothing when it has none.
+  Tensors run(std::size_t u, LayerGraph& graph) {
     const PlannedLayer& planned = plan_.order[u];
     const bool backward = record_ && planned.backward;
     Tensors arguments;
     for (const int source : planned.sources) arguments.push_back(tensor(source));
     if (backward && planned.recompute) graph.kept_inputs = arguments;
     release(u);
-    const Tensors outputs =
-        forward_.run(u, std::move(arguments), backward && !planned.recompute ? &graph : nullptr);
+    Tensors outputs = forward_.run(u, std::move(arguments), backward && !planned.recompute ? &graph : nullptr);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const std::size_t number = static_cast<std::size_t>(planned.first_output) + i;
       if (plan_.leaves[number] || plan_.last_use[number] >= 0) tensors_[number] = outputs[i];
     }
+    return outputs;
   }
 
   at::Tensor tensor(int number) const { return tensors_[static_cast<std::size_t>(number)]; }
@@ -91,7 +91,10 @@ Pass Segment::forward(std::shared_ptr<const Weights> weights, TensorSpan inputs,
       const PlannedLayer& planned = plan.order[u];
       const auto name = [&] { return detail::layer_name(*model_, planned); };
       if (observer != nullptr) observer->begin(planned.position, LayerObserver::Phase::forward);
-      detail::guarded(name, [&] { forwarding.run(u, state->graphs[u]); });
+      detail::guarded(name, [&] {
+        const Tensors outputs = forwarding.run(u, state->graphs[u]);
+        if (observer != nullptr) observer->made(planned.position, outputs);
+      });
       if (observer != nullptr) observer->end(planned.position, LayerObserver::Phase::forward);
     }
     for (const int number : plan.output_tensor) pass.outputs.push_back(forwarding.tensor(number));

@@ -44,10 +44,8 @@ Forward relu(const Attributes& /*attributes*/) {
   return saving<Keeps::output>([](const at::Tensor& x) { return may_overwrite(x) ? x.relu_() : x.relu(); });
 }
 std::optional<WrittenBackward> relu_backward(const Attributes& /*attributes*/) {
-  return of_saved([](const at::Tensor& gradient, const at::Tensor& y) {
-    at::Tensor result = place_over(gradient);
-    return at::threshold_backward_out(result, gradient, y, 0);
-  });
+  return of_saved(
+      [](const at::Tensor& gradient, const at::Tensor& y) { return at::threshold_backward(gradient, y, 0); });
 }
 
 Forward relu6(const Attributes& /*attributes*/) {
@@ -64,10 +62,8 @@ Forward sigmoid(const Attributes& /*attributes*/) {
       [](const at::Tensor& x) { return may_overwrite(x) ? x.sigmoid_() : x.sigmoid(); });
 }
 std::optional<WrittenBackward> sigmoid_backward(const Attributes& /*attributes*/) {
-  return of_saved([](const at::Tensor& gradient, const at::Tensor& y) {
-    at::Tensor result = place_over(gradient);
-    return at::sigmoid_backward_out(result, gradient, y);
-  });
+  return of_saved(
+      [](const at::Tensor& gradient, const at::Tensor& y) { return at::sigmoid_backward(gradient, y); });
 }
 
 Forward silu(const Attributes& /*attributes*/) {
@@ -90,10 +86,8 @@ Forward tanh(const Attributes& /*attributes*/) {
   return saving<Keeps::output>([](const at::Tensor& x) { return may_overwrite(x) ? x.tanh_() : x.tanh(); });
 }
 std::optional<WrittenBackward> tanh_backward(const Attributes& /*attributes*/) {
-  return of_saved([](const at::Tensor& gradient, const at::Tensor& y) {
-    at::Tensor result = place_over(gradient);
-    return at::tanh_backward_out(result, gradient, y);
-  });
+  return of_saved(
+      [](const at::Tensor& gradient, const at::Tensor& y) { return at::tanh_backward(gradient, y); });
 }
 
 // x * Phi(x), exact or with the approximation of Phi by tanh.

@@ -22,12 +22,8 @@ at::Tensor kept(at::IntArrayRef mask, const at::Tensor& x, double probability, L
   return keep;
 }
 
-double scale(double probability) { return 1.0 / (1.0 - probability); }
-
-at::Tensor masked(const at::Tensor& scaled, const at::Tensor& keep) { return at::where(keep, scaled, 0); }
-/// Of an input or a gradient, which it may be written over.
-at::Tensor masked_over(const at::Tensor& x, const at::Tensor& keep, double probability) {
-  return masked(may_overwrite(x) ? x.mul_(scale(probability)) : x.mul(scale(probability)), keep);
+at::Tensor masked(const at::Tensor& x, const at::Tensor& keep, double probability) {
+  return at::where(keep, x.mul(1.0 / (1.0 - probability)), 0);
 }
 
 /// In evaluation the input itself. `mask`: input -> sizes of the mask.
@@ -39,7 +35,7 @@ Forward dropping(const Attributes& attributes, Mask mask) {
     if (context.mode == Mode::evaluation || probability == 0.0) return {x.view_as(x)};
     const at::Tensor keep = kept(mask(x), x, probability, context);
     save(context, {keep});
-    return {masked_over(x, keep, probability)};
+    return {masked(x, keep, probability)};
   };
 }
 
@@ -47,7 +43,7 @@ std::optional<WrittenBackward> dropping_backward(const Attributes& attributes) {
   return WrittenBackward{
       .inputs = [probability = number(attributes, "p")](Tensors& saved, TensorSpan /*weights*/,
                                                         const at::Tensor& gradient) -> Tensors {
-        return {saved.empty() ? gradient : masked_over(gradient, saved[0], probability)};
+        return {saved.empty() ? gradient : masked(gradient, saved[0], probability)};
       }};
 }
 
@@ -89,7 +85,7 @@ constexpr std::array kRows{
 }  // namespace
 
 at::Tensor drop(const at::Tensor& x, double probability, LayerContext& context, at::IntArrayRef mask) {
-  return masked(x.mul(scale(probability)), kept(mask, x, probability, context));
+  return masked(x, kept(mask, x, probability, context), probability);
 }
 
 at::Tensor drop(const at::Tensor& x, double probability, LayerContext& context) {

@@ -5,7 +5,6 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/alias.h>
-#include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
 
 #include <optional>
@@ -30,11 +29,10 @@ inline void save(LayerContext& context, Tensors tensors) {
   if (context.saved != nullptr) *context.saved = std::move(tensors);
 }
 
-/// Whether the result may be written over `x`, an input or a gradient: nobody else reads it. Not for weights.
-/// So a chain of operations without parameters works in the memory of the layer in front of it.
+/// Whether the result may be written over the input `x`: nobody else reads it. So a chain of operations without
+/// parameters works in the memory of the layer in front of it. Not for weights, and not for gradients: one that
+/// another stage has sent is read-only, and what backward needs would depend on the cuts.
 inline bool may_overwrite(const at::Tensor& x) { return !at::GradMode::is_enabled() && is_sole_owner(x); }
-/// Where what is computed of `x` element by element may go: over it, or a new tensor.
-inline at::Tensor place_over(const at::Tensor& x) { return may_overwrite(x) ? x : at::empty_like(x); }
 
 /// The forward of an op with one input and no parameters: input -> output.
 template <class Function>

@@ -139,9 +139,9 @@ TEST_SUITE("libprofile/measure/model_runner") {
     const std::int64_t always = 4;
     // relu: the gradients of its output and of its input.
     CHECK(bytes.workspace[2].value == 2 * 2048 + always);
-    // add, in forward: norm's output and its own, which nobody saves. In backward both input gradients are the
-    // output gradient, which is less.
-    CHECK(bytes.workspace[3].value == 2 * 2048);
+    // add: in forward its sum, which stands over norm's output and which nobody saves; in backward the output
+    // gradient, which is that of both inputs.
+    CHECK(bytes.workspace[3].value == 2048 + always);
     // flat: the input gradient is a view of the output gradient.
     CHECK(bytes.workspace[6].value == 512 + always);
     // head: gradients of output 2*5, input 2*64 and bias 5 floats; the weight's is made in its sum.
@@ -279,7 +279,7 @@ TEST_SUITE("libprofile/measure/model_runner") {
     const PassBytes bytes = bench.bytes(0);
     CHECK((bytes.outputs == AllBytes{Bytes(48), Bytes(48)}));
     CHECK(bytes.saved[0] == SavedBytes{Bytes(32), Bytes(32)});
-    CHECK(bytes.saved[1] == SavedBytes{Bytes(48), Bytes(0)});
+    CHECK(bytes.saved[1] == SavedBytes{Bytes(48), Bytes(0)});  // its result, though it stands over its input
     const VisitTimes times = bench.visit({.size = 0, .kind = PassKind::full, .passes = 1});
     CHECK(pass_seconds(times)[0] == doctest::Approx(4e-3));
   }
