@@ -189,7 +189,7 @@ std::vector<model::Tensors> ModelRunner::arriving_gradients(std::size_t size) {
 }
 
 void ModelRunner::backward(model::Pass& pass, std::size_t size, PassKind kind, model::LayerObserver* observer) {
-  const std::vector<model::Tensors> arriving = arriving_gradients(size);
+  std::vector<model::Tensors> arriving = arriving_gradients(size);
   if (!is_split(kind)) {
     segment_.backward(pass, arriving, /*loss_weight=*/1.0, gradients_, observer);
     return;

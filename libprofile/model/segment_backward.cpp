@@ -43,14 +43,14 @@ class Backwarding {
   Backwarding(const Backwarding&) = delete;
   Backwarding& operator=(const Backwarding&) = delete;
 
-  void receive(std::span<const Tensors> output_gradients, double loss_weight) {
+  void receive(std::span<Tensors> output_gradients, double loss_weight) {
     if (output_gradients.size() != plan_.outputs.size()) {
       throw Error(ErrorKind::internal, "segment: got gradients of " + std::to_string(output_gradients.size()) +
                                            " outputs, needs " + std::to_string(plan_.outputs.size()));
     }
     for (std::size_t k = 0; k < output_gradients.size(); ++k) {
-      for (const at::Tensor& gradient : output_gradients[k])
-        sum(plan_.output_tensor[k]).add(detail::dense(gradient, segment_.format));
+      for (at::Tensor& gradient : output_gradients[k])
+        sum(plan_.output_tensor[k]).add(detail::dense(std::exchange(gradient, {}), segment_.format));
     }
     if (plan_.with_loss) {
       sum(plan_.order.back().first_output).add(at::full({}, loss_weight, state_.loss_options));
@@ -169,7 +169,7 @@ class Backwarding {
 
 }  // namespace
 
-Tensors Segment::backward(Pass& pass, std::span<const Tensors> output_gradients, double loss_weight,
+Tensors Segment::backward(Pass& pass, std::span<Tensors> output_gradients, double loss_weight,
                           Gradients& gradients, LayerObserver* observer) const {
   Tensors result;
   {
@@ -182,7 +182,7 @@ Tensors Segment::backward(Pass& pass, std::span<const Tensors> output_gradients,
   return result;
 }
 
-Tensors Segment::input_gradient(Pass& pass, std::span<const Tensors> output_gradients, double loss_weight,
+Tensors Segment::input_gradient(Pass& pass, std::span<Tensors> output_gradients, double loss_weight,
                                 LayerObserver* observer) const {
   Backwarding walk(*model_, *bound_, state_of(pass.state_), observer);
   walk.receive(output_gradients, loss_weight);

@@ -113,7 +113,7 @@ void Stage::recompute(int micro_batch, model::TensorSpan inputs, const model::Ra
   flight.pass = std::move(again);
 }
 
-model::Tensors Stage::backward(int micro_batch, std::span<const model::Tensors> output_gradients, double weight,
+model::Tensors Stage::backward(int micro_batch, std::span<model::Tensors> output_gradients, double weight,
                                model::LayerObserver* observer) {
   model::Tensors result =
       segment_.backward(flights_.at(micro_batch).pass, output_gradients, weight, sums_, observer);
@@ -121,7 +121,7 @@ model::Tensors Stage::backward(int micro_batch, std::span<const model::Tensors> 
   return result;
 }
 
-model::Tensors Stage::input_gradient(int micro_batch, std::span<const model::Tensors> output_gradients,
+model::Tensors Stage::input_gradient(int micro_batch, std::span<model::Tensors> output_gradients,
                                      double weight) {
   return segment_.input_gradient(flights_.at(micro_batch).pass, output_gradients, weight);
 }

@@ -95,9 +95,9 @@ class Stage {
 
   /// Backward of the pass in flight, with the weights of its forward. `output_gradients` as Segment::backward
   /// wants them; the observer as well.
-  model::Tensors backward(int micro_batch, std::span<const model::Tensors> output_gradients, double weight,
+  model::Tensors backward(int micro_batch, std::span<model::Tensors> output_gradients, double weight,
                           model::LayerObserver* observer = nullptr);
-  model::Tensors input_gradient(int micro_batch, std::span<const model::Tensors> output_gradients,
+  model::Tensors input_gradient(int micro_batch, std::span<model::Tensors> output_gradients,
                                 double weight);
   void weight_gradient(int micro_batch, model::LayerObserver* observer = nullptr);
 

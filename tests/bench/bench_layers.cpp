@@ -66,7 +66,7 @@ void report(const std::string& text) {
   model::Gradients gradients = segment.empty_gradients();
   const std::vector<at::Tensor> data = data_of(model);
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(0);
-  const std::vector<model::Tensors> nothing(segment.outputs().size());
+  std::vector<model::Tensors> nothing(segment.outputs().size());
 
   Part forward, backward, input_gradient, weight_gradient;
   std::vector<model::Pass> passes(kPasses);

@@ -116,7 +116,8 @@ Gradient WholeModel::add_gradient(model::Gradients& sums, const LayerTensors& at
   Gradient result;
   result.loss = pass.loss.item<double>();
   result.statistics = std::move(pass.statistics);
-  segment_.backward(pass, std::vector<model::Tensors>(segment_.outputs().size()), weight, sums);
+  std::vector<model::Tensors> nothing(segment_.outputs().size());
+  segment_.backward(pass, nothing, weight, sums);
   return result;
 }
 

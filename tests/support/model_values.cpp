@@ -81,7 +81,8 @@ ModelValues model_values(ModelGraph graph, DType dtype, const GivenTensors& give
   model::Pass pass = segment.forward(whole.weights, whole.inputs, whole.context(model::Mode::training));
   values.loss = pass.loss;
   model::Gradients gradients = segment.empty_gradients();
-  segment.backward(pass, std::vector<model::Tensors>(segment.outputs().size()), 1.0, gradients);
+  std::vector<model::Tensors> nothing(segment.outputs().size());
+  segment.backward(pass, nothing, 1.0, gradients);
   for (std::size_t l = 0; l < gradients.layers.size(); ++l) {
     for (std::size_t i = 0; i < gradients.layers[l].size(); ++i) {
       at::Tensor& sum = values.gradients[parameter_name(whole.model, whole.model.layers[l].weights_layer, i)];

@@ -50,7 +50,7 @@ TEST_SUITE("libprofile/model/allocation") {
     const Segment segment(model, layers, true);
     const std::shared_ptr<const Weights> weights = segment.initial_weights(1, DType::float32);
     const std::vector<at::Tensor> data = data_of(job, 0);
-    const std::vector<Tensors> nothing(segment.outputs().size());
+    std::vector<Tensors> nothing(segment.outputs().size());
     Gradients gradients = segment.empty_gradients();
     at::Generator generator = at::make_generator<at::CPUGeneratorImpl>();
     for (int i = 0; i < 3; ++i) {

@@ -39,7 +39,8 @@ struct Fixture {
 
   Fixture() {
     Pass warm_up = forward(weights);
-    segment.backward(warm_up, output_gradient(), 1.0, gradients);
+    std::vector<Tensors> arrived = output_gradient();
+    segment.backward(warm_up, arrived, 1.0, gradients);
     before = allocator.live();
   }
   Pass forward(const std::shared_ptr<const Weights>& version) const {
@@ -64,15 +65,41 @@ TEST_SUITE("libprofile/model/memory") {
   TEST_CASE("after backward a pass holds nothing") {
     Fixture f;
     Pass pass = f.forward(f.weights);
-    f.segment.backward(pass, Fixture::output_gradient(), 1.0, f.gradients);
+    std::vector<Tensors> arrived = Fixture::output_gradient();
+    f.segment.backward(pass, arrived, 1.0, f.gradients);
     CHECK(f.held() == 0);
+  }
+
+  TEST_CASE("what has arrived is let go when the first layer is through with it") {
+    CountingAllocator& allocator = CountingAllocator::install();
+    const ResolvedModel model = GraphBuilder()
+                                    .input("x", {2})
+                                    .layer("in", "linear", {"x"}, {{"out_features", whole(100)}})
+                                    .layer("a", "gelu", {"in"})
+                                    .layer("b", "relu", {"a"})
+                                    .output("b")
+                                    .build();
+    const Segment segment(model, {0, 1, 2}, false);
+    const auto weights = segment.initial_weights(1, DType::float32);
+    Gradients gradients = segment.empty_gradients();
+    for (const bool last : {false, true}) {
+      Pass pass = segment.forward(weights, std::vector{at::ones({5, 2})}, {.key = {}, .buffers = {}});
+      pass.outputs.clear();
+      std::vector<Tensors> arrived{{at::ones({5, 100})}};
+      allocator.watch_peak();
+      const std::int64_t before = allocator.live();
+      segment.backward(pass, arrived, 1.0, gradients);
+      // relu makes a gradient [5, 100] and frees as much that it has saved; gelu makes another one.
+      if (last) CHECK(allocator.peak() - before == 2000);
+    }
   }
 
   TEST_CASE(
       "between the halves of backward it holds saved tensors and output gradients of layers with parameters") {
     Fixture f;
     Pass pass = f.forward(f.weights);
-    f.segment.input_gradient(pass, Fixture::output_gradient(), 1.0);
+    std::vector<Tensors> arrived = Fixture::output_gradient();
+    f.segment.input_gradient(pass, arrived, 1.0);
     // head: its input (relu's result) and its output gradient; conv: the image and the gradient behind relu.
     CHECK(f.held() == (2048 + 80) + (512 + 2048));
     f.segment.weight_gradient(pass, f.gradients);
@@ -90,15 +117,15 @@ TEST_SUITE("libprofile/model/memory") {
     const Segment segment(model, {0, 1}, false);
     const auto weights = segment.initial_weights(1, DType::float32);
     const std::vector<at::Tensor> x{at::ones({5, 2})};
-    const std::vector<Tensors> gradient{{at::ones({5, 100})}};
+    std::vector<Tensors> gradient{{at::ones({5, 100})}};
     const std::int64_t before = allocator.live();
     Pass pass = segment.forward(weights, x, {.key = {}, .buffers = {}});
     pass.outputs.clear();
     // The result of `in` [5, 100], mean and inverse deviation [5, 1].
     CHECK(allocator.live() - before == 2000 + 20 + 20);
     segment.input_gradient(pass, gradient, 1.0);
-    // The gradients of norm's weight and bias [100], the output gradient of `in` [5, 100].
-    CHECK(allocator.live() - before == 2 * 400 + 2000);
+    // The gradients of norm's weight and bias [100], the output gradient of `in` [5, 100]; what arrived is gone.
+    CHECK(allocator.live() - before == 2 * 400 + 2000 - 2000);
   }
 
   TEST_CASE("between the halves an lstm holds its weight gradients only") {
@@ -113,14 +140,14 @@ TEST_SUITE("libprofile/model/memory") {
     const Segment segment(model, {0, 1}, false);
     const auto weights = segment.initial_weights(1, DType::float32);
     const std::vector<at::Tensor> tokens{at::ones({2, 4}, at::kLong)};
-    const std::vector<Tensors> gradient{{at::ones({2, 4, 16})}};
+    std::vector<Tensors> gradient{{at::ones({2, 4, 16})}};
     const std::int64_t before = allocator.live();
     Pass pass = segment.forward(weights, tokens, {.key = {}, .buffers = {}});
     pass.outputs.clear();
     segment.input_gradient(pass, gradient, 1.0);
     // weight_ih [64, 8] and weight_hh [64, 16]; the output gradient of `rows` [2, 4, 8]. What embedding saves,
-    // the tokens, is ours.
-    CHECK(allocator.live() - before == 64 * 24 * 4 + 64 * 4);
+    // the tokens, is ours. What arrived is gone, [2, 4, 16].
+    CHECK(allocator.live() - before == 64 * 24 * 4 + 64 * 4 - 128 * 4);
   }
 
   TEST_CASE("a dropped pass holds nothing") {

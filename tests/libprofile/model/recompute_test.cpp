@@ -89,7 +89,8 @@ TEST_SUITE("libprofile/model/recompute") {
     Gradients gradients = again.empty_gradients();
     Pass pass = net.forward(again, weights);
     CHECK(net.held() == 400 + 800 + 800);  // drop's input is relu's result, which relu holds anyway
-    again.backward(pass, std::vector<Tensors>{{at::ones({2, 10})}}, 1.0, gradients);
+    std::vector<Tensors> arrived{{at::ones({2, 10})}};
+    again.backward(pass, arrived, 1.0, gradients);
     // What is left are the gradients of 50*100 + 100 + 100*10 + 10 parameters.
     CHECK(net.held() == 4 * 6110);
   }

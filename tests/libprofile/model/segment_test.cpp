@@ -58,7 +58,7 @@ void check_all_cuts(const ResolvedModel& model, DType dtype, Exact&& exact) {
 }
 
 /// For segments whose only output has no consumer but the loss.
-const std::vector<Tensors> no_gradients(1);
+std::vector<Tensors> no_gradients(1);
 
 }  // namespace
 

@@ -31,7 +31,8 @@ struct FirstStage {
                   generator);
   }
   void backward(int m) {
-    stage.backward(m, std::vector<model::Tensors>{{at::full({2, 6}, 1.0, at::kDouble)}}, 1.0);
+    std::vector<model::Tensors> arrived{{at::full({2, 6}, 1.0, at::kDouble)}};
+    stage.backward(m, arrived, 1.0);
   }
   void update() { stage.update(stage.version(), 1.0); }
 };
