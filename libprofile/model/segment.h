@@ -134,13 +134,13 @@ class Segment {
                LayerObserver* observer = nullptr) const;
 
   /// `output_gradients[k]`: the gradients that arrived for outputs()[k], in the order to be added (descending
-  /// consumer stage); empty when none. They are moved from. The loss gradient starts from `loss_weight` (n_m/N). Adds weight
-  /// gradients to `gradients`. Returns one gradient per input, undefined where input_needs_gradient() is false.
-  /// A tensor with several consumers folds their gradients in descending layer order, what arrived first. What
-  /// is returned may share storage with what arrived: it is read-only for both. Ends the pass: its weights and
-  /// graphs are released layer by layer.
-  Tensors backward(Pass& pass, std::span<Tensors> output_gradients, double loss_weight,
-                   Gradients& gradients, LayerObserver* observer = nullptr) const;
+  /// consumer stage); empty when none. They are moved from. The loss gradient starts from `loss_weight`
+  /// (n_m/N). Adds weight gradients to `gradients`. Returns one gradient per input, undefined where
+  /// input_needs_gradient() is false. A tensor with several consumers folds their gradients in descending layer
+  /// order, what arrived first. What is returned may share storage with what arrived: it is read-only for both.
+  /// Ends the pass: its weights and graphs are released layer by layer.
+  Tensors backward(Pass& pass, std::span<Tensors> output_gradients, double loss_weight, Gradients& gradients,
+                   LayerObserver* observer = nullptr) const;
   /// The halves of backward; together bit-equal to it. Between them the pass keeps, of the layers with
   /// parameters, output gradients and saved tensors; of norms and LSTMs, whose weight gradients fall out of the
   /// input gradient, only these.

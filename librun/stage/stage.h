@@ -97,8 +97,7 @@ class Stage {
   /// wants them; the observer as well.
   model::Tensors backward(int micro_batch, std::span<model::Tensors> output_gradients, double weight,
                           model::LayerObserver* observer = nullptr);
-  model::Tensors input_gradient(int micro_batch, std::span<model::Tensors> output_gradients,
-                                double weight);
+  model::Tensors input_gradient(int micro_batch, std::span<model::Tensors> output_gradients, double weight);
   void weight_gradient(int micro_batch, model::LayerObserver* observer = nullptr);
 
   /// What backwards have added since the last update, one place per use of a parameter (FlatLayout), zero where

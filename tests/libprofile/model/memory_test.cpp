@@ -124,7 +124,8 @@ TEST_SUITE("libprofile/model/memory") {
     // The result of `in` [5, 100], mean and inverse deviation [5, 1].
     CHECK(allocator.live() - before == 2000 + 20 + 20);
     segment.input_gradient(pass, gradient, 1.0);
-    // The gradients of norm's weight and bias [100], the output gradient of `in` [5, 100]; what arrived is gone.
+    // The gradients of norm's weight and bias [100], the output gradient of `in` [5, 100]; what arrived is
+    // gone.
     CHECK(allocator.live() - before == 2 * 400 + 2000 - 2000);
   }
 
