@@ -68,7 +68,6 @@ struct Chain {
   double state_ratio = 1;
   OperationCost fixed;  ///< of each stage's operations
   int profiled_devices = 1;
-  int nodes = 1;            ///< that may hold stages
   double update_fixed = 0;  ///< seconds per update of a stage
   CrossingTable incoming, outgoing, entering, keeping;
   /// Sparse table: [level][position]; what layers 0..position save plus the workspace of the last of them.
@@ -81,12 +80,9 @@ struct Chain {
   std::int64_t sum(const std::vector<std::int64_t>& prefix, int begin, int end) const {
     return prefix[static_cast<std::size_t>(end)] - prefix[static_cast<std::size_t>(begin)];
   }
-  /// Of `replicas` of a stage at least, on one of their nodes: its copies there, and beside them on the only
-  /// node the rest of the model.
-  double crowding(int begin, int end, int replicas) const {
-    const double share = weights.back() > 0 ? sum(weights, begin, end) / weights.back() : 0;
-    const int copies = (replicas + nodes - 1) / nodes;
-    return plan::crowding(copies * share + (nodes > 1 ? 0 : 1 - share), profiled_devices);
+  /// On a device that holds no other stage.
+  double crowding(int begin, int end) const {
+    return plan::crowding(sum(weights, begin, end), weights.back(), profiled_devices);
   }
   /// Without what a crowded device takes more.
   double compute(int begin, int end) const { return sum(forward, begin, end) + sum(backward, begin, end); }

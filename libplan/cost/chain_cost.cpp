@@ -82,7 +82,7 @@ double ChainCost::stage(int begin, int end, DeviceSpan span) const {
 }
 
 double ChainCost::own_load(int begin, int end, int replicas, const Place& on) const {
-  const double crowding = chain_.crowding(begin, end, replicas);
+  const double crowding = chain_.crowding(begin, end);
   LoadTerms terms{.forward = chain_.sum(chain_.forward, begin, end) +
                              crowding * chain_.sum(chain_.crowded_forward, begin, end),
                   .backward = chain_.sum(chain_.backward, begin, end) +

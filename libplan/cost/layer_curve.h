@@ -28,8 +28,8 @@ struct LayerPrice {
   double backward = 0;
   double input_gradient = 0;  ///< 0 with weight_gradient 0: not measured
   double weight_gradient = 0;
-  /// What it takes longer while every device holds the whole model; the times above are of devices that share
-  /// one, as far as the profile tells them apart. Below 0 where noise or a fuller cache has it so.
+  /// On a device that holds the whole model; the times above are of one that holds a part, as far as the
+  /// profile tells them apart. Below 0 where noise or a fuller cache has it so.
   ExtraTimes crowded = {};
   ExtraTimes first = {};  ///< in the first micro-batch after an update; may be below 0
   std::int64_t output = 0;
@@ -40,10 +40,12 @@ struct LayerPrice {
   bool operator==(const LayerPrice&) const = default;
 };
 
-/// The share of LayerPrice::crowded that the devices of a node pay which hold `copies` of the model between
-/// them: nothing up to one, all of it with one on each of the `profiled` devices, and along a line in between.
-inline double crowding(double copies, int profiled) {
-  return profiled < 2 ? 1 : std::clamp((copies - 1) / (profiled - 1), 0.0, 1.0);
+/// The share of LayerPrice::crowded that a device pays with `held` of the model's `all` bytes of parameters:
+/// nothing while it holds no more than each of `devices` does that share the model, all of it with the whole
+/// model, and along a line in between. Does not fall in `held`.
+inline double crowding(double held, double all, int devices) {
+  if (devices < 2 || all <= 0) return 1;
+  return std::clamp((devices * held / all - 1) / (devices - 1), 0.0, 1.0);
 }
 
 /// The same without what falls as a device holds more: no crowding makes it dearer than its least, so that no

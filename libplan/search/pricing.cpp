@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <string_view>
 
 #include "libplan/cost/bucket_scan.h"
 #include "libplan/cost/kept_inputs.h"
@@ -225,24 +224,20 @@ double parameter_bytes(const PlanGraph& graph, std::span<const int> layers) {
   return sum;
 }
 
-/// Per stage, on the fullest of its nodes. Without parameters nothing tells how full a node is: it counts as
-/// crowded.
+/// Per stage: of its worker that holds most of the model, this stage and its others together.
 std::vector<double> crowding_of_stages(const PricingContext& context, const Assignment& assignment) {
-  const auto node = [&](int worker) -> std::string_view {
-    return context.cluster.devices[at(assignment.worker_devices[at(worker)])].node;
-  };
-  std::map<std::string_view, double> held;
+  std::vector<double> held(assignment.programs.size(), 0);
   double all = 0;
   for (int s = 0; s < assignment.stages(); ++s) {
     const double bytes = parameter_bytes(context.graph, assignment.stage_layers[at(s)]);
-    for (const int worker : assignment.stage_workers[at(s)]) held[node(worker)] += bytes;
+    for (const int worker : assignment.stage_workers[at(s)]) held[at(worker)] += bytes;
     all += bytes;
   }
   std::vector<double> stages;
   for (const std::vector<int>& workers : assignment.stage_workers) {
     double most = 0;
-    for (const int worker : workers) most = std::max(most, held.at(node(worker)));
-    stages.push_back(all > 0 ? crowding(most / all, context.model.profiled_devices) : 1);
+    for (const int worker : workers) most = std::max(most, held[at(worker)]);
+    stages.push_back(crowding(most, all, context.model.profiled_devices));
   }
   return stages;
 }

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <set>
-#include <string_view>
 #include <tuple>
 
 #include "libplan/cost/priced_model.h"
@@ -128,13 +126,6 @@ std::vector<RecomputeMode> recompute_modes(const PlanRequest& request, bool limi
   return {RecomputeMode::never, RecomputeMode::always, RecomputeMode::automatic};
 }
 
-int nodes_of(const Cluster& cluster, const DeviceSet& devices) {
-  std::set<std::string_view> nodes;
-  for (const int position : devices.positions)
-    nodes.insert(cluster.devices[static_cast<std::size_t>(position)].node);
-  return static_cast<int>(nodes.size());
-}
-
 using MakeChain = std::function<Chain(const PricedModel&, const OptimizerCost&)>;
 
 /// One layer order, or all of them, with every schedule.
@@ -147,7 +138,6 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
   chain.fixed = priced.model.fixed;
   bound.fixed = priced.least.fixed;
   chain.profiled_devices = bound.profiled_devices = priced.model.profiled_devices;
-  chain.nodes = bound.nodes = nodes_of(priced.cluster, priced.devices);
   const ChainUnits units(graph, priced.model.layers, order.layers);
   const int count = static_cast<int>(priced.devices.positions.size());
   const bool limited = is_limited(priced.devices.limit);

@@ -121,13 +121,13 @@ TEST_CASE("the first micro-batch of an update takes what it takes beyond the oth
   CHECK(price_layer(layer({only}), 2, {.linear_batch = true}).first.forward == 0.5);
 }
 
-TEST_CASE("crowding: nothing up to one model on a node, all of it with one per device, a line between") {
-  CHECK(crowding(1, 4) == 0);
-  CHECK(crowding(0.5, 4) == 0);
-  CHECK(crowding(2.5, 4) == 0.5);  // (2.5 - 1)/3
-  CHECK(crowding(4, 4) == 1);
-  CHECK(crowding(8, 4) == 1);  // on more devices than were profiled
-  CHECK(crowding(1, 1) == 1);  // one device was profiled with what it holds
+TEST_CASE("crowding: nothing up to an equal share, all of it with the whole model, a line between") {
+  CHECK(crowding(10, 40, 4) == 0);
+  CHECK(crowding(5, 40, 4) == 0);
+  CHECK(crowding(25, 40, 4) == 0.5);  // (2.5 - 1)/3
+  CHECK(crowding(40, 40, 4) == 1);
+  CHECK(crowding(40, 40, 1) == 1);
+  CHECK(crowding(0, 0, 2) == 1);  // without parameters nothing tells the devices apart
 }
 
 }  // namespace pp::plan
