@@ -123,9 +123,9 @@ std::int64_t Chain::transient(int begin, int end) const {
 
 Chain empty_chain(int boundaries) {
   Chain chain;
-  for (auto* prefix :
-       {&chain.forward, &chain.backward, &chain.crowded_forward, &chain.crowded_backward, &chain.input_gradient,
-        &chain.update, &chain.weights, &chain.cut_activation, &chain.cut_gradient}) {
+  for (auto* prefix : {&chain.forward, &chain.backward, &chain.crowded_forward, &chain.crowded_backward,
+                       &chain.beside_forward, &chain.beside_backward, &chain.input_gradient, &chain.update,
+                       &chain.weights, &chain.cut_activation, &chain.cut_gradient}) {
     prefix->assign(at(boundaries), 0);
   }
   for (auto* least : {&chain.least_in, &chain.least_out}) least->assign(at(boundaries), {});
@@ -157,6 +157,8 @@ Chain make_chain(const PlanGraph& graph, std::vector<int> order, std::span<const
       price.input_gradient += last.input_gradient;
       price.crowded.forward += last.crowded.forward;
       price.crowded.backward += last.crowded.backward;
+      price.beside.forward += last.beside.forward;
+      price.beside.backward += last.beside.backward;
       price.saved += loss.saved;
       reach.back() = std::max(reach.back(), chain.saved[at(p)] + price.saved + loss.workspace);
     }
@@ -165,6 +167,8 @@ Chain make_chain(const PlanGraph& graph, std::vector<int> order, std::span<const
     chain.backward[at(p + 1)] = chain.backward[at(p)] + price.backward;
     chain.crowded_forward[at(p + 1)] = chain.crowded_forward[at(p)] + price.crowded.forward;
     chain.crowded_backward[at(p + 1)] = chain.crowded_backward[at(p)] + price.crowded.backward;
+    chain.beside_forward[at(p + 1)] = chain.beside_forward[at(p)] + price.beside.forward;
+    chain.beside_backward[at(p + 1)] = chain.beside_backward[at(p)] + price.beside.backward;
     chain.input_gradient[at(p + 1)] = chain.input_gradient[at(p)] + price.input_gradient;
     chain.weights[at(p + 1)] = chain.weights[at(p)] + parameters;
     chain.update[at(p + 1)] = chain.update[at(p)] + parameters * optimizer.update_per_byte;

@@ -60,6 +60,7 @@ struct Chain {
   std::vector<int> order;                                  ///< layer at each position; empty over down-sets
   std::vector<double> forward, backward, update, weights;  ///< prefix sums; seconds, and parameter bytes
   std::vector<double> crowded_forward, crowded_backward;   ///< LayerPrice::crowded
+  std::vector<double> beside_forward, beside_backward;     ///< LayerPrice::beside
   std::vector<double> input_gradient;  ///< the part of `backward` that earlier stages wait for
   std::vector<std::int64_t> parameters, buffers, saved;  ///< prefix sums, bytes
   std::vector<double> cut_activation, cut_gradient;      ///< per boundary: bytes of the live set (2.3)
@@ -68,6 +69,7 @@ struct Chain {
   double state_ratio = 1;
   OperationCost fixed;  ///< of each stage's operations
   int profiled_devices = 1;
+  int nodes = 1;            ///< that may hold stages
   double update_fixed = 0;  ///< seconds per update of a stage
   CrossingTable incoming, outgoing, entering, keeping;
   /// Sparse table: [level][position]; what layers 0..position save plus the workspace of the last of them.
@@ -83,6 +85,19 @@ struct Chain {
   /// On a device that holds no other stage.
   double crowding(int begin, int end) const {
     return plan::crowding(sum(weights, begin, end), weights.back(), profiled_devices);
+  }
+  /// Of `replicas` of a stage at least, on one of their nodes: its copies there, and beside them on the only
+  /// node the rest of the model.
+  double crowding_beside(int begin, int end, int replicas) const {
+    const double share = weights.back() > 0 ? sum(weights, begin, end) / weights.back() : 0;
+    const int copies = (replicas + nodes - 1) / nodes;
+    return plan::crowding_beside(copies * share + (nodes > 1 ? 0 : 1 - share), profiled_devices);
+  }
+  /// What `replicas` of a stage pay at least for being crowded, in forwards and in backwards.
+  OperationCost crowded(int begin, int end, int replicas) const {
+    const double own = crowding(begin, end), beside = crowding_beside(begin, end, replicas);
+    return {own * sum(crowded_forward, begin, end) + beside * sum(beside_forward, begin, end),
+            own * sum(crowded_backward, begin, end) + beside * sum(beside_backward, begin, end)};
   }
   /// Without what a crowded device takes more.
   double compute(int begin, int end) const { return sum(forward, begin, end) + sum(backward, begin, end); }

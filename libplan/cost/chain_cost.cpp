@@ -82,11 +82,9 @@ double ChainCost::stage(int begin, int end, DeviceSpan span) const {
 }
 
 double ChainCost::own_load(int begin, int end, int replicas, const Place& on) const {
-  const double crowding = chain_.crowding(begin, end);
-  LoadTerms terms{.forward = chain_.sum(chain_.forward, begin, end) +
-                             crowding * chain_.sum(chain_.crowded_forward, begin, end),
-                  .backward = chain_.sum(chain_.backward, begin, end) +
-                              crowding * chain_.sum(chain_.crowded_backward, begin, end),
+  const OperationCost crowded = chain_.crowded(begin, end, replicas);
+  LoadTerms terms{.forward = chain_.sum(chain_.forward, begin, end) + crowded.forward,
+                  .backward = chain_.sum(chain_.backward, begin, end) + crowded.backward,
                   .update = chain_.stage_update(begin, end),
                   .fixed = chain_.fixed,
                   .slowness = on.slowness,

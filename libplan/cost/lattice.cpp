@@ -40,6 +40,8 @@ class Boundary {
     chain.backward[k] += price.backward;
     chain.crowded_forward[k] += price.crowded.forward;
     chain.crowded_backward[k] += price.crowded.backward;
+    chain.beside_forward[k] += price.beside.forward;
+    chain.beside_backward[k] += price.beside.backward;
     chain.weights[k] += parameters;
     chain.parameters[k] += layer.parameter_bytes;
     chain.buffers[k] += layer.buffer_bytes;
@@ -138,6 +140,8 @@ Chain make_lattice_chain(const PlanGraph& graph, const Lattice& lattice, std::sp
   chain.backward.back() += last.backward;
   chain.crowded_forward.back() += last.crowded.forward;
   chain.crowded_backward.back() += last.crowded.backward;
+  chain.beside_forward.back() += last.beside.forward;
+  chain.beside_backward.back() += last.beside.backward;
   chain.saved.back() += loss.saved;
   return chain;
 }

@@ -78,16 +78,25 @@ ExtraTimes beyond(const LayerPrice& price, const LayerTimes& times) {
           times.weight_gradient.count() - price.weight_gradient};
 }
 
-/// What was measured on a device that holds the whole model as what a part takes, and the rest.
-void set_apart(LayerPrice& price, const LayerTimes& in_part) {
-  const auto part = [](double& time, double& rest, Seconds measured) {
-    rest = time - measured.count();
-    time = measured.count();
-  };
-  part(price.forward, price.crowded.forward, in_part.forward);
-  part(price.backward, price.crowded.backward, in_part.backward);
-  part(price.input_gradient, price.crowded.input_gradient, in_part.input_gradient);
-  part(price.weight_gradient, price.crowded.weight_gradient, in_part.weight_gradient);
+ExtraTimes negative(const ExtraTimes& times) {
+  return {-times.forward, -times.backward, -times.input_gradient, -times.weight_gradient};
+}
+
+void set_times(LayerPrice& price, const LayerTimes& times) {
+  price.forward = times.forward.count();
+  price.backward = times.backward.count();
+  price.input_gradient = times.input_gradient.count();
+  price.weight_gradient = times.weight_gradient.count();
+}
+
+/// What was measured while all devices held the whole model as what a part takes, and the rest.
+void set_apart(LayerPrice& price, const LayerTimes& in_part, const std::optional<LayerTimes>& alone) {
+  if (alone) {
+    price.beside = negative(beyond(price, *alone));
+    set_times(price, *alone);
+  }
+  price.crowded = negative(beyond(price, in_part));
+  set_times(price, in_part);
 }
 
 /// A profile without the split of the backward: halves, or all input gradient without parameters.
@@ -109,7 +118,8 @@ LayerPrice measured_price(const LayerProfile& layer, const Mix& mix) {
 LayerPrice price(const LayerProfile& layer, const Mix& mix) {
   LayerPrice price = measured_price(layer, mix);
   if (const auto first = mix.times(&LayerPoint::first)) price.first = beyond(price, *first);
-  if (const auto in_part = mix.times(&LayerPoint::in_part)) set_apart(price, *in_part);
+  if (const auto in_part = mix.times(&LayerPoint::in_part))
+    set_apart(price, *in_part, mix.times(&LayerPoint::alone));
   return price;
 }
 
@@ -143,6 +153,7 @@ LayerPoint origin_of(const LayerPoint& point) {
   if (point.waiting) origin.waiting = Bytes(0);
   if (point.first) origin.first = LayerTimes{};
   if (point.in_part) origin.in_part = LayerTimes{};
+  if (point.alone) origin.alone = LayerTimes{};
   return origin;
 }
 
@@ -185,10 +196,12 @@ LayerPrice never_falling(LayerPrice price) {
     time += std::min(0.0, rest);
     rest = std::max(0.0, rest);
   };
-  clamp(price.forward, price.crowded.forward);
-  clamp(price.backward, price.crowded.backward);
-  clamp(price.input_gradient, price.crowded.input_gradient);
-  clamp(price.weight_gradient, price.crowded.weight_gradient);
+  for (ExtraTimes* rest : {&price.crowded, &price.beside}) {
+    clamp(price.forward, rest->forward);
+    clamp(price.backward, rest->backward);
+    clamp(price.input_gradient, rest->input_gradient);
+    clamp(price.weight_gradient, rest->weight_gradient);
+  }
   return price;
 }
 

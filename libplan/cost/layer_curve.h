@@ -28,9 +28,10 @@ struct LayerPrice {
   double backward = 0;
   double input_gradient = 0;  ///< 0 with weight_gradient 0: not measured
   double weight_gradient = 0;
-  /// On a device that holds the whole model; the times above are of one that holds a part, as far as the
-  /// profile tells them apart. Below 0 where noise or a fuller cache has it so.
-  ExtraTimes crowded = {};
+  /// The times above are of a device that holds a part of the model, as far as the profile tells: how much
+  /// longer it takes on one that holds all of it, and how much more while the others do so, too. Below 0 where
+  /// noise or a fuller cache has it so.
+  ExtraTimes crowded = {}, beside = {};
   ExtraTimes first = {};  ///< in the first micro-batch after an update; may be below 0
   std::int64_t output = 0;
   std::int64_t saved = 0;
@@ -46,6 +47,12 @@ struct LayerPrice {
 inline double crowding(double held, double all, int devices) {
   if (devices < 2 || all <= 0) return 1;
   return std::clamp((devices * held / all - 1) / (devices - 1), 0.0, 1.0);
+}
+
+/// The share of LayerPrice::beside that devices pay whose node holds `copies` of the model: nothing up to one,
+/// all of it with one on each of `devices`.
+inline double crowding_beside(double copies, int devices) {
+  return devices < 2 ? 0 : std::clamp((copies - 1) / (devices - 1), 0.0, 1.0);
 }
 
 /// The same without what falls as a device holds more: no crowding makes it dearer than its least, so that no

@@ -41,7 +41,7 @@ OptimizerName stand_in(OptimizerName optimizer) {
 void scale_times(LayerPrice& price, double factor) {
   for (double* time : {&price.forward, &price.backward, &price.input_gradient, &price.weight_gradient})
     *time *= factor;
-  for (ExtraTimes* extra : {&price.crowded, &price.first}) {
+  for (ExtraTimes* extra : {&price.crowded, &price.beside, &price.first}) {
     for (double* time : {&extra->forward, &extra->backward, &extra->input_gradient, &extra->weight_gradient})
       *time *= factor;
   }

@@ -136,7 +136,7 @@ void scale(LayerProfile& layer, const Stood& stages) {
     scale(point.backward, backward);
     if (point.input_gradient) scale(*point.input_gradient, input_gradient);
     if (point.weight_gradient) scale(*point.weight_gradient, weight_gradient);
-    for (std::optional<LayerTimes>* times : {&point.first, &point.in_part}) {
+    for (std::optional<LayerTimes>* times : {&point.first, &point.alone, &point.in_part}) {
       if (!*times) continue;
       (*times)->forward *= forward;
       (*times)->backward *= backward;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <string_view>
 
 #include "libplan/cost/bucket_scan.h"
 #include "libplan/cost/kept_inputs.h"
@@ -224,20 +225,37 @@ double parameter_bytes(const PlanGraph& graph, std::span<const int> layers) {
   return sum;
 }
 
-/// Per stage: of its worker that holds most of the model, this stage and its others together.
-std::vector<double> crowding_of_stages(const PricingContext& context, const Assignment& assignment) {
+struct Crowding {
+  double own = 1, beside = 1;  ///< shares of LayerPrice::crowded and ::beside
+};
+
+/// Per stage: of its worker that holds most of the model, this stage and its others together, and of the
+/// fullest of its nodes. Without parameters nothing tells how full they are: they count as crowded.
+std::vector<Crowding> crowding_of_stages(const PricingContext& context, const Assignment& assignment) {
+  const auto node = [&](int worker) -> std::string_view {
+    return context.cluster.devices[at(assignment.worker_devices[at(worker)])].node;
+  };
   std::vector<double> held(assignment.programs.size(), 0);
+  std::map<std::string_view, double> held_by_node;
   double all = 0;
   for (int s = 0; s < assignment.stages(); ++s) {
     const double bytes = parameter_bytes(context.graph, assignment.stage_layers[at(s)]);
-    for (const int worker : assignment.stage_workers[at(s)]) held[at(worker)] += bytes;
     all += bytes;
+    for (const int worker : assignment.stage_workers[at(s)]) {
+      held[at(worker)] += bytes;
+      held_by_node[node(worker)] += bytes;
+    }
   }
-  std::vector<double> stages;
+  if (all <= 0) return std::vector<Crowding>(assignment.stage_workers.size());
+  const int devices = context.model.profiled_devices;
+  std::vector<Crowding> stages;
   for (const std::vector<int>& workers : assignment.stage_workers) {
-    double most = 0;
-    for (const int worker : workers) most = std::max(most, held[at(worker)]);
-    stages.push_back(crowding(most, all, context.model.profiled_devices));
+    double most = 0, most_on_node = 0;
+    for (const int worker : workers) {
+      most = std::max(most, held[at(worker)]);
+      most_on_node = std::max(most_on_node, held_by_node.at(node(worker)));
+    }
+    stages.push_back({crowding(most, all, devices), crowding_beside(most_on_node / all, devices)});
   }
   return stages;
 }
@@ -259,16 +277,19 @@ std::optional<FirstTimes> first_times(const PricingContext& context, const Assig
 }
 
 /// Compute of the stage's layers, at the speed of the profile's device.
-StageCosts layer_costs(const PricingContext& context, const Assignment& assignment, int stage, double crowded) {
+StageCosts layer_costs(const PricingContext& context, const Assignment& assignment, int stage, Crowding share) {
   StageCosts costs;
   costs.forward = Seconds(context.model.fixed.forward);
   costs.backward = costs.input_gradient = costs.weight_gradient = Seconds(context.model.fixed.backward);
   const std::vector<LayerPrice> prices = prices_of(context, assignment, stage);
   for (const LayerPrice& price : prices) {
-    costs.forward += Seconds(price.forward + crowded * price.crowded.forward);
-    costs.backward += Seconds(price.backward + crowded * price.crowded.backward);
-    costs.input_gradient += Seconds(price.input_gradient + crowded * price.crowded.input_gradient);
-    costs.weight_gradient += Seconds(price.weight_gradient + crowded * price.crowded.weight_gradient);
+    const auto time = [&](double LayerPrice::*part, double ExtraTimes::*rest) {
+      return Seconds(price.*part + share.own * price.crowded.*rest + share.beside * price.beside.*rest);
+    };
+    costs.forward += time(&LayerPrice::forward, &ExtraTimes::forward);
+    costs.backward += time(&LayerPrice::backward, &ExtraTimes::backward);
+    costs.input_gradient += time(&LayerPrice::input_gradient, &ExtraTimes::input_gradient);
+    costs.weight_gradient += time(&LayerPrice::weight_gradient, &ExtraTimes::weight_gradient);
   }
   if (splits_backward(assignment, stage)) costs.waiting = waiting_bytes(prices);
   if (has_recompute(assignment, stage)) costs.recompute = costs.forward;
@@ -361,10 +382,10 @@ Seconds server_wait(const PricingContext& context, const Assignment& assignment,
 }
 
 StageCosts price_stage(const PricingContext& context, const Assignment& assignment,
-                       const std::vector<int>& stage_of, const Traffic& traffic, int stage, double crowded) {
+                       const std::vector<int>& stage_of, const Traffic& traffic, int stage, Crowding share) {
   const bool reruns_layers = !assignment.recompute.empty() && !assignment.recompute[at(stage)].empty();
   const StageContents contents = contents_of(context, assignment, stage_of, traffic, stage);
-  StageCosts costs = layer_costs(context, assignment, stage, crowded);
+  StageCosts costs = layer_costs(context, assignment, stage, share);
   costs.versions = versions_kept(assignment.policy, window_of(assignment, stage), assignment.stages(),
                                  assignment.micro_batches);
   set_bytes(costs, stage_bytes(contents, {.versions = costs.versions,
@@ -415,11 +436,11 @@ std::vector<RecomputeUnit> stage_units(const PricingContext& context, const Assi
 PricedStages price_stages(const PricingContext& context, const Assignment& assignment) {
   const std::vector<int> stage_of = stages_of_layers(context.graph, assignment);
   const Traffic traffic = traffic_of(context.graph, context.model, stage_of, assignment.stages());
-  const std::vector<double> crowded = crowding_of_stages(context, assignment);
+  const std::vector<Crowding> crowding = crowding_of_stages(context, assignment);
   PricedStages priced;
   priced.swap = context.swap;
   for (int s = 0; s < assignment.stages(); ++s) {
-    priced.stages.push_back(price_stage(context, assignment, stage_of, traffic, s, crowded[at(s)]));
+    priced.stages.push_back(price_stage(context, assignment, stage_of, traffic, s, crowding[at(s)]));
   }
   for (const auto& [ends, edge] : traffic.edges) priced.edges.push_back(edge);
   for (const TiedCopies& copies : tied_copies(context.graph, stage_of)) {

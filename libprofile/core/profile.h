@@ -69,6 +69,8 @@ struct LayerPoint {
   /// While each of the devices holds a part of the model, as in a pipeline, in place of the whole, as replicas
   /// do. Absent: not measured.
   std::optional<LayerTimes> in_part = std::nullopt;
+  /// On one device, with the whole model, while the others idle. Absent: not measured.
+  std::optional<LayerTimes> alone = std::nullopt;
   Bytes output;
   Bytes saved;  ///< saved activations: kept for backward, parameters excluded, each storage at the first layer
                 ///< that keeps it

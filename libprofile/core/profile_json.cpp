@@ -57,6 +57,7 @@ LayerPoint read_point(ObjectReader& reader) {
   point.input_gradient = read_optional_time(reader, "input_gradient_s");
   point.weight_gradient = read_optional_time(reader, "weight_gradient_s");
   point.first = read_optional_times(reader, "first");
+  point.alone = read_optional_times(reader, "alone");
   point.in_part = read_optional_times(reader, "in_part");
   point.output = Bytes(reader.integer("output_bytes"));
   point.saved = Bytes(reader.integer("saved_bytes"));
@@ -79,6 +80,7 @@ Json point_json(const LayerPoint& point) {
   if (point.input_gradient) json["input_gradient_s"] = to_json(*point.input_gradient);
   if (point.weight_gradient) json["weight_gradient_s"] = to_json(*point.weight_gradient);
   if (point.first) json["first"] = times_json(*point.first);
+  if (point.alone) json["alone"] = times_json(*point.alone);
   if (point.in_part) json["in_part"] = times_json(*point.in_part);
   json["output_bytes"] = point.output.value;
   json["saved_bytes"] = point.saved.value;

@@ -34,21 +34,21 @@ std::optional<LayerTimes> LayerSamples::Samples::medians() const {
 void LayerSamples::add(const VisitTimes& times, PassKind kind) {
   for (std::size_t p = 0; p < positions_.size(); ++p) {
     Position& position = positions_[p];
-    for (const PassTimes& pass : times.layers)
-      (in_parts(kind) ? position.in_part : position.all).add(pass, p, is_split(kind));
-    if (times.first && !in_parts(kind)) position.first.add(*times.first, p, is_split(kind));
+    for (const PassTimes& pass : times.layers) position.of(kind).add(pass, p, is_split(kind));
+    if (times.first && &position.of(kind) == &position.all) position.first.add(*times.first, p, is_split(kind));
   }
   whole_forward_.insert(whole_forward_.end(), times.forward.begin(), times.forward.end());
   whole_backward_.insert(whole_backward_.end(), times.backward.begin(), times.backward.end());
 }
 
 void LayerSamples::fill_times(int position, LayerPoint& point) const {
-  const auto& [all, first, in_part] = positions_[static_cast<std::size_t>(position)];
+  const auto& [all, first, alone, in_part] = positions_[static_cast<std::size_t>(position)];
   point.forward = summarise(all.forward);
   point.backward = summarise(all.backward);
   point.input_gradient = summarise(all.input_gradient);
   point.weight_gradient = summarise(all.weight_gradient);
   point.first = first.medians();
+  point.alone = alone.medians();
   point.in_part = in_part.medians();
 }
 

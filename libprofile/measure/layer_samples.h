@@ -28,7 +28,8 @@ class LayerSamples {
     std::optional<LayerTimes> medians() const;
   };
   struct Position {
-    Samples all, first, in_part;
+    Samples all, first, alone, in_part;
+    Samples& of(PassKind kind) { return in_parts(kind) ? in_part : is_alone(kind) ? alone : all; }
   };
   std::vector<Position> positions_;
   std::vector<double> whole_forward_, whole_backward_;

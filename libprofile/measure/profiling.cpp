@@ -201,12 +201,13 @@ bool Profiling::parts_fit() const {
   });
 }
 
-/// On all devices at once. Times of the whole model are the first device's.
+/// On all devices at once, or on the first one alone. Times of the whole model are the first device's.
 VisitTimes Profiling::run_visit(const Visit& visit, std::vector<double>& reference) {
   const int devices = options_.devices.count;
   const int in_flight = sizes_[visit.size].in_flight;
   std::vector<VisitTimes> times(static_cast<std::size_t>(devices));
   on_devices([&](int device, ModelRunner& whole) {
+    if (device > 0 && is_alone(visit.kind)) return;
     const std::size_t d = static_cast<std::size_t>(device);
     const double reference_time = time_reference(*probes_[d].timer, probes_[d].reference);
     if (device == 0) reference.push_back(reference_time);

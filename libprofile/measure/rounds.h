@@ -16,12 +16,15 @@
 namespace pp::profile {
 
 /// How a pass is run: `full` times each layer's forward and full backward; `split` its forward, input gradient
-/// and weight gradient; `whole` the model's forward and backward without layer timers; the last two are full
-/// and split passes of which each device runs a part of the model.
-enum class PassKind { full, split, whole, full_in_parts, split_in_parts };
-inline constexpr int kPassKinds = 5;
-inline constexpr int kKindsOfWhole = 3;  ///< those without parts
-constexpr bool is_split(PassKind kind) { return kind == PassKind::split || kind == PassKind::split_in_parts; }
+/// and weight gradient; `whole` the model's forward and backward without layer timers. Then full and split
+/// passes of which each device runs a part of the model, and those of the first device while the others idle.
+enum class PassKind { full, split, whole, full_in_parts, split_in_parts, full_alone, split_alone };
+inline constexpr int kPassKinds = 7;
+inline constexpr int kKindsOfWhole = 3;  ///< where each device holds the whole model
+constexpr bool is_split(PassKind kind) {
+  return kind == PassKind::split || kind == PassKind::split_in_parts || kind == PassKind::split_alone;
+}
+constexpr bool is_alone(PassKind kind) { return kind == PassKind::full_alone || kind == PassKind::split_alone; }
 constexpr bool in_parts(PassKind kind) {
   return kind == PassKind::full_in_parts || kind == PassKind::split_in_parts;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <tuple>
 
 #include "libplan/cost/priced_model.h"
@@ -31,8 +33,8 @@ OptimizerCost at_speed(OptimizerCost cost, double speed) {
 PricedModel with_cheaper_backward(PricedModel model) {
   const auto lower = [](LayerPrice& price) {
     price.backward = std::min(price.backward, price.input_gradient + price.weight_gradient);
-    ExtraTimes& crowded = price.crowded;
-    crowded.backward = std::min(crowded.backward, crowded.input_gradient + crowded.weight_gradient);
+    for (ExtraTimes* rest : {&price.crowded, &price.beside})
+      rest->backward = std::min(rest->backward, rest->input_gradient + rest->weight_gradient);
   };
   for (LayerPrice& layer : model.layers) lower(layer);
   lower(model.loss);
@@ -126,6 +128,13 @@ std::vector<RecomputeMode> recompute_modes(const PlanRequest& request, bool limi
   return {RecomputeMode::never, RecomputeMode::always, RecomputeMode::automatic};
 }
 
+int nodes_of(const Cluster& cluster, const DeviceSet& devices) {
+  std::set<std::string_view> nodes;
+  for (const int position : devices.positions)
+    nodes.insert(cluster.devices[static_cast<std::size_t>(position)].node);
+  return static_cast<int>(nodes.size());
+}
+
 using MakeChain = std::function<Chain(const PricedModel&, const OptimizerCost&)>;
 
 /// One layer order, or all of them, with every schedule.
@@ -138,6 +147,7 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
   chain.fixed = priced.model.fixed;
   bound.fixed = priced.least.fixed;
   chain.profiled_devices = bound.profiled_devices = priced.model.profiled_devices;
+  chain.nodes = bound.nodes = nodes_of(priced.cluster, priced.devices);
   const ChainUnits units(graph, priced.model.layers, order.layers);
   const int count = static_cast<int>(priced.devices.positions.size());
   const bool limited = is_limited(priced.devices.limit);

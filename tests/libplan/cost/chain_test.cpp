@@ -205,6 +205,24 @@ TEST_CASE("the certificate of Example C is 48 ms, 43 with all of the all-reduce 
   CHECK(bound(1) == doctest::Approx(0.043).epsilon(1e-12));
 }
 
+TEST_CASE("neighbours of a stage's replicas, at least: on one node with the rest of the model, else by node") {
+  Chain chain = empty_chain(3);
+  chain.weights = {0, 30, 40};
+  chain.profiled_devices = 3;
+  CHECK(chain.crowding_beside(0, 1, 1) == 0);     // 0.75 and 0.25: one model
+  CHECK(chain.crowding_beside(0, 2, 2) == 0.5);   // two models on three devices
+  CHECK(chain.crowding_beside(0, 1, 3) == 0.75);  // 3 * 0.75 + 0.25 = 2.5 models
+  chain.beside_forward = {0, 8, 12};
+  chain.crowded_backward = {0, 1, 4};
+  const OperationCost crowded = chain.crowded(0, 2, 2);
+  CHECK(crowded.forward == 6);   // half of 12
+  CHECK(crowded.backward == 4);  // the device holds all
+  chain.nodes = 2;
+  CHECK(chain.crowding_beside(0, 2, 3) == 0.5);   // two of the three on one node
+  CHECK(chain.crowding_beside(0, 1, 3) == 0.25);  // 2 * 0.75 = 1.5; what else is there is not known
+  CHECK(chain.crowding_beside(0, 2, 2) == 0);
+}
+
 }  // namespace pp::plan
 
 TEST_SUITE_END();

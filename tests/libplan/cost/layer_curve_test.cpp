@@ -114,6 +114,28 @@ TEST_CASE("what a device takes that holds the whole model beyond one that holds 
   CHECK(price_layer(layer({small, large}), 3, {}).crowded == ExtraTimes{});  // known at one end only
 }
 
+TEST_CASE("alone: what a full device costs, and what full neighbours cost beside that") {
+  LayerPoint only = point(4, 2.0, 40);  // beside full neighbours 2 and 4, all of it input gradient
+  only.in_part = LayerTimes{Seconds(1), Seconds(3), Seconds(3), Seconds(0)};
+  only.alone = LayerTimes{Seconds(1.75), Seconds(2.5), Seconds(2.5), Seconds(0)};
+  const LayerPrice price = price_layer(layer({only}), 4, {});
+  CHECK(price.forward == 1);
+  CHECK(price.crowded == ExtraTimes{0.75, -0.5, -0.5, 0});
+  CHECK(price.beside == ExtraTimes{0.25, 1.5, 1.5, 0});
+  CHECK(never_falling(price).backward == 2.5);
+  CHECK(never_falling(price).crowded.backward == 0);
+  CHECK(never_falling(price).beside == price.beside);
+  CHECK(price_layer(layer({only}), 2, {.linear_batch = true}).beside.forward == 0.125);
+}
+
+TEST_CASE("crowding by neighbours: nothing up to one model on a node, all of it with one per device") {
+  CHECK(crowding_beside(1, 4) == 0);
+  CHECK(crowding_beside(2.5, 4) == 0.5);  // (2.5 - 1)/3
+  CHECK(crowding_beside(4, 4) == 1);
+  CHECK(crowding_beside(8, 4) == 1);  // on more devices than were profiled
+  CHECK(crowding_beside(1, 1) == 0);
+}
+
 TEST_CASE("the first micro-batch of an update takes what it takes beyond the others, or less") {
   LayerPoint only = point(4, 2.0, 40);  // backward 4: all input gradient
   only.first = LayerTimes{Seconds(3), Seconds(3), Seconds(4), Seconds(0.5)};

@@ -93,8 +93,10 @@ TEST_SUITE("libprofile/core/profile_json") {
     LayerPoint& point = profile.layers[0].points[0];
     point.first = LayerTimes{Seconds(0.5), Seconds(0.25), Seconds(0), Seconds(1)};
     point.in_part = LayerTimes{Seconds(0.125), Seconds(2), Seconds(4), Seconds(8)};
+    point.alone = LayerTimes{Seconds(0.25), Seconds(3), Seconds(5), Seconds(7)};
     const Json json = to_json(profile);
     CHECK(json["layers"][0]["points"][0]["in_part"]["input_gradient_s"] == 4);
+    CHECK(json["layers"][0]["points"][0]["alone"]["weight_gradient_s"] == 7);
     CHECK_FALSE(json["loss"]["points"][0].contains("first"));
     CHECK((parse_profile(dump_json(json)) == profile));
     CHECK(refused([](Json& j) {

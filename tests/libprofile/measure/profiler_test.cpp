@@ -160,7 +160,7 @@ TEST_SUITE("libprofile/measure/profiler") {
           "only; ask for fewer devices or cores");
   }
 
-  TEST_CASE("with two devices each layer is timed in a part as well, and as a step's first") {
+  TEST_CASE("with two devices each layer is timed in a part as well, alone, and as a step's first") {
     prepare_process();
     const SteadyClock clock;
     test::RecordingObserver observer;
@@ -172,6 +172,9 @@ TEST_SUITE("libprofile/measure/profiler") {
       CHECK(point.in_part->forward.count() > 0);
       CHECK(point.in_part->weight_gradient.count() > 0);
       CHECK(point.in_part->input_gradient.count() == 0);  // the data wants no gradient
+      REQUIRE(point.alone.has_value());
+      CHECK(point.alone->forward.count() > 0);
+      CHECK(point.alone->weight_gradient.count() > 0);
       REQUIRE(point.first.has_value());
       CHECK(point.first->backward.count() > 0);
     }
@@ -180,6 +183,7 @@ TEST_SUITE("libprofile/measure/profiler") {
     options.devices = {.count = 1};
     const Profile one = profile_model(chain_graph(), options, observer, machine(clock));
     CHECK_FALSE(one.layers[0].points[0].in_part.has_value());
+    CHECK_FALSE(one.layers[0].points[0].alone.has_value());
     CHECK(one.layers[0].points[0].first.has_value());
   }
 
