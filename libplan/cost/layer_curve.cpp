@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "libprofile/core/error.h"
@@ -78,25 +79,17 @@ ExtraTimes beyond(const LayerPrice& price, const LayerTimes& times) {
           times.weight_gradient.count() - price.weight_gradient};
 }
 
-ExtraTimes negative(const ExtraTimes& times) {
-  return {-times.forward, -times.backward, -times.input_gradient, -times.weight_gradient};
-}
-
-void set_times(LayerPrice& price, const LayerTimes& times) {
-  price.forward = times.forward.count();
-  price.backward = times.backward.count();
-  price.input_gradient = times.input_gradient.count();
-  price.weight_gradient = times.weight_gradient.count();
+/// Sets the times. Returns how much longer those were that it had.
+ExtraTimes replace_times(LayerPrice& price, const LayerTimes& times) {
+  const auto put = [](double& time, Seconds by) { return std::exchange(time, by.count()) - by.count(); };
+  return {put(price.forward, times.forward), put(price.backward, times.backward),
+          put(price.input_gradient, times.input_gradient), put(price.weight_gradient, times.weight_gradient)};
 }
 
 /// What was measured while all devices held the whole model as what a part takes, and the rest.
 void set_apart(LayerPrice& price, const LayerTimes& in_part, const std::optional<LayerTimes>& alone) {
-  if (alone) {
-    price.beside = negative(beyond(price, *alone));
-    set_times(price, *alone);
-  }
-  price.crowded = negative(beyond(price, in_part));
-  set_times(price, in_part);
+  if (alone) price.beside = replace_times(price, *alone);
+  price.crowded = replace_times(price, in_part);
 }
 
 /// A profile without the split of the backward: halves, or all input gradient without parameters.

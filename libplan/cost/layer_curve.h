@@ -41,18 +41,17 @@ struct LayerPrice {
   bool operator==(const LayerPrice&) const = default;
 };
 
-/// The share of LayerPrice::crowded that a device pays with `held` of the model's `all` bytes of parameters:
-/// nothing while it holds no more than each of `devices` does that share the model, all of it with the whole
-/// model, and along a line in between. Does not fall in `held`.
-inline double crowding(double held, double all, int devices) {
-  if (devices < 2 || all <= 0) return 1;
-  return std::clamp((devices * held / all - 1) / (devices - 1), 0.0, 1.0);
-}
-
 /// The share of LayerPrice::beside that devices pay whose node holds `copies` of the model: nothing up to one,
-/// all of it with one on each of `devices`.
+/// all of it with one on each of `devices`, and along a line in between.
 inline double crowding_beside(double copies, int devices) {
   return devices < 2 ? 0 : std::clamp((copies - 1) / (devices - 1), 0.0, 1.0);
+}
+
+/// The share of LayerPrice::crowded that a device pays with `held` of the model's `all` bytes of parameters: as
+/// if each of `devices` held as much. So nothing up to an equal share, and all of it with the whole model. Does
+/// not fall in `held`.
+inline double crowding(double held, double all, int devices) {
+  return devices < 2 || all <= 0 ? 1 : crowding_beside(devices * held / all, devices);
 }
 
 /// The same without what falls as a device holds more: no crowding makes it dearer than its least, so that no

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <string_view>
 
 #include "libplan/cost/bucket_scan.h"
 #include "libplan/cost/kept_inputs.h"
@@ -11,6 +10,7 @@
 #include "libplan/cost/stage_bytes.h"
 #include "libplan/plan_windows.h"
 #include "libplan/schedule/versions.h"
+#include "libplan/search/crowding.h"
 #include "libplan/search/tied_copies.h"
 
 namespace pp::plan {
@@ -217,47 +217,6 @@ StageContents contents_of(const PricingContext& context, const Assignment& assig
     contents.entering += saved_elsewhere(context, stage_of, stage, layer);
   }
   return contents;
-}
-
-double parameter_bytes(const PlanGraph& graph, std::span<const int> layers) {
-  double sum = 0;
-  for (const int layer : layers) sum += static_cast<double>(graph.layers[at(layer)].parameter_bytes);
-  return sum;
-}
-
-struct Crowding {
-  double own = 1, beside = 1;  ///< shares of LayerPrice::crowded and ::beside
-};
-
-/// Per stage: of its worker that holds most of the model, this stage and its others together, and of the
-/// fullest of its nodes. Without parameters nothing tells how full they are: they count as crowded.
-std::vector<Crowding> crowding_of_stages(const PricingContext& context, const Assignment& assignment) {
-  const auto node = [&](int worker) -> std::string_view {
-    return context.cluster.devices[at(assignment.worker_devices[at(worker)])].node;
-  };
-  std::vector<double> held(assignment.programs.size(), 0);
-  std::map<std::string_view, double> held_by_node;
-  double all = 0;
-  for (int s = 0; s < assignment.stages(); ++s) {
-    const double bytes = parameter_bytes(context.graph, assignment.stage_layers[at(s)]);
-    all += bytes;
-    for (const int worker : assignment.stage_workers[at(s)]) {
-      held[at(worker)] += bytes;
-      held_by_node[node(worker)] += bytes;
-    }
-  }
-  if (all <= 0) return std::vector<Crowding>(assignment.stage_workers.size());
-  const int devices = context.model.profiled_devices;
-  std::vector<Crowding> stages;
-  for (const std::vector<int>& workers : assignment.stage_workers) {
-    double most = 0, most_on_node = 0;
-    for (const int worker : workers) {
-      most = std::max(most, held[at(worker)]);
-      most_on_node = std::max(most_on_node, held_by_node.at(node(worker)));
-    }
-    stages.push_back({crowding(most, all, devices), crowding_beside(most_on_node / all, devices)});
-  }
-  return stages;
 }
 
 /// Of the costs as they are, what the first micro-batch of an update takes; never less than the others, so that

@@ -137,58 +137,6 @@ TEST_CASE("equal layers without traffic: as many replicas as devices, proven opt
   CHECK(plan.training.micro_batches == 8);
 }
 
-TEST_CASE("a device that holds the whole model pays for it, one that holds a part does not") {
-  // Two layers of 1 and 2 ms and 1 MB: beside a whole model. In part 0.5 and 1 ms. Two devices were profiled.
-  Profile profile = make_profile({{{1, 2, 1'000'000, 0, 0, 0, 0}, {1, 2, 1'000'000, 0, 0, 0, 0}}, {}, {1}});
-  profile.device.devices_busy = 2;
-  for (LayerProfile& layer : profile.layers)
-    layer.points[0].in_part = LayerTimes{Seconds(0.5e-3), Seconds(1e-3), Seconds(0.5e-3), Seconds(0.5e-3)};
-  PlanRequest request = request_of(4, 4);
-  request.cuts = {1};
-  request.schedule = "1f1b";
-  // K = 2, M = 4: (4 + 1) * 1.5 ms.
-  CHECK(planned(profile, make_cluster(2), request).predicted.step.count() == exactly(0.0075));
-  request.cuts.clear();
-  request.max_stages = 1;
-  request.replicas = {1};
-  CHECK(planned(profile, make_cluster(2), request).predicted.step.count() == exactly(0.024));  // 4 * 6 ms
-  // Both stages on each worker, as Chimera has them: the whole model again. Slots of F and B, (4, 4) of two
-  // workers: all 4 micro-batches pass both stages on one of them.
-  request = request_of(4, 4);
-  request.cuts = {1};
-  request.schedule = "chimera";
-  request.all_reduce_overlap = 0;
-  const Plan both = planned(profile, make_cluster(2, 0, 1e13), request);
-  CHECK(both.predicted.stages[0].forward.count() == exactly(0.001));
-  CHECK(both.certificate.lower_bound <= both.certificate.objective);
-}
-
-TEST_CASE("a device alone takes what it takes alone, replicas what they take beside each other") {
-  // Two layers of 1 and 2 ms and 1 MB beside a second model; in part 0.5 and 1 ms, alone 0.75 and 1.5 ms.
-  Profile profile = make_profile({{{1, 2, 1'000'000, 0, 0, 0, 0}, {1, 2, 1'000'000, 0, 0, 0, 0}}, {}, {1}});
-  profile.device.devices_busy = 2;
-  for (LayerProfile& layer : profile.layers) {
-    layer.points[0].in_part = LayerTimes{Seconds(0.5e-3), Seconds(1e-3), Seconds(0.5e-3), Seconds(0.5e-3)};
-    layer.points[0].alone = LayerTimes{Seconds(0.75e-3), Seconds(1.5e-3), Seconds(1e-3), Seconds(0.5e-3)};
-  }
-  PlanRequest request = request_of(4, 4);
-  request.schedule = "1f1b";
-  request.max_stages = 1;
-  request.replicas = {1};
-  const auto forward_of = [&](const Cluster& cluster) {
-    const Plan plan = planned(profile, cluster, request);
-    CHECK(plan.certificate.lower_bound <= plan.certificate.objective);
-    return plan.predicted.stages[0].forward.count();
-  };
-  CHECK(forward_of(make_cluster(2)) == exactly(0.0015));
-  request.replicas = {2};
-  request.all_reduce_overlap = 0;
-  Cluster cluster = make_cluster(2, 0, 1e13);
-  CHECK(forward_of(cluster) == exactly(0.002));
-  cluster.devices[1].node = "b";  // each node holds one model
-  CHECK(forward_of(cluster) == exactly(0.0015));
-}
-
 TEST_CASE("the first micro-batch of a step is priced as such, and never below the others") {
   Profile profile = even_chain(2);
   for (LayerProfile& layer : profile.layers)
