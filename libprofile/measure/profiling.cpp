@@ -204,15 +204,15 @@ bool Profiling::parts_fit() const {
 /// On all devices at once, or on the first one alone. Times of the whole model are the first device's.
 VisitTimes Profiling::run_visit(const Visit& visit, std::vector<double>& reference) {
   const int devices = options_.devices.count;
-  const int in_flight = sizes_[visit.size].in_flight;
+  const int in_pipeline = sizes_[visit.size].in_flight, of_whole = parts_.empty() ? in_pipeline : 1;
   std::vector<VisitTimes> times(static_cast<std::size_t>(devices));
   on_devices([&](int device, ModelRunner& whole) {
     if (device > 0 && is_alone(visit.kind)) return;
     const std::size_t d = static_cast<std::size_t>(device);
     const double reference_time = time_reference(*probes_[d].timer, probes_[d].reference);
     if (device == 0) reference.push_back(reference_time);
-    times[d] = in_parts(visit.kind) ? parts_[d]->run_visit(visit, std::min(in_flight, devices - device))
-                                    : whole.run_visit(visit, in_flight);
+    times[d] = in_parts(visit.kind) ? parts_[d]->run_visit(visit, std::min(in_pipeline, devices - device))
+                                    : whole.run_visit(visit, of_whole);
   });
   return in_parts(visit.kind) ? joined(times) : std::move(times.front());
 }

@@ -1,5 +1,6 @@
 #include "libprofile/model/optimizer.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_foreach_addcdiv.h>
 #include <ATen/ops/_foreach_addcmul.h>
@@ -15,7 +16,10 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <string>
 
 #include "libprofile/model/errors.h"
@@ -25,23 +29,38 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// The fused kernels walk raw memory: another layout would give wrong numbers without an error.
-void check(std::span<const at::Tensor> weights, std::span<const at::Tensor> gradients) {
+/// The fused kernels walk raw memory: another layout would give wrong numbers without an error. `what` the
+/// others are: `gradient`.
+void check(std::span<const at::Tensor> weights, std::span<const at::Tensor> others, const std::string& what) {
   const auto fail = [](const std::string& message) { throw Error(ErrorKind::internal, message); };
-  if (weights.size() != gradients.size()) {
-    fail("got " + std::to_string(gradients.size()) + " gradients for " + std::to_string(weights.size()) +
+  if (weights.size() != others.size()) {
+    fail("got " + std::to_string(others.size()) + " " + what + "s for " + std::to_string(weights.size()) +
          " weights");
   }
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    const std::string which = "weight " + std::to_string(i);
-    if (!gradients[i].defined()) fail(which + " has no gradient");
-    if (gradients[i].scalar_type() != weights[i].scalar_type())
-      fail(which + " and its gradient differ in dtype");
-    if (gradients[i].sizes() != weights[i].sizes() || gradients[i].strides() != weights[i].strides()) {
-      fail(which + " and its gradient differ in shape or strides");
-    }
+    const std::string which = "weight " + std::to_string(i),
+                      differ = which + " and its " + what + " differ in ";
+    if (!others[i].defined()) fail(which + " has no " + what);
+    if (others[i].scalar_type() != weights[i].scalar_type()) fail(differ + "dtype");
+    if (others[i].sizes() != weights[i].sizes() || others[i].strides() != weights[i].strides())
+      fail(differ + "shape or strides");
     if (!weights[i].is_non_overlapping_and_dense()) fail(which + " is not dense");
   }
+}
+
+/// So many bytes of weights per thread are copied and updated at a time: with as much of each of what an update
+/// reads they fit a core's own cache.
+constexpr std::int64_t kPieceBytes = 1 << 18;
+/// A part begins at a multiple of this, so that a kernel's vectors are those of the whole tensor: same bits.
+constexpr std::int64_t kPartMultiple = 64;
+
+std::int64_t piece_elements(std::size_t element_size) {
+  return kPieceBytes / static_cast<std::int64_t>(element_size) * at::get_num_threads();
+}
+
+/// Elements [begin, end) of a dense tensor in the order of memory.
+at::Tensor part(const at::Tensor& tensor, std::int64_t begin, std::int64_t end) {
+  return tensor.as_strided({end - begin}, {1}, tensor.storage_offset() + begin);
 }
 
 at::TensorList list(std::span<const at::Tensor> tensors) { return {tensors.data(), tensors.size()}; }
@@ -54,7 +73,7 @@ void guarded_step(std::span<const at::Tensor> weights, std::span<const at::Tenso
   const c10::AutoGradMode no_grad(false);
   detail::guarded([] { return std::string("optimizer"); },
                   [&] {
-                    check(weights, gradients);
+                    check(weights, gradients, "gradient");
                     update();
                   });
 }
@@ -62,18 +81,6 @@ void guarded_step(std::span<const at::Tensor> weights, std::span<const at::Tenso
 class Sgd final : public Optimizer {
  public:
   explicit Sgd(const SgdOptions& options) : options_(options) {}
-
-  void step(std::span<const at::Tensor> weights, std::span<const at::Tensor> gradients,
-            double learning_rate) override {
-    guarded_step(weights, gradients, [&] {
-      const bool first = state_.empty();
-      if (first) make_state(weights);
-      const at::TensorList momenta = state_.empty() ? at::TensorList() : state_.front().tensors;
-      at::_fused_sgd_(list(weights), list(gradients), momenta, options_.weight_decay, options_.momentum,
-                      learning_rate, options_.dampening, options_.nesterov, /*maximize=*/false,
-                      /*is_first_step=*/first);
-    });
-  }
 
   double state_ratio() const override { return options_.momentum != 0.0 ? 1.0 : 0.0; }
   /// None without momentum: the kernel demands it.
@@ -84,6 +91,30 @@ class Sgd final : public Optimizer {
   bool has_direction() const override { return options_.momentum != 0.0; }
 
  private:
+  void update(const Update& of, double learning_rate, bool first) const override {
+    const at::TensorList momenta = of.state.empty() ? at::TensorList() : of.state.front().tensors;
+    if (const at::Tensor& one = of.weights.front();
+        one.is_cpu() && at::isReducedFloatingType(one.scalar_type()))
+      return update_unfused(of, momenta, learning_rate, first);
+    at::_fused_sgd_(of.weights, of.gradients, momenta, options_.weight_decay, options_.momentum, learning_rate,
+                    options_.dampening, options_.nesterov, /*maximize=*/false, /*is_first_step=*/first);
+  }
+  /// LibTorch 2.11's fused kernel leaves bfloat16 weights as they are on a CPU, all but the last few, and reads
+  /// their momenta as float32 (pytorch/pytorch#191763).
+  void update_unfused(const Update& of, at::TensorList momenta, double learning_rate, bool first) const {
+    Tensors slopes = of.gradients;
+    if (options_.weight_decay != 0.0) slopes = at::_foreach_add(slopes, of.weights, options_.weight_decay);
+    if (!momenta.empty()) {
+      if (first) {
+        at::_foreach_copy_(momenta, slopes);
+      } else {
+        at::_foreach_mul_(momenta, options_.momentum);
+        at::_foreach_add_(momenta, slopes, 1 - options_.dampening);
+      }
+      slopes = options_.nesterov ? at::_foreach_add(slopes, momenta, options_.momentum) : momenta.vec();
+    }
+    at::_foreach_add_(of.weights, slopes, -learning_rate);
+  }
   void go_on(std::span<const at::Tensor> weights, double distance) const override {
     at::_foreach_add_(list(weights), state_[0].tensors, -distance);
   }
@@ -97,30 +128,23 @@ class Adam final : public Optimizer {
  public:
   Adam(const AdamOptions& options, Decay decay) : options_(options), decay_(decay) {}
 
-  void step(std::span<const at::Tensor> weights, std::span<const at::Tensor> gradients,
-            double learning_rate) override {
-    guarded_step(weights, gradients, [&] {
-      if (state_.empty()) make_state(weights);
-      const Tensors &means = state_[0].tensors, &squares = state_[1].tensors, &steps = state_[2].tensors;
-      at::_foreach_add_(steps, 1);  // the kernel expects the number of this step
-      const auto kernel = [&](auto&& fused) {
-        fused(list(weights), list(gradients), means, squares, /*max_exp_avg_sqs=*/at::TensorList(), steps,
-              learning_rate, options_.beta1, options_.beta2, options_.weight_decay, options_.epsilon,
-              /*amsgrad=*/false, /*maximize=*/false);
-      };
-      if (decay_ == Decay::decoupled) {
-        kernel([](const auto&... arguments) { at::_fused_adamw_(arguments...); });
-      } else {
-        kernel([](const auto&... arguments) { at::_fused_adam_(arguments...); });
-      }
-    });
-  }
-
   double state_ratio() const override { return 2.0; }
   std::vector<std::string> slot_names() const override { return {"exp_avg", "exp_avg_sq", "step"}; }
   bool has_direction() const override { return true; }
 
  private:
+  void update(const Update& of, double learning_rate, bool /*first*/) const override {
+    const auto kernel = [&](auto&& fused) {
+      fused(of.weights, of.gradients, of.state[0].tensors, of.state[1].tensors,
+            /*max_exp_avg_sqs=*/at::TensorList(), of.state[2].tensors, learning_rate, options_.beta1,
+            options_.beta2, options_.weight_decay, options_.epsilon, /*amsgrad=*/false, /*maximize=*/false);
+    };
+    if (decay_ == Decay::decoupled) {
+      kernel([](const auto&... arguments) { at::_fused_adamw_(arguments...); });
+    } else {
+      kernel([](const auto&... arguments) { at::_fused_adam_(arguments...); });
+    }
+  }
   void go_on(std::span<const at::Tensor> weights, double distance) const override {
     const double steps = state_[2].tensors.front().item<double>();
     const Tensors roots = at::_foreach_sqrt(state_[1].tensors);
@@ -140,30 +164,6 @@ class Rmsprop final : public Optimizer {
  public:
   explicit Rmsprop(const RmspropOptions& options) : options_(options) {}
 
-  void step(std::span<const at::Tensor> weights, std::span<const at::Tensor> gradients,
-            double learning_rate) override {
-    guarded_step(weights, gradients, [&] {
-      if (state_.empty()) make_state(weights);
-      Tensors decayed;
-      if (options_.weight_decay != 0.0)
-        decayed = at::_foreach_add(list(gradients), list(weights), options_.weight_decay);
-      const at::TensorList slopes = decayed.empty() ? list(gradients) : at::TensorList(decayed);
-      const Tensors& squares = state_[0].tensors;
-      at::_foreach_mul_(squares, options_.alpha);
-      at::_foreach_addcmul_(squares, slopes, slopes, 1 - options_.alpha);
-      const Tensors roots = at::_foreach_sqrt(squares);
-      at::_foreach_add_(roots, options_.epsilon);
-      if (options_.momentum == 0.0) {
-        at::_foreach_addcdiv_(list(weights), slopes, roots, -learning_rate);
-        return;
-      }
-      const Tensors& momenta = state_[1].tensors;
-      at::_foreach_mul_(momenta, options_.momentum);
-      at::_foreach_addcdiv_(momenta, slopes, roots, 1);
-      at::_foreach_add_(list(weights), momenta, -learning_rate);
-    });
-  }
-
   double state_ratio() const override { return options_.momentum == 0.0 ? 1.0 : 2.0; }
   std::vector<std::string> slot_names() const override {
     if (options_.momentum == 0.0) return {"square_avg"};
@@ -172,6 +172,25 @@ class Rmsprop final : public Optimizer {
   bool has_direction() const override { return options_.momentum != 0.0; }
 
  private:
+  void update(const Update& of, double learning_rate, bool /*first*/) const override {
+    Tensors decayed;
+    if (options_.weight_decay != 0.0)
+      decayed = at::_foreach_add(of.gradients, of.weights, options_.weight_decay);
+    const Tensors& slopes = decayed.empty() ? of.gradients : decayed;
+    const Tensors& squares = of.state[0].tensors;
+    at::_foreach_mul_(squares, options_.alpha);
+    at::_foreach_addcmul_(squares, slopes, slopes, 1 - options_.alpha);
+    const Tensors roots = at::_foreach_sqrt(squares);
+    at::_foreach_add_(roots, options_.epsilon);
+    if (options_.momentum == 0.0) {
+      at::_foreach_addcdiv_(of.weights, slopes, roots, -learning_rate);
+      return;
+    }
+    const Tensors& momenta = of.state[1].tensors;
+    at::_foreach_mul_(momenta, options_.momentum);
+    at::_foreach_addcdiv_(momenta, slopes, roots, 1);
+    at::_foreach_add_(of.weights, momenta, -learning_rate);
+  }
   void go_on(std::span<const at::Tensor> weights, double distance) const override {
     at::_foreach_add_(list(weights), state_[1].tensors, -distance);
   }
@@ -183,25 +202,78 @@ class Adagrad final : public Optimizer {
  public:
   explicit Adagrad(const AdagradOptions& options) : options_(options) {}
 
-  void step(std::span<const at::Tensor> weights, std::span<const at::Tensor> gradients,
-            double learning_rate) override {
-    guarded_step(weights, gradients, [&] {
-      if (state_.empty()) make_state(weights);
-      const Tensors &sums = state_[0].tensors, &steps = state_[1].tensors;
-      at::_foreach_add_(steps, 1);
-      at::_fused_adagrad_(list(weights), list(gradients), sums, steps, learning_rate, options_.lr_decay,
-                          options_.weight_decay, options_.epsilon, /*maximize=*/false);
-    });
-  }
-
   double state_ratio() const override { return 1.0; }
   std::vector<std::string> slot_names() const override { return {"sum", "step"}; }
 
  private:
+  void update(const Update& of, double learning_rate, bool /*first*/) const override {
+    at::_fused_adagrad_(of.weights, of.gradients, of.state[0].tensors, of.state[1].tensors, learning_rate,
+                        options_.lr_decay, options_.weight_decay, options_.epsilon, /*maximize=*/false);
+  }
+
   AdagradOptions options_;
 };
 
 }  // namespace
+
+void Optimizer::step(std::span<const at::Tensor> weights, std::span<const at::Tensor> gradients,
+                     double learning_rate, std::span<const at::Tensor> before) {
+  guarded_step(weights, gradients, [&] {
+    if (!before.empty()) check(weights, before, "weight before");
+    const bool first = state_.empty();
+    if (first) make_state(weights);
+    for (const OptimizerSlot& slot : state_) {
+      if (slot.name == "step") at::_foreach_add_(slot.tensors, 1);
+    }
+    const Update all{{weights.begin(), weights.end()}, {gradients.begin(), gradients.end()}, state_};
+    if (before.empty()) {
+      update(all, learning_rate, first);
+    } else {
+      update_copies(all, before, learning_rate, first);
+    }
+  });
+}
+
+// A device that works on whole tensors at once has nothing from pieces.
+void Optimizer::update_copies(const Update& all, std::span<const at::Tensor> before, double learning_rate,
+                              bool first) const {
+  const std::int64_t most = all.weights.front().is_cpu() ? piece_elements(all.weights.front().itemsize())
+                                                         : std::numeric_limits<std::int64_t>::max();
+  Tensors copied;
+  Update piece;
+  std::int64_t room = most;
+  const auto begin_piece = [&] {
+    copied.clear();
+    piece = {};
+    for (const OptimizerSlot& slot : all.state) piece.state.push_back({slot.name});
+    room = most;
+  };
+  const auto end_piece = [&] {
+    at::_foreach_copy_(piece.weights, copied);
+    update(piece, learning_rate, first);
+    begin_piece();
+  };
+  const auto add = [&](std::size_t i, std::int64_t begin, std::int64_t end) {
+    copied.push_back(part(before[i], begin, end));
+    piece.weights.push_back(part(all.weights[i], begin, end));
+    piece.gradients.push_back(part(all.gradients[i], begin, end));
+    for (std::size_t s = 0; s < all.state.size(); ++s) {
+      const at::Tensor& state = all.state[s].tensors[i];
+      piece.state[s].tensors.push_back(all.state[s].name == "step" ? state : part(state, begin, end));
+    }
+    room -= (end - begin + kPartMultiple - 1) / kPartMultiple * kPartMultiple;
+  };
+  begin_piece();
+  for (std::size_t i = 0; i < all.weights.size(); ++i) {
+    const std::int64_t size = all.weights[i].numel();
+    for (std::int64_t begin = 0, end = 0; begin < size; begin = end) {
+      end = room < size - begin ? begin + room : size;
+      add(i, begin, end);
+      if (room <= 0) end_piece();
+    }
+  }
+  if (!copied.empty()) end_piece();
+}
 
 void Optimizer::make_state(std::span<const at::Tensor> weights) {
   for (const std::string& name : slot_names()) {

@@ -47,10 +47,12 @@ struct OptimizerSlot {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  /// Updates `weights` in place, without gradient tracking. Throws pp::Error (internal) unless each gradient
-  /// has the dtype and strides of its weight.
-  virtual void step(std::span<const at::Tensor> weights, std::span<const at::Tensor> gradients,
-                    double learning_rate) = 0;
+  /// Updates `weights` in place, without gradient tracking. With `before`, they become what the update makes of
+  /// those, whatever they held: on one thread the same bits as of a copy that is then updated, but by pieces
+  /// that stay in a core's cache in between, so that memory is passed over once. Throws pp::Error (internal)
+  /// unless each gradient, and each of `before`, has the dtype and strides of its weight.
+  void step(std::span<const at::Tensor> weights, std::span<const at::Tensor> gradients, double learning_rate,
+            std::span<const at::Tensor> before = {});
   /// Bytes of state per byte of parameters: SGD 0 or 1, Adam and AdamW 2, RMSprop 1 or 2, Adagrad 1.
   virtual double state_ratio() const = 0;
   /// The kinds of state that it has from the first step on.
@@ -70,12 +72,25 @@ class Optimizer {
   void set_state(std::vector<OptimizerSlot> state) { state_ = std::move(state); }
 
  protected:
+  /// Entry i of each list belongs together: a weight and its gradient and state, or a part of each of them in
+  /// the order of memory (`step` is a number, and never in parts).
+  struct Update {
+    std::vector<at::Tensor> weights, gradients;
+    std::vector<OptimizerSlot> state;
+  };
+  /// Changes weights and state in place; the numbers of steps count this one already. `first`: no step was
+  /// before.
+  virtual void update(const Update& of, double learning_rate, bool first) const = 0;
   /// Takes `weights` on that way; there is a state.
   virtual void go_on(std::span<const at::Tensor> /*weights*/, double /*distance*/) const {}
   /// Zeros; `step` is a float32 scalar per weight, as the fused kernels want it.
   void make_state(std::span<const at::Tensor> weights);
 
   std::vector<OptimizerSlot> state_;
+
+ private:
+  void update_copies(const Update& all, std::span<const at::Tensor> before, double learning_rate,
+                     bool first) const;
 };
 
 std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options);

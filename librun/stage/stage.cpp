@@ -229,8 +229,8 @@ void Stage::scale_gradient(double factor) {
 
 void Stage::update(std::int64_t step, double learning_rate) {
   fold_uses();
-  const std::span<const at::Tensor> weights = versions_.begin_update(step);
-  if (!weights.empty()) optimizer_->step(weights, update_gradients_, learning_rate);
+  const auto [weights, before] = versions_.begin_update(step);
+  if (!weights.empty()) optimizer_->step(weights, update_gradients_, learning_rate, before);
   for (const FlatLayout::Parameter& parameter : layout_.parameters()) sum(parameter.uses.front()).reset();
   commit_statistics();
 }

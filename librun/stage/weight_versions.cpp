@@ -1,6 +1,6 @@
 #include "librun/stage/weight_versions.h"
 
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <string>
@@ -93,18 +93,19 @@ std::shared_ptr<const model::Weights> WeightVersions::for_forward(std::int64_t s
 }
 
 // What no later forward takes is dropped before the next version is made, so that its buffer can be used.
-std::span<const at::Tensor> WeightVersions::begin_update(std::int64_t step) {
+WeightVersions::Update WeightVersions::begin_update(std::int64_t step) {
   if (delay_ > 0) drop_below(std::min(version(), std::max(wanted(last_forward_), wanted(step + 1))));
   const bool in_place = policy_ == plan::WeightPolicy::latest || (delay_ == 0 && !held(kept_.back()));
+  std::span<const at::Tensor> before;
   if (!in_place) {
+    before = newest_parameters();
     const std::shared_ptr<Version> next = unused();
-    if (newest_flat().defined()) next->flat.copy_(newest_flat());
     next->leaves.version = version();
     kept_.push_back(next);
     if (delay_ == 0) kept_.pop_front();
   }
   ++kept_.back()->leaves.version;
-  return kept_.back()->parameters;
+  return {newest_parameters(), before};
 }
 
 std::shared_ptr<const model::Weights> WeightVersions::newest_shared() const {
@@ -126,7 +127,7 @@ std::shared_ptr<WeightVersions::Version> WeightVersions::unused() {
     if (version.use_count() == 1) return version;
   }
   all_.push_back(std::make_shared<Version>());
-  refer_to(*all_.back(), newest_flat().defined() ? at::empty_like(newest_flat()) : at::Tensor());
+  refer_to(*all_.back(), newest_flat().defined() ? at::zeros_like(newest_flat()) : at::Tensor());
   return all_.back();
 }
 

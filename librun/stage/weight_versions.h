@@ -21,8 +21,8 @@ namespace pp::run {
 /// | policy | a forward takes | an update |
 /// |---|---|---|
 /// | flush, stash, macrobatch | the newest, kept for its backward | in place where no pass holds the newest |
-/// | vertical_sync | max(0, step - (stages - 1)) | on a copy of the newest |
-/// | two_buffered | max(0, step - 1) | on a copy of the newest |
+/// | vertical_sync | max(0, step - (stages - 1)) | from the newest into another buffer |
+/// | two_buffered | max(0, step - 1) | from the newest into another buffer |
 /// | latest | the newest | in place, also under passes |
 /// | predict | a buffer that is filled anew before each forward and backward, for forwards of one step alike |
 /// in place |
@@ -42,9 +42,13 @@ class WeightVersions {
   /// Throws pp::Error (internal) for a version that does not exist yet, which a valid program never asks for.
   std::shared_ptr<const model::Weights> for_forward(std::int64_t step);
 
-  /// The weights that the update of `step` changes, per parameter of the layout; from now on the newest
-  /// version.
-  std::span<const at::Tensor> begin_update(std::int64_t step);
+  /// Per parameter of the layout.
+  struct Update {
+    std::span<const at::Tensor> weights;  ///< from now on the newest version
+    std::span<const at::Tensor> before;   ///< the version before, where the update is not in place; else empty
+  };
+  /// What the update of `step` makes of what. Where it is not in place, the weights are arbitrary until then.
+  Update begin_update(std::int64_t step);
 
   /// Where predict looks ahead: what passes run on, per parameter of the layout, whatever they have begun with.
   /// Else empty: they run on versions.
@@ -77,7 +81,7 @@ class WeightVersions {
   void drop_below(int version);
   void refer_to(Version& version, at::Tensor flat) const;
   bool held(const std::shared_ptr<Version>& version) const;
-  /// A buffer that nobody reads; what it holds is arbitrary.
+  /// A buffer that nobody reads. Parameters in it are arbitrary; what lies between them is zero.
   std::shared_ptr<Version> unused();
 
   const FlatLayout& layout_;

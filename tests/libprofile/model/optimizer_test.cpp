@@ -1,5 +1,6 @@
 #include "libprofile/model/optimizer.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
@@ -22,48 +23,67 @@ namespace {
 
 constexpr int kSteps = 12;
 
-// Weights and gradients of 11 elements: a vector kernel's body and its tail.
+// Weights and gradients of 75 elements: a vector kernel's body, also of bfloat16, and its tail.
 std::vector<double> values(int step) {
   std::vector<double> all;
-  for (int i = 0; i < 11; ++i) all.push_back(std::sin(1.7 * i + 0.9 * step) + 0.1 * step);
+  for (int i = 0; i < 75; ++i) all.push_back(std::sin(1.7 * i + 0.9 * step) + 0.1 * step);
   return all;
 }
 
 Tensor tensor_of(const std::vector<double>& values) { return at::tensor(values, at::kDouble); }
 
+Tensor wave(std::int64_t size, at::ScalarType dtype) { return at::arange(size, at::kDouble).sin().to(dtype); }
+
+std::vector<Tensor> copies(const std::vector<Tensor>& of) {
+  std::vector<Tensor> all;
+  for (const Tensor& tensor : of) all.push_back(tensor.clone());
+  return all;
+}
+
 /// torch.optim's documented recursion of one weight: state, the gradient, the number of the step from 1; the
 /// new weight.
 using Recursion = std::function<double(std::array<double, 2>& state, double weight, double gradient, int step)>;
 
-/// Two tensors with the same values, so that lists are walked, over several steps with changing rates.
-void check_recursion(Optimizer& optimizer, const std::function<Recursion(double rate)>& of_rate) {
-  std::vector<double> expected = values(0);
-  std::vector<std::array<double, 2>> state(expected.size());
-  const std::vector<Tensor> weights{tensor_of(expected), tensor_of(expected)};
-  for (int step = 1; step <= kSteps; ++step) {
-    const double rate = 0.1 / step;
-    const std::vector<double> gradient = values(step);
-    optimizer.step(weights, std::vector<Tensor>(2, tensor_of(gradient)), rate);
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      expected[i] = of_rate(rate)(state[i], expected[i], gradient[i], step);
-  }
-  for (const Tensor& weight : weights) {
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      CHECK(weight[static_cast<std::int64_t>(i)].item<double>() == doctest::Approx(expected[i]).epsilon(1e-13));
+/// Two tensors with the same values, so that lists are walked, over several steps with changing rates. `of`
+/// makes the optimizer. A weight is at most 2.2 and rounded in each step, in bfloat16 by 2^-8 of 2 at most: 12
+/// x 2^-8 in all, and as much again for gradients and state.
+template <class Make>
+void check_recursion(Make of, const std::function<Recursion(double rate)>& of_rate) {
+  for (const auto& [dtype, tolerance] :
+       {std::pair{at::kDouble, 1e-13}, {at::kFloat, 1e-5}, {at::kBFloat16, 24.0 / 256}}) {
+    const auto optimizer = of();
+    std::vector<double> expected = values(0);
+    std::vector<std::array<double, 2>> state(expected.size());
+    const std::vector<Tensor> weights{tensor_of(expected).to(dtype), tensor_of(expected).to(dtype)};
+    for (int step = 1; step <= kSteps; ++step) {
+      const double rate = 0.1 / step;
+      const std::vector<double> gradient = values(step);
+      optimizer->step(weights, std::vector<Tensor>(2, tensor_of(gradient).to(dtype)), rate);
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        expected[i] = of_rate(rate)(state[i], expected[i], gradient[i], step);
+    }
+    for (const Tensor& weight : weights)
+      CHECK((weight.to(at::kDouble) - tensor_of(expected)).abs().max().item<double>() < tolerance);
   }
 }
 
 }  // namespace
 
 TEST_SUITE("libprofile/model/optimizer") {
-  TEST_CASE("sgd with Nesterov's momentum and decay is its recursion") {
-    check_recursion(*make_sgd({.momentum = 0.9, .weight_decay = 0.05, .nesterov = true}), [](double rate) {
-      return [=](std::array<double, 2>& state, double w, double g, int) {
-        g += 0.05 * w;
-        state[0] = 0.9 * state[0] + g;
-        return w - rate * (g + 0.9 * state[0]);
-      };
-    });
+  TEST_CASE("sgd, plain, with dampened and with Nesterov's momentum and decay, is its recursion") {
+    for (const SgdOptions& options : {SgdOptions{},
+                                      {.momentum = 0.9, .dampening = 0.25},
+                                      {.momentum = 0.9, .weight_decay = 0.05, .nesterov = true}}) {
+      check_recursion([&] { return make_sgd(options); },
+                      [&](double rate) {
+                        return [&options, rate](std::array<double, 2>& state, double w, double g, int step) {
+                          g += options.weight_decay * w;
+                          if (options.momentum == 0) return w - rate * g;
+                          state[0] = step == 1 ? g : options.momentum * state[0] + (1 - options.dampening) * g;
+                          return w - rate * (options.nesterov ? g + options.momentum * state[0] : state[0]);
+                        };
+                      });
+    }
   }
 
   TEST_CASE("adam adds the decay to the gradient, adamw takes it off the weight") {
@@ -74,16 +94,18 @@ TEST_SUITE("libprofile/model/optimizer") {
       return w - rate * mean / (std::sqrt(square) + 1e-6);
     };
     const AdamOptions options{.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6, .weight_decay = 0.05};
-    check_recursion(*make_adam(options), [&](double rate) {
-      return [=](std::array<double, 2>& state, double w, double g, int step) {
-        return adam(w, state, g + 0.05 * w, step, rate);
-      };
-    });
-    check_recursion(*make_adamw(options), [&](double rate) {
-      return [=](std::array<double, 2>& state, double w, double g, int step) {
-        return adam(w * (1 - rate * 0.05), state, g, step, rate);
-      };
-    });
+    check_recursion([&] { return make_adam(options); },
+                    [&](double rate) {
+                      return [=](std::array<double, 2>& state, double w, double g, int step) {
+                        return adam(w, state, g + 0.05 * w, step, rate);
+                      };
+                    });
+    check_recursion([&] { return make_adamw(options); },
+                    [&](double rate) {
+                      return [=](std::array<double, 2>& state, double w, double g, int step) {
+                        return adam(w * (1 - rate * 0.05), state, g, step, rate);
+                      };
+                    });
   }
 
   TEST_CASE("rmsprop, with and without momentum and decay, is its recursion") {
@@ -93,27 +115,29 @@ TEST_SUITE("libprofile/model/optimizer") {
         CAPTURE(decay);
         const RmspropOptions options{
             .alpha = 0.9, .epsilon = 1e-6, .momentum = momentum, .weight_decay = decay};
-        check_recursion(*make_rmsprop(options), [&](double rate) {
-          return [=](std::array<double, 2>& state, double w, double g, int) {
-            g += decay * w;
-            state[0] = 0.9 * state[0] + 0.1 * g * g;
-            state[1] = momentum * state[1] + g / (std::sqrt(state[0]) + 1e-6);
-            return w - rate * state[1];
-          };
-        });
+        check_recursion([&] { return make_rmsprop(options); },
+                        [&](double rate) {
+                          return [=](std::array<double, 2>& state, double w, double g, int) {
+                            g += decay * w;
+                            state[0] = 0.9 * state[0] + 0.1 * g * g;
+                            state[1] = momentum * state[1] + g / (std::sqrt(state[0]) + 1e-6);
+                            return w - rate * state[1];
+                          };
+                        });
       }
     }
   }
 
   TEST_CASE("adagrad with decay of weights and of the rate is its recursion") {
     const AdagradOptions options{.lr_decay = 0.3, .epsilon = 1e-6, .weight_decay = 0.05};
-    check_recursion(*make_adagrad(options), [&](double rate) {
-      return [=](std::array<double, 2>& state, double w, double g, int step) {
-        g += 0.05 * w;
-        state[0] += g * g;
-        return w - rate / (1 + (step - 1) * 0.3) * g / (std::sqrt(state[0]) + 1e-6);
-      };
-    });
+    check_recursion([&] { return make_adagrad(options); },
+                    [&](double rate) {
+                      return [=](std::array<double, 2>& state, double w, double g, int step) {
+                        g += 0.05 * w;
+                        state[0] += g * g;
+                        return w - rate / (1 + (step - 1) * 0.3) * g / (std::sqrt(state[0]) + 1e-6);
+                      };
+                    });
   }
 
   TEST_CASE("the learning rate is that of the step") {
@@ -171,6 +195,49 @@ TEST_SUITE("libprofile/model/optimizer") {
       for (int step = 0; step < 2; ++step) second->step(halves, gradients, 0.1);
       CHECK(all[0].equal(halves[0]));
     }
+  }
+
+  // Sizes below, at and above those of a piece (256 KiB), with tails of kernels' vectors, and one of four
+  // dimensions whose memory is in another order.
+  TEST_CASE("what was before becomes the update of a copy, bit by bit, and stays") {
+    using Maker = std::unique_ptr<Optimizer> (*)();
+    const int threads = at::get_num_threads();
+    at::set_num_threads(1);  // LibTorch cuts whole tensors by its threads: bfloat16's tails round otherwise
+    const std::vector<Maker> makers{
+        [] { return make_sgd({}); },
+        [] { return make_sgd({.momentum = 0.9, .weight_decay = 0.1, .nesterov = true}); },
+        [] { return make_adam({.weight_decay = 0.1}); },
+        [] { return make_adamw({.weight_decay = 0.1}); },
+        [] { return make_rmsprop({.momentum = 0.5, .weight_decay = 0.1}); },
+        [] { return make_adagrad({.lr_decay = 0.5}); }};
+    for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
+      std::vector<Tensor> start;
+      for (const std::int64_t size : {3, 65536, 1, 65, 200'011, 7}) start.push_back(wave(size, dtype));
+      start.push_back(wave(24'000, dtype).view({20, 30, 8, 5}).contiguous(at::MemoryFormat::ChannelsLast));
+      for (const Maker make : makers) {
+        const auto in_place = make(), by_pieces = make();
+        const std::vector<Tensor> expected = copies(start);
+        std::vector<Tensor> before = copies(start), after = copies(start);
+        for (int step = 1; step <= 3; ++step) {
+          std::vector<Tensor> gradients;
+          for (const Tensor& weight : start) gradients.push_back(weight.cos() / step);
+          for (const Tensor& weight : after) weight.fill_(7);
+          const std::vector<Tensor> kept = copies(before);
+          in_place->step(expected, gradients, 0.1);
+          by_pieces->step(after, gradients, 0.1, before);
+          for (std::size_t i = 0; i < start.size(); ++i) {
+            CHECK(after[i].equal(expected[i]));
+            CHECK(before[i].equal(kept[i]));
+          }
+          std::swap(before, after);
+        }
+        for (std::size_t s = 0; s < in_place->state().size(); ++s) {
+          for (std::size_t i = 0; i < start.size(); ++i)
+            CHECK(by_pieces->state()[s].tensors[i].equal(in_place->state()[s].tensors[i]));
+        }
+      }
+    }
+    at::set_num_threads(threads);
   }
 
   TEST_CASE("a prediction goes on in the direction of the state, each optimizer by its formula") {
@@ -232,6 +299,8 @@ TEST_SUITE("libprofile/model/optimizer") {
     CHECK_THROWS_WITH_AS(sgd->step(weights, std::vector{Tensor()}, 0.1), "optimizer: weight 0 has no gradient",
                          Error);
     CHECK_THROWS_WITH_AS(sgd->step(weights, {}, 0.1), "optimizer: got 0 gradients for 1 weights", Error);
+    CHECK_THROWS_WITH_AS(sgd->step(weights, weights, 0.1, std::vector{at::ones({3, 2}).t()}),
+                         "optimizer: weight 0 and its weight before differ in shape or strides", Error);
     CHECK(weights[0].equal(at::ones({2, 3})));
   }
 

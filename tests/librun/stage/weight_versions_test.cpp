@@ -23,7 +23,9 @@ struct Versions {
 
   int forward(std::int64_t step) { return versions.for_forward(step)->version; }
   void update(std::int64_t step) {
-    versions.begin_update(step).front().add_(1);
+    const auto [weights, before] = versions.begin_update(step);
+    if (!before.empty()) weights.front().copy_(before.front());
+    weights.front().add_(1);
     buffers.insert(versions.newest_flat().data_ptr());
   }
 };
