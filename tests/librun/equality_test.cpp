@@ -295,6 +295,22 @@ TEST_SUITE("librun/equality") {
     CHECK(test::largest_difference(contiguous.tensors, last.tensors) < 1e-4);
   }
 
+  // 40 steps on the same 32 samples; a weight of bfloat16 has 8 bits.
+  TEST_CASE("bfloat16 trains as float32 does, whatever the optimizer") {
+    run::RunOptions options = short_run();
+    options.synthetic_samples = 32;
+    options.steps = 40;
+    for (const plan::OptimizerName optimizer : {plan::OptimizerName::sgd, plan::OptimizerName::adamw}) {
+      CAPTURE(static_cast<int>(optimizer));
+      PlanSpec spec{.model = test::mlp(2), .cuts = {2}, .optimizer = optimizer};
+      const std::vector<double> whole = test::run_plan(make_plan(spec), options).report.step_losses;
+      spec.dtype = DType::bfloat16;
+      const std::vector<double> half = test::run_plan(make_plan(spec), options).report.step_losses;
+      CHECK(whole.back() < 0.9 * whole.front());
+      CHECK(half.back() == doctest::Approx(whole.back()).epsilon(0.03));
+    }
+  }
+
   TEST_CASE("autocast to bfloat16: every cut equals the single device, with layers that run again") {
     run::RunOptions options = short_run();
     options.autocast = run::Autocast::bfloat16;
