@@ -37,7 +37,7 @@ class Profiling {
     bool out_of_memory = false;
     PassBytes bytes;
     Seconds pass_time{};  ///< of the byte passes: a first guess
-    int in_flight = 1;    ///< micro-batches in flight while timing: one per device where memory allows
+    int in_flight = 1;    ///< micro-batches in a pipeline's first part: one per device where memory allows
     LayerSamples samples;
   };
 
