@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 
 #include "libprofile/model/errors.h"
 
@@ -31,20 +32,22 @@ using Tensors = std::vector<at::Tensor>;
 
 /// The fused kernels walk raw memory: another layout would give wrong numbers without an error. `what` the
 /// others are: `gradient`.
-void check(std::span<const at::Tensor> weights, std::span<const at::Tensor> others, const std::string& what) {
+void check(std::span<const at::Tensor> weights, std::span<const at::Tensor> others, std::string_view what) {
   const auto fail = [](const std::string& message) { throw Error(ErrorKind::internal, message); };
   if (weights.size() != others.size()) {
-    fail("got " + std::to_string(others.size()) + " " + what + "s for " + std::to_string(weights.size()) +
-         " weights");
+    fail("got " + std::to_string(others.size()) + " " + std::string(what) + "s for " +
+         std::to_string(weights.size()) + " weights");
   }
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    const std::string which = "weight " + std::to_string(i),
-                      differ = which + " and its " + what + " differ in ";
-    if (!others[i].defined()) fail(which + " has no " + what);
-    if (others[i].scalar_type() != weights[i].scalar_type()) fail(differ + "dtype");
+    const auto fail_weight = [&](const std::string& fault) { fail("weight " + std::to_string(i) + fault); };
+    const auto differ = [&](const std::string& in) {
+      fail_weight(" and its " + std::string(what) + " differ in " + in);
+    };
+    if (!others[i].defined()) fail_weight(" has no " + std::string(what));
+    if (others[i].scalar_type() != weights[i].scalar_type()) differ("dtype");
     if (others[i].sizes() != weights[i].sizes() || others[i].strides() != weights[i].strides())
-      fail(differ + "shape or strides");
-    if (!weights[i].is_non_overlapping_and_dense()) fail(which + " is not dense");
+      differ("shape or strides");
+    if (!weights[i].is_non_overlapping_and_dense()) fail_weight(" is not dense");
   }
 }
 
@@ -102,7 +105,7 @@ class Sgd final : public Optimizer {
   /// LibTorch 2.11's fused kernel leaves bfloat16 weights as they are on a CPU, all but the last few, and reads
   /// their momenta as float32 (pytorch/pytorch#191763).
   void update_unfused(const Update& of, at::TensorList momenta, double learning_rate, bool first) const {
-    Tensors slopes = of.gradients;
+    Tensors slopes = of.gradients.vec();
     if (options_.weight_decay != 0.0) slopes = at::_foreach_add(slopes, of.weights, options_.weight_decay);
     if (!momenta.empty()) {
       if (first) {
@@ -176,7 +179,7 @@ class Rmsprop final : public Optimizer {
     Tensors decayed;
     if (options_.weight_decay != 0.0)
       decayed = at::_foreach_add(of.gradients, of.weights, options_.weight_decay);
-    const Tensors& slopes = decayed.empty() ? of.gradients : decayed;
+    const at::TensorList slopes = decayed.empty() ? of.gradients : at::TensorList(decayed);
     const Tensors& squares = of.state[0].tensors;
     at::_foreach_mul_(squares, options_.alpha);
     at::_foreach_addcmul_(squares, slopes, slopes, 1 - options_.alpha);
@@ -225,7 +228,7 @@ void Optimizer::step(std::span<const at::Tensor> weights, std::span<const at::Te
     for (const OptimizerSlot& slot : state_) {
       if (slot.name == "step") at::_foreach_add_(slot.tensors, 1);
     }
-    const Update all{{weights.begin(), weights.end()}, {gradients.begin(), gradients.end()}, state_};
+    const Update all{list(weights), list(gradients), state_};
     if (before.empty()) {
       update(all, learning_rate, first);
     } else {
@@ -239,27 +242,27 @@ void Optimizer::update_copies(const Update& all, std::span<const at::Tensor> bef
                               bool first) const {
   const std::int64_t most = all.weights.front().is_cpu() ? piece_elements(all.weights.front().itemsize())
                                                          : std::numeric_limits<std::int64_t>::max();
-  Tensors copied;
-  Update piece;
+  Tensors copied, weights, gradients;
+  std::vector<OptimizerSlot> slots;
   std::int64_t room = most;
   const auto begin_piece = [&] {
-    copied.clear();
-    piece = {};
-    for (const OptimizerSlot& slot : all.state) piece.state.push_back({slot.name});
+    for (Tensors* tensors : {&copied, &weights, &gradients}) tensors->clear();
+    slots.clear();
+    for (const OptimizerSlot& slot : all.state) slots.push_back({slot.name});
     room = most;
   };
   const auto end_piece = [&] {
-    at::_foreach_copy_(piece.weights, copied);
-    update(piece, learning_rate, first);
+    at::_foreach_copy_(weights, copied);
+    update({weights, gradients, slots}, learning_rate, first);
     begin_piece();
   };
   const auto add = [&](std::size_t i, std::int64_t begin, std::int64_t end) {
     copied.push_back(part(before[i], begin, end));
-    piece.weights.push_back(part(all.weights[i], begin, end));
-    piece.gradients.push_back(part(all.gradients[i], begin, end));
+    weights.push_back(part(all.weights[i], begin, end));
+    gradients.push_back(part(all.gradients[i], begin, end));
     for (std::size_t s = 0; s < all.state.size(); ++s) {
       const at::Tensor& state = all.state[s].tensors[i];
-      piece.state[s].tensors.push_back(all.state[s].name == "step" ? state : part(state, begin, end));
+      slots[s].tensors.push_back(all.state[s].name == "step" ? state : part(state, begin, end));
     }
     room -= (end - begin + kPartMultiple - 1) / kPartMultiple * kPartMultiple;
   };

@@ -75,8 +75,8 @@ class Optimizer {
   /// Entry i of each list belongs together: a weight and its gradient and state, or a part of each of them in
   /// the order of memory (`step` is a number, and never in parts).
   struct Update {
-    std::vector<at::Tensor> weights, gradients;
-    std::vector<OptimizerSlot> state;
+    at::TensorList weights, gradients;
+    c10::ArrayRef<OptimizerSlot> state;
   };
   /// Changes weights and state in place; the numbers of steps count this one already. `first`: no step was
   /// before.
