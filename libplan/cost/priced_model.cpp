@@ -102,6 +102,11 @@ OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer,
     const UpdateLine line = update_line(*measured);
     cost.update_per_byte = line.seconds_per_byte;
     cost.update_fixed = line.fixed.count();
+    if (const auto& other = measured->new_version) {
+      const double in_place =
+          cost.update_fixed + static_cast<double>(other->parameters.value) * cost.update_per_byte;
+      if (in_place > 0) cost.new_version = other->update.median.count() / in_place;
+    }
   }
   if (state_ratio) cost.state_ratio = *state_ratio;
   return cost;

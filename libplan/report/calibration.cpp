@@ -191,6 +191,7 @@ Profile calibrated(const Profile& profile, std::span<const RunFactors> runs) {
     const double factor = median(updates[optimizer.name]);
     scale(optimizer.update, factor);
     for (UpdatePoint& part : optimizer.parts) scale(part.update, factor);
+    if (optimizer.new_version) scale(optimizer.new_version->update, factor);
   }
   return result;
 }

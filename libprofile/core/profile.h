@@ -147,6 +147,9 @@ struct OptimizerProfile {
   Bytes parameters;
   std::vector<UpdatePoint> parts =
       {};  ///< of stretches of the layers, as stages hold them; empty: not measured
+  /// Of what one device of a pipeline holds, or of all parameters, into other memory, as where passes hold the
+  /// weights before. Nothing: not measured.
+  std::optional<UpdatePoint> new_version = std::nullopt;
   bool operator==(const OptimizerProfile&) const = default;
 };
 

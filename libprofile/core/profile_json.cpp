@@ -229,6 +229,15 @@ Json whole_json(const WholeModelPoint& point) {
           {"peak_bytes", point.peak.value}};
 }
 
+UpdatePoint read_update(ObjectReader& reader) {
+  const Bytes parameters(reader.integer("parameter_bytes", {.min = 1}));
+  return {parameters, read_time(reader, "update_s")};
+}
+
+Json update_json(const UpdatePoint& point) {
+  return {{"parameter_bytes", point.parameters.value}, {"update_s", to_json(point.update)}};
+}
+
 OptimizerProfile read_optimizer(ObjectReader& reader) {
   OptimizerProfile optimizer;
   optimizer.name = reader.text("name");
@@ -236,10 +245,10 @@ OptimizerProfile read_optimizer(ObjectReader& reader) {
   optimizer.update = read_time(reader, "update_s");
   optimizer.parameters = Bytes(reader.integer("parameter_bytes"));
   if (reader.has("parts")) {
-    reader.objects("parts", [&](ObjectReader& member) {
-      const Bytes parameters(member.integer("parameter_bytes", {.min = 1}));
-      optimizer.parts.push_back({parameters, read_time(member, "update_s")});
-    });
+    reader.objects("parts", [&](ObjectReader& member) { optimizer.parts.push_back(read_update(member)); });
+  }
+  if (reader.has("new_version")) {
+    reader.object("new_version", [&](ObjectReader& member) { optimizer.new_version = read_update(member); });
   }
   return optimizer;
 }
@@ -249,10 +258,10 @@ Json optimizer_json(const OptimizerProfile& optimizer) {
             {"state_bytes_per_parameter_byte", optimizer.state_bytes_per_parameter_byte},
             {"update_s", to_json(optimizer.update)},
             {"parameter_bytes", optimizer.parameters.value}};
+  if (optimizer.new_version) json["new_version"] = update_json(*optimizer.new_version);
   if (optimizer.parts.empty()) return json;
   json["parts"] = Json::array();
-  for (const UpdatePoint& part : optimizer.parts)
-    json["parts"].push_back({{"parameter_bytes", part.parameters.value}, {"update_s", to_json(part.update)}});
+  for (const UpdatePoint& part : optimizer.parts) json["parts"].push_back(update_json(part));
   return json;
 }
 

@@ -332,6 +332,11 @@ void ModelRunner::run_pass(Flying& flying, const Visit& visit, VisitTimes& times
 }
 
 void ModelRunner::time_updates(std::size_t size, std::span<Stretch> stretches, int dropped, int steps) {
+  for (Stretch& stretch : stretches) {
+    if (!stretch.new_version || !stretch.others.empty()) continue;
+    for (const at::Tensor& weight : distinct(weights_->layers, stretch.begin, stretch.end))
+      stretch.others.push_back(at::zeros_like(weight));
+  }
   for (int i = 0; i < dropped + steps; ++i) {
     model::Pass pass = forward(batches_[size], nullptr);
     backward(pass, size, PassKind::full, nullptr);
@@ -339,7 +344,11 @@ void ModelRunner::time_updates(std::size_t size, std::span<Stretch> stretches, i
     for (Stretch& stretch : stretches) {
       const std::vector<at::Tensor> weights = distinct(weights_->layers, stretch.begin, stretch.end);
       const std::vector<at::Tensor> gradients = distinct(gradients_.places, stretch.begin, stretch.end);
-      stretch.optimizer->step(weights, gradients, /*learning_rate=*/0.0);
+      if (stretch.new_version) {
+        stretch.optimizer->step(stretch.others, gradients, /*learning_rate=*/0.0, weights);
+      } else {
+        stretch.optimizer->step(weights, gradients, /*learning_rate=*/0.0);
+      }
       timer_.mark();
     }
     const std::vector<double> seconds = timer_.take();

@@ -58,7 +58,9 @@ ModelPart whole_model(const ResolvedModel& model);
 struct Stretch {
   int begin = 0, end = 0;
   std::unique_ptr<model::Optimizer> optimizer = {};
-  std::vector<double> seconds = {};  ///< per update
+  bool new_version = false;             ///< into other memory
+  std::vector<at::Tensor> others = {};  ///< that memory, of the first update on
+  std::vector<double> seconds = {};     ///< per update
 };
 
 class ModelRunner {
@@ -98,6 +100,7 @@ class ModelRunner {
   void time_updates(std::size_t size, std::span<Stretch> stretches, int dropped, int steps);
   /// Bytes of the distinct parameters of these positions.
   Bytes parameter_bytes(const Stretch& stretch) const;
+  int layers() const { return segment_.layer_count(); }
 
   /// Bytes of the buffers of each layer of the part.
   std::vector<Bytes> buffer_bytes() const;

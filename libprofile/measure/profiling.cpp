@@ -18,6 +18,7 @@ namespace {
 
 constexpr Seconds kUpdateVisit{0.03};  // steps that are timed between two looks at the stopping rule
 constexpr int kUpdatePieces = 4;       // the model's layers as one stage, two, four
+constexpr int kUpdateMeasurements = std::bit_width(unsigned{kUpdatePieces}) + 1;  // and one of new versions
 
 StoppingRule rule_of(const ProfileOptions& options, Seconds budget) {
   return {.min_samples = options.min_samples,
@@ -293,12 +294,15 @@ OptimizerProfile Profiling::measure_optimizer(const std::string& name, const Mak
     }
     profile.parts.insert(profile.parts.end(), points.begin(), points.end());
   }
+  try {
+    profile.new_version = measure_new_version(make);
+  } catch (const model::OutOfMemory&) {  // no room for a second version
+  }
   return profile;
 }
 
 /// All parameters, in as many stretches of layers; those without parameters are left out.
 std::vector<UpdatePoint> Profiling::measure_updates(const MakeOptimizer& make, int pieces) {
-  const StoppingRule rule = rule_of(options_, optimizer_budget() / std::bit_width(unsigned{kUpdatePieces}));
   const int layers = static_cast<int>(part_.layers.size());
   std::vector<std::vector<Stretch>> stretches(runners_.size());  // per device
   for (int piece = 0; piece < pieces; ++piece) {
@@ -306,25 +310,45 @@ std::vector<UpdatePoint> Profiling::measure_updates(const MakeOptimizer& make, i
     if (runners_.front()->parameter_bytes(stretch) == Bytes(0)) continue;
     for (auto& own : stretches) own.push_back({stretch.begin, stretch.end, make()});
   }
+  time_updates(runners_, stretches);
+  std::vector<UpdatePoint> points;
+  for (const Stretch& stretch : stretches.front())
+    points.push_back({runners_.front()->parameter_bytes(stretch), summarise(stretch.seconds)});
+  return points;
+}
+
+/// Each device its part of the model, where there are parts. Nothing where the first one has no parameters.
+std::optional<UpdatePoint> Profiling::measure_new_version(const MakeOptimizer& make) {
+  const Runners& runners = parts_.empty() ? runners_ : parts_;
+  std::vector<std::vector<Stretch>> stretches(runners.size());
+  for (std::size_t d = 0; d < runners.size(); ++d)
+    stretches[d].push_back({0, runners[d]->layers(), make(), /*new_version=*/true});
+  const Stretch& first = stretches.front().front();
+  const Bytes parameters = runners.front()->parameter_bytes(first);
+  if (parameters == Bytes(0)) return std::nullopt;
+  time_updates(runners, stretches);
+  return UpdatePoint{parameters, summarise(first.seconds)};
+}
+
+/// Every device its stretches, until the times of the first device's first one are precise.
+void Profiling::time_updates(const Runners& runners, std::vector<std::vector<Stretch>>& stretches) {
+  const StoppingRule rule = rule_of(options_, optimizer_budget() / kUpdateMeasurements);
   const auto visit = [&](int dropped, int steps) {
     const Seconds start = environment_.clock.now();
-    on_devices([&](int device, ModelRunner& runner) {
-      runner.time_updates(/*size=*/0, stretches[static_cast<std::size_t>(device)], dropped, steps);
+    on_devices([&](int device, ModelRunner& /*whole*/) {
+      const auto d = static_cast<std::size_t>(device);
+      runners[d]->time_updates(/*size=*/0, stretches[d], dropped, steps);
     });
     return (environment_.clock.now() - start) / (dropped + steps);
   };
-  std::vector<Stretch>& own = stretches.front();
+  const std::vector<double>& seconds = stretches.front().front().seconds;
   Seconds step_time = visit(rule.warm_up_passes, 0);
-  for (Seconds spent{}; decide(rule, own.front().seconds, spent) == Verdict::more;) {
+  for (Seconds spent{}; decide(rule, seconds, spent) == Verdict::more;) {
     const double fitting = kUpdateVisit / std::max(step_time, Seconds(1e-9));
     const int steps = static_cast<int>(std::clamp(fitting, 1.0, 32.0));
     step_time = visit(/*dropped=*/0, steps);
     spent += steps * step_time;
   }
-  std::vector<UpdatePoint> points;
-  for (const Stretch& stretch : own)
-    points.push_back({runners_.front()->parameter_bytes(stretch), summarise(stretch.seconds)});
-  return points;
 }
 
 }  // namespace pp::profile

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -63,6 +64,9 @@ class Profiling {
   using MakeOptimizer = std::function<std::unique_ptr<model::Optimizer>()>;
   OptimizerProfile measure_optimizer(const std::string& name, const MakeOptimizer& make);
   std::vector<UpdatePoint> measure_updates(const MakeOptimizer& make, int pieces);
+  std::optional<UpdatePoint> measure_new_version(const MakeOptimizer& make);
+  using Runners = std::vector<std::unique_ptr<ModelRunner>>;
+  void time_updates(const Runners& runners, std::vector<std::vector<Stretch>>& stretches);
   Seconds optimizer_budget() const { return options_.budget_per_size / 4; }
   LayerProfile layer_result(int position) const;
   Context context() const;
@@ -74,11 +78,11 @@ class Profiling {
   const Environment& environment_;
   std::vector<Size> sizes_;
   std::vector<OptimizerProfile> optimizers_;
-  Context findings_;                                   ///< what the timing says about the machine
-  std::vector<MemoryAccount> accounts_;                ///< per device
-  std::vector<DeviceProbes> probes_;                   ///< per device
-  std::vector<std::unique_ptr<ModelRunner>> runners_;  ///< per device
-  std::vector<std::unique_ptr<ModelRunner>> parts_;    ///< per device, a part of the model each
+  Context findings_;                     ///< what the timing says about the machine
+  std::vector<MemoryAccount> accounts_;  ///< per device
+  std::vector<DeviceProbes> probes_;     ///< per device
+  Runners runners_;                      ///< per device
+  Runners parts_;                        ///< per device, a part of the model each
   DeviceGang gang_;
 };
 

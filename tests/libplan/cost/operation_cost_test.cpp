@@ -66,6 +66,32 @@ TEST_CASE("every operation of a stage pays the fixed cost once, every update its
   CHECK(split.predicted.stages[0].weight_gradient.count() == exactly(0.00225));
 }
 
+TEST_CASE("an update costs as one that makes a new version where passes hold the weights before") {
+  Profile profile = with_update(four_layers());
+  profile.optimizers[0].new_version = UpdatePoint{Bytes(1'000'000), seconds(0.003)};
+  const auto updates = [&](const std::string& schedule, int micro_batches) {
+    PlanRequest request = request_of(micro_batches, schedule);
+    request.stages = 2;
+    request.replicas = {1, 1};
+    const Plan plan = std::get<Plan>(make_plan(profile, test::make_cluster(2), request));
+    return std::vector{plan.predicted.stages[0].update, plan.predicted.stages[1].update};
+  };
+  // Two layers each: 1 + 2 ms in place, 3 / (1 + 1) times as long into other memory. The last stage of a stream
+  // has one micro-batch in flight, and none when it updates; two versions take turns whoever holds them.
+  const Seconds in_place(0.003), new_version(0.0045);
+  const auto check = [&](const std::string& schedule, int micro_batches, Seconds first, Seconds last) {
+    CAPTURE(schedule);
+    const std::vector<Seconds> found = updates(schedule, micro_batches);
+    CHECK(found[0].count() == exactly(first.count()));
+    CHECK(found[1].count() == exactly(last.count()));
+  };
+  check("1f1b", 4, in_place, in_place);
+  check("pipedream", 1, new_version, in_place);
+  check("vertical-sync", 1, new_version, new_version);
+  check("2bw", 4, new_version, new_version);
+  check("spectrain", 1, in_place, in_place);
+}
+
 TEST_CASE("a profile without them costs nothing more") {
   const PricedModel model = price_model(four_layers(), std::vector<int>{1}, {});
   CHECK(model.fixed == OperationCost{});

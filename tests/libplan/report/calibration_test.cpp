@@ -151,6 +151,7 @@ TEST_CASE("percentiles and the optimizer's update are scaled with the medians") 
   Profile profile = chain();
   TimeStat& forward = profile.layers[0].points[0].forward;
   forward = {Seconds(4e-3), Seconds(3e-3), Seconds(6e-3), 10};
+  profile.optimizers[0].new_version = UpdatePoint{Bytes(6000), {Seconds(12e-3), Seconds(0), Seconds(0), 10}};
   // Updates of 3 ms each took 3 and 6 ms: 9 instead of 6 together.
   const MeasuredRun run = run_of(profile, [](OpKind kind, int stage, Seconds promised) {
     return kind == OpKind::backward || stage == 0 ? promised : 2 * promised;
@@ -160,6 +161,7 @@ TEST_CASE("percentiles and the optimizer's update are scaled with the medians") 
   CHECK(forward_ms(slow, 3) == exactly(8));
   CHECK(slow.optimizers[0].update.median.count() == exactly(9e-3));
   CHECK(slow.optimizers[0].update.high.count() == exactly(12e-3));
+  CHECK(slow.optimizers[0].new_version->update.median.count() == exactly(18e-3));
   // Of another optimizer than the one that ran nothing is known.
   profile.optimizers.push_back({"adamw", 2, profile.optimizers[0].update, Bytes(6000)});
   CHECK(calibrated_by(profile, {run}).optimizers[1].update == profile.optimizers[1].update);

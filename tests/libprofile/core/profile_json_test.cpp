@@ -88,8 +88,9 @@ TEST_SUITE("libprofile/core/profile_json") {
     CHECK((parse_profile(dump_json(to_json(profile))) == profile));
   }
 
-  TEST_CASE("times of first micro-batches and of parts are kept where they were measured") {
+  TEST_CASE("times of first micro-batches, of parts and of new versions are kept where they were measured") {
     Profile profile = small_profile();
+    profile.optimizers[0].new_version = UpdatePoint{Bytes(20), stat(0.125)};
     LayerPoint& point = profile.layers[0].points[0];
     point.first = LayerTimes{Seconds(0.5), Seconds(0.25), Seconds(0), Seconds(1)};
     point.in_part = LayerTimes{Seconds(0.125), Seconds(2), Seconds(4), Seconds(8)};

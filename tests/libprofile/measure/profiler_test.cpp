@@ -99,6 +99,10 @@ TEST_SUITE("libprofile/measure/profiler") {
     CHECK(profile.optimizers[1].state_bytes_per_parameter_byte == 2.0);
     for (const OptimizerProfile& optimizer : profile.optimizers) {
       CHECK(optimizer.update.median.count() > 0);
+      REQUIRE(optimizer.new_version);
+      CHECK(optimizer.new_version->parameters == optimizer.parameters);  // one device has no parts
+      CHECK(optimizer.new_version->update.median.count() > 0);
+      CHECK(optimizer.new_version->update.samples >= 5);
       CHECK(optimizer.parameters == Bytes((30 + 21) * 4));
       // Of three layers: all, the first and the other two, then each alone; the relu has nothing to update.
       std::vector<Bytes> parts;
@@ -152,6 +156,8 @@ TEST_SUITE("libprofile/measure/profiler") {
     CHECK(profile.device.memory == Bytes(std::int64_t{1} << 29));
     CHECK(profile.context.at("devices") == "cpu:2x1");
     CHECK(profile.context.at("micro_batches_in_flight") == "2");
+    REQUIRE(profile.optimizers[0].new_version);
+    CHECK(profile.optimizers[0].new_version->parameters == Bytes(30 * 4));  // fc1 alone, the first of two parts
     CHECK(profile.context.at("host") == "here");
     REQUIRE_FALSE(observer.warnings.empty());
     CHECK(observer.warnings[0] ==
