@@ -35,7 +35,9 @@ struct OptimizerCost {
   double state_ratio = 1;      ///< state bytes per parameter byte
   double update_per_byte = 0;  ///< seconds per parameter byte
   double update_fixed = 0;     ///< seconds per update of a stage
-  double new_version = 1;      ///< times as long where passes hold the weights before; chains leave it out
+  // Times as long; chains leave both out.
+  double beside = 1;       ///< where each profiled device updates a whole model at once, at least 1
+  double new_version = 1;  ///< where passes hold the weights before
 };
 
 /// What the executor takes for every operation of a stage, whatever its layers. A split backward pays for both

@@ -102,11 +102,14 @@ OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer,
     const UpdateLine line = update_line(*measured);
     cost.update_per_byte = line.seconds_per_byte;
     cost.update_fixed = line.fixed.count();
-    if (const auto& other = measured->new_version) {
-      const double in_place =
-          cost.update_fixed + static_cast<double>(other->parameters.value) * cost.update_per_byte;
-      if (in_place > 0) cost.new_version = other->update.median.count() / in_place;
-    }
+    const auto times_as_long = [&](const UpdatePoint& other) {
+      const double alone =
+          cost.update_fixed + static_cast<double>(other.parameters.value) * cost.update_per_byte;
+      return alone > 0 ? other.update.median.count() / alone : 1;
+    };
+    if (!measured->parts.empty())
+      cost.beside = std::max(1.0, times_as_long({measured->parameters, measured->update}));
+    if (measured->new_version) cost.new_version = times_as_long(*measured->new_version);
   }
   if (state_ratio) cost.state_ratio = *state_ratio;
   return cost;

@@ -41,8 +41,8 @@ double state_ratio_of(OptimizerName optimizer);
 const OptimizerProfile* profiled_optimizer(const Profile& profile, OptimizerName optimizer);
 
 /// `state_ratio` unset: the profile's for this optimizer, else state_ratio_of(). The update's time is the
-/// line (update_line.h) of profiled_optimizer(), and of one that makes a new version as many times it as of
-/// `new_version`'s parameters; without one it costs nothing.
+/// line (update_line.h) of profiled_optimizer(), without one it costs nothing; `beside` and `new_version` are
+/// what its `update` and `new_version` take over the line at their parameters.
 OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer,
                              std::optional<double> state_ratio);
 

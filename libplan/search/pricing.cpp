@@ -359,7 +359,9 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
   const double speed = slowest_speed(context.cluster, devices);
   costs.update = Seconds(context.optimizer.update_fixed +
                          static_cast<double>(contents.parameters) * context.optimizer.update_per_byte);
-  if (holds_versions(assignment.policy) && costs.versions > 1) costs.update *= context.optimizer.new_version;
+  const bool new_version = holds_versions(assignment.policy) && costs.versions > 1;
+  costs.update *=
+      new_version ? context.optimizer.new_version : 1 + share.beside * (context.optimizer.beside - 1);
   for (Seconds* time : {&costs.forward, &costs.backward, &costs.input_gradient, &costs.weight_gradient,
                         &costs.recompute, &costs.update}) {
     *time /= speed;

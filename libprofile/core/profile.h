@@ -143,10 +143,10 @@ struct UpdatePoint {
 struct OptimizerProfile {
   std::string name;
   double state_bytes_per_parameter_byte = 0;
-  TimeStat update;  ///< of all parameters of the model at once
+  TimeStat update;  ///< of all parameters of the model, on all devices at once
   Bytes parameters;
-  std::vector<UpdatePoint> parts =
-      {};  ///< of stretches of the layers, as stages hold them; empty: not measured
+  /// Of stretches of the layers, as stages hold them, while other devices idle; empty: not measured.
+  std::vector<UpdatePoint> parts = {};
   /// Of what one device of a pipeline holds, or of all parameters, into other memory, as where passes hold the
   /// weights before. Nothing: not measured.
   std::optional<UpdatePoint> new_version = std::nullopt;

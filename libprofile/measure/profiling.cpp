@@ -18,7 +18,7 @@ namespace {
 
 constexpr Seconds kUpdateVisit{0.03};  // steps that are timed between two looks at the stopping rule
 constexpr int kUpdatePieces = 4;       // the model's layers as one stage, two, four
-constexpr int kUpdateMeasurements = std::bit_width(unsigned{kUpdatePieces}) + 1;  // and one of new versions
+constexpr int kUpdateMeasurements = std::bit_width(unsigned{kUpdatePieces}) + 2;  // all at once, new versions
 
 StoppingRule rule_of(const ProfileOptions& options, Seconds budget) {
   return {.min_samples = options.min_samples,
@@ -287,13 +287,13 @@ OptimizerProfile Profiling::measure_optimizer(const std::string& name, const Mak
   profile.name = name;
   profile.state_bytes_per_parameter_byte = make()->state_ratio();
   for (int pieces = 1; pieces <= kUpdatePieces; pieces *= 2) {
-    const std::vector<UpdatePoint> points = measure_updates(make, pieces);
-    if (pieces == 1) {
-      profile.update = points.front().update;
-      profile.parameters = points.front().parameters;
-    }
+    const std::vector<UpdatePoint> points = measure_updates(make, pieces, /*devices=*/1);
     profile.parts.insert(profile.parts.end(), points.begin(), points.end());
   }
+  const int devices = options_.devices.count;
+  const UpdatePoint all = devices > 1 ? measure_updates(make, 1, devices).front() : profile.parts.front();
+  profile.parameters = all.parameters;
+  profile.update = all.update;
   try {
     profile.new_version = measure_new_version(make);
   } catch (const model::OutOfMemory&) {  // no room for a second version
@@ -301,14 +301,16 @@ OptimizerProfile Profiling::measure_optimizer(const std::string& name, const Mak
   return profile;
 }
 
-/// All parameters, in as many stretches of layers; those without parameters are left out.
-std::vector<UpdatePoint> Profiling::measure_updates(const MakeOptimizer& make, int pieces) {
+/// All parameters, in as many stretches of layers, on so many devices at once while the others idle; stretches
+/// without parameters are left out.
+std::vector<UpdatePoint> Profiling::measure_updates(const MakeOptimizer& make, int pieces, int devices) {
   const int layers = static_cast<int>(part_.layers.size());
   std::vector<std::vector<Stretch>> stretches(runners_.size());  // per device
   for (int piece = 0; piece < pieces; ++piece) {
     Stretch stretch{.begin = piece * layers / pieces, .end = (piece + 1) * layers / pieces};
     if (runners_.front()->parameter_bytes(stretch) == Bytes(0)) continue;
-    for (auto& own : stretches) own.push_back({stretch.begin, stretch.end, make()});
+    for (auto& own : std::span(stretches).first(static_cast<std::size_t>(devices)))
+      own.push_back({stretch.begin, stretch.end, make()});
   }
   time_updates(runners_, stretches);
   std::vector<UpdatePoint> points;
@@ -330,14 +332,14 @@ std::optional<UpdatePoint> Profiling::measure_new_version(const MakeOptimizer& m
   return UpdatePoint{parameters, summarise(first.seconds)};
 }
 
-/// Every device its stretches, until the times of the first device's first one are precise.
+/// Every device that has stretches, until the times of the first device's first one are precise.
 void Profiling::time_updates(const Runners& runners, std::vector<std::vector<Stretch>>& stretches) {
   const StoppingRule rule = rule_of(options_, optimizer_budget() / kUpdateMeasurements);
   const auto visit = [&](int dropped, int steps) {
     const Seconds start = environment_.clock.now();
     on_devices([&](int device, ModelRunner& /*whole*/) {
       const auto d = static_cast<std::size_t>(device);
-      runners[d]->time_updates(/*size=*/0, stretches[d], dropped, steps);
+      if (!stretches[d].empty()) runners[d]->time_updates(/*size=*/0, stretches[d], dropped, steps);
     });
     return (environment_.clock.now() - start) / (dropped + steps);
   };

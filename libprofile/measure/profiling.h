@@ -63,7 +63,7 @@ class Profiling {
   Seconds remaining_before(std::size_t size) const;
   using MakeOptimizer = std::function<std::unique_ptr<model::Optimizer>()>;
   OptimizerProfile measure_optimizer(const std::string& name, const MakeOptimizer& make);
-  std::vector<UpdatePoint> measure_updates(const MakeOptimizer& make, int pieces);
+  std::vector<UpdatePoint> measure_updates(const MakeOptimizer& make, int pieces, int devices);
   std::optional<UpdatePoint> measure_new_version(const MakeOptimizer& make);
   using Runners = std::vector<std::unique_ptr<ModelRunner>>;
   void time_updates(const Runners& runners, std::vector<std::vector<Stretch>>& stretches);

@@ -58,7 +58,7 @@ std::vector<at::Tensor> ModelAlone::forward(const NamedTensors& inputs, std::int
     std::vector<at::Tensor> in;
     for (const TensorSource& source : model_.layers[i].sources) in.push_back(tensor(source));
     made.push_back(model::bind_layer(model_, static_cast<int>(i)).forward(in, parameters_[i], context));
-    for (at::Tensor& tensor : made.back()) tensor = tensor.contiguous();  // as between the layers of a stage
+    for (at::Tensor& output : made.back()) output = output.contiguous();  // as between the layers of a stage
   }
   std::vector<at::Tensor> outputs;
   for (const TensorSource& source : model_.outputs) outputs.push_back(tensor(source));

@@ -81,6 +81,28 @@ TEST_CASE("a device alone takes what it takes alone, replicas what they take bes
   CHECK(forward_of(cluster) == exactly(0.0015));
 }
 
+TEST_CASE("a stage updates as one device does alone, replicas as those that update beside each other") {
+  // Of 2 MB, 2 ms alone and 3 ms on both devices at once: 1 ns a byte, half as long again.
+  Profile profile = make_profile({{{1, 2, 1'000'000, 0, 0, 0, 0}, {1, 2, 1'000'000, 0, 0, 0, 0}}, {}, {1}});
+  profile.device.devices_busy = 2;
+  const auto update = [](double time) { return TimeStat{Seconds(time), Seconds(time), Seconds(time), 0}; };
+  profile.optimizers = {{"sgd", 1, update(3e-3), Bytes(2'000'000), {{Bytes(2'000'000), update(2e-3)}}}};
+  PlanRequest request = request_of("1f1b");
+  const auto update_of = [&](int stages, int replicas, const Cluster& cluster) {
+    request.stages = stages;
+    request.replicas.assign(static_cast<std::size_t>(stages), replicas);
+    const Plan plan = planned(profile, cluster, request);
+    CHECK(plan.certificate.lower_bound <= plan.certificate.objective);
+    return plan.predicted.stages[0].update.count();
+  };
+  CHECK(update_of(2, 1, make_cluster(2)) == exactly(0.001));  // one copy between them
+  CHECK(update_of(1, 1, make_cluster(2)) == exactly(0.002));
+  Cluster cluster = make_cluster(2, 0, 1e13);
+  CHECK(update_of(1, 2, cluster) == exactly(0.003));
+  cluster.devices[1].node = "b";  // each has its memory to itself
+  CHECK(update_of(1, 2, cluster) == exactly(0.002));
+}
+
 TEST_CASE("a bound is never above what is simulated, however conditions differ") {
   test::Random random(11);
   int plans = 0;

@@ -156,8 +156,12 @@ TEST_SUITE("libprofile/measure/profiler") {
     CHECK(profile.device.memory == Bytes(std::int64_t{1} << 29));
     CHECK(profile.context.at("devices") == "cpu:2x1");
     CHECK(profile.context.at("micro_batches_in_flight") == "2");
-    REQUIRE(profile.optimizers[0].new_version);
-    CHECK(profile.optimizers[0].new_version->parameters == Bytes(30 * 4));  // fc1 alone, the first of two parts
+    const OptimizerProfile& sgd = profile.optimizers[0];
+    REQUIRE(sgd.new_version);
+    CHECK(sgd.new_version->parameters == Bytes(30 * 4));  // fc1 alone, the first of two parts
+    CHECK(sgd.update.samples >= 5);  // of both devices, beside the whole model of one alone
+    CHECK(sgd.parts.front().parameters == sgd.parameters);
+    CHECK_FALSE(sgd.parts.front().update == sgd.update);
     CHECK(profile.context.at("host") == "here");
     REQUIRE_FALSE(observer.warnings.empty());
     CHECK(observer.warnings[0] ==
