@@ -84,6 +84,9 @@ struct RunOptions : ExecutionOptions {
   std::filesystem::path resume;  ///< a folder of checkpoints, or one of them; empty: from the beginning
   /// CUDA: the host waits for the device after every operation, as the profiler does. The bits are the same.
   bool wait_each_operation = false;
+  /// CUDA: passes are recorded as CUDA graphs in the second step and replayed from then on
+  /// (stage/recorded_pass.h), but for stages that draw random numbers. The bits are the same.
+  bool cuda_graphs = false;
   bool trace = false;  ///< make a Chrome trace of the last steps for the report
 };
 

@@ -171,6 +171,9 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
   command.add_option("--keep", run.checkpoints_kept, "checkpoints that are kept, the newest")
       .check(cli::whole_number(1))
       .group("Checkpoints");
+  command.add_flag(
+      "--cuda-graphs", run.cuda_graphs,
+      "CUDA: record passes as CUDA graphs and replay them, for small layers; the bits are the same");
   command.add_flag("--wait-each-operation", run.wait_each_operation,
                    "CUDA: wait for the device after every operation, for measuring; the bits are the same");
 }

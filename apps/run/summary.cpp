@@ -61,6 +61,14 @@ std::string swaps_line(const run::RunReport& report) {
   return text + '\n';
 }
 
+std::string graphs_line(const run::RunReport& report) {
+  run::GraphCount all;
+  for (const run::WorkerReport& worker : report.workers) all += worker.graphs.value_or(run::GraphCount{});
+  if (all.recorded == 0) return "";
+  return "\nCUDA graphs: " + counted(all.replayed, "micro-batch") + " on " +
+         counted(all.recorded, "recorded pass") + " of " + to_text(all.bytes) + '\n';
+}
+
 // Around a server; those that wait for each other are not stale.
 std::string replicas_line(const run::RunReport& report) {
   if (!report.replicas) return "";
@@ -134,7 +142,7 @@ std::string summary(const run::RunReport& report) {
   cli::Table table({{"quantity", cli::Align::left}, {"predicted"}, {"measured"}, {"measured/predicted"}});
   for (const run::Comparison& comparison : report.comparisons) table.add(comparison_cells(comparison));
   text += table.text() + '\n' + worker_table(report) + '\n' + operation_table(report.op_times);
-  text += swaps_line(report);
+  text += swaps_line(report) + graphs_line(report);
   if (report.frames) {
     text += "\na frame every " + to_text(report.frames->period) + ", its output " +
             to_text(report.frames->latency) + " and at most " + counted(report.frames->delay, "frame") +

@@ -6,8 +6,10 @@
 #include <set>
 #include <vector>
 
+#include "libprofile/core/error.h"
 #include "libprofile/device/cuda_device.h"
 #include "libprofile/device/device_event.h"
+#include "libprofile/device/recording.h"
 #include "libprofile/device/reference_kernel.h"
 #include "libprofile/device/threads.h"
 
@@ -63,6 +65,11 @@ at::Tensor host_room(at::IntArrayRef sizes, at::ScalarType type, at::MemoryForma
 
 std::unique_ptr<DeviceEvent> make_event(const at::Device& device, Timing timing) {
   return device.is_cuda() ? make_cuda_event(timing) : nullptr;
+}
+
+std::unique_ptr<Recording> make_recording(const c10::Device& device) {
+  if (device.is_cuda()) return make_cuda_recording();
+  throw Error(ErrorKind::internal, "work is recorded on CUDA devices alone");
 }
 
 DeviceProbes make_probes(const at::Device& device, const Clock& clock) {

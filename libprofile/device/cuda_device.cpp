@@ -4,6 +4,7 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <ATen/cuda/CUDAGraph.h>
 #include <ATen/cuda/PeerToPeerAccess.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/empty_like.h>
@@ -15,6 +16,9 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <deque>
+#include <mutex>
+#include <shared_mutex>
+#include <vector>
 
 #include "libprofile/core/error.h"
 #include "libprofile/device/cuda_module.h"
@@ -100,6 +104,49 @@ class CudaEvent final : public DeviceEvent {
   mutable at::cuda::CUDAEvent event_;
 };
 
+/// Held while a stream captures. LibTorch takes every use of memory by another stream that it is told of
+/// meanwhile for one by the graph, and forgets it; so nobody tells it of one.
+std::shared_mutex& captures() {
+  static std::shared_mutex mutex;
+  return mutex;
+}
+
+/// A graph a piece; all share a pool of memory of LibTorch's allocator.
+class CudaRecording final : public Recording {
+ public:
+  void record(const std::function<void()>& work) override {
+    const std::lock_guard lock(captures());
+    auto graph = std::make_unique<at::cuda::CUDAGraph>();
+    // Other threads go on with their streams: only this one must not wait.
+    graph->capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
+    try {
+      work();
+    } catch (...) {
+      abandon(*graph);
+      throw;
+    }
+    graph->capture_end();
+    graphs_.push_back(std::move(graph));
+    // Before each capture LibTorch writes to the state of its own generator, which all streams share.
+    c10::cuda::getCurrentCUDAStream().synchronize();
+  }
+
+  void replay(std::size_t piece) override { graphs_[piece]->replay(); }
+
+ private:
+  /// Work that cannot be recorded has ended the capture already, which capture_end() complains of.
+  static void abandon(at::cuda::CUDAGraph& graph) {
+    try {
+      graph.capture_end();
+    } catch (const c10::Error&) {
+      static_cast<void>(cudaGetLastError());
+    }
+  }
+
+  c10::MempoolId_t pool_ = at::cuda::graph_pool_handle();
+  std::vector<std::unique_ptr<at::cuda::CUDAGraph>> graphs_;
+};
+
 }  // namespace
 
 void open_cuda_devices(std::span<const int> indices) {
@@ -137,6 +184,8 @@ std::unique_ptr<DeviceEvent> make_cuda_event(Timing timing) { return std::make_u
 
 std::unique_ptr<Timer> make_event_timer() { return std::make_unique<EventTimer>(); }
 
+std::unique_ptr<Recording> make_cuda_recording() { return std::make_unique<CudaRecording>(); }
+
 std::function<void()> cuda_reference() {
   const at::Tensor factor = at::ones({1024, 1024}, at::TensorOptions(at::kCUDA));
   at::Tensor product = at::empty_like(factor);
@@ -146,6 +195,7 @@ std::function<void()> cuda_reference() {
 void wait_for_cuda(int index) { c10::cuda::getCurrentCUDAStream(ordinal(index)).synchronize(); }
 
 void read_on_this_stream(const at::Tensor& tensor) {
+  const std::shared_lock lock(captures());
   c10::cuda::CUDACachingAllocator::recordStream(tensor.storage().data_ptr(),
                                                 c10::cuda::getCurrentCUDAStream(tensor.device().index()));
 }

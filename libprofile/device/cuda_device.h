@@ -12,6 +12,7 @@
 #include <string>
 
 #include "libprofile/device/device_event.h"
+#include "libprofile/device/recording.h"
 #include "libprofile/device/timer.h"
 
 namespace pp::profile {
@@ -37,6 +38,9 @@ std::unique_ptr<Timer> make_event_timer();
 
 /// For events of the device that the thread which records them has entered.
 std::unique_ptr<DeviceEvent> make_cuda_event(Timing timing);
+
+/// In the stream of the calling thread.
+std::unique_ptr<Recording> make_cuda_recording();
 
 /// A product of two matrices of 1024 x 1024 float32, about 2.1 GFLOP, in the calling thread's stream.
 std::function<void()> cuda_reference();

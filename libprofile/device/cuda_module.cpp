@@ -16,6 +16,7 @@ constexpr CudaModule kModule{
     .generator = cuda_generator,
     .make_timer = make_event_timer,
     .make_event = make_cuda_event,
+    .make_recording = make_cuda_recording,
     .reference = cuda_reference,
     .wait_for = wait_for_cuda,
     .read_on_stream = read_on_this_stream,

@@ -26,6 +26,7 @@ struct CudaModule {
   decltype(&cuda_generator) generator;
   decltype(&make_event_timer) make_timer;
   decltype(&make_cuda_event) make_event;
+  decltype(&make_cuda_recording) make_recording;
   decltype(&cuda_reference) reference;
   decltype(&wait_for_cuda) wait_for;
   decltype(&read_on_this_stream) read_on_stream;

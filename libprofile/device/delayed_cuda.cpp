@@ -33,6 +33,7 @@ std::string cuda_identity(int index) { return cuda().identity(index); }
 at::Generator cuda_generator(int index) { return cuda().generator(index); }
 std::unique_ptr<Timer> make_event_timer() { return cuda().make_timer(); }
 std::unique_ptr<DeviceEvent> make_cuda_event(Timing timing) { return cuda().make_event(timing); }
+std::unique_ptr<Recording> make_cuda_recording() { return cuda().make_recording(); }
 std::function<void()> cuda_reference() { return cuda().reference(); }
 void wait_for_cuda(int index) { cuda().wait_for(index); }
 void read_on_this_stream(const at::Tensor& tensor) { cuda().read_on_stream(tensor); }

@@ -23,6 +23,7 @@ std::string cuda_identity(int /*index*/) { fail(); }
 at::Generator cuda_generator(int /*index*/) { fail(); }
 std::unique_ptr<Timer> make_event_timer() { fail(); }
 std::unique_ptr<DeviceEvent> make_cuda_event(Timing /*timing*/) { fail(); }
+std::unique_ptr<Recording> make_cuda_recording() { fail(); }
 std::function<void()> cuda_reference() { fail(); }
 void wait_for_cuda(int /*index*/) { fail(); }
 void read_on_this_stream(const at::Tensor& /*tensor*/) { fail(); }

@@ -59,6 +59,8 @@ class Pass {
   Tensors outputs;  ///< of Segment::outputs(): detached, dense; the caller may move them away
   at::Tensor loss;  ///< scalar, mean over the micro-batch, unweighted; undefined without a loss
   std::vector<BatchStatistics> statistics;  ///< training batch norm layers, in layer order
+  /// Where a caller puts one, backward starts from it in place of a loss weight: a scalar like the loss.
+  at::Tensor loss_gradient;
 
  private:
   friend class Segment;

@@ -43,7 +43,7 @@ class Backwarding {
   Backwarding(const Backwarding&) = delete;
   Backwarding& operator=(const Backwarding&) = delete;
 
-  void receive(std::span<Tensors> output_gradients, double loss_weight) {
+  void receive(std::span<Tensors> output_gradients, double loss_weight, at::Tensor loss_gradient) {
     if (output_gradients.size() != plan_.outputs.size()) {
       throw Error(ErrorKind::internal, "segment: got gradients of " + std::to_string(output_gradients.size()) +
                                            " outputs, needs " + std::to_string(plan_.outputs.size()));
@@ -52,9 +52,9 @@ class Backwarding {
       for (at::Tensor& gradient : output_gradients[k])
         sum(plan_.output_tensor[k]).add(detail::dense(std::exchange(gradient, {}), segment_.format));
     }
-    if (plan_.with_loss) {
-      sum(plan_.order.back().first_output).add(at::full({}, loss_weight, state_.loss_options));
-    }
+    if (!plan_.with_loss) return;
+    if (!loss_gradient.defined()) loss_gradient = at::full({}, loss_weight, state_.loss_options);
+    sum(plan_.order.back().first_output).add(std::move(loss_gradient));
   }
 
   void backward(Gradients& gradients) {
@@ -174,7 +174,7 @@ Tensors Segment::backward(Pass& pass, std::span<Tensors> output_gradients, doubl
   Tensors result;
   {
     Backwarding walk(*model_, *bound_, state_of(pass.state_), observer);
-    walk.receive(output_gradients, loss_weight);
+    walk.receive(output_gradients, loss_weight, pass.loss_gradient);
     walk.backward(gradients);
     result = walk.input_gradients();
   }
@@ -185,7 +185,7 @@ Tensors Segment::backward(Pass& pass, std::span<Tensors> output_gradients, doubl
 Tensors Segment::input_gradient(Pass& pass, std::span<Tensors> output_gradients, double loss_weight,
                                 LayerObserver* observer) const {
   Backwarding walk(*model_, *bound_, state_of(pass.state_), observer);
-  walk.receive(output_gradients, loss_weight);
+  walk.receive(output_gradients, loss_weight, pass.loss_gradient);
   walk.input_gradient();
   return walk.input_gradients();
 }

@@ -54,6 +54,7 @@ void each_plain(Record& record, Field&& field) {
   field(record.peak_in_flight);
   field(record.peak_versions);
   field(record.sent);
+  field(record.graphs);
   field(record.server);
   field(record.ops);
   field(record.messages);

@@ -56,6 +56,7 @@ WorkerReport worker_report(WorkerId id, const WorkerRecord& record, Seconds step
   report.saved = record.saved;
   report.peak_in_flight = record.peak_in_flight;
   report.peak_versions = record.peak_versions;
+  if (record.graphs.recorded > 0) report.graphs = record.graphs;
   report.sent_per_step = Bytes(record.sent.value / std::max<std::int64_t>(steps, 1));
   return report;
 }

@@ -14,6 +14,7 @@
 #include "librun/report/history.h"
 #include "librun/report/last_steps.h"
 #include "librun/report/settings.h"
+#include "librun/stage/graph_count.h"
 
 namespace pp::run {
 
@@ -48,7 +49,8 @@ struct WorkerReport {
   int peak_in_flight = 0;
   int peak_versions = 1;
   Bytes sent_per_step;
-  std::optional<SwapsReport> swaps_in, swaps_out;  ///< none: weights stay on the device
+  std::optional<SwapsReport> swaps_in = {}, swaps_out = {};  ///< none: weights stay on the device
+  std::optional<GraphCount> graphs = {};                     ///< none: no pass was recorded
   bool operator==(const WorkerReport&) const = default;
 };
 

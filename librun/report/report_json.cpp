@@ -31,6 +31,10 @@ Json write(const SwapsReport& swaps) {
   return {{"count", swaps.count}, {"bytes", swaps.bytes.value}, {"time_s", swaps.time.count()}};
 }
 
+Json write(const GraphCount& graphs) {
+  return {{"recorded", graphs.recorded}, {"replayed", graphs.replayed}, {"bytes", graphs.bytes.value}};
+}
+
 Json write(const WorkerReport& worker) {
   Json json{{"id", number(worker.id)},
             {"busy_s", worker.busy.count()},
@@ -47,6 +51,7 @@ Json write(const WorkerReport& worker) {
             {"sent_bytes_per_step", worker.sent_per_step.value}};
   if (worker.swaps_in) json["swaps_in"] = write(*worker.swaps_in);
   if (worker.swaps_out) json["swaps_out"] = write(*worker.swaps_out);
+  if (worker.graphs) json["graphs"] = write(*worker.graphs);
   return json;
 }
 
@@ -113,6 +118,15 @@ std::optional<SwapsReport> read_swaps(ObjectReader& reader, std::string_view key
   return swaps;
 }
 
+std::optional<GraphCount> read_graphs(ObjectReader& reader) {
+  if (!reader.has("graphs")) return std::nullopt;
+  GraphCount graphs;
+  reader.object("graphs", [&](ObjectReader& count) {
+    graphs = {count.integer("recorded"), count.integer("replayed"), Bytes(count.integer("bytes"))};
+  });
+  return graphs;
+}
+
 WorkerReport read_worker(ObjectReader& reader, std::size_t workers) {
   WorkerReport worker;
   const IntegerRange count{0, std::numeric_limits<int>::max()};
@@ -132,6 +146,7 @@ WorkerReport read_worker(ObjectReader& reader, std::size_t workers) {
   worker.sent_per_step = Bytes(reader.integer("sent_bytes_per_step"));
   worker.swaps_in = read_swaps(reader, "swaps_in");
   worker.swaps_out = read_swaps(reader, "swaps_out");
+  worker.graphs = read_graphs(reader);
   return worker;
 }
 

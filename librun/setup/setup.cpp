@@ -8,6 +8,7 @@
 #include "libprofile/device/machine.h"
 #include "librun/data/model_data.h"
 #include "librun/setup/checks.h"
+#include "librun/setup/cuda_graphs.h"
 #include "librun/setup/frames.h"
 #include "librun/setup/host_memory.h"
 #include "librun/setup/served.h"
@@ -223,6 +224,15 @@ RateSchedule find_rates(const RunOptions& options, Step total) {
   return rates;
 }
 
+std::vector<std::string> stages_without_graphs(const plan::Plan& plan, const ResolvedModel& model) {
+  std::vector<std::string> warnings;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const std::string why = why_not_recorded(plan, model, StageId{static_cast<int>(s)});
+    if (!why.empty()) warnings.push_back("stage " + std::to_string(s) + " runs without CUDA graphs: " + why);
+  }
+  return warnings;
+}
+
 constexpr auto kDrains =
     "checkpoints drain the asynchronous pipeline, which is part of the training: a run with another interval "
     "ends with other weights";
@@ -248,6 +258,7 @@ Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profi
   check_served(plan, setup.model, options, placement);
   setup.clock_bound = clock_bound(plan, options, placement);
   check_autocast(plan, options);
+  if (options.cuda_graphs) check_cuda_graphs(plan, setup.devices, placement);
   setup.cores = cores_of_workers(setup.devices, placement);
   const std::int64_t samples = set_data(setup, options);
   const OptimizerState optimizer = optimizer_state(plan.training.optimizer, options);
@@ -266,6 +277,8 @@ Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profi
   setup.start = find_start(plan, options, setup);
   setup.snapshot_every = snapshot_interval(options, setup);
   if (setup.streams && !options.checkpoint.empty()) setup.start.warnings.emplace_back(kDrains);
+  if (options.cuda_graphs)
+    std::ranges::move(stages_without_graphs(plan, setup.model), std::back_inserter(setup.start.warnings));
   const EpochShape& epoch = setup.length.epoch;
   check_batch_norm(plan, setup.model, epoch.size(epoch.count - 1));
   return setup;

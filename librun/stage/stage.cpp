@@ -37,6 +37,8 @@ Stage::Stage(const ResolvedModel& model, StageOptions options)
                 options.stages, options.index, options.per_update),
       buffers_(segment_.initial_buffers(options.dtype, options.device)),
       sums_(segment_.empty_gradients()) {
+  if (options.recorded)
+    recorded_.emplace(segment_, std::move(options.recorded->kinds), options.recorded->payer);
   for (const int layer : segment_.layers()) batch_norms_.push_back(batch_norms(model_, layer));
   if (layout_.parameters().empty() || !optimizer_) return;
   gradient_ = at::zeros({layout_.gradient_size()}, versions_.newest_flat().options());
@@ -85,7 +87,10 @@ model::Tensors Stage::forward(int micro_batch, std::int64_t step, model::TensorS
   model::PassContext context = training_context(key, generator);
   if (keep == Keep::inputs) context.record = model::Record::none;
   std::shared_ptr<const model::Weights> weights = versions_.for_forward(step);
-  Flight flight{segment_.forward(weights, inputs, context), weights->version};
+  RecordedPass* const recorded = recorded_ ? recorded_->take(weights, inputs, context) : nullptr;
+  Flight flight{recorded != nullptr ? recorded->forward(inputs) : segment_.forward(weights, inputs, context),
+                weights->version};
+  flight.recorded = recorded;
   if (keep == Keep::inputs) {
     flight.weights = std::move(weights);
     flight.inputs.assign(inputs.begin(), inputs.end());
@@ -115,19 +120,28 @@ void Stage::recompute(int micro_batch, model::TensorSpan inputs, const model::Ra
 
 model::Tensors Stage::backward(int micro_batch, std::span<model::Tensors> output_gradients, double weight,
                                model::LayerObserver* observer) {
-  model::Tensors result =
-      segment_.backward(flights_.at(micro_batch).pass, output_gradients, weight, sums_, observer);
+  Flight& flight = flights_.at(micro_batch);
+  model::Tensors result = flight.recorded != nullptr
+                              ? flight.recorded->backward(output_gradients, weight, sums_)
+                              : segment_.backward(flight.pass, output_gradients, weight, sums_, observer);
   retire(micro_batch);
   return result;
 }
 
 model::Tensors Stage::input_gradient(int micro_batch, std::span<model::Tensors> output_gradients,
                                      double weight) {
-  return segment_.input_gradient(flights_.at(micro_batch).pass, output_gradients, weight);
+  Flight& flight = flights_.at(micro_batch);
+  if (flight.recorded != nullptr) return flight.recorded->input_gradient(output_gradients, weight);
+  return segment_.input_gradient(flight.pass, output_gradients, weight);
 }
 
 void Stage::weight_gradient(int micro_batch, model::LayerObserver* observer) {
-  segment_.weight_gradient(flights_.at(micro_batch).pass, sums_, observer);
+  Flight& flight = flights_.at(micro_batch);
+  if (flight.recorded != nullptr) {
+    flight.recorded->weight_gradient(sums_);
+  } else {
+    segment_.weight_gradient(flight.pass, sums_, observer);
+  }
   retire(micro_batch);
 }
 
@@ -136,7 +150,16 @@ void Stage::retire(int micro_batch) {
   for (model::BatchStatistics& layer : mine) layer.micro_batch = micro_batch;
   std::ranges::move(mine, std::back_inserter(statistics_));
   segment_.reuse(std::move(mine));
+  forget(micro_batch);
+}
+
+void Stage::forget(int micro_batch) {
+  if (RecordedPass* recorded = flights_.at(micro_batch).recorded) recorded_->give(recorded);
   flights_.erase(micro_batch);
+}
+
+void Stage::end_step() {
+  if (recorded_) recorded_->end_step();
 }
 
 bool Stage::has_statistics() const {
@@ -233,6 +256,7 @@ void Stage::update(std::int64_t step, double learning_rate) {
   if (!weights.empty()) optimizer_->step(weights, update_gradients_, learning_rate, before);
   for (const FlatLayout::Parameter& parameter : layout_.parameters()) sum(parameter.uses.front()).reset();
   commit_statistics();
+  end_step();
 }
 
 FlatTensors Stage::update_gradient() {
@@ -253,6 +277,7 @@ void Stage::drop_update() {
     for (const FlatLayout::Use& use : parameter.uses) sum(use).reset();
   }
   statistics_.clear();
+  end_step();
 }
 
 void Stage::commit_statistics() {

@@ -21,6 +21,7 @@
 #include "librun/execution.h"
 #include "librun/stage/flat_layout.h"
 #include "librun/stage/flights.h"
+#include "librun/stage/recorded_passes.h"
 #include "librun/stage/weight_versions.h"
 
 namespace pp::run {
@@ -39,6 +40,14 @@ struct StageOptions {
   int stages = 1;      ///< of the whole pipeline
   int index = 0;       ///< of the stage
   int per_update = 1;  ///< micro-batches
+  /// Passes are recorded and replayed (RecordedPasses): the kinds of a mini-batch's, in the order of their
+  /// forwards, and who pays for the memory. None: they are not. Only on CUDA devices, with policy flush, for
+  /// layers that draw no random numbers.
+  struct Recorded {
+    std::vector<PassKind> kinds;
+    profile::MemoryAccount payer;
+  };
+  std::optional<Recorded> recorded = {};
 };
 
 /// What a pass keeps of its forward: graphs, or only the tensors that came from other stages, for a
@@ -89,12 +98,12 @@ class Stage {
   void recompute(int micro_batch, model::TensorSpan inputs, const model::RandomKey& key,
                  at::Generator& generator);
   /// The pass ends without a backward.
-  void forget(int micro_batch) { flights_.erase(micro_batch); }
+  void forget(int micro_batch);
   /// Mean loss of the pass that `forward` has just left in flight; the segment has the loss.
   const at::Tensor& loss(int micro_batch) const { return flights_.at(micro_batch).pass.loss; }
 
   /// Backward of the pass in flight, with the weights of its forward. `output_gradients` as Segment::backward
-  /// wants them; the observer as well.
+  /// wants them; the observer as well, which sees nothing of a recorded pass.
   model::Tensors backward(int micro_batch, std::span<model::Tensors> output_gradients, double weight,
                           model::LayerObserver* observer = nullptr);
   model::Tensors input_gradient(int micro_batch, std::span<model::Tensors> output_gradients, double weight);
@@ -161,6 +170,7 @@ class Stage {
   /// Version that the pass in flight holds.
   int version_of(int micro_batch) const { return flights_.at(micro_batch).version; }
   StageBytes bytes() const;
+  GraphCount recorded() const { return recorded_ ? recorded_->count() : GraphCount{}; }
 
   /// A copy on the host of all that training goes on from, by model-wide name: of each layer the parameters
   /// that it owns and its buffers, and what the optimizer has of its parameters. Nothing is in flight.
@@ -180,6 +190,7 @@ class Stage {
     int version = 0;
     std::shared_ptr<const model::Weights> weights = {};  ///< until the recompute: of its forward
     model::Tensors inputs = {};                          ///< until then: undefined where the data provide them
+    RecordedPass* recorded = nullptr;                    ///< has the graphs in place of `pass`; null: none has
   };
 
   at::Tensor place(const FlatLayout::Parameter& parameter, const FlatLayout::Use& use) const {
@@ -195,6 +206,7 @@ class Stage {
   void fold_uses();
   void commit_statistics();
   void retire(int micro_batch);
+  void end_step();
 
   const ResolvedModel& model_;
   model::Segment segment_;
@@ -209,6 +221,7 @@ class Stage {
   at::Tensor gradient_;                              ///< flat
   model::Gradients sums_;                            ///< views of it, as far as something was added
   std::vector<at::Tensor> update_gradients_;         ///< views of it: what the optimizer reads, per parameter
+  std::optional<RecordedPasses> recorded_;           ///< none: passes are not recorded
   Flights<Flight> flights_;
   Hold hold_ = Hold::training;
   Statistics statistics_;

@@ -11,6 +11,7 @@
 #include "libplan/simulate/simulate.h"
 #include "libprofile/core/units.h"
 #include "librun/server/server_figures.h"
+#include "librun/stage/graph_count.h"
 
 namespace pp::run {
 
@@ -92,6 +93,7 @@ struct WorkerRecord {
   int peak_versions = 1;
   Bytes sent;
   SwapRecord swaps;
+  GraphCount graphs;
   ServerFigures server;       ///< of the first replica around one, whose rank has it
   std::vector<OpRecord> ops;  ///< of the last steps
   std::vector<MessageRecord> messages;

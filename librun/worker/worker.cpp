@@ -11,6 +11,7 @@
 #include "libprofile/device/compute_device.h"
 #include "libprofile/device/cores.h"
 #include "libprofile/model/errors.h"
+#include "librun/setup/cuda_graphs.h"
 #include "librun/swap/residency.h"
 #include "librun/worker/located.h"
 #include "librun/worker/optimizer.h"
@@ -108,6 +109,8 @@ void Worker::train(const Command& command, DataFeed& feed) {
   log_->end_stretch(job_.commands.end_of_stretch(id_) - command.stretch.first);
   record_.peak = std::max(record_.peak, memory_.peak());
   trained_ = job_.commands.end_of_stretch(id_);
+  record_.graphs = {};
+  for (const auto& [id, stage] : stages_) record_.graphs += stage.recorded();
   if (swapper_) swapper_->count(false);
 }
 
@@ -201,6 +204,9 @@ void Worker::make_stage(std::size_t s) {
     options.policy = job_.plan.schedule.weight_policy;
     options.per_update = job_.plan.training.micro_batches;
   }
+  const StageId id{static_cast<int>(s)};
+  if (job_.options.cuda_graphs && why_not_recorded(job_.plan, job_.setup.model, id).empty())
+    options.recorded = {pass_kinds(job_.plan.workers[index(id_)].program.program, id), memory_};
   options.stages = static_cast<int>(job_.plan.stages.size());
   options.index = static_cast<int>(s);
   const auto where = [&] {
@@ -209,11 +215,10 @@ void Worker::make_stage(std::size_t s) {
   std::optional<profile::ChargeMemory> on_host;  // until it is adopted
   if (swapper_) on_host.emplace(swapper_->host());
   model::detail::guarded(where, [&] {
-    Stage& stage =
-        stages_.try_emplace(StageId{static_cast<int>(s)}, job_.setup.model, std::move(options)).first->second;
+    Stage& stage = stages_.try_emplace(id, job_.setup.model, std::move(options)).first->second;
     if (initial_) stage.restore(initial_->tensors, initial_->optimizer);
     if (job_.served()) join_server(stage);
-    if (swapper_) swapper_->adopt(StageId{static_cast<int>(s)}, stage, trained_);
+    if (swapper_) swapper_->adopt(id, stage, trained_);
   });
 }
 

@@ -16,18 +16,46 @@
 #include <cstring>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "tests/imitation_gpu/cuda_only.h"
+#include "tests/imitation_gpu/graphs.h"
 #include "tests/imitation_gpu/imitation.h"
 
 namespace pp::test::gpu {
 namespace {
 
 using torch::jit::Stack;
+
+/// The value with every tensor in it replaced by what `map` makes of it; undefined ones stay.
+template <class Map>
+c10::IValue with_tensors(const c10::IValue& value, const Map& map) {
+  const auto mapped = [&](const at::Tensor& tensor) { return tensor.defined() ? map(tensor) : tensor; };
+  if (value.isTensor()) return mapped(value.toTensor());
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(mapped(tensor));
+    return list;
+  }
+  if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector())
+      list.push_back(tensor ? std::optional(mapped(*tensor)) : std::nullopt);
+    return list;
+  }
+  return value;
+}
+
+/// The CPU's view of CUDA memory, which it does not hold.
+at::Tensor cpu_view(const at::Tensor& tensor) {
+  const at::TensorOptions options = tensor.options().device(at::kCPU);
+  if (tensor.numel() == 0) return at::empty(tensor.sizes(), options);
+  return at::from_blob(tensor.data_ptr(), tensor.sizes(), tensor.strides(), options);
+}
 
 /// The memory between a tensor's first and last element.
 Region region_of(const at::Tensor& tensor) {
@@ -41,7 +69,6 @@ Region region_of(const at::Tensor& tensor) {
 class Call {
  public:
   at::Tensor to_cpu(const at::Tensor& tensor, bool written) {
-    if (!tensor.defined()) return tensor;
     if (!tensor.is_cuda()) {
       from_host_ = from_host_ || tensor.dim() > 0;
       return tensor;
@@ -51,40 +78,58 @@ class Call {
     for (const auto& [there, here] : shown_) {
       if (there.is_same(tensor)) return here;
     }
-    const at::TensorOptions options = tensor.options().device(at::kCPU);
-    const at::Tensor here = tensor.numel() == 0
-                                ? at::empty(tensor.sizes(), options)
-                                : at::from_blob(tensor.data_ptr(), tensor.sizes(), tensor.strides(), options);
-    return shown_.emplace_back(tensor, here).second;
+    return shown_.emplace_back(tensor, cpu_view(tensor)).second;
   }
 
   c10::IValue to_cpu(const c10::IValue& value, bool written) {
-    if (value.isTensor()) return to_cpu(value.toTensor(), written);
-    if (value.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(to_cpu(tensor, written));
-      return list;
-    }
-    if (value.isOptionalTensorList()) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector())
-        list.push_back(tensor ? std::optional(to_cpu(*tensor, written)) : std::nullopt);
-      return list;
-    }
     if (value.isGenerator()) return to_cpu(value.toGenerator());
     if (value.isDevice() && value.toDevice().is_cuda()) {
       device_ = value.toDevice();
       return at::Device(at::kCPU);
     }
-    return value;
+    return with_tensors(value, [&](const at::Tensor& tensor) { return to_cpu(tensor, written); });
   }
 
-  c10::IValue to_cuda(const c10::IValue& value) {
-    if (value.isTensor()) return to_cuda(value.toTensor());
-    if (!value.isTensorList()) return value;
-    c10::List<at::Tensor> list;
-    for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(to_cuda(tensor));
-    return list;
+  /// Of a result of the CPU's kernel: the argument that it is, or a new tensor with its values.
+  at::Tensor to_cuda(const at::Tensor& tensor) {
+    if (const at::Tensor argument = argument_of(tensor); argument.defined()) return argument;
+    const at::Tensor result = room_for(tensor);
+    fill(result, tensor);
+    return result;
+  }
+
+  /// The tensor of the GPU that was shown as this one; undefined: none was.
+  at::Tensor argument_of(const at::Tensor& tensor) const {
+    if (tensor.is_cuda()) return tensor;
+    for (const auto& [there, here] : shown_) {
+      if (here.is_same(tensor)) return there;
+    }
+    return {};
+  }
+
+  /// For the values of a result; the operation writes it.
+  at::Tensor room_for(const at::Tensor& tensor) {
+    const c10::cuda::CUDAGuard guard(device());
+    at::Tensor room = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(device()));
+    if (room.numel() > 0) writes_.push_back(region_of(room));
+    return room;
+  }
+
+  /// Zeros in place of what is shown: in `arguments`, and for argument_of().
+  void show_zeros(std::span<c10::IValue> arguments) {
+    std::vector<std::pair<at::Tensor, at::Tensor>> zeros;
+    for (const auto& [there, here] : shown_) {
+      zeros.emplace_back(there, at::empty_strided(here.sizes(), here.strides(), here.options()).zero_());
+    }
+    for (c10::IValue& argument : arguments) {
+      argument = with_tensors(argument, [&](const at::Tensor& tensor) {
+        for (std::size_t i = 0; i < shown_.size(); ++i) {
+          if (shown_[i].second.is_same(tensor)) return zeros[i].second;
+        }
+        return tensor;
+      });
+    }
+    shown_ = std::move(zeros);
   }
 
   /// Tensors of a GPU and of the host do not go together; numbers, and where a tensor is indexed, do.
@@ -100,6 +145,7 @@ class Call {
       if (there.sizes() == here.sizes()) continue;
       const c10::cuda::CUDAGuard guard(device());
       there.resize_(here.sizes());
+      if (there.numel() > 0) writes_.push_back(region_of(there));
       fill(there, here.contiguous());
     }
   }
@@ -107,6 +153,21 @@ class Call {
   void launch(const std::string& operation) const {
     const c10::cuda::CUDAGuard guard(device());
     launched(stream(), operation, reads_, writes_);
+  }
+
+  /// `work` is done now, or at every launch of the graph that the stream captures.
+  template <class Do>
+  void hand_over(const std::string& operation, Do work) const {
+    do_or_capture(stream(), [operation, work, reads = reads_, writes = writes_](cudaStream_t in) {
+      work();
+      launched(in, operation, reads, writes);
+    });
+  }
+
+  /// The host has the result, which it cannot have of work that is only taken down.
+  void show_to_host() const {
+    TORCH_CHECK(!is_capturing(stream()), "imitation GPU: the host waits for a stream that captures");
+    host_has_result(stream());
   }
   cudaStream_t stream() const { return c10::cuda::getCurrentCUDAStream(device().index()).stream(); }
 
@@ -127,21 +188,8 @@ class Call {
     return at::make_generator<at::CPUGeneratorImpl>(cuda->current_seed() * 1000003 + offset);
   }
 
-  at::Tensor to_cuda(const at::Tensor& tensor) {
-    if (!tensor.defined() || tensor.is_cuda()) return tensor;
-    for (const auto& [there, here] : shown_) {
-      if (here.is_same(tensor)) return there;
-    }
-    const c10::cuda::CUDAGuard guard(device());
-    at::Tensor result = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(device()));
-    fill(result, tensor);
-    return result;
-  }
-
   void fill(const at::Tensor& there, const at::Tensor& here) {
-    if (there.numel() == 0) return;
-    writes_.push_back(region_of(there));
-    std::memcpy(there.data_ptr(), here.data_ptr(), writes_.back().bytes);
+    if (there.numel() > 0) std::memcpy(there.data_ptr(), here.data_ptr(), region_of(there).bytes);
   }
 
   at::Device device_ = at::kCUDA;
@@ -149,6 +197,44 @@ class Call {
   std::vector<std::pair<at::Tensor, at::Tensor>> shown_;  ///< CUDA's tensor, the CPU's view of it
   std::vector<Region> reads_, writes_;
 };
+
+/// Results of the operation on top of the stack.
+std::span<c10::IValue> results_on(Stack& stack, const c10::FunctionSchema& schema) {
+  return std::span(stack).last(schema.returns().size());
+}
+
+/// Takes the operation down. Its results get their shapes from a run on zeros, as a GPU's come from the host
+/// alone; nothing is read or written.
+void capture(const c10::OperatorHandle& operation, Call& call, Stack* stack) {
+  const c10::FunctionSchema& schema = operation.schema();
+  TORCH_CHECK(schema.name() != "aten::_local_scalar_dense",
+              "imitation GPU: the host waits for a stream that captures");
+  const auto arguments = std::span(*stack).last(schema.arguments().size());
+  const Stack shown(arguments.begin(), arguments.end());
+  call.show_zeros(arguments);
+  operation.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  std::vector<at::Tensor> made;  // per tensor of the results; undefined: an argument
+  for (c10::IValue& result : results_on(*stack, schema)) {
+    result = with_tensors(result, [&](const at::Tensor& tensor) {
+      const at::Tensor argument = call.argument_of(tensor);
+      const at::Tensor place = argument.defined() ? argument : call.room_for(tensor);
+      made.push_back(argument.defined() ? at::Tensor() : cpu_view(place));
+      return place;
+    });
+  }
+  call.hand_over(schema.name(), [operation, shown, made] {
+    Stack again = shown;
+    operation.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &again);
+    auto place = made.begin();
+    for (const c10::IValue& result : results_on(again, operation.schema())) {
+      with_tensors(result, [&](const at::Tensor& tensor) {
+        if (place->defined()) place->copy_(tensor);
+        ++place;
+        return tensor;
+      });
+    }
+  });
+}
 
 void run_on_cpu(const c10::OperatorHandle& operation, c10::DispatchKeySet /*keys*/, Stack* stack) {
   const c10::FunctionSchema& schema = operation.schema();
@@ -162,13 +248,13 @@ void run_on_cpu(const c10::OperatorHandle& operation, c10::DispatchKeySet /*keys
     ++argument;
   }
   call.check_devices(schema.name());
+  if (is_capturing(call.stream())) return capture(operation, call, stack);
   operation.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
-  for (auto result = stack->end() - static_cast<std::ptrdiff_t>(schema.returns().size());
-       result != stack->end(); ++result)
-    *result = call.to_cuda(*result);
+  for (c10::IValue& result : results_on(*stack, schema))
+    result = with_tensors(result, [&](const at::Tensor& tensor) { return call.to_cuda(tensor); });
   call.resize_arguments();
   call.launch(schema.name());
-  if (schema.name() == "aten::_local_scalar_dense") host_has_result(call.stream());
+  if (schema.name() == "aten::_local_scalar_dense") call.show_to_host();
 }
 
 at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
@@ -180,9 +266,9 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
     return operation.redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), self, source, non_blocking);
   }
   Call call;
-  call.to_cpu(self, /*written=*/true).copy_(call.to_cpu(source, /*written=*/false));
-  call.launch("aten::copy_");
-  if (!self.is_cuda()) host_has_result(call.stream());
+  const at::Tensor to = call.to_cpu(self, /*written=*/true), from = call.to_cpu(source, /*written=*/false);
+  call.hand_over("aten::copy_", [to, from] { to.copy_(from); });
+  if (!self.is_cuda()) call.show_to_host();
   return self;
 }
 

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/imitation_gpu/graphs.h"
 #include "tests/imitation_gpu/imitation.h"
 
 namespace pp::test::gpu {
@@ -213,6 +214,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
 cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
 
 cudaError_t cudaDeviceSynchronize() {
+  if (forbidden_in_capture()) return fail(cudaErrorStreamCaptureUnsupported);
   Machine::get().host_waits_for_device(current_device);
   return cudaSuccess;
 }
@@ -229,12 +231,14 @@ cudaError_t cudaPeekAtLastError() { return last_error; }
 // Memory
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  if (forbidden_in_capture()) return fail(cudaErrorStreamCaptureUnsupported);
   *memory = Machine::get().allocate(current_device, bytes);
   return *memory == nullptr ? fail(cudaErrorMemoryAllocation) : cudaSuccess;
 }
 
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
+  if (forbidden_in_capture()) return fail(cudaErrorStreamCaptureUnsupported);
   Machine::get().host_waits_for_device(current_device);
   return Machine::get().free(memory) ? cudaSuccess : fail(cudaErrorInvalidValue);
 }
@@ -265,9 +269,11 @@ cudaError_t cudaFreeHost(void* memory) {
 
 cudaError_t cudaMemcpyAsync(void* target, const void* source, std::size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
-  const Region from = region(source, bytes), to = region(target, bytes);
-  launched(stream, "memcpy", {&from, 1}, {&to, 1});
-  std::memmove(target, source, bytes);
+  do_or_capture(stream, [=](cudaStream_t in) {
+    const Region from = region(source, bytes), to = region(target, bytes);
+    launched(in, "memcpy", {&from, 1}, {&to, 1});
+    std::memmove(target, source, bytes);
+  });
   return cudaSuccess;
 }
 
@@ -283,9 +289,11 @@ cudaError_t cudaMemcpy(void* target, const void* source, std::size_t bytes, cuda
 }
 
 cudaError_t cudaMemsetAsync(void* target, int value, std::size_t bytes, cudaStream_t stream) {
-  const Region to = region(target, bytes);
-  launched(stream, "memset", {}, {&to, 1});
-  std::memset(target, value, bytes);
+  do_or_capture(stream, [=](cudaStream_t in) {
+    const Region to = region(target, bytes);
+    launched(in, "memset", {}, {&to, 1});
+    std::memset(target, value, bytes);
+  });
   return cudaSuccess;
 }
 
@@ -297,6 +305,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (is_capturing(stream)) return fail(cudaErrorStreamCaptureUnsupported);
   host_has_result(stream);
   return cudaSuccess;
 }
@@ -307,13 +316,6 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   Machine::get().races().stream_waits(name_of(stream), event_of(event).clock);
   return cudaSuccess;
 }
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  *status = cudaStreamCaptureStatusNone;
-  return cudaSuccess;
-}
-
-cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = reinterpret_cast<cudaEvent_t>(new Event{.timing = (flags & cudaEventDisableTiming) == 0});

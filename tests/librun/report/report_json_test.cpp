@@ -45,6 +45,7 @@ RunReport full_report() {
                      6, 7, Bytes(8)},
                     {}};
   report.workers[1].id = WorkerId{1};
+  report.workers[1].graphs = GraphCount{.recorded = 2, .replayed = 40, .bytes = Bytes(4096)};
   report.op_times = {{plan::OpKind::backward, StageId{1}, 8, Seconds(0.02), Seconds(0.01)}};
   report.history.add(Seconds(0.25),
                      std::vector<StepFigures>{{Seconds(0.2), Bytes(9)}, {Seconds(0.1), Bytes(4)}});

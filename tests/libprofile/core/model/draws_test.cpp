@@ -1,0 +1,48 @@
+#include "libprofile/core/model/draws.h"
+
+#include "libprofile/core/ops/op_table.h"
+#include "tests/support/doctest.h"
+
+using namespace pp;
+
+TEST_SUITE("libprofile/core/draws") {
+  TEST_CASE("a layer draws where its op does and one of its probabilities is above 0") {
+    CHECK(draws_numbers(Layer{.name = "d", .op = "dropout", .inputs = {}, .attributes = {{"p", 0.1}}}));
+    CHECK_FALSE(draws_numbers(Layer{.name = "d", .op = "dropout", .inputs = {}, .attributes = {{"p", 0.0}}}));
+    CHECK_FALSE(draws_numbers(
+        Layer{.name = "n", .op = "batch_norm2d", .inputs = {}, .attributes = {{"momentum", 0.1}}}));
+  }
+
+  TEST_CASE("so does a graph with such a node, and a loss") {
+    const Layer drops{.name = "d", .op = "dropout", .inputs = {}, .attributes = {{"p", 0.1}}};
+    const Layer graph{.name = "g", .op = std::string(kGraphOp), .inputs = {}, .attributes = {}};
+    Layer drawing = graph;
+    drawing.nodes = {drops};
+    CHECK_FALSE(draws_numbers(graph));
+    CHECK(draws_numbers(drawing));
+    LossSpec loss{.op = std::string(kGraphOp), .inputs = {}, .attributes = {}};
+    CHECK_FALSE(draws_numbers(loss));
+    loss.nodes = {drops};
+    CHECK(draws_numbers(loss));
+  }
+
+  // What draws_numbers() relies on: below 1, and 0 draws nothing.
+  TEST_CASE("the fractions of every op that draws are probabilities") {
+    int found = 0;
+    for (const OpRow& row : op_table()) {
+      if (!row.draws) continue;
+      CAPTURE(row.name);
+      int fractions = 0;
+      for (const AttributeSpec& attribute : row.attributes) {
+        if (!std::holds_alternative<double>(attribute.type)) continue;
+        ++fractions;
+        CHECK(attribute.min == 0);
+        CHECK(attribute.max < 1);
+        CHECK(attribute.summary.starts_with("probability"));
+      }
+      CHECK(fractions > 0);
+      ++found;
+    }
+    CHECK(found > 4);
+  }
+}
