@@ -224,13 +224,17 @@ RateSchedule find_rates(const RunOptions& options, Step total) {
   return rates;
 }
 
-std::vector<std::string> stages_without_graphs(const plan::Plan& plan, const ResolvedModel& model) {
-  std::vector<std::string> warnings;
+void set_recorded(Setup& setup, const plan::Plan& plan) {
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    const std::string why = why_not_recorded(plan, model, StageId{static_cast<int>(s)});
-    if (!why.empty()) warnings.push_back("stage " + std::to_string(s) + " runs without CUDA graphs: " + why);
+    const StageId stage{static_cast<int>(s)};
+    const std::string why = why_not_recorded(plan, setup.model, stage);
+    if (!why.empty())
+      setup.start.warnings.push_back("stage " + std::to_string(s) + " runs without CUDA graphs: " + why);
+    for (const WorkerId worker : plan.stages[s].workers) {
+      const plan::Program& program = plan.workers[index(worker)].program.program;
+      if (why.empty()) setup.recorded[index(worker)][stage] = pass_kinds(program, stage);
+    }
   }
-  return warnings;
 }
 
 constexpr auto kDrains =
@@ -277,8 +281,8 @@ Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profi
   setup.start = find_start(plan, options, setup);
   setup.snapshot_every = snapshot_interval(options, setup);
   if (setup.streams && !options.checkpoint.empty()) setup.start.warnings.emplace_back(kDrains);
-  if (options.cuda_graphs)
-    std::ranges::move(stages_without_graphs(plan, setup.model), std::back_inserter(setup.start.warnings));
+  setup.recorded.resize(plan.workers.size());
+  if (options.cuda_graphs) set_recorded(setup, plan);
   const EpochShape& epoch = setup.length.epoch;
   check_batch_norm(plan, setup.model, epoch.size(epoch.count - 1));
   return setup;

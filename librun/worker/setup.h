@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "librun/checkpoint/manifest.h"
 #include "librun/data/formats.h"
 #include "librun/data/order.h"
+#include "librun/stage/pass_kind.h"
 #include "librun/transport/peers.h"
 #include "librun/transport/placement.h"
 #include "librun/transport/rank_clock.h"
@@ -55,6 +57,8 @@ struct Setup {
   Start start;
   Step snapshot_every = 0;  ///< updates from checkpoint to checkpoint; 0: none that are counted by steps
   RateSchedule rates;
+  /// Per worker: the stages whose passes are recorded as CUDA graphs, with their kinds.
+  std::vector<std::map<StageId, std::vector<PassKind>>> recorded;
   std::vector<Device> devices;  ///< per worker
   CoreBinding cores;            ///< per worker
   Placement placement;

@@ -11,7 +11,6 @@
 #include "libprofile/device/compute_device.h"
 #include "libprofile/device/cores.h"
 #include "libprofile/model/errors.h"
-#include "librun/setup/cuda_graphs.h"
 #include "librun/swap/residency.h"
 #include "librun/worker/located.h"
 #include "librun/worker/optimizer.h"
@@ -190,6 +189,7 @@ void Worker::make_stages() {
 }
 
 void Worker::make_stage(std::size_t s) {
+  const StageId id{static_cast<int>(s)};
   StageOptions options;
   options.layers = job_.layers[s];
   options.with_loss = job_.setup.model.graph.loss && s + 1 == job_.plan.stages.size();
@@ -203,10 +203,9 @@ void Worker::make_stage(std::size_t s) {
     options.optimizer = make_optimizer(job_.plan.training.optimizer, job_.options);
     options.policy = job_.plan.schedule.weight_policy;
     options.per_update = job_.plan.training.micro_batches;
+    const auto& recorded = job_.setup.recorded[index(id_)];
+    if (recorded.contains(id)) options.recorded = {recorded.at(id), memory_};
   }
-  const StageId id{static_cast<int>(s)};
-  if (job_.options.cuda_graphs && why_not_recorded(job_.plan, job_.setup.model, id).empty())
-    options.recorded = {pass_kinds(job_.plan.workers[index(id_)].program.program, id), memory_};
   options.stages = static_cast<int>(job_.plan.stages.size());
   options.index = static_cast<int>(s);
   const auto where = [&] {

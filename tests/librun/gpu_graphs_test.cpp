@@ -94,6 +94,13 @@ TEST_SUITE("gpu/librun/graphs") {
     CHECK(check_equal({.model = ::test::regression(), .cuts = {2}}, half).replayed == 24);
   }
 
+  TEST_CASE("replicas, of which each has half of the micro-batches") {
+    PP_NEEDS_CUDA(1);
+    CHECK(check_equal({.model = ::test::residual_net(), .replicas = {2}}).replayed == 12);
+    PlanSpec both_ways{.model = ::test::mlp(3), .cuts = {3}, .schedule = "chimera"};
+    CHECK(check_equal(both_ways).replayed == 2 * 12);
+  }
+
   TEST_CASE("layers that run again, accumulated mini-batches and limited norms") {
     PP_NEEDS_CUDA(1);
     PlanSpec spec{.model = ::test::residual_net(), .cuts = {4}};

@@ -164,7 +164,7 @@ TEST_SUITE("gpu/librun") {
   }
 
   // Ranks on one GPU send by their hosts, those with one each by NCCL, which the imitation does not have.
-  TEST_CASE("ranks give the bits of one process: cut, with replicas, under autocast") {
+  TEST_CASE("ranks give the bits of one process: cut, with replicas, under autocast, by CUDA graphs") {
     PP_NEEDS_CUDA(1);
     std::vector<Sharing> sharings{Sharing::one_device};
     if (profile::cuda_device_count() > 1 && !profile::cuda_device_name(0).starts_with("Imitation"))
@@ -175,10 +175,13 @@ TEST_SUITE("gpu/librun") {
     overlapped.all_reduce_overlap = 1;
     run::RunOptions half = short_run();
     half.autocast = run::Autocast::bfloat16;
+    run::RunOptions recorded = short_run();
+    recorded.cuda_graphs = true;
     for (const Sharing sharing : sharings) {
       for (const PlanSpec& spec : {cut, replicated, overlapped}) {
-        CHECK(::test::first_difference(run_on_cuda(spec).tensors,
-                                       weights_of_ranks(spec, sharing, short_run())) == "");
+        const ::test::NamedTensors one = run_on_cuda(spec).tensors;
+        CHECK(::test::first_difference(one, weights_of_ranks(spec, sharing, short_run())) == "");
+        CHECK(::test::first_difference(one, weights_of_ranks(spec, sharing, recorded)) == "");
       }
       CHECK(::test::first_difference(run_on_cuda(cut, Sharing::one_device, half).tensors,
                                      weights_of_ranks(cut, sharing, half)) == "");
