@@ -92,8 +92,8 @@ class Call {
 
   /// Of a result of the CPU's kernel: the argument that it is, or a new tensor with its values.
   at::Tensor to_cuda(const at::Tensor& tensor) {
-    if (const at::Tensor argument = argument_of(tensor); argument.defined()) return argument;
-    const at::Tensor result = room_for(tensor);
+    if (at::Tensor argument = argument_of(tensor); argument.defined()) return argument;
+    at::Tensor result = room_for(tensor);
     fill(result, tensor);
     return result;
   }
@@ -217,7 +217,7 @@ void capture(const c10::OperatorHandle& operation, Call& call, Stack* stack) {
   for (c10::IValue& result : results_on(*stack, schema)) {
     result = with_tensors(result, [&](const at::Tensor& tensor) {
       const at::Tensor argument = call.argument_of(tensor);
-      const at::Tensor place = argument.defined() ? argument : call.room_for(tensor);
+      at::Tensor place = argument.defined() ? argument : call.room_for(tensor);
       made.push_back(argument.defined() ? at::Tensor() : cpu_view(place));
       return place;
     });
