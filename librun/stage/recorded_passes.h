@@ -19,8 +19,8 @@ namespace pp::run {
 /// passes of the same kind.
 class RecordedPasses {
  public:
-  /// `kinds`: of the forwards of a mini-batch, in their order. Pays for the memory of all: `payer`. The segment
-  /// must outlive it.
+  /// `kinds`: of the forwards of a mini-batch, in their order. `payer` is charged for the memory of all. The
+  /// segment must outlive it.
   RecordedPasses(const model::Segment& segment, std::vector<PassKind> kinds,
                  const profile::MemoryAccount& payer)
       : segment_(segment), kinds_(std::move(kinds)), payer_(payer) {}

@@ -1,9 +1,9 @@
 // Passes that are recorded as CUDA graphs and replayed: the bits are those of passes that are not.
 #include "libprofile/core/error.h"
 #include "libprofile/model/families/families.h"
+#include "tests/librun/gpu_plans.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
-#include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
 #include "tests/support/gpu.h"
@@ -11,15 +11,6 @@
 using namespace pp;
 
 namespace {
-
-plan::Plan on_one_gpu(const PlanSpec& spec) {
-  plan::Plan plan = make_plan(spec);
-  for (Device& device : plan.devices) {
-    device.kind = DeviceKind::cuda;
-    device.index = 0;
-  }
-  return plan;
-}
 
 /// Four steps of eight samples, and one of the four that are left in the epoch.
 run::RunOptions short_run() {
@@ -39,7 +30,7 @@ run::GraphCount graphs_of(const run::RunReport& report) {
 
 /// The same weights and losses with and without graphs; gives what was recorded.
 run::GraphCount check_equal(const PlanSpec& spec, run::RunOptions options = short_run()) {
-  const plan::Plan plan = on_one_gpu(spec);
+  const plan::Plan plan = ::test::plan_on_cuda(spec);
   const ::test::Run without = ::test::run_plan(plan, options);
   CHECK(graphs_of(without.report).recorded == 0);
   options.cuda_graphs = true;
@@ -117,7 +108,7 @@ TEST_SUITE("gpu/librun/graphs") {
     PlanSpec again{.model = ::test::mlp(3), .cuts = {3}};
     again.recompute = {plan::Recompute::always};
     CHECK(check_equal(again).replayed == 0);
-    again.recompute = {plan::Recompute::except_last};  // that one forward is not its step's first
+    again.recompute = {plan::Recompute::except_last};  // a stage's last micro-batch
     CHECK(check_equal(again).recorded == 2);
     const PlanSpec drops{.model = ::test::dropout_mlp(), .cuts = {7}};
     CHECK(check_equal(drops).replayed == 12);  // the last layer
@@ -131,7 +122,7 @@ TEST_SUITE("gpu/librun/graphs") {
     PlanSpec spec{.model = ::test::residual_net(), .cuts = {4}};
     CHECK(check_equal(spec, options).replayed == 2 * (12 + 16));
     options.cuda_graphs = true;
-    const run::RunReport report = ::test::run_plan(on_one_gpu(spec), options).report;
+    const run::RunReport report = ::test::run_plan(::test::plan_on_cuda(spec), options).report;
     for (const run::WorkerReport& worker : report.workers) {
       REQUIRE(worker.graphs);
       CHECK(worker.peak > worker.graphs->bytes + worker.weights + worker.gradients);

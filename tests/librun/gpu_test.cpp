@@ -7,17 +7,19 @@
 #include "librun/checkpoint/weights.h"
 #include "librun/infer.h"
 #include "tests/librun/folder.h"
+#include "tests/librun/gpu_plans.h"
 #include "tests/librun/imported_models.h"
 #include "tests/librun/infer/silent.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
-#include "tests/support/plans.h"
 #include "tests/support/thread_peers.h"
 #include "tests/support/torch_test.h"
 
 #include "tests/support/gpu.h"
 
 using namespace pp;
+using ::test::plan_on_cuda;
+using ::test::Sharing;
 
 namespace {
 
@@ -28,18 +30,6 @@ run::RunOptions short_run() {
   options.steps = 3;
   options.learning_rate = 0.05;
   return options;
-}
-
-/// All workers on cuda:0, or worker w on cuda:w.
-enum class Sharing { one_device, device_each };
-
-plan::Plan plan_on_cuda(const PlanSpec& spec, Sharing sharing = Sharing::one_device) {
-  plan::Plan plan = make_plan(spec);
-  for (Device& device : plan.devices) {
-    device.kind = DeviceKind::cuda;
-    if (sharing == Sharing::one_device) device.index = 0;
-  }
-  return plan;
 }
 
 ::test::Run run_on_cuda(const PlanSpec& spec, Sharing sharing = Sharing::one_device,
