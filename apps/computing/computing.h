@@ -9,6 +9,7 @@
 #include "libprofile/model/errors.h"
 #include "librun/infer.h"
 #include "librun/links/device_links.h"
+#include "librun/links/link_meter.h"
 #include "librun/links/rank_links.h"
 #include "librun/links/sum_overlap.h"
 #include "librun/overhead.h"
@@ -24,6 +25,7 @@ struct Computing {
   decltype(&model::check_bindable) check_bindable;
   decltype(&model::detail::rethrow_as_error) rethrow_as_error;
   decltype(&run::measure_overhead) measure_overhead;
+  decltype(&run::measure_links) measure_links;
   decltype(&run::measure_cuda_links) measure_cuda_links;
   decltype(&run::make_gpu_medium) make_gpu_medium;
   decltype(&run::measure_sum_overlap) measure_sum_overlap;

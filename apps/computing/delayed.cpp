@@ -53,6 +53,10 @@ OperationOverhead measure_overhead(const profile::DeviceSet& devices) {
   return computing().measure_overhead(devices);
 }
 
+Cluster measure_links(const LinkOptions& options, const std::function<void(double)>& progress) {
+  return computing().measure_links(options, progress);
+}
+
 Cluster measure_cuda_links(std::span<const int> devices, const LinkSweep& sweep,
                            const std::function<void(double)>& progress) {
   return computing().measure_cuda_links(devices, sweep, progress);

@@ -9,6 +9,7 @@ const pp::Computing* pp_computing() {
       .check_bindable = pp::model::check_bindable,
       .rethrow_as_error = pp::model::detail::rethrow_as_error,
       .measure_overhead = pp::run::measure_overhead,
+      .measure_links = pp::run::measure_links,
       .measure_cuda_links = pp::run::measure_cuda_links,
       .make_gpu_medium = pp::run::make_gpu_medium,
       .measure_sum_overlap = pp::run::measure_sum_overlap,

@@ -70,22 +70,23 @@ run::LinkOptions parse_cores(const std::string& text) {
   return options;
 }
 
-std::string samples_table(Seconds latency, BytesPerSecond bandwidth, const std::vector<LinkSample>& samples) {
+std::string samples_table(const Link& link, const std::vector<LinkSample>& samples) {
   cli::Table table({{"message"}, {"median us"}, {"16 % us"}, {"84 % us"}, {"fit us"}, {"samples"}});
   const auto us = [](Seconds time) { return cli::cell(1e6 * time.count()); };
   for (const LinkSample& sample : samples) {
+    const Seconds fitted(transfer_time(static_cast<double>(sample.size.value), 1, link));
     table.add({to_text(sample.size), us(sample.time.median), us(sample.time.low), us(sample.time.high),
-               us(latency + sample.size / bandwidth), std::to_string(sample.time.samples)});
+               us(fitted), std::to_string(sample.time.samples)});
   }
   return table.text();
 }
 
 /// A level, or its all-reduce: both are latency + size/bandwidth.
-template <class Measured>
-std::string measured_text(const std::string& what, const Measured& measured) {
-  return what + ": latency " + to_text(measured.latency) + ", bandwidth " + to_text(measured.bandwidth) +
-         ", largest error of the fit " + cli::percent(measured.fit_residual) + '\n' +
-         samples_table(measured.latency, measured.bandwidth, measured.samples);
+std::string measured_text(const std::string& what, const Link& link, double residual,
+                          const std::vector<LinkSample>& samples) {
+  std::string text = what + ": latency " + to_text(link.latency) + ", bandwidth " + to_text(link.bandwidth);
+  if (link.beyond.value > 0) text += ", past " + to_text(link.cached) + " " + to_text(link.beyond);
+  return text + ", largest error of the fit " + cli::percent(residual) + '\n' + samples_table(link, samples);
 }
 
 /// Empty where messages pass beside the devices' work, both ways at once.
@@ -100,11 +101,13 @@ std::string cluster_text(const Cluster& cluster) {
   std::string text;
   for (const Level& level : cluster.levels) {
     const std::string devices = std::to_string(level.devices) + " devices";
-    text += measured_text("level " + level.name + " of " + devices, level) + work_text(level);
+    text += measured_text("level " + level.name + " of " + devices, {level.bandwidth, level.latency},
+                          level.fit_residual, level.samples) +
+            work_text(level);
     if (!level.all_reduce) continue;
-    text += measured_text("all-reduce of " + devices, *level.all_reduce);
-    if (level.all_reduce->overlap > 0)
-      text += cli::percent(level.all_reduce->overlap) + " of a backward hides an all-reduce beside it\n";
+    const MeasuredAllReduce& sums = *level.all_reduce;
+    text += measured_text("all-reduce of " + devices, link_of(sums), sums.fit_residual, sums.samples);
+    if (sums.overlap > 0) text += cli::percent(sums.overlap) + " of a backward hides an all-reduce beside it\n";
   }
   return text;
 }

@@ -164,9 +164,8 @@ bool ChainCost::is_dominated(int replicas) const {
     return false;
   if (fewer.in > more.in || fewer.out > more.out) return false;
   const auto undercut = [&](const AllReduceForm& form) {
-    return std::ranges::any_of(fewer.all_reduce, [&](const AllReduceForm& other) {
-      return other.fixed <= form.fixed && other.per_byte <= form.per_byte;
-    });
+    return std::ranges::any_of(fewer.all_reduce,
+                               [&](const AllReduceForm& other) { return other.undercuts(form); });
   };
   return fewer.all_reduce.empty() || std::ranges::all_of(more.all_reduce, undercut);
 }

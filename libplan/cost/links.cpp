@@ -19,6 +19,10 @@ Link slowest_of(const Cluster& cluster, LinkOf link_of_level) {
     slowest.message_cost = std::max(slowest.message_cost, link.message_cost);
     slowest.overlap = std::min(slowest.overlap, link.overlap);
     if (link.duplex == Duplex::half) slowest.duplex = Duplex::half;
+    if (link.beyond.value == 0) continue;
+    const bool first = slowest.beyond.value == 0;
+    slowest.cached = first ? link.cached : std::min(slowest.cached, link.cached);
+    slowest.beyond = first ? link.beyond : std::min(slowest.beyond, link.beyond);
   }
   return slowest;
 }
@@ -33,6 +37,9 @@ Link fastest_of(const Cluster& cluster, LinkOf link_of_level) {
     fastest.message_cost = std::min(fastest.message_cost, link.message_cost);
     fastest.overlap = std::max(fastest.overlap, link.overlap);
     if (link.duplex == Duplex::full) fastest.duplex = Duplex::full;
+    const bool alike = fastest.beyond.value == 0 || link.beyond.value == 0;
+    fastest.cached = alike ? Bytes(0) : std::max(fastest.cached, link.cached);
+    fastest.beyond = alike ? BytesPerSecond(0) : std::max(fastest.beyond, link.beyond);
   }
   return fastest;
 }
@@ -64,41 +71,47 @@ Link slowest_among(const Cluster& cluster, std::span<const int> devices) {
   return slowest;
 }
 
-Link without_latency(const Link& link) { return {link.bandwidth, {}}; }
-
-std::vector<AllReduceForm> flat_forms(int replicas, const Link& link) {
-  const Link rate = without_latency(link);
-  return {{ring_all_reduce(replicas, 0, link), ring_all_reduce(replicas, 1, rate)},
-          {tree_all_reduce(replicas, 0, link), tree_all_reduce(replicas, 1, rate)}};
-}
-
-/// One network card per group.
-AllReduceForm two_level_form(int groups, int per_group, const Link& inside, const Link& between) {
-  return {two_level_all_reduce(groups, per_group, 1, 0, inside, between),
-          two_level_all_reduce(groups, per_group, 1, 1, without_latency(inside), without_latency(between))};
+/// `passes` messages one after the other, and `share` of all bytes over the link.
+AllReduceForm form_of(double passes, double share, const Link& link) {
+  const double per_byte = link.bandwidth.value == 0 ? 0 : share / link.bandwidth.value;
+  return {passes * link.latency.count(),
+          per_byte,
+          {AllReduceForm::Excess{static_cast<double>(link.cached.value), share * excess_per_byte(link)}}};
 }
 
 }  // namespace
 
-double ring_all_reduce(int replicas, double bytes, const Link& link) {
+bool AllReduceForm::undercuts(const AllReduceForm& other) const {
+  const auto no_later = [](const Excess& mine, const Excess& theirs) {
+    return mine.per_byte == 0 || (mine.from >= theirs.from && mine.per_byte <= theirs.per_byte);
+  };
+  return fixed <= other.fixed && per_byte <= other.per_byte &&
+         std::ranges::equal(excess, other.excess, no_later);
+}
+
+AllReduceForm ring_all_reduce(int replicas, const Link& link) {
   const double steps = 2.0 * (replicas - 1);
-  return steps * link.latency.count() + steps / replicas * occupancy(bytes, link);
+  return form_of(steps, steps / replicas, link);
 }
 
-double tree_all_reduce(int replicas, double bytes, const Link& link) {
-  if (replicas == 1) return 0;
-  const int depth = std::bit_width(static_cast<unsigned>(replicas - 1));
-  return 2.0 * depth * link.latency.count() + 2 * occupancy(bytes, link);
+AllReduceForm tree_all_reduce(int replicas, const Link& link) {
+  if (replicas == 1) return {};
+  return form_of(2.0 * std::bit_width(static_cast<unsigned>(replicas - 1)), 2, link);
 }
 
-double two_level_all_reduce(int nodes, int per_node, int cards, double bytes, const Link& inside,
-                            const Link& between) {
-  const double shared = bytes / std::min(per_node, cards);
-  return ring_all_reduce(per_node, bytes, inside) + ring_all_reduce(nodes, shared, between);
+AllReduceForm two_level_all_reduce(int nodes, int per_node, int cards, const Link& inside,
+                                   const Link& between) {
+  const AllReduceForm within = ring_all_reduce(per_node, inside), across = ring_all_reduce(nodes, between);
+  const double shared = std::min(per_node, cards);  // so many cards each carry a part of the bytes
+  const auto [from, per_byte] = across.excess.front();
+  return {within.fixed + across.fixed,
+          within.per_byte + across.per_byte / shared,
+          {within.excess.front(), {from * shared, per_byte / shared}}};
 }
 
 double flat_all_reduce(int replicas, double bytes, const Link& link) {
-  return std::min(ring_all_reduce(replicas, bytes, link), tree_all_reduce(replicas, bytes, link));
+  return std::min(ring_all_reduce(replicas, link).seconds(bytes),
+                  tree_all_reduce(replicas, link).seconds(bytes));
 }
 
 Link link_of(const Level& level) {
@@ -111,7 +124,10 @@ Link sum_link_of(const Level& level) {
   if (!level.all_reduce || level.devices < 2) return link;
   const double steps = 2.0 * (level.devices - 1);
   link.latency = level.all_reduce->latency / steps;
-  link.bandwidth = BytesPerSecond(steps / level.devices * level.all_reduce->bandwidth.value);
+  const double share = steps / level.devices;
+  link.bandwidth = BytesPerSecond(share * level.all_reduce->bandwidth.value);
+  link.cached = level.all_reduce->cached;
+  link.beyond = BytesPerSecond(share * level.all_reduce->beyond.value);
   return link;
 }
 
@@ -134,15 +150,15 @@ std::vector<AllReduceForm> all_reduce_forms(const Cluster& cluster, std::span<co
   const int replicas = static_cast<int>(devices.size());
   if (replicas == 1 || cluster.levels.empty()) return {};
   const Link slowest = slowest_among(cluster, devices);
-  std::vector<AllReduceForm> forms = flat_forms(replicas, slowest);
+  std::vector<AllReduceForm> forms{ring_all_reduce(replicas, slowest), tree_all_reduce(replicas, slowest)};
   std::map<int, int> per_group;
   for (const int device : devices) ++per_group[device / cluster.levels.front().devices];
   const int group = per_group.begin()->second;
   const bool even =
       std::all_of(per_group.begin(), per_group.end(), [&](const auto& g) { return g.second == group; });
   if (even && group > 1 && per_group.size() > 1) {
-    forms.push_back(two_level_form(static_cast<int>(per_group.size()), group,
-                                   sum_link_of(cluster.levels.front()), slowest));
+    forms.push_back(two_level_all_reduce(static_cast<int>(per_group.size()), group, /*cards=*/1,
+                                         sum_link_of(cluster.levels.front()), slowest));
   }
   return forms;
 }
@@ -153,14 +169,16 @@ std::vector<AllReduceForm> least_all_reduce_forms(const Cluster& cluster, int re
   Cluster crossed = cluster;
   std::erase_if(crossed.levels, [&](const Level& level) { return level.devices < replicas; });
   if (crossed.levels.empty()) crossed.levels = {cluster.levels.back()};
-  std::vector<AllReduceForm> forms = flat_forms(replicas, fastest_of(crossed, sum_link_of));
+  const Link fastest = fastest_of(crossed, sum_link_of);
+  std::vector<AllReduceForm> forms{ring_all_reduce(replicas, fastest), tree_all_reduce(replicas, fastest)};
   const Level& inner = cluster.levels.front();
   Cluster outside = cluster;
   outside.levels.erase(outside.levels.begin());
   for (int group = 2; group <= inner.devices && group < replicas && !outside.levels.empty(); ++group) {
-    if (replicas % group == 0)
-      forms.push_back(
-          two_level_form(replicas / group, group, sum_link_of(inner), fastest_of(outside, sum_link_of)));
+    if (replicas % group == 0) {
+      forms.push_back(two_level_all_reduce(replicas / group, group, /*cards=*/1, sum_link_of(inner),
+                                           fastest_of(outside, sum_link_of)));
+    }
   }
   return forms;
 }

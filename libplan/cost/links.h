@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <span>
 #include <vector>
 
@@ -11,14 +12,34 @@
 
 namespace pp::plan {
 
+/// One way to reduce W bytes: fixed + per_byte * W seconds, and more for what exceeds the caches of the devices
+/// within a node, and of the nodes.
+struct AllReduceForm {
+  struct Excess {
+    double from = 0;      ///< bytes
+    double per_byte = 0;  ///< seconds, of those past them
+  };
+  double fixed = 0;
+  double per_byte = 0;
+  std::array<Excess, 2> excess{};
+
+  /// Does not fall in `bytes`, in doubles too.
+  double seconds(double bytes) const {
+    double time = fixed + per_byte * bytes;
+    for (const Excess& one : excess) time += one.per_byte * std::max(0.0, bytes - one.from);
+    return time;
+  }
+  /// Whether it takes no longer than the other one, whatever the bytes.
+  bool undercuts(const AllReduceForm& other) const;
+};
+
 /// Patarasuk and Yuan (JPDC 2009): 2(r-1) alpha + 2(r-1)/r W/beta. 0 for one replica.
-double ring_all_reduce(int replicas, double bytes, const Link& link);
+AllReduceForm ring_all_reduce(int replicas, const Link& link);
 /// 2 ceil(log2 r) alpha + 2 W/beta. 0 for one replica.
-double tree_all_reduce(int replicas, double bytes, const Link& link);
+AllReduceForm tree_all_reduce(int replicas, const Link& link);
 /// A ring inside each of `nodes` nodes with `per_node` replicas, then one across them over `cards` network
 /// cards a node.
-double two_level_all_reduce(int nodes, int per_node, int cards, double bytes, const Link& inside,
-                            const Link& between);
+AllReduceForm two_level_all_reduce(int nodes, int per_node, int cards, const Link& inside, const Link& between);
 /// The cheaper of ring and tree. Does not fall in `bytes`, in doubles too.
 double flat_all_reduce(int replicas, double bytes, const Link& link);
 
@@ -42,13 +63,6 @@ struct Links {
 /// Of all levels, and of their sum links.
 Links slowest_links(const Cluster& cluster);
 Links fastest_links(const Cluster& cluster);
-
-/// One way to reduce W bytes: fixed + per_byte * W seconds.
-struct AllReduceForm {
-  double fixed = 0;
-  double per_byte = 0;
-  double seconds(double bytes) const { return fixed + per_byte * bytes; }
-};
 
 /// The forms that exist for these devices (positions in the cluster): ring and tree over their slowest link,
 /// and two levels when they fill groups of the innermost level evenly. None for one device, or without levels.

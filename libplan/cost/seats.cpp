@@ -95,15 +95,13 @@ double Seats::least_slowness() const {
 
 Seats equal_seats(int devices, const Links& links, const MemoryLimit& limit) {
   Seats seats{.devices = devices};
-  const double per_byte = occupancy(1, links.sums);
   for (int q = 1; q <= devices; ++q) {
     Seat& seat = seats.all.emplace_back();
     seat.in.link = seat.out.link = links.messages;
     seat.limit = limit;
     seat.server = server_ways(q, links.messages);
     if (q == 1) continue;
-    seat.all_reduce = {{ring_all_reduce(q, 0, links.sums), 2.0 * (q - 1) / q * per_byte},
-                       {tree_all_reduce(q, 0, links.sums), 2 * per_byte}};
+    seat.all_reduce = {ring_all_reduce(q, links.sums), tree_all_reduce(q, links.sums)};
   }
   return seats;
 }

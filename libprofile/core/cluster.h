@@ -40,15 +40,22 @@ struct LinkSample {
 };
 
 /// What adding up equal vectors of all devices takes, as latency + size/bandwidth; `size` is that of one
-/// vector.
+/// vector. Of vectors that exceed the caches, the bytes past `cached` come at `beyond`.
 struct MeasuredAllReduce {
   BytesPerSecond bandwidth;
   Seconds latency{};
   double fit_residual = 0;
   std::vector<LinkSample> samples;
   double overlap = 0;  ///< share that the last backward hides of what it could hide
+  Bytes cached{0};
+  BytesPerSecond beyond{0};  ///< below `bandwidth`; 0: all bytes are alike
   bool operator==(const MeasuredAllReduce&) const = default;
 };
+
+/// What the sum of x bytes takes is transfer_time(x, 1, link).
+inline Link link_of(const MeasuredAllReduce& sums) {
+  return {.bandwidth = sums.bandwidth, .latency = sums.latency, .cached = sums.cached, .beyond = sums.beyond};
+}
 
 /// The links among the devices of one group. `devices` is cumulative: 8, then 16 for two groups of 8.
 struct Level {

@@ -45,6 +45,11 @@ MeasuredAllReduce read_all_reduce(ObjectReader& reader) {
   measured.latency = Seconds(reader.number("latency_s"));
   measured.fit_residual = reader.number("fit_residual");
   if (reader.has("overlap")) measured.overlap = reader.number("overlap", {.max = 1});
+  if (reader.has("bandwidth_beyond_bytes_per_s")) {
+    measured.cached = Bytes(reader.integer("cached_bytes"));
+    measured.beyond = BytesPerSecond(
+        reader.number("bandwidth_beyond_bytes_per_s", {.min = kLeast, .max = measured.bandwidth.value}));
+  }
   measured.samples = read_samples(reader);
   return measured;
 }
@@ -54,6 +59,10 @@ Json all_reduce_json(const MeasuredAllReduce& measured) {
             {"latency_s", measured.latency.count()},
             {"fit_residual", measured.fit_residual}};
   if (measured.overlap != MeasuredAllReduce{}.overlap) json["overlap"] = measured.overlap;
+  if (measured.beyond != MeasuredAllReduce{}.beyond) {
+    json["cached_bytes"] = measured.cached.value;
+    json["bandwidth_beyond_bytes_per_s"] = measured.beyond.value;
+  }
   json["samples"] = samples_json(measured.samples);
   return json;
 }

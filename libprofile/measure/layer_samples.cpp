@@ -35,7 +35,7 @@ void LayerSamples::add(const VisitTimes& times, PassKind kind) {
   for (std::size_t p = 0; p < positions_.size(); ++p) {
     Position& position = positions_[p];
     for (const PassTimes& pass : times.layers) position.of(kind).add(pass, p, is_split(kind));
-    if (times.first && &position.of(kind) == &position.all) position.first.add(*times.first, p, is_split(kind));
+    if (times.first && has_first(kind)) position.first.add(*times.first, p, is_split(kind));
   }
   whole_forward_.insert(whole_forward_.end(), times.forward.begin(), times.forward.end());
   whole_backward_.insert(whole_backward_.end(), times.backward.begin(), times.backward.end());

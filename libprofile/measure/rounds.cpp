@@ -26,7 +26,7 @@ std::size_t slot(PassKind kind) { return static_cast<std::size_t>(kind); }
 }  // namespace
 
 Seconds expected_time(const StoppingRule& rule, Seconds pass_time, int kinds) {
-  return std::max(rule.budget, (rule.warm_up_passes + kinds * kFewestSamples) * pass_time);
+  return std::max(rule.budget, (rule.warm_up_passes + (kinds + kKindsWithFirst) * kFewestSamples) * pass_time);
 }
 
 Rounds::Rounds(const StoppingRule& rule, const std::vector<std::optional<Seconds>>& pass_times, int kinds)
@@ -47,10 +47,11 @@ std::optional<Visit> Rounds::next() {
     const std::size_t kind = static_cast<std::size_t>(size.visits) % kinds_;
     const Seconds pass_time = size.pass_time[kind];
     const double fitting = kVisitTime / std::max(pass_time, Seconds(1e-9));
+    const bool brief = pass_time < kLongPass;
     return Visit{.size = i,
                  .kind = static_cast<PassKind>(kind),
-                 .dropped = pass_time < kLongPass ? 1 : 0,
-                 .after_update = pass_time < kLongPass,
+                 .dropped = brief ? 1 : 0,
+                 .after_update = brief || has_first(static_cast<PassKind>(kind)),
                  .passes = static_cast<int>(std::clamp(std::floor(fitting), 1.0, double{kMostPasses}))};
   }
   return std::nullopt;

@@ -1,4 +1,4 @@
-// What links between cores cost, over the queues and barriers that pp-run uses. Internal to the link meter.
+// What messages between cores cost, over the queues that pp-run uses. Internal to the link meter.
 #pragma once
 
 #include <vector>
@@ -19,10 +19,5 @@ using Cores = std::vector<int>;
 /// the producing layer's time. The read is counted in full although a layer of the same stage would read its
 /// input too, from a warmer cache: the cost is an upper bound.
 std::vector<LinkSample> sample_pair(const Cores& first, const Cores& second, const LinkSweep& sweep);
-
-/// The all-reduce of pp-run among pinned threads, one per entry of `cores`: each has written its vector of
-/// floats and puts the sum of its slice into all of them; then each reads its own. Counted is the first
-/// thread's time, from when all have written until it has read.
-std::vector<LinkSample> sample_all_reduce(const std::vector<Cores>& cores, const LinkSweep& sweep);
 
 }  // namespace pp::run

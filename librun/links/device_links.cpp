@@ -7,7 +7,6 @@
 #include "libprofile/device/compute_device.h"
 #include "libprofile/device/cuda_devices.h"
 #include "librun/links/link_levels.h"
-#include "librun/links/link_meter.h"
 #include "librun/links/tensor_links.h"
 
 namespace pp::run {
@@ -59,7 +58,9 @@ Cluster measure_cuda_links(std::span<const int> devices, const LinkSweep& sweep,
   }
   Cluster cluster = build_cluster(described, pairs, "process");
   cluster.context.merge(links);
-  add_all_reduce(cluster, sample_all_reduce(places, sweep));
+  std::vector<SummingDevice> summing;
+  for (const at::Device& place : places) summing.push_back({place});
+  add_all_reduce(cluster, sample_all_reduce(summing, sweep));
   if (progress) progress(1.0);
   return cluster;
 }

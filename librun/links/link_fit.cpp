@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 namespace pp::run {
@@ -45,6 +46,39 @@ std::vector<double> huber_weights(std::span<const LinePoint> points, const Line&
   return errors;
 }
 
+std::vector<LinePoint> points_of(std::span<const LinkSample> samples) {
+  std::vector<LinePoint> points;
+  for (const LinkSample& sample : samples) {
+    const double time = sample.time.median.count();
+    points.push_back({static_cast<double>(sample.size.value), time, time});
+  }
+  return points;
+}
+
+std::vector<double> errors_of(const Link& link, std::span<const LinePoint> points) {
+  std::vector<double> errors;
+  for (const auto& [x, y, scale] : points) errors.push_back(std::abs(transfer_time(x, 1, link) - y) / scale);
+  return errors;
+}
+
+double sum_of(std::span<const double> values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+// `link`, and where it meets the line through `larger`, on along that one; nothing where this is no steeper or
+// they do not meet at a size.
+std::optional<Link> bent_link(Link link, std::span<const LinePoint> larger) {
+  std::vector<LinePoint> points(larger.begin(), larger.end());
+  const double origin = points.front().x;  // from here on the line is above 0, as fit_line() wants it
+  for (LinePoint& point : points) point.x -= origin;
+  const Line beyond = fit_line(points);
+  const double before = 1 / link.bandwidth.value;
+  if (beyond.slope < (1 + kTolerance) * before) return std::nullopt;
+  const double meet = (link.latency.count() - beyond.start + beyond.slope * origin) / (beyond.slope - before);
+  if (meet <= 0) return std::nullopt;
+  link.cached = Bytes(std::llround(meet));
+  link.beyond = BytesPerSecond(1 / beyond.slope);
+  return link;
+}
+
 }  // namespace
 
 Line fit_line(std::span<const LinePoint> points) {
@@ -59,25 +93,37 @@ Line fit_line(std::span<const LinePoint> points) {
 }
 
 LinkFit fit_link(std::span<const LinkSample> samples) {
-  std::vector<LinePoint> points;
-  for (const LinkSample& sample : samples) {
-    const double time = sample.time.median.count();
-    points.push_back({static_cast<double>(sample.size.value), time, time});
-  }
+  const std::vector<LinePoint> points = points_of(samples);
   Line line = fit_line(points);
   const double largest = std::ranges::max(points, {}, &LinePoint::x).x;
   if (line.slope <= 0) line.slope = 0.01 * line.start / largest;
   line.slope = std::max(line.slope, 1 / kLargestBandwidth.value);
-  double residual = 0;
-  for (const LinePoint& point : points) residual = std::max(residual, error_of(line, point));
-  return {Seconds(line.start), BytesPerSecond(1 / line.slope), residual};
+  const Link link{BytesPerSecond(1 / line.slope), Seconds(line.start)};
+  return {link, std::ranges::max(errors_of(link, points))};
+}
+
+LinkFit fit_sums(std::span<const LinkSample> samples) {
+  constexpr std::size_t kFewest = 3;
+  LinkFit best = fit_link(samples);
+  const std::vector<LinePoint> points = points_of(samples);
+  double least = 0.5 * sum_of(errors_of(best.link, points));
+  for (std::size_t k = kFewest; k + kFewest <= points.size(); ++k) {
+    const std::optional<Link> link = bent_link(fit_link(samples.first(k)).link, std::span(points).subspan(k));
+    if (!link) continue;
+    const std::vector<double> errors = errors_of(*link, points);
+    if (sum_of(errors) >= least) continue;
+    least = sum_of(errors);
+    best = {*link, std::ranges::max(errors)};
+  }
+  return best;
 }
 
 std::optional<std::string> fit_finding(const std::string& what, const LinkFit& fit,
                                        std::span<const LinkSample> samples) {
   if (fit.residual <= kTolerance) return std::nullopt;
   const auto error = [&](const LinkSample& sample) {
-    return std::abs((fit.latency + sample.size / fit.bandwidth) / sample.time.median - 1);
+    return std::abs(
+        transfer_time(static_cast<double>(sample.size.value), 1, fit.link) / sample.time.median.count() - 1);
   };
   const LinkSample worst = *std::ranges::max_element(samples, {}, error);
   return what + ": latency and bandwidth miss the time of " + to_text(worst.size) + " by " +

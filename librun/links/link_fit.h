@@ -6,12 +6,12 @@
 #include <string>
 
 #include "libprofile/core/cluster.h"
+#include "libprofile/core/link.h"
 
 namespace pp::run {
 
 struct LinkFit {
-  Seconds latency{};
-  BytesPerSecond bandwidth;
+  Link link;
   double residual = 0;  ///< largest relative error over the samples
 };
 
@@ -32,6 +32,12 @@ Line fit_line(std::span<const LinePoint> points);
 /// times do not grow with the size, the bandwidth is what would make the largest message 1 % longer than an
 /// empty one. It is at most kLargestBandwidth, which pp-plan accepts.
 LinkFit fit_link(std::span<const LinkSample> samples);
+
+/// The same of sums, whose vectors may exceed the caches: up to `cached` on one line and past it on a steeper
+/// one, each through the sizes on its side, at least three. Of all divisions into two sides the one whose
+/// relative errors have the least sum, if that is less than half of one line's and a byte past `cached` costs
+/// at least a quarter more.
+LinkFit fit_sums(std::span<const LinkSample> samples);
 
 /// A sentence with its remedy where the line misses a size by more than a quarter; `what` names the link.
 std::optional<std::string> fit_finding(const std::string& what, const LinkFit& fit,

@@ -149,8 +149,8 @@ Level make_level(std::string name, int devices, std::span<const MeasuredPair> pa
   Level level;
   level.name = std::move(name);
   level.devices = devices;
-  level.bandwidth = fit.bandwidth;
-  level.latency = fit.latency;
+  level.bandwidth = fit.link.bandwidth;
+  level.latency = fit.link.latency;
   level.fit_residual = fit.residual;
   level.samples = std::move(samples);
   set_message_cost(level, pooled_kept(pairs));
@@ -212,17 +212,25 @@ Cluster build_cluster(std::vector<Device> devices, std::span<const MeasuredPair>
   return cluster;
 }
 
+void add_all_reduce(Cluster& cluster, std::vector<LinkSample> samples) {
+  const auto& [link, residual] = fit_sums(samples);
+  cluster.levels.back().all_reduce = {.bandwidth = link.bandwidth,
+                                      .latency = link.latency,
+                                      .fit_residual = residual,
+                                      .samples = std::move(samples),
+                                      .cached = link.cached,
+                                      .beyond = link.beyond};
+}
+
 std::vector<std::string> link_findings(const Cluster& cluster) {
   std::vector<std::string> findings;
   const auto add = [&](const std::string& what, const LinkFit& fit, std::span<const LinkSample> samples) {
     if (auto finding = fit_finding(what, fit, samples)) findings.push_back(std::move(*finding));
   };
   for (const Level& level : cluster.levels) {
-    add("level " + level.name, {level.latency, level.bandwidth, level.fit_residual}, level.samples);
-    if (const auto& reduce = level.all_reduce) {
-      add("all-reduce of level " + level.name, {reduce->latency, reduce->bandwidth, reduce->fit_residual},
-          reduce->samples);
-    }
+    add("level " + level.name, {{level.bandwidth, level.latency}, level.fit_residual}, level.samples);
+    if (const auto& sums = level.all_reduce)
+      add("all-reduce of level " + level.name, {link_of(*sums), sums->fit_residual}, sums->samples);
   }
   return findings;
 }

@@ -45,6 +45,9 @@ double pair_cost(std::span<const LinkSample> samples);
 Cluster build_cluster(std::vector<Device> devices, std::span<const MeasuredPair> pairs,
                       const std::string& inner);
 
+/// Adds the samples of an all-reduce, and their fit, to the outermost level.
+void add_all_reduce(Cluster& cluster, std::vector<LinkSample> samples);
+
 /// What makes the measured levels doubtful, one sentence each: fits that miss a size.
 std::vector<std::string> link_findings(const Cluster& cluster);
 

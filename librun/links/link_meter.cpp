@@ -7,8 +7,8 @@
 #include "libprofile/device/cores.h"
 #include "libprofile/device/machine.h"
 #include "librun/links/core_links.h"
-#include "librun/links/link_fit.h"
 #include "librun/links/link_levels.h"
+#include "librun/links/tensor_links.h"
 
 namespace pp::run {
 
@@ -41,11 +41,6 @@ std::vector<Device> make_devices(const LinkOptions& options) {
 
 }  // namespace
 
-void add_all_reduce(Cluster& cluster, std::vector<LinkSample> samples) {
-  const LinkFit fit = fit_link(samples);
-  cluster.levels.back().all_reduce = {fit.bandwidth, fit.latency, fit.residual, std::move(samples)};
-}
-
 Cluster measure_links(const LinkOptions& options, const std::function<void(double)>& progress) {
   const std::vector<Device> devices = make_devices(options);
   const int count = options.devices;
@@ -64,9 +59,11 @@ Cluster measure_links(const LinkOptions& options, const std::function<void(doubl
     }
   }
   Cluster cluster = build_cluster(devices, pairs, "process");
-  std::vector<Cores> cores;
-  for (const Device& device : cluster.devices) cores.push_back(device.cores);
-  add_all_reduce(cluster, sample_all_reduce(cores, options.sweep));
+  std::vector<SummingDevice> summing;
+  for (const Device& device : cluster.devices) summing.push_back({at::kCPU, device.cores});
+  LinkSweep sums = options.sweep;
+  sums.largest = std::max(sums.largest, options.largest_sum);
+  add_all_reduce(cluster, sample_all_reduce(summing, sums));
   step();
   return cluster;
 }

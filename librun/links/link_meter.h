@@ -9,21 +9,22 @@
 
 namespace pp::run {
 
+/// Gradients of a whole stage, so that the line beyond the caches is seen.
+inline constexpr Bytes kLargestSum{64 << 20};
+
 /// `pp-profile links --devices cpu:2x1` is two devices of one core each.
 struct LinkOptions {
   int devices = 2;
   int cores_per_device = 1;
   LinkSweep sweep;
+  Bytes largest_sum = kLargestSum;
 };
 
 /// Every pair of CPU devices of this process, one pair at a time (core_links.h says what a message is), and the
-/// all-reduce of all of them. Levels are found by link_levels.h; the largest is called `process` and carries
-/// the all-reduce. Device i has the i-th group of allowed cores and an equal share of the memory. Throws
-/// pp::Error: (usage) for fewer than two devices, (device) when there are not enough cores. `progress` gets a
-/// share in [0, 1].
+/// all-reduce of all of them, up to `largest_sum` where that is more. Levels are found by link_levels.h; the
+/// largest is called `process` and carries the all-reduce. Device i has the i-th group of allowed cores and an
+/// equal share of the memory. Throws pp::Error: (usage) for fewer than two devices, (device) when there are not
+/// enough cores. `progress` gets a share in [0, 1].
 Cluster measure_links(const LinkOptions& options, const std::function<void(double)>& progress = {});
-
-/// Adds the samples of an all-reduce, and their fit, to the outermost level.
-void add_all_reduce(Cluster& cluster, std::vector<LinkSample> samples);
 
 }  // namespace pp::run

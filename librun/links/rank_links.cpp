@@ -13,7 +13,6 @@
 #include "libprofile/device/cores.h"
 #include "libprofile/device/machine.h"
 #include "librun/links/link_levels.h"
-#include "librun/links/link_meter.h"
 #include "librun/links/message_cost.h"
 #include "librun/links/rank_calls.h"
 #include "librun/transport/packed.h"

@@ -1,3 +1,5 @@
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -64,16 +66,28 @@ class InProcessCollectives : public Collectives {
  private:
   /// Into every member's vector: nobody else touches this slice.
   static void add_slice(const Parts& parts, std::size_t place) {
-    const std::int64_t size = parts.front().front().numel();
+    const at::Tensor& vector = parts.front().front();
     const auto count = static_cast<std::int64_t>(parts.size()), me = static_cast<std::int64_t>(place);
-    const std::int64_t first = me * size / count, length = (me + 1) * size / count - first;
-    const auto slice = [&](const std::vector<at::Tensor>& part) {
+    const std::int64_t begin = me * vector.numel() / count, end = (me + 1) * vector.numel() / count;
+    const std::int64_t most = piece_length(vector.device(), end - begin);
+    for (std::int64_t first = begin; first < end; first += most)
+      add_piece(parts, first, std::min(most, end - first));
+    for (const std::vector<at::Tensor>& part : parts) profile::wait_for(part.front().device());
+  }
+
+  /// On a CPU so little that what was read to be added is still in the cache when the sum is written there.
+  static std::int64_t piece_length(const at::Device& device, std::int64_t slice) {
+    constexpr std::int64_t kPerThread = 1 << 15;
+    return device.is_cpu() ? kPerThread * at::get_num_threads() : slice;
+  }
+
+  static void add_piece(const Parts& parts, std::int64_t first, std::int64_t length) {
+    const auto piece = [&](const std::vector<at::Tensor>& part) {
       return part.front().narrow(0, first, length);
     };
-    at::Tensor sum = slice(parts.front());
-    for (std::size_t i = 1; i < parts.size(); ++i) sum.add_(slice(parts[i]).to(sum.device()));
-    for (std::size_t i = 1; i < parts.size(); ++i) slice(parts[i]).copy_(sum);
-    for (const std::vector<at::Tensor>& part : parts) profile::wait_for(part.front().device());
+    at::Tensor sum = piece(parts.front());
+    for (std::size_t i = 1; i < parts.size(); ++i) sum.add_(piece(parts[i]).to(sum.device()));
+    for (std::size_t i = 1; i < parts.size(); ++i) piece(parts[i]).copy_(sum);
   }
 
   std::vector<std::unique_ptr<Meeting>> meetings_;

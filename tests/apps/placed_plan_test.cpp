@@ -137,9 +137,9 @@ TEST_SUITE("apps/placed_plan") {
                                        limit, "--swap-overlap", overlap}));
       return folder.read();
     };
-    const auto peak = [](const Plan& plan) {
+    const auto peak = [](const Plan& of) {
       pp::Bytes most;
-      for (const auto& worker : plan.predicted.workers) most = std::max(most, worker.memory.peak);
+      for (const auto& worker : of.predicted.workers) most = std::max(most, worker.memory.peak);
       return most;
     };
     for (const std::string schedule : {"harmony-pp", "harmony-dp"}) {

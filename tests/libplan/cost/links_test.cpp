@@ -27,18 +27,18 @@ Cluster two_nodes() {
 
 TEST_CASE("all-reduce of 100 MB and of 1 kB over four replicas at 10 us and 1 GB/s") {
   // ring: 6*10us + 6/4*100ms; tree: 4*10us + 200ms; 1 kB: 60us + 1.5us and 40us + 2us.
-  CHECK(ring_all_reduce(4, 1e8, link(1e9, 1e-5)) == exactly(0.15006));
-  CHECK(tree_all_reduce(4, 1e8, link(1e9, 1e-5)) == exactly(0.20004));
-  CHECK(ring_all_reduce(4, 1e3, link(1e9, 1e-5)) == exactly(61.5e-6));
-  CHECK(tree_all_reduce(4, 1e3, link(1e9, 1e-5)) == exactly(42e-6));
+  CHECK(ring_all_reduce(4, link(1e9, 1e-5)).seconds(1e8) == exactly(0.15006));
+  CHECK(tree_all_reduce(4, link(1e9, 1e-5)).seconds(1e8) == exactly(0.20004));
+  CHECK(ring_all_reduce(4, link(1e9, 1e-5)).seconds(1e3) == exactly(61.5e-6));
+  CHECK(tree_all_reduce(4, link(1e9, 1e-5)).seconds(1e3) == exactly(42e-6));
   CHECK(flat_all_reduce(4, 1e3, link(1e9, 1e-5)) == exactly(42e-6));
   CHECK(flat_all_reduce(1, 1e8, link(1e9, 1e-5)) == 0);
 }
 
 TEST_CASE("two levels: one network card per node, or one per replica") {
   // 6*5us + 1.5*10ms + 2*20us + 1*100ms = 115.07 ms; with 4 cards the last term is 25 ms.
-  CHECK(two_level_all_reduce(2, 4, 1, 1e8, link(1e10, 5e-6), link(1e9, 2e-5)) == exactly(0.11507));
-  CHECK(two_level_all_reduce(2, 4, 4, 1e8, link(1e10, 5e-6), link(1e9, 2e-5)) == exactly(0.04007));
+  CHECK(two_level_all_reduce(2, 4, 1, link(1e10, 5e-6), link(1e9, 2e-5)).seconds(1e8) == exactly(0.11507));
+  CHECK(two_level_all_reduce(2, 4, 4, link(1e10, 5e-6), link(1e9, 2e-5)).seconds(1e8) == exactly(0.04007));
 }
 
 TEST_CASE("replicas of two nodes wait for the server on the first one's device") {
@@ -134,6 +134,57 @@ TEST_CASE("a measured all-reduce between nodes: inside a node messages tell") {
   CHECK(all_reduce_time(cluster, std::vector<int>{0, 1}, Bytes(100'000'000)).count() == exactly(0.01001));
   CHECK(all_reduce_time(cluster, std::vector<int>{1, 2}, Bytes(75'000'000)).count() == exactly(0.10004));
   CHECK(link_between(cluster, 1, 2).bandwidth.value == 1e9);
+}
+
+TEST_CASE("bytes past the caches come at their own bandwidth") {
+  Link sums = link(1e9, 1e-3);
+  sums.cached = Bytes(2'000'000);
+  sums.beyond = BytesPerSecond(2.5e8);
+  CHECK(occupancy(2e6, sums) == exactly(2e-3));
+  CHECK(occupancy(3e6, sums) == exactly(2e-3 + 4e-3));
+  // A ring of four passes on 6/4 of that; a tree twice that.
+  CHECK(ring_all_reduce(4, sums).seconds(3e6) == exactly(6e-3 + 1.5 * 6e-3));
+  CHECK(tree_all_reduce(4, sums).seconds(3e6) == exactly(4e-3 + 2 * 6e-3));
+  // Two nodes of four with two cards each: every card carries half, so 4 MB fill what the nodes' link caches.
+  // Inside, 6 x 1 ms + 1.5 x 5 ms of 5 MB at 1 GB/s; between, 2 x 1 ms + 2.5 MB, 0.5 MB of them slowly.
+  CHECK(two_level_all_reduce(2, 4, 2, link(1e9, 1e-3), sums).seconds(5e6) ==
+        exactly(6e-3 + 7.5e-3 + 2e-3 + 2e-3 + 2e-3));
+  // The other way round: inside 2 MB quickly and 3 MB slowly.
+  CHECK(two_level_all_reduce(2, 4, 2, sums, link(1e9, 1e-3)).seconds(5e6) ==
+        exactly(6e-3 + 1.5 * 14e-3 + 2e-3 + 2.5e-3));
+}
+
+TEST_CASE("a measured all-reduce that leaves the caches: of all, of fewer, and of the levels together") {
+  Cluster cluster = two_nodes();
+  cluster.levels[1].all_reduce =
+      MeasuredAllReduce{BytesPerSecond(1e9), {}, 0, {}, 0, Bytes(1'000'000), BytesPerSecond(1e8)};
+  // 1 MB at 1 GB/s and 1 MB at 0.1 GB/s; the ring of four moves 6/4 of that at 3/2 of the rates, that of two
+  // as many bytes as the vector has.
+  const std::vector<int> all{0, 1, 2, 3}, across{1, 2};
+  const Links slowest = slowest_links(cluster), fastest = fastest_links(cluster);
+  CHECK(ring_all_reduce(4, slowest.sums).seconds(2e6) == exactly(11e-3 + 6 * 5e-6));
+  CHECK(all_reduce_time(cluster, across, Bytes(2'000'000)).count() == exactly(11e-3 / 1.5));
+  CHECK(slowest.sums.beyond.value == exactly(1.5e8));
+  CHECK(fastest.sums.beyond.value == 0);  // inside a node all bytes are alike
+  CHECK(slowest.messages.beyond.value == 0);
+  // A bound lies below what any devices pay.
+  for (const double bytes : {1e5, 1e6, 2e6, 1e8}) {
+    CHECK(cheapest(least_all_reduce_forms(cluster, 2), bytes) <=
+          cheapest(all_reduce_forms(cluster, across), bytes));
+    CHECK(cheapest(least_all_reduce_forms(cluster, 4), bytes) <=
+          cheapest(all_reduce_forms(cluster, all), bytes));
+  }
+}
+
+TEST_CASE("a way to reduce undercuts another one only where it does for all bytes") {
+  const AllReduceForm plain{1, 1}, late{1, 1, {AllReduceForm::Excess{5, 1}}},
+      early{1, 1, {AllReduceForm::Excess{4, 1}}};
+  CHECK(plain.undercuts(plain));
+  CHECK(plain.undercuts(late));
+  CHECK(late.undercuts(early));
+  CHECK_FALSE(early.undercuts(late));
+  CHECK_FALSE(late.undercuts(plain));
+  CHECK_FALSE(AllReduceForm{2, 1}.undercuts(late));
 }
 
 }  // namespace pp::plan

@@ -104,6 +104,29 @@ TEST_SUITE("libprofile/core/cluster_json") {
           "2.2250738585072014e-308 upwards");
   }
 
+  TEST_CASE("an all-reduce may leave the caches, for what is slower") {
+    Cluster cluster = two_nodes();
+    MeasuredAllReduce& sums = cluster.levels[1].all_reduce.emplace();
+    sums.bandwidth = BytesPerSecond(5e8);
+    CHECK_FALSE(to_json(cluster)["levels"][1]["all_reduce"].contains("cached_bytes"));
+    sums.cached = Bytes(12'000'000);
+    sums.beyond = BytesPerSecond(1e8);
+    const Json json = to_json(cluster)["levels"][1]["all_reduce"];
+    CHECK(json["cached_bytes"] == 12'000'000);
+    CHECK(json["bandwidth_beyond_bytes_per_s"] == 1e8);
+    CHECK(parse_cluster(dump_json(to_json(cluster))) == cluster);
+    const auto with = [&](const char* key, double value) {
+      return refused([&](Json& j) {
+        j["levels"][1]["all_reduce"] = json;
+        j["levels"][1]["all_reduce"][key] = value;
+      });
+    };
+    CHECK(with("bandwidth_beyond_bytes_per_s", 6e8) ==
+          "[data] /levels/1/all_reduce/bandwidth_beyond_bytes_per_s: must be a number from "
+          "2.2250738585072014e-308 to 500000000.0, not 600000000.0");
+    CHECK(with("cached_bytes", -1).starts_with("[data] /levels/1/all_reduce/cached_bytes: must be an integer"));
+  }
+
   TEST_CASE("a level may say what its messages ask of the devices, and leaves out what is usual") {
     Cluster cluster = two_nodes();
     Level& outer = cluster.levels[1];

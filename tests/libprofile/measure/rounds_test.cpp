@@ -41,15 +41,23 @@ TEST_SUITE("libprofile/measure/rounds") {
     CHECK(order == "0:3 1:3 2:3 3:3 4:3 5:3 6:3 0:3 1:3 2:3 3:6 4:6 5:3 6:3 ");
   }
 
-  TEST_CASE("short passes have a step's first one before them, after an update") {
+  TEST_CASE("a step's first pass comes before others, after an update; before long ones where it is recorded") {
     Rounds rounds({}, {Seconds(0), Seconds(0)}, kKindsOfWhole);
     serve(rounds, rounds.next().value(), 0.01);
     serve(rounds, rounds.next().value(), 0.1);
     const Visit brief = rounds.next().value(), lengthy = rounds.next().value();
     CHECK(brief.after_update);
     CHECK(brief.all() == 1 + 1 + 3);
-    CHECK_FALSE(lengthy.after_update);
-    CHECK(lengthy.all() == 1);
+    CHECK(lengthy.kind == PassKind::full);
+    CHECK(lengthy.after_update);
+    CHECK(lengthy.all() == 1 + 1);
+    std::string after_update;
+    for (int i = 0; i < 2 * kKindsOfWhole; ++i) {
+      const Visit visit = rounds.next().value();
+      serve(rounds, visit, visit.size == 0 ? 0.01 : 0.1);
+      if (visit.size == 1) after_update += visit.after_update ? "1" : "0";
+    }
+    CHECK(after_update == "110");  // full, split, whole
   }
 
   TEST_CASE("what runs in a warm-up is not a sample") {
@@ -123,9 +131,9 @@ TEST_SUITE("libprofile/measure/rounds") {
     const StoppingRule rule{.warm_up_passes = 3, .budget = Seconds(1)};
     CHECK(expected_time(rule, Seconds(0.01), kKindsOfWhole).count() == 1.0);
     CHECK(expected_time(rule, Seconds(0.1), kKindsOfWhole).count() ==
-          doctest::Approx(1.8));  // 3 + 3 * 5 passes
+          doctest::Approx(2.8));  // 3 + 3 * 5 passes, and 2 * 5 first ones
     const Rounds rounds(rule, {Seconds(0.01), Seconds(0.1), std::nullopt}, kKindsOfWhole);
-    CHECK(rounds.remaining().count() == doctest::Approx(2.8));
+    CHECK(rounds.remaining().count() == doctest::Approx(3.8));
   }
 
   TEST_CASE("the remaining time is the budget that is left, or what the missing samples take if that is more") {

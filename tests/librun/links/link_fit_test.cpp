@@ -26,8 +26,8 @@ TEST_SUITE("librun/links/link_fit") {
     // 10 us + x / (1 GB/s): 1 kB takes 11 us, 9 kB 19 us, 990 kB 1000 us.
     const std::vector<LinkSample> samples{sample(1000, 11), sample(9000, 19), sample(990000, 1000)};
     const LinkFit fit = fit_link(samples);
-    CHECK(fit.latency.count() == doctest::Approx(10e-6));
-    CHECK(fit.bandwidth.value == doctest::Approx(1e9));
+    CHECK(fit.link.latency.count() == doctest::Approx(10e-6));
+    CHECK(fit.link.bandwidth.value == doctest::Approx(1e9));
     CHECK(fit.residual < 1e-9);
     CHECK_FALSE(fit_finding("level node", fit, samples).has_value());
   }
@@ -37,8 +37,8 @@ TEST_SUITE("librun/links/link_fit") {
     std::vector<LinkSample> samples = straight();
     for (const std::size_t i : {2U, 8U}) samples[i].time.median *= 5;
     const LinkFit fit = fit_link(samples);
-    CHECK(fit.latency.count() == doctest::Approx(10e-6).epsilon(0.02));
-    CHECK(fit.bandwidth.value == doctest::Approx(1e9).epsilon(0.02));
+    CHECK(fit.link.latency.count() == doctest::Approx(10e-6).epsilon(0.02));
+    CHECK(fit.link.bandwidth.value == doctest::Approx(1e9).epsilon(0.02));
     CHECK(fit.residual == doctest::Approx(0.8).epsilon(0.02));
   }
 
@@ -47,8 +47,8 @@ TEST_SUITE("librun/links/link_fit") {
     std::vector<LinkSample> samples = straight();
     for (std::size_t i = 0; i < samples.size(); ++i) samples[i].time.median *= i % 2 == 0 ? 1.1 : 0.9;
     const LinkFit fit = fit_link(samples);
-    CHECK(fit.latency.count() == doctest::Approx(10e-6).epsilon(0.06));
-    CHECK(fit.bandwidth.value == doctest::Approx(1e9).epsilon(0.06));
+    CHECK(fit.link.latency.count() == doctest::Approx(10e-6).epsilon(0.06));
+    CHECK(fit.link.bandwidth.value == doctest::Approx(1e9).epsilon(0.06));
   }
 
   TEST_CASE("a line that would begin below zero goes through zero") {
@@ -56,22 +56,46 @@ TEST_SUITE("librun/links/link_fit") {
     // Huber's line follows neither exactly, but its slope lies between theirs, 1 and 10.
     const std::vector<LinkSample> samples{sample(1000, 1), sample(10000, 100)};
     const LinkFit fit = fit_link(samples);
-    CHECK(fit.latency.count() == 0);
-    CHECK(fit.bandwidth.value <= 1e9 * (1 + 1e-9));
-    CHECK(fit.bandwidth.value >= 1e8 * (1 - 1e-9));
+    CHECK(fit.link.latency.count() == 0);
+    CHECK(fit.link.bandwidth.value <= 1e9 * (1 + 1e-9));
+    CHECK(fit.link.bandwidth.value >= 1e8 * (1 - 1e-9));
   }
 
   TEST_CASE("times that do not grow have their mean as latency and a bandwidth that hardly matters") {
     const std::vector<LinkSample> samples{sample(1000, 12), sample(2000, 12), sample(4000, 12)};
     const LinkFit fit = fit_link(samples);
-    CHECK(fit.latency.count() == doctest::Approx(12e-6));
+    CHECK(fit.link.latency.count() == doctest::Approx(12e-6));
     // 4000 bytes in 1 % of 12 us.
-    CHECK(fit.bandwidth.value == doctest::Approx(4000 / 0.12e-6));
+    CHECK(fit.link.bandwidth.value == doctest::Approx(4000 / 0.12e-6));
     // By reference: 8 MiB in 1 % of 5 us would be 168 TB/s, which no planner believes.
     const std::vector<LinkSample> handed_over{sample(1024, 5), sample(std::int64_t{8} << 20, 5)};
-    CHECK(fit_link(handed_over).bandwidth == kLargestBandwidth);
+    CHECK(fit_link(handed_over).link.bandwidth == kLargestBandwidth);
     const std::vector<LinkSample> falling{sample(1000, 20), sample(4000, 10)};
-    CHECK(fit_link(falling).bandwidth.value > 0);
+    CHECK(fit_link(falling).link.bandwidth.value > 0);
+  }
+
+  TEST_CASE("sums that leave the caches go on along a steeper line") {
+    // Up to 8 kB 1 us + 1 ns/B, past them 4 ns/B: 1, 2, 4, 8 kB take 2, 3, 5, 9 us; 16, 32, 64, 128 kB take
+    // 9 + 4 * (8, 24, 56, 120) us.
+    const std::vector<LinkSample> samples{sample(1000, 2),    sample(2000, 3),    sample(4000, 5),
+                                          sample(8000, 9),    sample(16000, 41),  sample(32000, 105),
+                                          sample(64000, 233), sample(128000, 489)};
+    const LinkFit fit = fit_sums(samples);
+    CHECK(fit.link.latency.count() == doctest::Approx(1e-6));
+    CHECK(fit.link.bandwidth.value == doctest::Approx(1e9));
+    CHECK(fit.link.beyond.value == doctest::Approx(2.5e8));
+    CHECK(fit.link.cached.value == doctest::Approx(8000));
+    CHECK(fit.residual < 1e-6);
+  }
+
+  TEST_CASE("sums on one line stay on it, also where the machine was interrupted") {
+    std::vector<LinkSample> samples = straight();
+    CHECK(fit_sums(samples).link == fit_link(samples).link);
+    for (const std::size_t i : {2U, 9U}) samples[i].time.median *= 5;  // the last size, too
+    CHECK(fit_sums(samples).link.beyond.value == 0);
+    // A line that bends the other way is one line.
+    for (std::size_t i = 5; i < samples.size(); ++i) samples[i].time.median = samples[4].time.median;
+    CHECK(fit_sums(samples).link.beyond.value == 0);
   }
 
   TEST_CASE("a fit that misses by more than a quarter names the size and the remedy") {

@@ -31,7 +31,7 @@ TEST_SUITE("librun/links/tensor_links") {
   }
 
   TEST_CASE("the all-reduce is measured once per repetition") {
-    check_samples(sample_all_reduce({at::kCPU, at::kCPU, at::kCPU}, kBrief), 8);
+    check_samples(sample_all_reduce({{at::kCPU}, {at::kCPU}, {at::kCPU}}, kBrief), 8);
   }
 
   TEST_CASE("a device without CUDA ends the measurement with its reason") {
