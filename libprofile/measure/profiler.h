@@ -30,8 +30,8 @@ struct ProfileOptions {
   /// Stop sampling a size when the half-width of the 95 % interval of the median, by the medians of at least
   /// eight visits in `min_time` of each kind of pass, is below this share of it, ...
   double precision = 0.02;
-  /// ... or after this much time per micro-batch size, warm-up excluded.
-  Seconds budget_per_size{6.0};
+  /// ... or after this much time per micro-batch size, warm-up excluded. Seven kinds need 7 s and more.
+  Seconds budget_per_size{12.0};
   Seconds min_time{1.0};
   int min_samples = 10;  ///< of an optimizer's updates
   int max_samples = 400;

@@ -21,7 +21,7 @@ struct StoppingRule {
   /// Half-width of the 95 % interval of the median, as a share of it, that is narrow enough.
   double precision = 0.02;
   /// Time after which sampling stops with what there is, but never below kFewestSamples.
-  Seconds budget{6.0};
+  Seconds budget{12.0};
 };
 
 /// What even a spent budget does not save: with fewer, median and spread mean nothing.
