@@ -16,6 +16,7 @@
 #include "apps/cli/ranks.h"
 #include "apps/cli/table.h"
 #include "apps/profile/commands.h"
+#include "libplan/cost/links.h"
 #include "libprofile/core/counted.h"
 #include "libprofile/device/process.h"
 #include "librun/links/background.h"
@@ -101,8 +102,8 @@ std::string cluster_text(const Cluster& cluster) {
   std::string text;
   for (const Level& level : cluster.levels) {
     const std::string devices = std::to_string(level.devices) + " devices";
-    text += measured_text("level " + level.name + " of " + devices, {level.bandwidth, level.latency},
-                          level.fit_residual, level.samples) +
+    text += measured_text("level " + level.name + " of " + devices, plan::link_of(level), level.fit_residual,
+                          level.samples) +
             work_text(level);
     if (!level.all_reduce) continue;
     const MeasuredAllReduce& sums = *level.all_reduce;

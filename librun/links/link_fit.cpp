@@ -106,7 +106,8 @@ LinkFit fit_sums(std::span<const LinkSample> samples) {
   constexpr std::size_t kFewest = 3;
   LinkFit best = fit_link(samples);
   const std::vector<LinePoint> points = points_of(samples);
-  double least = 0.5 * sum_of(errors_of(best.link, points));
+  const double sizes = static_cast<double>(points.size());
+  double least = std::pow(sizes, -1 / sizes) * sum_of(errors_of(best.link, points));
   for (std::size_t k = kFewest; k + kFewest <= points.size(); ++k) {
     const std::optional<Link> link = bent_link(fit_link(samples.first(k)).link, std::span(points).subspan(k));
     if (!link) continue;

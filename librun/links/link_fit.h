@@ -35,8 +35,9 @@ LinkFit fit_link(std::span<const LinkSample> samples);
 
 /// The same of sums, whose vectors may exceed the caches: up to `cached` on one line and past it on a steeper
 /// one, each through the sizes on its side, at least three. Of all divisions into two sides the one whose
-/// relative errors have the least sum, if that is less than half of one line's and a byte past `cached` costs
-/// at least a quarter more.
+/// relative errors have the least sum, if that is so much less than one line's that it is worth two values more
+/// (Schwarz, Annals of Statistics 1978, for Laplace's errors) and a byte past `cached` costs at least a quarter
+/// more.
 LinkFit fit_sums(std::span<const LinkSample> samples);
 
 /// A sentence with its remedy where the line misses a size by more than a quarter; `what` names the link.

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "libplan/cost/links.h"
 #include "librun/links/link_fit.h"
 
 namespace pp::run {
@@ -228,7 +229,7 @@ std::vector<std::string> link_findings(const Cluster& cluster) {
     if (auto finding = fit_finding(what, fit, samples)) findings.push_back(std::move(*finding));
   };
   for (const Level& level : cluster.levels) {
-    add("level " + level.name, {{level.bandwidth, level.latency}, level.fit_residual}, level.samples);
+    add("level " + level.name, {plan::link_of(level), level.fit_residual}, level.samples);
     if (const auto& sums = level.all_reduce)
       add("all-reduce of level " + level.name, {link_of(*sums), sums->fit_residual}, sums->samples);
   }

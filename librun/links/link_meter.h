@@ -9,15 +9,12 @@
 
 namespace pp::run {
 
-/// Gradients of a whole stage, so that the line beyond the caches is seen.
-inline constexpr Bytes kLargestSum{64 << 20};
-
 /// `pp-profile links --devices cpu:2x1` is two devices of one core each.
 struct LinkOptions {
   int devices = 2;
   int cores_per_device = 1;
   LinkSweep sweep;
-  Bytes largest_sum = kLargestSum;
+  Bytes largest_sum{64 << 20};  ///< gradients of a whole stage, so that the line past the caches is seen
 };
 
 /// Every pair of CPU devices of this process, one pair at a time (core_links.h says what a message is), and the
