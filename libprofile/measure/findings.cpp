@@ -40,6 +40,33 @@ struct Offenders {
   double largest_excess = 0;
 };
 
+LayerTimes on_all_devices(const LayerPoint& point) {
+  const auto median = [](const std::optional<TimeStat>& time) { return time ? time->median : Seconds{}; };
+  return {point.forward.median, point.backward.median, median(point.input_gradient),
+          median(point.weight_gradient)};
+}
+
+/// The full backward of all layers over its halves, under the condition where that is largest.
+double backward_over_halves(const Profile& profile, std::size_t point) {
+  std::vector<const LayerProfile*> layers;
+  for (const LayerProfile& layer : profile.layers) layers.push_back(&layer);
+  if (profile.loss) layers.push_back(&*profile.loss);
+  const auto under = [&](const auto& condition) {
+    Seconds full{}, halves{};
+    for (const LayerProfile* layer : layers) {
+      const LayerTimes times = condition(layer->points[point]);
+      full += times.backward;
+      halves += times.input_gradient + times.weight_gradient;
+    }
+    return halves > Seconds{} ? full / halves : 0.0;
+  };
+  const auto recorded = [](std::optional<LayerTimes> LayerPoint::*condition) {
+    return [condition](const LayerPoint& at) { return (at.*condition).value_or(LayerTimes{}); };
+  };
+  return std::max({under(on_all_devices), under(recorded(&LayerPoint::first)),
+                   under(recorded(&LayerPoint::in_part)), under(recorded(&LayerPoint::alone))});
+}
+
 }  // namespace
 
 std::vector<std::string> conditions_findings(const DeviceSet& devices, int machine_cores,
@@ -60,12 +87,16 @@ std::vector<std::string> conditions_findings(const DeviceSet& devices, int machi
 }
 
 std::vector<std::string> profile_findings(const Profile& profile) {
-  Offenders noisy, unequal;
+  Offenders noisy, unequal, contradictory;
   for (const WholeModelPoint& point : profile.whole_model) {
     const double spread = std::max(relative_spread(point.forward), relative_spread(point.backward));
     if (spread > kTolerance) noisy.add(point.micro_batch_size, spread, spread);
     const double ratio = layer_sum_ratio(profile, point.micro_batch_size).value_or(1.0);
     if (std::abs(ratio - 1.0) > kTolerance) unequal.add(point.micro_batch_size, std::abs(ratio - 1.0), ratio);
+  }
+  for (std::size_t i = 0; i < profile.micro_batch_sizes.size(); ++i) {
+    const double ratio = backward_over_halves(profile, i);
+    if (ratio > 1.0 + kTolerance) contradictory.add(profile.micro_batch_sizes[i], ratio, ratio);
   }
   std::vector<std::string> findings;
   if (!noisy.sizes.empty()) {
@@ -78,6 +109,12 @@ std::vector<std::string> profile_findings(const Profile& profile) {
         "the layers at " + at_sizes(unequal.sizes) + " add up to " + percent(unequal.worst) +
         " of the whole model's time: predictions will be off by as much; end other programs, or raise "
         "--budget");
+  }
+  if (!contradictory.sizes.empty()) {
+    findings.push_back("full backwards at " + at_sizes(contradictory.sizes) + " take up to " +
+                       percent(contradictory.worst) +
+                       " of their two halves, which do the same work: the machine was disturbed in between; "
+                       "end other programs and profile again");
   }
   return findings;
 }

@@ -16,7 +16,8 @@ std::vector<std::string> conditions_findings(const DeviceSet& devices, int machi
 
 /// Of a finished profile, one sentence each: the micro-batch sizes at which the whole model's forward or
 /// backward spreads by more than 10 %; those at which the sum of the layers differs from the whole model by
-/// more than 10 %.
+/// more than 10 %; those at which, under one of the conditions, the full backward takes more than 10 % longer
+/// than its two halves, which do all that it does.
 std::vector<std::string> profile_findings(const Profile& profile);
 
 /// Nothing unless at least three, and more than a tenth, of the passes are outliers (statistics.h) of their

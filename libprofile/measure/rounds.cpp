@@ -17,16 +17,39 @@ constexpr int kMostPasses = 16;
 /// ran before.
 constexpr Seconds kLongPass{0.05};
 
+/// Of each kind, what even a spent budget does not save. A long pass is a visit of its own, so these are as
+/// many visits: a neighbour that disturbs three of them does not move the median.
+constexpr int kFewestPasses = 8;
+
 /// A visit that is faster by more than this share than the one before was still warming up.
 constexpr double kStillWarming = 0.1;
 constexpr int kMostWarmUps = 4;
 
 std::size_t slot(PassKind kind) { return static_cast<std::size_t>(kind); }
 
+Visit visit_of(std::size_t size, PassKind kind, Seconds pass_time) {
+  const double fitting = kVisitTime / std::max(pass_time, Seconds(1e-9));
+  const bool brief = pass_time < kLongPass;
+  return {.size = size,
+          .kind = kind,
+          .dropped = brief ? 1 : 0,
+          .after_update = brief || has_first(kind),
+          .passes = static_cast<int>(std::clamp(std::floor(fitting), 1.0, double{kMostPasses}))};
+}
+
+/// Of a kind of which there are so many passes.
+Seconds time_of_missing(PassKind kind, std::size_t passes, Seconds pass_time) {
+  const Visit visit = visit_of(0, kind, pass_time);
+  const int missing = std::max(0, kFewestPasses - static_cast<int>(passes));
+  return (missing + visit.passes - 1) / visit.passes * visit.all() * pass_time;
+}
+
 }  // namespace
 
 Seconds expected_time(const StoppingRule& rule, Seconds pass_time, int kinds) {
-  return std::max(rule.budget, (rule.warm_up_passes + (kinds + kKindsWithFirst) * kFewestSamples) * pass_time);
+  Seconds fewest = rule.warm_up_passes * pass_time;
+  for (int kind = 0; kind < kinds; ++kind) fewest += time_of_missing(static_cast<PassKind>(kind), 0, pass_time);
+  return std::max(rule.budget, fewest);
 }
 
 Rounds::Rounds(const StoppingRule& rule, const std::vector<std::optional<Seconds>>& pass_times, int kinds)
@@ -45,14 +68,7 @@ std::optional<Visit> Rounds::next() {
     if (size.finished) continue;
     if (!size.warm) return Visit{.size = i, .dropped = rule_.warm_up_passes, .passes = 0};
     const std::size_t kind = static_cast<std::size_t>(size.visits) % kinds_;
-    const Seconds pass_time = size.pass_time[kind];
-    const double fitting = kVisitTime / std::max(pass_time, Seconds(1e-9));
-    const bool brief = pass_time < kLongPass;
-    return Visit{.size = i,
-                 .kind = static_cast<PassKind>(kind),
-                 .dropped = brief ? 1 : 0,
-                 .after_update = brief || has_first(static_cast<PassKind>(kind)),
-                 .passes = static_cast<int>(std::clamp(std::floor(fitting), 1.0, double{kMostPasses}))};
+    return visit_of(i, static_cast<PassKind>(kind), size.pass_time[kind]);
   }
   return std::nullopt;
 }
@@ -78,7 +94,7 @@ void Rounds::report(const Visit& visit, std::span<const double> pass_seconds, Se
 }
 
 bool Rounds::is_finished(const Size& size) const {
-  const auto few = [](const std::vector<double>& samples) { return samples.size() < kFewestSamples; };
+  const auto few = [](const std::vector<double>& samples) { return samples.size() < kFewestPasses; };
   if (std::ranges::any_of(std::span(size.samples).first(kinds_), few)) return false;
   if (size.spent >= rule_.budget) return true;
   for (std::size_t kind = 0; kind < kinds_; ++kind) {
@@ -98,8 +114,7 @@ Seconds Rounds::remaining(const Size& size) const {
   if (!size.warm) return expected_time(rule_, size.pass_time.front(), static_cast<int>(kinds_));
   Seconds missing{};
   for (std::size_t kind = 0; kind < kinds_; ++kind) {
-    const int samples = static_cast<int>(size.samples[kind].size());
-    missing += std::max(0, kFewestSamples - samples) * size.pass_time[kind];
+    missing += time_of_missing(static_cast<PassKind>(kind), size.samples[kind].size(), size.pass_time[kind]);
   }
   return std::max(rule_.budget - size.spent, missing);
 }

@@ -27,7 +27,6 @@ constexpr bool is_split(PassKind kind) {
 constexpr bool is_alone(PassKind kind) { return kind == PassKind::full_alone || kind == PassKind::split_alone; }
 /// Whether a step's first pass is recorded apart.
 constexpr bool has_first(PassKind kind) { return kind == PassKind::full || kind == PassKind::split; }
-inline constexpr int kKindsWithFirst = 2;
 constexpr bool in_parts(PassKind kind) {
   return kind == PassKind::full_in_parts || kind == PassKind::split_in_parts;
 }
@@ -41,7 +40,7 @@ struct Visit {
   int all() const { return dropped + (after_update ? 1 : 0) + passes; }
 };
 
-/// What one size takes at most when a pass takes `pass_time`: the budget, or the warm-up and the fewest samples
+/// What one size takes at most when a pass takes `pass_time`: the budget, or the warm-up and the fewest passes
 /// of each of the first `kinds` kinds, with the first passes of steps, if that is more.
 Seconds expected_time(const StoppingRule& rule, Seconds pass_time, int kinds);
 

@@ -24,7 +24,7 @@ struct StoppingRule {
   Seconds budget{12.0};
 };
 
-/// What even a spent budget does not save: with fewer, median and spread mean nothing.
+/// What even a spent budget does not save (rounds.h asks for more): with fewer, median and spread mean nothing.
 inline constexpr int kFewestSamples = 5;
 
 enum class Verdict { more, precise, budget_spent, enough };

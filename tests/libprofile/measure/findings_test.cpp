@@ -74,6 +74,22 @@ TEST_SUITE("libprofile/measure/findings") {
                    "by as much; end other programs, or raise --budget"});
   }
 
+  TEST_CASE("a backward that takes longer than its halves is named, under every condition") {
+    // Both halves take 1.0 s, as the backward; 0.9 s while the others idle, where it takes 0.98 s, then 1.08 s.
+    Profile profile = profile_of(1.0, {exactly(1.0), exactly(1.0)});
+    profile.micro_batch_sizes = {1, 2};
+    for (LayerPoint& point : profile.layers[0].points) {
+      point.input_gradient = point.weight_gradient = exactly(0.5);
+      point.alone = LayerTimes{Seconds(1.0), Seconds(0.98), Seconds(0.45), Seconds(0.45)};
+    }
+    CHECK(profile_findings(profile).empty());
+    profile.layers[0].points[1].alone->backward = Seconds(1.08);
+    CHECK(
+        profile_findings(profile) ==
+        Findings{"full backwards at micro-batch size 2 take up to 120 % of their two halves, which do the same "
+                 "work: the machine was disturbed in between; end other programs and profile again"});
+  }
+
   TEST_CASE("outliers are named from three on, when they are more than a tenth") {
     CHECK_FALSE(outlier_finding(2, 5).has_value());
     CHECK_FALSE(outlier_finding(3, 30).has_value());

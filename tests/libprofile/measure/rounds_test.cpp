@@ -108,14 +108,14 @@ TEST_SUITE("libprofile/measure/rounds") {
     CHECK(rounds.remaining().count() == 0.0);
   }
 
-  TEST_CASE("slow passes end when each kind has five samples, though the budget is long spent") {
+  TEST_CASE("slow passes end when each kind has eight samples, though the budget is long spent") {
     Rounds rounds({.budget = Seconds(1)}, {Seconds(0)}, kKindsOfWhole);
     int visits = 0;
     while (const auto visit = rounds.next()) {
       serve(rounds, *visit, 10.0);
       ++visits;
     }
-    CHECK(visits == 1 + 3 * 5);
+    CHECK(visits == 1 + 3 * 8);
   }
 
   TEST_CASE("a size that is out of memory is never visited") {
@@ -131,9 +131,9 @@ TEST_SUITE("libprofile/measure/rounds") {
     const StoppingRule rule{.warm_up_passes = 3, .budget = Seconds(1)};
     CHECK(expected_time(rule, Seconds(0.01), kKindsOfWhole).count() == 1.0);
     CHECK(expected_time(rule, Seconds(0.1), kKindsOfWhole).count() ==
-          doctest::Approx(2.8));  // 3 + 3 * 5 passes, and 2 * 5 first ones
+          doctest::Approx(4.3));  // 3 + 3 * 8 passes, and 2 * 8 first ones
     const Rounds rounds(rule, {Seconds(0.01), Seconds(0.1), std::nullopt}, kKindsOfWhole);
-    CHECK(rounds.remaining().count() == doctest::Approx(3.8));
+    CHECK(rounds.remaining().count() == doctest::Approx(5.3));
   }
 
   TEST_CASE("the remaining time is the budget that is left, or what the missing samples take if that is more") {
@@ -141,11 +141,12 @@ TEST_SUITE("libprofile/measure/rounds") {
     CHECK(rounds.remaining().count() == 1.0);
     CHECK(rounds.done() == 0.0);
     serve(rounds, rounds.next().value(), 0.02);  // warm-up: 3 passes, 60 ms
-    CHECK(rounds.remaining().count() == 1.0);    // 15 missing passes of 20 ms take less
-    serve(rounds, rounds.next().value(), 0.2);   // one dropped, a first one, one recorded
-    // Missing are 4 samples of 0.2 s and of the other kinds 10 of 20 ms; the budget has only 0.4 s left.
-    CHECK(rounds.remaining().count() == doctest::Approx(1.0));
-    CHECK(rounds.done() == doctest::Approx(0.66 / (0.66 + 1.0)));
+    // Eight visits of three kinds, each with a dropped, a first and a recorded pass of 20 ms.
+    CHECK(rounds.remaining().count() == doctest::Approx(1.44));
+    serve(rounds, rounds.next().value(), 0.2);
+    // Missing are 7 visits of one pass of 0.2 s and a first one, and the 16 of the other kinds.
+    CHECK(rounds.remaining().count() == doctest::Approx(2.8 + 0.96));
+    CHECK(rounds.done() == doctest::Approx(0.66 / (0.66 + 3.76)));
   }
 
   // Passes of 10 ms come in visits of three, a dropped one and a first one, 50 ms; each kind has a third of
@@ -167,7 +168,7 @@ TEST_SUITE("libprofile/measure/rounds") {
 
   TEST_CASE("the end that is foretold while sampling is the end that comes") {
     // Sizes whose times never settle use their budgets, except the last, whose fewest passes take longer: 3 +
-    // 15 of 0.2 s. The first guesses are half of the truth.
+    // 40 of 0.2 s. The first guesses are half of the truth.
     const StoppingRule rule{.max_samples = 1'000'000, .precision = 0.001, .budget = Seconds(1)};
     const std::vector<double> passes{0.001, 0.01, 0.2};
     Rounds rounds(rule, {Seconds(0.0005), Seconds(0.005), Seconds(0.1)}, kKindsOfWhole);
