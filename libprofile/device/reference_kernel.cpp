@@ -1,20 +1,32 @@
 #include "libprofile/device/reference_kernel.h"
 
+#include <array>
 #include <cstddef>
-#include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace pp::profile {
+namespace {
+
+constexpr int kSteps = 30'000;
+constexpr std::size_t kChains = 24;  // in pairs, so many that all units for floating point are busy
+
+template <std::size_t... chain>
+void advance(std::array<double, kChains>& chains, std::index_sequence<chain...> /*all*/) {
+  ((chains[chain] = chains[chain] * 0.999 + 0.001), ...);
+}
+
+}  // namespace
 
 void run_reference() {
-  constexpr int kSteps = 40'000;  // dependent multiplications of about 4 cycles each
-  constexpr std::size_t kLine = 64 / sizeof(std::uint64_t),
-                        kWords = (std::size_t{1} << 20) / sizeof(std::uint64_t);
-  thread_local std::vector<std::uint64_t> memory(kWords);
-  std::uint64_t state = 1;
-  for (int i = 0; i < kSteps; ++i) state = state * 6364136223846793005U + 1442695040888963407U;
-  for (std::size_t word = 0; word < kWords; word += kLine) state += memory[word] += state;
-  volatile std::uint64_t result = state;  // or the loops would be optimised away
+  constexpr std::size_t kLine = 64 / sizeof(double), kWords = (std::size_t{1} << 20) / sizeof(double);
+  thread_local std::vector<double> memory(kWords);
+  std::array<double, kChains> chains{};
+  for (int i = 0; i < kSteps; ++i) advance(chains, std::make_index_sequence<kChains>{});
+  double sum = 0;
+  for (const double chain : chains) sum += chain;
+  for (std::size_t word = 0; word < kWords; word += kLine) sum += memory[word] += 1;
+  volatile double result = sum;  // or the loops would be optimised away
   static_cast<void>(result);
 }
 

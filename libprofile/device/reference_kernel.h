@@ -8,9 +8,10 @@
 
 namespace pp::profile {
 
-/// About 50 us of arithmetic in registers on a core of 3 GHz, then every cache line of 1 MiB of the thread's
-/// own is changed: what a pass of a model has driven out of the core's caches comes back from where others
-/// share.
+/// About 50 us of independent multiplications and additions in registers on a core of 3 GHz, as many at once as
+/// the core can do: a chain of dependent ones would leave room for who shares the core, and feel nothing. Then
+/// every cache line of 1 MiB of the thread's own is changed: what a pass of a model has driven out of the
+/// core's caches comes back from where others share.
 void run_reference();
 
 /// Seconds that one run of `work` takes on the timer's device. The timer must have no marks.
