@@ -6,6 +6,9 @@
 
 #include "tests/support/doctest.h"
 
+#include <algorithm>
+#include <array>
+
 using namespace pp;
 using namespace pp::run;
 using pp::run::test::sample;
@@ -14,12 +17,18 @@ using pp::test::Wire;
 
 namespace {
 
+/// The median of three measurements: one of them may meet a pause of the machine.
 double kept_ms(Wire& wire) {
-  const KeptTime kept = between(wire, [&](Peers& peers, int other) {
-    return measure_kept(peers, other, peers.rank() == 0, Bytes(4096), wire.transfer);
-  });
-  CHECK(kept.size == Bytes(4096));
-  return 1e3 * kept.time.count();
+  std::array<double, 3> found;
+  for (double& ms : found) {
+    const KeptTime kept = between(wire, [&](Peers& peers, int other) {
+      return measure_kept(peers, other, peers.rank() == 0, Bytes(4096), wire.transfer);
+    });
+    CHECK(kept.size == Bytes(4096));
+    ms = 1e3 * kept.time.count();
+  }
+  std::ranges::sort(found);
+  return found[1];
 }
 
 double both_ways_ms(bool half) {
