@@ -10,6 +10,7 @@ namespace pp::profile {
 namespace {
 
 constexpr double kTolerance = 0.10;
+constexpr double kCacheLoss = 2;
 
 std::string percent(double share) { return std::to_string(std::lround(share * 100)) + " %"; }
 
@@ -70,7 +71,7 @@ double backward_over_halves(const Profile& profile, std::size_t point) {
 }  // namespace
 
 std::vector<std::string> conditions_findings(const DeviceSet& devices, int machine_cores,
-                                             std::optional<double> load) {
+                                             std::optional<double> load, std::optional<double> cache_loss) {
   std::vector<std::string> findings;
   const std::string have = std::to_string(machine_cores) + (machine_cores == 1 ? " core" : " cores");
   if (devices.kind == DeviceKind::cpu && devices.count * devices.cores > machine_cores) {
@@ -82,6 +83,14 @@ std::vector<std::string> conditions_findings(const DeviceSet& devices, int machi
   if (load && *load > machine_cores) {
     findings.push_back("the load average is " + one_decimal(*load) + " on " + have +
                        ": other programs slow the measurement down; end them, or measure again later");
+  }
+  if (cache_loss && *cache_loss > kCacheLoss) {
+    findings.push_back(
+        "8 MiB that a core leaves alone for 5 ms take " + one_decimal(*cache_loss) +
+        " times as long to read again: others use up the last cache, here or in other virtual machines on this "
+        "processor; stages that wait will take longer than predicted; end other programs, use a machine of "
+        "your "
+        "own, or plans with more micro-batches, in which stages wait less");
   }
   return findings;
 }

@@ -15,7 +15,8 @@ struct Environment {
   MachineDevices machine;
   Bytes memory{};                ///< the machine's or the CUDA device's; the devices of a set share it equally
   std::optional<double> load{};  ///< load average before measuring
-  Context context{};             ///< goes into the profile
+  std::optional<double> cache_loss{};  ///< device/cache_loss.h, of CPU devices
+  Context context{};                   ///< goes into the profile
 };
 
 Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Observer& observer,

@@ -1,6 +1,9 @@
 #include "libprofile/measure/profiler.h"
 
+#include <cmath>
+
 #include "libprofile/core/error.h"
+#include "libprofile/device/cache_loss.h"
 #include "libprofile/device/cuda_devices.h"
 #include "libprofile/device/machine.h"
 #include "libprofile/device/memory_meter.h"
@@ -72,7 +75,8 @@ Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Ob
   check_options(options, environment.machine);
   const ResolvedModel resolved = resolve(model);
   const int cores = static_cast<int>(environment.machine.cores.size());
-  for (const std::string& finding : conditions_findings(options.devices, cores, environment.load)) {
+  for (const std::string& finding :
+       conditions_findings(options.devices, cores, environment.load, environment.cache_loss)) {
     observer.warning(finding);
   }
   Profile profile;
@@ -94,12 +98,16 @@ Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Ob
   const SteadyClock clock;
   const DeviceSet& devices = options.devices;
   const bool cuda = devices.kind == DeviceKind::cuda && devices.first < cuda_device_count();
-  return profile_model(model, options, observer,
-                       {.clock = clock,
-                        .machine = machine_devices(),
-                        .memory = cuda ? cuda_device_memory(devices.first) : machine_memory(),
-                        .load = load_average(),
-                        .context = measurement_context()});
+  Environment environment{.clock = clock,
+                          .machine = machine_devices(),
+                          .memory = cuda ? cuda_device_memory(devices.first) : machine_memory(),
+                          .load = load_average(),
+                          .context = measurement_context()};
+  if (devices.kind == DeviceKind::cpu) {
+    environment.cache_loss = cache_loss(clock);
+    environment.context["cache_loss"] = std::to_string(std::lround(100 * *environment.cache_loss)) + " %";
+  }
+  return profile_model(model, options, observer, environment);
 }
 
 }  // namespace pp::profile
