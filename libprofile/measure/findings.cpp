@@ -89,8 +89,7 @@ std::vector<std::string> conditions_findings(const DeviceSet& devices, int machi
         "8 MiB that a core leaves alone for 5 ms take " + one_decimal(*cache_loss) +
         " times as long to read again: others use up the last cache, here or in other virtual machines on this "
         "processor; stages that wait will take longer than predicted; end other programs, use a machine of "
-        "your "
-        "own, or plans with more micro-batches, in which stages wait less");
+        "your own, or plans with more micro-batches, in which stages wait less");
   }
   return findings;
 }

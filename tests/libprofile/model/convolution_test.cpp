@@ -1,9 +1,12 @@
+// Convolutions for which oneDNN's gradients are wrong (libprofile/model/README.md), against plain autograd in
+// float64. All others: op_cases.h.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/conv_transpose2d.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
@@ -14,10 +17,24 @@
 
 using namespace pp::model;
 
+namespace {
+
+/// Normal numbers; images channels last.
+struct Draw {
+  explicit Draw(std::uint64_t seed) : generator(at::make_generator<at::CPUGeneratorImpl>(seed)) {}
+  at::Tensor operator()(at::IntArrayRef sizes) {
+    const at::Tensor drawn = at::empty(sizes).normal_(0, 1, generator);
+    return sizes.size() == 4 ? drawn.contiguous(at::MemoryFormat::ChannelsLast) : drawn;
+  }
+  at::Generator generator;
+};
+
+}  // namespace
+
 TEST_SUITE("libprofile/model/convolution") {
   // oneDNN's own gradient of these, of 4 channels with AVX2, is wrong or ends the process.
   TEST_CASE("the weight gradient of a strided 1x1 convolution of few channels, channels last") {
-    auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
+    Draw draw{5};
     // Of 32 rows 0, 2 .. 30 are read, of 33 also 32.
     for (const auto& [channels, rows] :
          std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 32}, {4, 32}, {4, 33}, {15, 32}, {16, 32}}) {
@@ -26,9 +43,6 @@ TEST_SUITE("libprofile/model/convolution") {
       const pp::Attributes attributes{
           {"out_channels", std::int64_t{8}}, {"kernel_size", std::int64_t{1}}, {"stride", std::int64_t{2}}};
       const BoundLayer layer = bind_layer("conv2d", test::complete("conv2d", attributes));
-      const auto draw = [&](at::IntArrayRef sizes) {
-        return at::empty(sizes).normal_(0, 1, generator).contiguous(at::MemoryFormat::ChannelsLast);
-      };
       const std::vector<at::Tensor> x{draw({32, channels, rows, 32})};
       const std::vector<at::Tensor> weights{draw({8, channels, 1, 1}), at::zeros({8})};
       Tensors saved;
@@ -51,10 +65,7 @@ TEST_SUITE("libprofile/model/convolution") {
 
   // oneDNN's gradient of the first never comes, with AVX2.
   TEST_CASE("a strided transposed 1x1 convolution of few channels, channels last") {
-    auto generator = at::make_generator<at::CPUGeneratorImpl>(6);
-    const auto draw = [&](at::IntArrayRef sizes) {
-      return at::empty(sizes).normal_(0, 1, generator).contiguous(at::MemoryFormat::ChannelsLast);
-    };
+    Draw draw{6};
     struct Setting {
       std::int64_t padding, more, groups;
     };
@@ -64,8 +75,7 @@ TEST_SUITE("libprofile/model/convolution") {
                                       {"stride", std::int64_t{2}},       {"padding", s.padding},
                                       {"output_padding", s.more},        {"groups", s.groups}};
       const BoundLayer layer = bind_layer("conv_transpose2d", test::complete("conv_transpose2d", attributes));
-      std::vector<at::Tensor> own{draw({32, 8, 16, 15}), draw({8, 4 / s.groups, 1, 1}),
-                                  at::empty({4}).normal_(0, 1, generator)};
+      std::vector<at::Tensor> own{draw({32, 8, 16, 15}), draw({8, 4 / s.groups, 1, 1}), draw({4})};
       std::vector<at::Tensor> exact;
       for (at::Tensor& tensor : own) {
         exact.push_back(tensor.to(at::kDouble).contiguous().requires_grad_());
