@@ -3,18 +3,16 @@
 import difflib
 import hashlib
 import json
+import os
 import pathlib
 import subprocess
 import sys
 import typing
 
 from benchmark import BIN, ENVIRONMENT, fail
+from documents import CLUSTER, Failed, read_document
 
 REQUIRED = object()
-
-
-class Failed(Exception):
-    """What a tool said when it could not."""
 
 
 class Key(typing.NamedTuple):
@@ -28,8 +26,22 @@ def is_count(value: typing.Any) -> bool:
     return type(value) is int and value > 0
 
 
+def is_text(value: typing.Any) -> bool:
+    """Something that a command line can hold, and a line of a table."""
+    return isinstance(value, str) and bool(value) and value.isprintable()
+
+
 def is_words(value: typing.Any) -> bool:
-    return isinstance(value, list) and all(isinstance(word, str) and word for word in value)
+    return isinstance(value, list) and all(map(is_text, value))
+
+
+def is_part(value: typing.Any) -> bool:
+    """A part of a file's name."""
+    return is_text(value) and "/" not in value and len(value.encode()) < 100
+
+
+def parts(default: typing.Any = REQUIRED) -> Key:
+    return Key("a list of texts without /, at most 99 bytes each", lambda value: isinstance(value, list) and all(map(is_part, value)), default)
 
 
 def is_counts(value: typing.Any) -> bool:
@@ -37,7 +49,7 @@ def is_counts(value: typing.Any) -> bool:
 
 
 def text(default: typing.Any = REQUIRED) -> Key:
-    return Key("a text that is not empty", lambda value: isinstance(value, str) and bool(value), default)
+    return Key("a text of one line that is not empty", is_text, default)
 
 
 def count(default: typing.Any = REQUIRED) -> Key:
@@ -49,10 +61,10 @@ def counts(default: typing.Any = REQUIRED) -> Key:
 
 
 def words(default: typing.Any = REQUIRED) -> Key:
-    return Key("a list of texts that are not empty", is_words, default)
+    return Key("a list of texts of one line that are not empty", is_words, default)
 
 
-COMMON = {"model": text(), "data": words(), "devices": text("cpu:2x1"), "mini_batch": count(), "micro_batch_sizes": counts(),
+COMMON = {"model": text(), "data": words(), "devices": Key("a text without /, at most 99 bytes", is_part, "cpu:2x1"), "mini_batch": count(), "micro_batch_sizes": counts(),
           "optimizer": text("sgd"), "profile": words([]), "plan": words([]), "run": words([])}
 
 
@@ -80,8 +92,8 @@ def complete(document: typing.Any, keys: dict[str, Key]) -> dict:
 def read_config(path: pathlib.Path, keys: dict[str, Key]) -> dict:
     """Ends the script where the file is not as the keys say."""
     try:
-        return complete(json.loads(path.read_text()), keys)
-    except (OSError, ValueError) as error:
+        return complete(json.loads(path.read_text(encoding="utf-8-sig")), keys)
+    except (OSError, ValueError, RecursionError) as error:
         fail(f"error: {path}: {getattr(error, 'strerror', None) or error}", 2)
 
 
@@ -90,9 +102,11 @@ def digest(value: typing.Any) -> str:
 
 
 def model_content(model: str) -> str:
-    """A file's text, or the name of a built-in family."""
-    path = pathlib.Path(model)
-    return path.read_text() if path.suffix == ".json" and path.is_file() else model
+    """A file's hash, or the name of a built-in family: pp-profile says what is wrong with either."""
+    try:
+        return hashlib.sha256(pathlib.Path(model).read_bytes()).hexdigest()
+    except OSError:
+        return model
 
 
 def reason(said: str) -> str:
@@ -109,11 +123,35 @@ def attempt(name: str, *arguments: object) -> str:
         done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
     except FileNotFoundError:
         fail(f"error: {command[0]} is not there; build it (cmake --workflow --preset release), or name its folder in PP_BIN", 2)
+    except OSError as error:
+        raise Failed(f"{name}: {error.strerror}") from None
     if done.returncode == 130:
         raise KeyboardInterrupt
     if done.returncode != 0:
         raise Failed(f"{name}: {reason(done.stderr)} (exit {done.returncode})")
     return done.stdout
+
+
+def run_script(main: typing.Callable[[], int]) -> typing.NoReturn:
+    """With its exit code; what stops it is said in a line."""
+    try:
+        code = main()
+    except KeyboardInterrupt:
+        say("interrupted; the same command goes on with what is left")
+        code = 130
+    except Failed as error:
+        fail(f"error: {error}", 1)
+    except OSError as error:
+        fail(f"error: {error.filename or 'standard output'}: {error.strerror}", 2)
+    sys.exit(code)
+
+
+def show(text: str) -> None:
+    """The result, on stdout. `| head` has read what it wanted."""
+    try:
+        print(text, end="", flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say(message: str) -> None:
@@ -140,7 +178,7 @@ class Kept:
             kept = json.loads(path.read_text())
         except (OSError, ValueError):
             return None
-        return kept["result"] if isinstance(kept, dict) and kept.get("key") == key else None
+        return kept.get("result") if isinstance(kept, dict) and kept.get("key") == key else None
 
     def put(self, name: str, key: str, result: dict) -> None:
         write_whole(self.folder / f"{name}.json", json.dumps({"key": key, "result": result}, indent=1) + "\n")
@@ -161,7 +199,7 @@ def measure_machine(settings: dict, folder: pathlib.Path, other_devices: list[st
     profiles = {devices: folder / f"profile-{devices.replace(':', '-')}.json" for devices in [settings["devices"], *other_devices]}
     cluster = folder / "cluster.json"
     key = digest([model_content(settings["model"]), sizes, settings["profile"], list(profiles)])
-    if kept.get("measured", key) is None:
+    if kept.get("measured", key) is None or not all(path.is_file() for path in (*profiles.values(), cluster)):
         for devices, path in profiles.items():
             say(f"profiling {settings['model']} on {devices}")
             attempt("pp-profile", "run", settings["model"], "--device", devices, "--micro-batch-sizes", sizes, "-q", "-o", path,
@@ -169,5 +207,6 @@ def measure_machine(settings: dict, folder: pathlib.Path, other_devices: list[st
         say(f"measuring the links of {settings['devices']}")
         attempt("pp-profile", "links", "--devices", settings["devices"], "-q", "-o", cluster)
         kept.put("measured", key, {"profiles": [path.name for path in profiles.values()]})
-    measured = [path.read_text() for path in (*profiles.values(), cluster)]
-    return Machine(profiles, cluster, len(json.loads(measured[-1])["devices"]), digest(measured))
+    count = len(read_document(cluster, CLUSTER)["devices"])
+    measured = [read_document(path, {}) for path in (*profiles.values(), cluster)]
+    return Machine(profiles, cluster, count, digest(measured))

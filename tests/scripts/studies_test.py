@@ -20,6 +20,7 @@ sys.dont_write_bytecode = True
 import charts  # noqa: E402
 import comparison  # noqa: E402
 import comparison_tables  # noqa: E402
+import documents  # noqa: E402
 import study  # noqa: E402
 import sweep_tables  # noqa: E402
 
@@ -235,8 +236,13 @@ class Configs(unittest.TestCase):
         self.assertEqual(self.refusal({"mini_batches": 3}), "mini_batches: no such key; did you mean mini_batch?")
         self.assertEqual(self.refusal({"mini_batch": None}), "mini_batch: is missing; give a whole number above 0")
         self.assertEqual(self.refusal({"mini_batch": True}), "mini_batch: must be a whole number above 0, is true")
-        self.assertEqual(self.refusal({"run": "--lr 1"}), 'run: must be a list of texts that are not empty, is "--lr 1"')
+        self.assertEqual(self.refusal({"run": "--lr 1"}), 'run: must be a list of texts of one line that are not empty, is "--lr 1"')
         self.assertEqual(self.refusal({"micro_batch_sizes": [4, 0]}), "micro_batch_sizes: must be a list of whole numbers above 0, is [4, 0]")
+
+    def test_what_no_command_line_or_file_name_holds_is_refused(self) -> None:
+        for key, value in (("model", "a\0b"), ("model", "\ud800"), ("run", ["a\nb"]), ("devices", "a/b"), ("devices", "c" * 100)):
+            with self.subTest(key=key, value=value):
+                self.assertTrue(self.refusal({key: value}).startswith(f"{key}: must be "))
 
     def test_every_config_is_read(self) -> None:
         for path in sorted((ROOT / "configs").glob("compare/*.json")) + sorted((ROOT / "configs").glob("sweep/*.json")):
@@ -248,6 +254,38 @@ class Configs(unittest.TestCase):
         self.assertEqual(study.reason("x: warning: w\npp-run: error: worker 1:\n  no memory\n"), "worker 1: no memory")
         self.assertEqual(study.reason("Killed\n"), "Killed")
         self.assertEqual(study.reason(""), "it said nothing")
+
+
+class Documents(unittest.TestCase):
+    def refusal(self, value: object, shape: object) -> str:
+        with self.assertRaises(documents.Failed) as caught:
+            documents.check(value, shape)
+        return str(caught.exception)
+
+    def test_places_of_what_is_wrong(self) -> None:
+        shape = {"a": [{"b": documents.POSITIVE}], "c": documents.Optional(documents.TEXT)}
+        documents.check({"a": [{"b": 1, "more": 2}], "c": None}, shape)
+        self.assertEqual(self.refusal([], shape), "/: must be an object")
+        self.assertEqual(self.refusal({}, shape), "/: has no a")
+        self.assertEqual(self.refusal({"a": [{"b": 1}, {"b": 0}]}, shape), "/a/1/b: must be a number above 0")
+        self.assertEqual(self.refusal({"a": [{"b": True}]}, shape), "/a/0/b: must be a number above 0")
+        self.assertEqual(self.refusal({"a": [{"b": float("inf")}]}, shape), "/a/0/b: must be a number above 0")
+        self.assertEqual(self.refusal({"a": [], "c": 1}, shape), "/c: must be a text")
+        self.assertEqual(self.refusal({"a": []}, {"a": documents.Filled(documents.TEXT)}), "/a: must be a list that is not empty")
+
+    def test_files(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "plan.json")
+            for content, what in ((None, "No such file or directory"), ("{", "Expecting property name"), ("[" * 100000, "recursion"),
+                                  ("\xff", "can't decode"), ('{"schedule": 1}', "/schedule: must be an object")):
+                if content is not None:
+                    path.write_text(content, encoding="latin-1")
+                with self.assertRaises(documents.Failed) as caught:
+                    documents.read_document(path, documents.PLAN)
+                self.assertIn(f"{path}: ", str(caught.exception))
+                self.assertIn(what, str(caught.exception))
+            path.write_text("\ufeff[1]", encoding="utf-8")
+            self.assertEqual(documents.read_document(path, documents.LIST), [1])
 
 
 class KeptResults(unittest.TestCase):
@@ -271,6 +309,8 @@ with open("calls.txt", "a") as calls:
     print(name, *words, file=calls)
 def argument(option):
     return words[words.index(option) + 1]
+if "--help" in words:
+    sys.exit(0)
 if "harmony-pp" in words or (name == "pp-run" and pathlib.Path("broken").exists()):
     print(name + ": error: not today", file=sys.stderr)
     sys.exit(3)
@@ -325,6 +365,35 @@ class Scripts(unittest.TestCase):
         self.assertEqual(again.stdout, done.stdout)
         # Nothing is profiled or trained again; the row that failed is planned again.
         self.assertEqual((self.calls("pp-profile"), self.calls("pp-plan"), self.calls("pp-run")), (2, 4, 2))
+
+    def test_odd_configurations_and_documents_end_in_a_line(self) -> None:
+        def said(script: str, code: int, more: dict, *words: str) -> str:
+            base = {"compare": {"epochs": 2}, "sweep": {"steps": 4, "schedules": ["gpipe"], "stages": [2], "micro_batches": [1]}}[script]
+            self.write("odd.json", {**base, **more})
+            done = self.call(script, "odd.json", "--again", *words, code=code)
+            self.assertNotIn("Traceback", done.stderr)
+            return done.stderr + done.stdout
+
+        self.assertIn("profile-cpu-2x1.json: No such file", said("sweep", 1, {"profile": ["--help"]}))
+        self.assertIn("plan.json: No such file or directory", said("compare", 1, {"plan": ["--help"]}, "--rows", "single"))
+        self.assertIn("report.json: No such file or directory", said("sweep", 1, {"run": ["--help"]}))
+        self.assertIn("schedules: must be ", said("sweep", 2, {"schedules": ["a/b"]}))
+        self.assertIn("target: must be ", said("compare", 2, {"target": {"test_loss": float("inf")}}))
+        self.assertIn("File name too long", said("sweep", 2, {}, "--out", "o" * 300))
+        self.assertIn("Not a directory", said("sweep", 2, {}, "--out", "sweep.json/x"))
+        self.assertIn("sweep: error: odd.json/machine: ", said("sweep", 2, {}, "--out", "odd.json"))
+        # A report without a step, a plan that promises no time.
+        (self.folder / "report-template.json").write_text(json.dumps(report(steps=0)))
+        self.assertIn("/steps: must be a number above 0", said("compare", 1, {}, "--rows", "single"))
+        (self.folder / "report-template.json").write_text(json.dumps(report(workers=[])))
+        self.assertIn("/workers: must be a list that is not empty", said("compare", 1, {}, "--rows", "single"))
+        # What is kept of a profile has gone: it is measured again.
+        (self.folder / "report-template.json").write_text(json.dumps(report()))
+        said("sweep", 0, {})
+        (self.folder / "out/sweep/odd/machine/cluster.json").unlink()
+        self.call("sweep", "odd.json")
+        (self.folder / "bin/pp-profile").chmod(0o600)
+        self.assertIn("pp-profile: Permission denied", said("sweep", 1, {}))
 
     def test_a_change_repeats_the_rows_that_it_concerns(self) -> None:
         self.call("compare", "compare.json", "--rows", "single,1f1b")
