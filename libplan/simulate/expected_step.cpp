@@ -50,6 +50,28 @@ Spread spread_of(const StageSpread& spread, OpKind kind) {
   return {};
 }
 
+double density(double z) { return std::exp(-z * z / 2) / std::sqrt(2 * std::numbers::pi); }
+double above_normal(double z) { return std::erfc(z / std::numbers::sqrt2) / 2; }
+
+/// E[max(0, a + z s)] over the half of a standard normal with z > 0. In seconds; s from 0 upwards.
+double mean_of_upper_half(double a, double s) {
+  if (s == 0 || a >= 0) return std::max(0.0, a) / 2 + s * density(0);
+  return a * above_normal(-a / s) + s * density(a / s);
+}
+
+/// The same over z < 0: what is left of it above 0.
+double mean_of_lower_half(double a, double s) {
+  if (a <= 0) return 0;
+  if (s == 0) return a / 2;
+  return a * (0.5 - above_normal(a / s)) - s * (density(0) - density(a / s));
+}
+
+/// What a time of this median and spread, drawn and never below 0, is on average beyond its median, in seconds.
+double mean_excess(double median, const Spread& spread) {
+  const double middle = median + spread.shift.count();
+  return mean_of_upper_half(middle, spread.above.count()) + mean_of_lower_half(middle, spread.below.count()) - median;
+}
+
 /// Programs whose operations are drawn again and again.
 class Draws {
  public:
@@ -91,7 +113,7 @@ class Draws {
     Excess sum;
     for (int i = third * length / 3; i < (third + 1) * length / 3; ++i) {
       sum.drawn += input_.own_times[at(first + i)] - medians_[at(first + i)];
-      sum.mean += spreads_[at(first + i)].mean().count();
+      sum.mean += mean_excess(medians_[at(first + i)], spreads_[at(first + i)]);
     }
     return sum;
   }
