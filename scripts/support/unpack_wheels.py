@@ -1,7 +1,8 @@
-"""unpack_wheels.py cpu|cuda FOLDER WHEEL...: unpacks what a C++ build needs of the torch and NVIDIA wheels into FOLDER.
+"""unpack_wheels.py cpu|cuda FOLDER WHEEL...: unpacks wheels into FOLDER.
 
-Headers, shared libraries, version and licences; of the Python parts nothing. The CPU set also leaves out Torch's own
-CUDA libraries (0.5 GB). Files keep the wheel's time stamps, so that unpacking again makes no build stale.
+The CUDA set is a folder that Python, too, can import torch from. The CPU set is what a C++ build needs of the torch and
+NVIDIA wheels: headers, shared libraries, version and licences, but not Torch's own CUDA libraries (0.5 GB), without
+which its Python module does not load. Files keep the wheel's time stamps, so that unpacking again makes no build stale.
 """
 
 import fnmatch
@@ -16,8 +17,7 @@ KEPT = {
     "cpu": ["torch/include/*", "torch/version.py", "torch/lib/libc10.so", "torch/lib/libtorch_cpu.so",
             "torch/lib/libgomp*", "nvidia/*/lib/*.so*", "*.dist-info/*LICENSE*", "*.dist-info/*License*",
             "*.dist-info/*NOTICE*"],
-    "cuda": ["torch/include/*", "torch/version.py", "torch/lib/*.so*", "nvidia/*/include/*", "nvidia/*/lib/*.so*",
-             "*.dist-info/*LICENSE*", "*.dist-info/*License*", "*.dist-info/*NOTICE*"],
+    "cuda": ["*"],
 }
 
 

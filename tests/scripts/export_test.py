@@ -1,7 +1,7 @@
-"""python3 tests/scripts/export_test.py: plans of imported modules, exported with `pp-plan export --format
-torch-pipelining` and trained by their launcher on two Gloo ranks, against pp-run with the same plan, weights, data and
-order. Prints the largest relative difference of the losses of ten steps (limit 1e-4). Needs torch, and PP_BIN, the
-folder of the tools.
+"""python3 tests/scripts/export_test.py [MODEL:SCHEDULE...]: plans of imported modules, exported with `pp-plan export
+--format torch-pipelining` and trained by their launcher on two Gloo ranks, against pp-run with the same plan, weights,
+data and order; all of them, or those named. Prints the largest relative difference of the losses of ten steps (limit
+1e-4). Needs torch (scripts/support/with_torch.py), and PP_BIN, the folder of the tools.
 """
 
 import json
@@ -75,13 +75,17 @@ def losses_there(folder: pathlib.Path, name: str) -> list[float]:
 
 
 def main() -> None:
+    wanted = {tuple(word.split(":")) for word in sys.argv[1:]} or set(CUTS)
+    if wanted - set(CUTS):
+        sys.exit(f"export_test.py: no case is called {', '.join(map(':'.join, wanted - set(CUTS)))}; these are: "
+                 + ", ".join(map(":".join, CUTS)))
     worst = 0.0
-    for name in EXAMPLES:
+    for name in sorted({model for model, _ in wanted}):
         with tempfile.TemporaryDirectory() as place:
             folder = pathlib.Path(place)
             layers = import_model(folder, name)
             for (model, schedule), begins in CUTS.items():
-                if model != name:
+                if model != name or (model, schedule) not in wanted:
                     continue
                 plan(folder, layers, schedule, begins)
                 here, there = losses_here(folder), losses_there(folder, name)

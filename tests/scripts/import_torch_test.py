@@ -1,4 +1,6 @@
-"""python3 tests/scripts/import_torch_test.py: scripts/import-torch on small modules; skipped without torch."""
+"""python3 tests/scripts/import_torch_test.py: scripts/import-torch on small modules. Needs torch
+(scripts/support/with_torch.py).
+"""
 
 import json
 import pathlib
@@ -13,13 +15,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 sys.dont_write_bytecode = True
 
-try:
-    import torch
-    from torch import nn
-    from torch.nn import functional as F
-except ImportError:
-    print("SKIPPED: no torch for this Python")
-    sys.exit(0)
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
 
 from import_torch import data, factory, importer, profile, weights  # noqa: E402
 from import_torch.document import indented  # noqa: E402
