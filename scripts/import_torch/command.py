@@ -7,7 +7,7 @@ import sys
 import warnings
 from typing import Any
 
-from .refused import Refused
+from .refused import Refused, require_torch
 
 USAGE = """\
 examples:
@@ -34,10 +34,12 @@ def parser() -> argparse.ArgumentParser:
                       help="an input of the module; several: in order")
     made.add_argument("--target", metavar="SPEC", action="append", default=[],
                       help="an input that only the loss reads (--loss module)")
-    made.add_argument("-o", "--output", metavar="FILE", help="the model, or with --profile the profile")
+    made.add_argument("-o", dest="file", metavar="FILE", help="the model, or with --profile the profile")
+    made.add_argument("--output", metavar="NAME|INDEX",
+                      help="of several tensors that the module returns the one that is its output (logits, or the only one)")
     made.add_argument("--weights", metavar="FILE", help="parameters and buffers, as safetensors")
     made.add_argument("--loss", choices=("cross_entropy", "mse", "module"),
-                      help="adds a loss and its target; module: the module's own first output is the loss")
+                      help="adds a loss and its target; module: the module's own `loss`, or first output, is the loss")
     made.add_argument("--group", choices=("module", "block", "op"), default="module",
                       help="what becomes a layer (module)")
     made.add_argument("--profile", action="store_true",
@@ -65,13 +67,14 @@ def main(arguments: list[str]) -> int:
 
 
 def run(options: argparse.Namespace) -> None:
+    require_torch("import-torch")
     from . import factory, importer, profile
     from .document import indented, write_whole
     from .weights import encode
     sizes = micro_batch_sizes(options.micro_batch_sizes)
     if options.profile:
         profile.device_of(options.device)
-    for place, flag in ((options.output, "-o"), (options.weights, "--weights")):
+    for place, flag in ((options.file, "-o"), (options.weights, "--weights")):
         if place is None and (flag == "-o" or not options.profile):
             raise Refused(f"{flag} FILE is missing")
         if place is not None and not os.path.isdir(os.path.dirname(place) or "."):
@@ -83,7 +86,8 @@ def run(options: argparse.Namespace) -> None:
         examples[-1].target = True
     factory.name_inputs(module, examples)
     name = options.name or importer.default_name(options.module)
-    imported = importer.import_module(module, examples, name, options.loss, options.group)
+    imported = importer.import_module(module, examples, name, options.loss, options.group,
+                                     options.output)
     print(summary(imported), file=sys.stderr)
     if options.weights is not None:
         write_whole(options.weights, encode(imported.weights))
@@ -92,7 +96,7 @@ def run(options: argparse.Namespace) -> None:
         settings = profile.Settings(options.device, options.threads, sizes)
         document = profile.Profiler(imported, examples, settings).profile()
         print(profile.summary(document), file=sys.stderr)
-    write_whole(options.output, (indented(document) + "\n").encode())
+    write_whole(options.file, (indented(document) + "\n").encode())
 
 
 def micro_batch_sizes(text: str) -> tuple[int, ...]:
@@ -109,7 +113,9 @@ def summary(imported: Any) -> str:
     calls = sum(node["op"] == "aten" for node in nodes)
     parameters = sum(tensor.numel() for tensor in imported.weights.values())
     checks = ", ".join(f"{what} {value:.0e}" for what, value in imported.differences.items())
+    rest = [("not imported, no output depends on them", imported.unused), ("left out of what the module returns",
+                                                                           imported.left_out)]
     return (f"{document['name']}: {len(document['layers'])} layers of {len(nodes)} operations, {len(nodes) - calls} "
             f"named and {calls} aten; {parameters} values in {len(imported.weights)} weights\n"
             f"checked against the module; largest relative differences: {checks}"
-            + (f"\nnot imported, no output depends on them: {', '.join(imported.unused)}" if imported.unused else ""))
+            + "".join(f"\n{what}: {', '.join(names)}" for what, names in rest if names))

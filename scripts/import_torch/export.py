@@ -12,34 +12,63 @@ from .refused import Refused, first_lines
 PREFIX = "wrapped"  # the module's name within Wrapper
 
 
-class Wrapper(torch.nn.Module):
-    """Calls the module with its inputs by name and takes one tensor out of what it returns."""
+@dataclasses.dataclass
+class Choice:
+    """Which of the tensors that the module returns are taken."""
+    loss: bool = False  # the module's own loss, and the logits that stand with it
+    output: str | None = None  # by name or index, as --output says
+    left_out: list[str] = dataclasses.field(default_factory=list)  # names of the others, after a call
 
-    def __init__(self, module: torch.nn.Module, names: list[str], positional: bool, loss: bool) -> None:
+
+class Wrapper(torch.nn.Module):
+    """Calls the module with its inputs by name and takes the chosen tensors out of what it returns."""
+
+    def __init__(self, module: torch.nn.Module, names: list[str], positional: bool, choice: Choice) -> None:
         super().__init__()
         setattr(self, PREFIX, module)
-        self.names, self.positional, self.loss = names, positional, loss
+        self.names, self.positional, self.choice = names, positional, choice
 
     def forward(self, *inputs: torch.Tensor) -> Any:
         module = getattr(self, PREFIX)
         made = module(*inputs) if self.positional else module(**dict(zip(self.names, inputs)))
-        return pick_output(made, self.loss)
+        return pick_output(made, self.choice)
 
 
-def pick_output(made: Any, loss: bool) -> Any:
-    """A tensor; of a dictionary or dataclass its `logits` (with a loss: `loss`, `logits`), else the first tensor."""
-    if isinstance(made, torch.Tensor):
-        return made
+def pick_output(made: Any, choice: Choice) -> Any:
+    """One tensor, or the loss and the logits."""
     if dataclasses.is_dataclass(made) and not isinstance(made, dict):
         made = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
-    members = dict(made) if isinstance(made, dict) else dict(enumerate(made)) if isinstance(made, (list, tuple)) else {}
-    members = {name: value for name, value in members.items() if isinstance(value, torch.Tensor)}
-    if not members:
+    members = dict(made) if isinstance(made, dict) else dict(enumerate(made if isinstance(made, (list, tuple)) else [made]))
+    members = {str(name): value for name, value in members.items() if value is not None}
+    tensors = {name: value for name, value in members.items() if isinstance(value, torch.Tensor)}
+    if not tensors:
         raise Refused(f"the module returns {type(made).__name__} without a tensor; return one from a module of your "
                       "own")
-    if loss and "loss" in members:
-        return [members["loss"], *(members[name] for name in ("logits",) if name in members)]
-    return members.get("logits", next(iter(members.values())))
+    picked = picked_names(tensors, choice)
+    choice.left_out = [name for name in members if name not in picked]
+    return [tensors[name] for name in picked] if len(picked) > 1 else tensors[picked[0]]
+
+
+def picked_names(tensors: dict[str, torch.Tensor], choice: Choice) -> list[str]:
+    """The chosen one, that of a telling name, or the only one."""
+    wanted = choice.output
+    if wanted is not None and wanted not in tensors and wanted.isdigit() and int(wanted) < len(tensors):
+        wanted = list(tensors)[int(wanted)]
+    if wanted in tensors:
+        return [wanted]
+    listed = ", ".join(f"{name} {sizes(tensor)}" for name, tensor in tensors.items())
+    if wanted is not None:
+        raise Refused(f"--output {wanted}: the module returns no such tensor; choose one of {listed}")
+    if choice.loss:
+        return ["loss", *(name for name in ("logits",) if name in tensors)] if "loss" in tensors else [next(iter(tensors))]
+    if len(tensors) > 1 and "logits" not in tensors:
+        raise Refused(f"the module returns {len(tensors)} tensors: {listed}; say with --output NAME|INDEX which one is "
+                      "the output")
+    return ["logits"] if "logits" in tensors else list(tensors)
+
+
+def sizes(tensor: torch.Tensor) -> str:
+    return f"[{', '.join(['batch', *map(str, tensor.shape[1:])])}]" if tensor.dim() else "(a number)"
 
 
 @dataclasses.dataclass
@@ -63,9 +92,9 @@ def prepare(module: torch.nn.Module) -> torch.nn.Module:
     return module.train()
 
 
-def wrap(module: torch.nn.Module, examples: list[Example], loss: bool) -> Wrapper:
+def wrap(module: torch.nn.Module, examples: list[Example], choice: Choice) -> Wrapper:
     positional = any(p.kind == p.VAR_POSITIONAL for p in inspect.signature(module.forward).parameters.values())
-    return Wrapper(prepare(module), [example.name for example in examples], positional, loss)
+    return Wrapper(prepare(module), [example.name for example in examples], positional, choice)
 
 
 def export(wrapper: Wrapper, examples: list[Example]) -> Exported:

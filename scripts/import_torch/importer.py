@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from . import document as documents
-from .export import export, wrap
+from .export import Choice, export, wrap
 from .factory import Example
 from .graph import DTYPES, Parameter, Step, TensorType, Value
 from .grouping import Grouping, key_of
@@ -25,12 +25,15 @@ class Imported:
     weights: Tensors
     trained: set[str]  # of the weights; the others are buffers
     unused: list[str]  # parameters of the module that its output does not depend on
+    left_out: list[str]  # of what the module returns
     differences: dict[str, float]
 
 
 def import_module(module: torch.nn.Module, examples: list[Example], name: str, loss: str | None,
-                  level: str) -> Imported:
-    wrapper = wrap(module, examples, loss == "module")
+                  level: str, output: str | None = None) -> Imported:
+    refuse_types(module)
+    choice = Choice(loss == "module", output)
+    wrapper = wrap(module, examples, choice)
     exported = export(wrapper, examples)
     trace = Trace(exported)
     graph = Simplified(trace, module)
@@ -40,7 +43,17 @@ def import_module(module: torch.nn.Module, examples: list[Example], name: str, l
     parameters = dict(module.named_parameters(remove_duplicate=False))
     held = {id(parameters[name]) for name in weights if name in parameters}
     unused = [name for name, parameter in module.named_parameters() if id(parameter) not in held]
-    return Imported(document, weights, set(weights) & set(parameters), unused, verification.run())
+    return Imported(document, weights, set(weights) & set(parameters), unused, choice.left_out,
+                    verification.run())
+
+
+def refuse_types(module: torch.nn.Module) -> None:
+    """Weights that pp-run does not compute with, and that an export would compute in another type than it."""
+    for name, tensor in module.state_dict().items():
+        if tensor.dtype == torch.float16 or tensor.is_complex():
+            kind = str(tensor.dtype).removeprefix("torch.")
+            raise Refused(f"{name} is {kind}, which pp-run has no weights of; import the module as .float(), without casts "
+                          "to float16 in forward(), and train it with --autocast float16 or in bfloat16")
 
 
 class Writing:
@@ -111,6 +124,10 @@ class Writing:
         if self.loss == "module":
             read = [value for step in loss_steps for value in step.inputs]
             own = {step.name for step in steps}
+            for value in read:
+                if value.producer in own and not self.graph.types[value].rows:
+                    raise Refused(f"--loss module: the loss reads {value.producer}, which depends on parameters alone; "
+                                  "leave it out of the loss: pp-run adds a penalty on weights by --weight-decay")
             return list(dict.fromkeys(value for value in [*self.graph.outputs, *read] if value.producer in own))
         for value in self.graph.outputs:
             if not self.graph.types[value].plain():

@@ -1,8 +1,19 @@
 """Why a module cannot be imported: always with a place and a remedy."""
 
+import importlib.util
+import sys
+
 
 class Refused(Exception):
     """Says what, where, why, and what to do. Ends the program with exit code 2."""
+
+
+def require_torch(script: str) -> None:
+    """Ends the program with exit code 2 where this Python has no torch."""
+    if importlib.util.find_spec("torch") is None:
+        print(f"{script}: {sys.executable} has no torch; install it (pip install torch==2.11.0), or call this script by a "
+              f"Python that has it: python scripts/{script} ...", file=sys.stderr)
+        sys.exit(2)
 
 
 def at_node(name: str, path: str, operation: str) -> str:

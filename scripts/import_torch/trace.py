@@ -129,6 +129,7 @@ class Trace:
         if any(part in target_name(node.target).split("::")[-1].split(".")[0] for part in IGNORED):
             return None
         if node.target is operator.getitem and not isinstance(node.meta.get("val"), (int, torch.SymInt)):
+            self.refuse_wrong_states(node)
             return self.known[node.args[0]][node.args[1]]
         if isinstance(node.meta.get("val"), (bool, torch.SymBool)):
             return None  # read by assertions only
@@ -146,6 +147,14 @@ class Trace:
         if node.target._schema.is_mutable:
             return self.in_place(node, arguments)
         return self.step(node, with_scalars(target, arguments), arguments)
+
+    def refuse_wrong_states(self, node: fx.Node) -> None:
+        """torch.export 2.11 records the last states of an LSTM with a dimension too many: [layers, 1, batch, width]."""
+        source = getattr(node.args[0].target, "overloadpacket", None)
+        if source == aten.lstm and node.args[1] > 0 and node.users and node.meta["val"].dim() != 3:
+            raise Refused(f"{self.place(node.args[0])}: torch {torch.__version__}'s export gives the last states of an LSTM a "
+                          "wrong shape, so what reads them cannot be followed; read the outputs instead: output[:, -1] is "
+                          "h[-1] of an LSTM of one direction with batch_first")
 
     def arguments(self, node: fx.Node) -> dict[str, Any]:
         """By the names of the schema, without what is its default."""

@@ -35,7 +35,7 @@ import torch  # noqa: E402
 import import_models  # noqa: E402
 from import_torch import factory, importer, weights  # noqa: E402
 from import_torch.document import indented  # noqa: E402
-from import_torch.export import wrap  # noqa: E402
+from import_torch.export import Choice, wrap  # noqa: E402
 from import_torch.interpreter import Interpreter  # noqa: E402
 from import_torch.verify import difference  # noqa: E402
 
@@ -112,7 +112,7 @@ class There:
 
     def __init__(self, module: torch.nn.Module, examples: list[factory.Example], document: dict[str, Any],
                  data: dict[str, torch.Tensor]):
-        self.module, self.names, self.data = wrap(module, examples, False), [example.name for example in examples], data
+        self.module, self.names, self.data = wrap(module, examples, Choice()), [example.name for example in examples], data
         self.loss_of = Interpreter(document, {}).loss_of
         self.target = document["targets"][0]["name"]
 

@@ -24,14 +24,14 @@ from import_torch.document import indented  # noqa: E402
 from import_torch.refused import Refused  # noqa: E402
 
 
-def imported(module, *examples, loss=None, level="module", target=()):
+def imported(module, *examples, loss=None, level="module", target=(), output=None):
     torch.manual_seed(0)
     given = [factory.parse_example(text) for text in examples]
     for text in target:
         given.append(factory.parse_example(text))
         given[-1].target = True
     factory.name_inputs(module, given)
-    return importer.import_module(module, given, "test", loss, level)
+    return importer.import_module(module, given, "test", loss, level, output)
 
 
 def module_of(forward, **parts):
@@ -206,6 +206,21 @@ class Layers(unittest.TestCase):
         self.assertEqual(document["targets"], [{"name": "labels", "dtype": "int64", "shape": []}])
 
 
+    def test_of_several_outputs_one_is_chosen_by_name_index_or_a_telling_name(self):
+        def returns(make):
+            return module_of(lambda self, x: make(self.body(x), self.head(torch.tanh(self.body(x)))),
+                             body=nn.Linear(4, 6), head=nn.Linear(6, 3))
+        pair = returns(lambda features, logits: (features, logits))
+        named = returns(lambda features, scores: {"features": features, "scores": scores})
+        telling = returns(lambda features, logits: {"features": features, "logits": logits, "cache": (features, None)})
+        for module, output, layer, left_out in ((pair, "1", "head", ["0"]), (pair, "0", "body", ["1"]),
+                                                (named, "scores", "head", ["features"]), (named, "1", "head", ["features"]),
+                                                (telling, None, "head", ["features", "cache"])):
+            made = imported(module, "float32:4", loss="cross_entropy", output=output)
+            self.assertEqual((made.document["outputs"], made.document["loss"]["inputs"][0]), ([layer], layer))
+            self.assertEqual(made.left_out, left_out)
+
+
 class Refusals(unittest.TestCase):
     def refused(self, message, module, *examples, **options):
         with self.assertRaises(Refused) as caught:
@@ -216,6 +231,33 @@ class Refusals(unittest.TestCase):
         self.refused("layer 0 mixes the samples of a batch",
                      nn.Sequential(module_of(lambda self, x: self.lin(x - x.mean(0)), lin=nn.Linear(4, 4))),
                      "float32:4", level="block")
+
+    def test_several_outputs_without_a_choice_are_listed(self):
+        module = module_of(lambda self, x: (self.lin(x), self.lin(x).relu()), lin=nn.Linear(4, 3))
+        self.refused("the module returns 2 tensors: 0 [batch, 3], 1 [batch, 3]; say with --output NAME|INDEX", module,
+                     "float32:4", loss="mse")
+        self.refused("--output 2: the module returns no such tensor; choose one of 0 [batch, 3], 1 [batch, 3]", module,
+                     "float32:4", output="2")
+
+    def test_weights_in_float16_are_refused(self):
+        self.refused("0.weight is float16, which pp-run has no weights of; import the module as .float()",
+                     nn.Sequential(nn.Linear(4, 3)).half(), "float32:4")
+
+    def test_last_states_of_an_lstm_are_refused_while_their_shape_is_wrong(self):
+        module = module_of(lambda self, x: self.lin(self.lstm(x)[1][0][-1]), lstm=nn.LSTM(4, 5, batch_first=True),
+                           lin=nn.Linear(5, 3))
+        self.refused("export gives the last states of an LSTM a wrong shape", module, "float32:6x4")
+
+    def test_a_penalty_on_weights_in_the_loss_is_refused(self):
+        class Loss(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lin = nn.Linear(4, 5)
+
+            def forward(self, x, labels):
+                return F.cross_entropy(self.lin(x), labels) + 0.1 * self.lin.weight.square().sum()
+        self.refused("depends on parameters alone; leave it out of the loss", Loss(), "float32:4",
+                     target=("int64::0..4",), loss="module")
 
     def test_a_product_of_samples_is_refused(self):
         self.refused("mixes the samples of a batch",
@@ -391,6 +433,13 @@ class Files(unittest.TestCase):
                                  f"{folder}/w", code=2)
             self.assertEqual(done.stderr, "import-torch: torch.nn has no Nothing\n")
             self.assertEqual(list(pathlib.Path(folder).iterdir()), [])
+
+    def test_a_python_without_torch_is_told_where_to_get_it(self):
+        for script in ("import-torch", "export-data"):
+            done = subprocess.run([sys.executable, "-S", "-E", ROOT / f"scripts/{script}", "mine.py:make", "-o", "m.json"],
+                                  capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertRegex(done.stderr, rf"^{script}: .* has no torch; install it \(pip install torch==2.11.0\).*\n$")
 
     def test_help_has_examples(self):
         self.assertEqual(self.run_tool("--help", code=0).stdout.count("  scripts/import-torch "), 4)
