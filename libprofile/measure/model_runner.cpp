@@ -177,6 +177,12 @@ model::Pass ModelRunner::forward(std::span<const at::Tensor> batch, model::Layer
   return pass;
 }
 
+model::Pass ModelRunner::timed_forward(LapTimer& laps, std::size_t size, model::LayerObserver* observer) {
+  const std::vector<at::Tensor> ahead = device_.is_cuda() ? cut_batch(size) : std::vector<at::Tensor>();
+  laps.start();
+  return forward(device_.is_cuda() ? ahead : cut_batch(size), observer);
+}
+
 std::vector<model::Tensors> ModelRunner::arriving_gradients(std::size_t size) {
   Boundaries& sent = boundaries_[size];
   if (sent.blocks == 0) return output_gradients_[size];
@@ -297,8 +303,7 @@ void ModelRunner::update() {
 void ModelRunner::run_first_pass(Flying& flying, const Visit& visit, int in_flight, VisitTimes& times) {
   LapTimer laps(timer_, positions());
   model::LayerObserver* const observer = visit.kind == PassKind::whole ? nullptr : &laps;
-  laps.start();
-  flying.push_back(forward(cut_batch(visit.size), observer));
+  flying.push_back(timed_forward(laps, visit.size, observer));
   fill(flying, visit.size, in_flight);
   laps.start();
   backward(flying.front(), visit.size, visit.kind, observer);
@@ -312,8 +317,7 @@ void ModelRunner::run_pass(Flying& flying, const Visit& visit, VisitTimes& times
   LapTimer laps(timer_, positions());
   model::LayerObserver* const observer = whole ? nullptr : &laps;
 
-  laps.start();
-  flying.push_back(forward(cut_batch(visit.size), observer));
+  flying.push_back(timed_forward(laps, visit.size, observer));
   if (whole) laps.end(kWholeModel, LapTimer::Phase::forward);
 
   model::Pass pass = std::move(flying.front());

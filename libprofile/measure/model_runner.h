@@ -113,8 +113,7 @@ class ModelRunner {
     std::int64_t blocks = 0;
     std::int64_t forwards = 0, backwards = 0;  ///< so many have been taken
   };
-  /// The batch of size `size` with other samples where the data provide them: cut from the data set here, as
-  /// the executor does before a forward.
+  /// The batch of size `size` with other samples where the data provide them: cut from the data set here.
   std::vector<at::Tensor> cut_batch(std::size_t size);
   int positions() const { return segment_.layer_count() + (segment_.has_loss() ? 1 : 0); }
   bool owns_weights(std::size_t position) const;
@@ -122,6 +121,9 @@ class ModelRunner {
   bool reads_batch_only(std::size_t position) const;
   std::vector<model::Tensors> arriving_gradients(std::size_t size);
   model::Pass forward(std::span<const at::Tensor> batch, model::LayerObserver* observer);
+  /// A forward whose laps begin as the executor's: it reads a CUDA device's samples ahead, in another thread
+  /// and stream, and cuts a CPU's within the operation.
+  model::Pass timed_forward(LapTimer& laps, std::size_t size, model::LayerObserver* observer);
   void backward(model::Pass& pass, std::size_t size, PassKind kind, model::LayerObserver* observer);
   /// One pass with every byte counted; fills `saved` and raises `workspace` of `bytes`.
   void probe_pass(std::size_t size, PassKind kind, PassBytes& bytes);

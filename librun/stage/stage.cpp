@@ -1,6 +1,7 @@
 #include "librun/stage/stage.h"
 
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -234,20 +235,26 @@ void Stage::fold_uses() {
 std::vector<Stage::SquareNorm> Stage::square_norms() {
   fold_uses();
   std::vector<SquareNorm> norms;
+  std::vector<at::Tensor> on_device;
   for (const FlatLayout::Parameter& parameter : layout_.parameters()) {
     const FlatLayout::Use& use = parameter.uses.front();
     const int layer = segment_.layers()[use.layer];
     if (model_.layers[static_cast<std::size_t>(layer)].weights_layer != layer) continue;  // a copy
-    const double norm =
-        at::linalg_vector_norm(sum(use), 2, at::OptionalIntArrayRef{}, false, at::kDouble).item<double>();
-    norms.push_back({layer, use.index, norm * norm});
+    norms.push_back({layer, use.index, 0});
+    on_device.push_back(at::linalg_vector_norm(sum(use), 2, at::OptionalIntArrayRef{}, false, at::kDouble));
+  }
+  if (norms.empty()) return norms;
+  const at::Tensor all = at::stack(on_device).cpu();
+  for (std::size_t i = 0; i < norms.size(); ++i) {
+    const double norm = all.const_data_ptr<double>()[i];
+    norms[i].square = norm * norm;
   }
   return norms;
 }
 
 void Stage::scale_gradient(double factor) {
   fold_uses();
-  for (const at::Tensor& gradient : update_gradients_) gradient.mul_(factor);
+  if (const at::Tensor flat = update_gradient().flat; flat.defined()) flat.mul_(factor);
 }
 
 void Stage::update(std::int64_t step, double learning_rate) {

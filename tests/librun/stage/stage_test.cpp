@@ -4,6 +4,7 @@
 #include <ATen/ops/full.h>
 
 #include "tests/librun/models.h"
+#include "tests/support/called_operations.h"
 #include "tests/support/torch_test.h"
 
 using namespace pp;
@@ -13,7 +14,7 @@ namespace {
 
 // The first linear and tanh of a small mlp as a stage of its own, learning rate 1, no momentum.
 struct FirstStage {
-  ResolvedModel model = resolve(test::mlp(1));
+  ResolvedModel model = resolve(::test::mlp(1));
   Stage stage;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(0);
 
@@ -107,5 +108,26 @@ TEST_SUITE("librun/stage") {
     first.update();
     CHECK(first.weight().equal(before));
     CHECK(first.stage.version() == 1);
+  }
+
+  // A device would be waited for at every number that the host reads, and works on one tensor at a time.
+  TEST_CASE("norms are read together, and the gradient is scaled as the one vector that it is") {
+    FirstStage first;
+    first.forward(0);
+    first.backward(0);
+    const pp::test::CalledOperations called;
+    const std::vector<Stage::SquareNorm> norms = first.stage.square_norms();
+    CHECK(pp::test::CalledOperations::count("aten::_local_scalar_dense") == 0);
+    const FlatTensors gradient = first.stage.update_gradient();
+    REQUIRE(norms.size() == 2);
+    for (std::size_t i = 0; i < norms.size(); ++i) {
+      const double norm = gradient.parameters[i].norm().item<double>();
+      CHECK(norms[i].square == norm * norm);
+    }
+    const at::Tensor half = gradient.flat.mul(0.5);
+    pp::test::CalledOperations::names().clear();
+    first.stage.scale_gradient(0.5);
+    CHECK(pp::test::CalledOperations::count("aten::mul_") == 1);
+    CHECK(first.stage.update_gradient().flat.equal(half));
   }
 }
