@@ -116,8 +116,9 @@ SimulationInput make_input(const PricedStages& priced, const Assignment& assignm
   input.stages = priced.stages;
   input.edges = priced.edges;
   set_links(input, assignment.worker_devices, cluster);
-  if (const std::vector<int> cards = shared_cards(cluster); !cards.empty()) {
-    for (const int device : assignment.worker_devices) input.cards.push_back(cards[at(device)]);
+  if (const NetworkCards cards = network_cards(cluster); !cards.of.empty()) {
+    for (const int device : assignment.worker_devices) input.cards.push_back(cards.of[at(device)]);
+    input.cards_per_node = cards.per_group;
   }
   input.micro_batch_scale = repeated(scale, micro_batches);
   input.all_reduce_overlap = all_reduce_overlap;
