@@ -95,9 +95,12 @@ struct SimulationInput {
   /// By operation, worker after worker and each in its list's order: seconds without messages, in place of what
   /// `stages` says. Empty: that.
   std::vector<double> own_times;
-  /// Per worker, the network card behind which it sits: a message between two cards occupies one direction of
-  /// each as it does the ports, so workers of one node take turns. Empty: no card is shared.
+  /// Per worker, the network card behind which it sits; node n has those from n * cards_per_node on. A message
+  /// between two nodes occupies one direction of each card as it does the ports, so the workers behind one take
+  /// turns. All-reduces over several nodes occupy both directions of the cards of all their workers as long as
+  /// they take, one after the other; messages pass first. Empty: there are no cards.
   std::vector<int> cards;
+  int cards_per_node = 1;
 
   /// With links.
   const Link& link(int from, int to) const {

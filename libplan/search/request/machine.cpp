@@ -9,9 +9,7 @@ Cluster first_devices(const Cluster& cluster, int devices) {
   part.devices.resize(static_cast<std::size_t>(devices));
   const auto outermost =
       std::ranges::find_if(part.levels, [&](const Level& level) { return level.devices >= devices; });
-  if (outermost == part.levels.end()) return part;
-  outermost->devices = devices;
-  part.levels.erase(outermost + 1, part.levels.end());
+  if (outermost != part.levels.end()) part.levels.erase(outermost + 1, part.levels.end());
   return part;
 }
 
