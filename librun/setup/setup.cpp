@@ -1,6 +1,7 @@
 // All checks before a run, and what follows from them.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "libprofile/core/error.h"
@@ -185,7 +186,12 @@ Length find_length(const plan::Plan& plan, const RunOptions& options, std::int64
                        options.data};
   Length length;
   length.epoch = epoch_shape(request);
-  length.epoch.accumulate = options.accumulate;
+  length.epoch.accumulate = static_cast<int>(std::min<std::int64_t>(options.accumulate, length.epoch.count));
+  const std::int64_t largest = std::int64_t{length.epoch.accumulate} * length.epoch.mini_batch;
+  if (largest > std::numeric_limits<int>::max()) {
+    refuse(ErrorKind::usage, "accumulate = " + std::to_string(options.accumulate) + ": steps of " +
+                                 std::to_string(largest) + " samples are more than 2^31 - 1; use fewer");
+  }
   const Step steps = length.epoch.steps();
   const int epochs = options.epochs.value_or(1);
   if (!options.steps && steps > kMostSteps / epochs) {

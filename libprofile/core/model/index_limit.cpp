@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "libprofile/core/model/label_call.h"
 #include "libprofile/core/ops/op_table.h"
 
 namespace pp {
@@ -14,8 +15,12 @@ namespace {
 
 using Kind = TensorSource::Kind;
 
-/// The lower of two, where 0 is no limit.
-std::int64_t lower(std::int64_t a, std::int64_t b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }
+/// What both allow, where limit 0 allows everything.
+IndexRange lower(const IndexRange& a, const IndexRange& b) {
+  if (a.limit == 0) return b;
+  if (b.limit == 0) return a;
+  return {std::min(a.limit, b.limit), a.ignored == b.ignored ? a.ignored : std::nullopt};
+}
 
 /// The first size of what an argument names; 0 when it names no tensor.
 std::int64_t first_size(const AtenCall& call, std::string_view argument, const std::vector<RowTensor>& inputs) {
@@ -37,13 +42,16 @@ bool names_input(const AtenCall& call, std::string_view argument, int input) {
 }
 
 /// What a row of the op table allows of its input k.
-std::int64_t of_row(const OpRow* row, const Attributes& attributes, const std::vector<TensorType>& inputs,
-                    std::size_t k) {
-  return row != nullptr && row->index_limit != nullptr ? row->index_limit(attributes, inputs, k) : 0;
+IndexRange of_row(const OpRow* row, const Attributes& attributes, const std::vector<TensorType>& inputs,
+                  std::size_t k) {
+  if (row == nullptr || row->index_limit == nullptr) return {};
+  IndexRange range{row->index_limit(attributes, inputs, k)};
+  if (attributes.contains("ignore_index")) range.ignored = integer(attributes, "ignore_index");
+  return range;
 }
 
 /// What an operation allows of its input k.
-std::int64_t of_reader(const Layer& reader, const std::vector<RowTensor>& inputs, int k) {
+IndexRange of_reader(const Layer& reader, const std::vector<RowTensor>& inputs, int k) {
   if (!reader.call) {
     std::vector<TensorType> types;
     types.reserve(inputs.size());
@@ -52,10 +60,10 @@ std::int64_t of_reader(const Layer& reader, const std::vector<RowTensor>& inputs
   }
   const AtenCall& call = *reader.call;
   if (call.target.starts_with("aten::embedding") && names_input(call, "indices", k))
-    return first_size(call, "weight", inputs);
-  const bool classes =
-      call.target.starts_with("aten::cross_entropy_loss") || call.target.starts_with("aten::nll_loss");
-  return classes && names_input(call, "target", k) ? first_size(call, "self", inputs) : 0;
+    return {first_size(call, "weight", inputs)};
+  const auto labels = label_call(call);
+  if (!labels || labels->labels != k) return {};
+  return {labels->classes(inputs), labels->ignored};
 }
 
 /// Whether integers leave the operation as they came: what reads them then limits them as well.
@@ -74,31 +82,31 @@ class Limits {
  public:
   explicit Limits(const ResolvedModel& model) : model_(model) {}
 
-  std::int64_t of(const TensorSource& source) {
+  IndexRange of(const TensorSource& source) {
     if (source.kind != Kind::layer) return find(source);
     const auto known = known_.find({source.index, source.output});
     if (known != known_.end()) return known->second;
-    const std::int64_t limit = find(source);
+    const IndexRange limit = find(source);
     return known_[{source.index, source.output}] = limit;
   }
 
  private:
-  std::int64_t find(const TensorSource& source) {
-    std::int64_t limit = 0;
+  IndexRange find(const TensorSource& source) {
+    IndexRange limit;
     for (std::size_t i = 0; i < model_.layers.size(); ++i)
       limit = lower(limit, by_layer(model_.graph.layers[i], model_.layers[i], static_cast<int>(i), source));
     return model_.graph.loss ? lower(limit, by_loss(source)) : limit;
   }
 
-  std::int64_t by_layer(const Layer& layer, const ResolvedLayer& resolved, int index,
-                        const TensorSource& source) {
+  IndexRange by_layer(const Layer& layer, const ResolvedLayer& resolved, int index,
+                      const TensorSource& source) {
     const auto read = std::ranges::find(resolved.sources, source);
-    if (read == resolved.sources.end()) return 0;
+    if (read == resolved.sources.end()) return {};
     const int k = static_cast<int>(read - resolved.sources.begin());
     if (layer.op == kGraphOp) return within(layer.nodes, resolved, index, {Kind::input, k, 0});
     std::vector<RowTensor> inputs;
     for (const TensorType& type : resolved.inputs) inputs.push_back({type, 1});
-    std::int64_t limit = of_reader(layer, inputs, k);
+    IndexRange limit = of_reader(layer, inputs, k);
     if (!keeps_values(layer)) return limit;
     for (std::size_t output = 0; output < resolved.outputs.size(); ++output) {
       if (resolved.outputs[output].dtype == DType::int64)
@@ -108,11 +116,11 @@ class Limits {
   }
 
   /// `source` within the graph of layer `index`, -1 for the loss.
-  std::int64_t within(const std::vector<Layer>& nodes, const ResolvedLayer& resolved, int index,
-                      const TensorSource& source) {
+  IndexRange within(const std::vector<Layer>& nodes, const ResolvedLayer& resolved, int index,
+                    const TensorSource& source) {
     const std::tuple key(index, source.kind, source.index, source.output);
     if (const auto known = within_.find(key); known != within_.end()) return known->second;
-    std::int64_t limit = 0;
+    IndexRange limit;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       const ResolvedNode& node = resolved.nodes[i];
       const auto read = std::ranges::find(node.sources, source);
@@ -131,9 +139,9 @@ class Limits {
     return within_[key] = limit;
   }
 
-  std::int64_t by_loss(const TensorSource& source) {
+  IndexRange by_loss(const TensorSource& source) {
     const LossSpec& loss = *model_.graph.loss;
-    std::int64_t limit = 0;
+    IndexRange limit;
     for (std::size_t k = 0; k < model_.loss_sources.size(); ++k) {
       if (model_.loss_sources[k] != source) continue;
       if (loss.op == kGraphOp)
@@ -144,14 +152,18 @@ class Limits {
   }
 
   const ResolvedModel& model_;
-  std::map<std::pair<int, int>, std::int64_t> known_;
-  std::map<std::tuple<int, Kind, int, int>, std::int64_t> within_;
+  std::map<std::pair<int, int>, IndexRange> known_;
+  std::map<std::tuple<int, Kind, int, int>, IndexRange> within_;
 };
 
 }  // namespace
 
-std::int64_t index_limit(const ResolvedModel& model, const TensorSource& source) {
+IndexRange index_range(const ResolvedModel& model, const TensorSource& source) {
   return Limits(model).of(source);
+}
+
+std::int64_t index_limit(const ResolvedModel& model, const TensorSource& source) {
+  return index_range(model, source).limit;
 }
 
 }  // namespace pp
