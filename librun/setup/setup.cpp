@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/model/counted_labels.h"
 #include "libprofile/device/cores.h"
 #include "libprofile/device/machine.h"
 #include "librun/data/model_data.h"
@@ -52,6 +53,7 @@ void check_model(const ResolvedModel& model) {
     refuse(ErrorKind::data,
            "model \"" + model.graph.name + "\" has no loss; add one to train it, or run it with pp-run infer");
   }
+  counted_labels(model);  // refuses a loss that no plan could train
 }
 
 // Batch norm needs two values per channel in the smallest micro-batch.
