@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <sstream>
 
 #include "libprofile/core/error.h"
@@ -46,6 +47,10 @@ Host read_host(int line, std::istringstream& words) {
 
 }  // namespace
 
+int added(int a, int b) {
+  return a > std::numeric_limits<int>::max() - b ? std::numeric_limits<int>::max() : a + b;
+}
+
 std::vector<Host> parse_hosts(std::string_view text) {
   std::vector<Host> hosts;
   std::istringstream lines{std::string(text)};
@@ -59,7 +64,7 @@ std::vector<Host> parse_hosts(std::string_view text) {
     if (known == hosts.end()) {
       hosts.push_back(host);
     } else {
-      known->slots += host.slots;
+      known->slots = added(known->slots, host.slots);
     }
   }
   if (hosts.empty()) throw Error(ErrorKind::data, "no host in it; write a line for each as: node1 slots=4");

@@ -94,7 +94,7 @@ HostOfRank place_so_many(const plan::Plan& plan, const std::vector<Host>& hosts,
 
 int slots_of(const std::vector<Host>& hosts) {
   int slots = 0;
-  for (const Host& host : hosts) slots += host.slots;
+  for (const Host& host : hosts) slots = added(slots, host.slots);
   return slots;
 }
 

@@ -15,13 +15,18 @@ namespace {
 constexpr auto kFormat = "pp.checkpoint";
 constexpr int kVersion = 1;
 constexpr NumberRange kAnyNumber{std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max()};
+constexpr NumberRange kNotNegative{0, std::numeric_limits<double>::max()};
 
-Position read_position(ObjectReader& reader) {
+// A manifest from before steps could be told from samples says no epoch_samples: all its steps are full.
+Position read_position(ObjectReader& reader, const TrainingIdentity& identity) {
   Position position;
   position.step = reader.integer("step");
   position.epoch = static_cast<int>(reader.integer("epoch", {0, std::numeric_limits<int>::max()}));
   position.epoch_steps = reader.integer("epoch_steps");
   position.epoch_loss = reader.number("epoch_loss", kAnyNumber);
+  position.epoch_samples = reader.has("epoch_samples") ? reader.number("epoch_samples", kNotNegative)
+                                                       : static_cast<double>(position.epoch_steps) *
+                                                             static_cast<double>(identity.mini_batch);
   if (!reader.has("loss_scale")) return position;
   reader.object("loss_scale", [&](ObjectReader& scale) {
     position.loss_scale.factor =
@@ -80,7 +85,8 @@ Json to_json(const Manifest& manifest) {
   Json reached{{"step", position.step},
                {"epoch", position.epoch},
                {"epoch_steps", position.epoch_steps},
-               {"epoch_loss", position.epoch_loss}};
+               {"epoch_loss", position.epoch_loss},
+               {"epoch_samples", position.epoch_samples}};
   if (position.loss_scale != LossScale{}) {
     reached["loss_scale"] = {{"factor", position.loss_scale.factor},
                              {"finite_steps", position.loss_scale.finite_steps}};
@@ -105,8 +111,9 @@ Json to_json(const Manifest& manifest) {
 Manifest parse_manifest(std::string_view text) {
   Manifest manifest;
   read_document(parse_json(text), kFormat, kVersion, [&](ObjectReader& reader) {
-    reader.object("position", [&](ObjectReader& member) { manifest.position = read_position(member); });
     reader.object("training", [&](ObjectReader& member) { manifest.identity = read_identity(member); });
+    reader.object("position",
+                  [&](ObjectReader& member) { manifest.position = read_position(member, manifest.identity); });
     check_position(reader, manifest);
     manifest.seed = read_seed(reader, "seed");
     manifest.micro_batches = reader.integer("micro_batches", {.min = 1});

@@ -33,6 +33,10 @@ class Driver {
   bool interrupted() const { return ended_early_; }
   /// Whether a step that is not finite has ended the run (OnNan::stop).
   bool stopped_by_nan() const { return stopped_by_nan_; }
+  /// Of this run.
+  Step step_count() const { return done_ - job_.setup.start.position.step; }
+  Step skipped_steps() const { return skipped_; }
+  /// The last ones (keep_last).
   const std::vector<StepRecord>& steps() const { return steps_; }
   const std::vector<EpochReport>& epochs() const { return epochs_; }
   const StepHistory& history() const { return history_; }
@@ -40,8 +44,8 @@ class Driver {
  private:
   /// The part of an epoch that is done: losses are added from step 0 upwards, wherever the run was resumed.
   struct EpochSum {
-    double loss = 0;          ///< times samples
-    double samples = 0;       ///< since the epoch began
+    double loss = 0;          ///< times weight
+    double weight = 0;        ///< of the steps that were updated: samples, or labels that count (LossWeight)
     double samples_here = 0;  ///< in this run
     Seconds start{};          ///< of this run's part
     Seconds end{};
@@ -84,6 +88,7 @@ class Driver {
   const std::function<bool()>& interrupted_;
   std::deque<Leg> legs_;  ///< commanded and not done
   Step done_;             ///< steps, since the beginning of the training
+  Step skipped_ = 0;      ///< of this run's
   int stretches_ = 0;     ///< legs before this one
   EpochSum epoch_;
   int snapshots_ = 0;                   ///< commanded

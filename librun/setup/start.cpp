@@ -181,10 +181,10 @@ Manifest describe(const plan::Plan& plan, const RunOptions& options, const Setup
                        .dtype = std::string(name_of(plan.training.dtype)),
                        .optimizer = std::string(name_of(plan.training.optimizer)),
                        .samples = setup.length.epoch.samples,
-                       .mini_batch = plan.training.mini_batch * options.accumulate,
+                       .mini_batch = std::int64_t{plan.training.mini_batch} * options.accumulate,
                        .steps_per_epoch = setup.length.epoch.steps()};
   manifest.seed = options.seed;
-  manifest.micro_batches = plan.training.micro_batches * options.accumulate;
+  manifest.micro_batches = std::int64_t{plan.training.micro_batches} * options.accumulate;
   manifest.plan_hash = plan::plan_hash(plan);
   manifest.settings = settings_of(plan, options, setup.length);
   return manifest;

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "libprofile/core/error.h"
 #include "librun/checkpoint/model_tensors.h"
 #include "librun/swap/host_memory.h"
 
@@ -401,7 +402,15 @@ void Stage::restore(const TensorsByName& tensors, const TensorsByName& optimizer
                                        /*copy=*/true, model::memory_format(segment_.format(), stored.dim())));
     }
   }
-  if (!slots.empty() && slots.front().tensors.size() == weights.size()) optimizer_->set_state(std::move(slots));
+  for (const model::OptimizerSlot& slot : slots) {
+    if (slot.tensors.size() == slots.front().tensors.size() &&
+        (slot.tensors.empty() || slot.tensors.size() == weights.size()))
+      continue;
+    throw Error(ErrorKind::data, "the optimizer's state \"" + slot.name + "\" is there for " +
+                                     std::to_string(slot.tensors.size()) + " of " +
+                                     std::to_string(weights.size()) + " parameters; use a whole checkpoint");
+  }
+  if (!slots.empty() && !slots.front().tensors.empty()) optimizer_->set_state(std::move(slots));
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     for (std::size_t b = 0; b < buffers_[i].size(); ++b) {
       const auto found = tensors.find(buffer_name(model_, segment_.layers()[i], b));

@@ -9,7 +9,7 @@ import torch
 from . import document as documents
 from .export import Choice, export, wrap
 from .factory import Example
-from .graph import DTYPES, Parameter, Step, TensorType, Value
+from .graph import DTYPES, Buffer, Constant, Parameter, Step, TensorType, Value, replaced
 from .grouping import Grouping, key_of
 from .interpreter import Tensors, join, local_weights
 from .layers import ModelWriter
@@ -116,6 +116,8 @@ class Writing:
         if any(isinstance(weight, Parameter) for step in loss for weight in step.all_weights()):
             raise Refused("--loss module: a layer with parameters reads the target; the loss has no parameters of its "
                           "own")
+        constant = lambda leaf: Constant(self.graph.tensors[leaf.name]) if isinstance(leaf, Buffer) else leaf
+        loss = [dataclasses.replace(step, arguments=replaced(step.arguments, constant)) for step in loss]
         names = {step.name for step in loss}
         return [step for step in self.graph.steps if step.name not in names], loss
 

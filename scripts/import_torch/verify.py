@@ -1,5 +1,7 @@
 """What was written against the module: outputs in evaluation and training, gradients, and samples one by one."""
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -7,10 +9,11 @@ from torch import fx
 
 from .export import PREFIX, Exported, Wrapper
 from .factory import SAMPLES, Example
-from .interpreter import Interpreter, Tensors
+from .interpreter import Interpreter, Tensors, takes_labels
 from .refused import Refused
 
 aten = torch.ops.aten
+COMPARISON = re.compile(r"aten::(eq|ne|lt|le|gt|ge)\.Scalar$")
 OUTPUTS, GRADIENTS = 1e-5, 1e-4  # largest relative differences
 DEFECT = "this is a defect of the importer; please report it with the module"
 
@@ -42,6 +45,20 @@ class WithoutDraws(fx.Interpreter):
             return torch.full_like(args[0], args[1])
         made = super().call_function(target, args, kwargs)
         return made.fill_(1.0 - 1e-7) if packet == aten.rand else made
+
+
+def suspects(nodes: list[dict[str, Any]]) -> set[int]:
+    """Labels that a loss's graph may treat apart; but for LibTorch's default, -100: pp-run refuses such labels where
+    the loss is more than their mean."""
+    found: set[int] = set()
+    for node in nodes:
+        call = node.get("call", {"target": "", "arguments": {}})
+        other = call["arguments"].get("other")
+        if takes_labels(call):
+            found |= {call["arguments"].get("ignore_index", -100)} - {-100}
+        elif COMPARISON.match(call["target"]) and isinstance(other, int):
+            found |= {other - 1, other, other + 1}
+    return found
 
 
 class Verification:
@@ -91,14 +108,44 @@ class Verification:
         return self.document.get("loss", {}).get("op") == "graph"
 
     def loss_is_mean(self) -> None:
+        """Over its samples, or over the labels that it counts, as pp-run adds up the losses of micro-batches."""
         if not self.own_loss():
             return
-        with torch.no_grad():
-            together = self.outputs(self.weights, self.inputs, False)[0]
-            alone = [self.outputs(self.weights, [tensor[k:k + 1] for tensor in self.inputs], False)[0]
-                     for k in range(SAMPLES)]
-        if difference(torch.stack(alone).mean(), together) > 1e-4:
+        if not self.adds_up(self.inputs):
             raise Refused("--loss module: the loss of a batch is not the mean over its samples; use reduction=\"mean\"")
+        for value, inputs in self.planted():
+            if not self.adds_up(inputs):
+                raise Refused(f"--loss module: the loss of a batch with labels {value} is not the mean over its other "
+                              f"labels; return cross_entropy(..., ignore_index={value}) and nothing else")
+
+    def adds_up(self, inputs: list[torch.Tensor]) -> bool:
+        with torch.no_grad():
+            together, _ = self.counted_loss(inputs)
+            alone, counts = zip(*(self.counted_loss([tensor[k:k + 1] for tensor in inputs]) for k in range(SAMPLES)))
+        mean = sum(loss * count for loss, count in zip(alone, counts) if count) / sum(counts)
+        return difference(torch.as_tensor(mean), together) <= 1e-4
+
+    def counted_loss(self, inputs: list[torch.Tensor]) -> tuple[torch.Tensor, float]:
+        """The loss and what it weighs: its labels that count, or 1."""
+        interpreter = Interpreter(self.document, self.weights)
+        interpreter.run(self.named(inputs))
+        interpreter.counts.clear()
+        loss = interpreter.loss()
+        counts = set(interpreter.counts)
+        return loss, counts.pop() if len(counts) == 1 and None not in counts else 1.0
+
+    def planted(self) -> Iterator[tuple[int, list[torch.Tensor]]]:
+        """Inputs with a label that the loss may not count, in the first half of the first sample."""
+        for value in sorted(suspects(self.document["loss"]["nodes"])):
+            inputs = [tensor.clone() for tensor in self.inputs]
+            for example, tensor in zip(self.examples, inputs):
+                if example.target and not tensor.is_floating_point():
+                    tensor[0].view(-1)[:(tensor[0].numel() + 1) // 2] = value
+            try:
+                self.counted_loss(inputs)
+            except (IndexError, RuntimeError):  # no such label is taken
+                continue
+            yield value, inputs
 
     def evaluation(self) -> float:
         self.wrapper.eval()

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "libprofile/core/error.h"
@@ -92,6 +93,19 @@ TEST_SUITE("librun/ranks") {
       half.autocast = run::Autocast::bfloat16;
       check_same(2, plan, half);
     }
+  }
+
+  TEST_CASE("a copy of shared weights on a rank without their owner is loaded as well") {
+    const TestFolder folder;
+    const plan::Plan plan = make_plan({.model = ::test::shared_mlp(), .cuts = {3, 6}});
+    run::RunOptions options = options_for(plan);
+    options.seed = 7;
+    options.save_weights = folder.path() / "other.safetensors";
+    ::test::SilentObserver observer;
+    run::run(plan, options, observer);
+    options.seed = 1;
+    options.initial_weights = std::exchange(options.save_weights, {});
+    check_same(3, plan, options);
   }
 
   TEST_CASE("workers stand where the plan's ranks say, where it names as many") {

@@ -205,7 +205,6 @@ class Layers(unittest.TestCase):
         self.assertEqual(document["loss"]["inputs"], ["lin", "labels"])
         self.assertEqual(document["targets"], [{"name": "labels", "dtype": "int64", "shape": []}])
 
-
     def test_of_several_outputs_one_is_chosen_by_name_index_or_a_telling_name(self):
         def returns(make):
             return module_of(lambda self, x: make(self.body(x), self.head(torch.tanh(self.body(x)))),
@@ -219,6 +218,28 @@ class Layers(unittest.TestCase):
             made = imported(module, "float32:4", loss="cross_entropy", output=output)
             self.assertEqual((made.document["outputs"], made.document["loss"]["inputs"][0]), ([layer], layer))
             self.assertEqual(made.left_out, left_out)
+
+    def test_labels_that_do_not_count_and_class_weights_are_the_weight_of_a_sample(self):
+        options = {"target": ("int64:3:1..4",), "loss": "module"}  # the example shows no label 0
+        for given in ({"ignore_index": 0}, {"ignore_index": 0, "label_smoothing": 0.2}, {}):
+            found = imported(Sequence(lambda m, y, labels, given=given: F.cross_entropy(y, labels, **given) * 2),
+                             "float32:3x4", **options)
+            call = next(node["call"] for node in found.document["loss"]["nodes"] if "cross_entropy" in str(node))
+            self.assertEqual(call["arguments"].get("ignore_index", -100), given.get("ignore_index", -100))
+        weighted = imported(Sequence(lambda m, y, labels: F.cross_entropy(y, labels, weight=m.w)), "float32:3x4",
+                            **options)
+        self.assertEqual(weighted.document["loss"]["nodes"][-1]["call"]["constants"][0]["values"], [1, 2, 3, 4, 5])
+
+
+class Sequence(nn.Module):
+    """Five classes at three positions; `loss(module, logits, labels)` with all positions in one dimension."""
+    def __init__(self, loss):
+        super().__init__()
+        self.lin, self.loss = nn.Linear(4, 5), loss
+        self.register_buffer("w", torch.arange(1.0, 6.0))
+
+    def forward(self, x, labels):
+        return self.loss(self, self.lin(x).flatten(0, 1), labels.flatten())
 
 
 class Refusals(unittest.TestCase):
@@ -313,6 +334,17 @@ class Refusals(unittest.TestCase):
             def forward(self, x, labels):
                 return F.cross_entropy(self.lin(x), labels, reduction="sum")
         self.refused("not the mean over its samples", Loss(), "float32:4", target=("int64::0..4",), loss="module")
+
+    def test_a_mean_over_some_labels_is_refused_where_its_samples_do_not_say_what_they_weigh(self):
+        def masked(module, y, labels):
+            mask = (labels != 0).float()
+            return (F.cross_entropy(y, labels, reduction="none") * mask).sum() / mask.sum()
+
+        def mixed(module, y, labels):
+            return F.cross_entropy(y, labels, ignore_index=0) + (y[:, 0] - labels).abs().mean()
+        for loss in (masked, mixed):  # the example shows no label 0
+            self.refused("with labels 0 is not the mean over its other labels", Sequence(loss), "float32:3x4",
+                         target=("int64:3:1..4",), loss="module")
 
     def test_images_have_no_cross_entropy(self):
         self.refused("neither [classes] nor", nn.Conv2d(3, 2, 1), "float32:3x4x4", loss="cross_entropy")

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "libprofile/core/model/label_call.h"
 #include "libprofile/core/ops/op_table.h"
 
 namespace pp {
@@ -15,8 +16,12 @@ namespace {
 
 using Kind = TensorSource::Kind;
 
-/// The lower of two, where 0 is no limit.
-std::int64_t lower(std::int64_t a, std::int64_t b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }
+/// What both allow, where limit 0 allows everything.
+IndexRange lower(const IndexRange& a, const IndexRange& b) {
+  if (a.limit == 0) return b;
+  if (b.limit == 0) return a;
+  return {std::min(a.limit, b.limit), a.ignored == b.ignored ? a.ignored : std::nullopt};
+}
 
 /// The first size of what an argument names; 0 when it names no tensor.
 std::int64_t first_size(const AtenCall& call, std::string_view argument, const std::vector<RowTensor>& inputs) {
@@ -38,32 +43,34 @@ bool names_input(const AtenCall& call, std::string_view argument, int input) {
 }
 
 /// What a row of the op table allows of its input k.
-std::int64_t of_row(const OpRow* row, const Attributes& attributes, const std::vector<TensorType>& inputs,
-                    std::size_t k) {
-  return row != nullptr && row->index_limit != nullptr ? row->index_limit(attributes, inputs, k) : 0;
+IndexRange of_row(const OpRow* row, const Attributes& attributes, const std::vector<TensorType>& inputs,
+                  std::size_t k) {
+  if (row == nullptr || row->index_limit == nullptr) return {};
+  IndexRange range{row->index_limit(attributes, inputs, k)};
+  if (attributes.contains("ignore_index")) range.ignored = integer(attributes, "ignore_index");
+  return range;
 }
 
 /// What an operation allows of each of its inputs.
-std::vector<std::int64_t> of_reader(const Layer& reader, const std::vector<RowTensor>& inputs) {
-  std::vector<std::int64_t> limits(inputs.size(), 0);
+std::vector<IndexRange> of_reader(const Layer& reader, const std::vector<RowTensor>& inputs) {
+  std::vector<IndexRange> ranges(inputs.size());
   if (!reader.call) {
     std::vector<TensorType> types;
     types.reserve(inputs.size());
     for (const RowTensor& input : inputs) types.push_back(input.type);
-    for (std::size_t k = 0; k < limits.size(); ++k)
-      limits[k] = of_row(find_op(reader.op), reader.attributes, types, k);
-    return limits;
+    for (std::size_t k = 0; k < ranges.size(); ++k)
+      ranges[k] = of_row(find_op(reader.op), reader.attributes, types, k);
+    return ranges;
   }
   const AtenCall& call = *reader.call;
   const bool embedding = call.target.starts_with("aten::embedding");
-  const bool classes =
-      call.target.starts_with("aten::cross_entropy_loss") || call.target.starts_with("aten::nll_loss");
-  for (std::size_t k = 0; k < limits.size(); ++k) {
+  const auto labels = label_call(call);
+  for (std::size_t k = 0; k < ranges.size(); ++k) {
     const int input = static_cast<int>(k);
-    if (embedding && names_input(call, "indices", input)) limits[k] = first_size(call, "weight", inputs);
-    if (classes && names_input(call, "target", input)) limits[k] = first_size(call, "self", inputs);
+    if (embedding && names_input(call, "indices", input)) ranges[k] = {first_size(call, "weight", inputs)};
+    if (labels && labels->labels == input) ranges[k] = {labels->classes(inputs), labels->ignored};
   }
-  return limits;
+  return ranges;
 }
 
 /// Whether integers leave the operation as they came: what reads them then limits them as well.
@@ -81,38 +88,38 @@ bool keeps_values(const Layer& layer) {
 /// What is known so far of the tensors of a graph.
 class Limits {
  public:
-  std::int64_t of(const TensorSource& source) const {
+  IndexRange of(const TensorSource& source) const {
     const auto found = limits_.find(key(source));
-    return found == limits_.end() ? 0 : found->second;
+    return found == limits_.end() ? IndexRange{} : found->second;
   }
-  void lower_to(const TensorSource& source, std::int64_t limit) {
-    if (limit != 0) limits_[key(source)] = lower(of(source), limit);
+  void lower_to(const TensorSource& source, IndexRange limit) {
+    if (limit.limit != 0) limits_[key(source)] = lower(of(source), limit);
   }
 
  private:
   static std::tuple<Kind, int, int> key(const TensorSource& source) {
     return {source.kind, source.index, source.output};
   }
-  std::map<std::tuple<Kind, int, int>, std::int64_t> limits_;
+  std::map<std::tuple<Kind, int, int>, IndexRange> limits_;
 };
 
 /// Lowers the limits of what `reader` reads, once those of its outputs are known.
 template <class Outputs>
 void read_by(const Layer& reader, const std::vector<TensorSource>& sources,
              const std::vector<RowTensor>& inputs, const Outputs& outputs, int index, Limits& limits) {
-  std::int64_t behind = 0;
+  IndexRange behind;
   for (std::size_t k = 0; keeps_values(reader) && k < outputs.size(); ++k) {
     if (outputs[k].dtype == DType::int64)
       behind = lower(behind, limits.of({Kind::layer, index, static_cast<int>(k)}));
   }
-  const std::vector<std::int64_t> own = of_reader(reader, inputs);
+  const std::vector<IndexRange> own = of_reader(reader, inputs);
   for (std::size_t k = 0; k < sources.size(); ++k) limits.lower_to(sources[k], lower(own[k], behind));
 }
 
 /// The same of a graph of nodes, the limits of whose outputs are `outputs`, for each of `inputs` tensors that
 /// it gets. Nodes read earlier ones only, so one walk from the last to the first settles all.
-std::vector<std::int64_t> of_graph(const std::vector<Layer>& nodes, const ResolvedLayer& resolved,
-                                   std::span<const std::int64_t> outputs, std::size_t inputs) {
+std::vector<IndexRange> of_graph(const std::vector<Layer>& nodes, const ResolvedLayer& resolved,
+                                 std::span<const IndexRange> outputs, std::size_t inputs) {
   Limits limits;
   for (std::size_t k = 0; k < outputs.size(); ++k) limits.lower_to(resolved.graph_outputs[k], outputs[k]);
   for (std::size_t i = nodes.size(); i-- > 0;) {
@@ -120,7 +127,7 @@ std::vector<std::int64_t> of_graph(const std::vector<Layer>& nodes, const Resolv
     for (const RowTensor& output : resolved.nodes[i].outputs) types.push_back(output.type);
     read_by(nodes[i], resolved.nodes[i].sources, resolved.nodes[i].inputs, types, static_cast<int>(i), limits);
   }
-  std::vector<std::int64_t> found;
+  std::vector<IndexRange> found;
   for (std::size_t k = 0; k < inputs; ++k) found.push_back(limits.of({Kind::input, static_cast<int>(k), 0}));
   return found;
 }
@@ -129,9 +136,9 @@ void read_by_loss(const ResolvedModel& model, Limits& limits) {
   const LossSpec& loss = *model.graph.loss;
   const std::size_t count = model.loss_sources.size();
   const auto inside =
-      loss.op == kGraphOp ? of_graph(loss.nodes, model.loss, {}, count) : std::vector<std::int64_t>(count, 0);
+      loss.op == kGraphOp ? of_graph(loss.nodes, model.loss, {}, count) : std::vector<IndexRange>(count);
   for (std::size_t k = 0; k < count; ++k) {
-    const std::int64_t limit =
+    const IndexRange limit =
         loss.op == kGraphOp ? inside[k] : of_row(find_loss(loss.op), loss.attributes, model.loss.inputs, k);
     limits.lower_to(model.loss_sources[k], limit);
   }
@@ -142,7 +149,7 @@ void read_by_layer(const ResolvedModel& model, std::size_t index, Limits& limits
   const ResolvedLayer& resolved = model.layers[index];
   const int number = static_cast<int>(index);
   if (layer.op == kGraphOp) {
-    std::vector<std::int64_t> outputs;
+    std::vector<IndexRange> outputs;
     for (std::size_t k = 0; k < resolved.outputs.size(); ++k)
       outputs.push_back(limits.of({Kind::layer, number, static_cast<int>(k)}));
     const auto inside = of_graph(layer.nodes, resolved, outputs, resolved.sources.size());
@@ -156,11 +163,15 @@ void read_by_layer(const ResolvedModel& model, std::size_t index, Limits& limits
 
 }  // namespace
 
-std::int64_t index_limit(const ResolvedModel& model, const TensorSource& source) {
+IndexRange index_range(const ResolvedModel& model, const TensorSource& source) {
   Limits limits;
   if (model.graph.loss) read_by_loss(model, limits);
   for (std::size_t i = model.layers.size(); i-- > 0;) read_by_layer(model, i, limits);
   return limits.of(source);
+}
+
+std::int64_t index_limit(const ResolvedModel& model, const TensorSource& source) {
+  return index_range(model, source).limit;
 }
 
 }  // namespace pp

@@ -1,4 +1,6 @@
 // The keys of pp.model.
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -121,7 +123,10 @@ Json tensors_json(const std::vector<DataTensor>& tensors) {
   return list;
 }
 
-/// Adds `attributes` in the order of the op table, defaults included; nothing for an op without attributes. The
+/// Attributes that are written only where they are not the default: documents from before them keep their hash.
+constexpr std::array kSilent{std::string_view("ignore_index")};
+
+/// Adds `attributes` in the order of the op table, defaults included but for kSilent. The
 /// graph may not be checked yet: what the table does not know is written as it is.
 void add_attributes(Json& json, const OpRow* row, const Attributes& given) {
   Json list = Json::object();
@@ -132,7 +137,10 @@ void add_attributes(Json& json, const OpRow* row, const Attributes& given) {
   if (row == nullptr) {
     for (const auto& [name, value] : attributes) add(name);
   } else {
-    for (const AttributeSpec& spec : row->attributes) add(spec.name);
+    for (const AttributeSpec& spec : row->attributes) {
+      const bool silent = std::ranges::find(kSilent, spec.name) != kSilent.end();
+      if (!silent || attributes.find(spec.name)->second != spec.default_value) add(spec.name);
+    }
   }
   if (!list.empty()) json["attributes"] = std::move(list);
 }

@@ -85,15 +85,27 @@ TEST_SUITE("libprofile/estimate/layers") {
     CHECK(found[1].saved == 3 * 6);
   }
 
-  TEST_CASE("attention keeps its shares, its projections and its mask") {
-    // 8 positions of width 4 in 2 heads, one sample: input 32, 3 + 2 projections of 32 each, 2 8 8 shares; the
-    // causal mask has a byte for each pair of positions.
+  TEST_CASE("attention with dropout keeps its shares, its projections and its masks") {
+    // 8 positions of width 4 in 2 heads, one sample: input 32, 3 + 2 projections of 32 each, 2 8 8 shares
+    // before and behind dropout; a byte for each of these, and in the causal mask for each pair of positions.
     const auto found =
-        works(chain({layer("a", "multi_head_attention", {{"num_heads", std::int64_t{2}}, {"causal", true}})},
+        works(chain({layer("a", "multi_head_attention",
+                           {{"num_heads", std::int64_t{2}}, {"causal", true}, {"dropout", 0.5}})},
                     {{8, 4}}),
               1, DType::bfloat16);
-    CHECK(found[0].saved == 2 * (32 + 5 * 32 + 128) + 64);
+    CHECK(found[0].saved == 2 * (32 + 5 * 32 + 2 * 128) + 128 + 64);
     CHECK(found[0].saved_input == 2 * 32);
+  }
+
+  TEST_CASE("attention by LibTorch's kernels keeps no shares, however many positions there are") {
+    // Input, 3 projections and the result of 1024 x 128 each, and a number for each of 4 heads and 1024
+    // queries.
+    const auto self =
+        works(chain({layer("a", "multi_head_attention", {{"num_heads", std::int64_t{4}}, {"causal", true}})},
+                    {{1024, 128}}),
+              1);
+    CHECK(self[0].saved == 4 * (5 * 1024 * 128 + 4 * 1024));
+    CHECK(self[0].workspace < 4 * 12 * 1024 * 128);
   }
 
   TEST_CASE("integers keep their own size") {

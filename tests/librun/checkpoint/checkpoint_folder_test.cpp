@@ -68,6 +68,15 @@ std::string refusal(Call&& call, ErrorKind kind) {
 }  // namespace
 
 TEST_SUITE("librun/checkpoint/checkpoint_folder") {
+  TEST_CASE("a manifest from before epoch_samples: every finished step of the epoch counts in full") {
+    Manifest manifest = manifest_of(7);    // three of four steps of 8 samples
+    manifest.position.epoch_samples = 16;  // one was skipped
+    Json json = to_json(manifest);
+    CHECK(parse_manifest(dump_json(json)) == manifest);
+    json["position"].erase("epoch_samples");
+    CHECK(parse_manifest(dump_json(json)).position.epoch_samples == 24);
+  }
+
   TEST_CASE("a manifest comes back as it was written") {
     Manifest manifest = manifest_of(7);
     manifest.parts = {{"weights.safetensors", 12, "sha256:x"}};

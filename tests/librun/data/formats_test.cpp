@@ -61,9 +61,8 @@ TEST_SUITE("librun/data/formats") {
           "or plan "
           "a model with more");
     CHECK(c.refusal_of("train-labels.idx", idx_bytes(ElementType::int8, {2}, std::string("\xff\0", 2))) ==
-          "DIR/train-labels.idx: byte 8: -1 in sample 0, the model's target \"y\" takes 0 to 2; mend the data "
-          "or plan "
-          "a model with more");
+          "DIR/train-labels.idx: byte 8: -1 in sample 0, the model's target \"y\" takes 0 to 2, and -100 for no "
+          "label; mend the data or plan a model with more");
   }
 
   TEST_CASE("tokens: windows of the model's length, targets moved on by one") {

@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/full.h>
 
+#include "libprofile/core/error.h"
 #include "tests/librun/models.h"
 #include "tests/support/called_operations.h"
 #include "tests/support/torch_test.h"
@@ -52,6 +53,20 @@ TEST_SUITE("librun/stage") {
     CHECK_FALSE(first.weight().equal(before));
     CHECK(first.stage.version() == 1);
     CHECK(first.stage.version_count() == 1);
+  }
+
+  TEST_CASE("a part of the optimizer's state is refused, none of it begins anew") {
+    StageOptions options = FirstStage::options();
+    options.optimizer = model::make_sgd({.momentum = 0.9});
+    const ResolvedModel model = resolve(test::mlp(1));
+    Stage stage(model, std::move(options));
+    stage.restore({}, {});
+    const TensorsByName part{{"fc0.weight.momentum_buffer", at::full({6, 5}, 1.0, at::kDouble)}};
+    CHECK_THROWS_WITH_AS(
+        stage.restore({}, part),
+        "the optimizer's state \"momentum_buffer\" is there for 1 of 2 parameters; use a whole "
+        "checkpoint",
+        Error);
   }
 
   TEST_CASE("a pass in flight keeps the version of its forward through updates") {
