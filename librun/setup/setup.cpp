@@ -51,6 +51,11 @@ void check_model(const ResolvedModel& model) {
     refuse(ErrorKind::data,
            "model \"" + model.graph.name + "\" has no loss; add one to train it, or run it with pp-run infer");
   }
+  if (parameter_count(model) > 0 && !model.loss.backward) {
+    refuse(ErrorKind::data, "model \"" + model.graph.name +
+                                "\": nothing can be trained: its parameters are frozen, or the loss depends on "
+                                "none of them");
+  }
 }
 
 // Batch norm needs two values per channel in the smallest micro-batch.
