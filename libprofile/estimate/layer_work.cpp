@@ -103,8 +103,8 @@ class Accountant {
     const int index = model_.layer_count();
     if (resolved.nodes.empty()) {
       outputs.push_back({{index, -1, 0}, {{}, DType::float32}, 1});
-      add({find_loss(spec.op), spec.attributes, inputs, outputs, size_ * resolved.forward_flops.value},
-          inputs, "loss", work, outputs);
+      add({find_loss(spec.op), spec.attributes, inputs, outputs, size_ * resolved.forward_flops.value}, inputs,
+          "loss", work, outputs);
     } else {
       outputs = graph(spec.nodes, resolved, index, inputs, work);
     }
