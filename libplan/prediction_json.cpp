@@ -121,6 +121,8 @@ StageCosts read_costs(ObjectReader& reader) {
   if (reader.has("evict_s")) costs.evict = seconds(reader, "evict_s");
   costs.update = seconds(reader, "update_s");
   costs.weights = bytes(reader, "weights_bytes");
+  if (reader.has("frozen_bytes"))
+    costs.frozen = Bytes(reader.integer("frozen_bytes", {.max = costs.weights.value}));
   costs.gradients = bytes(reader, "gradients_bytes");
   costs.optimizer = bytes(reader, "optimizer_bytes");
   costs.saved = bytes(reader, "saved_bytes");
@@ -154,6 +156,7 @@ Json to_json(const StageCosts& costs) {
             {"boundary_bytes", costs.boundary.value},
             {"workspace_bytes", costs.workspace.value},
             {"versions", costs.versions}};
+  if (costs.frozen > Bytes(0)) json["frozen_bytes"] = costs.frozen.value;
   if (costs.first) {
     json["first"] = {{"forward_s", costs.first->forward.count()},
                      {"backward_s", costs.first->backward.count()},

@@ -91,6 +91,13 @@ Json families_json() {
   return json;
 }
 
+/// `156`, `156, 12 trained`
+std::string parameters_cell(const ResolvedModel& model, int layer) {
+  const Bytes all = parameter_bytes(model, layer, DType::uint8),
+              trained = trained_bytes(model, layer, DType::uint8);
+  return std::to_string(all.value) + (trained == all ? "" : ", " + std::to_string(trained.value) + " trained");
+}
+
 void show_model(const ModelGraph& graph) {
   const ResolvedModel model = resolve(graph);
   cli::Table table({{"layer", cli::Align::left},
@@ -102,8 +109,7 @@ void show_model(const ModelGraph& graph) {
     const ResolvedLayer& layer = model.layers[static_cast<std::size_t>(l)];
     table.add({model.graph.layers[static_cast<std::size_t>(l)].name,
                model.graph.layers[static_cast<std::size_t>(l)].op, to_text(layer.outputs.front().shape),
-               std::to_string(parameter_bytes(model, l, DType::uint8).value),
-               cli::cell(layer.forward_flops.value / 1e6)});
+               parameters_cell(model, l), cli::cell(layer.forward_flops.value / 1e6)});
   }
   std::cout << table.text() << '\n'
             << cli::shown(model.graph.name) << ": " << parameter_count(model) << " parameters\n";

@@ -62,12 +62,13 @@ Exchange least_of(const Exchange& a, const Exchange& b);
 struct Chain {
   std::vector<int> order;                                  ///< layer at each position; empty over down-sets
   std::vector<double> forward, backward, update, weights;  ///< prefix sums; seconds, and parameter bytes
+  std::vector<double> trained;                             ///< the part of `weights` that is trained
   std::vector<double> crowded_forward, crowded_backward;   ///< LayerPrice::crowded
   std::vector<double> beside_forward, beside_backward;     ///< LayerPrice::beside
   std::vector<double> input_gradient;  ///< the part of `backward` that earlier stages wait for
-  std::vector<std::int64_t> parameters, buffers, saved;  ///< prefix sums, bytes
-  std::vector<double> cut_activation, cut_gradient;      ///< per boundary: bytes of the live set (2.3)
-  std::vector<int> cut_activations, cut_gradients;       ///< and the number of its tensors
+  std::vector<std::int64_t> parameters, frozen, buffers, saved;  ///< prefix sums, bytes
+  std::vector<double> cut_activation, cut_gradient;              ///< per boundary: bytes of the live set (2.3)
+  std::vector<int> cut_activations, cut_gradients;               ///< and the number of its tensors
   std::vector<Exchange> least_in, least_out;  ///< what any stage that begins (ends) here must receive (send)
   double state_ratio = 1;
   OperationCost fixed;  ///< of each stage's operations

@@ -98,8 +98,8 @@ double ChainCost::own_load(int begin, int end, int replicas, const Place& on) co
   if (end < chain_.size()) add(on.least_sent);
   if (on.again != nullptr) terms.again = on.again->seconds(begin, end, replicas, on.turns);
   if (!on.all_reduce.empty())
-    terms.all_reduce = cheapest(on.all_reduce, chain_.sum(chain_.weights, begin, end));
-  if (on.server) terms.all_reduce = server_wait(terms, *on.server, chain_.sum(chain_.weights, begin, end));
+    terms.all_reduce = cheapest(on.all_reduce, chain_.sum(chain_.trained, begin, end));
+  if (on.server) terms.all_reduce = server_wait(terms, *on.server, chain_.sum(chain_.trained, begin, end));
   if (options_.kind == LoadKind::step_bound) {
     terms.awaited = terms.backward;
     terms.reach = chain_.compute(0, end);

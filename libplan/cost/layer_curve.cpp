@@ -94,11 +94,11 @@ void set_apart(LayerPrice& price, const LayerTimes& in_part, const std::optional
   price.crowded = replace_times(price, in_part);
 }
 
-/// A profile without the split of the backward: halves, or all input gradient without parameters.
+/// A profile without the split of the backward: halves, or all input gradient without trained parameters.
 LayerPrice measured_price(const LayerProfile& layer, const Mix& mix) {
   const double backward = mix.time(&LayerPoint::backward);
   const std::optional<double> input = mix.time(&LayerPoint::input_gradient);
-  const double estimate = layer.parameter_count > 0 || layer.parameters > Bytes(0) ? backward / 2 : backward;
+  const double estimate = trained_bytes(layer) > Bytes(0) ? backward / 2 : backward;
   return {.forward = mix.time(&LayerPoint::forward),
           .backward = backward,
           .input_gradient = input.value_or(estimate),

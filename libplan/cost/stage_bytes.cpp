@@ -30,11 +30,11 @@ std::int64_t message_bytes(HandOver hand_over, std::int64_t in, std::int64_t out
 
 StageBytes stage_bytes(const StageContents& contents, const StageKeeping& keeping) {
   StageBytes part;
+  const std::int64_t trained = contents.parameters - contents.frozen;
   part.weights = contents.parameters + contents.buffers;
-  part.gradients = contents.parameters;
-  part.optimizer =
-      static_cast<std::int64_t>(std::ceil(keeping.state_ratio * static_cast<double>(contents.parameters)));
-  part.versions = (keeping.versions - 1) * part.weights;
+  part.gradients = trained;
+  part.optimizer = static_cast<std::int64_t>(std::ceil(keeping.state_ratio * static_cast<double>(trained)));
+  part.versions = (keeping.versions - 1) * (part.weights - contents.frozen);
   part.in_flight = keeping.in_flight;
   part.input = keeping.runs_again ? contents.received : contents.kept;
   part.saved = contents.saved - std::min(contents.entering, part.input);

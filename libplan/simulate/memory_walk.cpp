@@ -162,7 +162,7 @@ class Walk {
 
   Bytes extra_versions(int stage) const {
     const StageCosts& costs = input_.stages[at(stage)];
-    return costs.weights * (std::max(versions_[at(stage)].alive(), costs.versions) - 1);
+    return (costs.weights - costs.frozen) * (std::max(versions_[at(stage)].alive(), costs.versions) - 1);
   }
 
   const ProgramIndex& index_;

@@ -39,6 +39,7 @@ struct StageCosts {
   Seconds load_state{};  ///< per L whose weights are updated before their E: the optimizer's state, besides
   Seconds evict{};       ///< per such E: both of them back; other weights are dropped
   Bytes weights, gradients, optimizer;  ///< of one version
+  Bytes frozen;                         ///< the part of `weights` that every version shares
   Bytes saved;                          ///< activations kept from F to B (or W), stage input excluded
   Bytes again;        ///< layers that run again inside B: the largest one's activations, there during B
   Bytes again_split;  ///< and with a split backward: what all of them save again, from I to the end of W
@@ -52,7 +53,9 @@ struct StageCosts {
       1;  ///< weight versions the policy keeps; an asynchronous walk counts more where the programs need them
   std::optional<StageSpread> spread = std::nullopt;  ///< nothing: not known, the times above are all there is
   /// Held from the first operation to the last.
-  Bytes fixed() const { return weights * versions + gradients + optimizer + boundary; }
+  Bytes fixed() const {
+    return weights + (weights - frozen) * (versions - 1) + gradients + optimizer + boundary;
+  }
   bool operator==(const StageCosts&) const = default;
 };
 

@@ -172,6 +172,8 @@ LayerProfile read_layer(ObjectReader& reader, const std::vector<std::int64_t>& s
   layer.name = reader.text("name");
   layer.parameter_count = reader.integer("parameter_count");
   layer.parameters = Bytes(reader.integer("parameter_bytes"));
+  if (reader.has("trained_parameter_bytes"))
+    layer.trained = Bytes(reader.integer("trained_parameter_bytes", {.max = layer.parameters.value}));
   layer.buffers = Bytes(reader.integer("buffer_bytes"));
   layer.forward_flops_per_sample = Flops(reader.number("forward_flops_per_sample"));
   reader.objects("points", [&](ObjectReader& member) { layer.points.push_back(read_point(member)); });
@@ -190,9 +192,10 @@ LayerProfile read_layer(ObjectReader& reader, const std::vector<std::int64_t>& s
 Json layer_json(const LayerProfile& layer) {
   Json json{{"name", layer.name},
             {"parameter_count", layer.parameter_count},
-            {"parameter_bytes", layer.parameters.value},
-            {"buffer_bytes", layer.buffers.value},
-            {"forward_flops_per_sample", layer.forward_flops_per_sample.value}};
+            {"parameter_bytes", layer.parameters.value}};
+  if (layer.trained) json["trained_parameter_bytes"] = layer.trained->value;
+  json["buffer_bytes"] = layer.buffers.value;
+  json["forward_flops_per_sample"] = layer.forward_flops_per_sample.value;
   json["points"] = Json::array();
   for (const LayerPoint& point : layer.points) json["points"].push_back(point_json(point));
   if (layer.piper) json["piper"] = piper_json(*layer.piper);

@@ -98,8 +98,8 @@ class ModelRunner {
   /// learning rate 0, as a step ends: with gradients that have left the caches. Adds the seconds of the last
   /// `steps` to the stretches.
   void time_updates(std::size_t size, std::span<Stretch> stretches, int dropped, int steps);
-  /// Bytes of the distinct parameters of these positions.
-  Bytes parameter_bytes(const Stretch& stretch) const;
+  /// Bytes of the distinct trained parameters of these positions.
+  Bytes trained_bytes(const Stretch& stretch) const;
   int layers() const { return segment_.layer_count(); }
 
   /// Bytes of the buffers of each layer of the part.
@@ -136,9 +136,10 @@ class ModelRunner {
   void run_first_pass(Flying& flying, const Visit& visit, int in_flight, VisitTimes& times);
   /// At learning rate 0. The next gradients are written, not added.
   void update();
-  /// Of the positions [begin, end), without those that an earlier position of the part owns.
-  std::vector<at::Tensor> distinct(const std::vector<std::vector<at::Tensor>>& tensors, int begin,
-                                   int end) const;
+  /// Of the trained parameters of the positions [begin, end), without those that an earlier position of the
+  /// part owns; `tensors` as Weights::layers.
+  std::vector<at::Tensor> distinct_trained(const std::vector<std::vector<at::Tensor>>& tensors, int begin,
+                                           int end) const;
   std::vector<at::Tensor> distinct_parameters() const;
   std::vector<Bytes> output_bytes(std::size_t size) const;
 

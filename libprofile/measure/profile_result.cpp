@@ -11,8 +11,7 @@ LayerProfile Profiling::layer_result(int position) const {
     const int index = part_.layers[p];
     const ResolvedLayer& resolved = model_.layers[static_cast<std::size_t>(index)];
     layer.name = model_.graph.layers[static_cast<std::size_t>(index)].name;
-    layer.parameters = parameter_bytes(model_, index, options_.dtype);
-    layer.parameter_count = layer.parameters.value / size_of(options_.dtype);
+    set_parameters(layer, model_, index, options_.dtype);
     layer.buffers = runners_.front()->buffer_bytes()[p];
     layer.forward_flops_per_sample = resolved.forward_flops;
   } else {

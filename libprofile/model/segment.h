@@ -26,7 +26,8 @@ struct PassState;
 class PassStates;
 }  // namespace detail
 
-/// One version of a segment's weights: per layer of the segment its parameters, leaves that require gradients.
+/// One version of a segment's weights: per layer of the segment its parameters, leaves that require gradients
+/// where they are trained.
 /// Layers that share parameters hold the same leaves. Alive as long as a pass in flight holds it: the reference
 /// count is the version count.
 struct Weights {
@@ -86,7 +87,7 @@ struct PassContext {
 };
 
 /// Told before and after each layer's part of an operation; for the profiler. A layer without work in an
-/// operation is left out: all layers have a forward, only those with parameters have a weight gradient.
+/// operation is left out: all layers have a forward, only those with trained parameters a weight gradient.
 class LayerObserver {
  public:
   enum class Phase { forward, backward, input_gradient, weight_gradient };
@@ -120,8 +121,7 @@ class Segment {
   /// Layer outputs of this segment that other layers, the model's outputs or a loss elsewhere use outside of
   /// it; ascending.
   const std::vector<TensorSource>& outputs() const;
-  /// True for the inputs whose producer wants a gradient: floating, from a layer with parameters at or behind
-  /// it, and read by a layer here that the loss (without a loss: a model output) depends on.
+  /// True for the inputs whose gradient goes back to their producer (ResolvedLayer::input_gradient).
   bool input_needs_gradient(int input) const;
 
   /// Leaves for the first version, from the seed: the same values on every device.

@@ -91,7 +91,8 @@ std::string memory_tooltip(const LayerBlock& block) {
   }
   const LayerRow& row = block.rows.front();
   const LayerPoint& point = *row.point;
-  return row.layer->name + "\nweights " + to_text(row.layer->parameters) + "\nsaved activations " +
+  return row.layer->name + "\nweights " + to_text(row.layer->parameters) +
+         (row.layer->trained ? ", trained " + to_text(*row.layer->trained) : "") + "\nsaved activations " +
          to_text(point.saved) + "\noutput " + to_text(point.output) + "\ntransient memory " +
          to_text(point.workspace);
 }

@@ -54,6 +54,11 @@ void check_model(const ResolvedModel& model) {
            "model \"" + model.graph.name + "\" has no loss; add one to train it, or run it with pp-run infer");
   }
   counted_labels(model);  // refuses a loss that no plan could train
+  if (parameter_count(model) > 0 && !model.loss.backward) {
+    refuse(ErrorKind::data, "model \"" + model.graph.name +
+                                "\": nothing can be trained: its parameters are frozen, or the loss depends on "
+                                "none of them");
+  }
 }
 
 // Batch norm needs two values per channel in the smallest micro-batch.

@@ -23,7 +23,8 @@ from .verify import Verification
 class Imported:
     document: dict[str, Any]
     weights: Tensors
-    trained: set[str]  # of the weights; the others are buffers
+    parameters: set[str]  # of the weights; the others are buffers
+    trained: set[str]  # of the parameters; the others are frozen
     unused: list[str]  # parameters of the module that its output does not depend on
     left_out: list[str]  # of what the module returns
     differences: dict[str, float]
@@ -43,8 +44,9 @@ def import_module(module: torch.nn.Module, examples: list[Example], name: str, l
     parameters = dict(module.named_parameters(remove_duplicate=False))
     held = {id(parameters[name]) for name in weights if name in parameters}
     unused = [name for name, parameter in module.named_parameters() if id(parameter) not in held]
-    return Imported(document, weights, set(weights) & set(parameters), unused, choice.left_out,
-                    verification.run())
+    own = set(weights) & set(parameters)
+    trained = {name for name in own if parameters[name].requires_grad}
+    return Imported(document, weights, own, trained, unused, choice.left_out, verification.run())
 
 
 def refuse_types(module: torch.nn.Module) -> None:

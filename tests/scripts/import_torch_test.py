@@ -67,6 +67,21 @@ class Layers(unittest.TestCase):
         names = list(self.layers(nn.Sequential(block), "float32:4"))
         self.assertEqual(names, ["0.a", "0", "0.b", "0/2"])
 
+    def test_parameters_that_require_no_gradient_are_frozen(self):
+        block = module_of(lambda self, x: self.b(self.a(x).relu()), a=nn.Linear(4, 4), b=nn.Linear(4, 4))
+        module = nn.Sequential(block, nn.LayerNorm(4), nn.Linear(4, 2))
+        for name in ("0.a.weight", "0.a.bias", "0.b.bias", "1.weight", "1.bias"):
+            module.get_parameter(name).requires_grad = False
+        made = imported(module, "float32:4", level="op")
+        frozen = [layer.get("frozen") for layer in made.document["layers"] if layer["op"] != "relu"]
+        self.assertEqual(frozen, [True, ["bias"], True, None])
+        self.assertEqual(made.trained, {"0.b.weight", "2.weight", "2.bias"})
+        self.assertEqual(made.parameters, set(made.weights))
+        whole = imported(nn.Sequential(block.requires_grad_(False), nn.Linear(4, 2)), "float32:4", level="block")
+        layer = whole.document["layers"][0]
+        self.assertEqual((layer["op"], layer["frozen"]), ("graph", True))
+        self.assertFalse(any("frozen" in node for node in layer["nodes"]))
+
     def test_blocks_are_elements_of_lists(self):
         inner = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
         block = module_of(lambda self, x: x + self.body(x), body=inner)

@@ -28,7 +28,7 @@ double least_load(const SearchCase& what, int layer, int most_replicas) {
     const int q = alone.replicas;
     alone.turns = (what.micro_batches + q - 1) / q;
     if (!is_served(what.memory.in_flight().policy))
-      alone.all_reduce = flat_all_reduce(q, chain.sum(chain.weights, layer, layer + 1), what.best_links.sums);
+      alone.all_reduce = flat_all_reduce(q, chain.sum(chain.trained, layer, layer + 1), what.best_links.sums);
     least = std::min(least, stage_load(kind, alone, what.micro_batches, what.all_reduce_overlap));
   }
   return least;

@@ -54,6 +54,13 @@ Attributes read_attributes(ObjectReader& reader) {
   return attributes;
 }
 
+Frozen read_frozen(ObjectReader& reader) {
+  const Json& json = reader.raw("frozen");
+  if (json.is_boolean()) return {.all = json.get<bool>()};
+  if (!json.is_array()) reader.fail("frozen", "must be true, or a list of names of the layer's parameters");
+  return {.names = reader.texts("frozen")};
+}
+
 enum class Place { model, graph };
 
 Layer read_layer(ObjectReader& reader, Place place);
@@ -83,6 +90,7 @@ Layer read_layer(ObjectReader& reader, Place place) {
     layer.attributes = read_attributes(reader);
   }
   if (place == Place::model && reader.has("weights_of")) layer.weights_of = reader.text("weights_of");
+  if (reader.has("frozen")) layer.frozen = read_frozen(reader);
   return layer;
 }
 
@@ -164,6 +172,8 @@ Json layer_json(const Layer& layer) {
   });
   if (layer.call) json["call"] = to_json(*layer.call);
   if (!layer.weights_of.empty()) json["weights_of"] = layer.weights_of;
+  if (layer.frozen.all) json["frozen"] = true;
+  if (!layer.frozen.names.empty()) json["frozen"] = layer.frozen.names;
   return json;
 }
 

@@ -86,7 +86,8 @@ std::optional<WrittenBackward> conv2d_backward(const Attributes& attributes) {
       },
       .weights =
           [c](Tensors& saved, TensorSpan weights, const at::Tensor& gradient, WeightSums& sums) {
-            const bool bias = sums.size() > 1;
+            const bool bias = sums.size() > 1 && sums.wants(1);
+            if (!sums.wants(0)) return sums.add(1, gradient.sum({0, 2, 3}));
             if (few_positions_for_weights(c, saved[0], weights[0])) {
               add_weight_gradient_by_product(c, gradient, saved[0], weights[0], sums);
               if (bias) sums.add(1, gradient.sum({0, 2, 3}));
@@ -94,7 +95,7 @@ std::optional<WrittenBackward> conv2d_backward(const Attributes& attributes) {
             }
             auto [by_weight, by_bias] = weight_gradients(c, gradient, saved[0], weights[0], bias);
             sums.add(0, std::move(by_weight));
-            sums.add(1, std::move(by_bias));
+            if (bias) sums.add(1, std::move(by_bias));
           }};
 }
 

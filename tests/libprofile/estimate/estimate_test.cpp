@@ -67,6 +67,32 @@ TEST_SUITE("libprofile/estimate/layers") {
     CHECK(found[1].output == 4 * 2 * 2);
   }
 
+  TEST_CASE("in front of what is trained nothing is kept and no backward runs; biases alone need no product") {
+    // Two samples, 4 -> 3 -> relu -> 3 -> 2.
+    ModelGraph graph = chain({linear("a", 3), layer("r", "relu"), linear("b", 3), linear("c", 2)}, {{4}});
+    graph.layers[0].frozen.all = true;
+    graph.layers[2].frozen.names = {"weight"};
+    graph.layers[3].frozen.all = true;
+    const auto found = works(graph, 2);
+    for (const std::size_t body : {0, 1}) {
+      CHECK(found[body].saved == 0);
+      CHECK(found[body].input_gradient.kernels + found[body].weight_gradient.kernels == 0);
+    }
+    CHECK(found[2].input_gradient.kernels == 0);
+    CHECK(found[2].weight_gradient.products ==
+          doctest::Approx(2.0 * 3 * (2 * 3 + 1) * 3 / 12));  // 3 of 12 elements
+    CHECK(found[2].weight_gradient.bytes == 4 * (2 * 3 + 2 * 3 / 4.0 + 4 * 3));
+    CHECK(found[3].input_gradient.products == 28);  // as in the first case
+    CHECK(found[3].weight_gradient.kernels == 0);
+    const Profile profile =
+        estimate_profile(graph, plain_device(), {.micro_batch_sizes = {2}, .automatic_sizes = false});
+    CHECK(profile.layers[0].parameters == Bytes(60));
+    CHECK(profile.layers[0].trained == Bytes(0));
+    CHECK(profile.layers[2].trained == Bytes(12));
+    CHECK(profile.optimizers[0].parameters == Bytes(12));
+    CHECK((parse_profile(dump_json(to_json(profile))) == profile));
+  }
+
   TEST_CASE("each tensor is kept by the first layer that keeps it") {
     // relu keeps what it hands on, so the second linear's input is there already; flatten renames it.
     const auto found =

@@ -7,6 +7,7 @@
 #include <ATen/ops/conv_transpose2d.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 
 #include <cstdint>
 #include <span>
@@ -83,6 +84,8 @@ TEST_SUITE("libprofile/model/convolution") {
       const BoundLayer layer = bind_layer("conv2d", test::complete("conv2d", attributes));
       const std::vector<at::Tensor> x{draw({32, channels, rows, 32})};
       const std::vector<at::Tensor> weights{draw({8, channels, 1, 1}), at::zeros({8})};
+      for (const at::Tensor& weight : weights) weight.requires_grad_();
+      const c10::AutoGradMode no_grad(false);
       Tensors saved;
       LayerContext context;
       context.saved = &saved;
@@ -92,8 +95,10 @@ TEST_SUITE("libprofile/model/convolution") {
       layer.backward->weights(saved, weights, gradient, sum);
 
       // Plain autograd in float64, contiguous: other kernels.
-      std::vector<at::Tensor> exact{weights[0].to(at::kDouble).contiguous(), weights[1].to(at::kDouble)};
+      std::vector<at::Tensor> exact{weights[0].detach().to(at::kDouble).contiguous(),
+                                    weights[1].detach().to(at::kDouble)};
       for (at::Tensor& weight : exact) weight.requires_grad_();
+      const c10::AutoGradMode grad(true);
       at::conv2d(x[0].to(at::kDouble).contiguous(), exact[0], exact[1], 2)
           .backward(gradient.to(at::kDouble).contiguous());
       // Sums of 8704 products of unit variance, about 93, each addition rounded by at most 6e-8 of it.
