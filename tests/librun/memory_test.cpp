@@ -52,6 +52,8 @@ std::vector<Peak> peaks(const ModelGraph& model, int size, std::vector<int> cuts
   request.mini_batch = 4 * size;
   request.micro_batches = 4;
   request.schedule = schedule;
+  if (schedule == "1f1b")
+    request.window = plan::WindowRule::win;  // else measured times decide how many are in flight
   request.stages = stages;
   request.cuts = std::move(cuts);
   request.replicas.assign(static_cast<std::size_t>(stages), 1);
