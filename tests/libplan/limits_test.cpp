@@ -36,7 +36,8 @@ Profile full_profile() {
   profile.device.devices_busy = 2;
   profile.device.memory = Bytes(1'000'000'000);
   profile.whole_model.push_back({1, stat(4e-3), stat(8e-3), Bytes(5000)});
-  OptimizerProfile sgd{.name = "sgd"};
+  OptimizerProfile sgd;
+  sgd.name = "sgd";
   sgd.state_bytes_per_parameter_byte = 1;
   sgd.update = stat(1e-4);
   sgd.parameters = Bytes(4000);
