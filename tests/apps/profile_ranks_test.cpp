@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "apps/profile/rank_place.h"
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"

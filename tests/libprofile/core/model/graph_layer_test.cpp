@@ -140,7 +140,8 @@ TEST_SUITE("libprofile/core/model/graph_layer") {
     CHECK(refused([](Json& j) { node(j, 14)["op"] = "graph"; }) ==
           "[data] /layers/1/nodes/14/op: a graph has no graphs; write its nodes into this one");
     CHECK(refused([](Json& j) { node(j, 14)["weights_of"] = "x"; }) ==
-          "[data] /layers/1/nodes/14/weights_of: unknown key; use one of name, op, inputs, scope, attributes");
+          "[data] /layers/1/nodes/14/weights_of: unknown key; use one of name, op, inputs, scope, attributes, "
+          "frozen");
     CHECK(refused([](Json& j) { j["layers"][kAttn]["outputs"] = {"chosen"}; }) ==
           "[data] /layers/6/inputs/2: \"attn\" has no output \"1\"; it has one, write \"attn\"");
     CHECK(
