@@ -212,8 +212,10 @@ TEST_CASE("numbers of a plan at their limits") {
         try {
           const Plan changed = plan_from_json(json);
           check_plan(changed);
-          CHECK(simulate(simulation_input(changed)).makespan >= Seconds(0));
-          CHECK(predict(changed, full_profile(), cluster_of(changed)).step >= Seconds(0));
+          const Seconds makespan = simulate(simulation_input(changed)).makespan;
+          const Seconds step = predict(changed, full_profile(), cluster_of(changed)).step;
+          CHECK(makespan >= Seconds(0));
+          CHECK(step >= Seconds(0));
         } catch (const Error& error) {
           INFO(error.what());
           CHECK(error.kind() != ErrorKind::internal);
