@@ -1,5 +1,6 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
+#include <c10/util/DimVector.h>
 
 #include <array>
 
@@ -15,7 +16,7 @@ at::Tensor rows(const at::Tensor& x) { return x.flatten(0, -2); }
 std::optional<WrittenBackward> linear_backward(const Attributes& /*attributes*/) {
   return WrittenBackward{
       .inputs = [](Tensors& /*saved*/, TensorSpan weights, const at::Tensor& gradient) -> Tensors {
-        std::vector<std::int64_t> sizes = gradient.sizes().vec();
+        c10::DimVector sizes(gradient.sizes());  // allocates nothing
         sizes.back() = weights[0].size(1);
         return {rows(gradient).mm(weights[0]).view(sizes)};
       },

@@ -45,7 +45,7 @@ BoundLayer strided_layer(const std::string& layer) {
 
 std::string call_of(const std::string& target, const std::string& sizes) {
   return R"("op": "aten", "call": { "target": ")" + target +
-         R"(", "arguments": { "input": { "input": 0 }, "weight": { "parameter": 0 }, "bias": { "parameter": 1 }, )" +
+         R"(", "arguments": { "input": { "input": 0 }, "weight": { "parameter": "w" }, "bias": { "parameter": "b" }, )" +
          sizes + R"( }, "parameters": [{ "name": "w", "shape": [8, 4, 1, 1] }, { "name": "b", "shape": [8] }],
          "outputs": [{ "shape": [8, 16, 16] }] })";
 }
@@ -158,7 +158,7 @@ TEST_SUITE("libprofile/model/convolution") {
     Draw draw{9};
     const std::string call =
         R"("op": "aten", "call": { "target": "aten::conv_transpose2d.input",
-           "arguments": { "input": { "input": 0 }, "weight": { "parameter": 0 }, "stride": [3, 2],
+           "arguments": { "input": { "input": 0 }, "weight": { "parameter": "w" }, "stride": [3, 2],
                           "padding": [0, 1], "output_padding": [1, 0] },
            "parameters": [{ "name": "w", "shape": [4, 8, 1, 1] }], "outputs": [{ "shape": [8, 95, 61] }] })";
     std::vector<at::Tensor> own{draw({8, 4, 32, 32}), draw({4, 8, 1, 1})};
