@@ -124,7 +124,8 @@ struct Prediction {
   std::vector<StageCosts> stages;
   std::vector<StageEdge> edges;
   std::vector<Seconds> tied_all_reduce;   ///< per entry of Plan::tied
-  std::vector<double> micro_batch_scale;  ///< empty: all micro-batches are equal
+  std::vector<double> micro_batch_scale;  ///< of times; empty: all micro-batches are equal
+  std::vector<double> micro_batch_bytes;  ///< of bytes; empty: as the times
   double all_reduce_overlap = 0;          ///< share that the last backward hides of what it could hide
   SwapLink swap;                          ///< of weights that live on the host
   bool operator==(const Prediction&) const = default;

@@ -209,6 +209,7 @@ Prediction read_prediction(ObjectReader& reader) {
   reader.objects("edges", [&](ObjectReader& m) { prediction.edges.push_back(read_edge(m)); });
   prediction.tied_all_reduce = read_durations(reader, "tied_all_reduce_s");
   prediction.micro_batch_scale = read_scales(reader, "micro_batch_scale");
+  if (reader.has("micro_batch_bytes")) prediction.micro_batch_bytes = read_scales(reader, "micro_batch_bytes");
   prediction.all_reduce_overlap = reader.number("all_reduce_overlap", {.max = 1});
   if (reader.has("swap_bandwidth")) {
     prediction.swap.bandwidth = BytesPerSecond(reader.number("swap_bandwidth"));
@@ -228,6 +229,7 @@ Json to_json(const Prediction& prediction) {
   json["stages"] = array_json(prediction.stages);
   json["edges"] = array_json(prediction.edges);
   json["micro_batch_scale"] = prediction.micro_batch_scale;
+  if (!prediction.micro_batch_bytes.empty()) json["micro_batch_bytes"] = prediction.micro_batch_bytes;
   json["all_reduce_overlap"] = prediction.all_reduce_overlap;
   if (prediction.swap.bandwidth.value > 0) {
     json["swap_bandwidth"] = prediction.swap.bandwidth.value;

@@ -160,6 +160,8 @@ Chain make_chain(const PlanGraph& graph, std::vector<int> order, std::span<const
       price.beside.forward += last.beside.forward;
       price.beside.backward += last.beside.backward;
       price.saved += loss.saved;
+      chain.loss_forward = last.forward;
+      chain.loss_saved = loss.saved;
       reach.back() = std::max(reach.back(), chain.saved[at(p)] + price.saved + loss.workspace);
     }
     const auto parameters = static_cast<double>(layer.parameter_bytes);

@@ -74,6 +74,10 @@ struct Chain {
   int profiled_devices = 1;
   int nodes = 1;            ///< that may hold stages
   double update_fixed = 0;  ///< seconds per update of a stage
+  /// Of the loss, which the last position includes: no choice of layers runs it again or gives back what it
+  /// saves.
+  double loss_forward = 0;
+  std::int64_t loss_saved = 0;
   CrossingTable incoming, outgoing, entering, keeping;
   /// Sparse table: [level][position]; what layers 0..position save plus the workspace of the last of them.
   std::vector<std::vector<std::int64_t>> reach;

@@ -1,12 +1,12 @@
 #include "libplan/cost/layer_curve.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "libplan/cost/whole_bytes.h"
 #include "libprofile/core/error.h"
 
 namespace pp::plan {
@@ -63,8 +63,7 @@ struct Mix {
                       mixed(&LayerTimes::input_gradient), mixed(&LayerTimes::weight_gradient)};
   }
   std::int64_t bytes(Bytes a, Bytes b) const {
-    return static_cast<std::int64_t>(
-        std::ceil((*this)(static_cast<double>(a.value), static_cast<double>(b.value))));
+    return whole_bytes((*this)(static_cast<double>(a.value), static_cast<double>(b.value)));
   }
   std::int64_t bytes(Bytes LayerPoint::*member) const { return bytes(low->*member, high->*member); }
   std::optional<std::int64_t> bytes(std::optional<Bytes> LayerPoint::*member) const {

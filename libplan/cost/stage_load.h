@@ -41,7 +41,8 @@ struct LoadTerms {
 ///
 /// Every one falls nowhere when a stage grows, in doubles too, but `step` with n = 1, where the backward only
 /// hides the all-reduce. The asynchronous form is PipeDream's (SOSP'19, 3.1) for n micro-batches per update.
-inline double stage_load(LoadKind kind, const LoadTerms& stage, int micro_batches, double all_reduce_overlap) {
+inline double stage_load(LoadKind kind, const LoadTerms& stage, double micro_batches,
+                         double all_reduce_overlap) {
   const double f = (stage.forward + stage.fixed.forward) * stage.slowness + stage.messages.forward;
   const double b = (stage.backward + stage.fixed.backward) * stage.slowness + stage.messages.backward;
   const double again = stage.turns * stage.again * stage.slowness;

@@ -20,7 +20,8 @@ auto rank(const Finalist& finalist) {
                     recomputed_layers(finalist.again, finalist.assignment), finalist.peak(),
                     std::string(finalist.schedule->name), stages_text(finalist.partition),
                     replicas_text(finalist.partition), finalist.micro_batches, finalist.assignment.stage_layers,
-                    finalist.devices, finalist.windows, finalist.prefetch);
+                    finalist.devices, finalist.windows, finalist.prefetch, recompute_text(finalist.again),
+                    finalist.assignment.recompute);
 }
 
 double rounded(double seconds) {

@@ -83,7 +83,7 @@ int steady_length(const Assignment& assignment) {
 }
 
 SimulationInput make_input(const PricedStages& priced, const Assignment& assignment, const Cluster& cluster,
-                           const std::vector<double>& scale, double all_reduce_overlap, int micro_batches) {
+                           const MicroBatchScale& scale, double all_reduce_overlap, int micro_batches) {
   SimulationInput input;
   input.programs.micro_batches = micro_batches;
   input.programs.synchronous = assignment.synchronous;
@@ -119,7 +119,8 @@ SimulationInput make_input(const PricedStages& priced, const Assignment& assignm
   if (const std::vector<int> cards = shared_cards(cluster); !cards.empty()) {
     for (const int device : assignment.worker_devices) input.cards.push_back(cards[at(device)]);
   }
-  input.micro_batch_scale = repeated(scale, micro_batches);
+  input.micro_batch_scale = repeated(scale.times, micro_batches);
+  input.micro_batch_bytes = repeated(scale.bytes, micro_batches);
   input.all_reduce_overlap = all_reduce_overlap;
   input.swap_overlap = priced.swap.overlap;
   return input;
@@ -141,7 +142,8 @@ Prediction simulate_prediction(const PricedStages& priced, const Assignment& ass
   prediction.stages = priced.stages;
   prediction.edges = priced.edges;
   prediction.tied_all_reduce = priced.tied_all_reduce;
-  prediction.micro_batch_scale = context.model.scale;
+  prediction.micro_batch_scale = context.model.scale.times;
+  prediction.micro_batch_bytes = context.model.scale.bytes;
   prediction.all_reduce_overlap = context.all_reduce_overlap;
   prediction.swap = priced.swap;
 

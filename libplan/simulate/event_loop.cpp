@@ -299,6 +299,9 @@ ProgramIndex index_simulation(const SimulationInput& input) {
   if (!input.micro_batch_scale.empty()) {
     check_size("micro-batch scales", input.micro_batch_scale.size(), at(set.micro_batches));
   }
+  if (!input.micro_batch_bytes.empty()) {
+    check_size("micro-batch bytes", input.micro_batch_bytes.size(), at(set.micro_batches));
+  }
   if (!input.tied_all_reduce.empty()) {
     check_size("tied all-reduces", input.tied_all_reduce.size(), set.tied.size());
   }

@@ -72,6 +72,12 @@ struct StageEdge {
 /// other. `free`: no waiting, no time.
 enum class AllReduceMode { overlapped, blocking, free };
 
+/// How micro-batches of unequal sizes compare with what stages and edges say, one entry each; empty: all equal.
+struct MicroBatchScale {
+  std::vector<double> times, bytes;
+  bool empty() const { return times.empty(); }
+};
+
 struct SimulationInput {
   ProgramSet programs;
   std::vector<StageCosts> stages;
@@ -84,7 +90,8 @@ struct SimulationInput {
   std::vector<std::vector<Link>> links;
   std::vector<int> places;  ///< per worker; workers of one place are joined by its own link. Empty: the worker
   std::vector<double>
-      micro_batch_scale;  ///< per micro-batch: times and bytes relative to `stages` (unequal sizes); empty: 1
+      micro_batch_scale;  ///< per micro-batch: times relative to `stages` (unequal sizes); empty: 1
+  std::vector<double> micro_batch_bytes;  ///< the same of bytes; empty: as the times
   AllReduceMode all_reduce = AllReduceMode::overlapped;
   double all_reduce_overlap = 1.0;  ///< o_ar: the share of the last backward, or of `hideable`, that hides it
   /// Of what L and E copy, the share that the device's own work hides; 0: it does the copying itself, in turn.
@@ -108,6 +115,10 @@ struct SimulationInput {
     return links[place(from)][place(to)];
   }
 };
+
+inline const std::vector<double>& bytes_scale(const SimulationInput& input) {
+  return input.micro_batch_bytes.empty() ? input.micro_batch_scale : input.micro_batch_bytes;
+}
 
 struct OpEvent {
   WorkerId worker{};
@@ -153,8 +164,8 @@ SimulationResult simulate(const SimulationInput& input, Events events = Events::
 /// only.
 SimulationInput chained(const SimulationInput& input, int copies);
 
-/// Seconds per step when steps follow each other without a barrier: T(n+1) - T(n) of n chained copies, n = 2.
-/// Synchronous programs only.
+/// Seconds per step when steps follow each other without a barrier: T(n+1) - T(n) of n chained copies, n = 2;
+/// no less than the work of the busiest worker. Synchronous programs only.
 Seconds chained_period(const SimulationInput& input);
 
 /// Seconds per micro-batch of an asynchronous set in steady state: the largest (E(2J/3) - E(J/3)) / (J/3) of

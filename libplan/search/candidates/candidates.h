@@ -20,7 +20,7 @@ struct SearchCase {
   const Chain& bound_chain;  ///< no micro-batch of the step costs less; the same chain when all are equal
   const StageMemory& memory;
   bool synchronous = true;
-  int micro_batches = 1;
+  MicroBatches micro_batches;
   double all_reduce_overlap = 0;
   Links links;                       ///< for the objective
   Links best_links;                  ///< for the bound

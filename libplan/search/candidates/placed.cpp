@@ -150,9 +150,14 @@ std::optional<Schedule> placed_schedule(const PlanRequest& request, const Schedu
   return schedule_of_variant({request.chunks_per_worker}, request, row, micro_batches, devices);
 }
 
+double all_work(const PlanCase& one) {
+  const MicroBatches& batch = one.in_flight.batch;
+  return one.bound_chain.compute(0, one.bound_chain.size()) * batch.total(&MicroBatches::time) /
+         batch.least_time();
+}
+
 double shared_work(const PlanCase& one) {
-  const double work = one.bound_chain.compute(0, one.bound_chain.size()) * one.batch.micro_batches;
-  return work / static_cast<double>(one.devices.positions.size());
+  return all_work(one) / static_cast<double>(one.devices.positions.size());
 }
 
 std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,

@@ -32,7 +32,8 @@ std::vector<int> least_windows(const PlanCase& one, const Schedule& schedule) {
 PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, std::int64_t bytes)
     : chain_(one.bound_chain),
       back_(one.schedule.split_backward ? chain_.input_gradient : chain_.backward),
-      turns_(one.batch.micro_batches / static_cast<double>(schedule.stage_workers.front().size())) {
+      turns_(one.in_flight.batch.total(&MicroBatches::time) / one.in_flight.batch.least_time() /
+             static_cast<double>(schedule.stage_workers.front().size())) {
   MemoryLimit limit = one.devices.limit;
   limit.bytes = bytes;
   if (!is_limited(limit)) return;
@@ -42,7 +43,10 @@ PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, std::int
     InFlight in_flight{.rule = WindowRule::explicit_list,
                        .windows = {window},
                        .micro_batches = one.batch.micro_batches,
+                       .batch = one.in_flight.batch,
                        .recompute = one.in_flight.recompute};
+    const int smaller = in_flight.batch.count - in_flight.batch.full;
+    in_flight.batch.full = window - std::min(window, smaller);  // whichever they are
     memories_.emplace_back(one.chain, std::move(in_flight), limit);
   }
 }

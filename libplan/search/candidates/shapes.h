@@ -10,10 +10,13 @@
 
 namespace pp::plan {
 
-/// The plans that one search goes through.
+/// One search: the plans that it goes through, and all that their prices read beside the chain. Two that are
+/// equal, on the same chain and devices, find the same.
 struct SearchPart {
   SearchSpace space;
   InFlight in_flight;
+  bool synchronous = true;
+  bool operator==(const SearchPart&) const = default;
 };
 
 /// The parts of `whole` that the schedule admits at so many micro-batches per step or update; none: it has no

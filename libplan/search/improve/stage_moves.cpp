@@ -76,7 +76,7 @@ class StageMoves {
     bool improved = has_free_windows(climb.best(), request_) && change_windows(climb);
     for (int s = 0; s + 1 < stages(climb); ++s) {
       for (const auto& [from, to] : {std::pair(s, s + 1), std::pair(s + 1, s)}) {
-        if (request_.cuts.empty()) improved |= move_layers(climb, from, to);
+        if (request_.cuts.empty() && request_.layer_order.empty()) improved |= move_layers(climb, from, to);
         if (has_replicas(climb)) improved |= move_replica(climb, from, to);
       }
     }
