@@ -7,15 +7,16 @@ from typing import Any
 import torch
 
 from . import document as documents
-from .export import Choice, export, wrap
-from .factory import Example
+from . import rehearsal
+from .export import PREFIX, Choice, export, wrap
+from .factory import SAMPLES, Example
 from .graph import DTYPES, Parameter, Step, TensorType, Value
 from .grouping import Grouping, key_of
 from .interpreter import Tensors, join, local_weights
 from .layers import ModelWriter
 from .refused import Refused
-from .simplify import Simplified
-from .trace import Trace
+from .simplify import Simplified, all_tensors
+from .trace import Trace, statistics
 from .verify import Verification
 
 
@@ -32,14 +33,17 @@ class Imported:
 def import_module(module: torch.nn.Module, examples: list[Example], name: str, loss: str | None,
                   level: str, output: str | None = None) -> Imported:
     refuse_types(module)
+    rehearsal.refuse_shared_memory(module)
     choice = Choice(loss == "module", output)
     wrapper = wrap(module, examples, choice)
     exported = export(wrapper, examples)
     trace = Trace(exported)
     graph = Simplified(trace, module)
+    kept = {join(PREFIX, name) for name in statistics(trace.steps)}
+    rehearsal.refuse_changing(wrapper, [example.draw(SAMPLES) for example in examples], kept)
     document = Writing(graph, module, examples, name, loss, level).document()
     weights = weights_of(document, module)
-    verification = Verification(exported, wrapper, examples, document, weights)
+    verification = Verification(wrapper, examples, document, weights)
     parameters = dict(module.named_parameters(remove_duplicate=False))
     held = {id(parameters[name]) for name in weights if name in parameters}
     unused = [name for name, parameter in module.named_parameters() if id(parameter) not in held]
@@ -162,7 +166,7 @@ def tensor_entry(example: Example) -> dict[str, Any]:
 
 def weights_of(document: dict[str, Any], module: torch.nn.Module) -> Tensors:
     """Parameters and buffers by their names in the document."""
-    tensors = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers())
+    tensors = all_tensors(module)
     found: Tensors = {}
     for layer in document["layers"]:
         if "weights_of" not in layer:

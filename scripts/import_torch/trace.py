@@ -20,7 +20,7 @@ FACTORIES = {aten.new_zeros.default: aten.zeros.default, aten.zeros_like.default
              aten.new_ones.default: aten.ones.default, aten.ones_like.default: aten.ones.default,
              aten.new_full.default: aten.full.default, aten.full_like.default: aten.full.default,
              aten.new_empty.default: aten.empty.memory_format, aten.empty_like.default: aten.empty.memory_format}
-PROBES = (2, 3, 5, 8, 67)  # numbers of samples that tell what an expression in them is
+PROBES = (2, 3, 5, 8, 67, 128, 129, 1025, 65537)  # numbers of samples that tell what an expression in them is
 
 
 class Trace:
@@ -253,6 +253,12 @@ class Trace:
                 if order[reader] > order[node] and not harmless:
                     raise Refused(f"{self.place(node)} works in place, and {self.place(reader)} reads the old tensor "
                                   "later; assign a new tensor instead (x = x + y; torch.cat or torch.where for parts)")
+
+
+def statistics(steps: list[Step]) -> set[str]:
+    """Buffers that batch norm updates, by their names."""
+    return {step.arguments[name].name for step in steps if step.target == aten.batch_norm.default
+            for name in ("running_mean", "running_var") if isinstance(step.arguments.get(name), Buffer)}
 
 
 def without_source(target: Any, arguments: dict[str, Any], made: Any) -> tuple[Any, dict[str, Any]]:

@@ -4,6 +4,7 @@
 
 import json
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -219,6 +220,105 @@ class Layers(unittest.TestCase):
             made = imported(module, "float32:4", loss="cross_entropy", output=output)
             self.assertEqual((made.document["outputs"], made.document["loss"]["inputs"][0]), ([layer], layer))
             self.assertEqual(made.left_out, left_out)
+
+
+class Reversal(torch.autograd.Function):
+    """A backward that is not the forward's: domain-adversarial training."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return -grad
+
+
+class Itself(unittest.TestCase):
+    """What torch.export does not keep is seen by comparing with the module itself."""
+
+    def refused(self, message, module, *examples, **options):
+        with self.assertRaises(Refused) as caught:
+            imported(module, *examples, **options)
+        self.assertIn(message, str(caught.exception))
+
+    def test_a_backward_of_its_own_is_refused_with_the_parameter(self):
+        module = module_of(lambda self, x: self.b(Reversal.apply(self.a(x))), a=nn.Linear(4, 4), b=nn.Linear(4, 2))
+        # The gradient has the other sign: twice its largest value away.
+        self.refused("the gradient of a.weight differs from the module's by 2.0e+00 of its largest", module, "float32:4")
+
+    def test_hooks_of_tensors_parameters_and_modules_are_refused(self):
+        lin = nn.Linear(4, 2)
+        lin.weight.register_hook(lambda grad: grad * 0.5)
+        self.refused("the gradient of 0.weight differs from the module's by 1.0e+00", nn.Sequential(lin), "float32:4")
+
+        def forward(self, x):
+            hidden = self.a(x)
+            if hidden.requires_grad and not torch.compiler.is_compiling():
+                hidden.register_hook(lambda grad: grad.clamp(-0.01, 0.01))
+            return self.b(hidden)
+        self.refused("the gradient of a.weight", module_of(forward, a=nn.Linear(4, 4), b=nn.Linear(4, 2)), "float32:4")
+        block = nn.Linear(4, 4)
+        block.register_full_backward_hook(lambda module, grads, above: (grads[0] * 3,))
+        self.refused("the gradient of 0.weight", nn.Sequential(nn.Linear(4, 4), block), "float32:4")
+
+    def test_a_dropped_layer_of_pythons_random_is_refused(self):
+        def forward(self, x):
+            return self.b(x if self.training and random.random() < 1e-9 else self.a(x))
+        self.refused("draws numbers of Python's random", module_of(forward, a=nn.Linear(4, 4), b=nn.Linear(4, 2)), "float32:4")
+
+    def test_state_beside_the_state_dict_that_training_changes_is_refused(self):
+        class Centered(nn.Module):
+            def __init__(self, late):
+                super().__init__()
+                self.lin, self.late = nn.Linear(8, 8), late
+                self.register_buffer("mean", torch.zeros(8), persistent=False)
+
+            def forward(self, x):
+                made = None if self.late else self.lin(x - self.mean)
+                if self.training:
+                    self.mean.lerp_(x.detach().mean(0), 0.01)
+                return self.lin(x - self.mean) if made is None else made
+        for late in (False, True):
+            self.refused("changes mean in forward()", Centered(late), "float32:8")
+
+    def test_a_mask_in_two_places_is_refused(self):
+        def forward(self, x):
+            mask = torch.empty(x.shape[0], 1).bernoulli_(0.5).div_(0.5) if self.training else 1.0
+            return self.a(x) * mask + self.b(x) * mask
+        self.refused("multiplies with the random mask of", module_of(forward, a=nn.Linear(4, 4), b=nn.Linear(4, 4)), "float32:4")
+
+    def test_sizes_that_step_with_many_samples_are_refused(self):
+        def forward(self, x):
+            return self.lin(x).reshape((x.shape[0] + 127) // 128 * x.shape[0], -1)
+        self.refused("number of samples", module_of(forward, lin=nn.Linear(4, 4)), "float32:4")
+
+    def test_a_matrix_of_samples_is_refused(self):
+        self.refused("must not depend on each other", module_of(lambda self, x: torch.eye(x.shape[0]) @ self.lin(x),
+                                                                lin=nn.Linear(4, 4)), "float32:4")
+
+    def test_parameters_that_share_memory_are_refused(self):
+        module = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
+        module[1].weight.data = module[0].weight.data
+        self.refused("0.weight and 1.weight share memory", module, "float32:4")
+
+    def test_one_module_with_buffers_under_two_names(self):
+        norm = nn.BatchNorm1d(4)
+        made = imported(module_of(lambda self, x: self.lin(self.second(x)), first=norm, second=norm, lin=nn.Linear(4, 2)),
+                        "float32:4")
+        self.assertEqual(len([name for name in made.weights if name.endswith("running_mean")]), 1)
+
+    def test_parameters_are_concatenated(self):
+        def forward(self, x):
+            return self.lin(x + torch.cat([self.one, self.two]))
+        made = imported(module_of(forward, lin=nn.Linear(4, 4), one=nn.Parameter(torch.ones(1, 4)),
+                                  two=nn.Parameter(torch.ones(2, 4))), "float32:3x4")
+        self.assertEqual(sorted(made.trained), ["lin.bias", "lin.weight", "one", "two"])
+
+    def test_products_of_a_transposed_convolution_are_counted_from_its_input(self):
+        # 3 x 5 inputs, each multiplied with 4 channels of 3 taps: 2 * 15 * 12 operations; kernel 3, stride 2: 11 outputs.
+        made = imported(nn.Sequential(nn.ConvTranspose1d(3, 4, 3, stride=2)), "float32:3x5")
+        self.assertEqual(made.document["layers"][0]["call"]["flops"], 360.0)
 
 
 class Refusals(unittest.TestCase):
