@@ -137,10 +137,11 @@ class Segment {
 
   /// `output_gradients[k]`: the gradients that arrived for outputs()[k], in the order to be added (descending
   /// consumer stage); empty when none. They are moved from. The loss gradient starts from `loss_weight`
-  /// (n_m/N). Adds weight gradients to `gradients`. Returns one gradient per input, undefined where
-  /// input_needs_gradient() is false. A tensor with several consumers folds their gradients in descending layer
-  /// order, what arrived first. What is returned may share storage with what arrived: it is read-only for both.
-  /// Ends the pass: its weights and graphs are released layer by layer.
+  /// (n_m/N); with 0 no gradient leaves the loss, also where it is not a number. Adds weight gradients to
+  /// `gradients`. Returns one gradient per input, undefined where input_needs_gradient() is false. A tensor with
+  /// several consumers folds their gradients in descending layer order, what arrived first. What is returned may
+  /// share storage with what arrived: it is read-only for both. Ends the pass: its weights and graphs are
+  /// released layer by layer.
   Tensors backward(Pass& pass, std::span<Tensors> output_gradients, double loss_weight, Gradients& gradients,
                    LayerObserver* observer = nullptr) const;
   /// The halves of backward; together bit-equal to it. Between them the pass keeps, of the layers with

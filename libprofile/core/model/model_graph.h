@@ -126,7 +126,8 @@ std::int64_t parameter_count(const ResolvedModel& model);
 /// Reads and checks: resolve() has accepted the result, its attributes are complete. `pointer` as for
 /// resolve().
 ModelGraph model_from_json(const Json& json, std::string_view pointer = {});
-/// Complete: attributes that the graph leaves to their defaults are written.
+/// Complete: attributes that the graph leaves to their defaults are written, but for those that are younger than
+/// documents without them (ignore_index).
 Json to_json(const ModelGraph& graph);
 ModelGraph parse_model(std::string_view text);
 /// Of the complete document in compact form: leaving out a default does not change it.
