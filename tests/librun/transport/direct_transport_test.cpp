@@ -288,7 +288,7 @@ TEST_SUITE("gpu/librun/transport/nccl") {
     });
   }
 
-  // While a graph is captured LibTorch's allocator forgets uses that it is told of.
+  // Of memory that is freed while a graph is captured LibTorch's allocator forgets the uses of meanwhile.
   TEST_CASE("what is sent while another thread records stays until it is sent") {
     PP_NEEDS_CUDA(1);
     on_gpu([](const at::Device& device, run::DeviceGroup& group) {
@@ -312,9 +312,9 @@ TEST_SUITE("gpu/librun/transport/nccl") {
         group.send(0, sent);
         group.receive(0, received);
       });
+      sent.reset();
       is_sent.set_value();
       recorder.join();
-      sent.reset();
       const at::Tensor other = at::full({1 << 20}, 7.0, options);
       profile::wait_for(device);
       group.mark()->hold_back();
