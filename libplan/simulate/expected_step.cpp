@@ -69,7 +69,8 @@ double mean_of_lower_half(double a, double s) {
 /// What a time of this median and spread, drawn and never below 0, is on average beyond its median, in seconds.
 double mean_excess(double median, const Spread& spread) {
   const double middle = median + spread.shift.count();
-  return mean_of_upper_half(middle, spread.above.count()) + mean_of_lower_half(middle, spread.below.count()) - median;
+  return mean_of_upper_half(middle, spread.above.count()) + mean_of_lower_half(middle, spread.below.count()) -
+         median;
 }
 
 /// Programs whose operations are drawn again and again.

@@ -86,8 +86,7 @@ def run(options: argparse.Namespace) -> None:
         examples[-1].target = True
     factory.name_inputs(module, examples)
     name = options.name or importer.default_name(options.module)
-    imported = importer.import_module(module, examples, name, options.loss, options.group,
-                                     options.output)
+    imported = importer.import_module(module, examples, name, options.loss, options.group, options.output)
     print(summary(imported), file=sys.stderr)
     if options.weights is not None:
         write_whole(options.weights, encode(imported.weights))

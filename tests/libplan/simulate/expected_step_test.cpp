@@ -78,7 +78,8 @@ TEST_SUITE("libplan/simulate/expected_step") {
 
   TEST_CASE("times that vary by more than themselves are never below 0, and neither is their mean") {
     // F of 1 s, below only: E[max(0, 1 + 4 z); z < 0] + 1/2 = (0.5 - Q(1/4)) - 4 (phi(0) - phi(1/4)) + 1/2
-    //   = 0.0987063 - 4 (0.3989423 - 0.3866681) + 0.5 = 0.5496095, so three times -0.4503905 beyond the medians.
+    //   = 0.0987063 - 4 (0.3989423 - 0.3866681) + 0.5 = 0.5496095, so three times -0.4503905 beyond the
+    //   medians.
     SimulationInput input = varying({"gpipe", {1}, 3, WindowRule::win, {}}, spread(4, 0), spread(0, 0));
     CHECK(excess(input) == doctest::Approx(3 * -0.4503905).epsilon(1e-6));
     // Shifted to -1: E[max(0, -1 + 2 z)] = 2 phi(1/2) - Q(1/2) = 0.7041306 - 0.3085375.
