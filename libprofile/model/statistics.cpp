@@ -3,7 +3,6 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "libprofile/model/segment.h"
 
@@ -17,26 +16,21 @@ void commit_on_host(std::span<const BatchStatistics> in_order, const BatchNorm& 
                     std::span<at::Tensor> buffers) {
   double n = 0;
   for (const BatchStatistics& part : in_order) n += static_cast<double>(part.count);
-  const auto channels = static_cast<std::size_t>(in_order.front().mean.numel());
-  std::vector<double> means(channels), squares(channels);
-  for (const BatchStatistics& part : in_order) {
-    const double share = static_cast<double>(part.count) / n;
-    const T* const mean = part.mean.const_data_ptr<T>();
-    const T* const inverse = part.inverse_deviation.const_data_ptr<T>();
-    for (std::size_t c = 0; c < channels; ++c) {
-      const double m = mean[c], i = inverse[c];
-      means[c] += m * share;
-      squares[c] += (1 / (i * i) - norm.eps + m * m) * share;
-    }
-  }
   T* const running_mean = buffers[0].mutable_data_ptr<T>();
   T* const running_variance = buffers[1].mutable_data_ptr<T>();
   const auto blend = [&](T& running, double batch) {
     running = static_cast<T>((1 - norm.momentum) * running + norm.momentum * batch);
   };
-  for (std::size_t c = 0; c < channels; ++c) {
-    blend(running_mean[c], means[c]);
-    blend(running_variance[c], std::max(squares[c] - means[c] * means[c], 0.0) * (n / (n - 1)));
+  for (std::int64_t c = 0; c < in_order.front().mean.numel(); ++c) {
+    double mean = 0, square = 0;
+    for (const BatchStatistics& part : in_order) {
+      const double share = static_cast<double>(part.count) / n;
+      const double m = part.mean.const_data_ptr<T>()[c], i = part.inverse_deviation.const_data_ptr<T>()[c];
+      mean += m * share;
+      square += (1 / (i * i) - norm.eps + m * m) * share;
+    }
+    blend(running_mean[c], mean);
+    blend(running_variance[c], std::max(square - mean * mean, 0.0) * (n / (n - 1)));
   }
 }
 
