@@ -27,7 +27,8 @@ RunStart start_of(const plan::Plan& plan, const RunOptions& options, const Setup
           setup.start.position.step, setup.length.total};
 }
 
-std::string exit_reason(const Driver& driver) {
+std::string exit_reason(const Driver& driver, const Saver& saver) {
+  if (!saver.failures().empty()) return "not_written";
   return driver.stopped_by_nan() ? "not_finite" : driver.interrupted() ? "interrupted" : "completed";
 }
 
@@ -59,7 +60,7 @@ RunReport make_report(const Job& job, const Crew& crew, const FromOthers& others
   report.checkpoints = saver.report();
   if (const Start& start = job.setup.start; !start.resumed.empty())
     report.resumed = ResumedFrom{start.resumed.string(), start.position.step};
-  report.exit_reason = exit_reason(driver);
+  report.exit_reason = exit_reason(driver, saver);
   report.seed = job.options.seed;
   for (const StepRecord& step : driver.steps()) {
     report.step_losses.push_back(step.loss);
@@ -102,7 +103,7 @@ RunReport lead(std::unique_ptr<Work> work, const Saver& saver, Observer& observe
                const std::function<bool()>& interrupted) {
   const Work& all = *work;
   const std::function<bool()> ends = [&] { return interrupted() || (all.link && all.link->interrupted()); };
-  Driver driver(work->job, observer, ends);
+  Driver driver(work->job, observer, ends, &saver);
   FromOthers others;
   perform(work, [&] {
     driver.drive();

@@ -1,6 +1,8 @@
 #include "apps/run/launch_command.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -92,10 +94,11 @@ HostOfRank place_so_many(const plan::Plan& plan, const std::vector<Host>& hosts,
   return placed;
 }
 
+/// More than an int holds are as good as that many.
 int slots_of(const std::vector<Host>& hosts) {
-  int slots = 0;
+  std::int64_t slots = 0;
   for (const Host& host : hosts) slots += host.slots;
-  return slots;
+  return static_cast<int>(std::min<std::int64_t>(slots, std::numeric_limits<int>::max()));
 }
 
 /// What the busiest rank needs: a core for each of its workers, or those that their devices name; GPUs.

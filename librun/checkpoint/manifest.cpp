@@ -7,6 +7,7 @@
 #include <set>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/hash.h"
 
 namespace pp::run {
 
@@ -62,6 +63,12 @@ void check_position(ObjectReader& reader, const Manifest& manifest) {
                               " steps");
 }
 
+/// Of all that the document says but this.
+std::string own_hash(Json document) {
+  document.erase("hash");
+  return content_hash(dump_json(document));
+}
+
 /// Settings without influence on what is trained.
 bool changes_no_bit(std::string_view name) {
   constexpr std::array<std::string_view, 5> kNames{"epochs", "steps", "evaluate", "checkpoint_every",
@@ -85,26 +92,29 @@ Json to_json(const Manifest& manifest) {
     reached["loss_scale"] = {{"factor", position.loss_scale.factor},
                              {"finite_steps", position.loss_scale.finite_steps}};
   }
-  return {{"format", kFormat},
-          {"version", kVersion},
-          {"position", reached},
-          {"training",
-           {{"model_hash", identity.model_hash},
-            {"dtype", identity.dtype},
-            {"optimizer", identity.optimizer},
-            {"samples", identity.samples},
-            {"mini_batch", identity.mini_batch},
-            {"steps_per_epoch", identity.steps_per_epoch}}},
-          {"seed", manifest.seed},
-          {"micro_batches", manifest.micro_batches},
-          {"plan_hash", manifest.plan_hash},
-          {"settings", to_json(manifest.settings)},
-          {"parts", parts}};
+  Json document{{"format", kFormat},
+                {"version", kVersion},
+                {"position", reached},
+                {"training",
+                 {{"model_hash", identity.model_hash},
+                  {"dtype", identity.dtype},
+                  {"optimizer", identity.optimizer},
+                  {"samples", identity.samples},
+                  {"mini_batch", identity.mini_batch},
+                  {"steps_per_epoch", identity.steps_per_epoch}}},
+                {"seed", manifest.seed},
+                {"micro_batches", manifest.micro_batches},
+                {"plan_hash", manifest.plan_hash},
+                {"settings", to_json(manifest.settings)},
+                {"parts", parts}};
+  document["hash"] = own_hash(document);
+  return document;
 }
 
 Manifest parse_manifest(std::string_view text) {
   Manifest manifest;
-  read_document(parse_json(text), kFormat, kVersion, [&](ObjectReader& reader) {
+  const Json document = parse_json(text);
+  read_document(document, kFormat, kVersion, [&](ObjectReader& reader) {
     reader.object("position", [&](ObjectReader& member) { manifest.position = read_position(member); });
     reader.object("training", [&](ObjectReader& member) { manifest.identity = read_identity(member); });
     check_position(reader, manifest);
@@ -117,6 +127,8 @@ Manifest parse_manifest(std::string_view text) {
       manifest.parts.push_back(read_part(member));
       if (!files.insert(manifest.parts.back().file).second) member.fail("file", "is listed twice");
     });
+    if (reader.has("hash") && reader.text("hash") != own_hash(document))
+      reader.fail("hash", "is not that of the manifest, which has been changed; use another checkpoint");
   });
   return manifest;
 }

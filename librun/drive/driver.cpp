@@ -35,10 +35,11 @@ std::string not_finite(const StepResult& result) {
 
 }  // namespace
 
-Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted)
+Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted, const Saver* saver)
     : job_(job),
       observer_(observer),
       interrupted_(interrupted),
+      saver_(saver),
       done_(job.setup.start.position.step),
       loss_scale_(job.setup.start.position.loss_scale) {
   const Position& start = job.setup.start.position;
@@ -59,6 +60,13 @@ void Driver::drive() {
   if (job_.takes_snapshots()) command_snapshot(end, /*last=*/true);
   job_.commands.stop();
   job_.snapshots.await_written(snapshots_);
+  tell_unwritten();
+}
+
+void Driver::tell_unwritten() {
+  if (!saver_ || !job_.takes_snapshots()) return;
+  const std::vector<std::string> failures = saver_->failures();
+  for (; unwritten_ < failures.size(); ++unwritten_) tell([&] { observer_.warning(failures[unwritten_]); });
 }
 
 std::optional<Leg> Driver::leg_from(Step first) const {
@@ -147,6 +155,7 @@ void Driver::run_leg() {
     count(record(epoch, *result));
     history_.add(steps_.back().time, result->workers);
     tell_step(epoch, *result);
+    tell_unwritten();
     poll();
     take_timed_snapshot();
     grant();

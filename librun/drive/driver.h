@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "librun/drive/saver.h"
 #include "librun/report/build.h"
 #include "librun/worker/job.h"
 
@@ -21,8 +22,8 @@ struct Leg {
 
 class Driver {
  public:
-  /// All must outlive it.
-  Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted);
+  /// All must outlive it. `saver`: whose failures it tells; null: nothing is written.
+  Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted, const Saver* saver = nullptr);
 
   /// From where the run starts until its length is reached or `interrupted` says so; then the workers end by
   /// themselves. `interrupted` is asked after every step and while waiting, also for an evaluation, whose
@@ -68,6 +69,8 @@ class Driver {
   void add_evaluation(EpochReport& report);
   /// What a step that its workers did not update means for the run: whether it goes on.
   bool goes_on_after(const StepResult& result);
+  /// What could not be written since the last call.
+  void tell_unwritten();
   /// Cuts off what nobody has begun.
   void cut(Commands::Cut what);
   /// Cuts everything off when the run is to be interrupted. Returns whether it is.
@@ -82,6 +85,7 @@ class Driver {
   Job& job_;
   Observer& observer_;
   const std::function<bool()>& interrupted_;
+  const Saver* saver_;
   std::deque<Leg> legs_;  ///< commanded and not done
   Step done_;             ///< steps, since the beginning of the training
   int stretches_ = 0;     ///< legs before this one
@@ -90,6 +94,7 @@ class Driver {
   std::deque<Step> awaited_snapshots_;  ///< commanded at steps that are not done
   Step snapshot_step_ = -1;             ///< of the last one
   Seconds snapshot_time_{};             ///< of the last one that the clock asked for
+  std::size_t unwritten_ = 0;           ///< failures of the saver that were told
   bool ended_early_ = false;
   bool stopped_by_nan_ = false;
   LossScale loss_scale_;  ///< for the next step that is counted

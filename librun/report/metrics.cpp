@@ -11,6 +11,11 @@ constexpr int kVersion = 1;
 
 }  // namespace
 
+bool begins_metrics(std::string_view line) {
+  constexpr std::size_t kFront = 40;
+  return line.starts_with('{') && line.substr(0, kFront).find(kFormat) != std::string_view::npos;
+}
+
 std::string metrics_line(const RunStart& start) {
   return dump_json_compact({{"format", kFormat},
                             {"version", kVersion},

@@ -107,10 +107,9 @@ std::vector<Group> groups_of(const plan::Plan& plan) {
 }
 
 std::unique_ptr<Collectives> make_collectives(Coordinator& coordinator, const plan::Plan& plan,
-                                              const Setup& setup, const RunOptions& options) {
+                                              const Setup& setup) {
   if (setup.placement.alone()) return make_in_process_collectives(coordinator, groups_of(plan));
-  return make_rank_collectives(coordinator, groups_of(plan), setup.placement, *setup.peers,
-                               options.all_reduce == AllReduce::fast ? plan.stages.size() : 0);
+  return make_rank_collectives(coordinator, groups_of(plan), setup.placement, *setup.peers, /*fast=*/0);
 }
 
 std::unique_ptr<ParameterServer> make_server(Coordinator& coordinator, const plan::Plan& plan,
@@ -203,7 +202,7 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
       snapshots(coordinator, workers_here().size()),
       initial(read_initial(setup, plan, layers)),
       transport(make_transport(coordinator, channels, setup, options)),
-      collectives(make_collectives(coordinator, plan, setup, options)),
+      collectives(make_collectives(coordinator, plan, setup)),
       host(swapped ? std::make_unique<HostStore>(coordinator, plan) : nullptr),
       server(inference ? nullptr : make_server(coordinator, plan, options, setup)),
       start(Coordinator::Clock::now()),
@@ -212,6 +211,12 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
 bool Job::served() const { return !inference && is_served(plan); }
 
 void Job::connect(Mailbox& mailbox) {
+  if (options.all_reduce == AllReduce::fast) {
+    // The library makes groups only together: a rank that has failed by now says so here.
+    gather_everywhere(mailbox, {});
+    collectives = make_rank_collectives(coordinator, groups_of(plan), setup.placement, *setup.peers,
+                                        /*fast=*/plan.stages.size());
+  }
   if (std::ranges::none_of(plan.devices, [](const Device& d) { return d.kind == DeviceKind::cuda; })) return;
   const auto device_of = [&](WorkerId worker) {
     const Device& device = setup.devices[index(worker)];

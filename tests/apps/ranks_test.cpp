@@ -329,6 +329,27 @@ TEST_SUITE("apps/ranks") {
     CHECK(pp::parse_json(pp::read_file(folder.path() / "r.json"))["exit_reason"] == "interrupted");
   }
 
+  // Between processes of one host Open MPI sends up to 4 KiB at once, and more when the receiver has room:
+  // messages have 128 rows of 16 floats, 8 KiB, and rank 1's letter of weights 20,000 * 17 floats, 1.3 MiB.
+  TEST_CASE("messages and letters beyond the eager size arrive: the weights of one process") {
+    if (without_mpi()) return;
+    PlanSpec spec{.cuts = {2}, .mini_batch = 256, .micro_batches = 2};
+    spec.model = pp::test::small_model(8);
+    spec.model.layers.back().attributes["out_features"] = std::int64_t{20'000};
+    const RankFolder folder(spec);
+    const Arguments what{"--steps", "3", "--no-evaluate", "--clip-norm", "1", "--save-weights"};
+    const auto writes = [&](const char* file) {
+      Arguments all = what;
+      all.emplace_back(file);
+      return all;
+    };
+    REQUIRE(folder.alone(writes("alone")).code == 0);
+    const Outcome outcome = folder.on(2, writes("ranks"));
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    CHECK(pp::read_file(folder.path() / "ranks") == pp::read_file(folder.path() / "alone"));
+  }
+
   TEST_CASE("hogwild is one process: said once, with exit code 2") {
     if (without_mpi()) return;
     const Outcome outcome = RankFolder(served("hogwild")).on(2, {"--momentum", "0", "--steps", "4"});
