@@ -283,10 +283,11 @@ class Checker {
   /// Of the worker and those before it that run on the same hardware.
   void check_memory(std::size_t w) {
     const Device& device = device_of(w);
+    if (device.memory.value == 0) return;
     auto& [peaks, sharers] = checked_[hardware_of(device)];
     peaks += plan_.predicted.workers[w].memory.peak;
     sharers.push_back(w);
-    if (device.memory.value == 0 || peaks <= device.memory) return;
+    if (peaks <= device.memory) return;
     std::string others;
     for (const std::size_t other : sharers) {
       if (other != w) others += (others.empty() ? "" : ", ") + std::to_string(other);

@@ -82,6 +82,28 @@ PricedModel cheapest_model(const Profile& profile, std::span<const int> sizes, c
   return model;
 }
 
+void check_bytes(const Profile& profile, const PricedModel& model, std::int64_t in_flight) {
+  constexpr double kMost = 4e18;  // below 2^63 by more than what is rounded
+  constexpr double kCopies = 4;   // of tensors in message buffers, of weights with their gradients
+  const auto held = static_cast<double>(in_flight) + kCopies;
+  double sum = 0;
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const LayerProfile& layer = profile.layers[l];
+    const LayerPrice& price = model.layers[l];
+    const auto weights = static_cast<double>(layer.parameters.value) + static_cast<double>(layer.buffers.value);
+    sum += weights * (held + kLargestStateRatio);
+    for (const std::int64_t bytes :
+         {price.output, price.saved, price.saved_input, price.workspace, price.waiting.value_or(0)})
+      sum += held * static_cast<double>(bytes);
+    if (sum <= kMost) continue;
+    throw Error(ErrorKind::usage, "layer " + layer.name +
+                                      ": with it the layers may hold more than 4e18 bytes in " +
+                                      std::to_string(in_flight) +
+                                      " micro-batches, which cannot be added up; use fewer micro-batches, or "
+                                      "correct the profile");
+  }
+}
+
 double state_ratio_of(OptimizerName optimizer) {
   return optimizer == OptimizerName::adam || optimizer == OptimizerName::adamw ? 2 : 1;
 }

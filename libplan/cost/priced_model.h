@@ -32,6 +32,10 @@ PricedModel price_model(const Profile& profile, std::span<const int> sizes, cons
 /// The same with each layer's time at its least over the sizes: what a bound may count for every micro-batch.
 PricedModel cheapest_model(const Profile& profile, std::span<const int> sizes, const CurveOptions& options);
 
+/// Throws pp::Error (usage) where the bytes of all layers, with so many micro-batches and as many weight
+/// versions of them in memory, are too many to be added up.
+void check_bytes(const Profile& profile, const PricedModel& model, std::int64_t in_flight);
+
 /// State bytes per parameter byte with pp-run's default settings: sgd 1 (momentum), adam and adamw 2, rmsprop
 /// and adagrad 1.
 double state_ratio_of(OptimizerName optimizer);

@@ -86,7 +86,8 @@ std::string more_memory(const Problem& problem, std::int64_t limit) {
   });
   if (there) return "--memory-limit " + typed_bytes(limit);
   const double usable = problem.request.memory_limit ? 1 : 1 - problem.request.reserve;
-  const auto bytes = static_cast<std::int64_t>(std::ceil(static_cast<double>(limit) / usable));
+  constexpr double kMost = 9e18;
+  const auto bytes = static_cast<std::int64_t>(std::min(std::ceil(static_cast<double>(limit) / usable), kMost));
   const std::string text = typed_bytes(bytes);
   return "devices with " + text + (std::isdigit(text.back()) != 0 ? " bytes" : "") + " of memory each";
 }

@@ -30,7 +30,8 @@ Cluster with_bandwidth(Cluster cluster, double factor) {
 }
 
 Bytes scaled(Bytes bytes, double factor) {
-  return Bytes(static_cast<std::int64_t>(static_cast<double>(bytes.value) * factor));
+  constexpr double kMost = 9e18;
+  return Bytes(static_cast<std::int64_t>(std::min(static_cast<double>(bytes.value) * factor, kMost)));
 }
 
 /// Numbers between separators: `7|5`.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/json_reader.h"
 
 namespace pp::plan {
 namespace {
@@ -75,7 +76,7 @@ Certificate certify(const SearchOutcome& outcome) {
   require_bound(outcome.bound, certificate.objective.count());
   certificate.lower_bound = std::min(Seconds(outcome.bound), certificate.objective);  // rounding
   if (certificate.lower_bound.count() > 0)
-    certificate.gap = certificate.objective / certificate.lower_bound - 1;
+    certificate.gap = std::min(kMostNumber, certificate.objective / certificate.lower_bound - 1);
   certificate.search = searched_text(outcome) + "; " +
                        count_text(outcome.candidates, "candidate", "candidates") + ", " +
                        std::to_string(outcome.ranked.size()) + " simulated";

@@ -138,8 +138,11 @@ std::vector<Bytes> worker_limits(const Finalist& finalist, const Cluster& cluste
 Bytes simulated_shortage(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request) {
   Bytes shortage(std::numeric_limits<std::int64_t>::min());
   for (const auto& [hardware, sharers] : workers_by_hardware(finalist, cluster)) {
+    const Bytes most(std::numeric_limits<std::int64_t>::max() / 2 /
+                     std::ssize(sharers));  // their sum is a number
     Bytes peaks;
-    for (const int w : sharers) peaks += finalist.prediction.workers[static_cast<std::size_t>(w)].memory.peak;
+    for (const int w : sharers)
+      peaks += std::min(most, finalist.prediction.workers[static_cast<std::size_t>(w)].memory.peak);
     for (const int w : sharers) {
       const Bytes usable(usable_bytes(device_of(finalist, cluster, w), request));
       shortage = std::max(shortage, peaks + request.context_bytes - usable);

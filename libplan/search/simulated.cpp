@@ -7,6 +7,7 @@
 #include "libplan/cost/links.h"
 #include "libplan/schedule/stream_length.h"
 #include "libplan/schedule/versions.h"
+#include "libprofile/core/json_reader.h"
 
 namespace pp::plan {
 namespace {
@@ -162,7 +163,8 @@ Prediction simulate_prediction(const PricedStages& priced, const Assignment& ass
     prediction.bubble_fraction = std::max(0.0, 1 - busy / (workers * updates * prediction.step));
   }
   const int samples = std::accumulate(context.model.sizes.begin(), context.model.sizes.end(), 0);
-  prediction.samples_per_s = prediction.step.count() > 0 ? samples / prediction.step.count() : 0;
+  if (prediction.step > Seconds(0))
+    prediction.samples_per_s = std::min(kMostNumber, samples / prediction.step.count());
   for (std::size_t w = 0; w < result.busy.size(); ++w) {
     prediction.workers.push_back({result.busy[w] / updates, result.memory[w]});
   }

@@ -23,11 +23,6 @@ std::string found(const Json& json) {
 
 std::string number_text(double value) { return Json(value).dump(); }
 
-/// No quantity of a document without a range of its own is larger, so that sums of many stay numbers: a
-/// petabyte.
-constexpr std::int64_t kMostInteger = 1'000'000'000'000'000;
-constexpr double kMostNumber = 1e30;
-
 bool is_open(IntegerRange range) { return range.max == IntegerRange{}.max; }
 bool is_open(NumberRange range) { return range.max == NumberRange{}.max; }
 std::int64_t most(IntegerRange range) { return is_open(range) ? kMostInteger : range.max; }

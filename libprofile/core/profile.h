@@ -140,6 +140,9 @@ struct UpdatePoint {
   bool operator==(const UpdatePoint&) const = default;
 };
 
+/// Bytes of optimizer state per byte of parameters; adam has 2.
+inline constexpr double kLargestStateRatio = 1000;
+
 struct OptimizerProfile {
   std::string name;
   double state_bytes_per_parameter_byte = 0;

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "libplan/cost/priced_model.h"
+#include "libplan/schedule/limits.h"
 #include "libplan/search/candidates/placed.h"
 #include "libplan/search/candidates/shapes.h"
 
@@ -56,6 +57,14 @@ struct Batch {
   std::vector<const ScheduleRow*> schedules;
 };
 
+/// Micro-batches that a stage may have in flight, and weight versions: of streams by the widest windows, twice
+/// what supplies the stages behind (schedule/windows.cpp).
+std::int64_t most_in_flight(const ScheduleRow& row, const PlanRequest& request, const BatchOption& option) {
+  std::int64_t most = row.synchronous ? option.micro_batches : 4 * kWorkerLimit;
+  for (const int window : request.windows) most = std::max<std::int64_t>(most, window);
+  return most;
+}
+
 /// Schedules that refuse the request's micro-batches, or sizes that the profile does not price, are left out,
 /// unless all are.
 std::vector<Batch> batches_of(const Profile& profile, const PlanRequest& request) {
@@ -81,7 +90,8 @@ std::vector<Batch> batches_of(const Profile& profile, const PlanRequest& request
       for (const BatchOption& option : batch_options(profile, request, *row)) {
         unless_refused([&] {
           check_update(*row, request, option.micro_batches);
-          price_model(profile, option.sizes, curve);
+          check_bytes(profile, price_model(profile, option.sizes, curve),
+                      most_in_flight(*row, request, option));
           add(row, option);
         });
       }

@@ -171,6 +171,15 @@ void check_devices(const Profile& profile, const Cluster& cluster, const PlanReq
            " is not a share of the last backward; give 0 to 1");
   }
   if (!(request.reserve >= 0 && request.reserve < 1)) refuse("reserve must be at least 0 and below 1");
+  if (request.context_bytes < Bytes(0) || request.context_bytes.value > kMostInteger) {
+    refuse("context_bytes = " + std::to_string(request.context_bytes.value) + "; give 0 to " +
+           std::to_string(kMostInteger));
+  }
+  const double ratio = request.optimizer_state_ratio.value_or(0);
+  if (!(ratio >= 0 && ratio <= kLargestStateRatio)) {
+    refuse("optimizer_state_ratio = " + std::to_string(ratio) + "; give 0 to " +
+           std::to_string(static_cast<int>(kLargestStateRatio)));
+  }
 }
 
 void check_one_memory(const Cluster& cluster, const PlanRequest& request) {
