@@ -56,7 +56,6 @@ struct Training {
   DType dtype = DType::float32;
   MemoryFormat memory_format = MemoryFormat::contiguous;
   OptimizerName optimizer = OptimizerName::sgd;
-  std::string replica_routing = "round_robin";  ///< a description: the programs say who does what
   bool operator==(const Training&) const = default;
 };
 

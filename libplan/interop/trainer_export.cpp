@@ -38,8 +38,6 @@ int replicas_of(const Plan& plan, const std::string& trainer) {
              "stages have unequal replicas, " + replicas_text(plan) + "; plan with --replicas of one number");
     }
   }
-  if (plan.training.replica_routing != "round_robin")
-    refuse(trainer, "replicas share each micro-batch; plan with a schedule whose replicas take turns");
   if (plan.training.micro_batches % static_cast<int>(replicas) != 0) {
     refuse(trainer, std::to_string(plan.training.micro_batches) +
                         " micro-batches are not the same number for " + std::to_string(replicas) +
