@@ -1,6 +1,7 @@
 #include "librun/report/build.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 
@@ -37,8 +38,8 @@ Seconds streamed_step_time(std::span<const StepRecord> steps) {
 }
 
 void compare(RunReport& report, std::string name, double predicted, double measured) {
-  report.comparisons.push_back(
-      {std::move(name), predicted, measured, predicted == 0 ? 0 : measured / predicted});
+  const double ratio = predicted == 0 ? 0 : measured / predicted;
+  report.comparisons.push_back({std::move(name), predicted, measured, std::isfinite(ratio) ? ratio : 0});
 }
 
 SwapsReport swaps_report(const SwapCount& swaps) { return {swaps.count, swaps.bytes, swaps.time}; }

@@ -69,7 +69,7 @@ struct Comparison {
   std::string name;  ///< `step_s`, `samples_per_s`, `bubble_fraction`, `worker_0_peak_bytes`, ...
   double predicted = 0;
   double measured = 0;
-  double ratio = 0;  ///< measured/predicted; 0 when nothing was predicted
+  double ratio = 0;  ///< measured/predicted; 0 when that is no number
   bool operator==(const Comparison&) const = default;
 };
 
