@@ -101,8 +101,9 @@ double ChainCost::own_load(int begin, int end, int replicas, const Place& on) co
     terms.all_reduce = cheapest(on.all_reduce, chain_.sum(chain_.weights, begin, end));
   if (on.server) terms.all_reduce = server_wait(terms, *on.server, chain_.sum(chain_.weights, begin, end));
   if (options_.kind == LoadKind::step_bound) {
-    terms.returned = terms.forward + terms.backward;
+    terms.awaited = terms.backward;
     terms.reach = chain_.compute(0, end);
+    terms.whole = chain_.compute(0, chain_.size());
   }
   const double overlap = on.server ? 0 : options_.all_reduce_overlap;
   return stage_load(options_.kind, terms, options_.micro_batches, overlap);
@@ -129,8 +130,9 @@ double ChainCost::message_load(int boundary, int replicas, const Place& on, CutS
                   .slowness = on.slowness,
                   .turns = on.turns,
                   .replicas = replicas};
-  terms.returned = terms.forward + terms.backward;
+  terms.awaited = terms.backward;
   terms.reach = chain_.compute(0, end);
+  terms.whole = chain_.compute(0, chain_.size());
   return stage_load(options_.kind, terms, options_.micro_batches, 0);
 }
 

@@ -32,6 +32,7 @@ enum class Origin {
   points,         ///< the Pareto points of the objective, or its optimum
   least_bound,    ///< the plan of the bound
   data_parallel,  ///< one stage
+  even_stages,    ///< stages without replicas that take as equal times as they can
   straight,       ///< the best without replicas
   anything,       ///< any partition that fits
   less_memory,    ///< the points of a machine with less memory

@@ -60,7 +60,8 @@ class Gatherer {
     result_.schedules = static_cast<int>(schedules_.size());
     result_.batches = static_cast<int>(batches_.size());
     result_.placed_schedules = static_cast<int>(placed_.size());
-    result_.exact = !order_matters(cluster_, usable_bytes(cluster_, request_, SharedMemory::parts));
+    result_.exact = !result_.equal_replicas &&
+                    !order_matters(cluster_, usable_bytes(cluster_, request_, SharedMemory::parts));
     return std::move(result_);
   }
 
@@ -106,6 +107,7 @@ class Gatherer {
 
   void add_chain(const PlanCase& one, bool free_order) {
     result_.only_placed = false;
+    result_.equal_replicas |= one.space.aligned;
     const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
     const SearchCase what = search_case(one, memory, cluster_, request_);
     const Searched& searched = search(one, what);

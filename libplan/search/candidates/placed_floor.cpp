@@ -50,8 +50,9 @@ PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, std::int
 double PlacedFloor::stage(int begin, int end, DeviceSpan) const {
   const LoadTerms terms{.forward = chain_.sum(chain_.forward, begin, end),
                         .backward = chain_.sum(chain_.backward, begin, end),
-                        .returned = chain_.sum(chain_.forward, begin, end) + chain_.sum(back_, begin, end),
+                        .awaited = chain_.sum(back_, begin, end),
                         .reach = chain_.sum(chain_.forward, 0, end) + chain_.sum(back_, 0, end),
+                        .whole = chain_.forward.back() + back_.back(),
                         .fixed = chain_.fixed,
                         .turns = turns_};
   return stage_load(LoadKind::step_bound, terms, 0, 0);

@@ -83,6 +83,16 @@ TEST_SUITE("libplan/search/large") {
     CHECK(plan.certificate.lower_bound <= plan.predicted.step);
   }
 
+  TEST_CASE("the certificate says that equal replicas alone were searched, on a flat machine too") {
+    const Profile profile = forty_layers();
+    const auto searched = [&](int devices) {
+      return std::get<Plan>(find_plan(profile, test::make_cluster(devices), request_of(24))).certificate.search;
+    };
+    // 40 layers times 640^2 devices are more than 16 million.
+    CHECK(searched(640).starts_with("searched pipelines of equal replicas over 1 layer order"));
+    CHECK(searched(16).starts_with("exact over 1 layer order"));
+  }
+
   TEST_CASE("stages stand on whole nodes or on equal shares of one") {
     // 3 MB of weights, gradients and state for each layer: 15 MB leave room for four in no stage.
     const Plan plan = std::get<Plan>(find_plan(forty_layers(), nodes(128, 15'000'000), request_of(64)));
