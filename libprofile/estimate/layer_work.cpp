@@ -206,7 +206,8 @@ class Accountant {
     const double in = bytes(what.inputs), out = bytes(what.outputs);
     const bool products = kind.kind == OpWork::Kind::products;
     const auto make = [&](double flops, double bytes_moved) {
-      return Work{products ? flops : 0, products ? 0 : flops, bytes_moved, kind.kernels};
+      return Work{products ? flops : 0, products ? 0 : flops, bytes_moved, kind.kernels,
+                  products && flops > 0 ? 1 : 0};
     };
     // An embedding reads the rows it hands on.
     work.forward += make(what.flops, in + out + (products ? weights : std::min(weights, out)) + moved);
