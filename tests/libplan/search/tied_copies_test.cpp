@@ -106,6 +106,20 @@ TEST_CASE("a plan with copies survives its file, and is simulated and priced aga
   CHECK(predict(read, shared_ends(), cluster_of(read)) == plan.predicted);
 }
 
+TEST_CASE("where one stage does not hold all layers of shared weights, the remedy is copies") {
+  // 1 MB of weights and as much of gradients for each of a, b and c: 6 MB together, 4 MB on each of two
+  // devices.
+  Profile profile = shared_ends();
+  profile.layers[1].parameters = profile.layers[2].parameters = Bytes(1'000'000);
+  PlanRequest request = two_devices(TiedWeights::copies);
+  request.memory_limit = Bytes(5'000'000);
+  REQUIRE(std::holds_alternative<Plan>(make_plan(profile, test::make_cluster(2), request)));
+  request.tied = TiedWeights::stage;
+  const auto result = make_plan(profile, test::make_cluster(2), request);
+  REQUIRE(std::holds_alternative<Infeasible>(result));
+  CHECK(std::get<Infeasible>(result).remedy.starts_with("--tied copies"));
+}
+
 TEST_CASE("a reduction that costs more than it saves: all in one stage") {
   // At 10 MB/s the reduction of 1 MB takes 100 ms: 190 instead of 144.
   CHECK(planned(two_devices(TiedWeights::copies), 1e7).predicted.makespan.count() == exactly(0.144));
