@@ -9,6 +9,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/model/aten/call_arguments.h"
 #include "libprofile/model/aten/call_schema.h"
+#include "libprofile/model/aten/convolution_call.h"
 #include "libprofile/model/aten/outputs.h"
 #include "libprofile/model/aten/rehearsal.h"
 
@@ -47,7 +48,7 @@ BoundCall bind_call(const AtenCall& spec, std::span<const RowTensor> inputs) {
                       samples, context.dtype, device};
     torch::jit::Stack stack;
     call->arguments.push(frame, stack);
-    call->operation.callBoxed(stack);
+    if (!keep_clear_of_overrun(call->operation.schema(), stack)) call->operation.callBoxed(stack);
     Tensors outputs = tensors_of(stack);
     const bool mixed = at::autocast::is_autocast_enabled(device.type());
     check_outputs(call->outputs, samples, outputs);
