@@ -89,6 +89,25 @@ TEST_SUITE("libprofile/core/model/graph_layer") {
     CHECK(index_limit(residual, {Kind::target, 0, 0}) == 3);  // of nll_loss_nd in the loss
   }
 
+  TEST_CASE("the limit of integers comes back through any number of layers") {
+    constexpr int kLayers = 50'000;
+    ModelGraph graph;
+    graph.name = "long";
+    graph.inputs = {{"x", {{4}, DType::int64}}};
+    std::string last = "x";
+    for (int l = 0; l < kLayers; ++l) {
+      graph.layers.push_back({"f" + std::to_string(l), "flatten", {last}, {}, ""});
+      last = graph.layers.back().name;
+    }
+    graph.layers.push_back({"e",
+                            "embedding",
+                            {last},
+                            {{"num_embeddings", std::int64_t{7}}, {"embedding_dim", std::int64_t{1}}},
+                            ""});
+    graph.outputs = {"e"};
+    CHECK(index_limit(resolve(graph), {TensorSource::Kind::input, 0, 0}) == 7);
+  }
+
   TEST_CASE("a batch in another dimension stays within calls") {
     const auto changed = [](std::size_t k, std::int64_t rows) {
       return refused([&](Json& j) {
