@@ -32,7 +32,7 @@ Environment machine(const Clock& clock) {
   return {.clock = clock,
           .machine = {.cores = {0}, .why_no_cuda = "this build has no CUDA"},
           .memory = Bytes(std::int64_t{1} << 30),
-          .load = 0.0,
+          .load = Load{0, 1},
           .context = {{"host", "here"}}};
 }
 
