@@ -1,6 +1,5 @@
 // The document from what was measured.
-#include "libprofile/device/cuda_devices.h"
-#include "libprofile/device/machine.h"
+#include "libprofile/device/process.h"
 #include "libprofile/measure/profiling.h"
 
 namespace pp::profile {
@@ -54,12 +53,8 @@ Profile Profiling::result() const {
   profile.context = context();
   profile.model = model_.graph;
   profile.model_hash = model_hash(profile.model);
-  const bool cuda = options_.devices.kind == DeviceKind::cuda;
-  profile.device = {.kind = options_.devices.kind,
-                    .name = cuda ? cuda_device_name(options_.devices.first) : cpu_name(),
-                    .cores_per_device = options_.devices.cores,
-                    .devices_busy = options_.devices.count,
-                    .memory = accounts_.front().limit()};
+  profile.device = described(options_.devices);
+  profile.device.memory = accounts_.front().limit();
   profile.dtype = options_.dtype;
   profile.memory_format = options_.memory_format;
   const int layers = static_cast<int>(part_.layers.size());
