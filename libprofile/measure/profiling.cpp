@@ -166,12 +166,18 @@ void Profiling::give_up_from(std::size_t size) {
 
 bool Profiling::is_last(const Size& size) const {
   const StoppingRule rule = rule_of(options_, options_.budget_per_size);
-  return expected_time(rule, 2 * size.pass_time, kKindsOfWhole) > rule.budget;
+  return expected_time(rule, 2 * size.pass_time, parts().empty() ? kKindsOfWhole : kPassKinds) > rule.budget;
+}
+
+/// What each device runs of the model where they share it; none where they do not.
+std::vector<ModelPart> Profiling::parts() const {
+  if (part_.positions() != whole_model(model_).positions()) return {};
+  return model_parts(model_, options_.devices.count);
 }
 
 void Profiling::make_parts() {
-  const std::vector<ModelPart> parts = model_parts(model_, options_.devices.count);
-  if (parts.empty() || part_.positions() != whole_model(model_).positions()) return;
+  const std::vector<ModelPart> parts = this->parts();
+  if (parts.empty()) return;
   parts_.resize(runners_.size());
   try {
     on_devices([&](int device, ModelRunner&) {
