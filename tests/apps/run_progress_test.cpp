@@ -11,6 +11,7 @@
 #include "tests/apps/run_folder.h"
 
 #include "tests/support/doctest.h"
+#include "tests/support/skip.h"
 
 namespace {
 
@@ -123,6 +124,7 @@ TEST_SUITE("apps/run_progress") {
   }
 
   TEST_CASE("a terminal shows step, loss, speed, time left, bubble and memory, as much as it has room for") {
+    if (!pp::test::has_terminals()) return pp::test::skip("no pseudo terminals (/dev/pts)");
     const RunFolder folder;
     const std::vector<std::string> arguments{"plan.json", "--steps", "20000", "--no-evaluate"};
     const Outcome wide =
