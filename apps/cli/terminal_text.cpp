@@ -1,6 +1,7 @@
 #include "apps/cli/terminal_text.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 
 namespace pp::cli {
@@ -69,7 +70,14 @@ std::streamsize EscapingBuffer::xsputn(const char* text, std::streamsize count) 
   std::string out = escaped(view, Keep::lines);
   if (colors_()) std::ranges::replace(out, kOwnEscape, '\033');
   const auto size = static_cast<std::streamsize>(out.size());
-  return target_.sputn(out.data(), size) == size ? count : 0;
+  return noted(target_.sputn(out.data(), size) == size) ? count : 0;
+}
+
+int EscapingBuffer::sync() { return noted(target_.pubsync() == 0) ? 0 : -1; }
+
+bool EscapingBuffer::noted(bool written) {
+  if (!written && error_ == 0) error_ = errno;
+  return written;
 }
 
 }  // namespace pp::cli

@@ -51,8 +51,8 @@ void report_infeasible(const plan::Infeasible& none, cli::Shell& shell) {
     if (none.smallest_limit) json["smallest_memory_limit_bytes"] = none.smallest_limit->value;
     std::cout << dump_json(json);
   }
-  std::cerr << shell.tool << ": no feasible plan: " << none.reason << '\n';
-  if (!none.remedy.empty()) std::cerr << shell.tool << ": this would fit: " << none.remedy << '\n';
+  cli::say(shell.tool, "no feasible plan: " + none.reason);
+  if (!none.remedy.empty()) cli::say(shell.tool, "this would fit: " + none.remedy);
 }
 
 void make_peer_plan(const Options& options, const plan::PeerOptions& peer, cli::Shell& shell) {

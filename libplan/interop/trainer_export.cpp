@@ -78,8 +78,8 @@ Program renumbered(const Program& program, int replica, int replicas) {
 std::vector<std::string> LossList::settle(const std::string& trainer) const {
   if (rule_ == Losses::leave_out || lost_.empty()) return lost_;
   std::string text = trainer + " cannot say all of this plan:";
-  for (const std::string& what : lost_) text += "\n  " + what;
-  throw Error(ErrorKind::data, text + "\n--lossy exports the rest");
+  for (const std::string& what : lost_) text += " " + what + ";";
+  throw Error(ErrorKind::data, text + " --lossy exports the rest");
 }
 
 Lane lane_of(const Plan& plan, const std::string& trainer) {

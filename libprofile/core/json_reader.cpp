@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "libprofile/core/utf8.h"
+
 namespace pp {
 namespace {
 
@@ -17,7 +19,7 @@ std::string found(const Json& json) {
   }
   std::string text = dump_json_compact(json);
   constexpr std::size_t kLongest = 60;
-  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
+  if (text.size() > kLongest) text = std::string(beginning(text, kLongest)) + "...";
   return text;
 }
 

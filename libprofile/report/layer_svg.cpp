@@ -6,6 +6,7 @@
 
 #include "libprofile/core/counted.h"
 #include "libprofile/core/svg_writer.h"
+#include "libprofile/core/utf8.h"
 #include "libprofile/report/layer_blocks.h"
 
 namespace pp::profile {
@@ -174,7 +175,7 @@ class LayerChart {
 
   static std::string shortened(const std::string& name) {
     if (text_width(name) <= kMostNames) return name;
-    return name.substr(0, static_cast<std::size_t>(kMostNames / text_width("m")) - 3) + "...";
+    return std::string(beginning(name, static_cast<std::size_t>(kMostNames / text_width("m")) - 3)) + "...";
   }
 
   static void bar(SvgWriter& svg, const Panel& panel, double y, const std::array<Part, 2>& parts,

@@ -256,6 +256,18 @@ TEST_SUITE("librun/data/formats") {
     CHECK(values<std::int64_t>(files.training, files.training.targets[0]) == std::vector<std::int64_t>{2, 0});
   }
 
+  TEST_CASE("CSV: a byte order mark belongs to no name") {
+    Case c(classifier({2}));
+    c.request.target_column = "a";
+    c.request.path = c.folder.write("t.csv", "\xEF\xBB\xBF\"a\",b,c\r\n2,1,3\r\n");
+    const DataFiles files = c.open();
+    CHECK(values<double>(files.training, files.training.inputs[0]) == std::vector<double>{1, 3});
+    CHECK(values<std::int64_t>(files.training, files.training.targets[0]) == std::vector<std::int64_t>{2});
+    CHECK(c.refusal_of("u.csv", std::string("\xFF\xFE"
+                                            "a\0,\0",
+                                            6)) == "DIR/u.csv: is text in UTF-16; save it as UTF-8");
+  }
+
   TEST_CASE("CSV: errors name line and column") {
     Case c(classifier({2}));
     c.request.path = c.folder.path() / "t.csv";
