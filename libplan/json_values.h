@@ -10,7 +10,6 @@
 
 namespace pp::plan {
 
-inline constexpr double kMostNumber = 1e30;  ///< sums of many stay numbers
 inline constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 
 inline int small_integer(ObjectReader& reader, std::string_view key, std::int64_t min = 0) {

@@ -86,20 +86,24 @@ std::vector<TiedParameter> tied_parameters(const ResolvedModel& model, const std
   for (std::size_t s = 0; s < stages.size(); ++s) {
     for (const std::string& layer : stages[s].layers) stage_of.emplace(layer, static_cast<int>(s));
   }
+  struct Group {
+    std::vector<std::string> layers;
+    std::set<int> stages;
+  };
+  std::map<int, Group> by_owner;
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const std::string& name = model.graph.layers[l].name;
+    const auto stage = stage_of.find(name);
+    if (stage == stage_of.end() || model.layers[l].weights_layer < 0) continue;
+    Group& group = by_owner[model.layers[l].weights_layer];
+    group.layers.push_back(name);
+    group.stages.insert(stage->second);
+  }
   std::vector<TiedParameter> tied;
-  for (int owner = 0; owner < model.layer_count(); ++owner) {
-    TiedParameter group{parameter_names(model, owner), {}, {}};
-    std::set<int> found;
-    for (int l = owner; l < model.layer_count(); ++l) {
-      const std::string& name = model.graph.layers[static_cast<std::size_t>(l)].name;
-      const auto stage = stage_of.find(name);
-      if (model.layers[static_cast<std::size_t>(l)].weights_layer != owner || stage == stage_of.end()) continue;
-      group.layers.push_back(name);
-      found.insert(stage->second);
-    }
-    if (found.size() < 2) continue;
-    for (const int stage : found) group.stages.push_back(StageId{stage});
-    tied.push_back(std::move(group));
+  for (auto& [owner, group] : by_owner) {
+    if (group.stages.size() < 2) continue;
+    tied.push_back({parameter_names(model, owner), std::move(group.layers), {}});
+    for (const int stage : group.stages) tied.back().stages.push_back(StageId{stage});
   }
   return tied;
 }

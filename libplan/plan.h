@@ -56,7 +56,6 @@ struct Training {
   DType dtype = DType::float32;
   MemoryFormat memory_format = MemoryFormat::contiguous;
   OptimizerName optimizer = OptimizerName::sgd;
-  std::string replica_routing = "round_robin";  ///< a description: the programs say who does what
   bool operator==(const Training&) const = default;
 };
 
@@ -124,7 +123,8 @@ struct Prediction {
   std::vector<StageCosts> stages;
   std::vector<StageEdge> edges;
   std::vector<Seconds> tied_all_reduce;   ///< per entry of Plan::tied
-  std::vector<double> micro_batch_scale;  ///< empty: all micro-batches are equal
+  std::vector<double> micro_batch_scale;  ///< of times; empty: all micro-batches are equal
+  std::vector<double> micro_batch_bytes;  ///< of bytes; empty: as the times
   double all_reduce_overlap = 0;          ///< share that the last backward hides of what it could hide
   SwapLink swap;                          ///< of weights that live on the host
   bool operator==(const Prediction&) const = default;

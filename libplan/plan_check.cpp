@@ -268,10 +268,13 @@ class Checker {
                                                " entries for " + std::to_string(plan_.tied.size()) +
                                                " entries of /tied");
     }
-    const std::size_t scales = predicted.micro_batch_scale.size();
-    if (scales != 0 && scales != static_cast<std::size_t>(plan_.training.micro_batches)) {
-      fail("/predicted/micro_batch_scale", "has " + std::to_string(scales) + " entries for " +
-                                               std::to_string(plan_.training.micro_batches) + " micro-batches");
+    for (const auto& [key, scale] : {std::pair{"scale", &Prediction::micro_batch_scale},
+                                     std::pair{"bytes", &Prediction::micro_batch_bytes}}) {
+      const std::size_t entries = (predicted.*scale).size();
+      if (entries == 0 || entries == static_cast<std::size_t>(plan_.training.micro_batches)) continue;
+      fail(std::string("/predicted/micro_batch_").append(key),
+           "has " + std::to_string(entries) + " entries for " + std::to_string(plan_.training.micro_batches) +
+               " micro-batches");
     }
     for (std::size_t w = 0; w < predicted.workers.size(); ++w) check_memory(w);
   }
@@ -283,10 +286,11 @@ class Checker {
   /// Of the worker and those before it that run on the same hardware.
   void check_memory(std::size_t w) {
     const Device& device = device_of(w);
+    if (device.memory.value == 0) return;
     auto& [peaks, sharers] = checked_[hardware_of(device)];
     peaks += plan_.predicted.workers[w].memory.peak;
     sharers.push_back(w);
-    if (device.memory.value == 0 || peaks <= device.memory) return;
+    if (peaks <= device.memory) return;
     std::string others;
     for (const std::size_t other : sharers) {
       if (other != w) others += (others.empty() ? "" : ", ") + std::to_string(other);

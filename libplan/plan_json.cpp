@@ -29,6 +29,9 @@ Json ids_json(const std::vector<Id>& ids) {
 
 // --- training and schedule
 
+/// A description that knows one value: no micro-batch is split over replicas.
+constexpr std::string_view kReplicaRouting = "round_robin";
+
 Training read_training(ObjectReader& reader) {
   Training training;
   training.mini_batch = small_integer(reader, "mini_batch", 1);
@@ -36,7 +39,11 @@ Training read_training(ObjectReader& reader) {
   training.dtype = weight_type_from_json(reader);
   training.memory_format = memory_format_from_json(reader);
   training.optimizer = reader.enumerator<OptimizerName>("optimizer");
-  if (reader.has("replica_routing")) training.replica_routing = reader.text("replica_routing");
+  if (reader.has("replica_routing") && reader.text("replica_routing") != kReplicaRouting) {
+    reader.fail("replica_routing", "is \"" + reader.text("replica_routing") +
+                                       "\"; replicas take turns, write \"" + std::string(kReplicaRouting) +
+                                       "\" or leave it out");
+  }
   return training;
 }
 
@@ -45,7 +52,7 @@ Json to_json(const Training& training) {
             {"micro_batches", training.micro_batches},
             {"dtype", name_of(training.dtype)},
             {"optimizer", name_of(training.optimizer)},
-            {"replica_routing", training.replica_routing}};
+            {"replica_routing", kReplicaRouting}};
   add_memory_format(json, training.memory_format);
   return json;
 }

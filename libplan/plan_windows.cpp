@@ -9,21 +9,28 @@ namespace {
 class WindowCounter {
  public:
   /// Forwards before the first backward's micro-batch keep nothing (PARTIME).
-  WindowCounter(StageId stage, int first_backward) : stage_(stage), first_backward_(first_backward) {}
+  WindowCounter(StageId stage, int first_backward, std::span<const double> bytes)
+      : stage_(stage), first_backward_(first_backward), bytes_(bytes) {}
   void count(const Program& program) {
     for (const Op& op : program) {
       if (op.stage != stage_) continue;
-      if (op.kind == OpKind::forward && op.micro_batch >= first_backward_) peak_ = std::max(peak_, ++held_);
-      if (completes_backward(op.kind)) --held_;
+      if (op.kind == OpKind::forward && op.micro_batch >= first_backward_)
+        peak_ = std::max(peak_, held_ += share(op));
+      if (completes_backward(op.kind)) held_ -= share(op);
     }
   }
-  int peak() const { return peak_; }
+  double peak() const { return peak_; }
 
  private:
+  double share(const Op& op) const {
+    return bytes_.empty() ? 1 : bytes_[static_cast<std::size_t>(op.micro_batch)];
+  }
+
   StageId stage_;
   int first_backward_;
-  int held_ = 0;
-  int peak_ = 0;
+  std::span<const double> bytes_;
+  double held_ = 0;
+  double peak_ = 0;
 };
 
 /// 0 where there is none.
@@ -43,7 +50,12 @@ int first_backward(const WorkerProgram& program, StageId stage) {
 }  // namespace
 
 int window_of(const WorkerProgram& program, StageId stage) {
-  WindowCounter counter(stage, first_backward(program, stage));
+  return static_cast<int>(held_of(program, stage, {}));
+}
+
+double held_of(const WorkerProgram& program, StageId stage, std::span<const double> bytes) {
+  WindowCounter counter(stage, first_backward(program, stage),
+                        program.stream ? std::span<const double>() : bytes);
   counter.count(program.stream ? program.stream->prologue : program.program);
   if (program.stream) counter.count(program.stream->body);
   return counter.peak();

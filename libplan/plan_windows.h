@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "libplan/plan.h"
@@ -10,6 +11,10 @@ namespace pp::plan {
 
 /// Of one worker: the most forwards of the stage at one time whose backward has not ended.
 int window_of(const WorkerProgram& program, StageId stage);
+
+/// The same in micro-batches of the largest size; `bytes` has the share of each, empty: all are equal. Of a
+/// stream their number.
+double held_of(const WorkerProgram& program, StageId stage, std::span<const double> bytes);
 
 /// Per stage that of its busiest worker, by the programs.
 std::vector<int> windows_of(const Plan& plan);

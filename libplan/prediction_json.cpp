@@ -121,6 +121,8 @@ StageCosts read_costs(ObjectReader& reader) {
   if (reader.has("evict_s")) costs.evict = seconds(reader, "evict_s");
   costs.update = seconds(reader, "update_s");
   costs.weights = bytes(reader, "weights_bytes");
+  if (reader.has("frozen_bytes"))
+    costs.frozen = Bytes(reader.integer("frozen_bytes", {.max = costs.weights.value}));
   costs.gradients = bytes(reader, "gradients_bytes");
   costs.optimizer = bytes(reader, "optimizer_bytes");
   costs.saved = bytes(reader, "saved_bytes");
@@ -154,6 +156,7 @@ Json to_json(const StageCosts& costs) {
             {"boundary_bytes", costs.boundary.value},
             {"workspace_bytes", costs.workspace.value},
             {"versions", costs.versions}};
+  if (costs.frozen > Bytes(0)) json["frozen_bytes"] = costs.frozen.value;
   if (costs.first) {
     json["first"] = {{"forward_s", costs.first->forward.count()},
                      {"backward_s", costs.first->backward.count()},
@@ -209,6 +212,7 @@ Prediction read_prediction(ObjectReader& reader) {
   reader.objects("edges", [&](ObjectReader& m) { prediction.edges.push_back(read_edge(m)); });
   prediction.tied_all_reduce = read_durations(reader, "tied_all_reduce_s");
   prediction.micro_batch_scale = read_scales(reader, "micro_batch_scale");
+  if (reader.has("micro_batch_bytes")) prediction.micro_batch_bytes = read_scales(reader, "micro_batch_bytes");
   prediction.all_reduce_overlap = reader.number("all_reduce_overlap", {.max = 1});
   if (reader.has("swap_bandwidth")) {
     prediction.swap.bandwidth = BytesPerSecond(reader.number("swap_bandwidth"));
@@ -228,6 +232,7 @@ Json to_json(const Prediction& prediction) {
   json["stages"] = array_json(prediction.stages);
   json["edges"] = array_json(prediction.edges);
   json["micro_batch_scale"] = prediction.micro_batch_scale;
+  if (!prediction.micro_batch_bytes.empty()) json["micro_batch_bytes"] = prediction.micro_batch_bytes;
   json["all_reduce_overlap"] = prediction.all_reduce_overlap;
   if (prediction.swap.bandwidth.value > 0) {
     json["swap_bandwidth"] = prediction.swap.bandwidth.value;

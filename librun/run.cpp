@@ -27,7 +27,8 @@ RunStart start_of(const plan::Plan& plan, const RunOptions& options, const Setup
           setup.start.position.step, setup.length.total};
 }
 
-std::string exit_reason(const Driver& driver) {
+std::string exit_reason(const Driver& driver, const Saver& saver) {
+  if (!saver.failures().empty()) return "not_written";
   return driver.stopped_by_nan() ? "not_finite" : driver.interrupted() ? "interrupted" : "completed";
 }
 
@@ -38,11 +39,9 @@ void add_clocks(Context& context, const RankClocks& clocks) {
   if (!text.empty()) context["clocks"] = text;
 }
 
-ReplicasReport replicas_report(const ServerFigures& figures, std::size_t steps) {
+ReplicasReport replicas_report(const ServerFigures& figures, std::int64_t steps) {
   const double updates = static_cast<double>(std::max<std::int64_t>(figures.updates, 1));
-  const auto per_step = [&](Bytes all) {
-    return Bytes(all.value / std::max<std::int64_t>(static_cast<std::int64_t>(steps), 1));
-  };
+  const auto per_step = [&](Bytes all) { return Bytes(all.value / std::max<std::int64_t>(steps, 1)); };
   return {static_cast<double>(figures.stale) / updates, figures.largest_stale, figures.largest_lead,
           per_step(figures.pushed), per_step(figures.fetched)};
 }
@@ -59,21 +58,20 @@ RunReport make_report(const Job& job, const Crew& crew, const FromOthers& others
   report.checkpoints = saver.report();
   if (const Start& start = job.setup.start; !start.resumed.empty())
     report.resumed = ResumedFrom{start.resumed.string(), start.position.step};
-  report.exit_reason = exit_reason(driver);
+  report.exit_reason = exit_reason(driver, saver);
   report.seed = job.options.seed;
-  for (const StepRecord& step : driver.steps()) {
-    report.step_losses.push_back(step.loss);
-    report.skipped_steps += step.skipped ? 1 : 0;
-  }
+  report.steps = driver.step_count();
+  report.skipped_steps = driver.skipped_steps();
+  for (const StepRecord& step : driver.steps()) report.step_losses.push_back(step.loss);
   report.epochs = driver.epochs();
   std::vector<const WorkerRecord*> records(job.plan.workers.size());
   for (const auto& worker : crew.workers()) records[index(worker->id())] = &worker->record();
   for (const auto& [worker, record] : others.records) records[index(worker)] = &record;
   if (job.served())
     report.replicas =
-        replicas_report(records[index(job.plan.stages.front().workers.front())]->server, driver.steps().size());
+        replicas_report(records[index(job.plan.stages.front().workers.front())]->server, report.steps);
   report.history = driver.history();
-  add_measurements(report, job.options.accumulate, driver.steps(), records);
+  add_measurements(report, driver.steps(), records);
   if (job.setup.clocked) {
     report.frames = frames_report(records, static_cast<int>(job.plan.stages.size()));
     report.frames->period = report.step;
@@ -102,7 +100,7 @@ RunReport lead(std::unique_ptr<Work> work, const Saver& saver, Observer& observe
                const std::function<bool()>& interrupted) {
   const Work& all = *work;
   const std::function<bool()> ends = [&] { return interrupted() || (all.link && all.link->interrupted()); };
-  Driver driver(work->job, observer, ends);
+  Driver driver(work->job, observer, ends, &saver);
   FromOthers others;
   perform(work, [&] {
     driver.drive();

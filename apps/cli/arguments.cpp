@@ -118,7 +118,8 @@ std::size_t places_of(const CLI::App& command) {
 /// Letters and dashes only, and no file: it may have been meant as a command.
 bool looks_like_command(const std::string& word) {
   const auto allowed = [](char c) { return (c >= 'a' && c <= 'z') || c == '-'; };
-  return std::ranges::all_of(word, allowed) && !std::filesystem::exists(word);
+  std::error_code ignored;
+  return std::ranges::all_of(word, allowed) && !std::filesystem::exists(word, ignored);
 }
 
 [[noreturn]] void unknown_command(const CLI::App& app, const std::string& word) {

@@ -1,16 +1,34 @@
 #include "apps/cli/interrupt.h"
 
 #include <unistd.h>
+
+#include <atomic>
 #include <csignal>
+#include <cstdint>
+#include <ctime>
 
 namespace pp::cli {
 namespace {
 
-volatile std::sig_atomic_t g_signals = 0;  // the one mutable global: a signal handler can reach nothing else
+// The first signal, with when it came: milliseconds * kSignals + its number; 0: none. Handlers run on any
+// thread and can reach nothing but globals.
+std::atomic<std::int64_t> g_first = 0;
+static_assert(std::atomic<std::int64_t>::is_always_lock_free);
+constexpr std::int64_t kSignals = 128, kOneWish = 1000;  // ms
 
-extern "C" void on_signal(int) {
-  if (g_signals != 0) _exit(130);
-  g_signals = 1;
+std::int64_t now_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
+
+// A launcher that was interrupted soon sends its own signal to the processes that the terminal has told
+// already.
+extern "C" void on_signal(int signal) {
+  const std::int64_t now = now_ms();
+  std::int64_t first = 0;
+  if (g_first.compare_exchange_strong(first, now * kSignals + signal)) return;
+  if (first % kSignals == signal || now - first / kSignals >= kOneWish) _exit(130);
 }
 
 }  // namespace
@@ -25,6 +43,6 @@ void catch_interrupts() {
   if (found.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);  // nohup wants it ignored
 }
 
-bool interrupted() { return g_signals != 0; }
+bool interrupted() { return g_first.load() != 0; }
 
 }  // namespace pp::cli

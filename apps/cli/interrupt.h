@@ -4,7 +4,8 @@
 
 namespace pp::cli {
 
-/// Installs the handlers; a second signal ends the process at once with 130.
+/// Installs the handlers. The same signal again, or another one a second later, ends the process at once with
+/// 130: SIGINT of a terminal and the SIGTERM with which a launcher follows it are one wish.
 void catch_interrupts();
 bool interrupted();
 

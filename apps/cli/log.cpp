@@ -5,6 +5,8 @@
 
 #include <iostream>
 
+#include "apps/cli/terminal_text.h"
+
 namespace pp::cli {
 
 void configure_log(const Shell& shell) {
@@ -17,7 +19,7 @@ void configure_log(const Shell& shell) {
   spdlog::set_default_logger(std::move(logger));
 }
 
-void inform(std::string_view text) { spdlog::info(text); }
-void warn(std::string_view text) { spdlog::warn(text); }
+void inform(std::string_view text) { spdlog::info(escaped(text, Keep::continued)); }
+void warn(std::string_view text) { spdlog::warn(escaped(text, Keep::continued)); }
 
 }  // namespace pp::cli

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "libprofile/core/byte_order_mark.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/file.h"
 
@@ -37,12 +38,12 @@ std::string input_name(const std::string& path);
 /// The file, or for `-` standard input, which holds one document. Throws pp::Error (data).
 std::string read_input(const std::string& path);
 
-/// Reads a document; errors carry the file's name: `plan.json: /stages/3: ...`.
+/// Reads a document without its byte order mark; errors carry the file's name: `plan.json: /stages/3: ...`.
 template <class Parse>
 auto load(const std::string& path, Parse&& parse) {
   claim_input(path);
   const std::string text = read_input(path);
-  return with_context(input_name(path), [&] { return parse(text); });
+  return with_context(input_name(path), [&] { return parse(without_byte_order_mark(text)); });
 }
 
 }  // namespace pp::cli

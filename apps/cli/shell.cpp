@@ -1,20 +1,25 @@
 #include "apps/cli/shell.h"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "apps/cli/arguments.h"
 #include "apps/cli/log.h"
 #include "apps/cli/output.h"
 #include "apps/cli/terminal_text.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/json_reader.h"
 
 namespace pp::cli {
 namespace {
@@ -35,8 +40,7 @@ std::string default_options_of(const Tool& tool, const CLI::App& app) {
 }
 
 int report(const Tool& tool, ExitCode code, std::string_view message) {
-  constexpr std::size_t kLongest = 4000;
-  std::cerr << tool.name + ": error: " + shortened(message, kLongest) + '\n';
+  say(tool.name, "error: " + std::string(message));
   return static_cast<int>(code);
 }
 
@@ -53,6 +57,7 @@ class Escaping {
   }
   Escaping(const Escaping&) = delete;
   Escaping& operator=(const Escaping&) = delete;
+  int error() const { return buffer_.error(); }
 
  private:
   std::ostream& stream_;
@@ -60,10 +65,41 @@ class Escaping {
   EscapingBuffer buffer_;
 };
 
+/// A process may begin without them; the next file that it opens would take the number, and with it what is
+/// meant for stderr. Reading stdin and writing stdout fail as before.
+void open_standard_streams() {
+  constexpr std::array kModes{O_WRONLY, O_RDONLY, O_WRONLY};  // by descriptor; open() takes the lowest free one
+  for (int descriptor = 0; descriptor < 3; ++descriptor) {
+    if (fcntl(descriptor, F_GETFD) < 0) open("/dev/null", kModes.at(static_cast<std::size_t>(descriptor)));
+  }
+}
+
 /// A reader that has gone and a file that may not grow are errors of a write, not the end of the process.
 void ignore_write_signals() {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
+}
+
+std::string version_text(const Tool& tool) {
+  std::string text = tool.name + " " + PP_VERSION;
+  if (!tool.parts) return text;
+  for (const auto& [name, version] : tool.parts())
+    text += "\n" + name + ": " + (version.empty() ? "not in this build" : version);
+  return text;
+}
+
+Json version_json(const Tool& tool) {
+  Json json{{"tool", tool.name}, {"version", PP_VERSION}};
+  if (!tool.parts) return json;
+  for (const auto& [name, version] : tool.parts())
+    json["parts"][name] = version.empty() ? Json() : Json(version);
+  return json;
+}
+
+/// `--version` and `--json`, in any order.
+bool wants_version_json(std::span<const std::string> arguments) {
+  return arguments.size() == 2 && std::ranges::count(arguments, "--version") == 1 &&
+         std::ranges::count(arguments, "--json") == 1;
 }
 
 int parse_and_run(const Tool& tool, CLI::App& app, Shell& shell, std::vector<std::string> arguments) {
@@ -73,8 +109,6 @@ int parse_and_run(const Tool& tool, CLI::App& app, Shell& shell, std::vector<std
     command = arguments.front();
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     app.parse(std::move(arguments));
-    std::cout.flush();
-    if (!std::cout) return report(tool, ExitCode::failed, "standard output cannot be written");
     return static_cast<int>(shell.exit_code);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
@@ -128,10 +162,10 @@ void add_common_options(const Command& command, Shell& shell, std::span<const st
 }
 
 int run_tool(const Tool& tool, int argc, char** argv) {
+  open_standard_streams();
   release_claims();
   CLI::App app(tool.summary, tool.name);
-  app.set_version_flag(
-      "--version", [&tool] { return tool.name + " " + PP_VERSION + (tool.parts ? "\n" + tool.parts() : ""); });
+  app.set_version_flag("--version", [&tool] { return version_text(tool); });
   app.require_subcommand(1);
   app.option_defaults()->always_capture_default();
 
@@ -150,7 +184,21 @@ int run_tool(const Tool& tool, int argc, char** argv) {
     std::cerr << app.help();
     return static_cast<int>(ExitCode::usage);
   }
-  return parse_and_run(tool, app, shell, std::move(arguments));
+  int code = 0;
+  if (wants_version_json(arguments)) {
+    std::cout << dump_json(version_json(tool));
+  } else {
+    code = parse_and_run(tool, app, shell, std::move(arguments));
+  }
+  std::cout.flush();
+  // `| head` has read what it wanted.
+  const bool lost = !std::cout && out.error() != EPIPE;
+  return code == 0 && lost ? report(tool, ExitCode::failed, "standard output cannot be written") : code;
+}
+
+void say(const std::string& tool, std::string_view text) {
+  constexpr std::size_t kLongest = 4000;
+  std::cerr << tool + ": " + shortened(escaped(text, Keep::continued), kLongest) + '\n';
 }
 
 bool use_color(const Shell& shell) {

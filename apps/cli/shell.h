@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "apps/cli/command.h"
@@ -42,8 +43,8 @@ struct Tool {
   /// profile.json`.
   std::string default_command;
   std::vector<std::string_view> examples;
-  /// Lines below the version: what the build has.
-  std::function<std::string()> parts = {};
+  /// Names and versions of what the build has; an empty version: it has not.
+  std::function<std::vector<std::pair<std::string, std::string>>()> parts = {};
   std::function<void(const Command&, Shell&)> add_commands;
 };
 
@@ -56,5 +57,9 @@ bool use_color(const Shell& shell);
 
 /// Columns of the terminal that stdout is, at most 200; 100 where it is none.
 int terminal_width();
+
+/// `pp-plan: TEXT` on stderr, whatever names the text holds: control characters, and line feeds that no two
+/// spaces follow, are shown escaped, and more than 4,000 bytes are cut in the middle.
+void say(const std::string& tool, std::string_view text);
 
 }  // namespace pp::cli

@@ -24,8 +24,19 @@ std::size_t width_of(const std::string& text) {
   return width;
 }
 
+/// The characters that `width` columns have room for.
+std::string fitting(const std::string& text, std::size_t width) {
+  std::size_t end = 0;
+  for (std::size_t next = 1; next <= text.size(); ++next) {
+    const bool whole = next == text.size() || (static_cast<unsigned char>(text[next]) & 0xC0U) != 0x80U;
+    if (whole && width_of(text.substr(0, next)) > width) break;
+    if (whole) end = next;
+  }
+  return text.substr(0, end);
+}
+
 std::string fitted(const std::string& text, std::size_t width, Align align) {
-  if (width_of(text) > width) return text.substr(0, width - 3) + "...";
+  if (width_of(text) > width) return fitting(text, width - 3) + "...";
   const std::string pad(width - width_of(text), ' ');
   return align == Align::left ? text + pad : pad + text;
 }

@@ -1,6 +1,7 @@
 #include "apps/cli/terminal_text.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 
 namespace pp::cli {
@@ -25,7 +26,8 @@ std::string escaped(std::string_view text, Keep keep) {
   out.reserve(text.size());
   while (!text.empty()) {
     const auto [control, length] = control_at(text);
-    const bool line = keep == Keep::lines && (text.front() == '\n' || text.front() == '\t');
+    const bool line = (keep == Keep::lines && (text.front() == '\n' || text.front() == '\t')) ||
+                      (keep == Keep::continued && text.starts_with("\n  "));
     const std::size_t taken = std::max<std::size_t>(1, length);
     if (length > 0 && !line) {
       char code[8];
@@ -69,7 +71,14 @@ std::streamsize EscapingBuffer::xsputn(const char* text, std::streamsize count) 
   std::string out = escaped(view, Keep::lines);
   if (colors_()) std::ranges::replace(out, kOwnEscape, '\033');
   const auto size = static_cast<std::streamsize>(out.size());
-  return target_.sputn(out.data(), size) == size ? count : 0;
+  return noted(target_.sputn(out.data(), size) == size) ? count : 0;
+}
+
+int EscapingBuffer::sync() { return noted(target_.pubsync() == 0) ? 0 : -1; }
+
+bool EscapingBuffer::noted(bool written) {
+  if (!written && error_ == 0) error_ = errno;
+  return written;
 }
 
 }  // namespace pp::cli

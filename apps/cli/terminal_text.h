@@ -11,7 +11,8 @@ namespace pp::cli {
 
 enum class Keep {
   nothing,
-  lines,  ///< line feeds and tabs
+  continued,  ///< line feeds in front of two spaces: messages go on so, and no name can begin one with them
+  lines,      ///< line feeds and tabs
 };
 
 /// Stands for the escape character in the tools' own colour sequences on their way to an EscapingBuffer. No
@@ -36,15 +37,21 @@ class EscapingBuffer : public std::streambuf {
   /// `colors`: whether the tools' own colour sequences become real ones at the moment.
   EscapingBuffer(std::streambuf& target, std::function<bool()> colors)
       : target_(target), colors_(std::move(colors)) {}
+  /// errno of the first write that failed; 0: none has.
+  int error() const { return error_; }
 
  protected:
   int_type overflow(int_type c) override;
   std::streamsize xsputn(const char* text, std::streamsize count) override;
-  int sync() override { return target_.pubsync(); }
+  int sync() override;
 
  private:
+  /// Keeps why a write has failed; returns `written`.
+  bool noted(bool written);
+
   std::streambuf& target_;
   std::function<bool()> colors_;
+  int error_ = 0;
 };
 
 }  // namespace pp::cli

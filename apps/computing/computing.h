@@ -20,6 +20,8 @@ namespace pp {
 struct Computing {
   decltype(&profile::prepare_process) prepare_process;
   decltype(&profile::machine_devices) machine_devices;
+  decltype(&profile::seen_devices) seen_devices;
+  decltype(&profile::described) described;
   decltype(&profile::measurement_context) measurement_context;
   Profile (*profile_model)(const ModelGraph&, const profile::ProfileOptions&, profile::Observer&);
   decltype(&model::check_bindable) check_bindable;

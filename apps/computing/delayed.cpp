@@ -34,6 +34,10 @@ namespace profile {
 
 MachineDevices machine_devices() { return computing().machine_devices(); }
 
+std::string seen_devices(DeviceKind kind) { return computing().seen_devices(kind); }
+
+ProfiledDevice described(const DeviceSet& devices) { return computing().described(devices); }
+
 Context measurement_context() { return computing().measurement_context(); }
 
 Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Observer& observer) {

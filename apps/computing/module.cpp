@@ -4,6 +4,8 @@ const pp::Computing* pp_computing() {
   static constexpr pp::Computing kModule{
       .prepare_process = pp::profile::prepare_process,
       .machine_devices = pp::profile::machine_devices,
+      .seen_devices = pp::profile::seen_devices,
+      .described = pp::profile::described,
       .measurement_context = pp::profile::measurement_context,
       .profile_model = pp::profile::profile_model,
       .check_bindable = pp::model::check_bindable,

@@ -66,7 +66,7 @@ void compare(const Options& options, cli::Shell& shell) {
   const auto* best = std::get_if<plan::Plan>(&rows.front().result);
   if (best == nullptr) {
     shell.exit_code = cli::ExitCode::infeasible;
-    std::cerr << shell.tool << ": no feasible plan: " << std::get<std::string>(rows.front().result) << '\n';
+    cli::say(shell.tool, "no feasible plan: " + std::get<std::string>(rows.front().result));
     return;
   }
   cli::Table table({{"strategy", cli::Align::left},

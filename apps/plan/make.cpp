@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 
+#include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/plan/commands.h"
@@ -23,6 +24,7 @@
 #include "libplan/report/explain.h"
 #include "libplan/report/infeasible.h"
 #include "libplan/report/machines.h"
+#include "libplan/report/what_if.h"
 #include "libplan/search/expected_step.h"
 
 namespace pp::plan_tool {
@@ -51,8 +53,8 @@ void report_infeasible(const plan::Infeasible& none, cli::Shell& shell) {
     if (none.smallest_limit) json["smallest_memory_limit_bytes"] = none.smallest_limit->value;
     std::cout << dump_json(json);
   }
-  std::cerr << shell.tool << ": no feasible plan: " << none.reason << '\n';
-  if (!none.remedy.empty()) std::cerr << shell.tool << ": this would fit: " << none.remedy << '\n';
+  cli::say(shell.tool, "no feasible plan: " + none.reason);
+  if (!none.remedy.empty()) cli::say(shell.tool, "this would fit: " + none.remedy);
 }
 
 void make_peer_plan(const Options& options, const plan::PeerOptions& peer, cli::Shell& shell) {
@@ -177,6 +179,20 @@ plan::Explanation explain(const plan::Plan& plan, std::span<const PlanningCase> 
   return why;
 }
 
+/// As where no plan fits: what the request leaves out and would help.
+void hint_at_recompute(const plan::Plan& plan, std::span<const PlanningCase> cases, const Options& options,
+                       Seconds& left, const cli::Shell& shell) {
+  const PlanningCase& chosen = *std::ranges::find(cases, plan.profile_hash, &PlanningCase::hash);
+  plan::PlanRequest request = request_for(chosen, options);
+  const std::optional<Seconds> step = timed("looking at recompute", left, request, shell, [&] {
+    return plan::step_with_recompute(plan, chosen.profile, chosen.cluster, request);
+  });
+  if (step) {
+    cli::warn("memory slows this plan down: with --recompute auto a step takes " + to_text(*step) +
+              " in place of " + to_text(plan.predicted.step));
+  }
+}
+
 void make(const Options& options, cli::Shell& shell) {
   const auto peer = peer_options(options.peer, options.strategy, options.cluster, options.request.request);
   if (options.explain) refuse_mute_explain(options, shell, peer.has_value());
@@ -193,6 +209,7 @@ void make(const Options& options, cli::Shell& shell) {
 
   const auto& [plan, others] = std::get<plan::RankedPlans>(choice);
   warn_about(plan);
+  hint_at_recompute(plan, cases, options, left, shell);
   output.write(dump_json(plan::to_json(plan)));
   write_alternatives(others, options.alternatives);
   if (output.is_stdout()) return;

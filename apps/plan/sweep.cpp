@@ -124,7 +124,7 @@ void run_sweep(const Options& options, cli::Shell& shell) {
     const bool refused =
         std::ranges::all_of(rows, [](const plan::SweepRow& row) { return plan::status_of(row) == "refused"; });
     shell.exit_code = refused ? cli::ExitCode::usage : cli::ExitCode::infeasible;
-    std::cerr << shell.tool << ": no combination has a plan\n";
+    cli::say(shell.tool, "no combination has a plan");
   }
 }
 

@@ -16,6 +16,7 @@
 #include "apps/cli/ranks.h"
 #include "apps/cli/table.h"
 #include "apps/profile/commands.h"
+#include "apps/profile/run_ranks.h"
 #include "libplan/cost/links.h"
 #include "libprofile/core/counted.h"
 #include "libprofile/device/process.h"
@@ -144,44 +145,39 @@ void between_cores(const Options& options, const cli::Shell& shell) {
   print(std::move(cluster), output, shell);
 }
 
-/// On rank 0 where the cluster is written; where that cannot be, rank 0 says so and the others end. Empty
-/// there.
-std::unique_ptr<cli::Output> open_output(run::Peers& peers, const std::string& path) {
-  std::unique_ptr<cli::Output> output;
-  std::exception_ptr refused;
-  try {
-    output = std::make_unique<cli::Output>(peers.rank() == 0 ? path : "");
-  } catch (const Error&) {
-    refused = std::current_exception();
-  }
-  const bool goes_on = run::gather(peers, refused ? "refused" : "").front().empty();
-  if (refused) std::rethrow_exception(refused);
-  if (!goes_on) output.reset();
-  return output;
-}
-
 /// Rank 0 alone writes and prints.
-void between_ranks(const Options& options, const cli::Shell& shell) {
-  cli::set_up_mpi();
-  const std::unique_ptr<run::Peers> peers = run::join_mpi_peers();
-  const std::unique_ptr<cli::Output> output = open_output(*peers, options.output);
-  if (!output) return;
+void between(run::Peers& peers, const Options& options, const cli::Shell& shell) {
+  std::unique_ptr<cli::Output> output;
+  std::vector<int> devices;
+  exchange(peers, [&] {
+    if (!options.devices.empty()) devices = parse_cuda_devices(options.devices);
+    output = std::make_unique<cli::Output>(peers.rank() == 0 ? options.output : "");
+    return Json();
+  });
   const std::unique_ptr<run::LinkMedium> medium =
-      options.devices.empty() ? run::make_host_medium(*peers)
-                              : run::make_gpu_medium(*peers, parse_cuda_devices(options.devices));
+      devices.empty() ? run::make_host_medium(peers) : run::make_gpu_medium(peers, devices);
   std::optional<Cluster> cluster = [&] {
     cli::ProgressLine line(shell);
-    return run::measure_rank_links(*peers, *medium, options.sweep,
+    return run::measure_rank_links(peers, *medium, options.sweep,
                                    [&](double done) { line.update("measuring links", done, ""); });
   }();
   run::Computation computation;
-  const double overlap = medium->messages() != nullptr
-                             ? run::measure_sum_overlap(*peers, options.sweep.largest,
-                                                        [&](Seconds time) { computation.run(time); })
-                             : 0;
+  const double overlap =
+      medium->messages() != nullptr
+          ? run::measure_sum_overlap(peers, options.sweep.largest, [&](Seconds time) { computation.run(time); })
+          : 0;
   if (!cluster) return;
   cluster->levels.back().all_reduce->overlap = overlap;
   print(std::move(*cluster), *output, shell);
+}
+
+void between_ranks(const Options& options, const cli::Shell& shell) {
+  cli::set_up_mpi();
+  const std::unique_ptr<run::Peers> peers = run::join_mpi_peers();
+  try {
+    between(*peers, options, shell);
+  } catch (const SaidByFirst&) {
+  }
 }
 
 void links(const Options& options, const cli::Shell& shell) {

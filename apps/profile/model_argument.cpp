@@ -1,6 +1,7 @@
 #include "apps/profile/model_argument.h"
 
 #include <filesystem>
+#include <system_error>
 
 #include "apps/cli/output.h"
 #include "libprofile/model/families/families.h"
@@ -8,7 +9,8 @@
 namespace pp::profile_tool {
 
 ModelGraph load_model(const std::string& model) {
-  if (model == "-" || model.ends_with(".json") || std::filesystem::exists(model))
+  std::error_code ignored;
+  if (model == "-" || model.ends_with(".json") || std::filesystem::exists(model, ignored))
     return cli::load(model, parse_model);
   return model::build_family(model);
 }

@@ -54,6 +54,50 @@ void list_operations() {
   std::cout << table.text() << "\n* has no default\n";
 }
 
+Json operation_json(const OpRow& op) {
+  Json json{
+      {"name", op.name}, {"summary", op.summary}, {"runnable", op.runnable}, {"attributes", Json::array()}};
+  for (const AttributeSpec& spec : op.attributes) {
+    Json attribute{{"name", spec.name}, {"summary", spec.summary}, {"required", spec.required()}};
+    if (spec.default_value) {
+      attribute["default"] = std::visit([](const auto& value) { return Json(value); }, *spec.default_value);
+    }
+    if (!spec.default_from.empty()) attribute["default_from"] = spec.default_from;
+    json["attributes"].push_back(std::move(attribute));
+  }
+  return json;
+}
+
+Json operations_json() {
+  Json json = Json::array();
+  for (const OpRow& op : op_table()) json.push_back(operation_json(op));
+  return json;
+}
+
+Json families_json() {
+  Json json = Json::array();
+  for (const model::FamilyRow& family : model::family_table()) {
+    Json arguments = Json::array();
+    for (const model::FamilyArgument& argument : family.arguments) {
+      arguments.push_back({{"name", argument.name},
+                           {"summary", argument.summary},
+                           {"default", argument.default_value},
+                           {"least", argument.min},
+                           {"most", argument.max},
+                           {"whole", argument.whole}});
+    }
+    json.push_back({{"name", family.name}, {"summary", family.summary}, {"arguments", std::move(arguments)}});
+  }
+  return json;
+}
+
+/// `156`, `156, 12 trained`
+std::string parameters_cell(const ResolvedModel& model, int layer) {
+  const Bytes all = parameter_bytes(model, layer, DType::uint8),
+              trained = trained_bytes(model, layer, DType::uint8);
+  return std::to_string(all.value) + (trained == all ? "" : ", " + std::to_string(trained.value) + " trained");
+}
+
 void show_model(const ModelGraph& graph) {
   const ResolvedModel model = resolve(graph);
   cli::Table table({{"layer", cli::Align::left},
@@ -65,20 +109,27 @@ void show_model(const ModelGraph& graph) {
     const ResolvedLayer& layer = model.layers[static_cast<std::size_t>(l)];
     table.add({model.graph.layers[static_cast<std::size_t>(l)].name,
                model.graph.layers[static_cast<std::size_t>(l)].op, to_text(layer.outputs.front().shape),
-               std::to_string(parameter_bytes(model, l, DType::uint8).value),
-               cli::cell(layer.forward_flops.value / 1e6)});
+               parameters_cell(model, l), cli::cell(layer.forward_flops.value / 1e6)});
   }
   std::cout << table.text() << '\n'
             << cli::shown(model.graph.name) << ": " << parameter_count(model) << " parameters\n";
 }
 
-void models(const Options& options, const cli::Shell& shell) {
-  if (options.operations && options.markdown) {
+/// What a model document may use, or the families.
+void list(const Options& options, const cli::Shell& shell) {
+  if (shell.json) {
+    std::cout << dump_json(options.operations ? operations_json() : families_json());
+  } else if (!options.operations) {
+    list_families();
+  } else if (options.markdown) {
     std::cout << operations_markdown();
-    return;
+  } else {
+    list_operations();
   }
-  if (options.operations) return list_operations();
-  if (options.model.empty()) return list_families();
+}
+
+void models(const Options& options, const cli::Shell& shell) {
+  if (options.operations || options.model.empty()) return list(options, shell);
   const ModelGraph graph = load_model(options.model);
   const std::string text = dump_json(to_json(graph));
   cli::Output output(options.output);

@@ -2,6 +2,7 @@
 #include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/cli/log.h"
 #include "apps/cli/options.h"
@@ -87,32 +88,61 @@ Profile measure(const ModelGraph& model, const profile::ProfileOptions& settings
   return measured;
 }
 
-/// The next device behind those of the ranks that see the same ones.
-profile::ProfileOptions settings_beside(const Options& options, const RankPlace& place) {
-  profile::ProfileOptions settings = settings_of(options);
-  profile::DeviceSet& devices = settings.devices;
+/// The next devices behind those of the ranks that see the same ones.
+profile::DeviceSet devices_beside(profile::DeviceSet devices, const RankPlace& place) {
   const profile::MachineDevices machine = profile::machine_devices();
   const bool cuda = devices.kind == DeviceKind::cuda;
-  devices.first += (cuda ? place.on_host : place.beside) * devices.count * (cuda ? 1 : devices.cores);
+  devices.first += place.beside * devices.count * (cuda ? 1 : devices.cores);
   const int there = cuda ? machine.cuda() : static_cast<int>(machine.cores.size());
   if (devices.first >= there)
     throw Error(ErrorKind::device, "no " + std::string(name_of(devices.kind)) +
                                        " device is left: the ranks of " + place.host + " share " +
                                        std::to_string(there) +
                                        "; start fewer there, or bind them to cores of their own");
-  return settings;
+  return devices;
+}
+
+/// Rank 0 has opened all files before one of them measures.
+void measure_on_ranks(const Options& options, const cli::Shell& shell, run::Peers& peers) {
+  profile::ProfileOptions settings;
+  ModelGraph model;
+  std::vector<RankSight> sights;
+  for (const Json& one : exchange(peers, [&] {
+         settings = settings_of(options);
+         model = load_model(options.model);
+         return Json{profile::measurement_context()["host"], profile::seen_devices(settings.devices.kind)};
+       }))
+    sights.push_back({one[0], one[1]});
+  std::vector<RankDevice> ranks;
+  for (const Json& one : exchange(peers, [&] {
+         settings.devices = devices_beside(settings.devices, place_of(sights, peers.rank()));
+         const ProfiledDevice device = profile::described(settings.devices);
+         return Json{name_of(device.kind), device.name, device.cores_per_device};
+       })) {
+    ProfiledDevice device{.kind = *find_enum<DeviceKind>(one[0].get<std::string>()),
+                          .name = one[1],
+                          .cores_per_device = one[2],
+                          .memory = {}};
+    ranks.push_back({place_of(sights, static_cast<int>(ranks.size())), std::move(device)});
+  }
+  std::optional<ClassFiles> files;
+  exchange(peers, [&] {
+    if (peers.rank() == 0) files.emplace(std::move(ranks), options.output, options.cluster);
+    return Json();
+  });
+  cli::Shell mine = shell;
+  mine.quiet = mine.quiet || peers.rank() != 0;
+  const auto profiles = gather_profiles(peers, [&] { return measure(model, settings, mine); });
+  if (files) files->write(profiles);
 }
 
 void run_on_ranks(const Options& options, const cli::Shell& shell) {
   cli::set_up_mpi();
   const std::unique_ptr<run::Peers> peers = run::join_mpi_peers();
-  const RankPlace place = place_of_rank(*peers);
-  cli::Shell mine = shell;
-  mine.quiet = mine.quiet || peers->rank() != 0;
-  const std::vector<RankProfile> all = gather_profiles(
-      *peers, place, [&] { return measure(load_model(options.model), settings_beside(options, place), mine); });
-  if (peers->rank() != 0) return;
-  write_classes(all, options.output, options.cluster);
+  try {
+    measure_on_ranks(options, shell, *peers);
+  } catch (const SaidByFirst&) {
+  }
 }
 
 void run(const Options& options, const cli::Shell& shell) {

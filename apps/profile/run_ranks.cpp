@@ -1,125 +1,132 @@
 #include "apps/profile/run_ranks.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <span>
+#include <utility>
 
 #include "apps/cli/log.h"
-#include "apps/cli/output.h"
 #include "apps/cli/table.h"
-#include "libprofile/core/cluster.h"
 #include "libprofile/core/error.h"
-#include "libprofile/core/file.h"
-#include "libprofile/core/json_reader.h"
-#include "libprofile/device/cores.h"
 #include "libprofile/device/process.h"
-#include "libprofile/report/device_classes.h"
 #include "librun/links/rank_calls.h"
 
 namespace pp::profile_tool {
 namespace {
 
-/// The profile, or why there is none.
-Json outcome_of(const std::function<Profile()>& measure) {
+/// What `mine` returns, or why there is none.
+std::string outcome_of(const std::function<Json()>& mine) {
   try {
-    return {{"profile", to_json(measure())}};
+    return Json{{"value", mine()}}.dump();
   } catch (const Error& error) {
-    return {{"kind", static_cast<int>(error.kind())}, {"error", error.what()}};
+    return Json{{"kind", static_cast<int>(error.kind())},
+                {"error", error.what()},
+                {"host", profile::measurement_context()["host"]}}
+        .dump();
   }
 }
 
-/// Speeds of the ranks' classes, for the devices that `pp-profile links` found on the same ranks.
-void write_speeds(const std::string& path, const std::vector<RankProfile>& profiles,
-                  const std::vector<profile::DeviceClass>& classes) {
-  Cluster cluster = cli::load(path, parse_cluster);
-  for (const profile::DeviceClass& one : classes) {
-    for (const int member : one.members) {
-      const RankPlace& place = profiles[static_cast<std::size_t>(member)].place;
-      const auto device = std::ranges::find_if(cluster.devices, [&](const Device& candidate) {
-        return candidate.node == place.host && candidate.index == place.on_host;
-      });
-      if (device == cluster.devices.end())
-        throw Error(ErrorKind::data, path + ": no device " + std::to_string(place.on_host) + " on node " +
-                                         place.host +
-                                         "; measure the links by as many ranks: mpirun ... pp-profile links");
-      device->speed = one.speed;
+/// On rank 0 throws what one of them could not do.
+std::vector<Json> values_of(const std::vector<std::string>& texts, bool first) {
+  std::vector<Json> values;
+  for (const std::string& text : texts) {
+    Json one = Json::parse(text);
+    if (one.contains("value")) {
+      values.push_back(std::move(one["value"]));
+    } else if (first) {
+      throw Error(static_cast<ErrorKind>(one["kind"].get<int>()),
+                  (values.empty() ? ""
+                                  : "rank " + std::to_string(values.size()) + " on " +
+                                        one["host"].get<std::string>() + ": ") +
+                      one["error"].get<std::string>());
+    } else {
+      throw SaidByFirst();
     }
   }
-  write_file(path, dump_json(to_json(cluster)));
+  return values;
 }
 
-void say_classes(const std::vector<RankProfile>& profiles, const std::vector<profile::DeviceClass>& classes,
-                 const std::string& output) {
-  for (const profile::DeviceClass& one : classes) {
-    std::string ranks;
-    for (const int member : one.members) ranks += (ranks.empty() ? "" : " ") + std::to_string(member);
-    const Profile& first = profiles[static_cast<std::size_t>(one.members.front())].profile;
-    const std::string file = class_file(output, one.name, classes.size() == 1);
-    std::cout << "class " << one.name << " (" << first.device.name << "): ranks " << ranks << ", speed "
-              << cli::cell(one.speed) << (file.empty() ? "" : ", " + file) << '\n';
-  }
+/// `p.json` for one class, `p-CLASS.json` for several.
+std::string class_file(const std::string& output, const std::string& name, bool alone) {
+  if (alone || output.empty()) return output;
+  const std::filesystem::path path(output);
+  return (path.parent_path() / (path.stem().string() + "-" + name + path.extension().string())).string();
 }
 
 }  // namespace
 
-RankPlace place_of_rank(run::Peers& peers) {
-  const std::string host = profile::measurement_context()["host"];
-  const std::string cores = profile::list_cores(profile::usable_cores());
-  RankPlace mine{.host = host};
-  const std::vector<std::string> all = run::gather(peers, Json{host, cores}.dump());
-  for (const std::string& before : std::span(all).first(static_cast<std::size_t>(peers.rank()))) {
-    const Json there = Json::parse(before);
-    if (there[0] == host) ++mine.on_host;
-    if (there == Json{host, cores}) ++mine.beside;
-  }
-  return mine;
+std::vector<Json> exchange(run::Peers& peers, const std::function<Json()>& mine) {
+  return values_of(run::gather(peers, outcome_of(mine)), peers.rank() == 0);
 }
 
-std::vector<RankProfile> gather_profiles(run::Peers& peers, const RankPlace& place,
-                                         const std::function<Profile()>& measure) {
-  Json mine = outcome_of(measure);
-  mine["place"] = {place.host, place.on_host, place.beside};
-  const std::vector<std::string> all = run::gather_at_first(peers, mine.dump());
-  std::vector<RankProfile> found;
-  for (const std::string& text : all) {
-    const Json one = Json::parse(text);
-    const RankPlace where{one["place"][0], one["place"][1], one["place"][2]};
-    if (one.contains("error"))
-      throw Error(static_cast<ErrorKind>(one["kind"].get<int>()),
-                  (found.empty() ? "" : "rank " + std::to_string(found.size()) + " on " + where.host + ": ") +
-                      one["error"].get<std::string>());
-    found.push_back({where, profile_from_json(one["profile"])});
-  }
-  return found;
-}
-
-void write_classes(const std::vector<RankProfile>& all, const std::string& output, const std::string& cluster) {
+std::vector<Profile> gather_profiles(run::Peers& peers, const std::function<Profile()>& measure) {
+  const auto texts = run::gather_at_first(peers, outcome_of([&] { return to_json(measure()); }));
   std::vector<Profile> profiles;
-  std::vector<std::string> names;
-  for (const RankProfile& one : all) {
-    names.push_back("rank " + std::to_string(profiles.size()) + " on " + one.place.host);
-    profiles.push_back(one.profile);
-  }
-  const std::vector<profile::DeviceClass> classes = profile::device_classes(profiles);
-  if (output == "-" && classes.size() > 1)
-    throw Error(ErrorKind::usage,
-                "the ranks have " + std::to_string(classes.size()) +
-                    " classes of devices, and standard output takes one profile; name a file");
-  for (const std::string& finding : profile::class_findings(profiles, classes, names)) cli::warn(finding);
-  for (const profile::DeviceClass& one : classes) {
-    cli::Output file(class_file(output, one.name, classes.size() == 1));
-    file.write(dump_json(to_json(profiles[static_cast<std::size_t>(one.members.front())])));
-  }
-  if (!cluster.empty()) write_speeds(cluster, all, classes);
-  if (output != "-") say_classes(all, classes, output);
+  for (const Json& one : values_of(texts, peers.rank() == 0)) profiles.push_back(profile_from_json(one));
+  return profiles;
 }
 
-std::string class_file(const std::string& output, const std::string& name, bool alone) {
-  if (alone || output.empty() || output == "-") return output;
-  const std::filesystem::path path(output);
-  return (path.parent_path() / (path.stem().string() + "-" + name + path.extension().string())).string();
+ClassFiles::ClassFiles(std::vector<RankDevice> ranks, const std::string& output, const std::string& cluster)
+    : ranks_(std::move(ranks)), cluster_name_(cluster) {
+  std::vector<ProfiledDevice> devices;
+  for (const RankDevice& rank : ranks_) devices.push_back(rank.device);
+  classes_ = profile::device_classes(devices);
+  if (output == "-" && classes_.size() > 1)
+    throw Error(ErrorKind::usage,
+                "the ranks have " + std::to_string(classes_.size()) +
+                    " classes of devices, and standard output takes one profile; name a file");
+  if (!cluster.empty()) {
+    cluster_ = cli::load(cluster, parse_cluster);
+    for (const RankDevice& rank : ranks_) device_of(rank.place);
+    cluster_file_.emplace(cluster);
+  }
+  for (const profile::DeviceClass& one : classes_) {
+    names_.push_back(class_file(output, one.name, classes_.size() == 1));
+    outputs_.push_back(std::make_unique<cli::Output>(names_.back()));
+  }
+}
+
+// By their order: each of several GPUs that only its rank sees has the number 0.
+std::size_t ClassFiles::device_of(const RankPlace& place) const {
+  int before = 0;
+  for (std::size_t d = 0; d < cluster_.devices.size(); ++d) {
+    if (cluster_.devices[d].node == place.host && before++ == place.on_host) return d;
+  }
+  throw Error(ErrorKind::data, cluster_name_ + ": no device " + std::to_string(place.on_host) + " on node " +
+                                   place.host +
+                                   "; measure the links by as many ranks: mpirun ... pp-profile links");
+}
+
+void ClassFiles::write(const std::vector<Profile>& profiles) {
+  std::vector<std::string> names;
+  for (const RankDevice& rank : ranks_)
+    names.push_back("rank " + std::to_string(names.size()) + " on " + rank.place.host);
+  profile::set_speeds(classes_, profiles);
+  for (const std::string& finding : profile::class_findings(profiles, classes_, names)) cli::warn(finding);
+  for (std::size_t c = 0; c < classes_.size(); ++c) {
+    const auto first = static_cast<std::size_t>(classes_[c].members.front());
+    outputs_[c]->write(dump_json(to_json(profiles[first])));
+    if (!cluster_file_) continue;
+    for (const int member : classes_[c].members) {
+      const RankPlace& place = ranks_[static_cast<std::size_t>(member)].place;
+      cluster_.devices[device_of(place)].speed = classes_[c].speed;
+    }
+  }
+  if (cluster_file_) {
+    cluster_file_->write(dump_json(to_json(cluster_)));
+    cluster_file_->commit();
+  }
+  if (!outputs_.front()->is_stdout()) say(profiles);
+}
+
+void ClassFiles::say(const std::vector<Profile>& profiles) const {
+  for (std::size_t c = 0; c < classes_.size(); ++c) {
+    std::string ranks;
+    for (const int member : classes_[c].members) ranks += (ranks.empty() ? "" : " ") + std::to_string(member);
+    const Profile& first = profiles[static_cast<std::size_t>(classes_[c].members.front())];
+    std::cout << "class " << classes_[c].name << " (" << first.device.name << "): ranks " << ranks << ", speed "
+              << cli::cell(classes_[c].speed) << (names_[c].empty() ? "" : ", " + names_[c]) << '\n';
+  }
 }
 
 }  // namespace pp::profile_tool

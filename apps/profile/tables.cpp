@@ -50,6 +50,13 @@ const std::vector<cli::Column> kFigures{{"layer", cli::Align::left},
                                         {"output KiB"},
                                         {"saved KiB"}};
 
+/// Says where they are not all trained.
+std::string weights_cell(const LayerProfile& layer) {
+  const std::string all = cli::cell(kib(layer.parameters));
+  if (trained_bytes(layer) == layer.parameters) return all;
+  return all + (trained_bytes(layer) == Bytes(0) ? " not trained" : " part trained");
+}
+
 std::vector<std::string> figures(const LayerRow& row) {
   const LayerPoint& point = *row.point;
   if (point.out_of_memory) return {row.layer->name, "out of memory", "", "", "", "", "", "", ""};
@@ -61,7 +68,7 @@ std::vector<std::string> figures(const LayerRow& row) {
           optional_ms(point.input_gradient),
           optional_ms(point.weight_gradient),
           f.samples > 0 ? "±" + cli::percent(spread) : "-",
-          cli::cell(kib(row.layer->parameters)),
+          weights_cell(*row.layer),
           cli::cell(kib(point.output)),
           cli::cell(kib(point.saved))};
 }
@@ -103,9 +110,14 @@ std::string table_of(const std::vector<LayerRow>& rows, const LayerTableOptions&
 
 std::string profile_summary(const Profile& profile) {
   std::int64_t parameters = 0;
-  for (const LayerProfile& layer : profile.layers) parameters += layer.parameter_count;
+  Bytes frozen;
+  for (const LayerProfile& layer : profile.layers) {
+    parameters += layer.parameter_count;
+    frozen += layer.parameters - trained_bytes(layer);
+  }
   std::string text = cli::shown(profile.model.name) + ": " + std::to_string(profile.layers.size()) +
                      " layers, " + std::to_string(parameters) + " parameters, " +
+                     (frozen > Bytes(0) ? to_text(frozen) + " of them not trained, " : "") +
                      std::string(name_of(profile.dtype));
   if (profile.memory_format != MemoryFormat::contiguous)
     text += ", " + std::string(name_of(profile.memory_format));

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace pp::run_tool {
 
-/// A line for each: `MPI: Open MPI v4.1.4`, or `MPI: not in this build`.
-std::string backends_text();
+/// Names and versions; the version of what this build lacks is empty.
+std::vector<std::pair<std::string, std::string>> backends();
 
 }  // namespace pp::run_tool

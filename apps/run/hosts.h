@@ -18,6 +18,9 @@ struct Host {
 /// that comes again gets more slots. Throws pp::Error (data) with the line, and where there is no host.
 std::vector<Host> parse_hosts(std::string_view text);
 
+/// Slots of two; the largest int where they are more.
+int added(int a, int b);
+
 /// `a 4, b 2`
 std::string to_text(const std::vector<Host>& hosts);
 

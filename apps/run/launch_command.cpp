@@ -1,6 +1,8 @@
 #include "apps/run/launch_command.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -92,9 +94,10 @@ HostOfRank place_so_many(const plan::Plan& plan, const std::vector<Host>& hosts,
   return placed;
 }
 
+/// More than an int holds are as good as that many.
 int slots_of(const std::vector<Host>& hosts) {
   int slots = 0;
-  for (const Host& host : hosts) slots += host.slots;
+  for (const Host& host : hosts) slots = added(slots, host.slots);
   return slots;
 }
 

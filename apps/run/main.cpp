@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
       .examples = {"pp-run plan.json --data configs/data/digits --epochs 20 -o report.json",
                    "pp-run check plan.json --data configs/data/digits",
                    "pp-run report report.json --html report.html"},
-      .parts = pp::run_tool::backends_text,
+      .parts = pp::run_tool::backends,
       .add_commands = [&ranks](const pp::cli::Command& app, pp::cli::Shell& shell) {
         pp::run_tool::add_train(app, shell, ranks);
         pp::run_tool::add_infer(app, shell);

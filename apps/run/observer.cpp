@@ -1,5 +1,7 @@
 #include "apps/run/observer.h"
 
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 
 #include "apps/cli/log.h"
@@ -10,9 +12,27 @@
 
 namespace pp::run_tool {
 
+namespace {
+
+/// Lines are added to files of metrics only: what else stands under that name was not meant. A run that was
+/// killed may have left half a line.
+void require_metrics(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored) || !std::getline(file, line)) return;
+  const bool cut = file.eof() && line.starts_with('{');
+  if (cut || run::begins_metrics(line)) return;
+  throw Error(ErrorKind::usage,
+              path + ": is no file of --metrics, to which a resumed training adds its lines; name another");
+}
+
+}  // namespace
+
 RunObserver::RunObserver(const cli::Shell& shell, const std::string& metrics, LineFile::Begin begin)
     : line_(shell), to_stdout_(metrics == "-") {
   if (!metrics.empty()) cli::claim_output(metrics);
+  if (begin == LineFile::Begin::at_the_end && !to_stdout_) require_metrics(metrics);
   if (!metrics.empty() && !to_stdout_) metrics_.emplace(metrics, begin);
 }
 

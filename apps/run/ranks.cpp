@@ -2,9 +2,11 @@
 
 #include <chrono>
 #include <cstdio>
+#include <iostream>
 #include <thread>
 
 #include "apps/cli/ranks.h"
+#include "apps/cli/terminal_text.h"
 #include "librun/transport/mailbox.h"
 
 namespace pp::run_tool {
@@ -31,6 +33,7 @@ run::RunReport Ranks::train(const plan::Plan& plan, const run::RunOptions& optio
     throw;
   } catch (const run::SaidElsewhere& error) {
     torn_ = error.begun();
+    reason_ = error.what();
     throw;
   }
 }
@@ -38,10 +41,16 @@ run::RunReport Ranks::train(const plan::Plan& plan, const run::RunOptions& optio
 int Ranks::leave(int exit_code) {
   if (!peers_) return exit_code;
   if (torn_) {
-    // Rank 0 ends all of them when it has said why.
+    // Rank 0 ends all of them when it has said why. It may still be far from reading that.
     constexpr std::chrono::seconds kGrace(10);
     std::fflush(nullptr);
-    if (!first() && !speaks_) std::this_thread::sleep_for(kGrace);
+    if (!first() && !speaks_) {
+      std::this_thread::sleep_for(kGrace);
+      std::cerr << "pp-run: error: " +
+                       cli::escaped("rank " + std::to_string(peers_->rank()) + ": " + reason_,
+                                    cli::Keep::lines) +
+                       "\n";
+    }
     peers_->abort(exit_code);
   }
   peers_.reset();

@@ -4,6 +4,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "apps/cli/shell.h"
 #include "librun/run.h"
@@ -41,6 +42,7 @@ class Ranks {
   std::unique_ptr<run::Peers> peers_;
   bool torn_ = false;    ///< the others may still wait for this one, or it for them
   bool speaks_ = false;  ///< for rank 0, which is silent
+  std::string reason_;   ///< why this rank has ended; rank 0 has been told
 };
 
 }  // namespace pp::run_tool

@@ -18,8 +18,8 @@ struct Options {
 };
 
 void report(const Options& options, const cli::Shell& shell) {
-  const run::RunReport report = cli::load(
-      options.report, [](const std::string& text) { return run::report_from_json(parse_json(text)); });
+  const run::RunReport report =
+      cli::load(options.report, [](std::string_view text) { return run::report_from_json(parse_json(text)); });
   cli::Output html(options.html);
   if (html.wanted()) html.write(run::report_html(report));
   if (html.is_stdout()) return;

@@ -57,7 +57,7 @@ void add_execution_options(const cli::Command& command, std::string& plan, run::
       .group(group);
   command
       .add_option("--initial-weights", run.initial_weights,
-                  "begin with these weights, by name: a safetensors file or a folder of --checkpoint")
+                  "begin with these weights, by name: safetensors, a folder of shards or of --checkpoint")
       .type_name("FILE")
       .group(group);
   command
@@ -154,8 +154,10 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
       .check(cli::whole_number(0))
       .group("Training");
   command
-      .add_option("--resume", run.resume,
-                  "go on from the newest whole checkpoint of this folder, or from this one")
+      .add_option(
+          "--resume", run.resume,
+          "go on from the newest whole checkpoint of this folder, or from this one; begin where it is that of "
+          "--checkpoint and has none")
       .type_name("DIR")
       .group("Checkpoints");
   command

@@ -4,6 +4,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "apps/cli/interrupt.h"
 #include "apps/cli/options.h"
@@ -74,15 +76,27 @@ run::RunReport run_plan(const Options& options, Files& files, Ranks& ranks) {
   }
 }
 
+/// A file that cannot be written keeps no other result from being written.
 void write(const run::RunReport& report, const Options& options, Files& files, cli::Shell& shell) {
   const Json document = run::to_json(report);
-  files.output->write(dump_json(document));
-  files.trace->write(report.trace);
+  std::vector<std::string> unwritten;
+  const auto attempt = [&](cli::Output& file, const std::string& text) {
+    try {
+      file.write(text);
+    } catch (const Error& error) {
+      unwritten.emplace_back(error.what());
+    }
+  };
+  attempt(*files.output, dump_json(document));
+  attempt(*files.trace, report.trace);
   if (!files.output->is_stdout() && !files.trace->is_stdout() && options.metrics != "-") {
     std::cout << (shell.json ? dump_json_compact(document) + '\n' : summary(report));
   }
   if (report.exit_reason == "not_finite") shell.exit_code = cli::ExitCode::failed;
   if (report.exit_reason == "interrupted") shell.exit_code = cli::ExitCode::interrupted;
+  if (report.exit_reason == "not_written")
+    unwritten.emplace_back("not all checkpoints and weights could be written; the warnings say which and why");
+  if (!unwritten.empty()) throw Error(ErrorKind::run, "the training is done, but " + unwritten.front());
 }
 
 void train(const Options& options, cli::Shell& shell, Ranks& ranks) {

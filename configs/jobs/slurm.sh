@@ -19,5 +19,4 @@ shift
 hosts=hosts-$SLURM_JOB_ID.txt
 checkpoints=checkpoints-$(basename "$plan" .json)
 scontrol show hostnames "$SLURM_JOB_NODELIST" | sed "s/\$/ slots=$SLURM_NTASKS_PER_NODE/" >"$hosts"
-[ ! -d "$checkpoints" ] || set -- "$@" --resume "$checkpoints"
-exec pp-run launch "$plan" --hosts "$hosts" --launcher srun -- "$@" --checkpoint "$checkpoints" --every 10min
+exec pp-run launch "$plan" --hosts "$hosts" --launcher srun -- "$@" --checkpoint "$checkpoints" --resume "$checkpoints" --every 10min

@@ -123,13 +123,15 @@ std::int64_t Chain::transient(int begin, int end) const {
 
 Chain empty_chain(int boundaries) {
   Chain chain;
-  for (auto* prefix : {&chain.forward, &chain.backward, &chain.crowded_forward, &chain.crowded_backward,
-                       &chain.beside_forward, &chain.beside_backward, &chain.input_gradient, &chain.update,
-                       &chain.weights, &chain.cut_activation, &chain.cut_gradient}) {
+  for (auto* prefix :
+       {&chain.forward, &chain.returned, &chain.backward, &chain.crowded_forward, &chain.crowded_backward,
+        &chain.beside_forward, &chain.beside_backward, &chain.input_gradient, &chain.update, &chain.weights,
+        &chain.trained, &chain.cut_activation, &chain.cut_gradient}) {
     prefix->assign(at(boundaries), 0);
   }
   for (auto* least : {&chain.least_in, &chain.least_out}) least->assign(at(boundaries), {});
-  for (auto* prefix : {&chain.parameters, &chain.buffers, &chain.saved}) prefix->assign(at(boundaries), 0);
+  for (auto* prefix : {&chain.parameters, &chain.frozen, &chain.buffers, &chain.saved})
+    prefix->assign(at(boundaries), 0);
   for (auto* counts : {&chain.cut_activations, &chain.cut_gradients}) counts->assign(at(boundaries), 0);
   chain.incoming = chain.outgoing = chain.entering = chain.keeping = CrossingTable(boundaries);
   return chain;
@@ -148,11 +150,13 @@ Chain make_chain(const PlanGraph& graph, std::vector<int> order, std::span<const
   for (int p = 0; p < layers; ++p) {
     const GraphLayer& layer = graph.layers[at(chain.order[at(p)])];
     LayerPrice price = never_falling(prices[at(chain.order[at(p)])]);
+    double returned = layer.has_gradient ? price.forward : 0;
     add_entering(chain, p, price.saved_input, layer, position, prices);
     reach.push_back(chain.saved[at(p)] + price.saved + price.workspace);
     if (p == layers - 1) {
       const LayerPrice last = never_falling(loss);
       price.forward += last.forward;
+      returned += last.forward;
       price.backward += last.backward;
       price.input_gradient += last.input_gradient;
       price.crowded.forward += last.crowded.forward;
@@ -160,19 +164,24 @@ Chain make_chain(const PlanGraph& graph, std::vector<int> order, std::span<const
       price.beside.forward += last.beside.forward;
       price.beside.backward += last.beside.backward;
       price.saved += loss.saved;
+      chain.loss_forward = last.forward;
+      chain.loss_saved = loss.saved;
       reach.back() = std::max(reach.back(), chain.saved[at(p)] + price.saved + loss.workspace);
     }
-    const auto parameters = static_cast<double>(layer.parameter_bytes);
+    const auto trained = static_cast<double>(layer.trained_bytes());
     chain.forward[at(p + 1)] = chain.forward[at(p)] + price.forward;
+    chain.returned[at(p + 1)] = chain.returned[at(p)] + returned;
     chain.backward[at(p + 1)] = chain.backward[at(p)] + price.backward;
     chain.crowded_forward[at(p + 1)] = chain.crowded_forward[at(p)] + price.crowded.forward;
     chain.crowded_backward[at(p + 1)] = chain.crowded_backward[at(p)] + price.crowded.backward;
     chain.beside_forward[at(p + 1)] = chain.beside_forward[at(p)] + price.beside.forward;
     chain.beside_backward[at(p + 1)] = chain.beside_backward[at(p)] + price.beside.backward;
     chain.input_gradient[at(p + 1)] = chain.input_gradient[at(p)] + price.input_gradient;
-    chain.weights[at(p + 1)] = chain.weights[at(p)] + parameters;
-    chain.update[at(p + 1)] = chain.update[at(p)] + parameters * optimizer.update_per_byte;
+    chain.weights[at(p + 1)] = chain.weights[at(p)] + static_cast<double>(layer.parameter_bytes);
+    chain.trained[at(p + 1)] = chain.trained[at(p)] + trained;
+    chain.update[at(p + 1)] = chain.update[at(p)] + trained * optimizer.update_per_byte;
     chain.parameters[at(p + 1)] = chain.parameters[at(p)] + layer.parameter_bytes;
+    chain.frozen[at(p + 1)] = chain.frozen[at(p)] + layer.frozen_bytes;
     chain.buffers[at(p + 1)] = chain.buffers[at(p)] + layer.buffer_bytes;
     chain.saved[at(p + 1)] = chain.saved[at(p)] + price.saved;
   }

@@ -62,18 +62,26 @@ Exchange least_of(const Exchange& a, const Exchange& b);
 struct Chain {
   std::vector<int> order;                                  ///< layer at each position; empty over down-sets
   std::vector<double> forward, backward, update, weights;  ///< prefix sums; seconds, and parameter bytes
-  std::vector<double> crowded_forward, crowded_backward;   ///< LayerPrice::crowded
-  std::vector<double> beside_forward, beside_backward;     ///< LayerPrice::beside
+  std::vector<double> trained;                             ///< the part of `weights` that is trained
+  /// The part of `forward` whose gradient returns. The rest, frozen layers in front, may run ahead into the
+  /// next step: nothing that it waits for changes.
+  std::vector<double> returned;
+  std::vector<double> crowded_forward, crowded_backward;  ///< LayerPrice::crowded
+  std::vector<double> beside_forward, beside_backward;    ///< LayerPrice::beside
   std::vector<double> input_gradient;  ///< the part of `backward` that earlier stages wait for
-  std::vector<std::int64_t> parameters, buffers, saved;  ///< prefix sums, bytes
-  std::vector<double> cut_activation, cut_gradient;      ///< per boundary: bytes of the live set (2.3)
-  std::vector<int> cut_activations, cut_gradients;       ///< and the number of its tensors
+  std::vector<std::int64_t> parameters, frozen, buffers, saved;  ///< prefix sums, bytes
+  std::vector<double> cut_activation, cut_gradient;              ///< per boundary: bytes of the live set (2.3)
+  std::vector<int> cut_activations, cut_gradients;               ///< and the number of its tensors
   std::vector<Exchange> least_in, least_out;  ///< what any stage that begins (ends) here must receive (send)
   double state_ratio = 1;
   OperationCost fixed;  ///< of each stage's operations
   int profiled_devices = 1;
   int nodes = 1;            ///< that may hold stages
   double update_fixed = 0;  ///< seconds per update of a stage
+  /// Of the loss, which the last position includes: no choice of layers runs it again or gives back what it
+  /// saves.
+  double loss_forward = 0;
+  std::int64_t loss_saved = 0;
   CrossingTable incoming, outgoing, entering, keeping;
   /// Sparse table: [level][position]; what layers 0..position save plus the workspace of the last of them.
   std::vector<std::vector<std::int64_t>> reach;
@@ -104,6 +112,8 @@ struct Chain {
   }
   /// Without what a crowded device takes more.
   double compute(int begin, int end) const { return sum(forward, begin, end) + sum(backward, begin, end); }
+  /// There and back: what a micro-batch of the next step waits for.
+  double way(int begin, int end) const { return sum(returned, begin, end) + sum(backward, begin, end); }
   /// The same as operations of one stage, their fixed costs included.
   double stage_forward(int begin, int end) const { return sum(forward, begin, end) + fixed.forward; }
   double stage_backward(int begin, int end) const { return sum(backward, begin, end) + fixed.backward; }

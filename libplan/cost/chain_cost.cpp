@@ -28,11 +28,21 @@ Exchange least_of(const std::vector<Exchange>& boundaries) {
 }  // namespace
 
 ChainCost::ChainCost(const Chain& chain, const LoadOptions& options, Seats seats, const InFlight& in_flight)
-    : chain_(chain), options_(options), seats_(std::move(seats)), least_slowness_(seats_.least_slowness()) {
+    : chain_(chain),
+      options_(options),
+      seats_(std::move(seats)),
+      unit_(is_bound() ? options.micro_batches.least_time() : 1),
+      least_slowness_(seats_.least_slowness()) {
+  // The last micro-batch, whose backward hides an all-reduce, may be the largest.
+  if (is_bound()) options_.all_reduce_overlap *= options_.micro_batches.most_time() / unit_;
   for (std::size_t i = 0; i < seats_.all.size(); ++i) {
     const int replicas = static_cast<int>(i) % seats_.devices + 1;
     places_.push_back(make_place(seats_.all[i], replicas, in_flight));
   }
+}
+
+bool ChainCost::is_bound() const {
+  return options_.kind == LoadKind::step_bound || options_.kind == LoadKind::period_bound;
 }
 
 ChainCost::Place ChainCost::make_place(const Seat& seat, int replicas, const InFlight& in_flight) {
@@ -47,19 +57,20 @@ ChainCost::Place ChainCost::make_place(const Seat& seat, int replicas, const InF
     place.least_received = handling(least_of(chain_.least_in), seat.in.link);
     place.least_sent = handling(least_of(chain_.least_out), seat.out.link);
   }
-  place.turns = (options_.micro_batches + replicas - 1) / replicas;
-  place.in = load_per_byte(seat, seat.in, replicas, place.turns);
-  place.out = load_per_byte(seat, seat.out, replicas, place.turns);
+  place.turns = options_.micro_batches.turns(replicas, &MicroBatches::time) / unit_;
+  place.messages = options_.micro_batches.turns(replicas, &MicroBatches::bytes) / place.turns;
+  place.in = load_per_byte(seat, seat.in, replicas);
+  place.out = load_per_byte(seat, seat.out, replicas);
   if (in_flight.recompute != RecomputeMode::never)
     place.again = &again_.try_emplace(key, chain_, memory).first->second;
   return place;
 }
 
 /// Of what crosses a gate for each micro-batch.
-double ChainCost::load_per_byte(const Seat& seat, const Gate& gate, int replicas, double turns) const {
-  const double all = options_.micro_batches;
+double ChainCost::load_per_byte(const Seat& seat, const Gate& gate, int replicas) const {
+  const double all = options_.micro_batches.total(&MicroBatches::bytes);
   const double sharing = gate.shared_card ? seat.per_card : 1;
-  const double messages = std::min(turns * sharing, all);
+  const double messages = std::min(options_.micro_batches.turns(replicas, &MicroBatches::bytes) * sharing, all);
   switch (options_.kind) {
     case LoadKind::step: return (messages - 1) * occupancy(1, gate.link);
     case LoadKind::steady: return messages * occupancy(1, gate.link);
@@ -91,22 +102,29 @@ double ChainCost::own_load(int begin, int end, int replicas, const Place& on) co
                   .turns = on.turns,
                   .replicas = replicas};
   const auto add = [&](const OperationCost& messages) {
-    terms.messages.forward += messages.forward;
-    terms.messages.backward += messages.backward;
+    terms.messages.forward += on.messages * messages.forward;
+    terms.messages.backward += on.messages * messages.backward;
   };
   if (begin > 0) add(on.least_received);
   if (end < chain_.size()) add(on.least_sent);
-  if (on.again != nullptr) terms.again = on.again->seconds(begin, end, replicas, on.turns);
+  if (on.again != nullptr) {
+    const double largest = options_.micro_batches.most_time() / unit_;
+    terms.again = on.again->seconds(begin, end, replicas, on.turns, largest);
+    terms.again_later = on.again->seconds(begin, end, replicas, std::max(0.0, on.turns - largest), largest);
+  }
   if (!on.all_reduce.empty())
-    terms.all_reduce = cheapest(on.all_reduce, chain_.sum(chain_.weights, begin, end));
-  if (on.server) terms.all_reduce = server_wait(terms, *on.server, chain_.sum(chain_.weights, begin, end));
+    terms.all_reduce = cheapest(on.all_reduce, chain_.sum(chain_.trained, begin, end));
+  if (on.server) terms.all_reduce = server_wait(terms, *on.server, chain_.sum(chain_.trained, begin, end));
   if (options_.kind == LoadKind::step_bound) {
-    terms.returned = terms.forward + terms.backward;
-    terms.reach = chain_.compute(0, end);
+    terms.awaited = terms.backward;
+    terms.reach = chain_.way(0, end);
+    terms.whole = chain_.way(0, chain_.size());
   }
   const double overlap = on.server ? 0 : options_.all_reduce_overlap;
-  return stage_load(options_.kind, terms, options_.micro_batches, overlap);
+  return stage_load(options_.kind, terms, all_time(), overlap);
 }
+
+double ChainCost::all_time() const { return options_.micro_batches.total(&MicroBatches::time) / unit_; }
 
 double ChainCost::server_wait(const LoadTerms& terms, const ServerWays& ways, double bytes) const {
   const bool in_turns = options_.kind == LoadKind::period || options_.kind == LoadKind::period_bound;
@@ -129,9 +147,12 @@ double ChainCost::message_load(int boundary, int replicas, const Place& on, CutS
                   .slowness = on.slowness,
                   .turns = on.turns,
                   .replicas = replicas};
-  terms.returned = terms.forward + terms.backward;
-  terms.reach = chain_.compute(0, end);
-  return stage_load(options_.kind, terms, options_.micro_batches, 0);
+  terms.awaited = terms.backward;
+  terms.reach = chain_.way(0, end);
+  terms.whole = chain_.way(0, chain_.size());
+  terms.messages.forward *= on.messages;
+  terms.messages.backward *= on.messages;
+  return stage_load(options_.kind, terms, all_time(), 0);
 }
 
 double ChainCost::cut(int boundary, DeviceSpan span, CutSide side) const {
@@ -162,7 +183,7 @@ bool ChainCost::is_dominated(int replicas) const {
   const Place &fewer = place({0, replicas - 1}), &more = place({0, replicas});
   if (fewer.turns != more.turns || fewer.slowness > more.slowness || fewer.limited || more.limited)
     return false;
-  if (fewer.in > more.in || fewer.out > more.out) return false;
+  if (fewer.in > more.in || fewer.out > more.out || fewer.messages > more.messages) return false;
   const auto undercut = [&](const AllReduceForm& form) {
     return std::ranges::any_of(fewer.all_reduce,
                                [&](const AllReduceForm& other) { return other.undercuts(form); });
@@ -173,7 +194,7 @@ bool ChainCost::is_dominated(int replicas) const {
 int ChainCost::scan_replicas() const {
   // With one micro-batch per replica the backward only hides the all-reduce, so its factor is negative.
   const bool negative = options_.kind == LoadKind::step && options_.all_reduce_overlap > 0;
-  const int count = options_.micro_batches;
+  const int count = options_.micro_batches.count;
   return negative && count > 1 && count <= seats_.devices ? count : 0;
 }
 

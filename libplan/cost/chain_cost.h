@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "libplan/cost/chain.h"
+#include "libplan/cost/micro_batches.h"
 #include "libplan/cost/recompute_time.h"
 #include "libplan/cost/seats.h"
 #include "libplan/cost/stage_cost.h"
@@ -20,11 +21,12 @@ namespace pp::plan {
 
 struct LoadOptions {
   LoadKind kind = LoadKind::step;
-  int micro_batches = 1;          ///< per step or update
+  MicroBatches micro_batches;     ///< per step or update
   double all_reduce_overlap = 0;  ///< share of the last backward that hides the all-reduce
 };
 
-/// The chain must outlive it. What a stage runs again to save memory is part of its load.
+/// The chain must outlive it; a bound's has the times of the least micro-batch, any other those of the largest.
+/// What a stage runs again to save memory is part of its load.
 class ChainCost final : public StageCost, public ExactMemory {
  public:
   ChainCost(const Chain& chain, const LoadOptions& options, Seats seats, const InFlight& in_flight);
@@ -60,7 +62,8 @@ class ChainCost final : public StageCost, public ExactMemory {
     std::span<const AllReduceForm> all_reduce{};  ///< empty: a parameter server joins the gradients
     std::optional<ServerWays> server{};           ///< none: none does, or all share its memory
     double slowness = 1;
-    double turns = 1;                              ///< micro-batches of the busiest replica
+    double turns = 1;                              ///< micro-batches of the busiest replica, as the chain's
+    double messages = 1;                           ///< what they exchange in proportion to that
     double in = 0, out = 0;                        ///< load of a cut per byte of a micro-batch that crosses it
     bool asks_devices = false;                     ///< messages cost the stage time
     OperationCost least_received{}, least_sent{};  ///< what they cost at least, wherever it begins and ends
@@ -70,7 +73,7 @@ class ChainCost final : public StageCost, public ExactMemory {
   };
   const Place& place(DeviceSpan span) const { return places_[seats_.index(span)]; }
   Place make_place(const Seat& seat, int replicas, const InFlight& in_flight);
-  double load_per_byte(const Seat& seat, const Gate& gate, int replicas, double turns) const;
+  double load_per_byte(const Seat& seat, const Gate& gate, int replicas) const;
   /// Of a stage, with the least that messages cost it.
   double own_load(int begin, int end, int replicas, const Place& on) const;
   /// Seconds per update of a replica around a parameter server.
@@ -78,9 +81,14 @@ class ChainCost final : public StageCost, public ExactMemory {
   /// What any stage at that side of the boundary has to do for its messages there and for the layer next to it.
   double message_load(int boundary, int replicas, const Place& on, CutSide side) const;
 
+  bool is_bound() const;
+  /// Of all micro-batches, as the chain's.
+  double all_time() const;
+
   const Chain& chain_;
   LoadOptions options_;
   Seats seats_;
+  double unit_;  ///< time of the chain's micro-batch, relative to the largest
   double least_slowness_ = 1;
   std::vector<Place> places_;
   using Key = std::tuple<std::int64_t, HandOver, HandOver>;

@@ -21,7 +21,8 @@ std::vector<std::size_t> by_rate(std::span<const CoverItem> items) {
 
 class Knapsack {
  public:
-  Knapsack(std::span<const CoverItem> items, double limit) : items_(items), order_(by_rate(items)) {
+  Knapsack(std::span<const CoverItem> items, double limit, std::int64_t& work)
+      : items_(items), order_(by_rate(items)), work_(work) {
     best_.seconds = limit;
   }
 
@@ -33,14 +34,13 @@ class Knapsack {
   }
 
  private:
-  static constexpr int kMostNodes = 200'000;
-
   const CoverItem& item(std::size_t place) const { return items_[order_[place]]; }
 
   /// Seconds if the items from `next` on could be taken in part; infinity when they do not make up enough.
-  double relaxed(std::size_t next, double bytes) const {
+  double relaxed(std::size_t next, double bytes) {
     double seconds = 0;
-    for (; bytes > 0; ++next) {
+    --work_;
+    for (; bytes > 0; ++next, --work_) {
       if (next == order_.size()) return kInfinity;
       const double share = std::min(1.0, bytes / item(next).bytes);
       seconds += share * item(next).seconds;
@@ -50,7 +50,7 @@ class Knapsack {
   }
 
   void visit(std::size_t next, double bytes, double seconds) {
-    if (++nodes_ > kMostNodes || seconds + relaxed(next, bytes) >= best_.seconds) return;
+    if (work_ <= 0 || seconds + relaxed(next, bytes) >= best_.seconds) return;
     if (bytes <= 0) {
       best_ = {seconds, taken_};
       found_ = true;
@@ -69,13 +69,26 @@ class Knapsack {
   std::vector<std::size_t> taken_;
   Cover best_;
   bool found_ = false;
-  int nodes_ = 0;
+  std::int64_t& work_;
 };
 
 }  // namespace
 
-Cover cover_exactly(std::span<const CoverItem> items, double bytes, double limit) {
-  return Knapsack(items, limit).solve(bytes);
+Cover cover_exactly(std::span<const CoverItem> items, double bytes, double limit, std::int64_t& work) {
+  Cover best = work > 0 ? Knapsack(items, limit, work).solve(bytes) : Cover();
+  if (work > 0 || best.seconds < kInfinity) return best;
+  Cover greedy = cover_greedily(items, bytes);
+  return greedy.seconds < limit ? greedy : Cover();
+}
+
+double cover_relaxed(std::span<const CoverItem> items, double bytes) {
+  double seconds = 0;
+  for (auto item = items.begin(); bytes > 0; ++item) {
+    if (item == items.end()) return kInfinity;
+    seconds += std::min(1.0, bytes / item->bytes) * item->seconds;
+    bytes -= item->bytes;
+  }
+  return seconds;
 }
 
 Cover cover_greedily(std::span<const CoverItem> items, double bytes) {

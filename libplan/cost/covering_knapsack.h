@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <vector>
@@ -21,10 +22,19 @@ struct Cover {
 
 /// The least seconds below `limit` over subsets of `items` that make up at least `bytes`; infinity when there
 /// is none. Branch and bound on the fractional relaxation; equal items are told apart by their number only.
-/// Exponential at worst: after 200,000 nodes the best so far stands, which is then no worse than the greedy
-/// one.
-Cover cover_exactly(std::span<const CoverItem> items, double bytes,
-                    double limit = std::numeric_limits<double>::infinity());
+/// Exponential at worst: once `work`, from which it takes the items that it looks at, is used up, the best so
+/// far stands, or the greedy one.
+Cover cover_exactly(std::span<const CoverItem> items, double bytes, double limit, std::int64_t& work);
+constexpr std::int64_t kCoverWork = 4'000'000;  ///< some hundredths of a second
+inline Cover cover_exactly(std::span<const CoverItem> items, double bytes,
+                           double limit = std::numeric_limits<double>::infinity()) {
+  std::int64_t work = kCoverWork;
+  return cover_exactly(items, bytes, limit, work);
+}
+
+/// The relaxation: the seconds if items could be taken in part; infinity when all are too few. `items` by
+/// seconds per byte. O(items).
+double cover_relaxed(std::span<const CoverItem> items, double bytes);
 
 /// The same taken greedily by seconds per byte: never less, sometimes more.
 Cover cover_greedily(std::span<const CoverItem> items, double bytes);

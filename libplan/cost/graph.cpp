@@ -35,20 +35,16 @@ void connect(PlanGraph& graph, int producer, int consumer) {
 /// A layer of another planner's graph, of which only sizes are known: trained, and its output has a gradient.
 bool opaque(const ResolvedModel& model, std::size_t layer) { return model.graph.layers[layer].op == kOpaqueOp; }
 
-bool any_floating(const ResolvedLayer& layer) {
-  return std::any_of(layer.outputs.begin(), layer.outputs.end(),
-                     [](const TensorType& type) { return is_floating(type.dtype); });
-}
-
 void mark_gradients(PlanGraph& graph, const ResolvedModel& model) {
-  for (std::size_t i = 0; i < graph.layers.size(); ++i) {
-    GraphLayer& layer = graph.layers[i];
-    const bool upstream = std::any_of(layer.producers.begin(), layer.producers.end(), [&](int producer) {
-      return graph.layers[static_cast<std::size_t>(producer)].has_gradient;
-    });
-    const bool trained = upstream || !model.layers[i].parameters.empty();
-    layer.has_gradient = opaque(model, i) || (trained && any_floating(model.layers[i]));
-  }
+  const auto mark = [&](const ResolvedLayer& reader) {
+    for (std::size_t k = 0; k < reader.sources.size(); ++k) {
+      if (reader.input_gradient[k])
+        graph.layers[static_cast<std::size_t>(reader.sources[k].index)].has_gradient = true;
+    }
+  };
+  for (std::size_t i = 0; i < graph.layers.size(); ++i) graph.layers[i].has_gradient = opaque(model, i);
+  for (const ResolvedLayer& layer : model.layers) mark(layer);
+  mark(model.loss);
 }
 
 void group_shared(PlanGraph& graph, const ResolvedModel& model) {
@@ -74,6 +70,7 @@ PlanGraph make_graph(const Profile& profile) {
                             .producers = {},
                             .consumers = {},
                             .parameter_bytes = layer.parameters.value,
+                            .frozen_bytes = (layer.parameters - trained_bytes(layer)).value,
                             .buffer_bytes = layer.buffers.value});
   }
   for (int i = 0; i < graph.size(); ++i) {

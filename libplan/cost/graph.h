@@ -15,8 +15,10 @@ struct GraphLayer {
   std::vector<int> producers;  ///< layers this one reads, ascending, each once
   std::vector<int> consumers;  ///< layers that read this one, ascending, each once
   bool feeds_loss = false;     ///< the loss, a virtual last layer, reads it
-  bool has_gradient = true;    ///< its output is a float tensor that depends on a trained parameter
+  bool has_gradient = true;    ///< a gradient of its output comes back from a layer that reads it, or the loss
   std::int64_t parameter_bytes = 0;
+  std::int64_t frozen_bytes = 0;  ///< the part of it that is not trained
+  std::int64_t trained_bytes() const { return parameter_bytes - frozen_bytes; }
   std::int64_t buffer_bytes = 0;
 };
 

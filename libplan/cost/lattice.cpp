@@ -34,15 +34,17 @@ class Boundary {
  private:
   void add_layer(Chain& chain, std::size_t k, int l) const {
     const GraphLayer& layer = graph_.layers[at(l)];
-    const auto parameters = static_cast<double>(layer.parameter_bytes);
     const LayerPrice price = never_falling(prices_[at(l)]);
     chain.forward[k] += price.forward;
+    if (layer.has_gradient) chain.returned[k] += price.forward;
     chain.backward[k] += price.backward;
     chain.crowded_forward[k] += price.crowded.forward;
     chain.crowded_backward[k] += price.crowded.backward;
     chain.beside_forward[k] += price.beside.forward;
     chain.beside_backward[k] += price.beside.backward;
-    chain.weights[k] += parameters;
+    chain.weights[k] += static_cast<double>(layer.parameter_bytes);
+    chain.trained[k] += static_cast<double>(layer.trained_bytes());
+    chain.frozen[k] += layer.frozen_bytes;
     chain.parameters[k] += layer.parameter_bytes;
     chain.buffers[k] += layer.buffer_bytes;
     chain.saved[k] += prices_[at(l)].saved;
@@ -133,10 +135,11 @@ Chain make_lattice_chain(const PlanGraph& graph, const Lattice& lattice, std::sp
   for (std::size_t k = 0; k < lattice.sets.size(); ++k) {
     const bool full = k + 1 == lattice.sets.size();
     Boundary(graph, lattice.sets[k], full, prices).add_to(chain, k);
-    chain.update[k] = chain.weights[k] * optimizer.update_per_byte;
+    chain.update[k] = chain.trained[k] * optimizer.update_per_byte;
   }
   const LayerPrice last = never_falling(loss);
   chain.forward.back() += last.forward;
+  chain.returned.back() += last.forward;
   chain.backward.back() += last.backward;
   chain.crowded_forward.back() += last.crowded.forward;
   chain.crowded_backward.back() += last.crowded.backward;

@@ -1,13 +1,13 @@
 #include "libplan/cost/layer_curve.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/json_reader.h"
 
 namespace pp::plan {
 namespace {
@@ -18,9 +18,8 @@ std::vector<const LayerPoint*> usable_points(const LayerProfile& layer) {
     if (!point.out_of_memory) points.push_back(&point);
   }
   if (points.empty()) {
-    throw Error(ErrorKind::data, "layer " + layer.name +
-                                     ": no micro-batch size was profiled without running out of "
-                                     "memory; profile smaller sizes");
+    throw Error(ErrorKind::data,
+                "no micro-batch size was profiled without running out of memory; profile smaller sizes");
   }
   return points;
 }
@@ -30,7 +29,7 @@ std::vector<const LayerPoint*> usable_points(const LayerProfile& layer) {
   const std::string low = std::to_string(points.front()->micro_batch_size);
   const std::string high = std::to_string(points.back()->micro_batch_size);
   const bool single = points.size() == 1;
-  throw Error(ErrorKind::usage, "layer " + layer.name + ": micro-batch size " + std::to_string(size) +
+  throw Error(ErrorKind::usage, "micro-batch size " + std::to_string(size) +
                                     (single ? " differs from the only profiled size " + low
                                             : " is outside the profiled " + low + ".." + high) +
                                     "; profile that size, choose another or allow " +
@@ -63,8 +62,10 @@ struct Mix {
                       mixed(&LayerTimes::input_gradient), mixed(&LayerTimes::weight_gradient)};
   }
   std::int64_t bytes(Bytes a, Bytes b) const {
-    return static_cast<std::int64_t>(
-        std::ceil((*this)(static_cast<double>(a.value), static_cast<double>(b.value))));
+    const double bytes = std::ceil((*this)(static_cast<double>(a.value), static_cast<double>(b.value)));
+    if (bytes <= static_cast<double>(kMostInteger)) return static_cast<std::int64_t>(bytes);
+    throw Error(ErrorKind::usage, "the profiled bytes continue to more than " + std::to_string(kMostInteger) +
+                                      "; use a smaller micro-batch");
   }
   std::int64_t bytes(Bytes LayerPoint::*member) const { return bytes(low->*member, high->*member); }
   std::optional<std::int64_t> bytes(std::optional<Bytes> LayerPoint::*member) const {
@@ -92,11 +93,11 @@ void set_apart(LayerPrice& price, const LayerTimes& in_part, const std::optional
   price.crowded = replace_times(price, in_part);
 }
 
-/// A profile without the split of the backward: halves, or all input gradient without parameters.
+/// A profile without the split of the backward: halves, or all input gradient without trained parameters.
 LayerPrice measured_price(const LayerProfile& layer, const Mix& mix) {
   const double backward = mix.time(&LayerPoint::backward);
   const std::optional<double> input = mix.time(&LayerPoint::input_gradient);
-  const double estimate = layer.parameter_count > 0 || layer.parameters > Bytes(0) ? backward / 2 : backward;
+  const double estimate = trained_bytes(layer) > Bytes(0) ? backward / 2 : backward;
   return {.forward = mix.time(&LayerPoint::forward),
           .backward = backward,
           .input_gradient = input.value_or(estimate),
@@ -181,7 +182,7 @@ Spread spread_of(const TimeStat& time) {
 }
 
 LayerPrice price_layer(const LayerProfile& layer, std::int64_t size, const CurveOptions& options) {
-  return read_curve(layer, size, options, price);
+  return with_context("layer " + layer.name, [&] { return read_curve(layer, size, options, price); });
 }
 
 LayerPrice never_falling(LayerPrice price) {
@@ -199,7 +200,7 @@ LayerPrice never_falling(LayerPrice price) {
 }
 
 LayerSpread spread_layer(const LayerProfile& layer, std::int64_t size, const CurveOptions& options) {
-  return read_curve(layer, size, options, spread);
+  return with_context("layer " + layer.name, [&] { return read_curve(layer, size, options, spread); });
 }
 
 }  // namespace pp::plan

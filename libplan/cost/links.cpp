@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <set>
 
 namespace pp::plan {
 namespace {
@@ -151,14 +152,24 @@ std::vector<AllReduceForm> all_reduce_forms(const Cluster& cluster, std::span<co
   if (replicas == 1 || cluster.levels.empty()) return {};
   const Link slowest = slowest_among(cluster, devices);
   std::vector<AllReduceForm> forms{ring_all_reduce(replicas, slowest), tree_all_reduce(replicas, slowest)};
-  std::map<int, int> per_group;
-  for (const int device : devices) ++per_group[device / cluster.levels.front().devices];
-  const int group = per_group.begin()->second;
-  const bool even =
-      std::all_of(per_group.begin(), per_group.end(), [&](const auto& g) { return g.second == group; });
-  if (even && group > 1 && per_group.size() > 1) {
-    forms.push_back(two_level_all_reduce(static_cast<int>(per_group.size()), group, /*cards=*/1,
-                                         sum_link_of(cluster.levels.front()), slowest));
+  const Level& inner = cluster.levels.front();
+  struct Group {
+    int devices = 0;
+    std::set<int> cards;
+  };
+  std::map<int, Group> groups;
+  for (const int device : devices) {
+    Group& group = groups[device / inner.devices];
+    ++group.devices;
+    group.cards.insert(device / (inner.devices / inner.cards));
+  }
+  const Group& first = groups.begin()->second;
+  const bool even = std::ranges::all_of(groups, [&](const auto& g) {
+    return g.second.devices == first.devices && g.second.cards.size() == first.cards.size();
+  });
+  if (even && first.devices > 1 && groups.size() > 1) {
+    forms.push_back(two_level_all_reduce(static_cast<int>(groups.size()), first.devices,
+                                         static_cast<int>(first.cards.size()), sum_link_of(inner), slowest));
   }
   return forms;
 }
@@ -176,7 +187,7 @@ std::vector<AllReduceForm> least_all_reduce_forms(const Cluster& cluster, int re
   outside.levels.erase(outside.levels.begin());
   for (int group = 2; group <= inner.devices && group < replicas && !outside.levels.empty(); ++group) {
     if (replicas % group == 0) {
-      forms.push_back(two_level_all_reduce(replicas / group, group, /*cards=*/1, sum_link_of(inner),
+      forms.push_back(two_level_all_reduce(replicas / group, group, inner.cards, sum_link_of(inner),
                                            fastest_of(outside, sum_link_of)));
     }
   }
@@ -205,11 +216,12 @@ ServerWays server_ways(int replicas, const Link& link) {
   return {link.latency.count(), per_byte, (replicas - 1) * per_byte, link.duplex == Duplex::half};
 }
 
-std::vector<int> shared_cards(const Cluster& cluster) {
+NetworkCards network_cards(const Cluster& cluster) {
   if (cluster.levels.size() < 2) return {};
-  std::vector<int> cards;
+  const Level& inner = cluster.levels.front();
+  NetworkCards cards{.of = {}, .per_group = inner.cards};
   for (int device = 0; device < static_cast<int>(cluster.devices.size()); ++device)
-    cards.push_back(device / cluster.levels.front().devices);
+    cards.of.push_back(device / (inner.devices / inner.cards));
   return cards;
 }
 

@@ -98,8 +98,15 @@ ServerWays server_ways(const Cluster& cluster, std::span<const int> devices);
 /// Of replicas behind one kind of link.
 ServerWays server_ways(int replicas, const Link& link);
 
-/// The innermost group of each device, which has one network card for everything that leaves it; empty in a
-/// cluster of one level, where no card is shared.
-std::vector<int> shared_cards(const Cluster& cluster);
+/// The network cards through which the devices of innermost groups reach other groups.
+struct NetworkCards {
+  std::vector<int> of;  ///< by device; empty in a cluster of one level, which has none
+  int per_group = 1;    ///< cards of group g: g * per_group and so on
+
+  int group(int device) const { return of[static_cast<std::size_t>(device)] / per_group; }
+  /// Whether what passes between the two devices goes through their cards.
+  bool between(int a, int b) const { return !of.empty() && group(a) != group(b); }
+};
+NetworkCards network_cards(const Cluster& cluster);
 
 }  // namespace pp::plan

@@ -23,6 +23,20 @@ double total_time(std::span<const LayerPrice> layers, const LayerPrice& loss) {
   return total;
 }
 
+/// Of what a micro-batch keeps and sends; at most 1.
+double bytes_ratio(std::span<const LayerPrice> small, std::span<const LayerPrice> large) {
+  double most = 0;
+  bool any = false;
+  for (std::size_t l = 0; l < small.size(); ++l) {
+    for (const auto bytes : {&LayerPrice::output, &LayerPrice::saved}) {
+      if (large[l].*bytes <= 0) continue;
+      any = true;
+      most = std::max(most, static_cast<double>(small[l].*bytes) / static_cast<double>(large[l].*bytes));
+    }
+  }
+  return any ? std::min(1.0, most) : 1;
+}
+
 /// The measured optimizer whose update is the nearest: adagrad's kernel moves as many bytes as that of sgd with
 /// momentum; rmsprop has no kernel of its own and makes more passes.
 OptimizerName stand_in(OptimizerName optimizer) {
@@ -52,34 +66,62 @@ PricedModel price_model(const Profile& profile, std::span<const int> sizes, cons
   const int smallest = *std::min_element(sizes.begin(), sizes.end());
   PricedModel model{price_layers(profile, largest, options),
                     price_loss(profile, largest, options),
-                    {sizes.begin(), sizes.end()},
-                    {}};
+                    {sizes.begin(), sizes.end()}};
+  model.batch = static_cast<int>(sizes.size());
   model.profiled_devices = profile.device.devices_busy;
   if (profile.operation_overhead) {
     model.fixed = {profile.operation_overhead->forward.median.count(),
                    profile.operation_overhead->backward.median.count()};
   }
   if (smallest == largest) return model;
-  const double small =
-      total_time(price_layers(profile, smallest, options), price_loss(profile, smallest, options));
-  const double large = total_time(model.layers, model.loss);
-  for (const int size : sizes) model.scale.push_back(size == largest || large == 0 ? 1.0 : small / large);
+  std::vector<LayerPrice> small = price_layers(profile, smallest, options);
+  const LayerPrice small_loss = price_loss(profile, smallest, options);
+  const double time = total_time(model.layers, model.loss);
+  model.batch.full = static_cast<int>(std::ranges::count(sizes, largest));
+  if (time > 0) model.batch.time = total_time(small, small_loss) / time;
+  small.push_back(small_loss);
+  std::vector<LayerPrice> large = model.layers;
+  large.push_back(model.loss);
+  model.batch.bytes = bytes_ratio(small, large);
+  for (const int size : sizes) {
+    model.scale.times.push_back(size == largest ? 1 : model.batch.time);
+    model.scale.bytes.push_back(size == largest ? 1 : model.batch.bytes);
+  }
   return model;
 }
 
 PricedModel cheapest_model(const Profile& profile, std::span<const int> sizes, const CurveOptions& options) {
-  const int smallest = *std::min_element(sizes.begin(), sizes.end());
   PricedModel model = price_model(profile, sizes, options);
   if (model.scale.empty()) return model;
   // The simulator scales all layers of a micro-batch by one factor, so the bound does too.
-  const double factor = std::min(1.0, *std::min_element(model.scale.begin(), model.scale.end()));
+  const double factor = model.batch.least_time();
   for (LayerPrice& layer : model.layers) scale_times(layer, factor);
   scale_times(model.loss, factor);
   model.fixed.forward *= factor;
   model.fixed.backward *= factor;
-  model.sizes.assign(sizes.size(), smallest);
-  model.scale.clear();
   return model;
+}
+
+void check_bytes(const Profile& profile, const PricedModel& model, std::int64_t in_flight) {
+  constexpr double kMost = 4e18;  // below 2^63 by more than what is rounded
+  constexpr double kCopies = 4;   // of tensors in message buffers, of weights with their gradients
+  const auto held = static_cast<double>(in_flight) + kCopies;
+  double sum = 0;
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const LayerProfile& layer = profile.layers[l];
+    const LayerPrice& price = model.layers[l];
+    const auto weights = static_cast<double>(layer.parameters.value) + static_cast<double>(layer.buffers.value);
+    sum += weights * (held + kLargestStateRatio);
+    for (const std::int64_t bytes :
+         {price.output, price.saved, price.saved_input, price.workspace, price.waiting.value_or(0)})
+      sum += held * static_cast<double>(bytes);
+    if (sum <= kMost) continue;
+    throw Error(ErrorKind::usage, "layer " + layer.name +
+                                      ": with it the layers may hold more than 4e18 bytes in " +
+                                      std::to_string(in_flight) +
+                                      " micro-batches, which cannot be added up; use fewer micro-batches, or "
+                                      "correct the profile");
+  }
 }
 
 double state_ratio_of(OptimizerName optimizer) {

@@ -9,6 +9,7 @@
 #include "libplan/cost/chain.h"
 #include "libplan/cost/graph.h"
 #include "libplan/cost/layer_curve.h"
+#include "libplan/cost/micro_batches.h"
 #include "libplan/plan.h"
 
 namespace pp::plan {
@@ -17,20 +18,25 @@ struct PricedModel {
   std::vector<LayerPrice> layers;    ///< of the largest micro-batch
   LayerPrice loss = {.waiting = 0};  ///< zero without a loss
   std::vector<int> sizes;            ///< samples of each micro-batch
-  std::vector<double>
-      scale;  ///< per micro-batch, its forward and backward relative to `layers`; empty: all equal
-  OperationCost fixed = {};  ///< zero where the profile has none
-  int profiled_devices = 1;  ///< that were busy at once
+  MicroBatchScale scale = {};        ///< relative to `layers`
+  MicroBatches batch = {};           ///< the same, in short
+  OperationCost fixed = {};          ///< zero where the profile has none
+  int profiled_devices = 1;          ///< that were busy at once
 };
 
 /// Multiplies every time of the price.
 void scale_times(LayerPrice& price, double factor);
 
-/// Unequal micro-batches are priced at their own size. Throws pp::Error (usage) as price_layer() does.
+/// Unequal micro-batches are priced at their own size: their times as the whole model's compare, their bytes by
+/// the layer that keeps or sends most of its share. Throws pp::Error (usage) as price_layer() does.
 PricedModel price_model(const Profile& profile, std::span<const int> sizes, const CurveOptions& options);
 
-/// The same with each layer's time at its least over the sizes: what a bound may count for every micro-batch.
+/// The same with the times of the cheapest micro-batch: what a bound may count for every one.
 PricedModel cheapest_model(const Profile& profile, std::span<const int> sizes, const CurveOptions& options);
+
+/// Throws pp::Error (usage) where the bytes of all layers, with so many micro-batches and as many weight
+/// versions of them in memory, are too many to be added up.
+void check_bytes(const Profile& profile, const PricedModel& model, std::int64_t in_flight);
 
 /// State bytes per parameter byte with pp-run's default settings: sgd 1 (momentum), adam and adamw 2, rmsprop
 /// and adagrad 1.

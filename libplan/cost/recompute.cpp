@@ -49,6 +49,34 @@ class StageView {
   std::vector<char> held_;  ///< per layer of the graph
 };
 
+/// A unit that releases something, as an item of a knapsack.
+struct ReleasingUnit {
+  CoverItem item;
+  std::int64_t saved = 0;
+  std::size_t position = 0;
+};
+
+/// By seconds per byte.
+std::vector<ReleasingUnit> releasing_units(std::span<const RecomputeUnit> units, double in_flight) {
+  std::vector<ReleasingUnit> result;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    const auto& [layer, forward, saved, kept, workspace] = units[i];
+    if (kept < saved) result.push_back({{forward, in_flight * static_cast<double>(saved - kept)}, saved, i});
+  }
+  std::ranges::stable_sort(result, {},
+                           [](const ReleasingUnit& one) { return one.item.seconds / one.item.bytes; });
+  return result;
+}
+
+/// Those that save no more than `largest`, in their order.
+std::vector<CoverItem> items_within(std::span<const ReleasingUnit> units, std::int64_t largest) {
+  std::vector<CoverItem> items;
+  for (const ReleasingUnit& unit : units) {
+    if (unit.saved <= largest) items.push_back(unit.item);
+  }
+  return items;
+}
+
 std::int64_t sum_saved(std::span<const RecomputeUnit> units) {
   return std::accumulate(units.begin(), units.end(), std::int64_t{0},
                          [](std::int64_t sum, const RecomputeUnit& unit) { return sum + unit.saved; });
@@ -96,7 +124,7 @@ std::int64_t activation_bytes(std::span<const RecomputeUnit> units, std::span<co
   return bytes + largest;
 }
 
-Released release_most(std::span<const RecomputeUnit> units, int in_flight) {
+Released release_most(std::span<const RecomputeUnit> units, double in_flight) {
   std::vector<std::pair<std::int64_t, std::int64_t>> items;  // by size: what each releases
   for (const RecomputeUnit& unit : units) {
     if (unit.releases()) items.emplace_back(unit.saved, unit.saved - unit.kept);
@@ -107,30 +135,40 @@ Released release_most(std::span<const RecomputeUnit> units, int in_flight) {
   std::int64_t released = 0;
   for (const auto& [saved, release] : items) {
     released += release;
-    if (in_flight * (released - best.bytes) > saved - best.again) best = {released, saved, best.workspace};
+    if (in_flight * static_cast<double>(released - best.bytes) > static_cast<double>(saved - best.again))
+      best = {released, saved, best.workspace};
   }
   return best;
 }
 
-std::optional<std::vector<std::size_t>> choose_units(std::span<const RecomputeUnit> units, int in_flight,
+std::optional<std::vector<std::size_t>> choose_units(std::span<const RecomputeUnit> units, double in_flight,
                                                      std::int64_t limit) {
-  const std::int64_t excess = in_flight * sum_saved(units) - limit;
+  const double excess = in_flight * static_cast<double>(sum_saved(units)) - static_cast<double>(limit);
   if (excess <= 0) return std::vector<std::size_t>{};
+  const std::vector<ReleasingUnit> all = releasing_units(units, in_flight);
+  // The possible largest units, with what a choice among those no larger costs at least: few need a knapsack.
+  std::vector<std::pair<double, std::int64_t>> sizes;
+  for (const std::int64_t largest : largest_units(units)) {
+    const double least = cover_relaxed(items_within(all, largest), excess + static_cast<double>(largest));
+    sizes.emplace_back(least, largest);
+  }
+  std::ranges::sort(sizes);
   Cover best;
   std::vector<std::size_t> chosen;
-  for (const std::int64_t largest : largest_units(units)) {
-    std::vector<CoverItem> items;
-    std::vector<std::size_t> positions;
-    for (std::size_t i = 0; i < units.size(); ++i) {
-      if (!units[i].releases() || units[i].saved > largest) continue;
-      items.push_back({units[i].forward, static_cast<double>(in_flight * (units[i].saved - units[i].kept))});
-      positions.push_back(i);
-    }
-    Cover cover = cover_exactly(items, static_cast<double>(excess + largest), best.seconds);
+  std::int64_t work = kCoverWork;
+  for (const auto& [least, largest] : sizes) {
+    if (least >= best.seconds) break;
+    Cover cover =
+        cover_exactly(items_within(all, largest), excess + static_cast<double>(largest), best.seconds, work);
     if (cover.seconds >= best.seconds) continue;
     best = std::move(cover);
     chosen.clear();
-    for (const std::size_t i : best.items) chosen.push_back(positions[i]);
+    std::size_t place = 0;
+    for (const ReleasingUnit& unit : all) {
+      if (unit.saved <= largest && std::ranges::binary_search(best.items, place++))
+        chosen.push_back(unit.position);
+    }
+    std::ranges::sort(chosen);
   }
   if (best.seconds == std::numeric_limits<double>::infinity()) return std::nullopt;
   return chosen;
@@ -143,7 +181,7 @@ std::vector<RecomputeUnit> ChainUnits::stage(int begin, int end, std::int64_t in
   return recompute_units(graph_, prices_, std::span(order_).subspan(at(begin), at(end - begin)), input);
 }
 
-Released ChainUnits::release_most(int begin, int end, std::int64_t input, int in_flight) const {
+Released ChainUnits::release_most(int begin, int end, std::int64_t input, double in_flight) const {
   const auto [found, added] = known_.try_emplace({begin, end, in_flight});
   if (added) found->second = plan::release_most(stage(begin, end, input), in_flight);
   return found->second;

@@ -69,13 +69,14 @@ struct Released {
   std::int64_t again = 0;      ///< the largest `saved` of the choice, there in backward
   std::int64_t workspace = 0;  ///< the largest of all units: less is saved behind them in which it could hide
 };
-/// The choice with the least activation_bytes(). O(units log units).
-Released release_most(std::span<const RecomputeUnit> units, int in_flight);
+/// The choice with the least activation_bytes(); smaller micro-batches in flight count in part. O(units log
+/// units).
+Released release_most(std::span<const RecomputeUnit> units, double in_flight);
 
 /// The units, ascending, that cost the least time among the choices within `limit` bytes of activations;
 /// nothing when no choice is. For each possible largest unit a covering knapsack, so as exact as
 /// cover_exactly().
-std::optional<std::vector<std::size_t>> choose_units(std::span<const RecomputeUnit> units, int in_flight,
+std::optional<std::vector<std::size_t>> choose_units(std::span<const RecomputeUnit> units, double in_flight,
                                                      std::int64_t limit);
 
 /// The stages of one linear order, for StageMemory. Graph and prices must outlive it.
@@ -86,11 +87,12 @@ class ChainUnits {
   /// Of the layers at positions [begin, end).
   std::vector<RecomputeUnit> stage(int begin, int end, std::int64_t input) const;
   /// release_most() of such a stage; remembered. Not thread-safe.
-  Released release_most(int begin, int end, std::int64_t input, int in_flight) const;
+  Released release_most(int begin, int end, std::int64_t input, double in_flight) const;
 
  private:
   struct Key {
-    int begin, end, in_flight;
+    int begin, end;
+    double in_flight;
     auto operator<=>(const Key&) const = default;
   };
   const PlanGraph& graph_;

@@ -14,12 +14,15 @@ void RecomputeTime::make_classes() {
   constexpr std::size_t kClasses = 16;
   struct Layer {
     double rate;
+    std::int64_t saved;
     int position;
   };
   std::vector<Layer> layers;
   for (int p = 0; p < chain_.size(); ++p) {
-    const std::int64_t saved = chain_.sum(chain_.saved, p, p + 1);
-    if (saved > 0) layers.push_back({chain_.sum(chain_.forward, p, p + 1) / static_cast<double>(saved), p});
+    const bool last = p + 1 == chain_.size();
+    const std::int64_t saved = chain_.sum(chain_.saved, p, p + 1) - (last ? chain_.loss_saved : 0);
+    const double forward = chain_.sum(chain_.forward, p, p + 1) - (last ? chain_.loss_forward : 0);
+    if (saved > 0) layers.push_back({std::max(0.0, forward) / static_cast<double>(saved), saved, p});
   }
   std::ranges::stable_sort(layers, {}, &Layer::rate);
   const std::size_t classes = std::min(kClasses, layers.size());
@@ -30,30 +33,30 @@ void RecomputeTime::make_classes() {
     one.seconds_per_byte = layers[first].rate;
     one.saved.assign(static_cast<std::size_t>(chain_.size()) + 1, 0);
     for (std::size_t i = first; i < last; ++i) {
-      const int p = layers[i].position;
-      one.saved[static_cast<std::size_t>(p) + 1] = chain_.sum(chain_.saved, p, p + 1);
+      one.saved[static_cast<std::size_t>(layers[i].position) + 1] = layers[i].saved;
     }
     for (std::size_t k = 1; k < one.saved.size(); ++k) one.saved[k] += one.saved[k - 1];
   }
 }
 
-double RecomputeTime::seconds(int begin, int end, int replicas, double count) const {
+double RecomputeTime::seconds(int begin, int end, int replicas, double count, double one) const {
   const RecomputeMode mode = memory_.in_flight().recompute;
   if (mode == RecomputeMode::never) return 0;
   const double forward = chain_.stage_forward(begin, end);
-  if (mode == RecomputeMode::always) return forward;
-  if (mode == RecomputeMode::except_last) return forward * ((count - 1) / count);
+  if (mode == RecomputeMode::always) return count * forward;
+  if (mode == RecomputeMode::except_last) return std::max(0.0, count - one) * forward;
   if (classes_.empty()) return 0;
   const int window = memory_.least_window(replicas, 0);
-  std::int64_t excess = memory_.least_excess({begin, end, replicas}, window);
+  const double held = memory_.held(replicas, window);
+  auto excess = static_cast<double>(memory_.least_excess({begin, end, replicas}, window));
   double seconds = 0;
-  for (const Class& one : classes_) {
+  for (const Class& layers : classes_) {
     if (excess <= 0) break;
-    const std::int64_t given = std::min(excess, window * chain_.sum(one.saved, begin, end));
-    seconds += static_cast<double>(given) / window * one.seconds_per_byte;
+    const double given = std::min(excess, held * static_cast<double>(chain_.sum(layers.saved, begin, end)));
+    seconds += given / held * layers.seconds_per_byte;
     excess -= given;
   }
-  return seconds;
+  return count * seconds;
 }
 
 }  // namespace pp::plan

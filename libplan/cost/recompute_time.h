@@ -14,11 +14,11 @@ class RecomputeTime {
  public:
   RecomputeTime(const Chain& chain, const StageMemory& memory);
 
-  /// Seconds per micro-batch of the busiest of `replicas` with `count` micro-batches. When stages always run
-  /// again the stage's forward. With `automatic` a lower bound: layers give back all they save, in part too,
-  /// cheapest first, in at most 16 classes of about equal seconds per byte. Does not fall when the stage grows.
-  /// O(1), `automatic` O(16).
-  double seconds(int begin, int end, int replicas, double count) const;
+  /// Seconds of `count` micro-batches of the chain's on the busiest of `replicas`, of which the last may be
+  /// left out: `one` of the chain's. When stages always run again the stage's forward. With `automatic` a lower
+  /// bound: layers give back all they save, in part too, cheapest first, in at most 16 classes of about equal
+  /// seconds per byte. Does not fall when the stage grows. O(1), `automatic` O(16).
+  double seconds(int begin, int end, int replicas, double count, double one = 1) const;
 
  private:
   struct Class {

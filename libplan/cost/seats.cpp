@@ -13,14 +13,17 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 /// Of some devices behind network cards.
 struct CardUse {
   int most = 1;      ///< behind one card; 1 where none is shared
-  bool even = true;  ///< as many behind every card that is used
+  bool even = true;  ///< as many of every group that is used
 };
-CardUse card_use(const std::vector<int>& cards, std::span<const int> positions) {
-  if (cards.empty()) return {};
-  std::map<int, int> counts;
-  int most = 0;
-  for (const int position : positions) most = std::max(most, ++counts[cards[at(position)]]);
-  return {most, at(most) * counts.size() == positions.size()};
+CardUse card_use(const NetworkCards& cards, std::span<const int> positions) {
+  if (cards.of.empty()) return {};
+  std::map<int, int> counts, groups;
+  int most = 0, largest = 0;
+  for (const int position : positions) {
+    most = std::max(most, ++counts[cards.of[at(position)]]);
+    largest = std::max(largest, ++groups[cards.group(position)]);
+  }
+  return {most, at(largest) * groups.size() == positions.size()};
 }
 
 class ListedSeats {
@@ -30,7 +33,7 @@ class ListedSeats {
         speed_(speed),
         context_(context),
         neighbours_(neighbours),
-        cards_(shared_cards(devices.cluster)),
+        cards_(network_cards(devices.cluster)),
         all_(hand_over(devices.cluster, devices.positions)),
         size_(static_cast<int>(devices.positions.size())) {}
 
@@ -58,7 +61,7 @@ class ListedSeats {
     for (const int position : positions) {
       const Link link = link_between(devices_.cluster, position, other);
       if (position != positions.front() && !is_better(link, best.link)) continue;
-      best = {link, !cards_.empty() && cards_[at(position)] != cards_[at(other)]};
+      best = {link, cards_.between(position, other)};
     }
     return best;
   }
@@ -79,7 +82,7 @@ class ListedSeats {
   double speed_;
   std::int64_t context_;
   Neighbours neighbours_;
-  std::vector<int> cards_;
+  NetworkCards cards_;
   HandOver all_;
   int size_;
 };
@@ -110,7 +113,7 @@ void align(Seats& seats, const Cluster& cluster, int replicas) {
   std::vector<int> positions(at(replicas));
   std::iota(positions.begin(), positions.end(), 0);
   Seat& seat = seats.all[seats.index({0, replicas})];
-  const CardUse use = card_use(shared_cards(cluster), positions);
+  const CardUse use = card_use(network_cards(cluster), positions);
   seat.all_reduce = all_reduce_forms(cluster, positions);
   seat.server = server_ways(cluster, positions);
   seat.per_card = use.most;

@@ -1,7 +1,6 @@
 #include "libplan/cost/stage_bytes.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace pp::plan {
 
@@ -30,12 +29,14 @@ std::int64_t message_bytes(HandOver hand_over, std::int64_t in, std::int64_t out
 
 StageBytes stage_bytes(const StageContents& contents, const StageKeeping& keeping) {
   StageBytes part;
+  const std::int64_t trained = contents.parameters - contents.frozen;
   part.weights = contents.parameters + contents.buffers;
-  part.gradients = contents.parameters;
-  part.optimizer =
-      static_cast<std::int64_t>(std::ceil(keeping.state_ratio * static_cast<double>(contents.parameters)));
-  part.versions = (keeping.versions - 1) * part.weights;
+  part.gradients = trained;
+  part.optimizer = whole_bytes(keeping.state_ratio * static_cast<double>(trained));
+  part.versions = whole_bytes((keeping.versions - 1.0) * static_cast<double>(part.weights - contents.frozen));
   part.in_flight = keeping.in_flight;
+  part.smaller = keeping.smaller;
+  part.scale = keeping.scale;
   part.input = keeping.runs_again ? contents.received : contents.kept;
   part.saved = contents.saved - std::min(contents.entering, part.input);
   part.boundary = contents.messages;

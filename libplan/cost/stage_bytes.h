@@ -2,12 +2,14 @@
 // prices that the simulator is given.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 
 #include <string_view>
 #include <tuple>
 
+#include "libplan/cost/whole_bytes.h"
 #include "libprofile/core/cluster.h"
 
 namespace pp::plan {
@@ -31,6 +33,7 @@ std::int64_t message_bytes(HandOver hand_over, std::int64_t in, std::int64_t out
 /// What the layers of a stage hold and exchange, added up. Tensors in bytes of one micro-batch.
 struct StageContents {
   std::int64_t parameters = 0, buffers = 0;
+  std::int64_t frozen = 0;     ///< the part of `parameters` that is not trained
   std::int64_t saved = 0;      ///< from F to B
   std::int64_t entering = 0;   ///< the part of `saved` that is a tensor of another stage
   std::int64_t received = 0;   ///< from other stages, each tensor once
@@ -43,6 +46,8 @@ struct StageContents {
 struct StageKeeping {
   int versions = 1;   ///< of the weights
   int in_flight = 1;  ///< micro-batches
+  int smaller = 0;    ///< of them
+  double scale = 1;   ///< bytes of a smaller one, relative to the others
   double state_ratio = 1;
   bool runs_again = false;  ///< some layers, from all that the stage received
 };
@@ -56,9 +61,18 @@ struct StageBytes {
   std::int64_t again = 0;      ///< what runs again has in backward, of one micro-batch at a time
   std::int64_t workspace = 0;  ///< above all that is saved
   int in_flight = 1;
+  int smaller = 0;   ///< StageKeeping::smaller
+  double scale = 1;  ///< StageKeeping::scale
   std::int64_t total() const {
-    return weights + gradients + optimizer + versions + in_flight * (saved + input) + again + boundary +
+    return weights + gradients + optimizer + versions + held(saved) + held(input) + again + boundary +
            workspace;
+  }
+  /// `bytes` of every micro-batch in flight.
+  std::int64_t held(std::int64_t bytes) const {
+    const double all = static_cast<double>(in_flight) * static_cast<double>(bytes);
+    if (all > 1e16) return whole_bytes(all);  // where integers might wrap
+    if (smaller == 0) return in_flight * bytes;
+    return (in_flight - smaller) * bytes + smaller * std::llround(scale * static_cast<double>(bytes));
   }
 };
 

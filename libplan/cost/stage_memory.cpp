@@ -12,6 +12,28 @@ constexpr int kEndless = 1 << 20;  ///< a stream: no step ends the window
 
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
+/// Of a stage that runs all again but the last micro-batch, which keeps everything: the peak is when that one
+/// stands beside one that runs again, unless earlier ones are larger. `whole`: without it.
+StageBytes with_last(const StageBytes& whole, const MicroBatches& batch, int replicas) {
+  StageBytes most = whole;
+  for (int r = 0; r < (batch.equal() ? 1 : replicas); ++r) {  // whose micro-batches are r, r + replicas, ..
+    const int count = ceil_div(batch.count - r, replicas);
+    const int full = ceil_div(std::max(0, batch.full - r), replicas);
+    const auto of = [&](int i, std::int64_t bytes) {
+      return i < full ? bytes : std::llround(batch.bytes * static_cast<double>(bytes));
+    };
+    StageBytes end = whole;
+    end.in_flight = std::min(whole.in_flight, count);
+    if (end.in_flight < 2) continue;
+    const int first = count - end.in_flight;
+    end.smaller = batch.equal() ? 0 : end.in_flight - std::max(0, full - first);
+    end.again = of(first, whole.again) + of(count - 1, whole.again);
+    end.workspace = of(first, whole.workspace);
+    if (end.total() > most.total()) most = end;
+  }
+  return most;
+}
+
 }  // namespace
 
 bool is_limited(const MemoryLimit& limit) { return limit.bytes != std::numeric_limits<std::int64_t>::max(); }
@@ -34,14 +56,14 @@ int StageMemory::least_window(int replicas, int later) const {
 }
 
 std::int64_t StageMemory::least_excess(const StageRange& stage, int window) const {
-  StageBytes part = stage_bytes(least_contents(stage), keeping(window, false));
+  StageBytes part = stage_bytes(least_contents(stage), keeping(stage.replicas, window, false));
   part.workspace = 0;
-  return part.total() + limit_.context - limit_.bytes;
+  return part.total() - part.smaller + limit_.context - limit_.bytes;  // which were rounded one by one
 }
 
 bool StageMemory::fits_at_least(int begin, int end, int replicas, int later) const {
   const StageRange stage{begin, end, replicas};
-  StageBytes part = stage_bytes(least_contents(stage), keeping(least_window(replicas, later), false));
+  StageBytes part = stage_bytes(least_contents(stage), keeping(replicas, least_window(replicas, later), false));
   switch (in_flight_.recompute) {
     case RecomputeMode::never: break;
     case RecomputeMode::except_last:
@@ -85,8 +107,8 @@ bool StageMemory::fits(const StageRange& stage, int demand) const {
 
 bool StageMemory::fits_window(const StageRange& stage, int window) const {
   if (in_flight_.recompute != RecomputeMode::automatic) return holds(bytes(stage, window));
-  if (holds(stage_bytes(contents(stage), keeping(window, false)))) return true;
-  StageBytes part = stage_bytes(contents(stage), keeping(window, true));
+  if (holds(stage_bytes(contents(stage), keeping(stage.replicas, window, false)))) return true;
+  StageBytes part = stage_bytes(contents(stage), keeping(stage.replicas, window, true));
   part.again = std::exchange(part.saved, 0);
   if (holds(part)) return true;  // the whole stage
   std::swap(part.saved, part.again);
@@ -99,6 +121,7 @@ StageContents StageMemory::least_contents(const StageRange& stage) const {
   const auto& [begin, end, replicas] = stage;
   return {.parameters = chain_.sum(chain_.parameters, begin, end),
           .buffers = chain_.sum(chain_.buffers, begin, end),
+          .frozen = chain_.sum(chain_.frozen, begin, end),
           .saved = chain_.sum(chain_.saved, begin, end),  // no more than saved and input together
           .transient = chain_.transient(begin, end)};
 }
@@ -114,27 +137,49 @@ StageContents StageMemory::contents(const StageRange& stage) const {
   return all;
 }
 
-StageKeeping StageMemory::keeping(int window, bool runs_again) const {
-  return {versions_kept(in_flight_.policy, window, in_flight_.stages, in_flight_.per_update), window,
-          chain_.state_ratio, runs_again};
+StageKeeping StageMemory::keeping(int replicas, int window, bool runs_again) const {
+  return {.versions = versions_kept(in_flight_.policy, window, in_flight_.stages, in_flight_.per_update),
+          .in_flight = window,
+          .smaller = smaller_of(replicas, window),
+          .scale = in_flight_.batch.bytes,
+          .state_ratio = chain_.state_ratio,
+          .runs_again = runs_again};
+}
+
+int StageMemory::smaller_of(int replicas, int window) const {
+  const MicroBatches& batch = in_flight_.batch;
+  if (batch.equal()) return 0;
+  if (in_flight_.micro_batches != 0) return std::max(0, window - ceil_div(batch.full, replicas));
+  const auto [found, fresh] = smaller_.try_emplace({replicas, window}, window);
+  for (int first = 0; fresh && first < batch.count; ++first) {  // of a stream's, any may stand in front
+    int smaller = 0;
+    for (std::int64_t i = 0; i < window; ++i) smaller += (first + i * replicas) % batch.count >= batch.full;
+    found->second = std::min(found->second, smaller);
+  }
+  return found->second;
+}
+
+double StageMemory::held(int replicas, int window) const {
+  const int smaller = smaller_of(replicas, window);
+  return window - smaller + smaller * in_flight_.batch.bytes;
 }
 
 StageBytes StageMemory::bytes(const StageRange& stage, int window) const {
-  const StageBytes part = stage_bytes(contents(stage), keeping(window, false));
+  const StageBytes part = stage_bytes(contents(stage), keeping(stage.replicas, window, false));
   const RecomputeMode mode = in_flight_.recompute;
-  const bool keeps_all = mode == RecomputeMode::never || (mode == RecomputeMode::automatic && holds(part));
+  const bool only_last = mode == RecomputeMode::except_last && micro_batches_of(stage.replicas) < 2;
+  const bool keeps_all =
+      mode == RecomputeMode::never || only_last || (mode == RecomputeMode::automatic && holds(part));
   return keeps_all ? part : bytes_again(stage, window);
 }
 
 StageBytes StageMemory::bytes_again(const StageRange& stage, int window) const {
-  const StageBytes part = stage_bytes(contents(stage), keeping(window, true));
+  const StageBytes part = stage_bytes(contents(stage), keeping(stage.replicas, window, true));
   StageBytes whole = part;
   whole.again = std::exchange(whole.saved, 0);
   if (in_flight_.recompute == RecomputeMode::always) return whole;
-  if (in_flight_.recompute == RecomputeMode::except_last) {
-    whole.again *= std::min(window, 2);  // the last micro-batch keeps all beside the one that runs again
-    return whole;
-  }
+  if (in_flight_.recompute == RecomputeMode::except_last)
+    return with_last(whole, in_flight_.batch, stage.replicas);
   const StageBytes layers = bytes_of_layers_again(stage, part);
   return layers.total() < whole.total() ? layers : whole;
 }
@@ -144,7 +189,8 @@ StageBytes StageMemory::bytes_of_layers_again(const StageRange& stage, StageByte
     part.saved = 0;
     return part;
   }
-  const Released most = in_flight_.units->release_most(stage.begin, stage.end, part.input, part.in_flight);
+  const Released most =
+      in_flight_.units->release_most(stage.begin, stage.end, part.input, held(stage.replicas, part.in_flight));
   part.saved -= most.bytes;
   part.again = most.again;
   part.workspace = std::max(part.workspace, most.workspace);

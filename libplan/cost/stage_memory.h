@@ -3,10 +3,13 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "libplan/cost/chain.h"
+#include "libplan/cost/micro_batches.h"
 #include "libplan/cost/recompute.h"
 #include "libplan/cost/stage_bytes.h"
 #include "libplan/cost/stage_cost.h"
@@ -22,11 +25,13 @@ struct InFlight {
   WeightPolicy policy = WeightPolicy::flush;       ///< how many weight versions a stage keeps
   int stages = 0;                                  ///< vertical_sync, predict: of the pipeline, at most
   int micro_batches = 0;                           ///< per step; 0: a stream without end
+  MicroBatches batch = {};                         ///< per step or update, where they differ in size
   int per_update = 1;                              ///< predict: micro-batches
   RecomputeMode recompute = RecomputeMode::never;  ///< what a stage may run again instead of keeping it
   /// With `automatic`: what layers release; must outlive the memory. Null, for chains whose positions are not
   /// layers: everything (a bound).
   const ChainUnits* units = nullptr;
+  bool operator==(const InFlight&) const = default;
 };
 
 /// Fixed costs of every device and what it may hold.
@@ -55,6 +60,8 @@ class StageMemory {
 
   /// Micro-batches in flight that `later` devices force at least.
   int least_window(int replicas, int later) const;
+  /// What so many in flight hold at most, in micro-batches of the largest size.
+  double held(int replicas, int window) const;
   /// Bytes by which the stage exceeds the limit at least when nothing runs again, without workspace; negative:
   /// they are left. Grows with the stage by no less than `window` times what its new layers save.
   std::int64_t least_excess(const StageRange& stage, int window) const;
@@ -86,7 +93,9 @@ class StageMemory {
   StageContents contents(const StageRange& stage) const;
   /// The same without what it exchanges: no more than the stage holds, and sooner known.
   StageContents least_contents(const StageRange& stage) const;
-  StageKeeping keeping(int window, bool runs_again) const;
+  StageKeeping keeping(int replicas, int window, bool runs_again) const;
+  /// Of the smaller size, among `window` that follow each other on a replica: the fewest.
+  int smaller_of(int replicas, int window) const;
   /// With what it runs again.
   StageBytes bytes(const StageRange& stage, int window) const;
   StageBytes bytes_again(const StageRange& stage, int window) const;
@@ -98,6 +107,7 @@ class StageMemory {
   MemoryLimit limit_;
   mutable std::vector<std::vector<Windows>>
       known_;  ///< by begin, then end modulo the row: the latest one asked
+  mutable std::map<std::pair<int, int>, int> smaller_;  ///< smaller_of() of streams
 };
 
 }  // namespace pp::plan

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "libprofile/core/svg_writer.h"
+#include "libprofile/core/utf8.h"
 
 namespace pp::plan {
 namespace {
@@ -63,7 +64,7 @@ RowName row_name(const EqualWorkers& group, const TimelineRow& row, const SvgOpt
 std::string cut_to(const std::string& text, double pixels) {
   if (text_width(text) <= pixels) return text;
   const auto letters = static_cast<std::size_t>(std::max(pixels / text_width("m"), 4.0));
-  return text.substr(0, letters - 3) + "...";
+  return std::string(beginning(text, letters - 3)) + "...";
 }
 
 }  // namespace pp::plan

@@ -6,19 +6,24 @@
 namespace pp::plan {
 
 int TimelineRow::chunk(StageId stage) const {
-  return static_cast<int>(std::ranges::lower_bound(stages, stage) - stages.begin());
+  const auto position = std::ranges::lower_bound(stages, stage) - stages.begin();
+  return static_cast<int>(std::clamp<std::ptrdiff_t>(position, 0, std::ssize(stages) - 1));
 }
 
 std::vector<TimelineRow> timeline_rows(const SimulationResult& result) {
   std::vector<TimelineRow> rows(result.busy.size());
-  std::vector<std::set<StageId>> stages(rows.size());
+  std::vector<std::set<StageId>> computed(rows.size()), named(rows.size());
   for (const OpEvent& event : result.ops) {
-    TimelineRow& row = rows[index(event.worker)];
-    row.ops.push_back(&event);
-    row.busy += event.end - event.start;
-    stages[index(event.worker)].insert(event.op.stage);
+    const std::size_t worker = index(event.worker);
+    rows[worker].ops.push_back(&event);
+    rows[worker].busy += event.end - event.start;
+    auto& stages = has_micro_batch(event.op.kind) ? computed : named;
+    stages[worker].insert(event.op.stage);
   }
-  for (std::size_t w = 0; w < rows.size(); ++w) rows[w].stages.assign(stages[w].begin(), stages[w].end());
+  for (std::size_t w = 0; w < rows.size(); ++w) {
+    const std::set<StageId>& stages = computed[w].empty() ? named[w] : computed[w];
+    rows[w].stages.assign(stages.begin(), stages.end());
+  }
   return rows;
 }
 

@@ -10,10 +10,12 @@ namespace pp::plan {
 
 struct TimelineRow {
   std::vector<const OpEvent*> ops;  ///< by start; they point into the result
-  std::vector<StageId> stages;      ///< that occur, ascending
+  /// Those that it runs micro-batches of, ascending: an all-reduce of tied weights names another worker's. Of a
+  /// worker that runs none, all that occur.
+  std::vector<StageId> stages;
   Seconds busy{};
 
-  /// Which of the worker's stages this is, from 0.
+  /// Which of the worker's stages this is, from 0; of one that it does not have, the nearest.
   int chunk(StageId stage) const;
 };
 

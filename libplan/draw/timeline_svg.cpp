@@ -119,6 +119,8 @@ class SvgTimeline {
     return std::move(svg).finish();
   }
 
+  double left() const { return layout_.left; }
+
  private:
   /// Of a row of the picture: that of its first worker.
   const TimelineRow& row(std::size_t group) const { return rows_[groups_[group].front()]; }
@@ -126,6 +128,7 @@ class SvgTimeline {
   /// Names take what they need of the left margin, up to a limit.
   void name_rows() {
     row_of_.resize(rows_.size());
+    layout_.left = std::max(layout_.left, options_.names);
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       names_.push_back(row_name(groups_[g], row(g), options_));
       const double width = std::max(text_width(names_[g].stages), text_width(names_[g].workers)) + 16;
@@ -290,6 +293,11 @@ class SvgTimeline {
 std::string timeline_svg(const SimulationResult& result, std::span<const MemoryCurve> memory,
                          const SvgOptions& options) {
   return SvgTimeline(result, memory, options).text();
+}
+
+double names_width(const SimulationResult& result, std::span<const MemoryCurve> memory,
+                   const SvgOptions& options) {
+  return SvgTimeline(result, memory, options).left();
 }
 
 }  // namespace pp::plan

@@ -15,9 +15,11 @@ struct SvgOptions {
   std::string title;       ///< one line: model, schedule, sizes
   double width = 1200;     ///< pixels, at least 400
   std::string subtitle{};  ///< empty: makespan, bubble and counts
-  /// So that pictures can be compared: what time and memory axes reach at least.
+  /// So that pictures can be compared: what time and memory axes reach at least, and the pixels that the names
+  /// of the rows have at least (names_width).
   Seconds length{};
   Bytes full_memory{};
+  double names = 0;
   /// What is known of a plan; empty: of nothing.
   std::vector<std::string> stage_layers{};  ///< per stage: `conv1 .. conv3`
   std::vector<std::string> devices{};       ///< per worker: `cpu:0`
@@ -35,5 +37,9 @@ struct SvgOptions {
 /// for any number of operations on up to 1000 workers. O(operations).
 std::string timeline_svg(const SimulationResult& result, std::span<const MemoryCurve> memory,
                          const SvgOptions& options);
+
+/// What the names of its rows take: where its time axis begins.
+double names_width(const SimulationResult& result, std::span<const MemoryCurve> memory,
+                   const SvgOptions& options);
 
 }  // namespace pp::plan

@@ -38,8 +38,6 @@ int replicas_of(const Plan& plan, const std::string& trainer) {
              "stages have unequal replicas, " + replicas_text(plan) + "; plan with --replicas of one number");
     }
   }
-  if (plan.training.replica_routing != "round_robin")
-    refuse(trainer, "replicas share each micro-batch; plan with a schedule whose replicas take turns");
   if (plan.training.micro_batches % static_cast<int>(replicas) != 0) {
     refuse(trainer, std::to_string(plan.training.micro_batches) +
                         " micro-batches are not the same number for " + std::to_string(replicas) +
@@ -78,8 +76,8 @@ Program renumbered(const Program& program, int replica, int replicas) {
 std::vector<std::string> LossList::settle(const std::string& trainer) const {
   if (rule_ == Losses::leave_out || lost_.empty()) return lost_;
   std::string text = trainer + " cannot say all of this plan:";
-  for (const std::string& what : lost_) text += "\n  " + what;
-  throw Error(ErrorKind::data, text + "\n--lossy exports the rest");
+  for (const std::string& what : lost_) text += " " + what + ";";
+  throw Error(ErrorKind::data, text + " --lossy exports the rest");
 }
 
 Lane lane_of(const Plan& plan, const std::string& trainer) {

@@ -1,6 +1,7 @@
 #include "libplan/peers/foreign_graph.h"
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <queue>
 
 #include "libprofile/core/ops/op_table.h"
@@ -66,6 +67,8 @@ Profile foreign_profile(std::string_view name, std::string_view format, const st
   }
   profile.model = resolve(std::move(profile.model)).graph;
   profile.model_hash = model_hash(profile.model);
+  // Sums of what a file says may exceed what a profile may say.
+  with_context("the imported profile", [&] { profile_from_json(to_json(profile)); });
   return profile;
 }
 

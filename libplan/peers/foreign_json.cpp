@@ -32,7 +32,7 @@ bool read_flag(ObjectReader& reader, std::string_view key) {
 }
 
 Bytes read_bytes(ObjectReader& reader, std::string_view key) {
-  return Bytes(std::llround(reader.number(key, {.max = 4.6e18})));
+  return Bytes(std::llround(reader.number(key, {.max = double{kMostInteger}})));
 }
 
 }  // namespace pp::plan

@@ -77,7 +77,9 @@ std::int64_t bytes_of(std::string_view numbers, std::string_view key, int line) 
   } else {
     sum = parse_number(value, key, line);
   }
-  if (sum > 9e18) fail(line, std::string(key) + " is more bytes than can be counted");
+  if (sum > double{kMostInteger})
+    fail(line,
+         std::string(key) + " is more than " + std::to_string(kMostInteger) + " bytes; no profile has more");
   return std::llround(sum);
 }
 

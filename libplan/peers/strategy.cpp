@@ -109,8 +109,9 @@ std::vector<PeerLevel> peer_levels(const Cluster& cluster, PeerModel model) {
   std::vector<PeerLevel> levels;
   int inner = 1;
   for (const Level& level : cluster.levels) {
-    levels.push_back({level.devices / inner, level.bandwidth});
-    inner = level.devices;
+    const int devices = std::min(level.devices, device_count(cluster));
+    levels.push_back({devices / inner, level.bandwidth});
+    inner = devices;
   }
   if (model == PeerModel::piper || model == PeerModel::dnn_partitioning)
     return {{device_count(cluster), cluster.levels.back().bandwidth}};

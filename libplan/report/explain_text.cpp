@@ -150,11 +150,14 @@ std::string overlap_text(const Explanation& why) {
 }
 
 std::string certainty_text(const Certificate& certificate) {
+  constexpr double kShown = 0.0005;  // percent() rounds what is less to 0
   const std::string bound = to_text(certificate.lower_bound);
+  if (certificate.lower_bound <= Seconds(0) && certificate.objective > Seconds(0))
+    return "How sure: nothing is proven, the lower bound is 0.\n";
   if (certificate.gap < kRounding)
     return "How sure: proven, no plan of the searched family takes less than " + bound + ".\n";
   return "How sure: no plan of the searched family takes less than " + bound + "; this one takes " +
-         percent(certificate.gap) + " more.\n";
+         (certificate.gap < kShown ? "less than 0.1 %" : percent(certificate.gap)) + " more.\n";
 }
 
 /// The part of the step in which the runner-up loses most.

@@ -153,9 +153,10 @@ std::optional<Infeasible> oversized_layer(const Problem& problem, std::int64_t l
   std::int64_t most = 0;
   const GraphLayer* worst = nullptr;
   for (const GraphLayer& layer : problem.graph.layers) {
-    const auto state = std::ceil(optimizer.state_ratio * static_cast<double>(layer.parameter_bytes));
-    const std::int64_t needed = 2 * layer.parameter_bytes + static_cast<std::int64_t>(state) +
-                                layer.buffer_bytes + request.context_bytes.value;
+    const auto state = std::ceil(optimizer.state_ratio * static_cast<double>(layer.trained_bytes()));
+    const std::int64_t needed = layer.parameter_bytes + layer.trained_bytes() +
+                                static_cast<std::int64_t>(state) + layer.buffer_bytes +
+                                request.context_bytes.value;
     if (needed > most) most = needed, worst = &layer;
   }
   if (worst == nullptr || most <= limit) return std::nullopt;

@@ -86,7 +86,8 @@ std::string more_memory(const Problem& problem, std::int64_t limit) {
   });
   if (there) return "--memory-limit " + typed_bytes(limit);
   const double usable = problem.request.memory_limit ? 1 : 1 - problem.request.reserve;
-  const auto bytes = static_cast<std::int64_t>(std::ceil(static_cast<double>(limit) / usable));
+  constexpr double kMost = 9e18;
+  const auto bytes = static_cast<std::int64_t>(std::min(std::ceil(static_cast<double>(limit) / usable), kMost));
   const std::string text = typed_bytes(bytes);
   return "devices with " + text + (std::isdigit(text.back()) != 0 ? " bytes" : "") + " of memory each";
 }
@@ -147,6 +148,15 @@ std::string other_schedule(const Problem& problem) {
   return {};
 }
 
+/// Of weights that keep their layers in one stage.
+std::string copies(const Problem& problem) {
+  if (problem.graph.tied.empty()) return {};
+  PlanRequest changed = problem.request;
+  changed.tied = TiedWeights::copies;
+  const PlanGraph graph = planned_graph(problem.profile, changed);
+  return feasible({problem.profile, problem.cluster, graph, changed}) ? "--tied copies" : "";
+}
+
 std::string recomputing(const Problem& problem) {
   PlanRequest changed = problem.request;
   if (changed.recompute == RecomputeMode::automatic || changed.programs) return {};
@@ -166,7 +176,7 @@ Partition fitting(const PlanCase& one, const Problem& problem, std::int64_t byte
 std::string find_remedy(const Problem& problem, const std::optional<Bytes>& smallest_limit) {
   std::string text;
   for (const std::string& option :
-       {smaller_micro_batches(problem), other_schedule(problem), recomputing(problem)}) {
+       {copies(problem), smaller_micro_batches(problem), other_schedule(problem), recomputing(problem)}) {
     if (!option.empty()) text.append(text.empty() ? "" : ", or ").append(option);
   }
   if (!text.empty()) return text;

@@ -37,8 +37,8 @@ struct Problem {
 /// A partition of this case that keeps to `bytes` per device; empty: none.
 Partition fitting(const PlanCase& one, const Problem& problem, std::int64_t bytes);
 
-/// Every kind of change that helps by itself: micro-batches, schedule, recompute; else devices, or memory.
-/// Empty: none does.
+/// Every kind of change that helps by itself: copies of shared weights, micro-batches, schedule, recompute;
+/// else devices, or memory. Empty: none does.
 std::string find_remedy(const Problem& problem, const std::optional<Bytes>& smallest_limit);
 
 }  // namespace pp::plan

@@ -30,8 +30,7 @@ std::map<std::string, Seconds> port_loads(const Plan& plan) {
     const DeviceId device = plan.workers[index(id)].device;
     return static_cast<int>(std::ranges::find(cluster.devices, device, &Device::id) - cluster.devices.begin());
   };
-  const std::vector<int> cards = shared_cards(cluster);
-  const auto card = [&](WorkerId id) { return cards[static_cast<std::size_t>(position(id))]; };
+  const NetworkCards cards = network_cards(cluster);
   std::map<std::string, Seconds> loads;
   for (const LinkPrediction& sent : plan.predicted.links) {
     const Link link = link_between(cluster, position(sent.from), position(sent.to));
@@ -42,8 +41,10 @@ std::map<std::string, Seconds> port_loads(const Plan& plan) {
       loads[what + (half ? " of " : " out of ") + whose + std::to_string(from)] += time;
     };
     add("the link", "worker ", number(sent.from), number(sent.to));
-    if (cards.empty() || card(sent.from) == card(sent.to)) continue;
-    add("the network card", "node ", card(sent.from), card(sent.to));
+    const int from = position(sent.from), to = position(sent.to);
+    if (!cards.between(from, to)) continue;
+    const auto card = [&](int device) { return cards.of[static_cast<std::size_t>(device)]; };
+    add("the network card", cards.per_group > 1 ? "card " : "node ", card(from), card(to));
   }
   return loads;
 }

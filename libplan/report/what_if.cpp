@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "libplan/plan_recompute.h"
 #include "libplan/report/infeasible.h"
+#include "libplan/search/candidates/gather.h"
 #include "libplan/search/request/machine.h"
 #include "libprofile/core/counted.h"
 
@@ -30,7 +32,8 @@ Cluster with_bandwidth(Cluster cluster, double factor) {
 }
 
 Bytes scaled(Bytes bytes, double factor) {
-  return Bytes(static_cast<std::int64_t>(static_cast<double>(bytes.value) * factor));
+  constexpr double kMost = 9e18;
+  return Bytes(static_cast<std::int64_t>(std::min(static_cast<double>(bytes.value) * factor, kMost)));
 }
 
 /// Numbers between separators: `7|5`.
@@ -48,6 +51,32 @@ std::string summary(const std::string& schedule, const std::string& stages, cons
                     int micro_batches, const std::string& recompute) {
   return schedule + ", layers " + stages + " on replicas " + replicas + ", " +
          counted(micro_batches, "micro-batch") + (recompute.empty() ? "" : ", running again " + recompute);
+}
+
+bool is_limited(const Cluster& cluster, const PlanRequest& request) {
+  return request.memory_limit ||
+         std::ranges::any_of(cluster.devices, [](const Device& device) { return device.memory > Bytes(0); });
+}
+
+std::pair<Cluster, PlanRequest> without_limits(Cluster cluster, PlanRequest request) {
+  request.memory_limit.reset();
+  for (Device& device : cluster.devices) device.memory = Bytes(0);
+  return {std::move(cluster), std::move(request)};
+}
+
+/// Of the best plan of the changed request, if it takes at most this `share` of the step of `plan`.
+std::optional<Seconds> faster_step(const Plan& plan, const Profile& profile, const Cluster& cluster,
+                                   const PlanRequest& request, double share) {
+  if (!has_time(request, cluster)) return std::nullopt;
+  std::optional<Plan> best;
+  try {
+    best = best_plan(profile, cluster, request);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::internal) throw;
+  }
+  if (!best || !has_time(request, cluster) || best->predicted.step >= share * plan.predicted.step)
+    return std::nullopt;
+  return best->predicted.step;
 }
 
 /// Plans the changes, in the order they are added.
@@ -102,24 +131,24 @@ std::string plan_summary(const Alternative& other) {
 
 std::optional<Seconds> step_without_memory_limit(const Plan& plan, const Profile& profile,
                                                  const Cluster& cluster, const PlanRequest& request) {
-  const bool limited = request.memory_limit || std::ranges::any_of(cluster.devices, [](const Device& device) {
-                         return device.memory > Bytes(0);
-                       });
-  if (!limited) return std::nullopt;
-  PlanRequest free = request;
-  free.memory_limit.reset();
-  Cluster roomy = cluster;
-  for (Device& device : roomy.devices) device.memory = Bytes(0);
-  if (!has_time(request, cluster)) return std::nullopt;
-  std::optional<Plan> best;
-  try {
-    best = best_plan(profile, roomy, free);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::run) throw;
-  }
-  if (!best || !has_time(request, cluster) || best->predicted.step >= (1 - kRounding) * plan.predicted.step)
+  if (!is_limited(cluster, request)) return std::nullopt;
+  const auto [roomy, free] = without_limits(cluster, request);
+  return faster_step(plan, profile, roomy, free, 1 - kRounding);
+}
+
+std::optional<Seconds> step_with_recompute(const Plan& plan, const Profile& profile, const Cluster& cluster,
+                                           const PlanRequest& request) {
+  constexpr double kWorthSaying = 0.95;
+  if (request.recompute != RecomputeMode::never || request.programs || !is_limited(cluster, request))
     return std::nullopt;
-  return best->predicted.step;
+  auto [roomy, free] = without_limits(cluster, request);
+  free.all_reduce_overlap = all_reduce_overlap(cluster, request);
+  const Gathered least =
+      gather(profile, roomy, planned_graph(profile, request), free, {.slowest = 0}, DownSets::leave_out);
+  if (least.floor > kWorthSaying * plan.predicted.step.count()) return std::nullopt;
+  PlanRequest again = request;
+  again.recompute = RecomputeMode::automatic;
+  return faster_step(plan, profile, cluster, again, kWorthSaying);
 }
 
 std::vector<WhatIf> what_if(const Plan& plan, const Profile& profile, const Cluster& cluster,

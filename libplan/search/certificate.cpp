@@ -5,6 +5,7 @@
 #include <string>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/json_reader.h"
 
 namespace pp::plan {
 namespace {
@@ -41,6 +42,7 @@ std::string_view text_of(Origin origin) {
     case Origin::points: return "the objective";
     case Origin::least_bound: return "the bound";
     case Origin::data_parallel: return "data parallelism";
+    case Origin::even_stages: return "stages of equal times";
     case Origin::straight: return "pipelines without replicas";
     case Origin::anything: return "a search for whatever fits";
     case Origin::less_memory: return "a search within less memory";
@@ -55,7 +57,9 @@ std::string_view text_of(Origin origin) {
 /// `exact over` only where every partition of the searched layer orders was looked at.
 std::string searched_text(const SearchOutcome& outcome) {
   const int flat = outcome.schedules - outcome.placed_schedules;
-  std::string text = flat > 0 && outcome.exact && !outcome.cut_short ? "exact over " : "searched ";
+  std::string text = outcome.equal_replicas ? "searched pipelines of equal replicas over "
+                     : flat > 0 && outcome.exact && !outcome.cut_short ? "exact over "
+                                                                       : "searched ";
   text += count_text(outcome.orders, "layer order", "layer orders") + ", " +
           count_text(outcome.batches, "micro-batch count", "micro-batch counts") + " and ";
   if (flat > 0) text += count_text(flat, "schedule", "schedules");
@@ -75,7 +79,7 @@ Certificate certify(const SearchOutcome& outcome) {
   require_bound(outcome.bound, certificate.objective.count());
   certificate.lower_bound = std::min(Seconds(outcome.bound), certificate.objective);  // rounding
   if (certificate.lower_bound.count() > 0)
-    certificate.gap = certificate.objective / certificate.lower_bound - 1;
+    certificate.gap = std::min(kMostNumber, certificate.objective / certificate.lower_bound - 1);
   certificate.search = searched_text(outcome) + "; " +
                        count_text(outcome.candidates, "candidate", "candidates") + ", " +
                        std::to_string(outcome.ranked.size()) + " simulated";

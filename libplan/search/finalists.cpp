@@ -20,7 +20,8 @@ auto rank(const Finalist& finalist) {
                     recomputed_layers(finalist.again, finalist.assignment), finalist.peak(),
                     std::string(finalist.schedule->name), stages_text(finalist.partition),
                     replicas_text(finalist.partition), finalist.micro_batches, finalist.assignment.stage_layers,
-                    finalist.devices, finalist.windows, finalist.prefetch);
+                    finalist.devices, finalist.windows, finalist.prefetch, recompute_text(finalist.again),
+                    finalist.assignment.recompute);
 }
 
 double rounded(double seconds) {
@@ -138,8 +139,11 @@ std::vector<Bytes> worker_limits(const Finalist& finalist, const Cluster& cluste
 Bytes simulated_shortage(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request) {
   Bytes shortage(std::numeric_limits<std::int64_t>::min());
   for (const auto& [hardware, sharers] : workers_by_hardware(finalist, cluster)) {
+    const Bytes most(std::numeric_limits<std::int64_t>::max() / 2 /
+                     std::ssize(sharers));  // their sum is a number
     Bytes peaks;
-    for (const int w : sharers) peaks += finalist.prediction.workers[static_cast<std::size_t>(w)].memory.peak;
+    for (const int w : sharers)
+      peaks += std::min(most, finalist.prediction.workers[static_cast<std::size_t>(w)].memory.peak);
     for (const int w : sharers) {
       const Bytes usable(usable_bytes(device_of(finalist, cluster, w), request));
       shortage = std::max(shortage, peaks + request.context_bytes - usable);

@@ -22,7 +22,8 @@ struct Finalist {
   /// Of schedules that place the stages themselves (placed.h); one for all finalists of a case. Null: of
   /// others.
   std::shared_ptr<const Schedule> placed;
-  bool prefetch = false;  ///< of `placed`: weights are loaded a task ahead
+  std::vector<Candidate> starts{};  ///< of `placed`: other partitions that local moves may start from
+  bool prefetch = false;            ///< of `placed`: weights are loaded a task ahead
   Origin origin = Origin::points;
   bool improved = false;  ///< by local moves
   double estimate = 0;    ///< the search's objective

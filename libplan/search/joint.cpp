@@ -54,6 +54,7 @@ SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, con
       outcome.schedules = found.schedules;
       outcome.placed_schedules = found.placed_schedules;
       outcome.exact = found.exact;
+      outcome.equal_replicas = found.equal_replicas;
       only_placed = found.only_placed;
     }
     cut_short = found.cut_short;

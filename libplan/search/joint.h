@@ -22,9 +22,10 @@ struct SearchOutcome {
   int orders = 0;                   ///< distinct layer orders of one case
   int batches = 0;
   int schedules = 0;
-  int placed_schedules = 0;  ///< Gathered::placed_schedules
-  bool exact = true;         ///< Gathered::exact
-  bool cut_short = false;    ///< the observer of the request stopped the search
+  int placed_schedules = 0;     ///< Gathered::placed_schedules
+  bool equal_replicas = false;  ///< Gathered::equal_replicas
+  bool exact = true;            ///< Gathered::exact
+  bool cut_short = false;       ///< the observer of the request stopped the search
   int candidates = 0;
   int improved = 0;                        ///< of `ranked`, by local moves
   std::vector<std::string_view> left_out;  ///< schedules that need the split of the backward, only estimated

@@ -25,7 +25,8 @@ constexpr double kOperationsLarge = 1e6;               ///< the same on a machin
 constexpr std::size_t kAtOnce = 8;                ///< whatever the number of threads, which changes no result
 constexpr std::int64_t kImproved = 200'000;       ///< operations simulated per machine for local improvement
 constexpr std::int64_t kImprovedSmall = 500'000;  ///< the same of small models
-constexpr double kFar = 1.25;                     ///< Pool::far(), relative to the best
+constexpr std::size_t kListed = 5;  ///< alternatives, whatever PlanRequest::top: it changes no plan
+constexpr double kFar = 1.25;       ///< Pool::far(), relative to the best
 constexpr double kOutclassed =
     1.6;  ///< a smaller machine whose best is this much slower is not worth local moves
 constexpr double kRounding = 1e-10;  ///< relative; of sums in another order, so that ties are still seen
@@ -132,7 +133,7 @@ double Pool::far() const { return kFar * best(); }
 
 bool Pool::is_hopeless(const Finalist& finalist) const {
   if (finalist.placed) return finalist.bound > best() * (1 + kRounding);
-  return finalist.bound > std::max(best_step(static_cast<std::size_t>(request_.top) + 1), far());
+  return finalist.bound > std::max(best_step(kListed + 1), far());
 }
 
 bool Pool::can_afford(const Finalist& finalist) {
@@ -200,7 +201,7 @@ void Pool::price(std::span<Finalist> finalists) {
 
 void Pool::price(Finalist& finalist) const {
   const PricingContext context = context_of(finalist);
-  if (finalist.placed) return settle_placed(finalist, context, request_, best_near(finalist.workers()));
+  if (finalist.placed) return settle_placed(finalist, context, request_, best_of(*finalist.schedule));
   simulate(finalist, context);
   if (finalist.endless) shorten(finalist, context);
 }
@@ -255,6 +256,14 @@ double Pool::best_near(int devices) const {
   double best = kOutclassed * this->best();
   for (const Finalist& finalist : kept_) {
     if (finalist.workers() <= devices) best = std::min(best, finalist.ranked_step());
+  }
+  return best;
+}
+
+double Pool::best_of(const ScheduleRow& schedule) const {
+  double best = std::numeric_limits<double>::infinity();
+  for (const Finalist& finalist : kept_) {
+    if (finalist.schedule == &schedule) best = std::min(best, finalist.ranked_step());
   }
   return best;
 }

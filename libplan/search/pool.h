@@ -59,6 +59,9 @@ class Pool {
   /// What local moves are measured against: seconds per step of the fastest finalist on at most so many
   /// devices, so that they are improved as if the machine had no more, unless they are outclassed anyway.
   double best_near(int devices) const;
+  /// The same of a schedule that places its stages: of its own finalists alone, so that a list of schedules
+  /// gives the best of what each gives alone.
+  double best_of(const ScheduleRow& schedule) const;
   bool is_hopeless(const Finalist& finalist) const;
   /// A placed one, while operations are left.
   bool can_afford(const Finalist& finalist);

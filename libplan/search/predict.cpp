@@ -121,7 +121,8 @@ SimulationInput simulation_input(const Plan& plan, int updates) {
     length = (updates * length + round - 1) / round * round;
     check_length(plan, length);
   }
-  return make_input(priced, assignment, cluster, plan.predicted.micro_batch_scale,
+  return make_input(priced, assignment, cluster,
+                    {plan.predicted.micro_batch_scale, plan.predicted.micro_batch_bytes},
                     plan.predicted.all_reduce_overlap, static_cast<int>(length));
 }
 

@@ -137,18 +137,16 @@ std::int64_t workspace_beyond_saved(const std::vector<LayerPrice>& prices, bool 
   return reach - saved;
 }
 
-std::int64_t shared_bytes(const PricingContext& context, const TiedCopies& copies) {
-  return context.graph.layers[at(copies.owner)].parameter_bytes;
-}
-
-/// Bytes of the stage's copies of weights that belong to other stages' layers.
-std::int64_t copied_bytes(const PricingContext& context, const std::vector<int>& stage_of, int stage) {
-  std::int64_t bytes = 0;
+/// Adds the stage's copies of weights that belong to other stages' layers.
+void add_copies(const PricingContext& context, const std::vector<int>& stage_of, int stage,
+                StageContents& contents) {
   for (const TiedCopies& copies : tied_copies(context.graph, stage_of)) {
     const bool copy = stage_of[at(copies.owner)] != stage && std::ranges::count(copies.stages, stage) > 0;
-    if (copy) bytes += shared_bytes(context, copies);
+    if (!copy) continue;
+    const GraphLayer& owner = context.graph.layers[at(copies.owner)];
+    contents.parameters += owner.parameter_bytes;
+    contents.frozen += owner.frozen_bytes;
   }
-  return bytes;
 }
 
 std::vector<int> devices_of(const Assignment& assignment, const std::vector<int>& stages) {
@@ -204,15 +202,16 @@ bool splits_backward(const Assignment& assignment, int stage) {
 StageContents contents_of(const PricingContext& context, const Assignment& assignment,
                           const std::vector<int>& stage_of, const Traffic& traffic, int stage) {
   const std::vector<LayerPrice> prices = prices_of(context, assignment, stage);
-  StageContents contents{.parameters = copied_bytes(context, stage_of, stage),
-                         .received = traffic.in[at(stage)],
+  StageContents contents{.received = traffic.in[at(stage)],
                          .kept = traffic.kept[at(stage)],
                          .sent = traffic.out[at(stage)],
                          .messages = buffer_bytes(context, assignment, traffic, stage),
                          .transient = workspace_beyond_saved(prices, splits_backward(assignment, stage))};
+  add_copies(context, stage_of, stage, contents);
   for (const LayerPrice& price : prices) contents.saved += price.saved;
   for (const int layer : assignment.stage_layers[at(stage)]) {
     contents.parameters += context.graph.layers[at(layer)].parameter_bytes;
+    contents.frozen += context.graph.layers[at(layer)].frozen_bytes;
     contents.buffers += context.graph.layers[at(layer)].buffer_bytes;
     contents.entering += saved_elsewhere(context, stage_of, stage, layer);
   }
@@ -289,7 +288,7 @@ Seconds hideable_of(const PricingContext& context, const Assignment& assignment,
   for (const int layer : assignment.stage_layers[at(stage)]) {
     const LayerPrice& price = context.model.layers[at(layer)];
     layers.push_back({(split ? price.weight_gradient : price.backward) / speed,
-                      context.graph.layers[at(layer)].parameter_bytes});
+                      context.graph.layers[at(layer)].trained_bytes()});
   }
   return Seconds(hideable(layers, all_reduce.count()));
 }
@@ -355,10 +354,12 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
         context.graph, context.model.layers, assignment.stage_layers[at(stage)], traffic.in[at(stage)]);
     add_recompute(costs, units, assignment.recompute[at(stage)]);
   }
+  costs.frozen = Bytes(contents.frozen);
+  const std::int64_t trained = contents.parameters - contents.frozen;
   const std::vector<int> devices = devices_of(assignment, {stage});
   const double speed = slowest_speed(context.cluster, devices);
   costs.update = Seconds(context.optimizer.update_fixed +
-                         static_cast<double>(contents.parameters) * context.optimizer.update_per_byte);
+                         static_cast<double>(trained) * context.optimizer.update_per_byte);
   const bool new_version = holds_versions(assignment.policy) && costs.versions > 1;
   costs.update *=
       new_version ? context.optimizer.new_version : 1 + share.beside * (context.optimizer.beside - 1);
@@ -370,10 +371,10 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
   costs.first = first_times(context, assignment, stage, costs, speed);
   if (assignment.rules == RuleSet::served) {
     if (has_server(assignment.policy))
-      costs.update += server_wait(context, assignment, costs, devices, contents.parameters);
+      costs.update += server_wait(context, assignment, costs, devices, trained);
     return costs;
   }
-  costs.all_reduce = all_reduce_time(context.cluster, devices, Bytes(contents.parameters));
+  costs.all_reduce = all_reduce_time(context.cluster, devices, Bytes(trained));
   if (costs.all_reduce > Seconds(0) && context.all_reduce_overlap > 0)
     costs.hideable = hideable_of(context, assignment, stage, costs.all_reduce, speed);
   return costs;
@@ -408,8 +409,9 @@ PricedStages price_stages(const PricingContext& context, const Assignment& assig
   for (const TiedCopies& copies : tied_copies(context.graph, stage_of)) {
     auto& stages = priced.tied.emplace_back();
     for (const int stage : copies.stages) stages.push_back(StageId{stage});
-    priced.tied_all_reduce.push_back(all_reduce_time(context.cluster, devices_of(assignment, copies.stages),
-                                                     Bytes(shared_bytes(context, copies))));
+    priced.tied_all_reduce.push_back(
+        all_reduce_time(context.cluster, devices_of(assignment, copies.stages),
+                        Bytes(context.graph.layers[at(copies.owner)].trained_bytes())));
   }
   return priced;
 }

@@ -7,6 +7,7 @@
 #include "libplan/cost/links.h"
 #include "libplan/schedule/stream_length.h"
 #include "libplan/schedule/versions.h"
+#include "libprofile/core/json_reader.h"
 
 namespace pp::plan {
 namespace {
@@ -83,7 +84,7 @@ int steady_length(const Assignment& assignment) {
 }
 
 SimulationInput make_input(const PricedStages& priced, const Assignment& assignment, const Cluster& cluster,
-                           const std::vector<double>& scale, double all_reduce_overlap, int micro_batches) {
+                           const MicroBatchScale& scale, double all_reduce_overlap, int micro_batches) {
   SimulationInput input;
   input.programs.micro_batches = micro_batches;
   input.programs.synchronous = assignment.synchronous;
@@ -116,10 +117,12 @@ SimulationInput make_input(const PricedStages& priced, const Assignment& assignm
   input.stages = priced.stages;
   input.edges = priced.edges;
   set_links(input, assignment.worker_devices, cluster);
-  if (const std::vector<int> cards = shared_cards(cluster); !cards.empty()) {
-    for (const int device : assignment.worker_devices) input.cards.push_back(cards[at(device)]);
+  if (const NetworkCards cards = network_cards(cluster); !cards.of.empty()) {
+    for (const int device : assignment.worker_devices) input.cards.push_back(cards.of[at(device)]);
+    input.cards_per_node = cards.per_group;
   }
-  input.micro_batch_scale = repeated(scale, micro_batches);
+  input.micro_batch_scale = repeated(scale.times, micro_batches);
+  input.micro_batch_bytes = repeated(scale.bytes, micro_batches);
   input.all_reduce_overlap = all_reduce_overlap;
   input.swap_overlap = priced.swap.overlap;
   return input;
@@ -141,7 +144,8 @@ Prediction simulate_prediction(const PricedStages& priced, const Assignment& ass
   prediction.stages = priced.stages;
   prediction.edges = priced.edges;
   prediction.tied_all_reduce = priced.tied_all_reduce;
-  prediction.micro_batch_scale = context.model.scale;
+  prediction.micro_batch_scale = context.model.scale.times;
+  prediction.micro_batch_bytes = context.model.scale.bytes;
   prediction.all_reduce_overlap = context.all_reduce_overlap;
   prediction.swap = priced.swap;
 
@@ -161,7 +165,8 @@ Prediction simulate_prediction(const PricedStages& priced, const Assignment& ass
     prediction.bubble_fraction = std::max(0.0, 1 - busy / (workers * updates * prediction.step));
   }
   const int samples = std::accumulate(context.model.sizes.begin(), context.model.sizes.end(), 0);
-  prediction.samples_per_s = prediction.step.count() > 0 ? samples / prediction.step.count() : 0;
+  if (prediction.step > Seconds(0))
+    prediction.samples_per_s = std::min(kMostNumber, samples / prediction.step.count());
   for (std::size_t w = 0; w < result.busy.size(); ++w) {
     prediction.workers.push_back({result.busy[w] / updates, result.memory[w]});
   }

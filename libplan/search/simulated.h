@@ -18,7 +18,7 @@ int steady_length(const Assignment& assignment);
 
 /// The simulator's input for one step; streams are expanded to `micro_batches` of them.
 SimulationInput make_input(const PricedStages& priced, const Assignment& assignment, const Cluster& cluster,
-                           const std::vector<double>& scale, double all_reduce_overlap, int micro_batches);
+                           const MicroBatchScale& scale, double all_reduce_overlap, int micro_batches);
 
 /// Prediction::step of a synchronous assignment alone, in a third of the time.
 Seconds simulated_step(const PricedStages& priced, const Assignment& assignment, const PricingContext& context);

@@ -7,8 +7,10 @@
 #include <limits>
 #include <queue>
 #include <span>
+#include <utility>
 
 #include "libplan/schedule/progress.h"
+#include "libplan/simulate/card_time.h"
 #include "libplan/simulate/op_costs.h"
 #include "libprofile/core/error.h"
 
@@ -60,8 +62,12 @@ class EventLoop {
         in_port_(at(index.workers())),
         out_card_(card_count(input)),
         in_card_(card_count(input)),
+        out_time_(card_count(input)),
+        in_time_(card_count(input)),
+        last_reduction_(card_count(input), kNone),
         reducer_free_(at(index.workers()), 0),
         arrived_(at(index.groups()), 0),
+        reductions_(at(index.groups())),
         copiers_(index.rules == RuleSet::swapped ? at(index.workers()) : 0, Copier(index.stages)) {
     timeline_.start.resize(index.ops.size());
     timeline_.end.resize(index.ops.size());
@@ -81,10 +87,12 @@ class EventLoop {
   Timeline run() {
     for (int worker = 0; worker < index_.workers(); ++worker) start_head(worker);
     std::size_t finished = 0;
-    for (; !events_.empty(); ++finished) {
+    while (!events_.empty()) {
       const int id = events_.top().id;
       events_.pop();
+      if (is_postponed(id)) continue;
       finish(id);
+      ++finished;
     }
     if (finished < index_.ops.size()) report_deadlock();
     return std::move(timeline_);
@@ -99,6 +107,14 @@ class EventLoop {
   struct Port {
     double free = 0;  ///< from when on
     int step = 0;     ///< of the last message
+  };
+  /// An all-reduce that has begun.
+  struct Reduction {
+    double from = 0, seconds = 0;
+    int step = 0;
+    std::vector<int> cards{};  ///< that it occupies
+    std::vector<int> after{};  ///< groups whose reductions come before it on one of them
+    double end = 0;            ///< as far as is known
   };
   struct Later {
     bool operator()(const End& a, const End& b) const {
@@ -157,13 +173,61 @@ class EventLoop {
       start = std::max(start, free_[at(index_.worker_of[at(id)])]);
       begun = std::max({begun, reducer_free_[at(index_.worker_of[at(id)])], gradients_flow(id)});
     }
-    const double cost = reduction_seconds(index_.ops[at(members.front())]);
-    const bool overlapped = input_.all_reduce == AllReduceMode::overlapped;
-    const double end = overlapped ? std::max(start, begun + cost) : start + cost;
+    Reduction& reduction = reductions_[at(group)];
+    reduction.from = input_.all_reduce == AllReduceMode::overlapped ? begun : start;
+    reduction.seconds = reduction_seconds(index_.ops[at(members.front())]);
+    reduction.step = steps_ == 1 ? 0 : step_of(members.front());
+    occupy_cards(group, members);
+    const double end = std::max(start, end_of(reduction));
     for (const int id : members) {
       reducer_free_[at(index_.worker_of[at(id)])] = end;
       schedule(id, start, end);
     }
+  }
+
+  void occupy_cards(int group, std::span<const int> members) {
+    if (input_.cards.empty()) return;
+    const auto card = [&](int id) { return input_.cards[at(index_.worker_of[at(id)])]; };
+    const auto node = [&](int id) { return card(id) / input_.cards_per_node; };
+    if (std::ranges::all_of(members, [&](int id) { return node(id) == node(members.front()); })) return;
+    Reduction& reduction = reductions_[at(group)];
+    for (const int id : members) {
+      if (std::ranges::count(reduction.cards, card(id)) > 0) continue;
+      reduction.cards.push_back(card(id));
+      const int before = std::exchange(last_reduction_[at(card(id))], group);
+      if (before != kNone) reduction.after.push_back(before);
+    }
+  }
+
+  /// By the messages that were requested so far.
+  double end_of(Reduction& reduction) {
+    double from = reduction.from;
+    for (const int group : reduction.after) {
+      const Reduction& other = reductions_[at(group)];
+      if (other.end > from && other.step > reduction.step) apart_ = false;
+      from = std::max(from, other.end);
+    }
+    double end = from + reduction.seconds;
+    for (const int card : reduction.cards) {
+      for (const CardTime* time : {&out_time_[at(card)], &in_time_[at(card)]}) {
+        const CardTime::Done done = time->spend(from, reduction.seconds);
+        if (done.last_step > reduction.step) apart_ = false;
+        end = std::max(end, done.time);
+      }
+    }
+    return reduction.end = end;
+  }
+
+  /// Whether the operation is an all-reduce that messages or others have kept from its cards since its end was
+  /// reckoned; then it is reckoned anew.
+  bool is_postponed(int id) {
+    const int group = index_.group_of[at(id)];
+    if (group == kNone || reductions_[at(group)].cards.empty()) return false;
+    const double end = end_of(reductions_[at(group)]);
+    if (end <= timeline_.end[at(id)]) return false;
+    reducer_free_[at(index_.worker_of[at(id)])] = end;
+    schedule(id, timeline_.start[at(id)], end);
+    return true;
   }
 
   double reduction_seconds(const Op& op) const {
@@ -218,9 +282,25 @@ class EventLoop {
       taken_[count++] = &out[at(receiver)];
     };
     take(out_port_, in_port_, from, to);
-    if (!input_.cards.empty() && input_.cards[at(from)] != input_.cards[at(to)])
-      take(out_card_, in_card_, input_.cards[at(from)], input_.cards[at(to)]);
+    if (crosses_nodes(from, to)) take(out_card_, in_card_, input_.cards[at(from)], input_.cards[at(to)]);
     return {taken_.data(), count};
+  }
+
+  bool crosses_nodes(int from, int to) const {
+    return !input_.cards.empty() &&
+           input_.cards[at(from)] / input_.cards_per_node != input_.cards[at(to)] / input_.cards_per_node;
+  }
+
+  void pass_cards(int from, int to, Duplex duplex, double start, double end, int step) {
+    if (!crosses_nodes(from, to)) return;
+    const auto add = [&](std::vector<CardTime>& times, int worker) {
+      times[at(input_.cards[at(worker)])].add(start, end, step);
+    };
+    add(out_time_, from);
+    add(in_time_, to);
+    if (duplex == Duplex::full) return;
+    add(in_time_, from);
+    add(out_time_, to);
   }
 
   /// Requests the transfer now, of which the device's own part is over; returns when the receiver's begins.
@@ -242,6 +322,7 @@ class EventLoop {
       }
       end = start + bytes / link.bandwidth.value;
       for (Port* port : taken) *port = {end, step};
+      pass_cards(from, to, link.duplex, start, end, step);
     }
     if (keep_messages_) {
       timeline_.messages.push_back({WorkerId{from}, WorkerId{to}, index_.ops[at(producer)],
@@ -263,17 +344,20 @@ class EventLoop {
   bool apart_ = true;
   const OpCosts costs_;
   std::priority_queue<End, std::vector<End>, Later> events_;
-  std::vector<int> missing_;              ///< by id: inputs not produced yet
-  std::vector<double> ready_;             ///< by id: latest arrival so far
-  std::vector<int> heads_;                ///< per worker: next id to start
-  std::vector<bool> idle_;                ///< per worker
-  std::vector<double> free_;              ///< per worker: end of its last operation
-  std::vector<Port> out_port_, in_port_;  ///< per worker
-  std::vector<Port> out_card_, in_card_;  ///< per card
-  std::array<Port*, 8> taken_{};          ///< by one message
-  std::vector<double> reducer_free_;      ///< per worker: its reductions follow each other
-  std::vector<int> arrived_;              ///< per group
-  std::vector<Copier> copiers_;           ///< per worker; empty: weights are not swapped
+  std::vector<int> missing_;                  ///< by id: inputs not produced yet
+  std::vector<double> ready_;                 ///< by id: latest arrival so far
+  std::vector<int> heads_;                    ///< per worker: next id to start
+  std::vector<bool> idle_;                    ///< per worker
+  std::vector<double> free_;                  ///< per worker: end of its last operation
+  std::vector<Port> out_port_, in_port_;      ///< per worker
+  std::vector<Port> out_card_, in_card_;      ///< per card
+  std::array<Port*, 8> taken_{};              ///< by one message
+  std::vector<CardTime> out_time_, in_time_;  ///< per card
+  std::vector<int> last_reduction_;           ///< per card, the group; kNone: none yet
+  std::vector<double> reducer_free_;          ///< per worker: its reductions follow each other
+  std::vector<int> arrived_;                  ///< per group
+  std::vector<Reduction> reductions_;         ///< per group
+  std::vector<Copier> copiers_;               ///< per worker; empty: weights are not swapped
   Timeline timeline_;
 };
 
@@ -284,6 +368,34 @@ class EventLoop {
 void check_size(const char* what, std::size_t found, std::size_t wanted) {
   if (found == wanted) return;
   misfit(std::to_string(found) + " " + what + ", expected " + std::to_string(wanted));
+}
+
+/// Sums over a worker's operations stay integers.
+void check_bytes(const SimulationInput& input) {
+  constexpr double kMost = 4e18;  // below 2^63 by more than what is rounded
+  double scale = 1, sum = 0;
+  for (const double one : input.micro_batch_scale) scale = std::max(scale, one);
+  const double held = scale * (input.programs.micro_batches + 1);
+  const auto add = [&](const std::string& what, double times, std::initializer_list<Bytes> parts) {
+    for (const Bytes bytes : parts) sum += times * static_cast<double>(bytes.value);
+    if (sum <= kMost) return;
+    throw Error(ErrorKind::data, what + ": with it the stages hold and send more than 4e18 bytes in " +
+                                     std::to_string(input.programs.micro_batches) +
+                                     " micro-batches, which cannot be added up");
+  };
+  for (std::size_t s = 0; s < input.stages.size(); ++s) {
+    const StageCosts& stage = input.stages[s];
+    const std::string what = "stage " + std::to_string(s);
+    add(what, held,
+        {stage.saved, stage.again, stage.again_split, stage.input, stage.waiting.value_or(Bytes(0)),
+         stage.workspace});
+    add(what, double(stage.versions) + input.programs.micro_batches, {stage.weights});
+    add(what, 1, {stage.gradients, stage.optimizer, stage.boundary});
+  }
+  for (const StageEdge& edge : input.edges) {
+    add("stages " + std::to_string(number(edge.from)) + " to " + std::to_string(number(edge.to)), held,
+        {edge.activation, edge.gradient});
+  }
 }
 
 }  // namespace
@@ -299,12 +411,16 @@ ProgramIndex index_simulation(const SimulationInput& input) {
   if (!input.micro_batch_scale.empty()) {
     check_size("micro-batch scales", input.micro_batch_scale.size(), at(set.micro_batches));
   }
+  if (!input.micro_batch_bytes.empty()) {
+    check_size("micro-batch bytes", input.micro_batch_bytes.size(), at(set.micro_batches));
+  }
   if (!input.tied_all_reduce.empty()) {
     check_size("tied all-reduces", input.tied_all_reduce.size(), set.tied.size());
   }
   if (!(input.all_reduce_overlap >= 0 && input.all_reduce_overlap <= 1)) {
     misfit("all_reduce_overlap = " + std::to_string(input.all_reduce_overlap) + "; it is a share, 0 to 1");
   }
+  check_bytes(input);
   std::vector<std::pair<StageId, StageId>> skips;
   for (const StageEdge& edge : input.edges) skips.emplace_back(edge.from, edge.to);
   ProgramIndex index = index_programs(set, skips);

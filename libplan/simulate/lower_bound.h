@@ -28,8 +28,7 @@ double one_machine_bound(std::span<const Job> jobs);
 /// Throws what simulate() throws for `input`, except deadlocks.
 Seconds makespan_bound(const SimulationInput& input);
 
-/// The sum of operations of the busiest worker: at most the steady period of chained steps. (T(3) - T(2) of
-/// chained_period() can be a little less while a less busy worker still ends last.)
+/// The sum of operations of the busiest worker: at most the steady period of chained steps.
 Seconds period_bound(const SimulationInput& input);
 
 }  // namespace pp::plan

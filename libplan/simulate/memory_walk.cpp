@@ -41,6 +41,7 @@ class Walk {
   Walk(const ProgramIndex& index, const SimulationInput& input, int worker, const MemoryVisit& visit)
       : index_(index),
         input_(input),
+        scale_(bytes_scale(input)),
         visit_(visit),
         counts_versions_(!input.programs.synchronous && input.keeps_versions),
         begin_(index.worker_begin[at(worker)]),
@@ -69,9 +70,7 @@ class Walk {
   }
 
  private:
-  double scale(const Op& op) const {
-    return input_.micro_batch_scale.empty() ? 1 : input_.micro_batch_scale[at(op.micro_batch)];
-  }
+  double scale(const Op& op) const { return scale_.empty() ? 1 : scale_[at(op.micro_batch)]; }
 
   /// Weights that are updated come and go with their gradients and optimizer state.
   void load(const StageCosts& costs, bool with_state) {
@@ -162,11 +161,12 @@ class Walk {
 
   Bytes extra_versions(int stage) const {
     const StageCosts& costs = input_.stages[at(stage)];
-    return costs.weights * (std::max(versions_[at(stage)].alive(), costs.versions) - 1);
+    return (costs.weights - costs.frozen) * (std::max(versions_[at(stage)].alive(), costs.versions) - 1);
   }
 
   const ProgramIndex& index_;
   const SimulationInput& input_;
+  const std::vector<double>& scale_;
   const MemoryVisit& visit_;
   const bool counts_versions_;
   const int begin_;

@@ -9,9 +9,8 @@ namespace {
 
 std::size_t at(int i) { return ProgramIndex::at(i); }
 
-double scale_of(const SimulationInput& input, const Op& op) {
-  const bool whole = input.micro_batch_scale.empty() || !has_micro_batch(op.kind);
-  return whole ? 1 : input.micro_batch_scale[at(op.micro_batch)];
+double scale_of(const std::vector<double>& scale, const Op& op) {
+  return scale.empty() || !has_micro_batch(op.kind) ? 1 : scale[at(op.micro_batch)];
 }
 
 }  // namespace
@@ -58,7 +57,7 @@ double OpCosts::own_time(int id) const {
   if (!input_.own_times.empty()) return input_.own_times[at(id)];
   const Op& op = index_.ops[at(id)];
   const StageCosts& costs = input_.stages[pp::index(op.stage)];
-  const double scale = scale_of(input_, op) / index_.slice(id).parts;
+  const double scale = scale_of(input_.micro_batch_scale, op) / index_.slice(id).parts;
   if (!first_.empty() && first_[at(id)] && costs.first) {
     if (op.kind == OpKind::forward) return costs.first->forward.count() * scale;
     if (op.kind == OpKind::backward) return costs.first->backward.count() * scale;
@@ -95,7 +94,7 @@ Sent OpCosts::message(int producer, int consumer, int edge) const {
   const bool forward = op.kind == OpKind::forward;
   const Flow& flow = flows_[at(edge)];
   const double share = overlap(index_.slice(producer), index_.slice(consumer));
-  return {(forward ? flow.activation : flow.gradient) * scale_of(input_, op) * share,
+  return {(forward ? flow.activation : flow.gradient) * scale_of(bytes_scale(input_), op) * share,
           forward ? flow.activation_tensors : flow.gradient_tensors,
           input_.links.empty() ? Link{} : input_.link(from, to)};
 }

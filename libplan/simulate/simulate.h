@@ -39,6 +39,7 @@ struct StageCosts {
   Seconds load_state{};  ///< per L whose weights are updated before their E: the optimizer's state, besides
   Seconds evict{};       ///< per such E: both of them back; other weights are dropped
   Bytes weights, gradients, optimizer;  ///< of one version
+  Bytes frozen;                         ///< the part of `weights` that every version shares
   Bytes saved;                          ///< activations kept from F to B (or W), stage input excluded
   Bytes again;        ///< layers that run again inside B: the largest one's activations, there during B
   Bytes again_split;  ///< and with a split backward: what all of them save again, from I to the end of W
@@ -52,7 +53,9 @@ struct StageCosts {
       1;  ///< weight versions the policy keeps; an asynchronous walk counts more where the programs need them
   std::optional<StageSpread> spread = std::nullopt;  ///< nothing: not known, the times above are all there is
   /// Held from the first operation to the last.
-  Bytes fixed() const { return weights * versions + gradients + optimizer + boundary; }
+  Bytes fixed() const {
+    return weights + (weights - frozen) * (versions - 1) + gradients + optimizer + boundary;
+  }
   bool operator==(const StageCosts&) const = default;
 };
 
@@ -72,6 +75,12 @@ struct StageEdge {
 /// other. `free`: no waiting, no time.
 enum class AllReduceMode { overlapped, blocking, free };
 
+/// How micro-batches of unequal sizes compare with what stages and edges say, one entry each; empty: all equal.
+struct MicroBatchScale {
+  std::vector<double> times, bytes;
+  bool empty() const { return times.empty(); }
+};
+
 struct SimulationInput {
   ProgramSet programs;
   std::vector<StageCosts> stages;
@@ -84,7 +93,8 @@ struct SimulationInput {
   std::vector<std::vector<Link>> links;
   std::vector<int> places;  ///< per worker; workers of one place are joined by its own link. Empty: the worker
   std::vector<double>
-      micro_batch_scale;  ///< per micro-batch: times and bytes relative to `stages` (unequal sizes); empty: 1
+      micro_batch_scale;  ///< per micro-batch: times relative to `stages` (unequal sizes); empty: 1
+  std::vector<double> micro_batch_bytes;  ///< the same of bytes; empty: as the times
   AllReduceMode all_reduce = AllReduceMode::overlapped;
   double all_reduce_overlap = 1.0;  ///< o_ar: the share of the last backward, or of `hideable`, that hides it
   /// Of what L and E copy, the share that the device's own work hides; 0: it does the copying itself, in turn.
@@ -95,9 +105,12 @@ struct SimulationInput {
   /// By operation, worker after worker and each in its list's order: seconds without messages, in place of what
   /// `stages` says. Empty: that.
   std::vector<double> own_times;
-  /// Per worker, the network card behind which it sits: a message between two cards occupies one direction of
-  /// each as it does the ports, so workers of one node take turns. Empty: no card is shared.
+  /// Per worker, the network card behind which it sits; node n has those from n * cards_per_node on. A message
+  /// between two nodes occupies one direction of each card as it does the ports, so the workers behind one take
+  /// turns. All-reduces over several nodes occupy both directions of the cards of all their workers as long as
+  /// they take, one after the other; messages pass first. Empty: there are no cards.
   std::vector<int> cards;
+  int cards_per_node = 1;
 
   /// With links.
   const Link& link(int from, int to) const {
@@ -108,6 +121,10 @@ struct SimulationInput {
     return links[place(from)][place(to)];
   }
 };
+
+inline const std::vector<double>& bytes_scale(const SimulationInput& input) {
+  return input.micro_batch_bytes.empty() ? input.micro_batch_scale : input.micro_batch_bytes;
+}
 
 struct OpEvent {
   WorkerId worker{};
@@ -153,8 +170,8 @@ SimulationResult simulate(const SimulationInput& input, Events events = Events::
 /// only.
 SimulationInput chained(const SimulationInput& input, int copies);
 
-/// Seconds per step when steps follow each other without a barrier: T(n+1) - T(n) of n chained copies, n = 2.
-/// Synchronous programs only.
+/// Seconds per step when steps follow each other without a barrier: T(n+1) - T(n) of n chained copies, n = 2;
+/// no less than the work of the busiest worker. Synchronous programs only.
 Seconds chained_period(const SimulationInput& input);
 
 /// Seconds per micro-batch of an asynchronous set in steady state: the largest (E(2J/3) - E(J/3)) / (J/3) of

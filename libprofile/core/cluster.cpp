@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/hash.h"
@@ -121,7 +122,10 @@ Cluster with_wider_devices(const Cluster& cluster, int factor, int cores) {
       result.devices.push_back(std::move(device));
     }
   }
-  for (Level& level : result.levels) level.devices = std::max(1, level.devices / group) * wide;
+  for (Level& level : result.levels) {
+    level.devices = std::max(1, level.devices / group) * wide;
+    level.cards = std::gcd(level.cards, level.devices);  // wide devices may need to share one
+  }
   return result;
 }
 

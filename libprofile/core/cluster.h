@@ -71,6 +71,9 @@ struct Level {
   Seconds message_cost{};  ///< this and the next two as in Link
   double overlap = 1;
   Duplex duplex = Duplex::full;
+  /// Of the innermost level of several: network cards of a group, by which its devices reach the other groups.
+  /// Each serves equally many consecutive devices.
+  int cards = 1;
   bool operator==(const Level&) const = default;
 };
 

@@ -91,6 +91,15 @@ void check_ids(const Cluster& cluster, const ObjectReader& reader) {
   }
 }
 
+/// Cards join the innermost groups.
+void check_cards(const Cluster& cluster, const ObjectReader& reader) {
+  for (std::size_t i = 0; i < cluster.levels.size(); ++i) {
+    if (cluster.levels[i].cards == 1 || (i == 0 && cluster.levels.size() > 1)) continue;
+    reader.fail("levels", "entry " + std::to_string(i) + " has " + std::to_string(cluster.levels[i].cards) +
+                              " cards; they belong to the innermost of several levels, remove them");
+  }
+}
+
 /// Each level's group is made of whole groups of the level inside it; the outermost one holds every device.
 void check_levels(const Cluster& cluster, const ObjectReader& reader) {
   int inner = 1;
@@ -118,6 +127,7 @@ Cluster read_cluster(ObjectReader& reader) {
   check_ids(cluster, reader);
   reader.objects("levels", [&](ObjectReader& member) { cluster.levels.push_back(level_from_json(member)); });
   check_levels(cluster, reader);
+  check_cards(cluster, reader);
   return cluster;
 }
 
@@ -153,6 +163,13 @@ Level level_from_json(ObjectReader& reader) {
   Level level;
   level.name = reader.text("name");
   level.devices = small_integer(reader, "devices", 1);
+  if (reader.has("cards")) {
+    level.cards = small_integer(reader, "cards", 1);
+    if (level.devices % level.cards != 0) {
+      reader.fail("cards", std::to_string(level.cards) + " cards do not serve equally many of " +
+                               std::to_string(level.devices) + " devices; give a divisor of that number");
+    }
+  }
   level.bandwidth = BytesPerSecond(reader.number("bandwidth_bytes_per_s", {.min = kLeast}));
   if (reader.has("latency_s")) level.latency = Seconds(reader.number("latency_s"));
   read_transport(level, reader);
@@ -168,6 +185,7 @@ Json to_json(const Level& level) {
             {"devices", level.devices},
             {"bandwidth_bytes_per_s", level.bandwidth.value},
             {"latency_s", level.latency.count()}};
+  if (level.cards != Level{}.cards) json["cards"] = level.cards;
   add_transport(json, level);
   json["fit_residual"] = level.fit_residual;
   json["samples"] = samples_json(level.samples);

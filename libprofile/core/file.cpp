@@ -139,10 +139,13 @@ AtomicFile::AtomicFile(fs::path path) : path_(real_target(std::move(path))) {
     return;
   }
   descriptor_ = create_unnamed(path_);
-  if (descriptor_ >= 0) return;
-  std::tie(descriptor_, temporary_) = with_new_name(path_, ErrorKind::usage, [](const fs::path& name) {
-    return ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  });
+  if (descriptor_ < 0) {
+    std::tie(descriptor_, temporary_) = with_new_name(path_, ErrorKind::usage, [](const fs::path& name) {
+      return ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    });
+  }
+  // Who may read what is replaced may read what comes in its place, and nobody else.
+  if (fs::exists(status)) ::fchmod(descriptor_, static_cast<mode_t>(status.permissions()) & 0777);
 }
 
 AtomicFile::~AtomicFile() {

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "libprofile/core/utf8.h"
+
 namespace pp {
 namespace {
 
@@ -17,16 +19,11 @@ std::string found(const Json& json) {
   }
   std::string text = dump_json_compact(json);
   constexpr std::size_t kLongest = 60;
-  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
+  if (text.size() > kLongest) text = std::string(beginning(text, kLongest)) + "...";
   return text;
 }
 
 std::string number_text(double value) { return Json(value).dump(); }
-
-/// No quantity of a document without a range of its own is larger, so that sums of many stay numbers: a
-/// petabyte.
-constexpr std::int64_t kMostInteger = 1'000'000'000'000'000;
-constexpr double kMostNumber = 1e30;
 
 bool is_open(IntegerRange range) { return range.max == IntegerRange{}.max; }
 bool is_open(NumberRange range) { return range.max == NumberRange{}.max; }

@@ -32,6 +32,11 @@ std::string dump_json_compact(const Json& json);
 /// `/layers` and `a/b` -> `/layers/a~1b` (RFC 6901).
 std::string append_pointer(std::string_view pointer, std::string_view key);
 
+/// No quantity of a document without a range of its own is larger: a petabyte, and what sums of many stay
+/// numbers with.
+inline constexpr std::int64_t kMostInteger = 1'000'000'000'000'000;
+inline constexpr double kMostNumber = 1e30;
+
 struct IntegerRange {
   std::int64_t min = 0;
   std::int64_t max = std::numeric_limits<std::int64_t>::max();

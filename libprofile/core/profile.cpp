@@ -19,6 +19,13 @@ std::optional<Seconds> pass_time(const LayerProfile& layer, std::int64_t micro_b
 
 }  // namespace
 
+void set_parameters(LayerProfile& layer, const ResolvedModel& model, int index, DType dtype) {
+  layer.parameters = parameter_bytes(model, index, dtype);
+  layer.parameter_count = layer.parameters.value / size_of(dtype);
+  const Bytes trained = trained_bytes(model, index, dtype);
+  if (trained < layer.parameters) layer.trained = trained;
+}
+
 std::optional<double> layer_sum_ratio(const Profile& profile, std::int64_t micro_batch_size) {
   const auto whole =
       std::find_if(profile.whole_model.begin(), profile.whole_model.end(),

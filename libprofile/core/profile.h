@@ -123,8 +123,13 @@ struct LayerProfile {
   Flops forward_flops_per_sample;
   std::vector<LayerPoint> points;  ///< ascending in micro_batch_size, the profile's sizes
   std::optional<PiperLayer> piper = std::nullopt;
+  std::optional<Bytes> trained = std::nullopt;  ///< the part of `parameters` that is trained; absent: all of it
   bool operator==(const LayerProfile&) const = default;
 };
+
+inline Bytes trained_bytes(const LayerProfile& layer) { return layer.trained.value_or(layer.parameters); }
+/// Of layer `index` of the model: fills parameter count and bytes.
+void set_parameters(LayerProfile& layer, const ResolvedModel& model, int index, DType dtype);
 
 struct WholeModelPoint {
   std::int64_t micro_batch_size = 1;
@@ -139,6 +144,9 @@ struct UpdatePoint {
   TimeStat update;
   bool operator==(const UpdatePoint&) const = default;
 };
+
+/// Bytes of optimizer state per byte of parameters; adam has 2.
+inline constexpr double kLargestStateRatio = 1000;
 
 struct OptimizerProfile {
   std::string name;

@@ -47,9 +47,13 @@ Json times_json(const LayerTimes& times) {
           {"weight_gradient_s", times.weight_gradient.count()}};
 }
 
+/// Samples of a micro-batch.
+constexpr IntegerRange kSizes{.min = 1, .max = kMaxInt};
+std::int64_t read_size(ObjectReader& reader) { return reader.integer("micro_batch_size", kSizes); }
+
 LayerPoint read_point(ObjectReader& reader) {
   LayerPoint point;
-  point.micro_batch_size = reader.integer("micro_batch_size", {.min = 1});
+  point.micro_batch_size = read_size(reader);
   if (reader.has("out_of_memory")) point.out_of_memory = reader.boolean("out_of_memory");
   if (point.out_of_memory) return point;
   point.forward = read_time(reader, "forward_s");
@@ -168,6 +172,8 @@ LayerProfile read_layer(ObjectReader& reader, const std::vector<std::int64_t>& s
   layer.name = reader.text("name");
   layer.parameter_count = reader.integer("parameter_count");
   layer.parameters = Bytes(reader.integer("parameter_bytes"));
+  if (reader.has("trained_parameter_bytes"))
+    layer.trained = Bytes(reader.integer("trained_parameter_bytes", {.max = layer.parameters.value}));
   layer.buffers = Bytes(reader.integer("buffer_bytes"));
   layer.forward_flops_per_sample = Flops(reader.number("forward_flops_per_sample"));
   reader.objects("points", [&](ObjectReader& member) { layer.points.push_back(read_point(member)); });
@@ -186,9 +192,10 @@ LayerProfile read_layer(ObjectReader& reader, const std::vector<std::int64_t>& s
 Json layer_json(const LayerProfile& layer) {
   Json json{{"name", layer.name},
             {"parameter_count", layer.parameter_count},
-            {"parameter_bytes", layer.parameters.value},
-            {"buffer_bytes", layer.buffers.value},
-            {"forward_flops_per_sample", layer.forward_flops_per_sample.value}};
+            {"parameter_bytes", layer.parameters.value}};
+  if (layer.trained) json["trained_parameter_bytes"] = layer.trained->value;
+  json["buffer_bytes"] = layer.buffers.value;
+  json["forward_flops_per_sample"] = layer.forward_flops_per_sample.value;
   json["points"] = Json::array();
   for (const LayerPoint& point : layer.points) json["points"].push_back(point_json(point));
   if (layer.piper) json["piper"] = piper_json(*layer.piper);
@@ -215,7 +222,7 @@ Json device_json(const ProfiledDevice& device) {
 
 WholeModelPoint read_whole(ObjectReader& reader) {
   WholeModelPoint point;
-  point.micro_batch_size = reader.integer("micro_batch_size", {.min = 1});
+  point.micro_batch_size = read_size(reader);
   point.forward = read_time(reader, "forward_s");
   point.backward = read_time(reader, "backward_s");
   point.peak = Bytes(reader.integer("peak_bytes"));
@@ -241,7 +248,8 @@ Json update_json(const UpdatePoint& point) {
 OptimizerProfile read_optimizer(ObjectReader& reader) {
   OptimizerProfile optimizer;
   optimizer.name = reader.text("name");
-  optimizer.state_bytes_per_parameter_byte = reader.number("state_bytes_per_parameter_byte");
+  optimizer.state_bytes_per_parameter_byte =
+      reader.number("state_bytes_per_parameter_byte", {.max = kLargestStateRatio});
   optimizer.update = read_time(reader, "update_s");
   optimizer.parameters = Bytes(reader.integer("parameter_bytes"));
   if (reader.has("parts")) {
@@ -277,7 +285,7 @@ Json overhead_json(const OperationOverhead& overhead) {
 }
 
 std::vector<std::int64_t> read_sizes(ObjectReader& reader) {
-  std::vector<std::int64_t> sizes = reader.integers("micro_batch_sizes", {.min = 1});
+  std::vector<std::int64_t> sizes = reader.integers("micro_batch_sizes", kSizes);
   const bool ascending = std::adjacent_find(sizes.begin(), sizes.end(), std::greater_equal<>()) == sizes.end();
   if (sizes.empty() || !ascending) {
     reader.fail("micro_batch_sizes", to_text(sizes) + " must hold at least one size, ascending, each once");

@@ -28,10 +28,11 @@ constexpr std::array kByteUnits{Unit{""sv, 1},      Unit{"B"sv, 1},     Unit{"kB
                                 Unit{"GiB"sv, kGi}, Unit{"TiB"sv, kTi}};
 constexpr std::array kTimeUnits{Unit{""sv, 1},  Unit{"ns"sv, 1e-9}, Unit{"us"sv, 1e-6}, Unit{"ms"sv, 1e-3},
                                 Unit{"s"sv, 1}, Unit{"min"sv, 60},  Unit{"h"sv, 3600}};
-constexpr std::array kRateUnits{Unit{""sv, 1},           Unit{"B/s"sv, 1},       Unit{"kB/s"sv, 1e3},
-                                Unit{"MB/s"sv, 1e6},     Unit{"GB/s"sv, 1e9},    Unit{"TB/s"sv, 1e12},
-                                Unit{"KiB/s"sv, kKi},    Unit{"MiB/s"sv, kMi},   Unit{"GiB/s"sv, kGi},
-                                Unit{"Mbit/s"sv, 125e3}, Unit{"Gbit/s"sv, 125e6}};
+constexpr std::array kRateUnits{Unit{""sv, 1},           Unit{"B/s"sv, 1},        Unit{"kB/s"sv, 1e3},
+                                Unit{"MB/s"sv, 1e6},     Unit{"GB/s"sv, 1e9},     Unit{"TB/s"sv, 1e12},
+                                Unit{"KiB/s"sv, kKi},    Unit{"MiB/s"sv, kMi},    Unit{"GiB/s"sv, kGi},
+                                Unit{"Mbit/s"sv, 125e3}, Unit{"Gbit/s"sv, 125e6}, Unit{"Mb/s"sv, 125e3},
+                                Unit{"Gb/s"sv, 125e6},   Unit{"Mbps"sv, 125e3},   Unit{"Gbps"sv, 125e6}};
 
 /// `1.5 GiB` -> 1.5 * 2^30; nothing when the number or the suffix is not one. Finite.
 std::optional<double> parse_scaled(std::string_view text, std::span<const Unit> units) {
@@ -88,8 +89,8 @@ BytesPerSecond parse_bandwidth(std::string_view text, std::string_view what) {
   const auto value = parse_scaled(text, kRateUnits);
   if (!value || *value <= 0) {
     refuse(text, what,
-           "a bandwidth above 0; write a number with B/s, kB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s, Mbit/s "
-           "or Gbit/s");
+           "a bandwidth above 0; write a number with B/s, kB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s, "
+           "or, in bits, Mbit/s, Gbit/s (also Mb/s, Gb/s, Mbps, Gbps)");
   }
   return BytesPerSecond(*value);
 }

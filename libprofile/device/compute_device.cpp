@@ -9,6 +9,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/device/cuda_device.h"
 #include "libprofile/device/device_event.h"
+#include "libprofile/device/hand_over.h"
 #include "libprofile/device/recording.h"
 #include "libprofile/device/reference_kernel.h"
 #include "libprofile/device/threads.h"
@@ -49,7 +50,9 @@ void wait_for(const at::Device& device) {
 }
 
 at::Tensor brought_to(const at::Device& device, at::Tensor tensor) {
-  if (tensor.is_cuda()) read_on_this_stream(tensor);  // a copy runs on its source's device
+  if (tensor.is_cuda()) keep_for_stream(tensor);  // a copy runs on its source's device
+  if (tensor.is_cuda() && device.is_cuda() && tensor.device() != device)
+    return copy_between_devices(tensor, device.index());
   // From the host, too: pinned memory is not used again before the copy is done, other memory is read at once.
   return tensor.device() == device ? tensor : tensor.to(device, /*non_blocking=*/device.is_cuda());
 }

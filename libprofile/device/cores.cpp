@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
+#include "libprofile/device/control_groups.h"
 
 namespace pp::profile {
 
@@ -23,9 +25,8 @@ int first_of_core(int thread, const std::filesystem::path& topology) {
   return first;
 }
 
-}  // namespace
-
-std::vector<int> usable_cores() {
+/// Without a look at quotas.
+std::vector<int> allowed_cores() {
   std::vector<int> cores;
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
@@ -38,7 +39,26 @@ std::vector<int> usable_cores() {
     const int count = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
     for (int core = 0; core < count; ++core) cores.push_back(core);
   }
-  return spread_over_cores(std::move(cores));
+  return cores;
+}
+
+/// Whether a quota leaves the process less time than the cores that it may run on have.
+bool has_fewer_than_allowed() {
+  const std::size_t allowed = allowed_cores().size();
+  return cores_within(allowed, group_limits().cores) < allowed;
+}
+
+}  // namespace
+
+std::size_t cores_within(std::size_t allowed, std::optional<double> quota) {
+  if (!quota || *quota >= static_cast<double>(allowed)) return allowed;
+  return static_cast<std::size_t>(std::max(1.0, std::floor(*quota)));
+}
+
+std::vector<int> usable_cores() {
+  std::vector<int> cores = spread_over_cores(allowed_cores());
+  cores.resize(cores_within(cores.size(), group_limits().cores));
+  return cores;
 }
 
 std::vector<int> spread_over_cores(std::vector<int> threads, const std::filesystem::path& topology) {
@@ -49,7 +69,7 @@ std::vector<int> spread_over_cores(std::vector<int> threads, const std::filesyst
 }
 
 void pin_thread(std::span<const int> cores) {
-  if (cores.empty()) return;
+  if (cores.empty() || has_fewer_than_allowed()) return;
   cpu_set_t wanted;
   CPU_ZERO(&wanted);
   for (const int core : cores) CPU_SET(static_cast<std::size_t>(core), &wanted);

@@ -16,6 +16,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <deque>
+#include <map>
 #include <mutex>
 #include <shared_mutex>
 #include <vector>
@@ -49,6 +50,8 @@ bool start_cuda() {
   }
   at::globalContext().lazyInitDevice(at::kCUDA);
   at::globalContext().setDeterministicCuDNN(true);
+  at::globalContext().setAllowTF32CuDNN(false);  // LibTorch's default: convolutions with 10 bits of mantissa
+  at::globalContext().setAllowTF32CuBLAS(false);
   c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker(&book);
   return true;
 }
@@ -56,6 +59,27 @@ bool start_cuda() {
 void require_cuda() {
   static const bool started = start_cuda();
   static_cast<void>(started);
+}
+
+/// Where the calling thread hands work to a device. On one that it has not entered that is a stream of its own
+/// as well: the default stream, which all threads share, would put their copies in a row.
+c10::cuda::CUDAStream stream_on(c10::DeviceIndex index) {
+  const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(index);
+  if (current != c10::cuda::getDefaultCUDAStream(index)) return current;
+  const c10::cuda::CUDAStream own = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index);
+  at::cuda::CUDAEvent before;  // what the thread has done on this device without having entered it
+  before.record(current);
+  before.block(own);
+  c10::cuda::setCurrentCUDAStream(own);
+  return own;
+}
+
+/// Where what the calling thread copies to a device from another one arrives.
+c10::cuda::CUDAStream arrivals_on(c10::DeviceIndex index) {
+  thread_local std::map<c10::DeviceIndex, c10::cuda::CUDAStream> streams;
+  const auto found = streams.find(index);
+  if (found != streams.end()) return found->second;
+  return streams.emplace(index, c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index)).first->second;
 }
 
 class EventTimer final : public Timer {
@@ -84,9 +108,7 @@ class CudaEvent final : public DeviceEvent {
   explicit CudaEvent(Timing timing)
       : event_(cudaEventBlockingSync | (timing == Timing::on ? cudaEventDefault : cudaEventDisableTiming)) {}
   void record() override { event_.record(); }
-  void hold_back(const c10::Device& device) const override {
-    event_.block(c10::cuda::getCurrentCUDAStream(device.index()));
-  }
+  void hold_back(const c10::Device& device) const override { event_.block(stream_on(device.index())); }
   void wait() const override {
     const c10::cuda::CUDAGuard guard(
         event_.device_index());  // else a thread that has entered none starts device 0
@@ -194,10 +216,25 @@ std::function<void()> cuda_reference() {
 
 void wait_for_cuda(int index) { c10::cuda::getCurrentCUDAStream(ordinal(index)).synchronize(); }
 
-void read_on_this_stream(const at::Tensor& tensor) {
+void keep_for_this_stream(const c10::Storage& block) {
   const std::shared_lock lock(captures());
-  c10::cuda::CUDACachingAllocator::recordStream(tensor.storage().data_ptr(),
-                                                c10::cuda::getCurrentCUDAStream(tensor.device().index()));
+  c10::cuda::CUDACachingAllocator::recordStream(block.data_ptr(), stream_on(block.device().index()));
+}
+
+// LibTorch lets a copy between devices wait for the current stream of both. The one that arrives is no stream
+// of computations, whose memory the copy would have to wait for.
+at::Tensor copy_between_devices(const at::Tensor& tensor, int index) {
+  const c10::cuda::CUDAStream arrivals = arrivals_on(ordinal(index));
+  at::Tensor copy;
+  {
+    const c10::cuda::CUDAStreamGuard guard(arrivals);
+    copy = tensor.to(c10::Device(at::kCUDA, ordinal(index)), /*non_blocking=*/true);
+  }
+  at::cuda::CUDAEvent arrived;
+  arrived.record(arrivals);
+  arrived.block(stream_on(ordinal(index)));
+  keep_for_this_stream(copy.storage());
+  return copy;
 }
 
 }  // namespace pp::profile

@@ -23,7 +23,8 @@ void open_cuda_devices(std::span<const int> indices);
 
 /// From now on the calling thread works on device `index`, all its kernels in one stream of its own (of 32 that
 /// LibTorch hands out in turn). The first call of the process makes LibTorch's allocator report to the memory
-/// meter and lets cuDNN use deterministic algorithms only: the same program then gives the same bits.
+/// meter, lets cuDNN use deterministic algorithms only, so that the same program gives the same bits, and turns
+/// TF32 off: float32 products keep their 24 bits.
 void enter_cuda_device(int index);
 
 /// The identity of the device's chip, or of the share of it, in hexadecimal.
@@ -45,11 +46,17 @@ std::unique_ptr<Recording> make_cuda_recording();
 /// A product of two matrices of 1024 x 1024 float32, about 2.1 GFLOP, in the calling thread's stream.
 std::function<void()> cuda_reference();
 
+/// A copy of `tensor`, which lives on another CUDA device, on device `index`, in streams that the calling
+/// thread has for copies alone: behind what this thread's stream on the tensor's device has been told to wait
+/// for, and before what it hands to device `index` from now on. Its computations until now go on meanwhile.
+at::Tensor copy_between_devices(const at::Tensor& tensor, int index);
+
 /// Returns when the device has done all that the calling thread has handed to its stream on device `index`.
 void wait_for_cuda(int index);
 
-/// The memory of `tensor` was allocated for another thread's stream and is read by the calling thread's: when
-/// it is freed, it is not used again before this thread's work until then is done.
-void read_on_this_stream(const at::Tensor& tensor);
+/// `block`, which LibTorch's allocator made for any stream, is used by the calling thread's current stream:
+/// when it is freed, it is not used again before what this stream has been handed until then is done. LibTorch
+/// ignores other storages than its own without a word.
+void keep_for_this_stream(const c10::Storage& block);
 
 }  // namespace pp::profile

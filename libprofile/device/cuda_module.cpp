@@ -19,7 +19,8 @@ constexpr CudaModule kModule{
     .make_recording = make_cuda_recording,
     .reference = cuda_reference,
     .wait_for = wait_for_cuda,
-    .read_on_stream = read_on_this_stream,
+    .keep_for_stream = keep_for_this_stream,
+    .copy_between = copy_between_devices,
 };
 
 }  // namespace

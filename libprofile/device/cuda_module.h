@@ -29,7 +29,8 @@ struct CudaModule {
   decltype(&make_cuda_recording) make_recording;
   decltype(&cuda_reference) reference;
   decltype(&wait_for_cuda) wait_for;
-  decltype(&read_on_this_stream) read_on_stream;
+  decltype(&keep_for_this_stream) keep_for_stream;
+  decltype(&copy_between_devices) copy_between;
 };
 
 /// Where the module's allocations are reported to.

@@ -36,6 +36,9 @@ std::unique_ptr<DeviceEvent> make_cuda_event(Timing timing) { return cuda().make
 std::unique_ptr<Recording> make_cuda_recording() { return cuda().make_recording(); }
 std::function<void()> cuda_reference() { return cuda().reference(); }
 void wait_for_cuda(int index) { cuda().wait_for(index); }
-void read_on_this_stream(const at::Tensor& tensor) { cuda().read_on_stream(tensor); }
+void keep_for_this_stream(const c10::Storage& block) { cuda().keep_for_stream(block); }
+at::Tensor copy_between_devices(const at::Tensor& tensor, int index) {
+  return cuda().copy_between(tensor, index);
+}
 
 }  // namespace pp::profile

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "libprofile/device/cuda_device.h"
+
 namespace pp::profile {
 namespace {
 
@@ -24,6 +26,14 @@ c10::Storage borrow(const c10::Storage& lender, const MemoryAccount& account) {
   loan->charge.emplace(account, Bytes(static_cast<std::int64_t>(bytes)));
   return {c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(data, loan, &end_loan, lender.device()),
           /*allocator=*/nullptr, /*resizable=*/false};
+}
+
+/// Whose block it is, however often it was handed on.
+const c10::Storage& lender_of(const c10::Storage& storage) {
+  const c10::Storage* lender = &storage;
+  while (lender->data_ptr().get_deleter() == &end_loan)
+    lender = &static_cast<const Loan*>(lender->data_ptr().get_context())->lender;
+  return *lender;
 }
 
 /// How many of these tensors hold the storage, each counted once.
@@ -56,5 +66,7 @@ at::Tensor received(const at::Tensor& tensor, const MemoryAccount& account) {
   return at::empty({0}, tensor.options())
       .set_(borrow(tensor.storage(), account), tensor.storage_offset(), tensor.sizes(), tensor.strides());
 }
+
+void keep_for_stream(const at::Tensor& tensor) { keep_for_this_stream(lender_of(tensor.storage())); }
 
 }  // namespace pp::profile

@@ -1,6 +1,6 @@
-// Who pays for a tensor that one worker hands to another by reference: each side for what it holds, as if it
-// had memory of its own, and nobody while the tensor is under way. So what a worker is charged for follows from
-// the order of its operations and not from who happens to be faster.
+// Who pays for a tensor that one worker hands to another by reference, and how long its memory lasts: each side
+// pays for what it holds, as if it had memory of its own, and nobody while the tensor is under way. So what a
+// worker is charged for follows from the order of its operations and not from who happens to be faster.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,5 +19,9 @@ void release_charges(std::span<const at::Tensor> leaving);
 /// somebody holds it. The block itself and its charge are left alone: others may hold it too. About a
 /// microsecond.
 at::Tensor received(const at::Tensor& tensor, const MemoryAccount& account);
+
+/// The memory of `tensor`, received or not, is used by what the calling thread's current stream on its CUDA
+/// device is handed: whoever drops the last handle, nobody else gets the memory before that is done.
+void keep_for_stream(const at::Tensor& tensor);
 
 }  // namespace pp::profile

@@ -8,28 +8,23 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "libprofile/device/control_groups.h"
+
 namespace pp::profile {
 
 Bytes machine_memory() {
-  std::int64_t bytes = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  std::int64_t limit = 0;
-  for (const char* file : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    if (std::ifstream(file) >> limit && limit > 0) bytes = std::min(bytes, limit);
-  }
-  return Bytes(bytes);
+  const std::int64_t bytes = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  return Bytes(std::min(bytes, group_limits().memory_bytes.value_or(bytes)));
 }
 
 Bytes available_memory() {
-  std::int64_t least = machine_memory().value;
+  const GroupLimits limits = group_limits();
+  std::int64_t least = limits.memory_left.value_or(machine_memory().value);
   std::ifstream file("/proc/meminfo");  // `MemAvailable:   12345 kB`
   std::int64_t kib = 0;
   for (std::string key; file >> key; file.ignore(1 << 10, '\n')) {
     if (key == "MemAvailable:" && file >> kib) least = std::min(least, kib << 10);
   }
-  std::int64_t limit = 0, used = 0;
-  if (std::ifstream("/sys/fs/cgroup/memory.max") >> limit &&
-      std::ifstream("/sys/fs/cgroup/memory.current") >> used)
-    least = std::min(least, limit - used);
   rlimit space{};
   std::int64_t pages = 0;
   if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY &&
@@ -47,10 +42,10 @@ std::string cpu_name() {
   return "CPU";
 }
 
-std::optional<double> load_average() {
-  double load = 0;
-  if (getloadavg(&load, 1) != 1) return std::nullopt;
-  return load;
+std::optional<Load> machine_load() {
+  double average = 0;
+  if (getloadavg(&average, 1) != 1) return std::nullopt;
+  return Load{average, std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)))};
 }
 
 }  // namespace pp::profile

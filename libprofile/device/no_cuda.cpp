@@ -26,6 +26,7 @@ std::unique_ptr<DeviceEvent> make_cuda_event(Timing /*timing*/) { fail(); }
 std::unique_ptr<Recording> make_cuda_recording() { fail(); }
 std::function<void()> cuda_reference() { fail(); }
 void wait_for_cuda(int /*index*/) { fail(); }
-void read_on_this_stream(const at::Tensor& /*tensor*/) { fail(); }
+void keep_for_this_stream(const c10::Storage& /*block*/) { fail(); }
+at::Tensor copy_between_devices(const at::Tensor& /*tensor*/, int /*index*/) { fail(); }
 
 }  // namespace pp::profile

@@ -10,6 +10,7 @@
 
 #include "libprofile/device/build.h"
 #include "libprofile/device/cores.h"
+#include "libprofile/device/cuda_device.h"
 #include "libprofile/device/cuda_devices.h"
 #include "libprofile/device/machine.h"
 #include "libprofile/device/memory_meter.h"
@@ -57,12 +58,29 @@ Context measurement_context() {
                   {"host", host_name()},
                   {"libtorch", libtorch_version()},
                   {"utc_time", utc_time()}};
-  if (const auto load = load_average()) {
+  if (const auto load = machine_load()) {
     std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), "%.2f", *load);
+    std::snprintf(text.data(), text.size(), "%.2f", load->average);
     context["load_average"] = text.data();
+    context["machine_cores"] = std::to_string(load->cores);
   }
   return context;
+}
+
+std::string seen_devices(DeviceKind kind) {
+  if (kind == DeviceKind::cpu) return list_cores(usable_cores());
+  std::string all;
+  for (int index = 0; index < cuda_device_count(); ++index) all += cuda_identity(index) + " ";
+  return all;
+}
+
+ProfiledDevice described(const DeviceSet& devices) {
+  const bool cuda = devices.kind == DeviceKind::cuda;
+  return {.kind = devices.kind,
+          .name = cuda ? cuda_device_name(devices.first) : cpu_name(),
+          .cores_per_device = devices.cores,
+          .devices_busy = devices.count,
+          .memory = {}};
 }
 
 MachineDevices machine_devices() { return {usable_cores(), cuda_device_count, why_no_cuda()}; }

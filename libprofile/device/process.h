@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libprofile/core/context.h"
+#include "libprofile/core/profile.h"
 #include "libprofile/device/device_set.h"
 
 namespace pp::profile {
@@ -12,6 +13,14 @@ void prepare_process();
 
 /// What this process may use of its machine.
 MachineDevices machine_devices();
+
+/// Which devices of this kind the process sees: core numbers, or the GPUs' own identities. Two processes of one
+/// machine that say the same see the same ones.
+std::string seen_devices(DeviceKind kind);
+
+/// The set as its profile will name it, without the memory: that of a GPU is known once it is in use. The
+/// devices exist.
+ProfiledDevice described(const DeviceSet& devices);
 
 /// CPU model name, core count, LibTorch version, load average: the context of a measured document.
 Context measurement_context();

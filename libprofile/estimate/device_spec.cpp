@@ -21,14 +21,15 @@ Work& Work::operator+=(const Work& other) {
   vector += other.vector;
   bytes += other.bytes;
   kernels += other.kernels;
+  product_calls += other.product_calls;
   return *this;
 }
 
 Seconds time_of(const Work& work, const DeviceSpec& device, const TypeRates& rates) {
   double compute = work.vector / rates.vector_flops_per_s;
   if (work.products > 0) {
-    const double share = rates.efficiency * work.products / (work.products + rates.half_flops);
-    compute += work.products / (rates.product_flops_per_s * share);
+    const double small = std::max(1, work.product_calls) * rates.half_flops;
+    compute += (work.products + small) / (rates.product_flops_per_s * rates.efficiency);
   }
   const double cached =
       std::min(work.bytes, static_cast<double>(device.cache.value) * std::max(1, work.kernels));

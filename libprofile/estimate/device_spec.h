@@ -47,12 +47,14 @@ struct Work {
   double vector = 0;    ///< all others
   double bytes = 0;     ///< read and written
   int kernels = 0;
+  int product_calls = 0;  ///< how many products `products` is the sum of; 0 counts as one
   Work& operator+=(const Work& other);
 };
 
 /// A roofline with latency: kernels * overhead + max(FLOPs, bytes), each at its rate, the first
-/// bytes of every kernel at that of the cache, and what does not overlap; products of w FLOPs reach
-/// efficiency * w / (w + half_flops) of the peak.
+/// bytes of every kernel at that of the cache, and what does not overlap; a product of w FLOPs reaches
+/// efficiency * w / (w + half_flops) of the peak, so n of them take (products + n * half_flops) / (efficiency *
+/// peak) together.
 Seconds time_of(const Work& work, const DeviceSpec& device, const TypeRates& rates);
 
 /// Throws pp::Error (data): key, value, limit.

@@ -54,8 +54,7 @@ class Estimate {
     const ResolvedLayer& resolved = model_.layers[static_cast<std::size_t>(index)];
     LayerProfile layer;
     layer.name = model_.graph.layers[static_cast<std::size_t>(index)].name;
-    layer.parameters = parameter_bytes(model_, index, options_.dtype);
-    layer.parameter_count = layer.parameters.value / size_of(options_.dtype);
+    set_parameters(layer, model_, index, options_.dtype);
     for (const ParameterSpec& buffer : resolved.buffers)
       layer.buffers += Bytes(element_count(buffer.shape) * size_of(buffer.dtype));
     layer.forward_flops_per_sample = resolved.forward_flops;
@@ -111,7 +110,7 @@ class Estimate {
     OptimizerProfile result;
     result.name = optimizer.name;
     result.state_bytes_per_parameter_byte = optimizer.state;
-    for (const LayerProfile& layer : profile.layers) result.parameters += layer.parameters;
+    for (const LayerProfile& layer : profile.layers) result.parameters += trained_bytes(layer);
     const double touched = (4 + 2 * optimizer.state) * static_cast<double>(result.parameters.value);
     result.update = exactly(time_of({.bytes = touched, .kernels = 1}, device_, rates_));
     return result;

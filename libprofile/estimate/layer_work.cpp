@@ -30,6 +30,7 @@ struct Operation {
   std::vector<Tensor> inputs, outputs;
   double flops = 0;    ///< forward, of the micro-batch
   double weights = 0;  ///< elements
+  double trained = 0;  ///< those of them that get a gradient
 };
 
 class Accountant {
@@ -68,8 +69,10 @@ class Accountant {
 
   LayerWork layer(const Layer& layer, const ResolvedLayer& resolved, int index) {
     std::vector<Tensor> inputs;
-    for (std::size_t i = 0; i < resolved.sources.size(); ++i)
+    for (std::size_t i = 0; i < resolved.sources.size(); ++i) {
       inputs.push_back(found(resolved.sources[i], resolved.inputs[i]));
+      inputs.back().trained = resolved.input_gradient[i];
+    }
     LayerWork work;
     std::vector<Tensor> outputs;
     if (resolved.nodes.empty()) {
@@ -77,7 +80,7 @@ class Accountant {
         outputs.push_back(made(index, -1, o, {resolved.outputs[at(o)], 1, 0}));
       const OpRow* row = layer.call ? nullptr : find_op(layer.op);
       add({row, layer.attributes, inputs, outputs, size_ * resolved.forward_flops.value,
-           elements(resolved.parameters)},
+           elements(resolved, nullptr, Which::all), elements(resolved, nullptr, Which::trained)},
           inputs, layer.name, work, outputs);
     } else {
       outputs = graph(layer.nodes, resolved, index, inputs, work);
@@ -91,15 +94,17 @@ class Accountant {
     const ResolvedLayer& resolved = model_.loss;
     const LossSpec& spec = *model_.graph.loss;
     std::vector<Tensor> inputs;
-    for (std::size_t i = 0; i < model_.loss_sources.size(); ++i)
+    for (std::size_t i = 0; i < model_.loss_sources.size(); ++i) {
       inputs.push_back(found(model_.loss_sources[i], resolved.inputs[i]));
+      inputs.back().trained = resolved.input_gradient[i];
+    }
     LayerWork work;
     std::vector<Tensor> outputs;
     const int index = model_.layer_count();
     if (resolved.nodes.empty()) {
       outputs.push_back({{index, -1, 0}, {{}, DType::float32}, 1});
-      add({find_loss(spec.op), spec.attributes, inputs, outputs, size_ * resolved.forward_flops.value, 0},
-          inputs, "loss", work, outputs);
+      add({find_loss(spec.op), spec.attributes, inputs, outputs, size_ * resolved.forward_flops.value}, inputs,
+          "loss", work, outputs);
     } else {
       outputs = graph(spec.nodes, resolved, index, inputs, work);
     }
@@ -120,13 +125,12 @@ class Accountant {
       for (const TensorSource& from : node.sources) in.push_back(source(from));
       for (int o = 0; o < static_cast<int>(node.outputs.size()); ++o)
         out.push_back(made(index, n, o, node.outputs[at(o)]));
-      double weights = 0;
-      for (const int parameter : node.parameters)
-        weights += static_cast<double>(element_count(resolved.parameters[at(parameter)].shape));
       const Layer& what = nodes[at(n)];
       const OpRow* row = what.call ? nullptr : find_op(what.op);
       const double flops = node_flops(what, row, node, out);
-      add({row, what.attributes, in, out, flops, weights}, inputs, what.name, work, out);
+      const double weights = elements(resolved, &node, Which::all);
+      const double trained = elements(resolved, &node, Which::trained);
+      add({row, what.attributes, in, out, flops, weights, trained}, inputs, what.name, work, out);
       for (int o = 0; o < static_cast<int>(out.size()); ++o) tensors_[{index, n, o}] = out[at(o)];
     }
     std::vector<Tensor> outputs;
@@ -150,10 +154,19 @@ class Accountant {
     return {{data, source.index, 0}, type, size_};
   }
 
-  static double elements(const std::vector<ParameterSpec>& parameters) {
+  enum class Which { all, trained };
+  /// Of the layer's parameters, or of a node's; none is trained where no gradient arrives.
+  static double elements(const ResolvedLayer& layer, const ResolvedNode* node, Which which) {
     double sum = 0;
-    for (const ParameterSpec& parameter : parameters)
-      sum += static_cast<double>(element_count(parameter.shape));
+    const auto add = [&](std::size_t i) {
+      if (which == Which::all || (layer.backward && layer.trained[i]))
+        sum += static_cast<double>(element_count(layer.parameters[i].shape));
+    };
+    if (node == nullptr) {
+      for (std::size_t i = 0; i < layer.parameters.size(); ++i) add(i);
+    } else {
+      for (const int parameter : node->parameters) add(at(parameter));
+    }
     return sum;
   }
 
@@ -169,14 +182,15 @@ class Accountant {
                             : OpWork{.kind = OpWork::Kind::products, .keeps = OpWork::Keeps::inputs};
     const bool passes = std::ranges::any_of(what.inputs, [](const Tensor& tensor) { return tensor.trained; });
     for (Tensor& output : outputs)
-      output.trained = (passes || what.weights > 0) && is_floating(output.type.dtype);
+      output.trained = (passes || what.trained > 0) && is_floating(output.type.dtype);
     if (kind.kind == OpWork::Kind::view) {
       for (Tensor& output : outputs) output.maker = what.inputs.front().maker;
       return;
     }
     const OpInside inside = inside_of(what, kind);
     add_times(what, kind, inside, passes, work);
-    add_saved(what, kind, inside, layer_inputs, work);
+    if (passes || what.trained > 0) add_saved(what, kind, inside, layer_inputs, work);
+    work.workspace += static_cast<double>(size_of(dtype_)) * inside.moved / 2;
   }
 
   double kept(const Operation& what, const OpWork& kind) const {
@@ -206,7 +220,8 @@ class Accountant {
     const double in = bytes(what.inputs), out = bytes(what.outputs);
     const bool products = kind.kind == OpWork::Kind::products;
     const auto make = [&](double flops, double bytes_moved) {
-      return Work{products ? flops : 0, products ? 0 : flops, bytes_moved, kind.kernels};
+      return Work{products ? flops : 0, products ? 0 : flops, bytes_moved, kind.kernels,
+                  products && flops > 0 ? 1 : 0};
     };
     // An embedding reads the rows it hands on.
     work.forward += make(what.flops, in + out + (products ? weights : std::min(weights, out)) + moved);
@@ -220,9 +235,11 @@ class Accountant {
       work.input_gradient += make(flops, out + read + gradient);
     }
     // Written, then added to the gradient of the mini-batch.
-    if (what.weights == 0) return;
+    if (what.trained == 0) return;
+    const double share = what.trained / what.weights;
     Work& gradients_of_weights = together ? work.input_gradient : work.weight_gradient;
-    gradients_of_weights += make(products ? with_weights : 0, (products ? out + in : out) + 4 * weights);
+    gradients_of_weights += make(products ? share * with_weights : 0,
+                                 (products ? out + share * in : out) + 4 * element * what.trained);
   }
 
   void add_saved(const Operation& what, const OpWork& kind, const OpInside& inside,
@@ -238,7 +255,6 @@ class Accountant {
     if (kind.keeps == OpWork::Keeps::output) std::ranges::for_each(what.outputs, keep);
     const double element = static_cast<double>(size_of(dtype_));
     work.saved += element * inside.kept + inside.kept_bytes;
-    work.workspace += element * inside.moved / 2;
   }
 
   void finish(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs, LayerWork& work) const {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "libprofile/core/counted.h"
 #include "libprofile/measure/statistics.h"
 
 namespace pp::profile {
@@ -71,17 +72,18 @@ double backward_over_halves(const Profile& profile, std::size_t point) {
 }  // namespace
 
 std::vector<std::string> conditions_findings(const DeviceSet& devices, int machine_cores,
-                                             std::optional<double> load, std::optional<double> cache_loss) {
+                                             const std::optional<Load>& load,
+                                             std::optional<double> cache_loss) {
   std::vector<std::string> findings;
-  const std::string have = std::to_string(machine_cores) + (machine_cores == 1 ? " core" : " cores");
   if (devices.kind == DeviceKind::cpu && devices.count * devices.cores > machine_cores) {
     findings.push_back(
         to_text(devices) + " needs " + std::to_string(devices.count * devices.cores) +
-        " cores, this machine has " + have +
+        " cores, this process may use " + counted(machine_cores, "core") +
         ": devices share cores and their times hold for this sharing only; ask for fewer devices or cores");
   }
-  if (load && *load > machine_cores) {
-    findings.push_back("the load average is " + one_decimal(*load) + " on " + have +
+  if (load && load->average > load->cores) {
+    findings.push_back("the load average is " + one_decimal(load->average) + " on " +
+                       counted(load->cores, "core") +
                        ": other programs slow the measurement down; end them, or measure again later");
   }
   if (cache_loss && *cache_loss > kCacheLoss) {

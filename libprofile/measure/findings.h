@@ -7,13 +7,14 @@
 
 #include "libprofile/core/profile.h"
 #include "libprofile/device/device_set.h"
+#include "libprofile/device/machine.h"
 
 namespace pp::profile {
 
-/// Known before measuring: more cores asked for than the machine has; a load average above the number of cores;
-/// a cache loss (device/cache_loss.h) above 2.
+/// Known before measuring: more cores asked for than the machine has; a load average above the cores that it
+/// counts; a cache loss (device/cache_loss.h) above 2.
 std::vector<std::string> conditions_findings(const DeviceSet& devices, int machine_cores,
-                                             std::optional<double> load, std::optional<double> cache_loss);
+                                             const std::optional<Load>& load, std::optional<double> cache_loss);
 
 /// Of a finished profile, one sentence each: the micro-batch sizes at which the whole model's forward or
 /// backward spreads by more than 10 %; those at which the sum of the layers differs from the whole model by

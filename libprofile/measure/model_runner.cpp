@@ -95,7 +95,8 @@ ModelRunner::ModelRunner(const ResolvedModel& model, const ModelPart& part, std:
       seed_(seed) {
   for (std::size_t layer = 0; layer < gradients_.layers.size(); ++layer) {
     for (std::size_t i = 0; i < gradients_.layers[layer].size(); ++i) {
-      gradients_.layers[layer][i] = at::zeros_like(weights_->layers[layer][i].detach());
+      const at::Tensor& weight = weights_->layers[layer][i];
+      if (weight.requires_grad()) gradients_.layers[layer][i] = at::zeros_like(weight.detach());
     }
   }
   gradients_.places = gradients_.layers;
@@ -175,6 +176,12 @@ model::Pass ModelRunner::forward(std::span<const at::Tensor> batch, model::Layer
   model::Pass pass = segment_.forward(weights_, batch, context, observer);
   pass.outputs.clear();  // nobody here reads the predictions; the executor hands its outputs on as well
   return pass;
+}
+
+model::Pass ModelRunner::timed_forward(LapTimer& laps, std::size_t size, model::LayerObserver* observer) {
+  const std::vector<at::Tensor> ahead = device_.is_cuda() ? cut_batch(size) : std::vector<at::Tensor>();
+  laps.start();
+  return forward(device_.is_cuda() ? ahead : cut_batch(size), observer);
 }
 
 std::vector<model::Tensors> ModelRunner::arriving_gradients(std::size_t size) {
@@ -297,8 +304,7 @@ void ModelRunner::update() {
 void ModelRunner::run_first_pass(Flying& flying, const Visit& visit, int in_flight, VisitTimes& times) {
   LapTimer laps(timer_, positions());
   model::LayerObserver* const observer = visit.kind == PassKind::whole ? nullptr : &laps;
-  laps.start();
-  flying.push_back(forward(cut_batch(visit.size), observer));
+  flying.push_back(timed_forward(laps, visit.size, observer));
   fill(flying, visit.size, in_flight);
   laps.start();
   backward(flying.front(), visit.size, visit.kind, observer);
@@ -312,8 +318,7 @@ void ModelRunner::run_pass(Flying& flying, const Visit& visit, VisitTimes& times
   LapTimer laps(timer_, positions());
   model::LayerObserver* const observer = whole ? nullptr : &laps;
 
-  laps.start();
-  flying.push_back(forward(cut_batch(visit.size), observer));
+  flying.push_back(timed_forward(laps, visit.size, observer));
   if (whole) laps.end(kWholeModel, LapTimer::Phase::forward);
 
   model::Pass pass = std::move(flying.front());
@@ -334,7 +339,7 @@ void ModelRunner::run_pass(Flying& flying, const Visit& visit, VisitTimes& times
 void ModelRunner::time_updates(std::size_t size, std::span<Stretch> stretches, int dropped, int steps) {
   for (Stretch& stretch : stretches) {
     if (!stretch.new_version || !stretch.others.empty()) continue;
-    for (const at::Tensor& weight : distinct(weights_->layers, stretch.begin, stretch.end))
+    for (const at::Tensor& weight : distinct_trained(weights_->layers, stretch.begin, stretch.end))
       stretch.others.push_back(at::zeros_like(weight));
   }
   for (int i = 0; i < dropped + steps; ++i) {
@@ -342,8 +347,8 @@ void ModelRunner::time_updates(std::size_t size, std::span<Stretch> stretches, i
     backward(pass, size, PassKind::full, nullptr);
     timer_.mark();
     for (Stretch& stretch : stretches) {
-      const std::vector<at::Tensor> weights = distinct(weights_->layers, stretch.begin, stretch.end);
-      const std::vector<at::Tensor> gradients = distinct(gradients_.places, stretch.begin, stretch.end);
+      const std::vector<at::Tensor> weights = distinct_trained(weights_->layers, stretch.begin, stretch.end);
+      const std::vector<at::Tensor> gradients = distinct_trained(gradients_.places, stretch.begin, stretch.end);
       if (stretch.new_version) {
         stretch.optimizer->step(stretch.others, gradients, /*learning_rate=*/0.0, weights);
       } else {
@@ -357,24 +362,30 @@ void ModelRunner::time_updates(std::size_t size, std::span<Stretch> stretches, i
   }
 }
 
-Bytes ModelRunner::parameter_bytes(const Stretch& stretch) const {
+Bytes ModelRunner::trained_bytes(const Stretch& stretch) const {
   Bytes sum;
-  for (const at::Tensor& tensor : distinct(weights_->layers, stretch.begin, stretch.end))
+  for (const at::Tensor& tensor : distinct_trained(weights_->layers, stretch.begin, stretch.end))
     sum += Bytes(static_cast<std::int64_t>(tensor.nbytes()));
   return sum;
 }
 
-std::vector<at::Tensor> ModelRunner::distinct(const std::vector<std::vector<at::Tensor>>& tensors, int begin,
-                                              int end) const {
+std::vector<at::Tensor> ModelRunner::distinct_trained(const std::vector<std::vector<at::Tensor>>& tensors,
+                                                      int begin, int end) const {
   std::vector<at::Tensor> found;
   for (std::size_t p = static_cast<std::size_t>(begin); p < static_cast<std::size_t>(end); ++p) {
-    if (owns_weights(p)) found.insert(found.end(), tensors[p].begin(), tensors[p].end());
+    for (std::size_t i = 0; owns_weights(p) && i < tensors[p].size(); ++i) {
+      if (weights_->layers[p][i].requires_grad()) found.push_back(tensors[p][i]);
+    }
   }
   return found;
 }
 
 std::vector<at::Tensor> ModelRunner::distinct_parameters() const {
-  return distinct(weights_->layers, 0, segment_.layer_count());
+  std::vector<at::Tensor> found;
+  for (std::size_t p = 0; p < weights_->layers.size(); ++p) {
+    if (owns_weights(p)) found.insert(found.end(), weights_->layers[p].begin(), weights_->layers[p].end());
+  }
+  return found;
 }
 
 /// The first layer of the part that holds these weights.

@@ -98,8 +98,8 @@ class ModelRunner {
   /// learning rate 0, as a step ends: with gradients that have left the caches. Adds the seconds of the last
   /// `steps` to the stretches.
   void time_updates(std::size_t size, std::span<Stretch> stretches, int dropped, int steps);
-  /// Bytes of the distinct parameters of these positions.
-  Bytes parameter_bytes(const Stretch& stretch) const;
+  /// Bytes of the distinct trained parameters of these positions.
+  Bytes trained_bytes(const Stretch& stretch) const;
   int layers() const { return segment_.layer_count(); }
 
   /// Bytes of the buffers of each layer of the part.
@@ -113,8 +113,7 @@ class ModelRunner {
     std::int64_t blocks = 0;
     std::int64_t forwards = 0, backwards = 0;  ///< so many have been taken
   };
-  /// The batch of size `size` with other samples where the data provide them: cut from the data set here, as
-  /// the executor does before a forward.
+  /// The batch of size `size` with other samples where the data provide them: cut from the data set here.
   std::vector<at::Tensor> cut_batch(std::size_t size);
   int positions() const { return segment_.layer_count() + (segment_.has_loss() ? 1 : 0); }
   bool owns_weights(std::size_t position) const;
@@ -122,6 +121,9 @@ class ModelRunner {
   bool reads_batch_only(std::size_t position) const;
   std::vector<model::Tensors> arriving_gradients(std::size_t size);
   model::Pass forward(std::span<const at::Tensor> batch, model::LayerObserver* observer);
+  /// A forward whose laps begin as the executor's: it reads a CUDA device's samples ahead, in another thread
+  /// and stream, and cuts a CPU's within the operation.
+  model::Pass timed_forward(LapTimer& laps, std::size_t size, model::LayerObserver* observer);
   void backward(model::Pass& pass, std::size_t size, PassKind kind, model::LayerObserver* observer);
   /// One pass with every byte counted; fills `saved` and raises `workspace` of `bytes`.
   void probe_pass(std::size_t size, PassKind kind, PassBytes& bytes);
@@ -134,9 +136,10 @@ class ModelRunner {
   void run_first_pass(Flying& flying, const Visit& visit, int in_flight, VisitTimes& times);
   /// At learning rate 0. The next gradients are written, not added.
   void update();
-  /// Of the positions [begin, end), without those that an earlier position of the part owns.
-  std::vector<at::Tensor> distinct(const std::vector<std::vector<at::Tensor>>& tensors, int begin,
-                                   int end) const;
+  /// Of the trained parameters of the positions [begin, end), without those that an earlier position of the
+  /// part owns; `tensors` as Weights::layers.
+  std::vector<at::Tensor> distinct_trained(const std::vector<std::vector<at::Tensor>>& tensors, int begin,
+                                           int end) const;
   std::vector<at::Tensor> distinct_parameters() const;
   std::vector<Bytes> output_bytes(std::size_t size) const;
 

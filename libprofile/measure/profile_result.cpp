@@ -1,6 +1,5 @@
 // The document from what was measured.
-#include "libprofile/device/cuda_devices.h"
-#include "libprofile/device/machine.h"
+#include "libprofile/device/process.h"
 #include "libprofile/measure/profiling.h"
 
 namespace pp::profile {
@@ -12,8 +11,7 @@ LayerProfile Profiling::layer_result(int position) const {
     const int index = part_.layers[p];
     const ResolvedLayer& resolved = model_.layers[static_cast<std::size_t>(index)];
     layer.name = model_.graph.layers[static_cast<std::size_t>(index)].name;
-    layer.parameters = parameter_bytes(model_, index, options_.dtype);
-    layer.parameter_count = layer.parameters.value / size_of(options_.dtype);
+    set_parameters(layer, model_, index, options_.dtype);
     layer.buffers = runners_.front()->buffer_bytes()[p];
     layer.forward_flops_per_sample = resolved.forward_flops;
   } else {
@@ -54,12 +52,8 @@ Profile Profiling::result() const {
   profile.context = context();
   profile.model = model_.graph;
   profile.model_hash = model_hash(profile.model);
-  const bool cuda = options_.devices.kind == DeviceKind::cuda;
-  profile.device = {.kind = options_.devices.kind,
-                    .name = cuda ? cuda_device_name(options_.devices.first) : cpu_name(),
-                    .cores_per_device = options_.devices.cores,
-                    .devices_busy = options_.devices.count,
-                    .memory = accounts_.front().limit()};
+  profile.device = described(options_.devices);
+  profile.device.memory = accounts_.front().limit();
   profile.dtype = options_.dtype;
   profile.memory_format = options_.memory_format;
   const int layers = static_cast<int>(part_.layers.size());

@@ -6,6 +6,7 @@
 
 #include "libprofile/device/clock.h"
 #include "libprofile/device/device_set.h"
+#include "libprofile/device/machine.h"
 #include "libprofile/measure/profiler.h"
 
 namespace pp::profile {
@@ -13,8 +14,8 @@ namespace pp::profile {
 struct Environment {
   const Clock& clock;
   MachineDevices machine;
-  Bytes memory{};                ///< the machine's or the CUDA device's; the devices of a set share it equally
-  std::optional<double> load{};  ///< load average before measuring
+  Bytes memory{};              ///< the machine's or the CUDA device's; the devices of a set share it equally
+  std::optional<Load> load{};  ///< before measuring
   std::optional<double> cache_loss{};  ///< device/cache_loss.h, of CPU devices
   Context context{};                   ///< goes into the profile
 };

@@ -101,7 +101,7 @@ Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Ob
   Environment environment{.clock = clock,
                           .machine = machine_devices(),
                           .memory = cuda ? cuda_device_memory(devices.first) : machine_memory(),
-                          .load = load_average(),
+                          .load = machine_load(),
                           .context = measurement_context()};
   if (devices.kind == DeviceKind::cpu) {
     environment.cache_loss = cache_loss(clock);

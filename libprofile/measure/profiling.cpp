@@ -166,12 +166,18 @@ void Profiling::give_up_from(std::size_t size) {
 
 bool Profiling::is_last(const Size& size) const {
   const StoppingRule rule = rule_of(options_, options_.budget_per_size);
-  return expected_time(rule, 2 * size.pass_time, kKindsOfWhole) > rule.budget;
+  return expected_time(rule, 2 * size.pass_time, parts().empty() ? kKindsOfWhole : kPassKinds) > rule.budget;
+}
+
+/// What each device runs of the model where they share it; none where they do not.
+std::vector<ModelPart> Profiling::parts() const {
+  if (part_.positions() != whole_model(model_).positions()) return {};
+  return model_parts(model_, options_.devices.count);
 }
 
 void Profiling::make_parts() {
-  const std::vector<ModelPart> parts = model_parts(model_, options_.devices.count);
-  if (parts.empty() || part_.positions() != whole_model(model_).positions()) return;
+  const std::vector<ModelPart> parts = this->parts();
+  if (parts.empty()) return;
   parts_.resize(runners_.size());
   try {
     on_devices([&](int device, ModelRunner&) {
@@ -264,7 +270,7 @@ void Profiling::report_interruptions(const Rounds& rounds, std::span<const doubl
 
 void Profiling::measure_optimizers() {
   Bytes parameters;
-  for (const int layer : part_.layers) parameters += parameter_bytes(model_, layer, options_.dtype);
+  for (const int layer : part_.layers) parameters += trained_bytes(model_, layer, options_.dtype);
   if (parameters == Bytes(0)) return;
   const auto sgd = [] { return model::make_sgd({.momentum = 0.9}); };
   const auto adamw = [] { return model::make_adamw({.weight_decay = 0.01}); };
@@ -308,14 +314,14 @@ std::vector<UpdatePoint> Profiling::measure_updates(const MakeOptimizer& make, i
   std::vector<std::vector<Stretch>> stretches(runners_.size());  // per device
   for (int piece = 0; piece < pieces; ++piece) {
     Stretch stretch{.begin = piece * layers / pieces, .end = (piece + 1) * layers / pieces};
-    if (runners_.front()->parameter_bytes(stretch) == Bytes(0)) continue;
+    if (runners_.front()->trained_bytes(stretch) == Bytes(0)) continue;
     for (auto& own : std::span(stretches).first(static_cast<std::size_t>(devices)))
       own.push_back({stretch.begin, stretch.end, make()});
   }
   time_updates(runners_, stretches);
   std::vector<UpdatePoint> points;
   for (const Stretch& stretch : stretches.front())
-    points.push_back({runners_.front()->parameter_bytes(stretch), summarise(stretch.seconds)});
+    points.push_back({runners_.front()->trained_bytes(stretch), summarise(stretch.seconds)});
   return points;
 }
 
@@ -326,7 +332,7 @@ std::optional<UpdatePoint> Profiling::measure_new_version(const MakeOptimizer& m
   for (std::size_t d = 0; d < runners.size(); ++d)
     stretches[d].push_back({0, runners[d]->layers(), make(), /*new_version=*/true});
   const Stretch& first = stretches.front().front();
-  const Bytes parameters = runners.front()->parameter_bytes(first);
+  const Bytes parameters = runners.front()->trained_bytes(first);
   if (parameters == Bytes(0)) return std::nullopt;
   time_updates(runners, stretches);
   return UpdatePoint{parameters, summarise(first.seconds)};

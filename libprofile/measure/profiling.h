@@ -51,6 +51,7 @@ class Profiling {
   /// Beside the batches of all sizes.
   void choose_in_flight();
   /// Leaves `parts_` empty where the model or the memory has no room for them.
+  std::vector<ModelPart> parts() const;
   void make_parts();
   bool parts_fit() const;
   /// Adds the first device's time of the reference work.

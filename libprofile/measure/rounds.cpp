@@ -21,6 +21,10 @@ constexpr Seconds kLongPass{0.05};
 /// many visits: a neighbour that disturbs three of them does not move the median.
 constexpr int kFewestPasses = 8;
 
+/// Of kinds with a step's first pass, which a visit has one of, so many even then: their median is the time of
+/// the first micro-batch of every step.
+constexpr int kFewestFirst = kFewestSamples;
+
 /// A visit that is faster by more than this share than the one before was still warming up.
 constexpr double kStillWarming = 0.1;
 constexpr int kMostWarmUps = 4;
@@ -37,18 +41,20 @@ Visit visit_of(std::size_t size, PassKind kind, Seconds pass_time) {
           .passes = static_cast<int>(std::clamp(std::floor(fitting), 1.0, double{kMostPasses}))};
 }
 
-/// Of a kind of which there are so many passes.
-Seconds time_of_missing(PassKind kind, std::size_t passes, Seconds pass_time) {
+/// Of a kind that so many visits have left so many passes of.
+Seconds time_of_missing(PassKind kind, std::size_t passes, std::size_t visits, Seconds pass_time) {
   const Visit visit = visit_of(0, kind, pass_time);
   const int missing = std::max(0, kFewestPasses - static_cast<int>(passes));
-  return (missing + visit.passes - 1) / visit.passes * visit.all() * pass_time;
+  const int first = has_first(kind) ? std::max(0, kFewestFirst - static_cast<int>(visits)) : 0;
+  return std::max((missing + visit.passes - 1) / visit.passes, first) * visit.all() * pass_time;
 }
 
 }  // namespace
 
 Seconds expected_time(const StoppingRule& rule, Seconds pass_time, int kinds) {
   Seconds fewest = rule.warm_up_passes * pass_time;
-  for (int kind = 0; kind < kinds; ++kind) fewest += time_of_missing(static_cast<PassKind>(kind), 0, pass_time);
+  for (int kind = 0; kind < kinds; ++kind)
+    fewest += time_of_missing(static_cast<PassKind>(kind), 0, 0, pass_time);
   return std::max(rule.budget, fewest);
 }
 
@@ -67,7 +73,7 @@ std::optional<Visit> Rounds::next() {
     const Size& size = sizes_[i];
     if (size.finished) continue;
     if (!size.warm) return Visit{.size = i, .dropped = rule_.warm_up_passes, .passes = 0};
-    const std::size_t kind = static_cast<std::size_t>(size.visits) % kinds_;
+    const std::size_t kind = next_kind(size);
     return visit_of(i, static_cast<PassKind>(kind), size.pass_time[kind]);
   }
   return std::nullopt;
@@ -93,9 +99,23 @@ void Rounds::report(const Visit& visit, std::span<const double> pass_seconds, Se
   size.finished = is_finished(size);
 }
 
+/// Kinds take turns; once the budget is spent, those that lack samples.
+std::size_t Rounds::next_kind(const Size& size) const {
+  std::size_t kind = static_cast<std::size_t>(size.visits) % kinds_;
+  if (size.spent < rule_.budget) return kind;
+  while (!lacks_samples(size, kind)) kind = (kind + 1) % kinds_;  // else the size were finished
+  return kind;
+}
+
+bool Rounds::lacks_samples(const Size& size, std::size_t kind) const {
+  return size.samples[kind].size() < kFewestPasses ||
+         (has_first(static_cast<PassKind>(kind)) && size.visit_medians[kind].size() < kFewestFirst);
+}
+
 bool Rounds::is_finished(const Size& size) const {
-  const auto few = [](const std::vector<double>& samples) { return samples.size() < kFewestPasses; };
-  if (std::ranges::any_of(std::span(size.samples).first(kinds_), few)) return false;
+  for (std::size_t kind = 0; kind < kinds_; ++kind) {
+    if (lacks_samples(size, kind)) return false;
+  }
   if (size.spent >= rule_.budget) return true;
   for (std::size_t kind = 0; kind < kinds_; ++kind) {
     if (!is_precise(size, kind)) return false;
@@ -114,7 +134,8 @@ Seconds Rounds::remaining(const Size& size) const {
   if (!size.warm) return expected_time(rule_, size.pass_time.front(), static_cast<int>(kinds_));
   Seconds missing{};
   for (std::size_t kind = 0; kind < kinds_; ++kind) {
-    missing += time_of_missing(static_cast<PassKind>(kind), size.samples[kind].size(), size.pass_time[kind]);
+    missing += time_of_missing(static_cast<PassKind>(kind), size.samples[kind].size(),
+                               size.visit_medians[kind].size(), size.pass_time[kind]);
   }
   return std::max(rule_.budget - size.spent, missing);
 }

@@ -76,6 +76,8 @@ class Rounds {
     std::array<Seconds, kPassKinds> pass_time{};  ///< of the last visit of each kind, per pass
   };
 
+  std::size_t next_kind(const Size& size) const;
+  bool lacks_samples(const Size& size, std::size_t kind) const;
   bool is_finished(const Size& size) const;
   bool is_precise(const Size& size, std::size_t kind) const;
   Seconds remaining(const Size& size) const;

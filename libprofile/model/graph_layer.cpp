@@ -1,5 +1,6 @@
 #include "libprofile/model/graph_layer.h"
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -17,8 +18,9 @@ namespace {
 
 /// Tensors are numbered: the inputs of the layer, then the outputs of every node.
 struct Node {
-  std::string name;     ///< for messages; empty: the layer itself
-  aten::BoundCall run;  ///< of an operation of the table without constants
+  std::string name;      ///< for messages; empty: the layer itself
+  aten::BoundCall run;   ///< of an operation of the table without constants
+  bool precise = false;  ///< AtenCall::precise
   std::vector<std::size_t> sources;
   std::vector<int> reads;                        ///< how often it reads each of them
   std::vector<std::size_t> parameters, buffers;  ///< of the layer's
@@ -30,6 +32,7 @@ struct Program {
   std::vector<Node> nodes;
   std::vector<std::size_t> outputs;
   std::vector<bool> shared;  ///< per input of the layer: it is read several times
+  bool precise = false;      ///< some node is
   std::size_t tensors = 0;
 };
 
@@ -61,14 +64,15 @@ class Runner {
       }
     }
     Tensors outputs;
-    for (const std::size_t number : program_.outputs) outputs.push_back(tensors_[number]);
+    for (const std::size_t number : program_.outputs) outputs.push_back(in_run_type(tensors_[number]));
     return outputs;
   }
 
  private:
   void run(const Node& node) {
     Tensors inputs;
-    for (const std::size_t source : node.sources) inputs.push_back(tensors_[source]);
+    for (const std::size_t source : node.sources)
+      inputs.push_back(node.precise ? tensors_[source] : in_run_type(tensors_[source]));
     const Tensors buffers = picked(node.buffers, context_.buffers);
     LayerContext inner = context_;
     inner.buffers = buffers;
@@ -77,6 +81,13 @@ class Runner {
     context_.seeded = inner.seeded;
     for (std::size_t k = 0; k < outputs.size(); ++k) tensors_[node.first_output + k] = outputs[k];
     for (const std::size_t number : node.released) tensors_[number].reset();
+  }
+
+  /// What a precise node has made, for those that are not.
+  at::Tensor in_run_type(const at::Tensor& tensor) const {
+    const bool wider = program_.precise && tensor.is_floating_point() &&
+                       tensor.scalar_type() == aten::precise_type(context_.dtype);
+    return wider ? tensor.to(context_.dtype) : tensor;
   }
 
   const Program& program_;
@@ -89,6 +100,7 @@ class Runner {
 void complete(Program& program) {
   std::vector<std::size_t> last(program.tensors, program.nodes.size());
   std::vector<int> reads(program.tensors, 0);
+  program.precise = std::ranges::any_of(program.nodes, &Node::precise);
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
     const Node& node = program.nodes[i];
     for (std::size_t k = 0; k < node.sources.size(); ++k) {
@@ -156,6 +168,7 @@ std::shared_ptr<Program> graph_program(const std::vector<Layer>& nodes, const Re
     const ResolvedNode& of = resolved.nodes[i];
     Node node{.name = nodes[i].name,
               .run = {},
+              .precise = nodes[i].call && nodes[i].call->precise,
               .sources = {},
               .reads = reads_of(nodes[i], of.sources.size()),
               .parameters = numbers(of.parameters),
@@ -185,6 +198,7 @@ std::shared_ptr<Program> call_program(const Layer& layer, const ResolvedLayer& r
   const std::size_t inputs = types.size(), outputs = resolved.outputs.size();
   program->nodes.push_back({.name = {},
                             .run = bind_node(layer, types),
+                            .precise = layer.call && layer.call->precise,
                             .sources = up_to(0, inputs),
                             .reads = reads_of(layer, inputs),
                             .parameters = up_to(0, resolved.parameters.size()),

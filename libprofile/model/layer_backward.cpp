@@ -12,6 +12,10 @@ Tensors unpacked(const LayerGraph& graph) {
   return saved;
 }
 
+bool is_trained(TensorSpan weights) {
+  return std::ranges::any_of(weights, [](const at::Tensor& weight) { return weight.requires_grad(); });
+}
+
 /// As autograd's walk, which computes none for inputs that want no gradient.
 void drop_unwanted(const PlannedLayer& planned, Tensors& input_gradients) {
   for (std::size_t i = 0; i < planned.sources.size(); ++i) {
@@ -49,7 +53,7 @@ Tensors LayerBackward::whole(std::size_t u, LayerGraph& graph, TensorSpan arrive
 Tensors LayerBackward::inputs(std::size_t u, LayerGraph& graph, Tensors arrived) const {
   const BoundLayer& layer = segment.layers[u];
   const std::size_t count = segment.plan.order[u].sources.size();
-  const bool done = weights_of(u).empty();
+  const bool done = !is_trained(weights_of(u));
   Tensors results;
   if (!done && layer.weight_gradient == WeightGradient::with_input) {
     results = at_once(u, graph, arrived);
@@ -104,7 +108,8 @@ Tensors LayerBackward::written_inputs(std::size_t u, Tensors& saved, TensorSpan 
 void LayerBackward::written_parameters(std::size_t u, Tensors& saved, TensorSpan arrived,
                                        WeightSums& sums) const {
   const WrittenBackward& backward = *segment.layers[u].backward;
-  if (backward.weights && arrived[0].defined()) backward.weights(saved, weights_of(u), arrived[0], sums);
+  if (backward.weights && arrived[0].defined() && sums.wants_any())
+    backward.weights(saved, weights_of(u), arrived[0], sums);
 }
 
 Tensors LayerBackward::at_once(std::size_t u, const LayerGraph& graph, TensorSpan arrived) const {

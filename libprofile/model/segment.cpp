@@ -40,7 +40,7 @@ std::shared_ptr<Weights> Segment::initial_weights(std::uint64_t seed, DType dtyp
     if (leaves.empty()) {
       for (std::size_t i = 0; i < resolved.parameters.size(); ++i) {
         const at::Tensor drawn = initial_parameter(*model_, layer, static_cast<int>(i), seed, dtype);
-        leaves.push_back(detail::dense(drawn.to(device), format()).requires_grad_());
+        leaves.push_back(detail::dense(drawn.to(device), format()).requires_grad_(resolved.trained[i]));
       }
     }
     weights->layers.push_back(leaves);

@@ -26,7 +26,8 @@ struct PassState;
 class PassStates;
 }  // namespace detail
 
-/// One version of a segment's weights: per layer of the segment its parameters, leaves that require gradients.
+/// One version of a segment's weights: per layer of the segment its parameters, leaves that require gradients
+/// where they are trained.
 /// Layers that share parameters hold the same leaves. Alive as long as a pass in flight holds it: the reference
 /// count is the version count.
 struct Weights {
@@ -86,7 +87,7 @@ struct PassContext {
 };
 
 /// Told before and after each layer's part of an operation; for the profiler. A layer without work in an
-/// operation is left out: all layers have a forward, only those with parameters have a weight gradient.
+/// operation is left out: all layers have a forward, only those with trained parameters a weight gradient.
 class LayerObserver {
  public:
   enum class Phase { forward, backward, input_gradient, weight_gradient };
@@ -120,8 +121,7 @@ class Segment {
   /// Layer outputs of this segment that other layers, the model's outputs or a loss elsewhere use outside of
   /// it; ascending.
   const std::vector<TensorSource>& outputs() const;
-  /// True for the inputs whose producer wants a gradient: floating, from a layer with parameters at or behind
-  /// it, and read by a layer here that the loss (without a loss: a model output) depends on.
+  /// True for the inputs whose gradient goes back to their producer (ResolvedLayer::input_gradient).
   bool input_needs_gradient(int input) const;
 
   /// Leaves for the first version, from the seed: the same values on every device.
@@ -137,10 +137,11 @@ class Segment {
 
   /// `output_gradients[k]`: the gradients that arrived for outputs()[k], in the order to be added (descending
   /// consumer stage); empty when none. They are moved from. The loss gradient starts from `loss_weight`
-  /// (n_m/N). Adds weight gradients to `gradients`. Returns one gradient per input, undefined where
-  /// input_needs_gradient() is false. A tensor with several consumers folds their gradients in descending layer
-  /// order, what arrived first. What is returned may share storage with what arrived: it is read-only for both.
-  /// Ends the pass: its weights and graphs are released layer by layer.
+  /// (n_m/N); with 0 no gradient leaves the loss, also where it is not a number. Adds weight gradients to
+  /// `gradients`. Returns one gradient per input, undefined where input_needs_gradient() is false. A tensor
+  /// with several consumers folds their gradients in descending layer order, what arrived first. What is
+  /// returned may share storage with what arrived: it is read-only for both. Ends the pass: its weights and
+  /// graphs are released layer by layer.
   Tensors backward(Pass& pass, std::span<Tensors> output_gradients, double loss_weight, Gradients& gradients,
                    LayerObserver* observer = nullptr) const;
   /// The halves of backward; together bit-equal to it. Between them the pass keeps, of the layers with

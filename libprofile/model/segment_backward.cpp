@@ -1,4 +1,5 @@
 #include <ATen/ops/full.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
 #include <string>
@@ -53,6 +54,7 @@ class Backwarding {
         sum(plan_.output_tensor[k]).add(detail::dense(std::exchange(gradient, {}), segment_.format));
     }
     if (!plan_.with_loss) return;
+    no_loss_ = !loss_gradient.defined() && loss_weight == 0;
     if (!loss_gradient.defined()) loss_gradient = at::full({}, loss_weight, state_.loss_options);
     sum(plan_.order.back().first_output).add(std::move(loss_gradient));
   }
@@ -155,7 +157,9 @@ class Backwarding {
 
   void add_input_gradients(const PlannedLayer& planned, TensorSpan results) {
     for (std::size_t i = 0; i < planned.sources.size(); ++i) {
-      if (results[i].defined()) sum(planned.sources[i]).add(detail::dense(results[i], segment_.format));
+      if (!results[i].defined()) continue;
+      const at::Tensor& gradient = no_loss_ && planned.layer < 0 ? at::zeros_like(results[i]) : results[i];
+      sum(planned.sources[i]).add(detail::dense(gradient, segment_.format));
     }
   }
 
@@ -165,6 +169,7 @@ class Backwarding {
   detail::PassState& state_;
   detail::LayerBackward layer_;
   LayerObserver* observer_;
+  bool no_loss_ = false;  ///< the loss weighs 0, and may be no number
 };
 
 }  // namespace

@@ -23,38 +23,9 @@ using TensorNumbers = std::map<TensorSource, int, SourceOrder>;
 
 decltype(auto) at(const auto& values, int index) { return values[static_cast<std::size_t>(index)]; }
 
-/// Per layer of the model: its outputs depend on a parameter.
-std::vector<bool> trainable_layers(const ResolvedModel& model) {
-  std::vector<bool> trainable;
-  for (const ResolvedLayer& layer : model.layers) {
-    trainable.push_back(
-        !layer.parameters.empty() ||
-        std::any_of(layer.sources.begin(), layer.sources.end(), [&](const TensorSource& source) {
-          return source.kind == Kind::layer && trainable[static_cast<std::size_t>(source.index)];
-        }));
-  }
-  return trainable;
-}
-
-/// Per layer of the model: what is optimised, the loss or else the outputs, depends on it.
-std::vector<bool> useful_layers(const ResolvedModel& model) {
-  std::vector<bool> useful(model.layers.size(), false);
-  const auto mark = [&](const std::vector<TensorSource>& sources) {
-    for (const TensorSource& source : sources) {
-      if (source.kind == Kind::layer) useful[static_cast<std::size_t>(source.index)] = true;
-    }
-  };
-  mark(model.graph.loss ? model.loss_sources : model.outputs);
-  for (std::size_t layer = model.layers.size(); layer-- > 0;) {
-    if (useful[layer]) mark(model.layers[layer].sources);
-  }
-  return useful;
-}
-
 class Planner {
  public:
-  Planner(const ResolvedModel& model, std::vector<int> layers, bool with_loss)
-      : model_(model), trainable_(trainable_layers(model)), useful_(useful_layers(model)) {
+  Planner(const ResolvedModel& model, std::vector<int> layers, bool with_loss) : model_(model) {
     plan_.layers = std::move(layers);
     plan_.with_loss = with_loss;
     inside_.resize(model.layers.size(), false);
@@ -76,11 +47,6 @@ class Planner {
  private:
   bool is_inside(const TensorSource& source) const {
     return source.kind == Kind::layer && at(inside_, source.index);
-  }
-
-  bool wants_gradient(const TensorSource& source) const {
-    return source.kind == Kind::layer && at(trainable_, source.index) &&
-           is_floating(at(at(model_.layers, source.index).outputs, source.output).dtype);
   }
 
   void number_inputs() {
@@ -105,25 +71,19 @@ class Planner {
     for (int output = 0; output < outputs; ++output) {
       numbers_.emplace(TensorSource{Kind::layer, layer, output}, next_tensor_ + output);
     }
-    add_layer({.position = position, .layer = layer, .output_count = outputs}, resolved.sources,
-              !resolved.parameters.empty(), at(useful_, layer));
+    add_layer({.position = position, .layer = layer, .output_count = outputs}, resolved);
   }
 
-  void add_loss() {
-    add_layer({.position = static_cast<int>(plan_.layers.size())}, model_.loss_sources, false, true);
-  }
+  void add_loss() { add_layer({.position = static_cast<int>(plan_.layers.size())}, model_.loss); }
 
-  void add_layer(PlannedLayer planned, const std::vector<TensorSource>& sources, bool has_parameters,
-                 bool useful) {
+  void add_layer(PlannedLayer planned, const ResolvedLayer& resolved) {
     planned.first_output = next_tensor_;
     next_tensor_ += planned.output_count;
-    planned.backward = useful && has_parameters;
-    for (const TensorSource& source : sources) {
-      const bool gradient = useful && wants_gradient(source);
-      planned.sources.push_back(numbers_.at(source));
-      planned.source_gradient.push_back(gradient);
-      planned.backward = planned.backward || gradient;
-      if (gradient && !is_inside(source))
+    planned.backward = resolved.backward;
+    planned.source_gradient = resolved.input_gradient;
+    for (std::size_t k = 0; k < resolved.sources.size(); ++k) {
+      planned.sources.push_back(numbers_.at(resolved.sources[k]));
+      if (resolved.input_gradient[k] && !is_inside(resolved.sources[k]))
         plan_.input_gradient[static_cast<std::size_t>(planned.sources.back())] = true;
     }
     plan_.order.push_back(std::move(planned));
@@ -159,7 +119,7 @@ class Planner {
   }
 
   const ResolvedModel& model_;
-  std::vector<bool> trainable_, useful_, inside_;
+  std::vector<bool> inside_;
   TensorNumbers numbers_;
   int next_tensor_ = 0;
   SegmentPlan plan_;

@@ -18,7 +18,7 @@ struct PlannedLayer {
   std::vector<bool> source_gradient{};  ///< which inputs want a gradient
   int first_output = 0;                 ///< tensor of its output 0, the others follow
   int output_count = 1;
-  bool backward = false;   ///< it has parameters or an input that wants a gradient, and the loss depends on it
+  bool backward = false;   ///< it computes gradients of inputs or of trained parameters
   bool recompute = false;  ///< its forward runs again inside backward; between them it keeps its inputs only
 };
 

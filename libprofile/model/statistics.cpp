@@ -2,13 +2,56 @@
 #include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+
 #include "libprofile/model/segment.h"
 
 namespace pp::model {
+namespace {
+
+/// The same as below in plain loops: a layer's few channels are not worth twenty calls of LibTorch, which take
+/// longer than the optimizer's step.
+template <class T>
+void commit_on_host(std::span<const BatchStatistics> in_order, const BatchNorm& norm,
+                    std::span<at::Tensor> buffers) {
+  double n = 0;
+  for (const BatchStatistics& part : in_order) n += static_cast<double>(part.count);
+  T* const running_mean = buffers[0].mutable_data_ptr<T>();
+  T* const running_variance = buffers[1].mutable_data_ptr<T>();
+  const auto blend = [&](T& running, double batch) {
+    running = static_cast<T>((1 - norm.momentum) * running + norm.momentum * batch);
+  };
+  for (std::int64_t c = 0; c < in_order.front().mean.numel(); ++c) {
+    double mean = 0, square = 0;
+    for (const BatchStatistics& part : in_order) {
+      const double share = static_cast<double>(part.count) / n;
+      const double m = part.mean.const_data_ptr<T>()[c], i = part.inverse_deviation.const_data_ptr<T>()[c];
+      mean += m * share;
+      square += (1 / (i * i) - norm.eps + m * m) * share;
+    }
+    blend(running_mean[c], mean);
+    blend(running_variance[c], std::max(square - mean * mean, 0.0) * (n / (n - 1)));
+  }
+}
+
+bool on_host(const at::Tensor& tensor, at::ScalarType type) {
+  return tensor.is_cpu() && tensor.scalar_type() == type && tensor.is_contiguous();
+}
+
+bool all_on_host(std::span<const BatchStatistics> parts, std::span<at::Tensor> buffers, at::ScalarType type) {
+  return std::ranges::all_of(buffers, [&](const at::Tensor& t) { return on_host(t, type); }) &&
+         std::ranges::all_of(parts, [&](const BatchStatistics& part) {
+           return on_host(part.mean, type) && on_host(part.inverse_deviation, type);
+         });
+}
+
+}  // namespace
 
 void commit_statistics(std::span<const BatchStatistics> in_order, const BatchNorm& norm,
                        std::span<at::Tensor> buffers) {
   if (in_order.empty()) return;
+  if (all_on_host(in_order, buffers, at::kFloat)) return commit_on_host<float>(in_order, norm, buffers);
+  if (all_on_host(in_order, buffers, at::kDouble)) return commit_on_host<double>(in_order, norm, buffers);
   const c10::AutoGradMode no_grad(false);
   const at::TensorOptions wide = in_order.front().mean.options().dtype(at::kDouble);
   const std::int64_t parts = static_cast<std::int64_t>(in_order.size());

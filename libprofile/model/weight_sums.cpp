@@ -3,6 +3,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "libprofile/model/sole_owner.h"
@@ -21,8 +22,12 @@ at::Tensor by_row(const at::Tensor& sum) { return sum.view({sum.size(0), -1}); }
 
 }  // namespace
 
+bool WeightSums::wants_any() const {
+  return std::ranges::any_of(weights_, [](const at::Tensor& weight) { return weight.requires_grad(); });
+}
+
 void WeightSums::add(std::size_t parameter, at::Tensor gradient) {
-  if (!gradient.defined()) return;
+  if (!gradient.defined() || !wants(parameter)) return;
   at::Tensor& sum = sums_[parameter];
   if (sum.defined()) {
     sum.add_(gradient);
@@ -34,6 +39,7 @@ void WeightSums::add(std::size_t parameter, at::Tensor gradient) {
 }
 
 void WeightSums::add_product(std::size_t parameter, const at::Tensor& left, const at::Tensor& right) {
+  if (!wants(parameter)) return;
   at::Tensor& sum = sums_[parameter];
   if (sum.defined()) {
     by_row(sum).addmm_(left, right);

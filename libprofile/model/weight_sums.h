@@ -19,6 +19,9 @@ class WeightSums {
       : weights_(weights), sums_(sums), places_(places) {}
 
   std::size_t size() const { return sums_.size(); }
+  /// Whether the parameter is trained. Of others nothing is added.
+  bool wants(std::size_t parameter) const { return weights_[parameter].requires_grad(); }
+  bool wants_any() const;
   /// An undefined gradient adds nothing.
   void add(std::size_t parameter, at::Tensor gradient);
   /// The product of left [rows, k] and right [k, columns], in the shape of the parameter, whose first dimension

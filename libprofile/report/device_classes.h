@@ -16,12 +16,16 @@ struct DeviceClass {
   double speed = 1;          ///< relative to the first class
 };
 
-/// The classes in the order of their first members. The speed is by F and B of all layers, and the loss, at the
-/// largest micro-batch size: that of the first class over that of the class, of their first members.
-std::vector<DeviceClass> device_classes(std::span<const Profile> profiles);
+/// The classes in the order of their first members; all of speed 1.
+std::vector<DeviceClass> device_classes(std::span<const ProfiledDevice> devices);
 
-/// What is doubtful: members that take more than a quarter longer or shorter than the first of their class. One
-/// sentence each; `names` are those of the devices.
+/// Sets the speeds by the profiles of the same devices: the time of F and B of all layers, and the loss, of the
+/// first class over that of the class, of their first members, at the largest micro-batch size that has fitted
+/// into both. Without such a size it stays 1.
+void set_speeds(std::span<DeviceClass> classes, std::span<const Profile> profiles);
+
+/// What is doubtful: members that take more than a quarter longer or shorter than the first of their class, and
+/// classes whose speed could not be measured. One sentence each; `names` are those of the devices.
 std::vector<std::string> class_findings(std::span<const Profile> profiles, std::span<const DeviceClass> classes,
                                         std::span<const std::string> names);
 

@@ -1,8 +1,12 @@
 #include "libprofile/report/document_findings.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cstdio>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 namespace pp::profile {
 namespace {
@@ -16,15 +20,34 @@ std::vector<std::int64_t> sizes_out_of_memory(const Profile& profile) {
   return sizes;
 }
 
-/// A number in the context; nothing when it is not there or not one.
-std::optional<double> context_number(const Profile& profile, const std::string& key) {
+/// The numbers in the context under this key: several where profiles were merged, `1.50; 0.20`. None where one
+/// of them is no number.
+std::vector<double> context_numbers(const Profile& profile, const std::string& key) {
   const auto found = profile.context.find(key);
-  if (found == profile.context.end()) return std::nullopt;
-  const std::string& text = found->second;
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  if (found == profile.context.end()) return {};
+  std::vector<double> numbers;
+  for (std::string_view rest = found->second;;) {
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), numbers.emplace_back());
+    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+    if (error != std::errc()) return {};
+    if (rest.empty()) return numbers;
+    if (!rest.starts_with("; ")) return {};
+    rest.remove_prefix(2);
+  }
+}
+
+/// The highest load against the fewest cores. Documents of earlier versions know the cores of the process only.
+std::optional<std::string> load_finding(const Profile& profile) {
+  const std::vector<double> loads = context_numbers(profile, "load_average");
+  std::vector<double> cores = context_numbers(profile, "machine_cores");
+  if (cores.empty()) cores = context_numbers(profile, "cores");
+  if (loads.empty() || cores.empty()) return std::nullopt;
+  const double load = std::ranges::max(loads), fewest = std::ranges::min(cores);
+  if (load <= fewest) return std::nullopt;
+  std::array<char, 96> text{};
+  std::snprintf(text.data(), text.size(), "the load average was %.2f on %.0f cores when this was measured",
+                load, fewest);
+  return text.data() + std::string(": times may be too long; measure again on an idle machine");
 }
 
 std::string joined(const std::vector<std::string>& names) {
@@ -45,13 +68,7 @@ std::vector<std::string> document_findings(const Profile& profile) {
     findings.push_back("assumed, not measured: " + joined(profile.estimated) +
                        "; profile the model itself for plans that can be relied on");
   }
-  const auto load = context_number(profile, "load_average");
-  const auto cores = context_number(profile, "cores");
-  if (load && cores && *load > *cores) {
-    findings.push_back(
-        "the load average was " + profile.context.at("load_average") + " on " + profile.context.at("cores") +
-        " cores when this was measured: times may be too long; measure again on an idle machine");
-  }
+  if (auto load = load_finding(profile)) findings.push_back(std::move(*load));
   return findings;
 }
 

@@ -6,6 +6,7 @@
 
 #include "libprofile/core/counted.h"
 #include "libprofile/core/svg_writer.h"
+#include "libprofile/core/utf8.h"
 #include "libprofile/report/layer_blocks.h"
 
 namespace pp::profile {
@@ -90,7 +91,8 @@ std::string memory_tooltip(const LayerBlock& block) {
   }
   const LayerRow& row = block.rows.front();
   const LayerPoint& point = *row.point;
-  return row.layer->name + "\nweights " + to_text(row.layer->parameters) + "\nsaved activations " +
+  return row.layer->name + "\nweights " + to_text(row.layer->parameters) +
+         (row.layer->trained ? ", trained " + to_text(*row.layer->trained) : "") + "\nsaved activations " +
          to_text(point.saved) + "\noutput " + to_text(point.output) + "\ntransient memory " +
          to_text(point.workspace);
 }
@@ -174,7 +176,7 @@ class LayerChart {
 
   static std::string shortened(const std::string& name) {
     if (text_width(name) <= kMostNames) return name;
-    return name.substr(0, static_cast<std::size_t>(kMostNames / text_width("m")) - 3) + "...";
+    return std::string(beginning(name, static_cast<std::size_t>(kMostNames / text_width("m")) - 3)) + "...";
   }
 
   static void bar(SvgWriter& svg, const Panel& panel, double y, const std::array<Part, 2>& parts,

@@ -1,16 +1,23 @@
 #include "librun/checkpoint/checkpoint_folder.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <system_error>
 #include <utility>
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/file.h"
 #include "libprofile/core/hash.h"
+#include "librun/data/byte_source.h"
 
 namespace pp::run {
 
@@ -19,8 +26,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "step-";
-constexpr auto kManifest = "manifest.json";
 constexpr auto kUnfinished = ".unfinished-";
+constexpr auto kLock = ".lock";
+constexpr std::uint64_t kMostManifest = std::uint64_t{64} << 20;
 
 fs::path folder_of(const fs::path& folder, Step step) {
   return folder / (std::string(kPrefix) + std::to_string(step));
@@ -51,15 +59,19 @@ std::map<Step, fs::path, std::greater<>> checkpoints_in(const fs::path& folder) 
 }
 
 void verify_part(const fs::path& path, const CheckpointPart& part) {
+  const FileBytes file(path);
+  if (file.size() != static_cast<std::uint64_t>(part.bytes)) {
+    throw Error(ErrorKind::data, path.string() + ": " + std::to_string(file.size()) +
+                                     " bytes, the manifest says " + std::to_string(part.bytes));
+  }
   ContentHash hash;
-  std::int64_t bytes = 0;
-  read_file(path, [&](std::string_view piece) {
-    hash.update(piece);
-    bytes += std::ssize(piece);
-  });
-  if (bytes != part.bytes) {
-    throw Error(ErrorKind::data, path.string() + ": " + std::to_string(bytes) + " bytes, the manifest says " +
-                                     std::to_string(part.bytes));
+  std::vector<char> piece(std::size_t{1} << 20);
+  for (std::uint64_t at = 0; at < file.size();) {
+    const std::span<char> next = std::span(piece).first(
+        static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), file.size() - at)));
+    file.read(at, next);
+    hash.update({next.data(), next.size()});
+    at += next.size();
   }
   if (hash.text() != part.hash)
     throw Error(ErrorKind::data, path.string() + ": its checksum is not the one of the manifest");
@@ -68,7 +80,9 @@ void verify_part(const fs::path& path, const CheckpointPart& part) {
 /// Throws unless the checkpoint is whole.
 Manifest verify(const fs::path& folder) {
   const fs::path path = folder / kManifest;
-  const std::string text = read_file(path);
+  const FileBytes file(path);
+  std::string text(static_cast<std::size_t>(std::min(file.size(), kMostManifest)), '\0');
+  file.read(0, text);
   const Manifest manifest = with_context(path.string(), [&] { return parse_manifest(text); });
   const std::optional<Step> step = step_of(folder);
   if (step && *step != manifest.position.step) {
@@ -112,9 +126,9 @@ void require_part(const fs::path& path, const CheckpointPart& part) {
   std::error_code error;
   const std::uintmax_t bytes = fs::file_size(path, error);
   if (!error && bytes == static_cast<std::uintmax_t>(part.bytes)) return;
-  throw Error(ErrorKind::run, path.string() +
-                                  ": is not here as it was written; ranks on several hosts need a "
-                                  "folder for checkpoints that all of them share");
+  throw Error(ErrorKind::data, path.string() +
+                                   ": is not here as it was written; ranks on several hosts need a "
+                                   "folder for checkpoints that all of them share");
 }
 
 void move(const fs::path& from, const fs::path& to) {
@@ -144,17 +158,47 @@ std::vector<CheckpointPart> write_parts(const fs::path& folder, Step step,
     for (const PartContent& part : parts) written.push_back(write_part(unfinished, part));
     flush_folder(unfinished);
   } catch (const Error& failure) {
-    fs::remove_all(unfinished, error);
+    for (const PartContent& part : parts) fs::remove(unfinished / part.file, error);
     throw Error(ErrorKind::run, failure.what());
   }
   return written;
 }
+
+/// Of a run that writes to the folder, for as long as its process lives. File systems without locks go without.
+class CheckpointFolder::Lock {
+ public:
+  explicit Lock(const fs::path& folder) : descriptor_(::open((folder / kLock).c_str(), kMode, 0666)) {
+    if (descriptor_ < 0 || ::access(folder.c_str(), W_OK | X_OK) != 0) {
+      const std::error_code error(errno, std::generic_category());
+      close();
+      throw Error(ErrorKind::usage, folder.string() + ": cannot be written: " + error.message() +
+                                        "; give a folder for --checkpoint that can");
+    }
+    if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+    close();
+    throw Error(ErrorKind::usage, folder.string() +
+                                      ": another run writes its checkpoints here; wait for its end, or give "
+                                      "another folder for --checkpoint");
+  }
+  ~Lock() { close(); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  static constexpr int kMode = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK;
+  void close() const {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+
+  int descriptor_;
+};
 
 CheckpointFolder::CheckpointFolder(fs::path folder, int keep, std::optional<Step> resumed)
     : folder_(std::move(folder)), keep_(keep) {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) throw Error(ErrorKind::usage, folder_.string() + ": cannot be made: " + error.message());
+  lock_ = std::make_shared<const Lock>(folder_);
   for (const auto& [step, path] : checkpoints_in(folder_)) {
     if (resumed && step <= *resumed) break;
     if (!resumed || is_whole(path)) {
@@ -193,7 +237,7 @@ std::int64_t CheckpointFolder::commit(const Manifest& manifest, Step step) {
     move(unfinished, whole);
   } catch (const Error& failure) {
     fs::remove_all(unfinished, error);
-    throw Error(ErrorKind::run, failure.what());
+    throw Error(failure.kind() == ErrorKind::usage ? ErrorKind::run : failure.kind(), failure.what());
   }
   flush_folder(folder_);
   int kept = 0;
@@ -203,9 +247,19 @@ std::int64_t CheckpointFolder::commit(const Manifest& manifest, Step step) {
   return bytes;
 }
 
+bool has_checkpoints(const fs::path& folder) {
+  std::error_code error;
+  const fs::file_status status = fs::status(folder, error);
+  if (status.type() == fs::file_type::not_found) return false;
+  if (!error) const fs::directory_iterator entries(folder, error);
+  if (error) throw Error(ErrorKind::usage, folder.string() + ": cannot be read: " + error.message());
+  return fs::exists(folder / kManifest, error) || !checkpoints_in(folder).empty();
+}
+
 FoundCheckpoint find_checkpoint(const fs::path& folder) {
   FoundCheckpoint found;
-  if (fs::exists(folder / kManifest)) {
+  std::error_code ignored;
+  if (has_checkpoints(folder) && fs::exists(folder / kManifest, ignored)) {
     found.folder = folder;
     found.manifest = verify(folder);
     return found;
@@ -223,6 +277,15 @@ FoundCheckpoint find_checkpoint(const fs::path& folder) {
   for (const std::string& reason : found.skipped) reasons += "\n  " + reason;
   throw Error(ErrorKind::data,
               folder.string() + ": no checkpoint to go on from; give the folder of --checkpoint" + reasons);
+}
+
+std::vector<fs::path> files_of(const FoundCheckpoint& checkpoint, const std::string& content) {
+  std::vector<fs::path> files;
+  for (const CheckpointPart& part : checkpoint.manifest.parts) {
+    if (is_part_of(part.file, content)) files.push_back(checkpoint.folder / part.file);
+  }
+  if (!files.empty()) return files;
+  throw Error(ErrorKind::data, checkpoint.folder.string() + ": the manifest lists no " + part_file(content));
 }
 
 }  // namespace pp::run

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ namespace pp::run {
 /// `weights-0.safetensors`, ...: each wrote what it had.
 inline constexpr auto kWeights = "weights";
 inline constexpr auto kOptimizer = "optimizer";
+inline constexpr auto kManifest = "manifest.json";
 std::string part_file(const std::string& content, std::optional<int> writer = std::nullopt);
 bool is_part_of(const std::string& file, const std::string& content);
 
@@ -26,30 +28,35 @@ struct PartContent {
 };
 
 /// Writes parts of the checkpoint of `step`, which is not whole before its manifest is there; any number of
-/// writers may. Throws pp::Error (run).
+/// writers may. Throws pp::Error (run); then none of these parts is left, those of other writers stay.
 std::vector<CheckpointPart> write_parts(const std::filesystem::path& folder, Step step,
                                         const std::vector<PartContent>& parts);
 
 /// The folder that a training writes its checkpoints to.
 class CheckpointFolder {
  public:
-  /// Makes the folder and removes what killed runs have begun there. `resumed`: the training goes on from a
-  /// checkpoint, at this step. Checkpoints of this folder that lie beyond it and are not whole get another
-  /// name; whole ones, or any when nothing is resumed, are refused, because the new ones would mix with them.
-  /// Throws pp::Error (usage) with the remedy.
+  /// Makes the folder, locks it while the object lives, and removes what killed runs have begun there.
+  /// `resumed`: the training goes on from a checkpoint, at this step. Checkpoints of this folder that lie
+  /// beyond it and are not whole get another name; whole ones, or any when nothing is resumed, are refused,
+  /// because the new ones would mix with them. Throws pp::Error (usage) with the remedy, also where another run
+  /// has the lock and where nothing can be written.
   CheckpointFolder(std::filesystem::path folder, int keep, std::optional<Step> resumed);
 
   const std::filesystem::path& path() const { return folder_; }
 
   /// Makes a checkpoint of what write_parts() wrote, and removes the oldest ones beyond those to be kept.
-  /// Returns its bytes. Throws pp::Error (run): what is there stays as it is. `step`: given to write_parts().
+  /// Returns its bytes. Throws pp::Error: what is there stays as it is; kind run where it cannot be written,
+  /// data where parts are not in the folder. `step`: given to write_parts().
   std::int64_t commit(const Manifest& manifest, Step step);
-  /// Removes what write_parts() wrote.
+  /// Removes what all writers' write_parts() wrote.
   void discard(Step step);
 
  private:
+  class Lock;
+
   std::filesystem::path folder_;
   int keep_;
+  std::shared_ptr<const Lock> lock_;
 };
 
 struct FoundCheckpoint {
@@ -58,8 +65,15 @@ struct FoundCheckpoint {
   std::vector<std::string> skipped;  ///< newer ones that are not whole, each with the reason
 };
 
+/// Whether `folder` is there and has checkpoints, whole or not, or is one. Throws pp::Error (usage) where it
+/// cannot be looked into.
+bool has_checkpoints(const std::filesystem::path& folder);
+
 /// The newest checkpoint of `folder` whose files have their sizes and checksums, or `folder` itself when it is
-/// one. Reads every byte of it. Throws pp::Error (data) when there is none.
+/// one. Reads every byte of it, of plain files only. Throws pp::Error (data) when there is none.
 FoundCheckpoint find_checkpoint(const std::filesystem::path& folder);
+
+/// Its files that hold `content`, kWeights or kOptimizer. Throws pp::Error (data) where there are none.
+std::vector<std::filesystem::path> files_of(const FoundCheckpoint& checkpoint, const std::string& content);
 
 }  // namespace pp::run

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/hash.h"
 
 namespace pp::run {
 
@@ -15,13 +16,18 @@ namespace {
 constexpr auto kFormat = "pp.checkpoint";
 constexpr int kVersion = 1;
 constexpr NumberRange kAnyNumber{std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max()};
+constexpr NumberRange kNotNegative{0, std::numeric_limits<double>::max()};
 
-Position read_position(ObjectReader& reader) {
+// A manifest from before steps could be told from samples says no epoch_samples: all its steps are full.
+Position read_position(ObjectReader& reader, const TrainingIdentity& identity) {
   Position position;
   position.step = reader.integer("step");
   position.epoch = static_cast<int>(reader.integer("epoch", {0, std::numeric_limits<int>::max()}));
   position.epoch_steps = reader.integer("epoch_steps");
   position.epoch_loss = reader.number("epoch_loss", kAnyNumber);
+  position.epoch_samples = reader.has("epoch_samples") ? reader.number("epoch_samples", kNotNegative)
+                                                       : static_cast<double>(position.epoch_steps) *
+                                                             static_cast<double>(identity.mini_batch);
   if (!reader.has("loss_scale")) return position;
   reader.object("loss_scale", [&](ObjectReader& scale) {
     position.loss_scale.factor =
@@ -62,6 +68,12 @@ void check_position(ObjectReader& reader, const Manifest& manifest) {
                               " steps");
 }
 
+/// Of all that the document says but this.
+std::string own_hash(Json document) {
+  document.erase("hash");
+  return content_hash(dump_json(document));
+}
+
 /// Settings without influence on what is trained.
 bool changes_no_bit(std::string_view name) {
   constexpr std::array<std::string_view, 5> kNames{"epochs", "steps", "evaluate", "checkpoint_every",
@@ -80,33 +92,38 @@ Json to_json(const Manifest& manifest) {
   Json reached{{"step", position.step},
                {"epoch", position.epoch},
                {"epoch_steps", position.epoch_steps},
-               {"epoch_loss", position.epoch_loss}};
+               {"epoch_loss", position.epoch_loss},
+               {"epoch_samples", position.epoch_samples}};
   if (position.loss_scale != LossScale{}) {
     reached["loss_scale"] = {{"factor", position.loss_scale.factor},
                              {"finite_steps", position.loss_scale.finite_steps}};
   }
-  return {{"format", kFormat},
-          {"version", kVersion},
-          {"position", reached},
-          {"training",
-           {{"model_hash", identity.model_hash},
-            {"dtype", identity.dtype},
-            {"optimizer", identity.optimizer},
-            {"samples", identity.samples},
-            {"mini_batch", identity.mini_batch},
-            {"steps_per_epoch", identity.steps_per_epoch}}},
-          {"seed", manifest.seed},
-          {"micro_batches", manifest.micro_batches},
-          {"plan_hash", manifest.plan_hash},
-          {"settings", to_json(manifest.settings)},
-          {"parts", parts}};
+  Json document{{"format", kFormat},
+                {"version", kVersion},
+                {"position", reached},
+                {"training",
+                 {{"model_hash", identity.model_hash},
+                  {"dtype", identity.dtype},
+                  {"optimizer", identity.optimizer},
+                  {"samples", identity.samples},
+                  {"mini_batch", identity.mini_batch},
+                  {"steps_per_epoch", identity.steps_per_epoch}}},
+                {"seed", manifest.seed},
+                {"micro_batches", manifest.micro_batches},
+                {"plan_hash", manifest.plan_hash},
+                {"settings", to_json(manifest.settings)},
+                {"parts", parts}};
+  document["hash"] = own_hash(document);
+  return document;
 }
 
 Manifest parse_manifest(std::string_view text) {
   Manifest manifest;
-  read_document(parse_json(text), kFormat, kVersion, [&](ObjectReader& reader) {
-    reader.object("position", [&](ObjectReader& member) { manifest.position = read_position(member); });
+  const Json document = parse_json(text);
+  read_document(document, kFormat, kVersion, [&](ObjectReader& reader) {
     reader.object("training", [&](ObjectReader& member) { manifest.identity = read_identity(member); });
+    reader.object("position",
+                  [&](ObjectReader& member) { manifest.position = read_position(member, manifest.identity); });
     check_position(reader, manifest);
     manifest.seed = read_seed(reader, "seed");
     manifest.micro_batches = reader.integer("micro_batches", {.min = 1});
@@ -117,6 +134,8 @@ Manifest parse_manifest(std::string_view text) {
       manifest.parts.push_back(read_part(member));
       if (!files.insert(manifest.parts.back().file).second) member.fail("file", "is listed twice");
     });
+    if (reader.has("hash") && reader.text("hash") != own_hash(document))
+      reader.fail("hash", "is not that of the manifest, which has been changed; use another checkpoint");
   });
   return manifest;
 }

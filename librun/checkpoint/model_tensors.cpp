@@ -22,7 +22,8 @@ std::vector<ModelTensor> model_tensors(const ResolvedModel& model, DType dtype) 
   for (int layer = 0; layer < model.layer_count(); ++layer) {
     const ResolvedLayer& resolved = model.layers[static_cast<std::size_t>(layer)];
     for (std::size_t i = 0; resolved.weights_layer == layer && i < resolved.parameters.size(); ++i)
-      tensors.push_back({parameter_name(model, layer, i), {resolved.parameters[i].shape, dtype}, true});
+      tensors.push_back(
+          {parameter_name(model, layer, i), {resolved.parameters[i].shape, dtype}, resolved.trained[i]});
     for (std::size_t i = 0; i < resolved.buffers.size(); ++i) {
       const ParameterSpec& buffer = resolved.buffers[i];
       const DType type = is_floating(buffer.dtype) ? dtype : buffer.dtype;

@@ -13,7 +13,7 @@ namespace pp::run {
 struct ModelTensor {
   std::string name;  ///< `conv1.weight`; a shared parameter has the name of the layer that owns it
   TensorType type;
-  bool trained = true;  ///< false: a buffer
+  bool trained = true;  ///< false: a buffer, or a frozen parameter
 };
 
 /// `conv1.weight.exp_avg`: the optimizer's `slot` of a parameter.

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -24,12 +27,25 @@ std::string_view tag_of(DType dtype) {
       ->second;
 }
 
+constexpr auto kHalf = "F16"sv;
+
 DType dtype_of(const StoredRange& range) {
+  if (range.dtype == kHalf) return DType::float32;
   for (const auto& [dtype, name] : kDTypes) {
     if (name == range.dtype) return dtype;
   }
-  throw Error(ErrorKind::data,
-              "/" + range.name + "/dtype: \"" + range.dtype + "\" is none of F32, F64, BF16, I64, U8, BOOL");
+  throw Error(ErrorKind::data, "/" + range.name + "/dtype: \"" + range.dtype +
+                                   "\" is none of F32, F64, BF16, F16, I64, U8, BOOL");
+}
+
+// IEEE 754: sign, 5 bits of exponent, 10 of fraction.
+float widened(std::uint16_t half) {
+  const int exponent = half >> 10 & 31, fraction = half & 1023;
+  float size =
+      std::ldexp(static_cast<float>(exponent > 0 ? 1024 + fraction : fraction), std::max(exponent, 1) - 25);
+  if (exponent == 31)
+    size = fraction > 0 ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
+  return (half & 0x8000) != 0 ? -size : size;
 }
 
 std::string length_bytes(std::uint64_t length) {
@@ -87,11 +103,12 @@ void SafetensorsFile::add(const FileBytes& file) {
   for (StoredRange& range :
        read_safetensors_header(read_bytes(file, kSafetensorsPrefix, length), file.size() - data)) {
     const DType dtype = dtype_of(range);
-    require_elements(range, size_of(dtype), name_of(dtype));
+    const bool half = range.dtype == kHalf;
+    require_elements(range, half ? 2 : size_of(dtype), half ? "float16" : name_of(dtype));
     if (!places_.emplace(range.name, tensors_.size()).second)
       throw Error(ErrorKind::data, "has the tensor \"" + range.name + "\", which another part has, too");
     tensors_.push_back(
-        {std::move(range.name), {std::move(range.shape), dtype}, parts_.size() - 1, data + range.begin});
+        {std::move(range.name), {std::move(range.shape), dtype}, parts_.size() - 1, data + range.begin, half});
   }
 }
 
@@ -101,7 +118,16 @@ const SafetensorsFile::Entry* SafetensorsFile::find(std::string_view name) const
 }
 
 void SafetensorsFile::read(const Entry& entry, std::span<char> out) const {
-  parts_[entry.part]->read(entry.offset, out);
+  if (!entry.half) return parts_[entry.part]->read(entry.offset, out);
+  const std::span<char> stored = out.last(out.size() / 2);
+  parts_[entry.part]->read(entry.offset, stored);
+  // From the front: what is written never passes what is still to be read.
+  for (std::size_t i = 0; i < out.size() / 4; ++i) {
+    std::uint16_t half = 0;
+    std::memcpy(&half, stored.data() + 2 * i, sizeof half);
+    const float value = widened(half);
+    std::memcpy(out.data() + 4 * i, &value, sizeof value);
+  }
 }
 
 std::string SafetensorsFile::read(const Entry& entry) const {

@@ -40,6 +40,7 @@ class SafetensorsFile {
     TensorType type;
     std::size_t part = 0;
     std::uint64_t offset = 0;  ///< in its file
+    bool half = false;         ///< stored as float16, of which float32 has every value
   };
 
   explicit SafetensorsFile(const std::filesystem::path& path) : SafetensorsFile(std::vector{path}) {}

@@ -11,6 +11,9 @@ namespace pp::run {
 
 namespace {
 
+// What the format allows.
+constexpr std::uint64_t kMostHeader = 100'000'000;
+
 // Far above any tensor, far below an overflow of the bytes.
 constexpr std::int64_t kMostElements = std::int64_t{1} << 50;
 
@@ -39,6 +42,9 @@ std::uint64_t safetensors_header_bytes(std::string_view prefix, std::uint64_t fi
   if (prefix.size() < kSafetensorsPrefix)
     throw Error(ErrorKind::data, "not a safetensors file: shorter than 8 bytes");
   const std::uint64_t length = read_length(prefix);
+  if (length > kMostHeader)
+    throw Error(ErrorKind::data, "not a safetensors file: a header of " + std::to_string(length) +
+                                     " bytes, the format allows " + std::to_string(kMostHeader));
   if (length <= file_bytes - kSafetensorsPrefix) return length;
   throw Error(ErrorKind::data, "not a safetensors file: a header of " + std::to_string(length) +
                                    " bytes in a file of " + std::to_string(file_bytes));
@@ -64,6 +70,10 @@ std::vector<StoredRange> read_safetensors_header(std::string_view header, std::u
     }
     expected = range.end;
   }
+  if (expected != data_bytes)
+    throw Error(ErrorKind::data, std::to_string(data_bytes - expected) +
+                                     " bytes behind the last tensor; the file is not what its header says, get "
+                                     "it again");
   return ranges;
 }
 

@@ -21,7 +21,8 @@ struct StoredRange {
   std::uint64_t begin = 0, end = 0;
 };
 
-/// Bytes of the header of a file that begins with `prefix` and has `file_bytes`. Throws pp::Error (data).
+/// Bytes of the header of a file that begins with `prefix` and has `file_bytes`; at most the 100 MB that the
+/// format allows. Throws pp::Error (data).
 std::uint64_t safetensors_header_bytes(std::string_view prefix, std::uint64_t file_bytes);
 
 /// In the order of the bytes. Names stand once, ranges fill `data_bytes` without gap or overlap. Throws

@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "libprofile/core/byte_order_mark.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/utf8.h"
 #include "librun/data/readers.h"
 
 namespace pp::run {
@@ -88,6 +90,7 @@ class Table {
     std::ifstream file(path_, std::ios::binary);
     std::string line;
     std::getline(file, line);
+    with_context(path_.string(), [&] { line.erase(0, line.size() - without_byte_order_mark(line).size()); });
     read_names(line, request.target_column);
     while (std::getline(file, line)) read_line(line);
     if (file.bad()) refuse("cannot be read to its end");
@@ -183,7 +186,7 @@ class Table {
   [[noreturn]] void refuse_field(std::size_t column, const std::string& what) const {
     constexpr std::size_t kMost = 40;
     refuse("line " + std::to_string(lines_ + 2) + ", column \"" + names_[column] + "\": \"" +
-           std::string(fields_[column].substr(0, kMost)) + "\" is " + what);
+           std::string(beginning(fields_[column], kMost)) + "\" is " + what);
   }
 
   fs::path path_;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/model/counted_labels.h"
 #include "libprofile/core/model/index_limit.h"
 #include "libprofile/core/ops/op_table.h"
 
@@ -21,7 +22,7 @@ struct Pair {
   const DataTensor& tensor;
   const Records& records;
   std::string_view role;  ///< `input` or `target`
-  std::int64_t limit;     ///< of integers: 0 .. limit-1; 0: none
+  IndexRange range;       ///< of integers
   std::string name() const { return "the model's " + std::string(role) + " \"" + tensor.name + "\""; }
 };
 
@@ -52,12 +53,15 @@ void check_type(const Pair& pair) {
 }
 
 void check_range(const Pair& pair) {
-  if (pair.limit == 0 || is_floating(pair.tensor.type.dtype)) return;
-  const auto found = find_out_of_range(pair.records, pair.limit);
+  if (pair.range.limit == 0 || is_floating(pair.tensor.type.dtype)) return;
+  const auto found = find_out_of_range(pair.records, pair.range.limit, pair.range.ignored);
   if (!found) return;
-  refuse(place_of(pair.records, found->sample, found->element),
-         std::to_string(found->value) + " in sample " + std::to_string(found->sample) + ", " + pair.name() +
-             " takes 0 to " + std::to_string(pair.limit - 1) + "; mend the data or plan a model with more");
+  const auto& [sample, element, value] = *found;
+  const std::string ignored =
+      value < 0 && pair.range.ignored ? ", and " + std::to_string(*pair.range.ignored) + " for no label" : "";
+  refuse(place_of(pair.records, sample, element),
+         std::to_string(value) + " in sample " + std::to_string(sample) + ", " + pair.name() + " takes 0 to " +
+             std::to_string(pair.range.limit - 1) + ignored + "; mend the data or plan a model with more");
 }
 
 void check_count(const Pair& pair, const Records& first) {
@@ -67,10 +71,12 @@ void check_count(const Pair& pair, const Records& first) {
                                   first.source + "; give as many of each");
 }
 
-std::int64_t limit_of(const ResolvedModel& model, const TensorSource& source, DType dtype) {
-  const std::int64_t limit = index_limit(model, source);
-  if (dtype != DType::uint8) return limit;
-  return limit == 0 ? 256 : std::min<std::int64_t>(limit, 256);
+IndexRange range_of(const ResolvedModel& model, const TensorSource& source, DType dtype,
+                    const std::optional<CountedLabels>& counted) {
+  IndexRange range = index_range(model, source);
+  if (!counted || range.ignored != counted->ignored) range.ignored.reset();
+  if (dtype == DType::uint8) range.limit = range.limit == 0 ? 256 : std::min<std::int64_t>(range.limit, 256);
+  return range;
 }
 
 }  // namespace
@@ -83,13 +89,14 @@ std::int64_t class_count(const ResolvedModel& model) {
 }
 
 void check_table(const ResolvedModel& model, const SampleTable& table) {
+  const std::optional<CountedLabels> counted = counted_labels(model);
   std::vector<Pair> pairs;
   const auto add = [&](const std::vector<DataTensor>& tensors, const std::vector<Records>& records,
                        TensorSource::Kind kind, std::string_view role) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       if (records[i].parts.empty()) continue;  // left out
-      const std::int64_t limit = limit_of(model, {kind, static_cast<int>(i), 0}, tensors[i].type.dtype);
-      pairs.push_back({tensors[i], records[i], role, limit});
+      const IndexRange range = range_of(model, {kind, static_cast<int>(i), 0}, tensors[i].type.dtype, counted);
+      pairs.push_back({tensors[i], records[i], role, range});
     }
   };
   add(model.graph.inputs, table.inputs, TensorSource::Kind::input, "input");

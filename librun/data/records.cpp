@@ -40,27 +40,33 @@ void swap_bytes(std::span<char> bytes, std::size_t size) {
     std::reverse(at, at + static_cast<std::ptrdiff_t>(size));
 }
 
+struct Allowed {
+  std::int64_t limit;
+  std::optional<std::int64_t> ignored;
+};
+
 template <class T>
-std::optional<std::size_t> first_outside(std::span<const char> bytes, std::int64_t limit, std::int64_t& value) {
+std::optional<std::size_t> first_outside(std::span<const char> bytes, const Allowed& allowed,
+                                         std::int64_t& value) {
   for (std::size_t i = 0; i < bytes.size() / sizeof(T); ++i) {
     T element;
     std::memcpy(&element, bytes.data() + i * sizeof(T), sizeof(T));
     value = static_cast<std::int64_t>(element);
-    if (value < 0 || value >= limit) return i;
+    if ((value < 0 || value >= allowed.limit) && value != allowed.ignored) return i;
   }
   return std::nullopt;
 }
 
-std::optional<std::size_t> first_outside(ElementType type, std::span<const char> bytes, std::int64_t limit,
+std::optional<std::size_t> first_outside(ElementType type, std::span<const char> bytes, const Allowed& allowed,
                                          std::int64_t& value) {
   switch (type) {
-    case ElementType::int8: return first_outside<std::int8_t>(bytes, limit, value);
-    case ElementType::uint16: return first_outside<std::uint16_t>(bytes, limit, value);
-    case ElementType::int16: return first_outside<std::int16_t>(bytes, limit, value);
-    case ElementType::uint32: return first_outside<std::uint32_t>(bytes, limit, value);
-    case ElementType::int32: return first_outside<std::int32_t>(bytes, limit, value);
-    case ElementType::int64: return first_outside<std::int64_t>(bytes, limit, value);
-    default: return first_outside<std::uint8_t>(bytes, limit, value);
+    case ElementType::int8: return first_outside<std::int8_t>(bytes, allowed, value);
+    case ElementType::uint16: return first_outside<std::uint16_t>(bytes, allowed, value);
+    case ElementType::int16: return first_outside<std::int16_t>(bytes, allowed, value);
+    case ElementType::uint32: return first_outside<std::uint32_t>(bytes, allowed, value);
+    case ElementType::int32: return first_outside<std::int32_t>(bytes, allowed, value);
+    case ElementType::int64: return first_outside<std::int64_t>(bytes, allowed, value);
+    default: return first_outside<std::uint8_t>(bytes, allowed, value);
   }
 }
 
@@ -120,7 +126,8 @@ std::string place_of(const Records& records, std::int64_t sample, std::int64_t e
                                     static_cast<std::uint64_t>(element * size_of(records.type)));
 }
 
-std::optional<OutOfRange> find_out_of_range(const Records& records, std::int64_t limit) {
+std::optional<OutOfRange> find_out_of_range(const Records& records, std::int64_t limit,
+                                            std::optional<std::int64_t> ignored) {
   constexpr std::size_t kChunk = std::size_t{1} << 20;
   if (!is_signed(records.type) && maximum(records.type) < limit) return std::nullopt;
   const std::size_t size = records.sample_bytes();
@@ -134,7 +141,7 @@ std::optional<OutOfRange> find_out_of_range(const Records& records, std::int64_t
     bytes.resize(samples.size() * size);
     read_records(records, samples, bytes);
     std::int64_t value = 0;
-    const auto found = first_outside(records.type, bytes, limit, value);
+    const auto found = first_outside(records.type, bytes, {limit, ignored}, value);
     if (!found) continue;
     const auto per_sample = static_cast<std::int64_t>(size) / size_of(records.type);
     const auto index = static_cast<std::int64_t>(*found);

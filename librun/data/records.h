@@ -60,8 +60,9 @@ std::string place_of(const Records& records, std::int64_t sample, std::int64_t e
 struct OutOfRange {
   std::int64_t sample = 0, element = 0, value = 0;
 };
-/// The first value of integer records that is not in 0..limit-1. Reads all of them, unless the type has no
-/// others.
-std::optional<OutOfRange> find_out_of_range(const Records& records, std::int64_t limit);
+/// The first value of integer records that is neither in 0..limit-1 nor `ignored`. Reads all of them, unless
+/// the type has no others.
+std::optional<OutOfRange> find_out_of_range(const Records& records, std::int64_t limit,
+                                            std::optional<std::int64_t> ignored = {});
 
 }  // namespace pp::run

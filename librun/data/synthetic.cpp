@@ -92,12 +92,9 @@ class Maker {
     if (is_floating(type.dtype))
       return floating(type, {Purpose::target_prototype, Purpose::other_target_prototype}, Purpose::target_noise,
                       i);
-    for (const auto& [shape, sequence] : sequences_) {
-      if (shape == type.shape && !shape.empty())
-        return integers(type, sequence.narrow(1, 1, sequence.size(1) - 1));
-    }
-    const at::Tensor offsets = at::arange(element_count(type.shape), at::kLong);
-    return integers(type, hidden_.unsqueeze(1).add(offsets).remainder(classes_));
+    const at::Tensor values = target_integers(type);
+    const std::int64_t limit = index_limit(model_, {TensorSource::Kind::target, static_cast<int>(i), 0});
+    return integers(type, limit == 0 ? values : values.remainder(limit));
   }
 
  private:
@@ -122,6 +119,15 @@ class Maker {
     }
     values.add_(mine);
     return {values, model::scalar_type(dtype_)};
+  }
+
+  // Before what reads them limits them: there may be fewer classes than tokens.
+  at::Tensor target_integers(const TensorType& type) const {
+    for (const auto& [shape, sequence] : sequences_) {
+      if (shape == type.shape && !shape.empty()) return sequence.narrow(1, 1, sequence.size(1) - 1);
+    }
+    const at::Tensor offsets = at::arange(element_count(type.shape), at::kLong);
+    return hidden_.unsqueeze(1).add(offsets).remainder(classes_);
   }
 
   static MemoryDataset::Column integers(const TensorType& type, const at::Tensor& values) {

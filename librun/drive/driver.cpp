@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -35,16 +38,16 @@ std::string not_finite(const StepResult& result) {
 
 }  // namespace
 
-Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted)
+Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted, const Saver* saver)
     : job_(job),
       observer_(observer),
       interrupted_(interrupted),
+      saver_(saver),
       done_(job.setup.start.position.step),
       loss_scale_(job.setup.start.position.loss_scale) {
   const Position& start = job.setup.start.position;
   epoch_.loss = start.epoch_loss;
-  for (Step step = 0; step < start.epoch_steps; ++step)
-    epoch_.samples += job.setup.length.epoch.step_size(step);
+  epoch_.weight = start.epoch_samples;
 }
 
 void Driver::drive() {
@@ -59,6 +62,13 @@ void Driver::drive() {
   if (job_.takes_snapshots()) command_snapshot(end, /*last=*/true);
   job_.commands.stop();
   job_.snapshots.await_written(snapshots_);
+  tell_unwritten();
+}
+
+void Driver::tell_unwritten() {
+  if (!saver_ || !job_.takes_snapshots()) return;
+  const std::vector<std::string> failures = saver_->failures();
+  for (; unwritten_ < failures.size(); ++unwritten_) tell([&] { observer_.warning(failures[unwritten_]); });
 }
 
 std::optional<Leg> Driver::leg_from(Step first) const {
@@ -147,6 +157,7 @@ void Driver::run_leg() {
     count(record(epoch, *result));
     history_.add(steps_.back().time, result->workers);
     tell_step(epoch, *result);
+    tell_unwritten();
     poll();
     take_timed_snapshot();
     grant();
@@ -187,8 +198,18 @@ StepRecord Driver::record(int epoch, const StepResult& result) const {
   for (const StepFigures& worker : result.workers) busy += worker.busy;
   record.bubble_fraction = fraction_idle(busy, static_cast<double>(result.workers.size()), record.time);
   const std::vector<int> sizes = shape.step_sizes(in_epoch);
-  for (std::size_t m = 0; m < sizes.size(); ++m) record.loss += result.losses[m] * sizes[m] / record.samples;
+  const std::span weights = std::span(result.weights).first(sizes.size());
+  record.weight = std::accumulate(weights.begin(), weights.end(), 0.0);
+  if (record.weight == 0) record.loss = std::numeric_limits<double>::quiet_NaN();
+  for (std::size_t m = 0; m < sizes.size(); ++m) {
+    if (weights[m] != 0) record.loss += result.losses[m] * weights[m] / record.weight;
+  }
   record.skipped = !not_finite(result).empty();
+  if (record.weight == 0 && !record.skipped) {
+    throw Error(ErrorKind::run, "step " + std::to_string(done_ + 1) +
+                                    ": none of its labels counts, so it has no loss; give --on-nan skip, or "
+                                    "larger mini-batches");
+  }
   if (!record.skipped) check_finite(record.loss, "step " + std::to_string(done_ + 1), job_.options);
   return record;
 }
@@ -213,11 +234,13 @@ bool Driver::goes_on_after(const StepResult& result) {
 
 void Driver::count(const StepRecord& step) {
   ++done_;
-  steps_.push_back(step);
+  keep_last(steps_, step);
   last_end_ = std::max(last_end_, step.end);
-  if (!step.skipped) {
-    epoch_.loss += step.loss * step.samples;
-    epoch_.samples += step.samples;
+  if (step.skipped) {
+    ++skipped_;
+  } else {
+    epoch_.loss += step.loss * step.weight;
+    epoch_.weight += step.weight;
   }
   if (job_.options.scales_dynamically()) loss_scale_ = next_loss_scale(loss_scale_, !step.skipped);
   epoch_.samples_here += step.samples;
@@ -247,7 +270,10 @@ void Driver::tell_step(int epoch, const StepResult& result) {
 Position Driver::position() const {
   const Step length = job_.setup.length.epoch.steps();
   Position position{.step = done_, .epoch = static_cast<int>(done_ / length), .epoch_steps = done_ % length};
-  if (position.epoch_steps > 0) position.epoch_loss = epoch_.loss;
+  if (position.epoch_steps > 0) {
+    position.epoch_loss = epoch_.loss;
+    position.epoch_samples = epoch_.weight;
+  }
   position.loss_scale = loss_scale_;
   return position;
 }
@@ -255,17 +281,17 @@ Position Driver::position() const {
 void Driver::finish_epoch(int epoch) {
   EpochReport report;
   report.epoch = epoch;
-  if (epoch_.samples == 0) {
+  // A dynamic loss scale is still on its way down.
+  if (epoch_.weight == 0 && !job_.options.scales_dynamically()) {
     throw Error(ErrorKind::run, "epoch " + std::to_string(epoch) +
-                                    ": every step was skipped; lower the learning rate or check the data" +
-                                    (job_.options.scales_dynamically() ? ", or give a --loss-scale" : ""));
+                                    ": every step was skipped; lower the learning rate or check the data");
   }
-  report.train_loss = epoch_.loss / epoch_.samples;
+  report.train_loss = epoch_.loss / epoch_.weight;
   report.samples_per_s = epoch_.samples_here / (epoch_.end - epoch_.start).count();
   report.last_step = done_;
   report.elapsed = epoch_.end;
   if (job_.evaluates()) add_evaluation(report);
-  epochs_.push_back(report);
+  keep_last(epochs_, report);
   tell([&] { observer_.epoch(report); });
 }
 
@@ -273,7 +299,7 @@ void Driver::add_evaluation(EpochReport& report) {
   const std::optional<EvaluationPart> sum = job_.ledger.await_evaluation(report.epoch, [&] { return poll(); });
   if (!sum) return;
   report.evaluation = now() - report.elapsed;
-  report.test_loss = sum->loss_sum / static_cast<double>(sum->samples);
+  report.test_loss = sum->loss_sum / sum->weight;
   check_finite(*report.test_loss, "evaluation after epoch " + std::to_string(report.epoch), job_.options);
   if (sum->predictions == 0) return;
   report.test_accuracy = static_cast<double>(sum->correct) / static_cast<double>(sum->predictions);

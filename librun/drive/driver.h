@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "librun/drive/saver.h"
 #include "librun/report/build.h"
 #include "librun/worker/job.h"
 
@@ -21,8 +22,8 @@ struct Leg {
 
 class Driver {
  public:
-  /// All must outlive it.
-  Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted);
+  /// All must outlive it. `saver`: whose failures it tells; null: nothing is written.
+  Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted, const Saver* saver = nullptr);
 
   /// From where the run starts until its length is reached or `interrupted` says so; then the workers end by
   /// themselves. `interrupted` is asked after every step and while waiting, also for an evaluation, whose
@@ -33,6 +34,10 @@ class Driver {
   bool interrupted() const { return ended_early_; }
   /// Whether a step that is not finite has ended the run (OnNan::stop).
   bool stopped_by_nan() const { return stopped_by_nan_; }
+  /// Of this run.
+  Step step_count() const { return done_ - job_.setup.start.position.step; }
+  Step skipped_steps() const { return skipped_; }
+  /// The last ones (keep_last).
   const std::vector<StepRecord>& steps() const { return steps_; }
   const std::vector<EpochReport>& epochs() const { return epochs_; }
   const StepHistory& history() const { return history_; }
@@ -40,8 +45,8 @@ class Driver {
  private:
   /// The part of an epoch that is done: losses are added from step 0 upwards, wherever the run was resumed.
   struct EpochSum {
-    double loss = 0;          ///< times samples
-    double samples = 0;       ///< since the epoch began
+    double loss = 0;          ///< times weight
+    double weight = 0;        ///< of the steps that were updated: samples, or labels that count (LossWeight)
     double samples_here = 0;  ///< in this run
     Seconds start{};          ///< of this run's part
     Seconds end{};
@@ -68,6 +73,8 @@ class Driver {
   void add_evaluation(EpochReport& report);
   /// What a step that its workers did not update means for the run: whether it goes on.
   bool goes_on_after(const StepResult& result);
+  /// What could not be written since the last call.
+  void tell_unwritten();
   /// Cuts off what nobody has begun.
   void cut(Commands::Cut what);
   /// Cuts everything off when the run is to be interrupted. Returns whether it is.
@@ -82,14 +89,17 @@ class Driver {
   Job& job_;
   Observer& observer_;
   const std::function<bool()>& interrupted_;
+  const Saver* saver_;
   std::deque<Leg> legs_;  ///< commanded and not done
   Step done_;             ///< steps, since the beginning of the training
+  Step skipped_ = 0;      ///< of this run's
   int stretches_ = 0;     ///< legs before this one
   EpochSum epoch_;
   int snapshots_ = 0;                   ///< commanded
   std::deque<Step> awaited_snapshots_;  ///< commanded at steps that are not done
   Step snapshot_step_ = -1;             ///< of the last one
   Seconds snapshot_time_{};             ///< of the last one that the clock asked for
+  std::size_t unwritten_ = 0;           ///< failures of the saver that were told
   bool ended_early_ = false;
   bool stopped_by_nan_ = false;
   LossScale loss_scale_;  ///< for the next step that is counted

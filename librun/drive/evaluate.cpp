@@ -1,6 +1,7 @@
 // The forward-only pipeline of evaluation and inference, and what a worker writes down.
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/ne.h>
 
 #include <algorithm>
 #include <utility>
@@ -40,12 +41,8 @@ void Worker::hand_in(const Turn& turn, const Stage& stage, const model::Pass& pa
 }
 
 EvaluationPart Worker::judge(const Stage& stage, model::TensorSpan inputs, const model::Pass& pass,
-                             std::int64_t samples) const {
-  EvaluationPart part;
-  part.samples = samples;
-  part.loss_sum = pass.loss.item<double>() * static_cast<double>(samples);
+                             int samples) const {
   const ResolvedModel& model = job_.setup.model;
-  if (class_count(model) == 0) return part;
   const auto find = [&](const TensorSource& source) -> at::Tensor {
     const auto& in = stage.segment().inputs();
     const auto& out = stage.segment().outputs();
@@ -55,11 +52,20 @@ EvaluationPart Worker::judge(const Stage& stage, model::TensorSpan inputs, const
       return pass.outputs[static_cast<std::size_t>(o - out.begin())];
     return {};
   };
+  EvaluationPart part{.weight = static_cast<double>(samples)};
+  if (job_.label_count) {
+    model::Tensors labels;
+    for (const TensorSource& source : job_.label_count->sources()) labels.push_back(find(source));
+    part.weight = (*job_.label_count)(labels);
+  }
+  if (part.weight != 0) part.loss_sum = pass.loss.item<double>() * part.weight;
+  if (class_count(model) == 0) return part;
   const at::Tensor prediction = find(model.loss_sources[0]);  // [n, ..., classes]
   const at::Tensor target = find(model.loss_sources[1]);      // [n, ...]
   if (!prediction.defined() || !target.defined()) return part;
-  part.correct = at::eq(at::argmax(prediction, -1), target).sum().item<std::int64_t>();
-  part.predictions = target.numel();
+  const at::Tensor counts = at::ne(target, integer(model.graph.loss->attributes, "ignore_index"));
+  part.correct = at::eq(at::argmax(prediction, -1), target).logical_and_(counts).sum().item<std::int64_t>();
+  part.predictions = counts.sum().item<std::int64_t>();
   return part;
 }
 

@@ -88,7 +88,7 @@ Order unpack_order(Unpacker& from) { return from.take<Order>(); }
 
 std::string pack(const LedgerEntry& entry, RunTime start) {
   Packer to = letter(LetterKind::entry);
-  to.add(entry.kind).add(entry.step).add(entry.micro_batch).add(entry.loss).add(entry.worker);
+  to.add(entry.kind).add(entry.step).add(entry.micro_batch).add(entry.loss).add(entry.weight).add(entry.worker);
   to.add(Seconds(entry.end - start)).add(entry.part);
   add(to, entry.figures);
   return to.take();
@@ -100,6 +100,7 @@ LedgerEntry unpack_entry(Unpacker& from, RunTime start) {
   from.read(entry.step);
   from.read(entry.micro_batch);
   from.read(entry.loss);
+  from.read(entry.weight);
   from.read(entry.worker);
   entry.end = start + std::chrono::duration_cast<RunTime::duration>(from.take<Seconds>());
   from.read(entry.part);

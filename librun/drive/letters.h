@@ -25,6 +25,7 @@ enum class LetterKind : char {
   // To rank 0.
   entry,      ///< of the ledger
   share,      ///< of a snapshot
+  digest,     ///< of the samples up to a step
   ask,        ///< what rank 0's clock shows, with the asker's time
   records,    ///< of all workers of the rank, and how its clock goes
   interrupt,  ///< somebody wants the run to end

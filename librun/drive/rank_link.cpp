@@ -39,14 +39,57 @@ RankLink::RankLink(Job& job, Mailbox& mailbox)
   elsewhere_[static_cast<std::size_t>(mailbox.rank())] = {};
   if (leads()) {
     mailbox_.post_all(Packer().add(LetterKind::start).add(job_.start).take());
-    job_.commands.mirror([this](const Order& order) { mailbox_.post_all(pack(order)); });
+    job_.commands.mirror([this](const Order& order) {
+      note_cut(order);
+      mailbox_.post_all(pack(order));
+    });
+    digest_table_.emplace(heard_.size());
   } else {
     job_.ledger.relay([this](LedgerEntry entry) {
       const LedgerEntry said = by_first_clock(std::move(entry));
       mailbox_.post(0, pack(said, first_start_));
     });
   }
+  if (job_.setup.files) {
+    const Step first = job_.setup.start.position.step;
+    const Length& length = job_.setup.length;
+    digests_.emplace(job_.coordinator,
+                     DigestedData{.table = job_.setup.files->training,
+                                  .epoch = length.epoch,
+                                  .first = first,
+                                  .end = std::min(length.total, first + length.epoch.steps()),
+                                  .seed = job_.options.seed,
+                                  .shuffle = job_.options.shuffle},
+                     [this](Step step, const std::string& digest) {
+                       if (leads()) return compare_data(0, step, digest);
+                       mailbox_.post(0, Packer().add(LetterKind::digest).add(step).add(digest).take());
+                     });
+  }
   thread_.add([this] { serve(); });
+}
+
+void RankLink::compare_data(int rank, Step step, std::string digest) {
+  std::optional<int> other;
+  {
+    const Monitor::Lock lock = monitor_.lock();
+    other = digest_table_->enter(rank, step, std::move(digest));
+  }
+  if (!other) return;
+  job_.coordinator.stop(std::make_exception_ptr(
+      Error(ErrorKind::run, "rank " + std::to_string(*other) + " has other data than rank 0 in " +
+                                job_.setup.files->training.source + ": the samples of the first " +
+                                std::to_string(step) + " steps differ; give all ranks the same files")));
+}
+
+void RankLink::note_cut(const Order& order) {
+  if (order.kind == Order::Kind::cut && order.evaluation_too) cut_short_ = true;
+}
+
+void RankLink::finish_digests() {
+  if (!digests_) return;
+  const Phase phase(job_.coordinator);
+  if (cut_short_) digests_->stop();
+  digests_->join();
 }
 
 void RankLink::ask(Haste haste) {
@@ -87,6 +130,7 @@ void RankLink::pause(std::chrono::microseconds rest) const {
 }
 
 RankLink::~RankLink() {
+  digests_.reset();
   {
     const Monitor::Lock lock = monitor_.lock();
     closed_ = true;
@@ -156,6 +200,7 @@ void RankLink::handle(Peers::Letter letter) {
     case LetterKind::order: {
       const Order order = unpack_order(from);
       if (order.command.kind == Command::Kind::snapshot) job_.snapshots.reached(order.command.step, {});
+      note_cut(order);
       job_.commands.apply(order);
       if (order.kind == Order::Kind::append && order.command.kind == Command::Kind::stop) set(stopping_);
       return;
@@ -163,18 +208,23 @@ void RankLink::handle(Peers::Letter letter) {
     case LetterKind::end: return set(left_);
     case LetterKind::entry: return job_.ledger.enter(unpack_entry(from, job_.start));
     case LetterKind::share: {
-      const Monitor::Lock lock = monitor_.lock();
       Share share = unpack_share(from);
+      letter.bytes = {};
+      const Monitor::Lock lock = monitor_.lock();
       shares_[{share.step, share.last}].emplace(letter.from, std::move(share));
       return monitor_.notify();
     }
     case LetterKind::records: {
-      const Monitor::Lock lock = monitor_.lock();
       RankRecords records = unpack_records(from);
+      const Monitor::Lock lock = monitor_.lock();
       for (auto& [worker, record] : records.workers) others_.records.emplace(worker, std::move(record));
       if (records.clock) others_.clocks.emplace(letter.from, *records.clock);
       ++complete_;
       return monitor_.notify();
+    }
+    case LetterKind::digest: {
+      const auto step = from.take<Step>();
+      return compare_data(letter.from, step, from.take<std::string>());
     }
     case LetterKind::failed: {
       const auto text = from.take<std::string>();
@@ -251,6 +301,7 @@ void RankLink::say_failure() {
 }
 
 FromOthers RankLink::await_others() {
+  finish_digests();
   Monitor::Lock lock = monitor_.lock();
   monitor_.wait_driver(
       lock, [&] { return complete_ + 1 == heard_.size(); }, [] { return false; });
@@ -284,6 +335,7 @@ void RankLink::follow(const std::function<bool()>& interrupted) {
 }
 
 void RankLink::leave(const RecordsHere& records) {
+  finish_digests();
   Monitor::Lock lock = monitor_.lock();
   if (clock_) {
     round_trips_ = kGroup;

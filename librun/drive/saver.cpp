@@ -10,55 +10,80 @@
 namespace pp::run {
 
 Saver::Saver(const RunOptions& options, const Setup& setup)
-    : written_(setup.start.position.step), saved_(written_) {
+    : start_(setup.start), saved_(start_.position.step) {
   if (setup.placement.rank != 0) return;
   if (!options.save_weights.empty()) weights_.emplace(options.save_weights);
   if (options.checkpoint.empty()) return;
   std::optional<Step> resumed;
-  if (!setup.start.resumed.empty()) resumed = setup.start.position.step;
+  if (!start_.resumed.empty()) resumed = start_.position.step;
   folder_.emplace(options.checkpoint, options.checkpoints_kept, resumed);
 }
 
-template <class Body>
-void Saver::with_remedy(const Job& job, Step step, Body&& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    const std::string last = saved_ > 0 ? "; the last whole checkpoint is of step " + std::to_string(saved_) +
-                                              ": make room and go on from it with --resume " +
-                                              job.options.checkpoint.string()
-                                        : "; make room for it and begin again";
-    throw Error(ErrorKind::run, "checkpoint of step " + std::to_string(step) + ": " + error.what() + last);
-  }
-}
-
+// A rank among others does not know whether its last part has become a checkpoint: it writes each.
 Share Saver::write_share(const Job& job, Snapshot snapshot) {
   begun_ = Coordinator::Clock::now();
   Share share{.step = snapshot.step, .last = snapshot.last, .pause = snapshot.pause};
-  if (!job.options.checkpoint.empty() && snapshot.step > written_) {
+  const bool alone = job.setup.placement.alone();
+  if (!job.options.checkpoint.empty() && snapshot.step > (alone ? saved_ : start_.position.step)) {
     const TrainingState state = merged(snapshot.layers);
     std::optional<int> writer;
-    if (!job.setup.placement.alone()) writer = job.setup.placement.rank;
-    with_remedy(job, snapshot.step, [&] {
+    if (!alone) writer = job.setup.placement.rank;
+    try {
       share.parts = write_parts(job.options.checkpoint, snapshot.step,
                                 {{part_file(kWeights, writer), stored(state.tensors)},
                                  {part_file(kOptimizer, writer), stored(state.optimizer)}});
-    });
-    written_ = snapshot.step;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::run) throw;
+      share.failure = (alone ? "" : "rank " + std::to_string(*writer) + ": ") + error.what();
+    }
   }
   if (snapshot.last && !job.options.save_weights.empty()) share.layers = std::move(snapshot.layers);
   return share;
 }
 
+std::vector<std::string> Saver::failures() const {
+  const std::lock_guard held(mutex_);
+  return failures_;
+}
+
+void Saver::fail(std::string why) {
+  const std::lock_guard held(mutex_);
+  failures_.push_back(std::move(why));
+}
+
 void Saver::save(const Job& job, const Position& position, std::vector<Share> shares) {
   Manifest manifest = describe(job.plan, job.options, job.setup, position);
   std::vector<Stage::LayerState> layers;
+  bool wanted = false;
   for (Share& share : shares) {
+    wanted = wanted || !share.parts.empty() || !share.failure.empty();
     std::ranges::move(share.parts, std::back_inserter(manifest.parts));
     std::ranges::move(share.layers, std::back_inserter(layers));
   }
-  if (!manifest.parts.empty()) with_remedy(job, position.step, [&] { commit(manifest, shares); });
-  if (!weights_ || !shares.front().last) return;
+  const auto attempt = [&](auto&& write, auto&& words) {
+    try {
+      write();
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::data) throw Error(ErrorKind::run, words(error.what()));
+      if (error.kind() != ErrorKind::run) throw;
+      fail(words(error.what()));
+    }
+  };
+  if (wanted) {
+    attempt([&] { commit(manifest, shares); },
+            [&](const std::string& why) {
+              return "checkpoint of step " + std::to_string(position.step) + ": " + why + "; make room, " +
+                     last_whole();
+            });
+  }
+  if (weights_ && shares.front().last) {
+    attempt(
+        [&] { write_weights(std::move(layers)); },
+        [&](const std::string& why) { return "the trained weights are lost: " + why + "; " + last_whole(); });
+  }
+}
+
+void Saver::write_weights(std::vector<Stage::LayerState> layers) {
   std::ranges::sort(layers, {}, &Stage::LayerState::layer);
   const TrainingState state = merged(layers);
   write_safetensors(stored(state.tensors), [&](std::string_view bytes) { weights_->write(bytes); });
@@ -68,10 +93,23 @@ void Saver::save(const Job& job, const Position& position, std::vector<Share> sh
 void Saver::commit(const Manifest& manifest, const std::vector<Share>& shares) {
   const Step step = shares.front().step;
   if (manifest.position.step <= saved_) return folder_->discard(step);
+  for (const Share& share : shares) {
+    if (share.failure.empty()) continue;
+    folder_->discard(step);
+    throw Error(ErrorKind::run, share.failure);
+  }
   size_ = Bytes(folder_->commit(manifest, step));
   saved_ = manifest.position.step;
   pauses_.add(std::ranges::max(shares, {}, &Share::pause).pause);
   writes_.add(Coordinator::Clock::now() - begun_);
+}
+
+std::string Saver::last_whole() const {
+  const bool here = folder_ && saved_ > start_.position.step;
+  if (!here && start_.resumed.empty()) return "there is no checkpoint to go on from";
+  const std::string folder = here ? folder_->path().string() : start_.resumed.string();
+  return "the last whole checkpoint is of step " + std::to_string(saved_) + ": --resume " + folder +
+         " goes on from it";
 }
 
 std::optional<CheckpointsReport> Saver::report() const {

@@ -1,7 +1,9 @@
 // What becomes of snapshots: checkpoints, and at the end the file of weights.
 #pragma once
 
+#include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "libprofile/core/file.h"
@@ -19,36 +21,44 @@ struct Share {
   bool last = false;
   Seconds pause{};
   std::vector<CheckpointPart> parts = {};
+  std::string failure = {};  ///< why parts could not be written; empty: they are, or none are wanted
   std::vector<Stage::LayerState> layers = {};
 };
 
-/// Used by one thread at a time.
+/// Used by one thread at a time, but for failures().
 class Saver {
  public:
   /// Of the process that drives, or of another rank. Opens what will be written, so that a place that cannot be
   /// written is found before the long work. Throws pp::Error (usage).
   Saver(const RunOptions& options, const Setup& setup);
 
-  /// Throws pp::Error (run): what was written before stays.
+  /// A part that cannot be written is the share's failure.
   Share write_share(const Job& job, Snapshot snapshot);
-  /// With the shares of all ranks.
+  /// With the shares of all ranks. What cannot be written is a failure: the training goes on without it, and
+  /// what was written before stays. Throws pp::Error (run) where checkpoints can never come about.
   void save(const Job& job, const Position& position, std::vector<Share> shares);
+
+  /// Any thread: what could not be written so far, each with the reason and the remedy.
+  std::vector<std::string> failures() const;
 
   /// Nothing without checkpoints.
   std::optional<CheckpointsReport> report() const;
 
  private:
-  template <class Body>
-  void with_remedy(const Job& job, Step step, Body&& body);
+  void fail(std::string why);
   void commit(const Manifest& manifest, const std::vector<Share>& shares);
+  void write_weights(std::vector<Stage::LayerState> layers);
+  std::string last_whole() const;
 
   std::optional<AtomicFile> weights_;       ///< of the process that drives
   std::optional<CheckpointFolder> folder_;  ///< the same
-  Step written_;                            ///< the last checkpoint that this rank wrote its part of
+  const Start start_;
   Step saved_;                              ///< of the last checkpoint, or the one that was resumed
   Coordinator::Clock::time_point begun_{};  ///< when this rank began with it
   Bytes size_;
   TimeSample pauses_, writes_;
+  mutable std::mutex mutex_;  ///< of what follows
+  std::vector<std::string> failures_;
 };
 
 }  // namespace pp::run

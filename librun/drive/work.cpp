@@ -1,7 +1,11 @@
 #include "librun/drive/work.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,13 +23,49 @@ std::vector<std::unique_ptr<Work>>& left_behind() {
   return *works;
 }
 
+// How many stall timeouts files may take to be written: a large one that is flushed takes longer than an
+// operation, a disk that does not answer takes for ever.
+constexpr int kWritingPatience = 10;
+constexpr std::chrono::milliseconds kWait(20);
+
+// A phase that ends by itself after `most`, so that the watchdog sees who waits for it.
+class BoundedPhase {
+ public:
+  BoundedPhase(Coordinator& run, Seconds most) : phase_(std::in_place, run) {
+    thread_.add([this, most] {
+      std::unique_lock held(mutex_);
+      if (!over_.wait_for(held, most, [this] { return ended_; })) phase_.reset();
+    });
+  }
+  ~BoundedPhase() {
+    {
+      const std::lock_guard held(mutex_);
+      ended_ = true;
+    }
+    over_.notify_one();
+  }
+  BoundedPhase(const BoundedPhase&) = delete;
+  BoundedPhase& operator=(const BoundedPhase&) = delete;
+
+ private:
+  std::optional<Phase> phase_;
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool ended_ = false;
+  Threads thread_;
+};
+
 [[noreturn]] void fail(std::unique_ptr<Work> work, const std::exception_ptr& error) {
   constexpr Seconds kMostGrace{5};
   work->job.coordinator.stop(error);
   const Seconds grace = std::min(work->job.options.stall_timeout, kMostGrace);
-  const std::optional<WorkerId> lost = work->crew.join_within(grace);
-  if (!lost) std::rethrow_exception(error);
-  const std::string state = work->job.coordinator.state_of(*lost);
+  std::string state;
+  if (const std::optional<WorkerId> lost = work->crew.join_within(grace)) {
+    state = work->job.coordinator.state_of(*lost);
+  } else if (!work->written_within(work->job.options.stall_timeout * kWritingPatience)) {
+    state = "the thread that writes checkpoints and weights; look at the disk";
+  }
+  if (state.empty()) std::rethrow_exception(error);
   left_behind().push_back(std::move(work));
   throw Error(ErrorKind::run,
               text_of(error) + "\n  does not end, so it is left behind after " + to_text(grace) + ": " + state);
@@ -47,6 +87,26 @@ Work::Work(const plan::Plan& plan, const RunOptions& options, Setup setup, std::
 
 // Snapshots are complete only after the first command, so that the link is there.
 void Work::save(Snapshot snapshot, Saver& saver) {
+  // A clock that counts nanoseconds overflows after 292 years.
+  const BoundedPhase phase(job.coordinator,
+                           std::min(job.options.stall_timeout, Seconds(1e7)) * kWritingPatience);
+  saving = true;
+  try {
+    write(std::move(snapshot), saver);
+  } catch (...) {
+    saving = false;
+    throw;
+  }
+  saving = false;
+}
+
+bool Work::written_within(Seconds most) const {
+  const auto begin = Coordinator::Clock::now();
+  while (saving && Coordinator::Clock::now() - begin < most) std::this_thread::sleep_for(kWait);
+  return !saving;
+}
+
+void Work::write(Snapshot snapshot, Saver& saver) {
   const Position position = snapshot.position;
   Share mine = saver.write_share(job, std::move(snapshot));
   if (link && !link->leads()) return link->post(std::move(mine));

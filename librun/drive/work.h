@@ -1,6 +1,7 @@
 // A job with the workers that do it, and what becomes of them when something fails.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,13 +18,18 @@ struct Work {
   Work(const plan::Plan& plan, const RunOptions& options, Setup setup, std::shared_ptr<Saver> saver,
        Mailbox* mailbox = nullptr, std::optional<ForwardOnly> forward_only = std::nullopt);
 
+  std::atomic<bool> saving = false;  ///< files are being written
   Job job;
   Crew crew;
   std::optional<SnapshotWriter> writer;
   std::optional<RankLink> link;  ///< none: the run is one process
 
+  /// Waits for files that are being written, for at most so long; whether they are.
+  bool written_within(Seconds most) const;
+
  private:
   void save(Snapshot snapshot, Saver& saver);
+  void write(Snapshot snapshot, Saver& saver);
 };
 
 /// Calls `drive` under a watchdog and joins the workers, who have been told to stop by then. Rethrows the first

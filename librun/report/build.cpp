@@ -1,6 +1,7 @@
 #include "librun/report/build.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 
@@ -22,6 +23,16 @@ Seconds streamed_period(std::span<const StepRecord> stretch, Seconds begin) {
   return (latest[2 * third - 1] - latest[third - 1]) / static_cast<double>(third);
 }
 
+// Those that follow another one of their stretch, behind the warm-up; where there are none, all.
+std::vector<std::size_t> chained(std::span<const StepRecord> steps) {
+  std::vector<std::size_t> found, all;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    all.push_back(i);
+    if (i >= kWarmUpSteps && steps[i].stretch == steps[i - 1].stretch) found.push_back(i);
+  }
+  return found.empty() ? all : found;
+}
+
 Seconds streamed_step_time(std::span<const StepRecord> steps) {
   std::vector<Seconds> periods;
   Seconds start{};
@@ -37,8 +48,8 @@ Seconds streamed_step_time(std::span<const StepRecord> steps) {
 }
 
 void compare(RunReport& report, std::string name, double predicted, double measured) {
-  report.comparisons.push_back(
-      {std::move(name), predicted, measured, predicted == 0 ? 0 : measured / predicted});
+  const double ratio = predicted == 0 ? 0 : measured / predicted;
+  report.comparisons.push_back({std::move(name), predicted, measured, std::isfinite(ratio) ? ratio : 0});
 }
 
 SwapsReport swaps_report(const SwapCount& swaps) { return {swaps.count, swaps.bytes, swaps.time}; }
@@ -77,15 +88,15 @@ void compare_swaps(RunReport& report) {
   }
 }
 
-// A step does `accumulate` times what the plan predicts of one, but for its all-reduce and its update.
-void add_comparisons(RunReport& report, const plan::Prediction& predicted, int accumulate) {
-  compare(report, "step_s", accumulate * predicted.step.count(), report.step.count());
+// A step does so many times what the plan predicts of a mini-batch, but for its all-reduce and its update.
+void add_comparisons(RunReport& report, const plan::Prediction& predicted, double mini_batches) {
+  compare(report, "step_s", mini_batches * predicted.step.count(), report.step.count());
   compare(report, "samples_per_s", predicted.samples_per_s, report.samples_per_s);
   compare(report, "bubble_fraction", predicted.bubble_fraction, report.bubble_fraction);
   for (std::size_t w = 0; w < report.workers.size() && w < predicted.workers.size(); ++w) {
     const std::string prefix = "worker_" + std::to_string(w) + "_";
     const WorkerReport& measured = report.workers[w];
-    compare(report, prefix + "busy_s", accumulate * predicted.workers[w].busy.count(), measured.busy.count());
+    compare(report, prefix + "busy_s", mini_batches * predicted.workers[w].busy.count(), measured.busy.count());
     compare(report, prefix + "peak_bytes", static_cast<double>(predicted.workers[w].memory.peak.value),
             static_cast<double>(measured.peak.value));
   }
@@ -106,24 +117,32 @@ double fraction_idle(Seconds busy, double workers, Seconds time) {
 Seconds step_time(std::span<const StepRecord> steps, bool streams) {
   if (steps.empty()) return Seconds(0);
   if (streams) return streamed_step_time(steps);
-  std::vector<Seconds> chained, all;
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    const bool first_of_stretch = i == 0 || steps[i].stretch != steps[i - 1].stretch;
-    const Seconds time = steps[i].end - (i == 0 ? Seconds(0) : steps[i - 1].end);
-    all.push_back(time);
-    if (!first_of_stretch && i >= kWarmUpSteps) chained.push_back(time);
-  }
-  return median(chained.empty() ? all : chained);
+  std::vector<Seconds> times;
+  for (const std::size_t i : chained(steps))
+    times.push_back(steps[i].end - (i == 0 ? Seconds(0) : steps[i - 1].end));
+  return median(std::move(times));
 }
 
-void add_measurements(RunReport& report, int accumulate, std::span<const StepRecord> steps,
+double step_samples(std::span<const StepRecord> steps, bool streams) {
+  std::vector<int> samples;
+  if (streams) {
+    for (const StepRecord& step : steps) samples.push_back(step.samples);
+  } else {
+    for (const std::size_t i : chained(steps)) samples.push_back(steps[i].samples);
+  }
+  if (samples.empty()) return 0;
+  const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
+  std::ranges::nth_element(samples, middle);
+  return *middle;
+}
+
+void add_measurements(RunReport& report, std::span<const StepRecord> steps,
                       std::span<const WorkerRecord* const> workers) {
   const plan::Plan& plan = report.plan;
   const bool streams = plan.workers.front().program.stream.has_value();
   report.step = step_time(steps, streams);
-  report.steps = static_cast<std::int64_t>(steps.size());
-  if (report.step.count() > 0)
-    report.samples_per_s = accumulate * plan.training.mini_batch / report.step.count();
+  const double samples = step_samples(steps, streams);
+  if (report.step.count() > 0) report.samples_per_s = samples / report.step.count();
   Seconds busy{};
   for (std::size_t w = 0; w < workers.size(); ++w) {
     report.workers.push_back(
@@ -136,7 +155,7 @@ void add_measurements(RunReport& report, int accumulate, std::span<const StepRec
   }
   report.bubble_fraction = fraction_idle(busy, static_cast<double>(workers.size()), report.step);
   report.op_times = op_times(plan, workers);
-  add_comparisons(report, plan.predicted, accumulate);
+  add_comparisons(report, plan.predicted, std::max(1.0, samples / plan.training.mini_batch));
   if (swaps(plan)) compare_swaps(report);
   const auto of_last = [&](const StepRecord& step) { return step.stretch == steps.back().stretch; };
   report.last_steps = last_steps(plan, workers, std::ranges::count_if(steps, of_last));

@@ -18,6 +18,7 @@ struct StepRecord {
   Seconds time{};  ///< since the end of the step before; 0 in streams where that one ended later
   double bubble_fraction = 0;
   bool skipped = false;  ///< not updated, because something was not finite
+  double weight = 0;     ///< of its loss: samples, or labels that count
 };
 
 /// Median seconds per step. Programs: from the end of one step to the end of the next; the first step of a
@@ -30,9 +31,12 @@ inline constexpr int kWarmUpSteps = 3;
 /// 1 - busy/(workers * time), within 0 and 1; 0 for no time.
 double fraction_idle(Seconds busy, double workers, Seconds time);
 
+/// Median samples of the steps that step_time() is the median of; streams: of all steps.
+double step_samples(std::span<const StepRecord> steps, bool streams);
+
 /// Fills step time, throughput, bubble, workers, op times, comparisons and last steps of `report`, whose plan
-/// is there. `accumulate`: mini-batches of the plan in a step.
-void add_measurements(RunReport& report, int accumulate, std::span<const StepRecord> steps,
+/// and number of steps are there. `steps`: the last ones.
+void add_measurements(RunReport& report, std::span<const StepRecord> steps,
                       std::span<const WorkerRecord* const> workers);
 
 /// Time of each kind of operation of each stage, beside what the plan says of it.

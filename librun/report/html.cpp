@@ -120,6 +120,8 @@ std::string timeline_section(const RunReport& report, plan::SvgOptions names) {
     for (plan::MemoryCurve& curve : drawn->memory) curve.push_back({drawn->result.makespan, {}});
   }
   names.full_memory = std::max(plan::highest(measured.memory), plan::highest(promised.memory));
+  for (const Drawn* drawn : {&measured, &promised})
+    names.names = std::max(names.names, plan::names_width(drawn->result, drawn->memory, names));
   const auto picture = [&](const Drawn& drawn, const std::string& title, Seconds step, double bubble) {
     names.title = title;
     names.subtitle = "in steady state " + pp::to_text(step) + " per step, bubble " + share_text(bubble) +

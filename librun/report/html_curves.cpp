@@ -36,12 +36,15 @@ Curve of_epochs(std::string name, int color, std::span<const EpochReport> epochs
 std::string loss_chart(const RunReport& report) {
   Chart chart = chart_of(report, "Loss");
   Curve steps{"of a step", {}, 5};
+  const auto listed = std::ssize(report.step_losses);  // the last ones
+  const double before =
+      first_step(report) + static_cast<double>(std::max<std::int64_t>(report.steps - listed, 0));
   for (std::size_t i = 0; i < report.step_losses.size(); ++i)
-    steps.points.emplace_back(first_step(report) + static_cast<double>(i + 1), report.step_losses[i]);
+    steps.points.emplace_back(before + static_cast<double>(i + 1), report.step_losses[i]);
   chart.curves.push_back(std::move(steps));
   if (report.epochs.size() > 1)
     chart.curves.push_back(of_epochs("training, of an epoch", 0, report.epochs,
-                                     [](const EpochReport& epoch) { return std::optional(epoch.train_loss); }));
+                                     [](const EpochReport& epoch) { return finite(epoch.train_loss); }));
   Curve test = of_epochs("test", 1, report.epochs, [](const EpochReport& epoch) { return epoch.test_loss; });
   if (!test.points.empty()) chart.curves.push_back(std::move(test));
   return chart_html(chart);

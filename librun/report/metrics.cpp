@@ -11,6 +11,11 @@ constexpr int kVersion = 1;
 
 }  // namespace
 
+bool begins_metrics(std::string_view line) {
+  constexpr std::size_t kFront = 40;
+  return line.starts_with('{') && line.substr(0, kFront).find(kFormat) != std::string_view::npos;
+}
+
 std::string metrics_line(const RunStart& start) {
   return dump_json_compact({{"format", kFormat},
                             {"version", kVersion},
@@ -42,7 +47,7 @@ std::string metrics_line(const EpochReport& epoch) {
             {"step", epoch.last_step},
             {"elapsed_s", (epoch.elapsed + epoch.evaluation).count()},
             {"evaluation_s", epoch.evaluation.count()},
-            {"train_loss", epoch.train_loss}};
+            {"train_loss", loss_json(epoch.train_loss)}};
   if (epoch.test_loss) line["test_loss"] = *epoch.test_loss;
   if (epoch.test_accuracy) line["test_accuracy"] = *epoch.test_accuracy;
   return dump_json_compact(line) + '\n';

@@ -9,10 +9,14 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "librun/run.h"
 
 namespace pp::run {
+
+/// Whether a file that begins with this line has such lines.
+bool begins_metrics(std::string_view line);
 
 /// Each one line with its newline.
 std::string metrics_line(const RunStart& start);

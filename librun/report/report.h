@@ -20,7 +20,7 @@ namespace pp::run {
 
 struct EpochReport {
   int epoch = 0;
-  double train_loss = 0;  ///< mean over the samples
+  double train_loss = 0;  ///< mean over the samples, or the labels that count; NaN: no step was updated
   std::optional<double> test_loss;
   std::optional<double> test_accuracy;
   double samples_per_s = 0;
@@ -69,7 +69,7 @@ struct Comparison {
   std::string name;  ///< `step_s`, `samples_per_s`, `bubble_fraction`, `worker_0_peak_bytes`, ...
   double predicted = 0;
   double measured = 0;
-  double ratio = 0;  ///< measured/predicted; 0 when nothing was predicted
+  double ratio = 0;  ///< measured/predicted; 0 when that is no number
   bool operator==(const Comparison&) const = default;
 };
 
@@ -121,7 +121,7 @@ struct RunReport {
   Seconds step{};  ///< median over the steps after warm-up
   double samples_per_s = 0;
   double bubble_fraction = 0;
-  std::vector<double> step_losses;  ///< one per step (update), mean over its samples; NaN: not finite
+  std::vector<double> step_losses;  ///< of the last steps (keep_last), one each; NaN: not finite
   std::vector<EpochReport> epochs;
   std::vector<WorkerReport> workers;
   std::vector<OpTime> op_times;

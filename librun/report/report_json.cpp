@@ -17,7 +17,7 @@ constexpr auto kFormat = "pp.report";
 constexpr int kVersion = 1;
 
 Json write(const EpochReport& epoch) {
-  Json json{{"epoch", epoch.epoch}, {"train_loss", epoch.train_loss}};
+  Json json{{"epoch", epoch.epoch}, {"train_loss", loss_json(epoch.train_loss)}};
   if (epoch.test_loss) json["test_loss"] = *epoch.test_loss;
   if (epoch.test_accuracy) json["test_accuracy"] = *epoch.test_accuracy;
   json["samples_per_s"] = epoch.samples_per_s;
@@ -99,7 +99,8 @@ constexpr NumberRange kAnyNumber{std::numeric_limits<double>::lowest(), std::num
 EpochReport read_epoch(ObjectReader& reader) {
   EpochReport epoch;
   epoch.epoch = static_cast<int>(reader.integer("epoch", {0, std::numeric_limits<int>::max()}));
-  epoch.train_loss = reader.number("train_loss", kAnyNumber);
+  epoch.train_loss = reader.raw("train_loss").is_null() ? std::numeric_limits<double>::quiet_NaN()
+                                                        : reader.number("train_loss", kAnyNumber);
   if (reader.has("test_loss")) epoch.test_loss = reader.number("test_loss", kAnyNumber);
   if (reader.has("test_accuracy")) epoch.test_accuracy = reader.number("test_accuracy", {0, 1});
   epoch.samples_per_s = reader.number("samples_per_s");

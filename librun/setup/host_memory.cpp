@@ -20,9 +20,11 @@ double bytes(const TensorType& type, DType dtype) {
   return elements(type.shape) * static_cast<double>(size_of(is_floating(type.dtype) ? dtype : type.dtype));
 }
 
-double parameters(const ResolvedLayer& layer) {
+/// Elements of the parameters with what trains them, `copies` of a trained one.
+double parameters(const ResolvedLayer& layer, double copies) {
   double count = 0;
-  for (const ParameterSpec& parameter : layer.parameters) count += elements(parameter.shape);
+  for (std::size_t i = 0; i < layer.parameters.size(); ++i)
+    count += elements(layer.parameters[i].shape) * (layer.trained[i] ? copies : 1);
   return count;
 }
 
@@ -57,7 +59,7 @@ HostNeed least_host_memory(const plan::Plan& plan, const ResolvedModel& model, s
     for (std::size_t l = 0; l < model.layers.size(); ++l) {
       if (std::ranges::count(stage.layers, model.graph.layers[l].name) == 0) continue;
       const ResolvedLayer& layer = model.layers[l];
-      state += parameters(layer) * static_cast<double>(size_of(plan.training.dtype)) * copies;
+      state += parameters(layer, copies) * static_cast<double>(size_of(plan.training.dtype));
       for (const TensorType& output : layer.outputs)
         largest = std::max(largest, micro_batch * bytes(output, plan.training.dtype));
     }

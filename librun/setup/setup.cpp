@@ -1,9 +1,11 @@
 // All checks before a run, and what follows from them.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/model/counted_labels.h"
 #include "libprofile/device/cores.h"
 #include "libprofile/device/machine.h"
 #include "librun/data/model_data.h"
@@ -50,6 +52,12 @@ void check_model(const ResolvedModel& model) {
   if (!model.graph.loss) {
     refuse(ErrorKind::data,
            "model \"" + model.graph.name + "\" has no loss; add one to train it, or run it with pp-run infer");
+  }
+  counted_labels(model);  // refuses a loss that no plan could train
+  if (parameter_count(model) > 0 && !model.loss.backward) {
+    refuse(ErrorKind::data, "model \"" + model.graph.name +
+                                "\": nothing can be trained: its parameters are frozen, or the loss depends on "
+                                "none of them");
   }
 }
 
@@ -185,7 +193,12 @@ Length find_length(const plan::Plan& plan, const RunOptions& options, std::int64
                        options.data};
   Length length;
   length.epoch = epoch_shape(request);
-  length.epoch.accumulate = options.accumulate;
+  length.epoch.accumulate = static_cast<int>(std::min<std::int64_t>(options.accumulate, length.epoch.count));
+  const std::int64_t largest = std::int64_t{length.epoch.accumulate} * length.epoch.mini_batch;
+  if (largest > std::numeric_limits<int>::max()) {
+    refuse(ErrorKind::usage, "accumulate = " + std::to_string(options.accumulate) + ": steps of " +
+                                 std::to_string(largest) + " samples are more than 2^31 - 1; use fewer");
+  }
   const Step steps = length.epoch.steps();
   const int epochs = options.epochs.value_or(1);
   if (!options.steps && steps > kMostSteps / epochs) {

@@ -7,6 +7,7 @@
 #include "libprofile/core/error.h"
 #include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/checkpoint/model_tensors.h"
+#include "librun/checkpoint/weight_files.h"
 #include "librun/worker/optimizer_settings.h"
 
 namespace pp::run {
@@ -16,16 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
-
-std::vector<fs::path> parts_of(const FoundCheckpoint& checkpoint, const std::string& content) {
-  std::vector<fs::path> files;
-  for (const CheckpointPart& part : checkpoint.manifest.parts) {
-    if (is_part_of(part.file, content)) files.push_back(checkpoint.folder / part.file);
-  }
-  if (files.empty())
-    refuse(ErrorKind::data, checkpoint.folder.string() + ": the manifest lists no " + part_file(content));
-  return files;
-}
 
 void check_position(const fs::path& folder, Step step, const Setup& setup) {
   if (step > setup.length.total) {
@@ -48,8 +39,8 @@ Start resume(const plan::Plan& plan, const RunOptions& options, const Setup& set
   for (const std::string& reason : found.skipped) start.warnings.push_back("skipped " + reason);
   const Manifest now = describe(plan, options, setup, start.position);
   const std::vector<ModelTensor> wanted = model_tensors(setup.model, plan.training.dtype);
-  start.weights = parts_of(found, kWeights);
-  const std::vector<fs::path> optimizer = parts_of(found, kOptimizer);
+  start.weights = files_of(found, kWeights);
+  const std::vector<fs::path> optimizer = files_of(found, kOptimizer);
   const std::vector<std::string> slots = optimizer_state(plan.training.optimizer, options).slots;
   const SafetensorsFile weights(start.weights), state(optimizer);
   with_context(folder, [&] {
@@ -63,6 +54,18 @@ Start resume(const plan::Plan& plan, const RunOptions& options, const Setup& set
     start.warnings.push_back("resumed with " + list_of(other) +
                              ": the training is no longer the one that was begun, bit for bit");
   return start;
+}
+
+// A job that is started again says the same each time: it goes on from its own folder as soon as there is
+// something to go on from.
+bool resumes(const RunOptions& options) {
+  if (options.resume.empty()) return false;
+  const auto place = [](const fs::path& path) {
+    std::error_code ignored;
+    return fs::weakly_canonical(fs::absolute(path / ".", ignored), ignored);
+  };
+  const bool own = !options.checkpoint.empty() && place(options.resume) == place(options.checkpoint);
+  return !own || has_checkpoints(options.resume);
 }
 
 Start take_weights(const plan::Plan& plan, const RunOptions& options, const Setup& setup) {
@@ -118,8 +121,7 @@ std::string list_of(const std::vector<std::string>& names) {
 
 GivenWeights find_weights(const ResolvedModel& model, DType dtype, const ExecutionOptions& options) {
   const fs::path& path = options.initial_weights;
-  GivenWeights given{.files = {path}, .missing = {}};
-  if (fs::is_directory(path)) given.files = parts_of(find_checkpoint(path), kWeights);
+  GivenWeights given{.files = weight_files(path), .missing = {}};
   const std::vector<ModelTensor> wanted = model_tensors(model, dtype);
   const SafetensorsFile file(given.files);
   with_context(given.files.size() == 1 ? given.files[0].string() : path.string(), [&] {
@@ -181,26 +183,31 @@ Manifest describe(const plan::Plan& plan, const RunOptions& options, const Setup
                        .dtype = std::string(name_of(plan.training.dtype)),
                        .optimizer = std::string(name_of(plan.training.optimizer)),
                        .samples = setup.length.epoch.samples,
-                       .mini_batch = plan.training.mini_batch * options.accumulate,
+                       .mini_batch = std::int64_t{plan.training.mini_batch} * options.accumulate,
                        .steps_per_epoch = setup.length.epoch.steps()};
   manifest.seed = options.seed;
-  manifest.micro_batches = plan.training.micro_batches * options.accumulate;
+  manifest.micro_batches = std::int64_t{plan.training.micro_batches} * options.accumulate;
   manifest.plan_hash = plan::plan_hash(plan);
   manifest.settings = settings_of(plan, options, setup.length);
   return manifest;
 }
 
 Start find_start(const plan::Plan& plan, const RunOptions& options, const Setup& setup) {
-  if (!options.resume.empty() && !options.initial_weights.empty()) {
-    refuse(ErrorKind::usage,
-           "--resume goes on with the weights of its checkpoint; leave out --initial-weights, or --resume");
-  }
   Start start;
-  if (!options.resume.empty()) start = resume(plan, options, setup);
-  if (!options.initial_weights.empty()) start = take_weights(plan, options, setup);
-  if (options.resume.empty() && options.initial_weights.empty()) warn_of_unknown_starts(setup.model, start);
-  const bool goes_on = options.scales_dynamically() && start.position.loss_scale != LossScale{};
-  if (!goes_on)
+  if (resumes(options)) {
+    start = resume(plan, options, setup);
+    if (!options.initial_weights.empty())
+      start.warnings.push_back("the weights are those of " + start.resumed.string() + ", not of " +
+                               options.initial_weights.string());
+  } else {
+    if (!options.initial_weights.empty()) start = take_weights(plan, options, setup);
+    if (options.initial_weights.empty()) warn_of_unknown_starts(setup.model, start);
+    if (!options.resume.empty())
+      start.warnings.push_back(options.resume.string() +
+                               ": has no checkpoint yet, so the training begins anew");
+  }
+  const bool scale_goes_on = options.scales_dynamically() && start.position.loss_scale != LossScale{};
+  if (!scale_goes_on)
     start.position.loss_scale = initial_loss_scale(options.loss_scale, options.scales_dynamically());
   return start;
 }

@@ -22,7 +22,7 @@ struct GivenWeights {
   std::vector<std::filesystem::path> files;  ///< with its parts
   std::vector<std::string> missing;          ///< tensors of the model that they do not have
 };
-/// What --initial-weights names, a file or a checkpoint's folder. Throws pp::Error (data).
+/// What --initial-weights names (checkpoint/weight_files.h). Throws pp::Error (data).
 GivenWeights find_weights(const ResolvedModel& model, DType dtype, const ExecutionOptions& options);
 
 /// The first of them in a sentence.

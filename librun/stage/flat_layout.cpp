@@ -29,21 +29,25 @@ FlatTensors with_places(at::Tensor flat, const FlatTensors& like) {
 }
 
 FlatLayout::FlatLayout(const ResolvedModel& model, const model::Segment& segment, DType dtype) {
-  std::map<std::pair<int, std::size_t>, std::size_t> known;  // (layer that owns it, index) -> position
+  std::map<std::pair<int, std::size_t>, std::size_t>
+      known;  // (layer that owns it, index) -> position in its list
   for (std::size_t layer = 0; layer < segment.layers().size(); ++layer) {
     const ResolvedLayer& resolved = model.layers[static_cast<std::size_t>(segment.layers()[layer])];
     layer_sizes_.push_back(resolved.parameters.size());
     for (std::size_t index = 0; index < resolved.parameters.size(); ++index) {
-      const auto [found, added] = known.try_emplace({resolved.weights_layer, index}, parameters_.size());
+      std::vector<Parameter>& list = resolved.trained[index] ? parameters_ : frozen_;
+      const auto [found, added] = known.try_emplace({resolved.weights_layer, index}, list.size());
       const Shape& shape = resolved.parameters[index].shape;
       const auto format = model::memory_format(segment.format(), std::ssize(shape));
-      if (added) parameters_.push_back({{}, shape, element_count(shape), format});
-      parameters_[found->second].uses.push_back({layer, index});
+      if (added) list.push_back({{}, shape, element_count(shape), format});
+      list[found->second].uses.push_back({layer, index});
     }
   }
-  const auto place = [&](const Parameter& parameter, Use& use) {
-    use.offset = std::exchange(gradient_size_, gradient_size_ + padded(parameter.length, size_of(dtype)));
+  const auto place_in = [&](std::int64_t& size, const Parameter& parameter, Use& use) {
+    use.offset = std::exchange(size, size + padded(parameter.length, size_of(dtype)));
   };
+  const auto place = [&](const Parameter& parameter, Use& use) { place_in(gradient_size_, parameter, use); };
+  for (Parameter& parameter : frozen_) place_in(frozen_size_, parameter, parameter.uses.front());
   for (Parameter& parameter : parameters_) place(parameter, parameter.uses.front());
   weight_size_ = gradient_size_;
   for (Parameter& parameter : parameters_) {
@@ -74,26 +78,44 @@ at::Tensor FlatLayout::view(const at::Tensor& flat, const Parameter& parameter, 
              : part.view({shape[0], shape[2], shape[3], shape[1]}).permute({0, 3, 1, 2});
 }
 
-at::Tensor FlatLayout::flattened(const model::Weights& weights) const {
-  if (parameters_.empty()) return {};
-  const auto tensor = [&](const Parameter& parameter) {
+namespace {
+
+at::Tensor flat_copy(const std::vector<FlatLayout::Parameter>& parameters, std::int64_t size,
+                     const model::Weights& weights) {
+  if (parameters.empty()) return {};
+  const auto tensor = [&](const FlatLayout::Parameter& parameter) {
     return weights.layers[parameter.uses.front().layer][parameter.uses.front().index].detach();
   };
-  at::Tensor flat = at::zeros({weight_size_}, tensor(parameters_.front()).options());
-  for (const Parameter& parameter : parameters_)
-    view(flat, parameter, parameter.offset()).copy_(tensor(parameter));
+  at::Tensor flat = at::zeros({size}, tensor(parameters.front()).options());
+  for (const FlatLayout::Parameter& parameter : parameters)
+    FlatLayout::view(flat, parameter, parameter.offset()).copy_(tensor(parameter));
   return flat;
+}
+
+}  // namespace
+
+at::Tensor FlatLayout::flattened(const model::Weights& weights) const {
+  return flat_copy(parameters_, weight_size_, weights);
+}
+
+at::Tensor FlatLayout::flattened_frozen(const model::Weights& weights) const {
+  return flat_copy(frozen_, frozen_size_, weights);
 }
 
 // A leaf has a version counter of its own, which what happens to the buffer does not move: no pass holds a
 // version that is changed, and the weights that `latest` changes under its passes are meant to change silently.
-model::Weights FlatLayout::leaves(const at::Tensor& flat) const {
+model::Weights FlatLayout::leaves(const at::Tensor& flat, const at::Tensor& frozen) const {
   model::Weights weights;
   for (const std::size_t size : layer_sizes_) weights.layers.emplace_back(size);
-  for (const Parameter& parameter : parameters_) {
-    const at::Tensor leaf = view(flat, parameter, parameter.offset()).variable_data().requires_grad_();
-    for (const Use& use : parameter.uses) weights.layers[use.layer][use.index] = leaf;
-  }
+  const auto refer = [&](const std::vector<Parameter>& parameters, const at::Tensor& buffer, bool trained) {
+    for (const Parameter& parameter : parameters) {
+      const at::Tensor leaf =
+          view(buffer, parameter, parameter.offset()).variable_data().requires_grad_(trained);
+      for (const Use& use : parameter.uses) weights.layers[use.layer][use.index] = leaf;
+    }
+  };
+  refer(parameters_, flat, true);
+  refer(frozen_, frozen, false);
   return weights;
 }
 

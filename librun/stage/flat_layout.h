@@ -23,7 +23,8 @@ FlatTensors with_places(at::Tensor flat, const FlatTensors& like);
 
 /// Weights take the first `weight_size()` elements, each distinct parameter once. Gradients have the same
 /// places, and behind them one for every further use of a shared parameter. Every place begins at a multiple of
-/// 64 bytes; what lies between is zero and stays so.
+/// 64 bytes; what lies between is zero and stays so. Parameters that are not trained have a buffer of their
+/// own, of which there is one version.
 class FlatLayout {
  public:
   struct Use {
@@ -42,6 +43,8 @@ class FlatLayout {
   FlatLayout(const ResolvedModel& model, const model::Segment& segment, DType dtype);
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
+  /// Those that are not trained; offsets are in their buffer.
+  const std::vector<Parameter>& frozen() const { return frozen_; }
   std::int64_t weight_size() const { return weight_size_; }
   std::int64_t gradient_size() const { return gradient_size_; }
 
@@ -54,16 +57,18 @@ class FlatLayout {
   /// elements; the last one may have fewer, and further uses of shared parameters are one of their own.
   std::vector<Bucket> buckets(std::int64_t least) const;
 
-  /// A buffer with the values of `weights`.
+  /// A buffer with the values of `weights`, and that of the frozen ones; undefined where there are none.
   at::Tensor flattened(const model::Weights& weights) const;
-  /// Leaves that refer into a buffer.
-  model::Weights leaves(const at::Tensor& flat) const;
+  at::Tensor flattened_frozen(const model::Weights& weights) const;
+  /// Leaves that refer into both buffers.
+  model::Weights leaves(const at::Tensor& flat, const at::Tensor& frozen) const;
   /// The place of a parameter, or of one use's gradient.
   static at::Tensor view(const at::Tensor& flat, const Parameter& parameter, std::int64_t offset);
 
  private:
   std::vector<std::size_t> layer_sizes_;  ///< parameters of each layer of the segment
-  std::vector<Parameter> parameters_;
+  std::vector<Parameter> parameters_, frozen_;
+  std::int64_t frozen_size_ = 0;
   std::int64_t weight_size_ = 0;
   std::int64_t gradient_size_ = 0;
 };

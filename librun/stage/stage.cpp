@@ -1,6 +1,7 @@
 #include "librun/stage/stage.h"
 
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "libprofile/core/error.h"
 #include "librun/checkpoint/model_tensors.h"
 #include "librun/swap/host_memory.h"
 
@@ -234,20 +236,26 @@ void Stage::fold_uses() {
 std::vector<Stage::SquareNorm> Stage::square_norms() {
   fold_uses();
   std::vector<SquareNorm> norms;
+  std::vector<at::Tensor> on_device;
   for (const FlatLayout::Parameter& parameter : layout_.parameters()) {
     const FlatLayout::Use& use = parameter.uses.front();
     const int layer = segment_.layers()[use.layer];
     if (model_.layers[static_cast<std::size_t>(layer)].weights_layer != layer) continue;  // a copy
-    const double norm =
-        at::linalg_vector_norm(sum(use), 2, at::OptionalIntArrayRef{}, false, at::kDouble).item<double>();
-    norms.push_back({layer, use.index, norm * norm});
+    norms.push_back({layer, use.index, 0});
+    on_device.push_back(at::linalg_vector_norm(sum(use), 2, at::OptionalIntArrayRef{}, false, at::kDouble));
+  }
+  if (norms.empty()) return norms;
+  const at::Tensor all = at::stack(on_device).cpu();
+  for (std::size_t i = 0; i < norms.size(); ++i) {
+    const double norm = all.const_data_ptr<double>()[i];
+    norms[i].square = norm * norm;
   }
   return norms;
 }
 
 void Stage::scale_gradient(double factor) {
   fold_uses();
-  for (const at::Tensor& gradient : update_gradients_) gradient.mul_(factor);
+  if (const at::Tensor flat = update_gradient().flat; flat.defined()) flat.mul_(factor);
 }
 
 void Stage::update(std::int64_t step, double learning_rate) {
@@ -311,7 +319,8 @@ model::Pass Stage::evaluate(model::TensorSpan inputs, at::Generator& generator) 
 
 void Stage::hold(Hold what) {
   hold_ = what;
-  set_memory(versions_.newest_flat(), what != Hold::nothing);
+  for (const at::Tensor& flat : {versions_.newest_flat(), versions_.frozen_flat()})
+    set_memory(flat, what != Hold::nothing);
   for (const auto& layer : buffers_) {
     for (const at::Tensor& buffer : layer) set_memory(buffer, what != Hold::nothing);
   }
@@ -325,7 +334,9 @@ void Stage::hold(Hold what) {
 std::vector<at::Tensor> Stage::swapped() const {
   std::vector<at::Tensor> tensors;
   if (hold_ == Hold::nothing) return tensors;
-  if (versions_.newest_flat().defined()) tensors.push_back(versions_.newest_flat());
+  for (const at::Tensor& flat : {versions_.newest_flat(), versions_.frozen_flat()}) {
+    if (flat.defined()) tensors.push_back(flat);
+  }
   for (const auto& layer : buffers_) tensors.insert(tensors.end(), layer.begin(), layer.end());
   if (hold_ == Hold::weights || !optimizer_) return tensors;
   for (const model::OptimizerSlot& slot : optimizer_->state())
@@ -336,8 +347,8 @@ std::vector<at::Tensor> Stage::swapped() const {
 StageBytes Stage::bytes() const {
   StageBytes bytes;
   if (hold_ == Hold::nothing) return bytes;
-  bytes.weights = versions_.bytes_of_one();
-  bytes.versions = bytes.weights * (version_count() - 1);
+  bytes.weights = versions_.bytes_of_one() + bytes_of(versions_.frozen_flat());
+  bytes.versions = versions_.bytes_of_one() * (version_count() - 1);
   if (hold_ == Hold::weights) return bytes;
   bytes.gradients = bytes_of(gradient_);
   for (const model::OptimizerSlot& slot : optimizer_->state()) {
@@ -360,15 +371,21 @@ std::vector<Stage::LayerState> Stage::snapshot() const {
   };
   std::vector<LayerState> layers;
   for (const int layer : segment_.layers()) layers.push_back({layer});
-  const std::span<const at::Tensor> weights = versions_.newest_parameters();
-  for (std::size_t p = 0; p < weights.size(); ++p) {
-    const FlatLayout::Parameter& parameter = layout_.parameters()[p];
-    LayerState& state = layers[parameter.uses.front().layer];
-    if (model_.layers[static_cast<std::size_t>(state.layer)].weights_layer != state.layer) continue;  // a copy
-    const std::string name = name_of(parameter);
-    state.tensors.emplace_back(name, copy(weights[p]));
-    for (const model::OptimizerSlot& slot : optimizer_->state())
-      state.optimizer.emplace_back(slot_name(name, slot.name), copy(slot.tensors[p]));
+  const auto is_owner = [&](const LayerState& state) {  // else its parameters are copies
+    return model_.layers[static_cast<std::size_t>(state.layer)].weights_layer == state.layer;
+  };
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const std::vector<at::Tensor>& weights = versions_.newest().layers[i];
+    for (std::size_t p = 0; is_owner(layers[i]) && p < weights.size(); ++p)
+      layers[i].tensors.emplace_back(parameter_name(model_, layers[i].layer, p), copy(weights[p]));
+  }
+  for (std::size_t p = 0; p < layout_.parameters().size(); ++p) {
+    LayerState& state = layers[layout_.parameters()[p].uses.front().layer];
+    for (const model::OptimizerSlot& slot : optimizer_->state()) {
+      if (is_owner(state))
+        state.optimizer.emplace_back(slot_name(name_of(layout_.parameters()[p]), slot.name),
+                                     copy(slot.tensors[p]));
+    }
   }
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     for (std::size_t b = 0; b < buffers_[i].size(); ++b)
@@ -383,9 +400,14 @@ void Stage::restore(const TensorsByName& tensors, const TensorsByName& optimizer
   if (optimizer_) {
     for (const std::string& slot : optimizer_->slot_names()) slots.push_back({slot});
   }
+  const auto read = [&](const std::string& name, const at::Tensor& weight) {
+    if (const auto found = tensors.find(name); found != tensors.end()) weight.copy_(found->second);
+  };
+  for (std::size_t p = 0; p < layout_.frozen().size(); ++p)
+    read(name_of(layout_.frozen()[p]), versions_.frozen_parameters()[p]);
   for (std::size_t p = 0; p < weights.size(); ++p) {
     const std::string name = name_of(layout_.parameters()[p]);
-    if (const auto found = tensors.find(name); found != tensors.end()) weights[p].copy_(found->second);
+    read(name, weights[p]);
     for (model::OptimizerSlot& slot : slots) {
       const auto found = optimizer.find(slot_name(name, slot.name));
       if (found == optimizer.end()) continue;
@@ -394,7 +416,15 @@ void Stage::restore(const TensorsByName& tensors, const TensorsByName& optimizer
                                        /*copy=*/true, model::memory_format(segment_.format(), stored.dim())));
     }
   }
-  if (!slots.empty() && slots.front().tensors.size() == weights.size()) optimizer_->set_state(std::move(slots));
+  for (const model::OptimizerSlot& slot : slots) {
+    if (slot.tensors.size() == slots.front().tensors.size() &&
+        (slot.tensors.empty() || slot.tensors.size() == weights.size()))
+      continue;
+    throw Error(ErrorKind::data, "the optimizer's state \"" + slot.name + "\" is there for " +
+                                     std::to_string(slot.tensors.size()) + " of " +
+                                     std::to_string(weights.size()) + " parameters; use a whole checkpoint");
+  }
+  if (!slots.empty() && !slots.front().tensors.empty()) optimizer_->set_state(std::move(slots));
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     for (std::size_t b = 0; b < buffers_[i].size(); ++b) {
       const auto found = tensors.find(buffer_name(model_, segment_.layers()[i], b));

@@ -33,7 +33,12 @@ int delay_of(plan::WeightPolicy policy, int stages) {
 
 WeightVersions::WeightVersions(const FlatLayout& layout, const model::Weights& weights,
                                plan::WeightPolicy policy, int stages, int stage, int per_update)
-    : layout_(layout), policy_(policy), delay_(delay_of(policy, stages)) {
+    : layout_(layout),
+      policy_(policy),
+      frozen_(layout.flattened_frozen(weights)),
+      delay_(delay_of(policy, stages)) {
+  for (const FlatLayout::Parameter& parameter : layout.frozen())
+    frozen_parameters_.push_back(FlatLayout::view(frozen_, parameter, parameter.offset()));
   all_.push_back(std::make_shared<Version>());
   refer_to(*all_.back(), layout.flattened(weights));
   kept_.push_back(all_.back());
@@ -59,7 +64,7 @@ void WeightVersions::run_on_shared() {
 
 void WeightVersions::refer_to(Version& version, at::Tensor flat) const {
   version.flat = std::move(flat);
-  version.leaves = layout_.leaves(version.flat);
+  version.leaves = layout_.leaves(version.flat, frozen_);
   for (const FlatLayout::Parameter& parameter : layout_.parameters())
     version.parameters.push_back(FlatLayout::view(version.flat, parameter, parameter.offset()));
 }

@@ -63,12 +63,15 @@ class WeightVersions {
   /// The same, per parameter of the layout: to be read, or changed before anything runs.
   std::span<const at::Tensor> newest_parameters() const { return kept_.back()->parameters; }
   const at::Tensor& newest_flat() const { return kept_.back()->flat; }
+  /// What is not trained, the same for all versions: the buffer, and per entry of FlatLayout::frozen().
+  const at::Tensor& frozen_flat() const { return frozen_; }
+  std::span<const at::Tensor> frozen_parameters() const { return frozen_parameters_; }
   std::shared_ptr<const model::Weights> newest_shared() const;
   /// Updates so far.
   int version() const { return kept_.back()->leaves.version; }
   /// Versions that a forward may still take or a pass holds, the newest among them.
   int count() const;
-  Bytes bytes_of_one() const;
+  Bytes bytes_of_one() const;  ///< without what is frozen
 
  private:
   struct Version {
@@ -86,6 +89,8 @@ class WeightVersions {
 
   const FlatLayout& layout_;
   plan::WeightPolicy policy_;
+  at::Tensor frozen_;
+  std::vector<at::Tensor> frozen_parameters_;  ///< views of it
   int delay_ = 0;  ///< versions that a forward looks back by; 0: it takes the newest
   int base_ = 0;   ///< version of the last restart
   std::int64_t last_forward_ = 0;

@@ -30,19 +30,18 @@ const Device& device_of(const plan::Plan& plan, WorkerId worker) {
   return *std::ranges::find(plan.devices, plan.workers[index(worker)].device, &Device::id);
 }
 
-/// Bytes of the parameters of a stage, each once.
-Bytes weights_of(const plan::Plan& plan, const ResolvedModel& model, const plan::Stage& stage) {
-  std::int64_t elements = 0;
-  for (std::size_t l = 0; l < model.layers.size(); ++l) {
-    const bool owner = model.layers[l].weights_layer == static_cast<int>(l);
-    if (!owner || std::ranges::count(stage.layers, model.graph.layers[l].name) == 0) continue;
-    for (const ParameterSpec& parameter : model.layers[l].parameters) {
-      std::int64_t count = 1;
-      for (const std::int64_t size : parameter.shape) count *= size;
-      elements += count;
-    }
+/// Bytes of the parameters of a stage, each once: all, and what is trained of them.
+struct WeightBytes {
+  Bytes all, trained;
+};
+WeightBytes weights_of(const plan::Plan& plan, const ResolvedModel& model, const plan::Stage& stage) {
+  WeightBytes bytes;
+  for (int l = 0; l < model.layer_count(); ++l) {
+    if (std::ranges::count(stage.layers, model.graph.layers[static_cast<std::size_t>(l)].name) == 0) continue;
+    bytes.all += parameter_bytes(model, l, plan.training.dtype);
+    bytes.trained += trained_bytes(model, l, plan.training.dtype);
   }
-  return Bytes(elements * size_of(plan.training.dtype));
+  return bytes;
 }
 
 /// What a worker holds of weights alone where it holds most, and at which operation.
@@ -51,8 +50,8 @@ struct Most {
   Op op{};
 };
 
-Most most_weights(const plan::ProgramIndex& programs, const std::vector<Bytes>& weights, double state_ratio,
-                  WorkerId worker) {
+Most most_weights(const plan::ProgramIndex& programs, const std::vector<WeightBytes>& weights,
+                  double state_ratio, WorkerId worker) {
   Most most;
   Bytes held;
   const auto w = index(worker);
@@ -60,9 +59,9 @@ Most most_weights(const plan::ProgramIndex& programs, const std::vector<Bytes>& 
     const auto i = static_cast<std::size_t>(id);
     const Op& op = programs.ops[i];
     if (op.kind != OpKind::load && op.kind != OpKind::evict) continue;
-    const Bytes one = weights[index(op.stage)];
-    const double copies = programs.carries_state[i] ? 2 + state_ratio : 1;
-    const Bytes all(std::llround(copies * static_cast<double>(one.value)));
+    const WeightBytes& one = weights[index(op.stage)];
+    const double more = programs.carries_state[i] ? 1 + state_ratio : 0;
+    const Bytes all = one.all + Bytes(std::llround(more * static_cast<double>(one.trained.value)));
     held = op.kind == OpKind::load ? held + all : held - all;
     if (held > most.bytes) most = {held, op};
   }
@@ -86,7 +85,7 @@ Most most_predicted(const plan::Plan& plan, WorkerId worker) {
 void check_fits(const plan::Plan& plan, const ResolvedModel& model, const RunOptions& options,
                 double state_ratio) {
   const plan::ProgramIndex programs = plan::index_programs(plan::program_set(plan));
-  std::vector<Bytes> weights;
+  std::vector<WeightBytes> weights;
   for (const plan::Stage& stage : plan.stages) weights.push_back(weights_of(plan, model, stage));
   for (const plan::Worker& worker : plan.workers) {
     const std::optional<Bytes> limit = device_limit(plan, options, worker.id);
@@ -97,7 +96,7 @@ void check_fits(const plan::Plan& plan, const ResolvedModel& model, const RunOpt
     const std::string s = std::to_string(number(most.op.stage));
     refuse(ErrorKind::data, "worker " + std::to_string(number(worker.id)) + ": stage " + s + ": at " +
                                 plan::to_text(most.op) + " its device holds " + to_text(most.bytes) +
-                                " (weights " + to_text(weights[index(most.op.stage)]) + " of stage " + s +
+                                " (weights " + to_text(weights[index(most.op.stage)].all) + " of stage " + s +
                                 "), the limit is " + to_text(*limit) +
                                 "; plan with more --chunks or smaller micro-batches, or raise --memory-limit");
   }

@@ -71,7 +71,7 @@ class InProcessCollectives : public Collectives {
     const std::int64_t begin = me * vector.numel() / count, end = (me + 1) * vector.numel() / count;
     const std::int64_t most = piece_length(vector.device(), end - begin);
     for (std::int64_t first = begin; first < end; first += most)
-      add_piece(parts, first, std::min(most, end - first));
+      add_piece(parts, place, first, std::min(most, end - first));
     for (const std::vector<at::Tensor>& part : parts) profile::wait_for(part.front().device());
   }
 
@@ -81,13 +81,14 @@ class InProcessCollectives : public Collectives {
     return device.is_cpu() ? kPerThread * at::get_num_threads() : slice;
   }
 
-  static void add_piece(const Parts& parts, std::int64_t first, std::int64_t length) {
-    const auto piece = [&](const std::vector<at::Tensor>& part) {
-      return part.front().narrow(0, first, length);
-    };
-    at::Tensor sum = piece(parts.front());
-    for (std::size_t i = 1; i < parts.size(); ++i) sum.add_(piece(parts[i]).to(sum.device()));
-    for (std::size_t i = 1; i < parts.size(); ++i) piece(parts[i]).copy_(sum);
+  /// On the device of the slice's owner, so that every device adds its slice and no link carries all of them.
+  static void add_piece(const Parts& parts, std::size_t owner, std::int64_t first, std::int64_t length) {
+    const auto piece = [&](std::size_t i) { return parts[i].front().narrow(0, first, length); };
+    const at::Device device = parts[owner].front().device();
+    at::Tensor sum = profile::brought_to(device, piece(0));  // itself where it is there already
+    for (std::size_t i = 1; i < parts.size(); ++i) sum.add_(profile::brought_to(device, piece(i)));
+    const bool in_place = parts.front().front().device() == device;
+    for (std::size_t i = in_place ? 1 : 0; i < parts.size(); ++i) piece(i).copy_(sum);
   }
 
   std::vector<std::unique_ptr<Meeting>> meetings_;

@@ -103,7 +103,6 @@ void Cursor::locate(Turn& turn) const {
   turn.micro_batch = static_cast<int>(mini_batch - epoch_.begin(step)) * count + piece;
   turn.rows = least + (piece < more ? 1 : 0);
   turn.first_row = epoch_.first(mini_batch) + std::int64_t{piece} * least + std::min(piece, more);
-  turn.weight = static_cast<double>(turn.rows) / epoch_.step_size(step);
 }
 
 bool Cursor::runs_again(StageId stage, std::int64_t local) const {

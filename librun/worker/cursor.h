@@ -1,5 +1,5 @@
 // Where a worker stands in its part of a training: which step an operation works for, on which rows of the
-// data, with which share of the loss. Programs and streams are walked alike; nothing is written out in advance.
+// data. Programs and streams are walked alike; nothing is written out in advance.
 // Free of Torch.
 #pragma once
 
@@ -29,7 +29,6 @@ struct Turn {
   int micro_batch = 0;         ///< within the step, over all its mini-batches
   std::int64_t first_row = 0;  ///< of the epoch's order
   int rows = 0;
-  double weight = 1;       ///< share of the micro-batch in the step's loss: its samples over those of the step
   bool run_again = false;  ///< of F: an R of the same micro-batch follows
   bool alone = false;      ///< of F: no backward of the same micro-batch follows
   /// Of B or W: the stage's gradients of the step are complete behind it, an AR follows.

@@ -16,7 +16,7 @@ constexpr std::size_t kAhead = 4;
 }  // namespace
 
 DataFeed::DataFeed(Job& job, WorkerId worker, at::Device device)
-    : job_(job), worker_(worker), device_(device), reads_data_(false) {
+    : job_(job), worker_(worker), device_(device), reads_data_(job.counts_labels) {
   for (std::size_t s = 0; s < job.plan.stages.size(); ++s) {
     if (std::ranges::count(job.plan.stages[s].workers, worker) > 0)
       reads_data_ = reads_data_ || reads(StageId{static_cast<int>(s)});
@@ -59,12 +59,15 @@ void DataFeed::begin(const Dataset& data, int epoch, const std::function<std::ve
 }
 
 void DataFeed::cut(const Turn& turn, model::Tensors& inputs) const {
-  const std::span<const std::int64_t> samples(order_.data() + turn.first_row,
-                                              static_cast<std::size_t>(turn.rows));
   const std::vector<StageInput>& sources = job_.wiring[index(turn.op.stage)].inputs;
   for (std::size_t i = 0; i < sources.size(); ++i)
-    if (sources[i].producer < 0) inputs[i] = data_->rows(sources[i].source, samples).to(device_);
+    if (sources[i].producer < 0) inputs[i] = rows(sources[i].source, turn.first_row, turn.rows).to(device_);
   profile::wait_for(device_);
+}
+
+at::Tensor DataFeed::rows(const TensorSource& source, std::int64_t first, int count) const {
+  return data_->rows(
+      source, std::span(order_).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)));
 }
 
 void DataFeed::await(const Turn& turn) {

@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "libplan/schedule/versions.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/device/compute_device.h"
+#include "librun/data/model_data.h"
 #include "librun/data/synthetic.h"
 #include "librun/swap/residency.h"
 #include "librun/transport/backends.h"
@@ -29,6 +31,26 @@ std::unique_ptr<const Dataset> load(const Setup& setup, const plan::Plan& plan, 
   const std::int64_t samples = training ? options.synthetic_samples : setup.test_samples;
   return std::make_unique<MemoryDataset>(
       make_synthetic(setup.model, samples, options.seed, subset, dtype, options.synthetic_drift));
+}
+
+std::optional<model::LabelCount> find_label_count(const ResolvedModel& model) {
+  std::optional<CountedLabels> counted = counted_labels(model);
+  if (!counted) return std::nullopt;
+  return model::LabelCount(*std::move(counted));
+}
+
+// Whether labels may count differently: what a graph makes of them may be anything; of those in files, which
+// have been checked, what is no class is ignored.
+bool may_differ(const Setup& setup) {
+  const CountedLabels counted = *counted_labels(setup.model);
+  if (setup.model.graph.loss->op == kGraphOp) return true;
+  const std::int64_t classes = class_count(setup.model);
+  if (counted.ignored >= 0 && counted.ignored < classes) return true;
+  if (!setup.files) return false;
+  const TensorSource& labels = counted.made.sources.front();
+  const SampleTable& table = setup.files->training;
+  const auto& columns = labels.kind == TensorSource::Kind::target ? table.targets : table.inputs;
+  return find_out_of_range(columns[static_cast<std::size_t>(labels.index)], classes).has_value();
 }
 
 EpochShape shape_of_test(const Setup& setup, const plan::Plan& plan) {
@@ -65,7 +87,7 @@ int count_updates(std::span<const plan::Stream> streams, int micro_batches) {
 ChannelOptions number_messages(const plan::Plan& plan, const RunOptions& options, const Setup& setup,
                                const EpochShape& test) {
   return {.autocast = options.autocast.has_value(),
-          .step_micro_batches = std::int64_t{plan.training.micro_batches} * options.accumulate,
+          .step_micro_batches = std::int64_t{plan.training.micro_batches} * setup.length.epoch.accumulate,
           .evaluation_micro_batches = std::max<std::int64_t>(1, test.count),
           .gradient_lag = setup.clocked ? 2 : 0,
           .swapped = swaps(plan)};
@@ -107,10 +129,9 @@ std::vector<Group> groups_of(const plan::Plan& plan) {
 }
 
 std::unique_ptr<Collectives> make_collectives(Coordinator& coordinator, const plan::Plan& plan,
-                                              const Setup& setup, const RunOptions& options) {
+                                              const Setup& setup) {
   if (setup.placement.alone()) return make_in_process_collectives(coordinator, groups_of(plan));
-  return make_rank_collectives(coordinator, groups_of(plan), setup.placement, *setup.peers,
-                               options.all_reduce == AllReduce::fast ? plan.stages.size() : 0);
+  return make_rank_collectives(coordinator, groups_of(plan), setup.placement, *setup.peers, /*fast=*/0);
 }
 
 std::unique_ptr<ParameterServer> make_server(Coordinator& coordinator, const plan::Plan& plan,
@@ -135,7 +156,7 @@ std::unique_ptr<ServerDesk> make_desk(Coordinator& coordinator, ParameterServer*
   return std::make_unique<ServerDesk>(coordinator, *server, *setup.peers, visitors);
 }
 
-// Of the layers that workers here have.
+// Of the layers that workers here have; shared weights have the name of the layer that owns them.
 std::set<std::string> tensors_here(const Setup& setup, const plan::Plan& plan,
                                    const std::vector<std::vector<int>>& layers) {
   std::set<std::string> names;
@@ -145,7 +166,7 @@ std::set<std::string> tensors_here(const Setup& setup, const plan::Plan& plan,
     for (const int layer : layers[s]) {
       const ResolvedLayer& resolved = setup.model.layers[static_cast<std::size_t>(layer)];
       for (std::size_t i = 0; i < resolved.parameters.size(); ++i)
-        names.insert(parameter_name(setup.model, layer, i));
+        names.insert(parameter_name(setup.model, resolved.weights_layer, i));
       for (std::size_t i = 0; i < resolved.buffers.size(); ++i)
         names.insert(buffer_name(setup.model, layer, i));
     }
@@ -177,6 +198,8 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
       options(std::move(the_options)),
       setup(std::move(the_setup)),
       swapped(!forward_only && swaps(plan)),
+      label_count(find_label_count(setup.model)),
+      counts_labels(!forward_only && label_count && may_differ(setup)),
       training(forward_only ? nullptr : load(setup, plan, options, Subset::training)),
       test(forward_only ? std::move(forward_only->data) : load(setup, plan, options, Subset::test)),
       inference(forward_only ? std::move(forward_only->inference) : nullptr),
@@ -203,7 +226,7 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
       snapshots(coordinator, workers_here().size()),
       initial(read_initial(setup, plan, layers)),
       transport(make_transport(coordinator, channels, setup, options)),
-      collectives(make_collectives(coordinator, plan, setup, options)),
+      collectives(make_collectives(coordinator, plan, setup)),
       host(swapped ? std::make_unique<HostStore>(coordinator, plan) : nullptr),
       server(inference ? nullptr : make_server(coordinator, plan, options, setup)),
       start(Coordinator::Clock::now()),
@@ -212,6 +235,12 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
 bool Job::served() const { return !inference && is_served(plan); }
 
 void Job::connect(Mailbox& mailbox) {
+  if (options.all_reduce == AllReduce::fast) {
+    // The library makes groups only together: a rank that has failed by now says so here.
+    gather_everywhere(mailbox, {});
+    collectives = make_rank_collectives(coordinator, groups_of(plan), setup.placement, *setup.peers,
+                                        /*fast=*/plan.stages.size());
+  }
   if (std::ranges::none_of(plan.devices, [](const Device& d) { return d.kind == DeviceKind::cuda; })) return;
   const auto device_of = [&](WorkerId worker) {
     const Device& device = setup.devices[index(worker)];

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "libplan/plan.h"
+#include "libprofile/model/label_count.h"
 #include "librun/checkpoint/weights.h"
 #include "librun/data/dataset.h"
 #include "librun/run.h"
@@ -72,7 +73,9 @@ struct Job {
   const plan::Plan plan;
   const RunOptions options;
   const Setup setup;
-  const bool swapped;                         ///< weights live on the host, in training
+  const bool swapped;                                  ///< weights live on the host, in training
+  const std::optional<model::LabelCount> label_count;  ///< none: the loss is a mean over samples
+  const bool counts_labels;  ///< in training the labels of micro-batches may differ from their samples
   std::unique_ptr<const Dataset> training;    ///< null: an inference
   std::unique_ptr<const Dataset> test;        ///< what forward-only passes read; null: no evaluation
   std::unique_ptr<Inference> inference;       ///< null: a training

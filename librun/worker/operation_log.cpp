@@ -64,7 +64,7 @@ void OperationLog::end_stretch(Step steps) {
   if (!job_.setup.streams) {
     close_step();
   } else if (steps > 0) {
-    record_.busy.push_back(std::exchange(busy_, Seconds(0)) / static_cast<double>(steps));
+    keep_last(record_.busy, std::exchange(busy_, Seconds(0)) / static_cast<double>(steps));
   }
 }
 
@@ -88,9 +88,10 @@ LoggedOp& OperationLog::begin(const Turn& turn) {
   return op;
 }
 
-void OperationLog::add_loss(const at::Tensor& loss) {
+void OperationLog::add_loss(const at::Tensor& loss, const LossWeight& weight) {
   LoggedOp& op = current();
   op.has_loss = true;
+  op.weight = weight;
   if (!anchor_) {
     op.loss = loss;
     return;
@@ -188,12 +189,12 @@ void OperationLog::write_loss(LoggedOp& op) {
   if (!op.has_loss) return;
   const double loss = op.loss.item<double>();
   op.loss.reset();
-  if (!std::isfinite(loss) && !infinite_loss_) infinite_loss_ = op.micro_batch;
-  job_.ledger.loss(op.step, op.micro_batch, loss);
+  if (!std::isfinite(loss) && !op.weight.empty() && !infinite_loss_) infinite_loss_ = op.micro_batch;
+  job_.ledger.loss(op.step, op.micro_batch, loss, op.weight.own);
 }
 
 void OperationLog::close_step() {
-  if (step_) record_.busy.push_back(std::exchange(busy_, Seconds(0)));
+  if (step_) keep_last(record_.busy, std::exchange(busy_, Seconds(0)));
   step_.reset();
 }
 

@@ -14,6 +14,7 @@
 #include "libprofile/device/device_event.h"
 #include "librun/worker/cursor.h"
 #include "librun/worker/job.h"
+#include "librun/worker/loss_weights.h"
 #include "librun/worker/record.h"
 #include "librun/worker/threads.h"
 
@@ -43,6 +44,7 @@ struct LoggedOp {
   friend class OperationLog;
   Time begin, end;
   bool has_loss = false, by_events = false;
+  LossWeight weight;
   at::Tensor loss, host_loss;
   std::unique_ptr<profile::DeviceEvent> begun, done;  ///< null where the host waits
 };
@@ -68,8 +70,8 @@ class OperationLog {
   /// from now on. Blocks while the device is kAhead operations behind.
   LoggedOp& begin(const Turn& turn);
   LoggedOp& current() { return ring_[next_]; }
-  /// Mean loss of the turn's pass; before end().
-  void add_loss(const at::Tensor& loss);
+  /// Mean loss of the turn's pass, and what it weighs; before end().
+  void add_loss(const at::Tensor& loss, const LossWeight& weight);
   /// All of the turn's work has been handed to the device. Where the host waits, it does so here.
   void end();
   /// The same of work that the host has waited for and timed.
@@ -79,7 +81,7 @@ class OperationLog {
 
   /// Blocks until all that was closed is written down.
   void flush();
-  /// The first micro-batch since the last call whose loss is not finite; after flush().
+  /// The first micro-batch since the last call whose loss counts and is not finite; after flush().
   std::optional<int> take_infinite_loss() { return std::exchange(infinite_loss_, std::nullopt); }
 
  private:

@@ -142,6 +142,7 @@ Ledger::Ledger(Coordinator& coordinator, LedgerShape shape)
   for (Slot& slot : slots_) {
     slot.missing = shape.updates;
     slot.losses.resize(static_cast<std::size_t>(shape.micro_batches));
+    slot.weights.resize(slot.losses.size());
     slot.workers.resize(static_cast<std::size_t>(coordinator.workers()));
   }
 }
@@ -156,17 +157,23 @@ void Ledger::hand_in(Step step) {
 
 void Ledger::enter(const LedgerEntry& entry) {
   switch (entry.kind) {
-    case LedgerEntry::Kind::loss: return loss(entry.step, entry.micro_batch, entry.loss);
+    case LedgerEntry::Kind::loss: return loss(entry.step, entry.micro_batch, entry.loss, entry.weight);
     case LedgerEntry::Kind::update: return updated(entry.step, entry.worker, entry.end, entry.figures);
     case LedgerEntry::Kind::evaluation:
       return evaluation(static_cast<int>(entry.step), entry.micro_batch, entry.part);
   }
 }
 
-void Ledger::loss(Step step, int micro_batch, double value) {
-  if (there_)
-    return there_({.kind = LedgerEntry::Kind::loss, .step = step, .micro_batch = micro_batch, .loss = value});
+void Ledger::loss(Step step, int micro_batch, double value, double weight) {
+  if (there_) {
+    return there_({.kind = LedgerEntry::Kind::loss,
+                   .step = step,
+                   .micro_batch = micro_batch,
+                   .loss = value,
+                   .weight = weight});
+  }
   slot(step).losses[static_cast<std::size_t>(micro_batch)] = value;
+  slot(step).weights[static_cast<std::size_t>(micro_batch)] = weight;
 }
 
 void Ledger::updated(Step step, WorkerId worker, Coordinator::Clock::time_point end,
@@ -197,7 +204,7 @@ std::optional<StepResult> Ledger::await_step(Step step, Step last, const std::fu
   if (!monitor_.wait_driver(
           lock, [&] { return slot.missing == 0; }, give_up))
     return std::nullopt;
-  StepResult result{.losses = slot.losses, .end = {}, .workers = {}};
+  StepResult result{.losses = slot.losses, .weights = slot.weights, .end = {}, .workers = {}};
   for (Part& part : slot.workers) {
     result.end = std::max(result.end, part.end);
     result.workers.push_back(part.figures);
@@ -214,7 +221,7 @@ std::optional<EvaluationPart> Ledger::await_evaluation(int epoch, const std::fun
   EvaluationPart sum;
   for (const auto& [micro_batch, part] : evaluations_[epoch]) {
     sum.loss_sum += part.loss_sum;
-    sum.samples += part.samples;
+    sum.weight += part.weight;
     sum.correct += part.correct;
     sum.predictions += part.predictions;
   }

@@ -111,16 +111,17 @@ class Commands {
 
 struct StepResult {
   std::vector<double> losses;          ///< mean loss of each micro-batch, in micro-batch order
+  std::vector<double> weights;         ///< of these: samples, or labels that count (LossWeight)
   Coordinator::Clock::time_point end;  ///< of the last update
   std::vector<StepFigures> workers;    ///< what each handed in with its updates, joined
 };
 
 /// Sums over a micro-batch of the test set.
 struct EvaluationPart {
-  double loss_sum = 0;  ///< mean loss * samples
-  std::int64_t samples = 0;
+  double loss_sum = 0;  ///< mean loss * weight
+  double weight = 0;    ///< samples, or labels that count (model::LabelCount)
   std::int64_t correct = 0;
-  std::int64_t predictions = 0;  ///< of cross_entropy: samples, or positions of sequences; 0: no accuracy
+  std::int64_t predictions = 0;  ///< of cross_entropy: labels that count; 0: no accuracy
 };
 
 /// One thing that a worker hands in, for the ledger of another process.
@@ -129,7 +130,7 @@ struct LedgerEntry {
   Kind kind = Kind::loss;
   Step step = 0;  ///< evaluation: epoch
   int micro_batch = 0;
-  double loss = 0;
+  double loss = 0, weight = 0;
   WorkerId worker{};
   Coordinator::Clock::time_point end{};
   StepFigures figures{};
@@ -149,7 +150,7 @@ class Ledger {
  public:
   Ledger(Coordinator& coordinator, LedgerShape shape);
 
-  void loss(Step step, int micro_batch, double value);
+  void loss(Step step, int micro_batch, double value, double weight);
   /// A stage of a worker has been updated.
   void updated(Step step, WorkerId worker, Coordinator::Clock::time_point end, const StepFigures& figures);
   void evaluation(int epoch, int micro_batch, const EvaluationPart& part);
@@ -172,7 +173,7 @@ class Ledger {
   };
   struct Slot {
     std::atomic<int> missing;  ///< updates
-    std::vector<double> losses;
+    std::vector<double> losses, weights;
     std::vector<Part> workers;
   };
   Slot& slot(Step step) { return slots_[static_cast<std::size_t>(step % shape_.steps)]; }

@@ -41,6 +41,14 @@ class TimeSample {
   std::int64_t stride_ = 1;
 };
 
+/// Adds to a list that keeps the last ones alone: at most `most`, and at least three quarters of it once there
+/// were so many. So a run of any length has bounded memory; its report is of what is kept.
+template <class T>
+void keep_last(std::vector<T>& list, T value, std::size_t most = std::size_t{1} << 20) {
+  if (list.size() >= most) list.erase(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(most / 4));
+  list.push_back(std::move(value));
+}
+
 /// Upper median; 0 for none. Sorts its copy.
 Seconds median(std::vector<Seconds> times);
 

@@ -95,16 +95,18 @@ void Worker::all_reduce(const Turn& turn, Stage& stage) {
 }
 
 // Where every mini-batch has an update of its own, each replica brings the gradient of one; the update of the
-// round is for all of their samples.
-double Worker::share_of_round(const Turn& turn) const {
+// round is for all of their samples, or labels that count.
+double Worker::share_of_round(const Turn& turn) {
   if (!job_.setup.streams || job_.plan.training.micro_batches != 1) return 1;
   const auto replicas = static_cast<Step>(job_.plan.stages[index(turn.op.stage)].workers.size());
   const Stretch& stretch = ground_.stretch;
   const Step first = turn.step - (turn.step - stretch.first) % replicas;
-  const EpochShape& epoch = job_.setup.length.epoch;
+  const auto weight = [&](Step step) {
+    return loss_weights_.of_step(step, stretch.epoch_first, *ground_.feed);
+  };
   double all = 0;
-  for (Step i = first; i < first + replicas; ++i) all += epoch.size(i - stretch.epoch_first);
-  return epoch.size(turn.step - stretch.epoch_first) / all;
+  for (Step i = first; i < first + replicas; ++i) all += weight(i);
+  return weight(turn.step) / all;
 }
 
 void Worker::reduce_statistics(StageId id, Stage& stage) {
@@ -220,10 +222,10 @@ void Worker::settle(Step step) {
                " is not a finite number";
   }
   if (skips) {
-    if (!refused_.empty() && loss_scale_.factor <= 1) {
+    if (!refused_.empty() && loss_scale_.factor <= kLeastLossScale) {
       throw Error(ErrorKind::run, refused_ +
-                                      ", although the loss scale has fallen to 1; lower the learning rate, or "
-                                      "check the data");
+                                      ", although the loss scale has fallen to 2^-24; lower the learning "
+                                      "rate, or check the data");
     }
     loss_scale_ = next_loss_scale(loss_scale_, refused_.empty());
   }

@@ -94,7 +94,6 @@ SnapshotWriter::~SnapshotWriter() {
 void SnapshotWriter::serve() noexcept {
   try {
     while (std::optional<Snapshot> snapshot = snapshots_.take()) {
-      const Phase phase(run_);
       write_(std::move(*snapshot));
       snapshots_.written();
     }

@@ -75,8 +75,7 @@ class Snapshots {
   bool closed_ = false;
 };
 
-/// A thread that gives each snapshot to `write`. What that throws stops the run. Nothing that it does counts as
-/// a stall.
+/// A thread that gives each snapshot to `write`. What that throws stops the run.
 class SnapshotWriter {
  public:
   using Write = std::function<void(Snapshot)>;

@@ -44,6 +44,7 @@ Worker::Worker(Job& job, WorkerId id)
       memory_((job.swapped ? device_limit(job.plan, job.options, id) : job.options.memory_limit)
                   .value_or(kNoLimit)),
       trained_(job.setup.start.position.step),
+      loss_weights_(job),
       loss_scale_(job.setup.start.position.loss_scale),
       initial_(job.initial),
       starting_(std::in_place, job.coordinator) {}
@@ -291,6 +292,7 @@ void Worker::forward(const Turn& turn, Stage& stage) {
   const int pass = turn.op.micro_batch;
   model::Tensors inputs = receive_inputs(turn);
   const bool swapped = swapper_.has_value(), run_again = turn.run_again || turn.alone;
+  const LossWeight weight = stage.segment().has_loss() ? loss_weight(turn) : LossWeight{};
   if (replica_) replica_->before_forward(stage);
   log_->begin(turn);
   ground_.feed->fill(turn, inputs, memory_);
@@ -300,7 +302,7 @@ void Worker::forward(const Turn& turn, Stage& stage) {
       stage.forward(pass, step, inputs, key(turn), generator_, run_again ? Keep::inputs : Keep::graphs);
   if (swapped && run_again) stash(turn, inputs);
   inputs.clear();
-  if (stage.segment().has_loss()) log_->add_loss(stage.loss(pass));
+  if (stage.segment().has_loss()) log_->add_loss(stage.loss(pass), weight);
   log_->current().updates = turn.alone && !swapped;  // the stage does nothing else with it
   if (swapped ? run_again : turn.alone) stage.forget(pass);
   end_operation();
@@ -326,12 +328,12 @@ void Worker::recompute(const Turn& turn, Stage& stage) {
 void Worker::backward(const Turn& turn, Stage& stage) {
   const int pass = turn.op.micro_batch;
   receive_gradients(turn);
+  const double weight = stage.segment().has_loss() ? loss_weight(turn).share() * loss_scale_.factor : 1;
   log_->begin(turn);
   stage.predict_for_backward(rate(turn));
-  model::Tensors gradients =
-      turn.op.kind == plan::OpKind::backward
-          ? stage.backward(pass, arrived_, turn.weight * loss_scale_.factor, watches(turn, stage))
-          : stage.input_gradient(pass, arrived_, turn.weight * loss_scale_.factor);
+  model::Tensors gradients = turn.op.kind == plan::OpKind::backward
+                                 ? stage.backward(pass, arrived_, weight, watches(turn, stage))
+                                 : stage.input_gradient(pass, arrived_, weight);
   arrived_.clear();
   end_operation();
   send_gradients(turn, std::move(gradients));

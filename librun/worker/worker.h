@@ -21,6 +21,7 @@
 #include "librun/worker/data_feed.h"
 #include "librun/worker/job.h"
 #include "librun/worker/loss_scale.h"
+#include "librun/worker/loss_weights.h"
 #include "librun/worker/operation_log.h"
 #include "librun/worker/overlapped_sum.h"
 #include "librun/worker/record.h"
@@ -85,8 +86,11 @@ class Worker {
   OverlappedSum& sum_of(const Turn& turn, Stage& stage);
   /// Who begins sums as the layers of a backward are through; null: nobody.
   model::LayerObserver* watches(const Turn& turn, Stage& stage);
-  /// Samples of a replica's mini-batch over those of all replicas' ones that the stage's update joins.
-  double share_of_round(const Turn& turn) const;
+  /// What a replica's mini-batch weighs among all replicas' ones that the stage's update joins.
+  double share_of_round(const Turn& turn);
+  LossWeight loss_weight(const Turn& turn) {
+    return loss_weights_.of(turn, ground_.stretch.epoch_first, *ground_.feed);
+  }
   void reduce_statistics(StageId id, Stage& stage);
   void tied_all_reduce(const Turn& turn);
   void update(const Turn& turn, Stage& stage);
@@ -153,7 +157,7 @@ class Worker {
   /// The model's outputs and times of an inference's pass.
   void hand_in(const Turn& turn, const Stage& stage, const model::Pass& pass, Time begin, Time end);
   EvaluationPart judge(const Stage& stage, model::TensorSpan inputs, const model::Pass& pass,
-                       std::int64_t samples) const;
+                       int samples) const;
 
   /// Now, when the device has done all that this worker has asked of it.
   Time finished() const;
@@ -186,7 +190,8 @@ class Worker {
   std::vector<at::Tensor> outbox_, leaving_;  ///< within send(): all messages; those to others
   Step settled_ = -1;                         ///< the last step that was
   std::string refused_;  ///< why its updates are not made; with OnNan::stop also those behind it
-  std::optional<double> gradient_norm_;          ///< of that step, until it is written down
+  std::optional<double> gradient_norm_;  ///< of that step, until it is written down
+  LossWeights loss_weights_;
   LossScale loss_scale_;                         ///< of the step, the same on all workers
   std::shared_ptr<const InitialState> initial_;  ///< until the stages are made
   std::optional<Phase> starting_;                ///< until the stages are made

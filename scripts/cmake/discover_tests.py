@@ -36,7 +36,7 @@ def entries(options: argparse.Namespace, cases: list[tuple[str, str]]):
         command.append("--test-case=" + case.replace(",", "\\,"))
         name = f"{suite}: {case}" if gpu and not case.startswith(suite) else case
         yield entry(name, command, {**properties, "SKIP_RETURN_CODE": str(SKIPPED)})
-        if gpu and options.imitation and not suite.endswith("/nccl"):  # which the imitation does not have
+        if gpu and options.imitation:
             yield entry(f"imitation/{name}", command, {**properties, "ENVIRONMENT": ";".join(options.imitation)})
 
 

@@ -43,6 +43,8 @@ class CallWriter:
                 call[key] = entries
         call["outputs"] = [output_record(kind) for kind in self.step.outputs]
         call["flops"] = flops(self.step, self.sizes)
+        if self.step.precise:
+            call["precision"] = "float32"
         return call
 
     def argument(self, value: Any) -> Any:
@@ -116,8 +118,9 @@ def flops(step: Step, sizes: Callable[[Any], list[int]]) -> float:
     if packet in ("addmm", "baddbmm"):
         return 2.0 * output * size("mat1" if packet == "addmm" else "batch1")[-1]
     if packet.startswith("conv"):
-        weight = size("weight")
-        return 2.0 * output * math.prod(weight[1:])
+        transposed = "transpose" in packet or step.arguments.get("transposed", False)
+        elements = math.prod(size("input")) if transposed else output  # each is multiplied with weight[k]
+        return 2.0 * elements * math.prod(size("weight")[1:])
     if packet == "scaled_dot_product_attention":
         return 4.0 * output * size("key")[-2]
     view = any(result.alias_info for result in step.target._schema.returns)

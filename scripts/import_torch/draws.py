@@ -33,6 +33,7 @@ class Draws:
         self.steps, self.types = steps, types
         self.makers = {step.name: step for step in steps}
         self.made: list[Step] = []
+        self.used: dict[str, Step] = {}  # noise -> where it drops
 
     def run(self) -> list[Step]:
         return [made for step in self.steps for made in self.replaced(step)]
@@ -77,6 +78,11 @@ class Draws:
             keep = self.survival(noise) if isinstance(noise, Value) else None
             kind = self.types[noise] if keep is not None else None
             if kind and isinstance(source, Value) and kind.rows == 1 and math.prod(kind.shape) == 1:
+                first = self.used.setdefault(self.drawn(noise), step)
+                if first is not step:
+                    raise Refused(f"{step.place()} multiplies with the random mask of {first.place()}; a model draws a "
+                                  "mask for each place. Multiply what both drop at once, such as torch.cat([x, y], 1) * "
+                                  "mask")
                 return self.dropping(step, "stochastic_depth", self.undivided(source, noise, keep), round(1 - keep, 12))
         return None
 
@@ -94,6 +100,13 @@ class Draws:
             added = self.makers.get(step.arguments["self"].producer)
             return shifted_noise(added, self.makers) if added is not None else None
         return None
+
+    def drawn(self, noise: Value) -> str:
+        """The operation that drew the noise, on the first of the values that it was made of."""
+        step = self.makers[noise.producer]
+        while bernoulli(step) is None and step.target != aten.rand.default:
+            step = self.makers[step.arguments["self"].producer]
+        return step.name
 
     def undivided(self, source: Value, noise: Value, keep: float) -> Value:
         """Of x / keep * floor(rand + keep): x."""

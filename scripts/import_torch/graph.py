@@ -103,6 +103,7 @@ class Step:
     inputs: list[Value] = dataclasses.field(default_factory=list)
     attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
     weights: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a named op: `weight` -> Parameter, Buffer
+    precise: bool = False  # in float32, whatever the type of the run
     group: str | None = None  # the group that it must join, where that is not the one of its path
 
     def __post_init__(self) -> None:

@@ -7,15 +7,17 @@ from typing import Any
 import torch
 
 from . import document as documents
-from .export import Choice, export, wrap
-from .factory import Example
-from .graph import DTYPES, Parameter, Step, TensorType, Value
+from . import rehearsal
+from .export import PREFIX, Choice, export, wrap
+from .factory import SAMPLES, Example
+from .graph import DTYPES, Buffer, Constant, Parameter, Step, TensorType, Value, replaced
 from .grouping import Grouping, key_of
 from .interpreter import Tensors, join, local_weights
 from .layers import ModelWriter
+from .precision import precise_steps
 from .refused import Refused
-from .simplify import Simplified
-from .trace import Trace
+from .simplify import Simplified, all_tensors
+from .trace import Trace, statistics
 from .verify import Verification
 
 
@@ -23,7 +25,8 @@ from .verify import Verification
 class Imported:
     document: dict[str, Any]
     weights: Tensors
-    trained: set[str]  # of the weights; the others are buffers
+    parameters: set[str]  # of the weights; the others are buffers
+    trained: set[str]  # of the parameters; the others are frozen
     unused: list[str]  # parameters of the module that its output does not depend on
     left_out: list[str]  # of what the module returns
     differences: dict[str, float]
@@ -32,19 +35,23 @@ class Imported:
 def import_module(module: torch.nn.Module, examples: list[Example], name: str, loss: str | None,
                   level: str, output: str | None = None) -> Imported:
     refuse_types(module)
+    rehearsal.refuse_shared_memory(module)
     choice = Choice(loss == "module", output)
     wrapper = wrap(module, examples, choice)
     exported = export(wrapper, examples)
     trace = Trace(exported)
-    graph = Simplified(trace, module)
+    graph = Simplified(trace, module, precise_steps(trace, module, examples, choice))
+    kept = {join(PREFIX, name) for name in statistics(trace.steps)}
+    rehearsal.refuse_changing(wrapper, [example.draw(SAMPLES) for example in examples], kept)
     document = Writing(graph, module, examples, name, loss, level).document()
     weights = weights_of(document, module)
-    verification = Verification(exported, wrapper, examples, document, weights)
+    verification = Verification(wrapper, examples, document, weights)
     parameters = dict(module.named_parameters(remove_duplicate=False))
     held = {id(parameters[name]) for name in weights if name in parameters}
     unused = [name for name, parameter in module.named_parameters() if id(parameter) not in held]
-    return Imported(document, weights, set(weights) & set(parameters), unused, choice.left_out,
-                    verification.run())
+    own = set(weights) & set(parameters)
+    trained = {name for name in own if parameters[name].requires_grad}
+    return Imported(document, weights, own, trained, unused, choice.left_out, verification.run())
 
 
 def refuse_types(module: torch.nn.Module) -> None:
@@ -116,6 +123,8 @@ class Writing:
         if any(isinstance(weight, Parameter) for step in loss for weight in step.all_weights()):
             raise Refused("--loss module: a layer with parameters reads the target; the loss has no parameters of its "
                           "own")
+        constant = lambda leaf: Constant(self.graph.tensors[leaf.name]) if isinstance(leaf, Buffer) else leaf
+        loss = [dataclasses.replace(step, arguments=replaced(step.arguments, constant)) for step in loss]
         names = {step.name for step in loss}
         return [step for step in self.graph.steps if step.name not in names], loss
 
@@ -162,7 +171,7 @@ def tensor_entry(example: Example) -> dict[str, Any]:
 
 def weights_of(document: dict[str, Any], module: torch.nn.Module) -> Tensors:
     """Parameters and buffers by their names in the document."""
-    tensors = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers())
+    tensors = all_tensors(module)
     found: Tensors = {}
     for layer in document["layers"]:
         if "weights_of" not in layer:

@@ -122,6 +122,7 @@ class Interpreter:
         self.document, self.weights, self.training, self.watch, self.draw = document, weights, training, watch, draw
         self.layers = {layer["name"]: layer for layer in document["layers"]}
         self.constants: dict[int, torch.Tensor] = {}
+        self.counts: list[float | None] = []  # of the labels of each call that takes some
         self.device = next(iter(weights.values())).device if weights else torch.device("cpu")
 
     def run(self, inputs: Tensors) -> list[torch.Tensor]:
@@ -142,7 +143,8 @@ class Interpreter:
     def loss_of(self, inputs: list[torch.Tensor]) -> torch.Tensor:
         loss, (prediction, *others) = self.document["loss"], inputs
         if loss["op"] == "cross_entropy":
-            return F.cross_entropy(prediction.flatten(0, -2), others[0].flatten())
+            ignored = loss.get("attributes", {}).get("ignore_index", -100)
+            return F.cross_entropy(prediction.flatten(0, -2), others[0].flatten(), ignore_index=ignored)
         if loss["op"] == "mse":
             return F.mse_loss(prediction, others[0])
         return self.layer({"name": "loss", **loss}, [prediction, *others], {})[0]
@@ -193,6 +195,8 @@ class Interpreter:
         arguments = {name: value(argument) for name, argument in call["arguments"].items()}
         if any(argument.name == "device" for argument in operation._schema.arguments):
             arguments["device"] = self.device
+        if takes_labels(call):
+            self.counts.append(count_labels(**arguments))
         made = operation(**arguments)
         outputs = list(made) if isinstance(made, (list, tuple)) else [made]
         for record, tensor in zip(call["outputs"], outputs, strict=True):
@@ -211,6 +215,19 @@ class Interpreter:
 def split(reference: str) -> tuple[str, int]:
     name, _, number = reference.partition(":")
     return name, int(number or 0)
+
+
+def takes_labels(call: dict[str, Any]) -> bool:
+    return call["target"].startswith(("aten::cross_entropy_loss", "aten::nll_loss"))
+
+
+def count_labels(target: torch.Tensor, weight: torch.Tensor | None = None, reduction: int = 1,
+                 ignore_index: int = -100, **_: Any) -> float | None:
+    """What the mean over the labels divides by; None: it is no such mean."""
+    if reduction != 1 or target.is_floating_point():
+        return None
+    counted = target[target != ignore_index]
+    return float(counted.numel() if weight is None else weight[counted].sum())
 
 
 def find(target: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from .calls import CallWriter, within
-from .graph import Step, TensorType, Value, aten_step, with_values
+from .graph import Parameter, Step, TensorType, Value, aten_step, with_values
 from .grouping import Group, Grouping
 from .refused import Refused
 
@@ -148,6 +148,11 @@ class LayerWriter:
             nodes = [self.node(step, scope, node_names) for step in self.steps]
             layer |= {"op": "graph", "inputs": self.inputs, "nodes": nodes,
                       "outputs": [reference(value, node_names) for value in outputs]}
+            own = parameters_of(self.steps)
+            if own and not any(self.model.tensors[name].requires_grad for name in own):
+                layer["frozen"] = True
+                for node in nodes:
+                    node.pop("frozen", None)
         if scope != self.name:
             layer = put_after(layer, "inputs", "scope", scope)
         shared = self.model.shared_with(self, names)
@@ -184,9 +189,19 @@ class LayerWriter:
 
     def content(self, step: Step, scope: str, inputs: list[Value]) -> dict[str, Any]:
         """`attributes` of a named operation, `call` of aten."""
-        if step.op != "aten":
-            return {"attributes": step.attributes} if step.attributes else {}
-        return {"call": CallWriter(step, scope, inputs, self).write()}
+        if step.op == "aten":
+            made = {"call": CallWriter(step, scope, inputs, self).write()}
+        else:
+            made = {"attributes": step.attributes} if step.attributes else {}
+        own = parameters_of([step])
+        kept = [name for name in own if not self.model.tensors[name].requires_grad]
+        if kept:
+            made["frozen"] = kept == own or [within(scope, self.model.owner_name(name)) for name in kept]
+        return made
+
+
+def parameters_of(steps: list[Step]) -> list[str]:
+    return [weight.name for step in steps for weight in step.all_weights() if isinstance(weight, Parameter)]
 
 
 def put_after(members: dict[str, Any], key: str, name: str, value: Any) -> dict[str, Any]:
@@ -234,7 +249,7 @@ class ModelWriter:
 
     def shared_with(self, writer: LayerWriter, names: list[str]) -> str | None:
         """The layer whose parameters this one uses; None when they are its own."""
-        names = [name for name in dict.fromkeys(names) if name in self.tensors and self.tensors[name].requires_grad]
+        names = [name for name in dict.fromkeys(names) if isinstance(self.tensors.get(name), torch.nn.Parameter)]
         others = {self.users[name][0] for name in names if name in self.users}
         for name in names:
             self.users.setdefault(name, []).append(writer.name)

@@ -62,8 +62,8 @@ class Context:
 
 
 def name_step(step: Step, context: Context) -> Step:
-    """The step as a named operation, or as it is."""
-    make = MAKERS.get(step.target) if step.op == "aten" else None
+    """The step as a named operation, or as it is. These compute in the type of the run."""
+    make = MAKERS.get(step.target) if step.op == "aten" and not step.precise else None
     named = make(step.arguments, step, context) if make else None
     if named is None:
         return step

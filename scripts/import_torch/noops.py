@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 
 from .graph import DTYPES, Step, TensorType, Value
+from .static import Static
 
 aten = torch.ops.aten
 CASTS = (aten.to.dtype, aten.to.dtype_layout, aten.to.device, aten._to_copy.default, aten.to.other)
@@ -13,7 +14,8 @@ CASTS = (aten.to.dtype, aten.to.dtype_layout, aten.to.device, aten._to_copy.defa
 def input_of(step: Step, type_of: Callable[[Value], TensorType]) -> Value | None:
     """The value that the step hands on unchanged; None when it does something."""
     if step.target == aten.cat.default:
-        parts = [part for part in step.arguments["tensors"] if isinstance(part, Value) or part.at[3].shape != (0,)]
+        empty = lambda part: isinstance(part, Static) and part.at[3].shape == (0,)
+        parts = [part for part in step.arguments["tensors"] if not empty(part)]
         return parts[0] if len(parts) == 1 and isinstance(parts[0], Value) else None
     arguments, source = step.arguments, step.arguments.get("self", step.arguments.get("input"))
     if not isinstance(source, Value):

@@ -229,8 +229,8 @@ class Profiler:
         """Bytes and number of its own parameters, bytes of its buffers."""
         layer = self.layers[k]
         full = [] if "weights_of" in layer else [self.names[k][name] for name in dict.fromkeys(local_weights(layer))]
-        parameters = [self.model.weights[name] for name in full if name in self.imported.trained]
-        buffers = [self.model.weights[name] for name in full if name not in self.imported.trained]
+        parameters = [self.model.weights[name] for name in full if name in self.imported.parameters]
+        buffers = [self.model.weights[name] for name in full if name not in self.imported.parameters]
         return sum(map(nbytes, parameters)), sum(t.numel() for t in parameters), sum(map(nbytes, buffers))
 
     def flops(self) -> list[float]:
@@ -267,8 +267,13 @@ class Profiler:
 
     def entry(self, name: str, k: int, flops: float) -> dict[str, Any]:
         size, count, buffers = self.layer_bytes(k)
-        return {"name": name, "parameter_count": count, "parameter_bytes": size, "buffer_bytes": buffers,
-                "forward_flops_per_sample": flops, "points": []}
+        entry = {"name": name, "parameter_count": count, "parameter_bytes": size, "buffer_bytes": buffers,
+                 "forward_flops_per_sample": flops, "points": []}
+        own = {self.names[k][local] for local in local_weights(self.layers[k])} & self.imported.parameters
+        trained = own & self.imported.trained
+        if size and trained != own:
+            entry["trained_parameter_bytes"] = sum(nbytes(self.model.weights[weight]) for weight in trained)
+        return entry
 
     def outputs(self, size: int) -> list[int]:
         run = Pass(self, size)

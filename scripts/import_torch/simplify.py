@@ -16,16 +16,25 @@ aten = torch.ops.aten
 
 
 class Simplified:
-    def __init__(self, trace: Trace, module: torch.nn.Module) -> None:
+    """`precise`: names of steps that stay in float32."""
+
+    def __init__(self, trace: Trace, module: torch.nn.Module, precise: set[str]) -> None:
         self.types, self.inputs, self.outputs = trace.types, trace.inputs, trace.outputs
-        self.tensors = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers())
+        self.tensors = all_tensors(module)
         steps = living(Materials(self.types).steps(trace.steps), self.outputs)
         steps = living(replace_draws(steps, self.types), self.outputs)
         self.owners = owner_names(steps, module)
         steps = image_norms(split_tied(steps, self.types, self.owners), self.types)
+        for step in steps:
+            step.precise = step.name in precise and step.target != aten.batch_norm.default  # which writes its buffers
         context = Context(steps, self.types, {n: tuple(t.shape) for n, t in self.tensors.items()})
         self.steps = living([name_step(step, context) for step in steps], self.outputs)
         refuse_draws(self.steps)
+
+
+def all_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers by all of their names."""
+    return dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
 
 
 def living(steps: list[Step], outputs: list[Value]) -> list[Step]:
@@ -40,10 +49,10 @@ def living(steps: list[Step], outputs: list[Value]) -> list[Step]:
 
 
 def owner_names(steps: list[Step], module: torch.nn.Module) -> dict[str, str]:
-    """A tied parameter has several names in PyTorch; here the one of the module that uses it first."""
+    """A tied tensor has several names in PyTorch; here the one of the module that uses it first."""
     names: dict[int, list[str]] = {}
-    for name, parameter in module.named_parameters(remove_duplicate=False):
-        names.setdefault(id(parameter), []).append(name)
+    for name, tensor in all_tensors(module).items():
+        names.setdefault(id(tensor), []).append(name)
     ties = {name: group for group in names.values() if len(group) > 1 for name in group}
     owners: dict[str, str] = {}
     for step in steps:

@@ -25,7 +25,11 @@ class Static:
 
     def batch_dim(self) -> int | None:
         two, three = self.at[2].shape, self.at[3].shape
-        return next((d for d, (a, b) in enumerate(zip(two, three)) if a != b), None)
+        grown = [d for d, (a, b) in enumerate(zip(two, three)) if a != b]
+        if len(grown) > 1:
+            raise Refused(f"a constant is {list(two)} for two samples and {list(three)} for three; a pipeline's "
+                          "micro-batches must not depend on each other")
+        return grown[0] if grown else None
 
     def alike(self) -> torch.Tensor | None:
         """The one tensor, with size 1 in the place of the batch; None when samples differ."""

@@ -9,7 +9,8 @@ from torch import fx
 
 from . import noops
 from .export import PREFIX, Exported
-from .graph import DTYPES, Batch, Buffer, Constant, Parameter, Step, TensorType, Value, aten_step, target_name
+from .graph import (DTYPES, Batch, Buffer, Constant, Parameter, Step, TensorType, Value, aten_step, target_name,
+                    tensors)
 from .refused import Refused, at_node
 from .static import Static, evaluate, frozen, is_static
 
@@ -20,7 +21,7 @@ FACTORIES = {aten.new_zeros.default: aten.zeros.default, aten.zeros_like.default
              aten.new_ones.default: aten.ones.default, aten.ones_like.default: aten.ones.default,
              aten.new_full.default: aten.full.default, aten.full_like.default: aten.full.default,
              aten.new_empty.default: aten.empty.memory_format, aten.empty_like.default: aten.empty.memory_format}
-PROBES = (2, 3, 5, 8, 67)  # numbers of samples that tell what an expression in them is
+PROBES = (2, 3, 5, 8, 67, 128, 129, 1025, 65537)  # numbers of samples that tell what an expression in them is
 
 
 class Trace:
@@ -33,6 +34,8 @@ class Trace:
         self.inputs: dict[str, TensorType] = {}
         self.outputs: list[Value] = []
         self.known: dict[fx.Node, Any] = {}
+        self.results: dict[str, str] = {}  # of all operations, also of those that do nothing: the first one's type
+        self.casts = False  # an operation is told to give float32
         self.batch = self.batch_symbol()
         for node in exported.program.graph.nodes:
             self.visit(node)
@@ -179,6 +182,8 @@ class Trace:
         outputs = [self.tensor_type(value, node) for value in (values if several else [values])]
         if target in noops.CASTS:
             target, arguments = aten.to.dtype, {"self": arguments["self"], "dtype": values.dtype}
+        self.results[node.name] = outputs[0].dtype
+        self.casts |= torch.float32 in tensors(arguments, torch.dtype)
         made = aten_step(node.name, self.path(node), target, frozen(arguments), outputs)
         same = noops.input_of(made, self.type_of)
         if same is not None:
@@ -253,6 +258,12 @@ class Trace:
                 if order[reader] > order[node] and not harmless:
                     raise Refused(f"{self.place(node)} works in place, and {self.place(reader)} reads the old tensor "
                                   "later; assign a new tensor instead (x = x + y; torch.cat or torch.where for parts)")
+
+
+def statistics(steps: list[Step]) -> set[str]:
+    """Buffers that batch norm updates, by their names."""
+    return {step.arguments[name].name for step in steps if step.target == aten.batch_norm.default
+            for name in ("running_mean", "running_var") if isinstance(step.arguments.get(name), Buffer)}
 
 
 def without_source(target: Any, arguments: dict[str, Any], made: Any) -> tuple[Any, dict[str, Any]]:

@@ -1,18 +1,22 @@
 """What was written against the module: outputs in evaluation and training, gradients, and samples one by one."""
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import fx
 
-from .export import PREFIX, Exported, Wrapper
+from . import rehearsal
+from .export import PREFIX, Wrapper
 from .factory import SAMPLES, Example
-from .interpreter import Interpreter, Tensors
+from .interpreter import Interpreter, Tensors, takes_labels
 from .refused import Refused
 
-aten = torch.ops.aten
-OUTPUTS, GRADIENTS = 1e-5, 1e-4  # largest relative differences
-DEFECT = "this is a defect of the importer; please report it with the module"
+COMPARISON = re.compile(r"aten::(eq|ne|lt|le|gt|ge)\.Scalar$")
+OUTPUTS, GRADIENTS, APART = 1e-5, 1e-4, 1e-4  # largest relative differences
+LOST = ("an export keeps the operations of forward() alone: not the backward of a torch.autograd.Function, no hooks of "
+        "tensors or modules, no random branches. Write these with tensor operations (a gradient times -a is that of "
+        "(1 + a) * x.detach() - a * x). Without such code, please report the module")
 
 
 def difference(found: torch.Tensor, wanted: torch.Tensor) -> float:
@@ -23,31 +27,29 @@ def difference(found: torch.Tensor, wanted: torch.Tensor) -> float:
     return ((found - wanted).abs().max() / max(largest, 1e-30)).item() if wanted.numel() else 0.0
 
 
-class WithoutDraws(fx.Interpreter):
-    """The exported graph in training mode with all random operations switched off, as the document is run here."""
+def close(found: torch.Tensor, wanted: torch.Tensor) -> bool:
+    """Numbers nearly, all else exactly."""
+    return difference(found, wanted) <= APART if wanted.is_floating_point() else torch.equal(found, wanted)
 
-    def call_function(self, target: Any, args: tuple, kwargs: dict) -> Any:
-        packet = getattr(target, "overloadpacket", None)
-        if packet in (aten.dropout, aten.dropout_, aten.feature_dropout, aten.feature_dropout_):
-            return args[0]
-        if packet == aten.scaled_dot_product_attention and len(args) > 4:
-            args = (*args[:4], 0.0, *args[5:])
-        if packet == aten.scaled_dot_product_attention:
-            kwargs = {k: v for k, v in kwargs.items() if k != "dropout_p"}
-        if packet == aten.lstm:
-            args = (*args[:5], 0.0, *args[6:])
-        if packet == aten.bernoulli_:
-            return args[0].fill_(args[1])  # p / p = 1
-        if packet == aten.bernoulli:
-            return torch.full_like(args[0], args[1])
-        made = super().call_function(target, args, kwargs)
-        return made.fill_(1.0 - 1e-7) if packet == aten.rand else made
+
+def suspects(nodes: list[dict[str, Any]]) -> set[int]:
+    """Labels that a loss's graph may treat apart; but for LibTorch's default, -100: pp-run refuses such labels where
+    the loss is more than their mean."""
+    found: set[int] = set()
+    for node in nodes:
+        call = node.get("call", {"target": "", "arguments": {}})
+        other = call["arguments"].get("other")
+        if takes_labels(call):
+            found |= {call["arguments"].get("ignore_index", -100)} - {-100}
+        elif COMPARISON.match(call["target"]) and isinstance(other, int):
+            found |= {other - 1, other, other + 1}
+    return found
 
 
 class Verification:
-    def __init__(self, exported: Exported, wrapper: Wrapper, examples: list[Example], document: dict[str, Any],
+    def __init__(self, wrapper: Wrapper, examples: list[Example], document: dict[str, Any],
                  weights: Tensors) -> None:
-        self.exported, self.wrapper, self.examples = exported, wrapper, examples
+        self.wrapper, self.examples = wrapper, examples
         self.document, self.weights = document, weights
         self.inputs = [example.draw(SAMPLES) for example in examples]
 
@@ -69,7 +71,7 @@ class Verification:
         for name, outputs in together.items():
             for k, output in enumerate(outputs):
                 alone = torch.cat([watched[name][k] for watched in apart])
-                if output.is_floating_point() and difference(alone, output) > 1e-3 or output.shape != alone.shape:
+                if output.shape != alone.shape or not close(alone, output):
                     raise Refused(f"layer {name} mixes the samples of a batch: a sample alone gives another result. "
                                   "Micro-batches of a pipeline must not depend on each other; batch norm is the only "
                                   "operation that may")
@@ -91,14 +93,44 @@ class Verification:
         return self.document.get("loss", {}).get("op") == "graph"
 
     def loss_is_mean(self) -> None:
+        """Over its samples, or over the labels that it counts, as pp-run adds up the losses of micro-batches."""
         if not self.own_loss():
             return
-        with torch.no_grad():
-            together = self.outputs(self.weights, self.inputs, False)[0]
-            alone = [self.outputs(self.weights, [tensor[k:k + 1] for tensor in self.inputs], False)[0]
-                     for k in range(SAMPLES)]
-        if difference(torch.stack(alone).mean(), together) > 1e-4:
+        if not self.adds_up(self.inputs):
             raise Refused("--loss module: the loss of a batch is not the mean over its samples; use reduction=\"mean\"")
+        for value, inputs in self.planted():
+            if not self.adds_up(inputs):
+                raise Refused(f"--loss module: the loss of a batch with labels {value} is not the mean over its other "
+                              f"labels; return cross_entropy(..., ignore_index={value}) and nothing else")
+
+    def adds_up(self, inputs: list[torch.Tensor]) -> bool:
+        with torch.no_grad():
+            together, _ = self.counted_loss(inputs)
+            alone, counts = zip(*(self.counted_loss([tensor[k:k + 1] for tensor in inputs]) for k in range(SAMPLES)))
+        mean = sum(loss * count for loss, count in zip(alone, counts) if count) / sum(counts)
+        return difference(torch.as_tensor(mean), together) <= 1e-4
+
+    def counted_loss(self, inputs: list[torch.Tensor]) -> tuple[torch.Tensor, float]:
+        """The loss and what it weighs: its labels that count, or 1."""
+        interpreter = Interpreter(self.document, self.weights)
+        interpreter.run(self.named(inputs))
+        interpreter.counts.clear()
+        loss = interpreter.loss()
+        counts = set(interpreter.counts)
+        return loss, counts.pop() if len(counts) == 1 and None not in counts else 1.0
+
+    def planted(self) -> Iterator[tuple[int, list[torch.Tensor]]]:
+        """Inputs with a label that the loss may not count, in the first half of the first sample."""
+        for value in sorted(suspects(self.document["loss"]["nodes"])):
+            inputs = [tensor.clone() for tensor in self.inputs]
+            for example, tensor in zip(self.examples, inputs):
+                if example.target and not tensor.is_floating_point():
+                    tensor[0].view(-1)[:(tensor[0].numel() + 1) // 2] = value
+            try:
+                self.counted_loss(inputs)
+            except (IndexError, RuntimeError):  # no such label is taken
+                continue
+            yield value, inputs
 
     def evaluation(self) -> float:
         self.wrapper.eval()
@@ -111,21 +143,9 @@ class Verification:
 
     def training(self) -> float:
         with torch.no_grad():
-            wanted = self.reference()
+            wanted = rehearsal.outputs(self.wrapper, self.inputs)
             found = self.outputs(self.weights, self.inputs, True)
-        return self.compare("training", found, wanted, DEFECT)
-
-    def reference(self) -> Any:
-        """The module's training mode without dropout, on copies of its buffers: they stay as they are."""
-        state = {name: tensor.detach().clone() for name, tensor in self.wrapper.named_buffers()}
-        program = self.exported.program
-        specs = program.graph_signature.input_specs
-        kinds = torch.export.graph_signature.InputKind
-        parameters, users = dict(self.wrapper.named_parameters(remove_duplicate=False)), iter(self.inputs)
-        given = [next(users).clone() if spec.kind == kinds.USER_INPUT else parameters[spec.target]
-                 if spec.kind == kinds.PARAMETER else state[spec.target].clone() if spec.target in state
-                 else program.constants[spec.target].clone() for spec in specs]
-        return WithoutDraws(program.graph_module).run(*given)
+        return self.compare("training", found, wanted, LOST)
 
     def compare(self, mode: str, found: list[torch.Tensor], wanted: Any, hint: str) -> float:
         wanted = [wanted] if isinstance(wanted, torch.Tensor) else list(wanted)
@@ -136,27 +156,28 @@ class Verification:
         return worst
 
     def gradients(self) -> float:
-        """Of a fixed combination of the outputs, for every parameter of the document."""
+        """Of a fixed combination of the outputs, for every parameter of the document that is trained."""
+        parameters = dict(getattr(self.wrapper, PREFIX).named_parameters(remove_duplicate=False))
         trained = {name: tensor.detach().clone().requires_grad_() for name, tensor in self.weights.items()
-                   if tensor.is_floating_point()}
+                   if name in parameters and parameters[name].requires_grad}
         found = self.outputs(self.weights | trained, self.inputs, True)[0]
         parts = torch.randn(found.shape, generator=torch.Generator().manual_seed(1))
-        (found * parts).sum().backward()
-        self.wrapper.zero_grad()
-        wanted = self.reference()
-        wanted = wanted if isinstance(wanted, torch.Tensor) else wanted[0]
-        (wanted * parts).sum().backward()
-        parameters = dict(getattr(self.wrapper, PREFIX).named_parameters(remove_duplicate=False))
-        scale = max((p.grad.abs().max().item() for p in parameters.values() if p.grad is not None), default=1.0)
+        if found.requires_grad:
+            (found * parts).sum().backward()
+        wanted = {name.removeprefix(PREFIX + "."): grad
+                  for name, grad in rehearsal.gradients(self.wrapper, self.inputs, parts).items()}
+        scale = max((grad.abs().max().item() for grad in wanted.values() if grad.numel()), default=1.0)
         worst = 0.0
         for name, tensor in trained.items():
-            if name in parameters and parameters[name].grad is not None:
-                grad = tensor.grad if tensor.grad is not None else torch.zeros_like(tensor)
-                own = parameters[name].grad.abs().max().item()
-                error = (grad - parameters[name].grad).abs().max().item() / max(own, 1e-3 * scale, 1e-30)
-                if not error <= GRADIENTS:
-                    raise Refused(f"the gradient of {name} differs from the module's by {error:.1e} (at most "
-                                  f"{GRADIENTS}); {DEFECT}")
-                worst = max(worst, error)
-        self.wrapper.zero_grad()
+            if name not in wanted and tensor.grad is not None:
+                raise Refused(f"the module gives {name} no gradient, the imported model does; {LOST}")
+            if name not in wanted or not tensor.numel():
+                continue
+            grad = tensor.grad if tensor.grad is not None else torch.zeros_like(tensor)
+            own = wanted[name].abs().max().item()
+            error = (grad - wanted[name]).abs().max().item() / max(own, 1e-3 * scale, 1e-30)
+            if not error <= GRADIENTS:
+                raise Refused(f"the gradient of {name} differs from the module's by {error:.1e} of its largest value "
+                              f"(at most {GRADIENTS}); {LOST}")
+            worst = max(worst, error)
         return worst

@@ -69,9 +69,51 @@ def slurm_findings(bin_folder: str) -> list[str]:
                               env={"PATH": f"{folder}:{bin_folder}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]",
                                    "SLURM_NTASKS_PER_NODE": "2"}, capture_output=True, text=True)
     expected = ("--ntasks=4 --nodes=2 --distribution=arbitrary --nodelist=n1,n1,n2,n2 --cpus-per-task=1 --cpu-bind=none",
-                "train plan.json --data synthetic --steps 4 --checkpoint checkpoints-plan --every 10min")
+                "train plan.json --data synthetic --steps 4 --checkpoint checkpoints-plan --resume checkpoints-plan --every 10min")
     return [f"slurm.sh: srun was not asked for {shlex.quote(part)}: {done.stdout}{done.stderr}" for part in expected
             if part not in done.stdout]
+
+
+# In place of srun and mpirun: one rank, killed after PP_KILL_AFTER seconds.
+LAUNCHER = """#!/bin/bash
+while [ "${1##*/}" != pp-run ]; do shift; done
+exec env -u SLURM_JOB_ID timeout -s KILL "${PP_KILL_AFTER:-600}" "$@"
+"""
+
+
+def restart_findings(bin_folder: str) -> list[str]:
+    """Both jobs killed whenever and started again, as sbatch --requeue and Kubernetes do: the weights of a training that nobody
+    killed."""
+    found = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for launcher in ("srun", "mpirun", "mpiexec.hydra"):
+            (folder / launcher).write_text(LAUNCHER)
+            (folder / launcher).chmod(0o755)
+        (folder / "scontrol").write_text("#!/bin/sh\necho n1\n")
+        (folder / "scontrol").chmod(0o755)
+        (folder / "hostfile").write_text("localhost slots=1\n")
+        for words in ("pp-profile models mlp -o model.json",
+                      "pp-profile run model.json --quick --budget 50ms --micro-batch-sizes 4 -q -o profile.json",
+                      "pp-plan profile.json --devices 1 --bandwidth 1e9 --mini-batch 16 --stages 1 --micro-batches 4 -o plan.json"):
+            subprocess.run([f"{bin_folder}/{words.split()[0]}", *words.split()[1:]], cwd=folder, check=True, capture_output=True)
+        training = "--data synthetic --epochs 20 --save-weights"
+        env = {"PATH": f"{folder}:{bin_folder}:/usr/bin:/bin", "SLURM_JOB_NODELIST": "n1", "SLURM_NTASKS_PER_NODE": "1"}
+        subprocess.run(["pp-run", "plan.json", *training.split(), "whole"], cwd=folder, env=env, check=True, capture_output=True)
+        script = (ROOT / "configs/jobs/kubernetes.yaml").read_text().split("- |\n")[1].split("volumeMounts")[0]
+        script = script.replace("/etc/mpi/hostfile", "hostfile").replace("--data /opt/pp/configs/data/digits", "--data synthetic")
+        (folder / "job").write_text((ROOT / "configs/jobs/slurm.sh").read_text().replace("--every 10min", "--every 20ms"))
+        jobs = {"slurm.sh": ["bash", "job", "plan.json", *training.split(), "slurm.sh"],
+                "kubernetes.yaml": ["bash", "-c", script.replace("-o report.json", "--save-weights kubernetes.yaml")]}
+        for job, command in jobs.items():
+            slurm = {"SLURM_JOB_ID": "7"} if job == "slurm.sh" else {}
+            for after in ("0.3", "0.6", "600"):
+                done = subprocess.run(command, cwd=folder, env={**env, **slurm, "PP_KILL_AFTER": after}, capture_output=True, text=True)
+            if "has no MPI" in done.stderr:
+                continue
+            same = done.returncode == 0 and (folder / job).read_bytes() == (folder / "whole").read_bytes()
+            found += [] if same else [f"{job}: killed and started again, it does not end as it should: {done.stderr}"]
+    return found
 
 
 def main() -> int:
@@ -94,7 +136,7 @@ def main() -> int:
         for line in lines_of(path):
             own += option_findings(line, known) + path_findings(line)
         findings += [f"{path.relative_to(ROOT)}: {finding}" for finding in own]
-    findings += slurm_findings(bin_folder)
+    findings += slurm_findings(bin_folder) + restart_findings(bin_folder)
     print("\n".join(findings), end="\n" if findings else "")
     if not findings and skipped:
         print("SKIPPED: python3 has no yaml; install python3-yaml")

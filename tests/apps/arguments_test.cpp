@@ -90,6 +90,18 @@ TEST_SUITE("apps/arguments") {
     CHECK(folder.shell(csv + " | pp-plan simulate --csv -").code == 0);
   }
 
+  TEST_CASE("a byte order mark in front of a document is no part of it, UTF-16 is refused") {
+    const Folder folder;
+    CHECK(
+        folder.shell("(printf '\\357\\273\\277'; echo '0F0,0B0') | pp-plan simulate --csv - --to-csv -").out ==
+        "0F0,0B0\n");
+    CHECK(folder.shell("(printf '\\357\\273\\277'; cat profile.json) | pp-plan - --devices 1 --mini-batch 4")
+              .code == 0);
+    const Outcome wide = folder.shell("printf '\\377\\3760\\0F\\0000\\0' | pp-plan simulate --csv -");
+    CHECK(wide.code == 2);
+    CHECK(wide.err == "pp-plan: error: standard input: is text in UTF-16; save it as UTF-8\n");
+  }
+
   TEST_CASE("what is wrong with standard input is said of standard input") {
     const Folder folder;
     CHECK(folder.shell("echo '{' | pp-plan show -").err.starts_with("pp-plan: error: standard input: "));

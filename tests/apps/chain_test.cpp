@@ -72,6 +72,47 @@ TEST_SUITE("apps/chain") {
     CHECK(one["step_losses"].size() == 5);
   }
 
+  // A layer of three equal products, and three layers of one: however fast the machine is and whatever else it
+  // does, the first costs three times as much as each of them. The bands are far wider than noise and far
+  // narrower than a cost that is lost or counted twice.
+  TEST_CASE("a cost that is known to be 3 : 1 comes out so, from the profile to the plan") {
+    const Folder folder;
+    pp::write_file(folder.path() / "model.json", R"({ "format": "pp.model", "version": 1, "name": "ratio",
+      "inputs": [{ "name": "x", "dtype": "float32", "shape": [256] }],
+      "targets": [{ "name": "y", "dtype": "int64", "shape": [] }],
+      "layers": [
+        { "name": "three", "op": "graph", "inputs": ["x"],
+          "nodes": [
+            { "name": "a", "op": "linear", "inputs": ["x"], "attributes": { "out_features": 256 } },
+            { "name": "b", "op": "linear", "inputs": ["a"], "attributes": { "out_features": 256 } },
+            { "name": "c", "op": "linear", "inputs": ["b"], "attributes": { "out_features": 256 } } ],
+          "outputs": ["c"] },
+        { "name": "one", "op": "linear", "inputs": ["three"], "attributes": { "out_features": 256 } },
+        { "name": "two", "op": "linear", "inputs": ["one"], "attributes": { "out_features": 256 } },
+        { "name": "last", "op": "linear", "inputs": ["two"], "attributes": { "out_features": 256 } } ],
+      "outputs": ["last"], "loss": { "op": "cross_entropy", "inputs": ["last", "y"] } })");
+    const Outcome profiled =
+        folder.run("pp-profile", {"model.json", "--micro-batch-sizes", "64", "--quick", "-o", "profile.json"});
+    CAPTURE(profiled.err);
+    REQUIRE(profiled.code == 0);
+    const pp::Profile profile = pp::parse_profile(folder.file("profile.json"));
+    REQUIRE(profile.layers.size() == 4);
+    const auto forward = [&](std::size_t layer) { return profile.layers[layer].points[0].forward.low.count(); };
+    const double ratio = forward(0) / ((forward(1) + forward(2) + forward(3)) / 3);
+    CHECK(ratio > 1.8);
+    CHECK(ratio < 5);
+    const Outcome planned = folder.run(
+        "pp-plan", {"profile.json", "--devices", "2", "--bandwidth", "1e12", "--mini-batch", "256",
+                    "--micro-batches", "4", "--schedule", "gpipe", "--cuts", "1", "-o", "plan.json"});
+    CAPTURE(planned.err);
+    REQUIRE(planned.code == 0);
+    const pp::plan::Plan plan = pp::plan::parse_plan(folder.file("plan.json"));
+    REQUIRE(plan.predicted.stages.size() == 2);
+    const double stages = plan.predicted.stages[0].forward / plan.predicted.stages[1].forward;
+    CHECK(stages > 0.5);
+    CHECK(stages < 2);
+  }
+
   TEST_CASE("two runs with one seed give the same weights and losses, another seed others") {
     const Folder folder;
     folder.profile();

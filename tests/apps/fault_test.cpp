@@ -1,6 +1,8 @@
 // Disks that fail under a training: what it says, how it ends, which files it leaves.
 #include <chrono>
+#include <csignal>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -113,7 +115,7 @@ TEST_SUITE("apps/fault") {
     const Folder folder;
     REQUIRE(folder.train({"plan.json", "--steps", "12", "--save-weights", "whole"}).code == 0);
     REQUIRE(folder.train({"plan.json", "--steps", "8", "--checkpoint", "ck", "--every", "4"}).code == 0);
-    REQUIRE(folder.names("ck").size() == 2);
+    REQUIRE(folder.names("ck").size() == 3);  // .lock is one
     const std::string newest = folder.names("ck").back();
     const Outcome outcome =
         folder.train({"plan.json", "--steps", "12", "--resume", "ck", "--save-weights", "resumed"},
@@ -123,5 +125,127 @@ TEST_SUITE("apps/fault") {
     CHECK(outcome.err.find(newest) != std::string::npos);
     CHECK(outcome.err.find("Input/output error") != std::string::npos);
     CHECK(pp::read_file(folder.path() / "resumed") == pp::read_file(folder.path() / "whole"));
+  }
+
+  // Each call of a kind that a writer of checkpoints makes in its folder, until it makes no more of them.
+  TEST_CASE(
+      "a writer killed before its k-th write, fsync, rename or mkdir, for all k, goes on to the same files") {
+    const auto write = [](const fs::path& folder, Arguments faults) {
+      faults.insert(faults.end(), {PP_CHECKPOINT_WRITER, (folder / "ck").string()});
+      return pp::test::run_program("/usr/bin/env", faults, folder);
+    };
+    const auto files = [](const fs::path& folder) {
+      std::map<std::string, std::string> all;
+      for (const auto& entry : fs::recursive_directory_iterator(folder / "ck")) {
+        const bool file = entry.is_regular_file();
+        all[fs::relative(entry.path(), folder).string()] = file ? pp::read_file(entry.path()) : "folder";
+      }
+      return all;
+    };
+    const pp::test::TemporaryFolder whole;
+    REQUIRE(write(whole.path(), {}).code == 0);
+    const auto expected = files(whole.path());
+    REQUIRE(expected.contains("ck/step-12/manifest.json"));
+    REQUIRE(expected.size() == 9);  // .lock, two folders of three files
+    std::map<std::string, int> kills;
+    for (const std::string call : {"write", "fsync", "rename", "mkdir"}) {
+      CAPTURE(call);
+      for (int k = 0;; ++k) {
+        CAPTURE(k);
+        REQUIRE(k < 200);
+        const pp::test::TemporaryFolder folder;
+        const Outcome killed =
+            write(folder.path(), {"LD_PRELOAD=" PP_FAULTY_DISK, "PP_FAULT_FILE=ck", "PP_FAULT_KILLS=1",
+                                  "PP_FAULT_CALL=" + call, "PP_FAULT_AFTER=" + std::to_string(k)});
+        if (killed.code == 0) break;
+        REQUIRE(killed.code == 128 + SIGKILL);
+        ++kills[call];
+        const Outcome resumed = write(folder.path(), {});
+        CHECK(resumed.err == "");
+        // The third oldest may stand until the next checkpoint is made.
+        auto found = files(folder.path());
+        std::erase_if(found, [](const auto& file) { return file.first.starts_with("ck/step-4"); });
+        CHECK(found == expected);
+      }
+    }
+    // Of each of three checkpoints: two files of tensors and the manifest are renamed, then the folder, which
+    // is made once; the files are flushed, and the folders after each change. One folder for all.
+    CHECK(kills["rename"] == 3 * 4);
+    CHECK(kills["mkdir"] == 1 + 3);
+    CHECK(kills["fsync"] >= 3 * 7);
+    CHECK(kills["write"] >= 3 * 5);
+  }
+
+  TEST_CASE(
+      "a training killed before it renames a part, a manifest and a checkpoint goes on to the same bytes") {
+    const Folder folder;
+    const Arguments what{"plan.json", "--steps", "8", "--momentum", "0.9", "--save-weights"};
+    const auto with = [&](const std::string& name, const Arguments& more) {
+      Arguments all = what;
+      all.push_back(name);
+      all.insert(all.end(), more.begin(), more.end());
+      return all;
+    };
+    REQUIRE(folder.train(with("whole", {})).code == 0);
+    for (const std::string k : {"1", "6", "7"}) {
+      const std::string ck = "ck" + k;
+      const Arguments same{"--checkpoint", ck, "--resume", ck, "--every", "3"};
+      const Outcome killed = folder.train(with("w" + k, same), {"PP_FAULT_FILE=" + ck, "PP_FAULT_CALL=rename",
+                                                                "PP_FAULT_AFTER=" + k, "PP_FAULT_KILLS=1"});
+      CHECK(killed.code == 128 + SIGKILL);
+      CHECK(folder.train(with("w" + k, same)).code == 0);
+      CHECK(pp::read_file(folder.path() / ("w" + k)) == pp::read_file(folder.path() / "whole"));
+    }
+  }
+
+  TEST_CASE("a disk that never answers a flush of a checkpoint: the stall is named, and the process ends") {
+    const Folder folder;
+    const Outcome outcome = folder.train(
+        {"plan.json", "--steps", "8", "--checkpoint", "ck", "--every", "2", "--stall-timeout", "300ms"},
+        {"PP_FAULT_FILE=ck", "PP_FAULT_CALL=fsync", "PP_FAULT_AFTER=3", "PP_FAULT_HANGS=1"});
+    CHECK(outcome.code == 1);
+    CHECK(outcome.err.find("pp-run: error: stalled: ") != std::string::npos);
+    CHECK(outcome.err.find("the thread that writes checkpoints and weights; look at the disk") !=
+          std::string::npos);
+  }
+
+  // The manifest of the second checkpoint cannot be renamed, all else can.
+  TEST_CASE("a checkpoint that cannot be written is a warning: the training ends whole, with exit code 1") {
+    const Folder folder;
+    REQUIRE(folder.train({"plan.json", "--steps", "8", "--save-weights", "whole"}).code == 0);
+    const Arguments what{"plan.json", "--steps", "8",  "--save-weights", "w", "--checkpoint", "ck",
+                         "--every",   "3",       "-o", "r.json"};
+    const Outcome outcome =
+        folder.train(what, {"PP_FAULT_FILE=.unfinished-step-6/manifest", "PP_FAULT_CALL=rename"});
+    CHECK(outcome.code == 1);
+    CHECK(outcome.err.find(
+              "checkpoint of step 6: ck/.unfinished-step-6/manifest.json: cannot be replaced: "
+              "Input/output error; make room, the last whole checkpoint is of step 3: --resume ck goes "
+              "on from it\n") != std::string::npos);
+    CHECK(outcome.out.find("8 steps, not_written") != std::string::npos);
+    CHECK(folder.names("ck") == std::vector<std::string>{".lock", "step-3", "step-8"});
+    CHECK(pp::read_file(folder.path() / "w") == pp::read_file(folder.path() / "whole"));
+    CHECK(fs::exists(folder.path() / "r.json"));
+  }
+
+  TEST_CASE("weights, a report or a trace that cannot be written lose nothing else") {
+    const Folder folder;
+    const std::string full = "No space left on device";
+    const Outcome weights = folder.train(
+        {"plan.json", "--steps", "4", "--save-weights", "/dev/full", "-o", "r.json", "--trace", "t.json"});
+    CHECK(weights.code == 1);
+    CHECK(weights.err.find("the trained weights are lost: /dev/full: cannot be written: " + full +
+                           "; there is no checkpoint to go on from") != std::string::npos);
+    CHECK(weights.out.find("4 steps, not_written") != std::string::npos);
+    CHECK(fs::exists(folder.path() / "r.json"));
+    CHECK(fs::exists(folder.path() / "t.json"));
+    const Outcome report = folder.train(
+        {"plan.json", "--steps", "4", "--save-weights", "w", "-o", "/dev/full", "--trace", "u.json"});
+    CHECK(report.code == 1);
+    CHECK(report.err.find("pp-run: error: the training is done, but /dev/full: cannot be written: " + full) !=
+          std::string::npos);
+    CHECK(report.out.find("4 steps, completed") != std::string::npos);
+    CHECK(fs::exists(folder.path() / "u.json"));
+    CHECK(fs::exists(folder.path() / "w"));
   }
 }

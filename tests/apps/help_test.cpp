@@ -1,8 +1,10 @@
 // Every command explains itself and ends its help with three examples.
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "libprofile/core/json_reader.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -66,6 +68,15 @@ TEST_SUITE("apps/help") {
       const pp::test::Outcome outcome = run(tool, {"--version"});
       CHECK(outcome.code == 0);
       CHECK(outcome.out.starts_with(tool + " 0."));
+      for (const auto& arguments : {std::vector<std::string>{"--version", "--json"}, {"--json", "--version"}}) {
+        const pp::test::Outcome document = run(tool, arguments);
+        CHECK(document.code == 0);
+        const pp::Json json = pp::parse_json(document.out);
+        CHECK(json["tool"] == tool);
+        const std::string version = json["version"];
+        CHECK((outcome.out + "\n").starts_with(tool + " " + version + "\n"));
+        CHECK(json.contains("parts") == (tool == "pp-run"));
+      }
     }
   }
 }

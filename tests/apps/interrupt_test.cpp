@@ -29,7 +29,7 @@ int status_of_child(Body body) {
 }  // namespace
 
 TEST_SUITE("apps/interrupt") {
-  TEST_CASE("the first signal is only noted, the second one ends the process with 130") {
+  TEST_CASE("the first signal is only noted, the same one again ends the process with 130") {
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
       const int once = status_of_child([signal] {
         pp::cli::catch_interrupts();
@@ -42,10 +42,25 @@ TEST_SUITE("apps/interrupt") {
       const int twice = status_of_child([signal] {
         pp::cli::catch_interrupts();
         ::raise(signal);
-        ::raise(SIGINT);
+        ::raise(signal);
       });
       CHECK(WIFEXITED(twice));
       CHECK(WEXITSTATUS(twice) == 130);
+    }
+  }
+
+  // Ctrl-C reaches all processes of the terminal, and the launcher then sends SIGTERM to those that it started.
+  TEST_CASE("SIGINT and the launcher's SIGTERM are one wish; a second later another signal is a second one") {
+    for (const int pause_ms : {0, 1100}) {
+      const int status = status_of_child([pause_ms] {
+        pp::cli::catch_interrupts();
+        ::raise(SIGINT);
+        ::usleep(static_cast<useconds_t>(pause_ms) * 1000);
+        ::raise(SIGTERM);
+        ::_exit(pp::cli::interrupted() ? 0 : 2);
+      });
+      CHECK(WIFEXITED(status));
+      CHECK(WEXITSTATUS(status) == (pause_ms == 0 ? 0 : 130));
     }
   }
 

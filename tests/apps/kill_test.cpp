@@ -112,16 +112,43 @@ TEST_SUITE("apps/kill") {
     }
   }
 
-  TEST_CASE("a disk that is full ends the run with 1 and one message; the checkpoints before stay whole") {
+  TEST_CASE("a disk that is full ends no training: each checkpoint is a warning, and the exit code is 1") {
     // A file may have 4 blocks of 512 bytes, a checkpoint's weights need more.
     const RunFolder folder({.cuts = {2}}, 64);
     const Outcome outcome = folder.run_limited(
         /*blocks=*/4, {"plan.json", "--steps", "20", "--no-evaluate", "--checkpoint", "ck", "--every", "5"});
     CHECK(outcome.code == 1);
-    CHECK(outcome.err.find(
-              "pp-run: error: checkpoint of step 5: ck/.unfinished-step-5/weights.safetensors: cannot "
-              "be written: File too large; make room for it and begin again\n") != std::string::npos);
-    CHECK(fs::is_empty(folder.path() / "ck"));
+    for (const char* const step : {"5", "10", "15", "20"})
+      CHECK(outcome.err.find("checkpoint of step " + std::string(step) + ": ck/.unfinished-step-" + step +
+                             "/weights.safetensors: cannot be written: File too large; make room, there is no "
+                             "checkpoint to go on from\n") != std::string::npos);
+    CHECK(outcome.out.find("20 steps, not_written") != std::string::npos);
+    for (const auto& entry : fs::directory_iterator(folder.path() / "ck"))
+      CHECK(entry.path().filename() == ".lock");
+  }
+
+  TEST_CASE("a job says the same each time it is started: it begins, then goes on from its own checkpoints") {
+    const RunFolder folder;
+    const auto start = [&](const std::string& steps, const Arguments& more) {
+      Arguments all{"plan.json", "--no-evaluate", "--steps", steps, "--initial-weights", "w0"};
+      all.insert(all.end(), more.begin(), more.end());
+      return folder.run(all);
+    };
+    REQUIRE(folder.run({"plan.json", "--no-evaluate", "--steps", "3", "--seed", "5", "--save-weights", "w0"})
+                .code == 0);
+    REQUIRE(start("12", {"--save-weights", "whole"}).code == 0);
+    const Arguments job{"--checkpoint", "ck", "--resume", "ck", "--every", "4", "--save-weights", "w"};
+    fs::create_directory(folder.path() /
+                         "ck");  // as a start leaves it that is killed before its first checkpoint
+    const Outcome first = start("8", job);
+    CHECK(first.code == 0);
+    CHECK(first.err.find("ck: has no checkpoint yet, so the training begins anew\n") != std::string::npos);
+    const Outcome second = start("12", job);
+    CHECK(second.code == 0);
+    CHECK(second.err.find("the weights are those of ck/step-8, not of w0\n") != std::string::npos);
+    CHECK(pp::read_file(folder.path() / "w") == pp::read_file(folder.path() / "whole"));
+    // Another folder without a checkpoint was not meant.
+    CHECK(start("12", {"--checkpoint", "other", "--resume", "nowhere"}).code == 2);
   }
 
   TEST_CASE("what cannot be resumed is said with exit code 2 before any work") {

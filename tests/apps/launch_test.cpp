@@ -64,11 +64,16 @@ TEST_SUITE("apps/launch") {
   TEST_CASE("a line of the hosts file that cannot be is refused with its number") {
     const std::string remedy = "; write lines as: node1 slots=4";
     CHECK(refusal([] { parse_hosts("a slots=2\nb slots=none\n"); }) ==
-          "line 2: slots = \"none\" is not a whole number from 1 upwards" + remedy);
+          "line 2: slots = \"none\" is not a whole number from 1 to 1000000" + remedy);
     CHECK(refusal([] { parse_hosts("a slots=0\n"); }) ==
-          "line 1: slots = \"0\" is not a whole number from 1 upwards" + remedy);
+          "line 1: slots = \"0\" is not a whole number from 1 to 1000000" + remedy);
     CHECK(refusal([] { parse_hosts("a cores=2\n"); }) == "line 1: unknown word \"cores=2\"" + remedy);
     CHECK(refusal([] { parse_hosts("slots=2\n"); }) == "line 1: no host in front" + remedy);
+    CHECK(refusal([] { parse_hosts("a slots=1000001\n"); }) ==
+          "line 1: slots = \"1000001\" is not a whole number from 1 to 1000000" + remedy);
+    for (const std::string name : {"-oProxyCommand", "a,b", "a;b", "$(a)", "a/b"})
+      CHECK(refusal([&] { parse_hosts("x\n" + name + " slots=2\n"); }) ==
+            "line 2: \"" + name + "\" is no name of a host: letters, digits, dots, dashes within" + remedy);
     CHECK(refusal([] { parse_hosts("# nobody\n"); }) ==
           "no host in it; write a line for each as: node1 slots=4");
   }
@@ -77,6 +82,8 @@ TEST_SUITE("apps/launch") {
     const pp::plan::Plan plan = plan_on({"", "", "", ""});
     CHECK(place_ranks(plan, {{"x", 3}, {"y", 8}}) == HostOfRank{0, 0, 0, 1});
     CHECK(place_ranks(plan, {{"x", 1}, {"y", 1}}) == HostOfRank{0, 1});  // two workers in each
+    const std::vector<pp::run_tool::Host> huge(3000, {"x", 1'000'000});  // 3e9 slots, more than an int holds
+    CHECK(place_ranks(plan, huge) == HostOfRank{0, 0, 0, 0});
   }
 
   TEST_CASE("ranks of one node stand on one host: that of its name, else the next with room") {

@@ -95,14 +95,84 @@ TEST_SUITE("apps/plan_files") {
     CHECK(folder.files() == 1);
   }
 
-  TEST_CASE("a closed stderr ends nothing, a closed stdout is said") {
+  TEST_CASE("a reader that has gone ends nothing and changes no exit code") {
     const Folder folder;
     // One micro-batch in two stages: a warning is due.
     CHECK(folder.make({"--micro-batches", "1", "-o", "plan.json"}, {.broken = 2}).code == 0);
     CHECK(folder.files() == 2);
-    const Outcome outcome = folder.make({}, {.broken = 1});
-    CHECK(outcome.code == 1);
-    CHECK(outcome.err == "pp-plan: error: standard output cannot be written\n");
+    std::vector<std::vector<std::string>> calls{{"show", "plan.json"},
+                                                {"schedules"},
+                                                {"--help"},
+                                                {"--version"},
+                                                {"show", "plan.json", "--json"},
+                                                {"show", "plan.json", "--svg", "-"}};
+    for (const auto& arguments : calls) {
+      CAPTURE(arguments[0]);
+      const Outcome outcome = folder.run(arguments, {.broken = 1});
+      CHECK(outcome.code == 0);
+      CHECK(outcome.err == "");
+    }
+    CHECK(folder.make({"--memory-limit", "1kB", "--json"}, {.broken = 1}).code == 3);
+    CHECK(folder.run({"show", "none.json"}, {.broken = 1}).code == 2);
+  }
+
+  TEST_CASE("a full or closed stdout is said") {
+    const Folder folder;
+    const std::string tool = (fs::path(PP_BIN) / "pp-plan").string();
+    for (const char* redirection : {">/dev/full", ">&-"}) {
+      if (redirection[1] == '/' && !fs::exists("/dev/full")) continue;
+      for (const char* call : {" schedules ", " --help ", " --version --json "}) {
+        CAPTURE(call);
+        const Outcome outcome =
+            pp::test::run_program("/bin/sh", {"-c", tool + call + redirection}, folder.path());
+        CHECK(outcome.code == 1);
+        CHECK(outcome.err == "pp-plan: error: standard output cannot be written\n");
+      }
+    }
+  }
+
+  TEST_CASE("without stderr no file takes what is meant for it") {
+    const Folder folder;
+    const std::string call = (fs::path(PP_BIN) / "pp-plan").string() +
+                             " profile.json --devices 2 --bandwidth 1e9 --mini-batch 16 --stages 2 "
+                             "--micro-batches 1 -v -o ";
+    REQUIRE(pp::test::run_program("/bin/sh", {"-c", call + "plain.json 2>said"}, folder.path()).code == 0);
+    CHECK(folder.file("said").find("warning") != std::string::npos);
+    for (const char* closed : {"2>&-", "<&- >&- 2>&-"}) {
+      const Outcome outcome =
+          pp::test::run_program("/bin/sh", {"-c", call + "closed.json " + closed}, folder.path());
+      CHECK(outcome.code == (closed[0] == '2' ? 0 : 1));  // without stdout its result is lost
+      Json plain = pp::parse_json(folder.file("plain.json"));
+      Json written = pp::parse_json(folder.file("closed.json"));
+      for (Json* plan : {&plain, &written}) plan->erase("context");
+      CHECK(written == plain);
+    }
+  }
+
+  TEST_CASE("a name forges no line of its own in messages and warnings") {
+    pp::Profile profile = pp::test::sample_profile(std::vector<double>(4, 2.0));
+    const std::string evil = "x\npp-plan: warning: all is well\t";
+    const std::string safe = R"(x\u000app-plan: warning: all is well\u0009)";
+    const auto lines = [](const Outcome& outcome) { return std::ranges::count(outcome.err, '\n'); };
+    const Folder folder(profile);
+    const Outcome option = folder.make({"--schedule", evil});
+    CHECK(lines(option) == 1);
+    CHECK(option.err.find(safe) != std::string::npos);
+    Json json = pp::parse_json(folder.file("profile.json"));
+    json["layers"][0][evil] = 1;
+    pp::write_file(folder.path() / "profile.json", json.dump());
+    const Outcome key = folder.make({});
+    CHECK(lines(key) == 1);
+    CHECK(key.err.find(safe) != std::string::npos);
+    // A warning that names the device.
+    json["layers"][0].erase(evil);
+    json["device"]["name"] = evil;
+    json["estimated"] = {evil};
+    pp::write_file(folder.path() / "profile.json", json.dump());
+    const Outcome warning = folder.make({});
+    CAPTURE(warning.err);
+    CHECK(warning.err.find(safe) != std::string::npos);
+    CHECK(warning.err.find("\npp-plan: warning: all is well") == std::string::npos);
   }
 
   TEST_CASE("control characters of names are shown escaped, in text, tables, messages and JSON") {

@@ -95,7 +95,7 @@ TEST_SUITE("apps/plan_must_reject") {
     refused(Folder().run({"profile.json", "--devices", "2", "--bandwidth", "0", "--mini-batch", "64"}),
             "--bandwidth: \"0\" is not a bandwidth above 0; write a number with B/s, kB/s, MB/s, GB/s, TB/s, "
             "KiB/s, "
-            "MiB/s, GiB/s, Mbit/s or Gbit/s");
+            "MiB/s, GiB/s, or, in bits, Mbit/s, Gbit/s (also Mb/s, Gb/s, Mbps, Gbps)");
     refused(Folder().request({"--latency", "-1us"}),
             "--latency: \"-1us\" is not a time; write a number with ns, us, ms, s, min or h");
   }

@@ -4,8 +4,12 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
+#include "apps/profile/rank_place.h"
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"
+#include "libprofile/core/json_reader.h"
 #include "libprofile/core/profile.h"
 #include "tests/support/process.h"
 
@@ -104,6 +108,44 @@ TEST_SUITE("apps/profile_ranks") {
         folder.path());
     CAPTURE(plan.err);
     CHECK(plan.code == 0);
+  }
+
+  TEST_CASE("each rank takes the next of the devices that it sees as others do, and the first of its own") {
+    using pp::profile_tool::place_of;
+    // Two ranks share both GPUs, one has one of its own (srun --gpus-per-task=1), one is elsewhere.
+    const std::vector<pp::profile_tool::RankSight> all{
+        {"a", "id1 id2 "}, {"a", "id3 "}, {"a", "id1 id2 "}, {"b", "id1 id2 "}};
+    CHECK(place_of(all, 0).beside == 0);
+    CHECK(place_of(all, 1).beside == 0);
+    CHECK(place_of(all, 2).beside == 1);
+    CHECK(place_of(all, 3).beside == 0);
+    CHECK(place_of(all, 2).on_host == 2);
+    CHECK(place_of(all, 3).on_host == 0);
+  }
+
+  TEST_CASE("files that cannot be written, and a cluster of other ranks, are found before the measurement") {
+    if (without_mpi()) return;
+    const RanksFolder folder;
+    pp::write_file(folder.path() / "c.json",
+                   pp::dump_json(pp::to_json(pp::flat_cluster(2, pp::DeviceKind::cpu, pp::BytesPerSecond(1e9),
+                                                              pp::Seconds(0), pp::Bytes(0)))));
+    // A measurement of this length would be ended by the test's own limit.
+    const auto refused = [&](const std::string& one, const std::string& two, const std::string& message) {
+      const auto rank = [](const std::string& arguments) {
+        return "-n 1 " + kBin + "/pp-profile run " + kModel + " --budget 3h --precision 0.001 " + arguments;
+      };
+      const Outcome outcome = folder.mpirun(rank(one) + " : " + rank(two));
+      if (cannot(outcome)) return;
+      CHECK(outcome.code == 2);
+      CAPTURE(outcome.err);
+      CHECK(has(outcome.err, "pp-profile: error: " + message));
+      CHECK(folder.profiles().empty());
+    };
+    refused("-o no/p.json", "-o no/p.json", "no/p.json: cannot be written: No such file or directory\n");
+    refused("-o p.json --cluster none.json", "-o p.json", "none.json: cannot be read: ");
+    refused("-o p.json --cluster c.json", "-o p.json", "c.json: no device 0 on node ");
+    refused("-o - --device cpu:1x1", "-o - --device cpu:1x2",
+            "the ranks have 2 classes of devices, and standard output takes one profile; name a file\n");
   }
 
   TEST_CASE("what one rank cannot do ends all, said once with its rank") {

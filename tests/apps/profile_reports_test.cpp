@@ -203,4 +203,22 @@ TEST_SUITE("apps/profile_reports") {
     CHECK_FALSE(has(families, ",...,"));
     CHECK(longest_line(families) <= 100);
   }
+
+  TEST_CASE("models --json has the families with their arguments, --ops --json the operations") {
+    const pp::Json families = pp::parse_json(Folder().run({"models", "--json"}).out);
+    const auto resnet = std::ranges::find(families, "resnet18", [](const pp::Json& j) { return j["name"]; });
+    REQUIRE(resnet != families.end());
+    // README: the image of resnet18 has 224 pixels a side.
+    const auto& arguments = (*resnet)["arguments"];
+    const auto image = std::ranges::find(arguments, "image", [](const pp::Json& j) { return j["name"]; });
+    REQUIRE(image != arguments.end());
+    CHECK((*image)["default"] == 224);
+    const pp::Json operations = pp::parse_json(Folder().run({"models", "--ops", "--json"}).out);
+    CHECK(operations.size() == pp::op_table().size());
+    const auto pool = std::ranges::find(operations, "max_pool2d", [](const pp::Json& j) { return j["name"]; });
+    REQUIRE(pool != operations.end());
+    CHECK((*pool)["attributes"][0]["name"] == "kernel_size");
+    CHECK((*pool)["attributes"][0]["required"] == true);
+    CHECK((*pool)["attributes"][1]["default_from"] == "kernel_size");
+  }
 }

@@ -29,6 +29,12 @@ TEST_SUITE("apps/progress") {
     CHECK(text(5) == "train");
   }
 
+  TEST_CASE("a table cuts names between characters, by the columns that they take") {
+    pp::cli::Table table({{"name", pp::cli::Align::left}});
+    table.add({"äöüäöüäöüäöü"});
+    CHECK(table.text(8).find("\näöüäö...\n") != std::string::npos);  // five characters and three dots
+  }
+
   TEST_CASE("time left is told as clocks do, rounded up") {
     CHECK(clock(Seconds(0)) == "0:00");
     CHECK(clock(Seconds(64.2)) == "1:05");

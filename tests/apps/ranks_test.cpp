@@ -60,11 +60,11 @@ struct RankFolder : pp::test::TemporaryFolder {
     all.insert(all.end(), what.begin(), what.end());
     return pp::test::run_program("/usr/bin/env", all, path());
   }
-  /// The same, where this rank kills itself: `signal` after `seconds`.
-  Outcome with_signal(int ranks, int rank, const std::string& signal, const std::string& seconds,
+  /// The same, where this rank kills itself: `signal` once the shell's command `wait` has ended.
+  Outcome with_signal(int ranks, int rank, const std::string& signal, const std::string& wait,
                       const Arguments& more) const {
-    const std::string script = "if [ \"$OMPI_COMM_WORLD_RANK\" = " + std::to_string(rank) + " ]; then (sleep " +
-                               seconds + "; kill -" + signal + " $$) & fi; exec \"$0\" \"$@\"";
+    const std::string script = "if [ \"$OMPI_COMM_WORLD_RANK\" = " + std::to_string(rank) + " ]; then (" +
+                               wait + "; kill -" + signal + " $$) & fi; exec \"$0\" \"$@\"";
     Arguments all{"OMPI_ALLOW_RUN_AS_ROOT=1",
                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
                   "OMPI_MCA_rmaps_base_oversubscribe=1",
@@ -107,6 +107,12 @@ int count_of(const std::string& text, const std::string& part) {
   int count = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
   return count;
+}
+
+/// Until the folder ck has a checkpoint of a later step: however fast the machine is, the training has gone on.
+std::string wait_for_checkpoint_after(int step) {
+  return "until [ \"$(ls ck | sed -n 's/^step-0*//p' | sort -n | tail -n 1)\" -gt " + std::to_string(step) +
+         " ] 2>/dev/null; do kill -0 $$ || exit; sleep 0.1; done";
 }
 
 int newest_checkpoint(const fs::path& folder) {
@@ -243,7 +249,7 @@ TEST_SUITE("apps/ranks") {
       const int ranks = random.integer(2, 3), rank = random.integer(0, ranks - 1);
       const std::string signal = signals[static_cast<std::size_t>(fault) % signals.size()];
       const std::string seconds =
-          std::to_string(random.integer(0, 3)) + "." + std::to_string(random.integer(0, 9));
+          "sleep " + std::to_string(random.integer(0, 3)) + "." + std::to_string(random.integer(0, 9));
       CAPTURE(ranks);
       CAPTURE(rank);
       CAPTURE(signal);
@@ -307,7 +313,9 @@ TEST_SUITE("apps/ranks") {
     REQUIRE(folder.on(2, with({"40"})).code == 0);
     for (const std::string signal : {"KILL", "STOP"}) {
       CAPTURE(signal);
-      const Outcome outcome = folder.with_signal(4, 2, signal, "1.5", with({"1000000", "--resume", "ck"}));
+      const Outcome outcome =
+          folder.with_signal(4, 2, signal, wait_for_checkpoint_after(newest_checkpoint(folder.path() / "ck")),
+                             with({"1000000", "--resume", "ck"}));
       CAPTURE(outcome.err);
       CHECK(outcome.code == (signal == "KILL" ? 137 : 1));  // mpirun's own answer to a process that is killed
       CHECK(has(outcome.err, "rank 2"));
@@ -322,11 +330,33 @@ TEST_SUITE("apps/ranks") {
   TEST_CASE("an interrupted training with a server writes its report and ends with exit code 130") {
     if (without_mpi()) return;
     const RankFolder folder(served("downpour"));
-    const Outcome outcome =
-        folder.with_signal(2, 0, "INT", "1.5", {"--momentum", "0", "--steps", "1000000", "-o", "r.json"});
+    const Outcome outcome = folder.with_signal(2, 0, "INT", wait_for_checkpoint_after(0),
+                                               {"--momentum", "0", "--steps", "1000000", "--no-evaluate",
+                                                "--checkpoint", "ck", "--every", "20", "-o", "r.json"});
     CAPTURE(outcome.err);
     CHECK(outcome.code == 130);
     CHECK(pp::parse_json(pp::read_file(folder.path() / "r.json"))["exit_reason"] == "interrupted");
+  }
+
+  // Between processes of one host Open MPI sends up to 4 KiB at once, and more when the receiver has room:
+  // messages have 128 rows of 16 floats, 8 KiB, and rank 1's letter of weights 20,000 * 17 floats, 1.3 MiB.
+  TEST_CASE("messages and letters beyond the eager size arrive: the weights of one process") {
+    if (without_mpi()) return;
+    PlanSpec spec{.cuts = {2}, .mini_batch = 256, .micro_batches = 2};
+    spec.model = pp::test::small_model(8);
+    spec.model.layers.back().attributes["out_features"] = std::int64_t{20'000};
+    const RankFolder folder(spec);
+    const Arguments what{"--steps", "3", "--no-evaluate", "--clip-norm", "1", "--save-weights"};
+    const auto writes = [&](const char* file) {
+      Arguments all = what;
+      all.emplace_back(file);
+      return all;
+    };
+    REQUIRE(folder.alone(writes("alone")).code == 0);
+    const Outcome outcome = folder.on(2, writes("ranks"));
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    CHECK(pp::read_file(folder.path() / "ranks") == pp::read_file(folder.path() / "alone"));
   }
 
   TEST_CASE("hogwild is one process: said once, with exit code 2") {

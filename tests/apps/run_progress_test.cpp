@@ -11,6 +11,7 @@
 #include "tests/apps/run_folder.h"
 
 #include "tests/support/doctest.h"
+#include "tests/support/skip.h"
 
 namespace {
 
@@ -89,6 +90,19 @@ TEST_SUITE("apps/run_progress") {
     CHECK(pp::parse_json(pp::read_file(folder.path() / "r.json"))["last_steps"]["first_step"] == 5);
   }
 
+  TEST_CASE("a resumed run adds its lines to no file of another kind, which stays as it is") {
+    const RunFolder folder;
+    REQUIRE(folder.run({"plan.json", "--steps", "4", "--no-evaluate", "--checkpoint", "ck"}).code == 0);
+    const std::string text = "a diary\nof two lines, the second without an end";
+    pp::write_file(folder.path() / "diary", text);
+    const auto outcome = folder.run({"plan.json", "--steps", "8", "--resume", "ck", "--metrics", "diary"});
+    CHECK(outcome.code == 2);
+    CHECK(outcome.err ==
+          "pp-run: error: diary: is no file of --metrics, to which a resumed training adds its lines; name "
+          "another\n");
+    CHECK(pp::read_file(folder.path() / "diary") == text);
+  }
+
   TEST_CASE("a metrics file that cannot be made is refused before the run, one that fills up is a warning") {
     const RunFolder folder;
     const Outcome nowhere = folder.run({"plan.json", "--steps", "3", "--metrics", "no/m.jsonl"});
@@ -123,6 +137,7 @@ TEST_SUITE("apps/run_progress") {
   }
 
   TEST_CASE("a terminal shows step, loss, speed, time left, bubble and memory, as much as it has room for") {
+    if (!pp::test::has_terminals()) return pp::test::skip("no pseudo terminals (/dev/pts)");
     const RunFolder folder;
     const std::vector<std::string> arguments{"plan.json", "--steps", "20000", "--no-evaluate"};
     const Outcome wide =

@@ -48,7 +48,7 @@ void compare(const Shape& shape, std::int64_t n) {
     return at::convolution_backward(gradient, x, weight, at::OptionalIntArrayRef(bias.sizes()), c.stride,
                                     c.padding, 1, false, 0, 1, wanted);
   };
-  const std::vector<at::Tensor> weights{weight};
+  const std::vector<at::Tensor> weights{at::Tensor(weight.detach().requires_grad_())};
   std::vector<at::Tensor> sums{at::zeros_like(weight)};
   WeightSums sum(weights, sums, {});
   const double forward = ratio([&] { ops::convolve_by_product(c, x, weight, bias); },

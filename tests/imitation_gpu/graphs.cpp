@@ -40,14 +40,14 @@ bool is_capturing(cudaStream_t stream) {
   return captures.by_stream.contains(stream);
 }
 
-void do_or_capture(cudaStream_t stream, Work work) {
+void hand_over_or_capture(cudaStream_t stream, Work work) {
   Captures& captures = Captures::get();
   {
     const std::lock_guard lock(captures.mutex);
     const auto capture = captures.by_stream.find(stream);
     if (capture != captures.by_stream.end()) return capture->second.graph.push_back(std::move(work));
   }
-  work(stream);
+  hand_over(stream, work);
 }
 
 bool forbidden_in_capture() { return begun_here > 0 && mode != cudaStreamCaptureModeRelaxed; }
@@ -117,7 +117,7 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, std::size_t* 
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
-  for (const Work& work : graph_of(executable)) work(stream);
+  for (const Work& work : graph_of(executable)) hand_over(stream, work);
   return cudaSuccess;
 }
 

@@ -3,16 +3,13 @@
 
 #include <cuda_runtime_api.h>
 
-#include <functional>
+#include "tests/imitation_gpu/imitation.h"
 
 namespace pp::test::gpu {
 
-/// Work, done in the stream that it is given.
-using Work = std::function<void(cudaStream_t)>;
-
 bool is_capturing(cudaStream_t stream);
-/// Done at once, or taken down where the stream captures.
-void do_or_capture(cudaStream_t stream, Work work);
+/// Handed over, or taken down where the stream captures.
+void hand_over_or_capture(cudaStream_t stream, Work work);
 /// Whether the calling thread has begun a capture and does what CUDA then forbids it: waiting, and asking the
 /// driver for memory in a mode that is not relaxed.
 bool forbidden_in_capture();

@@ -5,17 +5,26 @@
 
 #include <cuda_runtime_api.h>
 
-#include <span>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "tests/imitation_gpu/race_detector.h"
 
 namespace pp::test::gpu {
 
-/// Work of an operation in `stream` of the calling thread's device. Regions of host memory count for nothing.
-void launched(cudaStream_t stream, const std::string& operation, std::span<const Region> reads,
-              std::span<const Region> writes);
-/// The host has the result of what `stream` has been handed.
+/// What an operation does with memory, in whatever thread it is run. Regions of host memory count for nothing.
+struct Work {
+  std::string operation;
+  std::vector<Region> reads, writes;
+  std::function<void()> run;
+};
+
+/// Work in `stream` of the calling thread's device, behind what that stream has been handed.
+void hand_over(cudaStream_t stream, const Work& work);
+/// Whether work may be done after it was handed over (late_streams.h).
+bool works_late();
+/// Returns when `stream` has done all that it has been handed, and the host has the result.
 void host_has_result(cudaStream_t stream);
 
 }  // namespace pp::test::gpu

@@ -3,6 +3,7 @@
 // and writes. Views stay as they are; copies of equal layout, too: they go through the runtime's memcpy.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/ops/empty.h>
@@ -13,7 +14,9 @@
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <set>
 #include <span>
@@ -115,6 +118,15 @@ class Call {
     return room;
   }
 
+  /// The argument as it is now, whatever the host does with numbers and generators of its own until it is used.
+  c10::IValue as_it_is(const c10::IValue& argument) const {
+    if (argument.isGenerator() && argument.toGenerator().defined()) return argument.toGenerator().clone();
+    return with_tensors(argument, [&](const at::Tensor& tensor) {
+      const auto is_shown = [&](const auto& pair) { return pair.second.is_same(tensor); };
+      return std::ranges::any_of(shown_, is_shown) ? tensor : tensor.clone();
+    });
+  }
+
   /// Zeros in place of what is shown: in `arguments`, and for argument_of().
   void show_zeros(std::span<c10::IValue> arguments) {
     std::vector<std::pair<at::Tensor, at::Tensor>> zeros;
@@ -129,7 +141,19 @@ class Call {
         return tensor;
       });
     }
-    shown_ = std::move(zeros);
+    views_ = std::exchange(shown_, std::move(zeros));
+  }
+
+  /// After a run on zeros: arguments that it has given another size get it, and the views of them as well.
+  void resize_shown() {
+    for (std::size_t i = 0; i < shown_.size(); ++i) {
+      const auto& [there, zeros] = shown_[i];
+      if (there.sizes() == zeros.sizes()) continue;
+      const c10::cuda::CUDAGuard guard(device());
+      there.resize_(zeros.sizes());
+      if (there.numel() > 0) writes_.push_back(region_of(there));
+      views_[i].second.set_(cpu_view(there));
+    }
   }
 
   /// Tensors of a GPU and of the host do not go together; numbers, and where a tensor is indexed, do.
@@ -150,22 +174,20 @@ class Call {
     }
   }
 
-  void launch(const std::string& operation) const {
+  /// `run` is done when the stream comes to it, or at every launch of the graph that the stream captures.
+  void hand_over(const std::string& operation, std::function<void()> run) const {
     const c10::cuda::CUDAGuard guard(device());
-    launched(stream(), operation, reads_, writes_);
+    hand_over_or_capture(stream(), {operation, reads_, writes_, std::move(run)});
   }
 
-  /// `work` is done now, or at every launch of the graph that the stream captures.
-  template <class Do>
-  void hand_over(const std::string& operation, Do work) const {
-    do_or_capture(stream(), [operation, work, reads = reads_, writes = writes_](cudaStream_t in) {
-      work();
-      launched(in, operation, reads, writes);
-    });
+  /// What the host has done itself.
+  void was_done(const std::string& operation) const {
+    hand_over(operation, [] {});
   }
 
   /// The host has the result, which it cannot have of work that is only taken down.
   void show_to_host() const {
+    const c10::cuda::CUDAGuard guard(device());
     TORCH_CHECK(!is_capturing(stream()), "imitation GPU: the host waits for a stream that captures");
     host_has_result(stream());
   }
@@ -195,6 +217,7 @@ class Call {
   at::Device device_ = at::kCUDA;
   bool from_host_ = false;                                ///< an argument is a tensor of the host
   std::vector<std::pair<at::Tensor, at::Tensor>> shown_;  ///< CUDA's tensor, the CPU's view of it
+  std::vector<std::pair<at::Tensor, at::Tensor>> views_;  ///< the same, while zeros are shown
   std::vector<Region> reads_, writes_;
 };
 
@@ -203,16 +226,31 @@ std::span<c10::IValue> results_on(Stack& stack, const c10::FunctionSchema& schem
   return std::span(stack).last(schema.returns().size());
 }
 
-/// Takes the operation down. Its results get their shapes from a run on zeros, as a GPU's come from the host
-/// alone; nothing is read or written.
-void capture(const c10::OperatorHandle& operation, Call& call, Stack* stack) {
+/// A sum's bits depend on how many threads add it up: as many as where the operation was called.
+class ThreadsOfOperation {
+ public:
+  explicit ThreadsOfOperation(int threads) : before_(at::get_num_threads()) { set(threads); }
+  ~ThreadsOfOperation() { set(before_); }
+  ThreadsOfOperation(const ThreadsOfOperation&) = delete;
+  ThreadsOfOperation& operator=(const ThreadsOfOperation&) = delete;
+
+ private:
+  static void set(int threads) {
+    if (at::get_num_threads() != threads) at::set_num_threads(threads);
+  }
+  int before_;
+};
+
+/// Hands the operation over, to be done later. Its results get their shapes from a run on zeros, as a GPU's
+/// come from the host alone; nothing is read or written.
+void put_off(const c10::OperatorHandle& operation, Call& call, Stack* stack) {
   const c10::FunctionSchema& schema = operation.schema();
-  TORCH_CHECK(schema.name() != "aten::_local_scalar_dense",
-              "imitation GPU: the host waits for a stream that captures");
   const auto arguments = std::span(*stack).last(schema.arguments().size());
-  const Stack shown(arguments.begin(), arguments.end());
+  Stack shown;
+  for (const c10::IValue& argument : arguments) shown.push_back(call.as_it_is(argument));
   call.show_zeros(arguments);
   operation.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  call.resize_shown();
   std::vector<at::Tensor> made;  // per tensor of the results; undefined: an argument
   for (c10::IValue& result : results_on(*stack, schema)) {
     result = with_tensors(result, [&](const at::Tensor& tensor) {
@@ -222,7 +260,9 @@ void capture(const c10::OperatorHandle& operation, Call& call, Stack* stack) {
       return place;
     });
   }
-  call.hand_over(schema.name(), [operation, shown, made] {
+  call.hand_over(schema.name(), [operation, shown, made, threads = at::get_num_threads()] {
+    const at::AutoDispatchBelowAutograd below;  // the thread that waits may be anywhere
+    const ThreadsOfOperation as_many(threads);
     Stack again = shown;
     operation.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &again);
     auto place = made.begin();
@@ -234,6 +274,16 @@ void capture(const c10::OperatorHandle& operation, Call& call, Stack* stack) {
       });
     }
   });
+}
+
+/// What the host learns, so that it waits: numbers, and shapes that depend on values.
+bool tells_host(const c10::FunctionSchema& schema) {
+  static const std::set<std::string_view> by_value{"aten::nonzero", "aten::masked_select", "aten::_unique2"};
+  return by_value.contains(schema.name()) ||
+         std::ranges::any_of(schema.returns(), [](const c10::Argument& result) {
+           return !result.type()->isSubtypeOf(*c10::TensorType::get()) &&
+                  !result.type()->isSubtypeOf(*c10::ListType::ofTensors());
+         });
 }
 
 void run_on_cpu(const c10::OperatorHandle& operation, c10::DispatchKeySet /*keys*/, Stack* stack) {
@@ -248,13 +298,15 @@ void run_on_cpu(const c10::OperatorHandle& operation, c10::DispatchKeySet /*keys
     ++argument;
   }
   call.check_devices(schema.name());
-  if (is_capturing(call.stream())) return capture(operation, call, stack);
+  const bool told = tells_host(schema);
+  if (told) call.show_to_host();
+  if (!told && (works_late() || is_capturing(call.stream()))) return put_off(operation, call, stack);
   operation.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   for (c10::IValue& result : results_on(*stack, schema))
     result = with_tensors(result, [&](const at::Tensor& tensor) { return call.to_cuda(tensor); });
   call.resize_arguments();
-  call.launch(schema.name());
-  if (schema.name() == "aten::_local_scalar_dense") call.show_to_host();
+  call.was_done(schema.name());
+  if (told) call.show_to_host();
 }
 
 at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
@@ -266,7 +318,8 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
     return operation.redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), self, source, non_blocking);
   }
   Call call;
-  const at::Tensor to = call.to_cpu(self, /*written=*/true), from = call.to_cpu(source, /*written=*/false);
+  const at::Tensor to = call.to_cpu(self, /*written=*/true);
+  const at::Tensor from = source.is_cuda() ? call.to_cpu(source, /*written=*/false) : source.clone();
   call.hand_over("aten::copy_", [to, from] { to.copy_(from); });
   if (!self.is_cuda()) call.show_to_host();
   return self;

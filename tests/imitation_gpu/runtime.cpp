@@ -1,116 +1,33 @@
 // The CUDA runtime's functions that LibTorch calls, in place of libcudart's: device memory comes from malloc,
-// work is done when it is handed over, streams and events are names with a clock. What is missing here is
-// answered by the real runtime, which finds no driver.
+// streams and events are names with a clock, and work is done in an order of late_streams.h. What is missing
+// here is answered by the real runtime, which finds no driver.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <iterator>
-#include <map>
-#include <mutex>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "tests/imitation_gpu/graphs.h"
 #include "tests/imitation_gpu/imitation.h"
+#include "tests/imitation_gpu/machine.h"
 
 namespace pp::test::gpu {
 namespace {
 
-constexpr std::size_t kDeviceMemory = std::size_t{8} << 30;
-
 struct Event {
   bool timing = true;
-  std::optional<std::chrono::steady_clock::time_point> recorded = {};
+  std::shared_ptr<Mark> mark = {};  ///< null: never recorded
   VectorClock clock = {};
+  int asked = 0;  ///< how often the host has found it not reached
 };
 
-/// Lives as long as the process: LibTorch frees memory from destructors of its own.
-class Machine {
- public:
-  static Machine& get() {
-    static auto* machine = new Machine;
-    return *machine;
-  }
-
-  int device_count() const { return devices_; }
-  RaceDetector& races() { return races_; }
-
-  void* allocate(int device, std::size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    constexpr std::size_t kSegment = std::size_t{2} << 20;
-    if (used_[device] + bytes > kDeviceMemory) return nullptr;
-    void* memory = std::aligned_alloc(kSegment, (bytes + kSegment - 1) / kSegment * kSegment);
-    if (memory == nullptr) return nullptr;
-    std::memset(memory, 0xcd, std::min(bytes, 32 * kSegment));  // fresh memory is not zero
-    used_[device] += bytes;
-    blocks_[reinterpret_cast<std::uintptr_t>(memory)] = {bytes, device};
-    return memory;
-  }
-
-  bool free(void* memory) {
-    const std::lock_guard lock(mutex_);
-    const auto block = blocks_.find(reinterpret_cast<std::uintptr_t>(memory));
-    if (block == blocks_.end()) return false;
-    races_.forget({block->first, block->second.bytes});
-    used_[block->second.device] -= block->second.bytes;
-    blocks_.erase(block);
-    std::free(memory);
-    return true;
-  }
-
-  /// The device whose memory this is.
-  std::optional<int> device_of(std::uintptr_t address) {
-    const std::lock_guard lock(mutex_);
-    auto block = blocks_.upper_bound(address);
-    if (block == blocks_.begin()) return std::nullopt;
-    --block;
-    if (address >= block->first + block->second.bytes) return std::nullopt;
-    return block->second.device;
-  }
-
-  std::size_t free_memory(int device) {
-    const std::lock_guard lock(mutex_);
-    return kDeviceMemory - used_[device];
-  }
-
-  cudaStream_t make_stream(int device) {
-    const std::lock_guard lock(mutex_);
-    streams_.push_back(device);
-    return reinterpret_cast<cudaStream_t>(&streams_.back());
-  }
-
-  void host_waits_for_device(int device) {
-    const std::lock_guard lock(mutex_);
-    for (const int& stream : streams_) {
-      if (stream == device) races_.host_waits_for(reinterpret_cast<Stream>(&stream));
-    }
-    races_.host_waits_for(default_stream(device));
-  }
-
-  /// No address of a stream that was made.
-  static Stream default_stream(int device) { return static_cast<Stream>(device) + 1; }
-
- private:
-  Machine() {
-    if (const char* count = std::getenv("PP_IMITATION_DEVICES")) devices_ = std::clamp(std::atoi(count), 1, 8);
-  }
-
-  struct Block {
-    std::size_t bytes = 0;
-    int device = 0;
-  };
-
-  int devices_ = 1;
-  RaceDetector races_;
-  std::mutex mutex_;
-  std::map<std::uintptr_t, Block> blocks_;
-  std::map<int, std::size_t> used_;
-  std::deque<int> streams_;  ///< device of each; a stream is the address of its place here
-};
+/// So often a host that polls an event finds it not reached.
+constexpr int kPatience = 100;
 
 thread_local int current_device = 0;
 /// What the calling thread has waited for by an event: it counts for its own work alone. Other threads go on
@@ -125,6 +42,11 @@ Stream name_of(cudaStream_t stream) {
 }
 
 Event& event_of(cudaEvent_t event) { return *reinterpret_cast<Event*>(event); }
+
+bool is_pageable(const void* memory) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  return !Machine::get().device_of(address) && !Machine::get().is_pinned(address);
+}
 
 Region region(const void* begin, std::size_t bytes) { return {reinterpret_cast<std::uintptr_t>(begin), bytes}; }
 
@@ -143,19 +65,24 @@ struct Verdict {
 
 }  // namespace
 
-void launched(cudaStream_t stream, const std::string& operation, std::span<const Region> reads,
-              std::span<const Region> writes) {
-  const auto on_device = [](std::span<const Region> regions) {
+void hand_over(cudaStream_t stream, const Work& work) {
+  const auto on_device = [](const std::vector<Region>& regions) {
     std::vector<Region> kept;
     std::ranges::copy_if(regions, std::back_inserter(kept),
                          [](const Region& r) { return Machine::get().device_of(r.begin).has_value(); });
     return kept;
   };
-  Machine::get().races().stream_waits(name_of(stream), waited_for);
-  Machine::get().races().launch(name_of(stream), operation, on_device(reads), on_device(writes));
+  const Stream in = name_of(stream);
+  Machine& machine = Machine::get();
+  machine.follow_default_stream(in);
+  machine.races().stream_waits(in, waited_for);
+  machine.races().launch(in, work.operation, on_device(work.reads), on_device(work.writes));
+  machine.work().hand_over(in, work.run);
 }
 
-void host_has_result(cudaStream_t stream) { Machine::get().races().host_waits_for(name_of(stream)); }
+bool works_late() { return Machine::get().work().order() != Order::at_once; }
+
+void host_has_result(cudaStream_t stream) { Machine::get().host_waits_for(name_of(stream)); }
 
 }  // namespace pp::test::gpu
 
@@ -252,28 +179,35 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
   const std::optional<int> device = Machine::get().device_of(reinterpret_cast<std::uintptr_t>(memory));
   *attributes = {};
-  attributes->type = device ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+  const bool pinned = Machine::get().is_pinned(reinterpret_cast<std::uintptr_t>(memory));
+  attributes->type = device ? cudaMemoryTypeDevice : pinned ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
   attributes->device = device.value_or(-1);
   return cudaSuccess;
 }
 
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
-  *memory = std::malloc(bytes);
+  *memory = Machine::get().allocate_pinned(bytes);
   return *memory == nullptr ? fail(cudaErrorMemoryAllocation) : cudaSuccess;
 }
 
 cudaError_t cudaFreeHost(void* memory) {
-  std::free(memory);
+  Machine::get().free_pinned(memory);
   return cudaSuccess;
 }
 
+/// The host's pageable memory is read at once, and has been written when the call returns.
 cudaError_t cudaMemcpyAsync(void* target, const void* source, std::size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
-  do_or_capture(stream, [=](cudaStream_t in) {
-    const Region from = region(source, bytes), to = region(target, bytes);
-    launched(in, "memcpy", {&from, 1}, {&to, 1});
-    std::memmove(target, source, bytes);
-  });
+  Work work{"memcpy", {region(source, bytes)}, {region(target, bytes)}, {}};
+  if (works_late() && !is_capturing(stream) && is_pageable(source)) {
+    const auto* first = static_cast<const char*>(source);
+    const auto staged = std::make_shared<std::vector<char>>(first, first + bytes);
+    work.run = [=] { std::memcpy(target, staged->data(), bytes); };
+  } else {
+    work.run = [=] { std::memmove(target, source, bytes); };
+  }
+  hand_over_or_capture(stream, std::move(work));
+  if (is_pageable(target) && !is_capturing(stream)) host_has_result(stream);
   return cudaSuccess;
 }
 
@@ -289,20 +223,24 @@ cudaError_t cudaMemcpy(void* target, const void* source, std::size_t bytes, cuda
 }
 
 cudaError_t cudaMemsetAsync(void* target, int value, std::size_t bytes, cudaStream_t stream) {
-  do_or_capture(stream, [=](cudaStream_t in) {
-    const Region to = region(target, bytes);
-    launched(in, "memset", {}, {&to, 1});
-    std::memset(target, value, bytes);
-  });
+  hand_over_or_capture(stream,
+                       {"memset", {}, {region(target, bytes)}, [=] { std::memset(target, value, bytes); }});
   return cudaSuccess;
 }
 
 // Streams and events
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
-  *stream = Machine::get().make_stream(current_device);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+  *stream = Machine::get().make_stream(current_device, (flags & cudaStreamNonBlocking) == 0);
   return cudaSuccess;
 }
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+
+/// What it has been handed is still done.
+cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (is_capturing(stream)) return fail(cudaErrorStreamCaptureUnsupported);
@@ -313,7 +251,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamQuery(cudaStream_t stream) { return cudaStreamSynchronize(stream); }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  Machine::get().races().stream_waits(name_of(stream), event_of(event).clock);
+  const Event& of = event_of(event);
+  if (of.mark) Machine::get().work().wait(name_of(stream), of.mark);
+  Machine::get().races().stream_waits(name_of(stream), of.clock);
   return cudaSuccess;
 }
 
@@ -328,9 +268,13 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  Machine::get().races().stream_waits(name_of(stream), waited_for);
-  event_of(event).clock = Machine::get().races().record(name_of(stream));
-  event_of(event).recorded = std::chrono::steady_clock::now();
+  const Stream in = name_of(stream);
+  Machine& machine = Machine::get();
+  machine.follow_default_stream(in);
+  machine.races().stream_waits(in, waited_for);
+  event_of(event).clock = machine.races().record(in);
+  event_of(event).mark = machine.work().record(in);
+  event_of(event).asked = 0;
   return cudaSuccess;
 }
 
@@ -339,21 +283,30 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event_of(event).mark) Machine::get().work().finish(*event_of(event).mark);
   merge(waited_for, event_of(event).clock);
   return cudaSuccess;
 }
 
 /// LibTorch's allocator asks before it lets any thread use memory again.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  Machine::get().races().host_waits(event_of(event).clock);
+  Event& of = event_of(event);
+  LateStreams& work = Machine::get().work();
+  if (of.mark && !work.is_reached(*of.mark)) {
+    if (++of.asked < kPatience) return fail(cudaErrorNotReady);
+    work.finish(*of.mark);
+  }
+  Machine::get().races().host_waits(of.clock);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
   const Event &first = event_of(from), &second = event_of(to);
-  if (!first.timing || !second.timing || !first.recorded || !second.recorded)
+  if (!first.timing || !second.timing || !first.mark || !second.mark)
     return fail(cudaErrorInvalidResourceHandle);
-  *milliseconds = std::chrono::duration<float, std::milli>(*second.recorded - *first.recorded).count();
+  const LateStreams& work = Machine::get().work();
+  if (!work.is_reached(*first.mark) || !work.is_reached(*second.mark)) return fail(cudaErrorNotReady);
+  *milliseconds = std::chrono::duration<float, std::milli>(second.mark->when - first.mark->when).count();
   return cudaSuccess;
 }
 

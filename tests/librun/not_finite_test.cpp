@@ -86,6 +86,28 @@ TEST_SUITE("librun/not_finite") {
     }
   }
 
+  TEST_CASE("skip: a resumed epoch's loss is the mean over the steps that were made") {
+    for (const int every : {1, 3, 4}) {
+      CAPTURE(every);
+      const TestFolder data, folder;
+      write_data(data, /*broken=*/19);
+      const plan::Plan plan = make_plan({.model = test::mlp(4), .cuts = {2, 5}});
+      run::RunOptions options = options_of(data, run::OnNan::skip);
+      const test::Run whole = test::run_plan(plan, options);
+      options.checkpoint = options.resume = folder.path() / "ck";
+      options.checkpoint_steps = every;
+      options.epochs.reset();
+      options.steps = every;
+      test::SilentObserver observer;
+      options.resume.clear();
+      run::run(plan, options, observer);
+      options.resume = options.checkpoint;
+      options.steps = 5;
+      const run::RunReport resumed = run::run(plan, options, observer);
+      CHECK(resumed.epochs.at(0).train_loss == whole.report.epochs.at(0).train_loss);
+    }
+  }
+
   TEST_CASE("stop: the run ends with the weights of the step before and says where") {
     for (const PlanSpec& spec : specs()) {
       CAPTURE(spec.schedule);

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "libprofile/core/error.h"
@@ -12,6 +13,7 @@
 #include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/checkpoint/weights.h"
 #include "librun/run.h"
+#include "tests/librun/data_bytes.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"
 #include "tests/librun/rank_training.h"
@@ -91,6 +93,41 @@ TEST_SUITE("librun/ranks") {
       run::RunOptions half = options_for(plan);
       half.autocast = run::Autocast::bfloat16;
       check_same(2, plan, half);
+    }
+  }
+
+  TEST_CASE("a copy of shared weights on a rank without their owner is loaded as well") {
+    const TestFolder folder;
+    const plan::Plan plan = make_plan({.model = ::test::shared_mlp(), .cuts = {3, 6}});
+    run::RunOptions options = options_for(plan);
+    options.seed = 7;
+    options.save_weights = folder.path() / "other.safetensors";
+    ::test::SilentObserver observer;
+    run::run(plan, options, observer);
+    options.seed = 1;
+    options.initial_weights = std::exchange(options.save_weights, {});
+    check_same(3, plan, options);
+  }
+
+  // What is changed before it is sent, and what waits for a receive that comes behind it, shows here.
+  TEST_CASE(
+      "messages that are read at the last moment, and taken in the order of their receives: the same bits") {
+    for (const char* const schedule :
+         {"1f1b", "interleaved", "chimera", "zb-h1", "pipedream", "parameter-server"}) {
+      CAPTURE(schedule);
+      const auto spec = pp::test::spec_for(schedule, 4);
+      REQUIRE(spec);
+      const plan::Plan plan = make_plan(*spec);
+      run::RunOptions options = options_for(plan);
+      options.clip_norm = plan.workers.front().program.stream || spec->schedule == "parameter-server"
+                              ? std::nullopt
+                              : std::optional(0.5);
+      const ::test::Run expected = ::test::run_plan(plan, options);
+      const TestFolder folder;
+      options.save_weights = folder.path() / "weights.safetensors";
+      Wires wires(4, /*late=*/true);
+      for (const Ending& ending : train(4, plan, options, {}, &wires)) REQUIRE(ending.error == "");
+      CHECK(::test::first_difference(expected.tensors, run::read_weights(options.save_weights)) == "");
     }
   }
 
@@ -289,13 +326,91 @@ TEST_SUITE("librun/ranks") {
     const auto has = [](const std::string& text, const std::string& part) {
       return text.find(part) != std::string::npos;
     };
-    CHECK(has(refusal([](auto&, auto&, run::RunOptions& o) { o.learning_rate = 0.5; }),
-              ": option learning_rate is 0.5, on rank 0 0.05; start all ranks with the same pp-run, plan, data "
-              "and options"));
+    CHECK(
+        has(refusal([](auto&, auto&, run::RunOptions& o) { o.learning_rate = 0.5; }),
+            ": option learning_rate is 0.5, on rank 0 0.05; start all ranks with the same pp-run, plan, data, "
+            "weights and options"));
+    // One option more on a rank, which stands before others in their order.
+    CHECK(has(refusal([](auto&, auto&, run::RunOptions& o) { o.clip_norm = 1; }),
+              ": option clip_norm is 1.0, on rank 0 not given;"));
+    CHECK(has(refusal([](ThreadPeers&, auto&, run::RunOptions& o) { o.warmup_steps = 2; }),
+              ": option warmup_steps is 2, on rank 0 not given;"));
     CHECK(has(refusal([](auto&, auto&, run::RunOptions& o) { o.seed = 8; }), ": the seed is 8, on rank 0 7;"));
     CHECK(has(refusal([](auto&, plan::Plan& p, auto&) { p.training.optimizer = plan::OptimizerName::adam; }),
               ": the plan is sha256:"));
     CHECK(has(refusal([](auto&, auto&, run::RunOptions& o) { o.data = "nowhere"; }), ": nowhere: "));
+  }
+
+  TEST_CASE("ranks that begin with other weights, or from other checkpoints, are refused with both files") {
+    const TestFolder folder;
+    const plan::Plan plan = make_plan({.model = ::test::mlp(2), .cuts = {2}});
+    const auto weights_of = [&](std::uint64_t seed, const std::string& name) {
+      run::RunOptions options = options_for(plan);
+      options.seed = seed;
+      options.steps = 4;
+      options.save_weights = folder.path() / (name + ".safetensors");
+      options.checkpoint = folder.path() / name;
+      ::test::SilentObserver observer;
+      run::run(plan, options, observer);
+    };
+    weights_of(7, "a");
+    weights_of(8, "b");
+    fs::copy_file(folder.path() / "a.safetensors", folder.path() / "copy.safetensors");
+    const auto ending = [&](const auto& change) {
+      const auto endings = train(2, plan, options_for(plan),
+                                 [&](ThreadPeers& peers, auto&, auto& o) { change(peers.rank(), o); });
+      CHECK(endings[1].said_elsewhere == !endings[0].error.empty());
+      return endings[0].error;
+    };
+    const std::string path = folder.path().string();
+    const auto begin_with = [&](const std::string& second) {
+      return ending([&](int rank, run::RunOptions& o) {
+        o.initial_weights = path + "/" + (rank == 0 ? "a.safetensors" : second);
+      });
+    };
+    const std::string other = begin_with("b.safetensors");
+    CHECK(other.find("the state that the training begins with is " + path + "/b.safetensors (sha256:") !=
+          std::string::npos);
+    CHECK(other.find("), on rank 0 " + path + "/a.safetensors (sha256:") != std::string::npos);
+    CHECK(begin_with("copy.safetensors") == "");
+    const std::string resumed =
+        ending([&](int rank, run::RunOptions& o) { o.resume = folder.path() / (rank == 0 ? "a" : "b"); });
+    CHECK(resumed.find("begins with is " + path + "/b/step-4 (sha256:") != std::string::npos);
+    const std::string drawn = ending([&](int rank, run::RunOptions& o) {
+      if (rank == 1) o.initial_weights = folder.path() / "a.safetensors";
+    });
+    CHECK(drawn.find("on rank 0 drawn from the seed;") != std::string::npos);
+  }
+
+  // 24 samples of x [width] and y; the sample in the middle differs: count, first and last sample do not.
+  TEST_CASE("ranks whose data differ within are refused while they train, with rank and file") {
+    const TestFolder folder;
+    const plan::Plan plan = make_plan({.model = ::test::mlp(2), .cuts = {2}});
+    const auto width = plan.model.inputs.front().type.shape.front();
+    for (const int which : {0, 1}) {
+      std::vector<float> x(static_cast<std::size_t>(24 * width), 0.5F);
+      x[static_cast<std::size_t>(12 * width)] += static_cast<float>(which);
+      const std::vector<std::int64_t> y(24, 1);
+      const std::string header = R"({"x": {"dtype": "F32", "shape": [24, )" + std::to_string(width) +
+                                 R"(], "data_offsets": [0, )" + std::to_string(96 * width) +
+                                 R"(]}, "y": {"dtype": "I64", "shape": [24], "data_offsets": [)" +
+                                 std::to_string(96 * width) + ", " + std::to_string(96 * width + 192) + "]}}";
+      fs::create_directory(folder.path() / std::to_string(which));
+      folder.write(std::to_string(which) + "/train.safetensors",
+                   ::test::safetensors_bytes(header, ::test::bytes_of(x) + ::test::bytes_of(y)));
+    }
+    for (const int second : {0, 1}) {
+      const auto endings = train(2, plan, options_for(plan), [&](ThreadPeers& peers, auto&, auto& o) {
+        o.data = (folder.path() / std::to_string(peers.rank() == 0 ? 0 : second)).string();
+      });
+      const std::string path = (folder.path() / "0/train.safetensors").string();
+      if (second == 0) CHECK(endings[0].error == "");
+      if (second == 0) continue;
+      CHECK(endings[0].error.starts_with("rank 1 has other data than rank 0 in " + path +
+                                         ": the samples of the first "));
+      CHECK(endings[0].error.ends_with(" steps differ; give all ranks the same files"));
+      CHECK(endings[1].said_elsewhere);
+    }
   }
 
   TEST_CASE("a worker that fails on any rank ends all, and rank 0 names rank, worker, stage and operation") {

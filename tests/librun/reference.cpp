@@ -40,6 +40,20 @@ std::vector<at::Tensor> owned(const ResolvedModel& model, LayerTensors weights) 
   return flat(weights);
 }
 
+// Of such a list what is not kept.
+std::vector<at::Tensor> moving(const ResolvedModel& model, std::vector<at::Tensor> all,
+                               const std::vector<std::string>& kept) {
+  std::vector<at::Tensor> left;
+  auto next = all.begin();
+  for (int layer = 0; layer < model.layer_count(); ++layer) {
+    const ResolvedLayer& resolved = model.layers[static_cast<std::size_t>(layer)];
+    for (std::size_t i = 0; resolved.weights_layer == layer && i < resolved.parameters.size(); ++i, ++next) {
+      if (std::ranges::count(kept, parameter_name(model, layer, i)) == 0) left.push_back(*next);
+    }
+  }
+  return left;
+}
+
 bool all_finite(const std::vector<at::Tensor>& gradients) {
   return std::ranges::all_of(gradients, [](const at::Tensor& g) { return g.isfinite().all().item<bool>(); });
 }
@@ -61,7 +75,7 @@ void clip(const std::vector<at::Tensor>& gradients, double most) {
 }  // namespace
 
 Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Order order_of_sum,
-                    const std::function<double(std::int64_t)>& rate) {
+                    const std::function<double(std::int64_t)>& rate, const std::vector<std::string>& kept) {
   at::set_num_threads(1);
   WholeModel model(plan, options);
   Trained result;
@@ -105,7 +119,8 @@ Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Orde
       for (const auto& entry : part.statistics) statistics[{entry.layer, entry.buffer}].push_back(entry);
       loss += part.loss;
     }
-    const std::vector<at::Tensor> gradients = gathered(model.resolved(), summed(sums, weights));
+    const std::vector<at::Tensor> gradients =
+        moving(model.resolved(), gathered(model.resolved(), summed(sums, weights)), kept);
     result.losses.push_back(loss);
     for (const at::Tensor& gradient : gradients) gradient.mul_(1 / scale);
     if (dynamic) {  // as torch.amp.GradScaler
@@ -117,7 +132,8 @@ Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Orde
       if (!finite) continue;
     }
     if (options.clip_norm) clip(gradients, *options.clip_norm);
-    optimizer->step(owned(model.resolved(), weights), gradients, rate ? rate(step) : options.learning_rate);
+    optimizer->step(moving(model.resolved(), owned(model.resolved(), weights), kept), gradients,
+                    rate ? rate(step) : options.learning_rate);
     for (auto& [place, entries] : statistics) {
       for (const BatchNorm& norm : batch_norms(model.resolved(), place.first)) {
         if (norm.buffer != place.second) continue;

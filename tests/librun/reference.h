@@ -27,9 +27,11 @@ struct Trained {
 enum class Order { ascending, descending };
 
 /// Accumulates over the plan's micro-batches of synthetic data, of as many mini-batches as the options say,
-/// then steps; single thread. `rate`: of each step; none: the options' learning rate.
+/// then steps; single thread. `rate`: of each step; none: the options' learning rate. `kept`: parameters that
+/// no step sees, by name.
 Trained train_alone(const pp::plan::Plan& plan, const pp::run::RunOptions& options,
-                    Order order = Order::ascending, const std::function<double(std::int64_t)>& rate = {});
+                    Order order = Order::ascending, const std::function<double(std::int64_t)>& rate = {},
+                    const std::vector<std::string>& kept = {});
 
 /// PipeDream with stashing (Narayanan et al., SOSP 2019): stage s uses for its local mini-batch i version
 /// max(0, i - warm_s), and its i-th update, on the newest version, applies the mean over the samples of

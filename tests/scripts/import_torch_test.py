@@ -4,6 +4,7 @@
 
 import json
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -66,6 +67,21 @@ class Layers(unittest.TestCase):
         block = module_of(forward, a=nn.Linear(4, 4), b=nn.Linear(4, 4))
         names = list(self.layers(nn.Sequential(block), "float32:4"))
         self.assertEqual(names, ["0.a", "0", "0.b", "0/2"])
+
+    def test_parameters_that_require_no_gradient_are_frozen(self):
+        block = module_of(lambda self, x: self.b(self.a(x).relu()), a=nn.Linear(4, 4), b=nn.Linear(4, 4))
+        module = nn.Sequential(block, nn.LayerNorm(4), nn.Linear(4, 2))
+        for name in ("0.a.weight", "0.a.bias", "0.b.bias", "1.weight", "1.bias"):
+            module.get_parameter(name).requires_grad = False
+        made = imported(module, "float32:4", level="op")
+        frozen = [layer.get("frozen") for layer in made.document["layers"] if layer["op"] != "relu"]
+        self.assertEqual(frozen, [True, ["bias"], True, None])
+        self.assertEqual(made.trained, {"0.b.weight", "2.weight", "2.bias"})
+        self.assertEqual(made.parameters, set(made.weights))
+        whole = imported(nn.Sequential(block.requires_grad_(False), nn.Linear(4, 2)), "float32:4", level="block")
+        layer = whole.document["layers"][0]
+        self.assertEqual((layer["op"], layer["frozen"]), ("graph", True))
+        self.assertFalse(any("frozen" in node for node in layer["nodes"]))
 
     def test_blocks_are_elements_of_lists(self):
         inner = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
@@ -205,6 +221,42 @@ class Layers(unittest.TestCase):
         self.assertEqual(document["loss"]["inputs"], ["lin", "labels"])
         self.assertEqual(document["targets"], [{"name": "labels", "dtype": "int64", "shape": []}])
 
+    def test_of_several_outputs_one_is_chosen_by_name_index_or_a_telling_name(self):
+        def returns(make):
+            return module_of(lambda self, x: make(self.body(x), self.head(torch.tanh(self.body(x)))),
+                             body=nn.Linear(4, 6), head=nn.Linear(6, 3))
+        pair = returns(lambda features, logits: (features, logits))
+        named = returns(lambda features, scores: {"features": features, "scores": scores})
+        telling = returns(lambda features, logits: {"features": features, "logits": logits, "cache": (features, None)})
+        for module, output, layer, left_out in ((pair, "1", "head", ["0"]), (pair, "0", "body", ["1"]),
+                                                (named, "scores", "head", ["features"]), (named, "1", "head", ["features"]),
+                                                (telling, None, "head", ["features", "cache"])):
+            made = imported(module, "float32:4", loss="cross_entropy", output=output)
+            self.assertEqual((made.document["outputs"], made.document["loss"]["inputs"][0]), ([layer], layer))
+            self.assertEqual(made.left_out, left_out)
+
+    def test_labels_that_do_not_count_and_class_weights_are_the_weight_of_a_sample(self):
+        options = {"target": ("int64:3:1..4",), "loss": "module"}  # the example shows no label 0
+        for given in ({"ignore_index": 0}, {"ignore_index": 0, "label_smoothing": 0.2}, {}):
+            found = imported(Sequence(lambda m, y, labels, given=given: F.cross_entropy(y, labels, **given) * 2),
+                             "float32:3x4", **options)
+            call = next(node["call"] for node in found.document["loss"]["nodes"] if "cross_entropy" in str(node))
+            self.assertEqual(call["arguments"].get("ignore_index", -100), given.get("ignore_index", -100))
+        weighted = imported(Sequence(lambda m, y, labels: F.cross_entropy(y, labels, weight=m.w)), "float32:3x4",
+                            **options)
+        self.assertEqual(weighted.document["loss"]["nodes"][-1]["call"]["constants"][0]["values"], [1, 2, 3, 4, 5])
+
+
+class Sequence(nn.Module):
+    """Five classes at three positions; `loss(module, logits, labels)` with all positions in one dimension."""
+    def __init__(self, loss):
+        super().__init__()
+        self.lin, self.loss = nn.Linear(4, 5), loss
+        self.register_buffer("w", torch.arange(1.0, 6.0))
+
+    def forward(self, x, labels):
+        return self.loss(self, self.lin(x).flatten(0, 1), labels.flatten())
+
 
     def test_of_several_outputs_one_is_chosen_by_name_index_or_a_telling_name(self):
         def returns(make):
@@ -219,6 +271,116 @@ class Layers(unittest.TestCase):
             made = imported(module, "float32:4", loss="cross_entropy", output=output)
             self.assertEqual((made.document["outputs"], made.document["loss"]["inputs"][0]), ([layer], layer))
             self.assertEqual(made.left_out, left_out)
+
+
+class Reversal(torch.autograd.Function):
+    """A backward that is not the forward's: domain-adversarial training."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return -grad
+
+
+class Itself(unittest.TestCase):
+    """What torch.export does not keep is seen by comparing with the module itself."""
+
+    def refused(self, message, module, *examples, **options):
+        with self.assertRaises(Refused) as caught:
+            imported(module, *examples, **options)
+        self.assertIn(message, str(caught.exception))
+
+    def test_a_backward_of_its_own_is_refused_with_the_parameter(self):
+        module = module_of(lambda self, x: self.b(Reversal.apply(self.a(x))), a=nn.Linear(4, 4), b=nn.Linear(4, 2))
+        # The gradient has the other sign: twice its largest value away.
+        self.refused("the gradient of a.weight differs from the module's by 2.0e+00 of its largest", module, "float32:4")
+
+    def test_hooks_of_tensors_parameters_and_modules_are_refused(self):
+        lin = nn.Linear(4, 2)
+        lin.weight.register_hook(lambda grad: grad * 0.5)
+        self.refused("the gradient of 0.weight differs from the module's by 1.0e+00", nn.Sequential(lin), "float32:4")
+
+        def forward(self, x):
+            hidden = self.a(x)
+            if hidden.requires_grad and not torch.compiler.is_compiling():
+                hidden.register_hook(lambda grad: grad.clamp(-0.01, 0.01))
+            return self.b(hidden)
+        self.refused("the gradient of a.weight", module_of(forward, a=nn.Linear(4, 4), b=nn.Linear(4, 2)), "float32:4")
+        block = nn.Linear(4, 4)
+        block.register_full_backward_hook(lambda module, grads, above: (grads[0] * 3,))
+        self.refused("the gradient of 0.weight", nn.Sequential(nn.Linear(4, 4), block), "float32:4")
+
+    def test_a_dropped_layer_of_pythons_random_is_refused(self):
+        def forward(self, x):
+            return self.b(x if self.training and random.random() < 1e-9 else self.a(x))
+        self.refused("draws numbers of Python's random", module_of(forward, a=nn.Linear(4, 4), b=nn.Linear(4, 2)), "float32:4")
+
+    def test_state_beside_the_state_dict_that_training_changes_is_refused(self):
+        class Centered(nn.Module):
+            def __init__(self, late):
+                super().__init__()
+                self.lin, self.late = nn.Linear(8, 8), late
+                self.register_buffer("mean", torch.zeros(8), persistent=False)
+
+            def forward(self, x):
+                made = None if self.late else self.lin(x - self.mean)
+                if self.training:
+                    self.mean.lerp_(x.detach().mean(0), 0.01)
+                return self.lin(x - self.mean) if made is None else made
+        for late in (False, True):
+            self.refused("changes mean in forward()", Centered(late), "float32:8")
+
+    def test_a_mask_in_two_places_is_refused(self):
+        def forward(self, x):
+            mask = torch.empty(x.shape[0], 1).bernoulli_(0.5).div_(0.5) if self.training else 1.0
+            return self.a(x) * mask + self.b(x) * mask
+        self.refused("multiplies with the random mask of", module_of(forward, a=nn.Linear(4, 4), b=nn.Linear(4, 4)), "float32:4")
+
+    def test_sizes_that_step_with_many_samples_are_refused(self):
+        def forward(self, x):
+            return self.lin(x).reshape((x.shape[0] + 127) // 128 * x.shape[0], -1)
+        self.refused("number of samples", module_of(forward, lin=nn.Linear(4, 4)), "float32:4")
+
+    def test_a_matrix_of_samples_is_refused(self):
+        self.refused("must not depend on each other", module_of(lambda self, x: torch.eye(x.shape[0]) @ self.lin(x),
+                                                                lin=nn.Linear(4, 4)), "float32:4")
+
+    def test_parameters_that_share_memory_are_refused(self):
+        module = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
+        module[1].weight.data = module[0].weight.data
+        self.refused("0.weight and 1.weight share memory", module, "float32:4")
+
+    def test_one_module_with_buffers_under_two_names(self):
+        norm = nn.BatchNorm1d(4)
+        made = imported(module_of(lambda self, x: self.lin(self.second(x)), first=norm, second=norm, lin=nn.Linear(4, 2)),
+                        "float32:4")
+        self.assertEqual(len([name for name in made.weights if name.endswith("running_mean")]), 1)
+
+    def test_parameters_are_concatenated(self):
+        def forward(self, x):
+            return self.lin(x + torch.cat([self.one, self.two]))
+        made = imported(module_of(forward, lin=nn.Linear(4, 4), one=nn.Parameter(torch.ones(1, 4)),
+                                  two=nn.Parameter(torch.ones(2, 4))), "float32:3x4")
+        self.assertEqual(sorted(made.trained), ["lin.bias", "lin.weight", "one", "two"])
+
+    def test_parts_in_float32_are_marked(self):
+        def forward(self, x):
+            wide = self.a(x).float()
+            norm = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+            return self.b(torch.softmax(norm.to(x.dtype), -1, dtype=torch.float32).type_as(x)).neg()
+        nodes = imported(module_of(forward, a=nn.Linear(4, 4), b=nn.Linear(4, 2)), "float32:4", level="op").document["layers"]
+        calls = {layer["call"]["target"]: layer["call"].get("precision") for layer in nodes if layer["op"] == "aten"}
+        single = {"aten::pow.Tensor_Scalar", "aten::mean.dim", "aten::add.Scalar", "aten::rsqrt", "aten::softmax.int"}
+        self.assertEqual({target for target, precision in calls.items() if precision == "float32"} - {"aten::mul.Tensor"}, single)
+        self.assertIsNone(calls["aten::neg"])  # behind the cast back
+
+    def test_products_of_a_transposed_convolution_are_counted_from_its_input(self):
+        # 3 x 5 inputs, each multiplied with 4 channels of 3 taps: 2 * 15 * 12 operations; kernel 3, stride 2: 11 outputs.
+        made = imported(nn.Sequential(nn.ConvTranspose1d(3, 4, 3, stride=2)), "float32:3x5")
+        self.assertEqual(made.document["layers"][0]["call"]["flops"], 360.0)
 
 
 class Refusals(unittest.TestCase):
@@ -313,6 +475,17 @@ class Refusals(unittest.TestCase):
             def forward(self, x, labels):
                 return F.cross_entropy(self.lin(x), labels, reduction="sum")
         self.refused("not the mean over its samples", Loss(), "float32:4", target=("int64::0..4",), loss="module")
+
+    def test_a_mean_over_some_labels_is_refused_where_its_samples_do_not_say_what_they_weigh(self):
+        def masked(module, y, labels):
+            mask = (labels != 0).float()
+            return (F.cross_entropy(y, labels, reduction="none") * mask).sum() / mask.sum()
+
+        def mixed(module, y, labels):
+            return F.cross_entropy(y, labels, ignore_index=0) + (y[:, 0] - labels).abs().mean()
+        for loss in (masked, mixed):  # the example shows no label 0
+            self.refused("with labels 0 is not the mean over its other labels", Sequence(loss), "float32:3x4",
+                         target=("int64:3:1..4",), loss="module")
 
     def test_images_have_no_cross_entropy(self):
         self.refused("neither [classes] nor", nn.Conv2d(3, 2, 1), "float32:3x4x4", loss="cross_entropy")

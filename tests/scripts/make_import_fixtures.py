@@ -6,6 +6,9 @@ NAME.json                 the model
 NAME.weights.safetensors  its weights
 NAME.golden.safetensors   inputs and targets by name; `output` of the module in evaluation; `loss` and
                           `gradient.PARAMETER` in training without dropout
+
+tuned-KIND.*              a module of which a part trains; golden holds inputs and targets, and in `after.PARAMETER`
+                          all parameters after ten steps of torch.optim.SGD on them (TUNING)
 """
 
 import json
@@ -89,6 +92,65 @@ class Residual(nn.Module):
         return self.fc(x.relu_().mean((2, 3)))
 
 
+class LowRank(nn.Module):
+    """A linear layer with a low-rank addition."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = nn.Linear(8, 8)
+        self.lora_down = nn.Linear(8, 2, bias=False)
+        self.lora_up = nn.Linear(2, 8, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.base(x) + self.lora_up(self.lora_down(x))
+
+
+class Tuned(nn.Module):
+    """A block of attention, of which `trains(name)` says what trains."""
+
+    def __init__(self, trains: Any) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(11, 8)
+        self.norm = nn.LayerNorm(8)
+        self.query, self.key, self.value = LowRank(), nn.Linear(8, 8), LowRank()
+        self.out = nn.Linear(8, 8)
+        self.head = nn.Linear(8, 11)
+        for name, parameter in self.named_parameters():
+            parameter.requires_grad = trains(name)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.tokens(tokens)
+        y = self.norm(x)
+        q, k, v = (part(y).unflatten(2, (2, 4)).transpose(1, 2) for part in (self.query, self.key, self.value))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        return self.head(torch.tanh(x + self.out(y)))
+
+
+TUNING = {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.1}
+TUNED = {"body": lambda name: name.startswith("head"), "lora": lambda name: "lora" in name,
+         "bitfit": lambda name: name.endswith("bias"), "norms": lambda name: name.startswith("norm"),
+         "embedding": lambda name: not name.startswith("tokens")}
+
+
+def tuned(kind: str) -> dict[str, bytes]:
+    torch.manual_seed(0)
+    module, examples = Tuned(TUNED[kind]), [factory.parse_example("int64:5:0..10")]
+    factory.name_inputs(module, examples)
+    imported = importer.import_module(module, examples, f"tuned-{kind}", "cross_entropy", "module")
+    torch.manual_seed(1)
+    tokens, label = torch.randint(0, 11, (4, 5)), torch.randint(0, 11, (4, 5))
+    optimizer = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], **TUNING)
+    for _ in range(10):
+        optimizer.zero_grad()
+        F.cross_entropy(module(tokens).flatten(0, 1), label.flatten()).backward()
+        optimizer.step()
+    after = {f"after.{name}": parameter.detach() for name, parameter in module.named_parameters()}
+    data = {examples[0].name: tokens, imported.document["targets"][0]["name"]: label}
+    return {f"tuned-{kind}.json": (indented(imported.document) + "\n").encode(),
+            f"tuned-{kind}.weights.safetensors": weights.encode(imported.weights),
+            f"tuned-{kind}.golden.safetensors": weights.encode(data | after)}
+
+
 MODELS = {"attention": (Attention, "int64:5:0..10", "module"),
           "attention-blocks": (Attention, "int64:5:0..10", "block"),
           "windows": (Windows, "float32:4x4x4", "module"), "residual": (Residual, "float32:2x6x6", "block")}
@@ -128,8 +190,8 @@ def main() -> int:
         return 2
     FOLDER.mkdir(exist_ok=True)
     differs = False
-    for name in MODELS:
-        for file, content in fixture(name).items():
+    for made in [*map(fixture, MODELS), *map(tuned, TUNED)]:
+        for file, content in made.items():
             place = FOLDER / file
             if not check:
                 place.write_bytes(content)

@@ -43,10 +43,13 @@ void break_pipe(int descriptor) {
 class Terminal {
  public:
   Terminal() : master_(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)) {
-    if (master_ < 0 || grantpt(master_) != 0 || unlockpt(master_) != 0)
-      throw std::runtime_error("no pseudo terminal");
+    usable_ =
+        master_ >= 0 && grantpt(master_) == 0 && unlockpt(master_) == 0 && access(ptsname(master_), W_OK) == 0;
   }
-  ~Terminal() { close(master_); }
+  ~Terminal() {
+    if (master_ >= 0) close(master_);
+  }
+  bool usable() const { return usable_; }
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
@@ -67,6 +70,7 @@ class Terminal {
 
  private:
   int master_;
+  bool usable_ = false;
 };
 
 /// Until the file has the text or the process has ended.
@@ -91,7 +95,7 @@ Outcome run_program(const std::filesystem::path& program, const std::vector<std:
   argv.push_back(nullptr);
 
   std::optional<Terminal> terminal;
-  if (circumstances.columns > 0) terminal.emplace();
+  if (circumstances.columns > 0 && !terminal.emplace().usable()) throw std::runtime_error("no pseudo terminal");
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error("fork failed");
   if (child == 0) {
@@ -117,6 +121,8 @@ Outcome run_program(const std::filesystem::path& program, const std::vector<std:
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return {code, contents(out), contents(err), std::int64_t{usage.ru_maxrss} << 10};
 }
+
+bool has_terminals() { return Terminal().usable(); }
 
 TemporaryFolder::TemporaryFolder() {
   std::string name = (std::filesystem::temp_directory_path() / "pp-test-XXXXXX").string();

@@ -27,6 +27,9 @@ struct Circumstances {
 Outcome run_program(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                     const std::filesystem::path& folder, const Circumstances& circumstances = {});
 
+/// Whether `Circumstances::columns` can be had: the system has pseudo terminals (/dev/ptmx and /dev/pts).
+bool has_terminals();
+
 /// A new folder that disappears with the object.
 class TemporaryFolder {
  public:

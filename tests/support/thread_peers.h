@@ -1,4 +1,7 @@
-// Ranks that are threads of this process: messages are copied through queues.
+// Ranks that are threads of this process. Messages are copied when they are sent, or (Wires::late) as a library
+// may at the latest: out of the sender's memory when the receiver has asked for them a few times; until then
+// they are not sent; letters always are. A receive takes the message of its turn, whichever of them is asked
+// first.
 #pragma once
 
 #include <atomic>
@@ -6,7 +9,11 @@
 #include <deque>
 #include <exception>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
+#include <string>
 #include <thread>
 #include <tuple>
 #include <type_traits>
@@ -20,7 +27,8 @@ namespace pp::test {
 /// What they share.
 class Wires {
  public:
-  explicit Wires(int size) : size_(size), letters_(static_cast<std::size_t>(size)) {}
+  explicit Wires(int size, bool late = false)
+      : size_(size), late_(late), letters_(static_cast<std::size_t>(size)) {}
 
   int size() const { return size_; }
   /// Bytes sent by tensors and sums, letters left out.
@@ -29,14 +37,23 @@ class Wires {
  private:
   friend class ThreadPeers;
   using Place = std::tuple<run::Peers::Lane, int, int, int>;  ///< lane, from, to, tag
+  /// Of the first three under the mutex.
   struct Message {
-    std::string bytes;
-    std::shared_ptr<std::atomic<bool>> taken;
+    std::string copy;                  ///< not late
+    std::span<const std::byte> bytes;  ///< of the sender, or of the copy
+    int asked = 0;
+    std::atomic<bool> taken = false;
   };
+  struct Queue {
+    std::map<int, std::shared_ptr<Message>> messages;  ///< by their numbers
+    int sent = 0, posted = 0;
+  };
+  static constexpr int kLate = 3;  ///< times that are asked in vain
 
   int size_;
+  const bool late_;
   std::mutex mutex_;
-  std::map<Place, std::deque<Message>> messages_;
+  std::map<Place, Queue> queues_;
   std::vector<std::deque<run::Peers::Letter>> letters_;  ///< per receiver
   struct Sum {
     std::vector<double> elements;
@@ -55,10 +72,11 @@ class ThreadPeers final : public run::Peers {
   std::unique_ptr<run::Posted> send(const Address& to, std::span<const std::byte> bytes, std::size_t /*room*/,
                                     Sent sent) override {
     const std::lock_guard held(wires_.mutex_);
-    auto taken = std::make_shared<std::atomic<bool>>(false);
-    wires_.messages_[{to.lane, rank(), to.rank, to.tag}].push_back({text(bytes), taken});
+    const auto message = on_its_way(bytes);
+    Wires::Queue& queue = wires_.queues_[{to.lane, rank(), to.rank, to.tag}];
+    queue.messages.emplace(queue.sent++, message);
     wires_.sent_ += bytes.size();
-    return std::make_unique<Leaving>(sent == Sent::taken ? taken : nullptr);
+    return std::make_unique<Leaving>(sent == Sent::taken || wires_.late_ ? message : nullptr);
   }
   std::unique_ptr<run::Posted> receive(const Address& from, std::span<std::byte> room) override {
     return std::make_unique<Coming>(wires_, Wires::Place{from.lane, from.rank, rank(), from.tag}, room);
@@ -132,34 +150,47 @@ class ThreadPeers final : public run::Peers {
   };
 
   struct Leaving final : run::Posted {
-    explicit Leaving(std::shared_ptr<std::atomic<bool>> flag) : taken(std::move(flag)) {}
-    bool done() override { return !taken || *taken; }
+    explicit Leaving(std::shared_ptr<Wires::Message> what) : message(std::move(what)) {}
+    bool done() override { return !message || message->taken; }
     std::size_t bytes() const override { return 0; }
-    std::shared_ptr<std::atomic<bool>> taken;
+    std::shared_ptr<Wires::Message> message;  ///< null: sent
   };
 
   struct Coming final : run::Posted {
     Coming(Wires& all, const Wires::Place& where, std::span<std::byte> to)
-        : wires(all), place(where), room(to) {}
+        : wires(all), place(where), room(to) {
+      const std::lock_guard held(wires.mutex_);
+      turn = wires.queues_[place].posted++;
+    }
     bool done() override {
       if (arrived) return true;
       const std::lock_guard held(wires.mutex_);
-      auto& queue = wires.messages_[place];
-      if (queue.empty()) return false;
-      arrived = queue.front().bytes.size();
-      if (*arrived > room.size()) std::terminate();
-      if (*arrived > 0) std::memcpy(room.data(), queue.front().bytes.data(), *arrived);
-      *queue.front().taken = true;
-      queue.pop_front();
+      auto& messages = wires.queues_[place].messages;
+      const auto found = messages.find(turn);
+      if (found == messages.end()) return false;
+      Wires::Message& message = *found->second;
+      if (wires.late_ && message.asked++ < Wires::kLate) return false;
+      if (message.bytes.size() > room.size()) std::terminate();
+      arrived = message.bytes.size();
+      if (*arrived > 0) std::memcpy(room.data(), message.bytes.data(), *arrived);
+      message.taken = true;
+      messages.erase(found);
       return true;
     }
     std::size_t bytes() const override { return *arrived; }
     Wires& wires;
     Wires::Place place;
     std::span<std::byte> room;
+    int turn = 0;  ///< which message it takes
     std::optional<std::size_t> arrived;
   };
 
+  std::shared_ptr<Wires::Message> on_its_way(std::span<const std::byte> bytes) const {
+    auto message = std::make_shared<Wires::Message>();
+    if (!wires_.late_) message->copy = text(bytes);
+    message->bytes = wires_.late_ ? bytes : std::as_bytes(std::span(message->copy));
+    return message;
+  }
   static std::string text(std::span<const std::byte> bytes) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }

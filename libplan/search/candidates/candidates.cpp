@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libplan/search/candidates/graph_candidates.h"
 #include "libplan/search/candidates/near_optima.h"
 #include "libplan/search/exact/bottleneck.h"
 #include "libplan/search/exact/label_search.h"
@@ -193,11 +194,13 @@ ChainCost bound_cost(const SearchCase& what, const SearchSpace& space) {
 
 CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits) {
   CandidateList list;
-  const BottleneckResult least = search_bottleneck(space, bound_cost(what, space));
-  list.bound = least.value;
-  if (!least.feasible() || list.bound > limits.slowest) return list;
+  list.bound = order_free_bound(what, space);
+  BottleneckResult least;
   Collector collector(what, space, list);
   try {
+    least = search_bottleneck(space, bound_cost(what, space));
+    list.bound = least.value;
+    if (!least.feasible() || list.bound > limits.slowest) return list;
     collect(what, space, limits, least, list, collector);
   } catch (const SearchStopped&) {
     list.cut_short = true;

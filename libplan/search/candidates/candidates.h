@@ -20,7 +20,7 @@ struct SearchCase {
   const Chain& bound_chain;  ///< no micro-batch of the step costs less; the same chain when all are equal
   const StageMemory& memory;
   bool synchronous = true;
-  int micro_batches = 1;
+  MicroBatches micro_batches;
   double all_reduce_overlap = 0;
   Links links;                       ///< for the objective
   Links best_links;                  ///< for the bound
@@ -32,6 +32,7 @@ enum class Origin {
   points,         ///< the Pareto points of the objective, or its optimum
   least_bound,    ///< the plan of the bound
   data_parallel,  ///< one stage
+  even_stages,    ///< stages without replicas that take as equal times as they can
   straight,       ///< the best without replicas
   anything,       ///< any partition that fits
   less_memory,    ///< the points of a machine with less memory

@@ -5,11 +5,11 @@
 #include <optional>
 #include <set>
 #include <string_view>
-#include <tuple>
 
 #include "libplan/cost/priced_model.h"
+#include "libplan/schedule/limits.h"
+#include "libplan/schedule/versions.h"
 #include "libplan/search/candidates/placed.h"
-#include "libplan/search/candidates/shapes.h"
 
 namespace pp::plan {
 namespace {
@@ -56,6 +56,14 @@ struct Batch {
   std::vector<const ScheduleRow*> schedules;
 };
 
+/// Micro-batches that a stage may have in flight, and weight versions: of streams by the widest windows, twice
+/// what supplies the stages behind (schedule/windows.cpp).
+std::int64_t most_in_flight(const ScheduleRow& row, const PlanRequest& request, const BatchOption& option) {
+  std::int64_t most = row.synchronous ? option.micro_batches : 4 * kWorkerLimit;
+  for (const int window : request.windows) most = std::max<std::int64_t>(most, window);
+  return most;
+}
+
 /// Schedules that refuse the request's micro-batches, or sizes that the profile does not price, are left out,
 /// unless all are.
 std::vector<Batch> batches_of(const Profile& profile, const PlanRequest& request) {
@@ -81,7 +89,8 @@ std::vector<Batch> batches_of(const Profile& profile, const PlanRequest& request
       for (const BatchOption& option : batch_options(profile, request, *row)) {
         unless_refused([&] {
           check_update(*row, request, option.micro_batches);
-          price_model(profile, option.sizes, curve);
+          check_bytes(profile, price_model(profile, option.sizes, curve),
+                      most_in_flight(*row, request, option));
           add(row, option);
         });
       }
@@ -97,6 +106,7 @@ struct PricedCase {
   const DeviceSet& devices;
   const Batch& batch;
   PricedModel model, least;
+  PricedModel least_split;  ///< of schedules that split the backward
   OptimizerCost optimizer, least_optimizer;
 };
 
@@ -108,11 +118,9 @@ void for_each_priced(const Profile& profile, const Cluster& cluster, const PlanR
   for (const DeviceSet& devices : device_sets(cluster, request)) {
     for (const Batch& batch : batches) {
       const std::vector<int>& sizes = batch.option.sizes;
-      PricedModel least = cheapest_model(profile, sizes, curve);
-      if (std::ranges::any_of(batch.schedules, &ScheduleRow::split_backward))
-        least = with_cheaper_backward(std::move(least));
-      visit({cluster, devices, batch, at_speed(price_model(profile, sizes, curve), devices.speed),
-             at_speed(std::move(least), devices.best_speed), at_speed(optimizer, devices.speed),
+      const PricedModel least = at_speed(cheapest_model(profile, sizes, curve), devices.best_speed);
+      visit({cluster, devices, batch, at_speed(price_model(profile, sizes, curve), devices.speed), least,
+             with_cheaper_backward(least), at_speed(optimizer, devices.speed),
              at_speed(optimizer, devices.best_speed)});
     }
   }
@@ -135,6 +143,14 @@ int nodes_of(const Cluster& cluster, const DeviceSet& devices) {
   return static_cast<int>(nodes.size());
 }
 
+/// What prices can read of it where nothing is too large: who joins the gradients, and what runs again.
+InFlight without_limit(const InFlight& whole) {
+  return {.policy = is_served(whole.policy) ? whole.policy : WeightPolicy::flush,
+          .batch = whole.batch,
+          .recompute = whole.recompute,
+          .units = whole.units};
+}
+
 using MakeChain = std::function<Chain(const PricedModel&, const OptimizerCost&)>;
 
 /// One layer order, or all of them, with every schedule.
@@ -142,29 +158,37 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
                      const LinearOrder& order, const MakeChain& make,
                      const std::function<void(const PlanCase&)>& visit) {
   const auto& [batch, schedules] = priced.batch;
-  Chain chain = make(priced.model, priced.optimizer);
-  Chain bound = make(priced.least, priced.least_optimizer);
-  chain.fixed = priced.model.fixed;
-  bound.fixed = priced.least.fixed;
-  chain.profiled_devices = bound.profiled_devices = priced.model.profiled_devices;
-  chain.nodes = bound.nodes = nodes_of(priced.cluster, priced.devices);
+  const auto chain_of = [&](const PricedModel& model, const OptimizerCost& optimizer) {
+    Chain chain = make(model, optimizer);
+    chain.fixed = model.fixed;
+    chain.profiled_devices = model.profiled_devices;
+    chain.nodes = nodes_of(priced.cluster, priced.devices);
+    return chain;
+  };
+  const Chain chain = chain_of(priced.model, priced.optimizer);
+  const Chain bound = chain_of(priced.least, priced.least_optimizer);
+  std::optional<Chain> split_bound;
+  if (std::ranges::any_of(schedules, &ScheduleRow::split_backward))
+    split_bound = chain_of(priced.least_split, priced.least_optimizer);
   const ChainUnits units(graph, priced.model.layers, order.layers);
   const int count = static_cast<int>(priced.devices.positions.size());
   const bool limited = is_limited(priced.devices.limit);
-  std::vector<std::tuple<RecomputeMode, bool, SearchSpace>> searches;
+  std::vector<SearchPart> searches;
   const auto visit_parts = [&](const ScheduleRow& schedule, RecomputeMode mode) {
     const int most = schedule.synchronous ? batch.micro_batches : count;
+    const Chain& least = schedule.split_backward ? *split_bound : bound;
     SearchPart whole{search_space(graph, order.layers, request, count, most),
-                     in_flight_of(schedule, request, batch.micro_batches)};
+                     in_flight_of(schedule, request, batch.micro_batches), schedule.synchronous, &least};
+    whole.in_flight.batch = priced.model.batch;
     whole.in_flight.recompute = mode;
     if (!order.layers.empty()) whole.in_flight.units = &units;
-    for (const auto& [space, in_flight] :
+    for (SearchPart& part :
          search_parts(schedule, request, whole, batch.micro_batches, limited, priced.cluster)) {
-      const std::tuple kind(mode, schedule.synchronous, space);
-      const int search = static_cast<int>(std::ranges::find(searches, kind) - searches.begin());
+      if (!limited) part.in_flight = without_limit(part.in_flight);
+      const int search = static_cast<int>(std::ranges::find(searches, part) - searches.begin());
       const bool fresh = search == std::ssize(searches);
-      if (fresh && !is_placed(schedule)) searches.push_back(kind);
-      visit({priced.devices, batch, order, schedule, chain, bound, space, in_flight, search, fresh});
+      if (fresh && !is_placed(schedule)) searches.push_back(part);
+      visit({std::move(part), priced.devices, batch, order, schedule, chain, least, search, fresh});
     }
   };
   for (const RecomputeMode mode : recompute_modes(request, limited, is_small(chain.size(), count))) {
@@ -214,8 +238,8 @@ SearchCase search_case(const PlanCase& one, const StageMemory& memory, const Clu
   return {.chain = one.chain,
           .bound_chain = one.bound_chain,
           .memory = memory,
-          .synchronous = one.schedule.synchronous,
-          .micro_batches = one.batch.micro_batches,
+          .synchronous = one.synchronous,
+          .micro_batches = one.in_flight.batch,
           .all_reduce_overlap = request.all_reduce_overlap.value_or(0),
           .links = slowest_links(cluster),
           .best_links = fastest_links(cluster),

@@ -8,22 +8,22 @@
 #include "libplan/cost/lattice.h"
 #include "libplan/search/candidates/candidates.h"
 #include "libplan/search/candidates/linear_order.h"
+#include "libplan/search/candidates/shapes.h"
 #include "libplan/search/request/request.h"
 
 namespace pp::plan {
 
-/// One combination. References live as long as the call that hands it out.
-struct PlanCase {
+/// One combination. References live as long as the call that hands it out. Its space has all devices of the
+/// set.
+struct PlanCase : SearchPart {
   const DeviceSet& devices;
   const BatchOption& batch;
   const LinearOrder& order;
   const ScheduleRow& schedule;
   const Chain& chain;
   const Chain& bound_chain;
-  SearchSpace space;  ///< with all devices of the set
-  InFlight in_flight;
-  /// The searches of cases on the same chain whose schedule does not place its stages, counted from 0; a case
-  /// that is not `fresh` is searched as an earlier one.
+  /// The distinct SearchParts on the same chain of schedules that do not place their stages, counted from 0. A
+  /// case that is not `fresh` has the part of an earlier one.
   int search;
   bool fresh;
 };

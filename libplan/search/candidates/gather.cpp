@@ -1,7 +1,6 @@
 #include "libplan/search/candidates/gather.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "libplan/search/candidates/graph_candidates.h"
@@ -31,6 +30,7 @@ bool has_free_order(const PlanGraph& graph, const PlanRequest& request) {
 /// What one search has found.
 struct Searched {
   CandidateList list;
+  double bound = 0;  ///< of the case
   std::vector<OrderedCandidate> ordered;
 };
 
@@ -38,7 +38,12 @@ class Gatherer {
  public:
   Gatherer(const Profile& profile, const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request,
            const SearchLimits& limits)
-      : profile_(profile), cluster_(cluster), graph_(graph), request_(request), limits_(limits) {
+      : profile_(profile),
+        cluster_(cluster),
+        graph_(graph),
+        request_(request),
+        limits_(limits),
+        equal_places_(!order_matters(cluster, usable_bytes(cluster, request, SharedMemory::parts))) {
     if (request.observer) stop_.goes_on = [this] { return goes_on(request_, progress()); };
   }
 
@@ -53,14 +58,14 @@ class Gatherer {
       batches_.insert(one.batch.sizes);
       is_placed(one.schedule) ? add_placed(one) : add_chain(one, free_order);
     });
-    if (free_order && !result_.finalists.empty()) add_graph(down_sets);
+    if (free_order) add_graph(down_sets);
     result_.cut_short = cut_short_;
     if (!equal_memories(cluster_, request_)) result_.bound_holds.clear();
     result_.orders = static_cast<int>(orders_.size());
     result_.schedules = static_cast<int>(schedules_.size());
     result_.batches = static_cast<int>(batches_.size());
     result_.placed_schedules = static_cast<int>(placed_.size());
-    result_.exact = !order_matters(cluster_, usable_bytes(cluster_, request_, SharedMemory::parts));
+    result_.exact = equal_places_ && !result_.equal_replicas;
     return std::move(result_);
   }
 
@@ -106,11 +111,11 @@ class Gatherer {
 
   void add_chain(const PlanCase& one, bool free_order) {
     result_.only_placed = false;
+    result_.equal_replicas |= one.space.aligned;
     const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
     const SearchCase what = search_case(one, memory, cluster_, request_);
     const Searched& searched = search(one, what);
-    const bool large = is_large(graph_.size(), static_cast<int>(one.devices.positions.size()));
-    include_bound(large ? whole_bound(what, one.space) : searched.list.bound);
+    include_bound(searched.bound);
     if (free_order) order_free_ = std::min(order_free_, order_free_bound(what, one.space));
     for (const Candidate& candidate : searched.list.candidates) add(one, candidate);
     for (const auto& [partition, devices, estimate] : searched.ordered)
@@ -118,29 +123,38 @@ class Gatherer {
           finalist_of(one, {partition, estimate, searched.list.bound, Origin::device_list}), devices));
   }
 
-  /// What an earlier case on the same chain has found, unless memory tells them apart.
+  /// What an equal case on the same chain has found, if there was one.
   const Searched& search(const PlanCase& one, const SearchCase& what) {
-    if (one.fresh && one.search == 0) searched_.clear(), whole_bounds_.clear();
-    if (one.fresh) searched_.emplace_back();
-    Searched& searched = searched_[static_cast<std::size_t>(one.search)];
-    if (!one.fresh && !what.memory.limited()) return searched;
-    searched = {find_candidates(what, one.space, limits_), {}};
+    if (!one.fresh) return searched_[static_cast<std::size_t>(one.search)];
+    if (one.search == 0) searched_.clear();
+    Searched& searched = searched_.emplace_back(find_candidates(what, one.space, limits_));
     cut_short_ |= searched.list.cut_short;
+    const bool large = is_large(graph_.size(), static_cast<int>(one.devices.positions.size()));
+    searched.bound = large ? whole_bound(what, one.space) : searched.list.bound;
     if (one.space.aligned) return searched;
-    searched.list.bound = ordered_bound(one, cluster_, request_, searched.list.bound);
+    searched.list.bound = bound_on_devices(one, what, searched.list);
+    if (!large) searched.bound = searched.list.bound;
     // With Depth::inherited they would be those of Depth::plain, which was searched before.
     const bool wanted = limits_.depth == Depth::plain && searched.list.bound <= limits_.slowest && !cut_short_;
     if (wanted) searched.ordered = ordered(one);
     return searched;
   }
 
+  /// Wherever the stages run.
+  double bound_on_devices(const PlanCase& one, const SearchCase& what, const CandidateList& found) {
+    try {
+      if (!found.cut_short) return ordered_bound(one, cluster_, request_, found.bound);
+    } catch (const SearchStopped&) {
+      cut_short_ = true;
+    }
+    return equal_places_ ? found.bound : order_free_bound(what, one.space);
+  }
+
   /// Of all pipelines: those of equal replicas are searched alone, and local moves may leave them.
-  double whole_bound(const SearchCase& what, SearchSpace space) {
-    const auto [found, fresh] = whole_bounds_.try_emplace(what.synchronous);
-    if (!fresh) return found->second;
+  double whole_bound(const SearchCase& what, SearchSpace space) const {
     space.devices = static_cast<int>(cluster_.devices.size());
-    space.max_replicas = what.synchronous ? what.micro_batches : 0;
-    return found->second = order_free_bound(what, space);
+    space.max_replicas = what.synchronous ? what.micro_batches.count : 0;
+    return order_free_bound(what, space);
   }
 
   /// None when it is stopped on the way.
@@ -169,28 +183,38 @@ class Gatherer {
     result_.floor = std::min(result_.floor, bound);
   }
 
+  /// By the chains: neighbouring down-sets need not hold a single layer more, so theirs know no layer.
+  void include_any_order() {
+    include_bound(order_free_);
+    result_.bound_holds = "any layer order";
+  }
+
   /// Down-sets where they are few, else a bound that needs no order (that of placed schedules never does).
   void add_graph(DownSets down_sets) {
     const std::size_t searches = batches_.size() * schedules_.size() * cluster_.devices.size();
     const bool wanted = down_sets == DownSets::search && !result_.only_placed && !cut_short_;
     const auto lattice = wanted ? make_lattice(graph_, {.pairs = kMostPairs / searches}) : std::nullopt;
     if (!lattice) {
-      include_bound(order_free_);
-      result_.bound_holds = "any layer order";
-      return;
+      return include_any_order();
     }
     result_.bound_holds = "all " + std::to_string(lattice->size()) + " down-sets";
+    if (!equal_memories(cluster_, request_))
+      include_bound(order_free_);           // theirs knows the smallest device only
     std::vector<GraphCandidateList> lists;  // PlanCase::search
-    for_each_graph_case(profile_, cluster_, graph_, *lattice, request_, [&](const PlanCase& one) {
+    for_each_graph_case(profile_, cluster_, graph_, *lattice, request_, [&](PlanCase one) {
+      one.space.stop = stop_;
       if (is_placed(one.schedule)) return;
-      if (stops()) return include_skipped(one);
+      if (stops()) return include_any_order();
       const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
       const SearchCase what = search_case(one, memory, cluster_, request_);
       if (one.fresh && one.search == 0) lists.clear();
-      if (one.fresh) lists.emplace_back();
-      GraphCandidateList& list = lists[static_cast<std::size_t>(one.search)];
-      if (one.fresh || what.memory.limited())
-        list = find_graph_candidates(what, *lattice, one.space, graph_.size());
+      try {
+        if (one.fresh) lists.push_back(find_graph_candidates(what, *lattice, one.space, graph_.size()));
+      } catch (const SearchStopped&) {
+        cut_short_ = true;
+        return include_any_order();
+      }
+      const GraphCandidateList& list = lists[static_cast<std::size_t>(one.search)];
       include_bound(list.bound);
       for (const auto& [stages, estimate] : list.candidates)
         add(one, {stages.partition, estimate, list.bound, Origin::down_sets}).order = stages.order;
@@ -202,11 +226,11 @@ class Gatherer {
   const PlanGraph& graph_;
   const PlanRequest& request_;
   SearchLimits limits_;
+  bool equal_places_;  ///< whether it does not matter which device a stage is on
   StopSign stop_;
   bool cut_short_ = false;
   Gathered result_;
-  std::vector<Searched> searched_;       ///< PlanCase::search
-  std::map<bool, double> whole_bounds_;  ///< of the same chain, by what is synchronous
+  std::vector<Searched> searched_;  ///< PlanCase::search
   double order_free_ = std::numeric_limits<double>::infinity();
   std::set<std::string_view> orders_, schedules_, placed_;
   std::set<std::vector<int>> batches_;

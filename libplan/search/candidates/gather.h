@@ -23,6 +23,7 @@ struct Gathered {
   int batches = 0;
   int schedules = 0;
   int placed_schedules = 0;      ///< of them: those that place their stages themselves
+  bool equal_replicas = false;   ///< alone were searched for some of the others: a large machine
   bool exact = true;             ///< of the others every partition was searched, whatever devices it gets
   bool cut_short = false;        ///< by the observer; `bound` and `floor` hold all the same
   bool only_placed = true;       ///< no schedule leaves the placement to the planner

@@ -15,6 +15,9 @@ std::vector<Point> points(const SearchCase& what, const Lattice& lattice, const 
   return {{std::move(best.partition), best.value, 0}};
 }
 
+/// Of all, as the bound's chain has one of them.
+double all_time(const MicroBatches& batch) { return batch.total(&MicroBatches::time) / batch.least_time(); }
+
 /// A layer alone on as many replicas as it likes: its own work, all-reduce and update.
 double least_load(const SearchCase& what, int layer, int most_replicas) {
   double least = std::numeric_limits<double>::infinity();
@@ -24,12 +27,14 @@ double least_load(const SearchCase& what, int layer, int most_replicas) {
                   .backward = chain.sum(chain.backward, layer, layer + 1),
                   .update = chain.stage_update(layer, layer + 1),
                   .fixed = chain.fixed};
+  const double unit = what.micro_batches.least_time();  // of the bound's chain
+  const double overlap = what.all_reduce_overlap * what.micro_batches.most_time() / unit;
   for (alone.replicas = 1; alone.replicas <= most_replicas; ++alone.replicas) {
     const int q = alone.replicas;
-    alone.turns = (what.micro_batches + q - 1) / q;
+    alone.turns = what.micro_batches.turns(q, &MicroBatches::time) / unit;
     if (!is_served(what.memory.in_flight().policy))
-      alone.all_reduce = flat_all_reduce(q, chain.sum(chain.weights, layer, layer + 1), what.best_links.sums);
-    least = std::min(least, stage_load(kind, alone, what.micro_batches, what.all_reduce_overlap));
+      alone.all_reduce = flat_all_reduce(q, chain.sum(chain.trained, layer, layer + 1), what.best_links.sums);
+    least = std::min(least, stage_load(kind, alone, all_time(what.micro_batches), overlap));
   }
   return least;
 }
@@ -49,8 +54,10 @@ GraphCandidateList find_graph_candidates(const SearchCase& what, const Lattice& 
 
 double order_free_bound(const SearchCase& what, const SearchSpace& space) {
   const int layers = what.bound_chain.size();
-  const double work = what.bound_chain.stage_compute(0, layers);
-  double bound = std::max(what.synchronous ? work : 0, what.micro_batches * work / space.devices);
+  const Chain& chain = what.bound_chain;
+  const double work = chain.stage_compute(0, layers);
+  const double way = chain.way(0, layers) + chain.fixed.forward + chain.fixed.backward;
+  double bound = std::max(what.synchronous ? way : 0, all_time(what.micro_batches) * work / space.devices);
   for (int layer = 0; layer + 1 < layers; ++layer)  // the last position holds the loss, in this order only
     bound = std::max(bound, least_load(what, layer, space.replica_limit()));
   return bound;

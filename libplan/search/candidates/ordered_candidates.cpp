@@ -4,6 +4,7 @@
 
 #include "libplan/cost/chain_cost.h"
 #include "libplan/search/candidates/device_orders.h"
+#include "libplan/search/candidates/placed.h"
 #include "libplan/search/exact/bottleneck.h"
 #include "libplan/search/exact/label_search.h"
 
@@ -31,7 +32,7 @@ bool mixes_hand_over(const Cluster& cluster) {
 }
 
 LoadOptions load_options(const PlanCase& one, const PlanRequest& request, LoadKind synchronous) {
-  return {one.schedule.synchronous ? synchronous : LoadKind::period, one.batch.micro_batches,
+  return {one.synchronous ? synchronous : LoadKind::period, one.in_flight.batch,
           request.all_reduce_overlap.value_or(0)};
 }
 
@@ -52,7 +53,7 @@ class OrderSearch {
   /// Appends what fits: the Pareto points of the step and what would be best if steps followed each other
   /// without a gap; of a stream, the best period.
   void run(const SearchSpace& space, std::vector<OrderedCandidate>& found) {
-    if (one_.schedule.synchronous) add_all(space, objective_, points, found);
+    if (one_.synchronous) add_all(space, objective_, points, found);
     add_all(space, steady_, bottleneck, found);
   }
 
@@ -158,7 +159,7 @@ double ordered_bound(const PlanCase& one, const Cluster& cluster, const PlanRequ
   double speeds = 0;
   for (const int position : one.devices.positions)
     speeds += cluster.devices[static_cast<std::size_t>(position)].speed / one.devices.best_speed;
-  const double shared = one.batch.micro_batches * one.bound_chain.compute(0, one.bound_chain.size()) / speeds;
+  const double shared = all_work(one) / speeds;
   return std::max(search_bottleneck(one.space, bound).value, shared);
 }
 

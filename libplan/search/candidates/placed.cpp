@@ -1,9 +1,10 @@
 #include "libplan/search/candidates/placed.h"
 
 #include <algorithm>
-#include <iterator>
+#include <limits>
 
 #include "libplan/schedule/size.h"
+#include "libplan/search/candidates/even_partitions.h"
 #include "libplan/search/candidates/placed_floor.h"
 #include "libplan/search/exact/bottleneck.h"
 #include "libprofile/core/error.h"
@@ -101,9 +102,20 @@ bool others_compete(const PlanRequest& request) {
                              [](const ScheduleRow* row) { return !is_placed(*row); });
 }
 
-/// Of one variant.
-std::vector<Finalist> finalists_of(const Variant& variant, const PlanCase& one, const Cluster& cluster,
-                                   const PlanRequest& request, double slowest) {
+/// Those that are not among the candidates yet; by estimate behind all that were searched.
+void add_even_stages(const SearchSpace& space, const Chain& chain, std::vector<Candidate>& candidates) {
+  std::vector<double> prefix;
+  for (int k = 0; k <= chain.size(); ++k) prefix.push_back(chain.compute(0, k));
+  for (Partition& partition : even_partitions(space, space.exact_stages, prefix)) {
+    const auto same = [&](const Candidate& other) { return other.partition == partition; };
+    if (std::ranges::any_of(candidates, same)) continue;
+    candidates.push_back({std::move(partition), std::numeric_limits<double>::max(), 0, Origin::even_stages});
+  }
+}
+
+/// Of one variant, with all partitions to start from.
+std::optional<Finalist> finalist_of_variant(const Variant& variant, const PlanCase& one, const Cluster& cluster,
+                                            const PlanRequest& request, double slowest) {
   const int workers = static_cast<int>(one.devices.positions.size());
   std::optional<Schedule> made =
       schedule_of_variant(variant, request, one.schedule, one.batch.micro_batches, workers);
@@ -111,7 +123,7 @@ std::vector<Finalist> finalists_of(const Variant& variant, const PlanCase& one, 
   const int stages = schedule ? static_cast<int>(schedule->stage_workers.size()) : 0;
   const int most = std::min(one.chain.size(), request.max_stages.value_or(stages));
   const bool cut_elsewhere = !request.cuts.empty() && std::ssize(request.cuts) + 1 != stages;
-  if (stages == 0 || stages > most || cut_elsewhere) return {};
+  if (stages == 0 || stages > most || cut_elsewhere) return std::nullopt;
 
   SearchSpace space = one.space;
   space.devices = space.exact_stages = stages;
@@ -120,9 +132,10 @@ std::vector<Finalist> finalists_of(const Variant& variant, const PlanCase& one, 
   space.replicas.clear();
   const PlacedFloor floor(one, *schedule, largest_device(one, cluster, request));
   const BottleneckResult least = search_bottleneck(space, floor);
-  if (!least.feasible() && others_compete(request)) return {};
-  const double bound = std::max(shared_work(one), least.feasible() ? least.value : 0);
-  if (bound > slowest) return {};
+  if (!least.feasible() && others_compete(request)) return std::nullopt;
+  const double nothing = std::numeric_limits<double>::infinity();  // fits, whatever the stages
+  const double bound = least.feasible() ? std::max(shared_work(one), least.value) : nothing;
+  if (bound > slowest) return std::nullopt;
 
   const StageMemory unlimited(one.chain, one.in_flight, {});
   SearchCase what = search_case(one, unlimited, cluster, request);
@@ -131,14 +144,15 @@ std::vector<Finalist> finalists_of(const Variant& variant, const PlanCase& one, 
   std::vector<Candidate> candidates = find_candidates(what, space, limits).candidates;
   if (is_limited(one.devices.limit) && least.feasible())
     candidates.push_back({least.partition, least.value, bound});
-  std::vector<Finalist> finalists;
-  for (const Candidate& candidate : candidates) {
-    Finalist& finalist = finalists.emplace_back(finalist_of(one, candidate));
-    finalist.placed = schedule;
-    finalist.prefetch = variant.prefetch;
-    finalist.bound = bound;
-  }
-  return finalists;
+  add_even_stages(space, one.chain, candidates);
+  if (candidates.empty()) return std::nullopt;
+  std::ranges::stable_sort(candidates, {}, &Candidate::estimate);
+  Finalist finalist = finalist_of(one, candidates.front());
+  finalist.placed = schedule;
+  finalist.prefetch = variant.prefetch;
+  finalist.bound = bound;
+  finalist.starts.assign(candidates.begin() + 1, candidates.end());
+  return finalist;
 }
 
 }  // namespace
@@ -150,9 +164,14 @@ std::optional<Schedule> placed_schedule(const PlanRequest& request, const Schedu
   return schedule_of_variant({request.chunks_per_worker}, request, row, micro_batches, devices);
 }
 
+double all_work(const PlanCase& one) {
+  const MicroBatches& batch = one.in_flight.batch;
+  return one.bound_chain.compute(0, one.bound_chain.size()) * batch.total(&MicroBatches::time) /
+         batch.least_time();
+}
+
 double shared_work(const PlanCase& one) {
-  const double work = one.bound_chain.compute(0, one.bound_chain.size()) * one.batch.micro_batches;
-  return work / static_cast<double>(one.devices.positions.size());
+  return all_work(one) / static_cast<double>(one.devices.positions.size());
 }
 
 std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
@@ -161,8 +180,10 @@ std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& clust
   const int workers = static_cast<int>(one.devices.positions.size());
   if (!request.programs && workers > one.chain.size()) return {};  // each has a stage of its own
   std::vector<Finalist> finalists;
-  for (const Variant& variant : variants_of(one, request))
-    std::ranges::move(finalists_of(variant, one, cluster, request, slowest), std::back_inserter(finalists));
+  for (const Variant& variant : variants_of(one, request)) {
+    if (auto finalist = finalist_of_variant(variant, one, cluster, request, slowest))
+      finalists.push_back(*std::move(finalist));
+  }
   return finalists;
 }
 

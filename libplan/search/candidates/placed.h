@@ -27,6 +27,8 @@ std::optional<Schedule> placed_schedule(const PlanRequest& request, const Schedu
 std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
                                        double slowest);
 
+/// Seconds of compute of all micro-batches at the least.
+double all_work(const PlanCase& one);
 /// All the work shared evenly by the devices of the case: no plan on at most so many is faster. Seconds per
 /// step.
 double shared_work(const PlanCase& one);

@@ -32,7 +32,8 @@ std::vector<int> least_windows(const PlanCase& one, const Schedule& schedule) {
 PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, std::int64_t bytes)
     : chain_(one.bound_chain),
       back_(one.schedule.split_backward ? chain_.input_gradient : chain_.backward),
-      turns_(one.batch.micro_batches / static_cast<double>(schedule.stage_workers.front().size())) {
+      turns_(one.in_flight.batch.total(&MicroBatches::time) / one.in_flight.batch.least_time() /
+             static_cast<double>(schedule.stage_workers.front().size())) {
   MemoryLimit limit = one.devices.limit;
   limit.bytes = bytes;
   if (!is_limited(limit)) return;
@@ -42,7 +43,10 @@ PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, std::int
     InFlight in_flight{.rule = WindowRule::explicit_list,
                        .windows = {window},
                        .micro_batches = one.batch.micro_batches,
+                       .batch = one.in_flight.batch,
                        .recompute = one.in_flight.recompute};
+    const int smaller = in_flight.batch.count - in_flight.batch.full;
+    in_flight.batch.full = window - std::min(window, smaller);  // whichever they are
     memories_.emplace_back(one.chain, std::move(in_flight), limit);
   }
 }
@@ -50,8 +54,9 @@ PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, std::int
 double PlacedFloor::stage(int begin, int end, DeviceSpan) const {
   const LoadTerms terms{.forward = chain_.sum(chain_.forward, begin, end),
                         .backward = chain_.sum(chain_.backward, begin, end),
-                        .returned = chain_.sum(chain_.forward, begin, end) + chain_.sum(back_, begin, end),
-                        .reach = chain_.sum(chain_.forward, 0, end) + chain_.sum(back_, 0, end),
+                        .awaited = chain_.sum(back_, begin, end),
+                        .reach = chain_.sum(chain_.returned, 0, end) + chain_.sum(back_, 0, end),
+                        .whole = chain_.returned.back() + back_.back(),
                         .fixed = chain_.fixed,
                         .turns = turns_};
   return stage_load(LoadKind::step_bound, terms, 0, 0);

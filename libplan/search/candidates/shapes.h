@@ -10,10 +10,14 @@
 
 namespace pp::plan {
 
-/// The plans that one search goes through.
+/// One search: the plans that it goes through, and all that their prices read beside the devices and the
+/// objective's chain, of which cases that share searches have one. Two that are equal find the same.
 struct SearchPart {
   SearchSpace space;
   InFlight in_flight;
+  bool synchronous = true;
+  const Chain* bound = nullptr;  ///< the bounds' chain
+  bool operator==(const SearchPart&) const = default;
 };
 
 /// The parts of `whole` that the schedule admits at so many micro-batches per step or update; none: it has no

@@ -54,6 +54,7 @@ class Probe {
 
   BottleneckTest run() {
     for (int start = layers_ - 1; start >= 0; --start) {
+      space_.stop.look();
       if (levels_ == 0) {
         relax(start, 1, 0, 0);
       } else {

@@ -55,6 +55,7 @@ class Probe {
     std::vector<int> least = least_;
     auto pair = least.begin();
     for (int begin = lattice_.size() - 2; begin >= 0; --begin) {
+      space_.stop.look();
       for (const int end : lattice_.ends[at(begin)]) *pair = extend(begin, end, *pair), ++pair;
     }
     PointTest result;

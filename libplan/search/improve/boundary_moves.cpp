@@ -78,6 +78,21 @@ void simulate(Finalist& finalist, const PricingContext& context, const PlanReque
   finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, context.cluster, request));
 }
 
+/// Lacking memory, then by time.
+auto rank(const Finalist& finalist) { return std::pair(finalist.short_by, finalist.rounded_step()); }
+
+/// The partition whose stage `to` has a layer more and `from` one less: the boundaries between them have moved
+/// by one. Empty when `from` has no other.
+Partition shifted(Partition partition, std::size_t from, std::size_t to) {
+  if (partition[from].end - partition[from].begin == 1) return {};
+  const int by = from < to ? -1 : 1;
+  for (std::size_t cut = std::min(from, to) + 1; cut <= std::max(from, to); ++cut) {
+    partition[cut - 1].end += by;
+    partition[cut].begin += by;
+  }
+  return partition;
+}
+
 /// The partition with boundary `cut` (between stages cut-1 and cut) moved by `by` layers; empty when a stage
 /// would be.
 Partition moved(const Partition& partition, std::size_t cut, int by) {
@@ -98,6 +113,8 @@ bool may_move(const Finalist& finalist, const PricingContext& context, const Pla
   return !partition.empty();
 }
 
+constexpr double kRounding = 1e-9;  ///< relative; of sums in another order
+
 /// Operations that one finalist may have simulated while it is improved, a fraction of a second. Deep pipelines
 /// of many micro-batches end there, short of their best.
 constexpr std::int64_t kMostOperations = 1'000'000;
@@ -115,17 +132,19 @@ std::int64_t operations_of(const Finalist& finalist) {
 /// Climbs from a priced finalist.
 class BoundaryMoves {
  public:
-  BoundaryMoves(Finalist& finalist, const PricingContext& context, const PlanRequest& request)
+  BoundaryMoves(Finalist& finalist, const PricingContext& context, const PlanRequest& request,
+                std::int64_t& operations)
       : context_(context),
         request_(request),
         open_(finalist.partition.size() + 1, 1),
-        climb_(finalist, operations_, [this](Finalist& other, const Finalist& best, std::int64_t& left) {
+        climb_(finalist, operations, [this](Finalist& other, const Finalist& best, std::int64_t& left) {
           return price(other, best, left);
         }) {}
 
   /// Boundaries and, where they are searched for, programs in turn, as long as that helps.
   void move() {
-    const std::array<Pass, 2> passes{[this](Climb&) { return move_boundaries(); },
+    const std::array<Pass, 3> passes{[this](Climb&) { return move_boundaries(); },
+                                     [this](Climb&) { return shift_boundaries(); },
                                      [this](Climb&) { return search_programs(); }};
     run(climb_, passes);
   }
@@ -149,7 +168,7 @@ class BoundaryMoves {
     other.prediction.step = simulated_step(priced, other.assignment, context_);
     if (best.short_by <= Bytes(0) && other.rounded_step() >= best.rounded_step()) return false;
     simulate(other, context_, request_);
-    return std::pair(other.short_by, other.rounded_step()) < std::pair(best.short_by, best.rounded_step());
+    return rank(other) < rank(best);
   }
 
   /// By one, two or four layers at a time under the programs that the finalist has. A boundary is tried again
@@ -177,6 +196,33 @@ class BoundaryMoves {
     return may_move(other, context_, request_, other.partition) && climb_.attempt(std::move(other));
   }
 
+  /// A layer of the busiest worker goes to a worker with less work, wherever in the row its stage is.
+  bool shift_boundaries() {
+    const std::vector<WorkerPrediction>& workers = climb_.best().prediction.workers;
+    const auto work = [&](std::size_t stage) {
+      Seconds most{};
+      for (const WorkerId worker : climb_.best().placed->stage_workers[stage])
+        most = std::max(most, workers[index(worker)].busy);
+      return most;
+    };
+    const std::size_t stages = climb_.best().partition.size();
+    std::vector<Seconds> loads;
+    for (std::size_t s = 0; s < stages; ++s) loads.push_back(work(s));
+    const Seconds most = (1 - kRounding) * *std::ranges::max_element(loads);
+    for (std::size_t from = 0; from < stages; ++from) {
+      for (std::size_t to = 0; to < stages; ++to) {
+        if (loads[from] < most || loads[to] >= most) continue;
+        Finalist other = climb_.best();
+        other.partition = shifted(other.partition, from, to);
+        if (!may_move(other, context_, request_, other.partition) || !climb_.attempt(std::move(other)))
+          continue;
+        std::ranges::fill(open_, 1);
+        return moved_ = true;
+      }
+    }
+    return false;
+  }
+
   bool search_programs() {
     if (!is_searched(*climb_.best().schedule) || !std::exchange(moved_, false)) return false;
     from_ = Programs::search;
@@ -190,9 +236,42 @@ class BoundaryMoves {
   Programs from_ = Programs::keep;
   std::vector<char> open_;  ///< per boundary, the ends included: to be tried
   bool moved_ = false;      ///< a boundary, since programs were searched for
-  std::int64_t operations_ = kMostOperations;
   Climb climb_;
 };
+
+/// The best of the partitions that it may start from, priced.
+std::vector<Finalist> best_starts(Finalist finalist, const PricingContext& context,
+                                  const PlanRequest& request) {
+  constexpr std::size_t kClimbs = 2;
+  std::vector<Finalist> starts;
+  const std::vector<Candidate> others = std::exchange(finalist.starts, {});
+  starts.push_back(std::move(finalist));
+  for (const Candidate& other : others) {
+    Finalist& start = starts.emplace_back(starts.front());
+    start.partition = other.partition;
+    start.origin = other.origin;
+  }
+  for (Finalist& start : starts) {
+    arrange(start, context, request, Programs::keep);
+    simulate(start, context, request);
+  }
+  std::ranges::stable_sort(starts, [](const Finalist& a, const Finalist& b) { return rank(a) < rank(b); });
+  starts.erase(starts.begin() + std::min(std::ssize(starts), std::ptrdiff_t{kClimbs}), starts.end());
+  return starts;
+}
+
+/// From a start whose step is at most `hopeful`, while operations are left.
+void climb(Finalist& start, const PricingContext& context, const PlanRequest& request, double hopeful,
+           std::int64_t& operations) {
+  if (start.prediction.step.count() > hopeful || operations <= 0) return;
+  if (is_searched(*start.schedule)) {
+    arrange(start, context, request, Programs::search);
+    simulate(start, context, request);
+  }
+  BoundaryMoves moves(start, context, request, operations);
+  if (request.cuts.empty()) moves.move();
+  if (!whole_mode(start.recompute)) moves.keep_activations();
+}
 
 }  // namespace
 
@@ -204,17 +283,12 @@ void settle_placed(Finalist& finalist, const PricingContext& context, const Plan
     finalist.again =
         whole_stages(static_cast<int>(finalist.partition.size()), mode.value_or(Recompute::always));
   if (is_searched(*finalist.schedule)) finalist.assignment.programs = zero_bubble_programs("zb-h2", finalist);
-  arrange(finalist, context, request, Programs::keep);
-  simulate(finalist, context, request);
   const double hopeful = mode ? kFar * best : kFar * kAgain * best;
-  if (finalist.prediction.step.count() > hopeful) return;
-  if (is_searched(*finalist.schedule)) {
-    arrange(finalist, context, request, Programs::search);
-    simulate(finalist, context, request);
-  }
-  BoundaryMoves moves(finalist, context, request);
-  if (request.cuts.empty()) moves.move();
-  if (!mode) moves.keep_activations();
+  std::vector<Finalist> starts = best_starts(std::move(finalist), context, request);
+  std::int64_t operations = kMostOperations;
+  for (Finalist& start : starts) climb(start, context, request, hopeful, operations);
+  finalist = std::move(*std::ranges::min_element(
+      starts, [](const Finalist& a, const Finalist& b) { return rank(a) < rank(b); }));
 }
 
 }  // namespace pp::plan

@@ -1,8 +1,10 @@
 #include "libplan/search/improve/recompute_choice.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
+#include "libplan/plan_windows.h"
 #include "libplan/schedule/generators.h"
 
 namespace pp::plan {
@@ -13,17 +15,20 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 /// A stage that may not have room for what it keeps.
 struct TightStage {
   std::vector<RecomputeUnit> units;
-  int window = 1;
-  std::int64_t room = 0;    ///< for the activations of all micro-batches in flight
+  double window = 1;        ///< micro-batches in flight, as if they were all of the largest size
+  bool fits = false;        ///< all that it keeps, with nothing run again
+  std::int64_t room = 0;    ///< for the activations of all micro-batches in flight, when something runs again
   std::int64_t saved = 0;   ///< of one micro-batch, without the stage's input
   std::int64_t other = 0;   ///< the part of `saved` that belongs to no layer: the loss
   std::int64_t hidden = 0;  ///< workspace that hides in what is saved while no layer runs again
 
-  bool fits() const { return window * saved <= room; }
   bool fits_again() const { return saved <= room; }
+  std::int64_t held(std::int64_t bytes) const {
+    return static_cast<std::int64_t>(std::ceil(window * static_cast<double>(bytes)));
+  }
 
   std::optional<StageRecompute> layers() const {
-    const auto chosen = choose_units(units, window, room - hidden - window * other);
+    const auto chosen = choose_units(units, window, room - hidden - held(other));
     if (!chosen) return std::nullopt;
     StageRecompute stage;
     for (const std::size_t i : *chosen) stage.layers.push_back(units[i].layer);
@@ -31,19 +36,29 @@ struct TightStage {
   }
 };
 
-TightStage look_at(const PricingContext& context, const Assignment& assignment, const StageCosts& costs,
-                   std::span<const Bytes> limits, int stage) {
+/// `kept`: the stage's costs when nothing runs again; `again`: when the whole stage does, and so holds all that
+/// it received.
+TightStage look_at(const PricingContext& context, const Assignment& assignment, const StageCosts& kept,
+                   const StageCosts& again, std::span<const Bytes> limits, int stage) {
   TightStage tight;
   tight.units = stage_units(context, assignment, stage);
-  tight.window = window_of(assignment, stage);
-  tight.saved = tight.other = costs.saved.value;
+  tight.window = 0;
+  for (const int worker : assignment.stage_workers[at(stage)]) {
+    tight.window = std::max(
+        tight.window, held_of(assignment.programs[at(worker)], StageId{stage}, context.model.scale.bytes));
+  }
+  tight.saved = tight.other = again.saved.value;
   for (const RecomputeUnit& unit : tight.units) {
     tight.other -= unit.saved;
-    tight.hidden = std::max(tight.hidden, unit.workspace - costs.workspace.value);
+    tight.hidden = std::max(tight.hidden, unit.workspace - again.workspace.value);
   }
   Bytes limit = limits[at(assignment.stage_workers[at(stage)].front())];
   for (const int worker : assignment.stage_workers[at(stage)]) limit = std::min(limit, limits[at(worker)]);
-  tight.room = (limit - costs.fixed() - costs.workspace - costs.input * tight.window).value;
+  const auto room = [&](const StageCosts& costs) {
+    return (limit - costs.fixed() - costs.workspace).value - tight.held(costs.input.value);
+  };
+  tight.fits = tight.held(kept.saved.value) <= room(kept);
+  tight.room = room(again);
   return tight;
 }
 
@@ -72,12 +87,14 @@ Assignment with_recompute(Assignment assignment, const RecomputeChoice& choice) 
 
 std::vector<RecomputeChoice> recompute_choices(const PricingContext& context, const Assignment& assignment,
                                                std::span<const Bytes> limits) {
-  const PricedStages priced = price_stages(context, assignment);
   const StageRecompute whole{Recompute::always};
+  const PricedStages kept = price_stages(context, assignment);
+  const PricedStages again =
+      price_stages(context, with_recompute(assignment, whole_stages(assignment.stages(), whole.whole)));
   RecomputeChoice by_layers, by_stages;
   for (int s = 0; s < assignment.stages(); ++s) {
-    const TightStage stage = look_at(context, assignment, priced.stages[at(s)], limits, s);
-    if (stage.fits()) {
+    const TightStage stage = look_at(context, assignment, kept.stages[at(s)], again.stages[at(s)], limits, s);
+    if (stage.fits) {
       by_layers.emplace_back();
       by_stages.emplace_back();
       continue;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "libplan/search/candidates/shapes.h"
 #include "libplan/search/improve/climb.h"
@@ -76,11 +77,32 @@ class StageMoves {
     bool improved = has_free_windows(climb.best(), request_) && change_windows(climb);
     for (int s = 0; s + 1 < stages(climb); ++s) {
       for (const auto& [from, to] : {std::pair(s, s + 1), std::pair(s + 1, s)}) {
-        if (request_.cuts.empty()) improved |= move_layers(climb, from, to);
+        if (request_.cuts.empty() && request_.layer_order.empty()) improved |= move_layers(climb, from, to);
         if (has_replicas(climb)) improved |= move_replica(climb, from, to);
       }
     }
     return improved;
+  }
+
+  /// A layer of the busiest stage goes to one with less work, wherever in the row that is: a layer moves over
+  /// every cut in between.
+  bool across_stages(Climb& climb) const {
+    if (!request_.cuts.empty()) return false;
+    const Finalist& best = climb.best();
+    const auto work = [&](int stage) {
+      return best.prediction.workers[at(best.assignment.stage_workers[at(stage)].front())].busy;
+    };
+    Seconds most{};
+    for (int s = 0; s < stages(climb); ++s) most = std::max(most, work(s));
+    most *= 1 - kRounding;
+    for (int from = 0; from < stages(climb); ++from) {
+      for (int to = 0; to < stages(climb); ++to) {
+        if (work(from) < most || work(to) >= most || std::abs(to - from) < 2) continue;
+        const std::optional<StageShape> shape = with_layer_passed_on(shape_of(best), from, to);
+        if (shape && attempt(climb, *shape)) return true;
+      }
+    }
+    return false;
   }
 
   /// On a device that has no work yet. Last, so that what fewer devices lead to is on the way.
@@ -113,6 +135,19 @@ class StageMoves {
     Finalist other = climb.best();
     reshape(other, shape);
     return climb.attempt(std::move(other));
+  }
+
+  /// Every stage on the way hands on what it has next to the cut.
+  std::optional<StageShape> with_layer_passed_on(StageShape shape, int from, int to) const {
+    const int step = from < to ? 1 : -1;
+    for (int s = from; s != to; s += step) {
+      const std::vector<int>& layers = shape.layers[at(s)];
+      const int layer = step > 0 ? layers.back() : layers.front();
+      const std::vector<int> moving = moving_layers(context_.graph, shape, layer, s, s + step);
+      if (moving.empty()) return std::nullopt;
+      shape = with_layers_moved(std::move(shape), moving, s, s + step);
+    }
+    return shape;
   }
 
   /// Layer by layer, those next to the cut first.
@@ -234,7 +269,8 @@ void improve_stages(Finalist& finalist, const PricingContext& context, const Pla
   Climb climb(finalist, operations, [&](Finalist& other, const Finalist& best, std::int64_t& left) {
     return moves.price(other, best, left);
   });
-  const std::array<Pass, 2> passes{[&](Climb& here) { return moves.between_stages(here); },
+  const std::array<Pass, 3> passes{[&](Climb& here) { return moves.between_stages(here); },
+                                   [&](Climb& here) { return moves.across_stages(here); },
                                    [&](Climb& here) { return moves.onto_devices(here); }};
   run(climb, passes);
 }

@@ -5,7 +5,8 @@
 
 namespace pp::plan {
 
-/// The first `devices` of the list, and the levels that join them.
+/// The first `devices` of the list, and the levels that join them, as wide as they are: an all-reduce was
+/// measured among all devices of its level.
 Cluster first_devices(const Cluster& cluster, int devices);
 
 /// One more device like the last, at the end of the list; it joins the outermost level.

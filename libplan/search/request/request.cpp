@@ -49,9 +49,8 @@ BatchOption given_size(const PlanRequest& request, int size) {
     throw Error(ErrorKind::usage,
                 "every profiled micro-batch size ran out of memory; profile the model at smaller sizes");
   std::sort(sizes.begin(), sizes.end());
-  int below = 0;
-  int above = std::numeric_limits<int>::max();
-  for (const int size : sizes) {
+  std::int64_t below = 0, above = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t size : sizes) {
     below = std::max(below, mini_batch / size * size);
     above = std::min(above, (mini_batch / size + 1) * size);
   }

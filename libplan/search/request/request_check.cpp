@@ -65,6 +65,13 @@ void require_at_most(int value, int most, const std::string& name, const std::st
     refuse(name + " = " + std::to_string(value) + " exceeds the number of " + of + ", " + std::to_string(most));
 }
 
+/// What else there is where layers that share weights stand in the way: copies, where the schedules have them.
+std::string or_copies(const PlanRequest& request) {
+  const auto may = [](const ScheduleRow* row) { return may_copy_tied(*row); };
+  const bool possible = chooses_schedule(request) || std::ranges::all_of(requested_schedules(request), may);
+  return possible ? ", or let stages hold copies of them with --tied copies" : "";
+}
+
 int most_stages_with_ties(const PlanGraph& graph) {
   const std::vector<int> order = [&] {
     std::vector<int> layers(graph.layers.size());
@@ -109,7 +116,7 @@ void check_stages(const Cluster& cluster, const PlanGraph& graph, const PlanRequ
   if (request.max_stages) require_at_most(stages, *request.max_stages, "stages", "max_stages");
   if (!graph.tied.empty() && stages > most_stages_with_ties(graph)) {
     refuse("stages = " + std::to_string(stages) + " exceeds " + std::to_string(most_stages_with_ties(graph)) +
-           ": layers that share weights stay in one stage; ask for fewer stages");
+           ": layers that share weights stay in one stage; plan fewer stages" + or_copies(request));
   }
 }
 
@@ -127,7 +134,8 @@ void check_cuts(const PlanGraph& graph, const PlanRequest& request) {
       if (cut <= group.front() || cut > group.back()) continue;
       refuse("cuts: boundary " + std::to_string(cut) + " separates layers " +
              graph.layers[static_cast<std::size_t>(group.front())].name + " and " +
-             graph.layers[static_cast<std::size_t>(group.back())].name + ", which share weights; move it");
+             graph.layers[static_cast<std::size_t>(group.back())].name + ", which share weights; move it" +
+             or_copies(request));
     }
   }
 }
@@ -171,6 +179,15 @@ void check_devices(const Profile& profile, const Cluster& cluster, const PlanReq
            " is not a share of the last backward; give 0 to 1");
   }
   if (!(request.reserve >= 0 && request.reserve < 1)) refuse("reserve must be at least 0 and below 1");
+  if (request.context_bytes < Bytes(0) || request.context_bytes.value > kMostInteger) {
+    refuse("context_bytes = " + std::to_string(request.context_bytes.value) + "; give 0 to " +
+           std::to_string(kMostInteger));
+  }
+  const double ratio = request.optimizer_state_ratio.value_or(0);
+  if (!(ratio >= 0 && ratio <= kLargestStateRatio)) {
+    refuse("optimizer_state_ratio = " + std::to_string(ratio) + "; give 0 to " +
+           std::to_string(static_cast<int>(kLargestStateRatio)));
+  }
 }
 
 void check_one_memory(const Cluster& cluster, const PlanRequest& request) {
@@ -241,6 +258,8 @@ void check_policy(const PlanRequest& request) {
       refuse("schedule custom and a file of programs go together; add --programs FILE.csv");
     if (row->source == ProgramSource::file && request.recompute != RecomputeMode::never)
       refuse("schedule custom: its programs say what runs again; leave --recompute out");
+    if (row->rules == RuleSet::clocked && request.recompute != RecomputeMode::never)
+      refuse("schedule " + std::string(row->name) + ": a clock step runs nothing again; leave --recompute out");
     if (row->rules == RuleSet::swapped) check_swaps(*row, request);
     if (request.programs) check_programs(*request.programs);
     if (!row->synchronous && request.recompute == RecomputeMode::except_last) {

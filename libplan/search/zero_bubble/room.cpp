@@ -55,7 +55,7 @@ void check_sizes(const ZeroBubbleRequest& request) {
 class WorkerMemory {
  public:
   WorkerMemory(const SimulationInput& input, std::size_t stage)
-      : costs_(input.stages[stage]), scale_(input.micro_batch_scale) {}
+      : costs_(input.stages[stage]), scale_(bytes_scale(input)) {}
 
   /// From F to W, at most: whether I has been is not looked at.
   Bytes held(std::size_t m) const {

@@ -73,6 +73,7 @@ struct AtenCall {
   std::vector<AtenConstant> constants;
   std::vector<RowTensor> outputs;  ///< as the exporter saw them
   double flops = 0;                ///< per sample
+  bool precise = false;            ///< in float32, also in a run of a narrower type
   bool operator==(const AtenCall&) const = default;
 };
 

@@ -256,6 +256,11 @@ AtenCall read_aten_call(ObjectReader& reader) {
     call.outputs.push_back(std::move(output));
   });
   if (reader.has("flops")) call.flops = reader.number("flops");
+  if (reader.has("precision")) {
+    call.precise = reader.enumerator<DType>("precision") == DType::float32;
+    if (!call.precise)
+      reader.fail("precision", "must be \"float32\"; calls without it compute in the type of the run");
+  }
   const Arguments arguments(call);
   reader.members("arguments", [&](const std::string& name, const Json& json, const std::string& pointer) {
     if (call.arguments.size() >= kMostArguments)
@@ -282,6 +287,7 @@ Json to_json(const AtenCall& call) {
     if (output.batch_dim != 0) entry["batch_dim"] = output.batch_dim;
   }
   json["flops"] = call.flops;
+  if (call.precise) json["precision"] = name_of(DType::float32);
   return json;
 }
 

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <vector>
 
+#include "libprofile/core/model/label_call.h"
 #include "libprofile/core/ops/op_table.h"
 
 namespace pp {
@@ -14,8 +16,12 @@ namespace {
 
 using Kind = TensorSource::Kind;
 
-/// The lower of two, where 0 is no limit.
-std::int64_t lower(std::int64_t a, std::int64_t b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }
+/// What both allow, where limit 0 allows everything.
+IndexRange lower(const IndexRange& a, const IndexRange& b) {
+  if (a.limit == 0) return b;
+  if (b.limit == 0) return a;
+  return {std::min(a.limit, b.limit), a.ignored == b.ignored ? a.ignored : std::nullopt};
+}
 
 /// The first size of what an argument names; 0 when it names no tensor.
 std::int64_t first_size(const AtenCall& call, std::string_view argument, const std::vector<RowTensor>& inputs) {
@@ -37,25 +43,34 @@ bool names_input(const AtenCall& call, std::string_view argument, int input) {
 }
 
 /// What a row of the op table allows of its input k.
-std::int64_t of_row(const OpRow* row, const Attributes& attributes, const std::vector<TensorType>& inputs,
-                    std::size_t k) {
-  return row != nullptr && row->index_limit != nullptr ? row->index_limit(attributes, inputs, k) : 0;
+IndexRange of_row(const OpRow* row, const Attributes& attributes, const std::vector<TensorType>& inputs,
+                  std::size_t k) {
+  if (row == nullptr || row->index_limit == nullptr) return {};
+  IndexRange range{row->index_limit(attributes, inputs, k)};
+  if (attributes.contains("ignore_index")) range.ignored = integer(attributes, "ignore_index");
+  return range;
 }
 
-/// What an operation allows of its input k.
-std::int64_t of_reader(const Layer& reader, const std::vector<RowTensor>& inputs, int k) {
+/// What an operation allows of each of its inputs.
+std::vector<IndexRange> of_reader(const Layer& reader, const std::vector<RowTensor>& inputs) {
+  std::vector<IndexRange> ranges(inputs.size());
   if (!reader.call) {
     std::vector<TensorType> types;
     types.reserve(inputs.size());
     for (const RowTensor& input : inputs) types.push_back(input.type);
-    return of_row(find_op(reader.op), reader.attributes, types, static_cast<std::size_t>(k));
+    for (std::size_t k = 0; k < ranges.size(); ++k)
+      ranges[k] = of_row(find_op(reader.op), reader.attributes, types, k);
+    return ranges;
   }
   const AtenCall& call = *reader.call;
-  if (call.target.starts_with("aten::embedding") && names_input(call, "indices", k))
-    return first_size(call, "weight", inputs);
-  const bool classes =
-      call.target.starts_with("aten::cross_entropy_loss") || call.target.starts_with("aten::nll_loss");
-  return classes && names_input(call, "target", k) ? first_size(call, "self", inputs) : 0;
+  const bool embedding = call.target.starts_with("aten::embedding");
+  const auto labels = label_call(call);
+  for (std::size_t k = 0; k < ranges.size(); ++k) {
+    const int input = static_cast<int>(k);
+    if (embedding && names_input(call, "indices", input)) ranges[k] = {first_size(call, "weight", inputs)};
+    if (labels && labels->labels == input) ranges[k] = {labels->classes(inputs), labels->ignored};
+  }
+  return ranges;
 }
 
 /// Whether integers leave the operation as they came: what reads them then limits them as well.
@@ -70,88 +85,93 @@ bool keeps_values(const Layer& layer) {
   return std::ranges::find(kCalls, target.substr(begin, target.find('.') - begin)) != kCalls.end();
 }
 
+/// What is known so far of the tensors of a graph.
 class Limits {
  public:
-  explicit Limits(const ResolvedModel& model) : model_(model) {}
-
-  std::int64_t of(const TensorSource& source) {
-    if (source.kind != Kind::layer) return find(source);
-    const auto known = known_.find({source.index, source.output});
-    if (known != known_.end()) return known->second;
-    const std::int64_t limit = find(source);
-    return known_[{source.index, source.output}] = limit;
+  IndexRange of(const TensorSource& source) const {
+    const auto found = limits_.find(key(source));
+    return found == limits_.end() ? IndexRange{} : found->second;
+  }
+  void lower_to(const TensorSource& source, IndexRange limit) {
+    if (limit.limit != 0) limits_[key(source)] = lower(of(source), limit);
   }
 
  private:
-  std::int64_t find(const TensorSource& source) {
-    std::int64_t limit = 0;
-    for (std::size_t i = 0; i < model_.layers.size(); ++i)
-      limit = lower(limit, by_layer(model_.graph.layers[i], model_.layers[i], static_cast<int>(i), source));
-    return model_.graph.loss ? lower(limit, by_loss(source)) : limit;
+  static std::tuple<Kind, int, int> key(const TensorSource& source) {
+    return {source.kind, source.index, source.output};
   }
-
-  std::int64_t by_layer(const Layer& layer, const ResolvedLayer& resolved, int index,
-                        const TensorSource& source) {
-    const auto read = std::ranges::find(resolved.sources, source);
-    if (read == resolved.sources.end()) return 0;
-    const int k = static_cast<int>(read - resolved.sources.begin());
-    if (layer.op == kGraphOp) return within(layer.nodes, resolved, index, {Kind::input, k, 0});
-    std::vector<RowTensor> inputs;
-    for (const TensorType& type : resolved.inputs) inputs.push_back({type, 1});
-    std::int64_t limit = of_reader(layer, inputs, k);
-    if (!keeps_values(layer)) return limit;
-    for (std::size_t output = 0; output < resolved.outputs.size(); ++output) {
-      if (resolved.outputs[output].dtype == DType::int64)
-        limit = lower(limit, of({Kind::layer, index, static_cast<int>(output)}));
-    }
-    return limit;
-  }
-
-  /// `source` within the graph of layer `index`, -1 for the loss.
-  std::int64_t within(const std::vector<Layer>& nodes, const ResolvedLayer& resolved, int index,
-                      const TensorSource& source) {
-    const std::tuple key(index, source.kind, source.index, source.output);
-    if (const auto known = within_.find(key); known != within_.end()) return known->second;
-    std::int64_t limit = 0;
-    for (std::size_t i = 0; i < nodes.size(); ++i) {
-      const ResolvedNode& node = resolved.nodes[i];
-      const auto read = std::ranges::find(node.sources, source);
-      if (read == node.sources.end()) continue;
-      limit = lower(limit, of_reader(nodes[i], node.inputs, static_cast<int>(read - node.sources.begin())));
-      for (std::size_t output = 0; keeps_values(nodes[i]) && output < node.outputs.size(); ++output) {
-        if (node.outputs[output].type.dtype != DType::int64) continue;
-        const TensorSource made{Kind::layer, static_cast<int>(i), static_cast<int>(output)};
-        limit = lower(limit, within(nodes, resolved, index, made));
-        const auto leaves = std::ranges::find(resolved.graph_outputs, made);
-        if (leaves == resolved.graph_outputs.end() || index < 0) continue;
-        limit =
-            lower(limit, of({Kind::layer, index, static_cast<int>(leaves - resolved.graph_outputs.begin())}));
-      }
-    }
-    return within_[key] = limit;
-  }
-
-  std::int64_t by_loss(const TensorSource& source) {
-    const LossSpec& loss = *model_.graph.loss;
-    std::int64_t limit = 0;
-    for (std::size_t k = 0; k < model_.loss_sources.size(); ++k) {
-      if (model_.loss_sources[k] != source) continue;
-      if (loss.op == kGraphOp)
-        return within(loss.nodes, model_.loss, -1, {Kind::input, static_cast<int>(k), 0});
-      limit = lower(limit, of_row(find_loss(loss.op), loss.attributes, model_.loss.inputs, k));
-    }
-    return limit;
-  }
-
-  const ResolvedModel& model_;
-  std::map<std::pair<int, int>, std::int64_t> known_;
-  std::map<std::tuple<int, Kind, int, int>, std::int64_t> within_;
+  std::map<std::tuple<Kind, int, int>, IndexRange> limits_;
 };
+
+/// Lowers the limits of what `reader` reads, once those of its outputs are known.
+template <class Outputs>
+void read_by(const Layer& reader, const std::vector<TensorSource>& sources,
+             const std::vector<RowTensor>& inputs, const Outputs& outputs, int index, Limits& limits) {
+  IndexRange behind;
+  for (std::size_t k = 0; keeps_values(reader) && k < outputs.size(); ++k) {
+    if (outputs[k].dtype == DType::int64)
+      behind = lower(behind, limits.of({Kind::layer, index, static_cast<int>(k)}));
+  }
+  const std::vector<IndexRange> own = of_reader(reader, inputs);
+  for (std::size_t k = 0; k < sources.size(); ++k) limits.lower_to(sources[k], lower(own[k], behind));
+}
+
+/// The same of a graph of nodes, the limits of whose outputs are `outputs`, for each of `inputs` tensors that
+/// it gets. Nodes read earlier ones only, so one walk from the last to the first settles all.
+std::vector<IndexRange> of_graph(const std::vector<Layer>& nodes, const ResolvedLayer& resolved,
+                                 std::span<const IndexRange> outputs, std::size_t inputs) {
+  Limits limits;
+  for (std::size_t k = 0; k < outputs.size(); ++k) limits.lower_to(resolved.graph_outputs[k], outputs[k]);
+  for (std::size_t i = nodes.size(); i-- > 0;) {
+    std::vector<TensorType> types;
+    for (const RowTensor& output : resolved.nodes[i].outputs) types.push_back(output.type);
+    read_by(nodes[i], resolved.nodes[i].sources, resolved.nodes[i].inputs, types, static_cast<int>(i), limits);
+  }
+  std::vector<IndexRange> found;
+  for (std::size_t k = 0; k < inputs; ++k) found.push_back(limits.of({Kind::input, static_cast<int>(k), 0}));
+  return found;
+}
+
+void read_by_loss(const ResolvedModel& model, Limits& limits) {
+  const LossSpec& loss = *model.graph.loss;
+  const std::size_t count = model.loss_sources.size();
+  const auto inside =
+      loss.op == kGraphOp ? of_graph(loss.nodes, model.loss, {}, count) : std::vector<IndexRange>(count);
+  for (std::size_t k = 0; k < count; ++k) {
+    const IndexRange limit =
+        loss.op == kGraphOp ? inside[k] : of_row(find_loss(loss.op), loss.attributes, model.loss.inputs, k);
+    limits.lower_to(model.loss_sources[k], limit);
+  }
+}
+
+void read_by_layer(const ResolvedModel& model, std::size_t index, Limits& limits) {
+  const Layer& layer = model.graph.layers[index];
+  const ResolvedLayer& resolved = model.layers[index];
+  const int number = static_cast<int>(index);
+  if (layer.op == kGraphOp) {
+    std::vector<IndexRange> outputs;
+    for (std::size_t k = 0; k < resolved.outputs.size(); ++k)
+      outputs.push_back(limits.of({Kind::layer, number, static_cast<int>(k)}));
+    const auto inside = of_graph(layer.nodes, resolved, outputs, resolved.sources.size());
+    for (std::size_t k = 0; k < inside.size(); ++k) limits.lower_to(resolved.sources[k], inside[k]);
+    return;
+  }
+  std::vector<RowTensor> inputs;
+  for (const TensorType& type : resolved.inputs) inputs.push_back({type, 1});
+  read_by(layer, resolved.sources, inputs, resolved.outputs, number, limits);
+}
 
 }  // namespace
 
+IndexRange index_range(const ResolvedModel& model, const TensorSource& source) {
+  Limits limits;
+  if (model.graph.loss) read_by_loss(model, limits);
+  for (std::size_t i = model.layers.size(); i-- > 0;) read_by_layer(model, i, limits);
+  return limits.of(source);
+}
+
 std::int64_t index_limit(const ResolvedModel& model, const TensorSource& source) {
-  return Limits(model).of(source);
+  return index_range(model, source).limit;
 }
 
 }  // namespace pp

@@ -36,12 +36,29 @@ std::vector<BatchNorm> batch_norms(const ResolvedModel& model, int layer) {
   return found;
 }
 
-Bytes parameter_bytes(const ResolvedModel& model, int layer, DType dtype) {
+namespace {
+
+enum class Which { all, trained };
+
+Bytes bytes_of_own(const ResolvedModel& model, int layer, DType dtype, Which which) {
   const ResolvedLayer& resolved = model.layers[static_cast<std::size_t>(layer)];
   Bytes bytes;
   if (resolved.weights_layer != layer) return bytes;
-  for (const ParameterSpec& parameter : resolved.parameters) bytes += bytes_of({parameter.shape, dtype});
+  for (std::size_t i = 0; i < resolved.parameters.size(); ++i) {
+    if (which == Which::trained && !resolved.trained[i]) continue;
+    bytes += bytes_of({resolved.parameters[i].shape, dtype});
+  }
   return bytes;
+}
+
+}  // namespace
+
+Bytes parameter_bytes(const ResolvedModel& model, int layer, DType dtype) {
+  return bytes_of_own(model, layer, dtype, Which::all);
+}
+
+Bytes trained_bytes(const ResolvedModel& model, int layer, DType dtype) {
+  return bytes_of_own(model, layer, dtype, Which::trained);
 }
 
 std::int64_t parameter_count(const ResolvedModel& model) {

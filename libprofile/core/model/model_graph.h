@@ -23,6 +23,15 @@ struct DataTensor {
   bool operator==(const DataTensor&) const = default;
 };
 
+/// Parameters that training leaves as they are (PyTorch's requires_grad=False): all of a layer, or the named
+/// ones.
+struct Frozen {
+  bool all = false;
+  std::vector<std::string> names = {};  ///< within the layer; empty when all are
+  bool none() const { return !all && names.empty(); }
+  bool operator==(const Frozen&) const = default;
+};
+
 struct Layer {
   std::string name;
   std::string op;
@@ -34,6 +43,7 @@ struct Layer {
   std::optional<AtenCall> call = {};      ///< of op `aten`
   std::vector<Layer> nodes = {};          ///< of op `graph`: what it runs, written like layers
   std::vector<std::string> outputs = {};  ///< of op `graph`: outputs of nodes
+  Frozen frozen = {};  ///< of its own parameters; resolve() leaves it to the owner, and to nodes unless all are
   bool operator==(const Layer&) const = default;
 };
 
@@ -87,6 +97,11 @@ struct ResolvedLayer {
   std::vector<int> consumers;       ///< layers that read an output of this one, ascending, each once
   std::vector<ResolvedNode> nodes;  ///< of a graph, as in the layer
   std::vector<TensorSource> graph_outputs;  ///< of a graph: which outputs of which nodes
+  // What backward has to do, for the loss or, without one, the outputs:
+  std::vector<bool> frozen;   ///< per parameter
+  std::vector<bool> trained;  ///< per parameter: not frozen, and a gradient reaches it here or in a sharer
+  std::vector<bool> input_gradient;  ///< per input: its gradient flows on to something that is trained
+  bool backward = false;             ///< either of both is computed here
   bool operator==(const ResolvedLayer&) const = default;
 };
 
@@ -121,12 +136,15 @@ std::vector<BatchNorm> batch_norms(const ResolvedModel& model, int layer);
 
 Bytes parameter_bytes(const ResolvedModel& model, int layer,
                       DType dtype);  ///< 0 when the layer uses another's weights
+/// The part of it that is trained.
+Bytes trained_bytes(const ResolvedModel& model, int layer, DType dtype);
 std::int64_t parameter_count(const ResolvedModel& model);
 
 /// Reads and checks: resolve() has accepted the result, its attributes are complete. `pointer` as for
 /// resolve().
 ModelGraph model_from_json(const Json& json, std::string_view pointer = {});
-/// Complete: attributes that the graph leaves to their defaults are written.
+/// Complete: attributes that the graph leaves to their defaults are written, but for those that are younger
+/// than documents without them (ignore_index).
 Json to_json(const ModelGraph& graph);
 ModelGraph parse_model(std::string_view text);
 /// Of the complete document in compact form: leaving out a default does not change it.

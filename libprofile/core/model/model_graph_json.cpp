@@ -1,4 +1,6 @@
 // The keys of pp.model.
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -52,6 +54,13 @@ Attributes read_attributes(ObjectReader& reader) {
   return attributes;
 }
 
+Frozen read_frozen(ObjectReader& reader) {
+  const Json& json = reader.raw("frozen");
+  if (json.is_boolean()) return {.all = json.get<bool>()};
+  if (!json.is_array()) reader.fail("frozen", "must be true, or a list of names of the layer's parameters");
+  return {.names = reader.texts("frozen")};
+}
+
 enum class Place { model, graph };
 
 Layer read_layer(ObjectReader& reader, Place place);
@@ -81,6 +90,7 @@ Layer read_layer(ObjectReader& reader, Place place) {
     layer.attributes = read_attributes(reader);
   }
   if (place == Place::model && reader.has("weights_of")) layer.weights_of = reader.text("weights_of");
+  if (reader.has("frozen")) layer.frozen = read_frozen(reader);
   return layer;
 }
 
@@ -121,7 +131,10 @@ Json tensors_json(const std::vector<DataTensor>& tensors) {
   return list;
 }
 
-/// Adds `attributes` in the order of the op table, defaults included; nothing for an op without attributes. The
+/// Attributes that are written only where they are not the default: documents from before them keep their hash.
+constexpr std::array kSilent{std::string_view("ignore_index")};
+
+/// Adds `attributes` in the order of the op table, defaults included but for kSilent. The
 /// graph may not be checked yet: what the table does not know is written as it is.
 void add_attributes(Json& json, const OpRow* row, const Attributes& given) {
   Json list = Json::object();
@@ -132,7 +145,10 @@ void add_attributes(Json& json, const OpRow* row, const Attributes& given) {
   if (row == nullptr) {
     for (const auto& [name, value] : attributes) add(name);
   } else {
-    for (const AttributeSpec& spec : row->attributes) add(spec.name);
+    for (const AttributeSpec& spec : row->attributes) {
+      const bool silent = std::ranges::find(kSilent, spec.name) != kSilent.end();
+      if (!silent || attributes.find(spec.name)->second != spec.default_value) add(spec.name);
+    }
   }
   if (!list.empty()) json["attributes"] = std::move(list);
 }
@@ -156,6 +172,8 @@ Json layer_json(const Layer& layer) {
   });
   if (layer.call) json["call"] = to_json(*layer.call);
   if (!layer.weights_of.empty()) json["weights_of"] = layer.weights_of;
+  if (layer.frozen.all) json["frozen"] = true;
+  if (!layer.frozen.names.empty()) json["frozen"] = layer.frozen.names;
   return json;
 }
 

@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "libprofile/core/model/frozen.h"
+#include "libprofile/core/model/gradients.h"
 #include "libprofile/core/model/layer_resolve.h"
 #include "libprofile/core/model/model_graph.h"
 #include "libprofile/core/model/model_names.h"
@@ -36,6 +38,7 @@ class Resolver {
     if (graph_.loss) resolve_loss(*graph_.loss);
     refuse_dead_layers();
     refuse_equal_parameters();
+    detail::derive_gradients(graph_, model_);
     return std::move(model_);
   }
 
@@ -79,6 +82,11 @@ class Resolver {
       fail_at(pointer + "/inputs", "is empty; " + layer.op + " needs at least one");
     resolved.weights_layer =
         layer.weights_of.empty() ? static_cast<int>(i) : shared_weights(i, pointer + "/weights_of");
+    detail::resolve_frozen({layer.frozen, layer.nodes}, pointer, resolved);
+    if (layer.weights_of.empty()) return;
+    const auto owner = static_cast<std::size_t>(resolved.weights_layer);
+    detail::follow_owner({layer.frozen, layer.nodes}, graph_.layers[owner].name, model_.layers[owner].frozen,
+                         pointer, resolved);
   }
 
   static void take_operation(Layer& layer, const std::string& pointer, ResolvedLayer& resolved) {
@@ -184,6 +192,8 @@ class Resolver {
     if (!resolved.parameters.empty())
       fail_at(pointer + "/nodes", "a loss has no parameters; give them a layer");
     if (!resolved.buffers.empty()) fail_at(pointer + "/nodes", "a loss has no buffers; make them constants");
+    Frozen none;
+    detail::resolve_frozen({none, loss.nodes}, pointer, resolved);
   }
 
   void refuse_dead_layers() const {

@@ -119,15 +119,32 @@ OpInside written_out(double query, double key, double width, double heads, bool 
           .flops = 4.0 * query * key * width + 5.0 * pairs};
 }
 
+/// The same by LibTorch's kernels, which hold no scores: one number for each query and head.
+OpInside by_kernel(double query, double key, double width, double heads) {
+  const double rows = (3 * query + 2 * key) * width;
+  return {.kept = rows + heads * query,
+          .moved = 2 * rows,
+          .flops = 4.0 * query * key * width + 5.0 * heads * query * key};
+}
+
+/// Written out are those with dropout and with a bias to the scores. The kernel's backward is written: it joins
+/// the heads anew.
 OpInside multi_head_attention_inside(const Attributes& attributes, std::span<const TensorType> inputs) {
-  const double length = real(inputs[0].shape[0]);
-  return written_out(length, length, real(inputs[0].shape[1]), real(integer(attributes, "num_heads")),
-                     boolean(attributes, "causal"), number(attributes, "dropout"));
+  const double length = real(inputs[0].shape[0]), width = real(inputs[0].shape[1]);
+  const double heads = real(integer(attributes, "num_heads")), dropout = number(attributes, "dropout");
+  if (dropout > 0 || inputs.size() > 1)
+    return written_out(length, length, width, heads, boolean(attributes, "causal"), dropout);
+  OpInside inside = by_kernel(length, length, width, heads);
+  inside.kept -= length * width;
+  return inside;
 }
 
 OpInside cross_attention_inside(const Attributes& attributes, std::span<const TensorType> inputs) {
-  return written_out(real(inputs[0].shape[0]), real(inputs[1].shape[0]), real(inputs[0].shape[1]),
-                     real(integer(attributes, "num_heads")), false, number(attributes, "dropout"));
+  const double query = real(inputs[0].shape[0]), key = real(inputs[1].shape[0]);
+  const double width = real(inputs[0].shape[1]), heads = real(integer(attributes, "num_heads"));
+  const double dropout = number(attributes, "dropout");
+  return dropout > 0 ? written_out(query, key, width, heads, false, dropout)
+                     : by_kernel(query, key, width, heads);
 }
 
 OpInside additive_attention_inside(const Attributes& attributes, std::span<const TensorType> inputs) {

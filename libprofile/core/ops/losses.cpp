@@ -1,4 +1,5 @@
-// The losses: prediction and target to a scalar, the mean over the samples (and positions) of a micro-batch.
+// The losses: prediction and target to a scalar, the mean over the samples (and positions) of a micro-batch, or
+// over those that count (libprofile/core/model/counted_labels.h).
 #include <string>
 
 #include "libprofile/core/ops/rows.h"
@@ -18,6 +19,11 @@ OpResult infer_cross_entropy(const Attributes&, std::span<const TensorType> inpu
     refuse_input(1, inputs[1], "int64 labels " + to_text(labels) + " for logits " + to_text(logits));
   }
   return {{kScalar}, {}, {}, Flops(5.0 * elements(inputs[0]))};  // a softmax
+}
+
+AttributeSpec ignore_index() {
+  constexpr double kMost = 2147483647;
+  return integer_attribute("ignore_index", -100, -kMost, kMost, "labels of this value do not count");
 }
 
 /// Of the labels: as many as there are logits.
@@ -61,11 +67,14 @@ OpInside shares_inside(const Attributes&, std::span<const TensorType> inputs) {
 std::vector<OpRow> losses() {
   return {
       {.name = "cross_entropy",
-       .summary = "softmax and negative logarithm of the label's probability, mean over samples and positions",
+       .summary =
+           "softmax and negative logarithm of the label's probability, mean over the labels that are not "
+           "ignore_index",
        .shapes = "[classes] with int64 [], or [l, classes] with int64 [l]",
        .flops = "5 per logit",
        .min_inputs = 2,
        .max_inputs = 2,
+       .attributes = {ignore_index()},
        .index_limit = classes,
        .work = {.kernels = 2, .inside = shares_inside},
        .infer = infer_cross_entropy},

@@ -2,6 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 
+#include <array>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/model/aten/call_arguments.h"
 #include "libprofile/model/aten/call_schema.h"
+#include "libprofile/model/aten/convolution_call.h"
 #include "libprofile/model/aten/outputs.h"
 #include "libprofile/model/aten/rehearsal.h"
 
@@ -35,24 +37,55 @@ at::Device device_of(TensorSpan inputs, TensorSpan weights, const LayerContext& 
   return weights.empty() ? at::Device(at::kCPU) : weights[0].device();
 }
 
+/// Copies of those that are narrower; autograd sees them.
+Tensors in_type(TensorSpan tensors, at::ScalarType type) {
+  Tensors result(tensors.begin(), tensors.end());
+  for (at::Tensor& tensor : result) {
+    if (tensor.is_floating_point() && tensor.scalar_type() != type) tensor = tensor.to(type);
+  }
+  return result;
+}
+
+/// A precise call reads copies of what is narrower.
+struct Operands {
+  Operands(bool precise, at::ScalarType type, TensorSpan in, TensorSpan weights, TensorSpan buffers)
+      : inputs(in), parameters(weights), buffers(buffers) {
+    if (!precise) return;
+    inputs = copies[0] = in_type(in, type);
+    parameters = copies[1] = in_type(weights, type);
+    this->buffers = copies[2] = in_type(buffers, type);
+  }
+
+  std::array<Tensors, 3> copies;
+  TensorSpan inputs, parameters, buffers;
+};
+
 }  // namespace
+
+at::ScalarType precise_type(at::ScalarType run) {
+  return run == at::kBFloat16 || run == at::kHalf ? at::kFloat : run;
+}
 
 BoundCall bind_call(const AtenCall& spec, std::span<const RowTensor> inputs) {
   const auto call = std::make_shared<Call>(spec, inputs);
   rehearse(spec, inputs, call->operation, call->arguments);
-  const auto forward = [call](TensorSpan in, TensorSpan weights, LayerContext& context) -> Tensors {
+  const auto forward = [call, precise = spec.precise](TensorSpan in, TensorSpan weights,
+                                                      LayerContext& context) -> Tensors {
     const at::Device device = device_of(in, weights, context);
     const std::int64_t samples = context.samples > 0 ? context.samples : in[0].size(0);
-    const Frame frame{in,      weights,       context.buffers, call->constants.on(device, context.dtype),
-                      samples, context.dtype, device};
+    const at::ScalarType type = precise ? precise_type(context.dtype) : context.dtype;
+    const Operands operands(precise, type, in, weights, context.buffers);
+    const Frame frame{
+        operands.inputs, operands.parameters, operands.buffers, call->constants.on(device, type), samples, type,
+        device};
     torch::jit::Stack stack;
     call->arguments.push(frame, stack);
-    call->operation.callBoxed(stack);
+    if (!keep_clear_of_overrun(call->operation.schema(), stack)) call->operation.callBoxed(stack);
     Tensors outputs = tensors_of(stack);
     const bool mixed = at::autocast::is_autocast_enabled(device.type());
     check_outputs(call->outputs, samples, outputs);
     for (at::Tensor& output : outputs) {
-      if (!mixed && output.is_floating_point()) output = output.to(context.dtype);
+      if (!mixed && output.is_floating_point()) output = output.to(type);
     }
     return outputs;
   };

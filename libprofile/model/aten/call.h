@@ -17,8 +17,12 @@ struct BoundCall {
 };
 
 /// Inputs, weights, buffers as the call lists them. Outputs are compared with what the call says of them; a
-/// floating one gets the type of the run. `inputs`: the types of the inputs. Throws pp::Error (data) for what
-/// cannot be called (call_schema.h), and when LibTorch knows beforehand that the shapes will be others.
+/// floating one gets the type of the run, or float32 if the call is precise. `inputs`: the types of the inputs.
+/// Throws pp::Error (data) for what cannot be called (call_schema.h), and when LibTorch knows beforehand that
+/// the shapes will be others.
 BoundCall bind_call(const AtenCall& call, std::span<const RowTensor> inputs);
+
+/// Of a precise call's floating tensors, in a run of type `run`.
+at::ScalarType precise_type(at::ScalarType run);
 
 }  // namespace pp::model::aten

@@ -1,5 +1,6 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
+#include <c10/util/DimVector.h>
 
 #include <array>
 
@@ -14,21 +15,23 @@ at::Tensor rows(const at::Tensor& x) { return x.flatten(0, -2); }
 
 std::optional<WrittenBackward> linear_backward(const Attributes& /*attributes*/) {
   return WrittenBackward{
-      .inputs = [](Tensors& saved, TensorSpan weights, const at::Tensor& gradient) -> Tensors {
-        return {rows(gradient).mm(weights[0]).view(saved[0].sizes())};
+      .inputs = [](Tensors& /*saved*/, TensorSpan weights, const at::Tensor& gradient) -> Tensors {
+        c10::DimVector sizes(gradient.sizes());  // allocates nothing
+        sizes.back() = weights[0].size(1);
+        return {rows(gradient).mm(weights[0]).view(sizes)};
       },
       .weights =
           [](Tensors& saved, TensorSpan /*weights*/, const at::Tensor& gradient, WeightSums& sums) {
             const at::Tensor by_row = rows(gradient);
-            sums.add_product(0, by_row.t(), rows(saved[0]));
-            if (sums.size() > 1) sums.add(1, by_row.sum(0));
+            if (sums.wants(0)) sums.add_product(0, by_row.t(), rows(saved[0]));
+            if (sums.size() > 1 && sums.wants(1)) sums.add(1, by_row.sum(0));
           }};
 }
 
 // [n, ..., in] -> [n, ..., out]; weight [out, in], bias [out]
 Forward linear(const Attributes& /*attributes*/) {
   return [](TensorSpan inputs, TensorSpan weights, LayerContext& context) -> Tensors {
-    save(context, {inputs[0]});
+    save(context, weights[0].requires_grad() ? Tensors{inputs[0]} : Tensors{});
     return {at::linear(inputs[0], weights[0], weights.size() > 1 ? weights[1] : at::Tensor())};
   };
 }

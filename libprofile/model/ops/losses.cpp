@@ -17,23 +17,26 @@
 namespace pp::model {
 namespace {
 
-// Of nll_loss: at::Reduction::Mean, and a class that no target has.
-constexpr std::int64_t kMean = 1, kIgnored = -100;
+constexpr std::int64_t kMean = 1;  // of nll_loss: at::Reduction::Mean
 
-// Prediction [n, ..., classes], target [n, ...] of class numbers; the mean over samples and positions.
-Tensors cross_entropy(TensorSpan inputs, TensorSpan /*weights*/, LayerContext& context) {
-  const at::Tensor shares = at::log_softmax(inputs[0], -1);
-  const at::Tensor target = inputs[1].flatten().to(at::kLong);
-  const auto [loss, total] = at::nll_loss_forward(shares.flatten(0, -2), target, {}, kMean, kIgnored);
-  ops::save(context, {shares, target, total});
-  return {loss};
+// Prediction [n, ..., classes], target [n, ...] of class numbers; the mean over the targets that are not
+// `ignored`, NaN when all are.
+Forward bind_cross_entropy(const Attributes& attributes) {
+  return [ignored = integer(attributes, "ignore_index")](TensorSpan inputs, TensorSpan /*weights*/,
+                                                         LayerContext& context) -> Tensors {
+    const at::Tensor shares = at::log_softmax(inputs[0], -1);
+    const at::Tensor target = inputs[1].flatten().to(at::kLong);
+    const auto [loss, total] = at::nll_loss_forward(shares.flatten(0, -2), target, {}, kMean, ignored);
+    ops::save(context, {shares, target, total});
+    return {loss};
+  };
 }
 
-WrittenBackward cross_entropy_backward() {
-  return {.inputs = [](Tensors& saved, TensorSpan /*weights*/, const at::Tensor& gradient) -> Tensors {
+WrittenBackward cross_entropy_backward(const Attributes& attributes) {
+  return {.inputs = [ignored = integer(attributes, "ignore_index")](Tensors& saved, TensorSpan /*weights*/,
+                                                                    const at::Tensor& gradient) -> Tensors {
     const at::Tensor shares = saved[0].flatten(0, -2);
-    const at::Tensor by_share =
-        at::nll_loss_backward(gradient, shares, saved[1], {}, kMean, kIgnored, saved[2]);
+    const at::Tensor by_share = at::nll_loss_backward(gradient, shares, saved[1], {}, kMean, ignored, saved[2]);
     return {at::_log_softmax_backward_data(by_share, shares, -1, shares.scalar_type()).view(saved[0].sizes()),
             at::Tensor()};
   }};
@@ -105,11 +108,11 @@ Forward bind_text_detection(const Attributes& attributes) {
 struct Row {
   std::string_view name;
   Forward (*bind)(const Attributes& attributes);
-  WrittenBackward (*backward)() = nullptr;
+  WrittenBackward (*backward)(const Attributes& attributes) = nullptr;
 };
 constexpr std::array kTable{
     Row{"binary_cross_entropy", [](const Attributes&) { return loss(binary_cross_entropy); }},
-    Row{"cross_entropy", [](const Attributes&) -> Forward { return cross_entropy; }, cross_entropy_backward},
+    Row{"cross_entropy", bind_cross_entropy, cross_entropy_backward},
     Row{"mse", [](const Attributes&) { return loss(mse); }},
     Row{"text_detection", bind_text_detection},
 };
@@ -120,7 +123,7 @@ BoundLayer bind_loss(std::string_view loss, const Attributes& attributes) {
   const auto row = std::find_if(kTable.begin(), kTable.end(), [&](const Row& r) { return r.name == loss; });
   if (row == kTable.end()) throw Error(ErrorKind::internal, "no loss is named \"" + std::string(loss) + "\"");
   BoundLayer layer{row->bind(attributes)};
-  if (row->backward != nullptr) layer.backward = row->backward();
+  if (row->backward != nullptr) layer.backward = row->backward(attributes);
   return layer;
 }
 

@@ -18,6 +18,11 @@
 namespace pp::model::ops {
 namespace {
 
+/// Of a norm's gradients: the input's, and those of weight and bias that are trained.
+std::array<bool, 3> wanted(TensorSpan weights) {
+  return {true, weights[0].requires_grad(), weights[1].requires_grad()};
+}
+
 /// By the statistics of the micro-batch, which are left in the context.
 at::Tensor normalised_by_batch(const at::Tensor& x, TensorSpan weights, double eps, LayerContext& context) {
   const std::int64_t count = x.numel() / x.size(1);
@@ -60,7 +65,7 @@ std::optional<WrittenBackward> batch_norm_backward(const Attributes& attributes)
                                                                    const at::Tensor& gradient) -> Tensors {
     auto [x, weight, bias] =
         at::native_batch_norm_backward(gradient, saved[0], weights[0], {}, {}, saved[1], saved[2],
-                                       /*train=*/true, eps, {true, true, true});
+                                       /*train=*/true, eps, wanted(weights));
     return {x, weight, bias};
   }};
 }
@@ -97,8 +102,8 @@ Forward layer_norm(const Attributes& attributes) {
 std::optional<WrittenBackward> layer_norm_backward(const Attributes& /*attributes*/) {
   return WrittenBackward{.both = [](TensorSpan saved, TensorSpan weights,
                                     const at::Tensor& gradient) -> Tensors {
-    auto [x, weight, bias] = at::native_layer_norm_backward(
-        gradient, saved[0], weights[0].sizes(), saved[1], saved[2], weights[0], weights[1], {true, true, true});
+    auto [x, weight, bias] = at::native_layer_norm_backward(gradient, saved[0], weights[0].sizes(), saved[1],
+                                                            saved[2], weights[0], weights[1], wanted(weights));
     return {x, weight, bias};
   }};
 }

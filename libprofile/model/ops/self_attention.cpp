@@ -32,7 +32,8 @@ enum Saved : std::size_t { kInput, kProjected, kMixed, kLogSumExp, kForward };
 /// Once the input gradient is known, in place of them; the input stays where it is.
 enum Left : std::size_t { kProjectedGradient = 1, kJoined, kBackward };
 
-/// Queries, keys and values [n, s, 3d] -> [n, heads, s, width]; saves for backward.
+/// Queries, keys and values [n, s, 3d] -> [n, heads, s, width]; saves for backward. `x` is undefined where the
+/// projection's weight is frozen.
 at::Tensor attend_and_save(const SelfAttention& layer, const at::Tensor& x, const at::Tensor& projected,
                            Tensors& saved) {
   const at::Tensor parts = split_heads(projected, 3, layer.settings.heads);
@@ -74,7 +75,7 @@ Forward self_attention(const Attributes& attributes) {
     const at::Tensor projected = at::linear(x, projection.in, projection.in_bias);
     at::Tensor mixed;
     if (context.saved != nullptr) {
-      mixed = attend_and_save(layer, x, projected, *context.saved);
+      mixed = attend_and_save(layer, weights[0].requires_grad() ? x : at::Tensor(), projected, *context.saved);
     } else {
       const Sight sight = layer.causal ? Sight::backward : Sight::both_sides;
       const at::Tensor bias =
@@ -93,7 +94,7 @@ std::optional<WrittenBackward> self_attention_backward(const Attributes& attribu
       .inputs = [layer](Tensors& saved, TensorSpan weights, const at::Tensor& gradient) -> Tensors {
         const Projections projection = projections(layer.settings, weights);
         back_to_projected(layer, projection.out, gradient, saved);
-        return {rows(saved[kProjectedGradient]).mm(projection.in).view(saved[kInput].sizes())};
+        return {rows(saved[kProjectedGradient]).mm(projection.in).view(gradient.sizes())};
       },
       .weights =
           [layer](Tensors& saved, TensorSpan weights, const at::Tensor& gradient, WeightSums& sums) {
@@ -101,7 +102,7 @@ std::optional<WrittenBackward> self_attention_backward(const Attributes& attribu
               back_to_projected(layer, projections(layer.settings, weights).out, gradient, saved);
             const at::Tensor projected = rows(saved[kProjectedGradient]), by_row = rows(gradient);
             const std::size_t out = layer.settings.bias ? 2 : 1;
-            sums.add_product(0, projected.t(), rows(saved[kInput]));
+            if (sums.wants(0)) sums.add_product(0, projected.t(), rows(saved[kInput]));
             sums.add_product(out, by_row.t(), rows(saved[kJoined]));
             if (!layer.settings.bias) return;
             sums.add(1, projected.sum(0));

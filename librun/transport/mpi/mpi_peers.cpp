@@ -1,10 +1,14 @@
-// Messages over MPI. Every call is short and never blocks, and calls are made one at a time under a lock: so
-// the library need only allow threads in turn, and whoever waits for a message moves all others on, too.
+// Messages over MPI. Every call but join() is short and never blocks, and calls are made one at a time under a
+// lock: so the library need only allow threads in turn, and whoever waits for a message moves all others on,
+// too.
 #include <mpi.h>
 
 #include <algorithm>
 #include <array>
+#include <list>
 #include <mutex>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "librun/transport/mpi/session.h"
@@ -139,15 +143,23 @@ class MpiPeers final : private MpiSession, public Peers {
 
   std::optional<Letter> next_letter() override {
     const std::lock_guard held(calls_.mutex);
-    int found = 0, count = 0;
-    MPI_Message message = MPI_MESSAGE_NULL;
-    MPI_Status status;
-    MPI_Improbe(MPI_ANY_SOURCE, 0, lanes_[kLetters], &found, &message, &status);
-    if (found == 0) return std::nullopt;
-    MPI_Get_count(&status, MPI_BYTE, &count);
-    Letter letter{status.MPI_SOURCE, std::string(static_cast<std::size_t>(count), '\0')};
-    MPI_Mrecv(letter.bytes.data(), count, MPI_BYTE, &message, MPI_STATUS_IGNORE);
-    return letter;
+    while (begin_letter()) {
+    }
+    std::set<int> unfinished;  // ranks with an earlier letter that has not come whole
+    for (auto coming = coming_.begin(); coming != coming_.end(); ++coming) {
+      const int from = coming->letter.from;
+      int whole = 0;
+      if (unfinished.contains(from)) continue;
+      MPI_Test(&coming->request, &whole, MPI_STATUS_IGNORE);
+      if (whole == 0) {
+        unfinished.insert(from);
+        continue;
+      }
+      Letter letter = std::move(coming->letter);
+      coming_.erase(coming);
+      return letter;
+    }
+    return std::nullopt;
   }
 
   int join(std::span<const int> ranks) override {
@@ -188,13 +200,35 @@ class MpiPeers final : private MpiSession, public Peers {
  private:
   static constexpr std::size_t kLetters = 3;  // beside the lanes
 
+  /// A letter that is being received; stays where it is, because the library writes into it.
+  struct Coming {
+    Letter letter;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+
+  // Receives the next letter that has been announced, if there is one. A large one takes its time, in which the
+  // lock is free.
+  bool begin_letter() {
+    int found = 0, count = 0;
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Status status;
+    MPI_Improbe(MPI_ANY_SOURCE, 0, lanes_[kLetters], &found, &message, &status);
+    if (found == 0) return false;
+    MPI_Get_count(&status, MPI_BYTE, &count);
+    Coming& coming = coming_.emplace_back();
+    coming.letter = {status.MPI_SOURCE, std::string(static_cast<std::size_t>(count), '\0')};
+    MPI_Imrecv(coming.letter.bytes.data(), count, MPI_BYTE, &message, &coming.request);
+    return true;
+  }
+
   static int count_of(std::size_t rest) { return static_cast<int>(std::min(rest, kPart)); }
   MPI_Comm comm(Lane lane) const { return lanes_[static_cast<std::size_t>(lane)]; }
 
   Calls calls_;
   std::array<MPI_Comm, kLetters + 1> lanes_{};
   std::vector<MPI_Comm> groups_;
-  int largest_tag_ = 32767;  // what every library has
+  std::list<Coming> coming_;  ///< in the order in which they were announced
+  int largest_tag_ = 32767;   // what every library has
 };
 
 }  // namespace

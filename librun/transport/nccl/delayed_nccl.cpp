@@ -1,4 +1,5 @@
 // make_group_key() and join_device_group() by the module that is loaded at the first call.
+#include "libprofile/device/hand_over.h"
 #include "libprofile/device/module.h"
 #include "librun/transport/nccl/nccl_module.h"
 
@@ -8,7 +9,7 @@ namespace {
 const NcclModule& nccl() {
   static const auto enter =
       reinterpret_cast<decltype(&pp_nccl_module)>(profile::module_symbol("pp-nccl.so", "pp_nccl_module"));
-  return *enter();
+  return *enter(profile::keep_for_stream);
 }
 
 }  // namespace

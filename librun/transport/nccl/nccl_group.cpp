@@ -1,17 +1,18 @@
 // NCCL communicators that never block the host: they are asked whether they are ready, and given up when they
 // fail or when the run ends.
 #include <ATen/cuda/CUDAEvent.h>
-#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <nccl.h>
 
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "libprofile/core/error.h"
 #include "librun/transport/nccl/nccl_module.h"
@@ -37,6 +38,12 @@ ncclDataType_t type_of(const at::Tensor& tensor) {
     case at::kBFloat16: return ncclBfloat16;
     default: fail("sums are of floating numbers");
   }
+}
+
+/// The program's, which knows what its other threads do with the allocator meanwhile.
+KeepForStream& keep() {
+  static KeepForStream function = nullptr;
+  return function;
 }
 
 /// A stream that no pool hands out to others: what waits for a partner must hold nobody else back.
@@ -94,31 +101,45 @@ class NcclGroup final : public DeviceGroup {
   }
 
   void send(int to, const at::Tensor& tensor) override {
-    call(tensor, [&] {
+    call(tensor, [this, to, tensor] {
       return ncclSend(tensor.const_data_ptr(), tensor.nbytes(), ncclInt8, to, communicator_,
                       (*stream_).stream());
     });
   }
   void receive(int from, const at::Tensor& tensor) override {
-    call(tensor, [&] {
+    call(tensor, [this, from, tensor] {
       return ncclRecv(tensor.data_ptr(), tensor.nbytes(), ncclInt8, from, communicator_, (*stream_).stream());
     });
   }
   void sum(const at::Tensor& tensor) override {
-    call(tensor, [&] {
+    call(tensor, [this, tensor, type = type_of(tensor)] {
       return ncclAllReduce(tensor.const_data_ptr(), tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
-                           type_of(tensor), ncclSum, communicator_, (*stream_).stream());
+                           type, ncclSum, communicator_, (*stream_).stream());
     });
   }
 
+  // NCCL hears of the calls when all of them are known: what throws before leaves nothing open, and nobody
+  // aborts the communicator between the first and the last.
   void together(const std::function<void()>& calls) override {
+    grouped_.emplace();
+    try {
+      calls();
+    } catch (...) {
+      grouped_.reset();
+      throw;
+    }
+    const std::vector<Call> all = *std::exchange(grouped_, std::nullopt);
     const c10::cuda::CUDAGuard guard(device());
-    check(ncclGroupStart());
-    grouped_ = true;
-    calls();
-    grouped_ = false;
-    check(ncclGroupEnd());
-    await_ready();
+    hand_over([&] {
+      check(ncclGroupStart());
+      ncclResult_t result = ncclSuccess;
+      for (const Call& one : all) {
+        if (result == ncclSuccess || result == ncclInProgress) result = one();
+      }
+      const ncclResult_t end = ncclGroupEnd();
+      check(result);
+      return end;
+    });
   }
 
   std::unique_ptr<Mark> mark() override {
@@ -142,18 +163,27 @@ class NcclGroup final : public DeviceGroup {
   }
 
  private:
-  template <class Call>
-  void call(const at::Tensor& tensor, Call&& body) {
+  using Call = std::function<ncclResult_t()>;  ///< holds its tensor: a use counts from when it is handed over
+
+  void call(const at::Tensor& tensor, Call body) {
     const c10::cuda::CUDAGuard guard(device());
     behind_.record(c10::cuda::getCurrentCUDAStream(device().index()));
     behind_.block(*stream_);
-    c10::cuda::CUDACachingAllocator::recordStream(tensor.storage().data_ptr(), *stream_);
+    {
+      const c10::cuda::CUDAStreamGuard in(*stream_);
+      keep()(tensor);
+    }
+    if (grouped_) return grouped_->push_back(std::move(body));
+    hand_over(body);
+  }
+
+  void hand_over(const Call& body) {
     {
       const std::lock_guard held(mutex_);
       if (communicator_ == nullptr) fail("the group was given up");
       check(body());
     }
-    if (!grouped_) await_ready();
+    await_ready();
   }
 
   void await_ready(Clock::duration most = Clock::duration::max() / 2) {
@@ -175,8 +205,8 @@ class NcclGroup final : public DeviceGroup {
 
   OwnStream stream_;
   at::cuda::CUDAEvent behind_{cudaEventDisableTiming};
-  bool grouped_ = false;
-  std::mutex mutex_;  ///< of what follows, which is null once it was given up
+  std::optional<std::vector<Call>> grouped_;  ///< those of together() so far
+  std::mutex mutex_;                          ///< of what follows, which is null once it was given up
   ncclComm_t communicator_ = nullptr;
 };
 
@@ -195,7 +225,8 @@ std::unique_ptr<DeviceGroup> join_device_group(const std::string& key, int me, i
 
 }  // namespace pp::run
 
-const pp::run::NcclModule* pp_nccl_module() {
+const pp::run::NcclModule* pp_nccl_module(pp::run::KeepForStream keep_for_stream) {
+  pp::run::keep() = keep_for_stream;
   static constexpr pp::run::NcclModule kModule{.make_key = pp::run::make_group_key,
                                                .join_group = pp::run::join_device_group};
   return &kModule;

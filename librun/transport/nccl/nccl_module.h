@@ -6,6 +6,8 @@
 
 namespace pp::run {
 
+using KeepForStream = void (*)(const at::Tensor& tensor);
+
 struct NcclModule {
   decltype(&make_group_key) make_key;
   decltype(&join_device_group) join_group;
@@ -13,5 +15,5 @@ struct NcclModule {
 
 }  // namespace pp::run
 
-/// The one symbol of the module that is looked up by its name.
-extern "C" const pp::run::NcclModule* pp_nccl_module();
+/// The one symbol of the module that is looked up by its name. `keep_for_stream`: that of hand_over.h.
+extern "C" const pp::run::NcclModule* pp_nccl_module(pp::run::KeepForStream keep_for_stream);

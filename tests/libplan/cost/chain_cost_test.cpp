@@ -178,15 +178,25 @@ TEST_CASE("the bound: as many replicas as there are fast devices, the least all-
     return model;
   }();
   const Chain chain = make_chain(given.graph, {0, 1, 2}, fast.layers, fast.loss, {0.0, 0});
-  const ChainCost bound(chain, {LoadKind::step_bound, 6},
-                        best_seats({given.cluster, given.positions, given.bytes}, 2, 0), {.micro_batches = 6});
+  const auto least = [&](LoadKind kind) {
+    return ChainCost(chain, {kind, 6}, best_seats({given.cluster, given.positions, given.bytes}, 2, 0),
+                     {.micro_batches = 6});
+  };
+  const ChainCost own = least(LoadKind::steady), bound = least(LoadKind::step_bound);
   // Layer 0: 1.5 ms on a fast device, 3 on the third. q = 1: 6 * 1.5; q = 2: 3 * 1.5 + 0.5; q = 3: 2 * 3 and
   // the cheapest form over 1 GB/s, a ring of 4/3 * 4 ms.
-  CHECK(bound.stage(0, 1, {0, 1}) == exactly(0.009));
-  CHECK(bound.stage(0, 1, {0, 2}) == exactly(0.0045 + 0.0005));
-  CHECK(bound.stage(0, 1, {0, 3}) == exactly(0.006 + 0.004 * 4 / 3));
+  CHECK(own.stage(0, 1, {0, 1}) == exactly(0.009));
+  CHECK(own.stage(0, 1, {0, 2}) == exactly(0.0045 + 0.0005));
+  CHECK(own.stage(0, 1, {0, 3}) == exactly(0.006 + 0.004 * 4 / 3));
   // q = 4: two pairs, 2 * 3 and 0.5 + 4.
-  CHECK(bound.stage(0, 1, {0, 4}) == exactly(0.006 + 0.0045));
+  CHECK(own.stage(0, 1, {0, 4}) == exactly(0.006 + 0.0045));
+  // A micro-batch's way through all layers takes 9 ms, and layer 0 has a backward of 1 ms on a fast device, 2
+  // on the third, for each further one of its replica. q = 1: 5 more; q = 2: 2; q = 3 and 4: 2 * 2 ms in all,
+  // the first at full speed.
+  CHECK(bound.stage(0, 1, {0, 1}) == exactly(0.009 + 5 * 0.001));
+  CHECK(bound.stage(0, 1, {0, 2}) == exactly(0.009 + 2 * 0.001));
+  CHECK(bound.stage(0, 1, {0, 3}) == exactly(0.009 + 2 * 0.002 - 0.001));
+  CHECK(bound.stage(0, 1, {0, 4}) == exactly(0.009 + 2 * 0.002 - 0.001));
   // Layers 1-2 behind layer 0: filled after 1.5, then 6 * 7.5.
   CHECK(bound.stage(1, 3, {0, 1}) == exactly(0.0015 + 0.045));
   CHECK(bound.fits(0, 3, {0, 4}));

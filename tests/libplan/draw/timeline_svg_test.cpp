@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "libprofile/core/svg_writer.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/xml.h"
@@ -159,6 +160,38 @@ worker 0, 4000 to 6000 ms: 2 s</title></rect>)"));
     CHECK(count_of(svg, R"(class="m0"><title>)") == 2);  // weights, one area a worker
     CHECK_FALSE(has(svg, R"(class="m1"><title>)"));      // no gradients
     CHECK_FALSE(has(svg_of(equal_stages(straight("gpipe", 2, 2)), {"t", 1200}), ">memory, full"));
+  }
+
+  // As a report has them: the all-reduce of tied weights names the first stage of its group, on every worker.
+  TEST_CASE("a row is named after the stages that its worker computes") {
+    SimulationResult result;
+    result.makespan = Seconds(4);
+    result.busy = {Seconds(4), Seconds(4)};
+    for (int w : {0, 1}) {
+      result.ops.push_back({WorkerId{w}, {OpKind::forward, StageId{w}, 0}, Seconds(0), Seconds(2)});
+      result.ops.push_back({WorkerId{w}, {OpKind::tied_all_reduce, StageId{0}, 0}, Seconds(2), Seconds(4)});
+    }
+    const std::string svg = timeline_svg(result, {}, {"t", 1200});
+    CHECK(xml_error(svg).empty());
+    CHECK(has(svg, ">stage 1</text>"));
+    CHECK_FALSE(has(svg, "stages"));
+    CHECK_FALSE(has(svg, "lighter: a worker's later stages"));
+  }
+
+  TEST_CASE("pictures of unequal names begin at one place when told to") {
+    const SimulationInput input = equal_stages(straight("gpipe", 2, 1));
+    const SimulationResult result = simulate(input);
+    const SvgOptions brief{.title = "t", .width = 800};
+    SvgOptions lengthy = brief;
+    lengthy.stage_layers = {"embedding .. block1.attention", "block1.mlp .. head"};
+    const double left = names_width(result, {}, lengthy);
+    CHECK(names_width(result, {}, brief) == 84);  // the least
+    CHECK(left > 84);
+    SvgOptions widened = brief;
+    widened.names = left;
+    CHECK(names_width(result, {}, widened) == left);
+    // F0.0 begins with the axis.
+    CHECK(has(timeline_svg(result, {}, widened), "<rect x=\"" + svg_number(left) + "\""));
   }
 
   TEST_CASE("short operations are drawn as their shares, whatever their number") {

@@ -163,8 +163,8 @@ TEST_CASE("torch: a stage that begins in a module's own code loses that code to 
   model.layers[3].inputs = {"h.0/2"};
   const ::PlanSpec spec{.model = model, .cuts = {2}};
   CHECK(torch_refusal(spec) ==
-        "torch.distributed.pipelining cannot say all of this plan:\n"
-        "  stage 1 begins with h.0/2, inside the code of h.0: it goes to the stage before\n"
+        "torch.distributed.pipelining cannot say all of this plan: "
+        "stage 1 begins with h.0/2, inside the code of h.0: it goes to the stage before; "
         "--lossy exports the rest");
   const TrainerExport out = export_torch_pipelining(::make_plan(spec), Losses::leave_out);
   CHECK(out.lost.size() == 1);
@@ -195,8 +195,8 @@ TEST_CASE("Megatron: blocks per stage between embedding and loss") {
 
 TEST_CASE("Megatron: other orders and recomputation") {
   CHECK(megatron_refusal({.model = language(3), .cuts = {3}, .schedule = "zb-h1"}) ==
-        "Megatron-LM cannot say all of this plan:\n"
-        "  its 1f1b runs in another order than the plan's zb-h1, with other times and memory than predicted\n"
+        "Megatron-LM cannot say all of this plan: "
+        "its 1f1b runs in another order than the plan's zb-h1, with other times and memory than predicted; "
         "--lossy exports the rest");
   CHECK(
       arguments({.model = language(3), .cuts = {3}, .schedule = "zb-h1"}, Losses::leave_out).find("Et|t*2L") !=

@@ -59,6 +59,33 @@ TEST_CASE("degree 1: the fastest variant is the plain one, the smallest the reco
   CHECK(profile.context.at("mbsInBatch") == "8");
 }
 
+TEST_CASE("what is imported can be read, at the largest values too") {
+  constexpr double kMost = 1e15;  // bytes, as every reader of documents has it
+  for (const char* key : {"parameterSize", "memoryUsageA", "memoryUsageB", "timePerSample"}) {
+    Json json = graph();
+    json["nodes"][0]["TMPCs"]["1"][0][key] = kMost;
+    const Profile profile = import(json);
+    CHECK(parse_profile(dump_json(to_json(profile))) == profile);
+    json["nodes"][0]["TMPCs"]["1"][0][key] = key == std::string("timePerSample") ? 1e31 : 2 * kMost;
+    CHECK(refusal(json).starts_with("/nodes/0/TMPCs/1/0/" + std::string(key)));
+  }
+  // An output may have 2^40 bytes, and what an edge is charged at its ends comes on top of it.
+  constexpr double kOutput = 1'099'511'627'776;
+  Json json = graph();
+  json["edges"][0]["communicationCost"] = kOutput;
+  CHECK_NOTHROW(parse_profile(dump_json(to_json(import(json)))));
+  json["edges"][0]["communicationCost"] = kOutput + 1;
+  CHECK(refusal(json) ==
+        "/layers/0/attributes/output_bytes: must be an integer from 0 to "
+        "1099511627776, not 1099511627777");
+  json = graph();
+  json["nodes"][1]["TMPCs"]["1"][1]["syncTimeFw"]["1"] = kMost;
+  CHECK(refusal(json) ==
+        "the imported profile: /layers/1/piper/incoming/0/bytes: must be an integer from 0 to "
+        "1000000000000000, not "
+        "1000000000000100");
+}
+
 TEST_CASE(
     "higher tensor degrees keep their own variants, weights and edges; degrees without a variant are none") {
   Json json = graph();

@@ -44,6 +44,15 @@ TEST_CASE("weights are not integers") {
   CHECK(refusal(json) == "/training/dtype: weights cannot be int64; use one of float32, float64, bfloat16");
 }
 
+TEST_CASE("replicas take turns: a plan that says otherwise of its programs is refused") {
+  Json json = golden_json();
+  json["training"]["replica_routing"] = "split";
+  CHECK(refusal(json) ==
+        "/training/replica_routing: is \"split\"; replicas take turns, write \"round_robin\" or leave it out");
+  json["training"].erase("replica_routing");
+  CHECK(refusal(json) == "accepted");
+}
+
 TEST_CASE("the golden file is what the planner writes, and reading it gives the same bytes") {
   const std::string golden = read_file(kGolden);
   CHECK(dump_json(to_json(golden_plan())) == golden);

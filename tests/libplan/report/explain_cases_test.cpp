@@ -98,7 +98,7 @@ TEST_CASE("plans that read the same are listed once") {
        plan.predicted.workers[0].memory.peak.value}};
   for (const Alternative& other : plan.alternatives)
     rows.emplace_back(other.schedule, other.replicas, other.step.count(), other.peak.value);
-  CHECK(rows.size() > 3);
+  CHECK(rows.size() > 2);  // those on four, two and one devices at least
   std::ranges::sort(rows);
   CHECK(std::ranges::adjacent_find(rows) == rows.end());
 }

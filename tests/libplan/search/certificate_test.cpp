@@ -4,6 +4,7 @@
 #include "libplan/report/infeasible.h"
 #include "libplan/schedule/csv.h"
 #include "tests/libplan/search/enumerated.h"
+#include "tests/libplan/search/searched.h"
 #include "tests/support/doctest.h"
 
 TEST_SUITE_BEGIN("libplan/search/certificate");
@@ -54,21 +55,24 @@ struct Tally {
   int best = 0;    ///< as fast as the best of all
   int proven = 0;  ///< as fast as the bound
 
-  /// Requires what always holds. `best_step`: infinity when nothing fits.
-  void add(const std::variant<Plan, Infeasible>& result, double best_step) {
+  /// Requires what always holds, of the bound before a certificate is made of it. `best_step`: infinity when
+  /// nothing fits.
+  void add(const Profile& profile, const Cluster& cluster, const PlanRequest& request, double best_step) {
+    const SearchOutcome found = test::searched(profile, cluster, request);
     if (best_step == kInfinity) {
+      REQUIRE(found.ranked.empty());
+      const auto result = make_plan(profile, cluster, request);
       REQUIRE(std::holds_alternative<Infeasible>(result));
       REQUIRE(std::get<Infeasible>(result).short_by > Bytes(0));
       return;
     }
-    REQUIRE(std::holds_alternative<Plan>(result));
-    const Plan* plan = &std::get<Plan>(result);
-    const double step = plan->predicted.step.count();
-    REQUIRE(plan->certificate.lower_bound.count() <= best_step * (1 + kRounding));
+    REQUIRE_FALSE(found.ranked.empty());
+    const double step = test::step_of(found);
+    REQUIRE(found.bound <= best_step * (1 + kRounding));
     REQUIRE(step >= best_step * (1 - kRounding));
     ++plans;
     best += step <= best_step * (1 + kRounding) ? 1 : 0;
-    proven += plan->certificate.gap < kRounding ? 1 : 0;
+    proven += step <= found.bound * (1 + kRounding) ? 1 : 0;
   }
 };
 
@@ -99,7 +103,7 @@ TEST_CASE("chains: no plan is below the bound, and the planner's is the best of 
     const Cluster cluster = test::make_cluster(random.integer(1, 3));
     PlanRequest request = random_request(random);
     if (round % 2 == 0) request.memory_limit = Bytes(random.integer(4, 40) * 1'000'000);
-    tally.add(make_plan(profile, cluster, request), best_of_all(profile, cluster, request, Devices::first));
+    tally.add(profile, cluster, request, best_of_all(profile, cluster, request, Devices::first));
   }
   CHECK(tally.plans > 800);
   CHECK(tally.best == tally.plans);
@@ -118,7 +122,7 @@ TEST_CASE(
     if (round % 2 == 0) request.max_replicas = 1;  // or data parallelism wins, which sends nothing
     if (round % 4 == 0) request.memory_limit = Bytes(random.integer(4, 40) * 1'000'000);
     if (round % 4 == 1) request.all_reduce_overlap = 0.25 * random.integer(0, 4);
-    tally.add(make_plan(profile, cluster, request), best_of_all(profile, cluster, request, Devices::first));
+    tally.add(profile, cluster, request, best_of_all(profile, cluster, request, Devices::first));
   }
   CHECK(tally.plans > 900);
   CHECK(tally.best == tally.plans);
@@ -133,7 +137,7 @@ TEST_CASE("messages that ask time of the devices: the same of graphs, 99 of 100 
     const Profile profile = test::random_graph(random, random.integer(3, 5));
     const Cluster cluster = demanding_cluster(random, random.integer(2, 3));
     const PlanRequest request = random_request(random);
-    tally.add(make_plan(profile, cluster, request), best_of_all(profile, cluster, request, Devices::first));
+    tally.add(profile, cluster, request, best_of_all(profile, cluster, request, Devices::first));
   }
   CHECK(tally.plans == 500);
   CHECK(100 * tally.best >= 99 * tally.plans);
@@ -147,7 +151,7 @@ TEST_CASE("graphs: no staging is below the bound, and 99 of 100 plans are the be
     const Profile profile = test::random_graph(random, random.integer(3, 5));
     const Cluster cluster = test::make_cluster(random.integer(2, 3));
     const PlanRequest request = random_request(random);
-    tally.add(make_plan(profile, cluster, request), best_of_all(profile, cluster, request, Devices::first));
+    tally.add(profile, cluster, request, best_of_all(profile, cluster, request, Devices::first));
   }
   CHECK(tally.plans == 1000);
   CHECK(100 * tally.best >= 99 * tally.plans);
@@ -167,7 +171,7 @@ TEST_CASE(
       if (round % 2 == 0) device.memory = Bytes(random.integer(4, 40) * 1'000'000);
     }
     const PlanRequest request = random_request(random);
-    tally.add(make_plan(profile, cluster, request), best_of_all(profile, cluster, request, Devices::any));
+    tally.add(profile, cluster, request, best_of_all(profile, cluster, request, Devices::any));
   }
   CHECK(tally.plans > 900);
   CHECK(100 * tally.best >= 98 * tally.plans);
@@ -190,7 +194,7 @@ TEST_CASE("programs from a file that split the backward are bounded by its cheap
   REQUIRE(std::holds_alternative<Plan>(result));
   const Plan& plan = std::get<Plan>(result);
   CHECK(plan.predicted.step.count() == doctest::Approx(0.008));
-  CHECK(plan.certificate.lower_bound <= plan.predicted.step);
+  CHECK(test::searched(profile, test::make_cluster(2), request).bound <= 0.008 * (1 + kRounding));
 }
 
 }  // namespace pp::plan

@@ -15,7 +15,7 @@
 
 namespace pp::plan::test {
 
-/// The plans of one schedule and micro-batch count, both fixed by the request, micro-batches of one sample.
+/// The plans of one schedule and micro-batch count, both fixed by the request.
 class Enumerated {
  public:
   /// Keeps references to profile, cluster and request.
@@ -23,7 +23,7 @@ class Enumerated {
       : cluster_(cluster),
         request_(request),
         graph_(make_graph(profile)),
-        model_(price_model(profile, std::vector<int>(static_cast<std::size_t>(*request.micro_batches), 1), {})),
+        model_(price_model(profile, micro_batch_sizes(request.mini_batch, *request.micro_batches), {})),
         optimizer_(optimizer_cost(profile, request.optimizer, {})) {}
 
   /// Calls `visit` with every staging under every number of replicas, on the first devices in turn.
@@ -31,7 +31,7 @@ class Enumerated {
     const int devices = static_cast<int>(cluster_.devices.size());
     for (int stages = 1; stages <= std::min(devices, graph_.size()); ++stages) {
       for_each_staging(graph_, stages, [&](const Stages& sets) {
-        for_each_replicas(stages, devices, *request_.micro_batches,
+        for_each_replicas(stages, devices, most_replicas(),
                           [&](const std::vector<int>& replicas) { visit(assign(sets, replicas)); });
       });
     }
@@ -39,7 +39,7 @@ class Enumerated {
 
   /// Seconds; infinity when a worker's peak is more than its device may use.
   double step(const Assignment& assignment) const {
-    const PricingContext context{graph_, model_, cluster_, optimizer_, all_reduce_overlap(cluster_, request_)};
+    const PricingContext context = this->context();
     const Prediction found = simulate_prediction(price_stages(context, assignment), assignment, context);
     for (std::size_t w = 0; w < found.workers.size(); ++w) {
       const Device& device = cluster_.devices[static_cast<std::size_t>(assignment.worker_devices[w])];
@@ -47,6 +47,13 @@ class Enumerated {
         return std::numeric_limits<double>::infinity();
     }
     return found.step.count();
+  }
+
+  /// One step, as it is simulated.
+  SimulationInput input(const Assignment& assignment) const {
+    const PricingContext context = this->context();
+    return make_input(price_stages(context, assignment), assignment, cluster_, model_.scale,
+                      context.all_reduce_overlap, assignment.micro_batches);
   }
 
   /// The least step() over all devices that the workers may have, each at most once.
@@ -65,6 +72,16 @@ class Enumerated {
   }
 
  private:
+  /// A stream's replicas take turns over its micro-batches, a step's share them.
+  int most_replicas() const {
+    const bool synchronous = require_schedule(request_.schedule).synchronous;
+    return synchronous ? *request_.micro_batches : static_cast<int>(cluster_.devices.size());
+  }
+
+  PricingContext context() const {
+    return {graph_, model_, cluster_, optimizer_, all_reduce_overlap(cluster_, request_)};
+  }
+
   Assignment assign(const Stages& sets, const std::vector<int>& replicas) const {
     Assignment assignment;
     assignment.stage_layers = sets;
@@ -77,10 +94,15 @@ class Enumerated {
     assignment.worker_devices.resize(static_cast<std::size_t>(workers));
     std::iota(assignment.worker_devices.begin(), assignment.worker_devices.end(), 0);
     assignment.micro_batches = *request_.micro_batches;
+    const ScheduleRow& row = require_schedule(request_.schedule);
+    assignment.synchronous = row.synchronous;
+    assignment.rules = row.rules;
+    assignment.policy = policy_of(row, request_);
     assignment.programs = make_schedule({.name = request_.schedule,
                                          .replicas = replicas,
                                          .micro_batches = assignment.micro_batches,
-                                         .window = window_of(request_)})
+                                         .window = window_of(request_),
+                                         .weight_policy = assignment.policy})
                               .workers;
     return assignment;
   }

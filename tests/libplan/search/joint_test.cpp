@@ -1,4 +1,5 @@
 #include "libplan/search/joint.h"
+#include "libplan/cost/links.h"
 #include "libplan/report/infeasible.h"
 
 #include "libplan/report/compare_strategies.h"
@@ -224,14 +225,41 @@ TEST_CASE("the first devices keep the levels that join them, one more joins the 
   const Cluster six = first_devices(cluster, 6);
   CHECK(six.devices.size() == 6);
   REQUIRE(six.levels.size() == 2);
-  CHECK(six.levels[1].devices == 6);
+  CHECK(six.levels[1].devices == 8);
   const Cluster three = first_devices(cluster, 3);
   REQUIRE(three.levels.size() == 1);
-  CHECK(three.levels[0].devices == 3);
+  CHECK(three.levels[0].devices == 4);
   const Cluster nine = with_one_more_device(cluster);
   CHECK(nine.devices.size() == 9);
   CHECK(nine.levels[1].devices == 9);
   CHECK(number(nine.devices.back().id) == number(cluster.devices.back().id) + 1);
+}
+
+TEST_CASE(
+    "an all-reduce takes as long among the first devices of a machine as among the same of the whole one") {
+  Cluster cluster = make_cluster(4);
+  Level rack = cluster.levels.front();
+  rack.devices = 16;
+  cluster.levels.push_back(rack);
+  for (Level& level : cluster.levels)
+    level.all_reduce = MeasuredAllReduce{BytesPerSecond(1e9), Seconds(1e-3), 0, {}};
+  const std::vector<int> two{0, 1}, three{0, 1, 2};
+  for (const auto& devices : {two, three}) {
+    const Cluster part = first_devices(cluster, static_cast<int>(devices.size()));
+    CHECK(all_reduce_time(part, devices, Bytes(1'000'000)) ==
+          all_reduce_time(cluster, devices, Bytes(1'000'000)));
+  }
+  // Levels that would hold more devices than are listed: the bound is below the step.
+  cluster.devices.resize(3);
+  const Profile profile =
+      test::make_profile({std::vector<test::LayerRow>(4, {1, 2, 8'000'000, 1000, 1000, 0, 0}), {}, {1}});
+  PlanRequest request;
+  request.mini_batch = 8;
+  for (const char* schedule : {"data-parallel", "gpipe", "1f1b"}) {
+    request.schedule = schedule;
+    const Plan plan = planned(profile, cluster, request);
+    CHECK(plan.certificate.lower_bound <= plan.predicted.step);
+  }
 }
 
 TEST_CASE("a schedule that places its stages and does not fit: by how much, and a change that was planned") {

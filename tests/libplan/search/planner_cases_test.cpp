@@ -1,6 +1,7 @@
 // Requests on which the planner once answered wrongly: a plan refused, a device's memory counted twice, a bound
 // that forgot something.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "libplan/plan_windows.h"
 #include "libplan/report/infeasible.h"
@@ -71,6 +72,25 @@ TEST_CASE("listed windows are tested stage by stage under a memory limit, as the
   const auto none = std::get<Infeasible>(make_plan(abc(DeviceKind::cuda), flat(2, DeviceKind::cuda), request));
   CHECK(none.short_by == Bytes(1));
   CHECK(none.smallest_limit == Bytes(9 * kMb));
+}
+
+TEST_CASE("two stages that reduce over the same network cards take turns, unless each device has its own") {
+  // Two nodes of two devices, each stage on one device of either node. F = B = 1 ms on both stages, one
+  // micro-batch for each replica: the last backwards end at 3 and 4 ms. Each all-reduce moves 8 MB at 1 MB/ms.
+  const test::LayerRow row{1, 1, 8 * kMb, 0, 1 * kMb, 0, 0};
+  const Profile profile = test::make_profile({{row, row}, {}, {1}});
+  const std::vector<LevelSpec> levels{{2, BytesPerSecond(1e12)}, {2, BytesPerSecond(1e9)}};
+  Cluster cluster = nested_cluster(levels, DeviceKind::cpu, Seconds(0), Bytes(0));
+  PlanRequest request = two_stages(2);
+  request.replicas = {2, 2};
+  request.placement = Placement::scatter;
+  CHECK(planned(profile, cluster, request).predicted.makespan.count() == doctest::Approx(19e-3));
+  cluster.levels.front().cards = 2;
+  const Plan apart = planned(profile, cluster, request);
+  CHECK(apart.predicted.makespan.count() == doctest::Approx(12e-3));
+  CHECK(parse_plan(dump_json(to_json(apart))) == apart);
+  CHECK(predict(apart, profile, cluster_of(apart)).makespan == apart.predicted.makespan);
+  CHECK(chained_period(simulation_input(apart)) == apart.predicted.step);
 }
 
 TEST_CASE("a schedule whose micro-batches were not profiled is left out, and the certificate says so") {

@@ -146,6 +146,20 @@ TEST_SUITE("libprofile/core/cluster_json") {
     CHECK(cluster_hash(cluster) != cluster_hash(two_nodes()));
   }
 
+  TEST_CASE("the innermost level says how many network cards a node has, where it is not one") {
+    Cluster cluster = two_nodes();
+    CHECK_FALSE(to_json(cluster)["levels"][0].contains("cards"));
+    cluster.levels[0].cards = 2;
+    CHECK(to_json(cluster)["levels"][0]["cards"] == 2);
+    CHECK(cluster_from_json(to_json(cluster)) == cluster);
+    CHECK(refused([](Json& j) { j["levels"][0]["cards"] = 3; }) ==
+          "[data] /levels/0/cards: 3 cards do not serve equally many of 2 devices; give a divisor of that "
+          "number");
+    CHECK(refused([](Json& j) { j["levels"][0]["cards"] = 0; }).starts_with("[data] /levels/0/cards: must be"));
+    CHECK(refused([](Json& j) { j["levels"][1]["cards"] = 2; }) ==
+          "[data] /levels: entry 1 has 2 cards; they belong to the innermost of several levels, remove them");
+  }
+
   TEST_CASE("what messages cannot ask of a device is refused where it stands") {
     CHECK(refused([](Json& j) { j["levels"][0]["message_cost_s"] = -1; }) ==
           "[data] /levels/0/message_cost_s: must be a number from 0.0 upwards, not -1");

@@ -144,6 +144,16 @@ TEST_SUITE("libprofile/core/file") {
     CHECK(read_file(folder / "real") == "new");
   }
 
+  TEST_CASE("a file keeps who may read it when it is replaced") {
+    const Folder folder;
+    write_file(folder / "private", "old");
+    for (const auto mode : {fs::perms{0600}, fs::perms{0640}}) {
+      fs::permissions(folder / "private", mode);
+      write_file(folder / "private", "new");
+      CHECK(fs::status(folder / "private").permissions() == mode);
+    }
+  }
+
   TEST_CASE("a device is written through, not replaced") {
     write_file("/dev/null", "gone");
     CHECK(fs::is_character_file("/dev/null"));

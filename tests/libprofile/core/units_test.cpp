@@ -50,10 +50,13 @@ TEST_SUITE("libprofile/core/units") {
     CHECK(parse_bandwidth("10GB/s", "x") == BytesPerSecond(1e10));
     CHECK(parse_bandwidth("2GiB/s", "x") == BytesPerSecond(2147483648.0));
     CHECK(parse_bandwidth("100Gbit/s", "x") == BytesPerSecond(12.5e9));  // 100e9 / 8
+    CHECK(parse_bandwidth("100Gb/s", "x") == BytesPerSecond(12.5e9));
+    CHECK(parse_bandwidth("100 Gbps", "x") == BytesPerSecond(12.5e9));
+    CHECK(parse_bandwidth("8Mbps", "x") == BytesPerSecond(1e6));
     CHECK(error_text([] { return parse_bandwidth("0", "--bandwidth"); }) ==
           "[usage] --bandwidth: \"0\" is not a bandwidth above 0; write a number with B/s, kB/s, MB/s, GB/s, "
           "TB/s, KiB/s, "
-          "MiB/s, GiB/s, Mbit/s or Gbit/s");
+          "MiB/s, GiB/s, or, in bits, Mbit/s, Gbit/s (also Mb/s, Gb/s, Mbps, Gbps)");
   }
 
   TEST_CASE("people see three significant digits and the unit that fits") {

@@ -51,6 +51,15 @@ TEST_SUITE("libprofile/core/wider_devices") {
           std::vector<std::vector<int>>{{0, 1, 2, 3}, {4, 5, 6, 7}});
   }
 
+  TEST_CASE("wide devices share cards where there are more cards than devices") {
+    const std::vector<LevelSpec> levels{{8, BytesPerSecond(2e9)}, {2, BytesPerSecond(1e9)}};
+    Cluster cluster = nested_cluster(levels, DeviceKind::cpu, Seconds(0), Bytes(0));
+    cluster.levels[0].cards = 8;
+    CHECK(with_wider_devices(cluster, 2, 1).levels[0].cards == 4);
+    cluster.levels[0].cards = 2;
+    CHECK(with_wider_devices(cluster, 2, 1).levels[0].cards == 2);
+  }
+
   TEST_CASE("what cannot be joined is refused") {
     CHECK(test::error_text([] { return with_wider_devices(flat(2), 4, 1); }) ==
           "[usage] groups of 2 devices make none of 4 times as many cores");

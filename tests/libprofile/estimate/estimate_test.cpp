@@ -67,6 +67,32 @@ TEST_SUITE("libprofile/estimate/layers") {
     CHECK(found[1].output == 4 * 2 * 2);
   }
 
+  TEST_CASE("in front of what is trained nothing is kept and no backward runs; biases alone need no product") {
+    // Two samples, 4 -> 3 -> relu -> 3 -> 2.
+    ModelGraph graph = chain({linear("a", 3), layer("r", "relu"), linear("b", 3), linear("c", 2)}, {{4}});
+    graph.layers[0].frozen.all = true;
+    graph.layers[2].frozen.names = {"weight"};
+    graph.layers[3].frozen.all = true;
+    const auto found = works(graph, 2);
+    for (const std::size_t body : {0, 1}) {
+      CHECK(found[body].saved == 0);
+      CHECK(found[body].input_gradient.kernels + found[body].weight_gradient.kernels == 0);
+    }
+    CHECK(found[2].input_gradient.kernels == 0);
+    CHECK(found[2].weight_gradient.products ==
+          doctest::Approx(2.0 * 3 * (2 * 3 + 1) * 3 / 12));  // 3 of 12 elements
+    CHECK(found[2].weight_gradient.bytes == 4 * (2 * 3 + 2 * 3 / 4.0 + 4 * 3));
+    CHECK(found[3].input_gradient.products == 28);  // as in the first case
+    CHECK(found[3].weight_gradient.kernels == 0);
+    const Profile profile =
+        estimate_profile(graph, plain_device(), {.micro_batch_sizes = {2}, .automatic_sizes = false});
+    CHECK(profile.layers[0].parameters == Bytes(60));
+    CHECK(profile.layers[0].trained == Bytes(0));
+    CHECK(profile.layers[2].trained == Bytes(12));
+    CHECK(profile.optimizers[0].parameters == Bytes(12));
+    CHECK((parse_profile(dump_json(to_json(profile))) == profile));
+  }
+
   TEST_CASE("each tensor is kept by the first layer that keeps it") {
     // relu keeps what it hands on, so the second linear's input is there already; flatten renames it.
     const auto found =
@@ -85,15 +111,27 @@ TEST_SUITE("libprofile/estimate/layers") {
     CHECK(found[1].saved == 3 * 6);
   }
 
-  TEST_CASE("attention keeps its shares, its projections and its mask") {
-    // 8 positions of width 4 in 2 heads, one sample: input 32, 3 + 2 projections of 32 each, 2 8 8 shares; the
-    // causal mask has a byte for each pair of positions.
+  TEST_CASE("attention with dropout keeps its shares, its projections and its masks") {
+    // 8 positions of width 4 in 2 heads, one sample: input 32, 3 + 2 projections of 32 each, 2 8 8 shares
+    // before and behind dropout; a byte for each of these, and in the causal mask for each pair of positions.
     const auto found =
-        works(chain({layer("a", "multi_head_attention", {{"num_heads", std::int64_t{2}}, {"causal", true}})},
+        works(chain({layer("a", "multi_head_attention",
+                           {{"num_heads", std::int64_t{2}}, {"causal", true}, {"dropout", 0.5}})},
                     {{8, 4}}),
               1, DType::bfloat16);
-    CHECK(found[0].saved == 2 * (32 + 5 * 32 + 128) + 64);
+    CHECK(found[0].saved == 2 * (32 + 5 * 32 + 2 * 128) + 128 + 64);
     CHECK(found[0].saved_input == 2 * 32);
+  }
+
+  TEST_CASE("attention by LibTorch's kernels keeps no shares, however many positions there are") {
+    // Input, 3 projections and the result of 1024 x 128 each, and a number for each of 4 heads and 1024
+    // queries.
+    const auto self =
+        works(chain({layer("a", "multi_head_attention", {{"num_heads", std::int64_t{4}}, {"causal", true}})},
+                    {{1024, 128}}),
+              1);
+    CHECK(self[0].saved == 4 * (5 * 1024 * 128 + 4 * 1024));
+    CHECK(self[0].workspace < 4 * 12 * 1024 * 128);
   }
 
   TEST_CASE("integers keep their own size") {

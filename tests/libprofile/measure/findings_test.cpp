@@ -33,20 +33,23 @@ using Findings = std::vector<std::string>;
 
 TEST_SUITE("libprofile/measure/findings") {
   TEST_CASE("enough idle cores are no finding") {
-    CHECK(conditions_findings({.count = 2}, 2, 1.9, 1.9).empty());
+    CHECK(conditions_findings({.count = 2}, 2, Load{1.9, 2}, 1.9).empty());
+    // 2 of 64 cores, which others keep busy: not these two.
+    CHECK(conditions_findings({.count = 2}, 2, Load{40, 64}, std::nullopt).empty());
     CHECK(conditions_findings({.count = 2}, 2, std::nullopt, std::nullopt).empty());
   }
 
   TEST_CASE("devices that must share cores are named") {
-    CHECK(conditions_findings({.count = 2, .cores = 2}, 2, 0.0, 1.0) ==
-          Findings{"cpu:2x2 needs 4 cores, this machine has 2 cores: devices share cores and their times hold "
-                   "for this "
-                   "sharing only; ask for fewer devices or cores"});
+    CHECK(conditions_findings({.count = 2, .cores = 2}, 2, Load{0, 2}, 1.0) ==
+          Findings{
+              "cpu:2x2 needs 4 cores, this process may use 2 cores: devices share cores and their times hold "
+              "for this "
+              "sharing only; ask for fewer devices or cores"});
   }
 
   TEST_CASE("a load average above the number of cores is named") {
     CHECK(
-        conditions_findings({}, 1, 1.26, std::nullopt) ==
+        conditions_findings({}, 1, Load{1.26, 1}, std::nullopt) ==
         Findings{
             "the load average is 1.3 on 1 core: other programs slow the measurement down; end them, or measure "
             "again later"});
@@ -54,7 +57,7 @@ TEST_SUITE("libprofile/measure/findings") {
 
   TEST_CASE("caches that others use up are named") {
     CHECK(
-        conditions_findings({}, 1, 0.0, 4.66) ==
+        conditions_findings({}, 1, Load{0, 1}, 4.66) ==
         Findings{"8 MiB that a core leaves alone for 5 ms take 4.7 times as long to read again: others use up "
                  "the last cache, here or in other virtual machines on this processor; stages that wait will "
                  "take longer than predicted; end other programs, use a machine of your own, or plans with "

@@ -1,5 +1,7 @@
 // The profiler on a CUDA device: what profiler_test.cpp and model_runner_test.cpp say of a CPU.
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "libprofile/device/compute_device.h"
 #include "libprofile/device/process.h"
@@ -7,6 +9,7 @@
 #include "libprofile/measure/profile_run.h"
 #include "tests/libprofile/measure/fakes.h"
 #include "tests/libprofile/model/graph_builder.h"
+#include "tests/support/called_operations.h"
 #include "tests/support/torch_test.h"
 
 #include "tests/support/gpu.h"
@@ -31,6 +34,21 @@ ResolvedModel image_model() {
       .loss("cross_entropy", "head", "label")
       .build();
 }
+
+/// Notes its marks among the operations that the thread calls.
+class NotingTimer final : public Timer {
+ public:
+  void mark() override {
+    pp::test::CalledOperations::names().emplace_back("mark");
+    ++marks_;
+  }
+  std::vector<double> take() override {
+    return std::vector<double>(static_cast<std::size_t>(std::max(0, std::exchange(marks_, 0) - 1)));
+  }
+
+ private:
+  int marks_ = 0;
+};
 
 /// body(device) on a thread that has entered cuda:0.
 template <class Body>
@@ -98,6 +116,27 @@ TEST_SUITE("gpu/libprofile/measure/profiler") {
     CHECK(profile.whole_model[0].forward.median.count() > 0);
     CHECK(profile.optimizers.size() == 2);
     CHECK(parse_profile(dump_json(to_json(profile))) == profile);
+  }
+
+  // A GPU's samples are read ahead by a thread of their own (librun/worker/data_feed.h).
+  TEST_CASE("the first layer's time begins when its samples are on the device") {
+    PP_NEEDS_CUDA(1);
+    prepare_process();
+    on_device_thread([](const at::Device& device) {
+      const ResolvedModel model = image_model();
+      NotingTimer timer;
+      const MemoryAccount account;
+      ModelRunner runner(model, whole_model(model), {2}, DType::float32, MemoryFormat::contiguous, /*seed=*/1,
+                         account, device, timer);
+      runner.make_batch(0);
+      const pp::test::CalledOperations called;
+      runner.run_visit({.size = 0, .kind = PassKind::full, .passes = 1}, /*in_flight=*/1);
+      const std::vector<std::string> names = pp::test::CalledOperations::names();
+      const auto first_mark = std::ranges::find(names, "mark");
+      REQUIRE(first_mark != names.end());
+      CHECK(std::count(names.begin(), first_mark, "aten::index_select") == 2);  // images and labels
+      CHECK(std::count(first_mark, names.end(), "aten::index_select") == 0);
+    });
   }
 
   TEST_CASE("a size beyond the device's memory is recorded as out of memory") {

@@ -265,8 +265,8 @@ TEST_SUITE("libprofile/measure/model_runner") {
       CHECK(stretch.seconds.size() == 3);
       CHECK(stretch.optimizer->state().front().tensors.size() == 2);  // of the weight and of the bias
     }
-    CHECK(bench.runner->parameter_bytes(stretches[0]) == Bytes((4 * 6 + 6) * 4));
-    CHECK(bench.runner->parameter_bytes(stretches[1]) == Bytes((6 * 3 + 3) * 4));
+    CHECK(bench.runner->trained_bytes(stretches[0]) == Bytes((4 * 6 + 6) * 4));
+    CHECK(bench.runner->trained_bytes(stretches[1]) == Bytes((6 * 3 + 3) * 4));
   }
 
   TEST_CASE("a model without a loss runs backward from its outputs") {

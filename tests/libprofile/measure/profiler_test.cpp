@@ -32,7 +32,7 @@ Environment machine(const Clock& clock) {
   return {.clock = clock,
           .machine = {.cores = {0}, .why_no_cuda = "this build has no CUDA"},
           .memory = Bytes(std::int64_t{1} << 30),
-          .load = 0.0,
+          .load = Load{0, 1},
           .context = {{"host", "here"}}};
 }
 
@@ -164,10 +164,11 @@ TEST_SUITE("libprofile/measure/profiler") {
     CHECK_FALSE(sgd.parts.front().update == sgd.update);
     CHECK(profile.context.at("host") == "here");
     REQUIRE_FALSE(observer.warnings.empty());
-    CHECK(observer.warnings[0] ==
-          "cpu:2x1 needs 2 cores, this machine has 1 core: devices share cores and their times hold for this "
-          "sharing "
-          "only; ask for fewer devices or cores");
+    CHECK(
+        observer.warnings[0] ==
+        "cpu:2x1 needs 2 cores, this process may use 1 core: devices share cores and their times hold for this "
+        "sharing "
+        "only; ask for fewer devices or cores");
   }
 
   TEST_CASE("with two devices each layer is timed in a part as well, alone, and as a step's first") {

@@ -118,6 +118,24 @@ TEST_SUITE("libprofile/measure/rounds") {
     CHECK(visits == 1 + 3 * 8);
   }
 
+  // Passes of 0.5 ms: a visit of 18 takes 9 ms. The budget ends after 12 visits: two of each kind but the last
+  // two. A step's first pass is recorded once in a visit of the first two kinds: three more of each.
+  TEST_CASE("a spent budget leaves five first passes of a step, for which only their kinds go on") {
+    Rounds rounds({.budget = Seconds(0.1)}, {Seconds(0)}, kPassKinds);
+    serve(rounds, rounds.next().value(), 0.0005);
+    std::string order;
+    while (const auto visit = rounds.next()) {
+      serve(rounds, *visit, 0.0005);
+      order += std::to_string(static_cast<int>(visit->kind));
+      if (order.size() == 12) CHECK(rounds.remaining().count() == doctest::Approx(6 * 0.009));
+    }
+    CHECK(order.substr(0, 12) == "012345601234");
+    CHECK(order.size() == 18);
+    CHECK(order.find_first_not_of("01", 12) == std::string::npos);
+    CHECK(rounds.samples(0, PassKind::full).size() == 5 * 16);
+    CHECK(rounds.samples(0, PassKind::split).size() == 5 * 16);
+  }
+
   TEST_CASE("a size that is out of memory is never visited") {
     Rounds rounds({}, {Seconds(0), std::nullopt}, kKindsOfWhole);
     while (const auto visit = rounds.next()) {

@@ -6,6 +6,7 @@
 #include <ATen/ops/rand.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -98,6 +99,41 @@ TEST_SUITE("libprofile/model/aten") {
                 .find("is Float [4, 2, 5] for 2 samples, the model has recorded float32 [4, 5, b]") !=
             std::string::npos);
     }
+  }
+
+  TEST_CASE("precise calls compute in float32 in a bfloat16 run, what leaves the layer is bfloat16") {
+    // bfloat16 has 8 bits: 1 + 2^-10 is 1 there, so only precise calls find the 2^-10 that was added.
+    const auto model = [](const std::string& precision) {
+      const auto node = [&](const std::string& name, const std::string& target, const std::string& inputs,
+                            const std::string& other) {
+        return R"({ "name": ")" + name + R"(", "op": "aten", "inputs": )" + inputs +
+               R"(, "call": { "target": ")" + target +
+               R"(", "arguments": { "self": { "input": 0 }, "other": )" + other +
+               R"( }, "outputs": [{ "shape": [4] }])" + precision + " } }";
+      };
+      return resolve(parse_model(R"({ "format": "pp.model", "version": 1, "name": "island",
+        "inputs": [{ "name": "x", "shape": [4] }],
+        "layers": [{ "name": "it", "op": "graph", "inputs": ["x"], "outputs": ["less"], "nodes": [)" +
+                                 node("more", "aten::add.Scalar", R"(["x"])", "0.0009765625") + ", " +
+                                 node("less", "aten::sub.Tensor", R"(["more", "x"])", R"({ "input": 1 })") +
+                                 R"(] }], "outputs": ["it"] })"));
+    };
+    const auto found = [&](const std::string& precision, at::ScalarType type) {
+      model::LayerContext context;
+      context.dtype = type;
+      const at::Tensor x = at::ones({3, 4}, type);
+      const at::Tensor made = model::bind_layer(model(precision), 0).forward(std::vector{x}, {}, context)[0];
+      CHECK((made.scalar_type() == type));
+      return made.to(at::kDouble)[0][0].item<double>();
+    };
+    const std::string precise = R"(, "precision": "float32")";
+    CHECK(found("", at::kBFloat16) == 0);
+    CHECK(found(precise, at::kBFloat16) == 0.0009765625);
+    CHECK(found(precise, at::kDouble) == 0.0009765625);
+    const ResolvedModel island = model(precise), plain = model("");
+    CHECK(to_json(*island.graph.layers[0].nodes[0].call)["precision"] == "float32");
+    CHECK_FALSE(to_json(*plain.graph.layers[0].nodes[0].call).contains("precision"));
+    CHECK_THROWS_WITH_AS(model(R"(, "precision": "float64")"), doctest::Contains("/precision: must be"), Error);
   }
 
   TEST_CASE("constants and parameters enter by name, types follow the run") {

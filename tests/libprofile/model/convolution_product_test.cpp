@@ -6,6 +6,7 @@
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
 
 #include <vector>
 
@@ -54,7 +55,7 @@ TEST_SUITE("libprofile/model/convolution_product") {
           at::convolution_backward(gradient, x, weight, at::OptionalIntArrayRef(bias.sizes()), c.stride,
                                    c.padding, c.dilation, false, 0, 1, {true, true, true});
       CHECK(ops::input_gradient_by_product(c, gradient, x, weight).allclose(by_x, 1e-12, 1e-12));
-      const std::vector<at::Tensor> weights{weight};
+      const std::vector<at::Tensor> weights{at::Tensor(weight.detach().requires_grad_())};
       std::vector<at::Tensor> sums(1);
       WeightSums sum(weights, sums, {});
       for (int times = 1; times <= 2; ++times) {
@@ -74,6 +75,8 @@ TEST_SUITE("libprofile/model/convolution_product") {
       const BoundLayer layer = bind_layer("conv2d", test::complete("conv2d", attributes));
       const auto draw = [&](at::IntArrayRef sizes) { return at::empty(sizes).normal_(0, 1, generator); };
       const std::vector<at::Tensor> x{draw({2, 5, 2, 2})}, weights{draw({out, 5, 3, 3}), draw({out})};
+      for (const at::Tensor& weight : weights) weight.requires_grad_();
+      const c10::AutoGradMode no_grad(false);
       Tensors saved;
       LayerContext context{.saved = &saved};
       const at::Tensor y = layer.forward(x, weights, context)[0], gradient = draw(y.sizes());

@@ -78,7 +78,12 @@ TEST_SUITE("libprofile/model/gradients") {
       if (!backward || (backward->applies && !backward->applies(op.inputs))) continue;
       ++written;
       Tensors saved;
-      const at::Tensor output = op(&saved)[0];
+      for (const at::Tensor& weight : op.weights) weight.requires_grad_();
+      const std::vector<at::Tensor> held = op.inputs;  // so that nothing is written over them
+      const at::Tensor output = [&] {
+        const c10::AutoGradMode no_grad(false);
+        return op(&saved)[0];
+      }();
       const at::Tensor gradient = at::empty(output.sizes(), at::kDouble).normal_(0, 1, generator);
       std::vector<at::Tensor> variables;
       for (const at::Tensor& input : op.inputs) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/ops.h"
 #include "tests/libprofile/model/op_cases.h"
 
@@ -24,10 +25,12 @@ std::vector<at::Tensor> parameters_of(Module& module) {
   return module->parameters();
 }
 
+/// `attributes` are completed, too.
 inline at::Tensor loss(std::string_view op, const at::Tensor& prediction, const at::Tensor& target,
                        const Attributes& attributes = {}) {
   LayerContext context;
-  return bind_loss(op, attributes).forward(Tensors{prediction, target}, {}, context)[0];
+  const Attributes all = complete_attributes(*find_loss(op), attributes, "/attributes");
+  return bind_loss(op, all).forward(Tensors{prediction, target}, {}, context)[0];
 }
 
 inline bool close(const at::Tensor& a, const at::Tensor& b) { return a.allclose(b, 1e-12, 1e-12); }

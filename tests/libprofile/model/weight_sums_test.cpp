@@ -21,7 +21,7 @@ at::Tensor matrix(double a, double b, double c, double d) {
 
 TEST_SUITE("libprofile/model/weight_sums") {
   TEST_CASE("gradients are added to the first one, in the given place") {
-    const std::array weights{at::zeros({2, 2}, at::kDouble)};
+    const std::array weights{at::Tensor(at::zeros({2, 2}, at::kDouble).requires_grad_())};
     const std::array places{at::full({2, 2}, 99.0, at::kDouble)};  // what was there does not count
     std::array<at::Tensor, 1> sums;
     WeightSums all(weights, sums, places);
@@ -32,8 +32,19 @@ TEST_SUITE("libprofile/model/weight_sums") {
     CHECK(sums[0].equal(matrix(4, 3, 8, 5)));
   }
 
+  TEST_CASE("of a weight that is frozen nothing is added") {
+    const std::array weights{at::zeros({2, 2}, at::kDouble), at::Tensor(at::zeros({2}).requires_grad_())};
+    std::array<at::Tensor, 2> sums;
+    WeightSums all(weights, sums, {});
+    all.add(0, matrix(1, 2, 3, 4));
+    all.add_product(0, matrix(1, 2, 3, 4), matrix(1, 2, 3, 4));
+    CHECK(!sums[0].defined());
+    CHECK(all.wants_any());
+    CHECK_FALSE(all.wants(0));
+  }
+
   TEST_CASE("without a place a sum never shares the gradient's memory with others, nor takes its layout") {
-    const std::array weights{at::zeros({2, 2}, at::kDouble)};
+    const std::array weights{at::Tensor(at::zeros({2, 2}, at::kDouble).requires_grad_())};
     std::array<at::Tensor, 1> sums;
     WeightSums all(weights, sums, {});
     all.add(0, {});

@@ -1,5 +1,7 @@
 #include "librun/checkpoint/checkpoint_folder.h"
 
+#include <sys/stat.h>
+
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -45,6 +47,7 @@ std::int64_t write(CheckpointFolder& folder, Step step) {
 std::set<std::string> names(const fs::path& folder) {
   std::set<std::string> all;
   for (const auto& entry : fs::directory_iterator(folder)) all.insert(entry.path().filename().string());
+  all.erase(".lock");
   return all;
 }
 
@@ -68,6 +71,16 @@ std::string refusal(Call&& call, ErrorKind kind) {
 }  // namespace
 
 TEST_SUITE("librun/checkpoint/checkpoint_folder") {
+  TEST_CASE("a manifest from before epoch_samples: every finished step of the epoch counts in full") {
+    Manifest manifest = manifest_of(7);    // three of four steps of 8 samples
+    manifest.position.epoch_samples = 16;  // one was skipped
+    Json json = to_json(manifest);
+    CHECK(parse_manifest(dump_json(json)) == manifest);
+    json["position"].erase("epoch_samples");
+    json.erase("hash");  // older still
+    CHECK(parse_manifest(dump_json(json)).position.epoch_samples == 24);
+  }
+
   TEST_CASE("a manifest comes back as it was written") {
     Manifest manifest = manifest_of(7);
     manifest.parts = {{"weights.safetensors", 12, "sha256:x"}};
@@ -92,6 +105,9 @@ TEST_SUITE("librun/checkpoint/checkpoint_folder") {
           "/parts/0/file: \"../weights.safetensors\" is not the name of a file in the checkpoint's folder");
     CHECK(refused("/training/steps_per_epoch", 0).starts_with("/training/steps_per_epoch"));
     CHECK(refused("/format", "pp.report").starts_with("/format"));
+    // What contradicts nothing is seen by the manifest's own hash.
+    CHECK(refused("/seed", 3) ==
+          "/hash: is not that of the manifest, which has been changed; use another checkpoint");
   }
 
   TEST_CASE("another model, optimizer, type, data set or mini-batch is refused by name") {
@@ -167,9 +183,66 @@ TEST_SUITE("librun/checkpoint/checkpoint_folder") {
           (path / "step-6/weights.safetensors").string() + ": its checksum is not the one of the manifest");
     CHECK(found.skipped[2].starts_with((path / "step-5/weights.safetensors").string() +
                                        ": 30 bytes, the manifest"));
-    CHECK(found.skipped[3] ==
-          (path / "step-4/weights.safetensors").string() + ": cannot be read: No such file or directory");
+    CHECK(found.skipped[3] == (path / "step-4/weights.safetensors").string() + ": no such file");
     CHECK(found.skipped[4].starts_with((path / "step-3/manifest.json").string()));
+  }
+
+  // A pipe that nobody writes would be waited for, /dev/zero has no end.
+  TEST_CASE("a part or a manifest that is no plain file is skipped with its reason") {
+    const TestFolder test;
+    const fs::path path = test.path() / "ck";
+    CheckpointFolder folder(path, 9, std::nullopt);
+    for (Step step = 1; step <= 4; ++step) write(folder, step);
+    const auto replace = [&](const std::string& file, auto&& make) {
+      fs::remove(path / file);
+      make(path / file);
+    };
+    replace("step-4/weights.safetensors", [](const fs::path& p) { REQUIRE(mkfifo(p.c_str(), 0600) == 0); });
+    replace("step-3/weights.safetensors", [](const fs::path& p) { fs::create_symlink("/dev/zero", p); });
+    replace("step-2/manifest.json", [](const fs::path& p) { REQUIRE(mkfifo(p.c_str(), 0600) == 0); });
+    const FoundCheckpoint found = find_checkpoint(path);
+    CHECK(found.folder == path / "step-1");
+    REQUIRE(found.skipped.size() == 3);
+    for (const std::string& reason : found.skipped) CHECK(reason.ends_with(": not a plain file"));
+  }
+
+  TEST_CASE("a folder has one writer, and is refused at once where nothing can be written") {
+    const TestFolder test;
+    const fs::path path = test.path() / "ck";
+    {
+      CheckpointFolder first(path, 9, std::nullopt);
+      fs::create_directory(path / ".unfinished-step-4");
+      CHECK(refusal([&] { CheckpointFolder(path, 9, std::nullopt); }, ErrorKind::usage) ==
+            path.string() +
+                ": another run writes its checkpoints here; wait for its end, or give another folder "
+                "for --checkpoint");
+      CHECK(fs::exists(path / ".unfinished-step-4"));  // of the run that goes on
+    }
+    CHECK(refusal([&] { CheckpointFolder(path, 9, std::nullopt); }, ErrorKind::usage) == "accepted");
+    CHECK(refusal([&] { CheckpointFolder("/proc/self/fdinfo", 9, std::nullopt); }, ErrorKind::usage)
+              .starts_with("/proc/self/fdinfo: cannot be written: "));
+  }
+
+  TEST_CASE("a folder that cannot be looked into is refused with its name") {
+    const TestFolder test;
+    const fs::path loop = test.path() / "loop";
+    fs::create_symlink(loop, loop);
+    CHECK(refusal([&] { find_checkpoint(loop); }, ErrorKind::usage) ==
+          loop.string() + ": cannot be read: Too many levels of symbolic links");
+  }
+
+  TEST_CASE("a writer that fails leaves what the others have written") {
+    const TestFolder test;
+    const fs::path path = test.path() / "ck";
+    CheckpointFolder folder(path, 9, std::nullopt);
+    const PartContent mine{"weights-0.safetensors", {{"w", {{3}, DType::float32}, "twelve bytes"}}};
+    write_parts(path, 4, {mine});
+    fs::create_directories(path / ".unfinished-step-4/weights-1.safetensors");
+    const PartContent others{"weights-1.safetensors", {{"v", {{3}, DType::float32}, "twelve bytes"}}};
+    CHECK(refusal([&] { write_parts(path, 4, {others}); }, ErrorKind::run) != "accepted");
+    CHECK(fs::exists(path / ".unfinished-step-4/weights-0.safetensors"));
+    folder.discard(4);
+    CHECK_FALSE(fs::exists(path / ".unfinished-step-4"));
   }
 
   TEST_CASE("without a whole checkpoint all reasons are said") {
@@ -186,8 +259,10 @@ TEST_SUITE("librun/checkpoint/checkpoint_folder") {
   TEST_CASE("a training that begins does not mix its checkpoints with another one's") {
     const TestFolder test;
     const fs::path path = test.path() / "ck";
-    CheckpointFolder first(path, 9, std::nullopt);
-    for (const Step step : {4, 8, 12}) write(first, step);
+    {
+      CheckpointFolder first(path, 9, std::nullopt);
+      for (const Step step : {4, 8, 12}) write(first, step);
+    }
     CHECK(refusal([&] { CheckpointFolder(path, 9, std::nullopt); }, ErrorKind::usage) ==
           path.string() + ": has a checkpoint of step 12; go on from it with --resume " + path.string() +
               ", or give another folder for --checkpoint");

@@ -60,10 +60,10 @@ TEST_SUITE("librun/data/formats") {
           "DIR/train-labels.idx: byte 9: 3 in sample 1, the model's target \"y\" takes 0 to 2; mend the data "
           "or plan "
           "a model with more");
-    CHECK(c.refusal_of("train-labels.idx", idx_bytes(ElementType::int8, {2}, std::string("\xff\0", 2))) ==
-          "DIR/train-labels.idx: byte 8: -1 in sample 0, the model's target \"y\" takes 0 to 2; mend the data "
-          "or plan "
-          "a model with more");
+    CHECK(
+        c.refusal_of("train-labels.idx", idx_bytes(ElementType::int8, {2}, std::string("\xff\0", 2))) ==
+        "DIR/train-labels.idx: byte 8: -1 in sample 0, the model's target \"y\" takes 0 to 2, and -100 for no "
+        "label; mend the data or plan a model with more");
   }
 
   TEST_CASE("tokens: windows of the model's length, targets moved on by one") {
@@ -254,6 +254,19 @@ TEST_SUITE("librun/data/formats") {
     files = c.open();
     CHECK(values<double>(files.training, files.training.inputs[0]) == std::vector<double>{1, 3, 4, 6});
     CHECK(values<std::int64_t>(files.training, files.training.targets[0]) == std::vector<std::int64_t>{2, 0});
+  }
+
+  TEST_CASE("CSV: a byte order mark belongs to no name") {
+    Case c(classifier({2}));
+    c.request.target_column = "a";
+    c.request.path = c.folder.write("t.csv", "\xEF\xBB\xBF\"a\",b,c\r\n2,1,3\r\n");
+    const DataFiles files = c.open();
+    CHECK(values<double>(files.training, files.training.inputs[0]) == std::vector<double>{1, 3});
+    CHECK(values<std::int64_t>(files.training, files.training.targets[0]) == std::vector<std::int64_t>{2});
+    c.request.path = c.folder.write("u.csv", std::string("\xFF\xFE"
+                                                         "a\0,\0",
+                                                         6));
+    CHECK(c.refusal() == "DIR/u.csv: is text in UTF-16; save it as UTF-8");
   }
 
   TEST_CASE("CSV: errors name line and column") {

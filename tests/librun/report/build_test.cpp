@@ -67,7 +67,8 @@ TEST_SUITE("librun/report/build") {
     report.plan.predicted.stages.resize(1);
     report.plan.predicted.stages[0].forward = Seconds(0.2);
     report.plan.predicted.micro_batch_scale = {1, 1.5, 0.5};
-    add_measurements(report, 1, units, records);
+    report.steps = 6;
+    add_measurements(report, units, records);
     CHECK(report.steps == 6);
     CHECK(report.step.count() == doctest::Approx(2));
     CHECK(report.samples_per_s == doctest::Approx(4));
@@ -84,6 +85,54 @@ TEST_SUITE("librun/report/build") {
     CHECK(report.comparisons[2] == Comparison{"bubble_fraction", 0, 0.5, 0});  // nothing predicted: ratio 0
     CHECK(report.comparisons[5] == Comparison{"worker_1_busy_s", 0.5, 0.5, 1});
     CHECK(report.comparisons[6] == Comparison{"worker_1_peak_bytes", 100, 150, 1.5});
+  }
+
+  TEST_CASE("a prediction so small that the ratio overflows has none: JSON knows no infinity") {
+    RunReport report;
+    report.plan = two_workers();
+    report.plan.predicted.step = Seconds(5e-324);
+    const WorkerRecord first, second;
+    const std::vector<const WorkerRecord*> records{&first, &second};
+    const std::vector<StepRecord> units{unit(0, 1), unit(0, 2), unit(0, 3), unit(0, 4)};
+    add_measurements(report, units, records);
+    CHECK(report.comparisons.at(0) == Comparison{"step_s", 5e-324, 1, 0});
+  }
+
+  TEST_CASE("throughput counts the samples of the steps that are timed, however many mini-batches they have") {
+    // Four mini-batches of 8 a step, and one that is left over: 32 and 8 samples, in 4 and 1 s.
+    std::vector<StepRecord> units;
+    double end = 0;
+    for (int epoch = 0; epoch < 4; ++epoch) {
+      for (const int samples : {32, 32, 32, 8})
+        units.push_back({epoch, 0.5, samples, Seconds(end += samples / 8)});
+    }
+    CHECK(step_samples(units, false) == 32);
+    WorkerRecord worker;
+    worker.busy.assign(units.size(), Seconds(2));
+    RunReport report;
+    report.plan = two_workers();
+    report.steps = 16;
+    add_measurements(report, units, std::vector<const WorkerRecord*>{&worker, &worker});
+    CHECK(report.samples_per_s == doctest::Approx(8));
+    CHECK(report.comparisons[0] == Comparison{"step_s", 4, 4, 1});
+    // An epoch that is one step, of 23 mini-batches of which the last has 6 of 8 samples.
+    const std::vector<StepRecord> whole{{0, 0.5, 182, Seconds(182)}, {1, 0.5, 182, Seconds(364)}};
+    report = {};
+    report.plan = two_workers();
+    report.steps = 2;
+    add_measurements(report, whole, std::vector<const WorkerRecord*>{&worker, &worker});
+    CHECK(report.samples_per_s == doctest::Approx(1));
+  }
+
+  TEST_CASE("a list that keeps the last ones has at most so many, and at least three quarters of it") {
+    std::vector<int> list;
+    for (int i = 0; i < 1000; ++i) {
+      keep_last(list, i, 8);
+      REQUIRE(list.size() <= 8);
+      REQUIRE(list.size() >= std::min<std::size_t>(6, static_cast<std::size_t>(i) + 1));
+      REQUIRE(list.back() == i);
+      REQUIRE(list.front() == i + 1 - static_cast<int>(list.size()));
+    }
   }
 
   TEST_CASE("the trace holds every recorded operation") {

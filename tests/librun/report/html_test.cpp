@@ -82,6 +82,25 @@ TEST_SUITE("librun/report/html") {
       CHECK(has(page, text));
   }
 
+  // Worker 0 runs a backward of stage 1, too: its row has a longer name than predicted.
+  TEST_CASE("both time axes begin at one place, whatever their rows are called") {
+    RunReport other = report();
+    other.last_steps.ops.push_back(
+        {{WorkerId{0}, {plan::OpKind::backward, StageId{1}, 0}, Seconds(8), Seconds(9)},
+         Bytes(100),
+         Bytes(50)});
+    const std::string page = report_html(other);
+    CHECK(has(page, ">stages 0, 1: a; b</text>"));
+    std::vector<double> begins;  // of the lines at 0
+    const std::string picture = "class=\"timeline\"";
+    for (std::size_t at = page.find(picture); at != std::string::npos; at = page.find(picture, at + 1)) {
+      const std::size_t grid = page.find("class=\"grid\"", at);
+      begins.push_back(std::stod(page.substr(page.rfind("x1=\"", grid) + 4)));
+    }
+    REQUIRE(begins.size() == 2);
+    CHECK(begins[0] == begins[1]);
+  }
+
   TEST_CASE("a plan without costs has the measured timeline alone") {
     RunReport bare = report();
     bare.plan.predicted = {};

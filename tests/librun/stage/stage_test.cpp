@@ -3,7 +3,9 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/full.h>
 
+#include "libprofile/core/error.h"
 #include "tests/librun/models.h"
+#include "tests/support/called_operations.h"
 #include "tests/support/torch_test.h"
 
 using namespace pp;
@@ -13,7 +15,7 @@ namespace {
 
 // The first linear and tanh of a small mlp as a stage of its own, learning rate 1, no momentum.
 struct FirstStage {
-  ResolvedModel model = resolve(test::mlp(1));
+  ResolvedModel model = resolve(::test::mlp(1));
   Stage stage;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(0);
 
@@ -51,6 +53,20 @@ TEST_SUITE("librun/stage") {
     CHECK_FALSE(first.weight().equal(before));
     CHECK(first.stage.version() == 1);
     CHECK(first.stage.version_count() == 1);
+  }
+
+  TEST_CASE("a part of the optimizer's state is refused, none of it begins anew") {
+    StageOptions options = FirstStage::options();
+    options.optimizer = model::make_sgd({.momentum = 0.9});
+    const ResolvedModel model = resolve(::test::mlp(1));
+    Stage stage(model, std::move(options));
+    stage.restore({}, {});
+    const TensorsByName part{{"fc0.weight.momentum_buffer", at::full({6, 5}, 1.0, at::kDouble)}};
+    CHECK_THROWS_WITH_AS(
+        stage.restore({}, part),
+        "the optimizer's state \"momentum_buffer\" is there for 1 of 2 parameters; use a whole "
+        "checkpoint",
+        Error);
   }
 
   TEST_CASE("a pass in flight keeps the version of its forward through updates") {
@@ -107,5 +123,26 @@ TEST_SUITE("librun/stage") {
     first.update();
     CHECK(first.weight().equal(before));
     CHECK(first.stage.version() == 1);
+  }
+
+  // A device would be waited for at every number that the host reads, and works on one tensor at a time.
+  TEST_CASE("norms are read together, and the gradient is scaled as the one vector that it is") {
+    FirstStage first;
+    first.forward(0);
+    first.backward(0);
+    const pp::test::CalledOperations called;
+    const std::vector<Stage::SquareNorm> norms = first.stage.square_norms();
+    CHECK(pp::test::CalledOperations::count("aten::_local_scalar_dense") == 0);
+    const FlatTensors gradient = first.stage.update_gradient();
+    REQUIRE(norms.size() == 2);
+    for (std::size_t i = 0; i < norms.size(); ++i) {
+      const double norm = gradient.parameters[i].norm().item<double>();
+      CHECK(norms[i].square == norm * norm);
+    }
+    const at::Tensor half = gradient.flat.mul(0.5);
+    pp::test::CalledOperations::names().clear();
+    first.stage.scale_gradient(0.5);
+    CHECK(pp::test::CalledOperations::count("aten::mul_") == 1);
+    CHECK(first.stage.update_gradient().flat.equal(half));
   }
 }

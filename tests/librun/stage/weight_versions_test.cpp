@@ -129,7 +129,7 @@ TEST_SUITE("librun/stage/weight_versions") {
     CHECK(layout.gradient_size() == layout.weight_size() + further);
     CHECK(further == 2 * (48 + 16));  // 6x6 and 6 floats, padded, twice
     const auto weights = segment.initial_weights(1, DType::float32);
-    const model::Weights leaves = layout.leaves(layout.flattened(*weights));
+    const model::Weights leaves = layout.leaves(layout.flattened(*weights), layout.flattened_frozen(*weights));
     for (std::size_t l = 0; l < layers.size(); ++l) {
       for (std::size_t p = 0; p < leaves.layers[l].size(); ++p) {
         CHECK(leaves.layers[l][p].equal(weights->layers[l][p]));

@@ -81,9 +81,9 @@ TEST_SUITE("librun/transport/coordinator") {
   TEST_CASE("a wait outlasts the timeout while others make progress") {
     Coordinator coordinator(2);
     Queue queue(coordinator);
-    const Watchdog watchdog(coordinator, Seconds(1));
-    std::thread other([&] {  // 15 operations of 0.1 s: one and a half timeouts
-      for (int i = 0; i < 15; ++i) {
+    const Watchdog watchdog(coordinator, Seconds(2));
+    std::thread other([&] {  // 25 operations of 0.1 s: more than a timeout, which is long beside one
+      for (int i = 0; i < 25; ++i) {
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
         coordinator.announce(WorkerId{1}, kForward);
       }

@@ -5,12 +5,17 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros_like.h>
 
-#include <mutex>
+#include <chrono>
+#include <future>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "libprofile/device/compute_device.h"
+#include "libprofile/device/recording.h"
 #include "librun/links/gpu_medium.h"
 #include "librun/transport/direct_ways.h"
 #include "librun/transport/rank_transport.h"
@@ -57,6 +62,17 @@ std::vector<run::DirectWays> ways_of(const std::vector<run::Channel>& channels,
         run::find_direct_ways(mailbox, one_worker_each(peers.rank(), ranks), channels, groups, mine, maker);
   });
   return ways;
+}
+
+/// body(device, group) on a thread that has entered cuda:0, the only member of the group.
+template <class Body>
+void on_gpu(const Body& body) {
+  pp::test::on_own_thread([&] {
+    const at::Device device(at::kCUDA, 0);
+    profile::open_devices(std::vector{device});
+    profile::enter_device(device, 1);
+    body(device, *run::join_device_group(run::make_group_key(), 0, 1, device));
+  });
 }
 
 }  // namespace
@@ -218,28 +234,91 @@ TEST_SUITE("librun/transport/direct_transport") {
   }
 }
 
-// The imitation of a GPU has no NCCL, and leaves suites of this name out (scripts/cmake/discover_tests.py).
+// The imitation of a GPU has communicators of one.
 TEST_SUITE("gpu/librun/transport/nccl") {
   TEST_CASE("a communicator of one: what it sends to itself arrives, and its sum is what it brings") {
     PP_NEEDS_CUDA(1);
-    pp::test::on_own_thread([] {
-      const at::Device device(at::kCUDA, 0);
-      profile::open_devices(std::vector{device});
-      profile::enter_device(device, 1);
-      const auto group = run::join_device_group(run::make_group_key(), 0, 1, device);
+    on_gpu([](const at::Device& device, run::DeviceGroup& group) {
       const at::Tensor sent = at::arange(1000, at::TensorOptions(device).dtype(at::kFloat));
       const at::Tensor received = at::empty_like(sent);
-      group->together([&] {
-        group->send(0, sent);
-        group->receive(0, received);
+      group.together([&] {
+        group.send(0, sent);
+        group.receive(0, received);
       });
-      group->sum(sent);
-      const auto mark = group->mark();
+      group.sum(sent);
+      const auto mark = group.mark();
       mark->hold_back();
       CHECK(received.cpu().equal(at::arange(1000, at::kFloat)));
       CHECK(sent.cpu().equal(at::arange(1000, at::kFloat)));
       CHECK(mark->done());
-      CHECK(group->failure() == "");
+      CHECK(group.failure() == "");
+    });
+  }
+
+  TEST_CASE("calls that throw leave no group open: the next ones are handed over") {
+    PP_NEEDS_CUDA(1);
+    on_gpu([](const at::Device& device, run::DeviceGroup& group) {
+      const at::Tensor sent = at::full({1000}, 3.0, at::TensorOptions(device).dtype(at::kFloat));
+      const at::Tensor received = at::zeros_like(sent);
+      const auto lost = [&] {
+        group.send(0, sent);
+        throw std::runtime_error("lost");
+      };
+      CHECK_THROWS_WITH(group.together(lost), "lost");
+      group.together([&] {
+        group.send(0, sent);
+        group.receive(0, received);
+      });
+      group.mark()->hold_back();
+      CHECK(received.cpu().equal(sent.cpu()));
+    });
+  }
+
+  TEST_CASE("a group that is given up between its calls leaves the communicator alone") {
+    PP_NEEDS_CUDA(1);
+    on_gpu([](const at::Device& device, run::DeviceGroup& group) {
+      const at::Tensor tensor = at::full({1000}, 3.0, at::TensorOptions(device).dtype(at::kFloat));
+      const auto calls = [&] {
+        group.send(0, tensor);
+        group.receive(0, tensor);
+        group.abort();
+      };
+      CHECK_THROWS_WITH(group.together(calls), "NCCL: the group was given up");
+      CHECK(group.failure() == "given up");
+    });
+  }
+
+  // While a graph is captured LibTorch's allocator forgets uses that it is told of.
+  TEST_CASE("what is sent while another thread records stays until it is sent") {
+    PP_NEEDS_CUDA(1);
+    on_gpu([](const at::Device& device, run::DeviceGroup& group) {
+      const at::TensorOptions options = at::TensorOptions(device).dtype(at::kFloat);
+      at::Tensor sent = at::full({1 << 20}, 3.0, options);
+      const at::Tensor received = at::zeros_like(sent);
+      std::promise<void> records, is_sent;
+      std::thread recorder([&] {
+        profile::enter_device(device, 1);
+        at::Tensor number = at::full({1}, 1.0, options);
+        number.add_(1);
+        const auto recording = profile::make_recording(device);
+        recording->record([&] {
+          number.add_(1);
+          records.set_value();
+          is_sent.get_future().wait_for(std::chrono::milliseconds(300));
+        });
+      });
+      records.get_future().wait();
+      group.together([&] {
+        group.send(0, sent);
+        group.receive(0, received);
+      });
+      is_sent.set_value();
+      recorder.join();
+      sent.reset();
+      const at::Tensor other = at::full({1 << 20}, 7.0, options);
+      profile::wait_for(device);
+      group.mark()->hold_back();
+      CHECK(received.eq(3).all().item<bool>());
     });
   }
 }

@@ -1,4 +1,4 @@
-// Where a worker stands: steps, rows and weights against hand arithmetic.
+// Where a worker stands: steps and rows against hand arithmetic.
 #include "librun/worker/cursor.h"
 
 #include <string>
@@ -54,13 +54,12 @@ TEST_SUITE("librun/worker/cursor") {
         CHECK(turn.micro_batch == static_cast<int>(m));
         CHECK(turn.first_row == first[i]);
         CHECK(turn.rows == rows[i]);
-        CHECK(turn.weight == rows[i] / (s < 2 ? 10.0 : 6.0));
       }
       CHECK(turns[9 * s + 8].step == static_cast<Step>(3 + s));  // U
     }
   }
 
-  TEST_CASE("accumulated mini-batches: one update for all, micro-batches and weights count over the step") {
+  TEST_CASE("accumulated mini-batches: one update for all, micro-batches count over the step") {
     const plan::Stream stream = step("F0.0 F0.1 B0.0 B0.1 AR0 U0", 2);
     // Mini-batches of 4, 4 and 2 samples, two a step; the second step of the epoch has the last one alone.
     const EpochShape epoch{.samples = 10, .mini_batch = 4, .micro_batches = 2, .count = 3, .accumulate = 2};
@@ -70,11 +69,9 @@ TEST_SUITE("librun/worker/cursor") {
           "F0.0@3 F0.1@3 B0.0@3 B0.1@3 AR0@3 U0@3");
     CHECK(turns[5].first_row == 6);  // F0.3: the second half of the second mini-batch
     CHECK(turns[5].rows == 2);
-    CHECK(turns[5].weight == 2.0 / 8);
     CHECK(turns[5].micro_batch == 3);
     CHECK(turns[10].first_row == 8);
     CHECK(turns[10].rows == 1);
-    CHECK(turns[10].weight == 1.0 / 2);
     // Cut after the first step, and begun with the second.
     Cursor cut(stream, true, epoch, {.first = 2, .end = 4, .epoch_first = 2});
     cut.end_at(3);
@@ -99,7 +96,6 @@ TEST_SUITE("librun/worker/cursor") {
     CHECK(text(turns) == "F0.0@9 F0.1@10 B0.0@9 U0@9 F0.2@11 B0.1@10 U0@10 B0.2@11 U0@11");
     CHECK(turns.front().first_row == 6);
     CHECK(turns.front().rows == 2);
-    CHECK(turns.front().weight == 1);
   }
 
   TEST_CASE("a replica's turns: the mini-batches of its own") {
@@ -125,7 +121,6 @@ TEST_SUITE("librun/worker/cursor") {
     CHECK(text(turns) == "F1.0@0 B1.0@0 F1.1@0 B1.1@0 U1@0 F1.2@1 B1.2@1 F1.3@1 B1.3@1 U1@1");
     CHECK(turns[7].first_row == 6);  // of the 3 samples of the last mini-batch, 2 + 1, the third
     CHECK(turns[7].rows == 1);
-    CHECK(turns[7].weight == 1.0 / 3);
   }
 
   TEST_CASE("what is run again is known at its forward") {

@@ -210,8 +210,8 @@ TEST_SUITE("librun/worker/progress") {
     Ledger ledger(coordinator, {.micro_batches = 2, .updates = 2});
     const auto start = Coordinator::Clock::now();
     std::thread worker([&] {
-      ledger.loss(5, 1, 0.25);
-      ledger.loss(5, 0, 0.75);
+      ledger.loss(5, 1, 0.25, 1);
+      ledger.loss(5, 0, 0.75, 3);
       ledger.updated(5, WorkerId{1}, start + std::chrono::seconds(2), {Seconds(0.5), Bytes(30)});
       ledger.updated(5, WorkerId{1}, start + std::chrono::seconds(1), {Seconds(0.25), Bytes(20), 1.5});
     });
@@ -233,7 +233,7 @@ TEST_SUITE("librun/worker/progress") {
     Ledger ledger(coordinator, {.micro_batches = 1, .updates = 1, .steps = 4});
     std::thread worker([&] {
       for (Step step = 0; step < 3; ++step) {
-        ledger.loss(step, 0, static_cast<double>(step));
+        ledger.loss(step, 0, static_cast<double>(step), 1);
         ledger.updated(step, WorkerId{0}, {}, {});
       }
     });

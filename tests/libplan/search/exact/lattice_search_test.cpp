@@ -64,7 +64,8 @@ struct Price {
 Price price(const Instance& instance, const Stages& stages, const std::vector<int>& replicas,
             int micro_batches) {
   Price result;
-  double theta = 0, way = 0, before = 0;
+  double theta = 0, way = 0, before = 0, whole = 0;
+  for (const LayerPrice& layer : instance.model.layers) whole += layer.forward + layer.backward;
   std::vector<bool> done(static_cast<std::size_t>(instance.graph.size()), false);
   for (std::size_t s = 0; s < stages.size(); ++s) {
     double f = 0.5, b = 0.75, weights = 0;  // kFixed
@@ -85,6 +86,7 @@ Price price(const Instance& instance, const Stages& stages, const std::vector<in
     // On the way to a stage the bound counts the fixed costs of that stage only.
     result.step_bound =
         std::max({result.step_bound, before + f + b + (n - 1) * (f + b), n * (f + b) + all_reduce + update});
+    result.step_bound = std::max({result.step_bound, whole + (n - 1) * f + 0.5, whole + (n - 1) * b + 0.75});
     before += f + b - 1.25;
 
     double bytes = 0;

@@ -117,9 +117,19 @@ TEST_CASE("layers that share weights are not separated") {
   profile.layers[4].parameters = Bytes(0);
   profile.model = resolve(profile.model).graph;
   CHECK(refusal([](PlanRequest& r) { r.cuts = {3}; }, make_cluster(4), profile) ==
-        "cuts: boundary 3 separates layers b and e, which share weights; move it");
+        "cuts: boundary 3 separates layers b and e, which share weights; move it, or let stages hold copies of "
+        "them "
+        "with --tied copies");
   CHECK(refusal([](PlanRequest& r) { r.stages = 4; }, make_cluster(4), profile) ==
-        "stages = 4 exceeds 3: layers that share weights stay in one stage; ask for fewer stages");
+        "stages = 4 exceeds 3: layers that share weights stay in one stage; plan fewer stages, or let stages "
+        "hold copies of them with --tied copies");
+  CHECK(refusal(
+            [](PlanRequest& r) {
+              r.stages = 4;
+              r.schedule = "zb-h1";
+            },
+            make_cluster(4),
+            profile) == "stages = 4 exceeds 3: layers that share weights stay in one stage; plan fewer stages");
   PlanRequest request;
   request.mini_batch = 8;
   request.stages = 3;

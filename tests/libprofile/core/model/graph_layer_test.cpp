@@ -89,6 +89,25 @@ TEST_SUITE("libprofile/core/model/graph_layer") {
     CHECK(index_limit(residual, {Kind::target, 0, 0}) == 3);  // of nll_loss_nd in the loss
   }
 
+  TEST_CASE("the limit of integers comes back through any number of layers") {
+    constexpr int kLayers = 50'000;
+    ModelGraph graph;
+    graph.name = "long";
+    graph.inputs = {{"x", {{4}, DType::int64}}};
+    std::string last = "x";
+    for (int l = 0; l < kLayers; ++l) {
+      graph.layers.push_back({"f" + std::to_string(l), "flatten", {last}, {}, ""});
+      last = graph.layers.back().name;
+    }
+    graph.layers.push_back({"e",
+                            "embedding",
+                            {last},
+                            {{"num_embeddings", std::int64_t{7}}, {"embedding_dim", std::int64_t{1}}},
+                            ""});
+    graph.outputs = {"e"};
+    CHECK(index_limit(resolve(graph), {TensorSource::Kind::input, 0, 0}) == 7);
+  }
+
   TEST_CASE("a batch in another dimension stays within calls") {
     const auto changed = [](std::size_t k, std::int64_t rows) {
       return refused([&](Json& j) {
@@ -121,7 +140,8 @@ TEST_SUITE("libprofile/core/model/graph_layer") {
     CHECK(refused([](Json& j) { node(j, 14)["op"] = "graph"; }) ==
           "[data] /layers/1/nodes/14/op: a graph has no graphs; write its nodes into this one");
     CHECK(refused([](Json& j) { node(j, 14)["weights_of"] = "x"; }) ==
-          "[data] /layers/1/nodes/14/weights_of: unknown key; use one of name, op, inputs, scope, attributes");
+          "[data] /layers/1/nodes/14/weights_of: unknown key; use one of name, op, inputs, scope, attributes, "
+          "frozen");
     CHECK(refused([](Json& j) { j["layers"][kAttn]["outputs"] = {"chosen"}; }) ==
           "[data] /layers/6/inputs/2: \"attn\" has no output \"1\"; it has one, write \"attn\"");
     CHECK(

@@ -73,8 +73,9 @@ TEST_SUITE("libprofile/core/model/model_graph_json") {
 
   TEST_CASE("wrong keys and types are refused where they stand") {
     CHECK(refused("\"outputs\"", "\"output\"") == "[data] /outputs: missing; add this key, an array");
-    CHECK(refused("\"op\": \"dropout\",", "\"op\": \"dropout\", \"p\": 1,") ==
-          "[data] /layers/1/p: unknown key; use one of name, op, inputs, scope, attributes, weights_of");
+    CHECK(
+        refused("\"op\": \"dropout\",", "\"op\": \"dropout\", \"p\": 1,") ==
+        "[data] /layers/1/p: unknown key; use one of name, op, inputs, scope, attributes, weights_of, frozen");
     CHECK(refused("\"shape\": [4]", "\"shape\": [4.5]") ==
           "[data] /inputs/0/shape/0: must be an integer from 1 upwards, not 4.5");
     CHECK(refused("\"shape\": [4]", "\"dtype\": \"float\", \"shape\": [4]") ==

@@ -1,0 +1,29 @@
+// Which labels a loss counts. A mean over labels gives each micro-batch the weight of its labels, not of its
+// samples: those that are ignored do not count, and classes may count differently.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "libprofile/core/model/model_graph.h"
+
+namespace pp {
+
+struct CountedLabels {
+  std::int64_t ignored = 0;                ///< labels of this value do not count
+  std::vector<double> class_weights = {};  ///< what a label of each class counts; empty: 1
+  double per_sample = 1;                   ///< labels of a sample, ignored ones included
+  /// How the labels are made of the data: nodes of the loss's graph that compute them, none for a loss of the
+  /// table. `made.sources` are inputs and targets of the model, `made.graph_outputs` is the tensor of labels.
+  std::vector<Layer> nodes = {};
+  ResolvedLayer made = {};
+};
+
+/// Of the loss cross_entropy, and of a graph whose result is the mean of one of LibTorch's cross_entropy_loss
+/// or nll_loss, or a sum of such means of the same labels, scaled by constants. Nothing for a mean over
+/// samples, and where the labels depend on a layer. Throws pp::Error (data) for a graph that ignores one of its
+/// classes and is no such mean: no weight of a micro-batch makes it equal to the whole batch.
+std::optional<CountedLabels> counted_labels(const ResolvedModel& model);
+
+}  // namespace pp

@@ -1,0 +1,27 @@
+// What micro-batches weigh in a loss that is a mean over labels.
+#pragma once
+
+#include "libprofile/core/model/counted_labels.h"
+#include "libprofile/model/ops.h"
+
+namespace pp::model {
+
+class LabelCount {
+ public:
+  explicit LabelCount(CountedLabels counted);
+
+  /// Of one micro-batch: the labels that count, or the sum of their class weights, over the labels that a
+  /// sample has. So it is the number of samples where every label counts as 1, and exact where no class has a
+  /// weight. `data`: a tensor [n, shape...] for each of sources(), on one device; waits for it.
+  double operator()(TensorSpan data) const;
+
+  /// Inputs and targets of the model that the labels are made of.
+  const std::vector<TensorSource>& sources() const { return counted_.made.sources; }
+
+ private:
+  CountedLabels counted_;
+  BoundLayer labels_;
+  at::Tensor class_weights_;  ///< float64, on the CPU; undefined: all are 1
+};
+
+}  // namespace pp::model
