@@ -258,21 +258,6 @@ class Sequence(nn.Module):
         return self.loss(self, self.lin(x).flatten(0, 1), labels.flatten())
 
 
-    def test_of_several_outputs_one_is_chosen_by_name_index_or_a_telling_name(self):
-        def returns(make):
-            return module_of(lambda self, x: make(self.body(x), self.head(torch.tanh(self.body(x)))),
-                             body=nn.Linear(4, 6), head=nn.Linear(6, 3))
-        pair = returns(lambda features, logits: (features, logits))
-        named = returns(lambda features, scores: {"features": features, "scores": scores})
-        telling = returns(lambda features, logits: {"features": features, "logits": logits, "cache": (features, None)})
-        for module, output, layer, left_out in ((pair, "1", "head", ["0"]), (pair, "0", "body", ["1"]),
-                                                (named, "scores", "head", ["features"]), (named, "1", "head", ["features"]),
-                                                (telling, None, "head", ["features", "cache"])):
-            made = imported(module, "float32:4", loss="cross_entropy", output=output)
-            self.assertEqual((made.document["outputs"], made.document["loss"]["inputs"][0]), ([layer], layer))
-            self.assertEqual(made.left_out, left_out)
-
-
 class Reversal(torch.autograd.Function):
     """A backward that is not the forward's: domain-adversarial training."""
 

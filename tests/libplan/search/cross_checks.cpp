@@ -111,27 +111,6 @@ Instance random_instance(Random& random, int most_layers) {
   return one;
 }
 
-/// Calls `visit` with every choice of what the stages run again.
-void for_each_choice(const std::vector<std::vector<int>>& stages,
-                     const std::function<void(const RecomputeChoice&)>& visit) {
-  RecomputeChoice choice;
-  const std::function<void()> extend = [&] {
-    if (choice.size() == stages.size()) return visit(choice);
-    const std::vector<int>& layers = stages[choice.size()];
-    choice.push_back({Recompute::always});
-    extend();
-    for (unsigned set = 0; set < 1U << layers.size(); ++set) {
-      choice.back() = {};
-      for (std::size_t i = 0; i < layers.size(); ++i) {
-        if ((set >> i & 1) != 0) choice.back().layers.push_back(layers[i]);
-      }
-      extend();
-    }
-    choice.pop_back();
-  };
-  extend();
-}
-
 /// The fastest step over all stagings, replicas and what the request lets run again; infinity: nothing fits.
 double best_of_all(const Instance& one) {
   const Enumerated plans(one.profile, one.cluster, one.request);

@@ -8,12 +8,34 @@
 #include <vector>
 
 #include "libplan/cost/priced_model.h"
+#include "libplan/search/improve/recompute_choice.h"
 #include "libplan/search/planner.h"
 #include "libplan/search/request/request.h"
 #include "libplan/search/simulated.h"
 #include "tests/libplan/search/graphs.h"
 
 namespace pp::plan::test {
+
+/// Calls `visit` with every choice of what stages of these layers run again.
+inline void for_each_choice(const std::vector<std::vector<int>>& stages,
+                            const std::function<void(const RecomputeChoice&)>& visit) {
+  RecomputeChoice choice;
+  const std::function<void()> extend = [&] {
+    if (choice.size() == stages.size()) return visit(choice);
+    const std::vector<int>& layers = stages[choice.size()];
+    choice.push_back({Recompute::always});
+    extend();
+    for (unsigned set = 0; set < 1U << layers.size(); ++set) {
+      choice.back() = {};
+      for (std::size_t i = 0; i < layers.size(); ++i) {
+        if ((set >> i & 1) != 0) choice.back().layers.push_back(layers[i]);
+      }
+      extend();
+    }
+    choice.pop_back();
+  };
+  extend();
+}
 
 /// The plans of one schedule and micro-batch count, both fixed by the request.
 class Enumerated {

@@ -55,27 +55,6 @@ Profile random_profile(Random& random, int layers) {
   return test::make_profile(spec);
 }
 
-/// Calls `visit` with every choice for stages of these layers.
-void for_each_choice(const std::vector<std::vector<int>>& stages,
-                     const std::function<void(const RecomputeChoice&)>& visit) {
-  RecomputeChoice choice;
-  const std::function<void()> extend = [&] {
-    if (choice.size() == stages.size()) return visit(choice);
-    const std::vector<int>& layers = stages[choice.size()];
-    choice.push_back({Recompute::always});
-    extend();
-    for (unsigned set = 0; set < 1U << layers.size(); ++set) {
-      choice.back() = {};
-      for (std::size_t i = 0; i < layers.size(); ++i) {
-        if ((set >> i & 1) != 0) choice.back().layers.push_back(layers[i]);
-      }
-      extend();
-    }
-    choice.pop_back();
-  };
-  extend();
-}
-
 /// The fastest step over all partitions, replicas and choices of what runs again whose simulated peaks keep to
 /// the limit.
 double best_by_enumeration(const Profile& profile, int devices, const PlanRequest& request) {
@@ -83,7 +62,7 @@ double best_by_enumeration(const Profile& profile, int devices, const PlanReques
   const test::Enumerated plans(profile, cluster, request);
   double best = std::numeric_limits<double>::infinity();
   plans.for_each([&](const Assignment& plain) {
-    for_each_choice(plain.stage_layers, [&](const RecomputeChoice& choice) {
+    test::for_each_choice(plain.stage_layers, [&](const RecomputeChoice& choice) {
       best = std::min(best, plans.step(with_recompute(plain, choice)));
     });
   });
