@@ -53,7 +53,7 @@ Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interr
 void Driver::drive() {
   snapshot_time_ = now();
   command();
-  while (!legs_.empty() && !ended_early_) {
+  while (!legs_.empty()) {
     command();  // so that a leg begins while the last one ends
     run_leg();
   }

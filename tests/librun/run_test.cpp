@@ -7,6 +7,7 @@
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
 #include "libprofile/device/cores.h"
+#include "librun/checkpoint/checkpoint_folder.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
@@ -38,6 +39,19 @@ class Told : public test::SilentObserver {
 
  private:
   std::promise<void> said_;
+};
+
+// Is in its first step until somebody has begun the next epoch.
+class BehindWorkers : public test::SilentObserver {
+ public:
+  void step(const run::Progress& progress) override {
+    SilentObserver::step(progress);
+    if (steps.size() == 1) begun_.get_future().wait_for(std::chrono::seconds(20));
+  }
+  void next_epoch_begins() { begun_.set_value(); }
+
+ private:
+  std::promise<void> begun_;
 };
 
 plan::Plan two_stages(const char* schedule = "1f1b") {
@@ -232,6 +246,44 @@ TEST_SUITE("librun/run") {
       CHECK(report.exit_reason == "interrupted");
       REQUIRE_FALSE(told.warnings.empty());
       CHECK(told.warnings.back() == "interrupted: the run ends with step 4 of 100");
+    }
+  }
+
+  // An epoch has two steps. The driver hears of step 0 when the first stage has begun step 2, of the next epoch.
+  TEST_CASE("an interruption ends with the last step that is in flight, also when that is in the next epoch") {
+    for (const char* schedule : {"1f1b", "pipedream"}) {
+      CAPTURE(schedule);
+      const bool streams = std::string(schedule) == "pipedream";
+      const plan::Plan plan = make_plan({.model = test::mlp(2),
+                                         .cuts = {2},
+                                         .schedule = schedule,
+                                         .mini_batch = 4,
+                                         .micro_batches = streams ? 1 : 4});
+      const TestFolder folder;
+      run::RunOptions options = synthetic(8, 50);
+      options.evaluate = false;
+      options.save_weights = folder.path() / "w.safetensors";
+      options.checkpoint = folder.path() / "ck";
+      options.checkpoint_steps = 2;
+      BehindWorkers observer;
+      std::atomic<bool> begun = false;
+      options.before_op = [&](std::int64_t step, WorkerId, const plan::Op&) {
+        if (step == 2 && !begun.exchange(true)) observer.next_epoch_begins();
+      };
+      const run::RunReport report = run::run(plan, options, observer, [&] { return begun.load(); });
+      CHECK(report.exit_reason == "interrupted");
+      CHECK(report.steps >= 3);
+      REQUIRE_FALSE(observer.warnings.empty());
+      CHECK(observer.warnings.back() ==
+            "interrupted: the run ends with step " + std::to_string(report.steps) + " of 100");
+      CHECK(run::find_checkpoint(options.checkpoint).manifest.position.step == report.steps);
+      const auto interrupted = read_file(options.save_weights);
+      run::RunOptions same = options;
+      same.epochs.reset();
+      same.steps = report.steps;
+      same.checkpoint = folder.path() / "same";
+      run::run(plan, same, observer);
+      CHECK(read_file(options.save_weights) == interrupted);
     }
   }
 
