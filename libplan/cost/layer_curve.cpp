@@ -87,9 +87,15 @@ ExtraTimes replace_times(LayerPrice& price, const LayerTimes& times) {
           put(price.input_gradient, times.input_gradient), put(price.weight_gradient, times.weight_gradient)};
 }
 
-/// What was measured while all devices held the whole model as what a part takes, and the rest.
+/// What was measured while all devices held the whole model as what a part takes, and the rest. Nobody is faster
+/// for neighbours at work: where a device took longer alone, that is noise.
 void set_apart(LayerPrice& price, const LayerTimes& in_part, const std::optional<LayerTimes>& alone) {
-  if (alone) price.beside = replace_times(price, *alone);
+  if (alone) {
+    price.beside = replace_times(price, {std::min(alone->forward, Seconds(price.forward)),
+                                         std::min(alone->backward, Seconds(price.backward)),
+                                         std::min(alone->input_gradient, Seconds(price.input_gradient)),
+                                         std::min(alone->weight_gradient, Seconds(price.weight_gradient))});
+  }
   price.crowded = replace_times(price, in_part);
 }
 
@@ -190,12 +196,10 @@ LayerPrice never_falling(LayerPrice price) {
     time += std::min(0.0, rest);
     rest = std::max(0.0, rest);
   };
-  for (ExtraTimes* rest : {&price.crowded, &price.beside}) {
-    clamp(price.forward, rest->forward);
-    clamp(price.backward, rest->backward);
-    clamp(price.input_gradient, rest->input_gradient);
-    clamp(price.weight_gradient, rest->weight_gradient);
-  }
+  clamp(price.forward, price.crowded.forward);
+  clamp(price.backward, price.crowded.backward);
+  clamp(price.input_gradient, price.crowded.input_gradient);
+  clamp(price.weight_gradient, price.crowded.weight_gradient);
   return price;
 }
 

@@ -29,6 +29,14 @@ OptimizerCost at_speed(OptimizerCost cost, double speed) {
   return cost;
 }
 
+/// Of a stage of any schedule, whether it keeps weights of before or not.
+OptimizerCost cheapest(OptimizerCost cost) {
+  const double least = std::min(1.0, cost.new_version);
+  cost.update_per_byte *= least;
+  cost.update_fixed *= least;
+  return cost;
+}
+
 /// A bound has to hold for schedules that split the backward too, whose halves may add up to less.
 PricedModel with_cheaper_backward(PricedModel model) {
   const auto lower = [](LayerPrice& price) {
@@ -121,7 +129,7 @@ void for_each_priced(const Profile& profile, const Cluster& cluster, const PlanR
       const PricedModel least = at_speed(cheapest_model(profile, sizes, curve), devices.best_speed);
       visit({cluster, devices, batch, at_speed(price_model(profile, sizes, curve), devices.speed), least,
              with_cheaper_backward(least), at_speed(optimizer, devices.speed),
-             at_speed(optimizer, devices.best_speed)});
+             at_speed(cheapest(optimizer), devices.best_speed)});
     }
   }
 }

@@ -126,6 +126,11 @@ TEST_CASE("alone: what a full device costs, and what full neighbours cost beside
   CHECK(never_falling(price).crowded.backward == 0);
   CHECK(never_falling(price).beside == price.beside);
   CHECK(price_layer(layer({only}), 2, {.linear_batch = true}).beside.forward == 0.125);
+  only.alone->forward = Seconds(2.5);  // noise: nobody is slower alone, so it is 2
+  const LayerPrice noisy = price_layer(layer({only}), 4, {});
+  CHECK(noisy.beside.forward == 0);
+  CHECK(noisy.crowded.forward == 1);
+  CHECK(never_falling(noisy).forward == 1);
 }
 
 TEST_CASE("crowding by neighbours: nothing up to one model on a node, all of it with one per device") {
