@@ -191,11 +191,12 @@ bool ChainCost::is_dominated(int replicas) const {
   return fewer.all_reduce.empty() || std::ranges::all_of(more.all_reduce, undercut);
 }
 
-int ChainCost::scan_replicas() const {
-  // With one micro-batch per replica the backward only hides the all-reduce, so its factor is negative.
-  const bool negative = options_.kind == LoadKind::step && options_.all_reduce_overlap > 0;
-  const int count = options_.micro_batches.count;
-  return negative && count > 1 && count <= seats_.devices ? count : 0;
+bool ChainCost::may_fall(int replicas) const {
+  // With hardly more than a micro-batch per replica the backward only hides the all-reduce, so its factor in
+  // stage_load() is negative.
+  if (replicas < 2 || options_.all_reduce_overlap <= 0) return false;
+  const double turns = options_.micro_batches.turns(replicas, &MicroBatches::time) / unit_;
+  return (options_.kind == LoadKind::step ? turns - 1 : turns) < options_.all_reduce_overlap;
 }
 
 double ChainCost::base() const {

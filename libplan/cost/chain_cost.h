@@ -43,7 +43,7 @@ class ChainCost final : public StageCost, public ExactMemory {
   /// card is shared.
   bool considers(DeviceSpan span) const override;
   bool is_dominated(int replicas) const override;
-  int scan_replicas() const override;
+  bool may_fall(int replicas) const override;
 
   double base() const override;
   double passage(int boundary, DeviceSpan span) const override;

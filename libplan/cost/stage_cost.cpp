@@ -48,6 +48,13 @@ std::vector<DeviceSpan> spans_of(const Partition& partition) {
   return spans;
 }
 
+std::vector<char> falling(const StageCost& cost, int devices) {
+  std::vector<char> falls(static_cast<std::size_t>(devices) + 1);
+  for (int replicas = 1; replicas <= devices; ++replicas)
+    falls[static_cast<std::size_t>(replicas)] = cost.may_fall(replicas) ? 1 : 0;
+  return falls;
+}
+
 double largest_load(const Partition& partition, int layers, const StageCost& cost) {
   const std::vector<DeviceSpan> spans = spans_of(partition);
   double load = 0;

@@ -25,7 +25,7 @@ struct DeviceSpan {
 
 /// The objective of a search: the largest load of a stage or cut, and what is added up over a partition beyond
 /// base(). Times in seconds, bytes tested against the devices. Tests fake it with a table. Required of `stage`:
-/// it does not fall when the stage grows on either side, except for scan_replicas(). Required of `fits`: a
+/// it does not fall when the stage grows on either side, except where may_fall(). Required of `fits`: a
 /// stage that does not fit still does not when it grows or when more devices stand behind it.
 class StageCost {
  public:
@@ -43,8 +43,8 @@ class StageCost {
   virtual bool considers(DeviceSpan) const { return true; }
   /// Whether stages with so many replicas are no better off than with one less, in load, memory and all else.
   virtual bool is_dominated(int /*replicas*/) const { return false; }
-  /// The one number of replicas for which `stage` may fall when the stage grows; 0: none.
-  virtual int scan_replicas() const { return 0; }
+  /// Whether `stage` may fall when a stage with so many replicas grows: then every end is looked at.
+  virtual bool may_fall(int /*replicas*/) const { return false; }
 
   /// The part of the sum that no partition undercuts.
   virtual double base() const { return 0; }
@@ -53,6 +53,9 @@ class StageCost {
   virtual double passage(int, DeviceSpan) const { return 0; }
   virtual double fill(int, DeviceSpan) const { return 0; }
 };
+
+/// may_fall() of every number of replicas up to `devices`.
+std::vector<char> falling(const StageCost& cost, int devices);
 
 struct StageRange {
   int begin = 0;

@@ -12,26 +12,24 @@ constexpr int kEndless = 1 << 20;  ///< a stream: no step ends the window
 
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-/// Of a stage that runs all again but the last micro-batch, which keeps everything: the peak is when that one
-/// stands beside one that runs again, unless earlier ones are larger. `whole`: without it.
+/// Of a stage that runs all again but the last micro-batch, which keeps everything on the replica that has it:
+/// the peak is when that one stands beside one that runs again, unless earlier ones are larger. `whole`:
+/// without it.
 StageBytes with_last(const StageBytes& whole, const MicroBatches& batch, int replicas) {
-  StageBytes most = whole;
-  for (int r = 0; r < (batch.equal() ? 1 : replicas); ++r) {  // whose micro-batches are r, r + replicas, ..
-    const int count = ceil_div(batch.count - r, replicas);
-    const int full = ceil_div(std::max(0, batch.full - r), replicas);
-    const auto of = [&](int i, std::int64_t bytes) {
-      return i < full ? bytes : std::llround(batch.bytes * static_cast<double>(bytes));
-    };
-    StageBytes end = whole;
-    end.in_flight = std::min(whole.in_flight, count);
-    if (end.in_flight < 2) continue;
-    const int first = count - end.in_flight;
-    end.smaller = batch.equal() ? 0 : end.in_flight - std::max(0, full - first);
-    end.again = of(first, whole.again) + of(count - 1, whole.again);
-    end.workspace = of(first, whole.workspace);
-    if (end.total() > most.total()) most = end;
-  }
-  return most;
+  const int replica = (batch.count - 1) % replicas;  // of the last, replica + replicas, ..
+  const int count = ceil_div(batch.count - replica, replicas);
+  const int full = ceil_div(std::max(0, batch.full - replica), replicas);
+  const auto of = [&](int i, std::int64_t bytes) {
+    return i < full ? bytes : std::llround(batch.bytes * static_cast<double>(bytes));
+  };
+  StageBytes end = whole;
+  end.in_flight = std::min(whole.in_flight, count);
+  const int first = count - end.in_flight;
+  end.smaller = batch.equal() ? 0 : end.in_flight - std::max(0, full - first);
+  end.again = of(count - 1, whole.again);
+  if (first < count - 1) end.again += of(first, whole.again);
+  end.workspace = of(first, whole.workspace);
+  return end.total() > whole.total() ? end : whole;
 }
 
 }  // namespace
@@ -70,7 +68,7 @@ bool StageMemory::fits_at_least(int begin, int end, int replicas, int later) con
     case RecomputeMode::always: part.again = std::exchange(part.saved, 0); break;
     case RecomputeMode::automatic: part.saved = part.workspace = 0; break;
   }
-  return holds(part);
+  return holds(at_peak(part));
 }
 
 int StageMemory::demand(int replicas, const Behind& behind) const {
@@ -107,14 +105,14 @@ bool StageMemory::fits(const StageRange& stage, int demand) const {
 
 bool StageMemory::fits_window(const StageRange& stage, int window) const {
   if (in_flight_.recompute != RecomputeMode::automatic) return holds(bytes(stage, window));
-  if (holds(stage_bytes(contents(stage), keeping(stage.replicas, window, false)))) return true;
+  if (holds(at_peak(stage_bytes(contents(stage), keeping(stage.replicas, window, false))))) return true;
   StageBytes part = stage_bytes(contents(stage), keeping(stage.replicas, window, true));
   part.again = std::exchange(part.saved, 0);
-  if (holds(part)) return true;  // the whole stage
+  if (holds(at_peak(part))) return true;  // the whole stage
   std::swap(part.saved, part.again);
   StageBytes least = part;
   least.saved = 0;
-  return holds(least) && holds(bytes_of_layers_again(stage, part));
+  return holds(least) && holds(at_peak(bytes_of_layers_again(stage, part)));
 }
 
 StageContents StageMemory::least_contents(const StageRange& stage) const {
@@ -165,9 +163,9 @@ double StageMemory::held(int replicas, int window) const {
 }
 
 StageBytes StageMemory::bytes(const StageRange& stage, int window) const {
-  const StageBytes part = stage_bytes(contents(stage), keeping(stage.replicas, window, false));
+  const StageBytes part = at_peak(stage_bytes(contents(stage), keeping(stage.replicas, window, false)));
   const RecomputeMode mode = in_flight_.recompute;
-  const bool only_last = mode == RecomputeMode::except_last && micro_batches_of(stage.replicas) < 2;
+  const bool only_last = mode == RecomputeMode::except_last && in_flight_.micro_batches == 1;
   const bool keeps_all =
       mode == RecomputeMode::never || only_last || (mode == RecomputeMode::automatic && holds(part));
   return keeps_all ? part : bytes_again(stage, window);
@@ -177,11 +175,22 @@ StageBytes StageMemory::bytes_again(const StageRange& stage, int window) const {
   const StageBytes part = stage_bytes(contents(stage), keeping(stage.replicas, window, true));
   StageBytes whole = part;
   whole.again = std::exchange(whole.saved, 0);
-  if (in_flight_.recompute == RecomputeMode::always) return whole;
-  if (in_flight_.recompute == RecomputeMode::except_last)
+  if (in_flight_.recompute == RecomputeMode::except_last && !in_flight_.last_first)
     return with_last(whole, in_flight_.batch, stage.replicas);
-  const StageBytes layers = bytes_of_layers_again(stage, part);
+  whole = at_peak(whole);
+  if (in_flight_.recompute != RecomputeMode::automatic) return whole;
+  const StageBytes layers = at_peak(bytes_of_layers_again(stage, part));
   return layers.total() < whole.total() ? layers : whole;
+}
+
+// Either a smaller micro-batch runs back while all are held, or a large one when those are gone.
+StageBytes StageMemory::at_peak(StageBytes part) const {
+  if (!in_flight_.last_first || part.smaller == 0) return part;
+  StageBytes large = part;
+  large.in_flight -= std::exchange(large.smaller, 0);
+  for (std::int64_t* bytes : {&part.again, &part.workspace})
+    *bytes = std::llround(part.scale * static_cast<double>(*bytes));
+  return large.in_flight > 0 && large.total() > part.total() ? large : part;
 }
 
 StageBytes StageMemory::bytes_of_layers_again(const StageRange& stage, StageBytes part) const {

@@ -19,12 +19,13 @@ namespace pp::plan {
 
 /// How many micro-batches a replica keeps in flight, and with how many weight versions.
 struct InFlight {
-  bool all = false;  ///< every micro-batch of the step (gpipe); otherwise by `rule`
+  bool all = false;         ///< every micro-batch of the step (gpipe); otherwise by `rule`
+  bool last_first = false;  ///< with `all`: backwards run from the last one to the first
   WindowRule rule = WindowRule::win;
   std::vector<int> windows = {};                   ///< rule = explicit_list: per stage
   WeightPolicy policy = WeightPolicy::flush;       ///< how many weight versions a stage keeps
   int stages = 0;                                  ///< vertical_sync, predict: of the pipeline, at most
-  int micro_batches = 0;                           ///< per step; 0: a stream without end
+  int micro_batches = 0;                           ///< per step, or clock step; 0: a stream without end
   MicroBatches batch = {};                         ///< per step or update, where they differ in size
   int per_update = 1;                              ///< predict: micro-batches
   RecomputeMode recompute = RecomputeMode::never;  ///< what a stage may run again instead of keeping it
@@ -96,6 +97,9 @@ class StageMemory {
   StageKeeping keeping(int replicas, int window, bool runs_again) const;
   /// Of the smaller size, among `window` that follow each other on a replica: the fewest.
   int smaller_of(int replicas, int window) const;
+  /// Of what is held when a micro-batch of the largest size runs back while all others are held, what is held
+  /// at the real peak.
+  StageBytes at_peak(StageBytes part) const;
   /// With what it runs again.
   StageBytes bytes(const StageRange& stage, int window) const;
   StageBytes bytes_again(const StageRange& stage, int window) const;

@@ -36,6 +36,7 @@ const std::vector<ScheduleRow> kTable{
      .summary = "gpipe, backwards last to first",
      .replication = Replication::any,
      .keeps_all = true,
+     .last_first = true,
      .filling = Filling::all_workers,
      .closed_form = gpipe_form,
      .generate = generate_gpipe_reverse},

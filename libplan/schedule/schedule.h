@@ -142,6 +142,7 @@ struct ScheduleRow {
   bool windowed = false;        ///< reads ScheduleRequest::window
   bool wide = false;            ///< not windowed, but runs with the windows `wide`
   bool keeps_all = false;       ///< every micro-batch of the step is in flight
+  bool last_first = false;      ///< then: backwards run from the last one to the first
   bool one_stage = false;       ///< the whole model on every worker
   bool splits = false;          ///< replicas share every micro-batch instead of taking turns
   bool limited = false;         ///< reads ScheduleRequest::in_flight_limits

@@ -43,6 +43,8 @@ SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, con
                             devices == all ? DownSets::search : DownSets::leave_out);
     const bool any = !found.finalists.empty();
     pool.add(std::move(found.finalists));
+    if (devices == all && pool.best() == kInfinity && !found.only_placed && !found.cut_short)
+      pool.add(gather_drawn(profile, part, graph, request));
     if (devices == all) outcome.bound = found.bound;  // which no part of the machine undercuts
     outcome.bound = std::min(outcome.bound, found.placed_bound);
     floor = found.floor;

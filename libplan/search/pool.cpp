@@ -252,10 +252,11 @@ bool Pool::stops(int devices) {
   return cut_short_;
 }
 
-double Pool::best_near(int devices) const {
-  double best = kOutclassed * this->best();
+double Pool::best_near(const ScheduleRow& schedule, int devices) const {
+  double best = kOutclassed * best_of(schedule);
   for (const Finalist& finalist : kept_) {
-    if (finalist.workers() <= devices) best = std::min(best, finalist.ranked_step());
+    if (finalist.schedule == &schedule && finalist.workers() <= devices)
+      best = std::min(best, finalist.ranked_step());
   }
   return best;
 }
@@ -269,14 +270,25 @@ double Pool::best_of(const ScheduleRow& schedule) const {
 }
 
 Pool::Shape Pool::shape(const Finalist& finalist) {
-  return {finalist.assignment.stage_layers, replicas_of(finalist.partition), finalist.micro_batches};
+  return {finalist.schedule, finalist.assignment.stage_layers, replicas_of(finalist.partition),
+          finalist.micro_batches};
 }
 
 void Pool::improve(int devices) {
-  const double far = kFar * best_near(devices);
+  std::vector<const ScheduleRow*> schedules;
+  for (const Finalist& finalist : kept_) {
+    if (!finalist.placed && std::ranges::count(schedules, finalist.schedule) == 0)
+      schedules.push_back(finalist.schedule);
+  }
+  for (const ScheduleRow* schedule : schedules) improve(*schedule, devices);
+}
+
+void Pool::improve(const ScheduleRow& schedule, int devices) {
+  const double far = kFar * best_near(schedule, devices);
   std::vector<Finalist> starts;
   std::ranges::copy_if(kept_, std::back_inserter(starts), [&](const Finalist& finalist) {
-    return !finalist.placed && finalist.workers() <= devices && finalist.prediction.step.count() <= far &&
+    return finalist.schedule == &schedule && finalist.workers() <= devices &&
+           finalist.prediction.step.count() <= far && finalist.bound <= best() &&
            !tried_.contains(shape(finalist));
   });
   std::ranges::sort(starts, ranks_before);

@@ -28,8 +28,8 @@ class Pool {
   /// (placed ones: cannot be the plan). Windows that the request leaves open are widened for the links.
   void add(std::vector<Finalist> finalists);
 
-  /// Improves plans on at most so many devices by local moves, best first, while operations are left: of every
-  /// set of stages, replicas and micro-batches the best, once.
+  /// Improves plans on at most so many devices by local moves, those of one schedule after those of another,
+  /// best first, while operations are left: of every set of stages, replicas and micro-batches the best, once.
   void improve(int devices);
   int improved() const { return improved_; }
   /// Whether the observer of the request has stopped add() or improve(), which have kept a plan by then.
@@ -51,17 +51,17 @@ class Pool {
   /// Schedule, recompute, micro-batches, stages, replicas, windows, prefetch, devices.
   static Identity identity(const Finalist& finalist);
 
-  using Shape = std::tuple<std::vector<std::vector<int>>, std::vector<int>, int>;
-  /// Stages, replicas, micro-batches.
+  using Shape = std::tuple<const ScheduleRow*, std::vector<std::vector<int>>, std::vector<int>, int>;
+  /// Schedule, stages, replicas, micro-batches.
   static Shape shape(const Finalist& finalist);
 
   double best_step(std::size_t place) const;
-  /// What local moves are measured against: seconds per step of the fastest finalist on at most so many
-  /// devices, so that they are improved as if the machine had no more, unless they are outclassed anyway.
-  double best_near(int devices) const;
-  /// The same of a schedule that places its stages: of its own finalists alone, so that a list of schedules
-  /// gives the best of what each gives alone.
+  /// Seconds per step of the schedule's fastest finalist: each schedule is improved against its own, so that a
+  /// list of schedules gives the best of what each gives alone.
   double best_of(const ScheduleRow& schedule) const;
+  /// The same on at most so many devices, as if the machine had no more, unless that is outclassed anyway.
+  double best_near(const ScheduleRow& schedule, int devices) const;
+  void improve(const ScheduleRow& schedule, int devices);
   bool is_hopeless(const Finalist& finalist) const;
   /// A placed one, while operations are left.
   bool can_afford(const Finalist& finalist);

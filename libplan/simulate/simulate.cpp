@@ -1,6 +1,7 @@
 #include "libplan/simulate/simulate.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
 
@@ -68,6 +69,20 @@ int starting_phases(const ProgramSet& set, int third) {
   return aligned ? 1 : std::min(third, static_cast<int>(most));
 }
 
+/// Steps of a chain.
+struct Window {
+  int begin = 0, end = 0;
+};
+
+/// Where micro-batches differ in size, replicas of a stage have different work, and it takes some steps until
+/// the lag between them repeats, which it may do every second or third step.
+Window steady_steps(const SimulationInput& input) {
+  const auto equal = [](const std::vector<double>& scales) {
+    return std::ranges::adjacent_find(scales, std::ranges::not_equal_to()) == scales.end();
+  };
+  return equal(input.micro_batch_scale) && equal(input.micro_batch_bytes) ? Window{2, 3} : Window{6, 12};
+}
+
 }  // namespace
 
 SimulationResult simulate(const SimulationInput& input, Events events) {
@@ -110,12 +125,13 @@ Seconds chained_period(const SimulationInput& input) {
   if (!input.programs.synchronous) {
     throw Error(ErrorKind::internal, "chained period: the programs are asynchronous; use the steady period");
   }
-  const SimulationInput three = chained(input, 3);
-  const ChainTimes times = run_chain(index_simulation(three), three, 3);
-  const double two = times.apart ? times.ends[1] : makespan(chained(input, 2));
+  const Window steps = steady_steps(input);
+  const SimulationInput all = chained(input, steps.end);
+  const ChainTimes times = run_chain(index_simulation(all), all, steps.end);
+  const double begin = times.apart ? times.ends[at(steps.begin - 1)] : makespan(chained(input, steps.begin));
   // A less busy worker that still ends last hides some of the busiest one's work, which every further step
   // pays.
-  return std::max(Seconds(times.ends[2] - two), period_bound(input));
+  return std::max(Seconds((times.ends.back() - begin) / (steps.end - steps.begin)), period_bound(input));
 }
 
 Seconds steady_period(const SimulationInput& input) {

@@ -170,8 +170,9 @@ SimulationResult simulate(const SimulationInput& input, Events events = Events::
 /// only.
 SimulationInput chained(const SimulationInput& input, int copies);
 
-/// Seconds per step when steps follow each other without a barrier: T(n+1) - T(n) of n chained copies, n = 2;
-/// no less than the work of the busiest worker. Synchronous programs only.
+/// Seconds per step when steps follow each other without a barrier: with T(n) of n chained copies T(3) - T(2),
+/// or (T(12) - T(6)) / 6 where micro-batches differ in size; no less than the work of the busiest worker.
+/// Synchronous programs only.
 Seconds chained_period(const SimulationInput& input);
 
 /// Seconds per micro-batch of an asynchronous set in steady state: the largest (E(2J/3) - E(J/3)) / (J/3) of

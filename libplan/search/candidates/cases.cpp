@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "libplan/cost/priced_model.h"
 #include "libplan/schedule/limits.h"
@@ -29,11 +31,10 @@ OptimizerCost at_speed(OptimizerCost cost, double speed) {
   return cost;
 }
 
-/// Of a stage of any schedule, whether it keeps weights of before or not.
-OptimizerCost cheapest(OptimizerCost cost) {
-  const double least = std::min(1.0, cost.new_version);
-  cost.update_per_byte *= least;
-  cost.update_fixed *= least;
+/// Of the stages that keep weights of before.
+OptimizerCost of_new_versions(OptimizerCost cost) {
+  cost.update_per_byte *= cost.new_version;
+  cost.update_fixed *= cost.new_version;
   return cost;
 }
 
@@ -129,7 +130,7 @@ void for_each_priced(const Profile& profile, const Cluster& cluster, const PlanR
       const PricedModel least = at_speed(cheapest_model(profile, sizes, curve), devices.best_speed);
       visit({cluster, devices, batch, at_speed(price_model(profile, sizes, curve), devices.speed), least,
              with_cheaper_backward(least), at_speed(optimizer, devices.speed),
-             at_speed(cheapest(optimizer), devices.best_speed)});
+             at_speed(optimizer, devices.best_speed)});
     }
   }
 }
@@ -161,32 +162,59 @@ InFlight without_limit(const InFlight& whole) {
 
 using MakeChain = std::function<Chain(const PricedModel&, const OptimizerCost&)>;
 
+/// The chains of a priced case, made when a schedule first asks. Rows that are priced alike have the same ones.
+class Chains {
+ public:
+  Chains(const PricedCase& priced, const MakeChain& make) : priced_(priced), make_(make) {}
+
+  /// As the searches price it; where stages hold versions and some make theirs faster than in place, as if all
+  /// did, so that no estimate is above the price.
+  const Chain& objective(WeightPolicy policy) {
+    return get(objectives_[updates_faster(policy)], priced_.model, priced_.optimizer, policy);
+  }
+  /// As a bound may.
+  const Chain& bound(WeightPolicy policy, bool split_backward) {
+    return get(bounds_[{split_backward, updates_faster(policy)}],
+               split_backward ? priced_.least_split : priced_.least, priced_.least_optimizer, policy);
+  }
+
+ private:
+  bool updates_faster(WeightPolicy policy) const {
+    return holds_versions(policy) && priced_.optimizer.new_version < 1;
+  }
+  const Chain& get(std::optional<Chain>& chain, const PricedModel& model, const OptimizerCost& optimizer,
+                   WeightPolicy policy) {
+    if (chain) return *chain;
+    chain = make_(model, updates_faster(policy) ? of_new_versions(optimizer) : optimizer);
+    chain->fixed = model.fixed;
+    chain->profiled_devices = model.profiled_devices;
+    chain->nodes = nodes_of(priced_.cluster, priced_.devices);
+    return *chain;
+  }
+
+  const PricedCase& priced_;
+  const MakeChain& make_;
+  std::map<bool, std::optional<Chain>> objectives_;
+  std::map<std::pair<bool, bool>, std::optional<Chain>> bounds_;
+};
+
 /// One layer order, or all of them, with every schedule.
 void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const PlanRequest& request,
                      const LinearOrder& order, const MakeChain& make,
                      const std::function<void(const PlanCase&)>& visit) {
   const auto& [batch, schedules] = priced.batch;
-  const auto chain_of = [&](const PricedModel& model, const OptimizerCost& optimizer) {
-    Chain chain = make(model, optimizer);
-    chain.fixed = model.fixed;
-    chain.profiled_devices = model.profiled_devices;
-    chain.nodes = nodes_of(priced.cluster, priced.devices);
-    return chain;
-  };
-  const Chain chain = chain_of(priced.model, priced.optimizer);
-  const Chain bound = chain_of(priced.least, priced.least_optimizer);
-  std::optional<Chain> split_bound;
-  if (std::ranges::any_of(schedules, &ScheduleRow::split_backward))
-    split_bound = chain_of(priced.least_split, priced.least_optimizer);
+  Chains chains(priced, make);
   const ChainUnits units(graph, priced.model.layers, order.layers);
   const int count = static_cast<int>(priced.devices.positions.size());
   const bool limited = is_limited(priced.devices.limit);
   std::vector<SearchPart> searches;
   const auto visit_parts = [&](const ScheduleRow& schedule, RecomputeMode mode) {
     const int most = schedule.synchronous ? batch.micro_batches : count;
-    const Chain& least = schedule.split_backward ? *split_bound : bound;
-    SearchPart whole{search_space(graph, order.layers, request, count, most),
-                     in_flight_of(schedule, request, batch.micro_batches), schedule.synchronous, &least};
+    const InFlight in_flight = in_flight_of(schedule, request, batch.micro_batches);
+    const Chain& chain = chains.objective(in_flight.policy);
+    const Chain& least = chains.bound(in_flight.policy, schedule.split_backward);
+    SearchPart whole{search_space(graph, order.layers, request, count, most), in_flight, schedule.synchronous,
+                     &least};
     whole.in_flight.batch = priced.model.batch;
     whole.in_flight.recompute = mode;
     if (!order.layers.empty()) whole.in_flight.units = &units;
@@ -199,7 +227,8 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
       visit({std::move(part), priced.devices, batch, order, schedule, chain, least, search, fresh});
     }
   };
-  for (const RecomputeMode mode : recompute_modes(request, limited, is_small(chain.size(), count))) {
+  const int layers = chains.objective(WeightPolicy::flush).size();
+  for (const RecomputeMode mode : recompute_modes(request, limited, is_small(layers, count))) {
     for (const ScheduleRow* schedule : schedules) visit_parts(*schedule, mode);
   }
 }

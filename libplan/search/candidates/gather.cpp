@@ -10,6 +10,7 @@
 namespace pp::plan {
 namespace {
 
+constexpr std::size_t kDrawnOrders = 64;
 constexpr std::size_t kMostPairs = 20'000'000;  ///< of down-sets, times devices, over all cases
 
 /// The finalist with these devices for its workers in turn.
@@ -47,6 +48,13 @@ class Gatherer {
     if (request.observer) stop_.goes_on = [this] { return goes_on(request_, progress()); };
   }
 
+  /// From orders drawn at random: none of a graph that has one order, or is large.
+  std::vector<Finalist> run_drawn() {
+    const bool small = is_small(graph_.size(), static_cast<int>(cluster_.devices.size()));
+    if (small && has_free_order(graph_, request_)) add_drawn_orders();
+    return std::move(result_.finalists);
+  }
+
   Gathered run(DownSets down_sets) {
     const bool free_order = has_free_order(graph_, request_);
     for_each_case(profile_, cluster_, graph_, request_, [&](PlanCase one) {
@@ -56,7 +64,7 @@ class Gatherer {
       if (is_placed(one.schedule)) placed_.insert(one.schedule.name);
       if (stops()) return include_skipped(one);
       batches_.insert(one.batch.sizes);
-      is_placed(one.schedule) ? add_placed(one) : add_chain(one, free_order);
+      is_placed(one.schedule) ? add_placed(one, free_order) : add_chain(one, free_order);
     });
     if (free_order) add_graph(down_sets);
     result_.cut_short = cut_short_;
@@ -92,11 +100,12 @@ class Gatherer {
     include_bound(order_free_bound(search_case(one, memory, cluster_, request_), one.space));
   }
 
-  void add_placed(const PlanCase& one) {
+  void add_placed(const PlanCase& one, bool free_order) {
+    const LayerOrder layers = free_order ? LayerOrder::free : LayerOrder::fixed;
     result_.floor = std::min(result_.floor, shared_work(one));
     if (limits_.depth != Depth::plain) return;
     try {
-      for (Finalist& finalist : placed_finalists(one, cluster_, request_, limits_.slowest)) {
+      for (Finalist& finalist : placed_finalists(one, cluster_, request_, layers, limits_.slowest)) {
         result_.placed_bound = std::min(result_.placed_bound, finalist.bound);
         result_.finalists.push_back(std::move(finalist));
       }
@@ -106,6 +115,19 @@ class Gatherer {
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::usage) throw;
       if (!result_.refusal) result_.refusal = error;
+    }
+  }
+
+  /// The chains of other orders than those that for_each_case() takes.
+  void add_drawn_orders() {
+    for (std::vector<int>& order : drawn_orders(graph_, kDrawnOrders)) {
+      if (stops()) return;
+      PlanRequest request = request_;
+      request.layer_order = std::move(order);
+      for_each_case(profile_, cluster_, graph_, request, [&](PlanCase one) {
+        one.space.stop = stop_;
+        if (!is_placed(one.schedule) && !stops()) add_chain(one, /*free_order=*/true);
+      });
     }
   }
 
@@ -241,6 +263,11 @@ class Gatherer {
 Gathered gather(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                 const PlanRequest& request, const SearchLimits& limits, DownSets down_sets) {
   return Gatherer(profile, cluster, graph, request, limits).run(down_sets);
+}
+
+std::vector<Finalist> gather_drawn(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                                   const PlanRequest& request) {
+  return Gatherer(profile, cluster, graph, request, {}).run_drawn();
 }
 
 }  // namespace pp::plan

@@ -36,4 +36,9 @@ enum class DownSets { leave_out, search };
 Gathered gather(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                 const PlanRequest& request, const SearchLimits& limits, DownSets down_sets);
 
+/// The pipelines of 64 more orders, where a small branching model fits in none of the usual ones. Throws what
+/// for_each_case() throws.
+std::vector<Finalist> gather_drawn(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                                   const PlanRequest& request);
+
 }  // namespace pp::plan

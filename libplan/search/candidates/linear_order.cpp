@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <random>
+#include <set>
 
 namespace pp::plan {
 namespace {
@@ -103,6 +105,16 @@ std::vector<LinearOrder> linear_orders(const PlanGraph& graph, std::span<const s
     if (!known) distinct.push_back(std::move(order));
   }
   return distinct;
+}
+
+std::vector<std::vector<int>> drawn_orders(const PlanGraph& graph, std::size_t most) {
+  const Edges edges = edges_of(graph);
+  std::mt19937 random;  // NOLINT(cert-msc51-cpp): plans are reproducible
+  const std::size_t tries = 8 * most;
+  std::set<std::vector<int>> orders;
+  for (std::size_t i = 0; i < tries && orders.size() < most; ++i)
+    orders.insert(place(edges, [&](const std::vector<int>& ready) { return random() % ready.size(); }));
+  return {orders.begin(), orders.end()};
 }
 
 LinearOrder file_order(const PlanGraph& graph) {

@@ -20,6 +20,10 @@ struct LinearOrder {
 /// the layer that stands first in the file. A chain has one order. O(layers^2 + edges).
 std::vector<LinearOrder> linear_orders(const PlanGraph& graph, std::span<const std::int64_t> output_bytes);
 
+/// `most` more orders at random, distinct, always the same ones; all of them where a graph has only a few
+/// dozen.
+std::vector<std::vector<int>> drawn_orders(const PlanGraph& graph, std::size_t most);
+
 LinearOrder file_order(const PlanGraph& graph);
 
 }  // namespace pp::plan

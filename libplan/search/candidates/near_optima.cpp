@@ -40,7 +40,7 @@ class Enumeration {
       for (int replicas = 1; replicas <= most && !too_many(); ++replicas) {
         if (!space_.may_replicate(level, replicas)) continue;
         const double stage = std::max(load, cost_.stage(begin, end, {0, replicas}));
-        if (stage + sum > limit_ && replicas != cost_.scan_replicas()) continue;
+        if (stage + sum > limit_ && !cost_.may_fall(replicas)) continue;
         light = true;
         if (used + replicas <= space_.devices - needs_[at(begin)])
           place({begin, end, replicas}, used, stage, sum);

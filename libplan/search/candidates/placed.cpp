@@ -113,9 +113,16 @@ void add_even_stages(const SearchSpace& space, const Chain& chain, std::vector<C
   }
 }
 
+/// What no plan of the case can beat that starts from `least`, the lightest stages in the case's order. Nothing
+/// fits in that order where there are none; where others are free, moves go on to those.
+double bound_of(const BottleneckResult& least, const PlanCase& one, LayerOrder layers) {
+  if (layers == LayerOrder::free) return shared_work(one);
+  return std::max(shared_work(one), least.value);
+}
+
 /// Of one variant, with all partitions to start from.
 std::optional<Finalist> finalist_of_variant(const Variant& variant, const PlanCase& one, const Cluster& cluster,
-                                            const PlanRequest& request, double slowest) {
+                                            const PlanRequest& request, LayerOrder layers, double slowest) {
   const int workers = static_cast<int>(one.devices.positions.size());
   std::optional<Schedule> made =
       schedule_of_variant(variant, request, one.schedule, one.batch.micro_batches, workers);
@@ -132,9 +139,8 @@ std::optional<Finalist> finalist_of_variant(const Variant& variant, const PlanCa
   space.replicas.clear();
   const PlacedFloor floor(one, *schedule, largest_device(one, cluster, request));
   const BottleneckResult least = search_bottleneck(space, floor);
-  if (!least.feasible() && others_compete(request)) return std::nullopt;
-  const double nothing = std::numeric_limits<double>::infinity();  // fits, whatever the stages
-  const double bound = least.feasible() ? std::max(shared_work(one), least.value) : nothing;
+  if (!least.feasible() && layers == LayerOrder::fixed && others_compete(request)) return std::nullopt;
+  const double bound = bound_of(least, one, layers);
   if (bound > slowest) return std::nullopt;
 
   const StageMemory unlimited(one.chain, one.in_flight, {});
@@ -175,13 +181,13 @@ double shared_work(const PlanCase& one) {
 }
 
 std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
-                                       double slowest) {
+                                       LayerOrder layers, double slowest) {
   if (shared_work(one) > slowest) return {};
   const int workers = static_cast<int>(one.devices.positions.size());
   if (!request.programs && workers > one.chain.size()) return {};  // each has a stage of its own
   std::vector<Finalist> finalists;
   for (const Variant& variant : variants_of(one, request)) {
-    if (auto finalist = finalist_of_variant(variant, one, cluster, request, slowest))
+    if (auto finalist = finalist_of_variant(variant, one, cluster, request, layers, slowest))
       finalists.push_back(*std::move(finalist));
   }
   return finalists;

@@ -21,11 +21,14 @@ bool is_placed(const ScheduleRow& row);
 std::optional<Schedule> placed_schedule(const PlanRequest& request, const ScheduleRow& row, int micro_batches,
                                         int devices);
 
+/// Whether plans keep to the order of layers that the case has.
+enum class LayerOrder { fixed, free };
+
 /// The partitions worth pricing on exactly the devices of the case; nothing when no plan on them can be faster
-/// than `slowest`. Their bound (finalist.bound): all workers share all the work, and each stage has a trip to
-/// it, its micro-batches and the trip back. Throws what placed_schedule() throws.
+/// than `slowest`. Their bound (finalist.bound): all workers share all the work, and in a fixed order each
+/// stage has a trip to it, its micro-batches and the trip back. Throws what placed_schedule() throws.
 std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
-                                       double slowest);
+                                       LayerOrder layers, double slowest);
 
 /// Seconds of compute of all micro-batches at the least.
 double all_work(const PlanCase& one);

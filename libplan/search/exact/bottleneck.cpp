@@ -42,7 +42,7 @@ class Probe {
         layers_(space.layers),
         levels_(space.levels()),
         counts_(space, cost),
-        scanned_(cost.scan_replicas()) {
+        falls_(falling(cost, space.devices)) {
     const auto rows = static_cast<std::size_t>(levels_ + 1);
     const auto width = static_cast<std::size_t>(layers_ + 1);
     best_.resize(rows * width);
@@ -75,8 +75,8 @@ class Probe {
     for (int c = 0; c < counts_.size(); ++c) {
       const int replicas = counts_[c];
       if (!space_.may_replicate(level, replicas)) continue;
-      const Entry found =
-          replicas == scanned_ ? scan(start, from, replicas) : slide(start, level, from, replicas);
+      const Entry found = falls_[static_cast<std::size_t>(replicas)] ? scan(start, from, replicas)
+                                                                     : slide(start, level, from, replicas);
       if (found.key < best.key || (found.key == best.key && found.key != kNone && found.end < best.end))
         best = found;
     }
@@ -164,7 +164,7 @@ class Probe {
   int layers_;
   int levels_;
   ReplicaCounts counts_;
-  int scanned_;  ///< replicas for which loads may fall
+  std::vector<char> falls_;  ///< by replicas: StageCost::may_fall()
   double next_ = kInfinity;
   std::vector<Entry> best_;
   std::vector<Window> windows_;

@@ -16,7 +16,7 @@ FrontNeeds front_needs(const SearchSpace& space, const StageCost& cost, const Re
   needs.devices[0] = 0;
   const auto may_run = [&](int begin, int end, int replicas) {
     if (!cost.fits(begin, end, {0, replicas})) return false;
-    if (replicas == cost.scan_replicas()) return true;
+    if (cost.may_fall(replicas)) return true;
     const double load = cost.stage(begin, end, {0, replicas});
     if (load > limit) needs.refused = std::min(needs.refused, load);
     return load <= limit;

@@ -88,7 +88,7 @@ class Probe {
         counts_(space, cost),
         places_(space.devices / counts_.unit()),
         uniform_(cost.uniform()),
-        scanned_(cost.scan_replicas()) {
+        falls_(falling(cost, space.devices)) {
     needs_.assign(at(layers_), 0);
     if (uniform_) {
       FrontNeeds needs = front_needs(space, cost, counts_, limit);
@@ -150,7 +150,7 @@ class Probe {
     return false;
   }
   bool may_run(int start, int end, DeviceSpan span) {
-    const bool light = span.count == scanned_ || accept(cost_.stage(start, end, span));
+    const bool light = falls_[at(span.count)] || accept(cost_.stage(start, end, span));
     return light && cost_.fits(start, end, {uniform_ ? 0 : span.first, span.count});
   }
   /// Larger stages cost and hold no less, so what may run ends no later when it begins earlier.
@@ -188,7 +188,7 @@ class Probe {
       if (!space_.may_replicate(level, count)) continue;
       if (together()) {
         scan(start, level, {0, count});
-      } else if (memory_ != nullptr || count == scanned_) {
+      } else if (memory_ != nullptr || falls_[at(count)]) {
         for (int first = 0; first + count <= devices_; first += counts_.unit())
           scan(start, level, {first, count});
       } else {
@@ -252,7 +252,7 @@ class Probe {
     for (int end = start + 1; end <= last; ++end) {
       const int tails = head(from(level), end, span.first);
       if (tails == kNone || (together() && fewest_[index(from(level), end, 0)] > most)) continue;
-      if (span.count == scanned_ && !accept(cost_.stage(start, end, span))) continue;
+      if (falls_[at(span.count)] && !accept(cost_.stage(start, end, span))) continue;
       const Side behind = stops(end, span);
       if (!behind.open) continue;
       const Side front = begins(start, span);
@@ -355,7 +355,7 @@ class Probe {
   ReplicaCounts counts_;
   int places_;  ///< where stages may begin on the devices
   bool uniform_;
-  int scanned_;
+  std::vector<char> falls_;                                ///< by replicas: StageCost::may_fall()
   double next_ = std::numeric_limits<double>::infinity();  ///< the smallest load that was refused
   std::vector<int> needs_;                                 ///< front_needs(); zeros on a list
   std::vector<Label> labels_;

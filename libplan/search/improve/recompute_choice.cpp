@@ -27,12 +27,25 @@ struct TightStage {
     return static_cast<std::int64_t>(std::ceil(window * static_cast<double>(bytes)));
   }
 
+  /// Some layers, as the stage does not fit without any: once one runs again, it holds all that it received.
   std::optional<StageRecompute> layers() const {
-    const auto chosen = choose_units(units, window, room - hidden - held(other));
+    const std::int64_t limit = room - hidden - held(other);
+    const auto chosen = choose_units(units, window, limit);
     if (!chosen) return std::nullopt;
+    if (chosen->empty()) return cheapest_layer(limit);
     StageRecompute stage;
     for (const std::size_t i : *chosen) stage.layers.push_back(units[i].layer);
     return stage;
+  }
+
+  std::optional<StageRecompute> cheapest_layer(std::int64_t limit) const {
+    const RecomputeUnit* best = nullptr;
+    for (const RecomputeUnit& unit : units) {
+      const std::int64_t bytes = held(saved - other - unit.saved + unit.kept) + unit.saved;
+      if (bytes <= limit && (best == nullptr || unit.forward < best->forward)) best = &unit;
+    }
+    if (best == nullptr) return std::nullopt;
+    return StageRecompute{.layers = {best->layer}};
   }
 };
 

@@ -224,11 +224,13 @@ WindowRule window_of(const PlanRequest& request) { return request.window.value_o
 InFlight in_flight_of(const ScheduleRow& schedule, const PlanRequest& request, int micro_batches) {
   InFlight in_flight;
   in_flight.all = schedule.keeps_all;
+  in_flight.last_first = schedule.last_first;
   const WindowRule own = schedule.wide ? WindowRule::wide : WindowRule::win;
   in_flight.rule = schedule.windowed ? window_of(request) : own;
   in_flight.windows = request.windows;
   in_flight.policy = policy_of(schedule, request);
-  in_flight.micro_batches = schedule.synchronous ? micro_batches : 0;
+  const bool clocked = schedule.rules == RuleSet::clocked;  // a frame's backward follows its forward
+  in_flight.micro_batches = schedule.synchronous ? micro_batches : clocked ? 1 : 0;
   in_flight.per_update = micro_batches;
   return in_flight;
 }

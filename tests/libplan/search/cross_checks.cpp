@@ -6,6 +6,8 @@
 #include <sstream>
 
 #include "libplan/cost/links.h"
+#include "libplan/schedule/versions.h"
+#include "libplan/search/candidates/placed.h"
 #include "libplan/search/improve/recompute_choice.h"
 #include "libplan/search/request/machine.h"
 #include "libplan/simulate/lower_bound.h"
@@ -94,16 +96,60 @@ Profile random_profile(Random& random, int layers, bool graph) {
   return profile;
 }
 
+/// What a device takes with a part of the model, and alone, against what it takes among full ones.
+void measure_crowding(Random& random, Profile& profile) {
+  profile.device.devices_busy = 3;
+  for (LayerProfile& layer : profile.layers) {
+    if (random.integer(0, 2) == 0) continue;
+    for (LayerPoint& point : layer.points) {
+      const auto drawn = [&] {
+        const double forward = 0.25 * random.integer(2, 6), backward = 0.25 * random.integer(2, 6);
+        return LayerTimes{forward * point.forward.median, backward * point.backward.median,
+                          backward / 2 * point.backward.median, backward / 2 * point.backward.median};
+      };
+      point.in_part = drawn();
+      if (random.integer(0, 1) == 0) point.alone = drawn();
+    }
+  }
+}
+
+/// An update among full devices, of parts, and of weights that are still held: each in a time of its own.
+void measure_updates(Random& random, Profile& profile) {
+  for (OptimizerProfile& optimizer : profile.optimizers) {
+    if (random.integer(0, 1) == 0)
+      optimizer.new_version = {optimizer.parameters, milliseconds(random.integer(0, 8))};
+    if (random.integer(0, 1) == 0) continue;
+    for (const int part : {1, 2})
+      optimizer.parts.push_back({Bytes(part * kMb), milliseconds(random.integer(0, 4))});
+  }
+}
+
+/// Mostly one of the usual ones, else any that leaves the placement to the planner and runs whole micro-batches
+/// on a pipeline of any length.
+const ScheduleRow& random_row(Random& random) {
+  constexpr std::array kUsual{"gpipe", "gpipe", "1f1b", "1f1b", "pipedream"};
+  if (random.integer(0, 2) > 0) return require_schedule(kUsual[at(random.integer(0, 4))]);
+  std::vector<const ScheduleRow*> rows;
+  for (const ScheduleRow& row : schedule_table()) {
+    const bool planned = row.no_plan.empty() && row.source == ProgramSource::generator && !is_placed(row);
+    if (planned && !row.splits && !row.one_stage) rows.push_back(&row);
+  }
+  return *rows[at(random.integer(0, static_cast<int>(rows.size()) - 1))];
+}
+
 Instance random_instance(Random& random, int most_layers) {
   const bool graph = random.integer(0, 2) == 0 && most_layers > 2;
   Instance one{random_profile(random, random.integer(graph ? 3 : 1, most_layers), graph),
                make_cluster(random.integer(1, 3)),
                {}};
+  if (random.integer(0, 3) == 0) measure_crowding(random, one.profile);
+  if (random.integer(0, 1) == 0) measure_updates(random, one.profile);
   PlanRequest& request = one.request;
-  const bool stream = random.integer(0, 5) == 0;
-  request.micro_batches = stream ? 1 : random.integer(1, 4);
+  const ScheduleRow& row = random_row(random);
+  const bool single = !row.synchronous && !groups(row, row.default_policy());
+  request.micro_batches = single ? 1 : random.integer(1, 4);
   request.mini_batch = *request.micro_batches + random.integer(0, *request.micro_batches);
-  request.schedule = stream ? "pipedream" : random.integer(0, 1) == 0 ? "gpipe" : "1f1b";
+  request.schedule = row.name;
   request.window = WindowRule::win;  // the planner leaves it alone
   if (!require_schedule(request.schedule).windowed) request.window.reset();
   if (random.integer(0, 2) > 0) request.memory_limit = Bytes(random.integer(4, 60) * kMb);
@@ -183,6 +229,8 @@ std::string check_pair(Random& random) {
       names.emplace_back(row.name);
   }
   one.request.window.reset();
+  // A wider window may then be faster, which is looked for only beside the best.
+  for (OptimizerProfile& optimizer : one.profile.optimizers) optimizer.new_version.reset();
   const auto planned = [&](const std::string& schedule) -> std::optional<SearchOutcome> {
     one.request.schedule = schedule;
     try {
@@ -214,7 +262,6 @@ std::string check_pair(Random& random) {
 std::string check_one_price(Random& random) {
   Instance one = random_instance(random, 4);
   one.request.memory_limit.reset();
-  if (!require_schedule(one.request.schedule).synchronous) return {};
   const PlanGraph graph = make_graph(one.profile);
   const PricedModel model =
       price_model(one.profile, micro_batch_sizes(one.request.mini_batch, *one.request.micro_batches), {});
@@ -228,8 +275,11 @@ std::string check_one_price(Random& random) {
       in_flight_of(require_schedule(one.request.schedule), one.request, *one.request.micro_batches);
   in_flight.batch = model.batch;
   in_flight.units = &units;
-  constexpr std::array kModes{RecomputeMode::never, RecomputeMode::always};
-  in_flight.recompute = kModes[at(random.integer(0, 1))];
+  constexpr std::array kModes{RecomputeMode::never, RecomputeMode::always, RecomputeMode::except_last};
+  const ScheduleRow& row = require_schedule(one.request.schedule);
+  const int modes = row.rules == RuleSet::clocked ? 1 : row.synchronous ? 3 : 2;
+  in_flight.recompute = kModes[at(random.integer(0, modes - 1))];
+  in_flight.stages = static_cast<int>(one.cluster.devices.size());
   const StageMemory memory(chain, in_flight, {.in = HandOver::reference, .out = HandOver::reference});
   std::string wrong;
   Enumerated(one.profile, one.cluster, one.request).for_each([&](const Assignment& plain) {
@@ -241,9 +291,10 @@ std::string check_one_price(Random& random) {
         return;  // not of this order
       partition.push_back({begin, layers.back() + 1, static_cast<int>(plain.stage_workers[s].size())});
     }
-    const bool again = in_flight.recompute == RecomputeMode::always;
-    const Assignment assignment =
-        again ? with_recompute(plain, whole_stages(plain.stages(), Recompute::always)) : plain;
+    const bool again = in_flight.recompute != RecomputeMode::never;
+    const Recompute which =
+        in_flight.recompute == RecomputeMode::always ? Recompute::always : Recompute::except_last;
+    const Assignment assignment = again ? with_recompute(plain, whole_stages(plain.stages(), which)) : plain;
     const Prediction found = simulate_prediction(price_stages(context, assignment), assignment, context);
     const std::vector<StageBytes> parts = memory.stages(partition);
     for (std::size_t s = 0; s < parts.size(); ++s) {
@@ -254,7 +305,8 @@ std::string check_one_price(Random& random) {
         wrong = text("stage ", s, ": the simulator holds ", peak, ", the search ", parts[s].total(),
                      described(one));
       const StageCosts& costs = found.stages[s];
-      if (costs.saved.value != parts[s].saved + parts[s].again && !again)
+      if (again || parts[s].smaller > 0) continue;  // whose peak may be that of smaller ones
+      if (costs.saved.value != parts[s].saved + parts[s].again)
         wrong = text("stage ", s, ": saved ", costs.saved.value, " and ", parts[s].saved, described(one));
       if (costs.input.value != parts[s].input)
         wrong = text("stage ", s, ": input ", costs.input.value, " and ", parts[s].input, described(one));
@@ -353,10 +405,11 @@ std::string check_steady(Random& random) {
   const SimulationInput input = plans.input(all[at(random.integer(0, static_cast<int>(all.size()) - 1))]);
   const double early = chained_period(input).count();
   const double late =
-      simulate(chained(input, 12)).makespan.count() - simulate(chained(input, 11)).makespan.count();
+      (simulate(chained(input, 36)).makespan.count() - simulate(chained(input, 12)).makespan.count()) / 24;
   if (early < period_bound(input).count() * (1 - kRounding))
     return text("period ", early, " below the busiest worker's ", period_bound(input).count(), described(one));
-  if (early < late * (1 - kRounding)) return text("period ", early, ", after twelve ", late, described(one));
+  constexpr double kLateLags = 0.05;  // relative: some take more than twelve steps to build up
+  if (early < late * (1 - kLateLags)) return text("period ", early, ", after 12 steps ", late, described(one));
   return {};
 }
 

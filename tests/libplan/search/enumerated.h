@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "libplan/cost/priced_model.h"
@@ -12,6 +13,7 @@
 #include "libplan/search/planner.h"
 #include "libplan/search/request/request.h"
 #include "libplan/search/simulated.h"
+#include "libprofile/core/error.h"
 #include "tests/libplan/search/graphs.h"
 
 namespace pp::plan::test {
@@ -48,13 +50,15 @@ class Enumerated {
         model_(price_model(profile, micro_batch_sizes(request.mini_batch, *request.micro_batches), {})),
         optimizer_(optimizer_cost(profile, request.optimizer, {})) {}
 
-  /// Calls `visit` with every staging under every number of replicas, on the first devices in turn.
+  /// Calls `visit` with every staging under every number of replicas that the schedule takes, on the first
+  /// devices in turn.
   void for_each(const std::function<void(const Assignment&)>& visit) const {
     const int devices = static_cast<int>(cluster_.devices.size());
     for (int stages = 1; stages <= std::min(devices, graph_.size()); ++stages) {
       for_each_staging(graph_, stages, [&](const Stages& sets) {
-        for_each_replicas(stages, devices, most_replicas(),
-                          [&](const std::vector<int>& replicas) { visit(assign(sets, replicas)); });
+        for_each_replicas(stages, devices, most_replicas(), [&](const std::vector<int>& replicas) {
+          if (const auto assignment = assign(sets, replicas)) visit(*assignment);
+        });
       });
     }
   }
@@ -104,7 +108,7 @@ class Enumerated {
     return {graph_, model_, cluster_, optimizer_, all_reduce_overlap(cluster_, request_)};
   }
 
-  Assignment assign(const Stages& sets, const std::vector<int>& replicas) const {
+  std::optional<Assignment> assign(const Stages& sets, const std::vector<int>& replicas) const {
     Assignment assignment;
     assignment.stage_layers = sets;
     int workers = 0;
@@ -120,12 +124,17 @@ class Enumerated {
     assignment.synchronous = row.synchronous;
     assignment.rules = row.rules;
     assignment.policy = policy_of(row, request_);
-    assignment.programs = make_schedule({.name = request_.schedule,
-                                         .replicas = replicas,
-                                         .micro_batches = assignment.micro_batches,
-                                         .window = window_of(request_),
-                                         .weight_policy = assignment.policy})
-                              .workers;
+    try {
+      assignment.programs = make_schedule({.name = request_.schedule,
+                                           .replicas = replicas,
+                                           .micro_batches = assignment.micro_batches,
+                                           .window = window_of(request_),
+                                           .weight_policy = assignment.policy})
+                                .workers;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::usage) throw;
+      return std::nullopt;
+    }
     return assignment;
   }
 

@@ -133,7 +133,7 @@ TEST_CASE("a load that falls when the stage grows is found by scanning all start
     }
     double cut(int, DeviceSpan, CutSide) const override { return 0; }
     bool fits(int, int, DeviceSpan) const override { return true; }
-    int scan_replicas() const override { return 2; }
+    bool may_fall(int replicas) const override { return replicas == 2; }
     double base() const override { return 5; }
     double fill(int, DeviceSpan) const override { return 1; }
   };
