@@ -1,6 +1,7 @@
 #include "libplan/search/candidates/linear_order.h"
 
 #include <algorithm>
+#include <set>
 
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
@@ -89,6 +90,19 @@ TEST_CASE("all orders of random graphs are topological and distinct") {
       for (std::size_t j = 0; j < i; ++j) REQUIRE(orders[i].layers != orders[j].layers);
     }
   }
+}
+
+TEST_CASE("drawn orders are topological, distinct, always the same, and all where there are few") {
+  // 0 before 3: half of the 4! orders.
+  const PlanGraph few = graph_of(4, {{0, 3}});
+  const auto all = drawn_orders(few, 64);
+  CHECK(all.size() == 12);
+  for (const std::vector<int>& order : all) CHECK(topological(few, order));
+  const PlanGraph many = graph_of(12, {{0, 11}});
+  const auto some = drawn_orders(many, 64);
+  CHECK(some.size() == 64);
+  CHECK(std::set<std::vector<int>>(some.begin(), some.end()).size() == 64);
+  CHECK(some == drawn_orders(many, 64));
 }
 
 }  // namespace pp::plan
