@@ -249,7 +249,8 @@ TEST_SUITE("librun/run") {
     }
   }
 
-  // An epoch has two steps. The driver hears of step 0 when the first stage has begun step 2, of the next epoch.
+  // An epoch has two steps. The driver hears of step 0 when the first stage has begun step 2, of the next
+  // epoch.
   TEST_CASE("an interruption ends with the last step that is in flight, also when that is in the next epoch") {
     for (const char* schedule : {"1f1b", "pipedream"}) {
       CAPTURE(schedule);
