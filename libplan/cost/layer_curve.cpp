@@ -87,8 +87,8 @@ ExtraTimes replace_times(LayerPrice& price, const LayerTimes& times) {
           put(price.input_gradient, times.input_gradient), put(price.weight_gradient, times.weight_gradient)};
 }
 
-/// What was measured while all devices held the whole model as what a part takes, and the rest. Nobody is faster
-/// for neighbours at work: where a device took longer alone, that is noise.
+/// What was measured while all devices held the whole model as what a part takes, and the rest. Nobody is
+/// faster for neighbours at work: where a device took longer alone, that is noise.
 void set_apart(LayerPrice& price, const LayerTimes& in_part, const std::optional<LayerTimes>& alone) {
   if (alone) {
     price.beside = replace_times(price, {std::min(alone->forward, Seconds(price.forward)),

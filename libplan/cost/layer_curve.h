@@ -29,8 +29,8 @@ struct LayerPrice {
   double input_gradient = 0;  ///< 0 with weight_gradient 0: not measured
   double weight_gradient = 0;
   /// The times above are of a device that holds a part of the model, as far as the profile tells: how much
-  /// longer it takes on one that holds all of it (below 0 where noise or a fuller cache has it so), and how much
-  /// more, at least 0, while the others do so, too.
+  /// longer it takes on one that holds all of it (below 0 where noise or a fuller cache has it so), and how
+  /// much more, at least 0, while the others do so, too.
   ExtraTimes crowded = {}, beside = {};
   ExtraTimes first = {};  ///< in the first micro-batch after an update; may be below 0
   std::int64_t output = 0;
