@@ -24,8 +24,7 @@ std::vector<const LayerPoint*> usable_points(const LayerProfile& layer) {
   return points;
 }
 
-[[noreturn]] void refuse(const LayerProfile& layer, std::int64_t size,
-                         const std::vector<const LayerPoint*>& points) {
+[[noreturn]] void refuse(std::int64_t size, const std::vector<const LayerPoint*>& points) {
   const std::string low = std::to_string(points.front()->micro_batch_size);
   const std::string high = std::to_string(points.back()->micro_batch_size);
   const bool single = points.size() == 1;
@@ -165,14 +164,14 @@ auto read_curve(const LayerProfile& layer, std::int64_t size, const CurveOptions
                                   [&](const LayerPoint* point) { return point->micro_batch_size >= size; });
   if (above != points.end() && (*above)->micro_batch_size == size) return read(layer, Mix{*above, *above, 0});
   if (points.size() == 1) {
-    if (!options.linear_batch) refuse(layer, size, points);
+    if (!options.linear_batch) refuse(size, points);
     const LayerPoint& only = *points.front();
     const LayerPoint origin = origin_of(only);
     return read(layer,
                 Mix{&origin, &only, static_cast<double>(size) / static_cast<double>(only.micro_batch_size)});
   }
   const bool outside = above == points.begin() || above == points.end();
-  if (outside && !options.extrapolate) refuse(layer, size, points);
+  if (outside && !options.extrapolate) refuse(size, points);
   const auto at = std::clamp<std::ptrdiff_t>(above - points.begin(), 1, std::ssize(points) - 1);
   const LayerPoint* low = points[static_cast<std::size_t>(at - 1)];
   const LayerPoint* high = points[static_cast<std::size_t>(at)];

@@ -69,18 +69,18 @@ int starting_phases(const ProgramSet& set, int third) {
   return aligned ? 1 : std::min(third, static_cast<int>(most));
 }
 
-/// Steps of a chain.
-struct Window {
+/// Steps of a chain, in [begin, end).
+struct StepRange {
   int begin = 0, end = 0;
 };
 
 /// Where micro-batches differ in size, replicas of a stage have different work, and it takes some steps until
 /// the lag between them repeats, which it may do every second or third step.
-Window steady_steps(const SimulationInput& input) {
+StepRange steady_steps(const SimulationInput& input) {
   const auto equal = [](const std::vector<double>& scales) {
     return std::ranges::adjacent_find(scales, std::ranges::not_equal_to()) == scales.end();
   };
-  return equal(input.micro_batch_scale) && equal(input.micro_batch_bytes) ? Window{2, 3} : Window{6, 12};
+  return equal(input.micro_batch_scale) && equal(input.micro_batch_bytes) ? StepRange{2, 3} : StepRange{6, 12};
 }
 
 }  // namespace
@@ -125,7 +125,7 @@ Seconds chained_period(const SimulationInput& input) {
   if (!input.programs.synchronous) {
     throw Error(ErrorKind::internal, "chained period: the programs are asynchronous; use the steady period");
   }
-  const Window steps = steady_steps(input);
+  const StepRange steps = steady_steps(input);
   const SimulationInput all = chained(input, steps.end);
   const ChainTimes times = run_chain(index_simulation(all), all, steps.end);
   const double begin = times.apart ? times.ends[at(steps.begin - 1)] : makespan(chained(input, steps.begin));

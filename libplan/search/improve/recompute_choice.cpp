@@ -38,6 +38,7 @@ struct TightStage {
     return stage;
   }
 
+  /// The one that takes least to run again, of those with which alone the activations are within the limit.
   std::optional<StageRecompute> cheapest_layer(std::int64_t limit) const {
     const RecomputeUnit* best = nullptr;
     for (const RecomputeUnit& unit : units) {

@@ -6,11 +6,10 @@
 #include <sstream>
 
 #include "libplan/cost/links.h"
-#include "libplan/schedule/versions.h"
-#include "libplan/search/candidates/placed.h"
 #include "libplan/search/improve/recompute_choice.h"
 #include "libplan/search/request/machine.h"
 #include "libplan/simulate/lower_bound.h"
+#include "tests/libplan/search/drawn_problems.h"
 #include "tests/libplan/search/enumerated.h"
 #include "tests/libplan/search/searched.h"
 
@@ -19,146 +18,11 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kRounding = 1e-9;  // relative; of sums in another order
-constexpr std::int64_t kMb = 1'000'000;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-struct Instance {
-  Profile profile;
-  Cluster cluster;
-  PlanRequest request;
-};
-
-TimeStat milliseconds(double time) {
-  return {Seconds(1e-3 * time), Seconds(1e-3 * time), Seconds(1e-3 * time), 9};
-}
-
-/// Times and bytes of sizes 1, 2, .. on a line, not through the origin, in every other layer.
-void bend(Random& random, Profile& profile) {
-  for (LayerProfile& layer : profile.layers) {
-    if (random.integer(0, 1) == 0) continue;
-    const Seconds time(1e-3 * random.integer(0, 3));
-    const Bytes bytes(random.integer(0, 3) * kMb / 2);
-    for (LayerPoint& point : layer.points) {
-      point.forward.median += time;
-      point.backward.median += 2 * time;
-      point.saved += bytes;
-      point.output += bytes;
-    }
-  }
-}
-
-void add_loss(Random& random, Profile& profile) {
-  LayerProfile loss{.name = "loss", .points = {}};
-  for (const std::int64_t size : profile.micro_batch_sizes) {
-    LayerPoint point;
-    point.micro_batch_size = size;
-    const double forward = random.integer(0, 10), backward = random.integer(0, 10);
-    point.forward = milliseconds(forward * static_cast<double>(size));
-    point.backward = milliseconds(backward * static_cast<double>(size));
-    point.saved = Bytes(random.integer(0, 2) * kMb * size);
-    loss.points.push_back(point);
-  }
-  profile.loss = loss;
-}
-
-void add_updates(Random& random, Profile& profile) {
-  Bytes all(1);
-  for (const LayerProfile& layer : profile.layers) all += layer.parameters;
-  profile.optimizers.push_back({"sgd", 0.5 * random.integer(0, 4), milliseconds(random.integer(0, 8)), all});
-}
-
-/// What waits between the halves of the backward, which also says what readers keep.
-void measure_waiting(Profile& profile) {
-  for (LayerProfile& layer : profile.layers) {
-    for (LayerPoint& point : layer.points) point.waiting = Bytes(point.saved.value / 2);
-  }
-}
-
-Profile random_profile(Random& random, int layers, bool graph) {
-  ProfileSpec spec;
-  for (int l = 0; l < layers; ++l) {
-    const int output = random.integer(0, 4), saved = random.integer(0, 5);
-    spec.layers.push_back({1.0 * random.integer(1, 8), 2.0 * random.integer(1, 8), random.integer(0, 3) * kMb,
-                           output * kMb, saved * kMb, random.integer(0, saved) * kMb,
-                           random.integer(0, 2) * kMb});
-    for (int from = 0; graph && from < l; ++from) {
-      if (random.integer(0, 2) == 0) spec.edges.emplace_back(from, l);
-    }
-  }
-  if (graph && spec.edges.empty()) spec.edges.emplace_back(0, layers - 1);
-  spec.sizes = {1, 2, 3};
-  Profile profile = make_profile(spec);
-  if (random.integer(0, 1) == 0) bend(random, profile);
-  if (random.integer(0, 1) == 0) add_loss(random, profile);
-  if (random.integer(0, 1) == 0) add_updates(random, profile);
-  if (random.integer(0, 1) == 0) measure_waiting(profile);
-  return profile;
-}
-
-/// What a device takes with a part of the model, and alone, against what it takes among full ones.
-void measure_crowding(Random& random, Profile& profile) {
-  profile.device.devices_busy = 3;
-  for (LayerProfile& layer : profile.layers) {
-    if (random.integer(0, 2) == 0) continue;
-    for (LayerPoint& point : layer.points) {
-      const auto drawn = [&] {
-        const double forward = 0.25 * random.integer(2, 6), backward = 0.25 * random.integer(2, 6);
-        return LayerTimes{forward * point.forward.median, backward * point.backward.median,
-                          backward / 2 * point.backward.median, backward / 2 * point.backward.median};
-      };
-      point.in_part = drawn();
-      if (random.integer(0, 1) == 0) point.alone = drawn();
-    }
-  }
-}
-
-/// An update among full devices, of parts, and of weights that are still held: each in a time of its own.
-void measure_updates(Random& random, Profile& profile) {
-  for (OptimizerProfile& optimizer : profile.optimizers) {
-    if (random.integer(0, 1) == 0)
-      optimizer.new_version = {optimizer.parameters, milliseconds(random.integer(0, 8))};
-    if (random.integer(0, 1) == 0) continue;
-    for (const int part : {1, 2})
-      optimizer.parts.push_back({Bytes(part * kMb), milliseconds(random.integer(0, 4))});
-  }
-}
-
-/// Mostly one of the usual ones, else any that leaves the placement to the planner and runs whole micro-batches
-/// on a pipeline of any length.
-const ScheduleRow& random_row(Random& random) {
-  constexpr std::array kUsual{"gpipe", "gpipe", "1f1b", "1f1b", "pipedream"};
-  if (random.integer(0, 2) > 0) return require_schedule(kUsual[at(random.integer(0, 4))]);
-  std::vector<const ScheduleRow*> rows;
-  for (const ScheduleRow& row : schedule_table()) {
-    const bool planned = row.no_plan.empty() && row.source == ProgramSource::generator && !is_placed(row);
-    if (planned && !row.splits && !row.one_stage) rows.push_back(&row);
-  }
-  return *rows[at(random.integer(0, static_cast<int>(rows.size()) - 1))];
-}
-
-Instance random_instance(Random& random, int most_layers) {
-  const bool graph = random.integer(0, 2) == 0 && most_layers > 2;
-  Instance one{random_profile(random, random.integer(graph ? 3 : 1, most_layers), graph),
-               make_cluster(random.integer(1, 3)),
-               {}};
-  if (random.integer(0, 3) == 0) measure_crowding(random, one.profile);
-  if (random.integer(0, 1) == 0) measure_updates(random, one.profile);
-  PlanRequest& request = one.request;
-  const ScheduleRow& row = random_row(random);
-  const bool single = !row.synchronous && !groups(row, row.default_policy());
-  request.micro_batches = single ? 1 : random.integer(1, 4);
-  request.mini_batch = *request.micro_batches + random.integer(0, *request.micro_batches);
-  request.schedule = row.name;
-  request.window = WindowRule::win;  // the planner leaves it alone
-  if (!require_schedule(request.schedule).windowed) request.window.reset();
-  if (random.integer(0, 2) > 0) request.memory_limit = Bytes(random.integer(4, 60) * kMb);
-  if (random.integer(0, 2) == 0) request.all_reduce_overlap = 0.5 * random.integer(0, 2);
-  return one;
-}
-
 /// The fastest step over all stagings, replicas and what the request lets run again; infinity: nothing fits.
-double best_of_all(const Instance& one) {
+double best_of_all(const DrawnProblem& one) {
   const Enumerated plans(one.profile, one.cluster, one.request);
   double best = kInfinity;
   plans.for_each([&](const Assignment& plain) {
@@ -189,7 +53,7 @@ std::string text(const Parts&... parts) {
   return stream.str();
 }
 
-std::string described(const Instance& one) {
+std::string described(const DrawnProblem& one) {
   return text(" (", one.request.schedule, ", ", one.profile.layers.size(), " layers, ",
               one.cluster.devices.size(), " devices, ", one.request.mini_batch, " samples in ",
               *one.request.micro_batches, ", limit ",
@@ -198,7 +62,7 @@ std::string described(const Instance& one) {
 }
 
 /// What `found` says against the best of all.
-std::string against(const SearchOutcome& found, double best, const Instance& one) {
+std::string against(const SearchOutcome& found, double best, const DrawnProblem& one) {
   const double step = step_of(found);
   if (found.bound > best * (1 + kRounding))
     return text("the bound of ", found.bound, " is above a plan of ", best, described(one));
@@ -211,7 +75,7 @@ std::string against(const SearchOutcome& found, double best, const Instance& one
 }  // namespace
 
 std::string check_certificate(Random& random) {
-  Instance one = random_instance(random, 4);
+  DrawnProblem one = draw_problem(random, 4);
   constexpr std::array kModes{RecomputeMode::never, RecomputeMode::never, RecomputeMode::always,
                               RecomputeMode::except_last};
   one.request.recompute = kModes[at(random.integer(0, 3))];
@@ -220,7 +84,7 @@ std::string check_certificate(Random& random) {
 }
 
 std::string check_pair(Random& random) {
-  Instance one = random_instance(random, 4);
+  DrawnProblem one = draw_problem(random, 4);
   const bool synchronous = require_schedule(one.request.schedule).synchronous;
   std::vector<std::string> names;
   for (const ScheduleRow& row : schedule_table()) {
@@ -260,7 +124,7 @@ std::string check_pair(Random& random) {
 }
 
 std::string check_one_price(Random& random) {
-  Instance one = random_instance(random, 4);
+  DrawnProblem one = draw_problem(random, 4);
   one.request.memory_limit.reset();
   const PlanGraph graph = make_graph(one.profile);
   const PricedModel model =
@@ -271,12 +135,11 @@ std::string check_one_price(Random& random) {
   std::iota(order.begin(), order.end(), 0);
   const Chain chain = make_chain(graph, order, model.layers, model.loss, optimizer);
   const ChainUnits units(graph, model.layers, order);
-  InFlight in_flight =
-      in_flight_of(require_schedule(one.request.schedule), one.request, *one.request.micro_batches);
+  const ScheduleRow& row = require_schedule(one.request.schedule);
+  InFlight in_flight = in_flight_of(row, one.request, *one.request.micro_batches);
   in_flight.batch = model.batch;
   in_flight.units = &units;
   constexpr std::array kModes{RecomputeMode::never, RecomputeMode::always, RecomputeMode::except_last};
-  const ScheduleRow& row = require_schedule(one.request.schedule);
   const int modes = row.rules == RuleSet::clocked ? 1 : row.synchronous ? 3 : 2;
   in_flight.recompute = kModes[at(random.integer(0, modes - 1))];
   in_flight.stages = static_cast<int>(one.cluster.devices.size());
@@ -319,7 +182,7 @@ std::string check_one_price(Random& random) {
 }
 
 std::string check_stopped(Random& random) {
-  Instance one = random_instance(random, 4);
+  DrawnProblem one = draw_problem(random, 4);
   const double best = best_of_all(one);
   int calls = 0;
   one.request.observer = [&](const SearchProgress&) { return ++calls, true; };
@@ -337,7 +200,7 @@ std::string check_stopped(Random& random) {
 }
 
 std::string check_conservation(Random& random) {
-  const Instance one = random_instance(random, 4);
+  const DrawnProblem one = draw_problem(random, 4);
   const Enumerated plans(one.profile, one.cluster, one.request);
   std::vector<Assignment> all;
   plans.for_each([&](const Assignment& plan) { all.push_back(plan); });
@@ -387,7 +250,7 @@ std::string check_parts(Random& random) {
 }
 
 std::string check_recompute(Random& random) {
-  Instance one = random_instance(random, 3);
+  DrawnProblem one = draw_problem(random, 3);
   one.request.schedule = random.integer(0, 1) == 0 ? "gpipe" : "1f1b";
   one.request.window.reset();
   if (one.request.schedule == "1f1b") one.request.window = WindowRule::win;
@@ -397,7 +260,7 @@ std::string check_recompute(Random& random) {
 }
 
 std::string check_steady(Random& random) {
-  const Instance one = random_instance(random, 4);
+  const DrawnProblem one = draw_problem(random, 4);
   if (!require_schedule(one.request.schedule).synchronous) return {};
   const Enumerated plans(one.profile, one.cluster, one.request);
   std::vector<Assignment> all;
@@ -414,12 +277,12 @@ std::string check_steady(Random& random) {
 }
 
 std::string check_arithmetic(Random& random) {
-  Instance one = random_instance(random, 4);
+  DrawnProblem one = draw_problem(random, 4);
   PlanRequest& request = one.request;
   request.schedule = random.integer(0, 1) == 0 ? "gpipe" : "1f1b";
   request.memory_limit.reset();
   request.mini_batch = 2 * *request.micro_batches;  // of two samples each
-  one.profile = random_profile(random, random.integer(1, 4), false);
+  one.profile = draw_profile(random, random.integer(1, 4), false);
   one.profile.optimizers.clear();
   for (LayerProfile& layer : one.profile.layers) {
     layer.parameters = Bytes(0);

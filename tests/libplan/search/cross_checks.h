@@ -12,13 +12,14 @@
 namespace pp::plan::test {
 
 /// No plan is below the bound, the planner's plan is above no simulated one by more than the gap, and there is
-/// none exactly where nothing fits: chains and graphs of up to 5 layers on up to 3 devices, with a loss,
-/// updates, unequal micro-batches, what was measured to wait and to be kept, memory limits, every recompute
-/// mode.
+/// none exactly where nothing fits: chains and graphs of up to 4 layers on up to 3 devices, with a loss,
+/// updates, unequal micro-batches, crowding, what was measured to wait and to be kept, memory limits, every
+/// recompute mode.
 std::string check_certificate(Random& random);
 /// A list of two schedules: the better plan of the two and the lower of their bounds.
 std::string check_pair(Random& random);
-/// What the search and the simulator's input say a stage holds: the same bytes.
+/// What the search and the simulator's input say a stage holds: the same bytes; and no simulated peak is above
+/// the search's, whatever runs again.
 std::string check_one_price(Random& random);
 /// A search that is stopped at any time: its bound still holds.
 std::string check_stopped(Random& random);
@@ -28,7 +29,7 @@ std::string check_conservation(Random& random);
 std::string check_parts(Random& random);
 /// Recompute under windows of two and more: no choice of what runs again is below the bound.
 std::string check_recompute(Random& random);
-/// The period of chained steps after three copies and after twelve: no less, and no less than the busiest
+/// The period of chained steps: at most 5 % below that of two dozen later ones, and no less than the busiest
 /// worker.
 std::string check_steady(Random& random);
 /// Time and memory of a pipeline without messages, by arithmetic of its own.
