@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "libprofile/core/error.h"
+#include "libprofile/device/cuda_devices.h"
 #include "libprofile/device/memory_meter.h"
 #include "libprofile/device/process.h"
 #include "libprofile/model/bindable.h"
@@ -39,6 +41,21 @@ void add_clocks(Context& context, const RankClocks& clocks) {
   if (!text.empty()) context["clocks"] = text;
 }
 
+// What the devices gave to this process, beside what its workers had in tensors.
+void add_allocators(Context& context, const Job& job) {
+  std::set<int> devices;
+  for (const WorkerId id : job.workers_here()) {
+    if (const Device& device = job.setup.devices[index(id)]; device.kind == DeviceKind::cuda)
+      devices.insert(device.index);
+  }
+  for (const int device : devices) {
+    const profile::AllocatorPeak peak = profile::cuda_allocator_peak(device);
+    const std::string name = "cuda:" + std::to_string(device);
+    context[name + " allocator_peak_bytes"] = std::to_string(peak.blocks.value);
+    context[name + " reserved_peak_bytes"] = std::to_string(peak.reserved.value);
+  }
+}
+
 ReplicasReport replicas_report(const ServerFigures& figures, std::int64_t steps) {
   const double updates = static_cast<double>(std::max<std::int64_t>(figures.updates, 1));
   const auto per_step = [&](Bytes all) { return Bytes(all.value / std::max<std::int64_t>(steps, 1)); };
@@ -52,6 +69,7 @@ RunReport make_report(const Job& job, const Crew& crew, const FromOthers& others
   report.context = profile::measurement_context();
   report.context["pp"] = PP_VERSION;
   add_clocks(report.context, others.clocks);
+  add_allocators(report.context, job);
   report.plan = job.plan;
   report.plan_hash = plan::plan_hash(job.plan);
   report.settings = settings_of(job.plan, job.options, job.setup.length);

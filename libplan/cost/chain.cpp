@@ -130,7 +130,7 @@ Chain empty_chain(int boundaries) {
     prefix->assign(at(boundaries), 0);
   }
   for (auto* least : {&chain.least_in, &chain.least_out}) least->assign(at(boundaries), {});
-  for (auto* prefix : {&chain.parameters, &chain.frozen, &chain.buffers, &chain.saved})
+  for (auto* prefix : {&chain.parameters, &chain.frozen, &chain.gradients, &chain.buffers, &chain.saved})
     prefix->assign(at(boundaries), 0);
   for (auto* counts : {&chain.cut_activations, &chain.cut_gradients}) counts->assign(at(boundaries), 0);
   chain.incoming = chain.outgoing = chain.entering = chain.keeping = CrossingTable(boundaries);
@@ -182,6 +182,7 @@ Chain make_chain(const PlanGraph& graph, std::vector<int> order, std::span<const
     chain.update[at(p + 1)] = chain.update[at(p)] + trained * optimizer.update_per_byte;
     chain.parameters[at(p + 1)] = chain.parameters[at(p)] + layer.parameter_bytes;
     chain.frozen[at(p + 1)] = chain.frozen[at(p)] + layer.frozen_bytes;
+    chain.gradients[at(p + 1)] = chain.gradients[at(p)] + layer.gradient_bytes();
     chain.buffers[at(p + 1)] = chain.buffers[at(p)] + layer.buffer_bytes;
     chain.saved[at(p + 1)] = chain.saved[at(p)] + price.saved;
   }

@@ -113,7 +113,7 @@ double ChainCost::own_load(int begin, int end, int replicas, const Place& on) co
     terms.again_later = on.again->seconds(begin, end, replicas, std::max(0.0, on.turns - largest), largest);
   }
   if (!on.all_reduce.empty())
-    terms.all_reduce = cheapest(on.all_reduce, chain_.sum(chain_.trained, begin, end));
+    terms.all_reduce = cheapest(on.all_reduce, static_cast<double>(chain_.sum(chain_.gradients, begin, end)));
   if (on.server) terms.all_reduce = server_wait(terms, *on.server, chain_.sum(chain_.trained, begin, end));
   if (options_.kind == LoadKind::step_bound) {
     terms.awaited = terms.backward;

@@ -54,6 +54,11 @@ void group_shared(PlanGraph& graph, const ResolvedModel& model) {
     if (owner >= 0) users[owner].push_back(i);
   }
   for (auto& [owner, layers] : users) {
+    for (const int user : layers) {
+      if (user == owner) continue;
+      graph.layers[static_cast<std::size_t>(user)].borrowed_bytes =
+          graph.layers[static_cast<std::size_t>(owner)].trained_bytes();
+    }
     if (layers.size() > 1) graph.shared.push_back(std::move(layers));
   }
   graph.tied = graph.shared;

@@ -19,6 +19,9 @@ struct GraphLayer {
   std::int64_t parameter_bytes = 0;
   std::int64_t frozen_bytes = 0;  ///< the part of it that is not trained
   std::int64_t trained_bytes() const { return parameter_bytes - frozen_bytes; }
+  std::int64_t borrowed_bytes = 0;  ///< trained parameters of another layer, which this one uses too
+  /// Each use of a parameter has a gradient of its own until the update.
+  std::int64_t gradient_bytes() const { return trained_bytes() + borrowed_bytes; }
   std::int64_t buffer_bytes = 0;
 };
 

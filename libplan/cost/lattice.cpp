@@ -45,6 +45,7 @@ class Boundary {
     chain.weights[k] += static_cast<double>(layer.parameter_bytes);
     chain.trained[k] += static_cast<double>(layer.trained_bytes());
     chain.frozen[k] += layer.frozen_bytes;
+    chain.gradients[k] += layer.gradient_bytes();
     chain.parameters[k] += layer.parameter_bytes;
     chain.buffers[k] += layer.buffer_bytes;
     chain.saved[k] += prices_[at(l)].saved;

@@ -34,6 +34,7 @@ std::int64_t message_bytes(HandOver hand_over, std::int64_t in, std::int64_t out
 struct StageContents {
   std::int64_t parameters = 0, buffers = 0;
   std::int64_t frozen = 0;     ///< the part of `parameters` that is not trained
+  std::int64_t gradients = 0;  ///< one for each use of a trained parameter
   std::int64_t saved = 0;      ///< from F to B
   std::int64_t entering = 0;   ///< the part of `saved` that is a tensor of another stage
   std::int64_t received = 0;   ///< from other stages, each tensor once

@@ -120,6 +120,7 @@ StageContents StageMemory::least_contents(const StageRange& stage) const {
   return {.parameters = chain_.sum(chain_.parameters, begin, end),
           .buffers = chain_.sum(chain_.buffers, begin, end),
           .frozen = chain_.sum(chain_.frozen, begin, end),
+          .gradients = chain_.sum(chain_.gradients, begin, end),
           .saved = chain_.sum(chain_.saved, begin, end),  // no more than saved and input together
           .transient = chain_.transient(begin, end)};
 }

@@ -212,6 +212,7 @@ StageContents contents_of(const PricingContext& context, const Assignment& assig
   for (const int layer : assignment.stage_layers[at(stage)]) {
     contents.parameters += context.graph.layers[at(layer)].parameter_bytes;
     contents.frozen += context.graph.layers[at(layer)].frozen_bytes;
+    contents.gradients += context.graph.layers[at(layer)].gradient_bytes();
     contents.buffers += context.graph.layers[at(layer)].buffer_bytes;
     contents.entering += saved_elsewhere(context, stage_of, stage, layer);
   }
@@ -374,7 +375,7 @@ StageCosts price_stage(const PricingContext& context, const Assignment& assignme
       costs.update += server_wait(context, assignment, costs, devices, trained);
     return costs;
   }
-  costs.all_reduce = all_reduce_time(context.cluster, devices, Bytes(trained));
+  costs.all_reduce = all_reduce_time(context.cluster, devices, Bytes(contents.gradients));
   if (costs.all_reduce > Seconds(0) && context.all_reduce_overlap > 0)
     costs.hideable = hideable_of(context, assignment, stage, costs.all_reduce, speed);
   return costs;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "libplan/cost/links.h"
+#include "libplan/cost/stage_bytes.h"
 #include "libplan/schedule/stream_length.h"
 #include "libplan/schedule/versions.h"
 #include "libprofile/core/json_reader.h"
@@ -58,6 +59,16 @@ void set_links(SimulationInput& input, const std::vector<int>& devices, const Cl
     auto& row = input.links.emplace_back();
     for (const auto& [to, last] : ends) row.push_back(link_between(cluster, from, from == to ? last : to));
   }
+}
+
+/// Numbers for the hardware behind workers, where some share it.
+void set_hardware(SimulationInput& input, const std::vector<int>& devices, const Cluster& cluster) {
+  std::map<Hardware, int> numbers;
+  for (const int device : devices) {
+    const Hardware hardware = hardware_of(cluster.devices[at(device)]);
+    input.hardware.push_back(numbers.try_emplace(hardware, static_cast<int>(numbers.size())).first->second);
+  }
+  if (numbers.size() == devices.size()) input.hardware.clear();
 }
 
 void add_traffic(Prediction& prediction, const SimulationResult& result, int updates) {
@@ -117,6 +128,7 @@ SimulationInput make_input(const PricedStages& priced, const Assignment& assignm
   input.stages = priced.stages;
   input.edges = priced.edges;
   set_links(input, assignment.worker_devices, cluster);
+  set_hardware(input, assignment.worker_devices, cluster);
   if (const NetworkCards cards = network_cards(cluster); !cards.of.empty()) {
     for (const int device : assignment.worker_devices) input.cards.push_back(cards.of[at(device)]);
     input.cards_per_node = cards.per_group;

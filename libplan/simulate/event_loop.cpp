@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <queue>
 #include <span>
@@ -45,6 +46,16 @@ class Copier {
   std::vector<double> loaded_, written_;  ///< per stage
 };
 
+/// Hardware that several workers share: what runs there, and what waits.
+struct Turns {
+  std::deque<int> ops;  ///< the first one runs
+  int last_step = 0;    ///< latest step of them
+};
+
+std::size_t hardware_count(const SimulationInput& input) {
+  return input.hardware.empty() ? 0 : at(std::ranges::max(input.hardware)) + 1;
+}
+
 class EventLoop {
  public:
   EventLoop(const ProgramIndex& index, const SimulationInput& input, Messages messages, int steps)
@@ -68,7 +79,9 @@ class EventLoop {
         reducer_free_(at(index.workers()), 0),
         arrived_(at(index.groups()), 0),
         reductions_(at(index.groups())),
-        copiers_(index.rules == RuleSet::swapped ? at(index.workers()) : 0, Copier(index.stages)) {
+        copiers_(index.rules == RuleSet::swapped ? at(index.workers()) : 0, Copier(index.stages)),
+        turns_(hardware_count(input)),
+        has_turn_(turns_.empty() ? 0 : index.ops.size(), false) {
     timeline_.start.resize(index.ops.size());
     timeline_.end.resize(index.ops.size());
     for (int id = 0; id < static_cast<int>(index.ops.size()); ++id) {
@@ -88,9 +101,10 @@ class EventLoop {
     for (int worker = 0; worker < index_.workers(); ++worker) start_head(worker);
     std::size_t finished = 0;
     while (!events_.empty()) {
-      const int id = events_.top().id;
+      const End next = events_.top();
+      const int id = next.id;
       events_.pop();
-      if (is_postponed(id)) continue;
+      if (is_postponed(id) || takes_turn(id, next.time)) continue;
       finish(id);
       ++finished;
     }
@@ -139,8 +153,38 @@ class EventLoop {
     if (is_all_reduce(op.kind) && input_.all_reduce != AllReduceMode::free)
       return join_group(index_.group_of[at(id)]);
     const double start = std::max(free_[at(worker)], ready_[at(id)]);
-    if (!copiers_.empty()) return start_swapped(id, start, copiers_[at(worker)]);
+    if (shares_hardware(id)) return events_.push({start, turn(id), id});
+    begin(id, start);
+  }
+
+  void begin(int id, double start) {
+    if (!copiers_.empty()) return start_swapped(id, start, copiers_[at(index_.worker_of[at(id)])]);
     schedule(id, start, start + costs_.duration(id));
+  }
+
+  bool shares_hardware(int id) const {
+    const OpKind kind = index_.ops[at(id)].kind;
+    return !turns_.empty() && (has_micro_batch(kind) || kind == OpKind::update) && !is_all_reduce(kind);
+  }
+
+  /// Whether the operation has only now come to the hardware that its worker shares; then it begins, or waits.
+  bool takes_turn(int id, double now) {
+    if (!shares_hardware(id) || has_turn_[at(id)]) return false;
+    has_turn_[at(id)] = true;
+    Turns& turns = turns_[at(input_.hardware[at(index_.worker_of[at(id)])])];
+    const int step = steps_ == 1 ? 0 : step_of(id);
+    if (!turns.ops.empty() && turns.last_step > step) apart_ = false;
+    turns.last_step = turns.ops.empty() ? step : std::max(turns.last_step, step);
+    turns.ops.push_back(id);
+    if (turns.ops.size() == 1) begin(id, now);
+    return true;
+  }
+
+  void end_turn(int id, double now) {
+    if (!shares_hardware(id)) return;
+    Turns& turns = turns_[at(input_.hardware[at(index_.worker_of[at(id)])])];
+    turns.ops.pop_front();
+    if (!turns.ops.empty()) begin(turns.ops.front(), now);
   }
 
   /// Weights come in beside other operations; E waits until the updated ones are out.
@@ -261,6 +305,7 @@ class EventLoop {
     timeline_.makespan = std::max(timeline_.makespan, now);
     free_[at(worker)] = now;
     idle_[at(worker)] = true;
+    end_turn(id, now);
     index_.for_each_consumer(id, [&](int consumer, int edge) {
       const int to = index_.worker_of[at(consumer)];
       const double arrival = to == worker || edge == kNone ? now : send(id, consumer, edge, now);
@@ -358,6 +403,8 @@ class EventLoop {
   std::vector<int> arrived_;                  ///< per group
   std::vector<Reduction> reductions_;         ///< per group
   std::vector<Copier> copiers_;               ///< per worker; empty: weights are not swapped
+  std::vector<Turns> turns_;                  ///< per piece of hardware; empty: none is shared
+  std::vector<bool> has_turn_;                ///< by id: runs or waits there
   Timeline timeline_;
 };
 
@@ -403,6 +450,7 @@ void check_bytes(const SimulationInput& input) {
 ProgramIndex index_simulation(const SimulationInput& input) {
   const ProgramSet& set = input.programs;
   if (!input.cards.empty()) check_size("cards", input.cards.size(), set.workers.size());
+  if (!input.hardware.empty()) check_size("pieces of hardware", input.hardware.size(), set.workers.size());
   check_size("stage costs", input.stages.size(), set.stage_workers.size());
   if (!input.places.empty()) check_size("places", input.places.size(), set.workers.size());
   const std::size_t places = input.places.empty() ? set.workers.size() : at(std::ranges::max(input.places)) + 1;

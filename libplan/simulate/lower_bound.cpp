@@ -116,9 +116,13 @@ Seconds makespan_bound(const SimulationInput& input) {
 Seconds period_bound(const SimulationInput& input) {
   const ProgramIndex index = index_simulation(input);
   const OpCosts costs(index, input);
-  std::vector<double> busy(at(index.workers()), 0);
-  for (int id = 0; id < static_cast<int>(index.ops.size()); ++id)
-    busy[at(index.worker_of[at(id)])] += costs.duration(id);
+  std::vector<double> busy(at(index.workers()), 0), shared(busy);  // by worker, and by hardware
+  for (int id = 0; id < static_cast<int>(index.ops.size()); ++id) {
+    const std::size_t worker = at(index.worker_of[at(id)]);
+    busy[worker] += costs.duration(id);
+    if (!input.hardware.empty()) shared[at(input.hardware[worker])] += costs.own_time(id);
+  }
+  busy.insert(busy.end(), shared.begin(), shared.end());
   return Seconds(*std::ranges::max_element(busy));
 }
 

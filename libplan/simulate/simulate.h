@@ -111,6 +111,10 @@ struct SimulationInput {
   /// they take, one after the other; messages pass first. Empty: there are no cards.
   std::vector<int> cards;
   int cards_per_node = 1;
+  /// Per worker, the piece of hardware that computes for it. Workers of one take turns there, an operation at a
+  /// time, in the order in which they could begin (all-reduces and copies take no turn): so a GPU that is busy
+  /// with one worker's kernels leaves nothing to another's. Empty: each has its own.
+  std::vector<int> hardware;
 
   /// With links.
   const Link& link(int from, int to) const {

@@ -10,6 +10,7 @@
 #include "libprofile/device/cuda_device.h"
 #include "libprofile/device/device_event.h"
 #include "libprofile/device/hand_over.h"
+#include "libprofile/device/memory_meter.h"
 #include "libprofile/device/recording.h"
 #include "libprofile/device/reference_kernel.h"
 #include "libprofile/device/threads.h"
@@ -36,6 +37,12 @@ void open_devices(std::span<const at::Device> devices) {
 void enter_device(const at::Device& device, int threads) {
   enter_worker_thread(threads);
   if (device.is_cuda()) enter_cuda_device(device.index());
+}
+
+void take_library_memory(const at::Device& device) {
+  if (!device.is_cuda()) return;
+  const ChargeMemory nobody(MemoryAccount(), DeviceKind::cuda);
+  take_cuda_workspace();
 }
 
 at::Generator make_generator(const at::Device& device, std::uint64_t seed) {

@@ -30,6 +30,10 @@ void open_devices(std::span<const at::Device> devices);
 /// Throws pp::Error (device) without the device.
 void enter_device(const at::Device& device, int threads);
 
+/// Takes for the calling thread what libraries keep of the device's memory for whoever computes there: cuBLAS's
+/// workspace. Like the driver's own memory it is charged to nobody. Nothing on a CPU.
+void take_library_memory(const at::Device& device);
+
 /// A private generator whose draws stay on the device.
 at::Generator make_generator(const at::Device& device, std::uint64_t seed);
 

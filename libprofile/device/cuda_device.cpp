@@ -7,6 +7,7 @@
 #include <ATen/cuda/CUDAGraph.h>
 #include <ATen/cuda/PeerToPeerAccess.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
@@ -15,6 +16,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <cstdlib>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -49,6 +51,8 @@ bool start_cuda() {
                 "LibTorch has computed before its CUDA half was loaded, and takes it no more");
   }
   at::globalContext().lazyInitDevice(at::kCUDA);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
   at::globalContext().setDeterministicCuDNN(true);
   at::globalContext().setAllowTF32CuDNN(false);  // LibTorch's default: convolutions with 10 bits of mantissa
   at::globalContext().setAllowTF32CuBLAS(false);
@@ -187,6 +191,12 @@ void enter_cuda_device(int index) {
   require_cuda();
   c10::cuda::set_device(ordinal(index));
   c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, ordinal(index)));
+}
+
+void take_cuda_workspace() {
+  const at::Tensor square = at::ones({16, 16}, at::TensorOptions(at::kCUDA));
+  at::mm(square, square);
+  at::addmm(square[0], square, square);  // by cuBLASLt
 }
 
 std::string cuda_identity(int index) {

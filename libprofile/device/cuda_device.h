@@ -23,9 +23,13 @@ void open_cuda_devices(std::span<const int> indices);
 
 /// From now on the calling thread works on device `index`, all its kernels in one stream of its own (of 32 that
 /// LibTorch hands out in turn). The first call of the process makes LibTorch's allocator report to the memory
-/// meter, lets cuDNN use deterministic algorithms only, so that the same program gives the same bits, and turns
-/// TF32 off: float32 products keep their 24 bits.
+/// meter, lets LibTorch and cuDNN use deterministic algorithms where they have them, so that the same program
+/// gives the same bits, and turns TF32 off: float32 products keep their 24 bits.
 void enter_cuda_device(int index);
+
+/// Products by cuBLAS take a workspace for each stream, 8 MiB and on Hopper 32, which stays. After this call the
+/// calling thread's stream has it.
+void take_cuda_workspace();
 
 /// The identity of the device's chip, or of the share of it, in hexadecimal.
 std::string cuda_identity(int index);

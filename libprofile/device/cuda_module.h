@@ -19,9 +19,11 @@ struct CudaModule {
   decltype(&cuda_device_count) device_count;
   decltype(&cuda_device_name) device_name;
   decltype(&cuda_device_memory) device_memory;
+  decltype(&cuda_allocator_peak) allocator_peak;
   decltype(&cuda_peer_access) peer_access;
   decltype(&open_cuda_devices) open_devices;
   decltype(&enter_cuda_device) enter_device;
+  decltype(&take_cuda_workspace) take_workspace;
   decltype(&cuda_identity) identity;
   decltype(&cuda_generator) generator;
   decltype(&make_event_timer) make_timer;

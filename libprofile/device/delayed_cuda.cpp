@@ -25,10 +25,12 @@ const CudaModule& cuda() {
 int cuda_device_count() { return cuda().device_count(); }
 std::string cuda_device_name(int index) { return cuda().device_name(index); }
 Bytes cuda_device_memory(int index) { return cuda().device_memory(index); }
+AllocatorPeak cuda_allocator_peak(int index) { return cuda().allocator_peak(index); }
 bool cuda_peer_access(int from, int to) { return cuda().peer_access(from, to); }
 
 void open_cuda_devices(std::span<const int> indices) { cuda().open_devices(indices); }
 void enter_cuda_device(int index) { cuda().enter_device(index); }
+void take_cuda_workspace() { cuda().take_workspace(); }
 std::string cuda_identity(int index) { return cuda().identity(index); }
 at::Generator cuda_generator(int index) { return cuda().generator(index); }
 std::unique_ptr<Timer> make_event_timer() { return cuda().make_timer(); }

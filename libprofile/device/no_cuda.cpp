@@ -15,10 +15,12 @@ namespace {
 int cuda_device_count() { return 0; }
 std::string cuda_device_name(int /*index*/) { fail(); }
 Bytes cuda_device_memory(int /*index*/) { fail(); }
+AllocatorPeak cuda_allocator_peak(int /*index*/) { fail(); }
 bool cuda_peer_access(int /*from*/, int /*to*/) { fail(); }
 
 void open_cuda_devices(std::span<const int> /*indices*/) { fail(); }
 void enter_cuda_device(int /*index*/) { fail(); }
+void take_cuda_workspace() { fail(); }
 std::string cuda_identity(int /*index*/) { fail(); }
 at::Generator cuda_generator(int /*index*/) { fail(); }
 std::unique_ptr<Timer> make_event_timer() { fail(); }

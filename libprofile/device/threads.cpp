@@ -4,6 +4,11 @@
 #include <ATen/Parallel.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+
+#include <mutex>
+#include <set>
+#include <string>
 
 namespace pp::profile {
 
@@ -27,7 +32,24 @@ bool call_vector_functions_once() {
 
 }  // namespace
 
+void warn_once() {
+  class Handler final : public c10::WarningHandler {
+   public:
+    void process(const c10::Warning& warning) override {
+      const std::lock_guard lock(mutex_);
+      if (said_.insert(warning.msg()).second) c10::WarningHandler::process(warning);
+    }
+
+   private:
+    std::mutex mutex_;
+    std::set<std::string> said_;
+  };
+  static Handler handler;
+  c10::WarningUtils::set_warning_handler(&handler);
+}
+
 void enter_worker_thread(int threads) {
+  warn_once();
   at::set_num_threads(threads);
   [[maybe_unused]] static const bool called = call_vector_functions_once();  // other threads wait here
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);

@@ -67,7 +67,7 @@ Profiling::Profiling(const ResolvedModel& model, ModelPart part, const ProfileOp
   }
   gang_.run([&](int device) {
     const std::size_t d = static_cast<std::size_t>(device);
-    const ChargeMemory charged(accounts_[d], options.devices.kind);
+    const ChargeMemory host(host_memory_), charged(accounts_[d], options.devices.kind);
     runners_[d] = make_runner(part_, d);
   });
 }
@@ -89,13 +89,14 @@ void Profiling::enter(int device) {
   const DeviceSet& devices = options_.devices;
   if (devices.kind == DeviceKind::cpu) pin_thread(cores_of(devices, device, environment_.machine.cores));
   enter_device(this->device(), std::max(1, devices.cores));
+  take_library_memory(this->device());
   probes_[static_cast<std::size_t>(device)] = make_probes(this->device(), environment_.clock);
 }
 
 void Profiling::on_devices(const std::function<void(int device, ModelRunner& runner)>& work) {
   gang_.run([&](int device) {
     const std::size_t d = static_cast<std::size_t>(device);
-    const ChargeMemory charged(accounts_[d], options_.devices.kind);
+    const ChargeMemory host(host_memory_), charged(accounts_[d], options_.devices.kind);
     work(device, *runners_[d]);
   });
 }

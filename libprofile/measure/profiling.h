@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "libprofile/core/profile.h"
+#include "libprofile/device/machine.h"
 #include "libprofile/measure/device_gang.h"
 #include "libprofile/measure/layer_samples.h"
 #include "libprofile/measure/model_runner.h"
@@ -81,6 +82,7 @@ class Profiling {
   std::vector<OptimizerProfile> optimizers_;
   Context findings_;                     ///< what the timing says about the machine
   std::vector<MemoryAccount> accounts_;  ///< per device
+  MemoryAccount host_memory_{available_memory()};  ///< where a GPU's samples are made
   std::vector<DeviceProbes> probes_;     ///< per device
   Runners runners_;                      ///< per device
   Runners parts_;                        ///< per device, a part of the model each

@@ -100,7 +100,8 @@ class Sgd final : public Optimizer {
         one.is_cpu() && at::isReducedFloatingType(one.scalar_type()))
       return update_unfused(of, momenta, learning_rate, first);
     at::_fused_sgd_(of.weights, of.gradients, momenta, options_.weight_decay, options_.momentum, learning_rate,
-                    options_.dampening, options_.nesterov, /*maximize=*/false, /*is_first_step=*/first);
+                    options_.dampening, options_.nesterov, /*maximize=*/false,
+                    /*is_first_step=*/first && !momenta.empty());  // without, LibTorch says that it ignores it
   }
   /// LibTorch 2.11's fused kernel leaves bfloat16 weights as they are on a CPU, all but the last few, and reads
   /// their momenta as float32 (pytorch/pytorch#191763).

@@ -162,9 +162,15 @@ class Segment {
   std::shared_ptr<detail::PassStates> states_;
 };
 
-/// Adds the statistics of a mini-batch, given in micro-batch order, to running mean and unbiased running
-/// variance with the norm's momentum. buffers: running_mean, running_var [channels].
-void commit_statistics(std::span<const BatchStatistics> in_order, const BatchNorm& norm,
-                       std::span<at::Tensor> buffers);
+/// What a batch norm has seen of a mini-batch.
+struct NormStatistics {
+  std::span<const BatchStatistics> in_order;  ///< of micro-batches
+  BatchNorm norm;
+  std::span<at::Tensor> buffers;  ///< running_mean, running_var [channels]
+};
+
+/// Adds them to running mean and unbiased running variance with the norm's momentum. One norm's result does not
+/// depend on which others there are.
+void commit_statistics(std::span<const NormStatistics> norms);
 
 }  // namespace pp::model

@@ -9,10 +9,11 @@ namespace pp::run {
 
 namespace {
 
-constexpr std::int64_t kAlignment = 64;
+/// Bytes. cuBLASLt takes its kernel by the alignment of the operands, up to 256: places that had less would have
+/// other bits in another stage.
+std::int64_t alignment_on(const at::Device& device) { return device.is_cuda() ? 256 : 64; }
 
-std::int64_t padded(std::int64_t elements, std::int64_t element_size) {
-  const std::int64_t multiple = kAlignment / element_size;
+std::int64_t padded(std::int64_t elements, std::int64_t multiple) {
   return (elements + multiple - 1) / multiple * multiple;
 }
 
@@ -28,7 +29,8 @@ FlatTensors with_places(at::Tensor flat, const FlatTensors& like) {
   return result;
 }
 
-FlatLayout::FlatLayout(const ResolvedModel& model, const model::Segment& segment, DType dtype) {
+FlatLayout::FlatLayout(const ResolvedModel& model, const model::Segment& segment, DType dtype,
+                       const at::Device& device) {
   std::map<std::pair<int, std::size_t>, std::size_t>
       known;  // (layer that owns it, index) -> position in its list
   for (std::size_t layer = 0; layer < segment.layers().size(); ++layer) {
@@ -43,8 +45,9 @@ FlatLayout::FlatLayout(const ResolvedModel& model, const model::Segment& segment
       list[found->second].uses.push_back({layer, index});
     }
   }
+  const std::int64_t multiple = alignment_on(device) / size_of(dtype);
   const auto place_in = [&](std::int64_t& size, const Parameter& parameter, Use& use) {
-    use.offset = std::exchange(size, size + padded(parameter.length, size_of(dtype)));
+    use.offset = std::exchange(size, size + padded(parameter.length, multiple));
   };
   const auto place = [&](const Parameter& parameter, Use& use) { place_in(gradient_size_, parameter, use); };
   for (Parameter& parameter : frozen_) place_in(frozen_size_, parameter, parameter.uses.front());

@@ -23,7 +23,7 @@ FlatTensors with_places(at::Tensor flat, const FlatTensors& like);
 
 /// Weights take the first `weight_size()` elements, each distinct parameter once. Gradients have the same
 /// places, and behind them one for every further use of a shared parameter. Every place begins at a multiple of
-/// 64 bytes; what lies between is zero and stays so. Parameters that are not trained have a buffer of their
+/// 64 bytes, 256 on a CUDA device; what lies between is zero and stays so. Parameters that are not trained have a buffer of their
 /// own, of which there is one version.
 class FlatLayout {
  public:
@@ -39,8 +39,8 @@ class FlatLayout {
     std::int64_t offset() const { return uses.front().offset; }
   };
 
-  /// `dtype`: of all of them.
-  FlatLayout(const ResolvedModel& model, const model::Segment& segment, DType dtype);
+  /// `dtype`: of all of them; `device`: where their buffers will be.
+  FlatLayout(const ResolvedModel& model, const model::Segment& segment, DType dtype, const at::Device& device);
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
   /// Those that are not trained; offsets are in their buffer.

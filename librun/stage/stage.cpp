@@ -34,7 +34,7 @@ Stage::Stage(const ResolvedModel& model, StageOptions options)
       optimizer_(std::move(options.optimizer)),
       autocast_(scalar_type(options.autocast)),
       dtype_(model::scalar_type(options.dtype)),
-      layout_(model, segment_, options.dtype),
+      layout_(model, segment_, options.dtype, options.device),
       versions_(layout_, *segment_.initial_weights(options.seed, options.dtype, options.device), options.policy,
                 options.stages, options.index, options.per_update),
       buffers_(segment_.initial_buffers(options.dtype, options.device)),
@@ -293,17 +293,18 @@ void Stage::commit_statistics() {
     return std::tuple(s.layer, s.buffer, s.micro_batch);
   });
   std::span<const model::BatchStatistics> left = statistics_;
+  std::vector<model::NormStatistics> norms;
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     const int layer = segment_.layers()[i];
     for (const BatchNorm& norm : batch_norms_[i]) {
       const auto other = std::ranges::find_if(
           left, [&](const auto& s) { return s.layer != layer || s.buffer != norm.buffer; });
       const auto mine = left.first(static_cast<std::size_t>(other - left.begin()));
-      model::commit_statistics(mine, norm,
-                               std::span(buffers_[i]).subspan(static_cast<std::size_t>(norm.buffer), 2));
+      norms.push_back({mine, norm, std::span(buffers_[i]).subspan(static_cast<std::size_t>(norm.buffer), 2)});
       left = left.subspan(mine.size());
     }
   }
+  model::commit_statistics(norms);
   statistics_.clear();
 }
 

@@ -70,6 +70,7 @@ void Worker::serve() {
   const std::vector<int>& cores = job_.setup.cores.cores[index(id_)];
   profile::pin_thread(cores);
   profile::enter_device(device_, std::max(1, static_cast<int>(cores.size())));
+  profile::take_library_memory(device_);
   make_stages();
   starting_.reset();
   OperationLog log(job_, id_, device_, record_);

@@ -316,4 +316,5 @@ def main() -> None:
         print(json.dumps(train(arguments)))
 
 
-main()
+if __name__ == "__main__":
+    main()

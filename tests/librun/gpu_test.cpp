@@ -32,6 +32,8 @@ run::RunOptions short_run() {
   return options;
 }
 
+bool cuda_is_imitated() { return profile::cuda_device_name(0).starts_with("Imitation"); }
+
 ::test::Run run_on_cuda(const PlanSpec& spec, Sharing sharing = Sharing::one_device,
                         const run::RunOptions& options = short_run()) {
   return ::test::run_plan(plan_on_cuda(spec, sharing), options);
@@ -64,12 +66,12 @@ run::RunOptions short_run() {
 
 /// The same bits in weights, running statistics and losses, whole and cut.
 void check_cuts(PlanSpec spec, const std::vector<std::vector<int>>& cuts,
-                Sharing sharing = Sharing::one_device) {
+                Sharing sharing = Sharing::one_device, const run::RunOptions& options = short_run()) {
   spec.cuts = {};
-  const ::test::Run whole = run_on_cuda(spec);
+  const ::test::Run whole = run_on_cuda(spec, Sharing::one_device, options);
   for (const std::vector<int>& cut : cuts) {
     spec.cuts = cut;
-    const ::test::Run found = run_on_cuda(spec, sharing);
+    const ::test::Run found = run_on_cuda(spec, sharing, options);
     CHECK(::test::first_difference(whole.tensors, found.tensors) == "");
     CHECK(found.report.step_losses == whole.report.step_losses);
   }
@@ -89,6 +91,22 @@ TEST_SUITE("gpu/librun") {
     check_cuts({.model = model::build_family(
                     "transformer:layers=2,width=16,heads=2,vocabulary=20,sequence=8,dropout=0.2")},
                {{2}, {1, 3}});
+  }
+
+  // Where libraries choose among kernels: by the alignment of the weights, which another stage must not change,
+  // and in attention's backward, whose fast kernels add in any order.
+  TEST_CASE("layers of real sizes give the bits of one stage") {
+    PP_NEEDS_CUDA(1);
+    run::RunOptions options = short_run();
+    options.synthetic_samples = 256;
+    options.steps = cuda_is_imitated() ? 2 : 24;
+    check_cuts({.model = model::build_family("vgg11:image=32,classes=10,width=200,dropout=0"), .mini_batch = 64},
+               {{7}, {21, 24}}, Sharing::one_device, options);
+    check_cuts({.model = model::build_family("lenet5"), .mini_batch = 64}, {{4}, {8}}, Sharing::one_device, options);
+    check_cuts({.model = model::build_family(
+                    "transformer:layers=2,width=132,heads=4,vocabulary=250,sequence=96,dropout=0"),
+                .mini_batch = 16},
+               {{6}, {2, 13}}, Sharing::one_device, options);
   }
 
   TEST_CASE("split backwards and several stages per worker give the bits of one stage") {
@@ -158,7 +176,7 @@ TEST_SUITE("gpu/librun") {
   TEST_CASE("ranks give the bits of one process: cut, with replicas, under autocast, by CUDA graphs") {
     PP_NEEDS_CUDA(1);
     std::vector<Sharing> sharings{Sharing::one_device};
-    if (profile::cuda_device_count() > 1 && !profile::cuda_device_name(0).starts_with("Imitation"))
+    if (profile::cuda_device_count() > 1 && !cuda_is_imitated())
       sharings.push_back(Sharing::device_each);
     PlanSpec cut = residual("1f1b"), replicated{.model = ::test::mlp(3), .replicas = {2}};
     cut.cuts = {4};

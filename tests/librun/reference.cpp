@@ -138,8 +138,9 @@ Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Orde
       for (const BatchNorm& norm : batch_norms(model.resolved(), place.first)) {
         if (norm.buffer != place.second) continue;
         std::vector<at::Tensor>& all = buffers[static_cast<std::size_t>(place.first)];
-        model::commit_statistics(entries, norm,
-                                 std::span(all).subspan(static_cast<std::size_t>(norm.buffer), 2));
+        const model::NormStatistics of{entries, norm,
+                                       std::span(all).subspan(static_cast<std::size_t>(norm.buffer), 2)};
+        model::commit_statistics(std::span(&of, 1));
       }
     }
   }

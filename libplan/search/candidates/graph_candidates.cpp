@@ -33,7 +33,8 @@ double least_load(const SearchCase& what, int layer, int most_replicas) {
     const int q = alone.replicas;
     alone.turns = what.micro_batches.turns(q, &MicroBatches::time) / unit;
     if (!is_served(what.memory.in_flight().policy))
-      alone.all_reduce = flat_all_reduce(q, chain.sum(chain.trained, layer, layer + 1), what.best_links.sums);
+      alone.all_reduce = flat_all_reduce(q, static_cast<double>(chain.sum(chain.gradients, layer, layer + 1)),
+                                         what.best_links.sums);
     least = std::min(least, stage_load(kind, alone, all_time(what.micro_batches), overlap));
   }
   return least;

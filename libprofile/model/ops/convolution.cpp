@@ -80,7 +80,7 @@ std::optional<WrittenBackward> conv2d_backward(const Attributes& attributes) {
   const Convolution c = convolution(attributes);
   return WrittenBackward{
       .inputs = [c](Tensors& saved, TensorSpan weights, const at::Tensor& gradient) -> Tensors {
-        if (few_positions(c, saved[0], weights[0]))
+        if (input_gradient_is_product(c, saved[0], weights[0]))
           return {input_gradient_by_product(c, gradient, saved[0], weights[0])};
         return {std::get<0>(gradients(c, gradient, saved[0], weights[0], {true, false, false}))};
       },
@@ -88,7 +88,7 @@ std::optional<WrittenBackward> conv2d_backward(const Attributes& attributes) {
           [c](Tensors& saved, TensorSpan weights, const at::Tensor& gradient, WeightSums& sums) {
             const bool bias = sums.size() > 1 && sums.wants(1);
             if (!sums.wants(0)) return sums.add(1, gradient.sum({0, 2, 3}));
-            if (few_positions_for_weights(c, saved[0], weights[0])) {
+            if (weight_gradient_is_product(c, saved[0], weights[0])) {
               add_weight_gradient_by_product(c, gradient, saved[0], weights[0], sums);
               if (bias) sums.add(1, gradient.sum({0, 2, 3}));
               return;

@@ -4,6 +4,9 @@
 #include <ATen/ops/col2im.h>
 #include <ATen/ops/im2col.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+
+#include "libprofile/model/ops/strided_convolution.h"
 
 namespace pp::model::ops {
 namespace {
@@ -11,7 +14,7 @@ namespace {
 /// [out, in, height, width] -> [out, in height width]
 at::Tensor rows(const at::Tensor& weight) { return weight.view({weight.size(0), -1}); }
 
-/// [n, c, positions] -> [c, n positions]
+/// [n, c, positions...] -> [c, n positions]
 at::Tensor by_channel(const at::Tensor& x) { return x.transpose(0, 1).reshape({x.size(1), -1}); }
 
 /// [c, n positions] -> [n, c, positions]
@@ -26,15 +29,14 @@ std::int64_t output_side(const Convolution& convolution, const at::Tensor& x, co
   return (x.size(dim) + 2 * convolution.padding[side] - reach) / convolution.stride + 1;
 }
 
-/// What one output reads is the input itself.
+/// What one output reads is one position of the input.
 bool is_pointwise(const Convolution& convolution, const at::Tensor& weight) {
-  return weight.size(2) == 1 && weight.size(3) == 1 && convolution.stride == 1 && convolution.padding[0] == 0 &&
-         convolution.padding[1] == 0;
+  return weight.size(2) == 1 && weight.size(3) == 1 && convolution.padding[0] == 0 && convolution.padding[1] == 0;
 }
 
 /// What each output reads. [in height width, n h' w']
 at::Tensor columns(const Convolution& convolution, const at::Tensor& x, const at::Tensor& weight) {
-  if (is_pointwise(convolution, weight)) return by_channel(x.flatten(2));
+  if (is_pointwise(convolution, weight)) return by_channel(positions_read(x, weight, convolution.stride));
   return by_channel(at::im2col(x, weight.sizes().slice(2), {convolution.dilation, convolution.dilation},
                                convolution.padding, {convolution.stride, convolution.stride}));
 }
@@ -61,24 +63,37 @@ at::Tensor convolve_by_product(const Convolution& convolution, const at::Tensor&
 
 at::Tensor input_gradient_by_product(const Convolution& convolution, const at::Tensor& gradient,
                                      const at::Tensor& x, const at::Tensor& weight) {
-  const at::Tensor read = by_sample(rows(weight).t().mm(by_channel(gradient.flatten(2))), x.size(0));
-  if (is_pointwise(convolution, weight)) return read.view(x.sizes());
-  return at::col2im(read, x.sizes().slice(2), weight.sizes().slice(2),
+  const at::Tensor product = rows(weight).t().mm(by_channel(gradient));
+  if (is_pointwise(convolution, weight)) {
+    const at::Tensor read =
+        product.view({x.size(1), x.size(0), gradient.size(2), gradient.size(3)}).transpose(0, 1);
+    if (convolution.stride == 1) return read.contiguous();
+    const at::Tensor all = at::zeros(x.sizes(), x.options());
+    positions_read(all, weight, convolution.stride).copy_(read);
+    return all;
+  }
+  return at::col2im(by_sample(product, x.size(0)), x.sizes().slice(2), weight.sizes().slice(2),
                     {convolution.dilation, convolution.dilation}, convolution.padding,
                     {convolution.stride, convolution.stride});
 }
 
 void add_weight_gradient_by_product(const Convolution& convolution, const at::Tensor& gradient,
                                     const at::Tensor& x, const at::Tensor& weight, WeightSums& sums) {
-  sums.add_product(0, by_channel(gradient.flatten(2)), columns(convolution, x, weight).t());
+  sums.add_product(0, by_channel(gradient), columns(convolution, x, weight).t());
 }
 
 bool few_positions(const Convolution& convolution, const at::Tensor& x, const at::Tensor& weight) {
   return few(convolution, x, weight, 16);
 }
 
-bool few_positions_for_weights(const Convolution& convolution, const at::Tensor& x, const at::Tensor& weight) {
-  return few(convolution, x, weight, 1);
+bool input_gradient_is_product(const Convolution& convolution, const at::Tensor& x, const at::Tensor& weight) {
+  const bool strided = is_pointwise(convolution, weight) && convolution.stride > 1;
+  return few_positions(convolution, x, weight) || (x.is_cuda() && convolution.groups == 1 && strided);
+}
+
+bool weight_gradient_is_product(const Convolution& convolution, const at::Tensor& x, const at::Tensor& weight) {
+  return few(convolution, x, weight, 1) ||
+         (x.is_cuda() && convolution.groups == 1 && is_pointwise(convolution, weight));
 }
 
 }  // namespace pp::model::ops

@@ -67,6 +67,22 @@ TEST_CASE("only weights whose layers stand in several stages have copies") {
   CHECK(copies[0].stages == std::vector<int>{0, 2});
 }
 
+// a's weights are 1 MB, and d uses them: their gradients are two until the update adds them up. A stage with a
+// copy has the one of its own use.
+TEST_CASE("each use of a shared weight has a gradient") {
+  PlanRequest request = two_devices(TiedWeights::stage);
+  const auto gradients = [&](std::vector<int> cuts) {
+    request.cuts = std::move(cuts);
+    request.stages = static_cast<int>(request.cuts.size()) + 1;
+    std::vector<Bytes> bytes;
+    for (const StageCosts& stage : planned(request).predicted.stages) bytes.push_back(stage.gradients);
+    return bytes;
+  };
+  CHECK(gradients({}) == std::vector<Bytes>{Bytes(2'000'000)});
+  request.tied = TiedWeights::copies;
+  CHECK(gradients({2}) == std::vector<Bytes>{Bytes(1'000'000), Bytes(1'000'000)});
+}
+
 TEST_CASE("every worker of a copy lists the reduction behind its AR") {
   std::vector<WorkerProgram> programs;
   for (const char* text : {"F0.0 B0.0 AR0 U0", "F0.1 B0.1 AR0 U0", "F1.0 B1.0 U1", "F2.0 B2.0 U2"})

@@ -23,9 +23,10 @@ struct Case {
   std::vector<std::int64_t> x, weight;
 };
 
-// Pointwise; with padding; strided and unequal sides; dilated.
+// Pointwise, with a stride too; with padding; strided and unequal sides; dilated.
 const std::vector<Case> kCases{
     {{{0, 0}, 1, 1, 1}, {3, 4, 2, 2}, {5, 4, 1, 1}},
+    {{{0, 0}, 2, 1, 1}, {2, 3, 5, 7}, {4, 3, 1, 1}},
     {{{1, 1}, 1, 1, 1}, {2, 3, 4, 4}, {6, 3, 3, 3}},
     {{{0, 2}, 2, 1, 1}, {2, 3, 5, 7}, {4, 3, 2, 5}},
     {{{2, 2}, 1, 2, 1}, {1, 2, 6, 5}, {3, 2, 3, 3}},
@@ -101,8 +102,8 @@ TEST_SUITE("libprofile/model/convolution_product") {
     const auto weight = [](std::int64_t out) { return at::empty({out, 8, 3, 3}); };
     CHECK(ops::few_positions(c, x, weight(512)));  // 16 * 32
     CHECK_FALSE(ops::few_positions(c, x, weight(511)));
-    CHECK(ops::few_positions_for_weights(c, x, weight(32)));
-    CHECK_FALSE(ops::few_positions_for_weights(c, x, weight(31)));
+    CHECK(ops::weight_gradient_is_product(c, x, weight(32)));
+    CHECK_FALSE(ops::weight_gradient_is_product(c, x, weight(31)));
     // A stride of 2 leaves 2x2 positions a sample.
     CHECK(ops::few_positions({{1, 1}, 2, 1, 1}, x, weight(128)));
     CHECK_FALSE(ops::few_positions({{1, 1}, 2, 1, 1}, x, weight(127)));

@@ -54,12 +54,15 @@ OpCase without_draws(OpCase op_case) {
   return op_case;
 }
 
-void check_equal(const std::vector<at::Tensor>& cpu, const std::vector<at::Tensor>& cuda) {
+/// LibTorch's CUDA kernels of these have 1/6 as a float32, also where they compute in float64.
+double tolerance_of(const std::string& op) { return op == "hardsigmoid" || op == "hardswish" ? 1e-7 : 1e-9; }
+
+void check_equal(const std::vector<at::Tensor>& cpu, const std::vector<at::Tensor>& cuda, double tolerance) {
   REQUIRE(cpu.size() == cuda.size());
   for (std::size_t i = 0; i < cpu.size(); ++i) {
     CAPTURE(i);
     REQUIRE(cpu[i].defined() == cuda[i].defined());
-    if (cpu[i].defined()) CHECK(cuda[i].allclose(cpu[i], 1e-9, 1e-9));
+    if (cpu[i].defined()) CHECK(cuda[i].allclose(cpu[i], tolerance, tolerance));
   }
 }
 
@@ -76,8 +79,8 @@ TEST_SUITE("gpu/libprofile/model/gradients") {
         CAPTURE(text);
         const OpInstance op = instantiate(without_draws(op_case), 2);
         const Result cpu = run_on(op, at::kCPU), cuda = run_on(op, device);
-        check_equal(cpu.outputs, cuda.outputs);
-        check_equal(cpu.gradients, cuda.gradients);
+        check_equal(cpu.outputs, cuda.outputs, tolerance_of(op_case.op));
+        check_equal(cpu.gradients, cuda.gradients, tolerance_of(op_case.op));
       }
     });
   }

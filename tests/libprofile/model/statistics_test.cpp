@@ -40,6 +40,10 @@ std::vector<BatchStatistics> statistics_of(const ResolvedModel& model, const at:
   return statistics;
 }
 
+void commit(std::span<const BatchStatistics> in_order, const BatchNorm& norm, std::span<at::Tensor> buffers) {
+  commit_statistics(std::vector<NormStatistics>{{in_order, norm, buffers}});
+}
+
 }  // namespace
 
 TEST_SUITE("libprofile/model/statistics") {
@@ -70,7 +74,7 @@ TEST_SUITE("libprofile/model/statistics") {
         // Far from zero and unlike in its parts, so that rounding and the parts' weights would show.
         const at::Tensor x = at::randn({8, 3, 4, 5}) * 3 + at::arange(8).view({8, 1, 1, 1}) + 10;
         at::batch_norm(x, {}, {}, mean, variance, true, momentum, 1e-5, false);
-        commit_statistics(statistics_of(model, x), batch_norms(model, 0).front(), buffers);
+        commit(statistics_of(model, x), batch_norms(model, 0).front(), buffers);
         CHECK(buffers[0].allclose(mean, 1e-5, 0));
         CHECK(buffers[1].allclose(variance, 1e-5, 0));
       }
@@ -87,14 +91,56 @@ TEST_SUITE("libprofile/model/statistics") {
     BatchStatistics b = a;
     b.mean = at::full({1}, 2.0, at::kDouble);
     std::vector<at::Tensor> buffers{at::zeros({1}), at::ones({1})};
-    commit_statistics(std::vector{a, b}, {.momentum = 1.0, .eps = 0.25}, buffers);
+    commit(std::vector{a, b}, {.momentum = 1.0, .eps = 0.25}, buffers);
     CHECK(buffers[0].item<float>() == 1.0f);
     CHECK(buffers[1].item<float>() == doctest::Approx(4.0 / 3.0));
   }
 
+  // bfloat16 statistics go the way of those on a GPU, where norms are computed together: one with other shares of
+  // the micro-batches, and one with another momentum, stand between two that are alike.
+  TEST_CASE("norms that are computed together have what each has alone") {
+    struct Norm {
+      std::int64_t channels, first, second;  ///< values of the two micro-batches
+      double momentum;
+    };
+    const auto random = [](std::int64_t channels) {
+      return at::randn({channels}).sigmoid().add(0.5).to(at::kBFloat16);
+    };
+    std::vector<std::vector<BatchStatistics>> parts;
+    std::vector<BatchNorm> norms;
+    std::vector<std::vector<at::Tensor>> alone, together;
+    for (const auto& [channels, first, second, momentum] :
+         {Norm{3, 8, 4, 0.1}, Norm{2, 8, 8, 0.1}, Norm{5, 16, 8, 0.3}, Norm{4, 16, 8, 0.1}}) {
+      std::vector<BatchStatistics>& own = parts.emplace_back(2);
+      for (BatchStatistics& part : own) {
+        part.mean = random(channels);
+        part.inverse_deviation = random(channels);
+      }
+      own[0].count = first;
+      own[1].count = second;
+      norms.push_back({.momentum = momentum, .eps = 1e-3});
+      alone.push_back({at::zeros({channels}), at::ones({channels})});
+      together.push_back({at::zeros({channels}), at::ones({channels})});
+    }
+    std::vector<NormStatistics> all;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      commit(parts[i], norms[i], alone[i]);
+      all.push_back({parts[i], norms[i], together[i]});
+    }
+    commit_statistics(all);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      for (std::size_t b = 0; b < 2; ++b) CHECK(together[i][b].equal(alone[i][b]));
+      // By hand: the mean of the means, weighed by counts.
+      const double n = static_cast<double>(parts[i][0].count + parts[i][1].count);
+      const at::Tensor mean = parts[i][0].mean.to(at::kDouble) * (static_cast<double>(parts[i][0].count) / n) +
+                              parts[i][1].mean.to(at::kDouble) * (static_cast<double>(parts[i][1].count) / n);
+      CHECK(together[i][0].allclose((mean * norms[i].momentum).to(at::kFloat), 1e-5, 1e-7));
+    }
+  }
+
   TEST_CASE("nothing is committed without micro-batches") {
     std::vector<at::Tensor> buffers{at::zeros({1}), at::ones({1})};
-    commit_statistics({}, {.momentum = 0.5}, buffers);
+    commit({}, {.momentum = 0.5}, buffers);
     CHECK(buffers[1].item<float>() == 1.0f);
   }
 }

@@ -14,7 +14,7 @@ namespace {
 struct Versions {
   ResolvedModel model = resolve(test::mlp(1));
   model::Segment segment{model, {0}, false};
-  FlatLayout layout{model, segment, DType::float64};
+  FlatLayout layout{model, segment, DType::float64, at::kCPU};
   WeightVersions versions;
   std::set<void*> buffers;
 
@@ -115,7 +115,7 @@ TEST_SUITE("librun/stage/weight_versions") {
     std::vector<int> layers(model.layers.size());
     for (std::size_t i = 0; i < layers.size(); ++i) layers[i] = static_cast<int>(i);
     const model::Segment segment(model, layers, true);
-    const FlatLayout layout(model, segment, DType::float32);
+    const FlatLayout layout(model, segment, DType::float32, at::kCPU);
     // fc0, the shared fc1 (three uses) and the head: three weights, three biases.
     REQUIRE(layout.parameters().size() == 6);
     std::int64_t further = 0;
@@ -128,6 +128,11 @@ TEST_SUITE("librun/stage/weight_versions") {
     }
     CHECK(layout.gradient_size() == layout.weight_size() + further);
     CHECK(further == 2 * (48 + 16));  // 6x6 and 6 floats, padded, twice
+    // cuBLASLt looks at the alignment of its operands up to 256 bytes: every stage must give it the same.
+    const FlatLayout on_gpu(model, segment, DType::float32, at::Device(at::kCUDA, 0));
+    for (const FlatLayout::Parameter& parameter : on_gpu.parameters()) {
+      for (const FlatLayout::Use& use : parameter.uses) CHECK(use.offset % 64 == 0);
+    }
     const auto weights = segment.initial_weights(1, DType::float32);
     const model::Weights leaves = layout.leaves(layout.flattened(*weights), layout.flattened_frozen(*weights));
     for (std::size_t l = 0; l < layers.size(); ++l) {
