@@ -70,8 +70,8 @@ struct Chain {
   std::vector<double> beside_forward, beside_backward;    ///< LayerPrice::beside
   std::vector<double> input_gradient;  ///< the part of `backward` that earlier stages wait for
   std::vector<std::int64_t> parameters, frozen, gradients, buffers, saved;  ///< prefix sums, bytes
-  std::vector<double> cut_activation, cut_gradient;              ///< per boundary: bytes of the live set (2.3)
-  std::vector<int> cut_activations, cut_gradients;               ///< and the number of its tensors
+  std::vector<double> cut_activation, cut_gradient;  ///< per boundary: bytes of the live set (2.3)
+  std::vector<int> cut_activations, cut_gradients;   ///< and the number of its tensors
   std::vector<Exchange> least_in, least_out;  ///< what any stage that begins (ends) here must receive (send)
   double state_ratio = 1;
   OperationCost fixed;  ///< of each stage's operations

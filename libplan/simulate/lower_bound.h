@@ -28,7 +28,8 @@ double one_machine_bound(std::span<const Job> jobs);
 /// Throws what simulate() throws for `input`, except deadlocks.
 Seconds makespan_bound(const SimulationInput& input);
 
-/// The sum of operations of the busiest worker, or of all that share its hardware: at most the steady period of chained steps.
+/// The sum of operations of the busiest worker, or of all that share its hardware: at most the steady period of
+/// chained steps.
 Seconds period_bound(const SimulationInput& input);
 
 }  // namespace pp::plan

@@ -27,8 +27,8 @@ void open_cuda_devices(std::span<const int> indices);
 /// gives the same bits, and turns TF32 off: float32 products keep their 24 bits.
 void enter_cuda_device(int index);
 
-/// Products by cuBLAS take a workspace for each stream, 8 MiB and on Hopper 32, which stays. After this call the
-/// calling thread's stream has it.
+/// Products by cuBLAS take a workspace for each stream, 8 MiB and on Hopper 32, which stays. After this call
+/// the calling thread's stream has it.
 void take_cuda_workspace();
 
 /// The identity of the device's chip, or of the share of it, in hexadecimal.

@@ -23,7 +23,8 @@ Bytes cuda_device_memory(int index) {
 }
 
 AllocatorPeak cuda_allocator_peak(int index) {
-  if (c10::cuda::CUDACachingAllocator::get() == nullptr || !c10::cuda::CUDACachingAllocator::get()->initialized())
+  if (c10::cuda::CUDACachingAllocator::get() == nullptr ||
+      !c10::cuda::CUDACachingAllocator::get()->initialized())
     return {};
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(index));
   constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);

@@ -16,8 +16,8 @@ std::string cuda_device_name(int index);
 /// Memory that is free for tensors before any is made: what other programs and the driver's own context have
 /// left. Creates the context, which takes a moment. The device exists.
 Bytes cuda_device_memory(int index);
-/// What LibTorch's allocator has had at most since the process began: in blocks that it gave out, and taken from
-/// the device for them and for what it keeps in between. Zero where it has not begun.
+/// What LibTorch's allocator has had at most since the process began: in blocks that it gave out, and taken
+/// from the device for them and for what it keeps in between. Zero where it has not begun.
 struct AllocatorPeak {
   Bytes blocks, reserved;
 };

@@ -80,12 +80,12 @@ class Profiling {
   const Environment& environment_;
   std::vector<Size> sizes_;
   std::vector<OptimizerProfile> optimizers_;
-  Context findings_;                     ///< what the timing says about the machine
-  std::vector<MemoryAccount> accounts_;  ///< per device
+  Context findings_;                               ///< what the timing says about the machine
+  std::vector<MemoryAccount> accounts_;            ///< per device
   MemoryAccount host_memory_{available_memory()};  ///< where a GPU's samples are made
-  std::vector<DeviceProbes> probes_;     ///< per device
-  Runners runners_;                      ///< per device
-  Runners parts_;                        ///< per device, a part of the model each
+  std::vector<DeviceProbes> probes_;               ///< per device
+  Runners runners_;                                ///< per device
+  Runners parts_;                                  ///< per device, a part of the model each
   DeviceGang gang_;
 };
 

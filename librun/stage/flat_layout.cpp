@@ -9,8 +9,8 @@ namespace pp::run {
 
 namespace {
 
-/// Bytes. cuBLASLt takes its kernel by the alignment of the operands, up to 256: places that had less would have
-/// other bits in another stage.
+/// Bytes. cuBLASLt takes its kernel by the alignment of the operands, up to 256: places that had less would
+/// have other bits in another stage.
 std::int64_t alignment_on(const at::Device& device) { return device.is_cuda() ? 256 : 64; }
 
 std::int64_t padded(std::int64_t elements, std::int64_t multiple) {

@@ -23,8 +23,8 @@ FlatTensors with_places(at::Tensor flat, const FlatTensors& like);
 
 /// Weights take the first `weight_size()` elements, each distinct parameter once. Gradients have the same
 /// places, and behind them one for every further use of a shared parameter. Every place begins at a multiple of
-/// 64 bytes, 256 on a CUDA device; what lies between is zero and stays so. Parameters that are not trained have a buffer of their
-/// own, of which there is one version.
+/// 64 bytes, 256 on a CUDA device; what lies between is zero and stays so. Parameters that are not trained have
+/// a buffer of their own, of which there is one version.
 class FlatLayout {
  public:
   struct Use {

@@ -65,8 +65,8 @@ bool cuda_is_imitated() { return profile::cuda_device_name(0).starts_with("Imita
 }
 
 /// The same bits in weights, running statistics and losses, whole and cut.
-void check_cuts(PlanSpec spec, const std::vector<std::vector<int>>& cuts,
-                Sharing sharing = Sharing::one_device, const run::RunOptions& options = short_run()) {
+void check_cuts(PlanSpec spec, const std::vector<std::vector<int>>& cuts, Sharing sharing = Sharing::one_device,
+                const run::RunOptions& options = short_run()) {
   spec.cuts = {};
   const ::test::Run whole = run_on_cuda(spec, Sharing::one_device, options);
   for (const std::vector<int>& cut : cuts) {
@@ -100,9 +100,11 @@ TEST_SUITE("gpu/librun") {
     run::RunOptions options = short_run();
     options.synthetic_samples = 256;
     options.steps = cuda_is_imitated() ? 2 : 24;
-    check_cuts({.model = model::build_family("vgg11:image=32,classes=10,width=200,dropout=0"), .mini_batch = 64},
-               {{7}, {21, 24}}, Sharing::one_device, options);
-    check_cuts({.model = model::build_family("lenet5"), .mini_batch = 64}, {{4}, {8}}, Sharing::one_device, options);
+    check_cuts(
+        {.model = model::build_family("vgg11:image=32,classes=10,width=200,dropout=0"), .mini_batch = 64},
+        {{7}, {21, 24}}, Sharing::one_device, options);
+    check_cuts({.model = model::build_family("lenet5"), .mini_batch = 64}, {{4}, {8}}, Sharing::one_device,
+               options);
     check_cuts({.model = model::build_family(
                     "transformer:layers=2,width=132,heads=4,vocabulary=250,sequence=96,dropout=0"),
                 .mini_batch = 16},
@@ -176,8 +178,7 @@ TEST_SUITE("gpu/librun") {
   TEST_CASE("ranks give the bits of one process: cut, with replicas, under autocast, by CUDA graphs") {
     PP_NEEDS_CUDA(1);
     std::vector<Sharing> sharings{Sharing::one_device};
-    if (profile::cuda_device_count() > 1 && !cuda_is_imitated())
-      sharings.push_back(Sharing::device_each);
+    if (profile::cuda_device_count() > 1 && !cuda_is_imitated()) sharings.push_back(Sharing::device_each);
     PlanSpec cut = residual("1f1b"), replicated{.model = ::test::mlp(3), .replicas = {2}};
     cut.cuts = {4};
     PlanSpec overlapped = replicated;

@@ -31,7 +31,8 @@ std::int64_t output_side(const Convolution& convolution, const at::Tensor& x, co
 
 /// What one output reads is one position of the input.
 bool is_pointwise(const Convolution& convolution, const at::Tensor& weight) {
-  return weight.size(2) == 1 && weight.size(3) == 1 && convolution.padding[0] == 0 && convolution.padding[1] == 0;
+  return weight.size(2) == 1 && weight.size(3) == 1 && convolution.padding[0] == 0 &&
+         convolution.padding[1] == 0;
 }
 
 /// What each output reads. [in height width, n h' w']

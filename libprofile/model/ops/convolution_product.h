@@ -2,9 +2,9 @@
 // in the last blocks of image networks: oneDNN brings the weights into a layout of its own and the gradient
 // back at every call; where the weights are many times the data this is most of the work. A product reads them
 // as they are, and adds to the gradient in place. On a GPU gradients of kernels of 1, for which cuDNN's
-// deterministic ways are slow: on an H200 (cuDNN 9.19, float32) a weight gradient of 64 x 256 channels from 32 x
-// 56 x 56 positions takes 3.5 ms, thirteen times the input's, and the input gradient of 256 x 512 channels with a
-// stride of 2 3.9 ms.
+// deterministic ways are slow: on an H200 (cuDNN 9.19, float32) a weight gradient of 64 x 256 channels from 32
+// x 56 x 56 positions takes 3.5 ms, thirteen times the input's, and the input gradient of 256 x 512 channels
+// with a stride of 2 3.9 ms.
 #pragma once
 
 #include <ATen/core/Tensor.h>

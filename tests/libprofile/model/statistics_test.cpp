@@ -96,8 +96,8 @@ TEST_SUITE("libprofile/model/statistics") {
     CHECK(buffers[1].item<float>() == doctest::Approx(4.0 / 3.0));
   }
 
-  // bfloat16 statistics go the way of those on a GPU, where norms are computed together: one with other shares of
-  // the micro-batches, and one with another momentum, stand between two that are alike.
+  // bfloat16 statistics go the way of those on a GPU, where norms are computed together: one with other shares
+  // of the micro-batches, and one with another momentum, stand between two that are alike.
   TEST_CASE("norms that are computed together have what each has alone") {
     struct Norm {
       std::int64_t channels, first, second;  ///< values of the two micro-batches
