@@ -293,18 +293,19 @@ void Stage::commit_statistics() {
     return std::tuple(s.layer, s.buffer, s.micro_batch);
   });
   std::span<const model::BatchStatistics> left = statistics_;
-  std::vector<model::NormStatistics> norms;
+  norm_statistics_.clear();
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     const int layer = segment_.layers()[i];
     for (const BatchNorm& norm : batch_norms_[i]) {
       const auto other = std::ranges::find_if(
           left, [&](const auto& s) { return s.layer != layer || s.buffer != norm.buffer; });
       const auto mine = left.first(static_cast<std::size_t>(other - left.begin()));
-      norms.push_back({mine, norm, std::span(buffers_[i]).subspan(static_cast<std::size_t>(norm.buffer), 2)});
+      norm_statistics_.push_back(
+          {mine, norm, std::span(buffers_[i]).subspan(static_cast<std::size_t>(norm.buffer), 2)});
       left = left.subspan(mine.size());
     }
   }
-  model::commit_statistics(norms);
+  model::commit_statistics(norm_statistics_);
   statistics_.clear();
 }
 

@@ -225,6 +225,7 @@ class Stage {
   Flights<Flight> flights_;
   Hold hold_ = Hold::training;
   Statistics statistics_;
+  std::vector<model::NormStatistics> norm_statistics_;  ///< of one update; kept for its memory
 };
 
 }  // namespace pp::run

@@ -31,12 +31,13 @@ TEST_SUITE("libplan/simulate/simulate") {
   }
 
   TEST_CASE("workers of one piece of hardware take turns there") {
-    // F takes 1, B 2. At 1 both F0.1 and F1.0 can begin, at 5 both F1.1 and B0.0, at 6 B1.1 comes behind B0.0.
+    // F takes 1, B 2. At 1 both F0.1 and F1.0 can begin, at 5 both F1.1 and B0.0, at 6 B1.1 comes behind B0.0,
+    // at 10 U1 behind B0.1.
     SimulationInput input = equal_stages(straight("1f1b", 2, 2));
     input.hardware = {0, 0};
     const SimulationResult result = simulate(input);
     CHECK(times(result, 0) == "F0.0 0-1, F0.1 1-2, B0.0 6-8, B0.1 10-12, U0 12-12");
-    CHECK(times(result, 1) == "F1.0 2-3, B1.0 3-5, F1.1 5-6, B1.1 8-10, U1 10-10");
+    CHECK(times(result, 1) == "F1.0 2-3, B1.0 3-5, F1.1 5-6, B1.1 8-10, U1 12-12");
     // A step takes as long as all its operations, of which none can run beside another: 4 F and 4 B.
     CHECK(chained_period(input).count() == 12);
     input.hardware = {0, 1};
