@@ -19,10 +19,6 @@ struct Timeline {
 /// Periods need no messages, only what they delay.
 enum class Messages { drop, keep };
 
-/// Throws pp::Error: internal when a vector of `input` does not fit its programs, data for what
-/// index_programs() refuses.
-ProgramIndex index_simulation(const SimulationInput& input);
-
 /// Time-ordered, ties by (kind, stage, micro-batch, worker). O(operations log workers + messages). Throws
 /// pp::Error (data) with the deadlock report.
 Timeline run_event_loop(const ProgramIndex& index, const SimulationInput& input, Messages messages);

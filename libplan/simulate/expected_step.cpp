@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "libplan/simulate/event_loop.h"
+#include "libplan/simulate/index_simulation.h"
 #include "libplan/simulate/op_costs.h"
 
 namespace pp::plan {

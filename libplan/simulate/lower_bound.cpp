@@ -4,7 +4,7 @@
 #include <numeric>
 #include <queue>
 
-#include "libplan/simulate/event_loop.h"
+#include "libplan/simulate/index_simulation.h"
 #include "libplan/simulate/op_costs.h"
 
 namespace pp::plan {

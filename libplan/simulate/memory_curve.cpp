@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "libplan/simulate/event_loop.h"
+#include "libplan/simulate/index_simulation.h"
 #include "libprofile/core/error.h"
 
 namespace pp::plan {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "libplan/simulate/event_loop.h"
+#include "libplan/simulate/index_simulation.h"
 #include "libplan/simulate/lower_bound.h"
 #include "libplan/simulate/memory_walk.h"
 #include "libprofile/core/error.h"

@@ -1,11 +1,9 @@
 #include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "libprofile/model/segment.h"

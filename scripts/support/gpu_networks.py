@@ -15,10 +15,10 @@ import time
 import typing
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
-from torch_pipelines import AttentionHalf, Embedding, PerceptronHalf, resnet50 as resnet50_units, vgg16 as vgg16_units
+from torch_pipelines import AttentionHalf, Embedding, PerceptronHalf, loss_of
+from torch_pipelines import resnet50 as resnet50_units, vgg16 as vgg16_units
 
 
 # --- networks
@@ -65,10 +65,6 @@ NETWORKS = {
 
 
 # --- training
-
-
-def loss_of(prediction: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-    return F.cross_entropy(prediction.flatten(0, -2), label.flatten())
 
 
 def train(arguments: argparse.Namespace) -> dict:

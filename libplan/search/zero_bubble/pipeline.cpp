@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "libplan/simulate/event_loop.h"
+#include "libplan/simulate/index_simulation.h"
 #include "libplan/simulate/op_costs.h"
 
 namespace pp::plan {
