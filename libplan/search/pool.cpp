@@ -284,14 +284,18 @@ void Pool::improve(int devices) {
 }
 
 void Pool::improve(const ScheduleRow& schedule, int devices) {
-  const double far = kFar * best_near(schedule, devices);
+  const double far = kFar * best_near(schedule, devices), alone = best_of(schedule);
   std::vector<Finalist> starts;
   std::ranges::copy_if(kept_, std::back_inserter(starts), [&](const Finalist& finalist) {
     return finalist.schedule == &schedule && finalist.workers() <= devices &&
-           finalist.prediction.step.count() <= far && finalist.bound <= best() &&
+           finalist.prediction.step.count() <= far && finalist.bound <= alone &&
            !tried_.contains(shape(finalist));
   });
-  std::ranges::sort(starts, ranks_before);
+  // Of equal ones first those that could still become the fastest.
+  std::ranges::sort(starts, [](const Finalist& a, const Finalist& b) {
+    if (a.ranked_step() != b.ranked_step() || a.bound == b.bound) return ranks_before(a, b);
+    return a.bound < b.bound;
+  });
   std::int64_t operations = is_small(graph_.size(), devices) ? kImprovedSmall : kImproved;
   for (Finalist& finalist : starts) {
     if (operations <= 0 || stops(devices)) break;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libplan/search/candidates/even_partitions.h"
 #include "libplan/search/candidates/graph_candidates.h"
 #include "libplan/search/candidates/near_optima.h"
 #include "libplan/search/exact/bottleneck.h"
@@ -83,11 +84,12 @@ std::vector<Partition> data_parallel(const SearchCase& what, const SearchSpace& 
   return partitions;
 }
 
-std::vector<Partition> straight(const SearchCase& what, SearchSpace space, double most) {
+/// The best without replicas.
+Partition straight(const SearchCase& what, SearchSpace space, double most) {
   if (space.min_replicas > 1 || std::ranges::any_of(space.replicas, [](int count) { return count > 1; }))
     return {};
   space.max_replicas = 1;
-  return {exact_bottleneck(what, space, objective_cost(what, space), most).partition};
+  return exact_bottleneck(what, space, objective_cost(what, space), most).partition;
 }
 
 /// Adds what fits; the most bytes that one of those needs on a device, 0 without any.
@@ -157,7 +159,10 @@ void collect(const SearchCase& what, const SearchSpace& space, const SearchLimit
     add_fitting(what, optima(what, space, most), Origin::points, collector);
     add_fitting(what, data_parallel(what, space), Origin::data_parallel, collector);
   }
-  add_fitting(what, straight(what, space, most), Origin::straight, collector);
+  const Partition alone = straight(what, space, most);
+  add_fitting(what, {alone}, Origin::straight, collector);
+  add_fitting(what, even_partitions(space, static_cast<int>(alone.size()), what.chain), Origin::even_stages,
+              collector);
   add_fitting(what, {least.partition}, Origin::least_bound, collector);
   if (what.memory.limited() && list.candidates.empty() && most == kInfinity)
     add_fitting(what, {find_fitting(what, space)}, Origin::anything,

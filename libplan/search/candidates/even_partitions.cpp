@@ -1,7 +1,6 @@
 #include "libplan/search/candidates/even_partitions.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 
@@ -97,10 +96,17 @@ std::vector<Partition> even_partitions(const SearchSpace& space, int stages, std
   add(reach.walk([](std::span<const int> ends, int) { return ends.back(); }));
   add(reach.walk([](std::span<const int> ends, int) { return ends.front(); }));
   add(reach.walk([&](std::span<const int> ends, int stage) {
-    const double here = prefix.front() + share * (stage + 1);
-    return *std::ranges::min_element(ends, {}, [&](int end) { return std::abs(prefix[at(end)] - here); });
+    const double here = prefix.front() + share * (stage + 1) + all * kRounding;
+    const auto beyond = std::ranges::find_if(ends, [&](int end) { return prefix[at(end)] > here; });
+    return beyond == ends.begin() ? *beyond : *(beyond - 1);
   }));
   return partitions;
+}
+
+std::vector<Partition> even_partitions(const SearchSpace& space, int stages, const Chain& chain) {
+  std::vector<double> prefix;
+  for (int k = 0; k <= chain.size(); ++k) prefix.push_back(chain.compute(0, k));
+  return even_partitions(space, stages, prefix);
 }
 
 }  // namespace pp::plan

@@ -104,9 +104,7 @@ bool others_compete(const PlanRequest& request) {
 
 /// Those that are not among the candidates yet; by estimate behind all that were searched.
 void add_even_stages(const SearchSpace& space, const Chain& chain, std::vector<Candidate>& candidates) {
-  std::vector<double> prefix;
-  for (int k = 0; k <= chain.size(); ++k) prefix.push_back(chain.compute(0, k));
-  for (Partition& partition : even_partitions(space, space.exact_stages, prefix)) {
+  for (Partition& partition : even_partitions(space, space.exact_stages, chain)) {
     const auto same = [&](const Candidate& other) { return other.partition == partition; };
     if (std::ranges::any_of(candidates, same)) continue;
     candidates.push_back({std::move(partition), std::numeric_limits<double>::max(), 0, Origin::even_stages});

@@ -61,12 +61,11 @@ TEST_CASE("1f1b with the longer stages in front: forwards there run while the pi
 }
 
 TEST_CASE("no row is slower than with the remainder in front, at the back or spread") {
-  std::vector<EqualRow> rows{{22, 4, 2, 8, "interleaved"},
-                             {42, 8, 3, 8, "interleaved"},
-                             {61, 8, 2, 8, "interleaved"},
-                             {23, 5, 2, 10, "zb-v"}};
+  std::vector<EqualRow> rows{{22, 4, 2, 8, "interleaved"}, {42, 8, 3, 8, "interleaved"},
+                             {61, 8, 2, 8, "interleaved"}, {23, 5, 2, 10, "zb-v"},
+                             {56, 15, 1, 32, "1f1b"},      {22, 15, 1, 15, "1f1b"}};
   std::mt19937 random(43);
-  while (rows.size() < 12) rows.push_back(test::random_row(random));
+  while (rows.size() < 14) rows.push_back(test::random_row(random));
   for (const EqualRow& row : rows) check(row);
 }
 
