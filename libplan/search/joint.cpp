@@ -39,7 +39,7 @@ SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, con
     if (devices != all && (spread || !is_searched(graph.size(), devices))) continue;
     if (devices != all && is_large(graph.size(), devices)) continue;  // parts of it are searched with it
     const Cluster part = first_devices(cluster, devices);
-    Gathered found = gather(profile, part, graph, request, {pool.best(), pool.far()},
+    Gathered found = gather(profile, part, graph, request, {pool.slowest(), pool.far()},
                             devices == all ? DownSets::search : DownSets::leave_out);
     const bool any = !found.finalists.empty();
     pool.add(std::move(found.finalists));
@@ -63,8 +63,8 @@ SearchOutcome search_jointly(const Profile& profile, const Cluster& cluster, con
     if (cut_short || pool.cut_short()) break;
     if (found.floor > pool.best() || found.floor == kInfinity) break;  // fewer devices cannot do better
     if (!any && pool.best() == kInfinity) continue;
-    Gathered inherited =
-        gather(profile, part, graph, request, {pool.best(), pool.far(), Depth::inherited}, DownSets::leave_out);
+    Gathered inherited = gather(profile, part, graph, request, {pool.slowest(), pool.far(), Depth::inherited},
+                                DownSets::leave_out);
     cut_short = inherited.cut_short;
     pool.add(std::move(inherited.finalists));
     pool.improve(devices);

@@ -129,6 +129,17 @@ double Pool::best_step(std::size_t place) const {
   return *std::next(steps_.begin(), static_cast<std::ptrdiff_t>(place) - 1);
 }
 
+double Pool::slowest() const {
+  std::map<const ScheduleRow*, double> best;
+  for (const Finalist& finalist : kept_) {
+    const auto [entry, first] = best.try_emplace(finalist.schedule, finalist.ranked_step());
+    if (!first) entry->second = std::min(entry->second, finalist.ranked_step());
+  }
+  double slowest = best.empty() ? std::numeric_limits<double>::infinity() : 0;
+  for (const auto& [schedule, step] : best) slowest = std::max(slowest, step);
+  return slowest;
+}
+
 double Pool::far() const { return kFar * best(); }
 
 bool Pool::is_hopeless(const Finalist& finalist) const {

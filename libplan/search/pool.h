@@ -20,6 +20,8 @@ class Pool {
 
   /// Seconds per step of the best finalist so far, by which plans are ranked; infinity: none.
   double best() const { return best_step(1); }
+  /// The slowest of the schedules' best: each schedule is searched as far as it would be alone.
+  double slowest() const;
   /// A plan this much slower does not become the best by local moves or a closer look.
   double far() const;
 
