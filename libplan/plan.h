@@ -56,6 +56,8 @@ struct Training {
   DType dtype = DType::float32;
   MemoryFormat memory_format = MemoryFormat::contiguous;
   OptimizerName optimizer = OptimizerName::sgd;
+  std::vector<KernelChoice> kernels =
+      {};  ///< effective() ones of the profile; of others the runtime takes LibTorch's
   bool operator==(const Training&) const = default;
 };
 

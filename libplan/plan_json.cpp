@@ -39,6 +39,7 @@ Training read_training(ObjectReader& reader) {
   training.dtype = weight_type_from_json(reader);
   training.memory_format = memory_format_from_json(reader);
   training.optimizer = reader.enumerator<OptimizerName>("optimizer");
+  training.kernels = kernels_from_json(reader);
   if (reader.has("replica_routing") && reader.text("replica_routing") != kReplicaRouting) {
     reader.fail("replica_routing", "is \"" + reader.text("replica_routing") +
                                        "\"; replicas take turns, write \"" + std::string(kReplicaRouting) +
@@ -54,6 +55,7 @@ Json to_json(const Training& training) {
             {"optimizer", name_of(training.optimizer)},
             {"replica_routing", kReplicaRouting}};
   add_memory_format(json, training.memory_format);
+  add_kernels(json, training.kernels);
   return json;
 }
 

@@ -1,7 +1,6 @@
 #include "apps/plan/planning_cases.h"
 
 #include <algorithm>
-#include <span>
 
 #include "apps/cli/output.h"
 #include "libprofile/core/counted.h"
@@ -38,36 +37,6 @@ void check_pair(const PlanningCase& a, const PlanningCase& b) {
     refuse(both + " both profile devices of " + cores_text(a) +
            "; several profiles are of devices of different numbers of cores");
   }
-}
-
-/// Of the devices as they are given: those of a file know it, others have the fewest of the profiles.
-int cores_of_devices(const Cluster& cluster, std::span<const PlanningCase> cases, const std::string& file) {
-  const std::size_t cores = cluster.devices.front().cores.size();
-  for (const Device& device : cluster.devices) {
-    if (device.cores.size() == cores) continue;
-    refuse(cli::input_name(file) +
-           ": its devices have different numbers of cores; several profiles need equal ones");
-  }
-  const auto fewest = std::ranges::min_element(
-      cases, {}, [](const PlanningCase& one) { return one.profile.device.cores_per_device; });
-  return cores > 0 ? static_cast<int>(cores) : fewest->profile.device.cores_per_device;
-}
-
-/// The devices of `base`, `cores` each, as those of the profile.
-Cluster machine_of(const PlanningCase& one, const Cluster& base, int cores) {
-  const int wanted = one.profile.device.cores_per_device;
-  if (wanted % cores != 0) {
-    refuse(cli::input_name(one.file) + ": devices of " + cores_text(one) + " are not made of devices of " +
-           counted(cores, "core") + ", as the machine has; give a machine of smaller devices");
-  }
-  if (wanted == cores) return base;
-  Cluster machine =
-      with_context(cli::input_name(one.file), [&] { return with_wider_devices(base, wanted / cores, cores); });
-  for (Device& device : machine.devices) {  // devices of one host may each count all of its memory
-    if (one.profile.device.memory > Bytes(0))
-      device.memory = std::min(device.memory, one.profile.device.memory);
-  }
-  return machine;
 }
 
 /// The profile that the plan of the run was made from; of one profile that one, whatever the plan says.
@@ -110,8 +79,11 @@ std::vector<PlanningCase> load_cases(const std::vector<std::string>& files, cons
     cases.front().cluster = base;
     return cases;
   }
-  const int cores = cores_of_devices(base, cases, options.file);
-  for (PlanningCase& one : cases) one.cluster = machine_of(one, base, cores);
+  const int cores = smallest->profile.device.cores_per_device;
+  for (PlanningCase& one : cases) {
+    one.cluster = with_context(cli::input_name(one.file),
+                               [&] { return with_devices_of(base, one.profile.device, cores); });
+  }
   return cases;
 }
 

@@ -17,9 +17,9 @@ struct PlanningCase {
   std::vector<plan::RunFactors> runs;  ///< what corrected the profile since
 };
 
-/// One profile is planned on the cluster as it is. Several are of one model and type, and of CPU devices of
-/// different numbers of cores: the cluster has devices of the fewest cores, the others get their devices by
-/// joining neighbours (with_wider_devices()). Throws pp::Error (usage) that names the files.
+/// Each profile is planned on the cluster in devices of its own number of cores (with_devices_of()). Several
+/// are of one model and type, and of CPU devices of different numbers of cores: devices that leave their cores
+/// open have the fewest. Throws pp::Error (usage) that names the files.
 std::vector<PlanningCase> load_cases(const std::vector<std::string>& files, const ClusterOptions& options);
 
 /// Corrects each profile by the reports (pp.report) of runs; of several profiles by those whose plans were made

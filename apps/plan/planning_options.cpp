@@ -6,6 +6,7 @@
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "libplan/schedule/csv.h"
+#include "libprofile/core/counted.h"
 
 namespace pp::plan_tool {
 
@@ -56,7 +57,10 @@ std::vector<LevelSpec> parse_levels(const std::string& text) {
 
 bool has_cluster(const ClusterOptions& options) { return !(options == ClusterOptions{}); }
 
-Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
+namespace {
+
+/// The machine as it is given.
+Cluster given_cluster(const ClusterOptions& options, const Profile& profile) {
   if (!options.file.empty()) return cli::load(options.file, parse_cluster);
   const Bytes memory = options.memory.value > 0 ? options.memory : profile.device.memory;
   if (!options.levels.empty()) {
@@ -79,6 +83,40 @@ Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
   }
   const BytesPerSecond bandwidth = options.bandwidth.value > 0 ? options.bandwidth : BytesPerSecond(1e9);
   return flat_cluster(options.devices, profile.device.kind, bandwidth, options.latency, memory);
+}
+
+}  // namespace
+
+Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
+  const Cluster given = given_cluster(options, profile);
+  const int cores = profile.device.cores_per_device;
+  if (profile.device.kind != DeviceKind::cpu || cores < 1) return given;
+  const std::string machine = options.file.empty() ? "the machine" : cli::input_name(options.file);
+  return with_context(machine, [&] { return with_devices_of(given, profile.device, cores); });
+}
+
+Cluster with_devices_of(const Cluster& cluster, const ProfiledDevice& device, int open_cores) {
+  const auto size = [](const Device& one) { return static_cast<int>(one.cores.size()); };
+  const int given = size(cluster.devices.front()), wanted = device.cores_per_device;
+  for (const Device& one : cluster.devices) {
+    if (one.kind != DeviceKind::cpu) return cluster;
+    if (size(one) == given) continue;
+    throw Error(ErrorKind::usage, "its devices have different numbers of cores, " + std::to_string(given) +
+                                      " and " + std::to_string(size(one)) +
+                                      "; a profile is of devices of one number: make them equal");
+  }
+  const int there = given > 0 ? given : open_cores;
+  if (wanted % there != 0) {
+    throw Error(ErrorKind::usage, "devices of " + counted(wanted, "core") +
+                                      ", as profiled, are not made of devices of " + counted(there, "core") +
+                                      ", as the machine has; profile such devices, or give smaller ones");
+  }
+  if (wanted == there && (given > 0 || wanted == 1)) return cluster;
+  Cluster machine = with_wider_devices(cluster, wanted / there, there);
+  for (Device& one : machine.devices) {  // devices of one host may each count all of its memory
+    if (device.memory > Bytes(0)) one.memory = std::min(one.memory, device.memory);
+  }
+  return machine;
 }
 
 int default_threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }

@@ -28,8 +28,12 @@ bool has_cluster(const ClusterOptions& options);
 /// `8@4294967296,2@2GB/s`: two nodes of eight devices, innermost first. Throws pp::Error (usage).
 std::vector<LevelSpec> parse_levels(const std::string& text);
 /// The cluster of the file, of the levels, or so many equal devices of the profile's kind. Throws pp::Error
-/// (usage) when none or several are given.
+/// (usage) when none or several are given. As with_devices_of() the profile.
 Cluster load_cluster(const ClusterOptions& options, const Profile& profile);
+/// The machine in CPU devices of as many cores as the profiled one has: neighbours are joined
+/// (with_wider_devices()). Devices that leave their cores open have `open_cores`. Another machine than of CPU
+/// devices stays as it is. Throws pp::Error (usage) when its devices cannot be joined to such.
+Cluster with_devices_of(const Cluster& cluster, const ProfiledDevice& device, int open_cores);
 
 /// Everything of a PlanRequest that people choose; `cuts`, `replicas` and `windows` as text until parsed.
 struct RequestOptions {

@@ -187,6 +187,9 @@ void add_run(const cli::Command& app, cli::Shell& shell) {
   cli::add_enum(command, "--dtype", options->profile.dtype, "floating type of weights and activations");
   cli::add_enum(command, "--memory-format", options->profile.memory_format,
                 "of tensors of four dimensions; plans of the profile train in it");
+  cli::add_enum(command, "--kernels", options->profile.kernels,
+                "what runs products and convolutions on a CPU: the faster kernel of each here, LibTorch's own "
+                "choice, or oneDNN's products; plans of the profile run the same");
   command.add_flag("--quick", options->quick, "a rough profile in seconds: for demos and first tries");
   command
       .add_option("--precision", options->profile.precision,

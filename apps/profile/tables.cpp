@@ -106,6 +106,27 @@ std::string table_of(const std::vector<LayerRow>& rows, const LayerTableOptions&
   return table.text(static_cast<std::size_t>(options.width));
 }
 
+/// How many operations have several kernels, and what the choice wins; empty: none has.
+std::string kernels_line(const Profile& profile) {
+  if (profile.kernels.empty()) return "";
+  std::vector<double> gains;
+  std::ptrdiff_t measured = 0;
+  for (const KernelChoice& choice : profile.kernels) {
+    if (!choice.measured) continue;
+    ++measured;
+    const auto [first, second] = *choice.measured;
+    if (choice.kernel == Kernel::onednn) gains.push_back(first / second);
+  }
+  if (measured == 0) return "kernels: " + counted(std::ssize(profile.kernels), "product") + " by oneDNN\n";
+  std::string text = "kernels: " + counted(measured, "operation") + " timed, " + std::to_string(gains.size()) +
+                     " products faster by oneDNN";
+  if (!gains.empty()) {
+    std::ranges::nth_element(gains, gains.begin() + std::ssize(gains) / 2);
+    text += " (" + cli::cell(gains[gains.size() / 2], 3) + " times in the median)";
+  }
+  return text + '\n';
+}
+
 }  // namespace
 
 std::string profile_summary(const Profile& profile) {
@@ -128,7 +149,7 @@ std::string profile_summary(const Profile& profile) {
     text += ", " + counted(profile.device.devices_busy, "device") + " of " +
             counted(profile.device.cores_per_device, "core") + " busy";
   }
-  text += '\n';
+  text += '\n' + kernels_line(profile);
   for (const WholeModelPoint& point : profile.whole_model) {
     const std::optional<double> ratio = layer_sum_ratio(profile, point.micro_batch_size);
     text += "  micro-batch " + std::to_string(point.micro_batch_size) + ": forward " +

@@ -168,7 +168,8 @@ Plan frame(const Profile& profile, const Cluster& cluster, const PlanRequest& re
   plan.training = {.mini_batch = request.mini_batch,
                    .dtype = profile.dtype,
                    .memory_format = profile.memory_format,
-                   .optimizer = request.optimizer};
+                   .optimizer = request.optimizer,
+                   .kernels = effective(profile.kernels)};
   plan.devices = cluster.devices;
   plan.levels = cluster.levels;
   return plan;

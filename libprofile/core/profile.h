@@ -12,6 +12,7 @@
 #include "libprofile/core/context.h"
 #include "libprofile/core/enum_names.h"
 #include "libprofile/core/json_reader.h"
+#include "libprofile/core/kernel_choice.h"
 #include "libprofile/core/model/model_graph.h"
 #include "libprofile/core/units.h"
 
@@ -191,6 +192,7 @@ struct Profile {
   std::vector<WholeModelPoint> whole_model;
   std::vector<OptimizerProfile> optimizers;
   std::optional<OperationOverhead> operation_overhead = std::nullopt;
+  std::vector<KernelChoice> kernels = {};  ///< with which all of it was measured; by key
   /// What is not measured but assumed: `input_gradient_s` (backward not split), `saved_bytes`, `batch_size`; of
   /// an estimated profile all times.
   std::vector<std::string> estimated;

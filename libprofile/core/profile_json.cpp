@@ -331,6 +331,7 @@ Profile read_profile(ObjectReader& reader) {
                  [&](ObjectReader& member) { profile.whole_model.push_back(read_whole(member)); });
   reader.objects("optimizers",
                  [&](ObjectReader& member) { profile.optimizers.push_back(read_optimizer(member)); });
+  profile.kernels = kernels_from_json(reader);
   if (reader.has("operation_overhead")) {
     reader.object("operation_overhead",
                   [&](ObjectReader& member) { profile.operation_overhead = read_overhead(member); });
@@ -405,6 +406,7 @@ Json to_json(const Profile& profile) {
   json["whole_model"] = list_json(profile.whole_model, whole_json);
   json["optimizers"] = list_json(profile.optimizers, optimizer_json);
   if (profile.operation_overhead) json["operation_overhead"] = overhead_json(*profile.operation_overhead);
+  add_kernels(json, profile.kernels);
   json["estimated"] = profile.estimated;
   return json;
 }

@@ -23,10 +23,10 @@ class PartObserver final : public Observer {
   int part_, parts_;
 };
 
-Profile profile_part(const ResolvedModel& model, ModelPart part, const ProfileOptions& options,
-                     Observer& observer, const Environment& environment) {
+Profile profile_part(const ResolvedModel& model, ModelPart part, const std::vector<KernelChoice>& known,
+                     const ProfileOptions& options, Observer& observer, const Environment& environment) {
   Profiling profiling(model, std::move(part), options, observer, environment);
-  profiling.measure_bytes();
+  profiling.measure_bytes(known);
   profiling.measure_times();
   profiling.measure_optimizers();
   return profiling.result();
@@ -59,7 +59,7 @@ Profile profile_layers_alone(const ResolvedModel& model, const ProfileOptions& o
   for (int layer = 0; layer < layers; ++layer) {
     PartObserver part_observer(observer, layer, layers);
     const bool with_loss = layer + 1 == layers && model.graph.loss.has_value();
-    Profile part = profile_part(model, {{layer}, with_loss}, each, part_observer, environment);
+    Profile part = profile_part(model, {{layer}, with_loss}, profile.kernels, each, part_observer, environment);
     if (layer == 0) {
       profile = std::move(part);
       continue;
@@ -67,6 +67,7 @@ Profile profile_layers_alone(const ResolvedModel& model, const ProfileOptions& o
     profile.layers.push_back(std::move(part.layers.front()));
     profile.loss = std::move(part.loss);
     add_optimizers(profile.optimizers, part.optimizers);
+    profile.kernels = std::move(part.kernels);
   }
   profile.mode = ProfileMode::isolated;
   profile.whole_model.clear();

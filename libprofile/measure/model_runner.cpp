@@ -213,6 +213,22 @@ void ModelRunner::warm_up(std::size_t size) {
   wait_for(device_);
 }
 
+model::KernelKeys ModelRunner::kernel_keys(std::size_t size) {
+  model::KernelKeys keys;
+  make_batch(size);
+  {
+    const model::RecordKernels record(keys);
+    model::Pass pass = forward(cut_batch(size), nullptr);
+    backward(pass, size, PassKind::full, nullptr);
+    model::detail::guarded([] { return "the update"; }, [&] { update(); });
+    pass = forward(cut_batch(size), nullptr);  // whose weight gradients are the first of a step
+    backward(pass, size, PassKind::full, nullptr);
+  }
+  batches_[size].clear();
+  output_gradients_[size].clear();
+  return keys;
+}
+
 PassBytes ModelRunner::measure_bytes(std::size_t size) {
   PassBytes bytes;
   make_batch(size);

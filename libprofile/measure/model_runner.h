@@ -76,6 +76,12 @@ class ModelRunner {
   /// that they keep; a CPU needs none before its bytes are counted. Throws as measure_bytes().
   void warm_up(std::size_t size);
 
+  /// Of one training pass of size `size`: the operations that have several kernels. Throws
+  /// model::OutOfMemory; holds nothing.
+  model::KernelKeys kernel_keys(std::size_t size);
+  /// What passes take from here on.
+  void use(std::shared_ptr<const model::Kernels> kernels) { segment_.use(std::move(kernels)); }
+
   /// Makes the batch of size `size`, which stays, and runs three passes on it: plain, probed with full
   /// backward, probed with split backward. Throws model::OutOfMemory; nothing of the pass is held then.
   PassBytes measure_bytes(std::size_t size);

@@ -56,6 +56,7 @@ Profile Profiling::result() const {
   profile.device.memory = accounts_.front().limit();
   profile.dtype = options_.dtype;
   profile.memory_format = options_.memory_format;
+  profile.kernels = kernels_;
   const int layers = static_cast<int>(part_.layers.size());
   for (int layer = 0; layer < layers; ++layer) profile.layers.push_back(layer_result(layer));
   if (part_.with_loss) profile.loss = layer_result(layers);

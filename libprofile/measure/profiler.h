@@ -18,6 +18,23 @@ namespace pp::profile {
 enum class SizeChoice { listed, automatic };
 inline constexpr std::int64_t kLargestAutomaticSize = 1024;
 
+/// What runs an operation that has several kernels on a CPU (core/kernel_choice.h). `measured`: the faster one
+/// here, if it wins by 3 %. `mkl`: LibTorch's own choice. `onednn`: products by oneDNN, all of them.
+enum class KernelPolicy { measured, mkl, onednn };
+
+}  // namespace pp::profile
+
+namespace pp {
+template <>
+struct EnumNames<profile::KernelPolicy> {
+  static constexpr std::array table{std::pair{profile::KernelPolicy::measured, "measured"sv},
+                                    std::pair{profile::KernelPolicy::mkl, "mkl"sv},
+                                    std::pair{profile::KernelPolicy::onednn, "onednn"sv}};
+};
+}  // namespace pp
+
+namespace pp::profile {
+
 struct ProfileOptions {
   /// `isolated`: each layer alone on random inputs, for models that do not fit; no cross-check then, and what a
   /// layer and its reader both keep counts twice.
@@ -27,6 +44,7 @@ struct ProfileOptions {
   DeviceSet devices{};
   DType dtype = DType::float32;
   MemoryFormat memory_format = MemoryFormat::contiguous;
+  KernelPolicy kernels = KernelPolicy::measured;
   /// Stop sampling a size when the half-width of the 95 % interval of the median, by the medians of at least
   /// eight visits in `min_time` of each kind of pass, is below this share of it, ...
   double precision = 0.02;

@@ -8,6 +8,7 @@
 #include "libprofile/device/cores.h"
 #include "libprofile/device/reference_kernel.h"
 #include "libprofile/measure/findings.h"
+#include "libprofile/measure/kernel_timing.h"
 #include "libprofile/measure/model_parts.h"
 #include "libprofile/measure/reference_drift.h"
 #include "libprofile/measure/statistics.h"
@@ -130,7 +131,29 @@ Seconds Profiling::remaining_before(std::size_t size) const {
   return total;
 }
 
-void Profiling::measure_bytes() {
+/// On all devices at once, each on its cores; the first one's times count.
+void Profiling::choose_kernels(std::size_t size) {
+  if (options_.kernels == KernelPolicy::mkl || device().is_cuda()) return;
+  std::vector<KernelChoice> choices;
+  on_devices([&](int device, ModelRunner& runner) {
+    const model::KernelKeys keys = runner.kernel_keys(size);
+    const ChargeMemory nobody{MemoryAccount()};
+    std::vector<KernelChoice> own = options_.kernels == KernelPolicy::onednn
+                                        ? onednn_kernels(keys, kernels_)
+                                        : time_kernels(keys, kernels_, environment_.clock);
+    if (device == 0) choices = std::move(own);
+  });
+  kernels_ = std::move(choices);
+  use_kernels(runners_);
+}
+
+void Profiling::use_kernels(const Runners& runners) const {
+  const auto chosen = std::make_shared<const model::Kernels>(kernels_);
+  for (const std::unique_ptr<ModelRunner>& runner : runners) runner->use(chosen);
+}
+
+void Profiling::measure_bytes(std::vector<KernelChoice> known) {
+  kernels_ = std::move(known);
   for (std::size_t i = 0; i < sizes_.size(); ++i) {
     Size& size = sizes_[i];
     observer_.progress("counting bytes", static_cast<double>(i) / static_cast<double>(sizes_.size()),
@@ -139,6 +162,7 @@ void Profiling::measure_bytes() {
     Seconds start{};
     try {
       with_context(text, [&] {
+        choose_kernels(i);
         on_devices([&](int, ModelRunner& runner) { runner.warm_up(i); });
         start = environment_.clock.now();
         size.bytes = measure_bytes_at(i);
@@ -190,6 +214,7 @@ void Profiling::make_parts() {
         parts_[d]->vary_boundaries(i);
       }
     });
+    use_kernels(parts_);
     if (parts_fit()) return;
   } catch (const model::OutOfMemory&) {
   }

@@ -25,15 +25,17 @@ class Profiling {
   Profiling(const ResolvedModel& model, ModelPart part, const ProfileOptions& options, Observer& observer,
             const Environment& environment);
 
-  /// The steps, in this order. A size that does not fit is marked, and so are all above it; throws pp::Error
-  /// (device) when none fits, (data) when the model cannot run.
-  void measure_bytes();
+  /// The steps, in this order. The first also chooses the kernels of each size, but for those that are known. A
+  /// size that does not fit is marked, and so are all above it; throws pp::Error (device) when none fits,
+  /// (data) when the model cannot run.
+  void measure_bytes(std::vector<KernelChoice> known = {});
   void measure_times();
   void measure_optimizers();
   /// `layers` are those of the part.
   Profile result() const;
 
  private:
+  using Runners = std::vector<std::unique_ptr<ModelRunner>>;
   struct Size {
     std::int64_t micro_batch_size = 1;
     bool out_of_memory = false;
@@ -57,6 +59,9 @@ class Profiling {
   bool parts_fit() const;
   /// Adds the first device's time of the reference work.
   VisitTimes run_visit(const Visit& visit, std::vector<double>& reference);
+  void use_kernels(const Runners& runners) const;
+  /// What passes of size `size` run on.
+  void choose_kernels(std::size_t size);
   PassBytes measure_bytes_at(std::size_t size);
   void give_up_from(std::size_t size);
   /// Whether a size twice as large could not be sampled within the budget.
@@ -67,7 +72,6 @@ class Profiling {
   OptimizerProfile measure_optimizer(const std::string& name, const MakeOptimizer& make);
   std::vector<UpdatePoint> measure_updates(const MakeOptimizer& make, int pieces, int devices);
   std::optional<UpdatePoint> measure_new_version(const MakeOptimizer& make);
-  using Runners = std::vector<std::unique_ptr<ModelRunner>>;
   void time_updates(const Runners& runners, std::vector<std::vector<Stretch>>& stretches);
   Seconds optimizer_budget() const { return options_.budget_per_size / 4; }
   LayerProfile layer_result(int position) const;
@@ -79,6 +83,7 @@ class Profiling {
   Observer& observer_;
   const Environment& environment_;
   std::vector<Size> sizes_;
+  std::vector<KernelChoice> kernels_;
   std::vector<OptimizerProfile> optimizers_;
   Context findings_;                               ///< what the timing says about the machine
   std::vector<MemoryAccount> accounts_;            ///< per device

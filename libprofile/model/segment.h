@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "libprofile/core/model/model_graph.h"
+#include "libprofile/model/kernels/kernels.h"
 #include "libprofile/model/ops.h"
 
 namespace pp::model {
@@ -99,7 +100,7 @@ class LayerObserver {
   virtual void end(int position, Phase phase) = 0;
 };
 
-/// Immutable: several threads may run passes of one segment at once, each with its own generator.
+/// Immutable but for use(): several threads may run passes of one segment at once, each with its own generator.
 /// A layer that fails throws pp::Error (run), OutOfMemory (errors.h) when memory ran out; both name the layer.
 class Segment {
  public:
@@ -121,6 +122,8 @@ class Segment {
   /// Layer outputs of this segment that other layers, the model's outputs or a loss elsewhere use outside of
   /// it; ascending.
   const std::vector<TensorSource>& outputs() const;
+  /// From here on its passes take these kernels. Not while a pass runs.
+  void use(std::shared_ptr<const Kernels> kernels) { kernels_ = std::move(kernels); }
   /// True for the inputs whose gradient goes back to their producer (ResolvedLayer::input_gradient).
   bool input_needs_gradient(int input) const;
 
@@ -160,6 +163,7 @@ class Segment {
   const ResolvedModel* model_;
   std::shared_ptr<const detail::BoundSegment> bound_;
   std::shared_ptr<detail::PassStates> states_;
+  std::shared_ptr<const Kernels> kernels_;  ///< null: LibTorch's
 };
 
 /// What a batch norm has seen of a mini-batch.

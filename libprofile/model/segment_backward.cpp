@@ -176,6 +176,7 @@ class Backwarding {
 
 Tensors Segment::backward(Pass& pass, std::span<Tensors> output_gradients, double loss_weight,
                           Gradients& gradients, LayerObserver* observer) const {
+  const UseKernels kernels(kernels_.get());
   Tensors result;
   {
     Backwarding walk(*model_, *bound_, state_of(pass.state_), observer);
@@ -189,6 +190,7 @@ Tensors Segment::backward(Pass& pass, std::span<Tensors> output_gradients, doubl
 
 Tensors Segment::input_gradient(Pass& pass, std::span<Tensors> output_gradients, double loss_weight,
                                 LayerObserver* observer) const {
+  const UseKernels kernels(kernels_.get());
   Backwarding walk(*model_, *bound_, state_of(pass.state_), observer);
   walk.receive(output_gradients, loss_weight, pass.loss_gradient);
   walk.input_gradient();
@@ -196,6 +198,7 @@ Tensors Segment::input_gradient(Pass& pass, std::span<Tensors> output_gradients,
 }
 
 void Segment::weight_gradient(Pass& pass, Gradients& gradients, LayerObserver* observer) const {
+  const UseKernels kernels(kernels_.get());
   Backwarding(*model_, *bound_, state_of(pass.state_), observer).weight_gradient(gradients);
   states_->give(std::move(pass.state_));
 }

@@ -77,6 +77,7 @@ void check_inputs(const SegmentPlan& plan, const Weights& weights, TensorSpan in
 
 Pass Segment::forward(std::shared_ptr<const Weights> weights, TensorSpan inputs, const PassContext& context,
                       LayerObserver* observer) const {
+  const UseKernels kernels(kernels_.get());
   const SegmentPlan& plan = bound_->plan;
   check_inputs(plan, *weights, inputs);
   Pass pass;

@@ -20,6 +20,7 @@ std::vector<Difference> facts(const Profile& first, const Profile& second) {
           {"model hash", first.model_hash, second.model_hash},
           {"dtype", name(first.dtype), name(second.dtype)},
           {"memory format", name(first.memory_format), name(second.memory_format)},
+          {"kernels", name_of_kernels(first.kernels), name_of_kernels(second.kernels)},
           {"mode", name(first.mode), name(second.mode)},
           {"device kind", name(a.kind), name(b.kind)},
           {"device name", a.name, b.name},

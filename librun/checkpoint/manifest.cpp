@@ -111,6 +111,7 @@ Json to_json(const Manifest& manifest) {
                 {"seed", manifest.seed},
                 {"micro_batches", manifest.micro_batches},
                 {"plan_hash", manifest.plan_hash},
+                {"kernels", manifest.kernels},
                 {"settings", to_json(manifest.settings)},
                 {"parts", parts}};
   document["hash"] = own_hash(document);
@@ -128,6 +129,7 @@ Manifest parse_manifest(std::string_view text) {
     manifest.seed = read_seed(reader, "seed");
     manifest.micro_batches = reader.integer("micro_batches", {.min = 1});
     manifest.plan_hash = reader.text("plan_hash");
+    if (reader.has("kernels")) manifest.kernels = reader.text("kernels");
     manifest.settings = read_settings(reader, "settings");
     std::set<std::string> files;
     reader.objects("parts", [&](ObjectReader& member) {
@@ -171,6 +173,7 @@ std::vector<std::string> differences(const Manifest& was, const Manifest& is) {
   };
   compare("seed", std::to_string(was.seed), std::to_string(is.seed));
   compare("micro_batches", std::to_string(was.micro_batches), std::to_string(is.micro_batches));
+  compare("kernels", was.kernels, is.kernels);
   std::set<std::string> names;
   for (const Settings* settings : {&was.settings, &is.settings}) {
     for (const auto& [name, value] : *settings) {

@@ -49,8 +49,9 @@ struct Manifest {
   TrainingIdentity identity;
   std::uint64_t seed = 0;
   std::int64_t micro_batches = 1;
-  std::string plan_hash;  ///< of the plan that wrote it, for information
-  Settings settings;      ///< the training options, as in the report
+  std::string plan_hash;          ///< of the plan that wrote it, for information
+  std::string kernels = "usual";  ///< name_of_kernels() of the plan; others round otherwise
+  Settings settings;              ///< the training options, as in the report
   std::vector<CheckpointPart> parts;
   bool operator==(const Manifest&) const = default;
 };

@@ -188,6 +188,7 @@ Manifest describe(const plan::Plan& plan, const RunOptions& options, const Setup
   manifest.seed = options.seed;
   manifest.micro_batches = std::int64_t{plan.training.micro_batches} * options.accumulate;
   manifest.plan_hash = plan::plan_hash(plan);
+  manifest.kernels = name_of_kernels(plan.training.kernels);
   manifest.settings = settings_of(plan, options, setup.length);
   return manifest;
 }

@@ -39,6 +39,7 @@ Stage::Stage(const ResolvedModel& model, StageOptions options)
                 options.stages, options.index, options.per_update),
       buffers_(segment_.initial_buffers(options.dtype, options.device)),
       sums_(segment_.empty_gradients()) {
+  segment_.use(std::move(options.kernels));
   if (options.recorded)
     recorded_.emplace(segment_, std::move(options.recorded->kinds), options.recorded->payer);
   for (const int layer : segment_.layers()) batch_norms_.push_back(batch_norms(model_, layer));

@@ -33,7 +33,8 @@ struct StageOptions {
   DType dtype = DType::float32;
   MemoryFormat format = MemoryFormat::contiguous;
   std::optional<Autocast> autocast = {};  ///< type of the products in forwards (model::PassContext)
-  at::Device device = at::kCPU;           ///< where weights, gradients and optimizer state live
+  std::shared_ptr<const model::Kernels> kernels = {};  ///< null: the usual ones
+  at::Device device = at::kCPU;                        ///< where weights, gradients and optimizer state live
   std::uint64_t seed = 1;
   std::unique_ptr<model::Optimizer> optimizer;  ///< null: forwards alone, without gradients
   plan::WeightPolicy policy = plan::WeightPolicy::flush;

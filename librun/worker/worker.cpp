@@ -199,6 +199,7 @@ void Worker::make_stage(std::size_t s) {
   options.dtype = job_.plan.training.dtype;
   options.format = job_.plan.training.memory_format;
   options.autocast = job_.options.autocast;
+  options.kernels = std::make_shared<const model::Kernels>(job_.plan.training.kernels);
   options.device = device_;
   options.seed = job_.options.seed;
   if (!job_.inference) {

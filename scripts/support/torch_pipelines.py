@@ -273,8 +273,9 @@ def pipeline_step(units: list[Unit], count: int, schedule: str, cuts: list[str],
 
 def train(arguments: argparse.Namespace) -> dict:
     rank, network = int(os.environ.get("RANK", "0")), NETWORKS[arguments.network]
-    torch.set_num_threads(1)
-    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank]})
+    threads = arguments.threads
+    torch.set_num_threads(threads)
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[rank * threads:(rank + 1) * threads])
     units = network.units()
     load_weights(arguments.folder, units)
     batches = load_batches(arguments.folder, network, arguments.batch)
@@ -308,6 +309,7 @@ def main() -> None:
     parser.add_argument("--micro-batches", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--lr", type=float, required=True)
+    parser.add_argument("--threads", type=int, default=1, help="of each rank, on as many cores")
     arguments = parser.parse_args()
     if arguments.make:
         make(arguments.folder, NETWORKS[arguments.network], arguments.batch, arguments.steps)

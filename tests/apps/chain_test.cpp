@@ -24,9 +24,9 @@ struct Folder : TemporaryFolder {
   std::string file(const std::string& name) const { return pp::read_file(path() / name); }
   bool has(const std::string& name) const { return std::filesystem::exists(path() / name); }
 
-  void profile() const {
-    const Outcome outcome =
-        run("pp-profile", {"lenet5:image=8", "--micro-batch-sizes", "4,8,32", "--quick", "-o", "profile.json"});
+  void profile(const std::string& kernels = "measured") const {
+    const Outcome outcome = run("pp-profile", {"lenet5:image=8", "--micro-batch-sizes", "4,8,32", "--quick",
+                                               "--kernels", kernels, "-o", "profile.json"});
     CAPTURE(outcome.err);
     REQUIRE(outcome.code == 0);
   }
@@ -70,6 +70,41 @@ TEST_SUITE("apps/chain") {
     const pp::Json two = pp::parse_json(folder.file("two-report.json"));
     CHECK(one["step_losses"] == two["step_losses"]);
     CHECK(one["step_losses"].size() == 5);
+  }
+
+  TEST_CASE("plans carry the profile's kernels, runs obey them, and a checkpoint knows them") {
+    const Folder folder;
+    folder.profile("onednn");
+    folder.plan("one.json", {"--stages", "1", "--replicas", "1", "--micro-batches", "4", "--schedule", "1f1b"});
+    folder.plan("two.json",
+                {"--stages", "2", "--replicas", "1-1", "--micro-batches", "4", "--schedule", "1f1b"});
+    const auto kernels_of = [&](const std::string& plan) {
+      return pp::plan::parse_plan(folder.file(plan)).training.kernels;
+    };
+    // lenet5 ends in three linear layers: at each of three sizes three products forward, three gradients of
+    // inputs, three of weights, each in two ways.
+    CHECK(kernels_of("one.json").size() == 3 * (3 + 3 + 2 * 3));
+    CHECK(kernels_of("two.json") == kernels_of("one.json"));
+    const std::vector<std::string> options{"--steps",      "3",           "--no-evaluate",
+                                           "--checkpoint", "checkpoints", "--save-weights"};
+    for (const std::string name : {"one", "two"}) {
+      std::vector<std::string> given = options;
+      given.push_back(name + ".safetensors");
+      if (name == "two") given[4] = "others";
+      CHECK(folder.train(name + ".json", given).code == 0);
+    }
+    CHECK(folder.file("one.safetensors") == folder.file("two.safetensors"));
+    const auto resumed = [&](const std::string& plan) {
+      return folder.train(plan, {"--steps", "4", "--no-evaluate", "--resume", "checkpoints"});
+    };
+    CHECK(resumed("two.json").err.find("kernels") == std::string::npos);
+    folder.profile("mkl");
+    folder.plan("usual.json",
+                {"--stages", "1", "--replicas", "1", "--micro-batches", "4", "--schedule", "1f1b"});
+    CHECK(kernels_of("usual.json").empty());
+    const Outcome other = resumed("usual.json");
+    CHECK(other.code == 0);
+    CHECK(other.err.find("kernels usual (was ") != std::string::npos);
   }
 
   // A layer of three equal products, and three layers of one: however fast the machine is and whatever else it

@@ -135,8 +135,39 @@ TEST_SUITE("apps/machines") {
     pp::write_file(folder.path() / "cluster.json", pp::dump_json(to_json(cluster)));
     refused(
         folder.run({"one.json", "two.json", "--cluster", "cluster.json", "--mini-batch", "64"}),
-        "one.json: devices of 1 core are not made of devices of 3 cores, as the machine has; give a machine "
-        "of smaller devices");
+        "cluster.json: devices of 1 core, as profiled, are not made of devices of 3 cores, as the machine has; "
+        "profile such devices, or give smaller ones");
+  }
+
+  TEST_CASE("one profile of devices of two cores plans devices of two cores") {
+    const Folder folder(0.4);
+    REQUIRE(folder
+                .run({"two.json", "--devices", "2", "--bandwidth", "1e12", "--mini-batch", "64", "--stages",
+                      "2", "-o", "plan.json"})
+                .code == 0);
+    CHECK(folder.written().devices[0].cores == std::vector<int>{0, 1});
+    CHECK(folder.written().devices[1].cores == std::vector<int>{2, 3});
+
+    pp::Cluster cluster =
+        pp::flat_cluster(4, pp::DeviceKind::cpu, pp::BytesPerSecond(1e12), pp::Seconds(0), pp::Bytes(0));
+    for (int i = 0; i < 4; ++i) cluster.devices[static_cast<std::size_t>(i)].cores = {10 + i};
+    const auto plan_on = [&](const char* profile) {
+      pp::write_file(folder.path() / "cluster.json", pp::dump_json(to_json(cluster)));
+      return folder.run(
+          {profile, "--cluster", "cluster.json", "--mini-batch", "64", "--stages", "2", "-o", "plan.json"});
+    };
+    REQUIRE(plan_on("two.json").code == 0);
+    REQUIRE(folder.written().devices.size() == 2);
+    CHECK(folder.written().devices[1].cores == std::vector<int>{12, 13});
+    cluster.devices[3].cores = {13, 14};
+    refused(
+        plan_on("two.json"),
+        "cluster.json: its devices have different numbers of cores, 1 and 2; a profile is of devices of one "
+        "number: make them equal");
+    for (pp::Device& device : cluster.devices) device.cores = {0, 1};
+    refused(plan_on("one.json"),
+            "cluster.json: devices of 1 core, as profiled, are not made of devices of 2 cores, as the machine "
+            "has; profile such devices, or give smaller ones");
   }
 
   TEST_CASE("where nothing fits one machine the other wins, where nothing fits any the first says why") {

@@ -45,6 +45,7 @@ struct Shared {
   std::array<std::atomic<std::uint64_t>, kMostCategories> counts;
   std::array<char, 4096> doing;
   std::array<char, 4096> finding;
+  rusage before;  ///< of the child, when the case began
 };
 
 struct Options {
@@ -83,8 +84,7 @@ void empty_folder(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) fs::remove_all(entry.path());
 }
 
-void limit_cpu(int seconds) {
-  rusage used{};
+void limit_cpu(int seconds, rusage& used) {
   getrusage(RUSAGE_SELF, &used);
   const auto limit = static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec + 1 + seconds);
   const rlimit limits{limit, RLIM_INFINITY};
@@ -119,7 +119,7 @@ Result run_case(const Campaign& campaign, Case& one) {
     }
     Case one(seed_of(options, shared.next), folder, shared.doing.data(), shared.doing.size());
     one.doing("");
-    limit_cpu(campaign.cpu_seconds * kSanitizerFactor);
+    limit_cpu(campaign.cpu_seconds * kSanitizerFactor, shared.before);
     const Result result = run_case(campaign, one);
     ++shared.counts[result.category];
     put(shared.finding, result.finding);
@@ -143,12 +143,15 @@ std::string watch(const Campaign& campaign, Shared& shared, pid_t process) {
   Clock::time_point since = Clock::now();
   std::string killed;
   for (int status = 0;;) {
-    if (waitpid(process, &status, WNOHANG) == process) {
+    rusage used{};
+    if (wait4(process, &status, WNOHANG, &used) == process) {
       if (!killed.empty()) return killed;
       if (WIFSIGNALED(status)) {
         const int signal = WTERMSIG(status);
         if (signal == SIGXCPU)
-          return "hang: more than " + std::to_string(campaign.cpu_seconds) + " s of CPU time";
+          return "hang: more than " + std::to_string(campaign.cpu_seconds) + " s of CPU time, " +
+                 std::to_string(used.ru_stime.tv_sec - shared.before.ru_stime.tv_sec) +
+                 " s of them the system's";
         return std::string("crash: ") + strsignal(signal);
       }
       const int code = WEXITSTATUS(status);

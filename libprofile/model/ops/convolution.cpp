@@ -53,7 +53,7 @@ Forward conv2d(const Attributes& attributes) {
         const at::Tensor &x = inputs[0], &weight = weights[0],
                          bias = weights.size() > 1 ? weights[1] : at::Tensor();
         save(context, {x});
-        if (few_positions(c, x, weight)) return {convolve_by_product(c, x, weight, bias)};
+        if (forward_is_product(c, x, weight)) return {convolve_by_product(c, x, weight, bias)};
         return {convolve(c, x, weight, bias)};
       };
 }

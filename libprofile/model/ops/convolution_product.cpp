@@ -6,6 +6,7 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 
+#include "libprofile/model/kernels/kernels.h"
 #include "libprofile/model/ops/strided_convolution.h"
 
 namespace pp::model::ops {
@@ -42,12 +43,21 @@ at::Tensor columns(const Convolution& convolution, const at::Tensor& x, const at
                                convolution.padding, {convolution.stride, convolution.stride}));
 }
 
-/// Output channels at least `factor` times the positions, of a kind that the products know.
-bool few(const Convolution& convolution, const at::Tensor& x, const at::Tensor& weight, std::int64_t factor) {
-  const std::int64_t positions =
-      x.size(0) * output_side(convolution, x, weight, 0) * output_side(convolution, x, weight, 1);
-  return x.is_cpu() && x.scalar_type() == at::kFloat && weight.is_contiguous() && convolution.groups == 1 &&
-         positions * factor <= weight.size(0);
+/// Whether it runs as a product. There is a choice where what each output reads, written out, is at most four
+/// times the weights: a product of more takes too much memory.
+bool is_product(KernelTask task, const Convolution& convolution, const at::Tensor& x,
+                const at::Tensor& weight) {
+  constexpr std::int64_t kMost = 4;
+  const bool known = x.is_cpu() && x.scalar_type() == at::kFloat && weight.is_contiguous() &&
+                     convolution.groups == 1 && x.numel() > 0;
+  if (!known) return false;
+  const KernelKey key{
+      task,
+      DType::float32,
+      {},
+      {x.size(0), x.size(1), x.size(2), x.size(3), weight.size(0), weight.size(2), weight.size(3),
+       convolution.padding[0], convolution.padding[1], convolution.stride, convolution.dilation}};
+  return output_positions(key) <= kMost * weight.size(0) && chosen_kernel(key) == Kernel::product;
 }
 
 }  // namespace
@@ -83,18 +93,19 @@ void add_weight_gradient_by_product(const Convolution& convolution, const at::Te
   sums.add_product(0, by_channel(gradient), columns(convolution, x, weight).t());
 }
 
-bool few_positions(const Convolution& convolution, const at::Tensor& x, const at::Tensor& weight) {
-  return few(convolution, x, weight, 16);
+bool forward_is_product(const Convolution& convolution, const at::Tensor& x, const at::Tensor& weight) {
+  return is_product(KernelTask::convolution, convolution, x, weight);
 }
 
 bool input_gradient_is_product(const Convolution& convolution, const at::Tensor& x, const at::Tensor& weight) {
-  const bool strided = is_pointwise(convolution, weight) && convolution.stride > 1;
-  return few_positions(convolution, x, weight) || (x.is_cuda() && convolution.groups == 1 && strided);
+  if (x.is_cuda())
+    return convolution.groups == 1 && is_pointwise(convolution, weight) && convolution.stride > 1;
+  return is_product(KernelTask::convolution_input_gradient, convolution, x, weight);
 }
 
 bool weight_gradient_is_product(const Convolution& convolution, const at::Tensor& x, const at::Tensor& weight) {
-  return few(convolution, x, weight, 1) ||
-         (x.is_cuda() && convolution.groups == 1 && is_pointwise(convolution, weight));
+  if (x.is_cuda()) return convolution.groups == 1 && is_pointwise(convolution, weight);
+  return is_product(KernelTask::convolution_weight_gradient, convolution, x, weight);
 }
 
 }  // namespace pp::model::ops

@@ -31,9 +31,9 @@ at::Tensor input_gradient_by_product(const Convolution& convolution, const at::T
 void add_weight_gradient_by_product(const Convolution& convolution, const at::Tensor& gradient,
                                     const at::Tensor& x, const at::Tensor& weight, WeightSums& sums);
 
-/// Whether the forward is faster so, the input gradient, the weight gradient. On a CPU by one figure, output
-/// channels by positions (n h' w'): 16, 16 and 1 are where the two ways cross in `scripts/bench convolution`.
-bool few_positions(const Convolution& convolution, const at::Tensor& x, const at::Tensor& weight);
+/// Whether the forward runs as a product, the input gradient, the weight gradient: on a CPU as the run's
+/// kernels say (kernels/kernels.h).
+bool forward_is_product(const Convolution& convolution, const at::Tensor& x, const at::Tensor& weight);
 bool input_gradient_is_product(const Convolution& convolution, const at::Tensor& x, const at::Tensor& weight);
 bool weight_gradient_is_product(const Convolution& convolution, const at::Tensor& x, const at::Tensor& weight);
 

@@ -73,6 +73,55 @@ TEST_SUITE("libprofile/measure/profiler") {
     CHECK(profile.layers[2].points[0].output == Bytes(2 * 3 * 4));
   }
 
+  TEST_CASE("each operation that has several kernels is timed by both, at each size") {
+    using enum KernelTask;
+    using enum ProductLayout;
+    const auto f32 = DType::float32;
+    // Of n samples: x w^T with a bias, 4 -> 6 and 6 -> 3; the gradient of relu's output, n x 3 by 3 x 6; those
+    // of the weights, 6 x n by n x 4 and 3 x n by n x 6, the first of a step and a later one. Nobody wants x's.
+    std::vector<KernelKey> expected;
+    for (const std::int64_t n : {2, 5}) {
+      for (const auto& [in, out] : {std::pair{4, 6}, std::pair{6, 3}}) {
+        expected.push_back({product_with_bias, f32, nt, {n, in, out}});
+        for (const KernelTask task : {product_into, product_added})
+          expected.push_back({task, f32, tn, {out, n, in}});
+      }
+      expected.push_back({product, f32, nn, {n, 3, 6}});
+    }
+    std::ranges::sort(expected);
+    ProfileOptions options = brief({2, 5});
+    const auto keys_of = [](const Profile& profile) {
+      std::vector<KernelKey> keys;
+      for (const KernelChoice& choice : profile.kernels) keys.push_back(choice.key);
+      return keys;
+    };
+    const Profile measured = measure(chain_graph(), options);
+    Json found, wanted;
+    std::vector<KernelChoice> plain;
+    for (const KernelKey& key : expected) plain.push_back({key, Kernel::mkl, {}});
+    add_kernels(wanted, plain);
+    plain.clear();
+    for (const KernelKey& key : keys_of(measured)) plain.push_back({key, Kernel::mkl, {}});
+    add_kernels(found, plain);
+    CHECK(found.dump() == wanted.dump());
+    for (const KernelChoice& choice : measured.kernels) {
+      REQUIRE(choice.measured);
+      CHECK((choice.kernel == Kernel::onednn) == ((*choice.measured)[1] <= 0.97 * (*choice.measured)[0]));
+    }
+    options.mode = ProfileMode::isolated;
+    CHECK(std::ranges::includes(keys_of(measure(chain_graph(), options)), expected));  // and x's gradient
+    options.mode = ProfileMode::in_place;
+    options.kernels = KernelPolicy::onednn;
+    const Profile forced = measure(chain_graph(), options);
+    CHECK((keys_of(forced) == expected));
+    for (const KernelChoice& choice : forced.kernels) {
+      CHECK(choice.kernel == Kernel::onednn);
+      CHECK(!choice.measured);
+    }
+    options.kernels = KernelPolicy::mkl;
+    CHECK(measure(chain_graph(), options).kernels.empty());
+  }
+
   TEST_CASE("times are positive where there is work and 0 where there is none") {
     const Profile profile = measure(chain_graph(), brief({2}));
     for (const LayerProfile& layer : profile.layers) {

@@ -98,14 +98,14 @@ TEST_SUITE("libprofile/model/convolution_product") {
     const Convolution c{{1, 1}, 1, 1, 1};
     const at::Tensor x = at::empty({2, 8, 4, 4});
     const auto weight = [](std::int64_t out) { return at::empty({out, 8, 3, 3}); };
-    CHECK(ops::few_positions(c, x, weight(512)));  // 16 * 32
-    CHECK_FALSE(ops::few_positions(c, x, weight(511)));
+    CHECK(ops::forward_is_product(c, x, weight(512)));  // 16 * 32
+    CHECK_FALSE(ops::forward_is_product(c, x, weight(511)));
     CHECK(ops::weight_gradient_is_product(c, x, weight(32)));
     CHECK_FALSE(ops::weight_gradient_is_product(c, x, weight(31)));
     // A stride of 2 leaves 2x2 positions a sample.
-    CHECK(ops::few_positions({{1, 1}, 2, 1, 1}, x, weight(128)));
-    CHECK_FALSE(ops::few_positions({{1, 1}, 2, 1, 1}, x, weight(127)));
-    CHECK_FALSE(ops::few_positions({{1, 1}, 1, 1, 2}, x, weight(512)));
-    CHECK_FALSE(ops::few_positions(c, x.to(at::kDouble), weight(512).to(at::kDouble)));
+    CHECK(ops::forward_is_product({{1, 1}, 2, 1, 1}, x, weight(128)));
+    CHECK_FALSE(ops::forward_is_product({{1, 1}, 2, 1, 1}, x, weight(127)));
+    CHECK_FALSE(ops::forward_is_product({{1, 1}, 1, 1, 2}, x, weight(512)));
+    CHECK_FALSE(ops::forward_is_product(c, x.to(at::kDouble), weight(512).to(at::kDouble)));
   }
 }

@@ -230,6 +230,7 @@ Outcome run_stages(const Job& job, const std::vector<std::vector<int>>& layers, 
     std::ranges::copy_if(layers[s], std::back_inserter(again),
                          [&](int layer) { return std::ranges::count(recompute, layer) > 0; });
     Segment segment(*job.model, layers[s], s + 1 == layers.size(), again, job.format);
+    segment.use(job.kernels);
     auto weights = segment.initial_weights(job.key.seed, job.dtype);
     Gradients gradients = segment.empty_gradients();
     stages.push_back({std::move(segment), std::move(weights), std::move(gradients), {}});

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct Job {
   std::vector<std::int64_t> micro_batches{3, 3, 2};  ///< samples of each
   RandomKey key{.seed = 7, .step = 5, .micro_batch = 0};
   MemoryFormat format = MemoryFormat::contiguous;  ///< of run_stages()
+  std::shared_ptr<const Kernels> kernels = {};     ///< of run_stages()
 };
 
 /// Of the whole mini-batch.

@@ -30,6 +30,19 @@ Sizes sizes_of(const std::vector<LayerPoint>& points) {
 }  // namespace
 
 TEST_SUITE("libprofile/report/merge") {
+  TEST_CASE("the kernels of both, of an operation that both have those of whose points are kept") {
+    Profile first = measured({2}, 1), second = measured({4}, 2);
+    const auto product = [](std::int64_t rows, Kernel kernel) {
+      return KernelChoice{{KernelTask::product, DType::float32, ProductLayout::nn, {rows, 3, 3}}, kernel, {}};
+    };
+    first.kernels = {product(2, Kernel::onednn), product(9, Kernel::mkl)};
+    second.kernels = {product(4, Kernel::onednn), product(9, Kernel::onednn)};
+    CHECK(merge_profiles(first, second).kernels ==
+          std::vector{product(2, Kernel::onednn), product(4, Kernel::onednn), product(9, Kernel::mkl)});
+    CHECK(merge_profiles(first, second, Overlap::second).kernels ==
+          std::vector{product(2, Kernel::onednn), product(4, Kernel::onednn), product(9, Kernel::onednn)});
+  }
+
   TEST_CASE("sizes of both stand in one order, and the result is a valid document") {
     const Profile merged = merge_profiles(measured({2, 8}, 1), measured({1, 4, 16}, 2));
     const Sizes all{1, 2, 4, 8, 16};

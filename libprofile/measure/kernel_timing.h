@@ -1,0 +1,23 @@
+// Which kernels are faster here: both of each operation of a model, timed by themselves.
+#pragma once
+
+#include <vector>
+
+#include "libprofile/device/clock.h"
+#include "libprofile/model/kernels/kernels.h"
+
+namespace pp::profile {
+
+/// Times both kernels of each key, in turn, on the calling thread's cores: the best of at most five rounds of
+/// half a millisecond or one call each, of one round where a call takes 20 ms or more. Also those of the
+/// products inside convolutions that become products. Those that are `known` stay. All of them by key.
+std::vector<KernelChoice> time_kernels(const model::KernelKeys& keys, std::vector<KernelChoice> known,
+                                       const Clock& clock);
+
+/// The other kernel where it is 3 % faster.
+Kernel faster_kernel(const KernelChoice& timed);
+
+/// Of all products oneDNN's, nothing measured, and those that are `known`. By key.
+std::vector<KernelChoice> onednn_kernels(const model::KernelKeys& keys, std::vector<KernelChoice> known);
+
+}  // namespace pp::profile
