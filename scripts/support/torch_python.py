@@ -43,6 +43,19 @@ def make_environment(folder: pathlib.Path) -> None:
     (packages / "nvidia").symlink_to(nvidia)
 
 
+def add_packages(python: str, packages: list[str], fail: typing.Callable[[str], typing.NoReturn]) -> None:
+    """Installs those that this Python cannot import."""
+    def has(package: str) -> bool:
+        return subprocess.run([python, "-c", f"import {package}"], capture_output=True).returncode == 0
+
+    missing = [package for package in packages if not has(package)]
+    if not missing:
+        return
+    print(f"installs {', '.join(missing)} for {python}", file=sys.stderr)
+    if subprocess.run([python, "-m", "pip", "install", "-q", "--no-cache-dir", *missing], stdout=sys.stderr).returncode != 0:
+        fail(f"{python} could not install {', '.join(missing)}; name a Python that has them with --python")
+
+
 def find_python(wanted: str | None, fail: typing.Callable[[str], typing.NoReturn]) -> str:
     """`wanted`, this Python, or that of the cache, which is made on first use."""
     if wanted is not None:
