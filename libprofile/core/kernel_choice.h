@@ -95,8 +95,8 @@ constexpr std::int64_t output_positions(const KernelKey& key) {
 struct KernelChoice {
   KernelKey key;
   Kernel kernel = Kernel::mkl;
-  /// Seconds per call of the two kernels of the task, in the order of Kernel; none where nobody measured, as in
-  /// plans.
+  /// Seconds per call of the two kernels of the task, as kernels_of(): of the usual one the best, of the other
+  /// the median; none where nobody measured, as in plans.
   std::optional<std::array<Seconds, 2>> measured;
   bool operator==(const KernelChoice&) const = default;
 };

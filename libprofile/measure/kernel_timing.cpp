@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "libprofile/device/compute_device.h"
 #include "libprofile/model/kernels/kernel_call.h"
@@ -13,27 +13,31 @@ namespace pp::profile {
 namespace {
 
 constexpr int kRounds = 5;
-constexpr Seconds kSample{5e-4}, kLong{0.02};
-constexpr double kLeastGain = 0.03;
+constexpr Seconds kSample{5e-4};
+/// Once so much is spent on an operation, a round decides that is clear, or the second one.
+constexpr Seconds kLong{0.05};
+constexpr double kClearGain = 0.2, kLeastGain = 0.03;
 
-/// The operation by the kernel, inside by those that are chosen already.
+/// The operation by one kernel, inside by those that are chosen already.
 class Timed {
  public:
   Timed(const model::KernelCall& call, const KernelKey& key, Kernel kernel, std::vector<KernelChoice> chosen)
       : call_(call), kernels_(with(std::move(chosen), {key, kernel, std::nullopt})) {}
 
-  /// The best so far, per call.
-  Seconds best() const { return best_; }
+  /// What later calls find, as memory, is made.
+  void warm_up(const Clock& clock) { first_ = run(1, clock); }
 
-  /// The first call makes what later ones find; it counts only where it is long.
-  void warm_up(const Clock& clock) {
-    const Seconds first = run(1, clock);
-    best_ = first >= kLong ? first : run(1, clock);
+  /// Seconds per call.
+  Seconds sample(const Clock& clock) {
+    const auto calls = static_cast<int>(std::clamp(kSample / std::max(first_, Seconds(1e-7)), 1.0, 1000.0));
+    samples_.push_back(run(calls, clock));
+    return samples_.back();
   }
-
-  void run_sample(const Clock& clock) {
-    const auto calls = static_cast<int>(std::clamp(kSample / std::max(best_, Seconds(1e-7)), 1.0, 1000.0));
-    best_ = std::min(best_, run(calls, clock));
+  Seconds best() const { return *std::ranges::min_element(samples_); }
+  Seconds median() const {
+    std::vector<Seconds> sorted = samples_;
+    std::ranges::sort(sorted);
+    return sorted[sorted.size() / 2];
   }
 
  private:
@@ -51,19 +55,30 @@ class Timed {
 
   const model::KernelCall& call_;
   model::Kernels kernels_;
-  Seconds best_{std::numeric_limits<double>::infinity()};
+  Seconds first_{};
+  std::vector<Seconds> samples_;
 };
 
+bool first_is_usual(const KernelKey& key) { return model::usual_kernel(key) == kernels_of(key.task)[0]; }
+
+/// In the order of kernels_of(): the least of the usual one, the median of the other, so that noise changes
+/// nothing.
 std::array<Seconds, 2> time_both(const KernelKey& key, const std::vector<KernelChoice>& chosen,
                                  const Clock& clock) {
   const model::KernelCall call = model::make_call(key, make_generator(at::kCPU, 1));
   const auto [first, second] = kernels_of(key.task);
-  std::array both{Timed(call, key, first, chosen), Timed(call, key, second, chosen)};
-  for (Timed& one : both) one.warm_up(clock);
-  for (int round = 0; round < kRounds && std::max(both[0].best(), both[1].best()) < kLong; ++round) {
-    for (Timed& one : both) one.run_sample(clock);
+  const bool in_order = first_is_usual(key);
+  Timed usual(call, key, in_order ? first : second, chosen),
+      other(call, key, in_order ? second : first, chosen);
+  const Seconds start = clock.now();
+  usual.warm_up(clock);
+  other.warm_up(clock);
+  for (int round = 0; round < kRounds; ++round) {
+    const double gain = 1 - other.sample(clock) / usual.sample(clock);
+    const bool clear = gain > kClearGain || gain < 0;
+    if (clock.now() - start > kLong && (clear || round > 0)) break;
   }
-  return {both[0].best(), both[1].best()};
+  return in_order ? std::array{usual.best(), other.median()} : std::array{other.median(), usual.best()};
 }
 
 /// With the products that convolutions of `keys` are made of.
@@ -89,11 +104,10 @@ bool contains(const std::vector<KernelChoice>& choices, const KernelKey& key) {
 
 Kernel faster_kernel(const KernelChoice& timed) {
   const auto [first, second] = kernels_of(timed.key.task);
-  const bool first_is_usual = model::usual_kernel(timed.key) == first;
-  const auto [usual, other] =
-      first_is_usual ? *timed.measured : std::array{(*timed.measured)[1], (*timed.measured)[0]};
+  const bool in_order = first_is_usual(timed.key);
+  const Seconds usual = (*timed.measured)[in_order ? 0 : 1], other = (*timed.measured)[in_order ? 1 : 0];
   const bool wins = other <= (1 - kLeastGain) * usual;
-  return wins == first_is_usual ? second : first;
+  return wins == in_order ? second : first;
 }
 
 std::vector<KernelChoice> time_kernels(const model::KernelKeys& keys, std::vector<KernelChoice> known,

@@ -8,9 +8,10 @@
 
 namespace pp::profile {
 
-/// Times both kernels of each key, in turn, on the calling thread's cores: the best of at most five rounds of
-/// half a millisecond or one call each, of one round where a call takes 20 ms or more. Also those of the
-/// products inside convolutions that become products. Those that are `known` stay. All of them by key.
+/// Times both kernels of each key on the calling thread's cores, in turn: up to five rounds of half a
+/// millisecond or one call each; beyond 50 ms the first round that is clear, or the second, is the last. The
+/// usual kernel counts with its best round, the other with its median. Also those of the products inside
+/// convolutions that become products. Those that are `known` stay. All of them by key.
 std::vector<KernelChoice> time_kernels(const model::KernelKeys& keys, std::vector<KernelChoice> known,
                                        const Clock& clock);
 
