@@ -56,8 +56,7 @@ struct Training {
   DType dtype = DType::float32;
   MemoryFormat memory_format = MemoryFormat::contiguous;
   OptimizerName optimizer = OptimizerName::sgd;
-  std::vector<KernelChoice> kernels =
-      {};  ///< effective() ones of the profile; of others the runtime takes LibTorch's
+  std::vector<KernelChoice> kernels = {};  ///< effective() ones of the profile; others are the usual ones
   bool operator==(const Training&) const = default;
 };
 

@@ -76,8 +76,8 @@ class ModelRunner {
   /// that they keep; a CPU needs none before its bytes are counted. Throws as measure_bytes().
   void warm_up(std::size_t size);
 
-  /// Of one training pass of size `size`: the operations that have several kernels. Throws
-  /// model::OutOfMemory; holds nothing.
+  /// Of two training passes of size `size`, which first add to the weights' gradients and then begin them: the
+  /// operations that have several kernels. Throws model::OutOfMemory; keeps no batch.
   model::KernelKeys kernel_keys(std::size_t size);
   /// What passes take from here on.
   void use(std::shared_ptr<const model::Kernels> kernels) { segment_.use(std::move(kernels)); }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <span>
 
 namespace pp::profile {
 namespace {
@@ -61,18 +60,6 @@ Context merged_context(const Context& first, const Context& second) {
   return merged;
 }
 
-/// By key; of an operation that both know, the entry of `kept`.
-std::vector<KernelChoice> merged_kernels(std::vector<KernelChoice> kept,
-                                         const std::vector<KernelChoice>& added) {
-  const std::size_t known = kept.size();
-  for (const KernelChoice& choice : added) {
-    const std::span before = std::span(kept).first(known);
-    if (std::ranges::count(before, choice.key, &KernelChoice::key) == 0) kept.push_back(choice);
-  }
-  std::ranges::sort(kept, {}, &KernelChoice::key);
-  return kept;
-}
-
 template <class Element>
 void append_new(std::vector<Element>& list, const std::vector<Element>& others) {
   for (const Element& element : others) {
@@ -100,7 +87,9 @@ Profile merge_profiles(const Profile& first, const Profile& second, Overlap over
     merged.layers[l].points = merged_points(kept.layers[l].points, added.layers[l].points);
   if (merged.loss) merged.loss->points = merged_points(kept.loss->points, added.loss->points);
   merged.whole_model = merged_points(kept.whole_model, added.whole_model);
-  merged.kernels = merged_kernels(kept.kernels, added.kernels);
+  merged.kernels.clear();  // of an operation that both know, the entry of `kept`
+  std::ranges::set_union(kept.kernels, added.kernels, std::back_inserter(merged.kernels), {},
+                         &KernelChoice::key, &KernelChoice::key);
   append_new(merged.estimated, second.estimated);
   return merged;
 }

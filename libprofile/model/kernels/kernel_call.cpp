@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "libprofile/model/ops.h"
-#include "libprofile/model/ops/convolution_product.h"
 #include "libprofile/model/weight_sums.h"
 
 namespace pp::model {
