@@ -28,6 +28,17 @@ enum class RecomputePolicy {
   per_stage     ///< as each stage needs it: nothing, R, or some of its layers
 };
 enum class OptimizerName { sgd, adam, adamw, rmsprop, adagrad };
+/// In which types training keeps what the passes do not say (cost/README.md).
+enum class Precision {
+  plain,     ///< weights, gradients and state in the type of the run
+  autocast,  ///< all three in float32, products in a half type
+  mixed      ///< half weights; gradients, state and a master copy of the weights in float32
+};
+/// What the replicas of a stage divide among themselves instead of each holding all of it.
+enum class Shard {
+  none,
+  optimizer  ///< the optimizer's state, and the work of the update
+};
 
 }  // namespace pp::plan
 
@@ -38,6 +49,17 @@ struct EnumNames<plan::RecomputePolicy> {
                                     std::pair{plan::RecomputePolicy::except_last, "except_last"sv},
                                     std::pair{plan::RecomputePolicy::always, "always"sv},
                                     std::pair{plan::RecomputePolicy::per_stage, "per_stage"sv}};
+};
+template <>
+struct EnumNames<plan::Precision> {
+  static constexpr std::array table{std::pair{plan::Precision::plain, "plain"sv},
+                                    std::pair{plan::Precision::autocast, "autocast"sv},
+                                    std::pair{plan::Precision::mixed, "mixed"sv}};
+};
+template <>
+struct EnumNames<plan::Shard> {
+  static constexpr std::array table{std::pair{plan::Shard::none, "none"sv},
+                                    std::pair{plan::Shard::optimizer, "optimizer"sv}};
 };
 template <>
 struct EnumNames<plan::OptimizerName> {
@@ -56,6 +78,8 @@ struct Training {
   DType dtype = DType::float32;
   MemoryFormat memory_format = MemoryFormat::contiguous;
   OptimizerName optimizer = OptimizerName::sgd;
+  Precision precision = Precision::plain;
+  Shard shard = Shard::none;
   std::vector<KernelChoice> kernels = {};  ///< effective() ones of the profile; others are the usual ones
   bool operator==(const Training&) const = default;
 };

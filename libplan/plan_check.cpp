@@ -82,7 +82,7 @@ class Checker {
     if (row.chunks == Chunks::two && chunks != 2)
       fail("/schedule/chunks_per_worker", found + "2 stages per worker");
     if (chunks < 1) fail("/schedule/chunks_per_worker", found + "at least 1 stage per worker");
-    several_stages_ = row.replication == Replication::none;
+    several_stages_ = row.replication == Replication::none || row.replication == Replication::pipelines;
   }
 
   void check_devices() {

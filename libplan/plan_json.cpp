@@ -39,6 +39,8 @@ Training read_training(ObjectReader& reader) {
   training.dtype = weight_type_from_json(reader);
   training.memory_format = memory_format_from_json(reader);
   training.optimizer = reader.enumerator<OptimizerName>("optimizer");
+  if (reader.has("precision")) training.precision = reader.enumerator<Precision>("precision");
+  if (reader.has("shard")) training.shard = reader.enumerator<Shard>("shard");
   training.kernels = kernels_from_json(reader);
   if (reader.has("replica_routing") && reader.text("replica_routing") != kReplicaRouting) {
     reader.fail("replica_routing", "is \"" + reader.text("replica_routing") +
@@ -54,6 +56,8 @@ Json to_json(const Training& training) {
             {"dtype", name_of(training.dtype)},
             {"optimizer", name_of(training.optimizer)},
             {"replica_routing", kReplicaRouting}};
+  if (training.precision != Precision::plain) json["precision"] = name_of(training.precision);
+  if (training.shard != Shard::none) json["shard"] = name_of(training.shard);
   add_memory_format(json, training.memory_format);
   add_kernels(json, training.kernels);
   return json;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libplan/price/predict.h"
 #include "libplan/search/planner.h"
 #include "libprofile/core/error.h"
 #include "libprofile/device/cores.h"

@@ -19,13 +19,13 @@
 #include "apps/plan/search_clock.h"
 #include "apps/plan/tables.h"
 #include "apps/plan/warnings.h"
+#include "libplan/answer/make_plan.h"
 #include "libplan/peers/strategy.h"
+#include "libplan/price/expected_step.h"
 #include "libplan/report/calibration.h"
 #include "libplan/report/explain.h"
-#include "libplan/report/infeasible.h"
 #include "libplan/report/machines.h"
 #include "libplan/report/what_if.h"
-#include "libplan/search/expected_step.h"
 
 namespace pp::plan_tool {
 namespace {

@@ -119,6 +119,15 @@ Cluster with_devices_of(const Cluster& cluster, const ProfiledDevice& device, in
   return machine;
 }
 
+std::optional<plan::PlanRequest::CutAt> parse_cut_at(const std::string& text) {
+  if (text == "layer") return std::nullopt;
+  if (text == "block") return plan::PlanRequest::CutAt{};
+  const std::vector<int> depth = cli::parse_counts(text, ',', "--cut-at");
+  if (depth.size() != 1)
+    throw Error(ErrorKind::usage, "--cut-at " + text + ": give layer, block, or how many parts of a name");
+  return plan::PlanRequest::CutAt{depth.front()};
+}
+
 int default_threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 void add_mini_batch(const cli::Command& command, plan::PlanRequest& request) {
@@ -151,6 +160,15 @@ void add_cuts(const cli::Command& command, std::string& cuts) {
 void add_basic_options(const cli::Command& command, plan::PlanRequest& request) {
   add_mini_batch(command, request);
   cli::add_enum(command, "--optimizer", request.optimizer, "whose state counts as memory").group("Training");
+  cli::add_enum(command, "--precision", request.precision,
+                "types of weights, gradients and state: those of the profile, float32 under autocast, or half "
+                "weights with a float32 master")
+      .group("Training");
+  cli::add_enum(
+      command, "--shard", request.shard,
+      "whether the replicas of a stage share the optimizer's state; auto: where that is no slower, or "
+      "nothing fits otherwise")
+      .group("Training");
   command
       .add_option_function(
           "--memory-limit",
@@ -231,6 +249,14 @@ void add_request_options(const cli::Command& command, RequestOptions& options) {
       .group("Search");
   add_cuts(command, options.cuts);
   command
+      .add_option_function(
+          "--cut-at", [&request](const std::string& text) { request.cut_at = parse_cut_at(text); },
+          "where stages may begin: at any layer, between numbered blocks of layers (model.layers.3), or where "
+          "the first N parts of the names differ")
+      .default_str("layer")
+      .type_name("layer|block|N")
+      .group("Search");
+  command
       .add_option("--window", options.window,
                   "micro-batches in flight of 1F1B kinds: auto, win, published, wide, or K0,K1,..")
       .group("Search");
@@ -263,7 +289,7 @@ void add_request_options(const cli::Command& command, RequestOptions& options) {
       .group("Machine");
   cli::add_enum(command, "--tied", request.tied,
                 "weights that layers share: all of them in one stage, or copies in several if that is faster "
-                "(synchronous schedules)")
+                "(synchronous schedules); auto: copies where the model could not be cut without")
       .group("Search");
   cli::add_seconds(command, "--time-limit", options.time_limit,
                    "ends the search with the best plan so far, which then says so: 30s")

@@ -9,6 +9,7 @@
 #include "apps/plan/pictures.h"
 #include "apps/plan/tables.h"
 #include "libplan/plan.h"
+#include "libplan/price/predict.h"
 #include "libplan/search/planner.h"
 
 namespace pp::plan_tool {

@@ -12,6 +12,7 @@
 #include "apps/plan/pictures.h"
 #include "apps/plan/schedule_options.h"
 #include "apps/plan/tables.h"
+#include "libplan/price/predict.h"
 #include "libplan/schedule/closed_forms.h"
 #include "libplan/schedule/csv.h"
 #include "libplan/schedule/queues.h"

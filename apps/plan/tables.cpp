@@ -213,10 +213,15 @@ std::string promise_text(const Plan& plan) {
 }  // namespace
 
 std::string plan_title(const Plan& plan) {
-  return cli::shown(plan.model.name) + ": " + plan.schedule.name + " (" +
-         std::string(name_of(plan.schedule.weight_policy)) + "), " + counted(std::ssize(plan.stages), "stage") +
-         ", replicas " + plan::replicas_text(plan) + ", mini-batch " +
-         std::to_string(plan.training.mini_batch) + " = " + counted(plan.training.micro_batches, "micro-batch");
+  std::string title = cli::shown(plan.model.name) + ": " + plan.schedule.name + " (" +
+                      std::string(name_of(plan.schedule.weight_policy)) + "), " +
+                      counted(std::ssize(plan.stages), "stage") + ", replicas " + plan::replicas_text(plan) +
+                      ", mini-batch " + std::to_string(plan.training.mini_batch) + " = " +
+                      counted(plan.training.micro_batches, "micro-batch");
+  if (plan.training.precision != plan::Precision::plain)
+    title += ", precision " + std::string(name_of(plan.training.precision));
+  if (plan.training.shard != plan::Shard::none) title += ", replicas share the optimizer's state";
+  return title;
 }
 
 std::string plan_text(const Plan& plan, bool color) {

@@ -118,20 +118,28 @@ std::int64_t Chain::transient(int begin, int end) const {
   const auto length = static_cast<std::size_t>(end - begin);
   const auto& row = reach[std::bit_width(length) - 1];
   const std::int64_t most = std::max(row[at(begin)], row[at(end) - std::bit_floor(length)]);
-  return std::max<std::int64_t>(0, most - saved[at(end)]);
+  return std::max<std::int64_t>(0, most - upto[at(end)].saved);
+}
+
+LayerSums Chain::total(int begin, int end) const {
+  LayerSums sum;
+  for (int p = begin; p < end; ++p) sum += layers[at(p)];
+  if (end == size()) sum += loss;
+  return sum;
+}
+
+PassTimes Chain::total_passes(int begin, int end, const Crowding& share) const {
+  PassTimes sum;
+  for (int p = begin; p < end; ++p) sum += layers[at(p)].passes(share);
+  if (end == size()) sum += loss.passes(share);
+  return sum;
 }
 
 Chain empty_chain(int boundaries) {
   Chain chain;
-  for (auto* prefix :
-       {&chain.forward, &chain.returned, &chain.backward, &chain.crowded_forward, &chain.crowded_backward,
-        &chain.beside_forward, &chain.beside_backward, &chain.input_gradient, &chain.update, &chain.weights,
-        &chain.trained, &chain.cut_activation, &chain.cut_gradient}) {
-    prefix->assign(at(boundaries), 0);
-  }
+  chain.upto.resize(at(boundaries));
+  for (auto* bytes : {&chain.cut_activation, &chain.cut_gradient}) bytes->assign(at(boundaries), 0);
   for (auto* least : {&chain.least_in, &chain.least_out}) least->assign(at(boundaries), {});
-  for (auto* prefix : {&chain.parameters, &chain.frozen, &chain.gradients, &chain.buffers, &chain.saved})
-    prefix->assign(at(boundaries), 0);
   for (auto* counts : {&chain.cut_activations, &chain.cut_gradients}) counts->assign(at(boundaries), 0);
   chain.incoming = chain.outgoing = chain.entering = chain.keeping = CrossingTable(boundaries);
   return chain;
@@ -141,50 +149,25 @@ Chain make_chain(const PlanGraph& graph, std::vector<int> order, std::span<const
                  const LayerPrice& loss, const OptimizerCost& optimizer) {
   Chain chain = empty_chain(static_cast<int>(order.size()) + 1);
   chain.order = std::move(order);
-  chain.state_ratio = optimizer.state_ratio;
-  chain.update_fixed = optimizer.update_fixed;
+  chain.optimizer = optimizer;
+  chain.loss = sums_of(loss);
+  chain.loss.returned = loss.forward;
   const int layers = chain.size();
   std::vector<int> position(at(layers));
   for (int p = 0; p < layers; ++p) position[at(chain.order[at(p)])] = p;
   std::vector<std::int64_t> reach;
   for (int p = 0; p < layers; ++p) {
     const GraphLayer& layer = graph.layers[at(chain.order[at(p)])];
-    LayerPrice price = never_falling(prices[at(chain.order[at(p)])]);
-    double returned = layer.has_gradient ? price.forward : 0;
+    const LayerPrice& price = prices[at(chain.order[at(p)])];
     add_entering(chain, p, price.saved_input, layer, position, prices);
-    reach.push_back(chain.saved[at(p)] + price.saved + price.workspace);
-    if (p == layers - 1) {
-      const LayerPrice last = never_falling(loss);
-      price.forward += last.forward;
-      returned += last.forward;
-      price.backward += last.backward;
-      price.input_gradient += last.input_gradient;
-      price.crowded.forward += last.crowded.forward;
-      price.crowded.backward += last.crowded.backward;
-      price.beside.forward += last.beside.forward;
-      price.beside.backward += last.beside.backward;
-      price.saved += loss.saved;
-      chain.loss_forward = last.forward;
-      chain.loss_saved = loss.saved;
-      reach.back() = std::max(reach.back(), chain.saved[at(p)] + price.saved + loss.workspace);
-    }
-    const auto trained = static_cast<double>(layer.trained_bytes());
-    chain.forward[at(p + 1)] = chain.forward[at(p)] + price.forward;
-    chain.returned[at(p + 1)] = chain.returned[at(p)] + returned;
-    chain.backward[at(p + 1)] = chain.backward[at(p)] + price.backward;
-    chain.crowded_forward[at(p + 1)] = chain.crowded_forward[at(p)] + price.crowded.forward;
-    chain.crowded_backward[at(p + 1)] = chain.crowded_backward[at(p)] + price.crowded.backward;
-    chain.beside_forward[at(p + 1)] = chain.beside_forward[at(p)] + price.beside.forward;
-    chain.beside_backward[at(p + 1)] = chain.beside_backward[at(p)] + price.beside.backward;
-    chain.input_gradient[at(p + 1)] = chain.input_gradient[at(p)] + price.input_gradient;
-    chain.weights[at(p + 1)] = chain.weights[at(p)] + static_cast<double>(layer.parameter_bytes);
-    chain.trained[at(p + 1)] = chain.trained[at(p)] + trained;
-    chain.update[at(p + 1)] = chain.update[at(p)] + trained * optimizer.update_per_byte;
-    chain.parameters[at(p + 1)] = chain.parameters[at(p)] + layer.parameter_bytes;
-    chain.frozen[at(p + 1)] = chain.frozen[at(p)] + layer.frozen_bytes;
-    chain.gradients[at(p + 1)] = chain.gradients[at(p)] + layer.gradient_bytes();
-    chain.buffers[at(p + 1)] = chain.buffers[at(p)] + layer.buffer_bytes;
-    chain.saved[at(p + 1)] = chain.saved[at(p)] + price.saved;
+    const std::int64_t saved = chain.upto[at(p)].saved;
+    reach.push_back(saved + price.saved + price.workspace);
+    const LayerSums& sums = chain.layers.emplace_back(sums_of(layer, price));
+    LayerSums& upto = chain.upto[at(p + 1)] = chain.upto[at(p)];
+    upto += sums;
+    if (p < layers - 1) continue;
+    upto += chain.loss;
+    reach.back() = std::max(reach.back(), upto.saved + loss.workspace);
   }
   for (const Tensor& tensor : tensors_of(graph, chain.order, position, prices)) add_tensor(chain, tensor);
   for (CrossingTable* table : {&chain.incoming, &chain.outgoing, &chain.entering, &chain.keeping})

@@ -9,6 +9,8 @@
 
 #include "libplan/cost/graph.h"
 #include "libplan/cost/layer_curve.h"
+#include "libplan/cost/layer_sums.h"
+#include "libplan/cost/links.h"
 
 namespace pp::plan {
 
@@ -32,12 +34,13 @@ class CrossingTable {
 
 /// What the optimizer adds to a parameter, and what it takes besides.
 struct OptimizerCost {
-  double state_ratio = 1;      ///< state bytes per parameter byte
+  double state_ratio = 1;      ///< state bytes per byte of trained parameters
   double update_per_byte = 0;  ///< seconds per parameter byte
   double update_fixed = 0;     ///< seconds per update of a stage
   // Times as long; chains leave both out.
-  double beside = 1;       ///< where each profiled device updates a whole model at once, at least 1
-  double new_version = 1;  ///< where passes hold the weights before
+  double beside = 1;          ///< where each profiled device updates a whole model at once, at least 1
+  double new_version = 1;     ///< where passes hold the weights before
+  double gradient_ratio = 1;  ///< bytes of gradients per byte of trained parameters
 };
 
 /// What the executor takes for every operation of a stage, whatever its layers. A split backward pays for both
@@ -57,67 +60,75 @@ struct Exchange {
 /// Of each figure the smaller one.
 Exchange least_of(const Exchange& a, const Exchange& b);
 
-/// Read-only after make_chain(). Boundaries are 0..N, or the down-sets of a graph (lattice.h); prefix arrays
-/// have N + 1 entries.
+/// Read-only after make_chain(). Boundaries are 0..N, or the down-sets of a graph (lattice.h).
 struct Chain {
-  std::vector<int> order;                                  ///< layer at each position; empty over down-sets
-  std::vector<double> forward, backward, update, weights;  ///< prefix sums; seconds, and parameter bytes
-  std::vector<double> trained;                             ///< the part of `weights` that is trained
-  /// The part of `forward` whose gradient returns. The rest, frozen layers in front, may run ahead into the
-  /// next step: nothing that it waits for changes.
-  std::vector<double> returned;
-  std::vector<double> crowded_forward, crowded_backward;  ///< LayerPrice::crowded
-  std::vector<double> beside_forward, beside_backward;    ///< LayerPrice::beside
-  std::vector<double> input_gradient;  ///< the part of `backward` that earlier stages wait for
-  std::vector<std::int64_t> parameters, frozen, gradients, buffers, saved;  ///< prefix sums, bytes
+  std::vector<int> order;         ///< layer at each position; empty over down-sets
+  std::vector<LayerSums> layers;  ///< by position; empty over down-sets
+  std::vector<LayerSums> upto;    ///< of everything in front of each boundary
   std::vector<double> cut_activation, cut_gradient;  ///< per boundary: bytes of the live set (2.3)
   std::vector<int> cut_activations, cut_gradients;   ///< and the number of its tensors
   std::vector<Exchange> least_in, least_out;  ///< what any stage that begins (ends) here must receive (send)
-  double state_ratio = 1;
+  OptimizerCost optimizer{};
   OperationCost fixed;  ///< of each stage's operations
   int profiled_devices = 1;
-  int nodes = 1;            ///< that may hold stages
-  double update_fixed = 0;  ///< seconds per update of a stage
+  int nodes = 1;  ///< that may hold stages
   /// Of the loss, which the last position includes: no choice of layers runs it again or gives back what it
   /// saves.
-  double loss_forward = 0;
-  std::int64_t loss_saved = 0;
+  LayerSums loss;
   CrossingTable incoming, outgoing, entering, keeping;
   /// Sparse table: [level][position]; what layers 0..position save plus the workspace of the last of them.
   std::vector<std::vector<std::int64_t>> reach;
 
-  int size() const { return static_cast<int>(forward.size()) - 1; }  ///< N
-  double sum(const std::vector<double>& prefix, int begin, int end) const {
-    return prefix[static_cast<std::size_t>(end)] - prefix[static_cast<std::size_t>(begin)];
-  }
-  std::int64_t sum(const std::vector<std::int64_t>& prefix, int begin, int end) const {
-    return prefix[static_cast<std::size_t>(end)] - prefix[static_cast<std::size_t>(begin)];
-  }
-  /// On a device that holds no other stage.
-  double crowding(int begin, int end) const {
-    return plan::crowding(sum(weights, begin, end), weights.back(), profiled_devices);
-  }
-  /// Of `replicas` of a stage at least, on one of their nodes: its copies there, and beside them on the only
-  /// node the rest of the model.
-  double crowding_beside(int begin, int end, int replicas) const {
-    const double share = weights.back() > 0 ? sum(weights, begin, end) / weights.back() : 0;
+  int size() const { return static_cast<int>(upto.size()) - 1; }  ///< N
+  /// Of a stage, in O(1): for the searches.
+  LayerSums between(int begin, int end) const { return before(end) - before(begin); }
+  /// The same added up layer by layer, so that equal layers come to equal bits wherever they stand: what the
+  /// simulator is given. O(layers of the stage).
+  LayerSums total(int begin, int end) const;
+  /// Its passes, each layer crowded by itself: what a layer takes less may be nearly all of it.
+  PassTimes total_passes(int begin, int end, const Crowding& share) const;
+  /// What `replicas` of a stage pay at least for being crowded: its device holds no other stage; on one of its
+  /// nodes stand its copies there, and beside them on the only node the rest of the model.
+  Crowding crowding(int begin, int end, int replicas) const {
+    const auto all = static_cast<double>(upto.back().parameters);
+    const auto held = static_cast<double>(before(end).parameters - before(begin).parameters);
+    const double share = all > 0 ? held / all : 0;
     const int copies = (replicas + nodes - 1) / nodes;
-    return plan::crowding_beside(copies * share + (nodes > 1 ? 0 : 1 - share), profiled_devices);
+    return {plan::crowding(held, all, profiled_devices),
+            plan::crowding_beside(copies * share + (nodes > 1 ? 0 : 1 - share), profiled_devices)};
   }
-  /// What `replicas` of a stage pay at least for being crowded, in forwards and in backwards.
-  OperationCost crowded(int begin, int end, int replicas) const {
-    const double own = crowding(begin, end), beside = crowding_beside(begin, end, replicas);
-    return {own * sum(crowded_forward, begin, end) + beside * sum(beside_forward, begin, end),
-            own * sum(crowded_backward, begin, end) + beside * sum(beside_backward, begin, end)};
+  /// between(begin, end).passes(share), and nothing else.
+  PassTimes passes(int begin, int end, const Crowding& share) const {
+    const LayerSums &front = before(begin), &back = before(end);
+    return back.times - front.times + share.own * (back.crowded - front.crowded) +
+           share.beside * (back.beside - front.beside);
   }
   /// Without what a crowded device takes more.
-  double compute(int begin, int end) const { return sum(forward, begin, end) + sum(backward, begin, end); }
+  double compute(int begin, int end) const {
+    return before(end).times.forward - before(begin).times.forward +
+           (before(end).times.backward - before(begin).times.backward);
+  }
   /// There and back: what a micro-batch of the next step waits for.
-  double way(int begin, int end) const { return sum(returned, begin, end) + sum(backward, begin, end); }
+  double way(int begin, int end) const {
+    return before(end).returned - before(begin).returned +
+           (before(end).times.backward - before(begin).times.backward);
+  }
   /// The same as operations of one stage, their fixed costs included.
-  double stage_forward(int begin, int end) const { return sum(forward, begin, end) + fixed.forward; }
-  double stage_backward(int begin, int end) const { return sum(backward, begin, end) + fixed.backward; }
-  double stage_update(int begin, int end) const { return sum(update, begin, end) + update_fixed; }
+  double stage_forward(int begin, int end) const {
+    return before(end).times.forward - before(begin).times.forward + fixed.forward;
+  }
+  /// Of a share of the weights, where replicas divide the update.
+  double stage_update(int begin, int end, int sharers = 1) const {
+    return optimizer.update_per_byte * static_cast<double>(trained(begin, end)) / sharers +
+           optimizer.update_fixed;
+  }
+  std::int64_t trained(int begin, int end) const { return before(end).trained() - before(begin).trained(); }
+  /// Of every gradient, as passed on and added up: each use of a parameter has one.
+  Reduction reduction(int begin, int end, bool sharded) const {
+    return {optimizer.gradient_ratio * static_cast<double>(gradients(begin, end)),
+            static_cast<double>(trained(begin, end)), sharded};
+  }
+  std::int64_t gradients(int begin, int end) const { return before(end).gradients - before(begin).gradients; }
   double stage_compute(int begin, int end) const {
     return compute(begin, end) + fixed.forward + fixed.backward;
   }
@@ -131,6 +142,9 @@ struct Chain {
   std::int64_t kept_bytes(int begin, int end) const { return keeping.sum(begin, end - begin); }
   /// The part of `saved` that is a tensor from an earlier stage.
   std::int64_t entering_bytes(int begin, int end) const { return entering.sum(begin, end - begin); }
+
+ private:
+  const LayerSums& before(int boundary) const { return upto[static_cast<std::size_t>(boundary)]; }
 };
 
 /// So many boundaries, nothing between them and no workspace.

@@ -31,6 +31,7 @@ ChainCost::ChainCost(const Chain& chain, const LoadOptions& options, Seats seats
     : chain_(chain),
       options_(options),
       seats_(std::move(seats)),
+      sharded_(in_flight.sharded),
       unit_(is_bound() ? options.micro_batches.least_time() : 1),
       least_slowness_(seats_.least_slowness()) {
   // The last micro-batch, whose backward hides an all-reduce, may be the largest.
@@ -93,10 +94,10 @@ double ChainCost::stage(int begin, int end, DeviceSpan span) const {
 }
 
 double ChainCost::own_load(int begin, int end, int replicas, const Place& on) const {
-  const OperationCost crowded = chain_.crowded(begin, end, replicas);
-  LoadTerms terms{.forward = chain_.sum(chain_.forward, begin, end) + crowded.forward,
-                  .backward = chain_.sum(chain_.backward, begin, end) + crowded.backward,
-                  .update = chain_.stage_update(begin, end),
+  const PassTimes passes = chain_.passes(begin, end, chain_.crowding(begin, end, replicas));
+  LoadTerms terms{.forward = passes.forward,
+                  .backward = passes.backward,
+                  .update = chain_.stage_update(begin, end, sharded_ ? replicas : 1),
                   .fixed = chain_.fixed,
                   .slowness = on.slowness,
                   .turns = on.turns,
@@ -113,8 +114,9 @@ double ChainCost::own_load(int begin, int end, int replicas, const Place& on) co
     terms.again_later = on.again->seconds(begin, end, replicas, std::max(0.0, on.turns - largest), largest);
   }
   if (!on.all_reduce.empty())
-    terms.all_reduce = cheapest(on.all_reduce, static_cast<double>(chain_.sum(chain_.gradients, begin, end)));
-  if (on.server) terms.all_reduce = server_wait(terms, *on.server, chain_.sum(chain_.trained, begin, end));
+    terms.all_reduce = cheapest(on.all_reduce, chain_.reduction(begin, end, sharded_));
+  if (on.server)
+    terms.all_reduce = server_wait(terms, *on.server, static_cast<double>(chain_.trained(begin, end)));
   if (options_.kind == LoadKind::step_bound) {
     terms.awaited = terms.backward;
     terms.reach = chain_.way(0, end);
@@ -140,8 +142,9 @@ double ChainCost::message_load(int boundary, int replicas, const Place& on, CutS
   const int begin = in || lattice ? boundary : boundary - 1;
   const int end = in && !lattice ? boundary + 1 : boundary;
   const Exchange& least = (in ? chain_.least_in : chain_.least_out)[at(boundary)];
-  LoadTerms terms{.forward = chain_.sum(chain_.forward, begin, end),
-                  .backward = chain_.sum(chain_.backward, begin, end),
+  const PassTimes times = chain_.passes(begin, end, {0, 0});
+  LoadTerms terms{.forward = times.forward,
+                  .backward = times.backward,
                   .fixed = chain_.fixed,
                   .messages = handling(least, in ? on.seat->in.link : on.seat->out.link),
                   .slowness = on.slowness,
@@ -179,7 +182,7 @@ bool ChainCost::considers(DeviceSpan span) const {
 
 bool ChainCost::is_dominated(int replicas) const {
   const bool counts_turns = options_.kind == LoadKind::step || options_.kind == LoadKind::step_bound;
-  if (!seats_.uniform || !counts_turns || replicas < 2) return false;
+  if (!seats_.uniform || !counts_turns || replicas < 2 || sharded_) return false;
   const Place &fewer = place({0, replicas - 1}), &more = place({0, replicas});
   if (fewer.turns != more.turns || fewer.slowness > more.slowness || fewer.limited || more.limited)
     return false;

@@ -88,7 +88,8 @@ class ChainCost final : public StageCost, public ExactMemory {
   const Chain& chain_;
   LoadOptions options_;
   Seats seats_;
-  double unit_;  ///< time of the chain's micro-batch, relative to the largest
+  bool sharded_;  ///< InFlight::sharded
+  double unit_;   ///< time of the chain's micro-batch, relative to the largest
   double least_slowness_ = 1;
   std::vector<Place> places_;
   using Key = std::tuple<std::int64_t, HandOver, HandOver>;

@@ -29,7 +29,16 @@ struct PlanGraph {
   std::vector<GraphLayer> layers;  ///< in file order, which is topological
   std::vector<std::vector<int>>
       shared;                          ///< groups of layers that share parameters, first the one they belong to
-  std::vector<std::vector<int>> tied;  ///< those that no stage boundary may run through
+  std::vector<std::vector<int>> tied;  ///< those of them that stand in one stage
+  std::vector<std::vector<int>> blocks;  ///< layers that the request keeps in one stage, too
+  /// No stage boundary runs through a group of `tied` or `blocks`. Calls visit(group).
+  template <class Visit>
+  void for_each_group(Visit visit) const {
+    for (const auto* groups : {&tied, &blocks}) {
+      for (const std::vector<int>& group : *groups) visit(group);
+    }
+  }
+  bool has_groups() const { return !tied.empty() || !blocks.empty(); }
   int size() const { return static_cast<int>(layers.size()); }
 };
 

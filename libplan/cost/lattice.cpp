@@ -8,10 +8,12 @@ namespace {
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 bool parts_no_group(const PlanGraph& graph, const LayerSet& set) {
-  return std::ranges::all_of(graph.tied, [&](const std::vector<int>& group) {
+  bool parts = false;
+  graph.for_each_group([&](const std::vector<int>& group) {
     const auto inside = std::ranges::count_if(group, [&](int layer) { return set.has(layer); });
-    return inside == 0 || inside == std::ssize(group);
+    parts |= inside != 0 && inside != std::ssize(group);
   });
+  return !parts;
 }
 
 /// One down-set as a boundary of stages.
@@ -24,7 +26,7 @@ class Boundary {
   void add_to(Chain& chain, std::size_t k) const {
     for (int l = 0; l < graph_.size(); ++l) {
       if (!set_.has(l)) continue;
-      add_layer(chain, k, l);
+      chain.upto[k] += sums_of(graph_.layers[at(l)], prices_[at(l)]);
       if (is_read_outside(l)) add_crossing(chain, k, l);
     }
     chain.least_in[k] = least([&](int l) { return is_ready(l); }, [&](int l) { return inputs(l); });
@@ -32,25 +34,6 @@ class Boundary {
   }
 
  private:
-  void add_layer(Chain& chain, std::size_t k, int l) const {
-    const GraphLayer& layer = graph_.layers[at(l)];
-    const LayerPrice price = never_falling(prices_[at(l)]);
-    chain.forward[k] += price.forward;
-    if (layer.has_gradient) chain.returned[k] += price.forward;
-    chain.backward[k] += price.backward;
-    chain.crowded_forward[k] += price.crowded.forward;
-    chain.crowded_backward[k] += price.crowded.backward;
-    chain.beside_forward[k] += price.beside.forward;
-    chain.beside_backward[k] += price.beside.backward;
-    chain.weights[k] += static_cast<double>(layer.parameter_bytes);
-    chain.trained[k] += static_cast<double>(layer.trained_bytes());
-    chain.frozen[k] += layer.frozen_bytes;
-    chain.gradients[k] += layer.gradient_bytes();
-    chain.parameters[k] += layer.parameter_bytes;
-    chain.buffers[k] += layer.buffer_bytes;
-    chain.saved[k] += prices_[at(l)].saved;
-  }
-
   void add_crossing(Chain& chain, std::size_t k, int l) const {
     const auto bytes = static_cast<double>(prices_[at(l)].output);
     chain.cut_activation[k] += bytes;
@@ -130,23 +113,15 @@ std::optional<Lattice> make_lattice(const PlanGraph& graph, const LatticeLimits&
 Chain make_lattice_chain(const PlanGraph& graph, const Lattice& lattice, std::span<const LayerPrice> prices,
                          const LayerPrice& loss, const OptimizerCost& optimizer) {
   Chain chain = empty_chain(lattice.size());
-  chain.state_ratio = optimizer.state_ratio;
-  chain.update_fixed = optimizer.update_fixed;
+  chain.optimizer = optimizer;
   for (int width = 1; width < lattice.size(); width *= 2) chain.reach.emplace_back(at(lattice.size() - width));
   for (std::size_t k = 0; k < lattice.sets.size(); ++k) {
     const bool full = k + 1 == lattice.sets.size();
     Boundary(graph, lattice.sets[k], full, prices).add_to(chain, k);
-    chain.update[k] = chain.trained[k] * optimizer.update_per_byte;
   }
-  const LayerPrice last = never_falling(loss);
-  chain.forward.back() += last.forward;
-  chain.returned.back() += last.forward;
-  chain.backward.back() += last.backward;
-  chain.crowded_forward.back() += last.crowded.forward;
-  chain.crowded_backward.back() += last.crowded.backward;
-  chain.beside_forward.back() += last.beside.forward;
-  chain.beside_backward.back() += last.beside.backward;
-  chain.saved.back() += loss.saved;
+  chain.loss = sums_of(loss);
+  chain.loss.returned = loss.forward;
+  chain.upto.back() += chain.loss;
   return chain;
 }
 

@@ -73,14 +73,14 @@ struct Mix {
   }
 };
 
-ExtraTimes beyond(const LayerPrice& price, const LayerTimes& times) {
+PassTimes beyond(const LayerPrice& price, const LayerTimes& times) {
   return {times.forward.count() - price.forward, times.backward.count() - price.backward,
           times.input_gradient.count() - price.input_gradient,
           times.weight_gradient.count() - price.weight_gradient};
 }
 
 /// Sets the times. Returns how much longer those were that it had.
-ExtraTimes replace_times(LayerPrice& price, const LayerTimes& times) {
+PassTimes replace_times(LayerPrice& price, const LayerTimes& times) {
   const auto put = [](double& time, Seconds by) { return std::exchange(time, by.count()) - by.count(); };
   return {put(price.forward, times.forward), put(price.backward, times.backward),
           put(price.input_gradient, times.input_gradient), put(price.weight_gradient, times.weight_gradient)};

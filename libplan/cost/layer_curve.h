@@ -16,10 +16,22 @@ struct CurveOptions {
   bool linear_batch = false;  ///< scale a single point
 };
 
-/// Seconds beyond the times of a LayerPrice.
-struct ExtraTimes {
+/// Seconds of the passes of one micro-batch.
+struct PassTimes {
   double forward = 0, backward = 0, input_gradient = 0, weight_gradient = 0;
-  bool operator==(const ExtraTimes&) const = default;
+  bool operator==(const PassTimes&) const = default;
+  PassTimes& operator+=(const PassTimes& other) {
+    forward += other.forward, backward += other.backward;
+    input_gradient += other.input_gradient, weight_gradient += other.weight_gradient;
+    return *this;
+  }
+  PassTimes& operator-=(const PassTimes& other) { return *this += -1 * other; }
+  friend PassTimes operator+(PassTimes a, const PassTimes& b) { return a += b; }
+  friend PassTimes operator-(const PassTimes& a, const PassTimes& b) { return a + -1 * b; }
+  friend PassTimes operator*(double factor, const PassTimes& times) {
+    return {factor * times.forward, factor * times.backward, factor * times.input_gradient,
+            factor * times.weight_gradient};
+  }
 };
 
 /// Seconds and bytes of one micro-batch. Doubles, because the searches add and compare them in prefix sums.
@@ -31,8 +43,8 @@ struct LayerPrice {
   /// The times above are of a device that holds a part of the model, as far as the profile tells: how much
   /// longer it takes on one that holds all of it (below 0 where noise or a fuller cache has it so), and how
   /// much more, at least 0, while the others do so, too.
-  ExtraTimes crowded = {}, beside = {};
-  ExtraTimes first = {};  ///< in the first micro-batch after an update; may be below 0
+  PassTimes crowded = {}, beside = {};
+  PassTimes first = {};  ///< in the first micro-batch after an update; may be below 0
   std::int64_t output = 0;
   std::int64_t saved = 0;
   std::int64_t saved_input = 0;
@@ -40,6 +52,10 @@ struct LayerPrice {
   std::optional<std::int64_t> waiting = std::nullopt;  ///< nothing: not measured
   bool operator==(const LayerPrice&) const = default;
 };
+
+inline PassTimes times_of(const LayerPrice& price) {
+  return {price.forward, price.backward, price.input_gradient, price.weight_gradient};
+}
 
 /// The share of LayerPrice::beside that devices pay whose node holds `copies` of the model: nothing up to one,
 /// all of it with one on each of `devices`, and along a line in between.

@@ -86,7 +86,7 @@ bool AllReduceForm::undercuts(const AllReduceForm& other) const {
   const auto no_later = [](const Excess& mine, const Excess& theirs) {
     return mine.per_byte == 0 || (mine.from >= theirs.from && mine.per_byte <= theirs.per_byte);
   };
-  return fixed <= other.fixed && per_byte <= other.per_byte &&
+  return halves >= other.halves && fixed <= other.fixed && per_byte <= other.per_byte &&
          std::ranges::equal(excess, other.excess, no_later);
 }
 
@@ -97,7 +97,9 @@ AllReduceForm ring_all_reduce(int replicas, const Link& link) {
 
 AllReduceForm tree_all_reduce(int replicas, const Link& link) {
   if (replicas == 1) return {};
-  return form_of(2.0 * std::bit_width(static_cast<unsigned>(replicas - 1)), 2, link);
+  AllReduceForm form = form_of(2.0 * std::bit_width(static_cast<unsigned>(replicas - 1)), 2, link);
+  form.halves = false;
+  return form;
 }
 
 AllReduceForm two_level_all_reduce(int nodes, int per_node, int cards, const Link& inside,
@@ -110,9 +112,12 @@ AllReduceForm two_level_all_reduce(int nodes, int per_node, int cards, const Lin
           {within.excess.front(), {from * shared, per_byte / shared}}};
 }
 
+std::array<AllReduceForm, 2> flat_forms(int replicas, const Link& link) {
+  return {ring_all_reduce(replicas, link), tree_all_reduce(replicas, link)};
+}
+
 double flat_all_reduce(int replicas, double bytes, const Link& link) {
-  return std::min(ring_all_reduce(replicas, link).seconds(bytes),
-                  tree_all_reduce(replicas, link).seconds(bytes));
+  return cheapest(flat_forms(replicas, link), Reduction{bytes});
 }
 
 Link link_of(const Level& level) {
@@ -194,8 +199,8 @@ std::vector<AllReduceForm> least_all_reduce_forms(const Cluster& cluster, int re
   return forms;
 }
 
-Seconds all_reduce_time(const Cluster& cluster, std::span<const int> devices, Bytes bytes) {
-  return Seconds(cheapest(all_reduce_forms(cluster, devices), static_cast<double>(bytes.value)));
+Seconds all_reduce_time(const Cluster& cluster, std::span<const int> devices, const Reduction& reduction) {
+  return Seconds(cheapest(all_reduce_forms(cluster, devices), reduction));
 }
 
 ServerWays server_ways(const Cluster& cluster, std::span<const int> devices) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct AllReduceForm {
   double fixed = 0;
   double per_byte = 0;
   std::array<Excess, 2> excess{};
+  bool halves = true;  ///< it is a reduce-scatter and an all-gather, each of half the cost
 
   /// Does not fall in `bytes`, in doubles too.
   double seconds(double bytes) const {
@@ -40,7 +42,9 @@ AllReduceForm tree_all_reduce(int replicas, const Link& link);
 /// A ring inside each of `nodes` nodes with `per_node` replicas, then one across them over `cards` network
 /// cards a node.
 AllReduceForm two_level_all_reduce(int nodes, int per_node, int cards, const Link& inside, const Link& between);
-/// The cheaper of ring and tree. Does not fall in `bytes`, in doubles too.
+/// Ring and tree.
+std::array<AllReduceForm, 2> flat_forms(int replicas, const Link& link);
+/// The cheaper of them. Does not fall in `bytes`, in doubles too.
 double flat_all_reduce(int replicas, double bytes, const Link& link);
 
 Link link_of(const Level& level);
@@ -69,14 +73,30 @@ Links fastest_links(const Cluster& cluster);
 std::vector<AllReduceForm> all_reduce_forms(const Cluster& cluster, std::span<const int> devices);
 /// Forms no dearer than those of any `replicas` devices of the cluster: what a bound may count.
 std::vector<AllReduceForm> least_all_reduce_forms(const Cluster& cluster, int replicas);
-/// The cheapest of them; 0 without any. Does not fall in `bytes`, in doubles too.
-inline double cheapest(std::span<const AllReduceForm> forms, double bytes) {
-  double best = forms.empty() ? 0 : forms.front().seconds(bytes);
-  for (const AllReduceForm& form : forms) best = std::min(best, form.seconds(bytes));
+/// What replicas exchange per step, in bytes. Where they share the optimizer's state, each adds up the
+/// gradients of its part and gives the new weights to the others: (q-1)/q (G + W) in place of an all-reduce's
+/// 2(q-1)/q G.
+struct Reduction {
+  double gradients = 0;
+  double weights = 0;  ///< trained ones
+  bool sharded = false;
+  /// As many bytes of an all-reduce cost as much.
+  double bytes() const { return sharded ? (gradients + weights) / 2 : gradients; }
+};
+/// Of the cheapest form; 0 without any. Does not fall in the bytes, in doubles too.
+inline double cheapest(std::span<const AllReduceForm> forms, const Reduction& reduction) {
+  double best = forms.empty() ? 0 : std::numeric_limits<double>::infinity();
+  for (const AllReduceForm& form : forms) {
+    if (form.halves || !reduction.sharded) best = std::min(best, form.seconds(reduction.bytes()));
+  }
   return best;
 }
-/// The cheapest form that exists for these devices.
-Seconds all_reduce_time(const Cluster& cluster, std::span<const int> devices, Bytes bytes);
+/// Of the cheapest form that exists for these devices.
+Seconds all_reduce_time(const Cluster& cluster, std::span<const int> devices, const Reduction& reduction);
+/// Of an all-reduce.
+inline Seconds all_reduce_time(const Cluster& cluster, std::span<const int> devices, Bytes bytes) {
+  return all_reduce_time(cluster, devices, Reduction{static_cast<double>(bytes.value)});
+}
 
 /// The ways between replicas and a parameter server, which is on the device of the first one. Each replica
 /// pushes its gradients there, W bytes, and fetches as many; the first one does so within its device.

@@ -52,10 +52,16 @@ OptimizerName stand_in(OptimizerName optimizer) {
 
 }  // namespace
 
+PricedModel never_falling(PricedModel model) {
+  for (LayerPrice& layer : model.layers) layer = never_falling(layer);
+  model.loss = never_falling(model.loss);
+  return model;
+}
+
 void scale_times(LayerPrice& price, double factor) {
   for (double* time : {&price.forward, &price.backward, &price.input_gradient, &price.weight_gradient})
     *time *= factor;
-  for (ExtraTimes* extra : {&price.crowded, &price.beside, &price.first}) {
+  for (PassTimes* extra : {&price.crowded, &price.beside, &price.first}) {
     for (double* time : {&extra->forward, &extra->backward, &extra->input_gradient, &extra->weight_gradient})
       *time *= factor;
   }
@@ -136,8 +142,21 @@ const OptimizerProfile* profiled_optimizer(const Profile& profile, OptimizerName
   return nullptr;
 }
 
-OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer,
-                             std::optional<double> state_ratio) {
+/// Of an optimizer that keeps float32 beside weights of `size` bytes each. An update reads gradients, reads and
+/// writes what is kept, and writes the weights; without a master it reads those too.
+OptimizerCost with_master(OptimizerCost cost, double size) {
+  constexpr double kFloat = 4;
+  const double values = cost.state_ratio;  // for each parameter, as state and weights are of one type
+  const double plain = (3 + 2 * values) * size;
+  const double mixed = kFloat + 2 * kFloat * (1 + values) + size;
+  cost.gradient_ratio = kFloat / size;
+  cost.state_ratio = kFloat * (1 + values) / size;
+  cost.update_per_byte *= mixed / plain;
+  return cost;
+}
+
+OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer, std::optional<double> state_ratio,
+                             Precision precision) {
   OptimizerCost cost{state_ratio_of(optimizer), 0};
   if (const OptimizerProfile* measured = profiled_optimizer(profile, optimizer)) {
     if (measured->name == name_of(optimizer)) cost.state_ratio = measured->state_bytes_per_parameter_byte;
@@ -154,7 +173,7 @@ OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer,
     if (measured->new_version) cost.new_version = times_as_long(*measured->new_version);
   }
   if (state_ratio) cost.state_ratio = *state_ratio;
-  return cost;
+  return precision == Precision::mixed ? with_master(cost, static_cast<double>(size_of(profile.dtype))) : cost;
 }
 
 }  // namespace pp::plan

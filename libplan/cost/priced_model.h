@@ -24,6 +24,9 @@ struct PricedModel {
   int profiled_devices = 1;          ///< that were busy at once
 };
 
+/// Of every layer and the loss what never_falling() says.
+PricedModel never_falling(PricedModel model);
+
 /// Multiplies every time of the price.
 void scale_times(LayerPrice& price, double factor);
 
@@ -49,7 +52,10 @@ const OptimizerProfile* profiled_optimizer(const Profile& profile, OptimizerName
 /// `state_ratio` unset: the profile's for this optimizer, else state_ratio_of(). The update's time is the
 /// line (update_line.h) of profiled_optimizer(), without one it costs nothing; `beside` and `new_version` are
 /// what its `update` and `new_version` take over the line at their parameters.
-OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer,
-                             std::optional<double> state_ratio);
+/// With `mixed`, of a half type: gradients of 4 bytes a parameter, state of 4 for the master and as much for
+/// each value that the optimizer keeps, and an update that is as many times as long as it reads and writes
+/// more bytes.
+OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer, std::optional<double> state_ratio,
+                             Precision precision);
 
 }  // namespace pp::plan

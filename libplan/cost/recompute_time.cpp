@@ -20,8 +20,9 @@ void RecomputeTime::make_classes() {
   std::vector<Layer> layers;
   for (int p = 0; p < chain_.size(); ++p) {
     const bool last = p + 1 == chain_.size();
-    const std::int64_t saved = chain_.sum(chain_.saved, p, p + 1) - (last ? chain_.loss_saved : 0);
-    const double forward = chain_.sum(chain_.forward, p, p + 1) - (last ? chain_.loss_forward : 0);
+    LayerSums layer = chain_.between(p, p + 1);
+    if (last) layer -= chain_.loss;
+    const auto [saved, forward] = std::pair(layer.saved, layer.times.forward);
     if (saved > 0) layers.push_back({std::max(0.0, forward) / static_cast<double>(saved), saved, p});
   }
   std::ranges::stable_sort(layers, {}, &Layer::rate);
@@ -52,7 +53,9 @@ double RecomputeTime::seconds(int begin, int end, int replicas, double count, do
   double seconds = 0;
   for (const Class& layers : classes_) {
     if (excess <= 0) break;
-    const double given = std::min(excess, held * static_cast<double>(chain_.sum(layers.saved, begin, end)));
+    const double given =
+        std::min(excess, held * static_cast<double>(layers.saved[static_cast<std::size_t>(end)] -
+                                                    layers.saved[static_cast<std::size_t>(begin)]));
     seconds += given / held * layers.seconds_per_byte;
     excess -= given;
   }

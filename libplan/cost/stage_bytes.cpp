@@ -31,8 +31,8 @@ StageBytes stage_bytes(const StageContents& contents, const StageKeeping& keepin
   StageBytes part;
   const std::int64_t trained = contents.parameters - contents.frozen;
   part.weights = contents.parameters + contents.buffers;
-  part.gradients = contents.gradients;
-  part.optimizer = whole_bytes(keeping.state_ratio * static_cast<double>(trained));
+  part.gradients = whole_bytes(keeping.gradient_ratio * static_cast<double>(contents.gradients));
+  part.optimizer = whole_bytes(keeping.state_ratio * static_cast<double>(trained) / keeping.sharers);
   part.versions = whole_bytes((keeping.versions - 1.0) * static_cast<double>(part.weights - contents.frozen));
   part.in_flight = keeping.in_flight;
   part.smaller = keeping.smaller;

@@ -45,12 +45,13 @@ struct StageContents {
 };
 
 struct StageKeeping {
-  int versions = 1;   ///< of the weights
-  int in_flight = 1;  ///< micro-batches
-  int smaller = 0;    ///< of them
-  double scale = 1;   ///< bytes of a smaller one, relative to the others
-  double state_ratio = 1;
-  bool runs_again = false;  ///< some layers, from all that the stage received
+  int versions = 1;                            ///< of the weights
+  int in_flight = 1;                           ///< micro-batches
+  int smaller = 0;                             ///< of them
+  double scale = 1;                            ///< bytes of a smaller one, relative to the others
+  double state_ratio = 1, gradient_ratio = 1;  ///< OptimizerCost
+  int sharers = 1;                             ///< devices that divide the optimizer's state
+  bool runs_again = false;                     ///< some layers, from all that the stage received
 };
 
 /// Bytes of one stage by part, as they are added up.

@@ -94,9 +94,11 @@ bool StageMemory::fits(const StageRange& stage, int demand) const {
   constexpr std::size_t kRemembered = 64;
   known_.resize(static_cast<std::size_t>(chain_.size()));
   std::vector<Windows>& row = known_[static_cast<std::size_t>(stage.begin)];
-  row.resize(std::min(kRemembered, known_.size()));
-  Windows& known = row[static_cast<std::size_t>(stage.end) % row.size()];
-  if (known.end != stage.end) known = {.end = stage.end};
+  row.resize(kRemembered);
+  // Replicas differ in which micro-batches they hold, and in their share of the optimizer's state.
+  Windows& known = row[static_cast<std::size_t>(stage.end + 7 * stage.replicas) % row.size()];
+  if (known.end != stage.end || known.replicas != stage.replicas)
+    known = {.end = stage.end, .replicas = stage.replicas};
   const int wanted = window(stage, demand);
   if (wanted > known.fitting && wanted < known.too_wide)
     (fits_window(stage, wanted) ? known.fitting : known.too_wide) = wanted;
@@ -117,11 +119,12 @@ bool StageMemory::fits_window(const StageRange& stage, int window) const {
 
 StageContents StageMemory::least_contents(const StageRange& stage) const {
   const auto& [begin, end, replicas] = stage;
-  return {.parameters = chain_.sum(chain_.parameters, begin, end),
-          .buffers = chain_.sum(chain_.buffers, begin, end),
-          .frozen = chain_.sum(chain_.frozen, begin, end),
-          .gradients = chain_.sum(chain_.gradients, begin, end),
-          .saved = chain_.sum(chain_.saved, begin, end),  // no more than saved and input together
+  const LayerSums sums = chain_.between(begin, end);
+  return {.parameters = sums.parameters,
+          .buffers = sums.buffers,
+          .frozen = sums.frozen,
+          .gradients = sums.gradients,
+          .saved = sums.saved,  // no more than saved and input together
           .transient = chain_.transient(begin, end)};
 }
 
@@ -141,7 +144,9 @@ StageKeeping StageMemory::keeping(int replicas, int window, bool runs_again) con
           .in_flight = window,
           .smaller = smaller_of(replicas, window),
           .scale = in_flight_.batch.bytes,
-          .state_ratio = chain_.state_ratio,
+          .state_ratio = chain_.optimizer.state_ratio,
+          .gradient_ratio = chain_.optimizer.gradient_ratio,
+          .sharers = in_flight_.sharded ? replicas * in_flight_.pipelines : 1,
           .runs_again = runs_again};
 }
 

@@ -29,6 +29,8 @@ struct InFlight {
   MicroBatches batch = {};                         ///< per step or update, where they differ in size
   int per_update = 1;                              ///< predict: micro-batches
   RecomputeMode recompute = RecomputeMode::never;  ///< what a stage may run again instead of keeping it
+  bool sharded = false;                            ///< the optimizer's state, over a stage's replicas
+  int pipelines = 1;                               ///< side by side: replicas that no search counts
   /// With `automatic`: what layers release; must outlive the memory. Null, for chains whose positions are not
   /// layers: everything (a bound).
   const ChainUnits* units = nullptr;
@@ -85,6 +87,7 @@ class StageMemory {
   /// What is known of the windows of a stage that ends at `end`.
   struct Windows {
     int end = 0;
+    int replicas = 0;
     int fitting = 0;
     int too_wide = std::numeric_limits<int>::max();
   };
@@ -110,7 +113,7 @@ class StageMemory {
   InFlight in_flight_;
   MemoryLimit limit_;
   mutable std::vector<std::vector<Windows>>
-      known_;  ///< by begin, then end modulo the row: the latest one asked
+      known_;  ///< by begin, then end and replicas modulo the row: the latest one asked
   mutable std::map<std::pair<int, int>, int> smaller_;  ///< smaller_of() of streams
 };
 

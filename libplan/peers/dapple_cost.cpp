@@ -37,7 +37,7 @@ double transfer_per_byte(const DappleMachine& machine, const std::vector<int>& f
 }
 
 double DappleCosts::reduced_bytes(int begin, int end) const {
-  return chain.sum(chain.weights, begin, std::min(end + 1, chain.size()));
+  return static_cast<double>(chain.between(begin, std::min(end + 1, chain.size())).parameters);
 }
 
 double DappleCosts::latency(const DapplePipeline& pipeline) const {

@@ -33,7 +33,7 @@ double PipedreamCost::compute(int begin, int end) const {
 }
 
 double PipedreamCost::reduce(int begin, int end, int machines) const {
-  const double weights = chain_.sum(chain_.weights, begin, end);
+  const auto weights = static_cast<double>(chain_.between(begin, end).parameters);
   if (options_.model == PeerModel::pipedream_paper) return 2.0 * (machines - 1) * weights / bandwidth_;
   return 4.0 * (machines - 1) * weights / (bandwidth_ * machines);
 }
@@ -71,7 +71,7 @@ int PipedreamCost::least_used(int begin, int end, int machines) const {
   if (!options_.memory_limit) return machines;
   const auto limit = static_cast<double>(options_.memory_limit->value);
   const double bytes =
-      static_cast<double>(chain_.sum(chain_.saved, begin, end)) + chain_.sum(chain_.weights, begin, end);
+      static_cast<double>(chain_.between(begin, end).saved + chain_.between(begin, end).parameters);
   int used = machines;
   while ((machines_ - used + machines - 1) / machines * bytes > limit) ++used;  // no copy, no test, at the end
   return used;

@@ -6,7 +6,7 @@
 #include "libplan/cost/priced_model.h"
 #include "libplan/peers/balance.h"
 #include "libplan/peers/peer.h"
-#include "libplan/search/request/request.h"
+#include "libplan/request/request.h"
 
 namespace pp::plan {
 namespace {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "libplan/cost/priced_model.h"
+#include "libplan/price/predict.h"
 
 namespace pp::plan {
 namespace {

@@ -1,6 +1,6 @@
 #include "libplan/report/compare_strategies.h"
 
-#include "libplan/report/infeasible.h"
+#include "libplan/answer/make_plan.h"
 
 namespace pp::plan {
 

@@ -5,8 +5,8 @@
 
 #include "libplan/cost/links.h"
 #include "libplan/peers/balance.h"
-#include "libplan/search/pricing.h"
-#include "libplan/search/request/request.h"
+#include "libplan/price/pricing.h"
+#include "libplan/request/request.h"
 #include "libprofile/core/counted.h"
 
 namespace pp::plan {

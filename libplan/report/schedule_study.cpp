@@ -84,7 +84,6 @@ SimulationInput make_input(ProgramSet programs, const ShareCosts& costs, int chu
   const Link link{BytesPerSecond(0), Seconds(costs.communication)};
   const std::size_t workers = programs.workers.size();
   check_workers(std::ssize(programs.workers));
-  input.places.assign(workers, 0);
   input.links = {{link}};
   input.programs = std::move(programs);
   return input;

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "libplan/cost/links.h"
+#include "libplan/price/predict.h"
 #include "libplan/search/planner.h"
 
 namespace pp::plan {

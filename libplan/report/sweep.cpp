@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "libplan/report/infeasible.h"
+#include "libplan/answer/make_plan.h"
 #include "libplan/search/parallel.h"
 
 namespace pp::plan {

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <utility>
 
+#include "libplan/answer/make_plan.h"
 #include "libplan/plan_recompute.h"
-#include "libplan/report/infeasible.h"
-#include "libplan/search/candidates/gather.h"
-#include "libplan/search/request/machine.h"
+#include "libplan/request/machine.h"
+#include "libplan/search/candidates/collect_candidates.h"
 #include "libprofile/core/counted.h"
 
 namespace pp::plan {
@@ -143,8 +143,8 @@ std::optional<Seconds> step_with_recompute(const Plan& plan, const Profile& prof
     return std::nullopt;
   auto [roomy, free] = without_limits(cluster, request);
   free.all_reduce_overlap = all_reduce_overlap(cluster, request);
-  const Gathered least =
-      gather(profile, roomy, planned_graph(profile, request), free, {.slowest = 0}, DownSets::leave_out);
+  const Collected least = collect_candidates(profile, roomy, planned_graph(profile, request), free,
+                                             {.slowest = 0}, DownSets::leave_out);
   if (least.floor > kWorthSaying * plan.predicted.step.count()) return std::nullopt;
   PlanRequest again = request;
   again.recompute = RecomputeMode::automatic;

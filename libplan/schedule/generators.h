@@ -70,6 +70,11 @@ void append_updates(Program& program, std::vector<StageId> stages, int workers);
 /// For a worker of one stage.
 void append_update(Program& program, StageId stage, int replicas);
 
+/// `pipelines` of `one` side by side: micro-batch m of the k-th is m * pipelines + k of all. Workers are
+/// numbered place by place, replica by replica. In front of the first update of a worker come the all-reduces
+/// that it does not have yet.
+Schedule side_by_side(const Schedule& one, int pipelines);
+
 /// Puts R directly before B or I of the micro-batches that the request recomputes.
 void insert_recompute(const ScheduleRequest& request, Schedule& schedule);
 

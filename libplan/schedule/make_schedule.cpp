@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <string>
 
 #include "libplan/schedule/generators.h"
 #include "libprofile/core/error.h"
@@ -12,6 +13,17 @@ int micro_batches_of(const ScheduleRow& row, const ScheduleRequest& request, con
   return row.synchronous ? request.micro_batches * request.token_count : length;
 }
 
+/// Each runs its share of the micro-batches.
+Schedule pipelines_of(const ScheduleRequest& request, const ScheduleRow& row) {
+  const int pipelines = request.replicas.front();
+  if (pipelines == 1) return row.generate(request);
+  ScheduleRequest one = request;
+  one.replicas.assign(request.replicas.size(), 1);
+  one.micro_batches /= pipelines;
+  return with_context("each of " + std::to_string(pipelines) + " pipelines",
+                      [&] { return side_by_side(row.generate(one), pipelines); });
+}
+
 }  // namespace
 
 Schedule make_schedule(const ScheduleRequest& request) {
@@ -19,7 +31,8 @@ Schedule make_schedule(const ScheduleRequest& request) {
   check_request(request, row);
   if (row.generate == nullptr)
     refuse(request, "its programs come from costs or from a file, not from these numbers");
-  Schedule schedule = row.generate(request);
+  Schedule schedule =
+      row.replication == Replication::pipelines ? pipelines_of(request, row) : row.generate(request);
   insert_recompute(request, schedule);
   return schedule;
 }

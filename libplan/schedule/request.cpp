@@ -38,11 +38,20 @@ void check_replication(const ScheduleRequest& request, Replication allowed) {
       refuse(request,
              "stage " + std::to_string(s) + " has " + text(found) + " replicas; it runs 1 worker per stage");
     }
-    if (allowed == Replication::equal && found != first) {
+    if ((allowed == Replication::equal || allowed == Replication::pipelines) && found != first) {
       refuse(request, "stage " + std::to_string(s) + " has " + text(found) + " replicas, stage 0 has " +
                           text(first) + "; give every stage the same number");
     }
   }
+}
+
+/// Whole pipelines run equally many micro-batches.
+void check_pipelines(const ScheduleRequest& request) {
+  const int pipelines = request.replicas.front(), m = request.micro_batches;
+  if (m % pipelines == 0) return;
+  const int below = m / pipelines * pipelines;
+  refuse(request, "micro_batches = " + text(m) + " is not a multiple of its " + text(pipelines) +
+                      " replicas; use " + (below > 0 ? text(below) + " or " : "") + text(below + pipelines));
 }
 
 void check_chunks(const ScheduleRequest& request, Chunks allowed) {
@@ -94,6 +103,7 @@ int chunks_of(const ScheduleRequest& request) {
 void check_request(const ScheduleRequest& request, const ScheduleRow& row) {
   check_counts(request);
   check_replication(request, row.replication);
+  if (row.replication == Replication::pipelines) check_pipelines(request);
   check_chunks(request, row.chunks);
   check_policy(request, row);
   check_recompute(request, row);

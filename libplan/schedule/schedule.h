@@ -43,8 +43,9 @@ enum class Recompute { never, except_last, always };
 
 /// Stages on one worker that a schedule can have.
 enum class Chunks { one, two, several };
-/// Workers per stage that a schedule can have: one; the same number everywhere; any number.
-enum class Replication { none, equal, any };
+/// Workers per stage that a schedule can have: one; the same number everywhere, as whole pipelines side by side
+/// that each run their share of the micro-batches; the same number everywhere; any number.
+enum class Replication { none, pipelines, equal, any };
 /// What makes the programs of a schedule: its generator; a search with the costs at hand; somebody else, in a
 /// file.
 enum class ProgramSource { generator, search, file };

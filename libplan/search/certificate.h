@@ -1,7 +1,7 @@
 // What a search promises about its best plan.
 #pragma once
 
-#include "libplan/search/joint.h"
+#include "libplan/search/passes.h"
 
 namespace pp::plan {
 

@@ -8,10 +8,10 @@
 #include <tuple>
 
 #include "libplan/plan_recompute.h"
+#include "libplan/request/request.h"
 #include "libplan/schedule/limits.h"
 #include "libplan/search/certificate.h"
-#include "libplan/search/joint.h"
-#include "libplan/search/request/request.h"
+#include "libplan/search/passes.h"
 
 namespace pp::plan {
 namespace {
@@ -26,6 +26,14 @@ std::string percent(double share) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
   return text;
+}
+
+/// Workers of each stage, side by side included.
+std::string workers_text(const Finalist& finalist) {
+  if (!finalist.placed) return replicas_text(finalist.partition);
+  std::vector<int> workers;
+  for (const auto& stage : finalist.placed->stage_workers) workers.push_back(static_cast<int>(stage.size()));
+  return joined(workers, "-");
 }
 
 /// What made `other` lose, by the first rank that differs.
@@ -50,14 +58,15 @@ std::string why_not(const Finalist& other, const Finalist& best) {
 /// What a reader of the list can tell finalists apart by; some differ only in their windows, their devices or
 /// the order of layers.
 auto features(const Finalist& finalist) {
-  return std::tuple(finalist.schedule->name, stages_text(finalist.partition), replicas_text(finalist.partition),
-                    finalist.micro_batches, recompute_text(finalist.again));
+  return std::tuple(finalist.schedule->name, stages_text(finalist.partition), workers_text(finalist),
+                    finalist.micro_batches, recompute_text(finalist.again), finalist.shared());
 }
 
 /// Under two schedules, as a single stage is the same under many.
 bool is_same_training(const Finalist& a, const Finalist& b) {
   const Assignment &one = a.assignment, &other = b.assignment;
-  return std::tie(one.stage_layers, one.stage_workers, one.programs, one.recompute, one.policy,
+  return a.shared() == b.shared() &&
+         std::tie(one.stage_layers, one.stage_workers, one.programs, one.recompute, one.policy,
                   a.micro_batches) == std::tie(other.stage_layers, other.stage_workers, other.programs,
                                                other.recompute, other.policy, b.micro_batches);
 }
@@ -79,7 +88,7 @@ std::vector<const Finalist*> runners_up(const SearchOutcome& outcome, int top) {
 Alternative alternative(const Finalist& other, const Finalist& best) {
   return {std::string(other.schedule->name),
           stages_text(other.partition),
-          replicas_text(other.partition),
+          workers_text(other),
           other.micro_batches,
           other.prediction.step,
           Bytes(other.peak()),
@@ -129,12 +138,15 @@ Context plan_context(const Profile& profile, const PlanRequest& request, const F
     if (!numbers.empty()) context[name] = joined(numbers, separator);
   };
   if (request.placement != Placement::automatic) context["placement"] = std::string(name_of(request.placement));
+  if (request.cut_at)
+    context["cut_at"] = request.cut_at->depth == 0 ? "block" : std::to_string(request.cut_at->depth);
   list("cuts", request.cuts, ",");
   list("replicas", request.replicas, "-");
   if (request.recompute != RecomputeMode::never) context["recompute"] = std::string(name_of(request.recompute));
   if (best.schedule->rules == RuleSet::swapped) {
     context["prefetch"] = best.prefetch ? "true" : "false";
   }
+  if (request.shard != ShardChoice::none) context["shard"] = std::string(name_of(request.shard));
   if (request.all_reduce_overlap)
     context["all_reduce_overlap"] = dump_json_compact(Json(*request.all_reduce_overlap));
   if (request.tied == TiedWeights::copies) context["tied"] = "copies";
@@ -143,11 +155,12 @@ Context plan_context(const Profile& profile, const PlanRequest& request, const F
   return context;
 }
 
-/// Stages of a worker; the two copies of chimera are one each, and swapped weights are nobody's.
+/// Stages of a worker; of two copies of the model (chimera) it has one each, and swapped weights are nobody's.
 int chunks_of(const Finalist& best) {
-  const bool copies =
-      best.assignment.stage_workers.front().size() > 1 && best.schedule->rules != RuleSet::swapped;
-  return best.placed && !copies ? static_cast<int>(best.partition.size()) / best.workers() : 1;
+  if (!best.placed || best.schedule->chunks == Chunks::one) return 1;
+  const bool swapped = best.schedule->rules == RuleSet::swapped;
+  const auto copies = swapped ? std::size_t{1} : best.placed->stage_workers.front().size();
+  return static_cast<int>(best.partition.size() * copies) / best.workers();
 }
 
 /// The limit is what weights are swapped for, so the plan says it, and the run keeps to it.
@@ -169,6 +182,7 @@ Plan frame(const Profile& profile, const Cluster& cluster, const PlanRequest& re
                    .dtype = profile.dtype,
                    .memory_format = profile.memory_format,
                    .optimizer = request.optimizer,
+                   .precision = request.precision,
                    .kernels = effective(profile.kernels)};
   plan.devices = cluster.devices;
   plan.levels = cluster.levels;
@@ -180,6 +194,7 @@ Plan assemble(Plan plan, const Finalist& finalist, const Profile& profile, const
               const PlanRequest& request) {
   plan.context = plan_context(profile, request, finalist);
   plan.training.micro_batches = finalist.micro_batches;
+  plan.training.shard = finalist.shared();
   plan.schedule = {.name = std::string(finalist.schedule->name),
                    .weight_policy = policy_of(*finalist.schedule, request),
                    .recompute = policy_of(finalist.again),
@@ -218,7 +233,9 @@ Plan checked(Plan plan) {
 /// Copies are worth having where no plan without them is as fast; the bound is over both.
 void prefer_one_stage(SearchOutcome& outcome, const Profile& profile, const Cluster& cluster,
                       const PlanRequest& request) {
-  SearchOutcome together = search_jointly(profile, cluster, make_graph(profile), request);
+  PlanRequest in_one = request;
+  in_one.tied = TiedWeights::stage;
+  SearchOutcome together = search_plans(profile, cluster, planned_graph(profile, in_one), request);
   if (together.ranked.empty()) return;
   if (!outcome.ranked.empty() && outcome.ranked.front().ranked_step() < together.ranked.front().ranked_step())
     return;
@@ -244,22 +261,19 @@ RankedPlans ranked_plans(const SearchOutcome& outcome, const Profile& profile, c
 
 }  // namespace
 
-bool goes_on(const PlanRequest& request, const SearchProgress& progress) {
-  return !request.observer || request.observer(progress);
-}
-
 void refuse_unfinished() {
   throw Error(ErrorKind::run,
               "the time limit ended the search before any plan was found; give it longer with --time-limit");
 }
 
 std::variant<RankedPlans, NoPlan> find_plans(const Profile& profile, const Cluster& cluster,
-                                             const PlanRequest& request, Others others) {
+                                             const PlanRequest& asked, Others others) {
+  const PlanRequest request = with_tied_weights(profile, cluster, asked);
   const PlanGraph graph = planned_graph(profile, request);
   check_request(profile, cluster, graph, request);
   PlanRequest known = request;  // smaller machines have fewer levels
   known.all_reduce_overlap = all_reduce_overlap(cluster, request);
-  SearchOutcome outcome = search_jointly(profile, cluster, graph, known);
+  SearchOutcome outcome = search_plans(profile, cluster, graph, known);
   if (request.tied == TiedWeights::copies) prefer_one_stage(outcome, profile, cluster, known);
   if (!outcome.ranked.empty()) return ranked_plans(outcome, profile, cluster, request, others);
   if (outcome.cut_short) refuse_unfinished();

@@ -368,7 +368,7 @@ class EventLoop {
       for (Port* port : taken) *port = {end, step};
       pass_cards(from, to, link.duplex, start, end, step);
     }
-    if (keep_messages_) {
+    if (keep_messages_ && (steps_ == 1 || step_of(producer) == 0)) {
       timeline_.messages.push_back({WorkerId{from}, WorkerId{to}, index_.ops[at(producer)],
                                     Bytes(std::llround(bytes)), Seconds(start), Seconds(end)});
     }
@@ -413,13 +413,13 @@ Timeline run_event_loop(const ProgramIndex& index, const SimulationInput& input,
   return EventLoop(index, input, messages, 1).run();
 }
 
-ChainTimes run_chain(const ProgramIndex& index, const SimulationInput& input, int steps) {
-  EventLoop loop(index, input, Messages::drop, steps);
-  const Timeline timeline = loop.run();
-  ChainTimes times{std::vector<double>(at(steps), 0), loop.apart()};
+ChainTimes run_chain(const ProgramIndex& index, const SimulationInput& input, int steps, Messages messages) {
+  EventLoop loop(index, input, messages, steps);
+  ChainTimes times{std::vector<double>(at(steps), 0), true, loop.run()};
+  times.apart = loop.apart();
   for (int id = 0; id < static_cast<int>(index.ops.size()); ++id) {
     double& end = times.ends[at(loop.step_of(id))];
-    end = std::max(end, timeline.end[at(id)]);
+    end = std::max(end, times.timeline.end[at(id)]);
   }
   for (std::size_t i = 1; i < times.ends.size(); ++i)
     times.ends[i] = std::max(times.ends[i], times.ends[i - 1]);

@@ -28,8 +28,9 @@ struct ChainTimes {
   std::vector<double> ends;  ///< when all operations of the steps up to this one have ended
   /// No message waited for one of a later step: `ends` are those of as many steps by themselves.
   bool apart = true;
+  Timeline timeline;  ///< of all of them; messages of the first one
 };
 /// Every program of the index is `steps` copies of one list. Throws as run_event_loop().
-ChainTimes run_chain(const ProgramIndex& index, const SimulationInput& input, int steps);
+ChainTimes run_chain(const ProgramIndex& index, const SimulationInput& input, int steps, Messages messages);
 
 }  // namespace pp::plan

@@ -58,10 +58,9 @@ ProgramIndex index_simulation(const SimulationInput& input) {
   if (!input.cards.empty()) check_size("cards", input.cards.size(), set.workers.size());
   if (!input.hardware.empty()) check_size("pieces of hardware", input.hardware.size(), set.workers.size());
   check_size("stage costs", input.stages.size(), set.stage_workers.size());
-  if (!input.places.empty()) check_size("places", input.places.size(), set.workers.size());
-  const std::size_t places = input.places.empty() ? set.workers.size() : at(std::ranges::max(input.places)) + 1;
-  if (!input.links.empty()) check_size("rows of links", input.links.size(), places);
-  for (const auto& row : input.links) check_size("links in a row", row.size(), places);
+  for (const LinkLevel& level : input.links) {
+    if (!level.groups.empty()) check_size("groups of a link", level.groups.size(), set.workers.size());
+  }
   if (!input.micro_batch_scale.empty()) {
     check_size("micro-batch scales", input.micro_batch_scale.size(), at(set.micro_batches));
   }

@@ -20,8 +20,7 @@ OpCosts::OpCosts(const ProgramIndex& index, const SimulationInput& input)
       input_(input),
       first_(find_first(index, input)),
       flows_(index.dependencies.size()),
-      handles_messages_(std::ranges::any_of(
-          input.links, [](const auto& row) { return std::ranges::any_of(row, asks_devices); })) {
+      handles_messages_(std::ranges::any_of(input.links, asks_devices, &LinkLevel::link)) {
   if (input.edges.empty()) {
     for (Flow& flow : flows_) flow = {0, 0, 1, 1};
   }

@@ -84,11 +84,40 @@ StepRange steady_steps(const SimulationInput& input) {
   return equal(input.micro_batch_scale) && equal(input.micro_batch_bytes) ? StepRange{2, 3} : StepRange{6, 12};
 }
 
-}  // namespace
+ChainTimes chain_of(const SimulationInput& input, Messages messages) {
+  if (!input.programs.synchronous) {
+    throw Error(ErrorKind::internal, "chained period: the programs are asynchronous; use the steady period");
+  }
+  const StepRange steps = steady_steps(input);
+  const SimulationInput all = chained(input, steps.end);
+  return run_chain(index_simulation(all), all, steps.end, messages);
+}
 
-SimulationResult simulate(const SimulationInput& input, Events events) {
-  const ProgramIndex index = index_simulation(input);
-  Timeline timeline = run_event_loop(index, input, Messages::keep);
+Seconds period_of(const SimulationInput& input, const ChainTimes& times) {
+  const StepRange steps = steady_steps(input);
+  const double begin = times.apart ? times.ends[at(steps.begin - 1)] : makespan(chained(input, steps.begin));
+  // A less busy worker that still ends last hides some of the busiest one's work, which every further step
+  // pays.
+  return std::max(Seconds((times.ends.back() - begin) / (steps.end - steps.begin)), period_bound(input));
+}
+
+/// `index`: of one step.
+Timeline first_step(const ProgramIndex& index, ChainTimes times) {
+  const std::size_t steps = times.ends.size();
+  Timeline timeline{.messages = std::move(times.timeline.messages), .makespan = times.ends.front()};
+  for (int worker = 0; worker < index.workers(); ++worker) {
+    const auto begin = static_cast<std::ptrdiff_t>(at(index.worker_begin[at(worker)]) * steps);
+    const int count = index.worker_begin[at(worker) + 1] - index.worker_begin[at(worker)];
+    for (const auto part : {&Timeline::start, &Timeline::end}) {
+      const auto from = (times.timeline.*part).begin() + begin;
+      (timeline.*part).insert((timeline.*part).end(), from, from + count);
+    }
+  }
+  return timeline;
+}
+
+SimulationResult result_of(const ProgramIndex& index, const SimulationInput& input, Timeline timeline,
+                           Events events) {
   SimulationResult result;
   result.makespan = Seconds(timeline.makespan);
   result.busy = busy_times(index, timeline);
@@ -101,6 +130,13 @@ SimulationResult simulate(const SimulationInput& input, Events events) {
     std::ranges::stable_sort(result.messages, {}, &MessageEvent::start);
   result.memory = walk_memory(index, input);
   return result;
+}
+
+}  // namespace
+
+SimulationResult simulate(const SimulationInput& input, Events events) {
+  const ProgramIndex index = index_simulation(input);
+  return result_of(index, input, run_event_loop(index, input, Messages::keep), events);
 }
 
 SimulationInput chained(const SimulationInput& input, int copies) {
@@ -123,16 +159,15 @@ SimulationInput chained(const SimulationInput& input, int copies) {
 }
 
 Seconds chained_period(const SimulationInput& input) {
-  if (!input.programs.synchronous) {
-    throw Error(ErrorKind::internal, "chained period: the programs are asynchronous; use the steady period");
-  }
-  const StepRange steps = steady_steps(input);
-  const SimulationInput all = chained(input, steps.end);
-  const ChainTimes times = run_chain(index_simulation(all), all, steps.end);
-  const double begin = times.apart ? times.ends[at(steps.begin - 1)] : makespan(chained(input, steps.begin));
-  // A less busy worker that still ends last hides some of the busiest one's work, which every further step
-  // pays.
-  return std::max(Seconds((times.ends.back() - begin) / (steps.end - steps.begin)), period_bound(input));
+  return period_of(input, chain_of(input, Messages::drop));
+}
+
+ChainedSimulation simulate_chained(const SimulationInput& input) {
+  ChainTimes times = chain_of(input, Messages::keep);
+  const Seconds period = period_of(input, times);
+  if (!times.apart) return {simulate(input, Events::unsorted), period};
+  const ProgramIndex index = index_simulation(input);
+  return {result_of(index, input, first_step(index, std::move(times)), Events::unsorted), period};
 }
 
 Seconds steady_period(const SimulationInput& input) {

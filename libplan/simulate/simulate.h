@@ -3,6 +3,7 @@
 // micro-batch, worker). O(operations log operations).
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -81,6 +82,12 @@ struct MicroBatchScale {
   bool empty() const { return times.empty(); }
 };
 
+/// Workers that one link joins.
+struct LinkLevel {
+  Link link{};
+  std::vector<int> groups{};  ///< per worker; those of one group are joined. Empty: all of them
+};
+
 struct SimulationInput {
   ProgramSet programs;
   std::vector<StageCosts> stages;
@@ -88,10 +95,10 @@ struct SimulationInput {
       edges;  ///< empty: the chain, one tensor without bytes; else the order of the chain still holds
   std::vector<Seconds>
       tied_all_reduce;  ///< per group of programs.tied: one ARg, without overlap; empty: no time
-  /// [from place][to place]; empty: free and instant. A transfer is requested when its producer ends and
-  /// starts when both ports are free, in the order of requests.
-  std::vector<std::vector<Link>> links;
-  std::vector<int> places;  ///< per worker; workers of one place are joined by its own link. Empty: the worker
+  /// Innermost first: two workers are joined by the first level that has them in one group. Empty: free and
+  /// instant. A transfer is requested when its producer ends and starts when both ports are free, in the order
+  /// of requests.
+  std::vector<LinkLevel> links;
   std::vector<double>
       micro_batch_scale;  ///< per micro-batch: times relative to `stages` (unequal sizes); empty: 1
   std::vector<double> micro_batch_bytes;  ///< the same of bytes; empty: as the times
@@ -116,13 +123,14 @@ struct SimulationInput {
   /// with one worker's kernels leaves nothing to another's. Empty: each has its own.
   std::vector<int> hardware;
 
-  /// With links.
+  /// With links. O(levels).
   const Link& link(int from, int to) const {
-    const auto place = [&](int worker) {
-      const auto w = static_cast<std::size_t>(worker);
-      return places.empty() ? w : static_cast<std::size_t>(places[w]);
+    const auto joins = [&](const LinkLevel& level) {
+      return level.groups.empty() ||
+             level.groups[static_cast<std::size_t>(from)] == level.groups[static_cast<std::size_t>(to)];
     };
-    return links[place(from)][place(to)];
+    const auto level = std::ranges::find_if(links, joins);
+    return level == links.end() ? links.back().link : level->link;
   }
 };
 
@@ -173,6 +181,14 @@ SimulationResult simulate(const SimulationInput& input, Events events = Events::
 /// `copies` steps one after the other: copy i runs micro-batches m + i * micro_batches. Synchronous programs
 /// only.
 SimulationInput chained(const SimulationInput& input, int copies);
+
+/// simulate() with unsorted events, and chained_period().
+struct ChainedSimulation {
+  SimulationResult first;  ///< the step that no other is in front of
+  Seconds period{};
+};
+/// From one run of the chain where no message waits for one of a later step, as is usual.
+ChainedSimulation simulate_chained(const SimulationInput& input);
 
 /// Seconds per step when steps follow each other without a barrier: with T(n) of n chained copies T(3) - T(2),
 /// or (T(12) - T(6)) / 6 where micro-batches differ in size; no less than the work of the busiest worker.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "libplan/price/predict.h"
 #include "libplan/search/planner.h"
 
 namespace pp::run {

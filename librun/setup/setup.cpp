@@ -125,6 +125,20 @@ void check_prediction(const plan::Plan& plan, const OptimizerState& optimizer) {
              (could ? " at momentum 0; give --momentum" : "; plan with --optimizer sgd or adam"));
 }
 
+// Every replica holds all of the state here, in the type of its weights.
+void check_state(const plan::Plan& plan) {
+  if (plan.training.shard != plan::Shard::none) {
+    refuse(ErrorKind::usage,
+           "the plan lets replicas share the optimizer's state, which pp-run does not; plan "
+           "with --shard none, or take the plan elsewhere with pp-plan export");
+  }
+  if (plan.training.precision == plan::Precision::mixed) {
+    refuse(ErrorKind::usage,
+           "the plan is for half weights with a float32 master, which pp-run does not keep; "
+           "plan with --precision plain, or take the plan elsewhere with pp-plan export");
+  }
+}
+
 // The copies are updated together, which a stream's stages are not.
 void check_tied(const plan::Plan& plan, bool streams) {
   if (plan.tied.empty() || !streams) return;
@@ -267,6 +281,7 @@ Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profi
   check_model(setup.model);
   setup.streams = plan.workers.front().program.stream.has_value();
   setup.clocked = plan::require_schedule(plan.schedule.name).rules == plan::RuleSet::clocked;
+  check_state(plan);
   check_tied(plan, setup.streams);
   if (options.clip_norm) check_meeting(plan, "--clip-norm", "norm");
   if (options.on_nan) check_meeting(plan, "--on-nan", "decision");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "libplan/plan_programs.h"
+#include "libplan/price/predict.h"
 #include "libplan/schedule/program_index.h"
 #include "libplan/search/planner.h"
 #include "libplan/simulate/memory_walk.h"

@@ -31,7 +31,17 @@ class Rule:
     but: str = r"$^"
 
 
-RULES = [
+# Rooms of the planner's way from a request to a plan: each may include itself and those in front of it.
+PLANNER = ["cost", "request", "price", "search/exact", "search/finalist", "search/candidates", "search/zero_bubble",
+           "search/improve", "search", "answer", "report"]
+
+PLANNER_RULES = [
+    Rule(rf"libplan/{room}/[^/]*$", "libplan/(" + "|".join(f"{later}/[^/]*$" for later in PLANNER[i + 1:]) + ")",
+         f"libplan/{room} comes before it on the way from a request to a plan", "move what both need to the earlier room")
+    for i, room in enumerate(PLANNER[:-1])
+]
+
+RULES = PLANNER_RULES + [
     Rule(r"(libplan|libprofile/core|libprofile/report|libprofile/estimate|libprofile/model/families)/", f"({TORCH}|{CUDA})",
          "this room is free of LibTorch and CUDA", "move the code to libprofile/model, libprofile/device or librun"),
     Rule(r"libprofile/core/", r"(libprofile/(?!core/)|libplan/|librun/|apps/)",
@@ -58,12 +68,12 @@ RULES = [
          "the simulator knows programs and their costs only", "pass the value in as an argument"),
     Rule(r"libplan/draw/", r"libplan/(?!schedule/|simulate/|draw/)",
          "pictures are drawn of programs and what the simulator says", "pass the value in as an argument"),
-    Rule(r"libplan/cost/", r"libplan/(search|simulate|report|draw|peers|interop)/",
+    Rule(r"libplan/cost/", r"libplan/(simulate|draw|peers|interop)/",
          "what things cost does not depend on who searches or simulates", "move what both need to libplan/cost"),
     Rule(r"libplan/search/exact/", r"libplan/(?!search/exact/|cost/)",
          "the exact searches know loads and memory only", "pass the value in as an argument"),
-    Rule(r"libplan/search/", r"libplan/(report|draw|interop|peers)/",
-         "the search knows neither reports nor other planners", "move the code to libplan/report or libplan/peers"),
+    Rule(r"libplan/(request|price|search|answer)/", r"libplan/(draw|interop|peers)/",
+         "the planner knows neither pictures nor other planners", "move the code to libplan/report or libplan/peers"),
     Rule(r"libplan/(peers|interop)/", r"libplan/(report|draw)/",
          "other planners and trainers need no report", "move the code to libplan/report"),
     Rule(r"librun/", r"apps/", "dependencies point from apps to libraries", "move the code into the library, or pass a callback"),

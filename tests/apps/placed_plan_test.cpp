@@ -173,7 +173,9 @@ TEST_SUITE("apps/placed_plan") {
     CHECK(refusal({"--schedule", "harmony-dp", "--swap-bandwidth", "1GB/s", "--swap-overlap", "2"}) ==
           "pp-plan: error: swap_overlap = 2.000000 is not a share of what is swapped; give 0 to 1\n");
     CHECK(refusal({"--schedule", "zb-h1", "--replicas", "2-1"}) ==
-          "pp-plan: error: schedule zb-h1 runs 1 worker per stage; leave --replicas out\n");
+          "pp-plan: error: schedule zb-h1 runs whole pipelines side by side; give --replicas one number for "
+          "all of its "
+          "workers\n");
     CHECK(refusal({"--schedule", "interleaved", "--stages", "3"}) ==
           "pp-plan: error: schedule interleaved: micro_batches = 8 is not a multiple of 3 workers; use 6 or 9, "
           "or group = 8\n");

@@ -38,7 +38,7 @@ SimulationInput input_of(const std::string& name, int micro_batches) {
   input.stages.assign(input.programs.stage_workers.size(), costs);
   for (int s = 0; s + 1 < static_cast<int>(input.stages.size()); ++s)
     input.edges.push_back({pp::StageId{s}, pp::StageId{s + 1}, pp::Bytes(1 << 16), pp::Bytes(1 << 16)});
-  input.links.assign(kWorkers, std::vector<pp::Link>(kWorkers, {pp::BytesPerSecond(1e9), pp::Seconds(1e-5)}));
+  input.links = {{{pp::BytesPerSecond(1e9), pp::Seconds(1e-5)}}};
   return input;
 }
 

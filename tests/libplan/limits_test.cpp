@@ -2,7 +2,8 @@
 // a plan, or a refusal with words. Under the undefined behaviour sanitizer it also says that nothing overflows.
 #include <nlohmann/json.hpp>
 
-#include "libplan/report/infeasible.h"
+#include "libplan/answer/make_plan.h"
+#include "libplan/price/predict.h"
 #include "libplan/simulate/simulate.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"

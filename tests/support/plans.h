@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "libplan/plan.h"
-#include "libplan/search/tied_copies.h"
+#include "libplan/price/tied_copies.h"
 
 struct PlanSpec {
   pp::ModelGraph model{};

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "libplan/cost/priced_model.h"
+#include "libplan/request/effort.h"
 #include "libplan/schedule/limits.h"
 #include "libplan/schedule/versions.h"
 #include "libplan/search/candidates/placed.h"
@@ -42,7 +43,7 @@ OptimizerCost of_new_versions(OptimizerCost cost) {
 PricedModel with_cheaper_backward(PricedModel model) {
   const auto lower = [](LayerPrice& price) {
     price.backward = std::min(price.backward, price.input_gradient + price.weight_gradient);
-    for (ExtraTimes* rest : {&price.crowded, &price.beside})
+    for (PassTimes* rest : {&price.crowded, &price.beside})
       rest->backward = std::min(rest->backward, rest->input_gradient + rest->weight_gradient);
   };
   for (LayerPrice& layer : model.layers) lower(layer);
@@ -122,13 +123,16 @@ struct PricedCase {
 void for_each_priced(const Profile& profile, const Cluster& cluster, const PlanRequest& request,
                      const std::function<void(const PricedCase&)>& visit) {
   const CurveOptions curve{request.extrapolate, request.linear_batch};
-  const OptimizerCost optimizer = optimizer_cost(profile, request.optimizer, request.optimizer_state_ratio);
+  const OptimizerCost optimizer =
+      optimizer_cost(profile, request.optimizer, request.optimizer_state_ratio, request.precision);
   const std::vector<Batch> batches = batches_of(profile, request);
   for (const DeviceSet& devices : device_sets(cluster, request)) {
     for (const Batch& batch : batches) {
       const std::vector<int>& sizes = batch.option.sizes;
-      const PricedModel least = at_speed(cheapest_model(profile, sizes, curve), devices.best_speed);
-      visit({cluster, devices, batch, at_speed(price_model(profile, sizes, curve), devices.speed), least,
+      const PricedModel least =
+          at_speed(never_falling(cheapest_model(profile, sizes, curve)), devices.best_speed);
+      visit({cluster, devices, batch,
+             at_speed(never_falling(price_model(profile, sizes, curve)), devices.speed), least,
              with_cheaper_backward(least), at_speed(optimizer, devices.speed),
              at_speed(optimizer, devices.best_speed)});
     }
@@ -157,6 +161,7 @@ InFlight without_limit(const InFlight& whole) {
   return {.policy = is_served(whole.policy) ? whole.policy : WeightPolicy::flush,
           .batch = whole.batch,
           .recompute = whole.recompute,
+          .sharded = whole.sharded,
           .units = whole.units};
 }
 
@@ -208,7 +213,7 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
   const int count = static_cast<int>(priced.devices.positions.size());
   const bool limited = is_limited(priced.devices.limit);
   std::vector<SearchPart> searches;
-  const auto visit_parts = [&](const ScheduleRow& schedule, RecomputeMode mode) {
+  const auto visit_parts = [&](const ScheduleRow& schedule, RecomputeMode mode, Shard shard) {
     const int most = schedule.synchronous ? batch.micro_batches : count;
     const InFlight in_flight = in_flight_of(schedule, request, batch.micro_batches);
     const Chain& chain = chains.objective(in_flight.policy);
@@ -217,19 +222,22 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
                      &least};
     whole.in_flight.batch = priced.model.batch;
     whole.in_flight.recompute = mode;
+    whole.in_flight.sharded = shard == Shard::optimizer;
     if (!order.layers.empty()) whole.in_flight.units = &units;
     for (SearchPart& part :
          search_parts(schedule, request, whole, batch.micro_batches, limited, priced.cluster)) {
       if (!limited) part.in_flight = without_limit(part.in_flight);
       const int search = static_cast<int>(std::ranges::find(searches, part) - searches.begin());
       const bool fresh = search == std::ssize(searches);
-      if (fresh && !is_placed(schedule)) searches.push_back(part);
+      if (fresh && !places_stages(schedule)) searches.push_back(part);
       visit({std::move(part), priced.devices, batch, order, schedule, chain, least, search, fresh});
     }
   };
   const int layers = chains.objective(WeightPolicy::flush).size();
   for (const RecomputeMode mode : recompute_modes(request, limited, is_small(layers, count))) {
-    for (const ScheduleRow* schedule : schedules) visit_parts(*schedule, mode);
+    for (const ScheduleRow* schedule : schedules) {
+      for (const Shard shard : shards_of(*schedule, request)) visit_parts(*schedule, mode, shard);
+    }
   }
 }
 
@@ -260,8 +268,8 @@ std::vector<std::string_view> unpriced_schedules(const Profile& profile, const P
 void for_each_graph_case(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                          const Lattice& lattice, const PlanRequest& request,
                          const std::function<void(const PlanCase&)>& visit) {
-  PlanGraph untied = graph;  // the lattice parts no layers that share weights
-  untied.tied.clear();
+  PlanGraph untied = graph;  // the lattice parts no group
+  untied.tied.clear(), untied.blocks.clear();
   const auto make = [&](const PricedModel& model, const OptimizerCost& optimizer) {
     return make_lattice_chain(graph, lattice, model.layers, model.loss, optimizer);
   };
@@ -281,6 +289,21 @@ SearchCase search_case(const PlanCase& one, const StageMemory& memory, const Clu
           .links = slowest_links(cluster),
           .best_links = fastest_links(cluster),
           .cluster = &cluster};
+}
+
+Finalist finalist_of(const PlanCase& one, const Candidate& candidate) {
+  Finalist finalist;
+  finalist.partition = candidate.partition;
+  finalist.order = one.order.layers;
+  finalist.micro_batches = one.batch.micro_batches;
+  finalist.schedule = &one.schedule;
+  finalist.recompute = one.in_flight.recompute;
+  finalist.shard = one.in_flight.sharded ? Shard::optimizer : Shard::none;
+  finalist.devices = one.devices.positions;
+  finalist.origin = candidate.origin;
+  finalist.estimate = candidate.estimate;
+  finalist.bound = candidate.bound;
+  return finalist;
 }
 
 }  // namespace pp::plan

@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "libplan/cost/lattice.h"
-#include "libplan/search/candidates/candidates.h"
-#include "libplan/search/candidates/linear_order.h"
-#include "libplan/search/candidates/shapes.h"
-#include "libplan/search/request/request.h"
+#include "libplan/request/linear_order.h"
+#include "libplan/request/request.h"
+#include "libplan/request/shapes.h"
+#include "libplan/search/candidates/find_candidates.h"
+#include "libplan/search/finalist/finalist.h"
 
 namespace pp::plan {
 
@@ -45,5 +46,8 @@ std::vector<std::string_view> unpriced_schedules(const Profile& profile, const P
 /// What find_candidates() needs; `memory` must be that of the case.
 SearchCase search_case(const PlanCase& one, const StageMemory& memory, const Cluster& cluster,
                        const PlanRequest& request);
+
+/// A candidate of a case, not priced yet.
+Finalist finalist_of(const PlanCase& one, const Candidate& candidate);
 
 }  // namespace pp::plan

@@ -23,18 +23,18 @@ double least_load(const SearchCase& what, int layer, int most_replicas) {
   double least = std::numeric_limits<double>::infinity();
   const Chain& chain = what.bound_chain;
   const LoadKind kind = what.synchronous ? LoadKind::steady : LoadKind::period;
-  LoadTerms alone{.forward = chain.sum(chain.forward, layer, layer + 1),
-                  .backward = chain.sum(chain.backward, layer, layer + 1),
-                  .update = chain.stage_update(layer, layer + 1),
-                  .fixed = chain.fixed};
+  const LayerSums sums = chain.between(layer, layer + 1);
+  LoadTerms alone{.forward = sums.times.forward, .backward = sums.times.backward, .fixed = chain.fixed};
+  const bool sharded = what.memory.in_flight().sharded;
   const double unit = what.micro_batches.least_time();  // of the bound's chain
   const double overlap = what.all_reduce_overlap * what.micro_batches.most_time() / unit;
   for (alone.replicas = 1; alone.replicas <= most_replicas; ++alone.replicas) {
     const int q = alone.replicas;
     alone.turns = what.micro_batches.turns(q, &MicroBatches::time) / unit;
     if (!is_served(what.memory.in_flight().policy))
-      alone.all_reduce = flat_all_reduce(q, static_cast<double>(chain.sum(chain.gradients, layer, layer + 1)),
-                                         what.best_links.sums);
+      alone.all_reduce =
+          cheapest(flat_forms(q, what.best_links.sums), chain.reduction(layer, layer + 1, sharded));
+    alone.update = chain.stage_update(layer, layer + 1, sharded ? q : 1);
     least = std::min(least, stage_load(kind, alone, all_time(what.micro_batches), overlap));
   }
   return least;

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "libplan/search/candidates/candidates.h"
+#include "libplan/search/candidates/find_candidates.h"
 #include "libplan/search/exact/lattice_search.h"
 
 namespace pp::plan {

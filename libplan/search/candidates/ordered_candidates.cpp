@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "libplan/cost/chain_cost.h"
-#include "libplan/search/candidates/device_orders.h"
+#include "libplan/request/device_orders.h"
 #include "libplan/search/candidates/placed.h"
 #include "libplan/search/exact/bottleneck.h"
 #include "libplan/search/exact/label_search.h"

@@ -16,13 +16,14 @@ namespace {
 struct Variant {
   int chunks = 0;  ///< per worker; 0: the schedule's own
   bool prefetch = false;
+  int pipelines = 1;  ///< side by side
 };
 
 ScheduleRequest schedule_request(const Variant& variant, const ScheduleRow& row, int micro_batches,
                                  int workers) {
   ScheduleRequest what;
   what.name = std::string(row.name);
-  what.replicas.assign(static_cast<std::size_t>(workers), 1);
+  what.replicas.assign(static_cast<std::size_t>(workers / variant.pipelines), variant.pipelines);
   what.micro_batches = micro_batches;
   what.chunks_per_worker = variant.chunks;
   what.prefetch = variant.prefetch;
@@ -39,7 +40,7 @@ Schedule schedule_for(const Variant& variant, const ScheduleRow& row, int micro_
   const ScheduleRequest what = schedule_request(variant, row, micro_batches, workers);
   check_size(what, micro_batches);
   if (row.generate != nullptr) return make_schedule(what);
-  return {replicated_placement(what.replicas), std::vector<WorkerProgram>(what.replicas.size())};
+  return {replicated_placement(what.replicas), std::vector<WorkerProgram>(static_cast<std::size_t>(workers))};
 }
 
 Schedule schedule_of(const ProgramSet& set, int micro_batches, int devices) {
@@ -63,14 +64,34 @@ std::optional<Schedule> schedule_of_variant(const Variant& variant, const PlanRe
                                             const ScheduleRow& row, int micro_batches, int devices) {
   if (request.programs) return schedule_of(*request.programs, micro_batches, devices);
   const int asked = asked_workers(request, row);
-  if (asked > 0 && asked != devices) return std::nullopt;
+  if (asked > 0 && asked * variant.pipelines != devices) return std::nullopt;
   return schedule_for(variant, row, micro_batches, devices);
+}
+
+/// Whole pipelines side by side that the devices and micro-batches of the case divide into, each of no more
+/// workers than there are layers: as many as the request says, or any number.
+std::vector<int> pipelines_of(const PlanCase& one, const PlanRequest& request) {
+  const int workers = static_cast<int>(one.devices.positions.size()), m = one.batch.micro_batches;
+  const int given = request.replicas.empty() ? 0 : request.replicas.front();
+  const int most = one.schedule.replication != Replication::pipelines ? 1
+                   : request.max_replicas > 0                         ? request.max_replicas
+                                                                      : m;
+  std::vector<int> pipelines;
+  for (int q = 1; q <= std::min({most, m, workers}); ++q) {
+    const bool fits = workers % q == 0 && m % q == 0 && (request.programs || workers / q <= one.chain.size());
+    if (fits && (given == 0 || given == q)) pipelines.push_back(q);
+  }
+  return pipelines;
 }
 
 /// Where weights are swapped, the more stages, the less is on a device at a time: 1, 2, 3, 4, 6, 8, 12, .. per
 /// worker, unless the request says how many; each with and without loading ahead.
 std::vector<Variant> variants_of(const PlanCase& one, const PlanRequest& request) {
-  if (one.schedule.rules != RuleSet::swapped) return {{request.chunks_per_worker}};
+  std::vector<Variant> variants;
+  if (one.schedule.rules != RuleSet::swapped) {
+    for (const int q : pipelines_of(one, request)) variants.push_back({request.chunks_per_worker, false, q});
+    return variants;
+  }
   const int most = one.chain.size() / static_cast<int>(one.devices.positions.size());
   std::vector<int> chunks{request.chunks_per_worker};
   if (request.chunks_per_worker == 0) {
@@ -80,7 +101,6 @@ std::vector<Variant> variants_of(const PlanCase& one, const PlanRequest& request
       if (power > 1 && power + power / 2 <= most) chunks.push_back(power + power / 2);
     }
   }
-  std::vector<Variant> variants;
   for (const int count : chunks) {
     for (const bool prefetch : {false, true}) variants.push_back({count, prefetch});
   }
@@ -99,7 +119,7 @@ std::int64_t largest_device(const PlanCase& one, const Cluster& cluster, const P
 /// short when nothing fits; where none compete that takes a simulated attempt.
 bool others_compete(const PlanRequest& request) {
   return std::ranges::any_of(requested_schedules(request),
-                             [](const ScheduleRow* row) { return !is_placed(*row); });
+                             [](const ScheduleRow* row) { return !places_stages(*row); });
 }
 
 /// Those that are not among the candidates yet; by estimate behind all that were searched.
@@ -161,11 +181,12 @@ std::optional<Finalist> finalist_of_variant(const Variant& variant, const PlanCa
 
 }  // namespace
 
-bool is_placed(const ScheduleRow& row) { return row.replication == Replication::none && row.synchronous; }
-
 std::optional<Schedule> placed_schedule(const PlanRequest& request, const ScheduleRow& row, int micro_batches,
                                         int devices) {
-  return schedule_of_variant({request.chunks_per_worker}, request, row, micro_batches, devices);
+  const int pipelines = request.replicas.empty() ? 1 : request.replicas.front();
+  if (devices % pipelines != 0) return std::nullopt;
+  return schedule_of_variant({request.chunks_per_worker, false, pipelines}, request, row, micro_batches,
+                             devices);
 }
 
 double all_work(const PlanCase& one) {
@@ -181,13 +202,18 @@ double shared_work(const PlanCase& one) {
 std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
                                        LayerOrder layers, double slowest) {
   if (shared_work(one) > slowest) return {};
-  const int workers = static_cast<int>(one.devices.positions.size());
-  if (!request.programs && workers > one.chain.size()) return {};  // each has a stage of its own
   std::vector<Finalist> finalists;
+  std::optional<Error> refusal;  // the first; others may be taken
   for (const Variant& variant : variants_of(one, request)) {
-    if (auto finalist = finalist_of_variant(variant, one, cluster, request, layers, slowest))
-      finalists.push_back(*std::move(finalist));
+    try {
+      if (auto finalist = finalist_of_variant(variant, one, cluster, request, layers, slowest))
+        finalists.push_back(*std::move(finalist));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::usage) throw;
+      if (!refusal) refusal = error;
+    }
   }
+  if (finalists.empty() && refusal) throw *refusal;
   return finalists;
 }
 

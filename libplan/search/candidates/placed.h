@@ -8,12 +8,9 @@
 #include <vector>
 
 #include "libplan/search/candidates/cases.h"
-#include "libplan/search/finalists.h"
+#include "libplan/search/finalist/finalist.h"
 
 namespace pp::plan {
-
-/// Whether plans of this schedule come from here.
-bool is_placed(const ScheduleRow& row);
 
 /// The schedule for `devices` workers; for as many as the request fixes (--stages, --cuts, programs) when these
 /// are no more. Nothing when the request fixes another number. Of auto-zb the placement alone: its programs
@@ -24,7 +21,8 @@ std::optional<Schedule> placed_schedule(const PlanRequest& request, const Schedu
 /// Whether plans keep to the order of layers that the case has.
 enum class LayerOrder { fixed, free };
 
-/// The partitions worth pricing on exactly the devices of the case; nothing when no plan on them can be faster
+/// The partitions worth pricing on exactly the devices of the case, as one pipeline or, where the schedule and
+/// the micro-batches allow it, several side by side; nothing when no plan on them can be faster
 /// than `slowest`. Their bound (finalist.bound): all workers share all the work, and in a fixed order each
 /// stage has a trip to it, its micro-batches and the trip back. Throws what placed_schedule() throws.
 std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,

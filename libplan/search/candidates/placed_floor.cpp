@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "libplan/cost/stage_load.h"
-#include "libplan/search/pricing.h"
+#include "libplan/price/pricing.h"
 
 namespace pp::plan {
 namespace {
@@ -31,7 +31,7 @@ std::vector<int> least_windows(const PlanCase& one, const Schedule& schedule) {
 
 PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, std::int64_t bytes)
     : chain_(one.bound_chain),
-      back_(one.schedule.split_backward ? chain_.input_gradient : chain_.backward),
+      back_(one.schedule.split_backward ? &PassTimes::input_gradient : &PassTimes::backward),
       turns_(one.in_flight.batch.total(&MicroBatches::time) / one.in_flight.batch.least_time() /
              static_cast<double>(schedule.stage_workers.front().size())) {
   MemoryLimit limit = one.devices.limit;
@@ -44,7 +44,9 @@ PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, std::int
                        .windows = {window},
                        .micro_batches = one.batch.micro_batches,
                        .batch = one.in_flight.batch,
-                       .recompute = one.in_flight.recompute};
+                       .recompute = one.in_flight.recompute,
+                       .sharded = one.in_flight.sharded,
+                       .pipelines = static_cast<int>(schedule.stage_workers.front().size())};
     const int smaller = in_flight.batch.count - in_flight.batch.full;
     in_flight.batch.full = window - std::min(window, smaller);  // whichever they are
     memories_.emplace_back(one.chain, std::move(in_flight), limit);
@@ -52,11 +54,13 @@ PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, std::int
 }
 
 double PlacedFloor::stage(int begin, int end, DeviceSpan) const {
-  const LoadTerms terms{.forward = chain_.sum(chain_.forward, begin, end),
-                        .backward = chain_.sum(chain_.backward, begin, end),
-                        .awaited = chain_.sum(back_, begin, end),
-                        .reach = chain_.sum(chain_.returned, 0, end) + chain_.sum(back_, 0, end),
-                        .whole = chain_.returned.back() + back_.back(),
+  const LayerSums here = chain_.between(begin, end), before = chain_.between(0, end);
+  const LayerSums all = chain_.between(0, chain_.size());
+  const LoadTerms terms{.forward = here.times.forward,
+                        .backward = here.times.backward,
+                        .awaited = here.times.*back_,
+                        .reach = before.returned + before.times.*back_,
+                        .whole = all.returned + all.times.*back_,
                         .fixed = chain_.fixed,
                         .turns = turns_};
   return stage_load(LoadKind::step_bound, terms, 0, 0);

@@ -29,7 +29,7 @@ class PlacedFloor : public StageCost {
 
  private:
   const Chain& chain_;
-  const std::vector<double>& back_;
+  double PassTimes::*back_;            ///< what earlier stages wait for
   double turns_;                       ///< micro-batches of a stage's copy
   std::vector<StageMemory> memories_;  ///< by stage, the last in front; empty: no limit
 };

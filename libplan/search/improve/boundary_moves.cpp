@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
+#include "libplan/price/simulated.h"
+#include "libplan/schedule/generators.h"
+#include "libplan/search/finalist/simulate_finalist.h"
 #include "libplan/search/improve/climb.h"
-#include "libplan/search/simulate_finalist.h"
-#include "libplan/search/simulated.h"
 #include "libplan/search/zero_bubble/auto_zero_bubble.h"
 #include "libprofile/core/error.h"
 
@@ -26,29 +28,68 @@ Assignment assignment_of(const Finalist& finalist) {
   assignment.programs = finalist.placed->workers;
   assignment.micro_batches = finalist.micro_batches;
   assignment.rules = finalist.schedule->rules;
+  assignment.shard = finalist.shard;
   return assignment;
+}
+
+/// Whole pipelines side by side.
+int pipelines_of(const Finalist& finalist) {
+  return static_cast<int>(finalist.placed->stage_workers.front().size());
 }
 
 std::vector<WorkerProgram> zero_bubble_programs(const char* name, const Finalist& finalist) {
   ScheduleRequest request{name, {}, finalist.micro_batches};
-  request.replicas.assign(static_cast<std::size_t>(finalist.workers()), 1);
+  request.replicas.assign(finalist.placed->stage_workers.size(), pipelines_of(finalist));
   return make_schedule(request).workers;
 }
 
-/// Programs of auto-zb for these stages. Where a worker cannot hold one micro-batch, zb-h1's, which then do not
-/// fit either.
-std::vector<WorkerProgram> searched_programs(const PricedStages& priced, const Finalist& finalist,
-                                             const PricingContext& context, const PlanRequest& request) {
-  const Assignment& assignment = finalist.assignment;
+/// The first of several pipelines, which has the largest micro-batches.
+Assignment first_pipeline(Assignment assignment, int pipelines) {
+  std::vector<int> devices;
+  for (std::size_t s = 0; s < assignment.stage_workers.size(); ++s) {
+    devices.push_back(assignment.worker_devices[static_cast<std::size_t>(assignment.stage_workers[s].front())]);
+    assignment.stage_workers[s] = {static_cast<int>(s)};
+  }
+  assignment.worker_devices = std::move(devices);
+  assignment.programs.assign(assignment.stage_workers.size(), {});
+  assignment.micro_batches /= pipelines;
+  return assignment;
+}
+
+/// Of micro-batches 0, pipelines, 2 * pipelines, ...
+MicroBatchScale first_share(const MicroBatchScale& all, int pipelines) {
+  MicroBatchScale share;
+  for (std::size_t m = 0; m < all.times.size(); m += static_cast<std::size_t>(pipelines)) {
+    share.times.push_back(all.times[m]);
+    share.bytes.push_back(all.bytes[m]);
+  }
+  return share;
+}
+
+/// Per place, the least of its workers.
+std::vector<Bytes> least_limits(std::span<const Bytes> limits, int pipelines) {
+  std::vector<Bytes> least;
+  for (std::size_t w = 0; w < limits.size(); w += static_cast<std::size_t>(pipelines))
+    least.push_back(std::ranges::min(limits.subspan(w, static_cast<std::size_t>(pipelines))));
+  return least;
+}
+
+/// Programs of auto-zb for these stages, the same for every pipeline. Where a worker cannot hold one
+/// micro-batch, zb-h1's, which then do not fit either.
+std::vector<WorkerProgram> searched_programs(const Finalist& finalist, const PricingContext& context,
+                                             const PlanRequest& request) {
+  const int pipelines = pipelines_of(finalist);
+  const Assignment one = first_pipeline(finalist.assignment, pipelines);
   ZeroBubbleRequest search;
-  search.pipeline = make_input(priced, assignment, context.cluster, context.model.scale,
-                               context.all_reduce_overlap, assignment.micro_batches);
-  search.memory_limit = worker_limits(finalist, context.cluster, request);
+  search.pipeline =
+      make_input(price_stages(context, one), one, context.cluster, first_share(context.model.scale, pipelines),
+                 context.all_reduce_overlap, one.micro_batches);
+  search.memory_limit = least_limits(worker_limits(finalist, context.cluster, request), pipelines);
   try {
-    std::vector<WorkerProgram> programs;
+    Schedule found{search.pipeline.programs.stage_workers, {}};
     for (Program& program : search_zero_bubble(search).programs.workers)
-      programs.push_back({std::move(program), std::nullopt});
-    return programs;
+      found.workers.push_back({std::move(program), std::nullopt});
+    return pipelines == 1 ? found.workers : side_by_side(found, pipelines).workers;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage) throw;
   }
@@ -64,9 +105,7 @@ void arrange(Finalist& finalist, const PricingContext& context, const PlanReques
   finalist.assignment = assignment_of(finalist);
   if (is_searched(*finalist.schedule)) {
     finalist.assignment.programs =
-        from == Programs::keep
-            ? std::move(known)
-            : searched_programs(price_stages(context, finalist.assignment), finalist, context, request);
+        from == Programs::keep ? std::move(known) : searched_programs(finalist, context, request);
   }
   finalist.assignment = with_recompute(std::move(finalist.assignment), finalist.again);
 }
@@ -81,37 +120,40 @@ void simulate(Finalist& finalist, const PricingContext& context, const PlanReque
 /// Lacking memory, then by time.
 auto rank(const Finalist& finalist) { return std::pair(finalist.short_by, finalist.rounded_step()); }
 
-/// The partition whose stage `to` has a layer more and `from` one less: the boundaries between them have moved
-/// by one. Empty when `from` has no other.
-Partition shifted(Partition partition, std::size_t from, std::size_t to) {
-  if (partition[from].end - partition[from].begin == 1) return {};
-  const int by = from < to ? -1 : 1;
-  for (std::size_t cut = std::min(from, to) + 1; cut <= std::max(from, to); ++cut) {
-    partition[cut - 1].end += by;
-    partition[cut].begin += by;
+/// The boundaries where stages may begin, both ends of the model included.
+class Boundaries {
+ public:
+  Boundaries(const Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
+    const int stages = static_cast<int>(finalist.partition.size());
+    const SearchSpace space = search_space(context.graph, finalist.order, request, stages, 1);
+    for (int k = 0; k <= space.layers; ++k) {
+      if (k == 0 || k == space.layers || space.may_cut(k)) open_.push_back(k);
+    }
   }
-  return partition;
-}
 
-/// The partition with boundary `cut` (between stages cut-1 and cut) moved by `by` layers; empty when a stage
-/// would be.
-Partition moved(const Partition& partition, std::size_t cut, int by) {
-  Partition result = partition;
-  result[cut - 1].end += by;
-  result[cut].begin += by;
-  if (result[cut - 1].end <= result[cut - 1].begin || result[cut].end <= result[cut].begin) return {};
-  return result;
-}
-
-bool may_move(const Finalist& finalist, const PricingContext& context, const PlanRequest& request,
-              const Partition& partition) {
-  const SearchSpace space =
-      search_space(context.graph, finalist.order, request, static_cast<int>(partition.size()), 1);
-  for (std::size_t s = 1; s < partition.size(); ++s) {
-    if (!space.may_cut(partition[s].begin)) return false;
+  /// The partition with boundary `cut` (between stages cut-1 and cut) moved by `by` open ones; empty when a
+  /// stage would be.
+  Partition moved(Partition partition, std::size_t cut, int by) const {
+    const auto here = std::ranges::lower_bound(open_, partition[cut].begin) - open_.begin() + by;
+    if (here <= 0 || here >= std::ssize(open_)) return {};
+    partition[cut - 1].end = partition[cut].begin = open_[static_cast<std::size_t>(here)];
+    const bool whole =
+        partition[cut - 1].begin < partition[cut - 1].end && partition[cut].begin < partition[cut].end;
+    return whole ? partition : Partition();
   }
-  return !partition.empty();
-}
+
+  /// The partition whose stage `to` has a part more and `from` one less: the boundaries between them have moved
+  /// by one. Empty when a stage would be.
+  Partition shifted(Partition partition, std::size_t from, std::size_t to) const {
+    const bool ahead = from < to;
+    for (std::size_t i = 0; !partition.empty() && i < std::max(from, to) - std::min(from, to); ++i)
+      partition = moved(std::move(partition), ahead ? from + 1 + i : from - i, ahead ? -1 : 1);
+    return partition;
+  }
+
+ private:
+  std::vector<int> open_;
+};
 
 constexpr double kRounding = 1e-9;  ///< relative; of sums in another order
 
@@ -136,6 +178,7 @@ class BoundaryMoves {
                 std::int64_t& operations)
       : context_(context),
         request_(request),
+        boundaries_(finalist, context, request),
         open_(finalist.partition.size() + 1, 1),
         climb_(finalist, operations, [this](Finalist& other, const Finalist& best, std::int64_t& left) {
           return price(other, best, left);
@@ -191,9 +234,14 @@ class BoundaryMoves {
   }
 
   bool move_boundary(std::size_t cut, int by) {
+    return attempt(boundaries_.moved(climb_.best().partition, cut, by));
+  }
+
+  bool attempt(Partition partition) {
+    if (partition.empty()) return false;
     Finalist other = climb_.best();
-    other.partition = moved(other.partition, cut, by);
-    return may_move(other, context_, request_, other.partition) && climb_.attempt(std::move(other));
+    other.partition = std::move(partition);
+    return climb_.attempt(std::move(other));
   }
 
   /// A layer of the busiest worker goes to a worker with less work, wherever in the row its stage is.
@@ -212,10 +260,7 @@ class BoundaryMoves {
     for (std::size_t from = 0; from < stages; ++from) {
       for (std::size_t to = 0; to < stages; ++to) {
         if (loads[from] < most || loads[to] >= most) continue;
-        Finalist other = climb_.best();
-        other.partition = shifted(other.partition, from, to);
-        if (!may_move(other, context_, request_, other.partition) || !climb_.attempt(std::move(other)))
-          continue;
+        if (!attempt(boundaries_.shifted(climb_.best().partition, from, to))) continue;
         std::ranges::fill(open_, 1);
         return moved_ = true;
       }
@@ -233,6 +278,7 @@ class BoundaryMoves {
 
   const PricingContext& context_;
   const PlanRequest& request_;
+  Boundaries boundaries_;
   Programs from_ = Programs::keep;
   std::vector<char> open_;  ///< per boundary, the ends included: to be tried
   bool moved_ = false;      ///< a boundary, since programs were searched for

@@ -2,7 +2,7 @@
 // again, and where the programs follow the costs (auto-zb) they are searched for again.
 #pragma once
 
-#include "libplan/search/finalists.h"
+#include "libplan/search/finalist/finalist.h"
 
 namespace pp::plan {
 

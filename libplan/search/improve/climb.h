@@ -7,7 +7,7 @@
 #include <functional>
 #include <span>
 
-#include "libplan/search/finalists.h"
+#include "libplan/search/finalist/finalist.h"
 
 namespace pp::plan {
 

@@ -6,10 +6,10 @@
 #include <numeric>
 #include <optional>
 
-#include "libplan/search/candidates/shapes.h"
+#include "libplan/price/simulated.h"
+#include "libplan/request/shapes.h"
+#include "libplan/search/finalist/simulate_finalist.h"
 #include "libplan/search/improve/climb.h"
-#include "libplan/search/simulate_finalist.h"
-#include "libplan/search/simulated.h"
 #include "libprofile/core/error.h"
 
 namespace pp::plan {
@@ -48,6 +48,13 @@ StageShape with_layers_moved(StageShape shape, const std::vector<int>& layers, i
 
 bool is_free(const Finalist& finalist, const PlanRequest& request) {
   return is_free_shape(*finalist.schedule, policy_of(*finalist.schedule, request));
+}
+
+/// To be priced in other shapes.
+Finalist proposal_of(const Finalist& finalist) {
+  Finalist other(static_cast<const Proposal&>(finalist));
+  other.improved = finalist.improved;
+  return other;
 }
 
 /// That a simulation of it runs through.
@@ -118,8 +125,9 @@ class StageMoves {
   bool price(Finalist& other, const Finalist& best, std::int64_t& operations) const {
     if (is_overloaded(other, best)) return false;
     try {
-      simulate_finalist(other, context_, request_);
+      const bool faster = simulate_finalist(other, context_, request_, best.ranked_step());
       operations -= operations_of(other);
+      if (!faster) return false;
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::data) throw;
       operations -= operations_of(best);
@@ -132,7 +140,7 @@ class StageMoves {
   static int stages(const Climb& climb) { return static_cast<int>(climb.best().partition.size()); }
 
   bool attempt(Climb& climb, const StageShape& shape) const {
-    Finalist other = climb.best();
+    Finalist other = proposal_of(climb.best());
     reshape(other, shape);
     return climb.attempt(std::move(other));
   }
@@ -185,8 +193,8 @@ class StageMoves {
   /// On the first device that has no work yet.
   bool add_replica(Climb& climb, int stage) const {
     StageShape shape = shape_of(climb.best());
-    Finalist other = climb.best();
-    if (!may_add(other, shape.replicas[at(stage)])) return false;
+    Finalist other = proposal_of(climb.best());
+    if (!may_add(climb.best(), shape.replicas[at(stage)])) return false;
     std::vector<int> taken = other.devices;
     std::ranges::sort(taken);
     int spare = 0;
@@ -248,18 +256,21 @@ std::vector<int> moving_layers(const PlanGraph& graph, const StageShape& shape, 
   const std::vector<int>& stage = shape.layers[at(from)];
   if (!std::ranges::binary_search(stage, layer)) return {};
   std::vector<int> moving{layer};
+  const auto add = [&](int other) {
+    if (std::ranges::binary_search(stage, other) && std::ranges::count(moving, other) == 0)
+      moving.push_back(other);
+  };
+  std::size_t most = kMostMoved;
   for (std::size_t i = 0; i < moving.size(); ++i) {
     const GraphLayer& node = graph.layers[at(moving[i])];
-    for (const int neighbour : from < to ? node.consumers : node.producers) {
-      if (std::ranges::binary_search(stage, neighbour) && std::ranges::count(moving, neighbour) == 0)
-        moving.push_back(neighbour);
-    }
-    if (moving.size() > kMostMoved || moving.size() == stage.size()) return {};
+    for (const int neighbour : from < to ? node.consumers : node.producers) add(neighbour);
+    graph.for_each_group([&](const std::vector<int>& group) {
+      if (std::ranges::count(group, moving[i]) == 0) return;
+      most = std::max(most, group.size());
+      for (const int member : group) add(member);
+    });
+    if (moving.size() > most || moving.size() == stage.size()) return {};
   }
-  const auto torn = [&](const std::vector<int>& group) {
-    return std::ranges::any_of(group, [&](int member) { return std::ranges::count(moving, member) > 0; });
-  };
-  if (std::ranges::any_of(graph.tied, torn)) return {};
   return moving;
 }
 

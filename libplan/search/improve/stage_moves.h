@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "libplan/search/finalists.h"
+#include "libplan/search/finalist/finalist.h"
 
 namespace pp::plan {
 

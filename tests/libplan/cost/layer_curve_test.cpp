@@ -99,7 +99,7 @@ TEST_CASE("what a device takes that holds the whole model beyond one that holds 
   large.in_part = LayerTimes{Seconds(1.5), Seconds(4.5), Seconds(4), Seconds(0)};  // the backward takes longer
   const LayerPrice at_two = price_layer(layer({small, large}), 2, {});
   CHECK(at_two.forward == 0.5);
-  CHECK(at_two.crowded == ExtraTimes{0.5, 0.5, 1, 0});
+  CHECK(at_two.crowded == PassTimes{0.5, 0.5, 1, 0});
   const LayerPrice at_three = price_layer(layer({small, large}), 3, {});
   CHECK(at_three.forward == 1);  // of 1.5
   CHECK(at_three.crowded.forward == 0.5);
@@ -111,7 +111,7 @@ TEST_CASE("what a device takes that holds the whole model beyond one that holds 
   CHECK(never_falling(at_four).crowded.backward == 0);
   CHECK(never_falling(at_four).crowded.forward == at_four.crowded.forward);
   small.in_part.reset();
-  CHECK(price_layer(layer({small, large}), 3, {}).crowded == ExtraTimes{});  // known at one end only
+  CHECK(price_layer(layer({small, large}), 3, {}).crowded == PassTimes{});  // known at one end only
 }
 
 TEST_CASE("alone: what a full device costs, and what full neighbours cost beside that") {
@@ -120,8 +120,8 @@ TEST_CASE("alone: what a full device costs, and what full neighbours cost beside
   only.alone = LayerTimes{Seconds(1.75), Seconds(2.5), Seconds(2.5), Seconds(0)};
   const LayerPrice price = price_layer(layer({only}), 4, {});
   CHECK(price.forward == 1);
-  CHECK(price.crowded == ExtraTimes{0.75, -0.5, -0.5, 0});
-  CHECK(price.beside == ExtraTimes{0.25, 1.5, 1.5, 0});
+  CHECK(price.crowded == PassTimes{0.75, -0.5, -0.5, 0});
+  CHECK(price.beside == PassTimes{0.25, 1.5, 1.5, 0});
   CHECK(never_falling(price).backward == 2.5);
   CHECK(never_falling(price).crowded.backward == 0);
   CHECK(never_falling(price).beside == price.beside);
@@ -144,7 +144,7 @@ TEST_CASE("crowding by neighbours: nothing up to one model on a node, all of it 
 TEST_CASE("the first micro-batch of an update takes what it takes beyond the others, or less") {
   LayerPoint only = point(4, 2.0, 40);  // backward 4: all input gradient
   only.first = LayerTimes{Seconds(3), Seconds(3), Seconds(4), Seconds(0.5)};
-  CHECK(price_layer(layer({only}), 4, {}).first == ExtraTimes{1, -1, 0, 0.5});
+  CHECK(price_layer(layer({only}), 4, {}).first == PassTimes{1, -1, 0, 0.5});
   CHECK(price_layer(layer({only}), 2, {.linear_batch = true}).first.forward == 0.5);
 }
 

@@ -124,7 +124,7 @@ TEST_CASE("a measured all-reduce is what all-reduces cost, between fewer devices
   CHECK(fastest_links(cluster).sums.bandwidth.value == exactly(3e9));
   CHECK(fastest_links(cluster).messages.bandwidth.value == 1e10);
   const auto least = least_all_reduce_forms(cluster, 4);
-  CHECK(cheapest(least, 1e8) == exactly(0.056));
+  CHECK(cheapest(least, Reduction{1e8}) == exactly(0.056));
 }
 
 TEST_CASE("a measured all-reduce between nodes: inside a node messages tell") {
@@ -169,10 +169,10 @@ TEST_CASE("a measured all-reduce that leaves the caches: of all, of fewer, and o
   CHECK(slowest.messages.beyond.value == 0);
   // A bound lies below what any devices pay.
   for (const double bytes : {1e5, 1e6, 2e6, 1e8}) {
-    CHECK(cheapest(least_all_reduce_forms(cluster, 2), bytes) <=
-          cheapest(all_reduce_forms(cluster, across), bytes));
-    CHECK(cheapest(least_all_reduce_forms(cluster, 4), bytes) <=
-          cheapest(all_reduce_forms(cluster, all), bytes));
+    CHECK(cheapest(least_all_reduce_forms(cluster, 2), Reduction{bytes}) <=
+          cheapest(all_reduce_forms(cluster, across), Reduction{bytes}));
+    CHECK(cheapest(least_all_reduce_forms(cluster, 4), Reduction{bytes}) <=
+          cheapest(all_reduce_forms(cluster, all), Reduction{bytes}));
   }
 }
 

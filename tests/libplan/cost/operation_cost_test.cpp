@@ -1,7 +1,8 @@
 // Fixed costs of operations and updates from the profile to the price of a plan.
+#include "libplan/answer/make_plan.h"
 #include "libplan/cost/priced_model.h"
 #include "libplan/plan.h"
-#include "libplan/report/infeasible.h"
+#include "libplan/price/predict.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/libplan/search/searched.h"
@@ -96,12 +97,12 @@ TEST_CASE("an update costs as one that makes a new version where passes hold the
 TEST_CASE("a profile without them costs nothing more") {
   const PricedModel model = price_model(four_layers(), std::vector<int>{1}, {});
   CHECK(model.fixed == OperationCost{});
-  CHECK(optimizer_cost(four_layers(), OptimizerName::sgd, {}).update_fixed == 0);
+  CHECK(optimizer_cost(four_layers(), OptimizerName::sgd, {}, Precision::plain).update_fixed == 0);
 }
 
 TEST_CASE("an optimizer that was not profiled has its own state and the update of the nearest one") {
   Profile profile = four_layers();
-  const auto cost = [&](OptimizerName name) { return optimizer_cost(profile, name, {}); };
+  const auto cost = [&](OptimizerName name) { return optimizer_cost(profile, name, {}, Precision::plain); };
   CHECK(cost(OptimizerName::adam).state_ratio == 2);
   CHECK(cost(OptimizerName::rmsprop).update_per_byte == 0);
   // 8 bytes in 0.5 and 4 in 0.25 s: 1/16 s a byte; adamw 1/4 s a byte.

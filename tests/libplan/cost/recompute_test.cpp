@@ -151,7 +151,7 @@ TEST_CASE("the relaxed time grows with the stage and is a bound of every choice,
     const auto chosen = choose_units(units.stage(0, layers, 0), in_flight.micro_batches, room);
     CHECK(memory.fits(stage) == (chosen.has_value() || part.saved <= room));
     if (chosen) CHECK(seconds(0, layers) <= seconds_of(units.stage(0, layers, 0), *chosen) + 1e-12);
-    if (part.saved <= room) CHECK(seconds(0, layers) <= chain.sum(chain.forward, 0, layers) + 1e-12);
+    if (part.saved <= room) CHECK(seconds(0, layers) <= chain.between(0, layers).times.forward + 1e-12);
   }
 }
 

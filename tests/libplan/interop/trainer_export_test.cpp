@@ -1,5 +1,5 @@
 #include "libplan/interop/trainer_export.h"
-#include "libplan/report/infeasible.h"
+#include "libplan/answer/make_plan.h"
 
 #include <nlohmann/json.hpp>
 

@@ -23,7 +23,8 @@ class ChargedCost : public StageCost {
   ChargedCost(const Chain& chain, double bandwidth) : chain_(chain), bandwidth_(bandwidth) {}
   double stage(int begin, int end, DeviceSpan span) const override {
     const int q = span.count;
-    const double reduce = 4.0 * (q - 1) / (bandwidth_ * q) * chain_.sum(chain_.weights, begin, end);
+    const double reduce =
+        4.0 * (q - 1) / (bandwidth_ * q) * static_cast<double>(chain_.between(begin, end).parameters);
     return (chain_.compute(begin, end) + reduce) / q;
   }
   double cut(int boundary, DeviceSpan span, CutSide) const override {

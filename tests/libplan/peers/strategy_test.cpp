@@ -1,5 +1,5 @@
+#include "libplan/answer/make_plan.h"
 #include "libplan/report/compare_strategies.h"
-#include "libplan/report/infeasible.h"
 
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"

@@ -1,7 +1,8 @@
 #include <nlohmann/json.hpp>
 
+#include "libplan/answer/make_plan.h"
 #include "libplan/plan.h"
-#include "libplan/report/infeasible.h"
+#include "libplan/price/predict.h"
 #include "libprofile/core/file.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"

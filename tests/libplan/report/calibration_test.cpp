@@ -1,5 +1,5 @@
 #include "libplan/report/calibration.h"
-#include "libplan/report/infeasible.h"
+#include "libplan/answer/make_plan.h"
 
 #include <functional>
 #include <nlohmann/json.hpp>

@@ -1,6 +1,6 @@
 // Explanations of plans beyond a chain on equal devices: branches, nodes, streams, and nothing that fits.
+#include "libplan/answer/make_plan.h"
 #include "libplan/report/explain.h"
-#include "libplan/report/infeasible.h"
 
 #include <algorithm>
 #include <tuple>

@@ -4,8 +4,8 @@
 #include <string>
 #include <variant>
 
+#include "libplan/answer/make_plan.h"
 #include "libplan/report/explain.h"
-#include "libplan/report/infeasible.h"
 #include "tests/support/doctest.h"
 
 namespace pp::plan::test {

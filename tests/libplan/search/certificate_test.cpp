@@ -1,7 +1,7 @@
 // What a plan promises, against the simulated step of every plan of its schedule.
 #include <algorithm>
 
-#include "libplan/report/infeasible.h"
+#include "libplan/answer/make_plan.h"
 #include "libplan/schedule/csv.h"
 #include "tests/libplan/search/enumerated.h"
 #include "tests/libplan/search/searched.h"

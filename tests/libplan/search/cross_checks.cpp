@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "libplan/cost/links.h"
-#include "libplan/search/improve/recompute_choice.h"
-#include "libplan/search/request/machine.h"
+#include "libplan/price/recompute_choice.h"
+#include "libplan/request/machine.h"
 #include "libplan/simulate/lower_bound.h"
 #include "tests/libplan/search/drawn_problems.h"
 #include "tests/libplan/search/enumerated.h"
@@ -133,7 +133,7 @@ std::string check_one_price(Random& random) {
   const PlanGraph graph = make_graph(one.profile);
   const PricedModel model =
       price_model(one.profile, micro_batch_sizes(one.request.mini_batch, *one.request.micro_batches), {});
-  const OptimizerCost optimizer = optimizer_cost(one.profile, one.request.optimizer, {});
+  const OptimizerCost optimizer = optimizer_cost(one.profile, one.request.optimizer, {}, Precision::plain);
   const PricingContext context{graph, model, one.cluster, optimizer};
   std::vector<int> order(one.profile.layers.size());
   std::iota(order.begin(), order.end(), 0);

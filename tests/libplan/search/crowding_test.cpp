@@ -2,7 +2,7 @@
 #include <array>
 #include <string>
 
-#include "libplan/report/infeasible.h"
+#include "libplan/answer/make_plan.h"
 #include "libplan/search/planner.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <sstream>
 
+#include "libplan/answer/make_plan.h"
 #include "libplan/peers/pipedream_text.h"
-#include "libplan/report/infeasible.h"
-#include "libplan/search/candidates/linear_order.h"
+#include "libplan/request/linear_order.h"
 #include "libplan/search/exact/bottleneck.h"
 #include "tests/libplan/search/graphs.h"
 #include "tests/libplan/search/instances.h"

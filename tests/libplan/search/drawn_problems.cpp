@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "libplan/schedule/versions.h"
-#include "libplan/search/candidates/placed.h"
+#include "libplan/request/request.h"
 #include "tests/libplan/search/profiles.h"
 
 namespace pp::plan::test {
@@ -93,7 +93,7 @@ const ScheduleRow& random_row(Random& random) {
   if (random.integer(0, 2) > 0) return require_schedule(kUsual[at(random.integer(0, 4))]);
   std::vector<const ScheduleRow*> rows;
   for (const ScheduleRow& row : schedule_table()) {
-    const bool planned = row.no_plan.empty() && row.source == ProgramSource::generator && !is_placed(row);
+    const bool planned = row.no_plan.empty() && row.source == ProgramSource::generator && !places_stages(row);
     if (planned && !row.splits && !row.one_stage) rows.push_back(&row);
   }
   return *rows[at(random.integer(0, static_cast<int>(rows.size()) - 1))];

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "libplan/search/request/request.h"
+#include "libplan/request/request.h"
 #include "tests/libplan/search/instances.h"
 
 namespace pp::plan::test {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "libplan/cost/priced_model.h"
-#include "libplan/search/improve/recompute_choice.h"
+#include "libplan/price/recompute_choice.h"
+#include "libplan/price/simulated.h"
+#include "libplan/request/request.h"
 #include "libplan/search/planner.h"
-#include "libplan/search/request/request.h"
-#include "libplan/search/simulated.h"
 #include "libprofile/core/error.h"
 #include "tests/libplan/search/graphs.h"
 
@@ -48,7 +48,7 @@ class Enumerated {
         request_(request),
         graph_(make_graph(profile)),
         model_(price_model(profile, micro_batch_sizes(request.mini_batch, *request.micro_batches), {})),
-        optimizer_(optimizer_cost(profile, request.optimizer, {})) {}
+        optimizer_(optimizer_cost(profile, request.optimizer, {}, request.precision)) {}
 
   /// Calls `visit` with every staging under every number of replicas that the schedule takes, on the first
   /// devices in turn.
@@ -124,6 +124,7 @@ class Enumerated {
     assignment.synchronous = row.synchronous;
     assignment.rules = row.rules;
     assignment.policy = policy_of(row, request_);
+    if (request_.shard == ShardChoice::optimizer) assignment.shard = Shard::optimizer;
     try {
       assignment.programs = make_schedule({.name = request_.schedule,
                                            .replicas = replicas,

@@ -1,5 +1,6 @@
-#include "libplan/search/expected_step.h"
-#include "libplan/report/infeasible.h"
+#include "libplan/price/expected_step.h"
+#include "libplan/answer/make_plan.h"
+#include "libplan/price/predict.h"
 
 #include <nlohmann/json.hpp>
 

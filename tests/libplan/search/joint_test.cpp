@@ -1,9 +1,9 @@
-#include "libplan/search/joint.h"
+#include "libplan/answer/make_plan.h"
 #include "libplan/cost/links.h"
-#include "libplan/report/infeasible.h"
+#include "libplan/search/passes.h"
 
 #include "libplan/report/compare_strategies.h"
-#include "libplan/search/request/machine.h"
+#include "libplan/request/machine.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/test_data.h"
@@ -89,7 +89,7 @@ TEST_CASE("of many wide plans the best by estimate are simulated, for some milli
   PlanRequest request;
   request.mini_batch = 1;
   request.schedule = "pipedream";
-  const SearchOutcome outcome = search_jointly(profile, make_cluster(1000), make_graph(profile), request);
+  const SearchOutcome outcome = search_plans(profile, make_cluster(1000), make_graph(profile), request);
   REQUIRE(!outcome.ranked.empty());
   CHECK(replicas_text(outcome.ranked.front().partition) == "1000");
   CHECK(outcome.candidates >= 1000);

@@ -1,7 +1,7 @@
 // Machines of thousands of devices: pipelines of equal replicas on whole nodes or equal shares of them.
 #include <numeric>
 
-#include "libplan/report/infeasible.h"
+#include "libplan/answer/make_plan.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 

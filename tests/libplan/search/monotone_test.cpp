@@ -4,7 +4,7 @@
 // (near_optima.h). Up to 20 devices, factors of all sizes; the tolerance is that of sums in another order.
 #include <algorithm>
 
-#include "libplan/report/infeasible.h"
+#include "libplan/answer/make_plan.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "libplan/answer/make_plan.h"
 #include "libplan/plan_windows.h"
-#include "libplan/report/infeasible.h"
+#include "libplan/price/predict.h"
 #include "libplan/search/certificate.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"

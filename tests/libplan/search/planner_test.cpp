@@ -1,4 +1,5 @@
-#include "libplan/report/infeasible.h"
+#include "libplan/answer/make_plan.h"
+#include "libplan/price/predict.h"
 
 #include <algorithm>
 #include <limits>
@@ -104,9 +105,7 @@ TEST_CASE("Example C: simulated 56 ms as data parallelism, 55 and 50 ms as a 2-1
   // The document's 60 takes the 3 ms as pure latency: F1.5 ends at 15 + 3 + 2 = 20, B1.1 at 24, then 27 + 30
   // + 3.
   SimulationInput input = simulation_input(gpipe);
-  for (auto& row : input.links) {
-    for (Link& link : row) link = {BytesPerSecond(0), Seconds(0.003)};
-  }
+  for (LinkLevel& level : input.links) level.link = {BytesPerSecond(0), Seconds(0.003)};
   CHECK(simulate(input).makespan.count() == exactly(0.060));
 }
 

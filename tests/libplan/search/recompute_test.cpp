@@ -1,12 +1,13 @@
 // Plans that run forwards again: by hand, against enumeration, and never worse than plans that do not.
-#include "libplan/report/infeasible.h"
+#include "libplan/answer/make_plan.h"
+#include "libplan/price/predict.h"
 
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "libplan/plan_recompute.h"
-#include "libplan/search/improve/recompute_choice.h"
+#include "libplan/price/recompute_choice.h"
 #include "tests/libplan/search/enumerated.h"
 #include "tests/libplan/search/searched.h"
 #include "tests/support/doctest.h"

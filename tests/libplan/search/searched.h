@@ -2,9 +2,9 @@
 // a wrong one is not an error yet.
 #pragma once
 
-#include "libplan/search/joint.h"
+#include "libplan/request/request.h"
+#include "libplan/search/passes.h"
 #include "libplan/search/planner.h"
-#include "libplan/search/request/request.h"
 
 namespace pp::plan::test {
 
@@ -13,7 +13,7 @@ inline SearchOutcome searched(const Profile& profile, const Cluster& cluster, Pl
   const PlanGraph graph = planned_graph(profile, request);
   check_request(profile, cluster, graph, request);
   request.all_reduce_overlap = all_reduce_overlap(cluster, request);
-  return search_jointly(profile, cluster, graph, request);
+  return search_plans(profile, cluster, graph, request);
 }
 
 /// Seconds per step of the plan of a search; infinity: nothing fits.

@@ -1,9 +1,10 @@
-#include "libplan/search/tied_copies.h"
+#include "libplan/price/tied_copies.h"
 
 #include <nlohmann/json.hpp>
 
+#include "libplan/answer/make_plan.h"
 #include "libplan/plan.h"
-#include "libplan/report/infeasible.h"
+#include "libplan/price/predict.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 

@@ -1,5 +1,6 @@
 // What messages ask of the devices changes plans.
-#include "libplan/report/infeasible.h"
+#include "libplan/answer/make_plan.h"
+#include "libplan/price/predict.h"
 #include "libplan/search/planner.h"
 #include "tests/libplan/report/explained.h"
 #include "tests/libplan/search/profiles.h"

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "libplan/report/infeasible.h"
+#include "libplan/answer/make_plan.h"
 #include "tests/libplan/search/profiles.h"
 
 namespace pp::plan::test {

@@ -1,7 +1,8 @@
 // Micro-batches of unequal sizes, and what runs again, by hand.
 #include <nlohmann/json.hpp>
 
-#include "libplan/report/infeasible.h"
+#include "libplan/answer/make_plan.h"
+#include "libplan/price/predict.h"
 #include "libplan/report/what_if.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/libplan/search/searched.h"

@@ -3,9 +3,9 @@
 #include <functional>
 #include <limits>
 
+#include "libplan/answer/make_plan.h"
 #include "libplan/plan_windows.h"
-#include "libplan/report/infeasible.h"
-#include "libplan/search/candidates/covering_windows.h"
+#include "libplan/search/improve/covering_windows.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"

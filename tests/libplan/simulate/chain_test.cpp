@@ -66,7 +66,15 @@ TEST_SUITE("libplan/simulate/chain") {
       // Whole seconds, but for parts of them where all-reduces share a card.
       const Seconds apart_by = last - simulate(repeated(input, 2)).makespan;
       REQUIRE(chained_period(input).count() == doctest::Approx(apart_by.count()).epsilon(1e-12));
-      const ChainTimes times = run_chain(index_simulation(three), three, 3);
+      // The first of the chained steps is the step by itself, to the bit.
+      const ChainedSimulation both = simulate_chained(input);
+      const SimulationResult alone = simulate(input, Events::unsorted);
+      REQUIRE(both.period == chained_period(input));
+      REQUIRE(both.first.makespan == alone.makespan);
+      REQUIRE(both.first.busy == alone.busy);
+      REQUIRE(both.first.messages == alone.messages);
+      REQUIRE(both.first.memory == alone.memory);
+      const ChainTimes times = run_chain(index_simulation(three), three, 3, Messages::drop);
       REQUIRE(times.ends.back() == last.count());
       if (!times.apart) continue;
       ++apart;

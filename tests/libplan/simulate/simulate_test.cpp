@@ -149,8 +149,8 @@ TEST_SUITE("libplan/simulate/simulate") {
     bad.micro_batch_scale = {1, 1, 1};
     CHECK(error_of([&] { simulate(bad); }) == "simulation: 3 micro-batch scales, expected 2");
     bad = good;
-    bad.links = {{Link{}, Link{}}, {Link{}}};
-    CHECK(error_of([&] { simulate(bad); }) == "simulation: 1 links in a row, expected 2");
+    bad.links = {{Link{}, {0}}};
+    CHECK(error_of([&] { simulate(bad); }) == "simulation: 1 groups of a link, expected 2");
     bad = good;
     bad.all_reduce_overlap = 1.5;
     CHECK(error_of([&] { simulate(bad); }) ==

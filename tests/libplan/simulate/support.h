@@ -30,10 +30,7 @@ inline SimulationInput equal_stages(ProgramSet set, int chunks_per_worker = 1) {
 }
 
 /// The same link between all workers.
-inline void link_all(SimulationInput& input, Link link) {
-  const std::size_t workers = input.programs.workers.size();
-  input.links.assign(workers, std::vector<Link>(workers, link));
-}
+inline void link_all(SimulationInput& input, Link link) { input.links = {{link}}; }
 
 inline double makespan(const SimulationInput& input) { return simulate(input).makespan.count(); }
 

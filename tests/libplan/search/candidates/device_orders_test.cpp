@@ -1,4 +1,4 @@
-#include "libplan/search/candidates/device_orders.h"
+#include "libplan/request/device_orders.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "libplan/search/candidates/linear_order.h"
+#include "libplan/request/linear_order.h"
 
 #include <algorithm>
 #include <set>

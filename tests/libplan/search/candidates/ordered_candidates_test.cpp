@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "libplan/report/infeasible.h"
+#include "libplan/answer/make_plan.h"
 #include "tests/libplan/search/enumerated.h"
 #include "tests/libplan/search/searched.h"
 #include "tests/support/doctest.h"

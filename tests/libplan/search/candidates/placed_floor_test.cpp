@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "libplan/report/infeasible.h"
+#include "libplan/answer/make_plan.h"
 #include "libplan/search/candidates/placed.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"

@@ -1,13 +1,14 @@
 // Plans of the schedules that do not admit every partition or keep other weight versions than one.
-#include "libplan/search/candidates/shapes.h"
+#include "libplan/request/shapes.h"
 
 #include <algorithm>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "libplan/answer/make_plan.h"
 #include "libplan/plan_windows.h"
-#include "libplan/report/infeasible.h"
+#include "libplan/price/predict.h"
 #include "libplan/report/sweep.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"

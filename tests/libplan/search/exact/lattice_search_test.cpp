@@ -146,8 +146,8 @@ TEST_CASE("the diamond's lattice: six sets, what they come to and what crosses t
   const Instance instance(diamond());
   REQUIRE(instance.lattice.size() == 6);
   CHECK(instance.lattice.ends[2] == std::vector<int>{4, 5});
-  CHECK(instance.chain.forward[3] == exactly(0.017));
-  CHECK(instance.chain.parameters[4] == 60);
+  CHECK(instance.chain.upto[3].times.forward == exactly(0.017));
+  CHECK(instance.chain.upto[4].parameters == 60);
   // s is read by b while only a is done; a alone waits for c.
   CHECK(instance.chain.cut_activation == std::vector<double>{0, 100, 300, 400, 500, 0});
   CHECK(instance.chain.cut_activations == std::vector<int>{0, 1, 2, 2, 2, 0});

@@ -1,7 +1,7 @@
 #include "libplan/search/improve/stage_moves.h"
 
-#include "libplan/report/infeasible.h"
-#include "libplan/search/simulate_finalist.h"
+#include "libplan/answer/make_plan.h"
+#include "libplan/search/finalist/simulate_finalist.h"
 #include "tests/libplan/search/graphs.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
@@ -72,12 +72,17 @@ TEST_CASE("a layer moves over a cut together with what depends on it in its stag
   CHECK(moving_layers(graph, late, 2, 1, 0) == Layers{2, 0});
 }
 
-TEST_CASE("layers that share weights do not move, nor what would take one along") {
+TEST_CASE("layers that share weights, or are of one block, move together or not at all") {
   PlanGraph graph = make_graph(diamond());
   graph.tied = {{2, 3}};
   const StageShape shape{{{0, 1, 2, 3}, {}}, {1, 1}, {}};
-  CHECK(moving_layers(graph, shape, 3, 0, 1).empty());
-  CHECK(moving_layers(graph, shape, 1, 0, 1).empty());
+  using Layers = std::vector<int>;
+  CHECK(moving_layers(graph, shape, 3, 0, 1) == Layers{3, 2});
+  CHECK(moving_layers(graph, shape, 1, 0, 1) == Layers{1, 3, 2});  // its reader 3, and that one's group
+  CHECK(moving_layers(graph, shape, 0, 0, 1).empty());             // nothing would be left
+  graph.tied.clear();
+  graph.blocks = {{0, 1}};
+  CHECK(moving_layers(graph, shape, 1, 0, 1).empty());  // 0, and with it all that reads it
 }
 
 TEST_CASE("a third micro-batch in flight hides the wait of the first stage") {

@@ -1,5 +1,5 @@
 // What make_plan() refuses, and why nothing fits: whole messages.
-#include "libplan/report/infeasible.h"
+#include "libplan/answer/make_plan.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 
@@ -120,7 +120,7 @@ TEST_CASE("layers that share weights are not separated") {
         "cuts: boundary 3 separates layers b and e, which share weights; move it, or let stages hold copies of "
         "them "
         "with --tied copies");
-  CHECK(refusal([](PlanRequest& r) { r.stages = 4; }, make_cluster(4), profile) ==
+  CHECK(refusal([](PlanRequest& r) { r.stages = 4, r.tied = TiedWeights::stage; }, make_cluster(4), profile) ==
         "stages = 4 exceeds 3: layers that share weights stay in one stage; plan fewer stages, or let stages "
         "hold copies of them with --tied copies");
   CHECK(refusal(

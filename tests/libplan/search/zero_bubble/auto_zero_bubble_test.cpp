@@ -176,7 +176,7 @@ TEST_CASE("the worked example: latency and room for four of the five that ZB-H2 
   // forwards to run: 3 idle and 15 of work.
   ZeroBubbleRequest request = equal_pipeline(3, 5);
   request.in_flight_limit = {4, 4, 4};
-  request.pipeline.links.assign(3, std::vector<Link>(3, Link{BytesPerSecond(0), Seconds(0.5)}));
+  request.pipeline.links = {{Link{BytesPerSecond(0), Seconds(0.5)}}};
   const ZeroBubbleResult result = search_zero_bubble(request);
   CHECK(result.period.count() == 18);
   CHECK(result.makespan.count() == 18);
@@ -202,8 +202,7 @@ TEST_CASE("equal stages: never worse than ZB-H1, ZB-H2 and 1F1B, with and withou
         ZeroBubbleRequest request = equal_pipeline(k, m);
         request.evaluations = 200;  // the promises do not depend on the effort
         const auto count = static_cast<std::size_t>(k);
-        request.pipeline.links.assign(count,
-                                      std::vector<Link>(count, Link{BytesPerSecond(0), Seconds(latency)}));
+        request.pipeline.links = {{Link{BytesPerSecond(0), Seconds(latency)}}};
         for (const int limit : {0, k, k + k / 2}) {
           CAPTURE(k);
           CAPTURE(m);
@@ -276,9 +275,8 @@ TEST_CASE("small pipelines: within 3 % of the best of all orders, and nearly alw
     CAPTURE(round);
     const bool three = round % 2 == 0;
     ZeroBubbleRequest request = random_pipeline(random, three ? 3 : 2, three ? 3 : 4);
-    for (auto& row : request.pipeline.links) {
-      for (Link& link : row) link.bandwidth = BytesPerSecond(0);  // then the clock is exact
-    }
+    for (LinkLevel& level : request.pipeline.links)
+      level.link.bandwidth = BytesPerSecond(0);  // then the clock is exact
     if (round % 3 > 0) request.in_flight_limit.assign(three ? 3 : 2, 1 + round % 3);
     const ZeroBubbleResult result = search_zero_bubble(request);
     Figures least{1e300, 1e300};

@@ -43,9 +43,7 @@ TEST_CASE("the clock agrees with the simulator, deadlocks included") {
     const int workers = random.integer(1, 4);
     const int count = random.integer(1, 6);
     SimulationInput input = test::random_pipeline(random, workers, count).pipeline;
-    for (auto& row : input.links) {
-      for (Link& link : row) link.bandwidth = BytesPerSecond(0);  // no ports to wait for
-    }
+    for (LinkLevel& level : input.links) level.link.bandwidth = BytesPerSecond(0);  // no ports to wait for
     if (workers > 2) input.programs.skips = {{StageId{0}, StageId{2}}};
     for (int m = 0; m < count; ++m) input.micro_batch_scale.push_back(random.integer(1, 3) / 2.0);
     Order order;
@@ -111,7 +109,7 @@ TEST_CASE("one micro-batch at a time: the round trips add up") {
   // 0.
   ZeroBubbleRequest request = test::equal_pipeline(2, 3);
   request.in_flight_limit = {1, 1};
-  request.pipeline.links.assign(2, std::vector<Link>(2, Link{BytesPerSecond(0), Seconds(0.5)}));
+  request.pipeline.links = {{Link{BytesPerSecond(0), Seconds(0.5)}}};
   const SimulationInput input = with(request.pipeline, test::split_1f1b(2, 3));
   const OrderBounds bounds = order_bounds(make_pipeline(input), make_rooms(request));
   CHECK(round_trips(make_pipeline(input)) == std::vector<std::vector<double>>{{3, 3, 3}, {0, 0, 0}});

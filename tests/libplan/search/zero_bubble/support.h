@@ -53,7 +53,7 @@ inline ZeroBubbleRequest random_pipeline(Random& random, int workers, int micro_
     link.overlap = 0.5 * random.integer(0, 2);
   }
   const auto count = static_cast<std::size_t>(workers);
-  request.pipeline.links.assign(count, std::vector<Link>(count, link));
+  request.pipeline.links = {{link}};
   for (int s = 0; s + 1 < workers; ++s) {
     request.pipeline.edges.push_back(
         {StageId{s}, StageId{s + 1}, Bytes(random.integer(0, 800)), Bytes(random.integer(0, 800))});

@@ -1,0 +1,44 @@
+// Changes of a request without a plan under which there is one.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libplan/search/candidates/cases.h"
+#include "libplan/search/passes.h"
+
+namespace pp::plan {
+
+/// Of a device: no limit. Of an attempt: there is none.
+inline constexpr std::int64_t kNoBytes = std::numeric_limits<std::int64_t>::max();
+
+/// What is planned, or a change of it. All must outlive it.
+struct Problem {
+  const Profile& profile;
+  const Cluster& cluster;
+  const PlanGraph& graph;
+  const PlanRequest& request;
+
+  Problem with(const PlanRequest& changed) const { return {profile, cluster, graph, changed}; }
+  Problem on(const Cluster& other) const { return {profile, other, graph, request}; }
+  std::vector<Finalist> search() const { return search_plans(profile, cluster, graph, request).ranked; }
+  void each_case(const std::function<void(const PlanCase&)>& visit) const {
+    for_each_case(profile, cluster, graph, request, [&](PlanCase one) {
+      one.space.stop.goes_on = [&] { return goes_on(request, progress()); };
+      visit(one);
+    });
+  }
+  SearchProgress progress() const { return {static_cast<int>(cluster.devices.size()), {}}; }
+};
+
+/// A partition of this case that keeps to `bytes` per device; empty: none.
+Partition fitting(const PlanCase& one, const Problem& problem, std::int64_t bytes);
+
+/// Every kind of change that helps by itself: copies of shared weights, micro-batches, schedule, recompute;
+/// else devices, or memory. Empty: none does.
+std::string find_remedy(const Problem& problem, const std::optional<Bytes>& smallest_limit);
+
+}  // namespace pp::plan

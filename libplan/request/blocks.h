@@ -1,0 +1,19 @@
+// Where a model may be cut: between any two layers, or only between its blocks.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "libplan/cost/graph.h"
+
+namespace pp::plan {
+
+/// The part of a layer's name that says in which block it is. By numbers: up to the first part that is one
+/// (`model.layers.3` of `model.layers.3.mlp.up_proj`). By `depth`: the first so many parts (`layer1.0` with 2
+/// of `layer1.0.conv1`). Parts end at a point. Empty: the layer is in no block.
+std::string_view block_of(std::string_view layer, int depth = 0);
+
+/// Layers of each block that has several, in file order. `depth` as for block_of(); 0: by numbers.
+std::vector<std::vector<int>> blocks_of(const PlanGraph& graph, int depth);
+
+}  // namespace pp::plan

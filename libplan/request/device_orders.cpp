@@ -1,0 +1,213 @@
+#include "libplan/request/device_orders.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+namespace pp::plan {
+namespace {
+
+constexpr std::size_t kMostOrders = 24;
+constexpr int kEnumerated = 16;  ///< devices; more have more orders than that, or only named ones that matter
+constexpr int kMostClasses = 4;
+
+using Order = std::vector<int>;
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// What sets a device apart wherever it stands: the fastest and largest first.
+std::vector<int> classes_of(const Cluster& cluster, std::span<const std::int64_t> bytes) {
+  std::map<std::pair<double, std::int64_t>, int> ranks;
+  for (std::size_t d = 0; d < bytes.size(); ++d) ranks[{-cluster.devices[d].speed, -bytes[d]}] = 0;
+  int next = 0;
+  for (auto& [key, rank] : ranks) rank = next++;
+  std::vector<int> classes;
+  for (std::size_t d = 0; d < bytes.size(); ++d)
+    classes.push_back(ranks.at({-cluster.devices[d].speed, -bytes[d]}));
+  return classes;
+}
+
+int node_size(const Cluster& cluster) {
+  return cluster.levels.size() < 2 ? static_cast<int>(cluster.devices.size()) : cluster.levels.front().devices;
+}
+
+/// Which devices no plan can tell apart, given those that are in use.
+class Symmetry {
+ public:
+  Symmetry(const Cluster& cluster, const std::vector<int>& classes)
+      : cluster_(cluster), classes_(classes), used_(classes.size(), false) {}
+
+  int size() const { return static_cast<int>(classes_.size()); }
+  bool used(int device) const { return used_[at(device)]; }
+  void use(int device) { used_[at(device)] = true; }
+  void release(int device) { used_[at(device)] = false; }
+
+  /// The first unused device that may stand for `device`; itself if there is none before it.
+  int first_twin(int device) const {
+    for (int other = 0; other < device; ++other) {
+      if (!used(other) && interchangeable(other, device)) return other;
+    }
+    return device;
+  }
+
+  /// The size of the largest groups in which two devices are apart; 1 within the innermost level.
+  int apart(int a, int b) const {
+    int group = 1;
+    for (const Level& level : cluster_.levels) {
+      if (a / level.devices != b / level.devices) group = level.devices;
+    }
+    return group;
+  }
+
+ private:
+  /// Swapping the two, with the groups in which they are apart, changes nothing: equal devices of one group, or
+  /// equal groups of which no device is in use.
+  bool interchangeable(int a, int b) const {
+    const int group = apart(a, b);
+    if (a % group != b % group) return false;  // the one that stands where `b` does is asked as well
+    const int from = a / group * group;
+    const int to = b / group * group;
+    for (int i = 0; i < group; ++i) {
+      if (std::max(from, to) + i >= size()) return false;
+      if (used(from + i) || used(to + i) || classes_[at(from + i)] != classes_[at(to + i)]) return false;
+    }
+    return true;
+  }
+
+  const Cluster& cluster_;
+  const std::vector<int>& classes_;
+  std::vector<bool> used_;
+};
+
+/// Every order that some plan can tell from the others, while they are few.
+class Enumeration {
+ public:
+  Enumeration(const Cluster& cluster, const std::vector<int>& classes) : symmetry_(cluster, classes) {}
+
+  /// Empty when there are more than kMostOrders.
+  std::vector<Order> run() {
+    extend();
+    if (orders_.size() > kMostOrders) orders_.clear();
+    return std::move(orders_);
+  }
+
+ private:
+  void extend() {
+    if (orders_.size() > kMostOrders) return;
+    if (std::ssize(order_) == symmetry_.size()) {
+      orders_.push_back(order_);
+      return;
+    }
+    for (int device = 0; device < symmetry_.size(); ++device) {
+      if (symmetry_.used(device) || symmetry_.first_twin(device) != device) continue;
+      symmetry_.use(device);
+      order_.push_back(device);
+      extend();
+      order_.pop_back();
+      symmetry_.release(device);
+    }
+  }
+
+  Symmetry symmetry_;
+  Order order_;
+  std::vector<Order> orders_;
+};
+
+/// Class by class in the order that `rank` gives, within a class node by node or scattered.
+Order arranged(const Cluster& cluster, const std::vector<int>& classes, const std::vector<int>& rank,
+               Placement placement) {
+  const int node = node_size(cluster);
+  Order order(classes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](int device) {
+    const int turn = placement == Placement::scatter ? device % node : 0;
+    return std::tuple(rank[at(classes[at(device)])], turn);
+  });
+  return order;
+}
+
+/// The named order for every order of the classes.
+void add_arranged(const Cluster& cluster, const std::vector<int>& classes, Placement placement,
+                  std::vector<Order>& orders) {
+  const int count = *std::ranges::max_element(classes) + 1;
+  std::vector<int> rank(at(count));
+  std::iota(rank.begin(), rank.end(), 0);
+  do {
+    Order order = arranged(cluster, classes, rank, placement);
+    if (std::ranges::find(orders, order) == orders.end()) orders.push_back(std::move(order));
+  } while (count <= kMostClasses && std::ranges::next_permutation(rank).found);
+}
+
+}  // namespace
+
+void arrange(const Cluster& cluster, Placement placement, std::vector<int>& positions) {
+  if (placement != Placement::scatter) return;
+  const int node = node_size(cluster);
+  std::ranges::stable_sort(positions, {}, [&](int device) { return device % node; });
+}
+
+bool order_matters(const Cluster& cluster, std::span<const std::int64_t> bytes) {
+  return cluster.levels.size() > 1 || std::ranges::max(classes_of(cluster, bytes)) > 0;
+}
+
+std::vector<Order> device_orders(const Cluster& cluster, std::span<const std::int64_t> bytes,
+                                 Placement placement) {
+  const std::vector<int> classes = classes_of(cluster, bytes);
+  if (placement == Placement::automatic && std::ssize(classes) <= kEnumerated) {
+    std::vector<Order> all = Enumeration(cluster, classes).run();
+    if (!all.empty()) return all;
+  }
+  std::vector<Order> orders;
+  if (placement != Placement::scatter) add_arranged(cluster, classes, Placement::packed, orders);
+  if (placement == Placement::automatic || placement == Placement::scatter)
+    add_arranged(cluster, classes, Placement::scatter, orders);
+  return orders;
+}
+
+std::vector<int> first_twins(const Cluster& cluster, std::span<const std::int64_t> bytes,
+                             std::vector<int> positions) {
+  const std::vector<int> classes = classes_of(cluster, bytes);
+  Symmetry symmetry(cluster, classes);
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    for (int twin = symmetry.first_twin(positions[i]); twin != positions[i];
+         twin = symmetry.first_twin(positions[i])) {
+      const int group = symmetry.apart(twin, positions[i]);
+      const int from = positions[i] / group;
+      const int to = twin / group;
+      for (std::size_t later = i; later < positions.size(); ++later) {
+        int& position = positions[later];
+        const int moved = position / group == from ? to : position / group == to ? from : position / group;
+        position = moved * group + position % group;
+      }
+    }
+    symmetry.use(positions[i]);
+  }
+  return positions;
+}
+
+std::vector<int> place_fresh(const Cluster& cluster, std::span<const int> replicas) {
+  const int node = node_size(cluster);
+  const int size = static_cast<int>(cluster.devices.size());
+  std::vector<bool> used(at(size), false);
+  const auto empty = [&](int begin, int count) {
+    return begin + count <= size &&
+           std::none_of(used.begin() + begin, used.begin() + std::min(begin + node, size),
+                        [](bool taken) { return taken; });
+  };
+  std::vector<int> positions;
+  for (const int count : replicas) {
+    int begin = 0;
+    while (begin < size && !(count <= node && empty(begin, count))) begin += node;
+    int missing = count;
+    for (int d = begin < size ? begin : 0; missing > 0; ++d) {
+      if (used[at(d)]) continue;
+      used[at(d)] = true;
+      positions.push_back(d);
+      --missing;
+    }
+  }
+  return positions;
+}
+
+}  // namespace pp::plan

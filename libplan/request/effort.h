@@ -1,0 +1,21 @@
+// How long searches over so many layers and devices take, in the few steps that decide what is searched.
+#pragma once
+
+#include <cstdint>
+
+namespace pp::plan {
+
+/// Whether searches, whose time grows with the layers and the square of the devices, are short enough to be
+/// repeated on every smaller machine.
+constexpr bool is_small(int layers, int devices) { return std::int64_t{layers} * devices * devices <= 16'384; }
+
+/// Whether they would take too long over stages with any replicas: pipelines of equal ones are searched.
+constexpr bool is_large(int layers, int devices) {
+  return std::int64_t{layers} * devices * devices > 16'000'000;
+}
+
+/// Under a memory limit each search may take one with the exact memory: layers times devices of all that are
+/// repeated.
+constexpr int kLimitedWork = 4000;
+
+}  // namespace pp::plan

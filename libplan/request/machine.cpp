@@ -1,0 +1,46 @@
+#include "libplan/request/machine.h"
+
+#include <algorithm>
+
+namespace pp::plan {
+
+namespace {
+
+/// A measured all-reduce was over all devices that the level had. More of them take it over the same link, of
+/// which a ring of n pays 2(n-1) latencies and moves 2(n-1)/n of the bytes.
+void widen(Level& level, int devices) {
+  if (level.all_reduce && devices > 1 && level.devices > 1) {
+    const double steps = (devices - 1.0) / (level.devices - 1.0);
+    const double share = steps * level.devices / devices;
+    level.all_reduce->latency *= steps;
+    level.all_reduce->bandwidth.value /= share;
+    level.all_reduce->beyond.value /= share;
+  }
+  level.devices = devices;
+}
+
+}  // namespace
+
+Cluster first_devices(const Cluster& cluster, int devices) {
+  Cluster part = cluster;
+  part.devices.resize(static_cast<std::size_t>(devices));
+  const auto outermost =
+      std::ranges::find_if(part.levels, [&](const Level& level) { return level.devices >= devices; });
+  if (outermost != part.levels.end()) part.levels.erase(outermost + 1, part.levels.end());
+  return part;
+}
+
+Cluster with_one_more_device(Cluster cluster) {
+  Device copy = cluster.devices.back();
+  copy.id = DeviceId{number(copy.id) + 1};
+  copy.index += 1;
+  copy.cores.clear();
+  cluster.devices.push_back(copy);
+  if (!cluster.levels.empty()) {
+    Level& outermost = cluster.levels.back();
+    widen(outermost, std::max(outermost.devices, static_cast<int>(cluster.devices.size())));
+  }
+  return cluster;
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,275 @@
+#include "libplan/search/candidates/collect_candidates.h"
+
+#include <algorithm>
+#include <set>
+
+#include "libplan/request/device_orders.h"
+#include "libplan/request/effort.h"
+#include "libplan/search/candidates/graph_candidates.h"
+#include "libplan/search/candidates/ordered_candidates.h"
+#include "libplan/search/candidates/placed.h"
+
+namespace pp::plan {
+namespace {
+
+constexpr std::size_t kDrawnOrders = 64;
+constexpr std::size_t kMostPairs = 20'000'000;  ///< of down-sets, times devices, over all cases
+
+/// The finalist with these devices for its workers in turn.
+Finalist on_devices(Finalist finalist, std::vector<int> devices) {
+  finalist.devices = std::move(devices);
+  return finalist;
+}
+
+/// Whether the request leaves the layers free, and they have more than one linear order.
+bool has_free_order(const PlanGraph& graph, const PlanRequest& request) {
+  if (!request.cuts.empty() || !request.layer_order.empty()) return false;
+  for (int l = 1; l < graph.size(); ++l) {
+    if (std::ranges::count(graph.layers[static_cast<std::size_t>(l)].producers, l - 1) == 0) return true;
+  }
+  return false;
+}
+
+/// What one search has found.
+struct Searched {
+  CandidateList list;
+  double bound = 0;  ///< of the case
+  std::vector<OrderedCandidate> ordered;
+};
+
+class CandidateCollector {
+ public:
+  CandidateCollector(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                     const PlanRequest& request, const SearchLimits& limits)
+      : profile_(profile),
+        cluster_(cluster),
+        graph_(graph),
+        request_(request),
+        limits_(limits),
+        equal_places_(!order_matters(cluster, usable_bytes(cluster, request, SharedMemory::parts))) {
+    if (request.observer) stop_.goes_on = [this] { return goes_on(request_, progress()); };
+  }
+
+  /// From orders drawn at random: none of a graph that has one order, or is large.
+  std::vector<Finalist> run_drawn() {
+    const bool small = is_small(graph_.size(), static_cast<int>(cluster_.devices.size()));
+    if (small && has_free_order(graph_, request_)) add_drawn_orders();
+    return std::move(result_.finalists);
+  }
+
+  Collected run(DownSets down_sets) {
+    const bool free_order = has_free_order(graph_, request_);
+    for_each_case(profile_, cluster_, graph_, request_, [&](PlanCase one) {
+      one.space.stop = stop_;
+      orders_.insert(one.order.name);
+      schedules_.insert(one.schedule.name);
+      if (places_stages(one.schedule)) placed_.insert(one.schedule.name);
+      if (stops()) return include_skipped(one);
+      batches_.insert(one.batch.sizes);
+      places_stages(one.schedule) ? add_placed(one, free_order) : add_chain(one, free_order);
+    });
+    if (free_order) add_graph(down_sets);
+    result_.cut_short = cut_short_;
+    if (!equal_memories(cluster_, request_)) result_.bound_holds.clear();
+    result_.orders = static_cast<int>(orders_.size());
+    result_.schedules = static_cast<int>(schedules_.size());
+    result_.batches = static_cast<int>(batches_.size());
+    result_.placed_schedules = static_cast<int>(placed_.size());
+    result_.exact = equal_places_ && !result_.equal_replicas;
+    return std::move(result_);
+  }
+
+ private:
+  /// Of some plan, on more devices.
+  bool is_known() const { return limits_.slowest < std::numeric_limits<double>::infinity(); }
+
+  SearchProgress progress() const {
+    SearchProgress progress{static_cast<int>(cluster_.devices.size()), {}};
+    if (is_known()) progress.best = Seconds(limits_.slowest);
+    return progress;
+  }
+
+  /// Once there is something to answer with.
+  bool stops() {
+    if (cut_short_ || (!is_known() && result_.finalists.empty())) return cut_short_;
+    return cut_short_ = !goes_on(request_, progress());
+  }
+
+  /// What no plan of the case can beat, without a search.
+  void include_skipped(const PlanCase& one) {
+    const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
+    if (places_stages(one.schedule)) return include_placed(shared_work(one));
+    include_bound(order_free_bound(search_case(one, memory, cluster_, request_), one.space));
+  }
+
+  void add_placed(const PlanCase& one, bool free_order) {
+    const LayerOrder layers = free_order ? LayerOrder::free : LayerOrder::fixed;
+    result_.floor = std::min(result_.floor, shared_work(one));
+    if (limits_.depth != Depth::plain) return;
+    try {
+      for (Finalist& finalist : placed_finalists(one, cluster_, request_, layers, limits_.slowest)) {
+        result_.placed_bound = std::min(result_.placed_bound, finalist.bound);
+        result_.finalists.push_back(std::move(finalist));
+      }
+    } catch (const SearchStopped&) {
+      cut_short_ = true;
+      include_skipped(one);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::usage) throw;
+      if (!result_.refusal) result_.refusal = error;
+    }
+  }
+
+  /// The chains of other orders than those that for_each_case() takes.
+  void add_drawn_orders() {
+    for (std::vector<int>& order : drawn_orders(graph_, kDrawnOrders)) {
+      if (stops()) return;
+      PlanRequest request = request_;
+      request.layer_order = std::move(order);
+      for_each_case(profile_, cluster_, graph_, request, [&](PlanCase one) {
+        one.space.stop = stop_;
+        if (!places_stages(one.schedule) && !stops()) add_chain(one, /*free_order=*/true);
+      });
+    }
+  }
+
+  void add_chain(const PlanCase& one, bool free_order) {
+    result_.only_placed = false;
+    result_.equal_replicas |= one.space.aligned;
+    const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
+    const SearchCase what = search_case(one, memory, cluster_, request_);
+    const Searched& searched = search(one, what);
+    include_bound(searched.bound);
+    if (free_order) order_free_ = std::min(order_free_, order_free_bound(what, one.space));
+    for (const Candidate& candidate : searched.list.candidates) add(one, candidate);
+    for (const auto& [partition, devices, estimate] : searched.ordered)
+      result_.finalists.push_back(on_devices(
+          finalist_of(one, {partition, estimate, searched.list.bound, Origin::device_list}), devices));
+  }
+
+  /// What an equal case on the same chain has found, if there was one.
+  const Searched& search(const PlanCase& one, const SearchCase& what) {
+    if (!one.fresh) return searched_[static_cast<std::size_t>(one.search)];
+    if (one.search == 0) searched_.clear();
+    Searched& searched = searched_.emplace_back(find_candidates(what, one.space, limits_));
+    cut_short_ |= searched.list.cut_short;
+    const bool large = is_large(graph_.size(), static_cast<int>(one.devices.positions.size()));
+    searched.bound = large ? whole_bound(what, one.space) : searched.list.bound;
+    if (one.space.aligned) return searched;
+    searched.list.bound = bound_on_devices(one, what, searched.list);
+    if (!large) searched.bound = searched.list.bound;
+    // With Depth::inherited they would be those of Depth::plain, which was searched before.
+    const bool wanted = limits_.depth == Depth::plain && searched.list.bound <= limits_.slowest && !cut_short_;
+    if (wanted) searched.ordered = ordered(one);
+    return searched;
+  }
+
+  /// Wherever the stages run.
+  double bound_on_devices(const PlanCase& one, const SearchCase& what, const CandidateList& found) {
+    try {
+      if (!found.cut_short) return ordered_bound(one, cluster_, request_, found.bound);
+    } catch (const SearchStopped&) {
+      cut_short_ = true;
+    }
+    return equal_places_ ? found.bound : order_free_bound(what, one.space);
+  }
+
+  /// Of all pipelines: those of equal replicas are searched alone, and local moves may leave them.
+  double whole_bound(const SearchCase& what, SearchSpace space) const {
+    space.devices = static_cast<int>(cluster_.devices.size());
+    space.max_replicas = what.synchronous ? what.micro_batches.count : 0;
+    return order_free_bound(what, space);
+  }
+
+  /// None when it is stopped on the way.
+  std::vector<OrderedCandidate> ordered(const PlanCase& one) {
+    try {
+      return ordered_candidates(one, cluster_, request_);
+    } catch (const SearchStopped&) {
+      cut_short_ = true;
+      return {};
+    }
+  }
+
+  /// On the devices that the request's placement gives it.
+  Finalist& add(const PlanCase& one, const Candidate& candidate) {
+    return result_.finalists.emplace_back(on_devices(
+        finalist_of(one, candidate), worker_positions(one, cluster_, request_, candidate.partition)));
+  }
+
+  void include_placed(double bound) {
+    result_.placed_bound = std::min(result_.placed_bound, bound);
+    result_.floor = std::min(result_.floor, bound);
+  }
+
+  void include_bound(double bound) {
+    result_.bound = std::min(result_.bound, bound);
+    result_.floor = std::min(result_.floor, bound);
+  }
+
+  /// By the chains: neighbouring down-sets need not hold a single layer more, so theirs know no layer.
+  void include_any_order() {
+    include_bound(order_free_);
+    result_.bound_holds = "any layer order";
+  }
+
+  /// Down-sets where they are few, else a bound that needs no order (that of placed schedules never does).
+  void add_graph(DownSets down_sets) {
+    const std::size_t searches = batches_.size() * schedules_.size() * cluster_.devices.size();
+    const bool wanted = down_sets == DownSets::search && !result_.only_placed && !cut_short_;
+    const auto lattice = wanted ? make_lattice(graph_, {.pairs = kMostPairs / searches}) : std::nullopt;
+    if (!lattice) {
+      return include_any_order();
+    }
+    result_.bound_holds = "all " + std::to_string(lattice->size()) + " down-sets";
+    if (!equal_memories(cluster_, request_))
+      include_bound(order_free_);           // theirs knows the smallest device only
+    std::vector<GraphCandidateList> lists;  // PlanCase::search
+    for_each_graph_case(profile_, cluster_, graph_, *lattice, request_, [&](PlanCase one) {
+      one.space.stop = stop_;
+      if (places_stages(one.schedule)) return;
+      if (stops()) return include_any_order();
+      const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
+      const SearchCase what = search_case(one, memory, cluster_, request_);
+      if (one.fresh && one.search == 0) lists.clear();
+      try {
+        if (one.fresh) lists.push_back(find_graph_candidates(what, *lattice, one.space, graph_.size()));
+      } catch (const SearchStopped&) {
+        cut_short_ = true;
+        return include_any_order();
+      }
+      const GraphCandidateList& list = lists[static_cast<std::size_t>(one.search)];
+      include_bound(list.bound);
+      for (const auto& [stages, estimate] : list.candidates)
+        add(one, {stages.partition, estimate, list.bound, Origin::down_sets}).order = stages.order;
+    });
+  }
+
+  const Profile& profile_;
+  const Cluster& cluster_;
+  const PlanGraph& graph_;
+  const PlanRequest& request_;
+  SearchLimits limits_;
+  bool equal_places_;  ///< whether it does not matter which device a stage is on
+  StopSign stop_;
+  bool cut_short_ = false;
+  Collected result_;
+  std::vector<Searched> searched_;  ///< PlanCase::search
+  double order_free_ = std::numeric_limits<double>::infinity();
+  std::set<std::string_view> orders_, schedules_, placed_;
+  std::set<std::vector<int>> batches_;
+};
+
+}  // namespace
+
+Collected collect_candidates(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                             const PlanRequest& request, const SearchLimits& limits, DownSets down_sets) {
+  return CandidateCollector(profile, cluster, graph, request, limits).run(down_sets);
+}
+
+std::vector<Finalist> collect_drawn(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                                    const PlanRequest& request) {
+  return CandidateCollector(profile, cluster, graph, request, {}).run_drawn();
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,45 @@
+// Everything worth pricing: the candidates of all cases of a request, from its layer orders and, where the
+// graph branches, from all its down-sets; and what no plan can beat.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libplan/search/candidates/find_candidates.h"
+#include "libplan/search/finalist/finalist.h"
+
+namespace pp::plan {
+
+struct Collected {
+  std::vector<Finalist> finalists;  ///< not simulated; empty: nothing fits
+  /// Seconds per step (asynchronous: per update) that no plan of the searched family is below on these devices
+  /// or fewer; with a free layer order none in any order. Without schedules that place their stages.
+  double bound = std::numeric_limits<double>::infinity();
+  double placed_bound = std::numeric_limits<double>::infinity();  ///< of those, on exactly these devices
+  std::string bound_holds;  ///< `all 241 down-sets`: what the bound is over; empty: the searched orders
+  double floor = std::numeric_limits<double>::infinity();  ///< the same of all plans on these devices or fewer
+  int orders = 0;                                          ///< distinct layer orders of one case
+  int batches = 0;
+  int schedules = 0;
+  int placed_schedules = 0;      ///< of them: those that place their stages themselves
+  bool equal_replicas = false;   ///< alone were searched for some of the others: a large machine
+  bool exact = true;             ///< of the others every partition was searched, whatever devices it gets
+  bool cut_short = false;        ///< by the observer; `bound` and `floor` hold all the same
+  bool only_placed = true;       ///< no schedule leaves the placement to the planner
+  std::optional<Error> refusal;  ///< the first of a schedule that places its stages
+};
+
+enum class DownSets { leave_out, search };
+
+/// Cases whose bound is above `limits.slowest` are left out. Throws what for_each_case() throws.
+Collected collect_candidates(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                             const PlanRequest& request, const SearchLimits& limits, DownSets down_sets);
+
+/// The pipelines of 64 more orders, where a small branching model fits in none of the usual ones. Throws what
+/// for_each_case() throws.
+std::vector<Finalist> collect_drawn(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                                    const PlanRequest& request);
+
+}  // namespace pp::plan

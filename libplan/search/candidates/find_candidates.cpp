@@ -1,0 +1,221 @@
+#include "libplan/search/candidates/find_candidates.h"
+
+#include <algorithm>
+
+#include "libplan/request/effort.h"
+#include "libplan/search/candidates/even_partitions.h"
+#include "libplan/search/candidates/graph_candidates.h"
+#include "libplan/search/candidates/near_optima.h"
+#include "libplan/search/exact/bottleneck.h"
+#include "libplan/search/exact/label_search.h"
+
+namespace pp::plan {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Collects distinct partitions with what objective and bound say about them.
+class Collector {
+ public:
+  Collector(const SearchCase& what, const SearchSpace& space, CandidateList& list)
+      : layers_(what.chain.size()),
+        list_(list),
+        objective_(objective_cost(what, space)),
+        bound_(bound_cost(what, space)) {}
+
+  void add(const Partition& partition, Origin origin) {
+    if (partition.empty()) return;
+    const auto same = [&](const Candidate& other) { return other.partition == partition; };
+    if (std::any_of(list_.candidates.begin(), list_.candidates.end(), same)) return;
+    list_.candidates.push_back({partition, objective_of(partition, layers_, objective_),
+                                largest_load(partition, layers_, bound_), origin});
+  }
+
+ private:
+  int layers_;
+  CandidateList& list_;
+  ChainCost objective_, bound_;
+};
+
+/// Of the objective; where links differ it takes the slowest for all and says too little.
+double most_of(const SearchCase& what, const SearchLimits& limits) {
+  return what.links == what.best_links ? limits.most : kInfinity;
+}
+
+/// Where stages are aligned their replicas are known, and so are their all-reduce and who shares a card.
+Seats seats_of(const SearchCase& what, const SearchSpace& space, const Links& links) {
+  Seats seats = equal_seats(space.replica_limit(), links, what.memory.limit());
+  if (space.aligned) align(seats, *what.cluster, space.min_replicas);
+  return seats;
+}
+
+BottleneckResult exact_bottleneck(const SearchCase& what, const SearchSpace& space, const ChainCost& cost,
+                                  double most) {
+  BottleneckResult result = search_bottleneck(space, cost);
+  if (!result.feasible() || what.memory.fits(result.partition)) return result;
+  const double heaviest = most - cost.base();
+  if (heaviest < kInfinity && !test_labels(space, cost, &cost, heaviest, Sums::ignore).feasible()) return {};
+  return search_least_load(space, cost, &cost, result.value);
+}
+
+ParetoFront exact_points(const SearchCase& what, const SearchSpace& space, const ChainCost& cost, double most) {
+  ParetoFront front = search_points(space, cost);
+  const bool fits =
+      std::ranges::all_of(front.points, [&](const Point& point) { return what.memory.fits(point.partition); });
+  return fits ? front : search_points(space, cost, &cost, most);
+}
+
+/// Every Pareto point of load and sum; asynchronous: the optimum. Those that take the exact memory only when
+/// some objective is within `most`.
+std::vector<Partition> optima(const SearchCase& what, const SearchSpace& space, double most = kInfinity) {
+  const ChainCost cost = objective_cost(what, space);
+  if (!what.synchronous) return {exact_bottleneck(what, space, cost, most).partition};
+  std::vector<Partition> partitions;
+  for (Point& point : exact_points(what, space, cost, most).points)
+    partitions.push_back(std::move(point.partition));
+  return partitions;
+}
+
+std::vector<Partition> data_parallel(const SearchCase& what, const SearchSpace& space) {
+  std::vector<Partition> partitions;
+  for (int replicas = 1; space.exact_stages <= 1 && replicas <= space.replica_limit(); ++replicas) {
+    if (!space.may_replicate(1, replicas)) continue;
+    partitions.push_back({{0, what.chain.size(), replicas}});
+  }
+  return partitions;
+}
+
+/// The best without replicas.
+Partition straight(const SearchCase& what, SearchSpace space, double most) {
+  if (space.min_replicas > 1 || std::ranges::any_of(space.replicas, [](int count) { return count > 1; }))
+    return {};
+  space.max_replicas = 1;
+  return exact_bottleneck(what, space, objective_cost(what, space), most).partition;
+}
+
+/// Adds what fits; the most bytes that one of those needs on a device, 0 without any.
+std::int64_t add_fitting(const SearchCase& what, const std::vector<Partition>& found, Origin origin,
+                         Collector& collector) {
+  std::int64_t peak = 0;
+  for (const Partition& partition : found) {
+    if (partition.empty() || !what.memory.fits(partition)) continue;
+    peak = std::max(peak, what.memory.peak(partition));
+    collector.add(partition, origin);
+  }
+  return peak;
+}
+
+/// The searches of ever less memory, each just too little for the largest plan of the one before; none but
+/// small models are searched to the end.
+void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits,
+                              Collector& collector) {
+  const int tries = kLimitedWork / (space.layers * space.devices);
+  std::int64_t peak = what.memory.limit().bytes;
+  for (int i = 0; i < tries; ++i) {
+    const StageMemory tighter = what.memory.with_limit(i == 0 ? peak : peak - 1);
+    const SearchCase less{what.chain,       what.bound_chain,   tighter,
+                          what.synchronous, what.micro_batches, what.all_reduce_overlap,
+                          what.links,       what.best_links,    what.cluster};
+    if (search_bottleneck(space, bound_cost(less, space)).value > limits.slowest) return;
+    peak = add_fitting(less, optima(less, space, most_of(what, limits)), Origin::less_memory, collector);
+    if (peak == 0) return;
+  }
+}
+
+/// Half the bandwidth again and again, until one device does best.
+void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collector& collector) {
+  constexpr int kHalvings = 4;
+  if (what.memory.limited() && kHalvings * space.layers * space.devices > kLimitedWork) return;
+  for (int i = 0; i < kHalvings && what.links.messages.bandwidth.value > 0; ++i) {
+    what.links.messages.bandwidth.value /= 2;
+    what.links.sums.bandwidth.value /= 2;
+    const std::vector<Partition> found = optima(what, space);
+    add_fitting(what, found, Origin::slower_links, collector);
+    if (found.size() == 1 && device_count(found.front()) <= 1) return;
+  }
+}
+
+/// All that may be faster than the best plan so far, by their bound. If that is more than is worth simulating,
+/// those of the least objective.
+std::vector<Partition> close_partitions(const SearchCase& what, const SearchSpace& space, double bound,
+                                        const SearchLimits& limits) {
+  constexpr std::size_t kMost = 400;
+  if (auto all = partitions_within(space, bound_cost(what, space), limits.slowest, kMost))
+    return *std::move(all);
+  const ChainCost cost = objective_cost(what, space);
+  return near_optima(space, cost, bound - cost.base(), limits.most - cost.base(), kMost);
+}
+
+/// Adds what the searches of `limits.depth` find. `least`: the plan of the bound.
+void collect(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits,
+             const BottleneckResult& least, const CandidateList& list, Collector& collector) {
+  if (limits.depth == Depth::inherited) {
+    if (is_small(space.layers, space.devices))
+      add_fitting(what, close_partitions(what, space, list.bound, limits), Origin::near_optima, collector);
+    if (what.memory.limited()) inherit_from_less_memory(what, space, limits, collector);
+    return inherit_from_slower_links(what, space, collector);
+  }
+  const double most = most_of(what, limits);
+  if (limits.depth == Depth::plain) {
+    add_fitting(what, optima(what, space, most), Origin::points, collector);
+    add_fitting(what, data_parallel(what, space), Origin::data_parallel, collector);
+  }
+  const Partition alone = straight(what, space, most);
+  add_fitting(what, {alone}, Origin::straight, collector);
+  add_fitting(what, even_partitions(space, static_cast<int>(alone.size()), what.chain), Origin::even_stages,
+              collector);
+  add_fitting(what, {least.partition}, Origin::least_bound, collector);
+  if (what.memory.limited() && list.candidates.empty() && most == kInfinity)
+    add_fitting(what, {find_fitting(what, space)}, Origin::anything,
+                collector);  // which alone decides that nothing fits
+}
+
+}  // namespace
+
+ChainCost objective_cost(const SearchCase& what, const SearchSpace& space) {
+  const LoadKind kind = what.synchronous ? LoadKind::step : LoadKind::period;
+  return {what.chain,
+          {kind, what.micro_batches, what.all_reduce_overlap},
+          seats_of(what, space, what.links),
+          what.memory.in_flight()};
+}
+
+ChainCost bound_cost(const SearchCase& what, const SearchSpace& space) {
+  const LoadKind kind = what.synchronous ? LoadKind::step_bound : LoadKind::period_bound;
+  return {what.bound_chain,
+          {kind, what.micro_batches, what.all_reduce_overlap},
+          seats_of(what, space, what.best_links),
+          what.memory.in_flight()};
+}
+
+CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits) {
+  CandidateList list;
+  list.bound = order_free_bound(what, space);
+  BottleneckResult least;
+  Collector collector(what, space, list);
+  try {
+    least = search_bottleneck(space, bound_cost(what, space));
+    list.bound = least.value;
+    if (!least.feasible() || list.bound > limits.slowest) return list;
+    collect(what, space, limits, least, list, collector);
+  } catch (const SearchStopped&) {
+    list.cut_short = true;
+    if (!list.candidates.empty() || limits.slowest < kInfinity) return list;
+    SearchSpace quick = space;
+    quick.stop = {};
+    add_fitting(what, data_parallel(what, quick), Origin::data_parallel, collector);
+    add_fitting(what, {least.partition, find_fitting(what, quick)}, Origin::anything, collector);
+  }
+  if (space.aligned && list.candidates.size() > 1)  // one of many such spaces, whose plans are long
+    list.candidates = {*std::ranges::min_element(list.candidates, {}, &Candidate::estimate)};
+  return list;
+}
+
+Partition find_fitting(const SearchCase& what, const SearchSpace& space) {
+  const ChainCost cost = objective_cost(what, space);
+  Partition partition = test_bottleneck(space, cost, kInfinity).partition;
+  if (partition.empty() || what.memory.fits(partition)) return partition;
+  return test_labels(space, cost, &cost, kInfinity, Sums::ignore).point.partition;
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,122 @@
+// Whole pipelines side by side under the schedules that place their stages: trained as 1F1B with the same
+// replicas trains, on threads and on ranks.
+#include "libprofile/model/families/families.h"
+#include "tests/librun/models.h"
+#include "tests/librun/rank_training.h"
+#include "tests/librun/reference.h"
+#include "tests/support/plans.h"
+#include "tests/support/torch_test.h"
+
+using namespace pp;
+
+namespace {
+
+run::RunOptions short_run() {
+  run::RunOptions options;
+  options.data = "synthetic";
+  options.synthetic_samples = 48;
+  options.steps = 3;
+  options.learning_rate = 0.05;
+  options.momentum = 0.9;
+  options.evaluate = false;
+  return options;
+}
+
+struct Kind {
+  const char* schedule;
+  int places;
+  int chunks;  ///< stages per worker
+};
+
+const std::vector<Kind> kKinds{{"interleaved", 2, 2}, {"interleaved", 1, 3}, {"looped-bfs", 2, 2},
+                               {"zb-h1", 2, 1},       {"zb-h1", 3, 1},       {"zb-h2", 2, 1},
+                               {"zb-v", 2, 2},        {"dualpipe-v", 2, 2},  {"chimera", 2, 1}};
+
+std::vector<int> first_cuts(int stages) {
+  std::vector<int> cuts;
+  for (int s = 1; s < stages; ++s) cuts.push_back(s);
+  return cuts;
+}
+
+PlanSpec spec_of(const Kind& kind, int pipelines, int micro_batches, const ModelGraph& model) {
+  return {.model = model,
+          .cuts = first_cuts(kind.places * kind.chunks),
+          .replicas = std::vector<int>(static_cast<std::size_t>(kind.places), pipelines),
+          .schedule = kind.schedule,
+          .mini_batch = 12,
+          .micro_batches = micro_batches,
+          .chunks = kind.chunks};
+}
+
+/// 1F1B on as many replicas of the same stages.
+PlanSpec plain(PlanSpec spec, int pipelines) {
+  spec.replicas.assign(spec.cuts.size() + 1, pipelines);
+  spec.schedule = "1f1b";
+  spec.chunks = 0;
+  return spec;
+}
+
+}  // namespace
+
+TEST_SUITE("librun/side_by_side") {
+  TEST_CASE("pipelines side by side: the bits of 1f1b with as many replicas, one device's to rounding") {
+    const ModelGraph models[] = {::test::mlp(4),
+                                 model::build_family("mlp:inputs=12,width=16,layers=4,classes=4,"
+                                                     "dropout=0.3")};
+    int compared = 0;
+    for (const ModelGraph& model : models) {
+      for (const Kind& kind : kKinds) {
+        for (const int pipelines : {1, 2, 3}) {
+          for (const int share : {2, 4}) {
+            if (pipelines * share > 12) continue;
+            const std::string name(kind.schedule);
+            CAPTURE(name);
+            CAPTURE(kind.places);
+            CAPTURE(pipelines);
+            CAPTURE(share);
+            const PlanSpec spec = spec_of(kind, pipelines, pipelines * share, model);
+            plan::Plan plan;
+            try {
+              plan = make_plan(spec);
+            } catch (const Error&) {
+              continue;  // micro-batches that the schedule does not take
+            }
+            plan::check_plan(plan);
+            const ::test::Run found = ::test::run_plan(plan, short_run());
+            // Chimera's second copy of a stage is a replica, too, with other micro-batches than 1F1B's.
+            const bool same_sums = name != "chimera";
+            const ::test::Run expected = ::test::run_plan(make_plan(plain(spec, pipelines)), short_run());
+            if (same_sums) {
+              CHECK(::test::first_difference(expected.tensors, found.tensors) == "");
+              CHECK(found.report.step_losses == expected.report.step_losses);
+            }
+            CHECK(::test::largest_difference(
+                      ::test::train_alone(make_plan(plain(spec, 1)), short_run()).tensors, found.tensors) <
+                  1e-5);
+            ++compared;
+          }
+        }
+      }
+    }
+    CHECK(compared > 60);
+  }
+
+  TEST_CASE("on two ranks: every bit of the threads") {
+    for (const Kind& kind : kKinds) {
+      CAPTURE(kind.schedule);
+      PlanSpec spec = spec_of(kind, 2, 8, ::test::mlp(4));
+      plan::Plan plan = make_plan(spec);
+      const ::test::Run expected = ::test::run_plan(plan, short_run());
+      // Each pipeline on a rank of its own, then the replicas of a place on different ones in turn.
+      for (const bool apart : {true, false}) {
+        for (std::size_t w = 0; w < plan.workers.size(); ++w) {
+          const int rank = apart ? static_cast<int>(w % 2) : static_cast<int>(2 * w / plan.workers.size());
+          plan.workers[w].rank = rank;
+          plan.devices[w].node = rank == 0 ? "a" : "b";
+        }
+        const ::test::Run found = pp::test::run_on(2, plan, short_run());
+        CHECK(::test::first_difference(expected.tensors, found.tensors) == "");
+      }
+    }
+  }
+}
