@@ -1,5 +1,5 @@
-// Whole pipelines side by side under the schedules that place their stages: trained as 1F1B with the same
-// replicas trains, on threads and on ranks.
+// Whole pipelines side by side under the schedules that place their stages: trained as as many replicas of each
+// stage train, on threads and on ranks.
 #include "libprofile/model/families/families.h"
 #include "tests/librun/models.h"
 #include "tests/librun/rank_training.h"
@@ -48,10 +48,11 @@ PlanSpec spec_of(const Kind& kind, int pipelines, int micro_batches, const Model
           .chunks = kind.chunks};
 }
 
-/// 1F1B on as many replicas of the same stages.
+/// 1F1B on as many replicas of the same stages; of a schedule whose backwards run from the last micro-batch to
+/// the first, GPipe in that order.
 PlanSpec plain(PlanSpec spec, int pipelines) {
   spec.replicas.assign(spec.cuts.size() + 1, pipelines);
-  spec.schedule = "1f1b";
+  spec.schedule = spec.schedule == "looped-bfs" ? "gpipe-reverse" : "1f1b";
   spec.chunks = 0;
   return spec;
 }
@@ -59,7 +60,7 @@ PlanSpec plain(PlanSpec spec, int pipelines) {
 }  // namespace
 
 TEST_SUITE("librun/side_by_side") {
-  TEST_CASE("pipelines side by side: the bits of 1f1b with as many replicas, one device's to rounding") {
+  TEST_CASE("pipelines side by side: the bits of as many replicas of each stage, one device's to rounding") {
     const ModelGraph models[] = {::test::mlp(4),
                                  model::build_family("mlp:inputs=12,width=16,layers=4,classes=4,"
                                                      "dropout=0.3")};
