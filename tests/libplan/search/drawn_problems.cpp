@@ -3,8 +3,8 @@
 #include <array>
 #include <vector>
 
-#include "libplan/schedule/versions.h"
 #include "libplan/request/request.h"
+#include "libplan/schedule/versions.h"
 #include "tests/libplan/search/profiles.h"
 
 namespace pp::plan::test {

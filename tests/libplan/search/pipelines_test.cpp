@@ -48,7 +48,7 @@ TEST_CASE("more devices than a pipeline has layers for are used by several") {
     PlanRequest request;
     request.mini_batch = request.micro_batches.emplace(8);
     request.schedule = schedule;
-    request.stages = 2;  // workers of a pipeline
+    request.stages = 2;                              // workers of a pipeline
     const Plan plan = planned(profile, 4, request);  // two stages a worker: two pipelines of two workers
     CHECK(plan.workers.size() == 4);
     CHECK(plan.stages.size() == 4);
