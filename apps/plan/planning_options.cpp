@@ -85,6 +85,16 @@ Cluster given_cluster(const ClusterOptions& options, const Profile& profile) {
   return flat_cluster(options.devices, profile.device.kind, bandwidth, options.latency, memory);
 }
 
+/// `layer`, `block`, or a number of parts of a name.
+std::optional<plan::PlanRequest::CutAt> parse_cut_at(const std::string& text) {
+  if (text == "layer") return std::nullopt;
+  if (text == "block") return plan::PlanRequest::CutAt{};
+  const std::vector<int> depth = cli::parse_counts(text, ',', "--cut-at");
+  if (depth.size() != 1)
+    throw Error(ErrorKind::usage, "--cut-at " + text + ": give layer, block, or how many parts of a name");
+  return plan::PlanRequest::CutAt{depth.front()};
+}
+
 }  // namespace
 
 Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
@@ -117,15 +127,6 @@ Cluster with_devices_of(const Cluster& cluster, const ProfiledDevice& device, in
     if (device.memory > Bytes(0)) one.memory = std::min(one.memory, device.memory);
   }
   return machine;
-}
-
-std::optional<plan::PlanRequest::CutAt> parse_cut_at(const std::string& text) {
-  if (text == "layer") return std::nullopt;
-  if (text == "block") return plan::PlanRequest::CutAt{};
-  const std::vector<int> depth = cli::parse_counts(text, ',', "--cut-at");
-  if (depth.size() != 1)
-    throw Error(ErrorKind::usage, "--cut-at " + text + ": give layer, block, or how many parts of a name");
-  return plan::PlanRequest::CutAt{depth.front()};
 }
 
 int default_threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }

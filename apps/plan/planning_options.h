@@ -1,7 +1,6 @@
 // The options of a planning request, shared by pp-plan's commands.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,8 +55,6 @@ void add_mini_batch(const cli::Command& command, plan::PlanRequest& request);
 void add_profile_options(const cli::Command& command, plan::PlanRequest& request);
 /// --stages.
 void add_stages(const cli::Command& command, plan::PlanRequest& request);
-/// `layer`, `block`, or a number of parts of a name. Throws pp::Error (usage).
-std::optional<plan::PlanRequest::CutAt> parse_cut_at(const std::string& text);
 /// --cuts, as text until parsed.
 void add_cuts(const cli::Command& command, std::string& cuts);
 /// What every planning command takes: mini-batch, optimizer, memory, what to accept of a profile.

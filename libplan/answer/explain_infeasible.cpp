@@ -1,11 +1,11 @@
 #include "libplan/answer/explain_infeasible.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "libplan/answer/remedies.h"
 #include "libplan/cost/priced_model.h"
+#include "libplan/cost/stage_bytes.h"
 #include "libplan/request/effort.h"
 #include "libplan/search/candidates/placed.h"
 #include "libprofile/core/device_name.h"
@@ -146,18 +146,23 @@ std::string bytes_text(std::int64_t bytes) {
   return bytes < 1'000'000 ? text : text + " (" + to_text(Bytes(bytes)) + ")";
 }
 
-/// A layer whose parameters alone exceed the limit: no partition can help.
+/// A layer whose parameters alone exceed the limit, whatever replicas share: no partition can help.
 std::optional<Infeasible> oversized_layer(const Problem& problem, std::int64_t limit) {
   const PlanRequest& request = problem.request;
   const OptimizerCost optimizer =
       optimizer_cost(problem.profile, request.optimizer, request.optimizer_state_ratio, request.precision);
+  const bool shares = request.shard != ShardChoice::none;
+  const StageKeeping keeping{.state_ratio = optimizer.state_ratio,
+                             .gradient_ratio = optimizer.gradient_ratio,
+                             .sharers = shares ? static_cast<int>(problem.cluster.devices.size()) : 1};
   std::int64_t most = 0;
   const GraphLayer* worst = nullptr;
   for (const GraphLayer& layer : problem.graph.layers) {
-    const auto state = std::ceil(optimizer.state_ratio * static_cast<double>(layer.trained_bytes()));
-    const std::int64_t needed = layer.parameter_bytes + layer.trained_bytes() +
-                                static_cast<std::int64_t>(state) + layer.buffer_bytes +
-                                request.context_bytes.value;
+    const StageContents contents{.parameters = layer.parameter_bytes,
+                                 .buffers = layer.buffer_bytes,
+                                 .frozen = layer.frozen_bytes,
+                                 .gradients = layer.trained_bytes()};
+    const std::int64_t needed = stage_bytes(contents, keeping).total() + request.context_bytes.value;
     if (needed > most) most = needed, worst = &layer;
   }
   if (worst == nullptr || most <= limit) return std::nullopt;

@@ -150,8 +150,7 @@ Chain make_chain(const PlanGraph& graph, std::vector<int> order, std::span<const
   Chain chain = empty_chain(static_cast<int>(order.size()) + 1);
   chain.order = std::move(order);
   chain.optimizer = optimizer;
-  chain.loss = sums_of(loss);
-  chain.loss.returned = loss.forward;
+  chain.loss = sums_of_loss(loss);
   const int layers = chain.size();
   std::vector<int> position(at(layers));
   for (int p = 0; p < layers; ++p) position[at(chain.order[at(p)])] = p;

@@ -119,8 +119,7 @@ Chain make_lattice_chain(const PlanGraph& graph, const Lattice& lattice, std::sp
     const bool full = k + 1 == lattice.sets.size();
     Boundary(graph, lattice.sets[k], full, prices).add_to(chain, k);
   }
-  chain.loss = sums_of(loss);
-  chain.loss.returned = loss.forward;
+  chain.loss = sums_of_loss(loss);
   chain.upto.back() += chain.loss;
   return chain;
 }

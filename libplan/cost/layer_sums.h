@@ -51,7 +51,7 @@ struct LayerSums {
   friend LayerSums operator-(LayerSums a, const LayerSums& b) { return a -= b; }
 };
 
-/// Of a price alone: the loss, or a layer without what belongs to the layer whatever the micro-batch.
+/// Of a price alone, without what belongs to a layer whatever the micro-batch.
 inline LayerSums sums_of(const LayerPrice& price) {
   return {.times = times_of(price),
           .crowded = price.crowded,
@@ -69,6 +69,13 @@ inline LayerSums sums_of(const GraphLayer& layer, const LayerPrice& price) {
   sums.frozen = layer.frozen_bytes;
   sums.gradients = layer.gradient_bytes();
   sums.buffers = layer.buffer_bytes;
+  return sums;
+}
+
+/// Of the loss, whose gradient always returns.
+inline LayerSums sums_of_loss(const LayerPrice& price) {
+  LayerSums sums = sums_of(price);
+  sums.returned = price.forward;
   return sums;
 }
 

@@ -116,10 +116,6 @@ std::array<AllReduceForm, 2> flat_forms(int replicas, const Link& link) {
   return {ring_all_reduce(replicas, link), tree_all_reduce(replicas, link)};
 }
 
-double flat_all_reduce(int replicas, double bytes, const Link& link) {
-  return cheapest(flat_forms(replicas, link), Reduction{bytes});
-}
-
 Link link_of(const Level& level) {
   return {level.bandwidth, level.latency, level.message_cost, level.overlap, level.duplex};
 }

@@ -50,6 +50,19 @@ OptimizerName stand_in(OptimizerName optimizer) {
   return OptimizerName::adamw;
 }
 
+/// Of an optimizer that keeps float32 beside weights of `size` bytes each. An update reads gradients, reads and
+/// writes what is kept, and writes the weights; without a master it reads those too.
+OptimizerCost with_master(OptimizerCost cost, double size) {
+  constexpr double kFloat = 4;
+  const double values = cost.state_ratio;  // for each parameter, as state and weights are of one type
+  const double plain = (3 + 2 * values) * size;
+  const double mixed = kFloat + 2 * kFloat * (1 + values) + size;
+  cost.gradient_ratio = kFloat / size;
+  cost.state_ratio = kFloat * (1 + values) / size;
+  cost.update_per_byte *= mixed / plain;
+  return cost;
+}
+
 }  // namespace
 
 PricedModel never_falling(PricedModel model) {
@@ -140,19 +153,6 @@ const OptimizerProfile* profiled_optimizer(const Profile& profile, OptimizerName
     if (found != profile.optimizers.end()) return &*found;
   }
   return nullptr;
-}
-
-/// Of an optimizer that keeps float32 beside weights of `size` bytes each. An update reads gradients, reads and
-/// writes what is kept, and writes the weights; without a master it reads those too.
-OptimizerCost with_master(OptimizerCost cost, double size) {
-  constexpr double kFloat = 4;
-  const double values = cost.state_ratio;  // for each parameter, as state and weights are of one type
-  const double plain = (3 + 2 * values) * size;
-  const double mixed = kFloat + 2 * kFloat * (1 + values) + size;
-  cost.gradient_ratio = kFloat / size;
-  cost.state_ratio = kFloat * (1 + values) / size;
-  cost.update_per_byte *= mixed / plain;
-  return cost;
 }
 
 OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer, std::optional<double> state_ratio,

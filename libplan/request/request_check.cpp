@@ -94,7 +94,8 @@ void check_stages(const Cluster& cluster, const PlanGraph& graph, const PlanRequ
   if (request.stages) require_at_least(*request.stages, 1, "stages");
   if (request.max_stages) require_at_least(*request.max_stages, 1, "max_stages");
   const int chunks = stages_per_worker(request);
-  const int stages = request.stages && chunks > 1 ? *request.stages * chunks : requested_stages(request);
+  const bool counts_workers = chunks > 1 && request.cuts.empty();
+  const int stages = requested_stages(request) * (counts_workers ? chunks : 1);
   if (stages % chunks != 0) {
     refuse("cuts: " + std::to_string(stages) + " stages are not a multiple of " + std::to_string(chunks) +
            " stages per worker");

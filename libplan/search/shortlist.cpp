@@ -239,7 +239,7 @@ void Shortlist::shorten(Finalist& finalist, const PricingContext& context) const
 
 void Shortlist::widen(Finalist& finalist, const PricingContext& context) const {
   for (std::vector<int>& windows : covering_windows(finalist, cluster_)) {
-    Finalist wide(static_cast<const Proposal&>(finalist));
+    Finalist wide = finalist.unpriced();
     wide.windows = std::move(windows);
     const bool fits = finalist.short_by <= Bytes(0);
     const double worth = fits ? finalist.ranked_step() : std::numeric_limits<double>::infinity();

@@ -33,6 +33,7 @@ ScheduleRequest schedule_request(const Variant& variant, const ScheduleRow& row,
 /// Workers that the request fixes; 0: free.
 int asked_workers(const PlanRequest& request, const ScheduleRow& row) {
   if (request.stages) return *request.stages;
+  if (request.cuts.empty()) return static_cast<int>(request.replicas.size());
   return requested_stages(request) / chunks_of(schedule_request({request.chunks_per_worker}, row, 1, 1));
 }
 

@@ -26,8 +26,9 @@ struct Proposal {
   std::vector<Candidate> starts{};  ///< of `placed`: other partitions that local moves may start from
   bool prefetch = false;            ///< of `placed`: weights are loaded a task ahead
   Origin origin = Origin::points;
-  double estimate = 0;  ///< the search's objective
-  double bound = 0;     ///< seconds per step; these stages cannot be faster under this schedule
+  bool improved = false;  ///< by local moves
+  double estimate = 0;    ///< the search's objective
+  double bound = 0;       ///< seconds per step; these stages cannot be faster under this schedule
   RecomputeMode recompute = RecomputeMode::never;  ///< of its case; automatic: `again` is chosen for it
   Shard shard = Shard::none;                       ///< what replicas would share, if there are any
   std::vector<int> windows{};  ///< micro-batches in flight per stage; empty: by the request's rule
@@ -36,8 +37,9 @@ struct Proposal {
 struct Finalist : Proposal {
   Finalist() = default;
   explicit Finalist(Proposal proposal) : Proposal(std::move(proposal)) {}
+  /// The proposal, to be priced in another shape.
+  Finalist unpriced() const { return Finalist(static_cast<const Proposal&>(*this)); }
 
-  bool improved = false;    ///< by local moves
   RecomputeChoice again{};  ///< what its stages run again
   Assignment assignment{};
   Prediction prediction{};

@@ -54,8 +54,7 @@ bool simulate_finalist(Finalist& finalist, const PricingContext& context, const 
   }
   bool known = simulate_with(finalist, choices.front(), context, request, worth);
   for (std::size_t i = 1; i < choices.size(); ++i) {
-    Finalist other(static_cast<const Proposal&>(finalist));
-    other.improved = finalist.improved;
+    Finalist other = finalist.unpriced();
     if (!simulate_with(other, choices[i], context, request, worth)) continue;
     if (!known || rank(other) < rank(finalist)) finalist = std::move(other);
     known = true;

@@ -50,13 +50,6 @@ bool is_free(const Finalist& finalist, const PlanRequest& request) {
   return is_free_shape(*finalist.schedule, policy_of(*finalist.schedule, request));
 }
 
-/// To be priced in other shapes.
-Finalist proposal_of(const Finalist& finalist) {
-  Finalist other(static_cast<const Proposal&>(finalist));
-  other.improved = finalist.improved;
-  return other;
-}
-
 /// That a simulation of it runs through.
 std::int64_t operations_of(const Finalist& finalist) {
   if (!finalist.schedule->synchronous)  // F and B of every stage
@@ -140,7 +133,7 @@ class StageMoves {
   static int stages(const Climb& climb) { return static_cast<int>(climb.best().partition.size()); }
 
   bool attempt(Climb& climb, const StageShape& shape) const {
-    Finalist other = proposal_of(climb.best());
+    Finalist other = climb.best().unpriced();
     reshape(other, shape);
     return climb.attempt(std::move(other));
   }
@@ -193,7 +186,7 @@ class StageMoves {
   /// On the first device that has no work yet.
   bool add_replica(Climb& climb, int stage) const {
     StageShape shape = shape_of(climb.best());
-    Finalist other = proposal_of(climb.best());
+    Finalist other = climb.best().unpriced();
     if (!may_add(climb.best(), shape.replicas[at(stage)])) return false;
     std::vector<int> taken = other.devices;
     std::ranges::sort(taken);

@@ -67,6 +67,15 @@ TEST_CASE("as many pipelines as --replicas says, of as many workers") {
   CHECK(plan.workers.size() == 6);
   REQUIRE(plan.stages.size() == 2);
   CHECK(plan.stages[1].workers == std::vector{WorkerId{3}, WorkerId{4}, WorkerId{5}});
+  // Of a schedule with two stages per worker the replicas are those of its workers, too.
+  PlanRequest looped;
+  looped.mini_batch = looped.micro_batches.emplace(8);
+  looped.schedule = "interleaved";
+  looped.replicas = {2, 2};
+  const Plan two = planned(equal_layers(6), 8, looped);
+  CHECK(two.workers.size() == 4);
+  CHECK(two.stages.size() == 4);
+  CHECK(two.stages[3].workers == std::vector{WorkerId{2}, WorkerId{3}});
   request.replicas = {2, 1};
   try {
     planned(equal_layers(6), 8, request);

@@ -104,6 +104,16 @@ TEST_CASE("sharing is the plan's only way into little memory, and none without r
   const Plan plan = std::get<Plan>(make_plan(profile, cluster, request));
   CHECK(plan.stages[0].workers.size() == 2);
   CHECK(plan.training.shard == Shard::optimizer);
+  // One layer alone: 10 + 10 + 20 without sharing; two devices cannot get below 10 + 10 + 10.
+  const auto reason = [&](ShardChoice shard, std::int64_t limit) {
+    request.shard = shard;
+    request.memory_limit = Bytes(limit);
+    return std::get<Infeasible>(make_plan(profile, cluster, request)).reason;
+  };
+  CHECK(reason(ShardChoice::none, 35'000'000).starts_with("does not fit: layer a alone needs 40000000 bytes"));
+  CHECK(reason(ShardChoice::optimizer, 25'000'000)
+            .starts_with("does not fit: layer a alone needs 30000000 bytes"));
+  request.shard = ShardChoice::automatic;
   request.memory_limit.reset();
   const Plan alone = std::get<Plan>(make_plan(profile, test::make_cluster(1, 0, 1e9), request));
   CHECK(alone.training.shard == Shard::none);

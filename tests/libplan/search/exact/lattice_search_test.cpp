@@ -78,7 +78,7 @@ Price price(const Instance& instance, const Stages& stages, const std::vector<in
     }
     const int q = replicas[s];
     const double n = (micro_batches + q - 1) / q;
-    const double all_reduce = flat_all_reduce(q, weights, kLink);
+    const double all_reduce = cheapest(flat_forms(q, kLink), Reduction{weights});
     const double update = weights * 1e-10 + 0.25;  // kOptimizer
     way += f + b;
     theta = std::max(theta, (n - 1) * (f + b) + all_reduce + update);
