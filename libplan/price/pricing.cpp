@@ -13,11 +13,10 @@
 #include "libplan/price/crowding.h"
 #include "libplan/price/tied_copies.h"
 #include "libplan/schedule/versions.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 std::vector<int> stages_of_layers(const PlanGraph& graph, const Assignment& assignment) {
   std::vector<int> stage_of(graph.layers.size(), -1);

@@ -10,12 +10,11 @@
 #include "libplan/cost/stage_bytes.h"
 #include "libplan/schedule/stream_length.h"
 #include "libplan/schedule/versions.h"
+#include "libprofile/core/index.h"
 #include "libprofile/core/json_reader.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// What the simulator should be given.
 constexpr int kMostOperations = 200'000;

@@ -12,6 +12,7 @@
 #include "libplan/schedule/limits.h"
 #include "libplan/search/certificate.h"
 #include "libplan/search/passes.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -108,16 +109,16 @@ void add_stages(Plan& plan, const Finalist& best, const Cluster& cluster) {
   for (std::size_t s = 0; s < best.partition.size(); ++s) {
     Stage& stage = plan.stages.emplace_back();
     for (const int layer : best.assignment.stage_layers[s]) {
-      stage.layers.push_back(plan.model.layers[static_cast<std::size_t>(layer)].name);
+      stage.layers.push_back(plan.model.layers[at(layer)].name);
     }
     for (const int worker : best.assignment.stage_workers[s]) stage.workers.push_back(WorkerId{worker});
     if (best.assignment.recompute.empty()) continue;
     for (const int layer : best.assignment.recompute[s]) {
-      stage.recompute.push_back(plan.model.layers[static_cast<std::size_t>(layer)].name);
+      stage.recompute.push_back(plan.model.layers[at(layer)].name);
     }
   }
   for (std::size_t w = 0; w < best.assignment.worker_devices.size(); ++w) {
-    const Device& device = cluster.devices[static_cast<std::size_t>(best.assignment.worker_devices[w])];
+    const Device& device = cluster.devices[at(best.assignment.worker_devices[w])];
     plan.workers.push_back(
         {WorkerId{static_cast<int>(w)}, device.id, ranks.at(device.node), best.assignment.programs[w]});
   }

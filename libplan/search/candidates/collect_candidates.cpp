@@ -8,6 +8,7 @@
 #include "libplan/search/candidates/graph_candidates.h"
 #include "libplan/search/candidates/ordered_candidates.h"
 #include "libplan/search/candidates/placed.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -25,7 +26,7 @@ Finalist on_devices(Finalist finalist, std::vector<int> devices) {
 bool has_free_order(const PlanGraph& graph, const PlanRequest& request) {
   if (!request.cuts.empty() || !request.layer_order.empty()) return false;
   for (int l = 1; l < graph.size(); ++l) {
-    if (std::ranges::count(graph.layers[static_cast<std::size_t>(l)].producers, l - 1) == 0) return true;
+    if (std::ranges::count(graph.layers[at(l)].producers, l - 1) == 0) return true;
   }
   return false;
 }
@@ -149,7 +150,7 @@ class CandidateCollector {
 
   /// What an equal case on the same chain has found, if there was one.
   const Searched& search(const PlanCase& one, const SearchCase& what) {
-    if (!one.fresh) return searched_[static_cast<std::size_t>(one.search)];
+    if (!one.fresh) return searched_[at(one.search)];
     if (one.search == 0) searched_.clear();
     Searched& searched = searched_.emplace_back(find_candidates(what, one.space, limits_));
     cut_short_ |= searched.list.cut_short;
@@ -238,7 +239,7 @@ class CandidateCollector {
         cut_short_ = true;
         return include_any_order();
       }
-      const GraphCandidateList& list = lists[static_cast<std::size_t>(one.search)];
+      const GraphCandidateList& list = lists[at(one.search)];
       include_bound(list.bound);
       for (const auto& [stages, estimate] : list.candidates)
         add(one, {stages.partition, estimate, list.bound, Origin::down_sets}).order = stages.order;

@@ -8,6 +8,7 @@
 #include "libplan/search/candidates/placed_floor.h"
 #include "libplan/search/exact/bottleneck.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -23,7 +24,7 @@ ScheduleRequest schedule_request(const Variant& variant, const ScheduleRow& row,
                                  int workers) {
   ScheduleRequest what;
   what.name = std::string(row.name);
-  what.replicas.assign(static_cast<std::size_t>(workers / variant.pipelines), variant.pipelines);
+  what.replicas.assign(at(workers / variant.pipelines), variant.pipelines);
   what.micro_batches = micro_batches;
   what.chunks_per_worker = variant.chunks;
   what.prefetch = variant.prefetch;
@@ -41,7 +42,7 @@ Schedule schedule_for(const Variant& variant, const ScheduleRow& row, int micro_
   const ScheduleRequest what = schedule_request(variant, row, micro_batches, workers);
   check_size(what, micro_batches);
   if (row.generate != nullptr) return make_schedule(what);
-  return {replicated_placement(what.replicas), std::vector<WorkerProgram>(static_cast<std::size_t>(workers))};
+  return {replicated_placement(what.replicas), std::vector<WorkerProgram>(at(workers))};
 }
 
 Schedule schedule_of(const ProgramSet& set, int micro_batches, int devices) {
@@ -112,7 +113,7 @@ std::vector<Variant> variants_of(const PlanCase& one, const PlanRequest& request
 std::int64_t largest_device(const PlanCase& one, const Cluster& cluster, const PlanRequest& request) {
   std::int64_t bytes = 0;
   for (const int device : one.devices.positions)
-    bytes = std::max(bytes, usable_bytes(cluster.devices[static_cast<std::size_t>(device)], request));
+    bytes = std::max(bytes, usable_bytes(cluster.devices[at(device)], request));
   return bytes;
 }
 

@@ -4,6 +4,7 @@
 
 #include "libplan/cost/stage_load.h"
 #include "libplan/price/pricing.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -67,8 +68,7 @@ double PlacedFloor::stage(int begin, int end, DeviceSpan) const {
 }
 
 bool PlacedFloor::fits(int begin, int end, DeviceSpan span) const {
-  return memories_.empty() ||
-         memories_[static_cast<std::size_t>(span.first)].fits_at_least(begin, end, span.count, 0);
+  return memories_.empty() || memories_[at(span.first)].fits_at_least(begin, end, span.count, 0);
 }
 
 }  // namespace pp::plan

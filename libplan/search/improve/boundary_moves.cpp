@@ -11,6 +11,7 @@
 #include "libplan/search/improve/climb.h"
 #include "libplan/search/zero_bubble/auto_zero_bubble.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -47,7 +48,7 @@ std::vector<WorkerProgram> zero_bubble_programs(const char* name, const Finalist
 Assignment first_pipeline(Assignment assignment, int pipelines) {
   std::vector<int> devices;
   for (std::size_t s = 0; s < assignment.stage_workers.size(); ++s) {
-    devices.push_back(assignment.worker_devices[static_cast<std::size_t>(assignment.stage_workers[s].front())]);
+    devices.push_back(assignment.worker_devices[at(assignment.stage_workers[s].front())]);
     assignment.stage_workers[s] = {static_cast<int>(s)};
   }
   assignment.worker_devices = std::move(devices);
@@ -59,7 +60,7 @@ Assignment first_pipeline(Assignment assignment, int pipelines) {
 /// Of micro-batches 0, pipelines, 2 * pipelines, ...
 MicroBatchScale first_share(const MicroBatchScale& all, int pipelines) {
   MicroBatchScale share;
-  for (std::size_t m = 0; m < all.times.size(); m += static_cast<std::size_t>(pipelines)) {
+  for (std::size_t m = 0; m < all.times.size(); m += at(pipelines)) {
     share.times.push_back(all.times[m]);
     share.bytes.push_back(all.bytes[m]);
   }
@@ -69,8 +70,8 @@ MicroBatchScale first_share(const MicroBatchScale& all, int pipelines) {
 /// Per place, the least of its workers.
 std::vector<Bytes> least_limits(std::span<const Bytes> limits, int pipelines) {
   std::vector<Bytes> least;
-  for (std::size_t w = 0; w < limits.size(); w += static_cast<std::size_t>(pipelines))
-    least.push_back(std::ranges::min(limits.subspan(w, static_cast<std::size_t>(pipelines))));
+  for (std::size_t w = 0; w < limits.size(); w += at(pipelines))
+    least.push_back(std::ranges::min(limits.subspan(w, at(pipelines))));
   return least;
 }
 
@@ -136,7 +137,7 @@ class Boundaries {
   Partition moved(Partition partition, std::size_t cut, int by) const {
     const auto here = std::ranges::lower_bound(open_, partition[cut].begin) - open_.begin() + by;
     if (here <= 0 || here >= std::ssize(open_)) return {};
-    partition[cut - 1].end = partition[cut].begin = open_[static_cast<std::size_t>(here)];
+    partition[cut - 1].end = partition[cut].begin = open_[at(here)];
     const bool whole =
         partition[cut - 1].begin < partition[cut - 1].end && partition[cut].begin < partition[cut].end;
     return whole ? partition : Partition();

@@ -9,6 +9,7 @@
 #include "libplan/price/recompute_choice.h"
 #include "libplan/request/machine.h"
 #include "libplan/simulate/lower_bound.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/drawn_problems.h"
 #include "tests/libplan/search/enumerated.h"
 #include "tests/libplan/search/searched.h"
@@ -18,8 +19,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kRounding = 1e-9;  // relative; of sums in another order
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// The fastest step over all stagings, replicas and what the request lets run again; infinity: nothing fits.
 double best_of_all(const DrawnProblem& one) {
