@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <execinfo.h>
 #include <fcntl.h>
 #include <algorithm>
 #include <array>
@@ -84,11 +85,28 @@ void empty_folder(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) fs::remove_all(entry.path());
 }
 
-void limit_cpu(int seconds, rusage& used) {
+/// SIGXCPU after about another second.
+void limit_cpu(rusage& used) {
   getrusage(RUSAGE_SELF, &used);
-  const auto limit = static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec + 1 + seconds);
+  const auto limit = static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec + 2);
   const rlimit limits{limit, RLIM_INFINITY};
   setrlimit(RLIMIT_CPU, &limits);
+}
+
+volatile std::sig_atomic_t g_seconds_left = 0;  ///< of the case that is running
+
+/// Counts the seconds one by one: a virtual machine that is stopped in the midst of a case has its clock jump
+/// by more, and the case did nothing meanwhile. At the end says where it is, and ends the child.
+void count_second(int) {
+  if (g_seconds_left > 0) {
+    g_seconds_left = g_seconds_left - 1;
+    rusage used{};
+    return limit_cpu(used);
+  }
+  std::array<void*, 64> frames{};
+  backtrace_symbols_fd(frames.data(), backtrace(frames.data(), static_cast<int>(frames.size())), STDERR_FILENO);
+  std::signal(SIGXCPU, SIG_DFL);
+  std::raise(SIGXCPU);
 }
 
 std::int64_t peak_bytes() {
@@ -112,6 +130,9 @@ Result run_case(const Campaign& campaign, Case& one) {
   const int log = open((folder / "stderr.txt").c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_APPEND, 0600);
   if (log >= 0) dup2(log, STDERR_FILENO);
   fs::current_path(folder);
+  std::array<void*, 1> loads_what_unwinds{};  // which a handler may not
+  backtrace(loads_what_unwinds.data(), 1);
+  std::signal(SIGXCPU, count_second);
   for (; shared.next < options.count && Clock::now() < end; ++shared.next) {
     if (ftruncate(STDERR_FILENO, 0) != 0) std::_Exit(1);
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
@@ -119,7 +140,8 @@ Result run_case(const Campaign& campaign, Case& one) {
     }
     Case one(seed_of(options, shared.next), folder, shared.doing.data(), shared.doing.size());
     one.doing("");
-    limit_cpu(campaign.cpu_seconds * kSanitizerFactor, shared.before);
+    g_seconds_left = campaign.cpu_seconds * kSanitizerFactor;
+    limit_cpu(shared.before);
     const Result result = run_case(campaign, one);
     ++shared.counts[result.category];
     put(shared.finding, result.finding);
