@@ -24,9 +24,8 @@ std::string join(const std::vector<std::size_t>& counts, char separator) {
 
 /// `embedding.weight`
 std::string parameter_names(const ResolvedModel& model, int layer) {
-  const auto at = at(layer);
   std::string text;
-  for (std::size_t i = 0; i < model.layers[at].parameters.size(); ++i)
+  for (std::size_t i = 0; i < model.layers[at(layer)].parameters.size(); ++i)
     text.append(text.empty() ? "" : ", ").append(parameter_name(model, layer, i));
   return text;
 }

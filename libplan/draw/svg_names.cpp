@@ -64,7 +64,7 @@ RowName row_name(const EqualWorkers& group, const TimelineRow& row, const SvgOpt
 
 std::string cut_to(const std::string& text, double pixels) {
   if (text_width(text) <= pixels) return text;
-  const auto letters = at(std::max(pixels / text_width("m"), 4.0));
+  const auto letters = static_cast<std::size_t>(std::max(pixels / text_width("m"), 4.0));
   return std::string(beginning(text, letters - 3)) + "...";
 }
 

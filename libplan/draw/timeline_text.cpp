@@ -123,7 +123,7 @@ class TextTimeline {
     std::size_t free = 0;
     for (int tick = 0; tick <= axis.last; ++tick) {
       const double place = result_.makespan.count() > 0 ? axis.time(tick) / result_.makespan * cells_ : 0;
-      const std::size_t column = at(place + 1e-6);
+      const std::size_t column = static_cast<std::size_t>(place + 1e-6);
       const std::string label = "|" + axis.label(tick);
       if (column < free || column + label.size() >= line.size() - right.size()) continue;
       line.replace(column, label.size(), label);
@@ -261,7 +261,7 @@ class TextTimeline {
       begin_row(w);
       for (const MemoryParts& held : sample(memory_[w], result_.makespan, cells_)) {
         const double share = static_cast<double>(total(held).value) / static_cast<double>(full.value);
-        text_ += kLevels[at(std::ceil(8 * share))];
+        text_ += kLevels[static_cast<std::size_t>(std::ceil(8 * share))];
       }
       end_row(to_text(highest(memory_.subspan(w, 1))));
     }

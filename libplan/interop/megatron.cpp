@@ -105,9 +105,11 @@ std::string layout_of(const Plan& plan, const Blocks& blocks) {
   const int last = static_cast<int>(plan.stages.size()) - 1;
   const auto name = [&](std::size_t layer) { return plan.model.layers[layer].name; };
   for (std::size_t i = 0; i < blocks.begins[0]; ++i)
-    if (stage_of[i] != 0) refuse(name(i) + " stands before the blocks and belongs into the first stage; plan with --cut-at block");
+    if (stage_of[i] != 0)
+      refuse(name(i) + " stands before the blocks and belongs into the first stage; plan with --cut-at block");
   for (std::size_t i = blocks.end; i < stage_of.size(); ++i)
-    if (stage_of[i] != last) refuse(name(i) + " stands behind the blocks and belongs into the last stage; plan with --cut-at block");
+    if (stage_of[i] != last)
+      refuse(name(i) + " stands behind the blocks and belongs into the last stage; plan with --cut-at block");
   std::vector<int> count(plan.stages.size());
   for (std::size_t b = 0; b < blocks.begins.size(); ++b) {
     const std::size_t end = b + 1 < blocks.begins.size() ? blocks.begins[b + 1] : blocks.end;
@@ -160,7 +162,7 @@ void check_order(const Plan& plan, const detail::Lane& lane, detail::LossList& l
 /// Half types are of mixed precision there, and the optimizer's state is divided as here.
 std::string precision_arguments(const Training& training, detail::LossList& lost) {
   std::string text;
-  if (training.precision == Precision::mixed) text = training.dtype == DType::float16 ? "--fp16\n" : "--bf16\n";
+  if (training.precision == Precision::mixed) text = "--bf16\n";
   if (training.precision == Precision::autocast)
     lost.add("it has no autocast, which keeps weights in float32; plan with --precision mixed");
   if (training.shard == Shard::optimizer) text += "--use-distributed-optimizer\n";

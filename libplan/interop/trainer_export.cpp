@@ -16,8 +16,10 @@ namespace {
 
 void check_step(const Plan& plan, const std::string& trainer) {
   if (plan.schedule.weight_policy != WeightPolicy::flush || plan.workers.front().program.stream) {
-    refuse(trainer, "schedule " + plan.schedule.name +
-                        " updates weights while micro-batches are in flight; plan with a synchronous one, --schedule 1f1b");
+    refuse(
+        trainer,
+        "schedule " + plan.schedule.name +
+            " updates weights while micro-batches are in flight; plan with a synchronous one, --schedule 1f1b");
   }
   if (!plan.tied.empty()) {
     refuse(trainer, plan.tied.front().parameter +
@@ -25,9 +27,10 @@ void check_step(const Plan& plan, const std::string& trainer) {
                         "--tied stage");
   }
   if (plan.training.mini_batch % plan.training.micro_batches != 0) {
-    refuse(trainer, std::to_string(plan.training.mini_batch) + " samples in " +
-                        std::to_string(plan.training.micro_batches) +
-                        " micro-batches are not of one size; plan with --micro-batches that divide the mini-batch");
+    refuse(trainer,
+           std::to_string(plan.training.mini_batch) + " samples in " +
+               std::to_string(plan.training.micro_batches) +
+               " micro-batches are not of one size; plan with --micro-batches that divide the mini-batch");
   }
 }
 
@@ -35,9 +38,8 @@ int replicas_of(const Plan& plan, const std::string& trainer) {
   const std::size_t replicas = plan.stages.front().workers.size();
   for (const Stage& stage : plan.stages) {
     if (stage.workers.size() != replicas) {
-      refuse(trainer,
-             "stages have unequal replicas, " + replicas_text(plan) +
-                 "; plan with --schedule hybrid, or --replicas of one number");
+      refuse(trainer, "stages have unequal replicas, " + replicas_text(plan) +
+                          "; plan with --schedule hybrid, or --replicas of one number");
     }
   }
   if (plan.training.micro_batches % static_cast<int>(replicas) != 0) {
@@ -96,8 +98,7 @@ Lane lane_of(const Plan& plan, const std::string& trainer) {
       programs.push_back(renumbered(program, r, replicas));
       workers.push_back(worker);
       if (programs.back().empty()) {
-        refuse(trainer,
-               "the replicas are no pipelines of their own; plan with --schedule hybrid");
+        refuse(trainer, "the replicas are no pipelines of their own; plan with --schedule hybrid");
       }
     }
     if (r == 0) {

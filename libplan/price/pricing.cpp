@@ -266,8 +266,8 @@ Seconds hideable_of(const PricingContext& context, const Assignment& assignment,
 /// Whether some worker runs this forward of both stages, so that what one leaves to the other waits on the
 /// host.
 bool hands_to_itself(const Assignment& assignment, StageId from, StageId to) {
-  return std::ranges::any_of(assignment.programs, [&](const WorkerProgram& worker) {
-    const Program& program = worker.program;
+  return std::ranges::any_of(assignment.stage_workers[index(from)], [&](int worker) {
+    const Program& program = assignment.programs[at(worker)].program;
     const auto forward = [&](StageId stage) {
       return std::ranges::find_if(
           program, [&](const Op& op) { return op.kind == OpKind::forward && op.stage == stage; });

@@ -264,9 +264,9 @@ SearchSpace search_space(const PlanGraph& graph, const std::vector<int>& order, 
   std::vector<int> position(order.size());
   for (std::size_t p = 0; p < order.size(); ++p) position[at(order[p])] = static_cast<int>(p);
   graph.for_each_group([&](const std::vector<int>& group) {
-    const auto at = [&](int layer) { return position[at(layer)]; };
-    const auto [first, last] = std::ranges::minmax(group, {}, at);
-    std::fill(space.cut_allowed.begin() + at(first) + 1, space.cut_allowed.begin() + at(last) + 1, char{0});
+    const auto place = [&](int layer) { return position[at(layer)]; };
+    const auto [first, last] = std::ranges::minmax(group, {}, place);
+    std::fill(space.cut_allowed.begin() + place(first) + 1, space.cut_allowed.begin() + place(last) + 1, char{0});
   });
   return space;
 }

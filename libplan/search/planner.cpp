@@ -33,7 +33,8 @@ std::string percent(double share) {
 std::string workers_text(const Finalist& finalist) {
   if (!finalist.placed) return replicas_text(finalist.partition);
   std::vector<int> workers;
-  for (const auto& stage : finalist.placed->stage_workers) workers.push_back(static_cast<int>(stage.size()));
+  for (const auto& stage : finalist.placed->stage_workers)
+    workers.push_back(static_cast<int>(stage.size()) * finalist.pipelines);
   return joined(workers, "-");
 }
 
@@ -161,7 +162,7 @@ int chunks_of(const Finalist& best) {
   if (!best.placed || best.schedule->chunks == Chunks::one) return 1;
   const bool swapped = best.schedule->rules == RuleSet::swapped;
   const auto copies = swapped ? std::size_t{1} : best.placed->stage_workers.front().size();
-  return static_cast<int>(best.partition.size() * copies) / best.workers();
+  return static_cast<int>(best.partition.size() * copies / best.placed->workers.size());
 }
 
 /// The limit is what weights are swapped for, so the plan says it, and the run keeps to it.

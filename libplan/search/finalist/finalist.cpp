@@ -54,7 +54,7 @@ std::int64_t Finalist::peak() const {
 }
 
 Shard Finalist::shared() const {
-  const bool replicated = placed ? placed->stage_workers.front().size() > 1
+  const bool replicated = placed ? pipelines > 1 || placed->stage_workers.front().size() > 1
                                  : std::ranges::any_of(
                                        partition, [](int q) { return q > 1; }, &StageRange::replicas);
   return replicated ? shard : Shard::none;

@@ -42,7 +42,6 @@ std::vector<int> balanced_cuts(const Profile& profile, int stages) {
   std::vector<double> sum(1, 0);
   for (const LayerProfile& layer : profile.layers)
     sum.push_back(sum.back() + (layer.points[0].forward.median + layer.points[0].backward.median).count());
-  const auto at = [](int i) { return at(i); };
   std::vector<std::vector<double>> least(at(stages + 1), std::vector<double>(at(layers + 1), 1e300));
   std::vector<std::vector<int>> begins(at(stages + 1), std::vector<int>(at(layers + 1), 0));
   least[0][0] = 0;
