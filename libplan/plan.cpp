@@ -8,6 +8,7 @@
 
 #include "libplan/schedule/limits.h"
 #include "libprofile/core/hash.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -23,9 +24,8 @@ std::string join(const std::vector<std::size_t>& counts, char separator) {
 
 /// `embedding.weight`
 std::string parameter_names(const ResolvedModel& model, int layer) {
-  const auto at = static_cast<std::size_t>(layer);
   std::string text;
-  for (std::size_t i = 0; i < model.layers[at].parameters.size(); ++i)
+  for (std::size_t i = 0; i < model.layers[at(layer)].parameters.size(); ++i)
     text.append(text.empty() ? "" : ", ").append(parameter_name(model, layer, i));
   return text;
 }
@@ -121,8 +121,8 @@ std::vector<int> micro_batch_sizes(int mini_batch, int micro_batches) {
                                       " exceeds the limit of " + std::to_string(kMicroBatchLimit) +
                                       "; use larger micro-batches");
   }
-  std::vector<int> sizes(static_cast<std::size_t>(micro_batches), mini_batch / micro_batches);
-  for (int m = 0; m < mini_batch % micro_batches; ++m) ++sizes[static_cast<std::size_t>(m)];
+  std::vector<int> sizes(at(micro_batches), mini_batch / micro_batches);
+  for (int m = 0; m < mini_batch % micro_batches; ++m) ++sizes[at(m)];
   return sizes;
 }
 

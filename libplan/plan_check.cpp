@@ -10,6 +10,7 @@
 #include "libplan/schedule/ownership.h"
 #include "libplan/schedule/versions.h"
 #include "libprofile/core/device_name.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -135,8 +136,7 @@ class Checker {
 
   void check_layers() {
     std::map<std::string_view, int> layers;
-    for (int l = 0; l < model_.layer_count(); ++l)
-      layers.emplace(model_.graph.layers[static_cast<std::size_t>(l)].name, l);
+    for (int l = 0; l < model_.layer_count(); ++l) layers.emplace(model_.graph.layers[at(l)].name, l);
     place_.assign(layers.size(), {-1, 0});
     for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
       for (std::size_t i = 0; i < plan_.stages[s].layers.size(); ++i) {
@@ -144,7 +144,7 @@ class Checker {
         const auto found = layers.find(name);
         if (found == layers.end())
           fail(pointer("stages", s, "layers"), "layer " + in_quotes(name) + " is not in the model");
-        auto& place = place_[static_cast<std::size_t>(found->second)];
+        auto& place = place_[at(found->second)];
         if (place.first >= 0) {
           fail(pointer("stages", s, "layers"),
                "layer " + in_quotes(name) + " is in stage " + std::to_string(place.first) + " already");
@@ -153,22 +153,21 @@ class Checker {
       }
     }
     for (const auto& [name, l] : layers) {
-      if (place_[static_cast<std::size_t>(l)].first < 0)
-        fail("/stages", "layer " + in_quotes(name) + " is in no stage");
+      if (place_[at(l)].first < 0) fail("/stages", "layer " + in_quotes(name) + " is in no stage");
     }
   }
 
   void check_edges() {
     for (int l = 0; l < model_.layer_count(); ++l) {
-      const auto consumer = static_cast<std::size_t>(l);
+      const auto consumer = at(l);
       for (const TensorSource& source : model_.layers[consumer].sources) {
         if (source.kind != TensorSource::Kind::layer) continue;
-        const auto producer = static_cast<std::size_t>(source.index);
+        const auto producer = at(source.index);
         if (place_[producer] < place_[consumer]) {
           add_skip(place_[producer].first, place_[consumer].first);
           continue;
         }
-        fail(pointer("stages", static_cast<std::size_t>(place_[consumer].first), "layers"),
+        fail(pointer("stages", at(place_[consumer].first), "layers"),
              in_quotes(plan_.model.layers[consumer].name) + " reads " +
                  in_quotes(plan_.model.layers[producer].name) + ", which stands " +
                  (place_[producer].first == place_[consumer].first
@@ -179,8 +178,7 @@ class Checker {
     }
     for (const TensorSource& source : model_.loss_sources) {
       if (source.kind == TensorSource::Kind::layer) {
-        add_skip(place_[static_cast<std::size_t>(source.index)].first,
-                 static_cast<int>(plan_.stages.size()) - 1);
+        add_skip(place_[at(source.index)].first, static_cast<int>(plan_.stages.size()) - 1);
       }
     }
   }
@@ -206,9 +204,9 @@ class Checker {
 
   [[noreturn]] void refuse_separation() {
     for (std::size_t user = 0;; ++user) {
-      const auto owner = static_cast<std::size_t>(model_.layers[user].weights_layer);
+      const auto owner = at(model_.layers[user].weights_layer);
       if (place_[owner].first == place_[user].first) continue;
-      fail(pointer("stages", static_cast<std::size_t>(place_[user].first), "layers"),
+      fail(pointer("stages", at(place_[user].first), "layers"),
            in_quotes(plan_.model.layers[user].name) + " shares weights with " +
                in_quotes(plan_.model.layers[owner].name) + " of stage " + std::to_string(place_[owner].first) +
                "; put both in one stage");
@@ -271,7 +269,7 @@ class Checker {
     for (const auto& [key, scale] : {std::pair{"scale", &Prediction::micro_batch_scale},
                                      std::pair{"bytes", &Prediction::micro_batch_bytes}}) {
       const std::size_t entries = (predicted.*scale).size();
-      if (entries == 0 || entries == static_cast<std::size_t>(plan_.training.micro_batches)) continue;
+      if (entries == 0 || entries == at(plan_.training.micro_batches)) continue;
       fail(std::string("/predicted/micro_batch_").append(key),
            "has " + std::to_string(entries) + " entries for " + std::to_string(plan_.training.micro_batches) +
                " micro-batches");

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 namespace {
 
@@ -22,9 +24,7 @@ class WindowCounter {
   double peak() const { return peak_; }
 
  private:
-  double share(const Op& op) const {
-    return bytes_.empty() ? 1 : bytes_[static_cast<std::size_t>(op.micro_batch)];
-  }
+  double share(const Op& op) const { return bytes_.empty() ? 1 : bytes_[at(op.micro_batch)]; }
 
   StageId stage_;
   int first_backward_;

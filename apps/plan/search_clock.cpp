@@ -14,10 +14,11 @@ std::function<bool(const plan::SearchProgress&)> SearchClock::observer() {
 }
 
 bool SearchClock::look(const plan::SearchProgress& progress) {
-  constexpr Seconds kSilent{2};
+  constexpr Seconds kSilent{2}, kBetween{0.1};
   const Seconds elapsed = this->elapsed();
   if (elapsed >= limit_) return false;
-  if (elapsed < kSilent) return true;
+  if (elapsed < kSilent || elapsed - shown_ < kBetween) return true;
+  shown_ = elapsed;
   std::string detail = to_text(elapsed) + ", on " + std::to_string(progress.devices) + " devices";
   if (progress.best) detail += ", best step so far " + to_text(*progress.best);
   line_.update(phase_, elapsed / limit_, detail);

@@ -26,6 +26,7 @@ class SearchClock {
   std::string phase_;
   Seconds limit_;
   cli::ProgressLine line_;
+  Seconds shown_{};  ///< when the line was written last
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 

@@ -5,109 +5,18 @@
 
 #include "apps/cli/table.h"
 #include "apps/cli/terminal_text.h"
-#include "libplan/plan_picture.h"
+#include "apps/plan/stage_table.h"
 #include "libplan/plan_recompute.h"
-#include "libplan/plan_windows.h"
 #include "libplan/schedule/closed_forms.h"
 #include "libprofile/core/counted.h"
-#include "libprofile/core/device_name.h"
 
 namespace pp::plan_tool {
 namespace {
 
 using plan::Plan;
-using plan::Stage;
 
 double ms(Seconds time) { return 1e3 * time.count(); }
 double mib(Bytes bytes) { return static_cast<double>(bytes.value) / (1 << 20); }
-
-/// Ids need not be positions.
-std::size_t position_of(const Plan& plan, DeviceId device) {
-  return static_cast<std::size_t>(std::ranges::find(plan.devices, device, &Device::id) - plan.devices.begin());
-}
-
-std::string devices_of(const Plan& plan, const Stage& stage) {
-  std::string list;
-  for (WorkerId worker : stage.workers) {
-    const Device& device = plan.devices[position_of(plan, plan.workers[index(worker)].device)];
-    list.append(list.empty() ? "" : " ").append(device_name(plan.devices, device));
-  }
-  return list;
-}
-
-/// `unused devices: cpu:4, cpu:6 .. cpu:9`; nothing when every device has a worker.
-std::string unused_text(const Plan& plan) {
-  std::vector<bool> used(plan.devices.size());
-  for (const plan::Worker& worker : plan.workers) used[position_of(plan, worker.device)] = true;
-  std::string list;
-  for (std::size_t begin = 0, end = 0; begin < used.size(); begin = end + 1) {
-    for (end = begin; end < used.size() && !used[end];) ++end;
-    if (end == begin) continue;
-    list += (list.empty() ? "" : ", ") + device_name(plan.devices, plan.devices[begin]);
-    if (end > begin + 1) list += " .. " + device_name(plan.devices, plan.devices[end - 1]);
-  }
-  return list.empty() ? "" : "unused devices: " + list + '\n';
-}
-
-/// The stage whose workers are busy longest.
-std::size_t bottleneck(const Plan& plan) {
-  const auto busy = [&](const Stage& stage) {
-    Seconds longest{};
-    for (WorkerId worker : stage.workers)
-      longest = std::max(longest, plan.predicted.workers[index(worker)].busy);
-    return longest;
-  };
-  const auto slower = [&](const Stage& a, const Stage& b) { return busy(a) < busy(b); };
-  return static_cast<std::size_t>(std::max_element(plan.stages.begin(), plan.stages.end(), slower) -
-                                  plan.stages.begin());
-}
-
-/// `7 (2)`: micro-batches held, and how many the schedule's own windows hold where these are fewer.
-std::string window_cell(int window, const std::vector<std::optional<int>>& classic, std::size_t stage) {
-  std::string text = std::to_string(window);
-  if (!classic.empty() && classic[stage]) text += " (" + std::to_string(*classic[stage]) + ")";
-  return text;
-}
-
-/// What the brackets of the table mean, where it has some.
-std::string windows_line(const Plan& plan) {
-  if (plan::widened_from(plan).empty()) return "";
-  return "held: micro-batches between forward and backward on a worker; in brackets what --window win would "
-         "hold\n";
-}
-
-std::string stage_table(const Plan& plan, bool color) {
-  cli::Table table({{"stage"},
-                    {"layers"},
-                    {"from .. to", cli::Align::left},
-                    {"devices", cli::Align::left},
-                    {"busy ms"},
-                    {"of step"},
-                    {"peak MiB"},
-                    {"held"},
-                    {"", cli::Align::left}});
-  const std::vector<int> windows = plan::windows_of(plan);
-  const std::vector<std::optional<int>> classic = plan::widened_from(plan);
-  const bool predicted = !plan.predicted.workers.empty();
-  const std::size_t slowest = predicted ? bottleneck(plan) : plan.stages.size();
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    const Stage& stage = plan.stages[s];
-    std::vector<std::string> cells{std::to_string(s), std::to_string(stage.layers.size()),
-                                   plan::layer_range(stage), devices_of(plan, stage)};
-    if (predicted) {
-      const plan::WorkerPrediction& first = plan.predicted.workers[index(stage.workers.front())];
-      const double share = plan.predicted.step.count() > 0 ? first.busy / plan.predicted.step : 0;
-      cells.insert(cells.end(),
-                   {cli::cell(ms(first.busy)), cli::percent(share), cli::cell(mib(first.memory.peak))});
-    } else {
-      cells.insert(cells.end(), 3, "-");
-    }
-    cells.push_back(window_cell(windows[s], classic, s));
-    if (s == slowest) cells.push_back(cli::colored("<- bottleneck", color));
-    table.add(std::move(cells));
-  }
-  return table.text();
-}
 
 /// Compute of each stage per micro-batch, shared by its replicas; empty for a plan without predictions.
 std::vector<double> stage_times(const Plan& plan) {
@@ -166,10 +75,11 @@ std::string alternatives_table(const Plan& plan) {
   if (cores) columns.insert(columns.begin() + 3, {"cores"});
   cli::Table table(columns);
   for (const plan::Alternative& other : plan.alternatives) {
-    const std::string again = other.recompute.empty() ? "" : " (again " + other.recompute + ")";
+    const std::string again =
+        other.recompute.empty() ? "" : " (again " + counted_runs(other.recompute, '|') + ")";
     std::vector<std::string> cells{other.schedule + again,
-                                   other.stages,
-                                   other.replicas,
+                                   counted_runs(other.stages, '|'),
+                                   counted_runs(other.replicas, '-'),
                                    std::to_string(other.micro_batches),
                                    cli::cell(ms(other.step)),
                                    cli::cell(mib(other.peak)),
@@ -213,11 +123,11 @@ std::string promise_text(const Plan& plan) {
 }  // namespace
 
 std::string plan_title(const Plan& plan) {
-  std::string title = cli::shown(plan.model.name) + ": " + plan.schedule.name + " (" +
-                      std::string(name_of(plan.schedule.weight_policy)) + "), " +
-                      counted(std::ssize(plan.stages), "stage") + ", replicas " + plan::replicas_text(plan) +
-                      ", mini-batch " + std::to_string(plan.training.mini_batch) + " = " +
-                      counted(plan.training.micro_batches, "micro-batch");
+  std::string title =
+      cli::shown(plan.model.name) + ": " + plan.schedule.name + " (" +
+      std::string(name_of(plan.schedule.weight_policy)) + "), " + counted(std::ssize(plan.stages), "stage") +
+      ", replicas " + counted_runs(plan::replicas_text(plan), '-') + ", mini-batch " +
+      std::to_string(plan.training.mini_batch) + " = " + counted(plan.training.micro_batches, "micro-batch");
   if (plan.training.precision != plan::Precision::plain)
     title += ", precision " + std::string(name_of(plan.training.precision));
   if (plan.training.shard != plan::Shard::none) title += ", replicas share the optimizer's state";
@@ -225,8 +135,7 @@ std::string plan_title(const Plan& plan) {
 }
 
 std::string plan_text(const Plan& plan, bool color) {
-  std::string text =
-      plan_title(plan) + "\n\n" + stage_table(plan, color) + windows_line(plan) + unused_text(plan) + '\n';
+  std::string text = plan_title(plan) + "\n\n" + stage_table(plan, color) + '\n';
   text += promise_text(plan) + calibration_text(plan) + machines_text(plan);
   text += recompute_line(plan) + formulas_text(plan);
   if (!plan.alternatives.empty()) text += "\nalternatives:\n" + alternatives_table(plan);

@@ -9,6 +9,7 @@
 #include "libplan/request/effort.h"
 #include "libplan/search/candidates/placed.h"
 #include "libprofile/core/device_name.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -46,8 +47,8 @@ std::vector<WorkerBytes> worker_bytes(const PlanCase& one, const Problem& proble
   auto position = one.devices.positions.begin();
   int stage = 0;
   for (const StageBytes& part : memory.stages(partition)) {
-    for (int q = 0; q < partition[static_cast<std::size_t>(stage)].replicas; ++q) {
-      const Device& device = problem.cluster.devices[static_cast<std::size_t>(*position++)];
+    for (int q = 0; q < partition[at(stage)].replicas; ++q) {
+      const Device& device = problem.cluster.devices[at(*position++)];
       workers.push_back({.stage = stage, .device = &device, .own = part.total()});
     }
     ++stage;
@@ -84,10 +85,10 @@ void describe(BestAttempt& attempt, const PlanCase& one, const Problem& problem,
     attempt.sharers = worker.sharers;
     attempt.usable = usable;
   }
-  const StageRange& stage = partition[static_cast<std::size_t>(attempt.stage)];
+  const StageRange& stage = partition[at(attempt.stage)];
   for (int p = stage.begin; p < stage.end; ++p) {
-    const int layer = one.order.layers[static_cast<std::size_t>(p)];
-    attempt.layers.push_back(problem.graph.layers[static_cast<std::size_t>(layer)].name);
+    const int layer = one.order.layers[at(p)];
+    attempt.layers.push_back(problem.graph.layers[at(layer)].name);
   }
 }
 

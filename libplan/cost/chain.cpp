@@ -4,11 +4,10 @@
 #include <bit>
 
 #include "libplan/cost/kept_inputs.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int position) { return static_cast<std::size_t>(position); }
 
 /// A tensor of the chain by positions; `readers` ascend and are all behind `producer`.
 struct Tensor {
@@ -115,7 +114,7 @@ std::int64_t CrossingTable::sum(int boundary, int reach) const {
 }
 
 std::int64_t Chain::transient(int begin, int end) const {
-  const auto length = static_cast<std::size_t>(end - begin);
+  const auto length = at(end - begin);
   const auto& row = reach[std::bit_width(length) - 1];
   const std::int64_t most = std::max(row[at(begin)], row[at(end) - std::bit_floor(length)]);
   return std::max<std::int64_t>(0, most - upto[at(end)].saved);

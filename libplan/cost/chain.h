@@ -11,13 +11,14 @@
 #include "libplan/cost/layer_curve.h"
 #include "libplan/cost/layer_sums.h"
 #include "libplan/cost/links.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 
 /// Sums over the tensors at a boundary, by how far from it they start or end.
 class CrossingTable {
  public:
-  explicit CrossingTable(int boundaries = 0) : rows_(static_cast<std::size_t>(boundaries)) {}
+  explicit CrossingTable(int boundaries = 0) : rows_(at(boundaries)) {}
   void add(int boundary, int distance, std::int64_t bytes);
   /// Sorts and sums up; call once, after the last add().
   void finish();
@@ -144,7 +145,7 @@ struct Chain {
   std::int64_t entering_bytes(int begin, int end) const { return entering.sum(begin, end - begin); }
 
  private:
-  const LayerSums& before(int boundary) const { return upto[static_cast<std::size_t>(boundary)]; }
+  const LayerSums& before(int boundary) const { return upto[at(boundary)]; }
 };
 
 /// So many boundaries, nothing between them and no workspace.

@@ -4,13 +4,12 @@
 #include <utility>
 
 #include "libplan/schedule/versions.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
 
 constexpr int kEverySpan = 16;  ///< devices; their spans are quadratic in them
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 OperationCost handling(const Exchange& tensors, const Link& link) {
   return {handling_time(tensors.activation, tensors.activations, link),

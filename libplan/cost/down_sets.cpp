@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 
 std::vector<int> layers_between(const LayerSet& begin, const LayerSet& end, int layers) {
@@ -15,7 +17,7 @@ std::vector<int> layers_between(const LayerSet& begin, const LayerSet& end, int 
 
 std::vector<LayerSet> down_sets(const PlanGraph& graph, std::size_t most) {
   const auto ready = [&](const LayerSet& done, int layer) {
-    const std::vector<int>& producers = graph.layers[static_cast<std::size_t>(layer)].producers;
+    const std::vector<int>& producers = graph.layers[at(layer)].producers;
     return !done.has(layer) &&
            std::all_of(producers.begin(), producers.end(), [&](int producer) { return done.has(producer); });
   };

@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "libplan/cost/graph.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 
 /// One bit per layer.
 class LayerSet {
  public:
-  explicit LayerSet(int layers) : words_((static_cast<std::size_t>(layers) + 63) / 64) {}
+  explicit LayerSet(int layers) : words_((at(layers) + 63) / 64) {}
   bool has(int layer) const { return (words_[word(layer)] >> (layer % 64) & 1) != 0; }
   void add(int layer) { words_[word(layer)] |= std::uint64_t{1} << (layer % 64); }
   bool contains(const LayerSet& other) const {
@@ -24,7 +25,7 @@ class LayerSet {
   auto operator<=>(const LayerSet&) const = default;
 
  private:
-  static std::size_t word(int layer) { return static_cast<std::size_t>(layer) / 64; }
+  static std::size_t word(int layer) { return at(layer) / 64; }
   std::vector<std::uint64_t> words_;
 };
 

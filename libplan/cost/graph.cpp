@@ -4,6 +4,7 @@
 #include <map>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 #include "libprofile/core/ops/op_table.h"
 
 namespace pp::plan {
@@ -26,10 +27,10 @@ void check_layers(const Profile& profile) {
 }
 
 void connect(PlanGraph& graph, int producer, int consumer) {
-  auto& producers = graph.layers[static_cast<std::size_t>(consumer)].producers;
+  auto& producers = graph.layers[at(consumer)].producers;
   if (std::find(producers.begin(), producers.end(), producer) != producers.end()) return;
   producers.push_back(producer);
-  graph.layers[static_cast<std::size_t>(producer)].consumers.push_back(consumer);
+  graph.layers[at(producer)].consumers.push_back(consumer);
 }
 
 /// A layer of another planner's graph, of which only sizes are known: trained, and its output has a gradient.
@@ -38,8 +39,7 @@ bool opaque(const ResolvedModel& model, std::size_t layer) { return model.graph.
 void mark_gradients(PlanGraph& graph, const ResolvedModel& model) {
   const auto mark = [&](const ResolvedLayer& reader) {
     for (std::size_t k = 0; k < reader.sources.size(); ++k) {
-      if (reader.input_gradient[k])
-        graph.layers[static_cast<std::size_t>(reader.sources[k].index)].has_gradient = true;
+      if (reader.input_gradient[k]) graph.layers[at(reader.sources[k].index)].has_gradient = true;
     }
   };
   for (std::size_t i = 0; i < graph.layers.size(); ++i) graph.layers[i].has_gradient = opaque(model, i);
@@ -50,14 +50,13 @@ void mark_gradients(PlanGraph& graph, const ResolvedModel& model) {
 void group_shared(PlanGraph& graph, const ResolvedModel& model) {
   std::map<int, std::vector<int>> users;
   for (int i = 0; i < graph.size(); ++i) {
-    const int owner = model.layers[static_cast<std::size_t>(i)].weights_layer;
+    const int owner = model.layers[at(i)].weights_layer;
     if (owner >= 0) users[owner].push_back(i);
   }
   for (auto& [owner, layers] : users) {
     for (const int user : layers) {
       if (user == owner) continue;
-      graph.layers[static_cast<std::size_t>(user)].borrowed_bytes =
-          graph.layers[static_cast<std::size_t>(owner)].trained_bytes();
+      graph.layers[at(user)].borrowed_bytes = graph.layers[at(owner)].trained_bytes();
     }
     if (layers.size() > 1) graph.shared.push_back(std::move(layers));
   }
@@ -79,14 +78,13 @@ PlanGraph make_graph(const Profile& profile) {
                             .buffer_bytes = layer.buffers.value});
   }
   for (int i = 0; i < graph.size(); ++i) {
-    for (const TensorSource& source : model.layers[static_cast<std::size_t>(i)].sources) {
+    for (const TensorSource& source : model.layers[at(i)].sources) {
       if (source.kind == TensorSource::Kind::layer) connect(graph, source.index, i);
     }
   }
   for (GraphLayer& layer : graph.layers) std::sort(layer.producers.begin(), layer.producers.end());
   for (const TensorSource& source : model.loss_sources) {
-    if (source.kind == TensorSource::Kind::layer)
-      graph.layers[static_cast<std::size_t>(source.index)].feeds_loss = true;
+    if (source.kind == TensorSource::Kind::layer) graph.layers[at(source.index)].feeds_loss = true;
   }
   mark_gradients(graph, model);
   group_shared(graph, model);

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 
 std::vector<bool> may_be_kept(const PlanGraph& graph, std::span<const LayerPrice> prices) {
-  const auto at = [](int layer) { return static_cast<std::size_t>(layer); };
   std::vector<bool> by_producer(at(graph.size())), kept(at(graph.size()));
   for (int l = 0; l < graph.size(); ++l) {  // in topological order
     const GraphLayer& layer = graph.layers[at(l)];

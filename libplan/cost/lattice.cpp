@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 bool parts_no_group(const PlanGraph& graph, const LayerSet& set) {
   bool parts = false;

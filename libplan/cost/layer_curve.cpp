@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 #include "libprofile/core/json_reader.h"
 
 namespace pp::plan {
@@ -172,9 +173,9 @@ auto read_curve(const LayerProfile& layer, std::int64_t size, const CurveOptions
   }
   const bool outside = above == points.begin() || above == points.end();
   if (outside && !options.extrapolate) refuse(size, points);
-  const auto at = std::clamp<std::ptrdiff_t>(above - points.begin(), 1, std::ssize(points) - 1);
-  const LayerPoint* low = points[static_cast<std::size_t>(at - 1)];
-  const LayerPoint* high = points[static_cast<std::size_t>(at)];
+  const auto next = std::clamp<std::ptrdiff_t>(above - points.begin(), 1, std::ssize(points) - 1);
+  const LayerPoint* low = points[at(next - 1)];
+  const LayerPoint* high = points[at(next)];
   const double span = static_cast<double>(high->micro_batch_size - low->micro_batch_size);
   return read(layer, Mix{low, high, static_cast<double>(size - low->micro_batch_size) / span});
 }

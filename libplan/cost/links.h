@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "libprofile/core/cluster.h"
+#include "libprofile/core/index.h"
 #include "libprofile/core/link.h"
 #include "libprofile/core/units.h"
 
@@ -121,7 +122,7 @@ struct NetworkCards {
   std::vector<int> of;  ///< by device; empty in a cluster of one level, which has none
   int per_group = 1;    ///< cards of group g: g * per_group and so on
 
-  int group(int device) const { return of[static_cast<std::size_t>(device)] / per_group; }
+  int group(int device) const { return of[at(device)] / per_group; }
   /// Whether what passes between the two devices goes through their cards.
   bool between(int a, int b) const { return !of.empty() && group(a) != group(b); }
 };

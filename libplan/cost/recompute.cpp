@@ -6,11 +6,10 @@
 #include <set>
 
 #include "libplan/cost/covering_knapsack.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// The layers of one stage and their prices.
 class StageView {

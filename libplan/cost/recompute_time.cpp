@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 
 RecomputeTime::RecomputeTime(const Chain& chain, const StageMemory& memory) : chain_(chain), memory_(memory) {
@@ -32,9 +34,9 @@ void RecomputeTime::make_classes() {
     const std::size_t last = (c + 1) * layers.size() / classes;
     Class& one = classes_.emplace_back();
     one.seconds_per_byte = layers[first].rate;
-    one.saved.assign(static_cast<std::size_t>(chain_.size()) + 1, 0);
+    one.saved.assign(at(chain_.size()) + 1, 0);
     for (std::size_t i = first; i < last; ++i) {
-      one.saved[static_cast<std::size_t>(layers[i].position) + 1] = layers[i].saved;
+      one.saved[at(layers[i].position) + 1] = layers[i].saved;
     }
     for (std::size_t k = 1; k < one.saved.size(); ++k) one.saved[k] += one.saved[k - 1];
   }
@@ -54,8 +56,7 @@ double RecomputeTime::seconds(int begin, int end, int replicas, double count, do
   for (const Class& layers : classes_) {
     if (excess <= 0) break;
     const double given =
-        std::min(excess, held * static_cast<double>(layers.saved[static_cast<std::size_t>(end)] -
-                                                    layers.saved[static_cast<std::size_t>(begin)]));
+        std::min(excess, held * static_cast<double>(layers.saved[at(end)] - layers.saved[at(begin)]));
     seconds += given / held * layers.seconds_per_byte;
     excess -= given;
   }

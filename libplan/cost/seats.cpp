@@ -5,10 +5,10 @@
 #include <map>
 #include <numeric>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Of some devices behind network cards.
 struct CardUse {

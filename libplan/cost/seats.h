@@ -12,6 +12,7 @@
 #include "libplan/cost/stage_cost.h"
 #include "libplan/cost/stage_memory.h"
 #include "libprofile/core/cluster.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 
@@ -48,9 +49,7 @@ struct Seats {
   int devices = 0;
   std::vector<Seat> all{};  ///< by index()
 
-  std::size_t index(DeviceSpan span) const {
-    return static_cast<std::size_t>(span.first * (uniform ? 0 : devices) + span.count - 1);
-  }
+  std::size_t index(DeviceSpan span) const { return pp::at(span.first * (uniform ? 0 : devices) + span.count - 1); }
   const Seat& at(DeviceSpan span) const { return all[index(span)]; }
   double least_slowness() const;
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 
 Hardware hardware_of(const Device& device) { return {device.kind, device.node, device.index}; }
@@ -14,9 +16,7 @@ HandOver hand_over(const Device& a, const Device& b) {
 }
 
 HandOver hand_over(const Cluster& cluster, std::span<const int> positions) {
-  const auto device = [&](int position) -> const Device& {
-    return cluster.devices[static_cast<std::size_t>(position)];
-  };
+  const auto device = [&](int position) -> const Device& { return cluster.devices[at(position)]; };
   const bool shared = std::ranges::all_of(positions, [&](int position) {
     return hand_over(device(positions.front()), device(position)) == HandOver::reference;
   });

@@ -2,16 +2,18 @@
 
 #include <numeric>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 
 ReplicaCounts::ReplicaCounts(const SearchSpace& space, const StageCost& cost)
-    : places_(static_cast<std::size_t>(space.replica_limit()) + 1, 0) {
+    : places_(at(space.replica_limit()) + 1, 0) {
   int unit = 0;
   for (int count = std::max(space.min_replicas, 1); count <= space.replica_limit(); ++count) {
     const bool given = std::ranges::count(space.replicas, count) > 0;
     if (!space.replicas.empty() && !given) continue;
     if (!given && count > space.min_replicas && cost.is_dominated(count)) continue;
-    places_[static_cast<std::size_t>(count)] = size();
+    places_[at(count)] = size();
     counts_.push_back(count);
     unit = std::gcd(unit, count);
   }
@@ -49,9 +51,8 @@ std::vector<DeviceSpan> spans_of(const Partition& partition) {
 }
 
 std::vector<char> falling(const StageCost& cost, int devices) {
-  std::vector<char> falls(static_cast<std::size_t>(devices) + 1);
-  for (int replicas = 1; replicas <= devices; ++replicas)
-    falls[static_cast<std::size_t>(replicas)] = cost.may_fall(replicas) ? 1 : 0;
+  std::vector<char> falls(at(devices) + 1);
+  for (int replicas = 1; replicas <= devices; ++replicas) falls[at(replicas)] = cost.may_fall(replicas) ? 1 : 0;
   return falls;
 }
 

@@ -8,6 +8,8 @@
 #include <functional>
 #include <vector>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 
 enum class CutSide {
@@ -107,9 +109,9 @@ class ReplicaCounts {
  public:
   ReplicaCounts(const SearchSpace& space, const StageCost& cost);
   int size() const { return static_cast<int>(counts_.size()); }
-  int operator[](int i) const { return counts_[static_cast<std::size_t>(i)]; }
+  int operator[](int i) const { return counts_[at(i)]; }
   /// The place of one of them.
-  int place(int count) const { return places_[static_cast<std::size_t>(count)]; }
+  int place(int count) const { return places_[at(count)]; }
   /// All of them are multiples of it.
   int unit() const { return unit_; }
 
@@ -145,16 +147,14 @@ struct SearchSpace {
   bool aligned = false;           ///< every stage on whole groups of the cluster, or on an equal share of one
   StopSign stop{};                ///< of the searches that take longest
 
-  bool may_cut(int boundary) const {
-    return cut_allowed.empty() || cut_allowed[static_cast<std::size_t>(boundary)] != 0;
-  }
+  bool may_cut(int boundary) const { return cut_allowed.empty() || cut_allowed[at(boundary)] != 0; }
   int replica_limit() const { return max_replicas == 0 ? devices : std::min(max_replicas, devices); }
   /// Stage counts told apart by the searches; 0: none.
   int levels() const { return exact_stages != 0 ? exact_stages : max_stages; }
   /// Whether the stage that is `level`-th from the back (1 = last) may have `count` replicas.
   bool may_replicate(int level, int count) const {
     if (count < min_replicas) return false;
-    return replicas.empty() || replicas[replicas.size() - static_cast<std::size_t>(level)] == count;
+    return replicas.empty() || replicas[replicas.size() - at(level)] == count;
   }
   bool operator==(const SearchSpace&) const = default;
 };

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "libplan/schedule/versions.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -76,8 +77,7 @@ int StageMemory::demand(int replicas, const Behind& behind) const {
   switch (in_flight_.rule) {
     case WindowRule::published: return replicas * ceil_div(behind.devices + replicas, replicas);
     case WindowRule::explicit_list:
-      return replicas *
-             in_flight_.windows[in_flight_.windows.size() - 1 - static_cast<std::size_t>(behind.stages)];
+      return replicas * in_flight_.windows[in_flight_.windows.size() - 1 - at(behind.stages)];
     case WindowRule::win:
     case WindowRule::wide: break;
   }
@@ -92,11 +92,11 @@ int StageMemory::window(const StageRange& stage, int demand) const {
 
 bool StageMemory::fits(const StageRange& stage, int demand) const {
   constexpr std::size_t kRemembered = 64;
-  known_.resize(static_cast<std::size_t>(chain_.size()));
-  std::vector<Windows>& row = known_[static_cast<std::size_t>(stage.begin)];
+  known_.resize(at(chain_.size()));
+  std::vector<Windows>& row = known_[at(stage.begin)];
   row.resize(kRemembered);
   // Replicas differ in which micro-batches they hold, and in their share of the optimizer's state.
-  Windows& known = row[static_cast<std::size_t>(stage.end + 7 * stage.replicas) % row.size()];
+  Windows& known = row[at(stage.end + 7 * stage.replicas) % row.size()];
   if (known.end != stage.end || known.replicas != stage.replicas)
     known = {.end = stage.end, .replicas = stage.replicas};
   const int wanted = window(stage, demand);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "libprofile/core/index.h"
 #include "libprofile/core/svg_writer.h"
 
 namespace pp::plan {
@@ -36,10 +37,9 @@ std::string BoxLabels::numbers(std::size_t group, const OpEvent& event) const {
   const EqualWorkers& workers = groups_[group];
   const std::vector<const OpEvent*>& first = rows_[workers.front()].ops;
   const auto position = std::ranges::lower_bound(first, event.start, {}, &OpEvent::start);
-  const auto at = std::find(position, first.end(), &event) - first.begin();
+  const auto place = std::find(position, first.end(), &event) - first.begin();
   std::vector<int> found;
-  for (const std::size_t worker : workers)
-    found.push_back(rows_[worker].ops[static_cast<std::size_t>(at)]->op.micro_batch);
+  for (const std::size_t worker : workers) found.push_back(rows_[worker].ops[at(place)]->op.micro_batch);
   std::ranges::sort(found);
   if (found.size() == 1) return std::to_string(found.front());
   const bool run = found.back() - found.front() + 1 == static_cast<int>(found.size());

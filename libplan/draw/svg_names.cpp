@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libprofile/core/index.h"
 #include "libprofile/core/svg_writer.h"
 #include "libprofile/core/utf8.h"
 

@@ -3,6 +3,8 @@
 #include <span>
 #include <utility>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 namespace {
 
@@ -10,9 +12,7 @@ Seconds length(const OpEvent* op) { return op->end - op->start; }
 
 TimelineBox joined(std::span<const OpEvent* const> run) {
   TimelineBox box{run.front()->start, run.back()->end, {}, run.front(), static_cast<int>(run.size())};
-  const auto busy = [&](const OpEvent* op) -> Seconds& {
-    return box.busy[static_cast<std::size_t>(op->op.kind)];
-  };
+  const auto busy = [&](const OpEvent* op) -> Seconds& { return box.busy[at(op->op.kind)]; };
   for (const OpEvent* op : run) busy(op) += length(op);
   for (const OpEvent* op : run) {
     if (std::pair(busy(op), length(op)) > std::pair(busy(box.op), length(box.op))) box.op = op;

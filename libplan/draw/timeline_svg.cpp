@@ -10,6 +10,7 @@
 #include "libplan/draw/svg_legend.h"
 #include "libplan/draw/svg_memory.h"
 #include "libplan/draw/timeline_boxes.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -220,7 +221,7 @@ class SvgTimeline {
     const int chunk = row(group).chunk(box.op->op.stage);
     double top = y(group) + size_.height;
     for (const OpKind kind : kinds_) {
-      const double height = box.busy[static_cast<std::size_t>(kind)] / (box.end - box.start) * size_.height;
+      const double height = box.busy[at(kind)] / (box.end - box.start) * size_.height;
       if (height <= 0) continue;
       top -= height;
       svg.rect(x, top, width, height, css_of(kind, chunk) + " j", tooltip(group, box));

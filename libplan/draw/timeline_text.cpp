@@ -10,6 +10,7 @@
 #include "libplan/draw/op_style.h"
 #include "libplan/draw/time_axis.h"
 #include "libplan/draw/timeline_rows.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -20,8 +21,6 @@ constexpr int kRight = 9;           // `|1.31 GiB`
 constexpr int kWidthForWords = 60;  // below it a row is named by its number alone
 constexpr const char* kIdle = "·";
 constexpr const char* kReset = "\033[0m";
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 std::string padded_left(const std::string& text, std::size_t width) {
   return std::string(width - std::min(width, text.size()), ' ') + text;
@@ -79,7 +78,7 @@ class CellRow {
     const int last = static_cast<int>(shares_.size()) - 1;
     for (int c = std::min(static_cast<int>(begin), last); c <= last && c < end; ++c) {
       const double share = std::min(end, c + 1.0) - std::max(begin, static_cast<double>(c));
-      KindShare& kind = shares_[at(c)].by_kind[static_cast<std::size_t>(op.op.kind)];
+      KindShare& kind = shares_[at(c)].by_kind[at(op.op.kind)];
       kind.total += share;
       if (share <= kind.largest) continue;
       kind.largest = share;
@@ -169,7 +168,7 @@ class TextTimeline {
   /// operations look alike.
   std::string label_of(const TimelineRow& row, const OpEvent& event, std::size_t cells) {
     const auto length = std::llround((event.end - event.start) / result_.makespan * cells_);
-    const std::size_t width = std::min(cells, static_cast<std::size_t>(std::max(length, 1LL)));
+    const std::size_t width = std::min(cells, at(std::max(length, 1LL)));
     std::string label = fitting_label(event.op, row.stages.size() > 1, width);
     if (row.chunk(event.op.stage) % 2 == 1) {
       for (char& c : label) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

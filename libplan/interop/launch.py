@@ -19,6 +19,7 @@ import re
 
 import torch
 import torch.distributed as dist
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.pipelining import SplitPoint, pipeline
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
@@ -89,14 +90,20 @@ def main():
     arguments = {"lr": options.lr, "weight_decay": options.weight_decay}
     if SETTINGS["optimizer"] == "SGD":
         arguments["momentum"] = options.momentum
-    optimizer = getattr(torch.optim, SETTINGS["optimizer"])(parameters, **arguments)
+    optimizer_class = getattr(torch.optim, SETTINGS["optimizer"])
+    if SETTINGS["shard"] == "optimizer":
+        optimizer = ZeroRedundancyOptimizer(parameters, optimizer_class, process_group=copies[worker], **arguments)
+    else:
+        optimizer = optimizer_class(parameters, **arguments)
+    autocast = torch.autocast(device.type, torch.bfloat16, enabled=SETTINGS["precision"] == "autocast")
     for step in range(options.steps):
         *inputs, target = (torch.cat(x.tensor_split(SETTINGS["micro_batches"])[replica::replicas]).to(device)
                            for x in batch)
         optimizer.zero_grad()
         losses = []
-        schedule.step(*(inputs if stages[0].is_first else ()), target=target if stages[-1].is_last else None,
-                      losses=losses)
+        with autocast:
+            schedule.step(*(inputs if stages[0].is_first else ()), target=target if stages[-1].is_last else None,
+                          losses=losses)
         for p in parameters if replicas > 1 else ():
             dist.all_reduce(p.grad, group=copies[worker])
             p.grad /= replicas

@@ -8,6 +8,7 @@
 #include "libplan/interop/trainer_export.h"
 #include "libplan/schedule/schedule.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -104,23 +105,24 @@ std::string layout_of(const Plan& plan, const Blocks& blocks) {
   const int last = static_cast<int>(plan.stages.size()) - 1;
   const auto name = [&](std::size_t layer) { return plan.model.layers[layer].name; };
   for (std::size_t i = 0; i < blocks.begins[0]; ++i)
-    if (stage_of[i] != 0) refuse(name(i) + " stands before the blocks and belongs into the first stage");
+    if (stage_of[i] != 0)
+      refuse(name(i) + " stands before the blocks and belongs into the first stage; plan with --cut-at block");
   for (std::size_t i = blocks.end; i < stage_of.size(); ++i)
-    if (stage_of[i] != last) refuse(name(i) + " stands behind the blocks and belongs into the last stage");
+    if (stage_of[i] != last)
+      refuse(name(i) + " stands behind the blocks and belongs into the last stage; plan with --cut-at block");
   std::vector<int> count(plan.stages.size());
   for (std::size_t b = 0; b < blocks.begins.size(); ++b) {
     const std::size_t end = b + 1 < blocks.begins.size() ? blocks.begins[b + 1] : blocks.end;
     for (std::size_t i = blocks.begins[b]; i < end; ++i) {
       if (stage_of[i] != stage_of[blocks.begins[b]]) {
         refuse("stage " + std::to_string(stage_of[i]) + " begins with " + name(i) +
-               ", inside a block; plan with cuts between blocks");
+               ", inside a block; plan with --cut-at block");
       }
     }
-    ++count[static_cast<std::size_t>(stage_of[blocks.begins[b]])];
+    ++count[at(stage_of[blocks.begins[b]])];
   }
   std::string layout;
-  for (int s = 0; s <= last; ++s)
-    layout += (s > 0 ? "|" : "") + stage_text(s == 0, count[static_cast<std::size_t>(s)], s == last);
+  for (int s = 0; s <= last; ++s) layout += (s > 0 ? "|" : "") + stage_text(s == 0, count[at(s)], s == last);
   return layout;
 }
 
@@ -129,15 +131,15 @@ void check_order(const Plan& plan, const detail::Lane& lane, detail::LossList& l
   const int workers = std::max(1, static_cast<int>(lane.programs.size()));
   const int stages = static_cast<int>(plan.stages.size());
   for (int w = 0; w < workers; ++w) {
-    for (std::size_t c = 0; c < lane.stages[static_cast<std::size_t>(w)].size(); ++c) {
-      const int stage = lane.stages[static_cast<std::size_t>(w)][c];
+    for (std::size_t c = 0; c < lane.stages[at(w)].size(); ++c) {
+      const int stage = lane.stages[at(w)][c];
       if (stages % workers == 0 && stage == w + static_cast<int>(c) * workers) continue;
       refuse("stage " + std::to_string(stage) + " is on worker " + std::to_string(w) +
-             "; it deals stages to workers in turns. Plan with 1f1b or interleaved");
+             "; it deals stages to workers in turns; plan with --schedule 1f1b or interleaved");
     }
   }
   ScheduleRequest request{.name = stages == workers ? "1f1b" : "interleaved",
-                          .replicas = std::vector<int>(static_cast<std::size_t>(workers), 1),
+                          .replicas = std::vector<int>(at(workers), 1),
                           .micro_batches = lane.micro_batches,
                           .window = WindowRule::published,
                           .chunks_per_worker = stages / workers};
@@ -150,9 +152,21 @@ void check_order(const Plan& plan, const detail::Lane& lane, detail::LossList& l
     Program program = own.workers[w];
     std::erase_if(program, [](const Op& op) { return !has_micro_batch(op.kind); });
     if (program == lane.programs[w]) continue;
+    const bool wider = plan.schedule.name == request.name;
     return lost.add("its " + request.name + " runs in another order than the plan's " + plan.schedule.name +
-                    ", with other times and memory than predicted");
+                    ", with other times and memory than predicted, unless planned with " +
+                    (wider ? "--window win" : "--schedule " + request.name));
   }
+}
+
+/// Half types are of mixed precision there, and the optimizer's state is divided as here.
+std::string precision_arguments(const Training& training, detail::LossList& lost) {
+  std::string text;
+  if (training.precision == Precision::mixed) text = "--bf16\n";
+  if (training.precision == Precision::autocast)
+    lost.add("it has no autocast, which keeps weights in float32; plan with --precision mixed");
+  if (training.shard == Shard::optimizer) text += "--use-distributed-optimizer\n";
+  return text;
 }
 
 /// Full recomputation is a setting of the whole model there.
@@ -174,6 +188,7 @@ TrainerExport export_megatron(const Plan& plan, Losses losses) {
   const Blocks blocks = blocks_of(resolve(plan.model));
   const std::string layout = layout_of(plan, blocks);
   const std::string recompute = recompute_arguments(plan, lane, lost);
+  const std::string precision = precision_arguments(plan.training, lost);
   check_order(plan, lane, lost);
   const Training& training = plan.training;
   const auto argument = [](const std::string& name, std::size_t value) {
@@ -181,13 +196,12 @@ TrainerExport export_megatron(const Plan& plan, Losses losses) {
   };
   TrainerExport out;
   out.lost = lost.settle(kTrainer);
-  out.files = {{"arguments.txt",
-                argument("pipeline-model-parallel-size", lane.programs.size()) +
-                    "--pipeline-model-parallel-layout " + layout + "\n" +
-                    argument("num-layers", blocks.begins.size()) +
-                    argument("micro-batch-size",
-                             static_cast<std::size_t>(training.mini_batch / training.micro_batches)) +
-                    argument("global-batch-size", static_cast<std::size_t>(training.mini_batch)) + recompute}};
+  out.files = {
+      {"arguments.txt", argument("pipeline-model-parallel-size", lane.programs.size()) +
+                            "--pipeline-model-parallel-layout " + layout + "\n" +
+                            argument("num-layers", blocks.begins.size()) +
+                            argument("micro-batch-size", at(training.mini_batch / training.micro_batches)) +
+                            argument("global-batch-size", at(training.mini_batch)) + recompute + precision}};
   return out;
 }
 

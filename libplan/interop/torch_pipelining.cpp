@@ -10,6 +10,7 @@
 #include "libplan/schedule/csv.h"
 #include "libprofile/core/device_name.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -24,7 +25,7 @@ const std::string kTrainer = "torch.distributed.pipelining";
 void check_edges(const ResolvedModel& model, const std::vector<int>& stage_of) {
   for (std::size_t i = 0; i < stage_of.size(); ++i) {
     for (const TensorSource& source : model.layers[i].sources) {
-      const auto from = static_cast<std::size_t>(source.index);
+      const auto from = at(source.index);
       const bool data = source.kind != TensorSource::Kind::layer;
       if (data ? stage_of[i] == 0 : stage_of[i] - stage_of[from] <= 1) continue;
       const std::string what = data ? "the data" : "the output of " + model.graph.layers[from].name;
@@ -83,18 +84,18 @@ std::vector<std::vector<std::string>> modules_of(const Plan& plan, const std::ve
   const Modules modules(plan, stage_of);
   std::vector<std::vector<std::string>> stages(plan.stages.size());
   for (std::size_t i = 0; i < stage_of.size(); ++i) {
-    std::vector<std::string>& names = stages[static_cast<std::size_t>(stage_of[i])];
+    std::vector<std::string>& names = stages[at(stage_of[i])];
     if (const auto module = modules.whole(i)) {
       if (std::ranges::find(names, *module) == names.end()) names.push_back(*module);
     } else if (names.empty() && stage_of[i] > 0) {
       lost.add("stage " + std::to_string(stage_of[i]) + " begins with " + plan.model.layers[i].name +
                ", inside the code of " + (modules.path(i).empty() ? "the model" : modules.path(i)) +
-               ": it goes to the stage before");
+               ": it goes to the stage before, unless planned with --cut-at block");
     }
   }
   for (std::size_t s = 1; s < stages.size(); ++s) {
     if (stages[s].empty())
-      refuse("no module begins in stage " + std::to_string(s) + "; plan with cuts between modules");
+      refuse("no module begins in stage " + std::to_string(s) + "; plan with --cut-at block");
   }
   return stages;
 }
@@ -115,7 +116,7 @@ Json device_map(const Plan& plan, const detail::Lane& lane) {
   Json ranks = Json::array();
   for (const std::vector<WorkerId>& pipeline : lane.workers) {
     for (const WorkerId id : pipeline) {
-      const Worker& worker = plan.workers[static_cast<std::size_t>(number(id))];
+      const Worker& worker = plan.workers[at(number(id))];
       for (const Device& device : plan.devices) {
         if (device.id != worker.device) continue;
         ranks.push_back({{"rank", ranks.size()}, {"device", device_name(plan.devices, device)}});
@@ -134,6 +135,8 @@ Json settings_of(const Plan& plan, const detail::Lane& lane) {
           {"micro_batches", plan.training.micro_batches},
           {"micro_batch_size", samples},
           {"dtype", name_of(plan.training.dtype)},
+          {"precision", name_of(plan.training.precision)},
+          {"shard", name_of(plan.training.shard)},
           {"optimizer", optimizer_class(plan.training.optimizer)},
           {"loss", plan.model.loss ? plan.model.loss->op : ""},
           {"ranks", device_map(plan, lane)}};
@@ -149,6 +152,8 @@ TrainerExport export_torch_pipelining(const Plan& plan, Losses losses) {
   if (plan.training.memory_format != MemoryFormat::contiguous)
     lost.add("tensors are contiguous between its stages, not " +
              std::string(name_of(plan.training.memory_format)));
+  if (plan.training.precision == Precision::mixed)
+    lost.add("launch.py keeps no float32 copies of half weights; plan with --precision autocast");
   const Json modules = modules_of(plan, stage_of, lost);
   detail::leave_out_recompute(plan, lane, lost);
   ProgramSet rows;

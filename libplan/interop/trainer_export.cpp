@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan::detail {
 namespace {
@@ -15,18 +16,21 @@ namespace {
 
 void check_step(const Plan& plan, const std::string& trainer) {
   if (plan.schedule.weight_policy != WeightPolicy::flush || plan.workers.front().program.stream) {
-    refuse(trainer, "schedule " + plan.schedule.name +
-                        " updates weights while micro-batches are in flight; plan with a synchronous one");
+    refuse(
+        trainer,
+        "schedule " + plan.schedule.name +
+            " updates weights while micro-batches are in flight; plan with a synchronous one, --schedule 1f1b");
   }
   if (!plan.tied.empty()) {
     refuse(trainer, plan.tied.front().parameter +
-                        " has copies in several stages, whose gradients nobody there would add; plan with cuts "
-                        "that keep its layers together");
+                        " has copies in several stages, whose gradients nobody there would add; plan with "
+                        "--tied stage");
   }
   if (plan.training.mini_batch % plan.training.micro_batches != 0) {
-    refuse(trainer, std::to_string(plan.training.mini_batch) + " samples in " +
-                        std::to_string(plan.training.micro_batches) +
-                        " micro-batches are not of one size; plan with a divisor of the mini-batch");
+    refuse(trainer,
+           std::to_string(plan.training.mini_batch) + " samples in " +
+               std::to_string(plan.training.micro_batches) +
+               " micro-batches are not of one size; plan with --micro-batches that divide the mini-batch");
   }
 }
 
@@ -34,14 +38,14 @@ int replicas_of(const Plan& plan, const std::string& trainer) {
   const std::size_t replicas = plan.stages.front().workers.size();
   for (const Stage& stage : plan.stages) {
     if (stage.workers.size() != replicas) {
-      refuse(trainer,
-             "stages have unequal replicas, " + replicas_text(plan) + "; plan with --replicas of one number");
+      refuse(trainer, "stages have unequal replicas, " + replicas_text(plan) +
+                          "; plan with --schedule hybrid, or --replicas of one number");
     }
   }
   if (plan.training.micro_batches % static_cast<int>(replicas) != 0) {
     refuse(trainer, std::to_string(plan.training.micro_batches) +
                         " micro-batches are not the same number for " + std::to_string(replicas) +
-                        " replicas; plan with a multiple");
+                        " replicas; plan with --micro-batches that are a multiple");
   }
   return static_cast<int>(replicas);
 }
@@ -88,21 +92,20 @@ Lane lane_of(const Plan& plan, const std::string& trainer) {
     std::vector<std::vector<int>> stages;
     std::vector<Program> programs;
     std::vector<WorkerId>& workers = lane.workers.emplace_back();
-    for (auto& [held, worker] : pipeline_of(plan, static_cast<std::size_t>(r))) {
-      const Program& program = plan.workers[static_cast<std::size_t>(number(worker))].program.program;
+    for (auto& [held, worker] : pipeline_of(plan, at(r))) {
+      const Program& program = plan.workers[at(number(worker))].program.program;
       stages.push_back(std::move(held));
       programs.push_back(renumbered(program, r, replicas));
       workers.push_back(worker);
       if (programs.back().empty()) {
-        refuse(trainer,
-               "the replicas are no pipelines of their own; plan without replicas, or with another schedule");
+        refuse(trainer, "the replicas are no pipelines of their own; plan with --schedule hybrid");
       }
     }
     if (r == 0) {
       lane.stages = std::move(stages);
       lane.programs = std::move(programs);
     } else if (stages != lane.stages || programs != lane.programs) {
-      refuse(trainer, "its replicas run different orders; plan without replicas, or with another schedule");
+      refuse(trainer, "its replicas run different orders; plan with --schedule hybrid");
     }
   }
   return lane;
@@ -113,7 +116,7 @@ void leave_out_recompute(const Plan& plan, Lane& lane, LossList& lost) {
   for (std::size_t s = 0; s < again.size(); ++s) again[s] = !plan.stages[s].recompute.empty();
   for (Program& program : lane.programs) {
     for (const Op& op : program)
-      if (op.kind == OpKind::recompute) again[static_cast<std::size_t>(number(op.stage))] = true;
+      if (op.kind == OpKind::recompute) again[at(number(op.stage))] = true;
     std::erase_if(program, [](const Op& op) { return op.kind == OpKind::recompute; });
   }
   for (std::size_t s = 0; s < again.size(); ++s) {

@@ -5,11 +5,10 @@
 #include <numeric>
 
 #include "libplan/search/exact/bottleneck.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 std::vector<double> prefix_sums(std::span<const double> costs) {
   std::vector<double> sums{0};

@@ -7,11 +7,10 @@
 #include "libplan/peers/placement.h"
 #include "libplan/search/exact/bottleneck.h"
 #include "libprofile/core/counted.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 int profiled_batch(const PeerInput& input) { return static_cast<int>(input.profile.micro_batch_sizes.front()); }
 

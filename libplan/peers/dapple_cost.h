@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "libplan/cost/chain.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 
@@ -38,7 +39,7 @@ struct DappleCosts {
   int batches = 1;
 
   double compute(int begin, int end) const { return batches * chain.compute(begin, end); }
-  double activation(int cut) const { return batches * chain.cut_activation[static_cast<std::size_t>(cut)]; }
+  double activation(int cut) const { return batches * chain.cut_activation[at(cut)]; }
   /// Reduced with a stage: also the weights of the next stage's first layer, which the released code counts
   /// twice.
   double reduced_bytes(int begin, int end) const;

@@ -5,10 +5,10 @@
 #include <numeric>
 #include <tuple>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 std::vector<int> range(int first, int count) {
   std::vector<int> devices(at(count));

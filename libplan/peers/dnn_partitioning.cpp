@@ -3,13 +3,12 @@
 #include <algorithm>
 
 #include "libplan/peers/set_search.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Something sent once by its producer and once to each device that reads it.
 struct Transfer {

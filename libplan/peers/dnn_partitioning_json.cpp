@@ -6,11 +6,10 @@
 
 #include "libplan/peers/foreign_graph.h"
 #include "libplan/peers/foreign_json.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 struct Node {
   std::string id;

@@ -4,12 +4,11 @@
 #include <nlohmann/json.hpp>
 #include <queue>
 
+#include "libprofile/core/index.h"
 #include "libprofile/core/ops/op_table.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Kahn's algorithm.
 std::vector<int> sorted(const std::vector<ForeignLayer>& layers, const std::vector<std::set<int>>& consumers) {

@@ -3,11 +3,10 @@
 #include <limits>
 
 #include "libplan/cost/priced_model.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// The loss is computed where the last layer is.
 void add_loss(LayerPrice& last, const LayerPrice& loss) {

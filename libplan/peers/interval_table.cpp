@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <span>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// A last stage: its begin and machines.
 struct Split {

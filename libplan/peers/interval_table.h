@@ -8,6 +8,8 @@
 #include <limits>
 #include <vector>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 
 /// What stages cost; infinity: not allowed. Nothing has to be monotone, but the closer these are to it the
@@ -44,9 +46,8 @@ class IntervalTable {
  private:
   /// The ends of one begin lie together.
   std::size_t index(int begin, int end, int machines) const {
-    const auto row = static_cast<std::size_t>(machines - 1) * static_cast<std::size_t>(starts_) +
-                     static_cast<std::size_t>(begin);
-    return row * static_cast<std::size_t>(layers_ + 1) + static_cast<std::size_t>(end);
+    const auto row = at(machines - 1) * at(starts_) + at(begin);
+    return row * at(layers_ + 1) + at(end);
   }
 
   int layers_;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libplan/cost/graph.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -38,7 +39,7 @@ std::string export_pipedream(const Plan& plan, const Profile& profile) {
   for (const GraphLayer& layer : make_graph(profile).layers) {
     for (const int producer : layer.producers) {
       text += '\t';
-      text += profile.layers[static_cast<std::size_t>(producer)].name + " -- " + layer.name + '\n';
+      text += profile.layers[at(producer)].name + " -- " + layer.name + '\n';
     }
   }
   return text;

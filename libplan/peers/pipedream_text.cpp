@@ -10,6 +10,7 @@
 
 #include "libplan/peers/foreign_graph.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -132,7 +133,7 @@ class Graph {
       if (!one.dropped && one.after.empty() && one.description.starts_with("__getitem__"))
         items.push_back(static_cast<int>(i));
     }
-    for (const int item : items) drop(nodes_[static_cast<std::size_t>(item)]);
+    for (const int item : items) drop(nodes_[at(item)]);
   }
 
   /// What is left, in line order.
@@ -143,7 +144,7 @@ class Graph {
     }
     std::vector<ForeignLayer> layers;
     for (const auto& [index, position] : positions) {
-      const Node& node = nodes_[static_cast<std::size_t>(index)];
+      const Node& node = nodes_[at(index)];
       layers.push_back({layer_profile(node, batch_size), {}});
       for (const int producer : node.before) layers.back().producers.insert(positions.at(producer));
     }
@@ -189,14 +190,14 @@ class Graph {
   }
 
   void connect(int from, int to) {
-    nodes_[static_cast<std::size_t>(from)].after.insert(to);
-    nodes_[static_cast<std::size_t>(to)].before.insert(from);
+    nodes_[at(from)].after.insert(to);
+    nodes_[at(to)].before.insert(from);
   }
 
   void drop(Node& node) {
     const int index = static_cast<int>(&node - nodes_.data());
-    for (const int reader : node.after) nodes_[static_cast<std::size_t>(reader)].before.erase(index);
-    for (const int source : node.before) nodes_[static_cast<std::size_t>(source)].after.erase(index);
+    for (const int reader : node.after) nodes_[at(reader)].before.erase(index);
+    for (const int source : node.before) nodes_[at(source)].after.erase(index);
     node.after.clear();
     node.before.clear();
     node.dropped = true;

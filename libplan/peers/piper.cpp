@@ -5,6 +5,7 @@
 #include "libplan/peers/piper_search.h"
 #include "libplan/peers/piper_stage.h"
 #include "libplan/peers/set_search.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -28,7 +29,7 @@ PiperProblem problem_of(const PeerInput& input, const PeerOptions& options,
   for (const PiperDegree& degree : degrees) problem.degrees.push_back(degree.degree);
   for (int layer = 0; layer < input.size(); ++layer) problem.work.push_back(least_work(degrees, layer));
   problem.take = [&](int degree, const std::vector<int>& layers) {
-    return stage.take(degrees[static_cast<std::size_t>(degree)], layers);
+    return stage.take(degrees[at(degree)], layers);
   };
   problem.load = [&](int replicas, int in_flight, std::optional<double> limit) {
     return stage.load(replicas, in_flight, limit);
@@ -79,7 +80,7 @@ std::variant<PeerPlan, Infeasible> plan_piper(const PeerInput& input, const Peer
   double total = 0;
   for (const double work : problem.work) total += work;
   for (const PiperPlanStage& each : found.stages) {
-    const PiperDegree& degree = degrees[static_cast<std::size_t>(each.degree)];
+    const PiperDegree& degree = degrees[at(each.degree)];
     double compute = 0;
     for (const int layer : each.layers) compute += degree.of(layer)->plain.time.count();
     plan.stages.push_back(

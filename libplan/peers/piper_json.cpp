@@ -7,11 +7,10 @@
 
 #include "libplan/peers/foreign_graph.h"
 #include "libplan/peers/foreign_json.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Bytes by neighbour.
 using Sync = std::map<std::string, Bytes>;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "libplan/search/exact/bisect.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -11,8 +12,6 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Sums of work round otherwise than loads do.
 constexpr double kRounding = 1 - 1e-12;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 struct Test {
   std::vector<PiperPlanStage> stages;

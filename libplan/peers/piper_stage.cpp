@@ -6,14 +6,13 @@
 #include <tuple>
 
 #include "libplan/cost/covering_knapsack.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 using Edges = std::map<std::string, Bytes>;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 PiperCosts assumed_costs(const PeerInput& input, int layer) {
   const LayerPrice& price = input.prices[at(layer)];

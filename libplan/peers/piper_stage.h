@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "libplan/peers/input.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 
@@ -33,7 +34,7 @@ class PiperDegree {
  public:
   PiperDegree(const PeerInput& input, int degree);
 
-  const std::optional<PiperCosts>& of(int layer) const { return costs_[static_cast<std::size_t>(layer)]; }
+  const std::optional<PiperCosts>& of(int layer) const { return costs_[at(layer)]; }
   /// Seconds per byte ascending, then bytes, then layers: the order in which Piper takes them. Not thread-safe.
   const std::vector<PiperAgain>& again(int in_flight) const;
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 namespace {
 
-bool is_free(const std::vector<char>& occupied, int device) {
-  return occupied[static_cast<std::size_t>(device)] == 0;
-}
+bool is_free(const std::vector<char>& occupied, int device) { return occupied[at(device)] == 0; }
 
 bool in_use(const DappleMachine& machine, const std::vector<char>& occupied, int server) {
   const int first = server * machine.per_server;
@@ -35,7 +35,7 @@ std::vector<int> scattered(const DappleMachine& machine, std::vector<char> occup
       const int first = server * machine.per_server;
       for (int device = first; device < first + machine.per_server; ++device) {
         if (!is_free(occupied, device)) continue;
-        occupied[static_cast<std::size_t>(device)] = 1;
+        occupied[at(device)] = 1;
         devices.push_back(device);
         break;
       }

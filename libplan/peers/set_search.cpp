@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostSets = 50'000;
 constexpr double kMostSteps = 2e9;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// best[state][u]: the least largest load of what is missing in `state`, on exactly u devices.
 class BackwardSearch {

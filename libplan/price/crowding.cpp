@@ -5,10 +5,10 @@
 #include <span>
 #include <string_view>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 double parameter_bytes(const PlanGraph& graph, std::span<const int> layers) {
   double sum = 0;

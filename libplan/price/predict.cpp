@@ -6,13 +6,14 @@
 #include "libplan/price/simulated.h"
 #include "libplan/request/request.h"
 #include "libplan/schedule/limits.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
 
 std::map<std::string, int> layers_by_name(const PlanGraph& graph) {
   std::map<std::string, int> layers;
-  for (int l = 0; l < graph.size(); ++l) layers.emplace(graph.layers[static_cast<std::size_t>(l)].name, l);
+  for (int l = 0; l < graph.size(); ++l) layers.emplace(graph.layers[at(l)].name, l);
   return layers;
 }
 
@@ -63,11 +64,11 @@ Assignment assignment_of(const Plan& plan, const Cluster& cluster, const PlanGra
 void require_all_layers(const Assignment& assignment, const PlanGraph& graph) {
   std::vector<char> seen(graph.layers.size(), 0);
   for (const auto& layers : assignment.stage_layers) {
-    for (const int layer : layers) seen[static_cast<std::size_t>(layer)] = 1;
+    for (const int layer : layers) seen[at(layer)] = 1;
   }
   const auto missing = std::find(seen.begin(), seen.end(), 0);
   if (missing == seen.end()) return;
-  throw Error(ErrorKind::data, "layer " + graph.layers[static_cast<std::size_t>(missing - seen.begin())].name +
+  throw Error(ErrorKind::data, "layer " + graph.layers[at(missing - seen.begin())].name +
                                    " of the profile is in no stage of the plan");
 }
 

@@ -13,11 +13,10 @@
 #include "libplan/price/crowding.h"
 #include "libplan/price/tied_copies.h"
 #include "libplan/schedule/versions.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 std::vector<int> stages_of_layers(const PlanGraph& graph, const Assignment& assignment) {
   std::vector<int> stage_of(graph.layers.size(), -1);
@@ -267,8 +266,8 @@ Seconds hideable_of(const PricingContext& context, const Assignment& assignment,
 /// Whether some worker runs this forward of both stages, so that what one leaves to the other waits on the
 /// host.
 bool hands_to_itself(const Assignment& assignment, StageId from, StageId to) {
-  return std::ranges::any_of(assignment.programs, [&](const WorkerProgram& worker) {
-    const Program& program = worker.program;
+  return std::ranges::any_of(assignment.stage_workers[index(from)], [&](int worker) {
+    const Program& program = assignment.programs[at(worker)].program;
     const auto forward = [&](StageId stage) {
       return std::ranges::find_if(
           program, [&](const Op& op) { return op.kind == OpKind::forward && op.stage == stage; });

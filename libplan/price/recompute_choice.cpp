@@ -7,11 +7,10 @@
 
 #include "libplan/plan_windows.h"
 #include "libplan/schedule/generators.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// A stage that may not have room for what it keeps.
 struct TightStage {

@@ -10,12 +10,11 @@
 #include "libplan/cost/stage_bytes.h"
 #include "libplan/schedule/stream_length.h"
 #include "libplan/schedule/versions.h"
+#include "libprofile/core/index.h"
 #include "libprofile/core/json_reader.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// What the simulator should be given.
 constexpr int kMostOperations = 200'000;
@@ -136,24 +135,23 @@ SimulationInput make_input(const PricedStages& priced, const Assignment& assignm
   return input;
 }
 
-Seconds simulated_step(const PricedStages& priced, const Assignment& assignment,
-                       const PricingContext& context) {
-  return chained_period(make_input(priced, assignment, context.cluster, context.model.scale,
-                                   context.all_reduce_overlap, assignment.micro_batches));
+Seconds simulated_step(const PricedStages& priced, const Assignment& assignment, const PricingContext& context,
+                       const MicroBatchScale& scale) {
+  return chained_period(make_input(priced, assignment, context.cluster, scale, context.all_reduce_overlap,
+                                   assignment.micro_batches));
 }
 
 Prediction simulate_prediction(const PricedStages& priced, const Assignment& assignment,
-                               const PricingContext& context) {
+                               const PricingContext& context, const MicroBatchScale& scale) {
   const auto input = [&](int micro_batches) {
-    return make_input(priced, assignment, context.cluster, context.model.scale, context.all_reduce_overlap,
-                      micro_batches);
+    return make_input(priced, assignment, context.cluster, scale, context.all_reduce_overlap, micro_batches);
   };
   Prediction prediction;
   prediction.stages = priced.stages;
   prediction.edges = priced.edges;
   prediction.tied_all_reduce = priced.tied_all_reduce;
-  prediction.micro_batch_scale = context.model.scale.times;
-  prediction.micro_batch_bytes = context.model.scale.bytes;
+  prediction.micro_batch_scale = scale.times;
+  prediction.micro_batch_bytes = scale.bytes;
   prediction.all_reduce_overlap = context.all_reduce_overlap;
   prediction.swap = priced.swap;
 

@@ -20,12 +20,18 @@ int steady_length(const Assignment& assignment);
 SimulationInput make_input(const PricedStages& priced, const Assignment& assignment, const Cluster& cluster,
                            const MicroBatchScale& scale, double all_reduce_overlap, int micro_batches);
 
-/// Prediction::step of a synchronous assignment alone, in a third of the time.
-Seconds simulated_step(const PricedStages& priced, const Assignment& assignment, const PricingContext& context);
+/// Prediction::step of a synchronous assignment alone, in a third of the time. `scale`: of its micro-batches,
+/// which may be a part of the context's.
+Seconds simulated_step(const PricedStages& priced, const Assignment& assignment, const PricingContext& context,
+                       const MicroBatchScale& scale);
 
 /// Step time, busy times, memory and traffic by the simulator. Streams run long enough for a steady period.
 /// Throws pp::Error (data) on a deadlock.
 Prediction simulate_prediction(const PricedStages& priced, const Assignment& assignment,
-                               const PricingContext& context);
+                               const PricingContext& context, const MicroBatchScale& scale);
+inline Prediction simulate_prediction(const PricedStages& priced, const Assignment& assignment,
+                                      const PricingContext& context) {
+  return simulate_prediction(priced, assignment, context, context.model.scale);
+}
 
 }  // namespace pp::plan

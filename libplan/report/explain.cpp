@@ -4,6 +4,7 @@
 
 #include "libplan/cost/links.h"
 #include "libplan/plan_windows.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -70,8 +71,7 @@ Explanation explain(const Plan& plan, const Profile& profile, const Cluster& clu
   why.classic = classic_windows(plan);
   if (!why.classic.empty()) why.windows = windows_of(plan);
   why.loads = loads_of(plan);
-  why.bottleneck =
-      static_cast<std::size_t>(std::ranges::max_element(why.loads, {}, &Load::busy) - why.loads.begin());
+  why.bottleneck = at(std::ranges::max_element(why.loads, {}, &Load::busy) - why.loads.begin());
   why.parts = step_parts(plan);
   why.step_without_memory_limit = step_without_memory_limit(plan, profile, cluster, request);
   why.memory_left_out = !why.step_without_memory_limit && !has_time(request, cluster);

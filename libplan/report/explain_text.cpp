@@ -5,6 +5,7 @@
 
 #include "libplan/report/explain.h"
 #include "libprofile/core/counted.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -123,7 +124,7 @@ std::string limit_text(const Explanation& why) {
     return text + "Memory limits it: with room for everything the best plan takes " +
            to_text(*why.step_without_memory_limit) + " per step.\n";
   }
-  return text + std::string(kSentences.at(static_cast<std::size_t>(why.limit))) + '\n' +
+  return text + std::string(kSentences.at(index(why.limit))) + '\n' +
          (why.memory_left_out ? "Whether memory limits it is not known: the time limit came first.\n" : "");
 }
 

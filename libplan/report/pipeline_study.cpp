@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "libplan/schedule/closed_forms.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -40,7 +41,7 @@ StudyTable study(const StageTimeTable& times) {
   }
   if (times.printed_mean) table.printed_mean = check_printed(*times.printed_mean, table.mean_efficiency);
   const auto least = std::ranges::min_element(table.rows, {}, &StudyRow::time);
-  table.best = static_cast<std::size_t>(least - table.rows.begin());
+  table.best = at(least - table.rows.begin());
   table.course = course_of(table.rows, table.best);
   return table;
 }

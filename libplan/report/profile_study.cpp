@@ -8,6 +8,7 @@
 #include "libplan/price/pricing.h"
 #include "libplan/request/request.h"
 #include "libprofile/core/counted.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -55,7 +56,7 @@ Assignment assignment_of(int layers, const std::vector<int>& cuts) {
   int begin = 0;
   for (std::size_t s = 0; s <= cuts.size(); ++s) {
     const int end = s < cuts.size() ? cuts[s] : layers;
-    auto& stage = assignment.stage_layers.emplace_back(static_cast<std::size_t>(end - begin));
+    auto& stage = assignment.stage_layers.emplace_back(at(end - begin));
     std::iota(stage.begin(), stage.end(), begin);
     assignment.stage_workers.push_back({static_cast<int>(s)});
     assignment.worker_devices.push_back(static_cast<int>(s));
@@ -84,7 +85,7 @@ std::vector<Seconds> with_transfers(std::vector<Seconds> times, const PricedStag
                                     const Cluster& cluster) {
   for (const StageEdge& edge : priced.edges) {
     const Link link = link_between(cluster, number(edge.from), number(edge.to));
-    times[static_cast<std::size_t>(number(edge.to))] +=
+    times[at(number(edge.to))] +=
         Seconds(transfer_time(static_cast<double>(edge.activation.value), edge.activation_tensors, link));
   }
   return times;

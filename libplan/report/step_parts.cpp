@@ -7,6 +7,7 @@
 #include "libplan/cost/links.h"
 #include "libplan/price/predict.h"
 #include "libplan/search/planner.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -44,7 +45,7 @@ std::map<std::string, Seconds> port_loads(const Plan& plan) {
     add("the link", "worker ", number(sent.from), number(sent.to));
     const int from = position(sent.from), to = position(sent.to);
     if (!cards.between(from, to)) continue;
-    const auto card = [&](int device) { return cards.of[static_cast<std::size_t>(device)]; };
+    const auto card = [&](int device) { return cards.of[at(device)]; };
     add("the network card", cards.per_group > 1 ? "card " : "node ", card(from), card(to));
   }
   return loads;

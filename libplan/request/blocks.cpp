@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
+
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -24,15 +27,19 @@ std::string_view block_of(std::string_view layer, int depth) {
 }
 
 std::vector<std::vector<int>> blocks_of(const PlanGraph& graph, int depth) {
-  std::map<std::string_view, std::vector<int>> members;
+  using Block = std::pair<std::string_view, int>;  // layers in no block are told apart by the run they are in
+  std::map<Block, std::vector<int>> members;
+  int run = 0;
   for (int l = 0; l < graph.size(); ++l) {
-    const std::string_view block = block_of(graph.layers[static_cast<std::size_t>(l)].name, depth);
-    if (!block.empty()) members[block].push_back(l);
+    const std::string_view block = block_of(graph.layers[at(l)].name, depth);
+    if (!block.empty()) ++run;
+    members[{block, block.empty() ? run : 0}].push_back(l);
   }
   std::vector<std::vector<int>> blocks;
   for (auto& [name, layers] : members) {
     if (layers.size() > 1) blocks.push_back(std::move(layers));
   }
+  if (run == 0) return {};  // no layer is in a block
   std::ranges::sort(blocks);
   return blocks;
 }

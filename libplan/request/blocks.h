@@ -13,7 +13,9 @@ namespace pp::plan {
 /// of `layer1.0.conv1`). Parts end at a point. Empty: the layer is in no block.
 std::string_view block_of(std::string_view layer, int depth = 0);
 
-/// Layers of each block that has several, in file order. `depth` as for block_of(); 0: by numbers.
+/// Layers that stay together, in file order: of each block that has several, and of each run of layers in no
+/// block (an embedding and its norm, a norm and its head). None where no layer is in a block. `depth` as for
+/// block_of(); 0: by numbers.
 std::vector<std::vector<int>> blocks_of(const PlanGraph& graph, int depth);
 
 }  // namespace pp::plan

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 namespace {
 
@@ -13,8 +15,6 @@ constexpr int kEnumerated = 16;  ///< devices; more have more orders than that, 
 constexpr int kMostClasses = 4;
 
 using Order = std::vector<int>;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// What sets a device apart wherever it stands: the fastest and largest first.
 std::vector<int> classes_of(const Cluster& cluster, std::span<const std::int64_t> bytes) {

@@ -8,6 +8,7 @@
 
 #include "libplan/request/device_orders.h"
 #include "libplan/request/request.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -40,9 +41,7 @@ class DeviceSets {
   /// All devices, then those that are as fast and as large at least as one of them.
   void add_classes(SharedMemory shared) {
     const std::vector<std::int64_t> bytes = usable_bytes(cluster_, request_, shared);
-    const auto usable = [&](const Device& device) {
-      return bytes[static_cast<std::size_t>(&device - cluster_.devices.data())];
-    };
+    const auto usable = [&](const Device& device) { return bytes[at(&device - cluster_.devices.data())]; };
     add(shared, [](const Device&) { return true; });
     std::set<std::int64_t> sizes(bytes.begin(), bytes.end());
     std::set<double> speeds;

@@ -6,10 +6,10 @@
 #include <random>
 #include <set>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 namespace {
-
-std::size_t at(int layer) { return static_cast<std::size_t>(layer); }
 
 /// The edges of a graph, forwards or backwards.
 struct Edges {

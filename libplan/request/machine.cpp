@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 
 namespace {
@@ -23,7 +25,7 @@ void widen(Level& level, int devices) {
 
 Cluster first_devices(const Cluster& cluster, int devices) {
   Cluster part = cluster;
-  part.devices.resize(static_cast<std::size_t>(devices));
+  part.devices.resize(at(devices));
   const auto outermost =
       std::ranges::find_if(part.levels, [&](const Level& level) { return level.devices >= devices; });
   if (outermost != part.levels.end()) part.levels.erase(outermost + 1, part.levels.end());

@@ -10,6 +10,7 @@
 #include "libplan/request/shapes.h"
 #include "libplan/schedule/limits.h"
 #include "libplan/schedule/versions.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -259,14 +260,13 @@ SearchSpace search_space(const PlanGraph& graph, const std::vector<int>& order, 
     space.max_replicas = std::min(space.max_replicas, *std::ranges::max_element(space.replicas));
   if (request.cuts.empty() && !graph.has_groups()) return space;
   space.cut_allowed.assign(order.size() + 1, request.cuts.empty() ? 1 : 0);
-  for (const int cut : request.cuts) space.cut_allowed[static_cast<std::size_t>(cut)] = 1;
+  for (const int cut : request.cuts) space.cut_allowed[at(cut)] = 1;
   std::vector<int> position(order.size());
-  for (std::size_t p = 0; p < order.size(); ++p)
-    position[static_cast<std::size_t>(order[p])] = static_cast<int>(p);
+  for (std::size_t p = 0; p < order.size(); ++p) position[at(order[p])] = static_cast<int>(p);
   graph.for_each_group([&](const std::vector<int>& group) {
-    const auto at = [&](int layer) { return position[static_cast<std::size_t>(layer)]; };
-    const auto [first, last] = std::ranges::minmax(group, {}, at);
-    std::fill(space.cut_allowed.begin() + at(first) + 1, space.cut_allowed.begin() + at(last) + 1, char{0});
+    const auto place = [&](int layer) { return position[at(layer)]; };
+    const auto [first, last] = std::ranges::minmax(group, {}, place);
+    std::fill(space.cut_allowed.begin() + place(first) + 1, space.cut_allowed.begin() + place(last) + 1, char{0});
   });
   return space;
 }

@@ -9,6 +9,7 @@
 #include "libplan/schedule/limits.h"
 #include "libplan/schedule/ownership.h"
 #include "libplan/schedule/validate.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -47,7 +48,7 @@ void check_counts_agree(const PlanRequest& request) {
     std::size_t stages;
   };
   std::vector<Count> counts;
-  if (request.stages) counts.push_back({"stages", static_cast<std::size_t>(*request.stages)});
+  if (request.stages) counts.push_back({"stages", at(*request.stages)});
   if (!request.cuts.empty()) counts.push_back({"cuts", request.cuts.size() + 1});
   if (!request.replicas.empty()) counts.push_back({"replicas", request.replicas.size()});
   if (request.window == WindowRule::explicit_list) counts.push_back({"window", request.windows.size()});
@@ -128,8 +129,7 @@ void check_cuts(const PlanGraph& graph, const PlanRequest& request) {
     };
     const auto separates = [&](const std::vector<int>& group) {
       return "cuts: boundary " + std::to_string(cut) + " separates layers " +
-             graph.layers[static_cast<std::size_t>(group.front())].name + " and " +
-             graph.layers[static_cast<std::size_t>(group.back())].name + ", which ";
+             graph.layers[at(group.front())].name + " and " + graph.layers[at(group.back())].name + ", which ";
     };
     for (const std::vector<int>& group : graph.tied) {
       if (parts(group)) refuse(separates(group) + "share weights; move it" + or_copies(request));

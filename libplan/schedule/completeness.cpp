@@ -5,13 +5,12 @@
 
 #include "libplan/schedule/rule_sets.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
 
 [[noreturn]] void fail(const std::string& message) { throw Error(ErrorKind::data, message); }
-
-std::size_t at(int i) { return ProgramIndex::at(i); }
 
 std::string text(OpKind kind, int stage, int micro_batch) {
   return to_text(Op{kind, StageId{stage}, micro_batch});

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -36,7 +37,7 @@ int take_number(std::string_view& text) {
   int value = -1;
   if (text.empty() || text.front() == '-') return value;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  text.remove_prefix(at(end - text.data()));
   return error == std::errc{} ? value : -1;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "libplan/schedule/generators.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -42,12 +43,11 @@ Schedule dapple(const ScheduleRequest& request, Window published) {
   const int stages = static_cast<int>(request.replicas.size());
   int k = request.micro_batches;
   for (int s = 0; s < stages; ++s) {
-    const auto place = static_cast<std::size_t>(s);
+    const auto place = at(s);
     k = std::min({k, published(stages - s), limit_of(request, place)});
     Program program = early_backward(StageId{s}, k, request.micro_batches);
     append_update(program, StageId{s}, request.replicas[place]);
-    schedule.workers.insert(schedule.workers.end(), static_cast<std::size_t>(request.replicas[place]),
-                            {program, std::nullopt});
+    schedule.workers.insert(schedule.workers.end(), at(request.replicas[place]), {program, std::nullopt});
   }
   return schedule;
 }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "libplan/schedule/generators.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -89,7 +90,7 @@ std::vector<Pack> packs_of(const ScheduleRequest& request, const std::vector<int
                            const std::string& which) {
   std::vector<Pack> packs;
   int begin = 0;
-  for (const int size : sizes.empty() ? std::vector<int>(static_cast<std::size_t>(stages), 1) : sizes) {
+  for (const int size : sizes.empty() ? std::vector<int>(at(stages), 1) : sizes) {
     if (size < 1)
       refuse(request, which + " pack " + std::to_string(packs.size()) + " has no stages; give it at least 1");
     packs.push_back({begin, begin + size});
@@ -141,15 +142,15 @@ Schedule finish(const ScheduleRequest& request, std::vector<std::vector<WorkerId
 /// Tasks go round the workers in their order of execution.
 Schedule generate_harmony_pp(const ScheduleRequest& request) {
   const int k = static_cast<int>(request.replicas.size());
-  std::vector<std::vector<WorkerId>> placement(static_cast<std::size_t>(stages_of(request)));
-  std::vector<TaskList> lists(static_cast<std::size_t>(k));
+  std::vector<std::vector<WorkerId>> placement(at(stages_of(request)));
+  std::vector<TaskList> lists(at(k));
   const std::vector<int> all = group(request, 0, 1);
   int turn = 0;
   for (const Task& task : tasks_of(request)) {
     const WorkerId worker{turn++ % k};
     lists[index(worker)].add(task, all, 1);
     for (int s = task.pack.begin; s < task.pack.end; ++s) {
-      auto& workers = placement[static_cast<std::size_t>(s)];
+      auto& workers = placement[at(s)];
       if (!std::ranges::count(workers, worker)) workers.push_back(worker);
     }
   }
@@ -166,12 +167,12 @@ Schedule generate_harmony_dp(const ScheduleRequest& request) {
   }
   std::vector<WorkerId> everybody;
   for (int w = 0; w < k; ++w) everybody.push_back(WorkerId{w});
-  std::vector<TaskList> lists(static_cast<std::size_t>(k));
+  std::vector<TaskList> lists(at(k));
   for (int w = 0; w < k; ++w) {
     const std::vector<int> own = group(request, w, k);
-    for (const Task& task : tasks_of(request)) lists[static_cast<std::size_t>(w)].add(task, own, k);
+    for (const Task& task : tasks_of(request)) lists[at(w)].add(task, own, k);
   }
-  return finish(request, std::vector(static_cast<std::size_t>(stages_of(request)), everybody), lists);
+  return finish(request, std::vector(at(stages_of(request)), everybody), lists);
 }
 
 }  // namespace pp::plan

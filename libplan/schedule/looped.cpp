@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "libplan/schedule/generators.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -76,11 +77,11 @@ Schedule generate_interleaved(const ScheduleRequest& request) {
   for (int r = 0; r < k; ++r) {
     Program program;
     const auto forward = [&](int i) {
-      const auto [m, c] = order[static_cast<std::size_t>(i)];
+      const auto [m, c] = order[at(i)];
       program.push_back({OpKind::forward, StageId{c * k + r}, m});
     };
     const auto backward = [&](int i) {
-      const auto [m, c] = order[static_cast<std::size_t>(i)];
+      const auto [m, c] = order[at(i)];
       program.push_back({OpKind::backward, StageId{(v - 1 - c) * k + r}, m});
     };
     const int warm_up = std::min(2 * (k - r - 1) + (v - 1) * group, count);

@@ -7,13 +7,12 @@
 
 #include "libplan/schedule/completeness.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
 
 [[noreturn]] void fail(const std::string& message) { throw Error(ErrorKind::data, message); }
-
-std::size_t at(int i) { return ProgramIndex::at(i); }
 
 std::string name(StageId stage) { return "stage " + std::to_string(number(stage)); }
 
@@ -153,7 +152,7 @@ Slot slot_of(OpKind kind) {
 
 void insert(ProgramIndex& index, int id) {
   const Op& op = index.ops[at(id)];
-  auto& table = index.slots[static_cast<std::size_t>(slot_of(op.kind))];
+  auto& table = index.slots[at(slot_of(op.kind))];
   int& first = table[pp::index(op.stage) * at(index.micro_batches) + at(op.micro_batch)];
   if (first != kNone && index.worker_of[at(first)] == index.worker_of[at(id)]) {
     const Op& other = index.ops[at(first)];

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "libplan/schedule/program_set.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 
@@ -81,7 +82,7 @@ struct ProgramIndex {
   int position(int id) const { return id - worker_begin[at(worker_of[at(id)])]; }
   Slice slice(int id) const { return slices.empty() ? Slice{} : slices[at(id)]; }
   int first(Slot slot, int stage, int micro_batch) const {
-    return slots[static_cast<std::size_t>(slot)][at(stage) * at(micro_batches) + at(micro_batch)];
+    return slots[at(slot)][at(stage) * at(micro_batches) + at(micro_batch)];
   }
   int following(int id) const { return next.empty() ? kNone : next[at(id)]; }
   /// The operation of `slot` for the stage and micro-batch of `id` on the same worker, kNone if there is none.
@@ -98,8 +99,6 @@ struct ProgramIndex {
   /// The reverse relation: visit(consumer, edge).
   template <class Visit>
   void for_each_consumer(int id, Visit visit) const;
-
-  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
  private:
   /// Frames of a clocked set move on by one stage per step.

@@ -1,11 +1,10 @@
 #include "libplan/schedule/progress.h"
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return ProgramIndex::at(i); }
 
 class Progress {
  public:

@@ -5,11 +5,10 @@
 
 #include "libplan/schedule/program_index.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return ProgramIndex::at(i); }
 
 /// What a worker does one after the other for each operation.
 enum class Action { receive, run, send };

@@ -6,6 +6,7 @@
 #include "libplan/schedule/generators.h"
 #include "libplan/schedule/limits.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -72,7 +73,7 @@ void check_policy(const ScheduleRequest& request, const ScheduleRow& row) {
 }
 
 void check_recompute(const ScheduleRequest& request, const ScheduleRow& row) {
-  const std::size_t stages = request.replicas.size() * static_cast<std::size_t>(chunks_of(request));
+  const std::size_t stages = request.replicas.size() * at(chunks_of(request));
   const std::size_t found = request.recompute.size();
   if (found > 1 && found != stages) {
     refuse(request, std::to_string(found) + " recompute modes for " + std::to_string(stages) +

@@ -1,11 +1,10 @@
 #include "libplan/schedule/rule_sets.h"
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return ProgramIndex::at(i); }
 
 [[noreturn]] void refuse(const ProgramIndex& index, int id, const std::string& text) {
   throw Error(ErrorKind::data, locate(index, id) + ": " + text);

@@ -5,6 +5,7 @@
 
 #include "libplan/schedule/limits.h"
 #include "libplan/schedule/versions.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -88,11 +89,11 @@ class Streams {
       return program;
     };
     for (const auto& workers : stage_workers_) {
-      const Stream& first = *streams_[static_cast<std::size_t>(workers.front())];
+      const Stream& first = *streams_[at(workers.front())];
       for (std::size_t q = 1; q < workers.size(); ++q) {
         const int by = static_cast<int>(q);
         const Stream wanted{moved(first.prologue, by), moved(first.body, by), first.period};
-        if (*streams_[static_cast<std::size_t>(workers[q])] != wanted) return false;
+        if (*streams_[at(workers[q])] != wanted) return false;
       }
     }
     return true;

@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "libplan/schedule/generators.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -42,7 +43,6 @@ class VList {
   }
 
  private:
-  static std::size_t at(int chunk) { return static_cast<std::size_t>(chunk); }
   void append(OpKind kind, int chunk, std::array<int, 2>& next) {
     program_.push_back({kind, stages_[at(chunk)], next[at(chunk)]++});
   }

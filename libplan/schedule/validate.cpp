@@ -11,6 +11,7 @@
 #include "libplan/schedule/progress.h"
 #include "libplan/schedule/rule_sets.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -30,13 +31,13 @@ class OrderCheck {
       : set_(set), index_(index), partners_(partners_of_stages(set, index)) {}
 
   void run() {
-    std::vector<Pending> pending(ProgramIndex::at(index_.stages));
+    std::vector<Pending> pending(at(index_.stages));
     std::vector<int> group(pending.size());
     for (int worker = 0; worker < index_.workers(); ++worker) {
       start(worker, pending, group);
-      const int end = index_.worker_begin[ProgramIndex::at(worker) + 1];
-      for (int id = index_.worker_begin[ProgramIndex::at(worker)]; id < end; ++id) {
-        const Op& op = index_.ops[ProgramIndex::at(id)];
+      const int end = index_.worker_begin[at(worker) + 1];
+      for (int id = index_.worker_begin[at(worker)]; id < end; ++id) {
+        const Op& op = index_.ops[at(id)];
         if (op.kind == OpKind::tied_all_reduce) {
           reduce_tied(id, worker, pending, group);
         } else {
@@ -49,17 +50,16 @@ class OrderCheck {
  private:
   /// Backwards per update of the worker's stages: all of them, or the asynchronous number.
   void start(int worker, std::vector<Pending>& pending, std::vector<int>& group) {
-    for (const int s : index_.stages_of_worker[ProgramIndex::at(worker)]) {
-      pending[ProgramIndex::at(s)] = {};
-      group[ProgramIndex::at(s)] = set_.synchronous ? 0 : set_.backwards_per_update;
+    for (const int s : index_.stages_of_worker[at(worker)]) {
+      pending[at(s)] = {};
+      group[at(s)] = set_.synchronous ? 0 : set_.backwards_per_update;
     }
     if (!set_.synchronous) return;
-    for (const Op& op : set_.workers[ProgramIndex::at(worker)])
-      group[pp::index(op.stage)] += completes_backward(op.kind);
+    for (const Op& op : set_.workers[at(worker)]) group[pp::index(op.stage)] += completes_backward(op.kind);
   }
 
   void step(int id, Pending& pending, int group) {
-    const Op& op = index_.ops[ProgramIndex::at(id)];
+    const Op& op = index_.ops[at(id)];
     if (completes_backward(op.kind)) {
       if (!set_.synchronous && pending.backwards == group) {
         refuse(id, to_text(Op{OpKind::update, op.stage, 0}) + " of the backward before it must come first");
@@ -77,11 +77,11 @@ class OrderCheck {
   }
 
   void reduce_tied(int id, int worker, std::vector<Pending>& pending, const std::vector<int>& group) {
-    const std::vector<int>& stages = index_.stages_of_worker[ProgramIndex::at(worker)];
-    for (const int s : index_.tied[ProgramIndex::at(index_.ops[ProgramIndex::at(id)].micro_batch)]) {
+    const std::vector<int>& stages = index_.stages_of_worker[at(worker)];
+    for (const int s : index_.tied[at(index_.ops[at(id)].micro_batch)]) {
       if (std::ranges::find(stages, s) == stages.end()) continue;
-      Pending& stage = pending[ProgramIndex::at(s)];
-      check_finished(id, stage, group[ProgramIndex::at(s)]);
+      Pending& stage = pending[at(s)];
+      check_finished(id, stage, group[at(s)]);
       check_reduced(id, StageId{s}, stage);
       ++stage.tied;
     }

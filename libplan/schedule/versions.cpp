@@ -5,6 +5,7 @@
 #include <string>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -49,12 +50,12 @@ class VersionWalk {
   std::vector<int> predicted() {
     const int stages = static_cast<int>(live_.size());
     for (int s = 0; s < stages; ++s) {
-      const std::size_t workers = set_.stage_workers[static_cast<std::size_t>(s)].size();
+      const std::size_t workers = set_.stage_workers[at(s)].size();
       if (workers > 1) {
         throw Error(ErrorKind::data, "stage " + std::to_string(s) + " has " + std::to_string(workers) +
                                          " replicas; weight policy predict needs a straight pipeline");
       }
-      live_[static_cast<std::size_t>(s)] = predictions_kept(s, stages, per_update_);
+      live_[at(s)] = predictions_kept(s, stages, per_update_);
     }
     return live_;
   }

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 
 /// Runs `work(0)` to `work(count - 1)` on `threads` threads and rethrows the error of the smallest index.
@@ -29,8 +31,7 @@ void for_each_index(std::size_t count, int threads, const Work& work) {
   };
   {
     std::vector<std::jthread> helpers;
-    for (std::size_t t = 1; t < std::min(static_cast<std::size_t>(threads), count); ++t)
-      helpers.emplace_back(run);
+    for (std::size_t t = 1; t < std::min(at(threads), count); ++t) helpers.emplace_back(run);
     run();
   }
   for (const std::exception_ptr& error : errors) {

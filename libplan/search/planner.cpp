@@ -12,6 +12,7 @@
 #include "libplan/schedule/limits.h"
 #include "libplan/search/certificate.h"
 #include "libplan/search/passes.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -32,7 +33,8 @@ std::string percent(double share) {
 std::string workers_text(const Finalist& finalist) {
   if (!finalist.placed) return replicas_text(finalist.partition);
   std::vector<int> workers;
-  for (const auto& stage : finalist.placed->stage_workers) workers.push_back(static_cast<int>(stage.size()));
+  for (const auto& stage : finalist.placed->stage_workers)
+    workers.push_back(static_cast<int>(stage.size()) * finalist.pipelines);
   return joined(workers, "-");
 }
 
@@ -108,16 +110,16 @@ void add_stages(Plan& plan, const Finalist& best, const Cluster& cluster) {
   for (std::size_t s = 0; s < best.partition.size(); ++s) {
     Stage& stage = plan.stages.emplace_back();
     for (const int layer : best.assignment.stage_layers[s]) {
-      stage.layers.push_back(plan.model.layers[static_cast<std::size_t>(layer)].name);
+      stage.layers.push_back(plan.model.layers[at(layer)].name);
     }
     for (const int worker : best.assignment.stage_workers[s]) stage.workers.push_back(WorkerId{worker});
     if (best.assignment.recompute.empty()) continue;
     for (const int layer : best.assignment.recompute[s]) {
-      stage.recompute.push_back(plan.model.layers[static_cast<std::size_t>(layer)].name);
+      stage.recompute.push_back(plan.model.layers[at(layer)].name);
     }
   }
   for (std::size_t w = 0; w < best.assignment.worker_devices.size(); ++w) {
-    const Device& device = cluster.devices[static_cast<std::size_t>(best.assignment.worker_devices[w])];
+    const Device& device = cluster.devices[at(best.assignment.worker_devices[w])];
     plan.workers.push_back(
         {WorkerId{static_cast<int>(w)}, device.id, ranks.at(device.node), best.assignment.programs[w]});
   }
@@ -160,7 +162,7 @@ int chunks_of(const Finalist& best) {
   if (!best.placed || best.schedule->chunks == Chunks::one) return 1;
   const bool swapped = best.schedule->rules == RuleSet::swapped;
   const auto copies = swapped ? std::size_t{1} : best.placed->stage_workers.front().size();
-  return static_cast<int>(best.partition.size() * copies) / best.workers();
+  return static_cast<int>(best.partition.size() * copies / best.placed->workers.size());
 }
 
 /// The limit is what weights are swapped for, so the plan says it, and the run keeps to it.

@@ -19,9 +19,10 @@ namespace {
 constexpr std::size_t kSimulated = 64;  ///< per call and schedule
 constexpr std::size_t kPlaced = 4;      ///< the same of a placed schedule: each is improved by simulation
 constexpr std::size_t kSwapped = 32;    ///< of one that swaps: each way to cut is another way to fit
-constexpr std::int64_t kPlacedOperations = 8'000'000;  ///< of those in all, about a second a million
-constexpr double kOperations = 4e6;                    ///< the same of all others
-constexpr double kOperationsLarge = 1e6;               ///< the same on a machine that is_large()
+constexpr std::int64_t kPlacedOperations = 8'000'000;       ///< of those in all, about a second a million
+constexpr std::int64_t kPlacedOperationsLarge = 1'000'000;  ///< the same on a machine that is_large()
+constexpr double kOperations = 4e6;                         ///< the same of all others
+constexpr double kOperationsLarge = 1e6;                    ///< the same on a machine that is_large()
 constexpr std::size_t kAtOnce = 8;                ///< whatever the number of threads, which changes no result
 constexpr std::int64_t kImproved = 200'000;       ///< operations simulated per machine for local improvement
 constexpr std::int64_t kImprovedSmall = 500'000;  ///< the same of small models
@@ -151,15 +152,15 @@ bool Shortlist::is_hopeless(const Finalist& finalist) const {
 }
 
 bool Shortlist::can_afford(const Finalist& finalist) {
+  const bool large = is_large(graph_.size(), static_cast<int>(cluster_.devices.size()));
   if (!finalist.placed) {
-    const bool large = is_large(graph_.size(), static_cast<int>(cluster_.devices.size()));
     if (operations_ > (large ? kOperationsLarge : kOperations) &&
         best() < std::numeric_limits<double>::infinity())
       return false;
     operations_ += operations_of(finalist) + links_of(finalist);
     return true;
   }
-  if (placed_operations_ > kPlacedOperations) return false;
+  if (placed_operations_ > (large ? kPlacedOperationsLarge : kPlacedOperations)) return false;
   constexpr std::int64_t kPasses = 3;  // forward and both halves of the backward
   placed_operations_ += kPasses * std::ssize(finalist.partition) * finalist.micro_batches;
   return true;
@@ -208,16 +209,25 @@ void Shortlist::price(std::span<Finalist> finalists) {
         finalist.micro_batches,
         price_model(profile_, micro_batch_sizes(request_.mini_batch, finalist.micro_batches), curve));
   }
+  std::vector<char> priced(promising.size());
   for_each_index(promising.size(), affordable_threads(promising, request_.threads),
-                 [&](std::size_t i) { price(*promising[i]); });
-  for (Finalist* finalist : promising) keep(std::move(*finalist));
+                 [&](std::size_t i) { priced[i] = price(*promising[i]) ? 1 : 0; });
+  for (std::size_t i = 0; i < promising.size(); ++i) {
+    if (priced[i] != 0) keep(std::move(*promising[i]));
+  }
 }
 
-void Shortlist::price(Finalist& finalist) const {
+bool Shortlist::price(Finalist& finalist) const {
   const PricingContext context = context_of(finalist);
-  if (finalist.placed) return settle_placed(finalist, context, request_, best_of(*finalist.schedule));
+  if (finalist.placed) {
+    constexpr double kNear = 1.1;  // thousands of devices take seconds each
+    const bool large = is_large(graph_.size(), static_cast<int>(cluster_.devices.size()));
+    const double worth = large ? kNear * best() : std::numeric_limits<double>::infinity();
+    return settle_placed(finalist, context, request_, best_of(*finalist.schedule), worth);
+  }
   simulate(finalist, context);
   if (finalist.endless) shorten(finalist, context);
+  return true;
 }
 
 void Shortlist::simulate(Finalist& finalist, const PricingContext& context) const {

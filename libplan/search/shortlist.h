@@ -71,7 +71,8 @@ class Shortlist {
   std::vector<Finalist> choose(std::vector<Finalist> finalists);
   /// Prices a few at the same time, against the same best.
   void price(std::span<Finalist> finalists);
-  void price(Finalist& finalist) const;
+  /// False: it has turned out too slow to be kept.
+  bool price(Finalist& finalist) const;
   /// With the windows that suit it.
   void simulate(Finalist& finalist, const PricingContext& context) const;
   /// Takes the best with one replica less of those whose streams repeat in time.

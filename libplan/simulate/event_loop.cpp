@@ -13,11 +13,10 @@
 #include "libplan/simulate/card_time.h"
 #include "libplan/simulate/op_costs.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return ProgramIndex::at(i); }
 
 std::size_t card_count(const SimulationInput& input) {
   return input.cards.empty() ? 0 : at(std::ranges::max(input.cards)) + 1;

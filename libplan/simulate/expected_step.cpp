@@ -8,6 +8,7 @@
 #include "libplan/simulate/event_loop.h"
 #include "libplan/simulate/index_simulation.h"
 #include "libplan/simulate/op_costs.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -15,8 +16,6 @@ namespace {
 constexpr std::size_t kMostOperations = 100'000;  ///< of one draw
 constexpr std::size_t kOperations = 400'000;      ///< of all draws
 constexpr std::size_t kLeastDraws = 4, kMostDraws = 2048;
-
-std::size_t at(int i) { return ProgramIndex::at(i); }
 
 /// SplitMix64: Steele, Lea, Flood, OOPSLA'14.
 std::uint64_t mixed(std::uint64_t x) {

@@ -8,11 +8,10 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return ProgramIndex::at(i); }
 
 [[noreturn]] void misfit(const std::string& message) {
   throw Error(ErrorKind::internal, "simulation: " + message);

@@ -6,11 +6,10 @@
 
 #include "libplan/simulate/index_simulation.h"
 #include "libplan/simulate/op_costs.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return ProgramIndex::at(i); }
 
 /// Longest paths through the dependencies of a set of programs.
 class LongestPaths {

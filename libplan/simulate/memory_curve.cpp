@@ -4,11 +4,10 @@
 
 #include "libplan/simulate/index_simulation.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return ProgramIndex::at(i); }
 
 /// The events of `result` by operation id: events of one worker stand in the order of its list.
 std::vector<const OpEvent*> events_by_id(const ProgramIndex& index, const SimulationResult& result) {

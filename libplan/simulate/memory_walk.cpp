@@ -2,10 +2,10 @@
 
 #include <cmath>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return ProgramIndex::at(i); }
 
 Bytes scaled(Bytes bytes, double factor) {
   return factor == 1 ? bytes : Bytes(std::llround(static_cast<double>(bytes.value) * factor));

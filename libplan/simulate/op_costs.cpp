@@ -4,10 +4,10 @@
 #include <set>
 #include <utility>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return ProgramIndex::at(i); }
 
 double scale_of(const std::vector<double>& scale, const Op& op) {
   return scale.empty() || !has_micro_batch(op.kind) ? 1 : scale[at(op.micro_batch)];
@@ -27,7 +27,7 @@ OpCosts::OpCosts(const ProgramIndex& index, const SimulationInput& input)
   for (const StageEdge& edge : input.edges) {
     const Dependency pair{number(edge.from), number(edge.to)};
     const auto found = std::ranges::find(index.dependencies, pair);
-    Flow& flow = flows_[static_cast<std::size_t>(found - index.dependencies.begin())];
+    Flow& flow = flows_[at(found - index.dependencies.begin())];
     flow.activation += static_cast<double>(edge.activation.value);
     flow.activation_tensors += edge.activation_tensors;
     flow.gradient += static_cast<double>(edge.gradient.value);

@@ -10,11 +10,10 @@
 #include "libplan/simulate/lower_bound.h"
 #include "libplan/simulate/memory_walk.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return ProgramIndex::at(i); }
 
 /// By start time; what starts together stays in the order of workers and their lists. Each list is in order
 /// already.

@@ -9,6 +9,7 @@
 
 #include "libplan/schedule/program.h"
 #include "libplan/schedule/validate.h"
+#include "libprofile/core/index.h"
 #include "libprofile/core/link.h"
 #include "libprofile/core/spread.h"
 #include "libprofile/core/units.h"
@@ -126,8 +127,7 @@ struct SimulationInput {
   /// With links. O(levels).
   const Link& link(int from, int to) const {
     const auto joins = [&](const LinkLevel& level) {
-      return level.groups.empty() ||
-             level.groups[static_cast<std::size_t>(from)] == level.groups[static_cast<std::size_t>(to)];
+      return level.groups.empty() || level.groups[at(from)] == level.groups[at(to)];
     };
     const auto level = std::ranges::find_if(links, joins);
     return level == links.end() ? links.back().link : level->link;

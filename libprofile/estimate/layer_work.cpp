@@ -6,12 +6,11 @@
 #include <tuple>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 #include "libprofile/core/ops/op_table.h"
 
 namespace pp::profile {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Who made a tensor: layer, node of its graph (-1: none) and output; data of the model has negative layers.
 using Maker = std::tuple<int, int, int>;

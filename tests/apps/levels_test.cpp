@@ -1,6 +1,7 @@
 // Machines of several nodes on pp-plan's command line.
 #include <filesystem>
 
+#include "apps/plan/stage_table.h"
 #include "libplan/plan.h"
 #include "libprofile/core/file.h"
 #include "tests/apps/sample_profile.h"
@@ -87,6 +88,28 @@ TEST_SUITE("apps/levels") {
     const std::string one_node = table({"--devices", "3", "--bandwidth", "1GB/s"}, "auto");
     CHECK(one_node.find("  cpu:1  ") != std::string::npos);
     CHECK(one_node.find("unused devices: cpu:2\n") != std::string::npos);
+  }
+
+  TEST_CASE("stages that are alike share a row, their devices are a range, equal numbers are counted") {
+    const Folder folder;
+    const Outcome outcome = folder.plan(
+        {"--levels", "2@8GB/s,4@1GB/s", "--stages", "8", "--schedule", "gpipe", "--micro-batches", "8"});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    CHECK(outcome.out.find("8 stages, replicas 8 x 1, ") != std::string::npos);
+    // Stages 0 and 7 differ: nothing is received, the loss is computed.
+    CHECK(outcome.out.find("\n1 .. 6 ") != std::string::npos);
+    CHECK(outcome.out.find("  a/cpu:1 .. d/cpu:0  ") != std::string::npos);
+    CHECK(outcome.out.find("\n     7 ") != std::string::npos);
+  }
+
+  TEST_CASE("four equal items of a list, or more, are counted") {
+    using pp::plan_tool::counted_runs;
+    CHECK(counted_runs("2-2-2-2", '-') == "4 x 2");
+    CHECK(counted_runs("2-2-2", '-') == "2-2-2");
+    CHECK(counted_runs("8-1-1-1-1-1-3", '-') == "8, 5 x 1, 3");
+    CHECK(counted_runs("all|all|all|all|-", '|') == "4 x all, -");
+    CHECK(counted_runs("16", '|') == "16");
   }
 
   TEST_CASE("a machine is described once") {

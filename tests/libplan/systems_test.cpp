@@ -16,6 +16,7 @@
 #include "libplan/schedule/csv.h"
 #include "libplan/schedule/versions.h"
 #include "libprofile/core/file.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/peers/support.h"
 #include "tests/libplan/schedule/golden_cases.h"
 #include "tests/libplan/simulate/support.h"
@@ -112,9 +113,9 @@ TEST_SUITE("libplan/systems") {
       request.recompute = {mode};
       SimulationInput input = test::equal_stages(program_set(request));
       for (int s = 0; s < 3; ++s) {
-        CHECK(count(input.programs.workers[static_cast<std::size_t>(s)], OpKind::recompute, s) == again);
-        input.stages[static_cast<std::size_t>(s)].saved = Bytes(10);
-        input.stages[static_cast<std::size_t>(s)].input = Bytes(1);
+        CHECK(count(input.programs.workers[at(s)], OpKind::recompute, s) == again);
+        input.stages[at(s)].saved = Bytes(10);
+        input.stages[at(s)].input = Bytes(1);
       }
       peaks.push_back(simulate(input).memory.front().saved);
     }
@@ -179,11 +180,10 @@ TEST_SUITE("libplan/systems") {
       const int layers = random.integer(1, 10), blocks = random.integer(1, layers);
       const std::vector<double> costs = random.values(layers, 20, false);
       const double total = std::accumulate(costs.begin(), costs.end(), 0.0);
-      std::vector<int> expected(static_cast<std::size_t>(blocks), 0);
+      std::vector<int> expected(at(blocks), 0);
       double sum = 0;
       for (const double cost : costs)
-        ++expected[static_cast<std::size_t>(
-            std::min(static_cast<int>((sum += cost) / total * blocks), blocks - 1))];
+        ++expected[at(std::min(static_cast<int>((sum += cost) / total * blocks), blocks - 1))];
       CHECK(lingvo_partition(costs, blocks) == expected);
     }
     const Profile profile = test::make_profile({{{9, 1}, {1, 1}, {1, 1}, {1, 1}}, {}, {1}});
@@ -231,13 +231,13 @@ TEST_SUITE("libplan/systems") {
         for (const auto& [begin, end, machines] : all) {
           double compute = 0, reduced = 0;
           for (int l = begin; l < end; ++l) {
-            const LayerProfile& layer = profile.layers[static_cast<std::size_t>(l)];
+            const LayerProfile& layer = profile.layers[at(l)];
             compute += (layer.points[0].forward.median + layer.points[0].backward.median).count();
             reduced += 2.0 * (machines - 1) * static_cast<double>(layer.parameters.value) / 1e9;
           }
           slowest = std::max(slowest, std::max(compute, reduced) / machines);
           if (begin == 0) continue;
-          const LayerPoint& sent = profile.layers[static_cast<std::size_t>(begin - 1)].points[0];
+          const LayerPoint& sent = profile.layers[at(begin - 1)].points[0];
           slowest = std::max(slowest, 2 * static_cast<double>(sent.output.value) / 1e9);
         }
         least = std::min(least, slowest);
@@ -269,7 +269,7 @@ TEST_SUITE("libplan/systems") {
     for (const int front : {2, 3}) {
       const ProgramSet set = program_set({"pipedream", {front, 1}, 1, WindowRule::published}, 6 * front);
       for (int replica = 0; replica < front; ++replica) {
-        for (const Op& op : set.workers[static_cast<std::size_t>(replica)]) {
+        for (const Op& op : set.workers[at(replica)]) {
           if (has_micro_batch(op.kind)) CHECK(op.micro_batch % front == replica);
         }
       }
@@ -374,7 +374,7 @@ TEST_SUITE("libplan/systems") {
     const ProgramSet set = program_set({"partime", {1, 1, 1, 1}, 1}, 50);
     // The output of frame i at step i+N-1; a gradient meets the frame of 2(N-1-s) steps later.
     for (int s = 0; s < 4; ++s) {
-      const Program& program = set.workers[static_cast<std::size_t>(s)];
+      const Program& program = set.workers[at(s)];
       const auto first = [&](OpKind kind) { return std::ranges::find(program, kind, &Op::kind)->micro_batch; };
       CHECK(first(OpKind::forward) == s);
       CHECK(first(OpKind::backward) == 6 - s);
@@ -421,7 +421,7 @@ TEST_SUITE("libplan/systems") {
     // Megatron's rule for turn k of worker r: chunk (k % Kv)/K, backwards v-1 less it, micro-batch (k/Kv)K +
     // k % K; warm-up 2(K-r-1) + (v-1)K.
     for (const auto& [k, v, m] : {std::tuple{2, 2, 4}, {4, 2, 8}, {3, 3, 6}, {4, 3, 4}}) {
-      ScheduleRequest request{"interleaved", std::vector<int>(static_cast<std::size_t>(k), 1), m};
+      ScheduleRequest request{"interleaved", std::vector<int>(at(k), 1), m};
       request.chunks_per_worker = v;
       Texts expected;
       for (int r = 0; r < k; ++r) {

@@ -27,7 +27,7 @@ EXAMPLES = {"cnn": "float32:1x8x8", "transformer": "int64:12:0..31"}
 QUARTERS = {"cnn": ["conv2", "pool", "head"], "transformer": ["layers.1", "layers.2", "layers.3"]}
 CUTS = {("cnn", "1f1b"): ["pool"], ("cnn", "interleaved"): QUARTERS["cnn"], ("cnn", "zb-v"): QUARTERS["cnn"],
         ("transformer", "1f1b"): ["layers.2"], ("transformer", "interleaved"): QUARTERS["transformer"],
-        ("transformer", "zb-h1"): ["layers.2"]}
+        ("transformer", "zb-h1"): ["layers.2"], ("transformer", "data-parallel"): []}
 
 
 def run(folder: pathlib.Path, *command: Any) -> str:
@@ -52,13 +52,17 @@ def import_model(folder: pathlib.Path, name: str) -> list[str]:
 
 
 def plan(folder: pathlib.Path, layers: list[str], schedule: str, begins: list[str]) -> None:
-    """plan.json and what is exported of it; stages begin at the first layers within the modules `begins`."""
+    """plan.json and what is exported of it; stages begin at the first layers within the modules `begins`. Replicas share
+    the optimizer's state there, which moves no weight."""
     cuts = [min(k for k, layer in enumerate(layers) if f"{layer}.".startswith(f"{begin}.")) for begin in begins]
-    replicas = ["--replicas", "1-1"] if schedule == "1f1b" else []
-    run(folder, BIN / "pp-plan", "profile.json", "--devices", 2, "--bandwidth", "1GB/s",
-        "--mini-batch", export_models.BATCH, "--micro-batch-size", 4, "--schedule", schedule,
-        "--cuts", ",".join(map(str, cuts)), *replicas, "-q", "-o", "plan.json")
-    run(folder, BIN / "pp-plan", "export", "plan.json", "--format", "torch-pipelining", "-o", "exported")
+    options = {"1f1b": ["--replicas", "1-1"], "data-parallel": ["--replicas", "2"]}.get(schedule, [])
+    options += ["--cuts", ",".join(map(str, cuts))] if cuts else []
+    request = (BIN / "pp-plan", "profile.json", "--devices", 2, "--bandwidth", "1GB/s", "--mini-batch", export_models.BATCH,
+               "--micro-batch-size", 4, "--schedule", schedule, *options, "-q", "-o")
+    run(folder, *request, "plan.json")
+    run(folder, *request, "shared.json", "--shard", "optimizer")
+    exported = "shared.json" if schedule == "data-parallel" else "plan.json"
+    run(folder, BIN / "pp-plan", "export", exported, "--format", "torch-pipelining", "-o", "exported")
 
 
 def losses_here(folder: pathlib.Path) -> list[float]:

@@ -13,6 +13,7 @@
 #include "libplan/schedule/limits.h"
 #include "libplan/schedule/versions.h"
 #include "libplan/search/candidates/placed.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -151,8 +152,7 @@ std::vector<RecomputeMode> recompute_modes(const PlanRequest& request, bool limi
 
 int nodes_of(const Cluster& cluster, const DeviceSet& devices) {
   std::set<std::string_view> nodes;
-  for (const int position : devices.positions)
-    nodes.insert(cluster.devices[static_cast<std::size_t>(position)].node);
+  for (const int position : devices.positions) nodes.insert(cluster.devices[at(position)].node);
   return static_cast<int>(nodes.size());
 }
 

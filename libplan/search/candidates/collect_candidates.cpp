@@ -1,6 +1,7 @@
 #include "libplan/search/candidates/collect_candidates.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "libplan/request/device_orders.h"
@@ -8,11 +9,13 @@
 #include "libplan/search/candidates/graph_candidates.h"
 #include "libplan/search/candidates/ordered_candidates.h"
 #include "libplan/search/candidates/placed.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
 
 constexpr std::size_t kDrawnOrders = 64;
+constexpr double kNear = 1.05;                  ///< the best objective so far: what is above is not looked for
 constexpr std::size_t kMostPairs = 20'000'000;  ///< of down-sets, times devices, over all cases
 
 /// The finalist with these devices for its workers in turn.
@@ -25,7 +28,7 @@ Finalist on_devices(Finalist finalist, std::vector<int> devices) {
 bool has_free_order(const PlanGraph& graph, const PlanRequest& request) {
   if (!request.cuts.empty() || !request.layer_order.empty()) return false;
   for (int l = 1; l < graph.size(); ++l) {
-    if (std::ranges::count(graph.layers[static_cast<std::size_t>(l)].producers, l - 1) == 0) return true;
+    if (std::ranges::count(graph.layers[at(l)].producers, l - 1) == 0) return true;
   }
   return false;
 }
@@ -107,7 +110,7 @@ class CandidateCollector {
     result_.floor = std::min(result_.floor, shared_work(one));
     if (limits_.depth != Depth::plain) return;
     try {
-      for (Finalist& finalist : placed_finalists(one, cluster_, request_, layers, limits_.slowest)) {
+      for (Finalist& finalist : placed_finalists(one, cluster_, request_, layers, slowest_placed(one))) {
         result_.placed_bound = std::min(result_.placed_bound, finalist.bound);
         result_.finalists.push_back(std::move(finalist));
       }
@@ -149,9 +152,14 @@ class CandidateCollector {
 
   /// What an equal case on the same chain has found, if there was one.
   const Searched& search(const PlanCase& one, const SearchCase& what) {
-    if (!one.fresh) return searched_[static_cast<std::size_t>(one.search)];
+    if (!one.fresh) return searched_[at(one.search)];
     if (one.search == 0) searched_.clear();
-    Searched& searched = searched_.emplace_back(find_candidates(what, one.space, limits_));
+    Searched& searched = searched_.emplace_back(find_candidates(what, one.space, limits_of(one)));
+    if (one.space.aligned && !searched.list.candidates.empty()) {
+      double& best =
+          aligned_best_.try_emplace(&one.schedule, std::numeric_limits<double>::infinity()).first->second;
+      best = std::min(best, searched.list.candidates.front().estimate);
+    }
     cut_short_ |= searched.list.cut_short;
     const bool large = is_large(graph_.size(), static_cast<int>(one.devices.positions.size()));
     searched.bound = large ? whole_bound(what, one.space) : searched.list.bound;
@@ -162,6 +170,24 @@ class CandidateCollector {
     const bool wanted = limits_.depth == Depth::plain && searched.list.bound <= limits_.slowest && !cut_short_;
     if (wanted) searched.ordered = ordered(one);
     return searched;
+  }
+
+  /// Of thousands of devices, where a search takes long, only what may come near the best of equal replicas.
+  double slowest_placed(const PlanCase& one) const {
+    double slowest = limits_.slowest;
+    if (!is_large(graph_.size(), static_cast<int>(one.devices.positions.size()))) return slowest;
+    for (const auto& [schedule, best] : aligned_best_) slowest = std::min(slowest, kNear * best);
+    return slowest;
+  }
+
+  /// Pipelines of equal replicas are searched once for each number of turns; of those only what comes near the
+  /// best of the others.
+  SearchLimits limits_of(const PlanCase& one) const {
+    SearchLimits limits = limits_;
+    const auto best = aligned_best_.find(&one.schedule);
+    if (one.space.aligned && best != aligned_best_.end())
+      limits.most = std::min(limits.most, kNear * best->second);
+    return limits;
   }
 
   /// Wherever the stages run.
@@ -238,7 +264,7 @@ class CandidateCollector {
         cut_short_ = true;
         return include_any_order();
       }
-      const GraphCandidateList& list = lists[static_cast<std::size_t>(one.search)];
+      const GraphCandidateList& list = lists[at(one.search)];
       include_bound(list.bound);
       for (const auto& [stages, estimate] : list.candidates)
         add(one, {stages.partition, estimate, list.bound, Origin::down_sets}).order = stages.order;
@@ -254,7 +280,8 @@ class CandidateCollector {
   StopSign stop_;
   bool cut_short_ = false;
   Collected result_;
-  std::vector<Searched> searched_;  ///< PlanCase::search
+  std::vector<Searched> searched_;                     ///< PlanCase::search
+  std::map<const ScheduleRow*, double> aligned_best_;  ///< the least objective
   double order_free_ = std::numeric_limits<double>::infinity();
   std::set<std::string_view> orders_, schedules_, placed_;
   std::set<std::vector<int>> batches_;

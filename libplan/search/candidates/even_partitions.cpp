@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <functional>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 constexpr double kRounding = 1e-9;  ///< relative; of sums in another order
 constexpr int kHalvings = 20;       ///< what they leave is far below a layer

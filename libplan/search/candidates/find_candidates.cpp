@@ -37,9 +37,10 @@ class Collector {
   ChainCost objective_, bound_;
 };
 
-/// Of the objective; where links differ it takes the slowest for all and says too little.
-double most_of(const SearchCase& what, const SearchLimits& limits) {
-  return what.links == what.best_links ? limits.most : kInfinity;
+/// Of the objective; where links differ it takes the slowest for all and says too little. Aligned stages know
+/// theirs.
+double most_of(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits) {
+  return space.aligned || what.links == what.best_links ? limits.most : kInfinity;
 }
 
 /// Where stages are aligned their replicas are known, and so are their all-reduce and who shares a card.
@@ -59,7 +60,7 @@ BottleneckResult exact_bottleneck(const SearchCase& what, const SearchSpace& spa
 }
 
 ParetoFront exact_points(const SearchCase& what, const SearchSpace& space, const ChainCost& cost, double most) {
-  ParetoFront front = search_points(space, cost);
+  ParetoFront front = search_points(space, cost, nullptr, most);
   const bool fits =
       std::ranges::all_of(front.points, [&](const Point& point) { return what.memory.fits(point.partition); });
   return fits ? front : search_points(space, cost, &cost, most);
@@ -117,7 +118,7 @@ void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, 
                           what.synchronous, what.micro_batches, what.all_reduce_overlap,
                           what.links,       what.best_links,    what.cluster};
     if (search_bottleneck(space, bound_cost(less, space)).value > limits.slowest) return;
-    peak = add_fitting(less, optima(less, space, most_of(what, limits)), Origin::less_memory, collector);
+    peak = add_fitting(less, optima(less, space, most_of(what, space, limits)), Origin::less_memory, collector);
     if (peak == 0) return;
   }
 }
@@ -155,7 +156,7 @@ void collect(const SearchCase& what, const SearchSpace& space, const SearchLimit
     if (what.memory.limited()) inherit_from_less_memory(what, space, limits, collector);
     return inherit_from_slower_links(what, space, collector);
   }
-  const double most = most_of(what, limits);
+  const double most = most_of(what, space, limits);
   if (limits.depth == Depth::plain) {
     add_fitting(what, optima(what, space, most), Origin::points, collector);
     add_fitting(what, data_parallel(what, space), Origin::data_parallel, collector);

@@ -19,7 +19,7 @@ std::vector<Point> points(const SearchCase& what, const Lattice& lattice, const 
 double all_time(const MicroBatches& batch) { return batch.total(&MicroBatches::time) / batch.least_time(); }
 
 /// A layer alone on as many replicas as it likes: its own work, all-reduce and update.
-double least_load(const SearchCase& what, int layer, int most_replicas) {
+double least_load(const SearchCase& what, int layer, int most_replicas, double known) {
   double least = std::numeric_limits<double>::infinity();
   const Chain& chain = what.bound_chain;
   const LoadKind kind = what.synchronous ? LoadKind::steady : LoadKind::period;
@@ -28,7 +28,7 @@ double least_load(const SearchCase& what, int layer, int most_replicas) {
   const bool sharded = what.memory.in_flight().sharded;
   const double unit = what.micro_batches.least_time();  // of the bound's chain
   const double overlap = what.all_reduce_overlap * what.micro_batches.most_time() / unit;
-  for (alone.replicas = 1; alone.replicas <= most_replicas; ++alone.replicas) {
+  for (alone.replicas = 1; alone.replicas <= most_replicas && least > known; ++alone.replicas) {
     const int q = alone.replicas;
     alone.turns = what.micro_batches.turns(q, &MicroBatches::time) / unit;
     if (!is_served(what.memory.in_flight().policy))
@@ -60,7 +60,7 @@ double order_free_bound(const SearchCase& what, const SearchSpace& space) {
   const double way = chain.way(0, layers) + chain.fixed.forward + chain.fixed.backward;
   double bound = std::max(what.synchronous ? way : 0, all_time(what.micro_batches) * work / space.devices);
   for (int layer = 0; layer + 1 < layers; ++layer)  // the last position holds the loss, in this order only
-    bound = std::max(bound, least_load(what, layer, space.replica_limit()));
+    bound = std::max(bound, least_load(what, layer, space.replica_limit(), bound));
   return bound;
 }
 

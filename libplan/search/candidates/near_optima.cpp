@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "libplan/search/exact/front_needs.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 constexpr int kMostPlaced = 20'000;  ///< stages, dead ends included
 

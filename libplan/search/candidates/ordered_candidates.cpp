@@ -7,6 +7,7 @@
 #include "libplan/search/candidates/placed.h"
 #include "libplan/search/exact/bottleneck.h"
 #include "libplan/search/exact/label_search.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -94,7 +95,7 @@ class OrderSearch {
 
   ChainCost cost(LoadKind synchronous) const {
     std::vector<std::int64_t> bytes;
-    for (const int position : order_) bytes.push_back(bytes_[static_cast<std::size_t>(position)]);
+    for (const int position : order_) bytes.push_back(bytes_[at(position)]);
     return {
         one_.chain, load_options(one_, request_, synchronous),
         listed_seats({cluster_, order_, bytes}, one_.devices.speed, one_.devices.limit.context, neighbours_),
@@ -158,7 +159,7 @@ double ordered_bound(const PlanCase& one, const Cluster& cluster, const PlanRequ
       one.in_flight);
   double speeds = 0;
   for (const int position : one.devices.positions)
-    speeds += cluster.devices[static_cast<std::size_t>(position)].speed / one.devices.best_speed;
+    speeds += cluster.devices[at(position)].speed / one.devices.best_speed;
   const double shared = all_work(one) / speeds;
   return std::max(search_bottleneck(one.space, bound).value, shared);
 }

@@ -8,6 +8,7 @@
 #include "libplan/search/candidates/placed_floor.h"
 #include "libplan/search/exact/bottleneck.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -23,7 +24,7 @@ ScheduleRequest schedule_request(const Variant& variant, const ScheduleRow& row,
                                  int workers) {
   ScheduleRequest what;
   what.name = std::string(row.name);
-  what.replicas.assign(static_cast<std::size_t>(workers / variant.pipelines), variant.pipelines);
+  what.replicas.assign(at(workers / variant.pipelines), variant.pipelines);
   what.micro_batches = micro_batches;
   what.chunks_per_worker = variant.chunks;
   what.prefetch = variant.prefetch;
@@ -37,11 +38,15 @@ int asked_workers(const PlanRequest& request, const ScheduleRow& row) {
   return requested_stages(request) / chunks_of(schedule_request({request.chunks_per_worker}, row, 1, 1));
 }
 
+/// Of one pipeline, which has its share of workers and micro-batches.
 Schedule schedule_for(const Variant& variant, const ScheduleRow& row, int micro_batches, int workers) {
-  const ScheduleRequest what = schedule_request(variant, row, micro_batches, workers);
-  check_size(what, micro_batches);
-  if (row.generate != nullptr) return make_schedule(what);
-  return {replicated_placement(what.replicas), std::vector<WorkerProgram>(static_cast<std::size_t>(workers))};
+  check_size(schedule_request(variant, row, micro_batches, workers), micro_batches);
+  Variant alone = variant;
+  alone.pipelines = 1;
+  const int share = workers / variant.pipelines;
+  const ScheduleRequest one = schedule_request(alone, row, micro_batches / variant.pipelines, share);
+  if (row.generate != nullptr) return make_schedule(one);
+  return {replicated_placement(one.replicas), std::vector<WorkerProgram>(at(share))};
 }
 
 Schedule schedule_of(const ProgramSet& set, int micro_batches, int devices) {
@@ -77,9 +82,10 @@ std::vector<int> pipelines_of(const PlanCase& one, const PlanRequest& request) {
   const int most = one.schedule.replication != Replication::pipelines ? 1
                    : request.max_replicas > 0                         ? request.max_replicas
                                                                       : m;
+  if (request.programs) return {1};
   std::vector<int> pipelines;
   for (int q = 1; q <= std::min({most, m, workers}); ++q) {
-    const bool fits = workers % q == 0 && m % q == 0 && (request.programs || workers / q <= one.chain.size());
+    const bool fits = workers % q == 0 && m % q == 0 && workers / q <= one.chain.size();
     if (fits && (given == 0 || given == q)) pipelines.push_back(q);
   }
   return pipelines;
@@ -112,7 +118,7 @@ std::vector<Variant> variants_of(const PlanCase& one, const PlanRequest& request
 std::int64_t largest_device(const PlanCase& one, const Cluster& cluster, const PlanRequest& request) {
   std::int64_t bytes = 0;
   for (const int device : one.devices.positions)
-    bytes = std::max(bytes, usable_bytes(cluster.devices[static_cast<std::size_t>(device)], request));
+    bytes = std::max(bytes, usable_bytes(cluster.devices[at(device)], request));
   return bytes;
 }
 
@@ -156,7 +162,7 @@ std::optional<Finalist> finalist_of_variant(const Variant& variant, const PlanCa
   space.max_stages = 0;
   space.max_replicas = 1;
   space.replicas.clear();
-  const PlacedFloor floor(one, *schedule, largest_device(one, cluster, request));
+  const PlacedFloor floor(one, *schedule, variant.pipelines, largest_device(one, cluster, request));
   const BottleneckResult least = search_bottleneck(space, floor);
   if (!least.feasible() && layers == LayerOrder::fixed && others_compete(request)) return std::nullopt;
   const double bound = bound_of(least, one, layers);
@@ -174,6 +180,7 @@ std::optional<Finalist> finalist_of_variant(const Variant& variant, const PlanCa
   std::ranges::stable_sort(candidates, {}, &Candidate::estimate);
   Finalist finalist = finalist_of(one, candidates.front());
   finalist.placed = schedule;
+  finalist.pipelines = variant.pipelines;
   finalist.prefetch = variant.prefetch;
   finalist.bound = bound;
   finalist.starts.assign(candidates.begin() + 1, candidates.end());

@@ -12,9 +12,9 @@
 
 namespace pp::plan {
 
-/// The schedule for `devices` workers; for as many as the request fixes (--stages, --cuts, programs) when these
-/// are no more. Nothing when the request fixes another number. Of auto-zb the placement alone: its programs
-/// follow the costs. Throws pp::Error (usage) what the schedule refuses.
+/// The schedule of one pipeline of those on `devices` workers; for as many as the request fixes (--stages,
+/// --cuts, programs) when these are no more. Nothing when the request fixes another number. Of auto-zb the
+/// placement alone: its programs follow the costs. Throws pp::Error (usage) what the schedule refuses.
 std::optional<Schedule> placed_schedule(const PlanRequest& request, const ScheduleRow& row, int micro_batches,
                                         int devices);
 

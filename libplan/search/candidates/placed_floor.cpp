@@ -4,6 +4,7 @@
 
 #include "libplan/cost/stage_load.h"
 #include "libplan/price/pricing.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -21,7 +22,7 @@ std::vector<int> least_windows(const PlanCase& one, const Schedule& schedule) {
     auto& positions = assignment.stage_workers.emplace_back();
     for (const WorkerId worker : workers) positions.push_back(number(worker));
   }
-  int least = one.batch.micro_batches;
+  int least = one.batch.micro_batches;  // of all pipelines; each has no more
   for (std::size_t s = 0; s < result.size(); ++s)
     result[s] = least = std::min(least, window_of(assignment, static_cast<int>(s)));
   return result;
@@ -29,11 +30,11 @@ std::vector<int> least_windows(const PlanCase& one, const Schedule& schedule) {
 
 }  // namespace
 
-PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, std::int64_t bytes)
+PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, int pipelines, std::int64_t bytes)
     : chain_(one.bound_chain),
       back_(one.schedule.split_backward ? &PassTimes::input_gradient : &PassTimes::backward),
       turns_(one.in_flight.batch.total(&MicroBatches::time) / one.in_flight.batch.least_time() /
-             static_cast<double>(schedule.stage_workers.front().size())) {
+             static_cast<double>(schedule.stage_workers.front().size()) / pipelines) {
   MemoryLimit limit = one.devices.limit;
   limit.bytes = bytes;
   if (!is_limited(limit)) return;
@@ -46,7 +47,7 @@ PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, std::int
                        .batch = one.in_flight.batch,
                        .recompute = one.in_flight.recompute,
                        .sharded = one.in_flight.sharded,
-                       .pipelines = static_cast<int>(schedule.stage_workers.front().size())};
+                       .pipelines = static_cast<int>(schedule.stage_workers.front().size()) * pipelines};
     const int smaller = in_flight.batch.count - in_flight.batch.full;
     in_flight.batch.full = window - std::min(window, smaller);  // whichever they are
     memories_.emplace_back(one.chain, std::move(in_flight), limit);
@@ -67,8 +68,7 @@ double PlacedFloor::stage(int begin, int end, DeviceSpan) const {
 }
 
 bool PlacedFloor::fits(int begin, int end, DeviceSpan span) const {
-  return memories_.empty() ||
-         memories_[static_cast<std::size_t>(span.first)].fits_at_least(begin, end, span.count, 0);
+  return memories_.empty() || memories_[at(span.first)].fits_at_least(begin, end, span.count, 0);
 }
 
 }  // namespace pp::plan

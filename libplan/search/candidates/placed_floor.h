@@ -15,8 +15,8 @@ namespace pp::plan {
 /// For searches over exactly the schedule's stages, one replica each. The case must outlive it.
 class PlacedFloor : public StageCost {
  public:
-  /// `bytes`: of the largest device.
-  PlacedFloor(const PlanCase& one, const Schedule& schedule, std::int64_t bytes);
+  /// Of `pipelines` side by side, each with this schedule. `bytes`: of the largest device.
+  PlacedFloor(const PlanCase& one, const Schedule& schedule, int pipelines, std::int64_t bytes);
 
   /// Seconds of a step with this stage: its worker runs the stage's share of the micro-batches, and the first
   /// stage updates only when a micro-batch has come to this stage, all have run there, and the last gradient

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "libplan/search/exact/bisect.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -43,10 +44,10 @@ class Probe {
         levels_(space.levels()),
         counts_(space, cost),
         falls_(falling(cost, space.devices)) {
-    const auto rows = static_cast<std::size_t>(levels_ + 1);
-    const auto width = static_cast<std::size_t>(layers_ + 1);
+    const auto rows = at(levels_ + 1);
+    const auto width = at(layers_ + 1);
     best_.resize(rows * width);
-    const auto windows = static_cast<std::size_t>(std::max(levels_, 1) * counts_.size());
+    const auto windows = at(std::max(levels_, 1) * counts_.size());
     windows_.resize(windows);
     ends_.resize(windows * width);
     entry(0, layers_).key = 0;
@@ -65,18 +66,15 @@ class Probe {
   }
 
  private:
-  Entry& entry(int level, int boundary) {
-    return best_[static_cast<std::size_t>(level) * static_cast<std::size_t>(layers_ + 1) +
-                 static_cast<std::size_t>(boundary)];
-  }
+  Entry& entry(int level, int boundary) { return best_[at(level) * at(layers_ + 1) + at(boundary)]; }
 
   void relax(int start, int level, int from, int to) {
     Entry best;
     for (int c = 0; c < counts_.size(); ++c) {
       const int replicas = counts_[c];
       if (!space_.may_replicate(level, replicas)) continue;
-      const Entry found = falls_[static_cast<std::size_t>(replicas)] ? scan(start, from, replicas)
-                                                                     : slide(start, level, from, replicas);
+      const Entry found =
+          falls_[at(replicas)] ? scan(start, from, replicas) : slide(start, level, from, replicas);
       if (found.key < best.key || (found.key == best.key && found.key != kNone && found.end < best.end))
         best = found;
     }
@@ -101,9 +99,9 @@ class Probe {
   }
 
   Entry slide(int start, int level, int from, int replicas) {
-    const auto which = static_cast<std::size_t>((level - 1) * counts_.size() + counts_.place(replicas));
+    const auto which = at((level - 1) * counts_.size() + counts_.place(replicas));
     Window& window = windows_[which];
-    int* ends_of = ends_.data() + which * static_cast<std::size_t>(layers_ + 1);
+    int* ends_of = ends_.data() + which * at(layers_ + 1);
     if (ends(start + 1, from, replicas)) {
       const Key key = entry(from, start + 1).key;
       while (!window.empty() && entry(from, ends_of[window.tail - 1]).key >= key) --window.tail;

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
-namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
+namespace {}  // namespace
 
 FrontNeeds front_needs(const SearchSpace& space, const StageCost& cost, const ReplicaCounts& counts,
                        double limit) {

@@ -4,13 +4,12 @@
 #include <tuple>
 
 #include "libplan/search/exact/front_needs.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
 
 constexpr int kNone = -1;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// A suffix of the layers, and what the stages in front of it need to know.
 struct Label {

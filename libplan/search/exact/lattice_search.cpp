@@ -5,13 +5,12 @@
 #include <tuple>
 
 #include "libplan/search/exact/label_search.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// What lies behind a set, and the stage that begins there.
 struct Label {

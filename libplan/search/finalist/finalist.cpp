@@ -11,6 +11,7 @@
 #include "libplan/price/tied_copies.h"
 #include "libplan/request/shapes.h"
 #include "libplan/schedule/stream_length.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -32,8 +33,8 @@ double rounded(double seconds) {
 }
 
 const Device& device_of(const Finalist& finalist, const Cluster& cluster, int worker) {
-  const int position = finalist.devices[static_cast<std::size_t>(worker)];
-  return cluster.devices[static_cast<std::size_t>(position)];
+  const int position = finalist.devices[at(worker)];
+  return cluster.devices[at(position)];
 }
 
 /// The workers on each piece of hardware.
@@ -53,7 +54,7 @@ std::int64_t Finalist::peak() const {
 }
 
 Shard Finalist::shared() const {
-  const bool replicated = placed ? placed->stage_workers.front().size() > 1
+  const bool replicated = placed ? pipelines > 1 || placed->stage_workers.front().size() > 1
                                  : std::ranges::any_of(
                                        partition, [](int q) { return q > 1; }, &StageRange::replicas);
   return replicated ? shard : Shard::none;
@@ -103,8 +104,7 @@ Assignment assign(const Finalist& finalist, const PlanGraph& graph, const PlanRe
                             .workers;
   std::vector<int> stage_of(graph.layers.size());
   for (int s = 0; s < assignment.stages(); ++s) {
-    for (const int layer : assignment.stage_layers[static_cast<std::size_t>(s)])
-      stage_of[static_cast<std::size_t>(layer)] = s;
+    for (const int layer : assignment.stage_layers[at(s)]) stage_of[at(layer)] = s;
   }
   add_tied_reductions(assignment.programs, tied_copies(graph, stage_of), assignment.stage_workers);
   return assignment;
@@ -118,13 +118,12 @@ bool is_endless(const Assignment& assignment) {
 }
 
 std::vector<Bytes> worker_limits(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request) {
-  std::vector<Bytes> limits(static_cast<std::size_t>(finalist.workers()));
+  std::vector<Bytes> limits(at(finalist.workers()));
   for (const auto& [hardware, sharers] : workers_by_hardware(finalist, cluster)) {
     for (const int w : sharers) {
       const Device& device = device_of(finalist, cluster, w);
       const Bytes limit = Bytes(usable_bytes(device, request)) - request.context_bytes;
-      limits[static_cast<std::size_t>(w)] =
-          sharers.size() == 1 ? limit : Bytes(limit.value / std::ssize(sharers));
+      limits[at(w)] = sharers.size() == 1 ? limit : Bytes(limit.value / std::ssize(sharers));
     }
   }
   return limits;
@@ -136,8 +135,7 @@ Bytes simulated_shortage(const Finalist& finalist, const Cluster& cluster, const
     const Bytes most(std::numeric_limits<std::int64_t>::max() / 2 /
                      std::ssize(sharers));  // their sum is a number
     Bytes peaks;
-    for (const int w : sharers)
-      peaks += std::min(most, finalist.prediction.workers[static_cast<std::size_t>(w)].memory.peak);
+    for (const int w : sharers) peaks += std::min(most, finalist.prediction.workers[at(w)].memory.peak);
     for (const int w : sharers) {
       const Bytes usable(usable_bytes(device_of(finalist, cluster, w), request));
       shortage = std::max(shortage, peaks + request.context_bytes - usable);

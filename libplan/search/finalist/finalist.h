@@ -23,6 +23,7 @@ struct Proposal {
   /// Of schedules that place the stages themselves (placed.h); one for all finalists of a case. Null: of
   /// others.
   std::shared_ptr<const Schedule> placed;
+  int pipelines = 1;                ///< of `placed`, which is one of them, side by side
   std::vector<Candidate> starts{};  ///< of `placed`: other partitions that local moves may start from
   bool prefetch = false;            ///< of `placed`: weights are loaded a task ahead
   Origin origin = Origin::points;
@@ -47,7 +48,9 @@ struct Finalist : Proposal {
   bool endless =
       false;  ///< its streams repeat too late for check_plan() (stream_length.h); it has no prediction
 
-  int workers() const { return placed ? static_cast<int>(placed->workers.size()) : device_count(partition); }
+  int workers() const {
+    return placed ? static_cast<int>(placed->workers.size()) * pipelines : device_count(partition);
+  }
   /// What they do share: nothing without replicas.
   Shard shared() const;
   std::int64_t peak() const;

@@ -16,7 +16,7 @@ bool simulate_with(Finalist& finalist, const RecomputeChoice& choice, const Pric
   if (finalist.endless) return true;
   const PricedStages priced = price_stages(context, finalist.assignment);
   if (finalist.schedule->synchronous && worth < std::numeric_limits<double>::infinity()) {
-    finalist.prediction.step = simulated_step(priced, finalist.assignment, context);
+    finalist.prediction.step = simulated_step(priced, finalist.assignment, context, context.model.scale);
     if (finalist.ranked_step() >= worth) return false;
   }
   finalist.prediction = simulate_prediction(priced, finalist.assignment, context);

@@ -11,55 +11,67 @@
 #include "libplan/search/improve/climb.h"
 #include "libplan/search/zero_bubble/auto_zero_bubble.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
 
 bool is_searched(const ScheduleRow& row) { return row.source == ProgramSource::search; }
 
-Assignment assignment_of(const Finalist& finalist) {
+/// Of one pipeline, whose gradients are then added up over those beside it: the first, which has the largest
+/// micro-batches.
+std::vector<WorkerProgram> with_reductions(const Finalist& finalist,
+                                           const std::vector<WorkerProgram>& programs) {
+  if (finalist.pipelines == 1) return programs;
+  return side_by_side({finalist.placed->stage_workers, programs}, 1).workers;
+}
+
+/// Stages and workers of the first pipeline, its devices and micro-batches.
+Assignment first_pipeline(const Finalist& finalist, const std::vector<WorkerProgram>& programs) {
   Assignment assignment;
   assignment.stage_layers = stage_layers(finalist.partition, finalist.order);
   for (const auto& workers : finalist.placed->stage_workers) {
     auto& positions = assignment.stage_workers.emplace_back();
     for (const WorkerId worker : workers) positions.push_back(number(worker));
   }
-  assignment.worker_devices.assign(finalist.devices.begin(), finalist.devices.begin() + finalist.workers());
-  assignment.programs = finalist.placed->workers;
-  assignment.micro_batches = finalist.micro_batches;
+  for (int w = 0; w < finalist.workers(); w += finalist.pipelines)
+    assignment.worker_devices.push_back(finalist.devices[at(w)]);
+  assignment.programs = with_reductions(finalist, programs);
+  assignment.micro_batches = finalist.micro_batches / finalist.pipelines;
   assignment.rules = finalist.schedule->rules;
   assignment.shard = finalist.shard;
   return assignment;
 }
 
-/// Whole pipelines side by side.
-int pipelines_of(const Finalist& finalist) {
-  return static_cast<int>(finalist.placed->stage_workers.front().size());
-}
-
-std::vector<WorkerProgram> zero_bubble_programs(const char* name, const Finalist& finalist) {
-  ScheduleRequest request{name, {}, finalist.micro_batches};
-  request.replicas.assign(finalist.placed->stage_workers.size(), pipelines_of(finalist));
-  return make_schedule(request).workers;
-}
-
-/// The first of several pipelines, which has the largest micro-batches.
-Assignment first_pipeline(Assignment assignment, int pipelines) {
-  std::vector<int> devices;
-  for (std::size_t s = 0; s < assignment.stage_workers.size(); ++s) {
-    devices.push_back(assignment.worker_devices[static_cast<std::size_t>(assignment.stage_workers[s].front())]);
-    assignment.stage_workers[s] = {static_cast<int>(s)};
+/// All pipelines; `programs`: of all workers, or those of the first pipeline alone, which prices look at.
+enum class Copies { all, first };
+Assignment all_pipelines(const Finalist& finalist, Copies programs) {
+  const int q = finalist.pipelines;
+  if (q == 1) return finalist.assignment;
+  Assignment all = finalist.assignment;
+  all.micro_batches = finalist.micro_batches;
+  all.worker_devices.assign(finalist.devices.begin(), finalist.devices.begin() + finalist.workers());
+  for (std::vector<int>& workers : all.stage_workers) {
+    std::vector<int> copies;
+    for (const int worker : workers) {
+      for (int k = 0; k < q; ++k) copies.push_back(worker * q + k);
+    }
+    workers = std::move(copies);
   }
-  assignment.worker_devices = std::move(devices);
-  assignment.programs.assign(assignment.stage_workers.size(), {});
-  assignment.micro_batches /= pipelines;
-  return assignment;
+  if (programs == Copies::all) {
+    all.programs = side_by_side({finalist.placed->stage_workers, std::move(all.programs)}, q).workers;
+    return all;
+  }
+  all.programs.assign(at(finalist.workers()), {});
+  for (std::size_t w = 0; w < finalist.assignment.programs.size(); ++w)
+    all.programs[w * at(q)] = finalist.assignment.programs[w];
+  return all;
 }
 
-/// Of micro-batches 0, pipelines, 2 * pipelines, ...
+/// Of the first pipeline's micro-batches: 0, q, 2 q, ...
 MicroBatchScale first_share(const MicroBatchScale& all, int pipelines) {
   MicroBatchScale share;
-  for (std::size_t m = 0; m < all.times.size(); m += static_cast<std::size_t>(pipelines)) {
+  for (std::size_t m = 0; m < all.times.size(); m += at(pipelines)) {
     share.times.push_back(all.times[m]);
     share.bytes.push_back(all.bytes[m]);
   }
@@ -69,27 +81,32 @@ MicroBatchScale first_share(const MicroBatchScale& all, int pipelines) {
 /// Per place, the least of its workers.
 std::vector<Bytes> least_limits(std::span<const Bytes> limits, int pipelines) {
   std::vector<Bytes> least;
-  for (std::size_t w = 0; w < limits.size(); w += static_cast<std::size_t>(pipelines))
-    least.push_back(std::ranges::min(limits.subspan(w, static_cast<std::size_t>(pipelines))));
+  for (std::size_t w = 0; w < limits.size(); w += at(pipelines))
+    least.push_back(std::ranges::min(limits.subspan(w, at(pipelines))));
   return least;
+}
+
+std::vector<WorkerProgram> zero_bubble_programs(const char* name, const Finalist& finalist) {
+  ScheduleRequest request{name, {}, finalist.micro_batches / finalist.pipelines};
+  request.replicas.assign(finalist.placed->stage_workers.size(), 1);
+  return make_schedule(request).workers;
 }
 
 /// Programs of auto-zb for these stages, the same for every pipeline. Where a worker cannot hold one
 /// micro-batch, zb-h1's, which then do not fit either.
 std::vector<WorkerProgram> searched_programs(const Finalist& finalist, const PricingContext& context,
                                              const PlanRequest& request) {
-  const int pipelines = pipelines_of(finalist);
-  const Assignment one = first_pipeline(finalist.assignment, pipelines);
+  const Assignment one = first_pipeline(finalist, std::vector<WorkerProgram>(finalist.placed->workers.size()));
   ZeroBubbleRequest search;
-  search.pipeline =
-      make_input(price_stages(context, one), one, context.cluster, first_share(context.model.scale, pipelines),
-                 context.all_reduce_overlap, one.micro_batches);
-  search.memory_limit = least_limits(worker_limits(finalist, context.cluster, request), pipelines);
+  search.pipeline = make_input(price_stages(context, one), one, context.cluster,
+                               first_share(context.model.scale, finalist.pipelines), context.all_reduce_overlap,
+                               one.micro_batches);
+  search.memory_limit = least_limits(worker_limits(finalist, context.cluster, request), finalist.pipelines);
   try {
-    Schedule found{search.pipeline.programs.stage_workers, {}};
+    std::vector<WorkerProgram> found;
     for (Program& program : search_zero_bubble(search).programs.workers)
-      found.workers.push_back({std::move(program), std::nullopt});
-    return pipelines == 1 ? found.workers : side_by_side(found, pipelines).workers;
+      found.push_back({std::move(program), std::nullopt});
+    return found;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage) throw;
   }
@@ -99,19 +116,32 @@ std::vector<WorkerProgram> searched_programs(const Finalist& finalist, const Pri
 /// Where a schedule that is searched for takes its programs from.
 enum class Programs { search, keep };
 
-/// Sets the assignment: stages, workers, programs.
+/// Sets the assignment, that of the first pipeline: stages, workers, programs.
 void arrange(Finalist& finalist, const PricingContext& context, const PlanRequest& request, Programs from) {
-  std::vector<WorkerProgram> known = std::move(finalist.assignment.programs);
-  finalist.assignment = assignment_of(finalist);
+  std::vector<WorkerProgram> programs = finalist.placed->workers;
   if (is_searched(*finalist.schedule)) {
-    finalist.assignment.programs =
-        from == Programs::keep ? std::move(known) : searched_programs(finalist, context, request);
+    programs = from == Programs::keep ? std::move(finalist.assignment.programs)
+                                      : searched_programs(finalist, context, request);
   }
-  finalist.assignment = with_recompute(std::move(finalist.assignment), finalist.again);
+  finalist.assignment = with_recompute(first_pipeline(finalist, programs), finalist.again);
 }
 
-/// Prediction and what the worst device lacks.
+/// Prediction and what the worst device lacks, as the first pipeline says it of all.
 void simulate(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
+  const int q = finalist.pipelines;
+  finalist.prediction = simulate_prediction(price_stages(context, all_pipelines(finalist, Copies::first)),
+                                            finalist.assignment, context, first_share(context.model.scale, q));
+  if (q > 1) {
+    std::vector<WorkerPrediction> all;
+    for (const WorkerPrediction& worker : finalist.prediction.workers) all.insert(all.end(), at(q), worker);
+    finalist.prediction.workers = std::move(all);
+  }
+  finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, context.cluster, request));
+}
+
+/// The same of all pipelines, one by one: they meet on links and in all-reduces.
+void simulate_all(Finalist& finalist, const PricingContext& context, const PlanRequest& request) {
+  finalist.assignment = all_pipelines(finalist, Copies::all);
   finalist.prediction =
       simulate_prediction(price_stages(context, finalist.assignment), finalist.assignment, context);
   finalist.short_by = std::max(Bytes(0), simulated_shortage(finalist, context.cluster, request));
@@ -136,7 +166,7 @@ class Boundaries {
   Partition moved(Partition partition, std::size_t cut, int by) const {
     const auto here = std::ranges::lower_bound(open_, partition[cut].begin) - open_.begin() + by;
     if (here <= 0 || here >= std::ssize(open_)) return {};
-    partition[cut - 1].end = partition[cut].begin = open_[static_cast<std::size_t>(here)];
+    partition[cut - 1].end = partition[cut].begin = open_[at(here)];
     const bool whole =
         partition[cut - 1].begin < partition[cut - 1].end && partition[cut].begin < partition[cut].end;
     return whole ? partition : Partition();
@@ -168,7 +198,8 @@ std::int64_t operations_of(const Finalist& finalist) {
   std::int64_t operations = 0;
   for (const WorkerProgram& worker : finalist.assignment.programs)
     operations += kSteps * static_cast<std::int64_t>(worker.program.size());
-  return operations;
+  constexpr std::int64_t kPrice = 6;  // operations that pricing a worker is worth, those side by side too
+  return operations + kPrice * finalist.workers();
 }
 
 /// Climbs from a priced finalist.
@@ -207,8 +238,9 @@ class BoundaryMoves {
   bool price(Finalist& other, const Finalist& best, std::int64_t& operations) const {
     operations -= operations_of(best);
     arrange(other, context_, request_, from_);
-    const PricedStages priced = price_stages(context_, other.assignment);
-    other.prediction.step = simulated_step(priced, other.assignment, context_);
+    const PricedStages priced = price_stages(context_, all_pipelines(other, Copies::first));
+    other.prediction.step =
+        simulated_step(priced, other.assignment, context_, first_share(context_.model.scale, other.pipelines));
     if (best.short_by <= Bytes(0) && other.rounded_step() >= best.rounded_step()) return false;
     simulate(other, context_, request_);
     return rank(other) < rank(best);
@@ -250,7 +282,7 @@ class BoundaryMoves {
     const auto work = [&](std::size_t stage) {
       Seconds most{};
       for (const WorkerId worker : climb_.best().placed->stage_workers[stage])
-        most = std::max(most, workers[index(worker)].busy);
+        most = std::max(most, workers[index(worker) * at(climb_.best().pipelines)].busy);
       return most;
     };
     const std::size_t stages = climb_.best().partition.size();
@@ -321,7 +353,8 @@ void climb(Finalist& start, const PricingContext& context, const PlanRequest& re
 
 }  // namespace
 
-void settle_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request, double best) {
+bool settle_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request, double best,
+                   double worth) {
   constexpr double kFar = 1.25;  // boundaries move a step by a few percent, and so does a search for an order
   constexpr double kAgain = 4. / 3;  // what running all again costs, backward being about twice a forward
   const std::optional<Recompute> mode = whole_mode(finalist.recompute);
@@ -335,6 +368,10 @@ void settle_placed(Finalist& finalist, const PricingContext& context, const Plan
   for (Finalist& start : starts) climb(start, context, request, hopeful, operations);
   finalist = std::move(*std::ranges::min_element(
       starts, [](const Finalist& a, const Finalist& b) { return rank(a) < rank(b); }));
+  if (finalist.pipelines == 1 || finalist.short_by > Bytes(0)) return true;
+  if (finalist.prediction.step.count() > worth) return false;
+  simulate_all(finalist, context, request);
+  return true;
 }
 
 }  // namespace pp::plan

@@ -10,7 +10,10 @@ namespace pp::plan {
 /// far slower than `best` is not improved. Programs that follow the costs (auto-zb) are kept while boundaries
 /// move and searched for again where they stop, as long as that helps. With recompute, stages run again as a
 /// whole: all, and with `automatic` then fewer, as long as it fits. Sets assignment and prediction, and
-/// short_by when a worker's simulated peak exceeds its device.
-void settle_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request, double best);
+/// short_by when a worker's simulated peak exceeds its device. Pipelines side by side are improved by the first
+/// of them, which says nothing of their meeting on links; then all are simulated, unless the first alone takes
+/// longer than `worth`: false.
+bool settle_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request, double best,
+                   double worth);
 
 }  // namespace pp::plan

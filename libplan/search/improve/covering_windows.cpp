@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "libplan/cost/links.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -23,7 +24,7 @@ Crossing crossing(const StageEdge& edge, const Assignment& assignment, const Clu
   const std::vector<int>& to = assignment.stage_workers[index(edge.to)];
   const auto activation = static_cast<double>(edge.activation.value);
   const auto gradient = static_cast<double>(edge.gradient.value);
-  const auto device = [&](int worker) { return assignment.worker_devices[static_cast<std::size_t>(worker)]; };
+  const auto device = [&](int worker) { return assignment.worker_devices[at(worker)]; };
   Crossing slowest;
   for (const int sender : from) {
     for (const int receiver : to) {

@@ -11,6 +11,7 @@
 #include "libplan/search/finalist/simulate_finalist.h"
 #include "libplan/search/improve/climb.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -18,8 +19,6 @@ namespace {
 constexpr std::size_t kMostMoved = 12;  ///< layers at once: about a block of a residual network
 
 constexpr double kRounding = 1e-9;  ///< relative; of sums in another order
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 StageShape shape_of(const Finalist& finalist) {
   return {finalist.assignment.stage_layers, replicas_of(finalist.partition), finalist.windows};

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 namespace {
 
 constexpr int kSteps = 3;  ///< a period is the difference of the last two
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 

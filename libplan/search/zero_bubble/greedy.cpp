@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 class Greedy {
  public:
@@ -30,7 +30,7 @@ class Greedy {
     for (std::size_t w = 0; w < workers_.size(); ++w) choices_.push_back(choose(w));
     for (std::size_t left = 3 * at(pipeline_.micro_batches) * workers_.size(); left > 0; --left) {
       const auto first = std::ranges::min_element(choices_, {}, &Choice::time);
-      const auto next = static_cast<std::size_t>(first - choices_.begin());
+      const auto next = at(first - choices_.begin());
       start(next, *first);
       choices_[next] = choose(next);
       for (const std::size_t reader : readers_[next]) choices_[reader] = choose(reader);

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <random>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 double rounded(double seconds) {
   constexpr int kBits = 36;
@@ -55,7 +55,7 @@ class Proposals {
     const int target = below(3);
     const int other = target == 0 ? first : target == 1 ? last : first + below(last - first + 1);
     const Place& place = path[at(chosen)];
-    return {static_cast<std::size_t>(place.worker), place.position, path[at(other)].position};
+    return {at(place.worker), place.position, path[at(other)].position};
   }
 
  private:

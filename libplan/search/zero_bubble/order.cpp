@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "libprofile/core/index.h"
+
 namespace pp::plan {
 
 bool is_valid(const WorkerOrder& order, const Room& room) {
@@ -26,7 +28,7 @@ WorkerOrder apply(const HandRule& rule, const Room& room) {
   WorkerOrder order;
   int forwards = 0;
   int weights = 0;
-  const auto has_room = [&] { return forwards < count && forwards < room[static_cast<std::size_t>(weights)]; };
+  const auto has_room = [&] { return forwards < count && forwards < room[at(weights)]; };
   const auto run_weight = [&] {
     order.push_back(OpKind::weight_gradient);
     ++weights;

@@ -5,11 +5,10 @@
 
 #include "libplan/simulate/index_simulation.h"
 #include "libplan/simulate/op_costs.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -46,8 +47,7 @@ void check_sizes(const ZeroBubbleRequest& request) {
   if (!request.in_flight_limit.empty()) check_size("in-flight limits", request.in_flight_limit.size(), workers);
   if (!request.memory_limit.empty()) check_size("memory limits", request.memory_limit.size(), workers);
   if (!input.micro_batch_scale.empty()) {
-    check_size("micro-batch scales", input.micro_batch_scale.size(),
-               static_cast<std::size_t>(input.programs.micro_batches));
+    check_size("micro-batch scales", input.micro_batch_scale.size(), at(input.programs.micro_batches));
   }
 }
 
@@ -101,14 +101,14 @@ std::vector<Room> make_rooms(const ZeroBubbleRequest& request) {
   check_sizes(request);
   const std::size_t workers = set.stage_workers.size();
   const int count = set.micro_batches;
-  std::vector<Room> rooms(workers, Room(static_cast<std::size_t>(count), count));
+  std::vector<Room> rooms(workers, Room(at(count), count));
   for (std::size_t s = 0; s < workers; ++s) {
     if (!request.in_flight_limit.empty()) {
       const int limit = request.in_flight_limit[s];
       if (limit < 1) {
         refuse(worker_name(s) + " may hold " + std::to_string(limit) + " micro-batches; allow at least 1");
       }
-      for (int w = 0; w < count; ++w) rooms[s][static_cast<std::size_t>(w)] = std::min(count - w, limit) + w;
+      for (int w = 0; w < count; ++w) rooms[s][at(w)] = std::min(count - w, limit) + w;
     }
     if (!request.memory_limit.empty()) {
       limit_bytes(rooms[s], WorkerMemory(request.pipeline, s), request.memory_limit[s], s);

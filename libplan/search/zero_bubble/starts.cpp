@@ -4,11 +4,10 @@
 #include <cmath>
 
 #include "libplan/search/zero_bubble/greedy.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 Order by_rule(const std::vector<HandRule>& rules, const std::vector<Room>& rooms) {
   Order order;

@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "libprofile/core/index.h"
 #include "libprofile/core/ops/op_table.h"
 
 namespace pp::detail {
@@ -12,7 +13,6 @@ namespace {
 using Kind = TensorSource::Kind;
 using Mask = std::vector<bool>;
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 bool any(const Mask& mask) { return std::ranges::find(mask, true) != mask.end(); }
 
 /// Operations of LibTorch with floating results that autograd gives no history.

@@ -4,6 +4,7 @@
 
 #include "libplan/cost/chain.h"
 #include "libplan/cost/stage_memory.h"
+#include "libprofile/core/index.h"
 #include "tests/support/doctest.h"
 
 TEST_SUITE_BEGIN("libplan/cost/kept_inputs");
@@ -14,10 +15,10 @@ namespace {
 /// Layers one behind the other; a layer that saves both its input and its result: saved = input + output.
 PlanGraph chain_graph(int layers) {
   PlanGraph graph;
-  graph.layers.resize(static_cast<std::size_t>(layers));
+  graph.layers.resize(at(layers));
   for (int l = 1; l < layers; ++l) {
-    graph.layers[static_cast<std::size_t>(l)].producers = {l - 1};
-    graph.layers[static_cast<std::size_t>(l - 1)].consumers = {l};
+    graph.layers[at(l)].producers = {l - 1};
+    graph.layers[at(l - 1)].consumers = {l};
   }
   graph.layers.back().feeds_loss = true;
   return graph;

@@ -3,6 +3,7 @@
 #include "libplan/cost/priced_model.h"
 #include "libplan/plan.h"
 #include "libplan/price/predict.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/libplan/search/searched.h"
@@ -48,7 +49,7 @@ PlanRequest request_of(int micro_batches, const std::string& schedule) {
 Plan planned(const Profile& profile, int stages, const std::string& schedule) {
   PlanRequest request = request_of(4, schedule);
   request.stages = stages;
-  request.replicas.assign(static_cast<std::size_t>(stages), 1);
+  request.replicas.assign(at(stages), 1);
   return std::get<Plan>(make_plan(profile, test::make_cluster(stages), request));
 }
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "libplan/cost/recompute_time.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
@@ -129,7 +130,7 @@ TEST_CASE("the relaxed time grows with the stage and is a bound of every choice,
     const PlanGraph graph = make_graph(profile);
     const std::vector<LayerPrice> prices = prices_of(profile);
     const int layers = graph.size();
-    std::vector<int> order(static_cast<std::size_t>(layers));
+    std::vector<int> order(at(layers));
     std::iota(order.begin(), order.end(), 0);
     const Chain chain = make_chain(graph, order, prices, {}, {});
     const ChainUnits units(graph, prices, order);

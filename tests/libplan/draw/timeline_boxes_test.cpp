@@ -2,6 +2,7 @@
 
 #include <sstream>
 
+#include "libprofile/core/index.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
@@ -17,7 +18,7 @@ std::string boxes_of(const SimulationInput& input, double shortest) {
   for (const TimelineBox& box : timeline_boxes(rows.at(0), Seconds(shortest))) {
     text << to_text(box.op->op) << ' ' << box.start.count() << '-' << box.end.count() << " x" << box.count;
     for (const auto& [kind, letters] : EnumNames<OpKind>::table) {
-      const Seconds busy = box.busy[static_cast<std::size_t>(kind)];
+      const Seconds busy = box.busy[at(kind)];
       if (busy.count() > 0) text << ' ' << letters << ':' << busy.count();
     }
     text << '\n';

@@ -2,6 +2,7 @@
 
 #include <sstream>
 
+#include "libprofile/core/index.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
@@ -119,10 +120,10 @@ TEST_SUITE("libplan/draw/timeline text") {
           CAPTURE(workers);
           CAPTURE(width);
           const std::vector<std::string> lines = lines_of(text_of(input, {width, color}));
-          CHECK(lines.size() > 2 * static_cast<std::size_t>(workers));
+          CHECK(lines.size() > 2 * at(workers));
           for (const std::string& line : lines) {
             CAPTURE(line);
-            CHECK(columns(line) <= static_cast<std::size_t>(width));
+            CHECK(columns(line) <= at(width));
           }
         }
       }

@@ -130,13 +130,13 @@ TEST_CASE("torch: what would train otherwise is refused with its reason, also wh
   const ModelGraph model = language(2);
   CHECK(torch_refusal({.model = model, .cuts = {3}, .schedule = "pipedream", .micro_batches = 1}) ==
         "torch.distributed.pipelining cannot run this plan: schedule pipedream updates weights while "
-        "micro-batches are in flight; plan with a synchronous one");
+        "micro-batches are in flight; plan with a synchronous one, --schedule 1f1b");
   CHECK(torch_refusal({.model = model, .cuts = {3}, .replicas = {3, 1}}) ==
         "torch.distributed.pipelining cannot run this plan: stages have unequal replicas, 3-1; plan with "
-        "--replicas of one number");
+        "--schedule hybrid, or --replicas of one number");
   CHECK(torch_refusal({.model = model, .cuts = {3}, .mini_batch = 10}) ==
         "torch.distributed.pipelining cannot run this plan: 10 samples in 4 micro-batches are not of one size; "
-        "plan with a divisor of the mini-batch");
+        "plan with --micro-batches that divide the mini-batch");
   CHECK(torch_refusal({.model = model, .cuts = {3}, .replicas = {4, 4}, .mini_batch = 12, .micro_batches = 6})
             .find("6 micro-batches are not the same number for 4 replicas") != std::string::npos);
   CHECK(torch_refusal({.model = model, .cuts = {3}, .schedule = "chimera"})
@@ -147,6 +147,8 @@ TEST_CASE("torch: what would train otherwise is refused with its reason, also wh
   tied.layers.back().weights_of = "embed";
   CHECK(torch_refusal({.model = tied, .cuts = {3}}).find("embed.weight has copies in several stages") !=
         std::string::npos);
+
+  CHECK(torch_refusal({.model = tied, .cuts = {3}}).ends_with("; plan with --tied stage"));
 
   ModelGraph skip = model;
   skip.layers[4] = layer("h.1.act", "add", {"h.1.fc", "embed"});
@@ -164,7 +166,8 @@ TEST_CASE("torch: a stage that begins in a module's own code loses that code to 
   const ::PlanSpec spec{.model = model, .cuts = {2}};
   CHECK(torch_refusal(spec) ==
         "torch.distributed.pipelining cannot say all of this plan: "
-        "stage 1 begins with h.0/2, inside the code of h.0: it goes to the stage before; "
+        "stage 1 begins with h.0/2, inside the code of h.0: it goes to the stage before, unless planned with "
+        "--cut-at block; "
         "--lossy exports the rest");
   const TrainerExport out = export_torch_pipelining(::make_plan(spec), Losses::leave_out);
   CHECK(out.lost.size() == 1);
@@ -196,14 +199,15 @@ TEST_CASE("Megatron: blocks per stage between embedding and loss") {
 TEST_CASE("Megatron: other orders and recomputation") {
   CHECK(megatron_refusal({.model = language(3), .cuts = {3}, .schedule = "zb-h1"}) ==
         "Megatron-LM cannot say all of this plan: "
-        "its 1f1b runs in another order than the plan's zb-h1, with other times and memory than predicted; "
+        "its 1f1b runs in another order than the plan's zb-h1, with other times and memory than predicted, "
+        "unless planned with --schedule 1f1b; "
         "--lossy exports the rest");
   CHECK(
       arguments({.model = language(3), .cuts = {3}, .schedule = "zb-h1"}, Losses::leave_out).find("Et|t*2L") !=
       std::string::npos);
   CHECK(megatron_refusal({.model = language(3), .cuts = {1, 3, 5}, .schedule = "zb-v"}) ==
-        "Megatron-LM cannot run this plan: stage 3 is on worker 0; it deals stages to workers in turns. Plan "
-        "with 1f1b or interleaved");
+        "Megatron-LM cannot run this plan: stage 3 is on worker 0; it deals stages to workers in turns; plan "
+        "with --schedule 1f1b or interleaved");
   Plan again = ::make_plan({.model = language(3), .cuts = {3}, .recompute = {Recompute::always}});
   again.schedule.recompute = RecomputePolicy::always;
   CHECK(file(export_megatron(again, Losses::refuse), "arguments.txt")
@@ -211,12 +215,37 @@ TEST_CASE("Megatron: other orders and recomputation") {
         std::string::npos);
 }
 
+TEST_CASE("both: precision and sharded state go with the plan, or are named") {
+  Plan plan = ::make_plan({.model = language(3), .cuts = {3}, .replicas = {2, 2}});
+  plan.training.precision = Precision::mixed;
+  plan.training.shard = Shard::optimizer;
+  CHECK(file(export_megatron(plan, Losses::refuse), "arguments.txt")
+            .ends_with("--bf16\n--use-distributed-optimizer\n"));
+  CHECK(refusal([&] { export_torch_pipelining(plan, Losses::refuse); })
+            .find("launch.py keeps no float32 copies of half weights; plan with --precision autocast") !=
+        std::string::npos);
+  plan.training.precision = Precision::autocast;
+  const Json settings = parse_json(file(export_torch_pipelining(plan, Losses::refuse), "settings.json"));
+  CHECK(settings["precision"] == "autocast");
+  CHECK(settings["shard"] == "optimizer");
+  CHECK(refusal([&] { export_megatron(plan, Losses::refuse); }).find("it has no autocast") != std::string::npos);
+}
+
+TEST_CASE("Megatron: wider windows than its own are named with what closes them") {
+  Plan plan = ::make_plan({.model = language(3), .cuts = {3}});
+  // Stage 0 holds two of four micro-batches by 1F1B; here three: F3 moves in front of the first backward.
+  plan.workers[0].program.program = parse_program("F0.0 F0.1 F0.2 B0.0 F0.3 B0.1 B0.2 B0.3 U0");
+  CHECK(refusal([&] { export_megatron(plan, Losses::refuse); }).find("unless planned with --window win") !=
+        std::string::npos);
+}
+
 TEST_CASE("Megatron: models that are no row of equal blocks, and cuts through one") {
   CHECK(megatron_refusal({.model = language(3), .cuts = {2}}) ==
-        "Megatron-LM cannot run this plan: stage 1 begins with h.0.act, inside a block; plan with cuts between "
-        "blocks");
+        "Megatron-LM cannot run this plan: stage 1 begins with h.0.act, inside a block; plan with --cut-at "
+        "block");
   CHECK(megatron_refusal({.model = language(3), .cuts = {8}}) ==
-        "Megatron-LM cannot run this plan: norm stands behind the blocks and belongs into the last stage");
+        "Megatron-LM cannot run this plan: norm stands behind the blocks and belongs into the last stage; "
+        "plan with --cut-at block");
   CHECK(megatron_refusal({.model = language(1), .cuts = {3}}).find("are none (names such as") !=
         std::string::npos);
   ModelGraph unequal = language(2);

@@ -6,6 +6,7 @@
 #include "libplan/peers/input.h"
 #include "libplan/search/exact/bottleneck.h"
 #include "libplan/search/exact/lattice_search.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/test_data.h"
 
@@ -28,7 +29,7 @@ class ChargedCost : public StageCost {
     return (chain_.compute(begin, end) + reduce) / q;
   }
   double cut(int boundary, DeviceSpan span, CutSide) const override {
-    return 2 * chain_.cut_activation[static_cast<std::size_t>(boundary)] / (bandwidth_ * span.count);
+    return 2 * chain_.cut_activation[at(boundary)] / (bandwidth_ * span.count);
   }
   bool fits(int, int, DeviceSpan) const override { return true; }
 
@@ -52,18 +53,16 @@ double augmented_cut(const PeerInput& input, const LayerSet& set) {
   std::vector<char> counted(layers.size(), 0);
   for (int last = 0; last < input.size(); ++last) {
     const auto inside = [&](int reader) { return set.has(reader); };
-    if (!set.has(last) || std::ranges::any_of(layers[static_cast<std::size_t>(last)].consumers, inside))
-      continue;
+    if (!set.has(last) || std::ranges::any_of(layers[at(last)].consumers, inside)) continue;
     std::vector<char> before(layers.size(), 0);
-    before[static_cast<std::size_t>(last)] = 1;
+    before[at(last)] = 1;
     for (int l = last; l >= 0; --l) {
-      if (before[static_cast<std::size_t>(l)] == 0) continue;
-      for (const int source : layers[static_cast<std::size_t>(l)].producers)
-        before[static_cast<std::size_t>(source)] = 1;
+      if (before[at(l)] == 0) continue;
+      for (const int source : layers[at(l)].producers) before[at(source)] = 1;
     }
-    counted[static_cast<std::size_t>(last)] = 1;
+    counted[at(last)] = 1;
     for (std::size_t l = 0; l < layers.size(); ++l) {
-      const auto elsewhere = [&](int reader) { return before[static_cast<std::size_t>(reader)] == 0; };
+      const auto elsewhere = [&](int reader) { return before[at(reader)] == 0; };
       if (before[l] != 0 && std::ranges::any_of(layers[l].consumers, elsewhere)) counted[l] = 1;
     }
   }

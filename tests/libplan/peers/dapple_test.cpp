@@ -4,6 +4,7 @@
 
 #include "libplan/peers/dapple_cost.h"
 #include "libplan/peers/placement.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/peers/support.h"
 #include "tests/support/doctest.h"
 
@@ -23,7 +24,7 @@ PeerOptions on(int servers, int devices, int mini_batch) {
 }
 
 Devices range(int first, int count) {
-  Devices devices(static_cast<std::size_t>(count));
+  Devices devices(at(count));
   std::iota(devices.begin(), devices.end(), first);
   return devices;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/support/doctest.h"
 
@@ -29,7 +30,7 @@ class TableCost : public IntervalCost {
   }
 
   std::size_t index(int begin, int end, int machines) const {
-    return static_cast<std::size_t>((begin * (layers_ + 1) + end) * (machines_ + 1) + machines);
+    return at((begin * (layers_ + 1) + end) * (machines_ + 1) + machines);
   }
   std::vector<double> whole_, last_;
   std::vector<int> least_used_;

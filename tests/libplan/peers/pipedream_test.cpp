@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libprofile/core/index.h"
 #include "tests/libplan/peers/support.h"
 #include "tests/support/doctest.h"
 
@@ -28,12 +29,10 @@ class Oracle {
 
  private:
   int layers() const { return static_cast<int>(profile_.layers.size()); }
-  const LayerPoint& point(int layer) const {
-    return profile_.layers[static_cast<std::size_t>(layer)].points.front();
-  }
+  const LayerPoint& point(int layer) const { return profile_.layers[at(layer)].points.front(); }
 
   double best(int level, int begin, int end) const {
-    const int machines = options_.levels[static_cast<std::size_t>(level)].devices;
+    const int machines = options_.levels[at(level)].devices;
     const int fewest = options_.machines == MachinesRule::exactly ? machines : 1;
     double least = std::numeric_limits<double>::infinity();
     for (int m = fewest; m <= machines; ++m) {
@@ -45,7 +44,7 @@ class Oracle {
   }
 
   double value(int level, const Partition& stages) const {
-    const PeerLevel& links = options_.levels[static_cast<std::size_t>(level)];
+    const PeerLevel& links = options_.levels[at(level)];
     const bool paper = options_.model == PeerModel::pipedream_paper;
     double slowest = 0;
     int used = 0;
@@ -54,7 +53,7 @@ class Oracle {
       double compute = 0, weights = 0, bytes = 0;
       for (int layer = begin; layer < end; ++layer) {
         compute += (point(layer).forward.median + point(layer).backward.median).count();
-        weights += static_cast<double>(profile_.layers[static_cast<std::size_t>(layer)].parameters.value);
+        weights += static_cast<double>(profile_.layers[at(layer)].parameters.value);
         bytes += static_cast<double>(point(layer).saved.value);
       }
       used += q;
@@ -63,7 +62,7 @@ class Oracle {
         return std::numeric_limits<double>::infinity();
       if (level > 0) compute = best(level - 1, begin, end);
       const bool grouped = level > 0 && stages.size() == 1 && !paper;
-      const int group = grouped ? options_.levels[static_cast<std::size_t>(level - 1)].devices : 1;
+      const int group = grouped ? options_.levels[at(level - 1)].devices : 1;
       const double reduce =
           (paper ? 2.0 * (q - 1) : 4.0 * (q - 1) / q) * weights / links.bandwidth.value / group;
       slowest = std::max(slowest, (paper ? std::max(compute, reduce) : compute + reduce) / q);
@@ -125,7 +124,7 @@ TEST_CASE("exactly m machines can be worse than fewer, at most m never") {
   for (int machines = 1; machines <= 4; ++machines) {
     PeerOptions options = on(machines, 1e9);
     CHECK(test::plan_of(profile, options)->objective.count() ==
-          doctest::Approx(expected[static_cast<std::size_t>(machines - 1)]).epsilon(1e-12));
+          doctest::Approx(expected[at(machines - 1)]).epsilon(1e-12));
     options.machines = MachinesRule::at_most;
     CHECK(test::plan_of(profile, options)->objective.count() == doctest::Approx(1).epsilon(1e-12));
   }

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "libplan/cost/down_sets.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/peers/support.h"
 #include "tests/support/doctest.h"
 
@@ -13,8 +14,6 @@ namespace pp::plan {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 PeerOptions on(PeerModel model, int devices) {
   PeerOptions options;

@@ -8,6 +8,7 @@
 #include "libplan/cost/graph.h"
 #include "libplan/cost/stage_cost.h"
 #include "libplan/peers/peer.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 
@@ -46,12 +47,11 @@ inline std::optional<PeerPlan> plan_of(const Profile& profile, const PeerOptions
 inline void each_staging(const Profile& profile, int stages,
                          const std::function<void(const std::vector<int>&)>& visit) {
   const PlanGraph graph = make_graph(profile);
-  std::vector<int> stage(static_cast<std::size_t>(graph.size()), 0);
+  std::vector<int> stage(at(graph.size()), 0);
   const std::function<void(std::size_t)> place = [&](std::size_t layer) {
     if (layer == stage.size()) return visit(stage);
     int first = 0;
-    for (const int producer : graph.layers[layer].producers)
-      first = std::max(first, stage[static_cast<std::size_t>(producer)]);
+    for (const int producer : graph.layers[layer].producers) first = std::max(first, stage[at(producer)]);
     for (stage[layer] = first; stage[layer] < stages; ++stage[layer]) place(layer + 1);
   };
   place(0);

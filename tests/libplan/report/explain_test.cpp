@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "libprofile/core/index.h"
 #include "tests/libplan/report/explained.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
@@ -29,10 +30,7 @@ PlanRequest request_of(int mini_batch, int micro_batches) {
 }
 
 Profile even_chain(int layers, std::int64_t parameters = 0, std::int64_t output = 0) {
-  return make_profile(
-      {std::vector<test::LayerRow>(static_cast<std::size_t>(layers), {1, 2, parameters, output, 0, 0, 0}),
-       {},
-       {1}});
+  return make_profile({std::vector<test::LayerRow>(at(layers), {1, 2, parameters, output, 0, 0, 0}), {}, {1}});
 }
 
 /// Every time of the profile: 16th and 84th percentile `share` below and above the median.

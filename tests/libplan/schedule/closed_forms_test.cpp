@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "libprofile/core/index.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
@@ -14,8 +15,7 @@ using test::approx;
 using test::equal_stages;
 
 ScheduleRequest request(const std::string& name, int workers, int micro_batches, int chunks = 0) {
-  ScheduleRequest result{
-      name, std::vector<int>(static_cast<std::size_t>(workers), 1), micro_batches, WindowRule::win, {}};
+  ScheduleRequest result{name, std::vector<int>(at(workers), 1), micro_batches, WindowRule::win, {}};
   result.chunks_per_worker = chunks;
   return result;
 }

@@ -1,5 +1,6 @@
 // The lists of every generator, written out for small cases. What papers print is taken from them; the rest is
 // derived by hand from the rules beside each case.
+#include "libprofile/core/index.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/support/doctest.h"
 
@@ -30,7 +31,7 @@ Texts lists(const ScheduleRequest& request, int length = 0) {
 }
 
 ScheduleRequest request(const std::string& name, int workers, int micro_batches) {
-  return {name, std::vector<int>(static_cast<std::size_t>(workers), 1), micro_batches, WindowRule::win, {}};
+  return {name, std::vector<int>(at(workers), 1), micro_batches, WindowRule::win, {}};
 }
 
 TEST_SUITE("libplan/schedule/lists") {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "libprofile/core/index.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/support/doctest.h"
 
@@ -81,7 +82,7 @@ class Oracle {
   /// Worker `other` stands at its AR of the same stage, all backwards behind it, or has passed it.
   bool reached(WorkerId other, const Op& reduce) const {
     const Program& program = set_.workers[index(other)];
-    const auto found = static_cast<std::size_t>(std::ranges::find(program, reduce) - program.begin());
+    const auto found = at(std::ranges::find(program, reduce) - program.begin());
     return position_[index(other)] >= found && all_backwards_done(program, found, reduce.stage);
   }
 
@@ -110,8 +111,7 @@ void for_each_swap(const ProgramSet& set, Visit visit) {
 
 std::vector<ProgramSet> specimens() {
   const auto places = [](const std::string& name, int workers, int micro_batches) {
-    return program_set(
-        {name, std::vector<int>(static_cast<std::size_t>(workers), 1), micro_batches, WindowRule::win, {}});
+    return program_set({name, std::vector<int>(at(workers), 1), micro_batches, WindowRule::win, {}});
   };
   return {
       places("zb-h1", 3, 3), places("zb-h2", 3, 4), places("interleaved", 2, 2), places("looped-bfs", 2, 2),
@@ -159,7 +159,7 @@ TEST_SUITE("libplan/schedule/mutation") {
           shorter.workers[w].erase(shorter.workers[w].begin() + i);
           CHECK_FALSE(accepted(shorter));
           ProgramSet longer = set;
-          longer.workers[w].insert(longer.workers[w].begin() + i, set.workers[w][static_cast<std::size_t>(i)]);
+          longer.workers[w].insert(longer.workers[w].begin() + i, set.workers[w][at(i)]);
           CHECK_FALSE(accepted(longer));
         }
       }

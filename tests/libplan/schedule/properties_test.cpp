@@ -6,6 +6,7 @@
 
 #include "libplan/schedule/queues.h"
 #include "libplan/schedule/versions.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
@@ -38,8 +39,7 @@ void for_each_request(Visit visit) {
     for (int k = 1; k <= 8; ++k) {
       for (const int m : {1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 32}) {
         for (int v = 1; v <= 4; ++v) {
-          ScheduleRequest request{
-              std::string(row.name), std::vector<int>(static_cast<std::size_t>(k), 1), m, WindowRule::win, {}};
+          ScheduleRequest request{std::string(row.name), std::vector<int>(at(k), 1), m, WindowRule::win, {}};
           request.chunks_per_worker = v;
           request.token_count = row.name == "generation" ? 3 : 1;
           visit(row, request);
@@ -143,10 +143,8 @@ TEST_SUITE("libplan/schedule/properties") {
   TEST_CASE("a queue of one message is enough for gpipe and 1f1b, blocking sends stop 1f1b only") {
     // 1F1B's steady state: a stage sends an activation to the next one while that one sends a gradient back.
     for (int k = 2; k <= 4; ++k) {
-      const ProgramSet gpipe =
-          program_set({"gpipe", std::vector<int>(static_cast<std::size_t>(k), 1), 6, WindowRule::win, {}});
-      const ProgramSet flush =
-          program_set({"1f1b", std::vector<int>(static_cast<std::size_t>(k), 1), 6, WindowRule::win, {}});
+      const ProgramSet gpipe = program_set({"gpipe", std::vector<int>(at(k), 1), 6, WindowRule::win, {}});
+      const ProgramSet flush = program_set({"1f1b", std::vector<int>(at(k), 1), 6, WindowRule::win, {}});
       CHECK(error_of([&] { check_queues(gpipe, kRendezvous); }) == "");
       CHECK(error_of([&] { check_queues(gpipe, 1); }) == "");
       CHECK(error_of([&] { check_queues(flush, 1); }) == "");
@@ -174,7 +172,7 @@ TEST_SUITE("libplan/schedule/properties") {
 
   TEST_CASE("asynchronous kinds keep the published versions") {
     for (int k = 1; k <= 5; ++k) {
-      const std::vector<int> replicas(static_cast<std::size_t>(k), 1);
+      const std::vector<int> replicas(at(k), 1);
       const auto versions = [&](const std::string& name, int per_update) {
         const ScheduleRequest request{name, replicas, per_update, WindowRule::win, {}};
         return live_versions(program_set(request, 12 * per_update), require_schedule(name).default_policy());
@@ -210,12 +208,12 @@ TEST_SUITE("libplan/schedule/properties") {
 
   TEST_CASE("predict looks ahead by floor(k/2) + N-k-1 in the forward and floor(k/2) in the backward") {
     const std::vector<LookAhead> four{{3, 0}, {2, 0}, {2, 1}, {1, 1}};
-    for (int k = 0; k < 4; ++k) CHECK(look_ahead(k, 4) == four[static_cast<std::size_t>(k)]);
+    for (int k = 0; k < 4; ++k) CHECK(look_ahead(k, 4) == four[at(k)]);
     CHECK(look_ahead(0, 1) == LookAhead{});
     CHECK(look_ahead(1, 2) == LookAhead{});
     // Two micro-batches an update: half of it, rounded up.
     const std::vector<LookAhead> halves{{2, 0}, {1, 0}, {1, 1}, {1, 1}};
-    for (int k = 0; k < 4; ++k) CHECK(look_ahead(k, 4, 2) == halves[static_cast<std::size_t>(k)]);
+    for (int k = 0; k < 4; ++k) CHECK(look_ahead(k, 4, 2) == halves[at(k)]);
     CHECK(look_ahead(0, 1, 4) == LookAhead{});
     CHECK(look_ahead(1, 2, 4) == LookAhead{});
     const ProgramSet replicated = program_set({"pipedream", {2, 1}, 1, WindowRule::win, {}}, 8);

@@ -4,6 +4,7 @@
 
 #include "libplan/schedule/generators.h"
 #include "libplan/schedule/ownership.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
@@ -16,8 +17,7 @@ namespace {
 using test::error_of;
 
 ScheduleRequest request_of(const ScheduleRow& row, int places, int pipelines, int micro_batches, int chunks) {
-  ScheduleRequest request{std::string(row.name), std::vector<int>(static_cast<std::size_t>(places), pipelines),
-                          micro_batches};
+  ScheduleRequest request{std::string(row.name), std::vector<int>(at(places), pipelines), micro_batches};
   request.chunks_per_worker = chunks;
   return request;
 }
@@ -77,12 +77,11 @@ TEST_CASE("every pipeline of every such schedule runs what one alone runs on its
             const ProgramSet set = program_set(all);
             validate(set);
             check_owners(set);
-            REQUIRE(schedule.workers.size() == alone.workers.size() * static_cast<std::size_t>(pipelines));
+            REQUIRE(schedule.workers.size() == alone.workers.size() * at(pipelines));
             for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
               const auto [place, pipeline] = std::div(static_cast<int>(w), pipelines);
               const Program& program = schedule.workers[w].program;
-              CHECK(own_numbers(program, pipelines) ==
-                    without_reductions(alone.workers[static_cast<std::size_t>(place)].program));
+              CHECK(own_numbers(program, pipelines) == without_reductions(alone.workers[at(place)].program));
               for (const Op& op : program)
                 if (has_micro_batch(op.kind)) CHECK(op.micro_batch % pipelines == pipeline);
             }

@@ -8,13 +8,14 @@
 #include "libplan/schedule/schedule.h"
 #include "libplan/schedule/validate.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan::test {
 
 /// One stage per worker.
 inline ProgramSet straight(const std::string& name, int stages, int micro_batches,
                            WindowRule window = WindowRule::win) {
-  return program_set({name, std::vector<int>(static_cast<std::size_t>(stages), 1), micro_batches, window, {}});
+  return program_set({name, std::vector<int>(at(stages), 1), micro_batches, window, {}});
 }
 
 /// `placement[s]`: the workers of stage s.

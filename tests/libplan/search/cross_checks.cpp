@@ -9,6 +9,7 @@
 #include "libplan/price/recompute_choice.h"
 #include "libplan/request/machine.h"
 #include "libplan/simulate/lower_bound.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/drawn_problems.h"
 #include "tests/libplan/search/enumerated.h"
 #include "tests/libplan/search/searched.h"
@@ -19,10 +20,15 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kRounding = 1e-9;  // relative; of sums in another order
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-/// The fastest step over all stagings, replicas and what the request lets run again; infinity: nothing fits.
-double best_of_all(const DrawnProblem& one) {
+/// The fastest step over all stagings, replicas, what the request lets run again and what replicas may share;
+/// infinity: nothing fits.
+double best_of_all(DrawnProblem one) {
+  if (one.request.shard == ShardChoice::automatic) {
+    one.request.shard = ShardChoice::none;
+    const double whole = best_of_all(one);
+    one.request.shard = ShardChoice::optimizer;
+    return std::min(whole, best_of_all(one));
+  }
   const Enumerated plans(one.profile, one.cluster, one.request);
   double best = kInfinity;
   plans.for_each([&](const Assignment& plain) {
@@ -58,7 +64,8 @@ std::string described(const DrawnProblem& one) {
               one.cluster.devices.size(), " devices, ", one.request.mini_batch, " samples in ",
               *one.request.micro_batches, ", limit ",
               one.request.memory_limit ? one.request.memory_limit->value : 0, ", recompute ",
-              name_of(one.request.recompute), one.profile.loss ? ", loss" : "", ")");
+              name_of(one.request.recompute), ", shard ", name_of(one.request.shard),
+              one.profile.loss ? ", loss" : "", ")");
 }
 
 /// What `found` says against the best of all.
@@ -79,7 +86,12 @@ std::string check_certificate(Random& random) {
   constexpr std::array kModes{RecomputeMode::never, RecomputeMode::never, RecomputeMode::always,
                               RecomputeMode::except_last};
   one.request.recompute = kModes[at(random.integer(0, 3))];
-  if (!require_schedule(one.request.schedule).synchronous) one.request.recompute = RecomputeMode::never;
+  constexpr std::array kShards{ShardChoice::none, ShardChoice::optimizer, ShardChoice::automatic};
+  one.request.shard = kShards[at(random.integer(0, 2))];
+  if (!require_schedule(one.request.schedule).synchronous) {
+    one.request.recompute = RecomputeMode::never;
+    one.request.shard = ShardChoice::none;
+  }
   return against(searched(one.profile, one.cluster, one.request), best_of_all(one), one);
 }
 

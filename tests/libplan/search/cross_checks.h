@@ -14,7 +14,7 @@ namespace pp::plan::test {
 /// No plan is below the bound, the planner's plan is above no simulated one by more than the gap, and there is
 /// none exactly where nothing fits: chains and graphs of up to 4 layers on up to 3 devices, with a loss,
 /// updates, unequal micro-batches, crowding, what was measured to wait and to be kept, memory limits, every
-/// recompute mode.
+/// recompute mode, optimizer state that replicas share.
 std::string check_certificate(Random& random);
 /// A list of two schedules: the better plan of the two and the lower of their bounds.
 std::string check_pair(Random& random);

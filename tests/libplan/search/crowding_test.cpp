@@ -4,6 +4,7 @@
 
 #include "libplan/answer/make_plan.h"
 #include "libplan/search/planner.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/libplan/search/searched.h"
@@ -89,7 +90,7 @@ TEST_CASE("a stage updates as one device does alone, replicas as those that upda
   PlanRequest request = request_of("1f1b");
   const auto update_of = [&](int stages, int replicas, const Cluster& cluster) {
     request.stages = stages;
-    request.replicas.assign(static_cast<std::size_t>(stages), replicas);
+    request.replicas.assign(at(stages), replicas);
     const Plan plan = planned(profile, cluster, request);
     return plan.predicted.stages[0].update.count();
   };
@@ -125,7 +126,7 @@ TEST_CASE("a bound is never above what is simulated, however conditions differ")
       if (random.integer(0, 3) > 0) point.alone = times();
     }
     const auto schedules = std::to_array<const char*>({"auto", "gpipe", "1f1b", "zb-h1", "chimera"});
-    PlanRequest request = request_of(schedules[static_cast<std::size_t>(round) % schedules.size()]);
+    PlanRequest request = request_of(schedules[at(round) % schedules.size()]);
     Cluster cluster =
         make_cluster(request.schedule == "chimera" ? 2 * random.integer(1, 2) : random.integer(1, 4));
     for (Device& device : cluster.devices) device.node = random.integer(0, 1) == 0 ? "a" : "b";

@@ -10,6 +10,7 @@
 #include "libplan/peers/pipedream_text.h"
 #include "libplan/request/linear_order.h"
 #include "libplan/search/exact/bottleneck.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/graphs.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
@@ -72,7 +73,7 @@ std::string shuffled(const std::string& text, std::uint64_t seed) {
   }
   test::Random random(seed);
   for (int i = static_cast<int>(nodes.size()) - 1; i > 0; --i)
-    std::swap(nodes[static_cast<std::size_t>(i)], nodes[static_cast<std::size_t>(random.integer(0, i))]);
+    std::swap(nodes[at(i)], nodes[at(random.integer(0, i))]);
   std::string result;
   for (const std::string& node : nodes) result += node;
   return result + edges;

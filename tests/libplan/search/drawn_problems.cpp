@@ -5,12 +5,11 @@
 
 #include "libplan/request/request.h"
 #include "libplan/schedule/versions.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/profiles.h"
 
 namespace pp::plan::test {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 TimeStat milliseconds(double time) {
   return {Seconds(1e-3 * time), Seconds(1e-3 * time), Seconds(1e-3 * time), 9};

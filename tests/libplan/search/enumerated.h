@@ -14,6 +14,7 @@
 #include "libplan/request/request.h"
 #include "libplan/search/planner.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/graphs.h"
 
 namespace pp::plan::test {
@@ -68,7 +69,7 @@ class Enumerated {
     const PricingContext context = this->context();
     const Prediction found = simulate_prediction(price_stages(context, assignment), assignment, context);
     for (std::size_t w = 0; w < found.workers.size(); ++w) {
-      const Device& device = cluster_.devices[static_cast<std::size_t>(assignment.worker_devices[w])];
+      const Device& device = cluster_.devices[at(assignment.worker_devices[w])];
       if (found.workers[w].memory.peak > Bytes(usable_bytes(device, request_)))
         return std::numeric_limits<double>::infinity();
     }
@@ -113,11 +114,11 @@ class Enumerated {
     assignment.stage_layers = sets;
     int workers = 0;
     for (const int count : replicas) {
-      auto& ids = assignment.stage_workers.emplace_back(static_cast<std::size_t>(count));
+      auto& ids = assignment.stage_workers.emplace_back(at(count));
       std::iota(ids.begin(), ids.end(), workers);
       workers += count;
     }
-    assignment.worker_devices.resize(static_cast<std::size_t>(workers));
+    assignment.worker_devices.resize(at(workers));
     std::iota(assignment.worker_devices.begin(), assignment.worker_devices.end(), 0);
     assignment.micro_batches = *request_.micro_batches;
     const ScheduleRow& row = require_schedule(request_.schedule);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "libplan/search/planner.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/profiles.h"
 
 namespace pp::plan::test {
@@ -31,7 +32,7 @@ inline EqualRow random_row(std::mt19937& random) {
   const std::vector<std::string> of_chunks[] = {
       {"1f1b", "gpipe", "zb-h1"}, {"interleaved", "zb-v"}, {"interleaved"}};
   const auto& schedules = of_chunks[row.chunks - 1];
-  row.schedule = schedules[static_cast<std::size_t>(draw(0, static_cast<int>(schedules.size()) - 1))];
+  row.schedule = schedules[at(draw(0, static_cast<int>(schedules.size()) - 1))];
   row.micro_batches = row.schedule == "interleaved" ? row.workers * draw(1, 2) : draw(2, 32);
   if (row.schedule == "zb-v") row.micro_batches = std::max(row.micro_batches, row.workers);
   row.output = draw(0, 2) == 0 ? 1'000'000 : 1000;
@@ -39,8 +40,7 @@ inline EqualRow random_row(std::mt19937& random) {
 }
 
 inline Plan plan_of(const EqualRow& row, const std::vector<int>& cuts = {}) {
-  const std::vector<LayerRow> layers(static_cast<std::size_t>(row.layers),
-                                     {10, 20, 4096, row.output, 4096, 0, 0});
+  const std::vector<LayerRow> layers(at(row.layers), {10, 20, 4096, row.output, 4096, 0, 0});
   PlanRequest request;
   request.mini_batch = request.micro_batches.emplace(row.micro_batches);
   request.schedule = row.schedule;

@@ -2,6 +2,7 @@
 // all-reduces of the trained bytes alone.
 #include "libplan/cost/stage_bytes.h"
 #include "libplan/search/planner.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 
@@ -37,7 +38,7 @@ Profile six(int frozen) {
   const ResolvedModel model = resolve(profile.model);
   for (int i = 0; i < 6; ++i) {
     LayerProfile& layer = profile.layers.emplace_back();
-    layer.name = profile.model.layers[static_cast<std::size_t>(i)].name;
+    layer.name = profile.model.layers[at(i)].name;
     set_parameters(layer, model, i, DType::float32);
     LayerPoint& point = layer.points.emplace_back();
     point.forward.median = Seconds(1e-3);

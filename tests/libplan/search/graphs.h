@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "libplan/cost/graph.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 
@@ -30,20 +31,18 @@ using Stages = std::vector<std::vector<int>>;
 /// Every way to put the graph's layers into `stages` stages whose edges lead forward.
 inline void for_each_staging(const PlanGraph& graph, int stages,
                              const std::function<void(const Stages&)>& visit) {
-  std::vector<int> stage_of(static_cast<std::size_t>(graph.size()), 0);
+  std::vector<int> stage_of(at(graph.size()), 0);
   const std::function<void(int)> place = [&](int layer) {
     if (layer == graph.size()) {
-      Stages sets(static_cast<std::size_t>(stages));
-      for (int l = 0; l < layer; ++l)
-        sets[static_cast<std::size_t>(stage_of[static_cast<std::size_t>(l)])].push_back(l);
+      Stages sets(at(stages));
+      for (int l = 0; l < layer; ++l) sets[at(stage_of[at(l)])].push_back(l);
       if (std::ranges::none_of(sets, [](const auto& set) { return set.empty(); })) visit(sets);
       return;
     }
     int first = 0;
-    for (const int source : graph.layers[static_cast<std::size_t>(layer)].producers)
-      first = std::max(first, stage_of[static_cast<std::size_t>(source)]);
+    for (const int source : graph.layers[at(layer)].producers) first = std::max(first, stage_of[at(source)]);
     for (int stage = first; stage < stages; ++stage) {
-      stage_of[static_cast<std::size_t>(layer)] = stage;
+      stage_of[at(layer)] = stage;
       place(layer + 1);
     }
   };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "libplan/cost/stage_cost.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan::test {
 
@@ -33,11 +34,9 @@ class TextbookCost : public StageCost {
     return (sum(times_, begin, end) + reduce) / replicas;
   }
   double cut(int boundary, DeviceSpan span, CutSide) const override {
-    return 2 * cuts_[static_cast<std::size_t>(boundary)] / span.count;
+    return 2 * cuts_[at(boundary)] / span.count;
   }
-  double fill(int boundary, DeviceSpan) const override {
-    return fill_.empty() ? 0 : fill_[static_cast<std::size_t>(boundary)];
-  }
+  double fill(int boundary, DeviceSpan) const override { return fill_.empty() ? 0 : fill_[at(boundary)]; }
   TextbookCost& with_fill(std::vector<double> fill) {
     fill_ = std::move(fill);
     return *this;
@@ -58,7 +57,7 @@ class TextbookCost : public StageCost {
     return sums;
   }
   static double sum(const std::vector<double>& prefix, int begin, int end) {
-    return prefix[static_cast<std::size_t>(end)] - prefix[static_cast<std::size_t>(begin)];
+    return prefix[at(end)] - prefix[at(begin)];
   }
 
   std::vector<double> times_, weights_, saved_, cuts_, fill_;  ///< cuts_[k], fill_[k] of boundary k

@@ -4,6 +4,7 @@
 
 #include "libplan/report/compare_strategies.h"
 #include "libplan/request/machine.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/test_data.h"
@@ -159,8 +160,8 @@ TEST_CASE("more devices, more memory, twice the bandwidth: never slower") {
   Random random(4);
   for (int round = 0; round < 24; ++round) {
     CAPTURE(round);
-    const std::string schedule = std::vector<std::string>{
-        "auto", "1f1b", "gpipe", "zb-h1", "interleaved", "zb-v"}[static_cast<std::size_t>(round % 6)];
+    const std::string schedule =
+        std::vector<std::string>{"auto", "1f1b", "gpipe", "zb-h1", "interleaved", "zb-v"}[at(round % 6)];
     CAPTURE(schedule);
     const Profile profile = random_profile(random, random.integer(4, 7), true);
     const PlanRequest request = request_of(8, 4, schedule);

@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "libplan/answer/make_plan.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 
@@ -41,7 +42,6 @@ std::vector<int> balanced_cuts(const Profile& profile, int stages) {
   std::vector<double> sum(1, 0);
   for (const LayerProfile& layer : profile.layers)
     sum.push_back(sum.back() + (layer.points[0].forward.median + layer.points[0].backward.median).count());
-  const auto at = [](int i) { return static_cast<std::size_t>(i); };
   std::vector<std::vector<double>> least(at(stages + 1), std::vector<double>(at(layers + 1), 1e300));
   std::vector<std::vector<int>> begins(at(stages + 1), std::vector<int>(at(layers + 1), 0));
   least[0][0] = 0;
@@ -65,7 +65,7 @@ double best_equal(const Profile& profile, int node_count, int micro_batches) {
     for (int stages = 1; stages <= 40 && stages * q <= 8 * node_count && q <= micro_batches; ++stages) {
       PlanRequest request = request_of(micro_batches);
       request.cuts = balanced_cuts(profile, stages);
-      request.replicas.assign(static_cast<std::size_t>(stages), q);
+      request.replicas.assign(at(stages), q);
       const auto made = find_plan(profile, nodes((stages * q + 7) / 8), request);
       if (const Plan* plan = std::get_if<Plan>(&made)) best = std::min(best, plan->predicted.step.count());
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "libplan/answer/make_plan.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
@@ -60,8 +61,7 @@ void check_falling(const std::vector<double>& steps) {
 std::vector<double> growing(Random& random, double begin, double end) {
   const std::vector<double> factors{1.1, 1.5, 2, 3, 10, 100, 1000};
   std::vector<double> values{begin};
-  while (values.back() < end)
-    values.push_back(values.back() * factors[static_cast<std::size_t>(random.integer(0, 6))]);
+  while (values.back() < end) values.push_back(values.back() * factors[at(random.integer(0, 6))]);
   return values;
 }
 
@@ -85,7 +85,7 @@ TEST_CASE("links faster by 10 % or a thousand times") {
   Random random(2);
   for (int round = 0; round < 24; ++round) {
     CAPTURE(round);
-    const std::string schedule = std::vector{"1f1b", "gpipe", "pipedream"}[static_cast<std::size_t>(round) % 3];
+    const std::string schedule = std::vector{"1f1b", "gpipe", "pipedream"}[at(round) % 3];
     const Profile profile = random_profile(random, 1);
     const int devices = random.integer(2, 8);
     std::vector<double> steps;
@@ -101,8 +101,7 @@ TEST_CASE("more memory, from nothing fits to room for everything") {
     CAPTURE(round);
     const Profile profile = random_profile(random, 1);
     const int devices = random.integer(2, 8);
-    PlanRequest request =
-        request_of(std::vector{"1f1b", "gpipe", "pipedream"}[static_cast<std::size_t>(round) % 3]);
+    PlanRequest request = request_of(std::vector{"1f1b", "gpipe", "pipedream"}[at(round) % 3]);
     std::vector<double> steps;
     for (double limit = 5e6; limit < 2e8; limit *= 1 + 0.5 * random.unit()) {
       request.memory_limit = Bytes(static_cast<std::int64_t>(limit));

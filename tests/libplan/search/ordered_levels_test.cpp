@@ -5,6 +5,7 @@
 #include "libplan/cost/chain_cost.h"
 #include "libplan/cost/priced_model.h"
 #include "libplan/search/exact/label_search.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
@@ -35,11 +36,9 @@ Profile random_profile(Random& random, int layers) {
 }
 
 std::vector<int> shuffled(Random& random, int count) {
-  std::vector<int> positions(static_cast<std::size_t>(count));
+  std::vector<int> positions(at(count));
   std::iota(positions.begin(), positions.end(), 0);
-  for (int i = count - 1; i > 0; --i)
-    std::swap(positions[static_cast<std::size_t>(i)],
-              positions[static_cast<std::size_t>(random.integer(0, i))]);
+  for (int i = count - 1; i > 0; --i) std::swap(positions[at(i)], positions[at(random.integer(0, i))]);
   return positions;
 }
 
@@ -116,7 +115,7 @@ TEST_CASE("2x2 to 3x2x2 devices, any list: period, steady step and J equal brute
   int feasible = 0;
   for (int round = 0; round < 2000; ++round) {
     CAPTURE(round);
-    const Instance given(random, machines[static_cast<std::size_t>(round) % machines.size()]);
+    const Instance given(random, machines[at(round) % machines.size()]);
     for (const LoadKind kind : {LoadKind::period, LoadKind::steady, LoadKind::step}) {
       const ChainCost load = given.cost(kind);
       const Optimum best = brute_force(given.space, load);

@@ -1,6 +1,7 @@
 // Schedules that place their stages, planned as whole pipelines side by side.
 #include "libplan/answer/make_plan.h"
 #include "libplan/price/predict.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 
@@ -12,7 +13,7 @@ namespace {
 /// Equal layers of F 1 and B 2 ms, halves measured, hardly any weights.
 Profile equal_layers(int layers) {
   test::ProfileSpec spec;
-  spec.layers.assign(static_cast<std::size_t>(layers), {.forward_ms = 1, .backward_ms = 2, .parameters = 1000});
+  spec.layers.assign(at(layers), {.forward_ms = 1, .backward_ms = 2, .parameters = 1000});
   Profile profile = test::make_profile(spec);
   for (LayerProfile& layer : profile.layers) {
     for (LayerPoint& point : layer.points)

@@ -10,6 +10,7 @@
 
 #include "libplan/plan.h"
 #include "libplan/report/step_parts.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/libplan/search/turns.h"
@@ -44,9 +45,7 @@ std::string bytes_of(const Plan& plan) { return dump_json(to_json(plan)); }
 
 /// A chain of equal layers of 1 ms forward and 2 ms backward, without weights or tensors.
 Profile even_chain(int layers, std::vector<std::int64_t> sizes = {1}) {
-  return make_profile({std::vector<test::LayerRow>(static_cast<std::size_t>(layers), {1, 2, 0, 0, 0, 0, 0}),
-                       {},
-                       std::move(sizes)});
+  return make_profile({std::vector<test::LayerRow>(at(layers), {1, 2, 0, 0, 0, 0, 0}), {}, std::move(sizes)});
 }
 
 Profile random_profile(Random& random, int layers) {
@@ -302,8 +301,7 @@ TEST_CASE("a bound is never above what is simulated, and no simulated memory abo
     const Profile profile = random_profile(random, random.integer(1, 7));
     const int devices = random.integer(1, 5);
     PlanRequest request = request_of(8, random.integer(1, 8));
-    request.schedule =
-        std::vector<std::string>{"auto", "gpipe", "1f1b", "pipedream"}[static_cast<std::size_t>(round % 4)];
+    request.schedule = std::vector<std::string>{"auto", "gpipe", "1f1b", "pipedream"}[at(round % 4)];
     if (request.schedule == "pipedream")
       request = [] {
         PlanRequest r;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "libprofile/core/cluster.h"
+#include "libprofile/core/index.h"
 #include "libprofile/core/ops/op_table.h"
 #include "libprofile/core/profile.h"
 
@@ -46,9 +47,9 @@ inline Profile make_profile(const ProfileSpec& spec) {
         .name = layer_name(i), .op = std::string(kOpaqueOp), .inputs = {}, .attributes = {}, .weights_of = {}};
     if (spec.edges.empty() && i > 0) layer.inputs.push_back(layer_name(i - 1)), read[i - 1] = true;
     for (const auto& [producer, consumer] : spec.edges) {
-      if (static_cast<std::size_t>(consumer) != i) continue;
-      layer.inputs.push_back(layer_name(static_cast<std::size_t>(producer)));
-      read[static_cast<std::size_t>(producer)] = true;
+      if (at(consumer) != i) continue;
+      layer.inputs.push_back(layer_name(at(producer)));
+      read[at(producer)] = true;
     }
     profile.model.layers.push_back(layer);
     LayerProfile measured{.name = layer.name,

@@ -4,6 +4,7 @@
 #include "libplan/answer/make_plan.h"
 #include "libplan/cost/stage_bytes.h"
 #include "libplan/price/predict.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/enumerated.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
@@ -145,7 +146,7 @@ TEST_CASE("1,000 small problems against all plans there are, memory to the byte 
     for (std::size_t s = 0; s < plan.partition.size(); ++s) {
       std::int64_t parameters = 0;
       for (const int layer : plan.assignment.stage_layers[s])
-        parameters += profile.layers[static_cast<std::size_t>(layer)].parameters.value;
+        parameters += profile.layers[at(layer)].parameters.value;
       const std::int64_t q = plan.partition[s].replicas;
       shared += q > 1 ? 1 : 0;
       CHECK(plan.prediction.stages[s].optimizer.value == (2 * parameters + q - 1) / q);

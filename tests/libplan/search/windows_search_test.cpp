@@ -6,6 +6,7 @@
 #include "libplan/answer/make_plan.h"
 #include "libplan/plan_windows.h"
 #include "libplan/search/improve/covering_windows.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
@@ -33,7 +34,7 @@ double step_of(const Profile& profile, const Cluster& cluster, const PlanRequest
 
 /// Calls `visit` with every choice of windows from 1 to `most` for `stages` stages, 1 for the last.
 void for_each_windows(int stages, int most, const std::function<void(const std::vector<int>&)>& visit) {
-  std::vector<int> windows(static_cast<std::size_t>(stages), 1);
+  std::vector<int> windows(at(stages), 1);
   while (true) {
     visit(windows);
     std::size_t s = 0;

@@ -1,6 +1,7 @@
 #include <random>
 #include <set>
 
+#include "libprofile/core/index.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
@@ -113,19 +114,18 @@ TEST_SUITE("libplan/simulate/cards") {
       for (std::size_t w = 0; w < input.programs.workers.size(); ++w) input.cards.push_back(draw(0, cards - 1));
       const SimulationResult result = simulate(input);
       const auto node = [&](WorkerId w) { return input.cards[pp::index(w)] / input.cards_per_node; };
-      std::vector<double> out(static_cast<std::size_t>(cards)), in = out, sums = out;
+      std::vector<double> out(at(cards)), in = out, sums = out;
       for (const MessageEvent& message : result.messages) {
         if (node(message.from) == node(message.to)) continue;
         const double seconds = static_cast<double>(message.bytes.value) / 1000;
-        out[static_cast<std::size_t>(input.cards[pp::index(message.from)])] += seconds;
-        in[static_cast<std::size_t>(input.cards[pp::index(message.to)])] += seconds;
+        out[at(input.cards[pp::index(message.from)])] += seconds;
+        in[at(input.cards[pp::index(message.to)])] += seconds;
       }
       for (std::size_t s = 0; s < input.stages.size(); ++s) {
         std::set<int> used, nodes;
         for (const WorkerId w : input.programs.stage_workers[s])
           used.insert(input.cards[pp::index(w)]), nodes.insert(node(w));
-        for (const int card : used)
-          sums[static_cast<std::size_t>(card)] += nodes.size() > 1 ? input.stages[s].all_reduce.count() : 0;
+        for (const int card : used) sums[at(card)] += nodes.size() > 1 ? input.stages[s].all_reduce.count() : 0;
       }
       const double step = result.makespan.count();
       for (std::size_t card = 0; card < sums.size(); ++card) {

@@ -1,6 +1,7 @@
 // Chained steps in one run against as many runs of their own.
 #include "libplan/simulate/event_loop.h"
 #include "libplan/simulate/index_simulation.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/simulate/support.h"
@@ -27,8 +28,8 @@ SimulationInput repeated(const SimulationInput& input, int steps) {
 
 SimulationInput random_input(test::Random& random) {
   static const std::vector<std::string> kNames{"gpipe", "1f1b", "zb-h1"};
-  const std::string& name = kNames[static_cast<std::size_t>(random.integer(0, 2))];
-  std::vector<int> replicas(static_cast<std::size_t>(random.integer(2, 4)), 1);
+  const std::string& name = kNames[at(random.integer(0, 2))];
+  std::vector<int> replicas(at(random.integer(2, 4)), 1);
   if (name != "zb-h1") replicas.front() = random.integer(1, 3);
   SimulationInput input =
       test::equal_stages(program_set({name, replicas, random.integer(1, 5), WindowRule::win, {}}));
@@ -79,8 +80,7 @@ TEST_SUITE("libplan/simulate/chain") {
       if (!times.apart) continue;
       ++apart;
       for (const int steps : {1, 2})
-        REQUIRE(times.ends[static_cast<std::size_t>(steps) - 1] ==
-                simulate(repeated(input, steps)).makespan.count());
+        REQUIRE(times.ends[at(steps) - 1] == simulate(repeated(input, steps)).makespan.count());
     }
     CHECK(apart > kRounds / 4);
     CHECK(apart < kRounds);  // some steps do meet at a port

@@ -1,6 +1,7 @@
 // The published closed forms and examples worked by hand, over grids.
 #include <algorithm>
 
+#include "libprofile/core/index.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
@@ -45,7 +46,7 @@ TEST_SUITE("libplan/simulate/closed forms") {
           CHECK(result.makespan.count() == approx((m + k - 1) * kT));
           CHECK(result.bubble_fraction == approx((k - 1.0) / (m + k - 1)));
           for (int r = 0; r < k; ++r) {
-            const double peak = peak_in_flight(input.programs.workers[static_cast<std::size_t>(r)], 1);
+            const double peak = peak_in_flight(input.programs.workers[at(r)], 1);
             CHECK(peak == (name == "gpipe" ? m : std::min(k - r, m)));
           }
         }
@@ -184,7 +185,7 @@ TEST_SUITE("libplan/simulate/closed forms") {
           }
           while (weight < m) program.push_back({OpKind::weight_gradient, stage, weight++});
           program.push_back({OpKind::update, stage, 0});
-          set.workers[static_cast<std::size_t>(i)] = program;
+          set.workers[at(i)] = program;
         }
         CHECK_NOTHROW(validate(set));
         CHECK(makespan(equal_stages(set)) == approx(std::max(3 * m + k - 1, 2 * (m + k) - 1)));

@@ -1,3 +1,4 @@
+#include "libprofile/core/index.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
@@ -119,8 +120,8 @@ TEST_SUITE("libplan/simulate/memory") {
     // K = 4: 4, 3, 2, 1 versions, so 3, 2, 1, 0 copies beside the newest.
     const auto peaks = memory(program_set({"pipedream", {1, 1, 1, 1}, 1, WindowRule::win, {}}, 12));
     for (int s = 0; s < 4; ++s) {
-      CHECK(peaks[static_cast<std::size_t>(s)].versions == Bytes((3 - s) * 100));
-      CHECK(peaks[static_cast<std::size_t>(s)].saved == Bytes((4 - s) * 13));
+      CHECK(peaks[at(s)].versions == Bytes((3 - s) * 100));
+      CHECK(peaks[at(s)].saved == Bytes((4 - s) * 13));
     }
     // All of it at once: at F0.4 the micro-batches 1, 2, 3 hold version 0, F0.4 takes version 1; later four
     // different.

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
@@ -39,8 +40,8 @@ std::vector<double> appearance(const Cluster& cluster, const std::vector<std::in
                                const Order& order) {
   std::vector<double> seen;
   for (const int one : order) {
-    seen.push_back(cluster.devices[static_cast<std::size_t>(one)].speed);
-    seen.push_back(static_cast<double>(bytes[static_cast<std::size_t>(one)]));
+    seen.push_back(cluster.devices[at(one)].speed);
+    seen.push_back(static_cast<double>(bytes[at(one)]));
     for (const int other : order) {
       const auto joins = [&](const Level& level) { return one / level.devices == other / level.devices; };
       seen.push_back(static_cast<double>(std::ranges::find_if(cluster.levels, joins) - cluster.levels.begin()));
@@ -78,7 +79,7 @@ TEST_CASE("up to six unequal devices: all orders that look different are listed,
   int complete = 0;
   for (int round = 0; round < 1000; ++round) {
     CAPTURE(round);
-    Cluster cluster = nested(machines[static_cast<std::size_t>(round) % machines.size()]);
+    Cluster cluster = nested(machines[at(round) % machines.size()]);
     std::vector<std::int64_t> bytes;
     for (Device& device : cluster.devices) {
       if (round % 3 != 0) device.speed = random.integer(1, 5) == 1 ? 2 : 1;
@@ -106,7 +107,7 @@ TEST_CASE("larger clusters: node by node and scattered, the classes of devices i
   CHECK(orders_of(cluster, Placement::packed) == std::vector<Order>{{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}});
   CHECK(orders_of(cluster, Placement::scatter) == std::vector<Order>{{0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11}});
   CHECK(orders_of(cluster).size() == 2);
-  for (int d = 4; d < 8; ++d) cluster.devices[static_cast<std::size_t>(d)].speed = 2;
+  for (int d = 4; d < 8; ++d) cluster.devices[at(d)].speed = 2;
   CHECK(orders_of(cluster, Placement::packed) ==
         std::vector<Order>{{4, 5, 6, 7, 0, 1, 2, 3, 8, 9, 10, 11}, {0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7}});
   CHECK(orders_of(cluster).size() == 4);

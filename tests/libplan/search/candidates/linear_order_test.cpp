@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
@@ -14,10 +15,10 @@ namespace {
 
 PlanGraph graph_of(int layers, const std::vector<std::pair<int, int>>& edges) {
   PlanGraph graph;
-  graph.layers.resize(static_cast<std::size_t>(layers));
+  graph.layers.resize(at(layers));
   for (const auto& [producer, consumer] : edges) {
-    graph.layers[static_cast<std::size_t>(producer)].consumers.push_back(consumer);
-    graph.layers[static_cast<std::size_t>(consumer)].producers.push_back(producer);
+    graph.layers[at(producer)].consumers.push_back(consumer);
+    graph.layers[at(consumer)].producers.push_back(producer);
   }
   return graph;
 }
@@ -30,12 +31,11 @@ std::vector<int> named(const std::vector<LinearOrder>& orders, std::string_view 
 
 bool topological(const PlanGraph& graph, const std::vector<int>& order) {
   std::vector<std::ptrdiff_t> place(order.size(), -1);
-  for (std::size_t p = 0; p < order.size(); ++p)
-    place[static_cast<std::size_t>(order[p])] = static_cast<std::ptrdiff_t>(p);
+  for (std::size_t p = 0; p < order.size(); ++p) place[at(order[p])] = static_cast<std::ptrdiff_t>(p);
   for (std::size_t l = 0; l < order.size(); ++l) {
     if (place[l] < 0) return false;
     for (const int producer : graph.layers[l].producers) {
-      if (place[static_cast<std::size_t>(producer)] >= place[l]) return false;
+      if (place[at(producer)] >= place[l]) return false;
     }
   }
   return true;

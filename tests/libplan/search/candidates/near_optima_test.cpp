@@ -2,6 +2,7 @@
 #include "libplan/search/candidates/near_optima.h"
 
 #include "libplan/search/exact/bottleneck.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/support/doctest.h"
 
@@ -29,7 +30,7 @@ Instance random_instance(Random& random) {
   if (const int kind = random.integer(0, 3); kind < 2)
     (kind == 0 ? space.max_stages : space.exact_stages) = stages;
   if (random.integer(0, 3) == 0) {
-    space.cut_allowed.assign(static_cast<std::size_t>(space.layers) + 1, 1);
+    space.cut_allowed.assign(at(space.layers) + 1, 1);
     for (char& allowed : space.cut_allowed) allowed = static_cast<char>(random.integer(0, 3) > 0);
   }
   TextbookCost cost{random.values(space.layers, 9, true), random.values(space.layers, 9, true),

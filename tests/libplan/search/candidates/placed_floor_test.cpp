@@ -5,6 +5,7 @@
 
 #include "libplan/answer/make_plan.h"
 #include "libplan/search/candidates/placed.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
@@ -85,7 +86,7 @@ TEST_CASE("no partition is faster or holds less than its floor, and the floor is
           const PlacedFloor below(one, schedule, peak - 1);
           bool all_below = true;
           for (int s = 0, begin = 0; s < example.stages; ++s) {
-            const int end = s + 1 < example.stages ? cuts[static_cast<std::size_t>(s)] : kLayers;
+            const int end = s + 1 < example.stages ? cuts[at(s)] : kLayers;
             const int later = example.stages - 1 - s;
             CHECK(floor.fits(begin, end, {later, 1}));
             CHECK(floor.stage(begin, end, {later, 1}) <= plan.predicted.step.count() * (1 + 1e-9));

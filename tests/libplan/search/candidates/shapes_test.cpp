@@ -10,6 +10,7 @@
 #include "libplan/plan_windows.h"
 #include "libplan/price/predict.h"
 #include "libplan/report/sweep.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
@@ -26,10 +27,7 @@ doctest::Approx exactly(double value) { return doctest::Approx(value).epsilon(1e
 
 /// Layers of 1 ms forward, 2 ms backward per sample, 1000 bytes of weights, 100 bytes saved, nothing sent.
 Profile even_chain(int layers) {
-  return make_profile(
-      {std::vector<test::LayerRow>(static_cast<std::size_t>(layers), {1, 2, 1000, 0, 100, 0, 0}),
-       {},
-       {1, 2, 4}});
+  return make_profile({std::vector<test::LayerRow>(at(layers), {1, 2, 1000, 0, 100, 0, 0}), {}, {1, 2, 4}});
 }
 
 PlanRequest request_of(const std::string& schedule, int mini_batch, int micro_batches) {
@@ -155,11 +153,11 @@ TEST_CASE("the smallest memory limit of every schedule equals that of all partit
             window[s] = std::min(window[s], (row.micro_batches + replicas[s] - 1) / replicas[s]);
           std::int64_t weights = 0, saved = 0;
           for (int l = partition[s].begin; l < partition[s].end; ++l) {
-            weights += spec.layers[static_cast<std::size_t>(l)].parameters;
-            saved += spec.layers[static_cast<std::size_t>(l)].saved;
+            weights += spec.layers[at(l)].parameters;
+            saved += spec.layers[at(l)].saved;
           }
           const int begin = partition[s].begin;
-          const std::int64_t input = begin == 0 ? 0 : spec.layers[static_cast<std::size_t>(begin) - 1].output;
+          const std::int64_t input = begin == 0 ? 0 : spec.layers[at(begin) - 1].output;
           const int versions = row.versions(window[s], static_cast<int>(partition.size()));
           most = std::max(most, (2 + versions) * weights + window[s] * (saved + input));
         }

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "libplan/search/exact/label_search.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/support/doctest.h"
 
@@ -73,19 +74,17 @@ std::vector<int> fewest_devices(const TextbookCost& cost, double limit) {
 
 /// The recurrence every search is measured against: h[e][p] over exactly p devices, O(N^2 D^2).
 double quadratic_optimum(const StageCost& cost, int layers, int devices) {
-  std::vector<std::vector<double>> best(static_cast<std::size_t>(layers + 1),
-                                        std::vector<double>(static_cast<std::size_t>(devices + 1), kInfinity));
+  std::vector<std::vector<double>> best(at(layers + 1), std::vector<double>(at(devices + 1), kInfinity));
   best.back()[0] = 0;
   for (int begin = layers - 1; begin >= 0; --begin) {
     for (int end = begin + 1; end <= layers; ++end) {
       for (int used = 0; used < devices; ++used) {
         for (int q = 1; q + used <= devices; ++q) {
           if (!cost.fits(begin, end, {used, q})) continue;
-          double value = std::max(best[static_cast<std::size_t>(end)][static_cast<std::size_t>(used)],
-                                  cost.stage(begin, end, {used, q}));
+          double value = std::max(best[at(end)][at(used)], cost.stage(begin, end, {used, q}));
           if (begin != 0) value = std::max(value, cost.cut(begin, {used, q}, CutSide::in));
           if (end != layers) value = std::max(value, cost.cut(end, {used, q}, CutSide::out));
-          double& known = best[static_cast<std::size_t>(begin)][static_cast<std::size_t>(used + q)];
+          double& known = best[at(begin)][at(used + q)];
           known = std::min(known, value);
         }
       }
@@ -212,7 +211,7 @@ TEST_CASE("stage counts, cuts and replicas that are asked for are kept, and the 
       case 0: space.exact_stages = stages; break;
       case 1: space.max_stages = stages; break;
       case 2:
-        space.cut_allowed.assign(static_cast<std::size_t>(space.layers + 1), 0);
+        space.cut_allowed.assign(at(space.layers + 1), 0);
         for (char& allowed : space.cut_allowed) allowed = static_cast<char>(random.integer(0, 1));
         space.max_replicas = 2;
         break;

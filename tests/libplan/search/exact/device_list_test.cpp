@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "libplan/search/exact/label_search.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/support/doctest.h"
 
@@ -42,7 +43,7 @@ class ListCost : public StageCost, public ExactMemory {
     return *std::min_element(machine.speed.begin() + span.first, machine.speed.begin() + span.end());
   }
   double link(int position) const {
-    const auto p = static_cast<std::size_t>(position);
+    const auto p = at(position);
     return machine.node[p - 1] == machine.node[p] ? machine.inside : machine.between;
   }
   double stage(int begin, int end, DeviceSpan span) const override {
@@ -54,7 +55,7 @@ class ListCost : public StageCost, public ExactMemory {
   }
   double cut(int boundary, DeviceSpan span, CutSide side) const override {
     const double rate = link(side == CutSide::in ? span.end() : span.first);
-    return 2 * cuts[static_cast<std::size_t>(boundary)] / (span.count * rate);
+    return 2 * cuts[at(boundary)] / (span.count * rate);
   }
   /// The least window that the devices behind force.
   bool fits(int begin, int end, DeviceSpan span) const override {
@@ -70,13 +71,13 @@ class ListCost : public StageCost, public ExactMemory {
     return summed ? total(times, 0, boundary) * (1 / slowest(span) - 1 / fastest()) : 0;
   }
   double fill(int boundary, DeviceSpan span) const override {
-    return summed ? 2 * cuts[static_cast<std::size_t>(boundary)] / link(span.first) : 0;
+    return summed ? 2 * cuts[at(boundary)] / link(span.first) : 0;
   }
   int demand(DeviceSpan span, const Behind& behind) const override {
     return span.count * (1 + (behind.demand + span.count - 1) / span.count);
   }
   bool fits(const StageRange& stage, DeviceSpan span, int demand) const override {
-    const double input = stage.begin == 0 ? 0 : cuts[static_cast<std::size_t>(stage.begin)];
+    const double input = stage.begin == 0 ? 0 : cuts[at(stage.begin)];
     const int window = demand / stage.replicas;
     return holds(window * (total(saved, stage.begin, stage.end) + input), span);
   }
@@ -133,11 +134,9 @@ ListCost example_of_levels(std::vector<int> node) {
 /// `counts` devices per group from the innermost level outwards: node of each device, in a random order.
 Machine random_machine(Random& random, int nodes, int per_node) {
   Machine machine;
-  for (int n = 0; n < nodes; ++n)
-    machine.node.insert(machine.node.end(), static_cast<std::size_t>(per_node), n);
+  for (int n = 0; n < nodes; ++n) machine.node.insert(machine.node.end(), at(per_node), n);
   for (std::size_t i = machine.node.size(); i > 1; --i)
-    std::swap(machine.node[i - 1],
-              machine.node[static_cast<std::size_t>(random.integer(0, static_cast<int>(i) - 1))]);
+    std::swap(machine.node[i - 1], machine.node[at(random.integer(0, static_cast<int>(i) - 1))]);
   for (int i = 0; i < machine.size(); ++i) machine.speed.push_back(random.integer(1, 4));
   machine.inside = random.integer(2, 10);
   machine.between = 1;
@@ -200,7 +199,7 @@ TEST_CASE("every list: the least largest load and the least objective equal brut
   const std::vector<std::pair<int, int>> machines{{2, 2}, {3, 2}, {1, 4}, {2, 3}, {6, 2}};
   for (int round = 0; round < 3000; ++round) {
     CAPTURE(round);
-    const auto [nodes, per_node] = machines[static_cast<std::size_t>(round) % machines.size()];
+    const auto [nodes, per_node] = machines[at(round) % machines.size()];
     ListCost cost = random_cost(random, random_machine(random, nodes, per_node),
                                 random.integer(1, nodes * per_node > 6 ? 4 : 6), round % 2 == 0);
     const bool limited = round % 3 == 0;

@@ -6,6 +6,7 @@
 #include "libplan/cost/chain_cost.h"
 #include "libplan/cost/priced_model.h"
 #include "libplan/search/candidates/graph_candidates.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/graphs.h"
 #include "tests/support/doctest.h"
 
@@ -66,11 +67,11 @@ Price price(const Instance& instance, const Stages& stages, const std::vector<in
   Price result;
   double theta = 0, way = 0, before = 0, whole = 0;
   for (const LayerPrice& layer : instance.model.layers) whole += layer.forward + layer.backward;
-  std::vector<bool> done(static_cast<std::size_t>(instance.graph.size()), false);
+  std::vector<bool> done(at(instance.graph.size()), false);
   for (std::size_t s = 0; s < stages.size(); ++s) {
     double f = 0.5, b = 0.75, weights = 0;  // kFixed
     for (const int l : stages[s]) {
-      const auto layer = static_cast<std::size_t>(l);
+      const auto layer = at(l);
       done[layer] = true;
       f += instance.model.layers[layer].forward;
       b += instance.model.layers[layer].backward;
@@ -92,8 +93,8 @@ Price price(const Instance& instance, const Stages& stages, const std::vector<in
     double bytes = 0;
     int tensors = 0;
     for (int l = 0; l < instance.graph.size() && s + 1 < stages.size(); ++l) {
-      const auto layer = static_cast<std::size_t>(l);
-      const auto open = [&](int reader) { return !done[static_cast<std::size_t>(reader)]; };
+      const auto layer = at(l);
+      const auto open = [&](int reader) { return !done[at(reader)]; };
       if (!done[layer] || std::ranges::none_of(instance.graph.layers[layer].consumers, open)) continue;
       bytes += static_cast<double>(instance.model.layers[layer].output);
       ++tensors;
@@ -233,7 +234,7 @@ TEST_CASE("the bound without an order is below the one over all of them") {
   for (int round = 0; round < 300; ++round) {
     CAPTURE(round);
     const Instance instance(random_graph(random, random.integer(2, 7)));
-    std::vector<int> order(static_cast<std::size_t>(instance.graph.size()));
+    std::vector<int> order(at(instance.graph.size()));
     std::iota(order.begin(), order.end(), 0);
     Chain chain = make_chain(instance.graph, order, instance.model.layers, instance.model.loss, kOptimizer);
     chain.fixed = kFixed;

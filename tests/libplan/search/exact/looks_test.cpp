@@ -3,6 +3,7 @@
 #include "libplan/cost/recompute.h"
 #include "libplan/search/exact/bottleneck.h"
 #include "libplan/search/exact/lattice_search.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
@@ -63,9 +64,9 @@ TEST_CASE("the search over down-sets looks at the clock for every set, and can b
   REQUIRE(lattice);
   REQUIRE(lattice->size() == 169);
   const int boundaries = lattice->size() - 1;
-  const test::TextbookCost textbook(std::vector<double>(static_cast<std::size_t>(boundaries), 1),
-                                    std::vector<double>(static_cast<std::size_t>(boundaries), 0),
-                                    std::vector<double>(static_cast<std::size_t>(boundaries + 1), 0));
+  const test::TextbookCost textbook(std::vector<double>(at(boundaries), 1),
+                                    std::vector<double>(at(boundaries), 0),
+                                    std::vector<double>(at(boundaries + 1), 0));
   const CountedCost cost(textbook);
   SearchSpace space;
   space.layers = boundaries;

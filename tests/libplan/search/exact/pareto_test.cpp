@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "libplan/search/exact/label_search.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/support/doctest.h"
 
@@ -33,13 +34,13 @@ class StepCost : public StageCost {
     return (rounds(q) - 1) * over(compute_) + 2.0 * (q - 1) / q * over(weights_);
   }
   double cut(int boundary, DeviceSpan span, CutSide) const override {
-    return (rounds(span.count) - 1) * cuts_[static_cast<std::size_t>(boundary)];
+    return (rounds(span.count) - 1) * cuts_[at(boundary)];
   }
   bool fits(int begin, int end, DeviceSpan span) const override {
     return (span.end() + span.count - 1) / span.count * (end - begin) <= limit;
   }
   double base() const override { return base_; }
-  double fill(int boundary, DeviceSpan) const override { return fill_[static_cast<std::size_t>(boundary)]; }
+  double fill(int boundary, DeviceSpan) const override { return fill_[at(boundary)]; }
   int limit = 1000;  ///< layers in flight per device
 
  private:

@@ -2,6 +2,7 @@
 
 #include "libplan/answer/make_plan.h"
 #include "libplan/search/finalist/simulate_finalist.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/graphs.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
@@ -50,7 +51,7 @@ double best_of_all(const Profile& profile, const Cluster& cluster, const PlanReq
       if (!fixed.layer_order.empty()) fixed.cuts.push_back(static_cast<int>(fixed.layer_order.size()));
       fixed.layer_order.insert(fixed.layer_order.end(), set.begin(), set.end());
     }
-    fixed.replicas.assign(static_cast<std::size_t>(stages), 1);
+    fixed.replicas.assign(at(stages), 1);
     best = std::min(best, planned(profile, cluster, fixed).predicted.step.count());
   });
   return best;
@@ -162,7 +163,7 @@ TEST_CASE("random graphs: valid stages, and rarely slower than the best of all")
     const int stages = random.integer(2, 3);
     PlanRequest request = request_of("gpipe", 4);
     request.stages = stages;
-    request.replicas.assign(static_cast<std::size_t>(stages), 1);
+    request.replicas.assign(at(stages), 1);
     const Plan plan = planned(profile, make_cluster(3), request);
     check_plan(plan);
     const double best = best_of_all(profile, make_cluster(3), request, stages);

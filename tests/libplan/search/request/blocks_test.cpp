@@ -46,6 +46,15 @@ TEST_CASE("a block's name ends with its first number, or has so many parts") {
   CHECK(block_of("head", 2) == "head");
 }
 
+TEST_CASE("layers in front of the first block stay together, as do those behind the last") {
+  PlanGraph graph;
+  for (const char* name : {"embed", "scale", "h.0.attn", "h.0.mlp", "between", "h.1", "norm", "head"})
+    graph.layers.push_back({.name = name});
+  CHECK(blocks_of(graph, 0) == std::vector<std::vector<int>>{{0, 1}, {2, 3}, {6, 7}});
+  for (GraphLayer& layer : graph.layers) layer.name = "plain";
+  CHECK(blocks_of(graph, 0).empty());  // nowhere to cut would be no answer
+}
+
 TEST_CASE("stages begin at blocks only, and are the best of those") {
   const Profile profile = blocks();
   PlanRequest request;

@@ -6,6 +6,7 @@
 #include "libplan/schedule/validate.h"
 #include "libplan/search/zero_bubble/clock.h"
 #include "libplan/simulate/lower_bound.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/search/zero_bubble/support.h"
 #include "tests/support/doctest.h"
@@ -108,7 +109,7 @@ std::vector<WorkerOrder> all_orders(const Room& room) {
              weights + (kind == OpKind::weight_gradient));
       order.pop_back();
     };
-    if (forwards < room[static_cast<std::size_t>(weights)]) append(OpKind::forward);
+    if (forwards < room[at(weights)]) append(OpKind::forward);
     if (inputs < forwards) append(OpKind::input_gradient);
     if (weights < inputs) append(OpKind::weight_gradient);
   };
@@ -201,7 +202,7 @@ TEST_CASE("equal stages: never worse than ZB-H1, ZB-H2 and 1F1B, with and withou
       for (const double latency : {0.0, 0.4}) {
         ZeroBubbleRequest request = equal_pipeline(k, m);
         request.evaluations = 200;  // the promises do not depend on the effort
-        const auto count = static_cast<std::size_t>(k);
+        const auto count = at(k);
         request.pipeline.links = {{Link{BytesPerSecond(0), Seconds(latency)}}};
         for (const int limit : {0, k, k + k / 2}) {
           CAPTURE(k);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "libprofile/core/index.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/search/zero_bubble/support.h"
 #include "tests/support/doctest.h"
@@ -22,7 +23,7 @@ SimulationInput with(SimulationInput pipeline, ProgramSet programs) {
 
 /// Any order of one worker, valid but perhaps a deadlock with its neighbours.
 WorkerOrder random_order(Random& random, int micro_batches) {
-  const Room room(static_cast<std::size_t>(micro_batches), micro_batches);
+  const Room room(at(micro_batches), micro_batches);
   WorkerOrder order = apply({random.integer(1, 4), random.integer(0, 3)}, room);
   for (int exchange = 0; exchange < 6; ++exchange) {
     const int p = random.integer(0, 3 * micro_batches - 2);
@@ -92,7 +93,7 @@ TEST_CASE("bounds of ZB-H1 and ZB-H2 with their own peak as room are their figur
       for (const bool wide : {false, true}) {
         ZeroBubbleRequest request = test::equal_pipeline(k, m);
         const int peak = wide ? 2 * k - 1 : k;
-        request.in_flight_limit.assign(static_cast<std::size_t>(k), peak);
+        request.in_flight_limit.assign(at(k), peak);
         const SimulationInput input = with(request.pipeline, wide ? test::zb_h2(k, m) : test::zb_h1(k, m));
         const OrderBounds bounds = order_bounds(make_pipeline(input), make_rooms(request));
         // Published: makespan 3M + K - 1; chained, H2 has no bubble and H1 repeats its makespan.

@@ -1,6 +1,7 @@
 #include "libplan/search/zero_bubble/order.h"
 
 #include "libplan/search/zero_bubble/starts.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/zero_bubble/support.h"
 #include "tests/support/doctest.h"
 
@@ -49,8 +50,7 @@ TEST_CASE("the rule equals the lists of the schedules for every K and M") {
     for (int m = 1; m <= 20; ++m) {
       CAPTURE(k);
       CAPTURE(m);
-      const auto orders = hand_written_orders(
-          std::vector<Room>(static_cast<std::size_t>(k), Room(static_cast<std::size_t>(m), m)));
+      const auto orders = hand_written_orders(std::vector<Room>(at(k), Room(at(m), m)));
       REQUIRE(orders.size() == 3);
       const ProgramSet placement = test::straight_placement(k, m);
       CHECK(to_programs(orders[0].order, placement).workers == test::zb_h2(k, m).workers);

@@ -7,6 +7,7 @@
 
 #include "libplan/search/zero_bubble/room.h"
 #include "libplan/simulate/simulate.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 
 namespace pp::plan::test {
@@ -32,7 +33,7 @@ inline StageCosts split_costs(double forward, double input, double weight) {
 inline ZeroBubbleRequest equal_pipeline(int workers, int micro_batches) {
   ZeroBubbleRequest request;
   request.pipeline.programs = straight_placement(workers, micro_batches);
-  request.pipeline.stages.assign(static_cast<std::size_t>(workers), split_costs(1, 1, 1));
+  request.pipeline.stages.assign(at(workers), split_costs(1, 1, 1));
   return request;
 }
 
@@ -52,7 +53,7 @@ inline ZeroBubbleRequest random_pipeline(Random& random, int workers, int micro_
     link.message_cost = Seconds(0.2 * random.integer(0, 2));
     link.overlap = 0.5 * random.integer(0, 2);
   }
-  const auto count = static_cast<std::size_t>(workers);
+  const auto count = at(workers);
   request.pipeline.links = {{link}};
   for (int s = 0; s + 1 < workers; ++s) {
     request.pipeline.edges.push_back(

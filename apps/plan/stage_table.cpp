@@ -1,0 +1,177 @@
+#include "apps/plan/stage_table.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "apps/cli/table.h"
+#include "libplan/plan_picture.h"
+#include "libplan/plan_windows.h"
+#include "libprofile/core/device_name.h"
+#include "libprofile/core/index.h"
+
+namespace pp::plan_tool {
+namespace {
+
+using plan::Plan;
+using plan::Stage;
+
+constexpr std::ptrdiff_t kRun = 4;  ///< equal numbers in a list that are counted
+constexpr std::size_t kAlike = 3;   ///< equal stages that share a row
+constexpr std::size_t kListed = 2;  ///< devices of a stage that are named one by one
+
+/// Ids need not be positions.
+std::size_t position_of(const Plan& plan, DeviceId device) {
+  return at(std::ranges::find(plan.devices, device, &Device::id) - plan.devices.begin());
+}
+
+std::string name_at(const Plan& plan, std::size_t position) {
+  return device_name(plan.devices, plan.devices[position]);
+}
+
+std::string first_to_last(const std::string& first, const std::string& last) {
+  return first == last ? first : first + " .. " + last;
+}
+
+/// `a/cuda:0 .. a/cuda:5, b/cuda:1`: ranges of neighbours in the cluster, ascending.
+std::string ranges_text(const Plan& plan, std::vector<std::size_t> positions) {
+  std::ranges::sort(positions);
+  std::string text;
+  for (std::size_t begin = 0, end = 0; begin < positions.size(); begin = end) {
+    for (end = begin + 1; end < positions.size() && positions[end] == positions[end - 1] + 1;) ++end;
+    text += (text.empty() ? "" : ", ") +
+            first_to_last(name_at(plan, positions[begin]), name_at(plan, positions[end - 1]));
+  }
+  return text;
+}
+
+/// Those of stages [begin, end): one by one where they are few.
+std::string devices_of(const Plan& plan, std::size_t begin, std::size_t end) {
+  std::vector<std::size_t> positions;
+  for (std::size_t s = begin; s < end; ++s) {
+    for (const WorkerId worker : plan.stages[s].workers)
+      positions.push_back(position_of(plan, plan.workers[index(worker)].device));
+  }
+  if (positions.size() > kListed) return ranges_text(plan, std::move(positions));
+  std::string list;
+  for (const std::size_t position : positions)
+    list.append(list.empty() ? "" : " ").append(name_at(plan, position));
+  return list;
+}
+
+/// `unused devices: cpu:4, cpu:6 .. cpu:9`; nothing when every device has a worker.
+std::string unused_text(const Plan& plan) {
+  std::vector<bool> used(plan.devices.size());
+  for (const plan::Worker& worker : plan.workers) used[position_of(plan, worker.device)] = true;
+  std::vector<std::size_t> unused;
+  for (std::size_t d = 0; d < used.size(); ++d) {
+    if (!used[d]) unused.push_back(d);
+  }
+  return unused.empty() ? "" : "unused devices: " + ranges_text(plan, std::move(unused)) + '\n';
+}
+
+/// The stage whose workers are busy longest; behind the last one without a prediction.
+std::size_t bottleneck(const Plan& plan) {
+  if (plan.predicted.workers.empty()) return plan.stages.size();
+  const auto busy = [&](const Stage& stage) {
+    Seconds longest{};
+    for (WorkerId worker : stage.workers)
+      longest = std::max(longest, plan.predicted.workers[index(worker)].busy);
+    return longest;
+  };
+  const auto slower = [&](const Stage& a, const Stage& b) { return busy(a) < busy(b); };
+  return at(std::max_element(plan.stages.begin(), plan.stages.end(), slower) - plan.stages.begin());
+}
+
+/// `7 (2)`: micro-batches held, and how many the schedule's own windows hold where these are fewer.
+std::string window_cell(int window, const std::vector<std::optional<int>>& classic, std::size_t stage) {
+  std::string text = std::to_string(window);
+  if (!classic.empty() && classic[stage]) text += " (" + std::to_string(*classic[stage]) + ")";
+  return text;
+}
+
+/// What the brackets of the table mean, where it has some.
+std::string windows_line(const Plan& plan) {
+  if (plan::widened_from(plan).empty()) return "";
+  return "held: micro-batches between forward and backward on a worker; in brackets what --window win would "
+         "hold\n";
+}
+
+/// What stages of one row have in common: layers, replicas, busy time, its share, peak.
+std::vector<std::string> common_cells(const Plan& plan, const Stage& stage) {
+  std::vector<std::string> cells{std::to_string(stage.layers.size()), std::to_string(stage.workers.size())};
+  if (plan.predicted.workers.empty()) {
+    cells.insert(cells.end(), 3, "-");
+    return cells;
+  }
+  constexpr double kMebibyte = 1 << 20;
+  const plan::WorkerPrediction& first = plan.predicted.workers[index(stage.workers.front())];
+  const double share = plan.predicted.step.count() > 0 ? first.busy / plan.predicted.step : 0;
+  cells.insert(cells.end(), {cli::cell(1e3 * first.busy.count()), cli::percent(share),
+                             cli::cell(static_cast<double>(first.memory.peak.value) / kMebibyte)});
+  return cells;
+}
+
+}  // namespace
+
+std::string counted_runs(std::string_view list, char separator) {
+  std::vector<std::string_view> items;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(separator, begin), list.size());
+    items.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  std::string text;
+  bool any = false;
+  for (auto item = items.begin(); item != items.end();) {
+    const auto end =
+        std::ranges::find_if(item, items.end(), [&](std::string_view other) { return other != *item; });
+    const bool counted = end - item >= kRun;
+    any |= counted;
+    if (counted) text += (text.empty() ? "" : ", ") + std::to_string(end - item) + " x " + std::string(*item);
+    for (; !counted && item != end; ++item) text.append(text.empty() ? "" : ", ").append(*item);
+    item = end;
+  }
+  return any ? text : std::string(list);
+}
+
+std::string stage_table(const Plan& plan, bool color) {
+  cli::Table table({{"stage"},
+                    {"layers"},
+                    {"from .. to", cli::Align::left},
+                    {"devices", cli::Align::left},
+                    {"busy ms"},
+                    {"of step"},
+                    {"peak MiB"},
+                    {"held"},
+                    {"", cli::Align::left}});
+  const std::vector<int> windows = plan::windows_of(plan);
+  const std::vector<std::optional<int>> classic = plan::widened_from(plan);
+  const std::size_t slowest = bottleneck(plan);
+  const std::size_t stages = plan.stages.size();
+  std::vector<std::vector<std::string>> common;
+  for (const Stage& stage : plan.stages) common.push_back(common_cells(plan, stage));
+  for (std::size_t s = 0, end = 0; s < stages; s = end) {
+    for (end = s + 1; end < stages && common[end] == common[s] && s != slowest && end != slowest;) ++end;
+    if (end - s < kAlike) end = s + 1;
+    const std::size_t last = end - 1;
+    const Stage& stage = plan.stages[s];
+    const std::string layers = end == s + 1 ? plan::layer_range(stage)
+                                            : stage.layers.front() + " .. " + plan.stages[last].layers.back();
+    std::vector<std::string> cells{
+        first_to_last(std::to_string(s), std::to_string(last)),
+        common[s][0],
+        layers,
+        devices_of(plan, s, end),
+        common[s][2],
+        common[s][3],
+        common[s][4],
+        first_to_last(window_cell(windows[s], classic, s), window_cell(windows[last], classic, last))};
+    if (s == slowest) cells.push_back(cli::colored("<- bottleneck", color));
+    table.add(std::move(cells));
+  }
+  return table.text() + windows_line(plan) + unused_text(plan);
+}
+
+}  // namespace pp::plan_tool
