@@ -30,9 +30,7 @@ struct ConfigArguments {
 
 ConfigArguments parse_arguments(std::string_view text) {
   ConfigArguments found;
-  const auto fail = [&](const std::string& message) {
-    throw Error(ErrorKind::usage, "config.json: " + message);
-  };
+  const auto fail = [&](const std::string& message) { throw Error(ErrorKind::usage, message); };
   while (!text.empty()) {
     const std::string_view item = text.substr(0, text.find(','));
     text.remove_prefix(std::min(text.size(), item.size() + 1));
@@ -112,8 +110,8 @@ class ConfigBuilder {
     blocks_ = config_.integer("num_hidden_layers", {1, kMostBlocks});
     const std::int64_t blocks = arguments_.layers.value_or(blocks_);
     if (blocks > blocks_) {
-      throw Error(ErrorKind::usage, "config.json: layers=" + std::to_string(blocks) +
-                                        " is above num_hidden_layers, " + std::to_string(blocks_));
+      throw Error(ErrorKind::usage, "layers=" + std::to_string(blocks) + " is above num_hidden_layers, " +
+                                        std::to_string(blocks_));
     }
     decoder_.blocks.resize(static_cast<std::size_t>(blocks));
     read_heads();
@@ -215,7 +213,7 @@ class ConfigBuilder {
 
   void read_opt() {
     if (decoder_.sequence > positions_) {
-      throw Error(ErrorKind::usage, "config.json: sequence=" + std::to_string(decoder_.sequence) +
+      throw Error(ErrorKind::usage, "sequence=" + std::to_string(decoder_.sequence) +
                                         " is above max_position_embeddings, " + std::to_string(positions_) +
                                         ", the rows of its table");
     }
