@@ -54,10 +54,16 @@ ConfigArguments parse_arguments(std::string_view text) {
 
 /// transformers' names (its ACT2FN) and ours.
 std::string activation_of(ConfigReader& config, std::string_view key, const std::string& otherwise) {
-  static const std::map<std::string, std::string, std::less<>> kNames{
-      {"silu", "silu"},        {"swish", "silu"},         {"gelu", "gelu"},
-      {"gelu_python", "gelu"}, {"gelu_new", "gelu_tanh"}, {"gelu_pytorch_tanh", "gelu_tanh"},
-      {"relu", "relu"}};
+  static const std::map<std::string, std::string, std::less<>> kNames{{"silu", "silu"},
+                                                                      {"swish", "silu"},
+                                                                      {"gelu", "gelu"},
+                                                                      {"gelu_python", "gelu"},
+                                                                      {"gelu_new", "gelu_tanh"},
+                                                                      {"gelu_pytorch_tanh", "gelu_tanh"},
+                                                                      {"gelu_fast", "gelu_tanh"},
+                                                                      {"gelu_accurate", "gelu_tanh"},
+                                                                      {"gelu_python_tanh", "gelu_tanh"},
+                                                                      {"relu", "relu"}};
   const std::string name = config.text_or(key, otherwise);
   if (const auto found = kNames.find(name); found != kNames.end()) return found->second;
   std::string list;
@@ -90,7 +96,8 @@ class ConfigBuilder {
     read_padding();
     if (const double p = config_.number_or("attention_dropout", 0, {0, 0.99}); p > 0)
       decoder_.attention.emplace("dropout", p);
-    for (const std::string_view key : {"is_encoder_decoder"sv, "add_cross_attention"sv, "rope_interleaved"sv})
+    for (const std::string_view key :
+         {"is_encoder_decoder"sv, "add_cross_attention"sv, "rope_interleaved"sv, "use_mrope"sv})
       config_.require(key, false);
     config_.pass_over(neutral_keys());
     config_.finish();
@@ -203,6 +210,8 @@ class ConfigBuilder {
   void read_gpt_neox() {
     decoder_.parallel = config_.boolean_or("use_parallel_residual", true);
     decoder_.residual_dropout = decoder_.embedding_dropout = config_.number_or("hidden_dropout", 0, {0, 0.99});
+    static constexpr std::array kUnread{"attention_probs_dropout_prob"sv, "hidden_dropout_prob"sv};
+    config_.pass_over(kUnread);
   }
 
   void read_phi3() {
@@ -268,6 +277,7 @@ class ConfigBuilder {
   void read_biases() {
     if (is("llama") || is("qwen3") || is("gemma2") || is("smollm3"))
       decoder_.query_bias = decoder_.out_bias = config_.boolean_or("attention_bias", false);
+    if (is("phi3") || is("mistral")) config_.require("attention_bias", false);
     if (is("llama") || is("smollm3")) decoder_.up_bias = config_.boolean_or("mlp_bias", false);
     if (is("gpt_neox")) decoder_.query_bias = decoder_.out_bias = config_.boolean_or("attention_bias", true);
     if (is("opt"))

@@ -110,9 +110,8 @@ std::optional<WrittenBackward> gelu_backward(const Attributes& attributes) {
 
 // cap * tanh(x / cap): the logits and scores of Gemma 2.
 Forward soft_cap(const Attributes& attributes) {
-  return saving<Keeps::output>([cap = number(attributes, "cap")](const at::Tensor& x) {
-    return may_overwrite(x) ? x.div_(cap).tanh_().mul_(cap) : x.div(cap).tanh().mul(cap);
-  });
+  return saving<Keeps::output>(
+      [cap = number(attributes, "cap")](const at::Tensor& x) { return x.div(cap).tanh().mul(cap); });
 }
 std::optional<WrittenBackward> soft_cap_backward(const Attributes& attributes) {
   return of_saved([cap = number(attributes, "cap")](const at::Tensor& gradient, const at::Tensor& y) {

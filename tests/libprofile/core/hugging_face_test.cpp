@@ -167,8 +167,9 @@ TEST_SUITE("libprofile/model/hugging_face") {
           "what the "
           "model computes, else bring the module in by scripts/import-torch");
     CHECK(refusal(changed(llama(), {{"hidden_act", "quick_gelu"}})) ==
-          "[data] /hidden_act: the activation \"quick_gelu\" is not built; use one of gelu, gelu_new, "
-          "gelu_python, gelu_pytorch_tanh, relu, silu, swish");
+          "[data] /hidden_act: the activation \"quick_gelu\" is not built; use one of gelu, "
+          "gelu_accurate, gelu_fast, gelu_new, gelu_python, gelu_python_tanh, gelu_pytorch_tanh, relu, silu, "
+          "swish");
     CHECK(refusal(changed(llama(), {{"quantization_config", Json::object()}}))
               .starts_with("[data] /quantization_config: quantized weights are not read"));
     CHECK(refusal(changed(llama(), {{"unknown", nullptr}})) == "no error");
