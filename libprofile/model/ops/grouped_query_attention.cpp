@@ -5,9 +5,9 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <array>
@@ -143,7 +143,8 @@ at::Tensor attend_piece(const GroupedSettings& settings, const Heads& heads, Lay
   LayerCache& cache = *context.cache;
   const std::int64_t n = heads.queries.size(0), l = heads.queries.size(1);
   const auto append = [&](at::Tensor& kept, const at::Tensor& more) {
-    if (!kept.defined()) kept = at::empty({n, more.size(2), piece.capacity, more.size(3)}, more.options());
+    // Zeros: what a mask hides is multiplied by a share of 0, and must be a number.
+    if (!kept.defined()) kept = at::zeros({n, more.size(2), piece.capacity, more.size(3)}, more.options());
     const at::Tensor by_group = swapped(more);  // [n, groups, l, width]
     if (const auto first = common_first(piece)) {
       kept.narrow(2, *first, l).copy_(by_group);
