@@ -72,7 +72,7 @@ TEST_SUITE("apps/config") {
     folder.output("pp-plan", {"profile.json", "--devices", "2", "--bandwidth", "1GB/s", "--mini-batch", "8",
                               "--stages", "2", "--replicas", "1-1", "-o", "plan.json"});
     folder.output("pp-run", {"plan.json", "--data", "text.txt", "--token-type", "uint8", "--steps", "3", "--lr",
-                             "0.01", "--save-weights", "trained/", "--shard-size", "20KB"});
+                             "0.01", "--save-weights", "trained/", "--shard-size", "20kB"});
     const Json index = folder.document("trained/model.safetensors.index.json");
     CHECK(index["weight_map"].contains("model.layers.1.self_attn.q_proj.weight"));
     CHECK(index["weight_map"]["model.embed_tokens.weight"] != index["weight_map"]["lm_head.weight"]);
