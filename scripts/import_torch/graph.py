@@ -5,10 +5,12 @@ as in the document: TensorType says where the batch stands.
 """
 
 import dataclasses
+import functools
 from typing import Any
 
 import torch
 
+from . import formulas
 from .refused import at_node
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16", torch.float16: "float32",
@@ -85,9 +87,14 @@ class Buffer:
 
 @dataclasses.dataclass(eq=False)
 class Constant:
-    """Known when the module is imported, and written into the document."""
+    """Known when the module is imported, and written into the document; `waves` as formulas.recognise() takes them."""
 
     tensor: torch.Tensor
+    waves: list[torch.Tensor] = dataclasses.field(default_factory=list)
+
+    @functools.cached_property
+    def formula(self) -> formulas.Formula | None:
+        return formulas.recognise(self.tensor, self.waves)
 
 
 @dataclasses.dataclass

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from . import formulas
 from .refused import Refused
 
 Tensors = dict[str, torch.Tensor]
@@ -144,6 +145,8 @@ class Interpreter:
         loss, (prediction, *others) = self.document["loss"], inputs
         if loss["op"] == "cross_entropy":
             ignored = loss.get("attributes", {}).get("ignore_index", -100)
+            if prediction.dim() == 4:
+                return F.cross_entropy(prediction, others[0], ignore_index=ignored)
             return F.cross_entropy(prediction.flatten(0, -2), others[0].flatten(), ignore_index=ignored)
         if loss["op"] == "mse":
             return F.mse_loss(prediction, others[0])
@@ -206,6 +209,10 @@ class Interpreter:
     def constant(self, entry: dict[str, Any]) -> torch.Tensor:
         """Made once."""
         if id(entry) not in self.constants:
+            if "formula" in entry:
+                made = formulas.evaluate(entry["formula"], entry["shape"], DTYPES[entry["dtype"]])
+                self.constants[id(entry)] = made.to(self.device)
+                return self.constants[id(entry)]
             values = [float(v["number"]) if isinstance(v, dict) else v for v in entry["values"]]
             made = torch.tensor(values, dtype=DTYPES[entry["dtype"]], device=self.device)
             self.constants[id(entry)] = made.reshape(entry["shape"])

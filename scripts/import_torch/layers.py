@@ -36,6 +36,7 @@ class LayerWriter:
         self.kinds: dict[Value, TensorType] = {}  # of values as they are called in here
         self.steps: list[Step] = []
         self.inputs: list[str] = []
+        self.in_loss = False
 
     def write(self) -> dict[str, Any]:
         for step in self.group.steps:
@@ -47,6 +48,7 @@ class LayerWriter:
 
     def write_loss(self, output: Value) -> dict[str, Any]:
         """Its predictions stand before its targets."""
+        self.in_loss = True
         for step in self.group.steps:
             self.take(step)
         self.inputs.sort(key=lambda name: name in self.model.inputs)
@@ -229,6 +231,7 @@ class ModelWriter:
         self.users: dict[str, list[str]] = {}  # parameter -> layers
         self.parameters_of: dict[str, list[str]] = {}  # layer -> parameters
         self.layers: list[dict[str, Any]] = []
+        self.large: dict[int, torch.Tensor] = {}  # values of what the document lists as a buffer, by its entry's id
         names = layer_names(grouping.groups, set(inputs))
         for group, name in zip(grouping.groups, names):
             self.layers.append(LayerWriter(group, name, grouping, self).write())
