@@ -131,6 +131,7 @@ BoundLayer bound(std::shared_ptr<Program> program) {
   layer.held = [program = std::move(kept)](std::vector<at::Tensor>& tensors) {
     for (const Node& node : program->nodes) {
       if (node.run.constants) node.run.constants->collect(tensors);
+      if (node.run.held) node.run.held(tensors);
     }
   };
   return layer;
@@ -150,7 +151,8 @@ std::vector<int> reads_of(const Layer& node, std::size_t inputs) {
 
 aten::BoundCall bind_node(const Layer& node, std::span<const RowTensor> inputs) {
   if (node.call) return aten::bind_call(*node.call, inputs);
-  return {bind_layer(node.op, node.attributes).forward, nullptr};
+  BoundLayer layer = bind_layer(node.op, node.attributes);
+  return {std::move(layer.forward), nullptr, std::move(layer.held)};
 }
 
 std::shared_ptr<Program> graph_program(const std::vector<Layer>& nodes, const ResolvedLayer& resolved) {

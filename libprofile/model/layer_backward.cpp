@@ -62,7 +62,10 @@ Tensors LayerBackward::inputs(std::size_t u, LayerGraph& graph, Tensors arrived)
     results.resize(count);
     return results;
   }
-  if (graph.written) {
+  if (graph.written && layer.backward->both) {
+    results = at_once(u, graph, arrived);
+    results.resize(count);
+  } else if (graph.written) {
     graph.left = unpacked(graph);
     graph.saved.clear();
     results = written_inputs(u, graph.left, arrived);

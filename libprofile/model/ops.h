@@ -44,6 +44,16 @@ struct BatchStatistics {
 using Tensors = c10::SmallVector<at::Tensor, 6>;
 using TensorSpan = std::span<const at::Tensor>;
 
+/// A part of longer sequences, for models that compute each position from itself and, by attention, earlier ones.
+struct Piece {
+  std::vector<std::int64_t> first;  ///< per sample: the position of the first one here
+  std::int64_t capacity = 0;        ///< positions that a sequence may have
+};
+/// What attention keeps of the pieces so far, of one layer and the samples of a micro-batch.
+struct LayerCache {
+  at::Tensor keys, values;  ///< [n, groups, capacity, width]; undefined before the first piece
+};
+
 struct LayerContext {
   Mode mode = Mode::training;
   RandomKey key;
@@ -57,6 +67,8 @@ struct LayerContext {
   bool seeded = false;                ///< the layer has drawn before: further draws continue the stream
   at::ScalarType dtype = at::kFloat;  ///< of the run's floating tensors
   Tensors* saved = nullptr;           ///< what the op's written backward needs goes here; null: nothing is kept
+  const Piece* piece = nullptr;       ///< null: sequences are whole
+  LayerCache* cache = nullptr;        ///< with `piece`
   // Within a graph:
   int first_buffer = 0;                   ///< number of buffers[0] among the layer's
   std::int64_t samples = 0;               ///< of the micro-batch

@@ -27,55 +27,47 @@ void uniform(at::Tensor& tensor, double bound, const at::Generator& generator) {
 
 }  // namespace
 
-void initialise_by_fan_in(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t /*index*/,
-                          const at::Generator& generator) {
-  uniform(tensor, 1.0 / std::sqrt(fan_in(parameters[0])), generator);
+void initialise_by_fan_in(at::Tensor& tensor, const Start& start) {
+  uniform(tensor, 1.0 / std::sqrt(fan_in(start.parameters[0])), start.generator);
 }
 
-void initialise_normal(at::Tensor& tensor, std::span<const ParameterSpec> /*parameters*/, std::size_t /*index*/,
-                       const at::Generator& generator) {
-  tensor.normal_(0.0, 1.0, generator);
+void initialise_normal(at::Tensor& tensor, const Start& start) { tensor.normal_(0.0, 1.0, start.generator); }
+
+void initialise_zero(at::Tensor& tensor, const Start& /*start*/) { tensor.zero_(); }
+
+void initialise_norm(at::Tensor& tensor, const Start& start) {
+  const double offset = start.attributes.contains("offset") ? number(start.attributes, "offset") : 0.0;
+  tensor.fill_(start.index == 0 ? 1.0 - offset : 0.0);
 }
 
-void initialise_zero(at::Tensor& tensor, std::span<const ParameterSpec> /*parameters*/, std::size_t /*index*/,
-                     const at::Generator& /*generator*/) {
-  tensor.zero_();
-}
+void initialise_norm_weights(at::Tensor& tensor, const Start& /*start*/) { tensor.fill_(1.0); }
 
-void initialise_norm(at::Tensor& tensor, std::span<const ParameterSpec> /*parameters*/, std::size_t index,
-                     const at::Generator& /*generator*/) {
-  tensor.fill_(index == 0 ? 1.0 : 0.0);
-}
-
-void initialise_attention(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
-                          const at::Generator& generator) {
-  const ParameterSpec& parameter = parameters[index];
+void initialise_attention(at::Tensor& tensor, const Start& start) {
+  const ParameterSpec& parameter = start.parameters[start.index];
   if (parameter.shape.size() == 1) {
     tensor.zero_();
-  } else if (index == 0) {
+  } else if (start.index == 0) {
     const double fans = static_cast<double>(parameter.shape[0] + parameter.shape[1]);
-    uniform(tensor, std::sqrt(6.0 / fans), generator);
+    uniform(tensor, std::sqrt(6.0 / fans), start.generator);
   } else {
-    uniform(tensor, 1.0 / std::sqrt(fan_in(parameter)), generator);
+    uniform(tensor, 1.0 / std::sqrt(fan_in(parameter)), start.generator);
   }
 }
 
-void initialise_additive_attention(at::Tensor& tensor, std::span<const ParameterSpec> parameters,
-                                   std::size_t index, const at::Generator& generator) {
-  const ParameterSpec& parameter = parameters[index];
-  const double units = static_cast<double>(parameters[0].shape[0]);
+void initialise_additive_attention(at::Tensor& tensor, const Start& start) {
+  const ParameterSpec& parameter = start.parameters[start.index];
+  const double units = static_cast<double>(start.parameters[0].shape[0]);
   if (parameter.name == "normalize_scalar") {
     tensor.fill_(1.0 / std::sqrt(units));
   } else if (parameter.name == "normalize_bias") {
     tensor.zero_();
   } else {
-    uniform(tensor, 1.0 / std::sqrt(static_cast<double>(parameter.shape.back())), generator);
+    uniform(tensor, 1.0 / std::sqrt(static_cast<double>(parameter.shape.back())), start.generator);
   }
 }
 
-void initialise_lstm(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t /*index*/,
-                     const at::Generator& generator) {
-  uniform(tensor, 1.0 / std::sqrt(fan_in(parameters[1])), generator);  // weight_hh_l0 [4 hidden, hidden]
+void initialise_lstm(at::Tensor& tensor, const Start& start) {
+  uniform(tensor, 1.0 / std::sqrt(fan_in(start.parameters[1])), start.generator);  // weight_hh_l0 [4 hidden, hidden]
 }
 
 }  // namespace ops
@@ -116,12 +108,11 @@ Home home_of(const Layer& layer, const ResolvedLayer& resolved, std::vector<int>
 
 /// What a call does with its parameters is not known: what has two dimensions or more is taken for a weight of
 /// products, a `weight` of fewer for a norm's, the rest for biases.
-void initialise_of_call(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
-                        const at::Generator& generator) {
+void initialise_of_call(at::Tensor& tensor, const ops::Start& start) {
   if (tensor.dim() >= 2) {
-    tensor.normal_(0.0, kSpreadOfCalls, generator);
+    tensor.normal_(0.0, kSpreadOfCalls, start.generator);
   } else {
-    tensor.fill_(parameters[index].name.ends_with("weight") ? 1.0 : 0.0);
+    tensor.fill_(start.parameters[start.index].name.ends_with("weight") ? 1.0 : 0.0);
   }
 }
 
@@ -142,7 +133,7 @@ at::Tensor initial_parameter(const ResolvedModel& model, int layer, int index, s
   const std::uint64_t name = name_hash(parameter_name(model, owner, static_cast<std::size_t>(index)));
   const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(mix({.seed = seed ^ name}, 0));
   at::Tensor tensor = at::empty(at_index(resolved.parameters, index).shape, at::kFloat);
-  initialise(tensor, home.siblings, home.index, generator);
+  initialise(tensor, {home.siblings, home.index, home.layer->attributes, generator});
   return tensor.to(scalar_type(dtype));
 }
 

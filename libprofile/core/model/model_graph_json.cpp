@@ -132,11 +132,8 @@ Json tensors_json(const std::vector<DataTensor>& tensors) {
   return list;
 }
 
-/// Attributes that are written only where they are not the default: documents from before them keep their hash.
-constexpr std::array kSilent{std::string_view("ignore_index")};
-
-/// Adds `attributes` in the order of the op table, defaults included but for kSilent. The
-/// graph may not be checked yet: what the table does not know is written as it is.
+/// Adds `attributes` in the order of the op table, defaults included but for silent ones. The graph may not be
+/// checked yet: what the table does not know is written as it is.
 void add_attributes(Json& json, const OpRow* row, const Attributes& given) {
   Json list = Json::object();
   const Attributes attributes = row == nullptr ? given : complete_attributes(*row, given, "/attributes");
@@ -147,8 +144,7 @@ void add_attributes(Json& json, const OpRow* row, const Attributes& given) {
     for (const auto& [name, value] : attributes) add(name);
   } else {
     for (const AttributeSpec& spec : row->attributes) {
-      const bool silent = std::ranges::find(kSilent, spec.name) != kSilent.end();
-      if (!silent || attributes.find(spec.name)->second != spec.default_value) add(spec.name);
+      if (!spec.silent || attributes.find(spec.name)->second != spec.default_value) add(spec.name);
     }
   }
   if (!list.empty()) json["attributes"] = std::move(list);

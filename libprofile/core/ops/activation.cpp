@@ -1,4 +1,7 @@
 // Rows that keep the shape and treat every element alike, or every last dimension.
+#include <string>
+#include <utility>
+
 #include "libprofile/core/ops/rows.h"
 
 namespace pp::detail {
@@ -15,6 +18,26 @@ OpResult infer_pointwise(const Attributes&, std::span<const TensorType> inputs) 
 OpResult infer_gelu(const Attributes& attributes, std::span<const TensorType> inputs) {
   return boolean(attributes, "tanh") ? infer_pointwise<9>(attributes, inputs)
                                      : infer_pointwise<5>(attributes, inputs);
+}
+
+OpResult infer_soft_cap(const Attributes& attributes, std::span<const TensorType> inputs) {
+  return infer_pointwise<3>(attributes, inputs);
+}
+
+OpResult infer_gated_activation(const Attributes& attributes, std::span<const TensorType> inputs) {
+  require_floating(inputs);
+  require_last_dimension(inputs, "[..., width]");
+  TensorType output = inputs[0];
+  if (inputs.size() == 1) {
+    if (output.shape.back() % 2 != 0) refuse_input(0, inputs[0], "an even width, the gate and what it is for");
+    output.shape.back() /= 2;
+  } else if (inputs[1] != inputs[0]) {
+    refuse_input(1, inputs[1], "the type and shape of input 0, " + to_text(inputs[0].shape));
+  }
+  const std::string& activation = text(attributes, "activation");
+  const double each = activation == "gelu_tanh" ? 9 : activation == "gelu" ? 5 : activation == "silu" ? 2 : 1;
+  const Flops flops((each + 1) * elements(output));
+  return {{std::move(output)}, {}, {}, flops};
 }
 
 OpResult infer_softmax(const Attributes&, std::span<const TensorType> inputs) {
@@ -84,6 +107,21 @@ std::vector<OpRow> activation_ops() {
        .attributes = {flag_attribute("tanh", false, "the approximation with tanh")},
        .work = {.keeps = OpWork::Keeps::inputs},
        .infer = infer_gelu},
+      {.name = "soft_cap",
+       .summary = "cap * tanh(x / cap)",
+       .shapes = "any -> the same",
+       .flops = "3 per element",
+       .attributes = {number_attribute("cap", 30, 1e-6, 1e6, "no element is larger, up to the sign")},
+       .work = {.keeps = OpWork::Keeps::output},
+       .infer = infer_soft_cap},
+      {.name = "gated_activation",
+       .summary = "activation(gate) * x: SwiGLU by silu, GeGLU by gelu",
+       .shapes = "gate [..., d], x [..., d] -> the same; or both in one, [..., 2 d], the gate first",
+       .flops = "2 per element by relu, 3 by silu, 6 by gelu, 10 by gelu_tanh",
+       .max_inputs = 2,
+       .attributes = {choice_attribute("activation", {"silu", "gelu", "gelu_tanh", "relu"}, "of the gate")},
+       .work = {.keeps = OpWork::Keeps::inputs, .kernels = 2},
+       .infer = infer_gated_activation},
       {.name = "softmax",
        .summary = "exp(x) / sum exp(x) over the last dimension",
        .shapes = "[..., d] -> the same, over the last dimension",

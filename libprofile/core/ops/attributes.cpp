@@ -21,6 +21,9 @@ std::int64_t integer(const Attributes& attributes, std::string_view name) {
 }
 double number(const Attributes& attributes, std::string_view name) { return get<double>(attributes, name); }
 bool boolean(const Attributes& attributes, std::string_view name) { return get<bool>(attributes, name); }
+const std::string& text(const Attributes& attributes, std::string_view name) {
+  return get<std::string>(attributes, name);
+}
 
 const std::vector<std::int64_t>& integers(const Attributes& attributes, std::string_view name) {
   return get<std::vector<std::int64_t>>(attributes, name);

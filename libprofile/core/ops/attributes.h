@@ -19,6 +19,7 @@ using Attributes = std::map<std::string, Attribute, std::less<>>;
 std::int64_t integer(const Attributes& attributes, std::string_view name);
 double number(const Attributes& attributes, std::string_view name);
 bool boolean(const Attributes& attributes, std::string_view name);
+const std::string& text(const Attributes& attributes, std::string_view name);
 const std::vector<std::int64_t>& integers(const Attributes& attributes, std::string_view name);
 
 }  // namespace pp

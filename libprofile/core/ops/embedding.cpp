@@ -1,6 +1,7 @@
 // Rows of tables: of indices, and of positions.
 #include <string>
 
+#include "libprofile/core/error.h"
 #include "libprofile/core/ops/rows.h"
 
 namespace pp::detail {
@@ -19,10 +20,19 @@ std::int64_t table_rows(const Attributes& attributes, std::span<const TensorType
   return integer(attributes, "num_embeddings");
 }
 
-OpResult infer_position_embedding(const Attributes&, std::span<const TensorType> inputs) {
+OpResult infer_position_embedding(const Attributes& attributes, std::span<const TensorType> inputs) {
   require_floating(inputs);
   require_rank(inputs, 0, 2, kSequence);
-  return {{inputs[0]}, {{"weight", inputs[0].shape}}, {}, Flops(elements(inputs[0]))};
+  const std::int64_t needed = inputs[0].shape[0] + integer(attributes, "offset");
+  const std::int64_t asked = integer(attributes, "num_embeddings");
+  if (asked > 0 && asked < needed) {
+    throw Error(ErrorKind::data, "num_embeddings " + std::to_string(asked) + " must be at least positions + offset, " +
+                                     std::to_string(needed) + "; use fewer positions");
+  }
+  return {{inputs[0]},
+          {{"weight", {asked > 0 ? asked : needed, inputs[0].shape[1]}}},
+          {},
+          Flops(elements(inputs[0]))};
 }
 
 /// The table of sines is counted as given.
@@ -52,8 +62,11 @@ std::vector<OpRow> embedding_ops() {
        .infer = infer_embedding},
       {.name = "position_embedding",
        .summary = "adds a learned vector per position",
-       .shapes = "[l, d] -> the same, plus a learned vector per position",
+       .shapes = "[l, d] -> the same, plus row p + offset of a learned table for position p",
        .flops = "1 per element",
+       .attributes = {silent(integer_attribute("num_embeddings", 0, 0, 1 << 30,
+                                               "rows of the table; 0: as many as are used")),
+                      silent(integer_attribute("offset", 0, 0, kMaxSize, "row of the first position"))},
        .work = {.passes_gradients = true},
        .infer = infer_position_embedding},
       {.name = "position_encoding",

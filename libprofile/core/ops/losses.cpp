@@ -27,7 +27,7 @@ OpResult infer_cross_entropy(const Attributes&, std::span<const TensorType> inpu
 
 AttributeSpec ignore_index() {
   constexpr double kMost = 2147483647;
-  return integer_attribute("ignore_index", -100, -kMost, kMost, "labels of this value do not count");
+  return silent(integer_attribute("ignore_index", -100, -kMost, kMost, "labels of this value do not count"));
 }
 
 /// Of the labels: as many as there are logits.

@@ -23,9 +23,9 @@ std::vector<OpRow> all_ops() {
   std::vector<OpRow> rows;
   for (std::vector<OpRow> group :
        {detail::activation_ops(), detail::arithmetic_ops(), detail::attention_ops(), detail::convolution_ops(),
-        detail::dropout_ops(), detail::embedding_ops(), detail::linear_ops(), detail::normalisation_ops(),
-        detail::opaque_ops(), detail::pooling_ops(), detail::recurrent_ops(), detail::relative_position_ops(),
-        detail::shape_ops()}) {
+        detail::dropout_ops(), detail::embedding_ops(), detail::grouped_query_attention_ops(),
+        detail::linear_ops(), detail::normalisation_ops(), detail::opaque_ops(), detail::pooling_ops(),
+        detail::recurrent_ops(), detail::relative_position_ops(), detail::shape_ops()}) {
     rows.insert(rows.end(), std::make_move_iterator(group.begin()), std::make_move_iterator(group.end()));
   }
   return sorted(std::move(rows));
@@ -43,6 +43,12 @@ std::string text_of(const Attribute& value) {
 /// What values of the attribute may be: `an integer from 1 to 1048576`.
 std::string allowed(const AttributeSpec& spec) {
   if (std::holds_alternative<bool>(spec.type)) return "true or false";
+  if (!spec.choices.empty()) {
+    std::string list;
+    for (const std::string_view choice : spec.choices)
+      list.append(list.empty() ? "one of \"" : ", \"").append(choice).append("\"");
+    return list;
+  }
   if (std::holds_alternative<std::int64_t>(spec.type)) {
     return "an integer from " + std::to_string(std::llround(spec.min)) + " to " +
            std::to_string(std::llround(spec.max));
@@ -71,6 +77,8 @@ bool in_range(const AttributeSpec& spec, const Attribute& value) {
       return static_cast<double>(v) >= spec.min && static_cast<double>(v) <= spec.max;
     });
   }
+  if (const auto* text = std::get_if<std::string>(&value))
+    return std::ranges::find(spec.choices, *text) != spec.choices.end();
   if (const auto* number = std::get_if<double>(&value)) return *number >= spec.min && *number <= spec.max;
   return true;
 }

@@ -17,12 +17,14 @@ namespace pp {
 
 struct AttributeSpec {
   std::string_view name;
-  Attribute type;  ///< the alternative that values must have: bool, std::int64_t, double or a list of integers
+  Attribute type;  ///< the alternative that values must have
   std::optional<Attribute> default_value;  ///< none: required, unless `default_from` names another attribute
   std::string_view default_from;  ///< the attribute whose value is the default (stride of a pool: kernel_size)
   double min = 0;                 ///< for numbers, also those of a list, inclusive
   double max = 0;
   std::string_view summary;
+  std::vector<std::string_view> choices = {};  ///< of a text
+  bool silent = false;  ///< written only where it is not the default: documents from before it keep their hash
   bool required() const { return !default_value && default_from.empty(); }
 };
 

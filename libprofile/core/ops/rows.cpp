@@ -1,5 +1,7 @@
 #include "libprofile/core/ops/rows.h"
 
+#include <utility>
+
 namespace pp::detail {
 
 AttributeSpec required_integer(std::string_view name, double min, double max, std::string_view summary) {
@@ -22,6 +24,16 @@ AttributeSpec number_attribute(std::string_view name, double value, double min, 
 }
 AttributeSpec flag_attribute(std::string_view name, bool value, std::string_view summary) {
   return {name, bool{}, value, {}, 0, 1, summary};
+}
+
+AttributeSpec choice_attribute(std::string_view name, std::vector<std::string_view> choices,
+                               std::string_view summary) {
+  const std::string first(choices.front());
+  return {name, std::string{}, first, {}, 0, 0, summary, std::move(choices)};
+}
+AttributeSpec silent(AttributeSpec attribute) {
+  attribute.silent = true;
+  return attribute;
 }
 
 void refuse_input(std::size_t position, const TensorType& found, const std::string& meaning) {

@@ -27,6 +27,11 @@ AttributeSpec integer_like(std::string_view name, std::string_view other, double
 AttributeSpec number_attribute(std::string_view name, double value, double min, double max,
                                std::string_view summary);
 AttributeSpec flag_attribute(std::string_view name, bool value, std::string_view summary);
+/// One of `choices`, of which the first is the default.
+AttributeSpec choice_attribute(std::string_view name, std::vector<std::string_view> choices,
+                               std::string_view summary);
+/// One that is written only where it is not the default.
+AttributeSpec silent(AttributeSpec attribute);
 
 /// Throws pp::Error (data): `input 1 is float32 [784], but needs MEANING`.
 [[noreturn]] void refuse_input(std::size_t position, const TensorType& found, const std::string& meaning);
@@ -59,6 +64,7 @@ std::vector<OpRow> attention_ops();
 std::vector<OpRow> convolution_ops();
 std::vector<OpRow> dropout_ops();
 std::vector<OpRow> embedding_ops();
+std::vector<OpRow> grouped_query_attention_ops();
 std::vector<OpRow> linear_ops();
 std::vector<OpRow> normalisation_ops();
 std::vector<OpRow> opaque_ops();

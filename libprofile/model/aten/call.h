@@ -2,8 +2,10 @@
 // autocast as in any other layer.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "libprofile/core/model/aten_call.h"
 #include "libprofile/model/aten/constants.h"
@@ -14,6 +16,7 @@ namespace pp::model::aten {
 struct BoundCall {
   Forward forward;
   std::shared_ptr<Constants> constants;  ///< what the forward holds from pass to pass
+  std::function<void(std::vector<at::Tensor>&)> held = {};  ///< the same of an operation of the table
 };
 
 /// Inputs, weights, buffers as the call lists them. Outputs are compared with what the call says of them; a

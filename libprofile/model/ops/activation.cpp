@@ -1,8 +1,10 @@
+#include <ATen/ops/cat.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/hardsigmoid.h>
 #include <ATen/ops/hardswish.h>
 #include <ATen/ops/leaky_relu.h>
+#include <ATen/ops/relu.h>
 #include <ATen/ops/relu6.h>
 #include <ATen/ops/sigmoid_backward.h>
 #include <ATen/ops/silu.h>
@@ -12,6 +14,7 @@
 #include <ATen/ops/threshold_backward.h>
 
 #include <array>
+#include <string>
 
 #include "libprofile/core/ops/attributes.h"
 #include "libprofile/model/ops/forward.h"
@@ -104,6 +107,67 @@ std::optional<WrittenBackward> gelu_backward(const Attributes& attributes) {
   });
 }
 
+// cap * tanh(x / cap): the logits and scores of Gemma 2.
+Forward soft_cap(const Attributes& attributes) {
+  return saving<Keeps::output>([cap = number(attributes, "cap")](const at::Tensor& x) {
+    return may_overwrite(x) ? x.div_(cap).tanh_().mul_(cap) : x.div(cap).tanh().mul(cap);
+  });
+}
+std::optional<WrittenBackward> soft_cap_backward(const Attributes& attributes) {
+  return of_saved([cap = number(attributes, "cap")](const at::Tensor& gradient, const at::Tensor& y) {
+    return at::tanh_backward(gradient, y.div(cap));
+  });
+}
+
+enum class Gate { silu, gelu, gelu_tanh, relu };
+Gate gate_of(const Attributes& attributes) {
+  const std::string& name = text(attributes, "activation");
+  return name == "silu" ? Gate::silu : name == "gelu" ? Gate::gelu : name == "relu" ? Gate::relu : Gate::gelu_tanh;
+}
+at::Tensor opened(Gate gate, const at::Tensor& x) {
+  switch (gate) {
+    case Gate::silu: return at::silu(x);
+    case Gate::gelu: return at::gelu(x, "none");
+    case Gate::gelu_tanh: return at::gelu(x, "tanh");
+    case Gate::relu: break;
+  }
+  return at::relu(x);
+}
+at::Tensor opened_backward(Gate gate, const at::Tensor& gradient, const at::Tensor& x) {
+  switch (gate) {
+    case Gate::silu: return at::silu_backward(gradient, x);
+    case Gate::gelu: return at::gelu_backward(gradient, x, "none");
+    case Gate::gelu_tanh: return at::gelu_backward(gradient, x, "tanh");
+    case Gate::relu: break;
+  }
+  return at::threshold_backward(gradient, x, 0);
+}
+/// Gate and what it is for: two tensors [n, ..., d], or the halves of one [n, ..., 2 d].
+std::array<at::Tensor, 2> gate_and_rest(TensorSpan inputs) {
+  if (inputs.size() == 2) return {inputs[0], inputs[1]};
+  const std::int64_t width = inputs[0].size(-1) / 2;
+  const at::Tensor x = once(inputs[0]);
+  return {x.narrow(-1, 0, width), x.narrow(-1, width, width)};
+}
+// activation(gate) * x -> [n, ..., d]. Shazeer, GLU variants improve transformer, 2020.
+Forward gated_activation(const Attributes& attributes) {
+  return [gate = gate_of(attributes)](TensorSpan inputs, TensorSpan /*weights*/, LayerContext& context) -> Tensors {
+    save(context, Tensors(inputs.begin(), inputs.end()));
+    const auto [by, x] = gate_and_rest(inputs);
+    return {opened(gate, by).mul(x)};
+  };
+}
+std::optional<WrittenBackward> gated_activation_backward(const Attributes& attributes) {
+  return WrittenBackward{.inputs = [gate = gate_of(attributes)](Tensors& saved, TensorSpan /*weights*/,
+                                                                const at::Tensor& gradient) -> Tensors {
+    const auto [by, x] = gate_and_rest(saved);
+    const at::Tensor of_gate = opened_backward(gate, gradient.mul(x), by);
+    const at::Tensor of_x = opened(gate, by).mul_(gradient);
+    if (saved.size() == 2) return {of_gate, of_x};
+    return {at::cat({of_gate, of_x}, -1)};
+  }};
+}
+
 // Over the last dimension.
 Forward softmax(const Attributes& /*attributes*/) {
   return unary([](const at::Tensor& x) { return at::softmax(x, -1); });
@@ -119,6 +183,8 @@ constexpr std::array kRows{
     Row{"hardswish", hardswish},
     Row{.name = "tanh", .bind = tanh, .backward = tanh_backward},
     Row{.name = "gelu", .bind = gelu, .backward = gelu_backward},
+    Row{.name = "soft_cap", .bind = soft_cap, .backward = soft_cap_backward},
+    Row{.name = "gated_activation", .bind = gated_activation, .backward = gated_activation_backward},
     Row{"softmax", softmax},
 };
 

@@ -1,4 +1,5 @@
 #include <ATen/ops/arange.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/cos.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
@@ -7,6 +8,7 @@
 
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include "libprofile/core/ops/attributes.h"
 #include "libprofile/model/ops/forward.h"
@@ -14,11 +16,6 @@
 
 namespace pp::model::ops {
 namespace {
-
-/// The weight, to every sample.
-Tensors add_weight(TensorSpan inputs, TensorSpan weights, LayerContext& /*context*/) {
-  return {inputs[0].add(weights[0])};
-}
 
 // [n, ...] int64 -> [n, ..., width]; weight [rows, width]. Dropout takes whole rows: Merity et al.,
 // Regularizing and optimizing LSTM language models, 2018, sec. 4.3.
@@ -45,13 +42,36 @@ std::optional<WrittenBackward> embedding_backward(const Attributes& attributes) 
           }};
 }
 
-// [n, positions, width] -> the same; weight [positions, width]
-Forward position_embedding(const Attributes& /*attributes*/) { return add_weight; }
-std::optional<WrittenBackward> position_embedding_backward(const Attributes& /*attributes*/) {
-  return WrittenBackward{.inputs = [](Tensors& /*saved*/, TensorSpan /*weights*/,
-                                      const at::Tensor& gradient) -> Tensors { return {gradient}; },
-                         .weights = [](Tensors& /*saved*/, TensorSpan /*weights*/, const at::Tensor& gradient,
-                                       WeightSums& sums) { sums.add(0, gradient.sum(0)); }};
+/// Rows of the weight for the positions of an input [n, l, width]: [l, width], or [n, l, width] where the samples
+/// stand at different positions.
+at::Tensor rows_of_positions(const at::Tensor& weight, std::int64_t length, std::int64_t offset,
+                             const Piece* piece) {
+  if (piece == nullptr) return weight.narrow(0, offset, length);
+  std::vector<at::Tensor> rows;
+  for (const std::int64_t first : piece->first) rows.push_back(weight.narrow(0, offset + first, length));
+  return at::stack(rows);
+}
+
+// [n, positions, width] -> the same; weight [rows, width], of which row p + offset is that of position p
+Forward position_embedding(const Attributes& attributes) {
+  return [offset = integer(attributes, "offset")](TensorSpan inputs, TensorSpan weights,
+                                                  LayerContext& context) -> Tensors {
+    return {inputs[0].add(rows_of_positions(weights[0], inputs[0].size(1), offset, context.piece))};
+  };
+}
+std::optional<WrittenBackward> position_embedding_backward(const Attributes& attributes) {
+  return WrittenBackward{
+      .inputs = [](Tensors& /*saved*/, TensorSpan /*weights*/, const at::Tensor& gradient) -> Tensors {
+        return {gradient};
+      },
+      .weights =
+          [offset = integer(attributes, "offset")](Tensors& /*saved*/, TensorSpan weights,
+                                                   const at::Tensor& gradient, WeightSums& sums) {
+            const std::int64_t rows = weights[0].size(0), length = gradient.size(1);
+            const at::Tensor sum = gradient.sum(0);
+            sums.add(0, rows == length ? sum
+                                       : at::constant_pad_nd(sum, {0, 0, offset, rows - offset - length}));
+          }};
 }
 
 // [n, positions, width] -> the same, plus sin and cos of p / 10000^(2i/width) in columns 2i and 2i+1 of

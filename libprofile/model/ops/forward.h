@@ -53,42 +53,45 @@ at::Tensor drop(const at::Tensor& x, double probability, LayerContext& context);
 /// With a mask of these sizes, spread over `x` where they are 1.
 at::Tensor drop(const at::Tensor& x, double probability, LayerContext& context, at::IntArrayRef mask);
 
-/// Fills parameter `index` of a layer, a float32 tensor, from `generator`. `parameters`: all of the layer's.
-using Initialise = void (*)(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
-                            const at::Generator& generator);
+/// A parameter to be filled.
+struct Start {
+  std::span<const ParameterSpec> parameters;  ///< all of the layer's
+  std::size_t index = 0;                      ///< of this one
+  const Attributes& attributes;               ///< complete, of the layer; empty of a call
+  const at::Generator& generator;
+};
+/// Fills a float32 tensor of the parameter's shape.
+using Initialise = void (*)(at::Tensor& tensor, const Start& start);
 /// U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weight and bias; fan_in is what one output of the first parameter
 /// reads.
-void initialise_by_fan_in(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
-                          const at::Generator& generator);
+void initialise_by_fan_in(at::Tensor& tensor, const Start& start);
 /// N(0, 1)
-void initialise_normal(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
-                       const at::Generator& generator);
+void initialise_normal(at::Tensor& tensor, const Start& start);
 /// 0
-void initialise_zero(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
-                     const at::Generator& generator);
-/// weight 1, bias 0
-void initialise_norm(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
-                     const at::Generator& generator);
+void initialise_zero(at::Tensor& tensor, const Start& start);
+/// weight 1, less what the layer adds to it, bias 0
+void initialise_norm(at::Tensor& tensor, const Start& start);
+/// 1: weights of several norms
+void initialise_norm_weights(at::Tensor& tensor, const Start& start);
 /// Xavier-uniform input projection, output projection by fan-in, biases 0.
-void initialise_attention(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
-                          const at::Generator& generator);
+void initialise_attention(at::Tensor& tensor, const Start& start);
 
 /// Projections by fan-in, the vector like one more, its scale 1/sqrt(num_units), the bias 0.
-void initialise_additive_attention(at::Tensor& tensor, std::span<const ParameterSpec> parameters,
-                                   std::size_t index, const at::Generator& generator);
+void initialise_additive_attention(at::Tensor& tensor, const Start& start);
 /// U(-1/sqrt(hidden_size), 1/sqrt(hidden_size))
-void initialise_lstm(at::Tensor& tensor, std::span<const ParameterSpec> parameters, std::size_t index,
-                     const at::Generator& generator);
+void initialise_lstm(at::Tensor& tensor, const Start& start);
 
 struct Row {
   std::string_view name;
   Bind* bind;
   Initialise initialise = nullptr;  ///< null: no parameters
   BindBackward* backward = nullptr;
+  /// In place of `bind` and `backward`, of an op whose halves share what it holds from pass to pass.
+  BoundLayer (*bind_whole)(const Attributes& attributes) = nullptr;
 };
 /// The groups of rows, by the names of core's.
 std::span<const Row> activation_rows(), arithmetic_rows(), attention_rows(), convolution_rows(), dropout_rows(),
-    embedding_rows(), linear_rows(), normalisation_rows(), pooling_rows(), recurrent_rows(),
+    embedding_rows(), grouped_query_attention_rows(), linear_rows(), normalisation_rows(), pooling_rows(), recurrent_rows(),
     relative_position_rows(), shape_rows();
 /// All of them, sorted by name.
 std::span<const Row> table();

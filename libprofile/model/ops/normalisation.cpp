@@ -14,6 +14,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/core/ops/attributes.h"
 #include "libprofile/model/ops/forward.h"
+#include "libprofile/model/ops/root_mean_square.h"
 
 namespace pp::model::ops {
 namespace {
@@ -108,12 +109,28 @@ std::optional<WrittenBackward> layer_norm_backward(const Attributes& /*attribute
   }};
 }
 
-// [n, ..., d] -> the same, over the root of the mean square of the last dimension; weight [d]
+// [n, ..., d] -> the same, over the root of the mean square of the last dimension, times weight + offset; weight
+// [d]
 Forward rms_norm(const Attributes& attributes) {
-  return [eps = number(attributes, "eps")](TensorSpan inputs, TensorSpan weights,
-                                           LayerContext& /*context*/) -> Tensors {
-    return {at::rms_norm(once(inputs[0]), weights[0].sizes(), weights[0], eps)};
+  return [eps = number(attributes, "eps"), offset = number(attributes, "offset")](
+             TensorSpan inputs, TensorSpan weights, LayerContext& context) -> Tensors {
+    const at::Tensor x = once(inputs[0]);
+    if (!x.is_cpu()) {  // one kernel there
+      return {at::rms_norm(x, weights[0].sizes(), offset == 0.0 ? weights[0] : weights[0].add(offset), eps)};
+    }
+    const at::Tensor inverse = inverse_root_mean_square(x, eps);
+    save(context, {inputs[0], inverse});
+    return {scaled_rows(x, inverse, weights[0], offset)};
   };
+}
+std::optional<WrittenBackward> rms_norm_backward(const Attributes& attributes) {
+  return WrittenBackward{.both = [offset = number(attributes, "offset")](
+                                     TensorSpan saved, TensorSpan weights, const at::Tensor& gradient) -> Tensors {
+                           const auto [x, weight] =
+                               scaled_rows_backward(gradient, saved[0], saved[1], weights[0], offset);
+                           return {x, weight};
+                         },
+                         .applies = [](TensorSpan inputs) { return inputs[0].is_cpu(); }};
 }
 
 // [n, c, h, w] -> the same. alpha times the mean over `size` channels, zeros beyond the first and the last:
@@ -136,7 +153,7 @@ constexpr std::array kRows{
     Row{"group_norm", group_norm, initialise_norm},
     Row{"instance_norm2d", instance_norm2d},
     Row{"layer_norm", layer_norm, initialise_norm, layer_norm_backward},
-    Row{"rms_norm", rms_norm, initialise_norm},
+    Row{"rms_norm", rms_norm, initialise_norm, rms_norm_backward},
     Row{"local_response_norm", local_response_norm},
 };
 

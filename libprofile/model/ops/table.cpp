@@ -13,7 +13,7 @@ std::vector<Row> all_rows() {
   std::vector<Row> rows;
   for (const std::span<const Row> group :
        {activation_rows(), arithmetic_rows(), attention_rows(), convolution_rows(), dropout_rows(),
-        embedding_rows(), linear_rows(), normalisation_rows(), pooling_rows(), recurrent_rows(),
+        embedding_rows(), grouped_query_attention_rows(), linear_rows(), normalisation_rows(), pooling_rows(), recurrent_rows(),
         relative_position_rows(), shape_rows()})
     rows.insert(rows.end(), group.begin(), group.end());
   std::ranges::sort(rows, {}, &Row::name);
@@ -38,6 +38,11 @@ BoundLayer bind_layer(std::string_view op, const Attributes& attributes) {
   const ops::Row* row = ops::find(op);
   if (row == nullptr) throw Error(ErrorKind::data, "this operation can be planned, but not run");
   const bool with_input = find_op(op)->weight_gradient_with_input;
+  if (row->bind_whole != nullptr) {
+    BoundLayer layer = row->bind_whole(attributes);
+    if (with_input) layer.weight_gradient = WeightGradient::with_input;
+    return layer;
+  }
   BoundLayer layer{row->bind(attributes), with_input ? WeightGradient::with_input : WeightGradient::separate};
   if (row->backward != nullptr) layer.backward = row->backward(attributes);
   return layer;

@@ -1,0 +1,272 @@
+// Attention of projected queries, keys and values: Ainslie et al., GQA: training generalized multi-query
+// transformer models from multi-head checkpoints, 2023. On a CPU the backward is written: it keeps rotated
+// queries and keys, values, the result and a number for each query and head, and no scores. Caps of the scores
+// and dropout go through autograd, and so does all on a GPU.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/stack.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "libprofile/model/ops/attention.h"
+#include "libprofile/model/ops/forward.h"
+#include "libprofile/model/ops/grouped_heads.h"
+#include "libprofile/model/ops/root_mean_square.h"
+#include "libprofile/model/ops/rotary.h"
+
+namespace pp::model::ops {
+namespace {
+
+struct GroupedAttention {
+  GroupedSettings settings;
+  std::shared_ptr<RotaryTable> rotary;
+
+  explicit GroupedAttention(const Attributes& attributes)
+      : settings(attributes), rotary(std::make_shared<RotaryTable>(RotarySettings(attributes))) {}
+
+  bool rotates() const { return rotary->settings().dim > 0; }
+  /// [l, 1, dim / 2]; of a piece, whose samples may stand at different positions, [n, l, 1, dim / 2].
+  RotaryTable::Rows rows(const at::Tensor& x, const Piece* piece) const {
+    const std::int64_t length = x.size(1);
+    if (piece == nullptr) {
+      const RotaryTable::Rows all = rotary->rows(length, x.options());
+      return {all.cosines.unsqueeze(1), all.sines.unsqueeze(1)};
+    }
+    const RotaryTable::Rows all = rotary->rows(piece->capacity, x.options());
+    std::vector<at::Tensor> cosines, sines;
+    for (const std::int64_t first : piece->first) {
+      cosines.push_back(all.cosines.narrow(0, first, length));
+      sines.push_back(all.sines.narrow(0, first, length));
+    }
+    return {at::stack(cosines).unsqueeze(2), at::stack(sines).unsqueeze(2)};
+  }
+};
+
+/// [n, l, heads, d] <-> [n, heads, l, d]
+at::Tensor swapped(const at::Tensor& x) { return x.transpose(1, 2); }
+
+std::optional<at::Tensor> optional(const at::Tensor& mask) {
+  return mask.defined() ? std::optional(mask) : std::nullopt;
+}
+
+at::Tensor normed(const at::Tensor& x, const at::Tensor& inverse, const at::Tensor& weight) {
+  return scaled_rows(x, inverse, weight, /*offset=*/0.0);
+}
+
+/// Queries, keys and values as the products take them: normed where the layer does, and rotated.
+struct Placed {
+  Heads heads;
+  at::Tensor inverse_queries, inverse_keys;  ///< with norms: 1 / root mean squares
+};
+
+/// Whether the memory of `input` may be written, of which there are `views`.
+bool is_own(const at::Tensor& input, std::size_t views) {
+  return input.use_count() == 1 && input.storage().resizable() && input.storage().use_count() == 1 + views;
+}
+
+/// In new memory, or where nobody else reads an input in its own.
+Placed placed(const GroupedAttention& layer, TensorSpan inputs, TensorSpan weights, const Piece* piece) {
+  const GroupedSettings& settings = layer.settings;
+  Placed made{heads_of(settings, inputs), {}, {}};
+  auto& [queries, keys, values] = made.heads;
+  if (settings.norms) {
+    made.inverse_queries = inverse_root_mean_square(queries, settings.eps);
+    made.inverse_keys = inverse_root_mean_square(keys, settings.eps);
+    queries = normed(queries, made.inverse_queries, weights[0]);
+    keys = normed(keys, made.inverse_keys, weights[1]);
+  }
+  if (!layer.rotates()) return made;
+  const RotaryTable::Rows rows = layer.rows(queries, piece);
+  if (at::GradMode::is_enabled()) {
+    queries = turned(layer.rotary->settings(), queries, rows);
+    keys = turned(layer.rotary->settings(), keys, rows);
+    return made;
+  }
+  const bool packed = inputs.size() == 1;
+  const bool own_queries = settings.norms || is_own(inputs[0], packed ? 3 : 1);
+  const bool own_keys = settings.norms || (packed ? own_queries : is_own(inputs[1], 1));
+  if (!own_queries) queries = queries.clone(at::MemoryFormat::Contiguous);
+  if (!own_keys) keys = keys.clone(at::MemoryFormat::Contiguous);
+  turn(layer.rotary->settings(), queries, rows, Turn::forth);
+  turn(layer.rotary->settings(), keys, rows, Turn::forth);
+  return made;
+}
+
+/// A piece: its keys and values join those of the pieces before, which all are attended to.
+at::Tensor attend_piece(const GroupedSettings& settings, const Heads& heads, LayerContext& context) {
+  const Piece& piece = *context.piece;
+  LayerCache& cache = *context.cache;
+  const std::int64_t n = heads.queries.size(0), l = heads.queries.size(1);
+  const auto append = [&](at::Tensor& kept, const at::Tensor& more) {
+    if (!kept.defined()) kept = at::empty({n, more.size(2), piece.capacity, more.size(3)}, more.options());
+    const at::Tensor by_group = swapped(more);  // [n, groups, l, width]
+    for (std::int64_t i = 0; i < n; ++i)
+      kept[i].narrow(1, piece.first[static_cast<std::size_t>(i)], l).copy_(by_group[i]);
+  };
+  append(cache.keys, heads.keys);
+  append(cache.values, heads.values);
+  const auto [least, most] = std::ranges::minmax(piece.first);
+  const std::int64_t seen = most + l;
+  const at::Tensor keys = cache.keys.narrow(2, 0, seen), values = cache.values.narrow(2, 0, seen);
+  // One more position of samples of one length sees all of them.
+  const bool sees_all = l == 1 && least == most && (settings.window == 0 || settings.window >= seen);
+  const at::Tensor mask =
+      sees_all ? at::Tensor() : sight_mask(settings, piece, l, seen, heads.queries.options());
+  if (settings.needs_scores())
+    return attend_with_scores(settings, swapped(heads.queries), keys, values, mask, context);
+  return at::scaled_dot_product_attention(swapped(heads.queries), keys, values, optional(mask), 0.0, /*is_causal=*/false,
+                                          settings.factor(heads.queries.size(3)), /*enable_gqa=*/true);
+}
+
+/// Whether LibTorch's kernel for a CPU can do it, whose backward is written.
+bool by_kernel(const GroupedSettings& settings, const Heads& heads) {
+  return heads.queries.is_cpu() && !settings.needs_scores() && heads.queries.size(3) == heads.values.size(3);
+}
+
+/// Undefined where the kernel's own causal order does.
+at::Tensor mask_of(const GroupedSettings& settings, const at::Tensor& queries) {
+  const std::int64_t length = queries.size(1);
+  if (!is_windowed(settings, length)) return {};
+  return sight_mask(settings, length, queries.options().requires_grad(false));
+}
+
+/// [n, heads, l, e], and the logarithms of the sums of the exponentials of the scores, [n, heads, l].
+std::tuple<at::Tensor, at::Tensor> attend_by_kernel(const GroupedSettings& settings, const Heads& heads) {
+  const at::Tensor mask = mask_of(settings, heads.queries);
+  return at::_scaled_dot_product_flash_attention_for_cpu(
+      swapped(heads.queries), swapped(heads.keys), swapped(heads.values), /*dropout_p=*/0.0,
+      settings.causal && !mask.defined(), optional(mask), settings.factor(heads.queries.size(3)));
+}
+
+at::Tensor attend(const GroupedSettings& settings, const Heads& heads, LayerContext& context) {
+  if (context.piece != nullptr) return attend_piece(settings, heads, context);
+  if (!at::GradMode::is_enabled() && by_kernel(settings, heads)) return std::get<0>(attend_by_kernel(settings, heads));
+  const at::Tensor q = swapped(heads.queries), k = swapped(heads.keys), v = swapped(heads.values);
+  if (settings.needs_scores()) {
+    const at::Tensor mask = settings.causal ? sight_mask(settings, q.size(2), q.options().requires_grad(false))
+                                            : at::Tensor();
+    return attend_with_scores(settings, q, k, v, mask, context);
+  }
+  const at::Tensor mask = mask_of(settings, heads.queries);
+  return at::scaled_dot_product_attention(q, k, v, optional(mask), 0.0, settings.causal && !mask.defined(),
+                                          settings.factor(q.size(3)), /*enable_gqa=*/true);
+}
+
+/// What the written backward needs: queries and keys as placed, or with norms as they came, with their inverse
+/// root mean squares; values as they came, of a packed input by heads.
+enum Saved : std::size_t { kQueries, kKeys, kValues, kMixed, kLogSumExp, kInverseQueries, kInverseKeys };
+
+// Queries [n, l, heads d], keys [n, l, groups d], values [n, l, groups e] -> [n, l, heads e]; or one input of all
+// three. With norms q_norm.weight and k_norm.weight [d].
+Forward forward_of(const GroupedAttention& layer) {
+  return [layer](TensorSpan inputs, TensorSpan weights, LayerContext& context) -> Tensors {
+    Tensors single;
+    if (at::GradMode::is_enabled()) {
+      for (const at::Tensor& input : inputs) single.push_back(once(input));
+      inputs = single;
+    }
+    const Placed made = placed(layer, inputs, weights, context.piece);
+    if (context.saved == nullptr) return {joined_heads(attend(layer.settings, made.heads, context))};
+    const auto [mixed, log_sum_exp] = attend_by_kernel(layer.settings, made.heads);
+    const Heads came = heads_of(layer.settings, inputs);
+    const at::Tensor values = inputs.size() == 3 ? inputs[2] : came.values;
+    if (layer.settings.norms) {
+      save(context, {came.queries, came.keys, values, mixed, log_sum_exp, made.inverse_queries, made.inverse_keys});
+    } else {
+      save(context, {made.heads.queries, made.heads.keys, values, mixed, log_sum_exp});
+    }
+    return {joined_heads(mixed)};
+  };
+}
+
+/// From the gradient of the result [n, l, heads e] to those of the heads before their rotation.
+Heads back_through_products(const GroupedAttention& layer, const Heads& heads, const at::Tensor& mixed,
+                            const at::Tensor& log_sum_exp, const at::Tensor& gradient) {
+  const at::Tensor mask = mask_of(layer.settings, heads.queries);
+  auto [queries, keys, values] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+      swapped(gradient.unflatten(2, {layer.settings.heads, -1})), swapped(heads.queries), swapped(heads.keys),
+      swapped(heads.values), mixed, log_sum_exp, /*dropout_p=*/0.0, layer.settings.causal && !mask.defined(),
+      optional(mask), layer.settings.factor(heads.queries.size(3)));
+  const Heads gradients{swapped(queries), swapped(keys), swapped(values)};
+  if (layer.rotates()) {
+    const RotaryTable::Rows rows = layer.rows(heads.queries, nullptr);
+    turn(layer.rotary->settings(), gradients.queries, rows, Turn::back);
+    turn(layer.rotary->settings(), gradients.keys, rows, Turn::back);
+  }
+  return gradients;
+}
+
+Tensors backward_of_heads(const GroupedAttention& layer, TensorSpan saved, const at::Tensor& gradient) {
+  const bool packed = saved[kValues].dim() == 4;
+  const at::Tensor values = packed ? saved[kValues] : saved[kValues].unflatten(2, {layer.settings.groups, -1});
+  return joined(layer.settings,
+                back_through_products(layer, {saved[kQueries], saved[kKeys], values}, saved[kMixed],
+                                      saved[kLogSumExp], gradient),
+                packed);
+}
+
+/// Norms and rotation again, from what came.
+Tensors backward_with_norms(const GroupedAttention& layer, TensorSpan saved, TensorSpan weights,
+                            const at::Tensor& gradient) {
+  const bool packed = saved[kValues].dim() == 4;
+  const RotarySettings& rotary = layer.rotary->settings();
+  const Heads heads{normed(saved[kQueries], saved[kInverseQueries], weights[0]),
+                    normed(saved[kKeys], saved[kInverseKeys], weights[1]),
+                    packed ? saved[kValues] : saved[kValues].unflatten(2, {layer.settings.groups, -1})};
+  if (layer.rotates()) {
+    const RotaryTable::Rows rows = layer.rows(heads.queries, nullptr);
+    turn(rotary, heads.queries, rows, Turn::forth);
+    turn(rotary, heads.keys, rows, Turn::forth);
+  }
+  Heads gradients = back_through_products(layer, heads, saved[kMixed], saved[kLogSumExp], gradient);
+  const auto [queries, of_q_norm] =
+      scaled_rows_backward(gradients.queries, saved[kQueries], saved[kInverseQueries], weights[0], 0.0);
+  const auto [keys, of_k_norm] =
+      scaled_rows_backward(gradients.keys, saved[kKeys], saved[kInverseKeys], weights[1], 0.0);
+  Tensors results = joined(layer.settings, {queries, keys, gradients.values}, packed);
+  results.append({of_q_norm, of_k_norm});
+  return results;
+}
+
+std::optional<WrittenBackward> backward_of(const GroupedAttention& layer) {
+  if (layer.settings.needs_scores()) return std::nullopt;
+  WrittenBackward backward{.applies = [layer](TensorSpan inputs) {
+    return by_kernel(layer.settings, heads_of(layer.settings, inputs));
+  }};
+  if (layer.settings.norms) {
+    backward.both = [layer](TensorSpan saved, TensorSpan weights, const at::Tensor& gradient) -> Tensors {
+      return backward_with_norms(layer, saved, weights, gradient);
+    };
+  } else {
+    backward.inputs = [layer](Tensors& saved, TensorSpan /*weights*/, const at::Tensor& gradient) -> Tensors {
+      return backward_of_heads(layer, saved, gradient);
+    };
+  }
+  return backward;
+}
+
+BoundLayer grouped_query_attention(const Attributes& attributes) {
+  const GroupedAttention layer(attributes);
+  return {.forward = forward_of(layer),
+          .backward = backward_of(layer),
+          .held = [table = layer.rotary](std::vector<at::Tensor>& tensors) { table->collect(tensors); }};
+}
+
+constexpr std::array kRows{Row{.name = "grouped_query_attention",
+                               .bind = nullptr,
+                               .initialise = initialise_norm_weights,
+                               .bind_whole = grouped_query_attention}};
+
+}  // namespace
+
+std::span<const Row> grouped_query_attention_rows() { return kRows; }
+
+}  // namespace pp::model::ops
