@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from . import operations
 from .graph import FLOATING, Constant, Step, TensorType, Value
 from .interpreter import lstm_weights
 from .refused import Refused
@@ -26,7 +27,7 @@ class Named:
 
 
 def ours(op: str, inputs: Value | list[Value], weights: dict[str, Any] | None = None, **attributes: Any) -> Named:
-    return Named(op, attributes, inputs if isinstance(inputs, list) else [inputs], weights or {})
+    return Named(op, operations.completed(op, attributes), inputs if isinstance(inputs, list) else [inputs], weights or {})
 
 
 class Context:
@@ -65,8 +66,10 @@ def name_step(step: Step, context: Context) -> Step:
     """The step as a named operation, or as it is. These compute in the type of the run."""
     make = MAKERS.get(step.target) if step.op == "aten" and not step.precise else None
     named = make(step.arguments, step, context) if make else None
-    if named is None:
-        return step
+    return step if named is None else named_step(step, named)
+
+
+def named_step(step: Step, named: Named) -> Step:
     outputs = step.outputs[:1] if named.op == "lstm" else step.outputs
     return Step(step.name, step.path, named.op, outputs, inputs=named.inputs, attributes=named.attributes,
                 weights=named.weights, group=step.group)

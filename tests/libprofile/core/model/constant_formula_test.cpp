@@ -107,7 +107,7 @@ TEST_SUITE("libprofile/core/model/constant_formula") {
     Json json = parse_json(R"({
       "format": "pp.model", "version": 2, "name": "masked", "inputs": [{"name": "x", "shape": [2, 2]}],
       "layers": [{"name": "mask", "op": "aten", "inputs": ["x"],
-        "call": {"target": "aten::add.Tensor", "arguments": {"self": {"input": 0}, "other": {"constant": "m"}},
+        "call": {"target": "aten::add.Tensor", "arguments": {"other": {"constant": "m"}, "self": {"input": 0}},
                  "constants": [{"name": "m", "dtype": "float32", "shape": [2, 2],
                                 "formula": {"kind": "band", "offset": 0.0, "steps": [-1.0, 1.0], "high": 0.0,
                                             "inside": 0.0, "outside": {"number": "-inf"}}}],
