@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from .graph import Constant, Step, Value
+from .graph import Constant, Step, Value, number_of
 from .makers import Makers
 from .named import LARGEST, Context, ours
 from .rotary import attributes_of
@@ -33,10 +33,13 @@ def attention(step: Step, makers: Makers, context: Context) -> Any:
     if step.target not in VIEWS:
         return None
     swapped = makers.of(step.arguments["self"], aten.transpose.int, aten.permute.default)
-    product = makers.of(swapped.arguments["self"], aten.scaled_dot_product_attention.default) if swapped else None
-    if product is None or not swaps(swapped, context) or step.outputs[0].rank() != 3:
+    if swapped is None or not swaps(swapped) or step.outputs[0].rank() != 3:
         return None
-    given, kinds = product.arguments, [context.types.get(product.arguments[n]) for n in ("query", "key", "value")]
+    fused = makers.of(swapped.arguments["self"], aten.scaled_dot_product_attention.default)
+    given = fused.arguments if fused is not None else by_scores(swapped.arguments["self"], makers)
+    if given is None:
+        return None
+    kinds = [context.types.get(given[n]) for n in ("query", "key", "value")]
     if any(kind is None or kind.rows != 1 or kind.batch_dim or len(kind.shape) != 3 for kind in kinds):
         return None
     mask = mask_of(given, makers, kinds[0].shape[1])
@@ -57,11 +60,40 @@ def attention(step: Step, makers: Makers, context: Context) -> Any:
     scale = given.get("scale")
     usual = scale is None or math.isclose(scale, 1 / math.sqrt(width), rel_tol=1e-6)
     return ours("grouped_query_attention", inputs, norms[0], num_heads=heads, num_key_value_heads=keys.groups, **mask,
-                packing="heads" if len(inputs) == 1 else "parts", scale=0.0 if usual else float(scale), dropout=dropout,
+                packing="heads" if len(inputs) == 1 else "parts", soft_cap=given.get("soft_cap", 0.0), scale=0.0 if usual else float(scale), dropout=dropout,
                 **norms[1], **(queries.rotary or {}))
 
 
-def swaps(step: Step, context: Context) -> bool:
+def by_scores(value: Any, makers: Makers) -> dict[str, Any] | None:
+    """Arguments of the same product that is written as softmax(cap(q k^T * scale) + mask) v."""
+    product = makers.of(value, aten.matmul.default)
+    shares, values = (product.arguments["self"], product.arguments["other"]) if product is not None else (None, None)
+    given: dict[str, Any] = {"value": values, "scale": 1.0}
+    if (dropped := makers.named(shares, "dropout")) is not None:
+        given["dropout_p"], shares = dropped.attributes["p"], dropped.inputs[0]
+    soft = makers.of(shares, aten.softmax.int)
+    if soft is None or soft.arguments["dim"] not in (-1, 3):
+        return None
+    scores = soft.arguments["self"]
+    added = makers.factors(scores, aten.add.Tensor)
+    if added is not None and makers.constant(added[1]) is not None:
+        scores, given["attn_mask"] = added
+    if (capped := makers.named(scores, "soft_cap")) is not None:
+        given["soft_cap"], scores = capped.attributes["cap"], capped.inputs[0]
+    for targets, power in (((aten.mul.Scalar, aten.mul.Tensor), 1), ((aten.div.Scalar, aten.div.Tensor), -1)):
+        scaled = makers.of(scores, *targets)
+        number = number_of(scaled.arguments["other"]) if scaled is not None else None
+        if number:
+            given["scale"], scores = number ** power, scaled.arguments["self"]
+            break
+    scored = makers.of(scores, aten.matmul.default)
+    keys = makers.of(scored.arguments["other"], aten.transpose.int) if scored is not None else None
+    if keys is None or {keys.arguments["dim0"] % 4, keys.arguments["dim1"] % 4} != {2, 3}:
+        return None
+    return given | {"query": scored.arguments["self"], "key": keys.arguments["self"]}
+
+
+def swaps(step: Step) -> bool:
     """Exchanges dimensions 1 and 2 of four."""
     if step.outputs[0].rank() != 4:
         return False
@@ -106,7 +138,7 @@ def walk(value: Any, makers: Makers, context: Context) -> Heads | None:
 
 def through_swap(found: Heads, makers: Makers, context: Context) -> bool:
     step = makers.of(found.value, aten.transpose.int, aten.permute.default)
-    if step is None or not swaps(step, context):
+    if step is None or not swaps(step):
         return False
     found.value, found.heads_first = step.arguments["self"], not found.heads_first
     return True
@@ -131,7 +163,7 @@ def through_repeat(found: Heads, makers: Makers, context: Context) -> bool:
 
 def through_norm(found: Heads, makers: Makers, context: Context) -> bool:
     step = makers.named(found.value, "rms_norm")
-    if step is None or found.norm is not None or step.attributes["offset"]:
+    if step is None or found.norm is not None or step.attributes.get("offset"):
         return False
     found.value, found.norm = step.inputs[0], step
     return True
@@ -199,6 +231,8 @@ def in_part(found: Heads, makers: Makers, context: Context) -> Turned | None:
     parts = step.arguments["tensors"] if step is not None else []
     if len(parts) != 2 or step.arguments.get("dim", 0) not in (-1, 3):
         return None
+    if context.types[parts[1]].shape[-1] == 0:
+        return halves(parts[0], found, makers, context)
     turned, rest = halves(parts[0], found, makers, context), slice_of(parts[1], makers)
     first = slice_of(turned[0], makers) if turned is not None else None
     if first is None or rest is None or first[0] != rest[0]:

@@ -13,6 +13,7 @@ from .refused import Refused
 if TYPE_CHECKING:
     from .layers import LayerWriter
 
+FEWEST = 64  # values of a constant that are written as a formula; fewer stand in the document as they are
 FEW_VALUES = 1024  # of a constant: their text is short
 MOST_TEXT = 65536  # bytes of a constant's values as text
 MOVING = ("contiguous", "reshape", "cat", "roll", "index", "embedding", "pad")  # elements, without arithmetic
@@ -83,7 +84,7 @@ class CallWriter:
             if known.dtype == tensor.dtype and known.shape == tensor.shape and torch.equal(known, tensor):
                 return {"constant": entry["name"]}
         entry = {"name": f"c{len(self.constants)}", "dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape)}
-        if constant.formula is not None:
+        if tensor.numel() >= FEWEST and constant.formula is not None:
             entry["formula"] = constant.formula
         elif tensor.numel() <= FEW_VALUES or len(json.dumps(listed(tensor))) <= MOST_TEXT:
             entry["values"] = listed(tensor)

@@ -9,14 +9,13 @@ from typing import Any
 import torch
 
 Formula = dict[str, Any]
-FEWEST = 64  # values: fewer stand in the document as they are
 AT_ONCE = 2**22  # elements that are compared at a time
 ERROR = 2e-6  # of a wave, relative to its factor: both round to float32
 
 
 def recognise(tensor: torch.Tensor, waves: list[torch.Tensor] = ()) -> Formula | None:
     """`waves`: lists of frequencies that cosines and sines in the tensor's past were made with."""
-    if tensor.numel() < FEWEST:
+    if not tensor.numel():
         return None
     return linear(tensor) or band(tensor) or wave_table(tensor, waves)
 
@@ -139,8 +138,9 @@ def wave_table(tensor: torch.Tensor, waves: list[torch.Tensor]) -> Formula | Non
                      "frequencies": frequencies.tolist(), "factor": 1.0}
             pattern = waves_of(found | {"position_dim": 0}, list(table.shape))
             largest = pattern.abs().argmax()
-            factor = float(table.flatten()[largest] / pattern.flatten()[largest])
-            found["factor"] = round(factor, 6) if abs(factor - round(factor, 6)) < 1e-7 else factor
+            factor = found["factor"] = float(table.flatten()[largest]) / float(pattern.flatten()[largest])
+            if abs(factor - 1) < ERROR / 4:
+                found["factor"] = 1.0
             made = waves_of(found, list(tensor.shape))
             if factor and float((made - tensor).abs().max()) <= ERROR * abs(factor):
                 return found

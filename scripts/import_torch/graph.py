@@ -125,6 +125,13 @@ class Step:
         return at_node(self.name, self.path, target_name(self.target) if self.op == "aten" else self.op)
 
 
+def number_of(value: Any) -> float | None:
+    """Also of a constant of one number."""
+    if isinstance(value, Constant) and value.tensor.numel() == 1 and not value.tensor.dim():
+        value = value.tensor.item()
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
 def target_name(target: Any) -> str:
     """`aten::add.Tensor`; the overload `default` has no name."""
     text = getattr(target, "_schema", None)

@@ -15,13 +15,20 @@ class Makers:
     def __init__(self, steps: list[Step], types: dict[Value, TensorType]) -> None:
         self.steps, self.types = {step.name: step for step in steps}, types
 
+    def seen(self, value: Any) -> Step | None:
+        """The step that makes it, looking through copies into another order of memory."""
+        step = self.steps.get(value.producer) if isinstance(value, Value) else None
+        while step is not None and step.target == aten.contiguous.default:
+            step = self.steps.get(step.inputs[0].producer)
+        return step
+
     def of(self, value: Any, *targets: Any) -> Step | None:
         """The step that makes it, where that calls one of the targets."""
-        step = self.steps.get(value.producer) if isinstance(value, Value) else None
+        step = self.seen(value)
         return step if step is not None and step.op == "aten" and (not targets or step.target in targets) else None
 
     def named(self, value: Any, op: str) -> Step | None:
-        step = self.steps.get(value.producer) if isinstance(value, Value) else None
+        step = self.seen(value)
         return step if step is not None and step.op == op else None
 
     def constant(self, value: Any) -> Constant | None:
@@ -38,10 +45,3 @@ class Makers:
 def both_ways(step: Step) -> list[tuple[Any, Any]]:
     one, other = step.arguments["self"], step.arguments["other"]
     return [(one, other), (other, one)]
-
-
-def number_of(value: Any) -> float | None:
-    """Also of a constant of one number."""
-    if isinstance(value, Constant) and value.tensor.numel() == 1 and not value.tensor.dim():
-        value = value.tensor.item()
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from . import operations
-from .graph import FLOATING, Constant, Step, TensorType, Value
+from .graph import FLOATING, Constant, Step, TensorType, Value, number_of
 from .interpreter import lstm_weights
 from .refused import Refused
 
@@ -175,6 +175,14 @@ def scale(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     factor = given["other"]
     fits = isinstance(factor, (int, float)) and not isinstance(factor, bool) and abs(factor) <= 1e6
     return unary("scale", factor=float(factor), offset=0.0)(given, step, context) if fits else None
+
+
+def product(given: dict[str, Any], step: Step, context: Context) -> Named | None:
+    """Also with a constant of one number."""
+    number = number_of(given["other"])
+    if number is not None:
+        return scale(given | {"other": number}, step, context)
+    return elementwise("multiply")(given, step, context)
 
 
 def elementwise(op: str) -> Callable[..., Named | None]:
@@ -380,7 +388,7 @@ MAKERS: dict[Any, Callable[..., Named | None]] = {
     aten.relu.default: unary("relu"), aten.relu6.default: unary("relu6"), aten.hardtanh.default: hardtanh,
     aten.leaky_relu.default: leaky_relu, aten.sigmoid.default: unary("sigmoid"), aten.silu.default: unary("silu"),
     aten.tanh.default: unary("tanh"), aten.gelu.default: gelu, aten.softmax.int: softmax, aten.mul.Scalar: scale,
-    aten.add.Tensor: elementwise("add"), aten.mul.Tensor: elementwise("multiply"), aten.cat.default: concat,
+    aten.add.Tensor: elementwise("add"), aten.mul.Tensor: product, aten.cat.default: concat,
     aten.flatten.using_ints: flatten, aten.lstm.input: lstm, aten.mean.dim: mean, aten.max_pool2d.default: max_pool2d,
     aten.avg_pool2d.default: avg_pool2d, aten.adaptive_avg_pool2d.default: adaptive_avg_pool2d,
 }

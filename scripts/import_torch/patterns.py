@@ -5,8 +5,8 @@ from typing import Any
 import torch
 
 from .attention import attention
-from .graph import Parameter, Step, Value
-from .makers import Makers, both_ways, number_of
+from .graph import Parameter, Step, Value, number_of
+from .makers import Makers, both_ways
 from .named import Context, named_step, ours
 
 aten = torch.ops.aten

@@ -1,6 +1,7 @@
 """Frequencies of rotary positions as the attributes that they follow from: a base, and the scaling of Llama 3, YaRN or
 by a factor (libprofile/model/ops/rotary.h has the formulas)."""
 
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -30,59 +31,67 @@ def attributes_of(cosines: Constant, sines: Constant, columns: str, heads_first:
     if table[dim] != length or behind != ([] if heads_first else [1]) or any(size > 1 for size in table[:dim]):
         return None
     width = 2 * len(one["frequencies"])
-    found = fitted(torch.tensor(one["frequencies"], dtype=torch.float64), width)
+    found = fitted(tuple(one["frequencies"]), width)
     if found is None or width > shape[-1]:
         return None
-    return found | {"rotary_dim": width, "rotary_magnitude": nearby(one["factor"])}
+    return found | {"rotary_dim": width, "rotary_magnitude": magnitude(one["factor"], found)}
 
 
-def fitted(frequencies: torch.Tensor, width: int) -> dict[str, Any] | None:
+def magnitude(factor: float, found: dict[str, Any]) -> float:
+    """YaRN's usual one follows from its factor."""
+    usual = 0.1 * math.log(found["rotary_factor"]) + 1 if found.get("rotary_scaling") == "yarn" else 1.0
+    return usual if math.isclose(factor, usual, rel_tol=CLOSE / 3) else factor
+
+
+@functools.cache
+def fitted(given: tuple[float, ...], width: int) -> dict[str, Any] | None:
+    frequencies = torch.tensor(given, dtype=torch.float64)
     for found in guesses(frequencies, width):
         if torch.allclose(computed(found, width), frequencies, rtol=CLOSE, atol=0):
             return found
     return None
 
 
-def nearby(value: float) -> float:
+def nearby(value: float, error: float = CLOSE / 3) -> float:
     """The number that was written, of what float32 left of it."""
     for digits in range(2, 8):
         short = float(f"{value:.{digits}g}")
-        if math.isclose(short, value, rel_tol=CLOSE / 3):
+        if math.isclose(short, value, rel_tol=error):
             return short
     return value
 
 
+def written(value: float) -> list[float]:
+    """Numbers that it may come from, the shortest first."""
+    return list(dict.fromkeys(nearby(value, error) for error in (1e-3, 1e-4, 1e-5, 1e-6)))
+
+
 def guesses(frequencies: torch.Tensor, width: int) -> Iterator[dict[str, Any]]:
-    first = float(frequencies[0])
-    if len(frequencies) < 2 or min(frequencies) <= 0:
+    first, last = float(frequencies[0]), float(frequencies[-1])
+    if min(frequencies) <= 0:
         return
-    scaled = nearby(1 / first)
-    kept = base_of(frequencies / first, width)
-    plain = {"rotary_base": kept}
-    if scaled == 1:
-        yield plain
-    else:
-        yield plain | {"rotary_scaling": "linear", "rotary_factor": scaled}
-    for base in dict.fromkeys((kept, base_of(frequencies[:2] / first, width))):
-        factor = nearby(float(base ** (-(width - 2) / width) / frequencies[-1]))
-        if factor <= 1:
-            continue
-        for length in LENGTHS:
-            common = {"rotary_base": base, "rotary_factor": factor, "rotary_original_length": length}
-            yield common | {"rotary_scaling": "llama3"}
-            yield from (common | {"rotary_scaling": "yarn", "rotary_truncate": whole} for whole in (True, False))
+    if len(frequencies) == 1:
+        yield {} if first == 1 else {"rotary_scaling": "linear", "rotary_factor": nearby(1 / first)}
+        return
+    for base in bases(frequencies / first, width, len(frequencies) - 1):
+        yield {"rotary_base": base} | ({} if first == 1 else {"rotary_scaling": "linear", "rotary_factor": nearby(1 / first)})
+    for base in bases(frequencies, width, 1):
+        for factor in written(base ** (-(width - 2) / width) / last):
+            for length in LENGTHS if factor > 1 else ():
+                common = {"rotary_base": base, "rotary_factor": factor, "rotary_original_length": length}
+                yield common | {"rotary_scaling": "llama3"}
+                yield from (common | {"rotary_scaling": "yarn", "rotary_truncate": whole} for whole in (True, False))
 
 
-def base_of(frequencies: torch.Tensor, width: int) -> float:
-    """From the last one, which has the most digits."""
-    last = len(frequencies) - 1
-    return nearby(float(frequencies[-1]) ** (-width / (2 * last)))
+def bases(frequencies: torch.Tensor, width: int, place: int) -> list[float]:
+    """From the one at `place`."""
+    return written(float(frequencies[place]) ** (-width / (2 * place)))
 
 
 def computed(found: dict[str, Any], width: int) -> torch.Tensor:
     """As the operation computes them."""
     exponents = torch.arange(0, width, 2, dtype=torch.float32) / width
-    powers = found["rotary_base"] ** exponents
+    powers = found.get("rotary_base", 10000.0) ** exponents
     kept, factor = 1 / powers, found.get("rotary_factor", 1.0)
     scaling = found.get("rotary_scaling", "none")
     if scaling == "linear":

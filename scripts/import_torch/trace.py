@@ -193,6 +193,9 @@ class Trace:
             target, arguments = aten.to.dtype, {"self": arguments["self"], "dtype": values.dtype}
         self.results[node.name] = outputs[0].dtype
         self.casts |= torch.float32 in tensors(arguments, torch.dtype)
+        weight = arguments.get("self")
+        if target in noops.CASTS and isinstance(weight, Parameter) and node.args[0].meta["val"].dtype == values.dtype:
+            return weight
         arguments = frozen(arguments) if self.writes else arguments
         made = aten_step(node.name, self.path(node), target, arguments, outputs)
         same = noops.input_of(made, self.type_of)
