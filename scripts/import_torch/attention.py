@@ -276,10 +276,10 @@ def pairs(found: Heads, makers: Makers, context: Context) -> Turned | None:
     if None in terms:
         return None
     (a, cosines), (b, sines), (b2, cosines2), (a2, sines2) = terms
-    x, x2 = element_of(a, 0, makers), element_of(b, 1, makers)
-    if (a, b) != (a2, b2) or x is None or x != x2 or cosines is not cosines2 and cosines.formula != cosines2.formula:
+    x = element_of(a, 0, makers)
+    if x is None or [element_of(b, 1, makers), element_of(b2, 1, makers), element_of(a2, 0, makers)] != [x] * 3:
         return None
-    if sines.formula != sines2.formula:
+    if cosines.formula != cosines2.formula or sines.formula != sines2.formula:
         return None
     split = makers.of(x, *VIEWS)
     source = split.arguments["self"] if split is not None else None
@@ -314,7 +314,9 @@ def slice_of(value: Any, makers: Makers) -> tuple[Value, int, int] | None:
 def is_half(value: Any, x: Value, which: int, half: int, makers: Makers) -> bool:
     part = slice_of(value, makers)
     if part is not None:
-        return part[0] == x and part[1] == which * half and min(part[2], 2 * half) == (which + 1) * half
+        own = slice_of(x, makers)
+        alike = part[0] == x or own is not None and own == slice_of(part[0], makers)
+        return alike and part[1] == which * half and min(part[2], 2 * half) == (which + 1) * half
     step = makers.of(value, aten.chunk.default, aten.split.Tensor)
     return step is not None and step.arguments["self"] == x and len(step.outputs) == 2 and value.output == which
 

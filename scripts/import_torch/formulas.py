@@ -128,6 +128,12 @@ def frequencies_of(angles: torch.Tensor) -> torch.Tensor | None:
         angles.shape[wide[0]], -1)[1].float()
 
 
+def frequencies_in(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """Of a buffer that has cosines and sines side by side, as torchtune's cache."""
+    found = wave_table(tensor, []) if tensor.dim() > 1 and tensor.numel() else None
+    return [torch.tensor(found["frequencies"])] if found is not None else []
+
+
 def wave_table(tensor: torch.Tensor, waves: list[torch.Tensor]) -> Formula | None:
     if not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
         return None

@@ -9,6 +9,7 @@ from torch import fx
 
 from . import noops
 from .export import PREFIX, Exported
+from .formulas import frequencies_in
 from .graph import (DTYPES, Batch, Buffer, Constant, Parameter, Step, TensorType, Value, aten_step, target_name,
                     tensors)
 from .refused import Refused, at_node
@@ -126,7 +127,8 @@ class Trace:
             self.known[node] = Buffer(exported.buffers[node.name])
         else:
             tensor = exported.constants[node.name]
-            self.known[node] = Static({2: tensor.clone(), 3: tensor.clone()})
+            one = tensor.clone()
+            self.known[node] = Static({2: one, 3: tensor.clone() if self.writes else one}, waves=frequencies_in(one))
 
     def output(self, node: fx.Node) -> None:
         results = node.args[0] if isinstance(node.args[0], (list, tuple)) else node.args

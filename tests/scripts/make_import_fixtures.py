@@ -18,7 +18,7 @@ import sys
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "scripts")]
 sys.dont_write_bytecode = True
 logging.getLogger("torch.utils.flop_counter").disabled = True
 
@@ -26,6 +26,7 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+from decoder_modules import DECODERS  # noqa: E402
 from import_torch import factory, importer, weights  # noqa: E402
 from import_torch.document import indented  # noqa: E402
 from import_torch.interpreter import Interpreter  # noqa: E402
@@ -92,6 +93,31 @@ class Residual(nn.Module):
         return self.fc(x.relu_().mean((2, 3)))
 
 
+class Constants(nn.Module):
+    """Formulas of every kind, and a table that only the weights file has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.rand(70, 70, 6), persistent=False)
+        self.register_buffer("rates", torch.tensor([1.0, 0.3, 0.01]), persistent=False)
+        self.lin = nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        angles = torch.outer(torch.arange(70.0), self.rates)
+        x = x + torch.cat([angles.cos(), angles.sin()], -1) + torch.arange(70.0)[:, None] / 64
+        shares = torch.softmax(x @ x.transpose(1, 2) + torch.full((70, 70), float("-inf")).triu(2), -1)
+        return self.lin(torch.einsum("bij,ijk->bik", shares, self.table)).mean(1)
+
+
+class Pixels(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(2, 3, 3, padding=1)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return self.conv(image)
+
+
 class LowRank(nn.Module):
     """A linear layer with a low-rank addition."""
 
@@ -153,7 +179,9 @@ def tuned(kind: str) -> dict[str, bytes]:
 
 MODELS = {"attention": (Attention, "int64:5:0..10", "module"),
           "attention-blocks": (Attention, "int64:5:0..10", "block"),
-          "windows": (Windows, "float32:4x4x4", "module"), "residual": (Residual, "float32:2x6x6", "block")}
+          "windows": (Windows, "float32:4x4x4", "module"), "residual": (Residual, "float32:2x6x6", "block"),
+          "constants": (Constants, "float32:70x6", "module"), "pixels": (Pixels, "float32:2x5x4", "module"),
+          **{f"decoder-{name}": (make, "int64:12:0..18", "block") for name, make in DECODERS.items()}}
 
 
 def fixture(name: str) -> dict[str, bytes]:
