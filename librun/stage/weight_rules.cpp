@@ -105,13 +105,13 @@ std::vector<std::pair<std::string, double>> parse_rate_factors(std::string_view 
   return factors;
 }
 
-std::string to_text(const std::vector<std::string>& patterns) {
+std::string text_of_patterns(const std::vector<std::string>& patterns) {
   std::string text;
   for (const std::string& pattern : patterns) text.append(text.empty() ? "" : ",").append(pattern);
   return text;
 }
 
-std::string to_text(const std::vector<std::pair<std::string, double>>& rate_factors) {
+std::string text_of_factors(const std::vector<std::pair<std::string, double>>& rate_factors) {
   std::string text;
   for (const auto& [pattern, factor] : rate_factors)
     text.append(text.empty() ? "" : ",").append(pattern).append("=").append(Json(factor).dump());

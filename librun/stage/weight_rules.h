@@ -30,8 +30,8 @@ std::vector<std::string> parse_patterns(std::string_view text);
 std::vector<std::pair<std::string, double>> parse_rate_factors(std::string_view text);
 
 /// As they are parsed, for settings.
-std::string to_text(const std::vector<std::string>& patterns);
-std::string to_text(const std::vector<std::pair<std::string, double>>& rate_factors);
+std::string text_of_patterns(const std::vector<std::string>& patterns);
+std::string text_of_factors(const std::vector<std::pair<std::string, double>>& rate_factors);
 
 /// Throws pp::Error (usage) for a pattern that no trained parameter of the model matches.
 void check_rules(const WeightRules& rules, const ResolvedModel& model);

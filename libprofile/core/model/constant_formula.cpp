@@ -12,6 +12,19 @@
 namespace pp {
 namespace {
 
+enum class FormulaKind { linear, band, waves };
+
+}  // namespace
+
+template <>
+struct EnumNames<FormulaKind> {
+  static constexpr std::array table{std::pair{FormulaKind::linear, "linear"sv},
+                                    std::pair{FormulaKind::band, "band"sv},
+                                    std::pair{FormulaKind::waves, "waves"sv}};
+};
+
+namespace {
+
 using detail::number_json;
 
 constexpr double kMostWhole = 9007199254740992.0;  // 2^53: doubles are exact up to it
@@ -125,22 +138,23 @@ struct ToJson {
 ConstantFormula read_constant_formula(ObjectReader& reader, const TensorType& type) {
   if (element_count(type.shape) > kMostFormulaElements)
     reader.fail("kind", "the shape " + to_text(type.shape) + " has more than 2^32 elements; use smaller sizes");
-  const std::string kind = reader.text("kind");
-  if (kind == "linear") {
-    LinearFormula linear = read_linear(reader, type.shape);
-    check_integers(reader, linear, type);
-    return linear;
+  switch (reader.enumerator<FormulaKind>("kind")) {
+    case FormulaKind::linear: {
+      LinearFormula linear = read_linear(reader, type.shape);
+      check_integers(reader, linear, type);
+      return linear;
+    }
+    case FormulaKind::band: {
+      BandFormula band{.distance = read_linear(reader, type.shape)};
+      band.low = read_number(reader, "low", band.low);
+      band.high = read_number(reader, "high", band.high);
+      band.inside = read_value(reader, "inside", 1, type.dtype);
+      band.outside = read_value(reader, "outside", 0, type.dtype);
+      return band;
+    }
+    case FormulaKind::waves: break;
   }
-  if (kind == "band") {
-    BandFormula band{.distance = read_linear(reader, type.shape)};
-    band.low = read_number(reader, "low", band.low);
-    band.high = read_number(reader, "high", band.high);
-    band.inside = read_value(reader, "inside", 1, type.dtype);
-    band.outside = read_value(reader, "outside", 0, type.dtype);
-    return band;
-  }
-  if (kind == "waves") return read_waves(reader, type);
-  reader.fail("kind", "unknown name \"" + kind + "\"; use one of linear, band, waves");
+  return read_waves(reader, type);
 }
 
 Json to_json(const ConstantFormula& formula) { return std::visit(ToJson{}, formula); }
