@@ -8,7 +8,8 @@ NAME.golden.safetensors   inputs and targets by name; `output` of the module in 
                           `gradient.PARAMETER` in training without dropout
 
 tuned-KIND.*              a module of which a part trains; golden holds inputs and targets, and in `after.PARAMETER`
-                          all parameters after ten steps of torch.optim.SGD on them (TUNING)
+                          all parameters after ten steps of torch.optim.SGD on them (TUNING); tuned-grouped of AdamW with
+                          groups of parameters
 """
 
 import json
@@ -155,7 +156,15 @@ class Tuned(nn.Module):
 TUNING = {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.1}
 TUNED = {"body": lambda name: name.startswith("head"), "lora": lambda name: "lora" in name,
          "bitfit": lambda name: name.endswith("bias"), "norms": lambda name: name.startswith("norm"),
-         "embedding": lambda name: not name.startswith("tokens")}
+         "embedding": lambda name: not name.startswith("tokens"), "grouped": lambda name: True}
+
+
+def grouped_optimizer(module: nn.Module) -> torch.optim.Optimizer:
+    """--no-decay bias,norm --lr-factors tokens=0.1,head.*=2 as torch.optim's groups."""
+    def options(name: str) -> dict[str, float]:
+        rate = 0.1 if "tokens" in name else 2.0 if name.startswith("head.") else 1.0
+        return {"lr": 0.01 * rate, "weight_decay": 0.0 if "bias" in name or "norm" in name else 0.3}
+    return torch.optim.AdamW([{"params": [parameter], **options(name)} for name, parameter in module.named_parameters()])
 
 
 def tuned(kind: str) -> dict[str, bytes]:
@@ -165,7 +174,8 @@ def tuned(kind: str) -> dict[str, bytes]:
     imported = importer.import_module(module, examples, f"tuned-{kind}", "cross_entropy", "module")
     torch.manual_seed(1)
     tokens, label = torch.randint(0, 11, (4, 5)), torch.randint(0, 11, (4, 5))
-    optimizer = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], **TUNING)
+    optimizer = (grouped_optimizer(module) if kind == "grouped" else
+                 torch.optim.SGD([p for p in module.parameters() if p.requires_grad], **TUNING))
     for _ in range(10):
         optimizer.zero_grad()
         F.cross_entropy(module(tokens).flatten(0, 1), label.flatten()).backward()

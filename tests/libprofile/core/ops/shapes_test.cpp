@@ -121,7 +121,8 @@ TEST_SUITE("libprofile/core/ops/shapes") {
     CHECK(refused("cross_entropy", {}, {real({4, 2, 3}), index_type({4, 2})}) ==
           "[data] input 1 is int64 [4, 2], but needs int64 labels [2, 3] for logits [4, 2, 3]");
     CHECK(refused("cross_entropy", {}, {real({1, 2, 3, 4}), index_type({2, 3, 4})}) ==
-          "[data] input 0 is float32 [1, 2, 3, 4], but needs logits, [classes], [positions, classes] or [classes, "
+          "[data] input 0 is float32 [1, 2, 3, 4], but needs logits, [classes], [positions, classes] or "
+          "[classes, "
           "height, width]");
   }
 
