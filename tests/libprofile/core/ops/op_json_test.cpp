@@ -10,7 +10,8 @@ using namespace pp;
 
 TEST_SUITE("libprofile/core/ops/op_json") {
   TEST_CASE("scripts/import_torch/operations.json is what `pp-profile models --ops --json` prints") {
-    CHECK(read_file(PP_TEST_DATA "/../../scripts/import_torch/operations.json") == dump_json(operations_json()));
+    CHECK(read_file(PP_TEST_DATA "/../../scripts/import_torch/operations.json") ==
+          dump_json(operations_json()));
   }
 
   TEST_CASE("a row has the type, the range and the default of each attribute") {
