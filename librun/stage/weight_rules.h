@@ -16,8 +16,9 @@ namespace pp::run {
 bool matches(std::string_view pattern, std::string_view name);
 
 struct WeightRules {
-  std::vector<std::string> no_decay;                         ///< patterns
-  std::vector<std::pair<std::string, double>> rate_factors;  ///< a pattern, and what the learning rate is times
+  std::vector<std::string> no_decay = {};  ///< patterns
+  std::vector<std::pair<std::string, double>> rate_factors =
+      {};  ///< a pattern, and what the learning rate is times
   bool empty() const { return no_decay.empty() && rate_factors.empty(); }
   bool decays(std::string_view name) const;
   double rate_factor(std::string_view name) const;  ///< of the first pattern that matches, else 1

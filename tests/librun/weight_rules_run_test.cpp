@@ -4,6 +4,7 @@
 #include "libprofile/core/file.h"
 #include "librun/checkpoint/weights.h"
 #include "tests/librun/folder.h"
+#include "tests/librun/model_alone.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
 #include "tests/support/plans.h"
@@ -40,7 +41,9 @@ struct Grouped {
   }
 
   PlanSpec spec(int stages, const char* schedule = "1f1b") const {
-    PlanSpec spec = cut_evenly(model, schedule, stages);
+    PlanSpec spec{.model = model, .schedule = schedule};
+    const int layers = static_cast<int>(model.layers.size());
+    for (int s = 1; s < stages; ++s) spec.cuts.push_back(s * layers / stages);
     spec.mini_batch = 4;
     spec.micro_batches = 2;
     spec.optimizer = plan::OptimizerName::adamw;

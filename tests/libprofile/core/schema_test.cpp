@@ -1,5 +1,7 @@
 // The schemas against the readers: what one takes the other takes, for the documents of the repository.
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -7,6 +9,7 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/model/model_graph.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/core/schema/document_schema.h"
 #include "libprofile/model/families/families.h"
 #include "tests/libprofile/core/error_text.h"

@@ -46,7 +46,10 @@ using Kind = TensorSource::Kind;
 
 TEST_SUITE("libprofile/core/model/model_resolve") {
   TEST_CASE("200,000 layers are refused before any is looked at") {
-    ModelGraph graph{.name = "long", .inputs = {{"x", {{2}, DType::float32}}}, .outputs = {"l199999"}};
+    ModelGraph graph;
+    graph.name = "long";
+    graph.inputs = {{"x", {{2}, DType::float32}}};
+    graph.outputs = {"l199999"};
     for (int i = 0; i < 200'000; ++i) {
       const std::string name = "l" + std::to_string(i);
       graph.layers.push_back({name, "relu", {i == 0 ? "x" : "l" + std::to_string(i - 1)}, {}});
