@@ -57,6 +57,9 @@ def attention(step: Step, makers: Makers, context: Context) -> Any:
     dropout = given.get("dropout_p", 0.0)
     if norms is None or inputs is None or dropout > LARGEST:
         return None
+    plain = not (queries.rotary or norms[0] or given.get("soft_cap") or keys.groups != heads or "sliding_window" in mask)
+    if plain and dropout:
+        return None  # a flash kernel drops where it multiplies; ours holds the scores
     scale = given.get("scale")
     usual = scale is None or math.isclose(scale, 1 / math.sqrt(width), rel_tol=1e-6)
     return ours("grouped_query_attention", inputs, norms[0], num_heads=heads, num_key_value_heads=keys.groups, **mask,

@@ -13,7 +13,7 @@ from .factory import SAMPLES, Example
 from .graph import DTYPES, Buffer, Constant, Parameter, Step, TensorType, Value, replaced
 from .grouping import Grouping, key_of
 from .interpreter import Tensors, join, local_weights
-from .layers import ModelWriter
+from .layers import ModelWriter, buffers_of
 from .precision import precise_steps
 from .refused import Refused
 from .simplify import Simplified, all_tensors
@@ -189,14 +189,6 @@ def weights_of(document: dict[str, Any], module: torch.nn.Module, large: dict[in
                 tensor = constants[local] if local in constants else tensors[name].detach()
                 found[name] = tensor.clone() if copied else tensor
     return found
-
-
-def buffers_of(layer: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Entries of a layer's calls, each with the scope of its name within the layer."""
-    if layer["op"] == "graph":
-        return [(join(node.get("scope", node["name"]), scope) if scope else node.get("scope", node["name"]), entry)
-                for node in layer["nodes"] for scope, entry in buffers_of(node)]
-    return [("", entry) for entry in layer.get("call", {}).get("buffers", [])]
 
 
 def default_name(factory: str) -> str:

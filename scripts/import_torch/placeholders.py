@@ -18,7 +18,8 @@ class WithoutMemory(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
-        if func in FACTORIES and kwargs.get("device") is None and "out" not in kwargs:
+        bare = not any(isinstance(value, torch.Tensor) for value in (*args, *kwargs.values()))
+        if func in FACTORIES and bare and kwargs.get("device") is None:
             made = func(*args, **kwargs | {"device": "meta", "pin_memory": False})
             if made.numel() >= LARGE:
                 return made

@@ -81,7 +81,8 @@ def compact(static: Static) -> Static:
 
 def waves_behind(target: Any, arguments: dict[str, Any]) -> list[torch.Tensor]:
     if target in (aten.cos.default, aten.sin.default):
-        own = frequencies_of(leaf_at(arguments["self"], 3))
+        angles = arguments["self"].alike() if isinstance(arguments["self"], Static) else None
+        own = frequencies_of(angles) if angles is not None else None
         return [] if own is None else [own]
     found: dict[int, torch.Tensor] = {}
     for static in tensors(arguments, Static):

@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
-from decoder_modules import DECODERS, HEAD, Decoder, HalvesAttention  # noqa: E402
+from decoder_modules import DECODERS, HEAD, Decoder, HalvesAttention, swapped_halves  # noqa: E402
 from import_torch import factory, formulas, importer, interpreter, operations, placeholders, rotary  # noqa: E402
 from import_torch.refused import Refused  # noqa: E402
 
@@ -170,6 +170,16 @@ class Decoders(unittest.TestCase):
 
     def test_queries_keys_and_values_of_a_head_together(self):
         self.assertEqual(self.attributes("gpt_neox")[0]["packing"], "heads")
+
+    def test_positions_that_every_sample_has_a_copy_of(self):
+        class Spread(HalvesAttention):
+            def rotated(self, x):
+                positions = torch.arange(x.shape[2])[None].expand(x.shape[0], -1).float()
+                angles = positions[:, :, None] * self.inv_freq.float()
+                angles = torch.cat((angles, angles), -1)[:, None]
+                return x * angles.cos().to(x.dtype) + swapped_halves(x) * angles.sin().to(x.dtype)
+        made = imported(Decoder([Spread()]), "int64:12:0..18")
+        self.assertEqual(calls_of(made.document), [])
 
     def test_another_mask_or_frequency_stays_as_it_is(self):
         class Other(HalvesAttention):
