@@ -63,8 +63,8 @@ def attention(step: Step, makers: Makers, context: Context) -> Any:
     scale = given.get("scale")
     usual = scale is None or math.isclose(scale, 1 / math.sqrt(width), rel_tol=1e-6)
     return ours("grouped_query_attention", inputs, norms[0], num_heads=heads, num_key_value_heads=keys.groups, **mask,
-                packing="heads" if len(inputs) == 1 else "parts", soft_cap=given.get("soft_cap", 0.0), scale=0.0 if usual else float(scale), dropout=dropout,
-                **norms[1], **(queries.rotary or {}))
+                packing="heads" if len(inputs) == 1 else "parts", soft_cap=given.get("soft_cap", 0.0),
+                scale=0.0 if usual else float(scale), dropout=dropout, **norms[1], **(queries.rotary or {}))
 
 
 def by_scores(value: Any, makers: Makers) -> dict[str, Any] | None:
@@ -173,8 +173,10 @@ def through_norm(found: Heads, makers: Makers, context: Context) -> bool:
 
 
 def through_rotary(found: Heads, makers: Makers, context: Context) -> bool:
-    turned = None if found.rotary or found.norm else (in_part(found, makers, context) or halves(found.value, found, makers, context)
-                                                      or pairs(found, makers, context))
+    turned = None
+    if not found.rotary and not found.norm:
+        turned = (in_part(found, makers, context) or halves(found.value, found, makers, context)
+                  or pairs(found, makers, context))
     if turned is None:
         return False
     found.value, found.rotary = turned

@@ -51,7 +51,8 @@ def inverse_of(scaled: Any, makers: Makers) -> tuple[Value, float] | None:
         rsqrt = makers.of(root, aten.rsqrt.default)
         added = makers.of(rsqrt.arguments["self"], aten.add.Scalar, aten.add.Tensor) if rsqrt else None
         mean = makers.of(added.arguments["self"], aten.mean.dim) if added else None
-        if mean is None or not mean.arguments.get("keepdim") or mean.arguments["dim"] not in ([-1], [makers.types[x].rank() - 1]):
+        last = ([-1], [makers.types[x].rank() - 1]) if x in makers.types else ()
+        if mean is None or not mean.arguments.get("keepdim") or mean.arguments["dim"] not in last:
             continue
         square, eps = mean.arguments["self"], number_of(added.arguments["other"])
         power = makers.of(square, aten.pow.Tensor_Scalar)
