@@ -1,10 +1,12 @@
 #include "librun/infer.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "libprofile/device/memory_meter.h"
 #include "libprofile/device/process.h"
+#include "librun/checkpoint/weights.h"
 #include "librun/drive/work.h"
 #include "librun/infer/driver.h"
 #include "librun/infer/generation.h"
@@ -27,6 +29,7 @@ void add(Settings& settings, const GenerationOptions& options) {
   whole("pad_token", options.pad_token);
   if (!options.sequence_input.empty()) settings["sequence_input"] = options.sequence_input;
   settings["temperature"] = options.temperature;
+  if (!options.cache) settings["cache"] = false;
   if (options.top_k > 0) whole("top_k", options.top_k);
 }
 
@@ -52,6 +55,23 @@ void add_workers(InferReport& report, const Crew& crew) {
   const plan::Training& planned = report.plan.training;
   if (report.micro_batch * planned.micro_batches == planned.mini_batch) return;
   for (OpTime& time : report.op_times) time.predicted = Seconds(0);
+}
+
+/// Rows of tokens as far as their lengths go, a byte each.
+std::vector<std::string> texts_of(const std::filesystem::path& outputs, const std::string& name) {
+  const NamedTensors tensors = read_weights(outputs);
+  const auto find = [&](const std::string& wanted) {
+    return std::ranges::find(tensors, wanted, &NamedTensors::value_type::first)->second;
+  };
+  const at::Tensor rows = find(name), lengths = find(name + ".length");
+  std::vector<std::string> texts;
+  for (std::int64_t s = 0; s < rows.size(0); ++s) {
+    std::string& text = texts.emplace_back();
+    const auto* tokens = rows.const_data_ptr<std::int64_t>() + s * rows.size(1);
+    for (std::int64_t i = 0; i < lengths.const_data_ptr<std::int64_t>()[s]; ++i)
+      text.push_back(static_cast<char>(static_cast<unsigned char>(tokens[i])));
+  }
+  return texts;
 }
 
 InferReport make_report(const Job& job, const Crew& crew, const InferOptions& options,
@@ -89,7 +109,8 @@ ForwardOnly generation_of(const plan::Plan& plan, const InferOptions& options, I
   }
   auto generation = std::make_unique<Generation>(
       options.outputs, infer.setup.model.graph.inputs[place.input].name,
-      Sequences(place, *options.generation, samples, prompts), place, options, infer.micro_batch);
+      Sequences(place, *options.generation, samples, prompts), place, options, infer.micro_batch,
+      infer.by_pieces ? Generation::By::pieces : Generation::By::whole_sequences);
   auto reading = generation->reading(std::move(data));
   const EpochShape shape = generation->shape();
   return {std::move(reading), shape, std::move(generation)};
@@ -101,6 +122,8 @@ InferReport infer(const plan::Plan& plan, const InferOptions& options, InferObse
                   const std::function<bool()>& interrupted) {
   InferSetup infer = make_infer_setup(plan, options);
   for (const std::string& warning : infer.setup.cores.warnings) observer.warning(warning);
+  const std::string sequence_name =
+      infer.sequence ? infer.setup.model.graph.inputs[infer.sequence->input].name : std::string();
   profile::install_memory_meter();
   ForwardOnly forward_only =
       infer.sequence ? generation_of(plan, options, infer) : outputs_of(plan, options, infer);
@@ -111,7 +134,10 @@ InferReport infer(const plan::Plan& plan, const InferOptions& options, InferObse
   InferDriver driver(work->job, observer, interrupted);
   perform(work, [&] { driver.drive(); });
   if (!driver.interrupted()) work->job.inference->finish();
-  return make_report(work->job, work->crew, options, driver);
+  InferReport report = make_report(work->job, work->crew, options, driver);
+  if (options.generation && options.generation->text && !driver.interrupted())
+    report.texts = texts_of(options.outputs, sequence_name);
+  return report;
 }
 
 }  // namespace pp::run

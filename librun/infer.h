@@ -24,6 +24,9 @@ struct GenerationOptions {
   std::string sequence_input = {};                         ///< the input that grows; empty: the one that can
   double temperature = 0;                                  ///< 0: the likeliest token, else drawn from the seed
   int top_k = 0;  ///< of the likeliest tokens that are drawn from; 0: all
+  /// Keys and values of positions that were computed are kept, where the model and the plan allow it.
+  bool cache = true;
+  bool text = false;  ///< the report has the sequences as text; of a model whose tokens are bytes
 };
 
 struct InferOptions : ExecutionOptions {

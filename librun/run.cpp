@@ -153,7 +153,7 @@ RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& obser
   Setup setup = make_setup(plan, options);
   tell_start(plan, options, setup, observer);
   profile::install_memory_meter();
-  const auto saver = std::make_shared<Saver>(options, setup);
+  const auto saver = std::make_shared<Saver>(options, plan.training.dtype, setup);
   return lead(std::make_unique<Work>(plan, options, std::move(setup), saver), *saver, observer, interrupted);
 }
 
@@ -165,7 +165,7 @@ RunReport run_together(Peers& peers, const plan::Plan& plan, const RunOptions& o
   std::shared_ptr<Saver> saver;
   Setup setup = agree(mailbox, plan, options, [&] {
     Setup mine = make_setup(plan, options, placement);
-    saver = std::make_shared<Saver>(options, mine);
+    saver = std::make_shared<Saver>(options, plan.training.dtype, mine);
     return mine;
   });
   setup.peers = &peers;

@@ -77,8 +77,11 @@ struct RunOptions : ExecutionOptions {
   bool shuffle = true;     ///< a permutation keyed by (seed, epoch)
   bool drop_last = false;  ///< leave out a last partial mini-batch that has fewer samples than micro-batches
   bool evaluate = true;    ///< after each epoch, when there is test data and the loss is cross_entropy or mse
-  std::filesystem::path save_weights;  ///< safetensors, keys are parameter names; empty: none
-  std::filesystem::path checkpoint;    ///< folder for checkpoints; empty: none
+  /// Safetensors, keys are parameter names: a file, a folder or an index (checkpoint/weight_output.h); empty:
+  /// none.
+  std::filesystem::path save_weights;
+  Bytes shard_bytes{5'000'000'000};  ///< of one file, where there are several
+  std::filesystem::path checkpoint;  ///< folder for checkpoints; empty: none
   /// From one checkpoint to the next; neither: an epoch. The end of the run has one in any case.
   std::optional<std::int64_t> checkpoint_steps;
   std::optional<Seconds> checkpoint_time;

@@ -48,7 +48,10 @@ void add_estimate(const cli::Command& app, cli::Shell& shell) {
   const cli::Command command =
       app.add_subcommand("estimate", "a profile from FLOPs and bytes, for a device that is not at hand");
   command
-      .add_option("model", options->model, "a model.json, or a built-in family: `pp-profile models` lists them")
+      .add_option("model", options->model,
+                  "a model.json, a config.json of Hugging Face (config.json:sequence=512,layers=4), or a "
+                  "built-in family: "
+                  "`pp-profile models` lists them")
       .required()
       .type_name("MODEL");
   command
@@ -66,7 +69,8 @@ void add_estimate(const cli::Command& app, cli::Shell& shell) {
       "pp-profile estimate vgg16 --device-spec configs/devices/a100.json -o profile.json",
       "pp-profile estimate gpt2:layers=96,width=12288,heads=96,sequence=2048,tied=0 "
       "--device-spec configs/devices/h100.json --dtype bfloat16 --micro-batch-sizes 1,2 -o gpt3.json",
-      "pp-profile estimate my-model.json --device-spec my-device.json --json"};
+      "pp-profile estimate config.json:sequence=8192 --device-spec configs/devices/h100.json --dtype bfloat16 "
+      "-o profile.json"};
   cli::add_common_options(command, shell, kExamples);
   command.final_callback([options, &shell] { estimate(*options, shell); });
 }

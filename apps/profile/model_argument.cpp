@@ -1,18 +1,61 @@
 #include "apps/profile/model_argument.h"
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <system_error>
 
 #include "apps/cli/output.h"
+#include "libprofile/core/error.h"
 #include "libprofile/model/families/families.h"
+#include "libprofile/model/families/hugging_face.h"
 
 namespace pp::profile_tool {
+namespace {
+
+constexpr auto kConfig = "config.json";
+
+struct Document {
+  std::string path, arguments;
+};
+
+/// The document of a file's name or of a folder's; none: it is neither.
+std::optional<std::string> document_at(const std::string& name) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(name, ignored)) return (std::filesystem::path(name) / kConfig).string();
+  if (name == "-" || name.ends_with(".json") || std::filesystem::exists(name, ignored)) return name;
+  return std::nullopt;
+}
+
+/// `config.json:layers=4`. Families have arguments too: only names that end in .json and folders with a
+/// config.json are taken for documents.
+std::optional<Document> document_with_arguments(const std::string& model) {
+  const std::size_t colon = model.rfind(':');
+  if (colon == std::string::npos) return std::nullopt;
+  const std::string name = model.substr(0, colon), arguments = model.substr(colon + 1);
+  if (name.ends_with(".json")) return Document{name, arguments};
+  std::error_code ignored;
+  const std::filesystem::path config = std::filesystem::path(name) / kConfig;
+  if (std::filesystem::exists(config, ignored)) return Document{config.string(), arguments};
+  return std::nullopt;
+}
+
+ModelGraph parse(std::string_view text, const std::string& arguments) {
+  const Json json = parse_json(text);
+  if (model::is_hugging_face_config(json)) return model::build_hugging_face(json, arguments);
+  if (arguments.empty()) return model_from_json(json);
+  throw Error(ErrorKind::usage,
+              "takes no arguments: it is no config.json of Hugging Face; leave out \":" + arguments + "\"");
+}
+
+}  // namespace
 
 ModelGraph load_model(const std::string& model) {
-  std::error_code ignored;
-  if (model == "-" || model.ends_with(".json") || std::filesystem::exists(model, ignored))
-    return cli::load(model, parse_model);
-  return model::build_family(model);
+  std::optional<Document> document;
+  if (const auto path = document_at(model)) document = Document{*path, {}};
+  if (!document) document = document_with_arguments(model);
+  if (!document) return model::build_family(model);
+  return cli::load(document->path, [&](std::string_view text) { return parse(text, document->arguments); });
 }
 
 }  // namespace pp::profile_tool

@@ -1,4 +1,4 @@
-// MODEL on the command line: a model.json file or a built-in family with arguments.
+// MODEL on the command line: a model.json, a config.json of Hugging Face, or a built-in family with arguments.
 #pragma once
 
 #include <string>
@@ -7,7 +7,9 @@
 
 namespace pp::profile_tool {
 
-/// A text that ends in `.json` or names an existing file is read, anything else is a family. Throws pp::Error.
+/// A text that ends in `.json` or names an existing file is read; of a folder its config.json; anything else is
+/// a family. A config.json takes arguments as a family does: `config.json:sequence=512,layers=4`. Throws
+/// pp::Error.
 ModelGraph load_model(const std::string& model);
 
 }  // namespace pp::profile_tool

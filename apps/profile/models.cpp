@@ -129,7 +129,9 @@ void add_models(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
   const cli::Command command =
       app.add_subcommand("models", "list the built-in models; show one, or write it as model.json");
-  command.add_option("model", options->model, "a family, with or without arguments, or a model.json")
+  command
+      .add_option("model", options->model,
+                  "a family or a config.json of Hugging Face, with or without arguments, or a model.json")
       .type_name("MODEL");
   command.add_option("-o,--output", options->output, "write the model; - for stdout").type_name("FILE");
   command.add_flag("--ops", options->operations, "list the operations that a model.json may use");

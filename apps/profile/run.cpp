@@ -163,7 +163,10 @@ void add_run(const cli::Command& app, cli::Shell& shell) {
   const cli::Command command =
       app.add_subcommand("run", "measure a model layer by layer (the default command)");
   command
-      .add_option("model", options->model, "a model.json, or a built-in family: `pp-profile models` lists them")
+      .add_option("model", options->model,
+                  "a model.json, a config.json of Hugging Face (config.json:sequence=512,layers=4), or a "
+                  "built-in family: "
+                  "`pp-profile models` lists them")
       .required()
       .type_name("MODEL");
   command.add_option("-o,--output", options->output, "write the profile; - for stdout").type_name("FILE");

@@ -67,7 +67,8 @@ void set_generation(run::InferOptions& settings, const Options& options) {
     settings.generation = wanted;
     settings.generation->new_tokens = *options.new_tokens;
   } else if (wanted.prompt_length > 0 || wanted.start_token || wanted.end_token || wanted.pad_token ||
-             !wanted.sequence_input.empty() || wanted.temperature > 0 || wanted.top_k > 0) {
+             !wanted.sequence_input.empty() || wanted.temperature > 0 || wanted.top_k > 0 || !wanted.cache ||
+             wanted.text) {
     throw Error(ErrorKind::usage, "how tokens are made is said without how many: give --max-new-tokens");
   }
 }
@@ -91,6 +92,12 @@ void add_generation_options(const cli::Command& command, Options& options) {
       .type_name("NAME");
   add("--temperature", generation.temperature, "0: the likeliest token; above: drawn, the flatter the higher")
       .check(cli::number_from(0));
+  command
+      .add_flag("!--no-cache", generation.cache,
+                "compute all positions again for each token, also where keys and values could be kept")
+      .group("Generation");
+  command.add_flag("--text", generation.text, "print the sequences, whose tokens are bytes, as text")
+      .group("Generation");
   add("--top-k", generation.top_k, "draw from this many likeliest tokens; 0: from all")
       .check(cli::whole_number(0, kMost));
 }

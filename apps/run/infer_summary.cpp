@@ -23,6 +23,15 @@ std::string worker_table(const run::InferReport& report) {
   return table.text();
 }
 
+/// A sequence a line, control characters escaped.
+std::string text_lines(const run::InferReport& report) {
+  std::string lines;
+  for (std::size_t s = 0; s < report.texts.size(); ++s)
+    lines += (s == 0 ? "\n" : "") + std::to_string(s) + ": " +
+             cli::escaped(report.texts[s], cli::Keep::nothing) + '\n';
+  return lines;
+}
+
 }  // namespace
 
 std::string summary(const run::InferReport& report) {
@@ -33,7 +42,7 @@ std::string summary(const run::InferReport& report) {
          cli::cell(report.per_s, 4) + (report.tokens ? " tokens/s, " : " samples/s, ") +
          to_text(report.elapsed) + " in all; latency of a pass: median " + to_text(latency.median) +
          ", 95 % within " + to_text(latency.p95) + ", largest " + to_text(latency.largest) + "\n\n" +
-         worker_table(report) + '\n' + operation_table(report.op_times);
+         worker_table(report) + '\n' + operation_table(report.op_times) + text_lines(report);
 }
 
 }  // namespace pp::run_tool

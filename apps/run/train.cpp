@@ -126,8 +126,14 @@ void add_train(const cli::Command& app, cli::Shell& shell, Ranks& ranks) {
   command.add_option("--metrics", options->metrics, "a line of JSON for each step, as it is done; - for stdout")
       .type_name("FILE")
       .group("Results");
-  command.add_option("--save-weights", options->run.save_weights, "write the trained weights as safetensors")
-      .type_name("FILE")
+  command
+      .add_option(
+          "--save-weights", options->run.save_weights,
+          "write the trained weights as safetensors; a folder or NAME.safetensors.index.json: in shards "
+          "with an index, as Hugging Face does")
+      .type_name("PATH")
+      .group("Results");
+  cli::add_bytes(command, "--shard-size", options->run.shard_bytes, "the most that a shard of weights holds")
       .group("Results");
   command.add_flag("!--no-evaluate", options->run.evaluate, "leave out the evaluation after each epoch")
       .group("Results");

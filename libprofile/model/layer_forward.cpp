@@ -78,7 +78,9 @@ Tensors LayerForward::call(std::size_t u, TensorSpan inputs, Tensors* saved) con
                      .buffers = {},
                      .statistics = &statistics,
                      .dtype = context.dtype,
-                     .saved = saved};
+                     .saved = saved,
+                     .piece = context.piece};
+  if (position < context.caches.size()) layer.cache = &context.caches[position];
   if (position < context.buffers.size()) layer.buffers = context.buffers[position];
   const Autocast autocast(context.autocast, inputs[0].device().type());
   return segment.layers[u].forward(inputs, weights.of(planned.position), layer);

@@ -44,7 +44,8 @@ struct BatchStatistics {
 using Tensors = c10::SmallVector<at::Tensor, 6>;
 using TensorSpan = std::span<const at::Tensor>;
 
-/// A part of longer sequences, for models that compute each position from itself and, by attention, earlier ones.
+/// A part of longer sequences, for models that compute each position from itself and, by attention, earlier
+/// ones.
 struct Piece {
   std::vector<std::int64_t> first;  ///< per sample: the position of the first one here
   std::int64_t capacity = 0;        ///< positions that a sequence may have

@@ -67,7 +67,8 @@ void initialise_additive_attention(at::Tensor& tensor, const Start& start) {
 }
 
 void initialise_lstm(at::Tensor& tensor, const Start& start) {
-  uniform(tensor, 1.0 / std::sqrt(fan_in(start.parameters[1])), start.generator);  // weight_hh_l0 [4 hidden, hidden]
+  uniform(tensor, 1.0 / std::sqrt(fan_in(start.parameters[1])),
+          start.generator);  // weight_hh_l0 [4 hidden, hidden]
 }
 
 }  // namespace ops

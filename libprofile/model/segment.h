@@ -85,6 +85,11 @@ struct PassContext {
   /// and their gradients keep their type.
   std::optional<at::ScalarType> autocast = std::nullopt;
   at::ScalarType dtype = at::kFloat;  ///< of the run's floating tensors
+  /// In evaluation of a model that runs by pieces (runs_by_pieces()): inputs are a piece of longer sequences.
+  /// Null: they are whole.
+  const Piece* piece = nullptr;
+  std::span<LayerCache> caches =
+      {};  ///< with `piece`: per layer of the segment, for the same samples every time
 };
 
 /// Told before and after each layer's part of an operation; for the profiler. A layer without work in an

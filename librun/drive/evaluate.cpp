@@ -16,7 +16,10 @@ void Worker::evaluate(const Turn& turn, const Stage& stage) {
   model::Tensors inputs = receive_inputs(turn);
   const Time begin = Coordinator::Clock::now();
   ground_.feed->fill(turn, inputs, memory_);
-  model::Pass pass = stage.evaluate(inputs, generator_);
+  const PassPiece* const piece = job_.inference ? job_.inference->piece(turn) : nullptr;
+  model::Pass pass = piece == nullptr
+                         ? stage.evaluate(inputs, generator_)
+                         : stage.evaluate(inputs, generator_, &piece->piece, caches_of(*piece, turn, stage));
   const Time end = job_.inference ? finished() : Coordinator::Clock::now();
   check_memory(memory_.peak());
   if (stage.segment().has_loss())
@@ -24,6 +27,13 @@ void Worker::evaluate(const Turn& turn, const Stage& stage) {
   inputs.clear();
   if (job_.inference) hand_in(turn, stage, pass, begin, end);
   send_outputs(turn, std::exchange(pass.outputs, {}));
+}
+
+std::span<model::LayerCache> Worker::caches_of(const PassPiece& piece, const Turn& turn, const Stage& stage) {
+  for (const std::size_t group : piece.ended) caches_.erase({turn.op.stage, group});
+  std::vector<model::LayerCache>& caches = caches_[{turn.op.stage, piece.group}];
+  caches.resize(stage.segment().layers().size());
+  return caches;
 }
 
 void Worker::hand_in(const Turn& turn, const Stage& stage, const model::Pass& pass, Time begin, Time end) {

@@ -5,14 +5,17 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
+#include "librun/checkpoint/model_tensors.h"
 #include "librun/setup/start.h"
 
 namespace pp::run {
 
-Saver::Saver(const RunOptions& options, const Setup& setup)
+Saver::Saver(const RunOptions& options, DType dtype, const Setup& setup)
     : start_(setup.start), saved_(start_.position.step) {
   if (setup.placement.rank != 0) return;
-  if (!options.save_weights.empty()) weights_.emplace(options.save_weights);
+  if (!options.save_weights.empty()) {
+    weights_.emplace(options.save_weights, model_tensors(setup.model, dtype), options.shard_bytes);
+  }
   if (options.checkpoint.empty()) return;
   std::optional<Step> resumed;
   if (!start_.resumed.empty()) resumed = start_.position.step;
@@ -86,8 +89,7 @@ void Saver::save(const Job& job, const Position& position, std::vector<Share> sh
 void Saver::write_weights(std::vector<Stage::LayerState> layers) {
   std::ranges::sort(layers, {}, &Stage::LayerState::layer);
   const TrainingState state = merged(layers);
-  write_safetensors(stored(state.tensors), [&](std::string_view bytes) { weights_->write(bytes); });
-  weights_->commit();
+  weights_->write(stored(state.tensors));
 }
 
 void Saver::commit(const Manifest& manifest, const std::vector<Share>& shares) {

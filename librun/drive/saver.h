@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "libprofile/core/file.h"
 #include "librun/checkpoint/checkpoint_folder.h"
+#include "librun/checkpoint/weight_output.h"
 #include "librun/report/report.h"
 #include "librun/worker/job.h"
 #include "librun/worker/record.h"
@@ -30,7 +30,7 @@ class Saver {
  public:
   /// Of the process that drives, or of another rank. Opens what will be written, so that a place that cannot be
   /// written is found before the long work. Throws pp::Error (usage).
-  Saver(const RunOptions& options, const Setup& setup);
+  Saver(const RunOptions& options, DType dtype, const Setup& setup);
 
   /// A part that cannot be written is the share's failure.
   Share write_share(const Job& job, Snapshot snapshot);
@@ -50,7 +50,7 @@ class Saver {
   void write_weights(std::vector<Stage::LayerState> layers);
   std::string last_whole() const;
 
-  std::optional<AtomicFile> weights_;       ///< of the process that drives
+  std::optional<WeightOutput> weights_;     ///< of the process that drives
   std::optional<CheckpointFolder> folder_;  ///< the same
   const Start start_;
   Step saved_;                              ///< of the last checkpoint, or the one that was resumed

@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "libprofile/core/error.h"
@@ -47,7 +48,7 @@ class SequenceData final : public Dataset {
 Sequences::Sequences(const SequencePlace& place, const GenerationOptions& options, std::int64_t samples,
                      const at::Tensor& prompts)
     : place_(place), options_(options), states_(static_cast<std::size_t>(samples)) {
-  const std::int64_t prompt = std::max(1, options.prompt_length);
+  const std::int64_t prompt = this->prompt();
   const std::int64_t rest = options.end_token.value_or(options.pad_token.value_or(0));
   tokens_ = at::full({samples, prompt + options.new_tokens}, rest, at::kLong);
   if (prompts.defined()) {
@@ -69,12 +70,36 @@ Sequences::Sequences(const SequencePlace& place, const GenerationOptions& option
 }
 
 at::Tensor Sequences::rows(std::span<const std::int64_t> samples) const {
-  at::Tensor rows = at::zeros({static_cast<std::int64_t>(samples.size()), place_.length}, at::kLong);
+  const std::int64_t positions = state(samples.front()).positions;
+  const std::int64_t width = positions > 0 ? positions : place_.length;
+  at::Tensor rows = at::zeros({static_cast<std::int64_t>(samples.size()), width}, at::kLong);
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    const std::int64_t length = std::min(state(samples[i]).length, place_.length);
-    rows[static_cast<std::int64_t>(i)].narrow(0, 0, length).copy_(tokens_[samples[i]].narrow(0, 0, length));
+    const State& of = state(samples[i]);
+    const std::int64_t count = std::min(of.length - of.first, width);
+    rows[static_cast<std::int64_t>(i)]
+        .narrow(0, 0, count)
+        .copy_(tokens_[samples[i]].narrow(0, of.first, count));
   }
   return rows;
+}
+
+model::Piece Sequences::begin(std::span<const std::int64_t> samples, std::int64_t positions) {
+  model::Piece piece{.first = {}, .capacity = std::min(tokens_.size(1), place_.length)};
+  for (const std::int64_t sample : samples) {
+    State& of = states_[static_cast<std::size_t>(sample)];
+    of.positions = positions;
+    piece.first.push_back(of.first);
+  }
+  return piece;
+}
+
+model::Piece Sequences::begin_prompt(std::span<const std::int64_t> samples) { return begin(samples, prompt()); }
+
+// Of one that has ended the last position that the model has, once more.
+model::Piece Sequences::begin_last(std::span<const std::int64_t> samples) {
+  for (const std::int64_t sample : samples)
+    states_[static_cast<std::size_t>(sample)].first = std::min(last(sample), place_.length - 1);
+  return begin(samples, 1);
 }
 
 void Sequences::append(std::int64_t sample, std::int64_t token) {
@@ -90,13 +115,14 @@ at::Tensor Sequences::lengths() const {
 }
 
 Generation::Generation(const std::filesystem::path& path, std::string name, Sequences sequences,
-                       const SequencePlace& place, const InferOptions& options, int rows)
+                       const SequencePlace& place, const InferOptions& options, int rows, By by)
     : file_(path),
       name_(std::move(name)),
       sequences_(std::move(sequences)),
       place_(place),
       options_(*options.generation),
-      seed_(options.seed) {
+      seed_(options.seed),
+      by_(by) {
   for (std::int64_t first = 0; first < sequences_.count(); first += rows) {
     const std::int64_t left = sequences_.count() - first;
     groups_.push_back({.first = first, .rows = static_cast<int>(std::min<std::int64_t>(rows, left))});
@@ -118,8 +144,24 @@ EpochShape Generation::shape() const {
 
 std::int64_t Generation::all() const { return sequences_.count() * options_.new_tokens; }
 
+std::vector<std::int64_t> Generation::samples_of(const Group& group) const {
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(group.rows));
+  std::iota(samples.begin(), samples.end(), group.first);
+  return samples;
+}
+
+void Generation::start(std::size_t group, bool begins) {
+  PassPiece pass{.group = group};
+  if (by_ == By::pieces) {
+    const std::vector<std::int64_t> samples = samples_of(groups_[group]);
+    pass.piece = begins ? sequences_.begin_prompt(samples) : sequences_.begin_last(samples);
+    pass.ended = std::exchange(ended_, {});
+  }
+  passes_.push_back(std::move(pass));
+}
+
 void Generation::start_next() {
-  if (started_ < groups_.size()) passes_.push_back(started_++);
+  if (started_ < groups_.size()) start(started_++, /*begins=*/true);
 }
 
 Step Generation::begin(int workers) {
@@ -128,30 +170,34 @@ Step Generation::begin(int workers) {
 }
 
 Step Generation::completed(Step pass) {
-  const std::size_t number = passes_[static_cast<std::size_t>(pass)];
+  const std::size_t number = passes_[static_cast<std::size_t>(pass)].group;
   Group& group = groups_[number];
   made_ += std::exchange(group.made, 0);
   if (group.ended) {
+    ended_.push_back(number);
     start_next();
   } else {
-    passes_.push_back(number);
+    start(number, /*begins=*/false);
   }
   return std::ssize(passes_);
 }
 
 void Generation::locate(Turn& turn) const {
-  const Group& group = groups_[passes_[static_cast<std::size_t>(turn.step)]];
+  const Group& group = groups_[passes_[static_cast<std::size_t>(turn.step)].group];
   turn.first_row = group.first;
   turn.rows = group.rows;
 }
 
+const PassPiece* Generation::piece(const Turn& turn) const {
+  return by_ == By::pieces ? &passes_[static_cast<std::size_t>(turn.step)] : nullptr;
+}
+
 void Generation::take(const Turn& turn, std::size_t output, const at::Tensor& values) {
   if (output != place_.output) return;
-  Group& group = groups_[passes_[static_cast<std::size_t>(turn.step)]];
+  Group& group = groups_[passes_[static_cast<std::size_t>(turn.step)].group];
   at::Tensor positions = at::empty({group.rows, 1, 1}, at::kLong);
   for (int i = 0; i < group.rows; ++i)
-    positions.mutable_data_ptr<std::int64_t>()[i] =
-        std::min(sequences_.last(group.first + i), place_.length - 1);  // one that has ended may be longer
+    positions.mutable_data_ptr<std::int64_t>()[i] = sequences_.last_in_piece(group.first + i);
   const at::Tensor logits =
       at::gather(values, 1, positions.to(values.device()).expand({group.rows, 1, place_.tokens}))
           .to(at::kCPU, at::kDouble)

@@ -38,6 +38,7 @@ struct InferReport {
   std::string exit_reason;  ///< `completed`, `interrupted`
   std::int64_t samples = 0;
   std::optional<std::int64_t> tokens;  ///< that a generation has made
+  std::vector<std::string> texts;      ///< its sequences, where that is asked for; not in the document
   int micro_batch = 0;                 ///< samples of a pass, the last one may have fewer
   std::int64_t passes = 0;
   Seconds elapsed{};  ///< from the first forward to the end of the last one

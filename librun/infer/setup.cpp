@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/model/by_position.h"
 #include "libprofile/device/cores.h"
 #include "libprofile/device/machine.h"
 #include "libprofile/device/process.h"
@@ -93,6 +94,14 @@ Start find_start(const plan::Plan& plan, const InferOptions& options, const Reso
   return start;
 }
 
+// What attention keeps stays with a worker, so all passes of a group of sequences must come to the same one.
+bool can_run_by_pieces(const plan::Plan& plan, const InferOptions& options, const ResolvedModel& model,
+                       const SequencePlace& place) {
+  const auto is_single = [](const plan::Stage& stage) { return stage.workers.size() == 1; };
+  return options.generation->cache && model.graph.inputs.size() == 1 &&
+         std::ranges::all_of(plan.stages, is_single) && runs_by_pieces(model, place.length);
+}
+
 int ceil_of(std::int64_t number, std::int64_t parts) { return static_cast<int>((number + parts - 1) / parts); }
 
 // A generation has a pass for each worker under way only where there are as many groups of sequences.
@@ -127,7 +136,13 @@ InferSetup make_infer_setup(const plan::Plan& plan, const InferOptions& options)
   if (options.generation) {
     infer.sequence = find_sequence(setup.model, options.generation->sequence_input);
     check_generation(setup.model, *infer.sequence, *options.generation);
+    if (options.generation->text && infer.sequence->tokens > 256) {
+      refuse(ErrorKind::usage, "--text shows tokens as bytes, of which there are 256; the model has " +
+                                   std::to_string(infer.sequence->tokens) +
+                                   " tokens: read the output with its tokenizer");
+    }
     ask_for_prompts(infer.data, *infer.sequence, options);
+    infer.by_pieces = can_run_by_pieces(plan, options, setup.model, *infer.sequence);
   }
   find_data(infer.data, options);
   setup.start = find_start(plan, options, setup.model);

@@ -27,6 +27,7 @@ struct InferSetup {
   Setup setup;
   InferData data;
   std::optional<SequencePlace> sequence;  ///< of a generation
+  bool by_pieces = false;                 ///< each token by itself, with the keys and values of those before
   int micro_batch = 1;
 };
 

@@ -318,8 +318,11 @@ void Stage::commit_statistics() {
   statistics_.clear();
 }
 
-model::Pass Stage::evaluate(model::TensorSpan inputs, at::Generator& generator) const {
+model::Pass Stage::evaluate(model::TensorSpan inputs, at::Generator& generator, const model::Piece* piece,
+                            std::span<model::LayerCache> caches) const {
   model::PassContext context;
+  context.piece = piece;
+  context.caches = caches;
   context.mode = model::Mode::evaluation;
   context.autocast = autocast_;
   context.generator = &generator;

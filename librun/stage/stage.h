@@ -162,7 +162,9 @@ class Stage {
   std::vector<at::Tensor> swapped() const;
 
   /// Forward alone, with the newest weights and running statistics; nothing stays in flight.
-  model::Pass evaluate(model::TensorSpan inputs, at::Generator& generator) const;
+  /// `piece` and `caches` as PassContext has them.
+  model::Pass evaluate(model::TensorSpan inputs, at::Generator& generator, const model::Piece* piece = nullptr,
+                       std::span<model::LayerCache> caches = {}) const;
 
   /// The newest, per layer of the segment.
   const model::Weights& weights() const { return versions_.newest(); }

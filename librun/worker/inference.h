@@ -4,12 +4,22 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <memory>
+#include <vector>
 
+#include "libprofile/model/ops.h"
 #include "librun/data/dataset.h"
 #include "librun/worker/cursor.h"
 
 namespace pp::run {
+
+/// What a pass computes of its sequences, where it is not all of them at once.
+struct PassPiece {
+  std::size_t group = 0;  ///< of sequences, whose pieces follow each other
+  model::Piece piece = {};
+  std::vector<std::size_t> ended = {};  ///< groups without further passes
+};
 
 class Inference {
  public:
@@ -27,6 +37,8 @@ class Inference {
 
   /// The workers' side, by several of them at once. Sets the rows of a pass that may begin.
   virtual void locate(Turn& /*turn*/) const {}
+  /// Of a pass that may begin; null: whole samples. Lives as long as this.
+  virtual const PassPiece* piece(const Turn& /*turn*/) const { return nullptr; }
   /// Output `output` of the model for the rows of a pass, on the worker's device.
   virtual void take(const Turn& turn, std::size_t output, const at::Tensor& values) = 0;
 };

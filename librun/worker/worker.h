@@ -154,6 +154,8 @@ class Worker {
   /// `tensors` at the ports, all at once: what nobody here holds any longer is charged to its receivers alone.
   void send(const Turn& turn, Direction direction, const std::vector<Port>& ports, model::Tensors tensors);
 
+  /// What the stage's attention keeps of the pass's sequences. Lets go those of groups that have ended.
+  std::span<model::LayerCache> caches_of(const PassPiece& piece, const Turn& turn, const Stage& stage);
   /// The model's outputs and times of an inference's pass.
   void hand_in(const Turn& turn, const Stage& stage, const model::Pass& pass, Time begin, Time end);
   EvaluationPart judge(const Stage& stage, model::TensorSpan inputs, const model::Pass& pass,
@@ -196,8 +198,10 @@ class Worker {
   std::shared_ptr<const InitialState> initial_;  ///< until the stages are made
   std::optional<Phase> starting_;                ///< until the stages are made
   Seconds busy_{};                               ///< of an inference
-  WorkerRecord record_;                          ///< in training the times are written by the log
-  OperationLog* log_ = nullptr;                  ///< while the thread serves
+  /// Of an inference by pieces, by stage and group of sequences.
+  std::map<std::pair<StageId, std::size_t>, std::vector<model::LayerCache>> caches_;
+  WorkerRecord record_;          ///< in training the times are written by the log
+  OperationLog* log_ = nullptr;  ///< while the thread serves
 };
 
 }  // namespace pp::run

@@ -129,6 +129,36 @@ std::vector<ModelGraph> model_corpus() {
       model::build_family("gnmt:layers=2,width=8,vocabulary=11,source=4,target=3")};
 }
 
+std::vector<Json> config_corpus() {
+  constexpr auto kSizes =
+      R"("vocab_size": 19, "hidden_size": 8, "num_hidden_layers": 3, "num_attention_heads": 2,
+    "max_position_embeddings": 64)";
+  std::vector<Json> configs;
+  const auto add = [&](const std::string& type, const std::string& keys) {
+    configs.push_back(parse_json("{\"model_type\": \"" + type + "\", " + kSizes + ", " + keys + "}"));
+  };
+  add("llama", R"("intermediate_size": 12, "num_key_value_heads": 1, "rope_theta": 500.0, "mlp_bias": true,
+    "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32}, "pad_token_id": 2, "architectures": ["LlamaForCausalLM"])");
+  add("llama",
+      R"("intermediate_size": 12, "head_dim": 6, "rope_parameters": {"rope_type": "yarn", "factor": 4.0,
+    "rope_theta": 100.0, "original_max_position_embeddings": 16, "mscale": 1.5, "mscale_all_dim": 0.5})");
+  add("mistral",
+      R"("intermediate_size": 12, "sliding_window": 3, "rope_scaling": {"type": "linear", "factor": 2.0})");
+  add("qwen2",
+      R"("intermediate_size": 12, "num_key_value_heads": 2, "use_sliding_window": true, "sliding_window": 4,
+    "max_window_layers": 1, "tie_word_embeddings": true)");
+  add("qwen3", R"("intermediate_size": 12, "num_key_value_heads": 2, "head_dim": 4, "attention_bias": true)");
+  add("gemma2", R"("intermediate_size": 12, "num_key_value_heads": 1, "head_dim": 4, "query_pre_attn_scalar": 5,
+    "layer_types": ["full_attention", "sliding_attention", "full_attention"], "final_logit_softcapping": null)");
+  add("phi3", R"("intermediate_size": 12, "partial_rotary_factor": 0.5, "pad_token_id": null)");
+  add("gpt_neox", R"("intermediate_size": 12, "rotary_pct": 0.5, "use_parallel_residual": false)");
+  add("opt", R"("ffn_dim": 12, "word_embed_proj_dim": 6, "do_layer_norm_before": false, "dropout": 0.1)");
+  add("smollm3", R"("intermediate_size": 12, "num_key_value_heads": 2, "no_rope_layers": [1, 0, 1],
+    "pad_token_id": 3)");
+  return configs;
+}
+
 Profile profile_of(const ModelGraph& model) {
   const ResolvedModel resolved = resolve(model);
   Profile profile;

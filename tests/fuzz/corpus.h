@@ -17,6 +17,8 @@ std::vector<ModelGraph> model_corpus();
 /// Times and bytes that follow from shapes and FLOPs, for a few micro-batch sizes.
 Profile profile_of(const ModelGraph& model);
 
+/// Configurations of Hugging Face, one or two of each family.
+std::vector<Json> config_corpus();
 std::vector<Profile> profile_corpus();
 std::vector<Cluster> cluster_corpus();
 

@@ -7,6 +7,7 @@
 #include "libplan/peers/piper_json.h"
 #include "libplan/schedule/csv.h"
 #include "libprofile/core/file.h"
+#include "libprofile/model/families/hugging_face.h"
 #include "libprofile/report/diff.h"
 #include "libprofile/report/document_findings.h"
 #include "libprofile/report/layer_svg.h"
@@ -25,6 +26,7 @@ namespace {
 
 enum Kind : std::size_t {
   kModel,
+  kConfig,
   kProfile,
   kCluster,
   kPlan,
@@ -36,21 +38,13 @@ enum Kind : std::size_t {
   kCommand,
   kRuntime
 };
-constexpr std::array kNames{"model",
-                            "profile",
-                            "cluster",
-                            "plan",
-                            "programs.csv",
-                            "graph.txt",
-                            "piper",
-                            "dnn-partitioning",
-                            "stage times",
-                            "command line",
-                            "report, data, safetensors"};
+constexpr std::array kNames{
+    "model",     "config.json", "profile",          "cluster",     "plan",         "programs.csv",
+    "graph.txt", "piper",       "dnn-partitioning", "stage times", "command line", "report, data, safetensors"};
 
 /// Made before the first case, so that every child has it.
 struct Corpus {
-  std::vector<Json> models, profiles, clusters, plans;
+  std::vector<Json> models, configs = config_corpus(), profiles, clusters, plans;
   std::vector<std::string> profile_texts, cluster_texts, plan_texts, csv = csv_corpus(),
                                                                      pipedream = pipedream_corpus();
   std::vector<Json> piper = piper_corpus(), dnn = dnn_partitioning_corpus();
@@ -74,13 +68,14 @@ class Documents {
   Documents(const Corpus& corpus, Case& one) : corpus_(corpus), one_(one), random_(one.seed()) {}
 
   Result run() {
-    static constexpr std::array kWeights{kModel,   kModel,   kProfile,   kProfile, kProfile, kCluster,
-                                         kCluster, kPlan,    kPlan,      kPlan,    kPlan,    kPlan,
-                                         kCsv,     kCsv,     kPipeDream, kPiper,   kDnn,     kStageTimes,
-                                         kCommand, kCommand, kCommand,   kRuntime};
+    static constexpr std::array kWeights{kModel,      kModel,   kConfig,  kProfile,   kProfile, kProfile,
+                                         kCluster,    kCluster, kPlan,    kPlan,      kPlan,    kPlan,
+                                         kPlan,       kCsv,     kCsv,     kPipeDream, kPiper,   kDnn,
+                                         kStageTimes, kCommand, kCommand, kCommand,   kRuntime};
     kind_ = random_.pick(kWeights);
     switch (kind_) {
       case kModel: model(); break;
+      case kConfig: config(); break;
       case kProfile: profile(); break;
       case kCluster: cluster(); break;
       case kPlan: plan(); break;
@@ -209,6 +204,19 @@ class Documents {
       plan::check_plan(plan);
       if (!(plan::parse_plan(dump_json(to_json(plan))) == plan))
         fail("the plan of the model is read as another one");
+    });
+  }
+
+  /// Hugging Face's: what is built is a model that can be written and read.
+  void config() {
+    const std::string text = changed(random_.pick(corpus_.configs));
+    write("config.json", text);
+    accepted_ = takes("build", [&] {
+      const Json json = parse_json(text);
+      if (!model::is_hugging_face_config(json)) throw Error(ErrorKind::data, "no config.json");
+      const ModelGraph graph = model::build_hugging_face(json, "sequence=8");
+      if (graph.layers.size() < 2000 && !(parse_model(dump_json(to_json(graph))) == graph))
+        fail("what was built is read as another model");
     });
   }
 

@@ -5,6 +5,8 @@
 
 #include "libprofile/core/file.h"
 #include "librun/checkpoint/safetensors.h"
+#include "librun/checkpoint/weight_files.h"
+#include "librun/checkpoint/weight_output.h"
 #include "librun/report/html.h"
 #include "tests/fuzz/corpus.h"
 #include "tests/fuzz/data_files.h"
@@ -79,12 +81,31 @@ std::string check_safetensors(Random& random, const std::filesystem::path& folde
   return total <= bytes.size() ? "" : "tensors are larger than their file";
 }
 
+/// An index of shards, as Hugging Face writes it, over two of them.
+std::string check_shards(Random& random, const std::filesystem::path& folder) {
+  const std::filesystem::path index = folder / "model.safetensors.index.json";
+  const std::vector<run::ModelTensor> tensors{{"fc.weight", {{1, 2}, DType::float32}},
+                                              {"fc.bias", {{3}, DType::uint8}}};
+  const std::vector<run::StoredTensor> stored{{"fc.weight", tensors[0].type, "abcdefgh"},
+                                              {"fc.bias", tensors[1].type, "xyz"}};
+  run::WeightOutput(index, tensors, Bytes(8)).write(stored);
+  Json json = parse_json(read_file(index));
+  for (std::size_t i = 1 + random.below(3); i > 0; --i) mutate_json(random, json);
+  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::ignore);
+  if (random.one_in(10)) mutate_bytes(random, text);
+  write_file(index, text);
+  const run::SafetensorsFile read(run::weight_files(index));
+  const std::string weight = read.find("fc.weight") ? read.read(*read.find("fc.weight")) : "abcdefgh";
+  return weight == "abcdefgh" ? "" : "a shard gives other bytes than were written";
+}
+
 }  // namespace
 
 std::string check_runtime_document(Random& random, const std::filesystem::path& folder) {
-  switch (random.below(3)) {
+  switch (random.below(4)) {
     case 0: return check_report(random, folder);
     case 1: return check_data_files(random, folder);
+    case 2: return check_shards(random, folder);
     default: return check_safetensors(random, folder);
   }
 }

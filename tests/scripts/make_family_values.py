@@ -2,7 +2,7 @@
 transformers and torch.nn compute in float64, for the built-in families to be compared with. Needs the three and numpy.
 
 Both sides fill weights, inputs and labels with numbers that follow from a tensor's name (in our model) and an element's
-index: `numbers()` here, `numbers()` in tests/libprofile/model/real_models_test.cpp. A file has
+index (family_numbers.py). A file has
 
 family     our model, as pp-profile takes it
 model      theirs
@@ -16,22 +16,20 @@ classifier VGG and AlexNet pool to fewer features there, as our families do on p
 """
 
 import json
-import math
 import pathlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy
 import torch
 import torchvision
 import transformers
+from family_numbers import data, initial, numbers, short
 from torch import nn
 from torch.nn import functional as F
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "data" / "families"
-SAMPLES = 3
 
 
 @dataclass
@@ -53,32 +51,6 @@ class Case:
     labels: tuple[list[int], int]
     names: dict[str, Tensors] = field(default_factory=dict)  # ours; none: all are called as theirs
     tolerance: float = 1e-9
-
-
-def numbers(name: str, shape: list[int]) -> torch.Tensor:
-    """In [-1, 1): splitmix64 of the name's FNV-1a hash and the index."""
-    seed = 0xCBF29CE484222325
-    for byte in name.encode():
-        seed = (seed ^ byte) * 0x100000001B3 % 2**64
-    z = numpy.arange(1, math.prod(shape) + 1, dtype=numpy.uint64)
-    z = z * numpy.uint64(0x9E3779B97F4A7C15) + numpy.uint64(seed)
-    z = (z ^ (z >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
-    z ^= z >> numpy.uint64(31)
-    return torch.from_numpy((z >> numpy.uint64(11)).astype(numpy.float64) * 2.0**-52 - 1).reshape(shape)
-
-
-def initial(name: str, shape: list[int]) -> torch.Tensor:
-    """Matrices that keep the variance through relu; ones and zeros, a little off, for what norms and biases have."""
-    drawn = numbers(name, shape)
-    if len(shape) > 1:
-        return drawn * math.sqrt(6 / math.prod(shape[1:]))
-    return 0.1 * drawn if name.endswith(("bias", "running_mean")) else 1 + 0.1 * drawn
-
-
-def data(name: str, shape: list[int], integers: int) -> torch.Tensor:
-    drawn = numbers(name, [SAMPLES, *shape])
-    return ((drawn + 1) / 2 * integers).long() if integers else drawn
 
 
 def parts(tensors: dict[str, torch.Tensor], ours: Tensors) -> list[torch.Tensor]:
@@ -121,10 +93,6 @@ def values(case: Case) -> dict[str, Any]:
     arguments = ",".join(f"{name}={value}" for name, value in case.arguments.items())
     return {"family": f"{case.family}:{arguments}", "model": case.model, "tolerance": case.tolerance,
             "outputs": [short(v) for v in outputs.flatten()], "loss": short(loss.detach()), "gradients": probes}
-
-
-def short(value: torch.Tensor) -> float:
-    return float(f"{value.item():.12g}")
 
 
 def narrow(module: nn.Module, factor: int) -> nn.Module:

@@ -38,7 +38,16 @@ inline constexpr std::string_view kDecoders[] = {
     "gpt2_medium:layers=1,width=16,heads=4,vocabulary=13,sequence=8",
     "gpt2_large:layers=1,width=20,heads=2,vocabulary=13,sequence=8",
     "gpt2_xl:layers=1,width=25,heads=5,vocabulary=13,sequence=8",
-    "awd_lstm:width=8,hidden=12,vocabulary=13,sequence=6"};
+    "awd_lstm:width=8,hidden=12,vocabulary=13,sequence=6",
+    "gpt_neox:layers=2,width=16,heads=2,hidden=24,vocabulary=13,sequence=8",
+    "opt:layers=2,width=16,heads=2,hidden=24,vocabulary=13,sequence=8,positions=9",
+    "llama:layers=2,width=16,heads=4,kv_heads=2,head_width=6,hidden=24,vocabulary=13,sequence=8",
+    "mistral:layers=2,width=16,heads=4,kv_heads=1,head_width=4,hidden=24,vocabulary=13,sequence=8,window=3",
+    "phi3:layers=2,width=16,heads=2,kv_heads=1,head_width=8,hidden=24,vocabulary=13,sequence=8",
+    "qwen2:layers=2,width=16,heads=4,kv_heads=2,head_width=4,hidden=24,vocabulary=13,sequence=8",
+    "gemma2:layers=2,width=16,heads=4,kv_heads=2,head_width=6,hidden=24,vocabulary=13,sequence=8,window=3",
+    "smollm:layers=2,width=15,heads=3,kv_heads=1,head_width=4,hidden=24,vocabulary=13,sequence=8",
+    "qwen3:layers=2,width=16,heads=4,kv_heads=2,head_width=6,hidden=24,vocabulary=13,sequence=8"};
 /// The same of their second input, with the first one before them.
 inline constexpr std::string_view kTranslators[] = {
     "t5_small:layers=2,width=16,heads=2,hidden=24,vocabulary=13,source=9,target=7",

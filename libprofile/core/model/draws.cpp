@@ -14,15 +14,14 @@ bool any_draws(const std::vector<Layer>& nodes) {
 
 }  // namespace
 
-// The fractions among the attributes of ops that draw are their probabilities.
 bool draws_numbers(const Layer& layer) {
   const OpRow* row = find_op(layer.op);
-  const auto above_zero = [](const auto& attribute) {
-    const auto* value = std::get_if<double>(&attribute.second);
-    return value != nullptr && *value > 0;
+  const auto above_zero = [&](const AttributeSpec& spec) {
+    const auto given = layer.attributes.find(spec.name);
+    const auto* value = given == layer.attributes.end() ? nullptr : std::get_if<double>(&given->second);
+    return spec.probability && value != nullptr && *value > 0;
   };
-  return (row != nullptr && row->draws && std::ranges::any_of(layer.attributes, above_zero)) ||
-         any_draws(layer.nodes);
+  return (row != nullptr && std::ranges::any_of(row->attributes, above_zero)) || any_draws(layer.nodes);
 }
 
 bool draws_numbers(const LossSpec& loss) { return any_draws(loss.nodes); }

@@ -34,8 +34,11 @@ OpResult infer_gated_activation(const Attributes& attributes, std::span<const Te
   } else if (inputs[1] != inputs[0]) {
     refuse_input(1, inputs[1], "the type and shape of input 0, " + to_text(inputs[0].shape));
   }
-  const std::string& activation = text(attributes, "activation");
-  const double each = activation == "gelu_tanh" ? 9 : activation == "gelu" ? 5 : activation == "silu" ? 2 : 1;
+  const auto activation = choice<GateActivation>(attributes, "activation");
+  const double each = activation == GateActivation::gelu_tanh ? 9
+                      : activation == GateActivation::gelu    ? 5
+                      : activation == GateActivation::silu    ? 2
+                                                              : 1;
   const Flops flops((each + 1) * elements(output));
   return {{std::move(output)}, {}, {}, flops};
 }
@@ -55,12 +58,14 @@ std::vector<OpRow> activation_ops() {
        .summary = "max(x, 0)",
        .shapes = "any -> the same",
        .flops = "1 per element",
+       .positions = Positions::apart,
        .work = {.keeps = OpWork::Keeps::output},
        .infer = infer_pointwise<1>},
       {.name = "relu6",
        .summary = "x between 0 and 6",
        .shapes = "any -> the same",
        .flops = "2 per element",
+       .positions = Positions::apart,
        .work = {.keeps = OpWork::Keeps::inputs},
        .infer = infer_pointwise<2>},
       {.name = "leaky_relu",
@@ -68,36 +73,42 @@ std::vector<OpRow> activation_ops() {
        .shapes = "any -> the same",
        .flops = "2 per element",
        .attributes = {number_attribute("negative_slope", 0.01, 0, 1, "slope below 0")},
+       .positions = Positions::apart,
        .work = {.keeps = OpWork::Keeps::inputs},
        .infer = infer_pointwise<2>},
       {.name = "sigmoid",
        .summary = "1 / (1 + exp(-x))",
        .shapes = "any -> the same",
        .flops = "1 per element",
+       .positions = Positions::apart,
        .work = {.keeps = OpWork::Keeps::output},
        .infer = infer_pointwise<1>},
       {.name = "silu",
        .summary = "x * sigmoid(x)",
        .shapes = "any -> the same",
        .flops = "2 per element",
+       .positions = Positions::apart,
        .work = {.keeps = OpWork::Keeps::inputs},
        .infer = infer_pointwise<2>},
       {.name = "hardsigmoid",
        .summary = "min(max(x / 6 + 1/2, 0), 1)",
        .shapes = "any -> the same",
        .flops = "4 per element",
+       .positions = Positions::apart,
        .work = {.keeps = OpWork::Keeps::inputs},
        .infer = infer_pointwise<4>},
       {.name = "hardswish",
        .summary = "x * hardsigmoid(x)",
        .shapes = "any -> the same",
        .flops = "5 per element",
+       .positions = Positions::apart,
        .work = {.keeps = OpWork::Keeps::inputs},
        .infer = infer_pointwise<5>},
       {.name = "tanh",
        .summary = "hyperbolic tangent",
        .shapes = "any -> the same",
        .flops = "1 per element",
+       .positions = Positions::apart,
        .work = {.keeps = OpWork::Keeps::output},
        .infer = infer_pointwise<1>},
       {.name = "gelu",
@@ -105,6 +116,7 @@ std::vector<OpRow> activation_ops() {
        .shapes = "any -> the same; exact, by erf, or approximated by tanh",
        .flops = "5 per element, 9 by tanh",
        .attributes = {flag_attribute("tanh", false, "the approximation with tanh")},
+       .positions = Positions::apart,
        .work = {.keeps = OpWork::Keeps::inputs},
        .infer = infer_gelu},
       {.name = "soft_cap",
@@ -112,6 +124,7 @@ std::vector<OpRow> activation_ops() {
        .shapes = "any -> the same",
        .flops = "3 per element",
        .attributes = {number_attribute("cap", 30, 1e-6, 1e6, "no element is larger, up to the sign")},
+       .positions = Positions::apart,
        .work = {.keeps = OpWork::Keeps::output},
        .infer = infer_soft_cap},
       {.name = "gated_activation",
@@ -119,7 +132,8 @@ std::vector<OpRow> activation_ops() {
        .shapes = "gate [..., d], x [..., d] -> the same; or both in one, [..., 2 d], the gate first",
        .flops = "2 per element by relu, 3 by silu, 6 by gelu, 10 by gelu_tanh",
        .max_inputs = 2,
-       .attributes = {choice_attribute("activation", {"silu", "gelu", "gelu_tanh", "relu"}, "of the gate")},
+       .attributes = {choice_attribute<GateActivation>("activation", "of the gate")},
+       .positions = Positions::apart,
        .work = {.keeps = OpWork::Keeps::inputs, .kernels = 2},
        .infer = infer_gated_activation},
       {.name = "softmax",

@@ -59,6 +59,7 @@ std::vector<OpRow> arithmetic_ops() {
        .flops = "1 per element of each sum",
        .min_inputs = 2,
        .max_inputs = kMany,
+       .positions = Positions::apart,
        .work = {.passes_gradients = true},
        .infer = infer_elementwise},
       {.name = "multiply",
@@ -67,6 +68,7 @@ std::vector<OpRow> arithmetic_ops() {
        .flops = "1 per element of each product",
        .min_inputs = 2,
        .max_inputs = kMany,
+       .positions = Positions::apart,
        .work = {.keeps = OpWork::Keeps::inputs},
        .infer = infer_elementwise},
       {.name = "mean",
@@ -81,6 +83,7 @@ std::vector<OpRow> arithmetic_ops() {
        .flops = "2 per element",
        .attributes = {number_attribute("factor", 1, -1e6, 1e6, "multiplies every element"),
                       number_attribute("offset", 0, -1e6, 1e6, "is added to every element")},
+       .positions = Positions::apart,
        .infer = infer_scale},
   };
 }

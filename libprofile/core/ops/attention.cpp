@@ -172,7 +172,7 @@ AttributeSpec heads_attribute() {
   return required_integer("num_heads", 1, kMaxSize, "heads; a divisor of the width");
 }
 AttributeSpec dropout_attribute() {
-  return number_attribute("dropout", 0.0, 0, 0.99, "probability, on the attention weights, in training");
+  return probability_attribute("dropout", 0.0, "probability, on the attention weights, in training");
 }
 AttributeSpec bias_attribute() { return flag_attribute("bias", true, "add a bias in both projections"); }
 AttributeSpec scaled_attribute() {
@@ -233,8 +233,8 @@ std::vector<OpRow> attention_ops() {
        .min_inputs = 3,
        .max_inputs = 3,
        .attributes = {flag_attribute("causal", false, "a position sees itself and earlier ones only"),
-                      number_attribute("dropout", 0.0, 0, 0.99,
-                                       "probability, on the attention weights, in training")},
+                      probability_attribute("dropout", 0.0,
+                                            "probability, on the attention weights, in training")},
        .draws = true,
        .work = {.kind = OpWork::Kind::products,
                 .keeps = OpWork::Keeps::inputs,

@@ -38,7 +38,7 @@ OpInside mask_of(const Attributes& attributes, std::span<const TensorType> input
   return {.kept_bytes = bytes, .moved = 2 * all};
 }
 
-AttributeSpec probability() { return number_attribute("p", 0.5, 0, 0.99, "probability"); }
+AttributeSpec probability() { return probability_attribute("p", 0.5, "probability"); }
 
 }  // namespace
 
@@ -50,6 +50,7 @@ std::vector<OpRow> dropout_ops() {
        .flops = "2 per element",
        .attributes = {probability()},
        .draws = true,
+       .positions = Positions::apart,
        .work = {.kernels = 3, .inside = mask_of<Mask::elements>},
        .infer = infer_dropout<2>},
       {.name = "dropout2d",

@@ -26,8 +26,9 @@ OpResult infer_position_embedding(const Attributes& attributes, std::span<const 
   const std::int64_t needed = inputs[0].shape[0] + integer(attributes, "offset");
   const std::int64_t asked = integer(attributes, "num_embeddings");
   if (asked > 0 && asked < needed) {
-    throw Error(ErrorKind::data, "num_embeddings " + std::to_string(asked) + " must be at least positions + offset, " +
-                                     std::to_string(needed) + "; use fewer positions");
+    throw Error(ErrorKind::data, "num_embeddings " + std::to_string(asked) +
+                                     " must be at least positions + offset, " + std::to_string(needed) +
+                                     "; use fewer positions");
   }
   return {{inputs[0]},
           {{"weight", {asked > 0 ? asked : needed, inputs[0].shape[1]}}},
@@ -54,9 +55,12 @@ std::vector<OpRow> embedding_ops() {
        .flops = "0",
        .attributes = {required_integer("num_embeddings", 1, 1 << 30, "rows of the table"),
                       required_integer("embedding_dim", 1, kMaxSize, "width of a row"),
-                      number_attribute("dropout", 0.0, 0, 0.99,
-                                       "probability, on whole rows of the table, in training")},
+                      probability_attribute("dropout", 0.0,
+                                            "probability, on whole rows of the table, in training"),
+                      silent(integer_attribute("padding_idx", -1, -1, 1 << 30,
+                                               "row that gets no gradient here; -1: none"))},
        .draws = true,
+       .positions = Positions::apart,
        .index_limit = table_rows,
        .work = {.keeps = OpWork::Keeps::inputs},
        .infer = infer_embedding},
@@ -67,6 +71,7 @@ std::vector<OpRow> embedding_ops() {
        .attributes = {silent(integer_attribute("num_embeddings", 0, 0, 1 << 30,
                                                "rows of the table; 0: as many as are used")),
                       silent(integer_attribute("offset", 0, 0, kMaxSize, "row of the first position"))},
+       .positions = Positions::apart,
        .work = {.passes_gradients = true},
        .infer = infer_position_embedding},
       {.name = "position_encoding",

@@ -37,7 +37,7 @@ Sizes sizes_of(const Attributes& attributes, std::span<const TensorType> inputs)
   if (inputs.size() == 1) {
     sizes.width = sizes.value_width =
         width_of_head(inputs, 0, sizes.heads + 2 * sizes.groups, "num_heads + 2 num_key_value_heads,");
-    if (text(attributes, "packing") == "heads" && sizes.heads != sizes.groups)
+    if (choice<HeadPacking>(attributes, "packing") == HeadPacking::heads && sizes.heads != sizes.groups)
       refuse("packing \"heads\" needs as many num_key_value_heads as num_heads");
     return sizes;
   }
@@ -46,7 +46,8 @@ Sizes sizes_of(const Attributes& attributes, std::span<const TensorType> inputs)
   const std::int64_t length = sizes.length, keys = sizes.groups * sizes.width;
   if (inputs[1].shape != Shape{length, keys})
     refuse_input(1, inputs[1], "keys, " + to_text(Shape{length, keys}) + ", for these queries");
-  if (inputs[2].shape[0] != length) refuse_input(2, inputs[2], "values of " + std::to_string(length) + " positions");
+  if (inputs[2].shape[0] != length)
+    refuse_input(2, inputs[2], "values of " + std::to_string(length) + " positions");
   sizes.value_width = width_of_head(inputs, 2, sizes.groups, "num_key_value_heads");
   return sizes;
 }
@@ -57,11 +58,12 @@ void check_rotary(const Attributes& attributes, const Sizes& sizes) {
     refuse("rotary_dim " + std::to_string(turned) + " must be even and at most the width of a head, " +
            std::to_string(sizes.width));
   }
-  const std::string& scaling = text(attributes, "rotary_scaling");
-  if (scaling == "none" || scaling == "linear") return;
+  const auto scaling = choice<RotaryScaling>(attributes, "rotary_scaling");
+  if (scaling == RotaryScaling::none || scaling == RotaryScaling::linear) return;
   if (integer(attributes, "rotary_original_length") == 0)
-    refuse("rotary_scaling \"" + scaling + "\" needs rotary_original_length, the positions it was trained with");
-  if (scaling == "llama3" &&
+    refuse("rotary_scaling \"" + std::string(name_of(scaling)) +
+           "\" needs rotary_original_length, the positions it was trained with");
+  if (scaling == RotaryScaling::llama3 &&
       number(attributes, "rotary_high_freq_factor") <= number(attributes, "rotary_low_freq_factor"))
     refuse("rotary_high_freq_factor must be above rotary_low_freq_factor");
 }
@@ -101,7 +103,8 @@ OpResult infer_grouped_query_attention(const Attributes& attributes, std::span<c
 OpInside grouped_query_attention_inside(const Attributes& attributes, std::span<const TensorType> inputs) {
   const Sizes sizes = sizes_of(attributes, inputs);
   const double rows = real(sizes.length), queries = rows * real(sizes.heads);
-  const double all = queries * real(sizes.width) + rows * real(sizes.groups * (sizes.width + sizes.value_width));
+  const double all =
+      queries * real(sizes.width) + rows * real(sizes.groups * (sizes.width + sizes.value_width));
   const double flops = pairs(attributes, sizes) * flops_of_pair(attributes, sizes);
   OpInside inside{.kept = queries * real(sizes.value_width) + queries, .moved = all, .flops = flops};
   const double scores = queries * rows;
@@ -121,25 +124,30 @@ std::vector<AttributeSpec> attributes_of_row() {
   constexpr double kMost = 1e9;
   return {
       required_integer("num_heads", 1, kMaxSize, "heads of queries"),
-      integer_like("num_key_value_heads", "num_heads", 1, kMaxSize, "heads of keys and values; a divisor of num_heads"),
+      integer_like("num_key_value_heads", "num_heads", 1, kMaxSize,
+                   "heads of keys and values; a divisor of num_heads"),
       flag_attribute("causal", true, "a position sees itself and earlier ones only"),
-      silent(choice_attribute("packing", {"parts", "heads"},
-                              "of one input: all queries, keys, values; or head by head a query, key, value")),
+      silent(choice_attribute<HeadPacking>(
+          "packing", "of one input: all queries, keys, values; or head by head a query, key, value")),
       silent(integer_attribute("sliding_window", 0, 0, kMost,
                                "a position sees so many, itself included; 0: all; only with causal")),
       silent(number_attribute("scale", 0, 0, 1e6, "of the scores; 0: 1 / sqrt(width of a head)")),
       silent(number_attribute("soft_cap", 0, 0, 1e6, "scores become cap tanh(score / cap); 0: they stay")),
-      silent(number_attribute("dropout", 0, 0, 0.99, "probability, on the attention weights, in training")),
+      silent(probability_attribute("dropout", 0, "probability, on the attention weights, in training")),
       silent(flag_attribute("norms", false, "rms norm of each head of queries and of keys")),
       silent(number_attribute("norm_eps", 1e-6, 0, 1, "added to the mean square")),
       silent(integer_attribute("rotary_dim", 0, 0, kMaxSize, "leading elements of a head that are rotated")),
+      silent(
+          integer_attribute("rotary_exponent_dim", 0, 0, kMaxSize, "divisor of the exponents; 0: rotary_dim")),
       silent(number_attribute("rotary_base", 10000, 1e-3, 1e15, "of the wavelengths")),
       silent(flag_attribute("rotary_interleaved", false, "pairs are neighbours, not the halves' equal places")),
-      silent(choice_attribute("rotary_scaling", {"none", "linear", "llama3", "yarn"}, "of the frequencies")),
+      silent(choice_attribute<RotaryScaling>("rotary_scaling", "of the frequencies")),
       silent(number_attribute("rotary_factor", 1, 1e-6, 1e6, "by which the positions are stretched")),
       silent(integer_attribute("rotary_original_length", 0, 0, kMost, "positions before scaling")),
-      silent(number_attribute("rotary_low_freq_factor", 1, 1e-6, 1e6, "llama3: original length / longest wavelength kept")),
-      silent(number_attribute("rotary_high_freq_factor", 4, 1e-6, 1e6, "llama3: the same of those that are not scaled")),
+      silent(number_attribute("rotary_low_freq_factor", 1, 1e-6, 1e6,
+                              "llama3: original length / longest wavelength kept")),
+      silent(number_attribute("rotary_high_freq_factor", 4, 1e-6, 1e6,
+                              "llama3: the same of those that are not scaled")),
       silent(number_attribute("rotary_beta_fast", 32, 1e-6, 1e6, "yarn: turns from which frequencies stay")),
       silent(number_attribute("rotary_beta_slow", 1, 1e-6, 1e6, "yarn: turns up to which all are scaled")),
       silent(flag_attribute("rotary_truncate", true, "yarn: both ends of the ramp are whole numbers")),
@@ -160,6 +168,7 @@ std::vector<OpRow> grouped_query_attention_ops() {
            .attributes = attributes_of_row(),
            .draws = true,
            .weight_gradient_with_input = true,
+           .positions = Positions::causal,
            .work = {.kind = OpWork::Kind::products,
                     .keeps = OpWork::Keeps::inputs,
                     .kernels = 4,

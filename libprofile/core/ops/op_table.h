@@ -17,13 +17,14 @@ namespace pp {
 
 struct AttributeSpec {
   std::string_view name;
-  Attribute type;  ///< the alternative that values must have
+  Attribute type;                          ///< the alternative that values must have
   std::optional<Attribute> default_value;  ///< none: required, unless `default_from` names another attribute
   std::string_view default_from;  ///< the attribute whose value is the default (stride of a pool: kernel_size)
   double min = 0;                 ///< for numbers, also those of a list, inclusive
   double max = 0;
   std::string_view summary;
   std::vector<std::string_view> choices = {};  ///< of a text
+  bool probability = false;                    ///< of random draws; 0: none
   bool silent = false;  ///< written only where it is not the default: documents from before it keep their hash
   bool required() const { return !default_value && default_from.empty(); }
 };
@@ -55,6 +56,10 @@ struct OpWork {
   OpInside (*inside)(const Attributes& attributes, std::span<const TensorType> inputs) = nullptr;
 };
 
+/// Whether a position of [positions, ...] is computed from the same one of the inputs alone: by all, by those
+/// whose attribute `causal` is true from it and, with what a cache keeps of them, earlier ones.
+enum class Positions { together, apart, causal };
+
 struct OpRow {
   std::string_view name;
   std::string_view summary;
@@ -70,6 +75,7 @@ struct OpRow {
   /// The weight gradient falls out of the input gradient: half a backward would repeat the work.
   bool weight_gradient_with_input = false;
   bool runnable = true;  ///< false: only planned and simulated
+  Positions positions = Positions::together;
   /// Integers of this input must be below the result; 0: nothing limits them. Null: of no input.
   std::int64_t (*index_limit)(const Attributes& attributes, std::span<const TensorType> inputs,
                               std::size_t input) = nullptr;

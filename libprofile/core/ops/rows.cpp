@@ -22,12 +22,17 @@ AttributeSpec number_attribute(std::string_view name, double value, double min, 
                                std::string_view summary) {
   return {name, double{}, value, {}, min, max, summary};
 }
+AttributeSpec probability_attribute(std::string_view name, double value, std::string_view summary) {
+  AttributeSpec attribute = number_attribute(name, value, 0, 0.99, summary);
+  attribute.probability = true;
+  return attribute;
+}
 AttributeSpec flag_attribute(std::string_view name, bool value, std::string_view summary) {
   return {name, bool{}, value, {}, 0, 1, summary};
 }
 
-AttributeSpec choice_attribute(std::string_view name, std::vector<std::string_view> choices,
-                               std::string_view summary) {
+AttributeSpec words_attribute(std::string_view name, std::vector<std::string_view> choices,
+                              std::string_view summary) {
   const std::string first(choices.front());
   return {name, std::string{}, first, {}, 0, 0, summary, std::move(choices)};
 }

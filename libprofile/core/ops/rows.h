@@ -4,9 +4,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/ops/choices.h"
 #include "libprofile/core/ops/op_table.h"
 
 namespace pp::detail {
@@ -26,10 +28,18 @@ AttributeSpec integer_like(std::string_view name, std::string_view other, double
                            std::string_view summary);
 AttributeSpec number_attribute(std::string_view name, double value, double min, double max,
                                std::string_view summary);
+/// Below 1; at 0 nothing is drawn.
+AttributeSpec probability_attribute(std::string_view name, double value, std::string_view summary);
 AttributeSpec flag_attribute(std::string_view name, bool value, std::string_view summary);
-/// One of `choices`, of which the first is the default.
-AttributeSpec choice_attribute(std::string_view name, std::vector<std::string_view> choices,
-                               std::string_view summary);
+AttributeSpec words_attribute(std::string_view name, std::vector<std::string_view> choices,
+                              std::string_view summary);
+/// One of the enumeration's names, of which the first is the default.
+template <NamedEnum E>
+AttributeSpec choice_attribute(std::string_view name, std::string_view summary) {
+  std::vector<std::string_view> choices;
+  for (const auto& [value, word] : EnumNames<E>::table) choices.push_back(word);
+  return words_attribute(name, std::move(choices), summary);
+}
 /// One that is written only where it is not the default.
 AttributeSpec silent(AttributeSpec attribute);
 

@@ -15,7 +15,7 @@ namespace pp::model::aten {
 
 struct BoundCall {
   Forward forward;
-  std::shared_ptr<Constants> constants;  ///< what the forward holds from pass to pass
+  std::shared_ptr<Constants> constants;                     ///< what the forward holds from pass to pass
   std::function<void(std::vector<at::Tensor>&)> held = {};  ///< the same of an operation of the table
 };
 

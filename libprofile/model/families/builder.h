@@ -106,6 +106,9 @@ ModelGraph build_transformer_encoder(GraphBuilder builder, const Arguments& argu
 ModelGraph build_bert(GraphBuilder builder, const Arguments& arguments);
 ModelGraph build_gpt2(GraphBuilder builder, const Arguments& arguments);
 ModelGraph build_t5(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_rotary_decoder(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_gpt_neox(GraphBuilder builder, const Arguments& arguments);
+ModelGraph build_opt(GraphBuilder builder, const Arguments& arguments);
 ModelGraph build_gnmt(GraphBuilder builder, const Arguments& arguments);
 ModelGraph build_awd_lstm(GraphBuilder builder, const Arguments& arguments);
 ModelGraph build_s2vt(GraphBuilder builder, const Arguments& arguments);

@@ -1,5 +1,7 @@
 #include "libprofile/model/families/catalogue.h"
 
+#include <utility>
+
 namespace pp::model {
 namespace {
 
@@ -136,6 +138,65 @@ Family bert(std::string_view name, std::string_view summary, double layers, doub
   return {{name, summary, language_arguments({layers, width, width / 64, 30522, 512, 1})}, build_bert};
 }
 
+/// Of a published decoder with rotary positions.
+struct DecoderSizes {
+  double layers, width, heads, kv_heads, head_width, hidden, vocabulary, rope_base, eps, tied;
+};
+
+Family decoder(std::string_view name, std::string_view summary, const DecoderSizes& sizes) {
+  return {{name,
+           summary,
+           {{"layers", sizes.layers, 1, 2048, "blocks of attention and perceptron"},
+            {"width", sizes.width, 1, 1 << 16, "features per position"},
+            {"heads", sizes.heads, 1, 1 << 16, "heads of queries"},
+            {"kv_heads", sizes.kv_heads, 1, 1 << 16, "heads of keys and values, a divisor of heads"},
+            {"head_width", sizes.head_width, 2, 1 << 10, "features of a head, an even number"},
+            {"hidden", sizes.hidden, 1, 1 << 18, "features inside the perceptrons"},
+            {"vocabulary", sizes.vocabulary, 1, 1 << 20, "tokens"},
+            {"sequence", 2048, 1, 1 << 20, "positions"},
+            {"rope_base", sizes.rope_base, 1, 1e12, "of the rotary wavelengths", false},
+            {"eps", sizes.eps, 0, 1, "of the norms", false},
+            {"tied", sizes.tied, 0, 1, "1: the head uses the embedding's weights"}}},
+          build_rotary_decoder};
+}
+
+Family windowed(Family family, double window) {
+  family.row.arguments.push_back(
+      {"window", window, 1, 1 << 30, "positions that attention sees; gemma2: of every other block"});
+  return family;
+}
+
+/// With a published configuration as defaults, in the order of the papers.
+std::vector<Family> decoder_families() {
+  const auto plain = [](double layers, double width, double heads, double hidden, double vocabulary) {
+    return std::vector<FamilyArgument>{{"layers", layers, 1, 2048, "blocks of attention and perceptron"},
+                                       {"width", width, 1, 1 << 16, "features per position"},
+                                       {"heads", heads, 1, 1 << 16, "attention heads, a divisor of width"},
+                                       {"hidden", hidden, 1, 1 << 18, "features inside the perceptrons"},
+                                       {"vocabulary", vocabulary, 1, 1 << 20, "tokens"},
+                                       {"sequence", 2048, 1, 1 << 20, "positions"}};
+  };
+  Family neox{{"gpt_neox", "GPT-NeoX, as Pythia-6.9B", plain(32, 4096, 32, 16384, 50432)}, build_gpt_neox};
+  neox.row.arguments.push_back({"tied", 0, 0, 1, "1: the head uses the embedding's weights"});
+  Family opt{{"opt", "OPT, as OPT-125M", plain(12, 768, 12, 3072, 50272)}, build_opt};
+  opt.row.arguments.push_back({"positions", 2048, 1, 1 << 20, "rows of the table of positions"});
+  opt.row.arguments.push_back(dropout_argument(0.1, "on both branches"));
+  opt.row.arguments.push_back({"tied", 1, 0, 1, "1: the head uses the embedding's weights"});
+  return {std::move(neox),
+          std::move(opt),
+          decoder("llama", "Llama, as Llama-3-8B", {32, 4096, 32, 8, 128, 14336, 128256, 500000, 1e-5, 0}),
+          windowed(decoder("mistral", "Mistral, as Mistral-7B",
+                           {32, 4096, 32, 8, 128, 14336, 32000, 10000, 1e-5, 0}),
+                   4096),
+          decoder("phi3", "Phi-3, as Phi-3-mini", {32, 3072, 32, 32, 96, 8192, 32064, 10000, 1e-5, 0}),
+          decoder("qwen2", "Qwen2, as Qwen2-7B", {28, 3584, 28, 4, 128, 18944, 152064, 1e6, 1e-6, 0}),
+          windowed(decoder("gemma2", "Gemma 2, as Gemma-2-9B",
+                           {42, 3584, 16, 8, 256, 14336, 256000, 10000, 1e-6, 1}),
+                   4096),
+          decoder("smollm", "SmolLM2, as SmolLM2-135M", {30, 576, 9, 3, 64, 1536, 49152, 100000, 1e-5, 1}),
+          decoder("qwen3", "Qwen3, as Qwen3-8B", {36, 4096, 32, 8, 128, 12288, 151936, 1e6, 1e-6, 0})};
+}
+
 std::vector<Family> language_families() {
   return {
       {{"transformer", "decoder-only language model", language_arguments({4, 128, 4, 256, 64, 0})},
@@ -217,7 +278,8 @@ std::vector<Family> recurrent_families() {
 const std::vector<Family>& families() {
   static const std::vector<Family> table = [] {
     std::vector<Family> all = plain_families();
-    for (const std::vector<Family>& group : {image_families(), language_families(), recurrent_families()})
+    for (const std::vector<Family>& group :
+         {image_families(), language_families(), decoder_families(), recurrent_families()})
       all.insert(all.end(), group.begin(), group.end());
     return all;
   }();

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "libprofile/core/ops/attributes.h"
+#include "libprofile/core/ops/choices.h"
 #include "libprofile/model/ops/forward.h"
 
 // All: [n, ...] -> the same shape
@@ -119,11 +120,7 @@ std::optional<WrittenBackward> soft_cap_backward(const Attributes& attributes) {
   });
 }
 
-enum class Gate { silu, gelu, gelu_tanh, relu };
-Gate gate_of(const Attributes& attributes) {
-  const std::string& name = text(attributes, "activation");
-  return name == "silu" ? Gate::silu : name == "gelu" ? Gate::gelu : name == "relu" ? Gate::relu : Gate::gelu_tanh;
-}
+using Gate = GateActivation;
 at::Tensor opened(Gate gate, const at::Tensor& x) {
   switch (gate) {
     case Gate::silu: return at::silu(x);
@@ -151,21 +148,23 @@ std::array<at::Tensor, 2> gate_and_rest(TensorSpan inputs) {
 }
 // activation(gate) * x -> [n, ..., d]. Shazeer, GLU variants improve transformer, 2020.
 Forward gated_activation(const Attributes& attributes) {
-  return [gate = gate_of(attributes)](TensorSpan inputs, TensorSpan /*weights*/, LayerContext& context) -> Tensors {
+  return [gate = choice<Gate>(attributes, "activation")](TensorSpan inputs, TensorSpan /*weights*/,
+                                                         LayerContext& context) -> Tensors {
     save(context, Tensors(inputs.begin(), inputs.end()));
     const auto [by, x] = gate_and_rest(inputs);
     return {opened(gate, by).mul(x)};
   };
 }
 std::optional<WrittenBackward> gated_activation_backward(const Attributes& attributes) {
-  return WrittenBackward{.inputs = [gate = gate_of(attributes)](Tensors& saved, TensorSpan /*weights*/,
+  return WrittenBackward{
+      .inputs = [gate = choice<Gate>(attributes, "activation")](Tensors& saved, TensorSpan /*weights*/,
                                                                 const at::Tensor& gradient) -> Tensors {
-    const auto [by, x] = gate_and_rest(saved);
-    const at::Tensor of_gate = opened_backward(gate, gradient.mul(x), by);
-    const at::Tensor of_x = opened(gate, by).mul_(gradient);
-    if (saved.size() == 2) return {of_gate, of_x};
-    return {at::cat({of_gate, of_x}, -1)};
-  }};
+        const auto [by, x] = gate_and_rest(saved);
+        const at::Tensor of_gate = opened_backward(gate, gradient.mul(x), by);
+        const at::Tensor of_x = opened(gate, by).mul_(gradient);
+        if (saved.size() == 2) return {of_gate, of_x};
+        return {at::cat({of_gate, of_x}, -1)};
+      }};
 }
 
 // Over the last dimension.

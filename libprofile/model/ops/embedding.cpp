@@ -20,11 +20,13 @@ namespace {
 // [n, ...] int64 -> [n, ..., width]; weight [rows, width]. Dropout takes whole rows: Merity et al.,
 // Regularizing and optimizing LSTM language models, 2018, sec. 4.3.
 Forward embedding(const Attributes& attributes) {
-  return [probability = number(attributes, "dropout")](TensorSpan inputs, TensorSpan weights,
-                                                       LayerContext& context) -> Tensors {
+  return [probability = number(attributes, "dropout"), padding = integer(attributes, "padding_idx")](
+             TensorSpan inputs, TensorSpan weights, LayerContext& context) -> Tensors {
     save(context, {inputs[0]});
-    if (context.mode == Mode::evaluation || probability == 0.0) return {at::embedding(weights[0], inputs[0])};
-    return {at::embedding(drop(weights[0], probability, context, {weights[0].size(0), 1}), inputs[0])};
+    const bool drops = context.mode == Mode::training && probability > 0.0;
+    const at::Tensor& table = weights[0];
+    return {at::embedding(drops ? drop(table, probability, context, {table.size(0), 1}) : table, inputs[0],
+                          padding)};
   };
 }
 
@@ -36,14 +38,15 @@ std::optional<WrittenBackward> embedding_backward(const Attributes& attributes) 
         return {at::Tensor()};
       },
       .weights =
-          [](Tensors& saved, TensorSpan weights, const at::Tensor& gradient, WeightSums& sums) {
-            sums.add(0, at::embedding_dense_backward(gradient, saved[0], weights[0].size(0), /*padding_idx=*/-1,
+          [padding = integer(attributes, "padding_idx")](Tensors& saved, TensorSpan weights,
+                                                         const at::Tensor& gradient, WeightSums& sums) {
+            sums.add(0, at::embedding_dense_backward(gradient, saved[0], weights[0].size(0), padding,
                                                      /*scale_grad_by_freq=*/false));
           }};
 }
 
-/// Rows of the weight for the positions of an input [n, l, width]: [l, width], or [n, l, width] where the samples
-/// stand at different positions.
+/// Rows of the weight for the positions of an input [n, l, width]: [l, width], or [n, l, width] where the
+/// samples stand at different positions.
 at::Tensor rows_of_positions(const at::Tensor& weight, std::int64_t length, std::int64_t offset,
                              const Piece* piece) {
   if (piece == nullptr) return weight.narrow(0, offset, length);
@@ -69,8 +72,8 @@ std::optional<WrittenBackward> position_embedding_backward(const Attributes& att
                                                    const at::Tensor& gradient, WeightSums& sums) {
             const std::int64_t rows = weights[0].size(0), length = gradient.size(1);
             const at::Tensor sum = gradient.sum(0);
-            sums.add(0, rows == length ? sum
-                                       : at::constant_pad_nd(sum, {0, 0, offset, rows - offset - length}));
+            sums.add(0,
+                     rows == length ? sum : at::constant_pad_nd(sum, {0, 0, offset, rows - offset - length}));
           }};
 }
 

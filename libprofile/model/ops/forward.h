@@ -91,8 +91,8 @@ struct Row {
 };
 /// The groups of rows, by the names of core's.
 std::span<const Row> activation_rows(), arithmetic_rows(), attention_rows(), convolution_rows(), dropout_rows(),
-    embedding_rows(), grouped_query_attention_rows(), linear_rows(), normalisation_rows(), pooling_rows(), recurrent_rows(),
-    relative_position_rows(), shape_rows();
+    embedding_rows(), grouped_query_attention_rows(), linear_rows(), normalisation_rows(), pooling_rows(),
+    recurrent_rows(), relative_position_rows(), shape_rows();
 /// All of them, sorted by name.
 std::span<const Row> table();
 const Row* find(std::string_view name);

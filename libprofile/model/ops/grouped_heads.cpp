@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "libprofile/core/ops/attributes.h"
+#include "libprofile/core/ops/choices.h"
 
 namespace pp::model::ops {
 
@@ -19,7 +20,7 @@ GroupedSettings::GroupedSettings(const Attributes& attributes)
     : heads(integer(attributes, "num_heads")),
       groups(integer(attributes, "num_key_value_heads")),
       causal(boolean(attributes, "causal")),
-      by_head(text(attributes, "packing") == "heads"),
+      by_head(choice<HeadPacking>(attributes, "packing") == HeadPacking::heads),
       window(integer(attributes, "sliding_window")),
       scale(number(attributes, "scale")),
       soft_cap(number(attributes, "soft_cap")),
@@ -44,8 +45,7 @@ Heads heads_of(const GroupedSettings& settings, TensorSpan inputs) {
 }
 
 Tensors joined(const GroupedSettings& settings, const Heads& gradients, bool packed) {
-  if (!packed)
-    return {gradients.queries.flatten(2), gradients.keys.flatten(2), gradients.values.flatten(2)};
+  if (!packed) return {gradients.queries.flatten(2), gradients.keys.flatten(2), gradients.values.flatten(2)};
   const at::Tensor& q = gradients.queries;
   const std::int64_t all = (settings.heads + 2 * settings.groups) * q.size(3);
   const at::Tensor whole = at::empty({q.size(0), q.size(1), all}, q.options());
@@ -84,8 +84,9 @@ at::Tensor sight_mask(const GroupedSettings& settings, const Piece& piece, std::
   return seen(settings, queries.sub(at::arange(keys, whole)), options);
 }
 
-at::Tensor attend_with_scores(const GroupedSettings& settings, const at::Tensor& queries, const at::Tensor& keys,
-                              const at::Tensor& values, const at::Tensor& mask, LayerContext& context) {
+at::Tensor attend_with_scores(const GroupedSettings& settings, const at::Tensor& queries,
+                              const at::Tensor& keys, const at::Tensor& values, const at::Tensor& mask,
+                              LayerContext& context) {
   const std::int64_t n = queries.size(0), h = queries.size(1), l = queries.size(2), g = keys.size(1);
   const at::Tensor rows = queries.mul(settings.factor(queries.size(3))).reshape({n, g, h / g * l, -1});
   at::Tensor scores = at::matmul(rows, keys.transpose(-2, -1));  // [n, groups, heads / groups * l, k]

@@ -12,10 +12,10 @@ namespace pp::model::ops {
 struct GroupedSettings {
   std::int64_t heads = 1, groups = 1;  ///< of queries; of keys and values
   bool causal = true;
-  bool by_head = false;      ///< a packed input has a query, a key and a value for each head
-  std::int64_t window = 0;   ///< positions seen; 0: all
-  double scale = 0;          ///< 0: 1 / sqrt(width)
-  double soft_cap = 0;       ///< 0: none
+  bool by_head = false;     ///< a packed input has a query, a key and a value for each head
+  std::int64_t window = 0;  ///< positions seen; 0: all
+  double scale = 0;         ///< 0: 1 / sqrt(width)
+  double soft_cap = 0;      ///< 0: none
   double dropout = 0;
   bool norms = false;
   double eps = 0;
@@ -44,9 +44,10 @@ at::Tensor sight_mask(const GroupedSettings& settings, std::int64_t length, cons
 at::Tensor sight_mask(const GroupedSettings& settings, const Piece& piece, std::int64_t length,
                       std::int64_t keys, const at::TensorOptions& options);
 
-/// Scores at once, for caps and dropout: queries [n, heads, l, d], keys and values [n, groups, k, .] -> [n, heads,
-/// l, e]. `mask` as sight_mask(), or undefined.
-at::Tensor attend_with_scores(const GroupedSettings& settings, const at::Tensor& queries, const at::Tensor& keys,
-                              const at::Tensor& values, const at::Tensor& mask, LayerContext& context);
+/// Scores at once, for caps and dropout: queries [n, heads, l, d], keys and values [n, groups, k, .] -> [n,
+/// heads, l, e]. `mask` as sight_mask(), or undefined.
+at::Tensor attend_with_scores(const GroupedSettings& settings, const at::Tensor& queries,
+                              const at::Tensor& keys, const at::Tensor& values, const at::Tensor& mask,
+                              LayerContext& context);
 
 }  // namespace pp::model::ops

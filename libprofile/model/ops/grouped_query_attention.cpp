@@ -25,6 +25,12 @@
 namespace pp::model::ops {
 namespace {
 
+/// Where all samples of the piece stand; none: at different positions.
+std::optional<std::int64_t> common_first(const Piece& piece) {
+  const bool common = std::ranges::count(piece.first, piece.first.front()) == std::ssize(piece.first);
+  return common ? std::optional(piece.first.front()) : std::nullopt;
+}
+
 struct GroupedAttention {
   GroupedSettings settings;
   std::shared_ptr<RotaryTable> rotary;
@@ -33,7 +39,7 @@ struct GroupedAttention {
       : settings(attributes), rotary(std::make_shared<RotaryTable>(RotarySettings(attributes))) {}
 
   bool rotates() const { return rotary->settings().dim > 0; }
-  /// [l, 1, dim / 2]; of a piece, whose samples may stand at different positions, [n, l, 1, dim / 2].
+  /// [l, 1, dim / 2]; of a piece whose samples stand at different positions [n, l, 1, dim / 2].
   RotaryTable::Rows rows(const at::Tensor& x, const Piece* piece) const {
     const std::int64_t length = x.size(1);
     if (piece == nullptr) {
@@ -41,6 +47,9 @@ struct GroupedAttention {
       return {all.cosines.unsqueeze(1), all.sines.unsqueeze(1)};
     }
     const RotaryTable::Rows all = rotary->rows(piece->capacity, x.options());
+    if (const auto first = common_first(*piece))
+      return {all.cosines.narrow(0, *first, length).unsqueeze(1),
+              all.sines.narrow(0, *first, length).unsqueeze(1)};
     std::vector<at::Tensor> cosines, sines;
     for (const std::int64_t first : piece->first) {
       cosines.push_back(all.cosines.narrow(0, first, length));
@@ -58,7 +67,7 @@ std::optional<at::Tensor> optional(const at::Tensor& mask) {
 }
 
 at::Tensor normed(const at::Tensor& x, const at::Tensor& inverse, const at::Tensor& weight) {
-  return scaled_rows(x, inverse, weight, /*offset=*/0.0);
+  return scaled_rows(x, inverse, weight, /*offset=*/0.0).to(x.scalar_type());  // autocast keeps weights wide
 }
 
 /// Queries, keys and values as the products take them: normed where the layer does, and rotated.
@@ -67,14 +76,12 @@ struct Placed {
   at::Tensor inverse_queries, inverse_keys;  ///< with norms: 1 / root mean squares
 };
 
-/// Whether the memory of `input` may be written, of which there are `views`.
-bool is_own(const at::Tensor& input, std::size_t views) {
-  return input.use_count() == 1 && input.storage().resizable() && input.storage().use_count() == 1 + views;
-}
-
 /// In new memory, or where nobody else reads an input in its own.
 Placed placed(const GroupedAttention& layer, TensorSpan inputs, TensorSpan weights, const Piece* piece) {
   const GroupedSettings& settings = layer.settings;
+  // Before there are views of them.
+  const bool own_queries = settings.norms || may_overwrite(inputs[0]);
+  const bool own_keys = settings.norms || (inputs.size() == 1 ? own_queries : may_overwrite(inputs[1]));
   Placed made{heads_of(settings, inputs), {}, {}};
   auto& [queries, keys, values] = made.heads;
   if (settings.norms) {
@@ -90,40 +97,11 @@ Placed placed(const GroupedAttention& layer, TensorSpan inputs, TensorSpan weigh
     keys = turned(layer.rotary->settings(), keys, rows);
     return made;
   }
-  const bool packed = inputs.size() == 1;
-  const bool own_queries = settings.norms || is_own(inputs[0], packed ? 3 : 1);
-  const bool own_keys = settings.norms || (packed ? own_queries : is_own(inputs[1], 1));
   if (!own_queries) queries = queries.clone(at::MemoryFormat::Contiguous);
   if (!own_keys) keys = keys.clone(at::MemoryFormat::Contiguous);
   turn(layer.rotary->settings(), queries, rows, Turn::forth);
   turn(layer.rotary->settings(), keys, rows, Turn::forth);
   return made;
-}
-
-/// A piece: its keys and values join those of the pieces before, which all are attended to.
-at::Tensor attend_piece(const GroupedSettings& settings, const Heads& heads, LayerContext& context) {
-  const Piece& piece = *context.piece;
-  LayerCache& cache = *context.cache;
-  const std::int64_t n = heads.queries.size(0), l = heads.queries.size(1);
-  const auto append = [&](at::Tensor& kept, const at::Tensor& more) {
-    if (!kept.defined()) kept = at::empty({n, more.size(2), piece.capacity, more.size(3)}, more.options());
-    const at::Tensor by_group = swapped(more);  // [n, groups, l, width]
-    for (std::int64_t i = 0; i < n; ++i)
-      kept[i].narrow(1, piece.first[static_cast<std::size_t>(i)], l).copy_(by_group[i]);
-  };
-  append(cache.keys, heads.keys);
-  append(cache.values, heads.values);
-  const auto [least, most] = std::ranges::minmax(piece.first);
-  const std::int64_t seen = most + l;
-  const at::Tensor keys = cache.keys.narrow(2, 0, seen), values = cache.values.narrow(2, 0, seen);
-  // One more position of samples of one length sees all of them.
-  const bool sees_all = l == 1 && least == most && (settings.window == 0 || settings.window >= seen);
-  const at::Tensor mask =
-      sees_all ? at::Tensor() : sight_mask(settings, piece, l, seen, heads.queries.options());
-  if (settings.needs_scores())
-    return attend_with_scores(settings, swapped(heads.queries), keys, values, mask, context);
-  return at::scaled_dot_product_attention(swapped(heads.queries), keys, values, optional(mask), 0.0, /*is_causal=*/false,
-                                          settings.factor(heads.queries.size(3)), /*enable_gqa=*/true);
 }
 
 /// Whether LibTorch's kernel for a CPU can do it, whose backward is written.
@@ -146,13 +124,12 @@ std::tuple<at::Tensor, at::Tensor> attend_by_kernel(const GroupedSettings& setti
       settings.causal && !mask.defined(), optional(mask), settings.factor(heads.queries.size(3)));
 }
 
-at::Tensor attend(const GroupedSettings& settings, const Heads& heads, LayerContext& context) {
-  if (context.piece != nullptr) return attend_piece(settings, heads, context);
-  if (!at::GradMode::is_enabled() && by_kernel(settings, heads)) return std::get<0>(attend_by_kernel(settings, heads));
+at::Tensor attend_whole(const GroupedSettings& settings, const Heads& heads, LayerContext& context) {
+  if (by_kernel(settings, heads)) return std::get<0>(attend_by_kernel(settings, heads));
   const at::Tensor q = swapped(heads.queries), k = swapped(heads.keys), v = swapped(heads.values);
   if (settings.needs_scores()) {
-    const at::Tensor mask = settings.causal ? sight_mask(settings, q.size(2), q.options().requires_grad(false))
-                                            : at::Tensor();
+    const at::Tensor mask =
+        settings.causal ? sight_mask(settings, q.size(2), q.options().requires_grad(false)) : at::Tensor();
     return attend_with_scores(settings, q, k, v, mask, context);
   }
   const at::Tensor mask = mask_of(settings, heads.queries);
@@ -160,12 +137,49 @@ at::Tensor attend(const GroupedSettings& settings, const Heads& heads, LayerCont
                                           settings.factor(q.size(3)), /*enable_gqa=*/true);
 }
 
+/// A piece: its keys and values join those of the pieces before, which all are attended to.
+at::Tensor attend_piece(const GroupedSettings& settings, const Heads& heads, LayerContext& context) {
+  const Piece& piece = *context.piece;
+  LayerCache& cache = *context.cache;
+  const std::int64_t n = heads.queries.size(0), l = heads.queries.size(1);
+  const auto append = [&](at::Tensor& kept, const at::Tensor& more) {
+    if (!kept.defined()) kept = at::empty({n, more.size(2), piece.capacity, more.size(3)}, more.options());
+    const at::Tensor by_group = swapped(more);  // [n, groups, l, width]
+    if (const auto first = common_first(piece)) {
+      kept.narrow(2, *first, l).copy_(by_group);
+      return;
+    }
+    for (std::int64_t i = 0; i < n; ++i)
+      kept[i].narrow(1, piece.first[static_cast<std::size_t>(i)], l).copy_(by_group[i]);
+  };
+  append(cache.keys, heads.keys);
+  append(cache.values, heads.values);
+  const std::int64_t most = std::ranges::max(piece.first);
+  if (most == 0) return attend_whole(settings, heads, context);
+  const std::int64_t seen = most + l;
+  const at::Tensor keys = cache.keys.narrow(2, 0, seen), values = cache.values.narrow(2, 0, seen);
+  // One more position of samples of one length sees all of them.
+  const bool sees_all = l == 1 && common_first(piece) && (settings.window == 0 || settings.window >= seen);
+  const at::Tensor mask =
+      sees_all ? at::Tensor() : sight_mask(settings, piece, l, seen, heads.queries.options());
+  if (settings.needs_scores())
+    return attend_with_scores(settings, swapped(heads.queries), keys, values, mask, context);
+  return at::scaled_dot_product_attention(swapped(heads.queries), keys, values, optional(mask), 0.0,
+                                          /*is_causal=*/false, settings.factor(heads.queries.size(3)),
+                                          /*enable_gqa=*/true);
+}
+
+at::Tensor attend(const GroupedSettings& settings, const Heads& heads, LayerContext& context) {
+  return context.piece != nullptr ? attend_piece(settings, heads, context)
+                                  : attend_whole(settings, heads, context);
+}
+
 /// What the written backward needs: queries and keys as placed, or with norms as they came, with their inverse
 /// root mean squares; values as they came, of a packed input by heads.
 enum Saved : std::size_t { kQueries, kKeys, kValues, kMixed, kLogSumExp, kInverseQueries, kInverseKeys };
 
-// Queries [n, l, heads d], keys [n, l, groups d], values [n, l, groups e] -> [n, l, heads e]; or one input of all
-// three. With norms q_norm.weight and k_norm.weight [d].
+// Queries [n, l, heads d], keys [n, l, groups d], values [n, l, groups e] -> [n, l, heads e]; or one input of
+// all three. With norms q_norm.weight and k_norm.weight [d].
 Forward forward_of(const GroupedAttention& layer) {
   return [layer](TensorSpan inputs, TensorSpan weights, LayerContext& context) -> Tensors {
     Tensors single;
@@ -179,7 +193,8 @@ Forward forward_of(const GroupedAttention& layer) {
     const Heads came = heads_of(layer.settings, inputs);
     const at::Tensor values = inputs.size() == 3 ? inputs[2] : came.values;
     if (layer.settings.norms) {
-      save(context, {came.queries, came.keys, values, mixed, log_sum_exp, made.inverse_queries, made.inverse_keys});
+      save(context,
+           {came.queries, came.keys, values, mixed, log_sum_exp, made.inverse_queries, made.inverse_keys});
     } else {
       save(context, {made.heads.queries, made.heads.keys, values, mixed, log_sum_exp});
     }

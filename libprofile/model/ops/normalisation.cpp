@@ -109,8 +109,8 @@ std::optional<WrittenBackward> layer_norm_backward(const Attributes& /*attribute
   }};
 }
 
-// [n, ..., d] -> the same, over the root of the mean square of the last dimension, times weight + offset; weight
-// [d]
+// [n, ..., d] -> the same, over the root of the mean square of the last dimension, times weight + offset;
+// weight [d]
 Forward rms_norm(const Attributes& attributes) {
   return [eps = number(attributes, "eps"), offset = number(attributes, "offset")](
              TensorSpan inputs, TensorSpan weights, LayerContext& context) -> Tensors {
@@ -124,13 +124,13 @@ Forward rms_norm(const Attributes& attributes) {
   };
 }
 std::optional<WrittenBackward> rms_norm_backward(const Attributes& attributes) {
-  return WrittenBackward{.both = [offset = number(attributes, "offset")](
-                                     TensorSpan saved, TensorSpan weights, const at::Tensor& gradient) -> Tensors {
-                           const auto [x, weight] =
-                               scaled_rows_backward(gradient, saved[0], saved[1], weights[0], offset);
-                           return {x, weight};
-                         },
-                         .applies = [](TensorSpan inputs) { return inputs[0].is_cpu(); }};
+  return WrittenBackward{
+      .both = [offset = number(attributes, "offset")](TensorSpan saved, TensorSpan weights,
+                                                      const at::Tensor& gradient) -> Tensors {
+        const auto [x, weight] = scaled_rows_backward(gradient, saved[0], saved[1], weights[0], offset);
+        return {x, weight};
+      },
+      .applies = [](TensorSpan inputs) { return inputs[0].is_cpu(); }};
 }
 
 // [n, c, h, w] -> the same. alpha times the mean over `size` channels, zeros beyond the first and the last:

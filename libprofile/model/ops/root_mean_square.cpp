@@ -19,7 +19,8 @@ at::Tensor inverse_root_mean_square(const at::Tensor& x, double eps) {
 }
 
 // With `inverse` wide, x * inverse is.
-at::Tensor scaled_rows(const at::Tensor& x, const at::Tensor& inverse, const at::Tensor& weight, double offset) {
+at::Tensor scaled_rows(const at::Tensor& x, const at::Tensor& inverse, const at::Tensor& weight,
+                       double offset) {
   const at::Tensor unit = x.to(wide(x)).mul(inverse);
   if (offset == 0.0) return unit.to(x.scalar_type()).mul(weight);
   return unit.mul(weight.to(wide(x)).add(offset)).to(x.scalar_type());

@@ -18,9 +18,11 @@ namespace pp::model::ops {
 
 RotarySettings::RotarySettings(const Attributes& attributes)
     : dim(integer(attributes, "rotary_dim")),
+      exponent_dim(integer(attributes, "rotary_exponent_dim") > 0 ? integer(attributes, "rotary_exponent_dim")
+                                                                  : dim),
       base(number(attributes, "rotary_base")),
       interleaved(boolean(attributes, "rotary_interleaved")),
-      scaling(text(attributes, "rotary_scaling")),
+      scaling(choice<RotaryScaling>(attributes, "rotary_scaling")),
       factor(number(attributes, "rotary_factor")),
       original_length(static_cast<double>(integer(attributes, "rotary_original_length"))),
       low_freq_factor(number(attributes, "rotary_low_freq_factor")),
@@ -48,7 +50,7 @@ at::Tensor as_llama3(const RotarySettings& s, const at::Tensor& frequencies) {
 
 /// The pair whose frequency makes so many turns within the original length, as a number.
 double pair_of_turns(const RotarySettings& s, double turns) {
-  return static_cast<double>(s.dim) * std::log(s.original_length / (turns * 2 * std::numbers::pi)) /
+  return static_cast<double>(s.exponent_dim) * std::log(s.original_length / (turns * 2 * std::numbers::pi)) /
          (2 * std::log(s.base));
 }
 
@@ -57,7 +59,7 @@ at::Tensor as_yarn(const RotarySettings& s, const at::Tensor& powers) {
   double low = pair_of_turns(s, s.beta_fast), high = pair_of_turns(s, s.beta_slow);
   if (s.truncate) low = std::floor(low), high = std::ceil(high);
   low = std::max(low, 0.0);
-  high = std::min(high, static_cast<double>(s.dim - 1));
+  high = std::min(high, static_cast<double>(s.exponent_dim - 1));
   if (low == high) high += 0.001;
   const at::Tensor ramp = at::arange(s.dim / 2, powers.options()).sub(low).div(high - low).clamp(0, 1);
   const at::Tensor scaled = powers.mul(s.factor).reciprocal();
@@ -80,12 +82,12 @@ Pairs pairs_of(const RotarySettings& settings, const at::Tensor& x) {
 at::Tensor rotary_frequencies(const RotarySettings& settings) {
   const at::TensorOptions options(at::kFloat);
   const at::Tensor exponents =
-      at::arange(0, settings.dim, 2, options).div(static_cast<double>(settings.dim));
+      at::arange(0, settings.dim, 2, options).div(static_cast<double>(settings.exponent_dim));
   const at::Tensor powers = at::pow(settings.base, exponents);
-  if (settings.scaling == "yarn") return as_yarn(settings, powers);
+  if (settings.scaling == RotaryScaling::yarn) return as_yarn(settings, powers);
   const at::Tensor kept = powers.reciprocal();
-  if (settings.scaling == "linear") return kept.div(settings.factor);
-  return settings.scaling == "llama3" ? as_llama3(settings, kept) : kept;
+  if (settings.scaling == RotaryScaling::linear) return kept.div(settings.factor);
+  return settings.scaling == RotaryScaling::llama3 ? as_llama3(settings, kept) : kept;
 }
 
 RotaryTable::Rows RotaryTable::rows(std::int64_t length, const at::TensorOptions& options) {

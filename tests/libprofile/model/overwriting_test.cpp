@@ -35,7 +35,7 @@ bool are_equal(TensorSpan a, TensorSpan b) {
   return true;
 }
 
-const std::set<std::string> kOverwriting{"add", "relu", "sigmoid", "tanh"};
+const std::set<std::string> kOverwriting{"add", "relu", "sigmoid", "soft_cap", "tanh"};
 
 }  // namespace
 

@@ -26,22 +26,21 @@ TEST_SUITE("libprofile/core/draws") {
     CHECK(draws_numbers(loss));
   }
 
-  // What draws_numbers() relies on: below 1, and 0 draws nothing.
-  TEST_CASE("the fractions of every op that draws are probabilities") {
+  TEST_CASE("the ops that draw, and no others, have probabilities, from 0 to below 1") {
     int found = 0;
     for (const OpRow& row : op_table()) {
-      if (!row.draws) continue;
       CAPTURE(row.name);
-      int fractions = 0;
+      int probabilities = 0;
       for (const AttributeSpec& attribute : row.attributes) {
-        if (!std::holds_alternative<double>(attribute.type)) continue;
-        ++fractions;
+        CHECK(attribute.probability == attribute.summary.starts_with("probability"));
+        if (!attribute.probability) continue;
+        ++probabilities;
+        CHECK(std::holds_alternative<double>(attribute.type));
         CHECK(attribute.min == 0);
         CHECK(attribute.max < 1);
-        CHECK(attribute.summary.starts_with("probability"));
       }
-      CHECK(fractions > 0);
-      ++found;
+      CHECK((probabilities > 0) == row.draws);
+      found += row.draws ? 1 : 0;
     }
     CHECK(found > 4);
   }

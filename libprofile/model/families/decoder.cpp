@@ -1,0 +1,129 @@
+#include "libprofile/model/families/decoder.h"
+
+#include <utility>
+
+namespace pp::model {
+namespace {
+
+/// Adds the layers of one decoder, from the tokens to the logits.
+class DecoderBuilder {
+ public:
+  DecoderBuilder(GraphBuilder& builder, const Decoder& decoder) : builder_(builder), d_(decoder) {}
+
+  std::string embedded(const std::string& tokens) {
+    const std::int64_t width = d_.embedding_width > 0 ? d_.embedding_width : d_.width;
+    std::string x = builder_.embedding(d_.names.embedding, tokens, d_.vocabulary, width);
+    if (d_.padding >= 0) builder_.last().attributes.emplace("padding_idx", d_.padding);
+    if (d_.embedding_scale != 1)
+      x = builder_.add(d_.names.embedding_scale, "scale", {x}, {{"factor", d_.embedding_scale}});
+    if (d_.embedding_width > 0) x = builder_.linear("model.decoder.project_in", x, d_.width, false);
+    if (d_.position_rows > 0) {
+      x = builder_.add(d_.names.positions, "position_embedding", {x},
+                       {{"num_embeddings", d_.position_rows}, {"offset", d_.position_offset}});
+    }
+    return builder_.dropout("embedding_dropout", x, d_.embedding_dropout);
+  }
+
+  std::string block(std::size_t number, const std::string& x) {
+    prefix_ = d_.names.blocks + "." + std::to_string(number) + ".";
+    if (d_.parallel) {
+      const std::string mixed = attention(d_.blocks[number], norm(d_.names.norm1, x));
+      const std::string other = perceptron(norm(d_.names.norm2, x));
+      return builder_.add(prefix_ + "residual", "add", {other, mixed, x});
+    }
+    const std::string sum = branch("residual1", x, d_.names.norm1, d_.names.post_norm1,
+                                   [&](const std::string& y) { return attention(d_.blocks[number], y); });
+    return branch("residual2", sum, d_.names.norm2, d_.names.post_norm2,
+                  [&](const std::string& y) { return perceptron(y); });
+  }
+
+  std::string logits(std::string x) {
+    prefix_.clear();
+    if (d_.last_norm) x = norm(d_.names.norm, x);
+    if (d_.embedding_width > 0) x = builder_.linear("model.decoder.project_out", x, d_.embedding_width, false);
+    x = builder_.linear(d_.names.head, x, d_.vocabulary, false);
+    builder_.share_weights(d_.names.embedding, d_.tied);
+    return d_.logit_cap > 0 ? builder_.add("logits", "soft_cap", {x}, {{"cap", d_.logit_cap}}) : x;
+  }
+
+ private:
+  std::string norm(const std::string& name, const std::string& x) {
+    if (d_.layer_norm) return builder_.add(prefix_ + name, "layer_norm", {x}, {{"eps", d_.eps}});
+    return builder_.add(prefix_ + name, "rms_norm", {x}, {{"eps", d_.eps}, {"offset", d_.norm_offset}});
+  }
+
+  /// x + body(x), with its norms where the family has them.
+  template <class Body>
+  std::string branch(const std::string& sum, const std::string& x, const std::string& norm_name,
+                     const std::string& post_norm, Body&& body) {
+    std::string y = body(d_.norms == NormPlace::after ? x : norm(norm_name, x));
+    if (d_.norms == NormPlace::around) y = norm(post_norm, y);
+    y = builder_.add(prefix_ + sum, "add", {x, y});
+    return d_.norms == NormPlace::after ? norm(norm_name, y) : y;
+  }
+
+  std::string attention(const DecoderBlock& block, const std::string& x) {
+    const DecoderNames& names = d_.names;
+    const std::string name = prefix_ + names.attention, inside = name + ".";
+    const std::int64_t queries = d_.heads * d_.head_width, keys = d_.groups * d_.head_width;
+    std::vector<std::string> inputs;
+    if (d_.packed) {
+      inputs = {builder_.linear(inside + names.packed, x, queries + 2 * keys, d_.query_bias)};
+    } else {
+      inputs = {builder_.linear(inside + names.query, x, queries, d_.query_bias),
+                builder_.linear(inside + names.key, x, keys, d_.query_bias),
+                builder_.linear(inside + names.value, x, keys, d_.query_bias)};
+    }
+    Attributes attributes = d_.attention;
+    attributes.insert_or_assign("num_heads", d_.heads);
+    attributes.insert_or_assign("num_key_value_heads", d_.groups);
+    if (block.window > 0) attributes.insert_or_assign("sliding_window", block.window);
+    if (!block.rotates) attributes.insert_or_assign("rotary_dim", std::int64_t{0});
+    std::string y = builder_.add(name, "grouped_query_attention", inputs, std::move(attributes));
+    y = builder_.linear(inside + names.out, y, d_.width, d_.out_bias);
+    return builder_.dropout(prefix_ + "dropout1", y, d_.residual_dropout);
+  }
+
+  std::string perceptron(const std::string& x) {
+    const DecoderNames& names = d_.names;
+    std::string y = d_.gated ? gated(x) : plain(x);
+    y = builder_.linear(prefix_ + names.down, y, d_.width, d_.up_bias);
+    return builder_.dropout(prefix_ + "dropout2", y, d_.residual_dropout);
+  }
+
+  std::string gated(const std::string& x) {
+    const DecoderNames& names = d_.names;
+    std::vector<std::string> inputs;
+    if (d_.packed) {
+      inputs = {builder_.linear(prefix_ + names.gate, x, 2 * d_.hidden, d_.up_bias)};
+    } else {
+      inputs = {builder_.linear(prefix_ + names.gate, x, d_.hidden, d_.up_bias),
+                builder_.linear(prefix_ + names.up, x, d_.hidden, d_.up_bias)};
+    }
+    return builder_.add(prefix_ + names.activation, "gated_activation", inputs,
+                        {{"activation", d_.activation}});
+  }
+
+  std::string plain(const std::string& x) {
+    const std::string y = builder_.linear(prefix_ + d_.names.up, x, d_.hidden, d_.up_bias);
+    const bool by_tanh = d_.activation == "gelu_tanh";
+    return builder_.add(prefix_ + d_.names.activation, by_tanh ? "gelu" : d_.activation, {y},
+                        by_tanh ? Attributes{{"tanh", true}} : Attributes{});
+  }
+
+  GraphBuilder& builder_;
+  const Decoder& d_;
+  std::string prefix_;
+};
+
+}  // namespace
+
+ModelGraph build_decoder(GraphBuilder builder, const Decoder& decoder) {
+  DecoderBuilder layers(builder, decoder);
+  std::string x = layers.embedded(builder.input("tokens", {{decoder.sequence}, DType::int64}));
+  for (std::size_t i = 0; i < decoder.blocks.size(); ++i) x = layers.block(i, x);
+  x = layers.logits(x);
+  return std::move(builder).classify(x, {decoder.sequence});
+}
+
+}  // namespace pp::model

@@ -1,0 +1,72 @@
+// One description of the decoder-only language models since GPT-NeoX: what differs between their families is a
+// field. The built-in families and Hugging Face's config.json both fill one in; one function builds all of
+// them. Layers are named so that parameters have the names of the published tensors. Private to the families.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libprofile/core/model/model_graph.h"
+#include "libprofile/model/families/builder.h"
+
+namespace pp::model {
+
+struct DecoderBlock {
+  bool rotates = true;      ///< rotary positions, where the model has them
+  std::int64_t window = 0;  ///< positions that attention sees; 0: all earlier ones
+};
+
+/// Where a block's norms stand: in front of attention and perceptron; there and behind them, inside the
+/// residual; behind the residual.
+enum class NormPlace { before, around, after };
+
+/// Within the block, but for the first four and the last two.
+struct DecoderNames {
+  std::string embedding = "model.embed_tokens", embedding_scale = "model.embed_scale";
+  std::string positions = {}, blocks = "model.layers";
+  std::string norm1 = "input_layernorm", norm2 = "post_attention_layernorm";
+  std::string post_norm1 = {}, post_norm2 = {};  ///< with NormPlace::around
+  std::string attention = "self_attn";
+  std::string query = "q_proj", key = "k_proj", value = "v_proj", packed = {}, out = "o_proj";
+  std::string up = "mlp.up_proj", down = "mlp.down_proj", activation = "mlp.act_fn";
+  std::string gate = "mlp.gate_proj";
+  std::string norm = "model.norm", head = "lm_head";
+};
+
+struct Decoder {
+  std::int64_t vocabulary = 1, width = 1, hidden = 1, heads = 1, groups = 1, head_width = 1, sequence = 1;
+  std::vector<DecoderBlock> blocks;
+  DecoderNames names;
+  bool layer_norm = false;  ///< else by the root mean square
+  double eps = 1e-6;
+  double norm_offset = 0;  ///< of rms norms
+  NormPlace norms = NormPlace::before;
+  bool last_norm = true;
+  bool parallel = false;  ///< attention and perceptron read the same x, and their results are added to it
+  bool packed = false;    ///< one projection to queries, keys and values, one to gate and up
+  bool query_bias = false, out_bias = false, up_bias = false;  ///< of keys and values too; of gate and down too
+  bool gated = true;
+  std::string activation = "silu";  ///< silu, gelu, gelu_tanh, relu
+  Attributes attention;             ///< of grouped_query_attention, less heads and windows
+  double embedding_scale = 1;
+  double logit_cap = 0;              ///< 0: none
+  std::int64_t position_rows = 0;    ///< learned positions: rows of their table; 0: none
+  std::int64_t position_offset = 0;  ///< row of the first one
+  std::int64_t embedding_width = 0;  ///< where another than `width`, with projections between them; 0: the same
+  std::int64_t padding = -1;         ///< token whose embedding gets no gradient; -1: none
+  double residual_dropout = 0;       ///< on what attention and perceptron add
+  double embedding_dropout = 0;
+  bool tied = false;  ///< the head has the embedding's weights
+};
+
+/// What a family is by itself: names, norms, activation, positions; sizes are left to be filled in. `family`:
+/// llama, mistral, qwen2, qwen3, gemma2, phi3, gpt_neox, opt, smollm, smollm3. Throws pp::Error (internal) for
+/// others.
+Decoder decoder_of_family(std::string_view family);
+
+/// Tokens [sequence] -> logits [sequence, vocabulary], with cross entropy against the next tokens.
+ModelGraph build_decoder(GraphBuilder builder, const Decoder& decoder);
+
+}  // namespace pp::model

@@ -1,0 +1,328 @@
+#include "libprofile/model/families/hugging_face.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libprofile/core/error.h"
+#include "libprofile/model/families/config_defaults.h"
+#include "libprofile/model/families/config_reader.h"
+#include "libprofile/model/families/config_rope.h"
+#include "libprofile/model/families/decoder.h"
+
+namespace pp::model {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr std::int64_t kMostBlocks = 2048, kMostWidth = 1 << 20, kMostPositions = 1 << 20;
+
+struct ConfigArguments {
+  std::optional<std::int64_t> layers, sequence;
+};
+
+ConfigArguments parse_arguments(std::string_view text) {
+  ConfigArguments found;
+  const auto fail = [&](const std::string& message) { throw Error(ErrorKind::usage, message); };
+  while (!text.empty()) {
+    const std::string_view item = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), item.size() + 1));
+    const std::string name(item.substr(0, item.find('=')));
+    if (name != "layers" && name != "sequence")
+      fail("unknown argument \"" + name + "\"; use layers=N and sequence=N");
+    std::optional<std::int64_t>& place = name == "layers" ? found.layers : found.sequence;
+    if (place) fail("argument \"" + name + "\" appears twice; give it once");
+    const std::string_view number = item.substr(std::min(item.size(), name.size() + 1));
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+    const std::int64_t most = name == "layers" ? kMostBlocks : kMostPositions;
+    if (error != std::errc{} || end != number.data() + number.size() || value < 1 || value > most) {
+      fail(name + "=" + std::string(number) + " is out of range; use an integer from 1 to " +
+           std::to_string(most));
+    }
+    place = value;
+  }
+  return found;
+}
+
+/// transformers' names (its ACT2FN) and ours.
+std::string activation_of(ConfigReader& config, std::string_view key, const std::string& otherwise) {
+  static const std::map<std::string, std::string, std::less<>> kNames{
+      {"silu", "silu"},        {"swish", "silu"},         {"gelu", "gelu"},
+      {"gelu_python", "gelu"}, {"gelu_new", "gelu_tanh"}, {"gelu_pytorch_tanh", "gelu_tanh"},
+      {"relu", "relu"}};
+  const std::string name = config.text_or(key, otherwise);
+  if (const auto found = kNames.find(name); found != kNames.end()) return found->second;
+  std::string list;
+  for (const auto& [theirs, ours] : kNames) list.append(list.empty() ? "" : ", ").append(theirs);
+  config.fail(key, "the activation \"" + name + "\" is not built; use one of " + list);
+}
+
+/// Of a document with as many keys as there are configurations.
+class ConfigBuilder {
+ public:
+  ConfigBuilder(const Json& json, const ConfigDefaults& defaults, const ConfigArguments& arguments)
+      : config_(json, "", std::string(defaults.type)),
+        defaults_(defaults),
+        arguments_(arguments),
+        decoder_(decoder_of_family(defaults.type)) {}
+
+  Decoder build() {
+    read_sizes();
+    if (is("opt")) {
+      read_opt();
+    } else {
+      read_rotary();
+    }
+    if (is("gemma2")) read_gemma2();
+    if (is("gpt_neox")) read_gpt_neox();
+    if (is("phi3")) read_phi3();
+    read_windows();
+    read_biases();
+    decoder_.tied = config_.boolean_or("tie_word_embeddings", defaults_.tied);
+    read_padding();
+    if (const double p = config_.number_or("attention_dropout", 0, {0, 0.99}); p > 0)
+      decoder_.attention.emplace("dropout", p);
+    for (const std::string_view key : {"is_encoder_decoder"sv, "add_cross_attention"sv, "rope_interleaved"sv})
+      config_.require(key, false);
+    config_.pass_over(neutral_keys());
+    config_.finish();
+    return std::move(decoder_);
+  }
+
+ private:
+  bool is(std::string_view type) const { return defaults_.type == type; }
+
+  void read_sizes() {
+    constexpr IntegerRange kWidths{1, kMostWidth};
+    decoder_.vocabulary = config_.integer("vocab_size", kWidths);
+    decoder_.width = config_.integer("hidden_size", kWidths);
+    decoder_.hidden = config_.integer(is("opt") ? "ffn_dim" : "intermediate_size", kWidths);
+    if (is("phi3") && decoder_.hidden > kMostWidth / 2)
+      config_.fail("intermediate_size", "must be at most " + std::to_string(kMostWidth / 2));
+    blocks_ = config_.integer("num_hidden_layers", {1, kMostBlocks});
+    const std::int64_t blocks = arguments_.layers.value_or(blocks_);
+    if (blocks > blocks_) {
+      throw Error(ErrorKind::usage, "layers=" + std::to_string(blocks) + " is above num_hidden_layers, " +
+                                        std::to_string(blocks_));
+    }
+    decoder_.blocks.resize(static_cast<std::size_t>(blocks));
+    read_heads();
+    positions_ = config_.integer("max_position_embeddings", {1, std::int64_t{1} << 30});
+    decoder_.sequence = arguments_.sequence.value_or(std::min<std::int64_t>(positions_, 2048));
+    decoder_.eps = config_.number_or(is("gpt_neox") ? "layer_norm_eps" : "rms_norm_eps", defaults_.eps, {0, 1});
+    if (decoder_.attention.contains("norms")) decoder_.attention.emplace("norm_eps", decoder_.eps);
+    decoder_.activation = activation_of(config_,
+                                        is("opt")      ? "activation_function"
+                                        : is("gemma2") ? "hidden_activation"
+                                                       : "hidden_act",
+                                        is("gemma2")     ? "gelu_pytorch_tanh"
+                                        : is("gpt_neox") ? "gelu"
+                                        : is("opt")      ? "relu"
+                                                         : "silu");
+  }
+
+  void read_heads() {
+    decoder_.heads = config_.integer("num_attention_heads", {1, kMostWidth});
+    const bool grouped = !is("opt") && !is("gpt_neox");
+    const std::int64_t groups = defaults_.groups > 0 ? defaults_.groups : decoder_.heads;
+    // A null is as many as heads, also where the class has a number of its own.
+    decoder_.groups =
+        !grouped ? decoder_.heads
+                 : config_.integer_or("num_key_value_heads",
+                                      config_.mentioned("num_key_value_heads") ? decoder_.heads : groups,
+                                      {1, kMostWidth});
+    if (decoder_.heads % decoder_.groups != 0) {
+      config_.fail("num_key_value_heads", std::to_string(decoder_.groups) +
+                                              " must divide num_attention_heads, " +
+                                              std::to_string(decoder_.heads));
+    }
+    std::int64_t width = grouped ? config_.integer_or("head_dim", defaults_.head_width, {1, kMostWidth}) : 0;
+    if (width == 0 && decoder_.width % decoder_.heads != 0 && (!grouped || is("phi3"))) {
+      config_.fail("num_attention_heads", std::to_string(decoder_.heads) + " must divide hidden_size, " +
+                                              std::to_string(decoder_.width));
+    }
+    if (width == 0) width = std::max<std::int64_t>(1, decoder_.width / decoder_.heads);
+    decoder_.head_width = width;
+    const std::int64_t packed = decoder_.packed ? decoder_.heads + 2 * decoder_.groups : decoder_.heads;
+    if (packed > kMostWidth / width) {
+      config_.fail("num_attention_heads", std::to_string(decoder_.heads) + " heads of " +
+                                              std::to_string(width) + " make projections wider than " +
+                                              std::to_string(kMostWidth));
+    }
+  }
+
+  void read_rotary() {
+    const bool partial = is("phi3") || is("gpt_neox");
+    read_rope(config_,
+              {.base = defaults_.rope_base,
+               .base_key = is("gpt_neox") ? "rotary_emb_base" : "rope_theta",
+               .share = is("gpt_neox") ? 0.25 : 1.0,
+               .share_key = is("gpt_neox") ? "rotary_pct" : "partial_rotary_factor",
+               .partial = partial,
+               .scaled = !is("phi3"),
+               .head_width = decoder_.head_width,
+               .positions = positions_},
+              decoder_.attention);
+    if (!is("smollm3")) return;
+    const std::int64_t interval = config_.integer_or("no_rope_layer_interval", 4, {1, kMostBlocks});
+    std::vector<std::int64_t> rotates;
+    if (config_.given("no_rope_layers")) rotates = config_.integers("no_rope_layers", {0, 1});
+    if (!rotates.empty() && std::ssize(rotates) < std::ssize(decoder_.blocks))
+      config_.fail("no_rope_layers",
+                   "must have an entry for each of the " + std::to_string(blocks_) + " layers");
+    for (std::size_t i = 0; i < decoder_.blocks.size(); ++i) {
+      decoder_.blocks[i].rotates =
+          rotates.empty() ? (static_cast<std::int64_t>(i) + 1) % interval != 0 : rotates[i] == 1;
+    }
+  }
+
+  void read_gemma2() {
+    constexpr NumberRange kCaps{1e-6, 1e6};
+    decoder_.embedding_scale = std::sqrt(static_cast<double>(decoder_.width));
+    decoder_.attention.emplace("scale",
+                               1 / std::sqrt(config_.number_or("query_pre_attn_scalar", 256, {1e-6, 1e9})));
+    if (const double cap = config_.number_or("attn_logit_softcapping",
+                                             config_.mentioned("attn_logit_softcapping") ? 0 : 50, kCaps);
+        cap > 0)
+      decoder_.attention.emplace("soft_cap", cap);
+    decoder_.logit_cap = config_.number_or("final_logit_softcapping",
+                                           config_.mentioned("final_logit_softcapping") ? 0 : 30, kCaps);
+    config_.require("use_bidirectional_attention", false);
+    static constexpr std::array kUnread{"hidden_act"sv, "sliding_window_size"sv};
+    config_.pass_over(kUnread);
+  }
+
+  void read_gpt_neox() {
+    decoder_.parallel = config_.boolean_or("use_parallel_residual", true);
+    decoder_.residual_dropout = decoder_.embedding_dropout = config_.number_or("hidden_dropout", 0, {0, 0.99});
+  }
+
+  void read_phi3() {
+    decoder_.residual_dropout = config_.number_or("resid_pdrop", 0, {0, 0.99});
+    static constexpr std::array kUnread{"embd_pdrop"sv, "original_max_position_embeddings"sv};
+    config_.pass_over(kUnread);
+  }
+
+  void read_opt() {
+    if (decoder_.sequence > positions_) {
+      throw Error(ErrorKind::usage, "sequence=" + std::to_string(decoder_.sequence) +
+                                        " is above max_position_embeddings, " + std::to_string(positions_) +
+                                        ", the rows of its table");
+    }
+    decoder_.position_rows = positions_ + decoder_.position_offset;
+    const std::int64_t embedding = config_.integer_or("word_embed_proj_dim", decoder_.width, {1, kMostWidth});
+    if (embedding != decoder_.width) decoder_.embedding_width = embedding;
+    const bool before = config_.boolean_or("do_layer_norm_before", true);
+    if (!before) decoder_.norms = NormPlace::after;
+    const bool removed = config_.boolean_or("_remove_final_layer_norm", false);
+    decoder_.last_norm = before && !removed;
+    decoder_.residual_dropout = config_.number_or("dropout", 0.1, {0, 0.99});
+    if (config_.number_or("layerdrop", 0, {0, 1}) > 0)
+      config_.fail("layerdrop", "layers that are left out at random are not built; set it to 0");
+    config_.require("layer_norm_elementwise_affine", true);
+    static constexpr std::array kUnread{"activation_dropout"sv};
+    config_.pass_over(kUnread);
+  }
+
+  void read_windows() {
+    if (is("llama") || is("gpt_neox") || is("opt")) return;
+    const bool switched = is("qwen2") || is("qwen3") || is("smollm3");
+    const bool on = !switched || config_.boolean_or("use_sliding_window", false);
+    const std::int64_t window =
+        config_.integer_or("sliding_window", config_.mentioned("sliding_window") ? 0 : defaults_.window,
+                           {1, std::int64_t{1} << 30});
+    const bool by_type = switched || is("gemma2");
+    const std::int64_t first = is("qwen2") || is("qwen3")
+                                   ? config_.integer_or("max_window_layers", 28, {0, std::int64_t{1} << 30})
+                                   : 0;
+    std::vector<std::string> types;
+    if (by_type && config_.given("layer_types")) types = config_.texts("layer_types");
+    check_types(types);
+    for (std::size_t i = 0; i < decoder_.blocks.size(); ++i) {
+      const bool slides = !types.empty()  ? types[i] == "sliding_attention"
+                          : is("gemma2")  ? i % 2 == 0
+                          : is("smollm3") ? !decoder_.blocks[i].rotates
+                                          : static_cast<std::int64_t>(i) >= first;
+      if (on && slides) decoder_.blocks[i].window = window;
+    }
+  }
+
+  void check_types(const std::vector<std::string>& types) const {
+    if (types.empty()) return;
+    if (std::ssize(types) < std::ssize(decoder_.blocks))
+      config_.fail("layer_types", "must have an entry for each of the " + std::to_string(blocks_) + " layers");
+    for (const std::string& type : types) {
+      if (type != "full_attention" && type != "sliding_attention")
+        config_.fail("layer_types", "\"" + type + "\" is not built; use full_attention and sliding_attention");
+    }
+  }
+
+  void read_biases() {
+    if (is("llama") || is("qwen3") || is("gemma2") || is("smollm3"))
+      decoder_.query_bias = decoder_.out_bias = config_.boolean_or("attention_bias", false);
+    if (is("llama") || is("smollm3")) decoder_.up_bias = config_.boolean_or("mlp_bias", false);
+    if (is("gpt_neox")) decoder_.query_bias = decoder_.out_bias = config_.boolean_or("attention_bias", true);
+    if (is("opt"))
+      decoder_.query_bias = decoder_.out_bias = decoder_.up_bias = config_.boolean_or("enable_bias", true);
+  }
+
+  /// The row of the embedding that transformers gives no gradient; it counts from the end where it is negative.
+  void read_padding() {
+    const std::int64_t most = decoder_.vocabulary - 1;
+    if (is("gpt_neox")) {
+      config_.mentioned("pad_token_id");
+      return;
+    }
+    if (config_.given("pad_token_id")) {
+      const std::int64_t token = config_.integer("pad_token_id", {-decoder_.vocabulary, most});
+      decoder_.padding = token < 0 ? token + decoder_.vocabulary : token;
+    } else if (!config_.mentioned("pad_token_id") && defaults_.padding >= 0) {
+      decoder_.padding = defaults_.padding;
+      if (decoder_.padding > most) {
+        config_.fail("pad_token_id", "is missing, and " + std::to_string(defaults_.padding) + ", which " +
+                                         config_.who() +
+                                         " takes then, is not below vocab_size; give it, or null");
+      }
+    }
+  }
+
+  ConfigReader config_;
+  const ConfigDefaults& defaults_;
+  const ConfigArguments& arguments_;
+  Decoder decoder_;
+  std::int64_t blocks_ = 0, positions_ = 0;
+};
+
+std::string model_name(std::string_view type, const ConfigArguments& arguments) {
+  std::string name(type);
+  char separator = ':';
+  const auto add = [&](const char* key, const std::optional<std::int64_t>& value) {
+    if (value) name += std::exchange(separator, ',') + std::string(key) + "=" + std::to_string(*value);
+  };
+  add("layers", arguments.layers);
+  add("sequence", arguments.sequence);
+  return name;
+}
+
+}  // namespace
+
+bool is_hugging_face_config(const Json& json) {
+  return json.is_object() && json.contains("model_type") && !json.contains("format");
+}
+
+ModelGraph build_hugging_face(const Json& config, std::string_view text) {
+  const ConfigArguments arguments = parse_arguments(text);
+  const ConfigDefaults& defaults = config_defaults(config);
+  const Decoder decoder = ConfigBuilder(config, defaults, arguments).build();
+  return resolve(build_decoder(GraphBuilder(model_name(defaults.type, arguments)), decoder)).graph;
+}
+
+}  // namespace pp::model

@@ -1,0 +1,117 @@
+#include "librun/checkpoint/weight_output.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "libprofile/core/error.h"
+#include "libprofile/core/json_reader.h"
+
+namespace pp::run {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kIndex = ".safetensors.index.json";
+constexpr auto kStem = "model";
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return path.filename().empty() || fs::is_directory(path, ignored);
+}
+
+}  // namespace
+
+std::vector<std::vector<std::size_t>> shards_of(std::span<const ModelTensor> tensors, Bytes limit) {
+  std::vector<std::vector<std::size_t>> shards;
+  Bytes held(0);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const Bytes bytes = bytes_of(tensors[i].type);
+    if (shards.empty() || held + bytes > limit) {
+      shards.emplace_back();
+      held = Bytes(0);
+    }
+    shards.back().push_back(i);
+    held += bytes;
+  }
+  return shards;
+}
+
+std::string shard_name(const std::string& stem, std::size_t number, std::size_t count) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "-%05zu-of-%05zu", number, count);
+  return stem + digits + ".safetensors";
+}
+
+WeightOutput::WeightOutput(const fs::path& path, std::span<const ModelTensor> tensors, Bytes limit) {
+  const std::string name = path.filename().string();
+  const bool indexed = name.ends_with(kIndex);
+  const auto names_of = [&](const std::vector<std::size_t>& shard) {
+    std::vector<std::string> names;
+    for (const std::size_t i : shard) names.push_back(tensors[i].name);
+    return names;
+  };
+  std::vector<std::size_t> all(tensors.size());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+  if (!indexed && !is_folder(path)) {
+    open(path, names_of(all));
+    return;
+  }
+
+  const fs::path folder = indexed ? path.parent_path() : path;
+  const std::string stem = indexed ? name.substr(0, name.size() - kIndex.size()) : kStem;
+  std::error_code ignored;  // the first file in it will say why
+  if (!folder.empty()) fs::create_directories(folder, ignored);
+  const fs::path index = folder / (stem + std::string(kIndex));
+  const std::vector<std::vector<std::size_t>> shards = shards_of(tensors, limit);
+  if (!indexed && shards.size() <= 1) {
+    if (fs::exists(index, ignored)) stale_ = index;
+    open(folder / (stem + ".safetensors"), names_of(all));
+    return;
+  }
+  for (std::size_t s = 0; s < shards.size(); ++s)
+    open(folder / shard_name(stem, s + 1, shards.size()), names_of(shards[s]));
+  index_ = std::make_unique<AtomicFile>(index);
+}
+
+void WeightOutput::open(const fs::path& path, std::vector<std::string> names) {
+  files_.push_back({std::make_unique<AtomicFile>(path), std::move(names)});
+}
+
+void WeightOutput::write(std::span<const StoredTensor> tensors) {
+  std::map<std::string_view, const StoredTensor*> by_name;
+  for (const StoredTensor& tensor : tensors) by_name.emplace(tensor.name, &tensor);
+  for (const File& file : files_) {
+    std::vector<StoredTensor> part;
+    for (const std::string& name : file.names) {
+      const auto found = by_name.find(name);
+      if (found == by_name.end()) throw Error(ErrorKind::internal, "no tensor \"" + name + "\" was trained");
+      part.push_back(*found->second);
+    }
+    write_safetensors(part, [&](std::string_view bytes) { file.file->write(bytes); });
+  }
+  if (index_) write_index(tensors);
+  for (const File& file : files_) file.file->commit();
+  if (index_) index_->commit();
+  std::error_code ignored;
+  if (!stale_.empty()) fs::remove(stale_, ignored);
+}
+
+void WeightOutput::write_index(std::span<const StoredTensor> tensors) {
+  std::int64_t bytes = 0;
+  for (const StoredTensor& tensor : tensors) bytes += bytes_of(tensor.type).value;
+  std::map<std::string, std::string> files;
+  for (const File& file : files_) {
+    for (const std::string& name : file.names) files[name] = file.file->path().filename().string();
+  }
+  Json index{{"metadata", {{"total_size", bytes}}}, {"weight_map", Json::object()}};
+  for (const auto& [name, file] : files) index["weight_map"][name] = file;
+  index_->write(dump_json(index));
+}
+
+}  // namespace pp::run

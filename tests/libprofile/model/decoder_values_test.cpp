@@ -1,0 +1,61 @@
+// Decoders from Hugging Face's config.json against what transformers 5 computes for the same one
+// (tests/data/families, written by tests/scripts/make_decoder_values.py, which says what a file has), relative
+// to the largest logit, the loss, a gradient's size.
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "libprofile/core/file.h"
+#include "libprofile/model/families/families.h"
+#include "libprofile/model/families/hugging_face.h"
+#include "tests/libprofile/model/family_values.h"
+#include "tests/support/torch_test.h"
+
+using namespace pp;
+
+namespace {
+
+constexpr const char* kCases[] = {
+    "llama",        "llama_llama3", "llama_yarn",          "llama_linear", "mistral",
+    "qwen2",        "qwen3",        "qwen3_yarn",          "gemma2",       "phi3",
+    "phi3_partial", "gpt_neox",     "gpt_neox_sequential", "opt",          "opt_post_norm",
+    "smollm",       "smollm3"};
+
+Json document_of(const std::string& name) {
+  return parse_json(read_file(std::filesystem::path(PP_TEST_DATA "/families") / (name + ".json")));
+}
+
+/// `tolerance`: at least.
+void check_case(const std::string& name, DType dtype, double tolerance) {
+  CAPTURE(name);
+  const Json document = document_of(name);
+  tolerance = std::max(tolerance, document["tolerance"].get<double>());
+  const ModelGraph graph =
+      model::build_hugging_face(document["config"], document["arguments"].get<std::string>());
+  const ResolvedModel model = resolve(graph);
+  const auto batch = [&](const DataTensor& tensor) { return ::test::family_data(model, tensor); };
+  check_values(::test::model_values(graph, dtype, {.weights = ::test::initial, .data = batch}),
+               nlohmann::json(document), tolerance);
+}
+
+}  // namespace
+
+TEST_SUITE("libprofile/model/decoder_values") {
+  TEST_CASE("logits, loss and all gradients in float64") {
+    for (const char* name : kCases) check_case(name, DType::float64, 0);
+  }
+  TEST_CASE("logits, loss and all gradients in float32") {
+    for (const char* name : kCases) check_case(name, DType::float32, 2e-5);
+  }
+
+  TEST_CASE("what transformers 5 writes of a configuration is the same model") {
+    for (const char* name : kCases) {
+      CAPTURE(name);
+      const Json document = document_of(name);
+      const std::string arguments = document["arguments"].get<std::string>();
+      CHECK((model::build_hugging_face(document["saved"], arguments) ==
+             model::build_hugging_face(document["config"], arguments)));
+    }
+  }
+}

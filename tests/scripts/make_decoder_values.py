@@ -1,0 +1,129 @@
+"""python3 tests/scripts/make_decoder_values.py [CASE...]: writes tests/data/families/CASE.json, what transformers 5 computes
+for small decoders in float64, for ours of the same config.json to be compared with. Needs torch, transformers and numpy.
+
+Both sides fill weights, tokens and labels as family_numbers.py says. A file has
+
+config     Hugging Face's config.json, as a person would write it or an older version has
+saved      the same as transformers 5 writes it
+arguments  behind the name of the document, as pp-profile takes them
+model      theirs
+tolerance  relative. Theirs computes rms norms in float32 whatever the type, which is 2e-6 of a logit in some of these
+           cases; here their modules compute them in float64, as ours. Eager attention keeps its softmax in float32
+outputs    logits in evaluation, the samples one after the other
+loss       mean cross entropy of the labels at their positions, in training; there is no dropout
+gradients  of each parameter, multiplied with numbers("gradient." + name) and added up
+prompt     tokens of each sample that greedy decoding begins with
+greedy     the tokens that transformers' generate() adds to them
+"""
+
+import functools
+import json
+import pathlib
+import sys
+from typing import Any
+
+import torch
+import transformers
+from family_numbers import SAMPLES, data, initial, numbers, short
+from torch.nn import functional as F
+from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
+
+FOLDER = pathlib.Path(__file__).resolve().parents[1] / "data" / "families"
+TOKENS, SEQUENCE, PROMPT, ADDED = 19, 12, 4, 8
+
+SMALL = {"vocab_size": TOKENS, "hidden_size": 24, "intermediate_size": 20, "num_hidden_layers": 2,
+         "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 64}
+
+
+def case(model_type: str, **keys: Any) -> dict[str, Any]:
+    return {"model_type": model_type} | SMALL | keys
+
+
+OPT = {"vocab_size": TOKENS, "hidden_size": 24, "ffn_dim": 20, "num_hidden_layers": 2, "num_attention_heads": 3,
+       "max_position_embeddings": 15, "dropout": 0.0}
+NEOX = {key: value for key, value in SMALL.items() if key != "num_key_value_heads"}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 32}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+
+CASES: dict[str, dict[str, Any]] = {
+    "llama": case("llama", rms_norm_eps=1e-5, rope_theta=500.0, attention_bias=True, mlp_bias=True, pad_token_id=2),
+    "llama_llama3": case("llama", head_dim=10, rope_scaling=LLAMA3, rope_theta=100.0, num_key_value_heads=3),
+    "llama_yarn": case("llama", head_dim=16, rope_scaling=YARN, num_key_value_heads=6, tie_word_embeddings=True),
+    "llama_linear": case("llama", rope_scaling={"type": "linear", "factor": 2.5}, hidden_act="gelu_new"),
+    "mistral": case("mistral", sliding_window=3, head_dim=6, num_hidden_layers=3),
+    "qwen2": case("qwen2", use_sliding_window=True, sliding_window=4, max_window_layers=1, tie_word_embeddings=True),
+    "qwen3": case("qwen3", head_dim=8, rope_theta=1000000, attention_bias=True),
+    "qwen3_yarn": case("qwen3", head_dim=12, rope_scaling=YARN | {"attention_factor": 1.25, "truncate": False}),
+    "gemma2": case("gemma2", head_dim=6, sliding_window=3, query_pre_attn_scalar=7, num_hidden_layers=3,
+                   attn_logit_softcapping=2.0, final_logit_softcapping=3.0),
+    "phi3": case("phi3", sliding_window=5, pad_token_id=1, num_key_value_heads=3),
+    "phi3_partial": case("phi3", pad_token_id=None, partial_rotary_factor=0.5, num_attention_heads=3,
+                         num_key_value_heads=1),
+    "gpt_neox": {"model_type": "gpt_neox"} | NEOX | {"rotary_pct": 0.5, "num_attention_heads": 3},
+    "gpt_neox_sequential": {"model_type": "gpt_neox"} | NEOX | {
+        "rotary_pct": 0.5, "hidden_size": 30, "num_attention_heads": 5, "rotary_emb_base": 100, "hidden_act": "relu",
+        "use_parallel_residual": False, "attention_bias": False, "tie_word_embeddings": True},
+    "opt": {"model_type": "opt"} | OPT,
+    "opt_post_norm": {"model_type": "opt"} | OPT | {"do_layer_norm_before": False, "word_embed_proj_dim": 10,
+                                                    "enable_bias": False, "tie_word_embeddings": False},
+    "smollm": case("llama", tie_word_embeddings=True, rope_theta=100000.0, num_attention_heads=3, num_key_value_heads=1),
+    "smollm3": case("smollm3", num_hidden_layers=4, no_rope_layer_interval=2, use_sliding_window=True, sliding_window=4,
+                    pad_token_id=3),
+}
+
+
+def our_name(name: str, model_type: str) -> str:
+    """The published tensors of GPT-NeoX have the name that transformers gave the head before version 5."""
+    return name.replace("lm_head", "embed_out") if model_type == "gpt_neox" else name
+
+
+def in_float64(norm: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """The forward of LlamaRMSNorm and its copies, or of Gemma2RMSNorm, without their casts."""
+    if isinstance(norm, Gemma2RMSNorm):
+        return norm._norm(x) * (1 + norm.weight)
+    return norm.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + norm.variance_epsilon))
+
+
+def values(name: str) -> dict[str, Any]:
+    given = CASES[name]
+    config = transformers.AutoConfig.for_model(**json.loads(json.dumps(given)))
+    # With the key-value cache windows are seen by a kernel with a mask; Gemma's caps are only computed by eager.
+    attention = "eager" if given["model_type"] == "gemma2" else "sdpa"
+    module = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention).double()
+    for part in module.modules():
+        if type(part).__name__.endswith("RMSNorm"):
+            part.forward = functools.partial(in_float64, part)
+    parameters = {our_name(theirs, given["model_type"]): p for theirs, p in module.named_parameters()}
+    with torch.no_grad():
+        for ours, parameter in parameters.items():
+            parameter.copy_(initial(ours, list(parameter.shape)))
+    tokens, labels = data("tokens", [SEQUENCE], TOKENS), data("label", [SEQUENCE], TOKENS)
+    with torch.no_grad():
+        outputs = module.eval()(tokens).logits
+    loss = F.cross_entropy(module.train()(tokens).logits.flatten(0, -2), labels.flatten())
+    loss.backward()
+    probes = {ours: short((p.grad * numbers("gradient." + ours, list(p.shape))).sum()) for ours, p in parameters.items()}
+    greedy = module.eval().generate(tokens[:, :PROMPT], attention_mask=torch.ones(SAMPLES, PROMPT, dtype=torch.long),
+                                    max_new_tokens=ADDED, min_new_tokens=ADDED, do_sample=False, eos_token_id=None,
+                                    bos_token_id=None, pad_token_id=0)
+    return {"config": given, "saved": json.loads(config.to_json_string()), "arguments": f"sequence={SEQUENCE}",
+            "model": f"transformers.{type(module).__name__}", "tolerance": 1e-6 if attention == "eager" else 1e-9,
+            "outputs": [short(v) for v in outputs.flatten()], "loss": short(loss.detach()), "gradients": probes,
+            "prompt": tokens[:, :PROMPT].tolist(), "greedy": greedy[:, PROMPT:].tolist()}
+
+
+def main() -> int:
+    unknown = set(sys.argv[1:]) - set(CASES)
+    if unknown:
+        print(f"{__doc__}\ncases: {' '.join(CASES)}; not: {' '.join(sorted(unknown))}")
+        return 2
+    for name in sys.argv[1:] or CASES:
+        content = json.dumps(values(name)) + "\n"
+        (FOLDER / f"{name}.json").write_text(content)
+        print(f"{name}: {len(content)} bytes", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
