@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <execinfo.h>
 #include <fcntl.h>
 #include <algorithm>
 #include <array>
@@ -16,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -84,12 +86,35 @@ void empty_folder(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) fs::remove_all(entry.path());
 }
 
-void limit_cpu(int seconds, rusage& used) {
-  getrusage(RUSAGE_SELF, &used);
-  const auto limit = static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec + 1 + seconds);
-  const rlimit limits{limit, RLIM_INFINITY};
-  setrlimit(RLIMIT_CPU, &limits);
+/// On SIGXCPU: says where the case is, and ends the child by it.
+void show_stack(int signal) {
+  std::array<void*, 64> frames{};
+  backtrace_symbols_fd(frames.data(), backtrace(frames.data(), static_cast<int>(frames.size())), STDERR_FILENO);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
 }
+
+/// SIGXCPU when a case has used its seconds. Not RLIMIT_CPU, which counts ticks of the clock, whoever of
+/// several processes they meet: over minutes tens of seconds more than a process has run.
+class CpuLimit {
+ public:
+  CpuLimit() {
+    std::array<void*, 1> loads_what_unwinds{};  // which a handler may not
+    backtrace(loads_what_unwinds.data(), 1);
+    std::signal(SIGXCPU, show_stack);
+    sigevent event{};
+    event.sigev_notify = SIGEV_SIGNAL;
+    event.sigev_signo = SIGXCPU;
+    if (timer_create(CLOCK_PROCESS_CPUTIME_ID, &event, &timer_) != 0) std::_Exit(1);
+  }
+  void set(int seconds) {
+    const itimerspec once{{0, 0}, {seconds, 0}};
+    timer_settime(timer_, 0, &once, nullptr);
+  }
+
+ private:
+  timer_t timer_{};
+};
 
 std::int64_t peak_bytes() {
   rusage used{};
@@ -112,6 +137,7 @@ Result run_case(const Campaign& campaign, Case& one) {
   const int log = open((folder / "stderr.txt").c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_APPEND, 0600);
   if (log >= 0) dup2(log, STDERR_FILENO);
   fs::current_path(folder);
+  CpuLimit limit;
   for (; shared.next < options.count && Clock::now() < end; ++shared.next) {
     if (ftruncate(STDERR_FILENO, 0) != 0) std::_Exit(1);
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
@@ -119,7 +145,8 @@ Result run_case(const Campaign& campaign, Case& one) {
     }
     Case one(seed_of(options, shared.next), folder, shared.doing.data(), shared.doing.size());
     one.doing("");
-    limit_cpu(campaign.cpu_seconds * kSanitizerFactor, shared.before);
+    limit.set(campaign.cpu_seconds * kSanitizerFactor);
+    getrusage(RUSAGE_SELF, &shared.before);
     const Result result = run_case(campaign, one);
     ++shared.counts[result.category];
     put(shared.finding, result.finding);

@@ -54,6 +54,21 @@ std::vector<at::Tensor> moving(const ResolvedModel& model, std::vector<at::Tenso
   return left;
 }
 
+// Parameters that no micro-batch had a gradient for, as where the loss does not read their layer: torch.optim
+// leaves them alone, their decay too.
+std::vector<std::string> without_gradient(const ResolvedModel& model, const model::Gradients& sums) {
+  std::map<std::string, bool> reached;
+  for (std::size_t l = 0; l < sums.layers.size(); ++l) {
+    for (std::size_t i = 0; i < sums.layers[l].size(); ++i)
+      reached[parameter_name(model, model.layers[l].weights_layer, i)] |= sums.layers[l][i].defined();
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, any] : reached) {
+    if (!any) names.push_back(name);
+  }
+  return names;
+}
+
 bool all_finite(const std::vector<at::Tensor>& gradients) {
   return std::ranges::all_of(gradients, [](const at::Tensor& g) { return g.isfinite().all().item<bool>(); });
 }
@@ -119,8 +134,10 @@ Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Orde
       for (const auto& entry : part.statistics) statistics[{entry.layer, entry.buffer}].push_back(entry);
       loss += part.loss;
     }
+    std::vector<std::string> still = without_gradient(model.resolved(), sums);
+    still.insert(still.end(), kept.begin(), kept.end());
     const std::vector<at::Tensor> gradients =
-        moving(model.resolved(), gathered(model.resolved(), summed(sums, weights)), kept);
+        moving(model.resolved(), gathered(model.resolved(), summed(sums, weights)), still);
     result.losses.push_back(loss);
     for (const at::Tensor& gradient : gradients) gradient.mul_(1 / scale);
     if (dynamic) {  // as torch.amp.GradScaler
@@ -132,7 +149,7 @@ Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Orde
       if (!finite) continue;
     }
     if (options.clip_norm) clip(gradients, *options.clip_norm);
-    optimizer->step(moving(model.resolved(), owned(model.resolved(), weights), kept), gradients,
+    optimizer->step(moving(model.resolved(), owned(model.resolved(), weights), still), gradients,
                     rate ? rate(step) : options.learning_rate);
     for (auto& [place, entries] : statistics) {
       for (const BatchNorm& norm : batch_norms(model.resolved(), place.first)) {

@@ -143,9 +143,12 @@ def equal_layers() -> str:
 
 @row("tied weights of two stages")
 def tied() -> str:
-    said = run(2, "pp-plan", DATA / "tied.json", *TWO_DEVICES, "--mini-batch", 16, "--stages", 2)
+    request = (DATA / "tied.json", *TWO_DEVICES, "--mini-batch", 16, "--stages", 2)
+    said = run(2, "pp-plan", *request, "--tied", "stage")
     assert "--tied copies" in said, said
-    return "the refusal names --tied copies"
+    made = plan_of(*request)
+    assert [len(shared["stages"]) for shared in made["tied"]] == [2], made["tied"]
+    return "copies unless --tied stage, whose refusal names --tied copies"
 
 
 @row("ranks with different weights")

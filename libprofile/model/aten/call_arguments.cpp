@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -71,6 +72,12 @@ void check_divisor(std::int64_t value, const c10::Argument& argument) {
     refuse(argument, "must be 1 or more, not " + std::to_string(value));
 }
 
+/// Kernels negate what counts backwards; matrix_power of the smallest number never returns.
+void check_magnitude(std::int64_t value, const c10::Argument& argument) {
+  constexpr auto kSmallest = std::numeric_limits<std::int64_t>::min();
+  if (value == kSmallest) refuse(argument, "must be more than " + std::to_string(kSmallest));
+}
+
 /// Not every kernel looks how long the list is that says so much of each side of an image. A list declared with
 /// one element may have more, of dimensions to reduce also none.
 void check_length(std::size_t length, const c10::Argument& argument) {
@@ -119,18 +126,21 @@ Arguments::Arguments(const AtenCall& call, const c10::FunctionSchema& schema) {
   }
 }
 
-void Arguments::note(std::int64_t value) { largest_integer_ = std::max(largest_integer_, value); }
+void Arguments::note(std::int64_t value, const c10::Argument& argument) {
+  check_magnitude(value, argument);
+  largest_integer_ = std::max(largest_integer_, value);
+}
 
 Arguments::Slot Arguments::bind_integer(const AtenValue& value, const c10::Argument& argument) {
   if (const auto* batch = as<BatchInteger>(value)) {
-    note(batch->per_sample);
-    note(batch->fixed);
+    note(batch->per_sample, argument);
+    note(batch->fixed, argument);
     return *batch;
   }
   const auto* whole = as<std::int64_t>(value);
   if (whole == nullptr) refuse(argument, "must be an integer");
   check_divisor(*whole, argument);
-  note(*whole);
+  note(*whole, argument);
   return IValue(*whole);
 }
 

@@ -48,7 +48,7 @@ class Arguments {
   Slot bind(const AtenValue& value, const c10::TypePtr& type, const c10::Argument& argument);
   Slot bind_list(const AtenValue& value, const c10::TypePtr& element, const c10::Argument& argument);
   Slot bind_integer(const AtenValue& value, const c10::Argument& argument);
-  void note(std::int64_t value);
+  void note(std::int64_t value, const c10::Argument& argument);
   static c10::IValue value_of(const Slot& slot, const Frame& frame);
   static c10::IValue list_of(const List& list, const Frame& frame);
 
