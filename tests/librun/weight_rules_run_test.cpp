@@ -66,6 +66,9 @@ TEST_SUITE("librun/weight_rules") {
     const Grouped grouped;
     const NamedTensors one = grouped.trained(grouped.spec(1));
     for (const auto& [name, tensor] : grouped.after) {
+      // Softmax does not see a bias of the keys: its gradient is rounding, whose sign AdamW makes a whole step
+      // of.
+      if (name == "key.bias") continue;
       CAPTURE(name);
       CHECK(named(one, name).sub(tensor).abs().max().item<double>() < 2e-6);
     }
@@ -108,7 +111,9 @@ TEST_SUITE("librun/weight_rules") {
       CAPTURE(schedule);
       Grouped grouped;
       grouped.options.rules = {.rate_factors = {{"head", 0}}};
-      const NamedTensors found = grouped.trained(grouped.spec(2, schedule));
+      PlanSpec spec = grouped.spec(2, schedule);
+      if (spec.schedule != "2bw") spec.micro_batches = 1;
+      const NamedTensors found = grouped.trained(spec);
       const NamedTensors initial = run::read_weights(grouped.options.initial_weights);
       CHECK(named(found, "head.weight").equal(named(initial, "head.weight")));
       CHECK_FALSE(named(found, "out.weight").equal(named(initial, "out.weight")));
