@@ -102,8 +102,8 @@ class Body(nn.Module):
         self.layers = nn.ModuleList([Block(config, low_rank) for _ in range(config["num_hidden_layers"])])
         self.norm = Norm(config["hidden_size"], config["rms_norm_eps"])
 
-    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
-        x = self.embed_tokens(input_ids)
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.embed_tokens(tokens)
         for layer in self.layers:
             x = layer(x)
         return self.norm(x)
@@ -117,8 +117,8 @@ class Llama(nn.Module):
         self.model = Body(config, low_rank)
         self.lm_head = nn.Linear(config["hidden_size"], config["vocab_size"], bias=False)
 
-    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
-        return self.lm_head(self.model(input_ids))
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.lm_head(self.model(tokens))
 
 
 # What scripts/import-torch and scripts/export-data are given.
@@ -166,7 +166,7 @@ class Answers(torch.utils.data.Dataset):
         labels = torch.full((LENGTH,), -100)
         tokens[:len(question) + len(answer)] = torch.tensor(list(question + answer))
         labels[len(question) - 1:len(question) + len(answer) - 1] = torch.tensor(list(answer))
-        return {"input_ids": tokens, "label": labels}
+        return {"tokens": tokens, "label": labels}
 
 
 def train() -> torch.utils.data.DataLoader:
@@ -200,7 +200,7 @@ def merge(folder: str, trained: str, to: str) -> None:
 def compare(folder: str, trained: str, to: str) -> None:
     additions, merged = lora(folder), whole(to)
     additions.load_state_dict(read(trained))
-    tokens = next(iter(test()))["input_ids"]
+    tokens = next(iter(test()))["tokens"]
     with torch.no_grad():
         one, other = additions(tokens), merged(tokens)
     print(f"largest difference of logits up to {one.abs().max():.1f}: {(one - other).abs().max():.0e}")

@@ -51,7 +51,7 @@ NAMED: dict[str, Operation] = {
     "grouped_query_attention": lambda a, x, w: decoders.grouped_query_attention(a, x, w, 0.0),
     "gated_activation": lambda a, x, w: decoders.gated_activation(a, x),
     "soft_cap": lambda a, x, w: decoders.soft_cap(a["cap"], x[0]),
-    "embedding": lambda a, x, w: F.embedding(x[0], w["weight"]),
+    "embedding": lambda a, x, w: F.embedding(x[0], w["weight"], a["padding_idx"] if a["padding_idx"] >= 0 else None),
     "bias": lambda a, x, w: x[0] + w["bias"],
     "relu": lambda a, x, w: F.relu(x[0]),
     "relu6": lambda a, x, w: F.relu6(x[0]),

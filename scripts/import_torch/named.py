@@ -137,11 +137,12 @@ def rms_norm(given: dict[str, Any], step: Step, context: Context) -> Named | Non
 
 def embedding(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     weights, indices = context.weights(weight=given["weight"]), given["indices"]
-    plain = given.get("padding_idx", -1) == -1 and not given.get("scale_grad_by_freq") and not given.get("sparse")
+    plain = not given.get("scale_grad_by_freq") and not given.get("sparse")
     if not weights or not plain or not context.batched(indices) or context.types[indices].dtype != "int64":
         return None
     rows, width = context.shapes[given["weight"].name]
-    return ours("embedding", indices, weights, num_embeddings=rows, embedding_dim=width, dropout=0.0)
+    return ours("embedding", indices, weights, num_embeddings=rows, embedding_dim=width, dropout=0.0,
+                padding_idx=given.get("padding_idx", -1))
 
 
 def unary(op: str, **attributes: Any) -> Callable[..., Named | None]:
