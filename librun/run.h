@@ -14,6 +14,7 @@
 #include "libprofile/core/error.h"
 #include "librun/execution.h"
 #include "librun/report/report.h"
+#include "librun/stage/weight_rules.h"
 #include "librun/transport/peers.h"
 
 namespace pp::run {
@@ -52,6 +53,7 @@ struct RunOptions : ExecutionOptions {
   /// schedules only.
   std::optional<double> clip_norm;
   double weight_decay = 0.0;  ///< adamw: taken off the weights; the others: added to the gradient
+  WeightRules rules;          ///< weights without decay, and with a learning rate of their own
   /// Settings that only some optimizers have (worker/optimizer.h), and are given to no other.
   std::optional<double> momentum, beta1, beta2, alpha, epsilon, lr_decay;
   bool nesterov = false;  ///< sgd

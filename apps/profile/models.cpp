@@ -9,6 +9,7 @@
 #include "apps/cli/terminal_text.h"
 #include "apps/profile/commands.h"
 #include "apps/profile/model_argument.h"
+#include "libprofile/core/ops/op_json.h"
 #include "libprofile/core/ops/op_markdown.h"
 #include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/families/families.h"
@@ -52,26 +53,6 @@ void list_operations() {
     table.add({std::string(op.name), std::string(op.summary), attributes});
   }
   std::cout << table.text() << "\n* has no default\n";
-}
-
-Json operation_json(const OpRow& op) {
-  Json json{
-      {"name", op.name}, {"summary", op.summary}, {"runnable", op.runnable}, {"attributes", Json::array()}};
-  for (const AttributeSpec& spec : op.attributes) {
-    Json attribute{{"name", spec.name}, {"summary", spec.summary}, {"required", spec.required()}};
-    if (spec.default_value) {
-      attribute["default"] = std::visit([](const auto& value) { return Json(value); }, *spec.default_value);
-    }
-    if (!spec.default_from.empty()) attribute["default_from"] = spec.default_from;
-    json["attributes"].push_back(std::move(attribute));
-  }
-  return json;
-}
-
-Json operations_json() {
-  Json json = Json::array();
-  for (const OpRow& op : op_table()) json.push_back(operation_json(op));
-  return json;
 }
 
 Json families_json() {

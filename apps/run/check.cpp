@@ -13,14 +13,14 @@ namespace pp::run_tool {
 namespace {
 
 void check(const PlanAndOptions& options, const cli::Shell& shell) {
-  const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
+  const plan::Plan plan = load(options.files);
   run::RunOptions settings = options.run;
   if (!settings.steps && !settings.epochs && settings.resume.empty()) settings.epochs = 1;
-  with_context(cli::input_name(options.plan), [&] { run::check(plan, settings); });
+  with_context(cli::input_name(options.files.plan), [&] { run::check(plan, settings); });
   if (shell.json) {
     std::cout << dump_json(Json{{"plan_hash", plan::plan_hash(plan)}, {"ok", true}});
   } else {
-    std::cout << cli::input_name(options.plan) << ": can run (" << plan.schedule.name << ", "
+    std::cout << cli::input_name(options.files.plan) << ": can run (" << plan.schedule.name << ", "
               << counted(std::ssize(plan.stages), "stage") << ", "
               << counted(std::ssize(plan.workers), "worker") << ")\n";
   }

@@ -23,7 +23,7 @@ namespace pp::run_tool {
 namespace {
 
 struct Options {
-  std::string plan;
+  PlanFiles files;
   std::string report;
   run::InferOptions infer;
   std::optional<int> new_tokens;
@@ -106,7 +106,7 @@ void infer(const Options& options, cli::Shell& shell) {
   if (cli::launched_with_ranks())
     throw Error(ErrorKind::usage, "pp-run infer is one process; start it without mpirun");
   cli::catch_interrupts();
-  const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
+  const plan::Plan plan = load(options.files);
   claim_data(options.infer);
   const std::string outputs = options.infer.outputs.string();
   cli::claim_output(outputs);
@@ -130,7 +130,7 @@ void add_infer(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
   run::InferOptions& infer_options = options->infer;
   const cli::Command command = app.add_subcommand("infer", "compute the model's outputs, forwards alone");
-  add_execution_options(command, options->plan, infer_options, "Inference");
+  add_execution_options(command, options->files, infer_options, "Inference");
   command
       .add_option("--subset", infer_options.subset,
                   "of a folder: training or test; default: test where there is one")

@@ -24,9 +24,18 @@ void set_interval(run::RunOptions& run, const std::string& text) {
 
 }  // namespace
 
-void add_execution_options(const cli::Command& command, std::string& plan, run::ExecutionOptions& run,
+plan::Plan load(const PlanFiles& files) {
+  plan::Plan plan = cli::load(files.plan, plan::parse_plan);
+  if (files.model.empty()) return plan;
+  const ModelGraph model = cli::load(files.model, parse_model);
+  with_context(cli::input_name(files.model), [&] { plan::require_model(plan, model); });
+  plan.model = model;
+  return plan;
+}
+
+void add_execution_options(const cli::Command& command, PlanFiles& files, run::ExecutionOptions& run,
                            const std::string& group) {
-  command.add_option("plan", plan, "a plan.json").required().type_name("PLAN");
+  command.add_option("plan", files.plan, "a plan.json").required().type_name("PLAN");
   const auto data = [&](const char* name, auto& value, const char* summary) {
     return command.add_option(name, value, summary).group("Data");
   };
@@ -56,6 +65,11 @@ void add_execution_options(const cli::Command& command, std::string& plan, run::
       .type_name("NAME")
       .group(group);
   command
+      .add_option("--model", files.model,
+                  "the plan's model as import-torch wrote it with weights, for plans of --plan-only")
+      .type_name("FILE")
+      .group(group);
+  command
       .add_option("--initial-weights", run.initial_weights,
                   "begin with these weights, by name: safetensors, a folder of shards or of --checkpoint")
       .type_name("FILE")
@@ -73,7 +87,7 @@ void add_execution_options(const cli::Command& command, std::string& plan, run::
 
 void add_run_options(const cli::Command& command, PlanAndOptions& options) {
   run::RunOptions& run = options.run;
-  add_execution_options(command, options.plan, run, "Training");
+  add_execution_options(command, options.files, run, "Training");
   command
       .add_option("--test-share", run.test_share,
                   "share of the samples, from their end, to test with where there are no test files")
@@ -112,6 +126,19 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
       .group("Training");
   training("--clip-norm", run.clip_norm, "largest norm of the gradient over all stages");
   training("--weight-decay", run.weight_decay, "added to the gradient; adamw: decoupled");
+  command
+      .add_option_function(
+          "--no-decay", [&run](const std::string& text) { run.rules.no_decay = run::parse_patterns(text); },
+          "weights without --weight-decay, by patterns of their names: bias,norm")
+      .type_name("PATTERNS")
+      .group("Training");
+  command
+      .add_option_function(
+          "--lr-factors",
+          [&run](const std::string& text) { run.rules.rate_factors = run::parse_rate_factors(text); },
+          "times the learning rate, by patterns of names, the first that matches: embed=0.1,layers.0.*=0.5")
+      .type_name("PATTERN=FACTOR,...")
+      .group("Training");
   training("--momentum", run.momentum, "sgd: 0.9 unless given; rmsprop: 0");
   command.add_flag("--nesterov", run.nesterov, "sgd: Nesterov's momentum").group("Training");
   training("--beta1", run.beta1, "adam, adamw: 0.9 unless given");

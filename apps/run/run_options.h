@@ -8,13 +8,20 @@
 
 namespace pp::run_tool {
 
+struct PlanFiles {
+  std::string plan;
+  std::string model;  ///< empty: the one that the plan carries
+};
+/// The plan, with that model in it. Throws pp::Error (data) where the plan is for another model.
+plan::Plan load(const PlanFiles& files);
+
 /// Adds PLAN, the data, weights to begin with, limits: what everything that executes a plan takes. `group`: of
 /// those that are not about data.
-void add_execution_options(const cli::Command& command, std::string& plan, run::ExecutionOptions& options,
+void add_execution_options(const cli::Command& command, PlanFiles& files, run::ExecutionOptions& options,
                            const std::string& group);
 
 struct PlanAndOptions {
-  std::string plan;
+  PlanFiles files;
   run::RunOptions run;
 };
 

@@ -44,8 +44,7 @@ class QuietObserver : public run::Observer {
 
 /// What a training reads and writes, opened before the long work. Files belong to the first rank.
 struct Files {
-  Files(const Options& options, const cli::Shell& shell, const Ranks& ranks)
-      : plan(cli::load(options.plan, plan::parse_plan)) {
+  Files(const Options& options, const cli::Shell& shell, const Ranks& ranks) : plan(load(options.files)) {
     claim_other_files(options.run);
     if (!ranks.first()) {
       observer = std::make_unique<QuietObserver>();

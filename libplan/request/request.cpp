@@ -266,7 +266,8 @@ SearchSpace search_space(const PlanGraph& graph, const std::vector<int>& order, 
   graph.for_each_group([&](const std::vector<int>& group) {
     const auto place = [&](int layer) { return position[at(layer)]; };
     const auto [first, last] = std::ranges::minmax(group, {}, place);
-    std::fill(space.cut_allowed.begin() + place(first) + 1, space.cut_allowed.begin() + place(last) + 1, char{0});
+    std::fill(space.cut_allowed.begin() + place(first) + 1, space.cut_allowed.begin() + place(last) + 1,
+              char{0});
   });
   return space;
 }

@@ -181,14 +181,23 @@ void ObjectReader::finish() const {
 
 void read_document(const Json& json, std::string_view format, int version,
                    const std::function<void(ObjectReader&)>& read, std::string pointer) {
+  read_document(json, format, IntegerRange{version, version}, read, std::move(pointer));
+}
+
+void read_document(const Json& json, std::string_view format, IntegerRange versions,
+                   const std::function<void(ObjectReader&)>& read, std::string pointer) {
   ObjectReader reader(json, std::move(pointer));
   if (const std::string actual = reader.text("format"); actual != format) {
     reader.fail("format",
                 "this is a \"" + actual + "\" document; a \"" + std::string(format) + "\" is needed here");
   }
-  if (const std::int64_t actual = reader.integer("version"); actual != version) {
+  const std::int64_t actual = reader.integer("version");
+  if (actual < versions.min || actual > versions.max) {
+    const std::string known = versions.min == versions.max ? "version " + std::to_string(versions.max)
+                                                           : "versions " + std::to_string(versions.min) +
+                                                                 " to " + std::to_string(versions.max);
     reader.fail("version", "version " + std::to_string(actual) + " of " + std::string(format) +
-                               " is not known; this program reads version " + std::to_string(version));
+                               " is not known; this program reads " + known);
   }
   read(reader);
   reader.finish();

@@ -101,5 +101,8 @@ class ObjectReader {
 /// `pointer`: where the document stands in the file, when another one embeds it.
 void read_document(const Json& json, std::string_view format, int version,
                    const std::function<void(ObjectReader&)>& read, std::string pointer = {});
+/// The same for a format of which older versions are read, too.
+void read_document(const Json& json, std::string_view format, IntegerRange versions,
+                   const std::function<void(ObjectReader&)>& read, std::string pointer = {});
 
 }  // namespace pp

@@ -20,6 +20,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -99,7 +100,7 @@ class Sgd final : public Optimizer {
     if (const at::Tensor& one = of.weights.front();
         one.is_cpu() && at::isReducedFloatingType(one.scalar_type()))
       return update_unfused(of, momenta, learning_rate, first);
-    at::_fused_sgd_(of.weights, of.gradients, momenta, options_.weight_decay, options_.momentum, learning_rate,
+    at::_fused_sgd_(of.weights, of.gradients, momenta, decay(of), options_.momentum, learning_rate,
                     options_.dampening, options_.nesterov, /*maximize=*/false,
                     /*is_first_step=*/first && !momenta.empty());  // without, LibTorch says that it ignores it
   }
@@ -107,7 +108,7 @@ class Sgd final : public Optimizer {
   /// their momenta as float32 (pytorch/pytorch#191763).
   void update_unfused(const Update& of, at::TensorList momenta, double learning_rate, bool first) const {
     Tensors slopes = of.gradients.vec();
-    if (options_.weight_decay != 0.0) slopes = at::_foreach_add(slopes, of.weights, options_.weight_decay);
+    if (decay(of) != 0.0) slopes = at::_foreach_add(slopes, of.weights, decay(of));
     if (!momenta.empty()) {
       if (first) {
         at::_foreach_copy_(momenta, slopes);
@@ -119,9 +120,10 @@ class Sgd final : public Optimizer {
     }
     at::_foreach_add_(of.weights, slopes, -learning_rate);
   }
-  void go_on(std::span<const at::Tensor> weights, double distance) const override {
-    at::_foreach_add_(list(weights), state_[0].tensors, -distance);
+  void go_on(const Update& of, double distance) const override {
+    at::_foreach_add_(of.weights, of.state[0].tensors, -distance);
   }
+  double decay(const Update& of) const { return of.decays ? options_.weight_decay : 0.0; }
 
   SgdOptions options_;
 };
@@ -141,7 +143,7 @@ class Adam final : public Optimizer {
     const auto kernel = [&](auto&& fused) {
       fused(of.weights, of.gradients, of.state[0].tensors, of.state[1].tensors,
             /*max_exp_avg_sqs=*/at::TensorList(), of.state[2].tensors, learning_rate, options_.beta1,
-            options_.beta2, options_.weight_decay, options_.epsilon, /*amsgrad=*/false, /*maximize=*/false);
+            options_.beta2, decay(of), options_.epsilon, /*amsgrad=*/false, /*maximize=*/false);
     };
     if (decay_ == Decay::decoupled) {
       kernel([](const auto&... arguments) { at::_fused_adamw_(arguments...); });
@@ -149,15 +151,16 @@ class Adam final : public Optimizer {
       kernel([](const auto&... arguments) { at::_fused_adam_(arguments...); });
     }
   }
-  void go_on(std::span<const at::Tensor> weights, double distance) const override {
-    const double steps = state_[2].tensors.front().item<double>();
-    const Tensors roots = at::_foreach_sqrt(state_[1].tensors);
+  void go_on(const Update& of, double distance) const override {
+    const double steps = of.state[2].tensors.front().item<double>();
+    const Tensors roots = at::_foreach_sqrt(of.state[1].tensors);
     at::_foreach_div_(roots, std::sqrt(1 - std::pow(options_.beta2, steps)));
     at::_foreach_add_(roots, options_.epsilon);
-    if (decay_ == Decay::decoupled) at::_foreach_mul_(list(weights), 1 - distance * options_.weight_decay);
-    at::_foreach_addcdiv_(list(weights), state_[0].tensors, roots,
+    if (decay_ == Decay::decoupled) at::_foreach_mul_(of.weights, 1 - distance * decay(of));
+    at::_foreach_addcdiv_(of.weights, of.state[0].tensors, roots,
                           -distance / (1 - std::pow(options_.beta1, steps)));
   }
+  double decay(const Update& of) const { return of.decays ? options_.weight_decay : 0.0; }
 
   AdamOptions options_;
   Decay decay_;
@@ -178,8 +181,7 @@ class Rmsprop final : public Optimizer {
  private:
   void update(const Update& of, double learning_rate, bool /*first*/) const override {
     Tensors decayed;
-    if (options_.weight_decay != 0.0)
-      decayed = at::_foreach_add(of.gradients, of.weights, options_.weight_decay);
+    if (decay(of) != 0.0) decayed = at::_foreach_add(of.gradients, of.weights, decay(of));
     const at::TensorList slopes = decayed.empty() ? of.gradients : at::TensorList(decayed);
     const Tensors& squares = of.state[0].tensors;
     at::_foreach_mul_(squares, options_.alpha);
@@ -195,9 +197,10 @@ class Rmsprop final : public Optimizer {
     at::_foreach_addcdiv_(momenta, slopes, roots, 1);
     at::_foreach_add_(of.weights, momenta, -learning_rate);
   }
-  void go_on(std::span<const at::Tensor> weights, double distance) const override {
-    at::_foreach_add_(list(weights), state_[1].tensors, -distance);
+  void go_on(const Update& of, double distance) const override {
+    at::_foreach_add_(of.weights, of.state[1].tensors, -distance);
   }
+  double decay(const Update& of) const { return of.decays ? options_.weight_decay : 0.0; }
 
   RmspropOptions options_;
 };
@@ -212,7 +215,8 @@ class Adagrad final : public Optimizer {
  private:
   void update(const Update& of, double learning_rate, bool /*first*/) const override {
     at::_fused_adagrad_(of.weights, of.gradients, of.state[0].tensors, of.state[1].tensors, learning_rate,
-                        options_.lr_decay, options_.weight_decay, options_.epsilon, /*maximize=*/false);
+                        options_.lr_decay, of.decays ? options_.weight_decay : 0.0, options_.epsilon,
+                        /*maximize=*/false);
   }
 
   AdagradOptions options_;
@@ -229,13 +233,33 @@ void Optimizer::step(std::span<const at::Tensor> weights, std::span<const at::Te
     for (const OptimizerSlot& slot : state_) {
       if (slot.name == "step") at::_foreach_add_(slot.tensors, 1);
     }
-    const Update all{list(weights), list(gradients), state_};
-    if (before.empty()) {
-      update(all, learning_rate, first);
-    } else {
-      update_copies(all, before, learning_rate, first);
-    }
+    by_rules({list(weights), list(gradients), state_}, before,
+             [&](const Update& of, std::span<const at::Tensor> from, double factor) {
+               if (from.empty()) return update(of, factor * learning_rate, first);
+               update_copies(of, from, factor * learning_rate, first);
+             });
   });
+}
+
+template <class Part>
+void Optimizer::by_rules(const Update& all, std::span<const at::Tensor> before, const Part& part) const {
+  if (rules_.empty()) return part(all, before, 1.0);
+  if (rules_.size() != all.weights.size())
+    throw Error(ErrorKind::internal, "got " + std::to_string(rules_.size()) + " rules for " +
+                                         std::to_string(all.weights.size()) + " weights");
+  for (const WeightRule& rule : std::set<WeightRule>(rules_.begin(), rules_.end())) {
+    Tensors weights, gradients, from;
+    std::vector<OptimizerSlot> slots;
+    for (const OptimizerSlot& slot : all.state) slots.push_back({slot.name});
+    for (std::size_t i = 0; i < rules_.size(); ++i) {
+      if (rules_[i] != rule) continue;
+      weights.push_back(all.weights[i]);
+      if (!all.gradients.empty()) gradients.push_back(all.gradients[i]);
+      if (!before.empty()) from.push_back(before[i]);
+      for (std::size_t s = 0; s < slots.size(); ++s) slots[s].tensors.push_back(all.state[s].tensors[i]);
+    }
+    part(Update{weights, gradients, slots, rule.decays}, from, rule.rate_factor);
+  }
 }
 
 // A device that works on whole tensors at once has nothing from pieces.
@@ -254,7 +278,7 @@ void Optimizer::update_copies(const Update& all, std::span<const at::Tensor> bef
   };
   const auto end_piece = [&] {
     at::_foreach_copy_(weights, copied);
-    update({weights, gradients, slots}, learning_rate, first);
+    update({weights, gradients, slots, all.decays}, learning_rate, first);
     begin_piece();
   };
   const auto add = [&](std::size_t i, std::int64_t begin, std::int64_t end) {
@@ -293,7 +317,11 @@ void Optimizer::predict(std::span<const at::Tensor> weights, std::span<const at:
                         double distance) const {
   guarded_step(predicted, weights, [&] {
     at::_foreach_copy_(list(predicted), list(weights));
-    if (has_direction() && !state_.empty() && distance != 0.0) go_on(predicted, distance);
+    if (!has_direction() || state_.empty() || distance == 0.0) return;
+    by_rules({list(predicted), {}, state_}, {},
+             [&](const Update& of, std::span<const at::Tensor> /*before*/, double factor) {
+               if (factor != 0.0) go_on(of, factor * distance);
+             });
   });
 }
 

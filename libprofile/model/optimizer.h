@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <compare>
 #include <memory>
 #include <span>
 #include <string>
@@ -43,6 +44,13 @@ struct OptimizerSlot {
   std::vector<at::Tensor> tensors = {};
 };
 
+/// How a weight departs from the others, as torch.optim's parameter groups say it.
+struct WeightRule {
+  double rate_factor = 1;  ///< times the learning rate; 0: the weight stays, its state goes on
+  bool decays = true;      ///< false: no weight decay
+  auto operator<=>(const WeightRule&) const = default;
+};
+
 /// State tensors are made at the first step and belong to the newest weights. One object per stage replica.
 class Optimizer {
  public:
@@ -66,6 +74,10 @@ class Optimizer {
   void predict(std::span<const at::Tensor> weights, std::span<const at::Tensor> predicted,
                double distance) const;
 
+  /// One per weight, for all calls that follow; none: no weight departs.
+  void set_rules(std::vector<WeightRule> rules) { rules_ = std::move(rules); }
+  const std::vector<WeightRule>& rules() const { return rules_; }
+
   /// In the order of slot_names(); empty before the first step. References.
   const std::vector<OptimizerSlot>& state() const { return state_; }
   /// Goes on from such a state, which it takes over; none: from the beginning.
@@ -77,20 +89,26 @@ class Optimizer {
   struct Update {
     at::TensorList weights, gradients;
     c10::ArrayRef<OptimizerSlot> state;
+    bool decays = true;
   };
   /// Changes weights and state in place; the numbers of steps count this one already. `first`: no step was
   /// before.
   virtual void update(const Update& of, double learning_rate, bool first) const = 0;
-  /// Takes `weights` on that way; there is a state.
-  virtual void go_on(std::span<const at::Tensor> /*weights*/, double /*distance*/) const {}
+  /// Takes the weights on that way; there are no gradients, and there is a state.
+  virtual void go_on(const Update& /*of*/, double /*distance*/) const {}
   /// Zeros; `step` is a float32 scalar per weight, as the fused kernels want it.
   void make_state(std::span<const at::Tensor> weights);
 
   std::vector<OptimizerSlot> state_;
 
  private:
+  /// Calls part(of, before, factor) for all weights, or for those of each rule.
+  template <class Part>
+  void by_rules(const Update& all, std::span<const at::Tensor> before, const Part& part) const;
   void update_copies(const Update& all, std::span<const at::Tensor> before, double learning_rate,
                      bool first) const;
+
+  std::vector<WeightRule> rules_;
 };
 
 std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options);

@@ -70,11 +70,14 @@ EvaluationPart Worker::judge(const Stage& stage, model::TensorSpan inputs, const
   }
   if (part.weight != 0) part.loss_sum = pass.loss.item<double>() * part.weight;
   if (class_count(model) == 0) return part;
-  const at::Tensor prediction = find(model.loss_sources[0]);  // [n, ..., classes]
+  const at::Tensor prediction = find(model.loss_sources[0]);  // [n, ..., classes] or [n, classes, h, w]
   const at::Tensor target = find(model.loss_sources[1]);      // [n, ...]
   if (!prediction.defined() || !target.defined()) return part;
   const at::Tensor counts = at::ne(target, integer(model.graph.loss->attributes, "ignore_index"));
-  part.correct = at::eq(at::argmax(prediction, -1), target).logical_and_(counts).sum().item<std::int64_t>();
+  part.correct = at::eq(at::argmax(prediction, prediction.dim() == 4 ? 1 : -1), target)
+                     .logical_and_(counts)
+                     .sum()
+                     .item<std::int64_t>();
   part.predictions = counts.sum().item<std::int64_t>();
   return part;
 }

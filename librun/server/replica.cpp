@@ -13,7 +13,12 @@ std::unique_ptr<WeightStore> make_store(
   using Apply = ClockedStore::Apply;
   const at::Tensor newest = stage.flat_weights();
   FlatTensors weights = newest.defined() ? stage.parameters_of(newest.clone()) : FlatTensors{};
-  std::unique_ptr<model::Optimizer> optimizer = own_optimizer();
+  const auto make = [&] {
+    std::unique_ptr<model::Optimizer> optimizer = own_optimizer();
+    optimizer->set_rules(stage.optimizer().rules());
+    return optimizer;
+  };
+  std::unique_ptr<model::Optimizer> optimizer = make();
   optimizer->set_state(stage.optimizer().state());
   switch (policy) {
     case plan::WeightPolicy::downpour:
@@ -24,7 +29,7 @@ std::unique_ptr<WeightStore> make_store(
       return std::make_unique<ClockedStore>(std::move(weights), std::move(optimizer), Apply::sum);
     case plan::WeightPolicy::hogwild: {
       std::vector<std::unique_ptr<model::Optimizer>> optimizers;
-      for (int r = 0; r < replicas; ++r) optimizers.push_back(own_optimizer());
+      for (int r = 0; r < replicas; ++r) optimizers.push_back(make());
       return std::make_unique<HogwildStore>(std::move(weights), std::move(optimizers));
     }
     default: break;

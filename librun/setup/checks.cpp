@@ -51,6 +51,13 @@ void check_execution(const ExecutionOptions& options) {
 }
 
 void check_runnable(const ResolvedModel& model) {
+  if (!model.graph.verified) {
+    refuse(ErrorKind::data, "model \"" + model.graph.name +
+                                "\" was imported by --plan-only, without weights, and never compared with its "
+                                "module; import it with "
+                                "scripts/import-torch without --plan-only, which compares them, and give that "
+                                "model.json by --model");
+  }
   for (const Layer& layer : model.graph.layers) {
     const OpRow* row = find_op(layer.op);
     if (row == nullptr || row->runnable) continue;

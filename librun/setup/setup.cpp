@@ -279,6 +279,7 @@ Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profi
   setup.placement = placement;
   setup.devices = devices_of_workers(plan, placement, machine);
   check_model(setup.model);
+  check_rules(options.rules, setup.model);
   setup.streams = plan.workers.front().program.stream.has_value();
   setup.clocked = plan::require_schedule(plan.schedule.name).rules == plan::RuleSet::clocked;
   check_state(plan);

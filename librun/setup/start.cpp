@@ -141,6 +141,8 @@ Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Le
                    {"shuffle", options.shuffle},
                    {"drop_last", options.drop_last},
                    {"evaluate", options.evaluate}});
+  if (!options.rules.no_decay.empty()) settings["no_decay"] = text_of_patterns(options.rules.no_decay);
+  if (!options.rules.rate_factors.empty()) settings["lr_factors"] = text_of_factors(options.rules.rate_factors);
   const auto whole = [&](const char* name, std::int64_t value) { settings[name] = value; };
   if (options.warmup_steps > 0) whole("warmup_steps", options.warmup_steps);
   if (options.lr_schedule == "step") {

@@ -44,6 +44,14 @@ Stage::Stage(const ResolvedModel& model, StageOptions options)
     recorded_.emplace(segment_, std::move(options.recorded->kinds), options.recorded->payer);
   for (const int layer : segment_.layers()) batch_norms_.push_back(batch_norms(model_, layer));
   if (layout_.parameters().empty() || !optimizer_) return;
+  if (!options.rules.empty()) {
+    std::vector<model::WeightRule> rules;
+    for (const FlatLayout::Parameter& parameter : layout_.parameters()) {
+      const std::string name = name_of(parameter);
+      rules.push_back({options.rules.rate_factor(name), options.rules.decays(name)});
+    }
+    optimizer_->set_rules(std::move(rules));
+  }
   gradient_ = at::zeros({layout_.gradient_size()}, versions_.newest_flat().options());
   sums_.places = sums_.layers;
   for (const FlatLayout::Parameter& parameter : layout_.parameters()) {

@@ -22,6 +22,7 @@
 #include "librun/stage/flat_layout.h"
 #include "librun/stage/flights.h"
 #include "librun/stage/recorded_passes.h"
+#include "librun/stage/weight_rules.h"
 #include "librun/stage/weight_versions.h"
 
 namespace pp::run {
@@ -37,6 +38,7 @@ struct StageOptions {
   at::Device device = at::kCPU;                        ///< where weights, gradients and optimizer state live
   std::uint64_t seed = 1;
   std::unique_ptr<model::Optimizer> optimizer;  ///< null: forwards alone, without gradients
+  WeightRules rules = {};                       ///< which weights depart from the others
   plan::WeightPolicy policy = plan::WeightPolicy::flush;
   int stages = 1;      ///< of the whole pipeline
   int index = 0;       ///< of the stage

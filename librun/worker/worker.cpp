@@ -204,6 +204,7 @@ void Worker::make_stage(std::size_t s) {
   options.seed = job_.options.seed;
   if (!job_.inference) {
     options.optimizer = make_optimizer(job_.plan.training.optimizer, job_.options);
+    options.rules = job_.options.rules;
     options.policy = job_.plan.schedule.weight_policy;
     options.per_update = job_.plan.training.micro_batches;
     const auto& recorded = job_.setup.recorded[index(id_)];

@@ -1,5 +1,6 @@
 """`call` of the operation aten: a step's target, its arguments, and the tensors that the layer brings along."""
 
+import json
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,9 @@ from .refused import Refused
 if TYPE_CHECKING:
     from .layers import LayerWriter
 
-MOST_VALUES = 2**20  # of a constant
+FEWEST = 64  # values of a constant that are written as a formula; fewer stand in the document as they are
+FEW_VALUES = 1024  # of a constant: their text is short
+MOST_TEXT = 65536  # bytes of a constant's values as text
 MOVING = ("contiguous", "reshape", "cat", "roll", "index", "embedding", "pad")  # elements, without arithmetic
 HIDDEN = {"Device", "Layout", "MemoryFormat"}  # types of arguments that a document does not write
 
@@ -57,7 +60,7 @@ class CallWriter:
         if isinstance(value, Buffer):
             return {"buffer": self.weight(self.buffers, value)}
         if isinstance(value, Constant):
-            return {"constant": self.constant(value.tensor)}
+            return self.constant(value)
         if isinstance(value, Batch):
             return {"batch": [value.factor, value.offset]}
         if isinstance(value, torch.dtype):
@@ -74,25 +77,38 @@ class CallWriter:
         listed[name] = {"name": name, "dtype": DTYPES[made.dtype], "shape": list(made.shape)}
         return name
 
-    def constant(self, tensor: torch.Tensor) -> str:
+    def constant(self, constant: Constant) -> dict[str, str]:
+        """By its formula or values; what is too long for a model becomes a buffer, which the weights file has."""
+        tensor = constant.tensor
         for known, entry in self.constants:
             if known.dtype == tensor.dtype and known.shape == tensor.shape and torch.equal(known, tensor):
-                return entry["name"]
-        if tensor.numel() > MOST_VALUES:
-            raise Refused(f"{self.step.place()}: a constant of {tensor.numel()} values; at most {MOST_VALUES} stand "
-                          "in a model. Register it as a buffer, so that it stands in the weights file")
-        name = f"c{len(self.constants)}"
-        values = [int(v) if not tensor.is_floating_point() else v if math.isfinite(v) else special(v)
-                  for v in tensor.flatten().tolist()]
-        entry = {"name": name, "dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "values": values}
+                return {"constant": entry["name"]}
+        entry = {"name": f"c{len(self.constants)}", "dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape)}
+        if tensor.numel() >= FEWEST and constant.formula is not None:
+            entry["formula"] = constant.formula
+        elif tensor.numel() <= FEW_VALUES or len(json.dumps(listed(tensor))) <= MOST_TEXT:
+            entry["values"] = listed(tensor)
+        elif self.layer.in_loss:
+            raise Refused(f"{self.step.place()}: a constant of {tensor.numel()} values in the loss, which has no buffers; at "
+                          f"most {MOST_TEXT} bytes of text stand in a model. Compute it from the inputs")
+        else:
+            entry["name"] = f"{self.step.name}_c{len(self.buffers)}"
+            self.buffers[entry["name"]] = entry
+            self.model.large[id(entry)] = tensor
+            return {"buffer": entry["name"]}
         self.constants.append((tensor, entry))
-        return name
+        return {"constant": entry["name"]}
 
     def sizes(self, value: Any) -> list[int]:
         if isinstance(value, Value):
             return [1 if isinstance(size, Batch) else size for size in self.layer.kinds[value].full()]
         return list(self.model.tensors[value.name].shape if isinstance(value, (Parameter, Buffer))
                     else value.tensor.shape)
+
+
+def listed(tensor: torch.Tensor) -> list[Any]:
+    return [int(v) if not tensor.is_floating_point() else v if math.isfinite(v) else special(v)
+            for v in tensor.flatten().tolist()]
 
 
 def special(value: float) -> dict[str, str]:

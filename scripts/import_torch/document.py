@@ -46,6 +46,20 @@ def write_whole(path: str, content: bytes) -> None:
 
 def model_document(name: str, inputs: list[dict[str, Any]], targets: list[dict[str, Any]], layers: list[dict[str, Any]],
                    outputs: list[str], loss: dict[str, Any] | None) -> dict[str, Any]:
-    document = {"format": "pp.model", "version": 1, "name": name, "inputs": inputs, "targets": targets,
+    document = {"format": "pp.model", "version": version_of(layers, loss), "name": name, "inputs": inputs, "targets": targets,
                 "layers": layers, "outputs": outputs}
     return document | ({"loss": loss} if loss else {})
+
+
+def unverified(document: dict[str, Any]) -> dict[str, Any]:
+    """Of a module without weights, which nobody compared with it."""
+    head = {"format": document["format"], "version": 2, "name": document["name"], "verified": False}
+    return head | {key: value for key, value in document.items() if key not in head}
+
+
+def version_of(layers: list[dict[str, Any]], loss: dict[str, Any] | None) -> int:
+    """2 where something stands in it that version 1 did not begin with (libprofile/core/README.md)."""
+    nodes = [node for layer in [*layers, loss or {}] for node in (layer, *layer.get("nodes", []))]
+    calls = [node["call"] for node in nodes if "call" in node]
+    return 2 if (any("frozen" in node for node in nodes) or any("precision" in call for call in calls)
+                 or any("formula" in constant for call in calls for constant in call.get("constants", []))) else 1

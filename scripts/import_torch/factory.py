@@ -1,6 +1,7 @@
 """The user's module and its example inputs, from what the command line says."""
 
 import ast
+import contextlib
 import dataclasses
 import importlib
 import importlib.util
@@ -12,6 +13,7 @@ from typing import Any
 
 import torch
 
+from .placeholders import WithoutMemory, placed
 from .refused import Refused, first_lines
 
 SAMPLES = 3  # of the examples: neither one nor a likely size
@@ -56,7 +58,7 @@ def parse_example(text: str) -> Example:
     return Example(kinds[parts[0]], shape, low, high, name)
 
 
-def load(text: str, seed: int) -> torch.nn.Module:
+def load(text: str, seed: int, weights: bool = True) -> torch.nn.Module:
     """`PACKAGE.MODULE:FACTORY`, `FILE.py:FACTORY`, each with arguments in brackets where it takes some."""
     place, separator, call = text.partition(":")
     if not separator or not call:
@@ -67,12 +69,13 @@ def load(text: str, seed: int) -> torch.nn.Module:
         raise Refused(f"{place} has no {name}")
     torch.manual_seed(seed)
     try:
-        made = factory(**arguments) if callable(factory) and not isinstance(factory, torch.nn.Module) else factory
+        with contextlib.nullcontext() if weights else WithoutMemory():
+            made = factory(**arguments) if callable(factory) and not isinstance(factory, torch.nn.Module) else factory
     except Exception as error:  # the user's code: any
         raise Refused(f"{text} failed: {type(error).__name__}: {first_lines(error)}") from error
     if not isinstance(made, torch.nn.Module):
         raise Refused(f"{text} gave a {type(made).__name__}, not a torch.nn.Module")
-    return made
+    return made if weights else placed(made)
 
 
 def parse_call(call: str, text: str) -> tuple[str, dict[str, Any]]:

@@ -5,10 +5,12 @@ as in the document: TensorType says where the batch stands.
 """
 
 import dataclasses
+import functools
 from typing import Any
 
 import torch
 
+from . import formulas
 from .refused import at_node
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16", torch.float16: "float32",
@@ -85,9 +87,14 @@ class Buffer:
 
 @dataclasses.dataclass(eq=False)
 class Constant:
-    """Known when the module is imported, and written into the document."""
+    """Known when the module is imported, and written into the document; `waves` as formulas.recognise() takes them."""
 
     tensor: torch.Tensor
+    waves: list[torch.Tensor] = dataclasses.field(default_factory=list)
+
+    @functools.cached_property
+    def formula(self) -> formulas.Formula | None:
+        return formulas.recognise(self.tensor, self.waves)
 
 
 @dataclasses.dataclass
@@ -116,6 +123,13 @@ class Step:
 
     def place(self) -> str:
         return at_node(self.name, self.path, target_name(self.target) if self.op == "aten" else self.op)
+
+
+def number_of(value: Any) -> float | None:
+    """Also of a constant of one number."""
+    if isinstance(value, Constant) and value.tensor.numel() == 1 and not value.tensor.dim():
+        value = value.tensor.item()
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def target_name(target: Any) -> str:

@@ -13,7 +13,7 @@ from .factory import SAMPLES, Example
 from .graph import DTYPES, Buffer, Constant, Parameter, Step, TensorType, Value, replaced
 from .grouping import Grouping, key_of
 from .interpreter import Tensors, join, local_weights
-from .layers import ModelWriter
+from .layers import ModelWriter, buffers_of
 from .precision import precise_steps
 from .refused import Refused
 from .simplify import Simplified, all_tensors
@@ -33,25 +33,30 @@ class Imported:
 
 
 def import_module(module: torch.nn.Module, examples: list[Example], name: str, loss: str | None,
-                  level: str, output: str | None = None) -> Imported:
+                  level: str, output: str | None = None, plan_only: bool = False) -> Imported:
+    """`plan_only`: the module has no values (placeholders.py), so nothing runs and nothing is compared."""
     refuse_types(module)
     rehearsal.refuse_shared_memory(module)
     choice = Choice(loss == "module", output)
     wrapper = wrap(module, examples, choice)
     exported = export(wrapper, examples)
     trace = Trace(exported)
-    graph = Simplified(trace, module, precise_steps(trace, module, examples, choice))
-    kept = {join(PREFIX, name) for name in statistics(trace.steps)}
-    rehearsal.refuse_changing(wrapper, [example.draw(SAMPLES) for example in examples], kept)
-    document = Writing(graph, module, examples, name, loss, level).document()
-    weights = weights_of(document, module)
-    verification = Verification(wrapper, examples, document, weights)
+    graph = Simplified(trace, module, precise_steps(trace, module, examples, choice, not plan_only))
+    if not plan_only:
+        kept = {join(PREFIX, name) for name in statistics(trace.steps)}
+        rehearsal.refuse_changing(wrapper, [example.draw(SAMPLES) for example in examples], kept)
+    writing = Writing(graph, module, examples, name, loss, level)
+    document = writing.document()
+    weights = weights_of(document, module, writing.large, not plan_only)
+    if plan_only:
+        document = documents.unverified(document)
     parameters = dict(module.named_parameters(remove_duplicate=False))
     held = {id(parameters[name]) for name in weights if name in parameters}
     unused = [name for name, parameter in module.named_parameters() if id(parameter) not in held]
     own = set(weights) & set(parameters)
     trained = {name for name in own if parameters[name].requires_grad}
-    return Imported(document, weights, own, trained, unused, choice.left_out, verification.run())
+    differences = {} if plan_only else Verification(wrapper, examples, document, weights).run()
+    return Imported(document, weights, own, trained, unused, choice.left_out, differences)
 
 
 def refuse_types(module: torch.nn.Module) -> None:
@@ -70,6 +75,7 @@ class Writing:
                  level: str) -> None:
         self.graph, self.module, self.examples = graph, module, examples
         self.name, self.loss, self.level = name, loss, level
+        self.large: dict[int, torch.Tensor] = {}  # as ModelWriter has it
 
     def document(self) -> dict[str, Any]:
         graph = self.graph
@@ -79,6 +85,7 @@ class Writing:
         if not steps:
             raise Refused("the module's outputs do not depend on its inputs and parameters")
         writer = ModelWriter(self.grouping(steps), graph.types, graph.inputs, outputs, graph.tensors, graph.owners)
+        self.large = writer.large
         references = [writer.references[value] for value in outputs]
         loss = self.loss_of(references, writer, loss_steps)
         inputs = [tensor_entry(example) for example in self.examples if not example.target]
@@ -159,25 +166,28 @@ class Writing:
         shape = list(kind.shape)
         if self.loss == "mse":
             return {"name": self.target_name(), "dtype": "float32", "shape": shape}
-        if len(shape) not in (1, 2):
+        if len(shape) not in (1, 2, 3):
             raise Refused(f"--loss cross_entropy: the output {shape} of a sample is neither [classes] nor [positions, "
-                          "classes]; compute the loss in the module (--loss module)")
-        return {"name": self.target_name(), "dtype": "int64", "shape": shape[:-1]}
+                          "classes] nor [classes, height, width]; compute the loss in the module (--loss module)")
+        return {"name": self.target_name(), "dtype": "int64", "shape": shape[1:] if len(shape) == 3 else shape[:-1]}
 
 
 def tensor_entry(example: Example) -> dict[str, Any]:
     return {"name": example.name, "dtype": DTYPES[example.dtype], "shape": list(example.shape)}
 
 
-def weights_of(document: dict[str, Any], module: torch.nn.Module) -> Tensors:
-    """Parameters and buffers by their names in the document."""
+def weights_of(document: dict[str, Any], module: torch.nn.Module, large: dict[int, torch.Tensor], copied: bool) -> Tensors:
+    """Parameters and buffers by their names in the document, and constants that are too large for it."""
     tensors = all_tensors(module)
     found: Tensors = {}
     for layer in document["layers"]:
         if "weights_of" not in layer:
+            constants = {join(scope, entry["name"]): large[id(entry)] for scope, entry in buffers_of(layer)
+                         if id(entry) in large}
             for local in local_weights(layer):
                 name = join(layer.get("scope", layer["name"]), local)
-                found[name] = tensors[name].detach().clone()
+                tensor = constants[local] if local in constants else tensors[name].detach()
+                found[name] = tensor.clone() if copied else tensor
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from . import decoders, formulas, operations
 from .refused import Refused
 
 Tensors = dict[str, torch.Tensor]
@@ -46,8 +47,11 @@ NAMED: dict[str, Operation] = {
                                        (a["padding"], a["padding_width"]), a["dilation"], a["groups"]),
     "linear": lambda a, x, w: F.linear(x[0], w["weight"], w.get("bias")),
     "layer_norm": lambda a, x, w: F.layer_norm(x[0], x[0].shape[-1:], w["weight"], w["bias"], a["eps"]),
-    "rms_norm": lambda a, x, w: F.rms_norm(x[0], x[0].shape[-1:], w["weight"], a["eps"]),
-    "embedding": lambda a, x, w: F.embedding(x[0], w["weight"]),
+    "rms_norm": lambda a, x, w: decoders.rms_norm(a, x[0], w["weight"]),
+    "grouped_query_attention": lambda a, x, w: decoders.grouped_query_attention(a, x, w, 0.0),
+    "gated_activation": lambda a, x, w: decoders.gated_activation(a, x),
+    "soft_cap": lambda a, x, w: decoders.soft_cap(a["cap"], x[0]),
+    "embedding": lambda a, x, w: F.embedding(x[0], w["weight"], a["padding_idx"] if a["padding_idx"] >= 0 else None),
     "bias": lambda a, x, w: x[0] + w["bias"],
     "relu": lambda a, x, w: F.relu(x[0]),
     "relu6": lambda a, x, w: F.relu6(x[0]),
@@ -86,6 +90,7 @@ DRAWING: dict[str, Operation] = {
     "dropout2d": lambda a, x, w: F.dropout2d(x[0], a["p"]),
     "stochastic_depth": lambda a, x, w: x[0] * F.dropout(x[0].new_ones(x[0].shape[0], *[1] * (x[0].dim() - 1)), a["p"]),
     "scaled_dot_product_attention": lambda a, x, w: attention(a, x, a["dropout"]),
+    "grouped_query_attention": lambda a, x, w: decoders.grouped_query_attention(a, x, w, a["dropout"]),
 }
 WEIGHTS = {"conv2d": ["weight", "bias"], "linear": ["weight", "bias"], "layer_norm": ["weight", "bias"],
            "rms_norm": ["weight"], "embedding": ["weight"], "bias": ["bias"],
@@ -110,6 +115,8 @@ def local_weights(layer: dict[str, Any]) -> list[str]:
         return [join(node.get("scope", node["name"]), name) for node in layer["nodes"] for name in local_weights(node)]
     if layer["op"] == "lstm":
         return lstm_weights(layer["attributes"])
+    if layer["op"] == "grouped_query_attention":
+        return ["q_norm.weight", "k_norm.weight"] if layer["attributes"].get("norms") else []
     names = WEIGHTS.get(layer["op"], [])
     return [name for name in names if name != "bias" or layer.get("attributes", {}).get("bias", True)]
 
@@ -144,6 +151,8 @@ class Interpreter:
         loss, (prediction, *others) = self.document["loss"], inputs
         if loss["op"] == "cross_entropy":
             ignored = loss.get("attributes", {}).get("ignore_index", -100)
+            if prediction.dim() == 4:
+                return F.cross_entropy(prediction, others[0], ignore_index=ignored)
             return F.cross_entropy(prediction.flatten(0, -2), others[0].flatten(), ignore_index=ignored)
         if loss["op"] == "mse":
             return F.mse_loss(prediction, others[0])
@@ -164,7 +173,7 @@ class Interpreter:
         if layer["op"] in ("batch_norm1d", "batch_norm2d"):
             return [batch_norm(layer["attributes"], inputs, weights, self.training)]
         operation = self.draw and DRAWING.get(layer["op"]) or NAMED[layer["op"]]
-        made = operation(layer.get("attributes", {}), inputs, weights)
+        made = operation(operations.with_defaults(layer["op"], layer.get("attributes", {})), inputs, weights)
         return list(made) if isinstance(made, tuple) else [made]
 
     def graph(self, layer: dict[str, Any], inputs: list[torch.Tensor], names: dict[str, str]) -> list[torch.Tensor]:
@@ -206,6 +215,10 @@ class Interpreter:
     def constant(self, entry: dict[str, Any]) -> torch.Tensor:
         """Made once."""
         if id(entry) not in self.constants:
+            if "formula" in entry:
+                made = formulas.evaluate(entry["formula"], entry["shape"], DTYPES[entry["dtype"]])
+                self.constants[id(entry)] = made.to(self.device)
+                return self.constants[id(entry)]
             values = [float(v["number"]) if isinstance(v, dict) else v for v in entry["values"]]
             made = torch.tensor(values, dtype=DTYPES[entry["dtype"]], device=self.device)
             self.constants[id(entry)] = made.reshape(entry["shape"])

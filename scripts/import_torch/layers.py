@@ -9,6 +9,7 @@ import torch
 from .calls import CallWriter, within
 from .graph import Parameter, Step, TensorType, Value, aten_step, with_values
 from .grouping import Group, Grouping
+from .interpreter import join
 from .refused import Refused
 
 aten = torch.ops.aten
@@ -36,6 +37,7 @@ class LayerWriter:
         self.kinds: dict[Value, TensorType] = {}  # of values as they are called in here
         self.steps: list[Step] = []
         self.inputs: list[str] = []
+        self.in_loss = False
 
     def write(self) -> dict[str, Any]:
         for step in self.group.steps:
@@ -47,6 +49,7 @@ class LayerWriter:
 
     def write_loss(self, output: Value) -> dict[str, Any]:
         """Its predictions stand before its targets."""
+        self.in_loss = True
         for step in self.group.steps:
             self.take(step)
         self.inputs.sort(key=lambda name: name in self.model.inputs)
@@ -156,6 +159,9 @@ class LayerWriter:
         if scope != self.name:
             layer = put_after(layer, "inputs", "scope", scope)
         shared = self.model.shared_with(self, names)
+        if shared and any(id(entry) in self.model.large for _, entry in buffers_of(layer)):
+            raise Refused(f"layer {self.name} shares the weights of {shared} and reads a constant that is too long for a "
+                          "model; register that as a buffer")
         if shared:
             layer["weights_of"] = shared
             layer.pop("scope", None)
@@ -204,6 +210,14 @@ def parameters_of(steps: list[Step]) -> list[str]:
     return [weight.name for step in steps for weight in step.all_weights() if isinstance(weight, Parameter)]
 
 
+def buffers_of(layer: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Entries of a layer's calls, each with the scope of its name within the layer."""
+    if layer["op"] == "graph":
+        return [(join(node.get("scope", node["name"]), scope) if scope else node.get("scope", node["name"]), entry)
+                for node in layer["nodes"] for scope, entry in buffers_of(node)]
+    return [("", entry) for entry in layer.get("call", {}).get("buffers", [])]
+
+
 def put_after(members: dict[str, Any], key: str, name: str, value: Any) -> dict[str, Any]:
     made = {}
     for k, v in members.items():
@@ -229,6 +243,7 @@ class ModelWriter:
         self.users: dict[str, list[str]] = {}  # parameter -> layers
         self.parameters_of: dict[str, list[str]] = {}  # layer -> parameters
         self.layers: list[dict[str, Any]] = []
+        self.large: dict[int, torch.Tensor] = {}  # values of what the document lists as a buffer, by its entry's id
         names = layer_names(grouping.groups, set(inputs))
         for group, name in zip(grouping.groups, names):
             self.layers.append(LayerWriter(group, name, grouping, self).write())

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from .graph import FLOATING, Constant, Step, TensorType, Value
+from . import operations
+from .graph import FLOATING, Constant, Step, TensorType, Value, number_of
 from .interpreter import lstm_weights
 from .refused import Refused
 
@@ -26,7 +27,7 @@ class Named:
 
 
 def ours(op: str, inputs: Value | list[Value], weights: dict[str, Any] | None = None, **attributes: Any) -> Named:
-    return Named(op, attributes, inputs if isinstance(inputs, list) else [inputs], weights or {})
+    return Named(op, operations.completed(op, attributes), inputs if isinstance(inputs, list) else [inputs], weights or {})
 
 
 class Context:
@@ -65,8 +66,10 @@ def name_step(step: Step, context: Context) -> Step:
     """The step as a named operation, or as it is. These compute in the type of the run."""
     make = MAKERS.get(step.target) if step.op == "aten" and not step.precise else None
     named = make(step.arguments, step, context) if make else None
-    if named is None:
-        return step
+    return step if named is None else named_step(step, named)
+
+
+def named_step(step: Step, named: Named) -> Step:
     outputs = step.outputs[:1] if named.op == "lstm" else step.outputs
     return Step(step.name, step.path, named.op, outputs, inputs=named.inputs, attributes=named.attributes,
                 weights=named.weights, group=step.group)
@@ -134,11 +137,12 @@ def rms_norm(given: dict[str, Any], step: Step, context: Context) -> Named | Non
 
 def embedding(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     weights, indices = context.weights(weight=given["weight"]), given["indices"]
-    plain = given.get("padding_idx", -1) == -1 and not given.get("scale_grad_by_freq") and not given.get("sparse")
+    plain = not given.get("scale_grad_by_freq") and not given.get("sparse")
     if not weights or not plain or not context.batched(indices) or context.types[indices].dtype != "int64":
         return None
     rows, width = context.shapes[given["weight"].name]
-    return ours("embedding", indices, weights, num_embeddings=rows, embedding_dim=width, dropout=0.0)
+    return ours("embedding", indices, weights, num_embeddings=rows, embedding_dim=width, dropout=0.0,
+                padding_idx=given.get("padding_idx", -1))
 
 
 def unary(op: str, **attributes: Any) -> Callable[..., Named | None]:
@@ -172,6 +176,14 @@ def scale(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     factor = given["other"]
     fits = isinstance(factor, (int, float)) and not isinstance(factor, bool) and abs(factor) <= 1e6
     return unary("scale", factor=float(factor), offset=0.0)(given, step, context) if fits else None
+
+
+def product(given: dict[str, Any], step: Step, context: Context) -> Named | None:
+    """Also with a constant of one number."""
+    number = number_of(given["other"])
+    if number is not None:
+        return scale(given | {"other": number}, step, context)
+    return elementwise("multiply")(given, step, context)
 
 
 def elementwise(op: str) -> Callable[..., Named | None]:
@@ -377,7 +389,7 @@ MAKERS: dict[Any, Callable[..., Named | None]] = {
     aten.relu.default: unary("relu"), aten.relu6.default: unary("relu6"), aten.hardtanh.default: hardtanh,
     aten.leaky_relu.default: leaky_relu, aten.sigmoid.default: unary("sigmoid"), aten.silu.default: unary("silu"),
     aten.tanh.default: unary("tanh"), aten.gelu.default: gelu, aten.softmax.int: softmax, aten.mul.Scalar: scale,
-    aten.add.Tensor: elementwise("add"), aten.mul.Tensor: elementwise("multiply"), aten.cat.default: concat,
+    aten.add.Tensor: elementwise("add"), aten.mul.Tensor: product, aten.cat.default: concat,
     aten.flatten.using_ints: flatten, aten.lstm.input: lstm, aten.mean.dim: mean, aten.max_pool2d.default: max_pool2d,
     aten.avg_pool2d.default: avg_pool2d, aten.adaptive_avg_pool2d.default: adaptive_avg_pool2d,
 }

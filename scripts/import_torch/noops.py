@@ -25,6 +25,9 @@ def input_of(step: Step, type_of: Callable[[Value], TensorType]) -> Value | None
         return source if same and arguments.get("step", 1) == 1 else None
     if step.target in CASTS:
         return source if DTYPES.get(arguments.get("dtype")) == kind.dtype or "dtype" not in arguments else None
+    if step.target == aten.type_as.default:
+        other = arguments["other"]
+        return source if isinstance(other, Value) and type_of(other).dtype == kind.dtype else None
     if step.target in (aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default):
         return source if arguments["p"] == 0 or not arguments["train"] else None
     if step.target in (aten.pad.default, aten.constant_pad_nd.default):

@@ -9,6 +9,7 @@ import torch
 from .draws import refuse_draws, replace_draws
 from .graph import Parameter, Step, TensorType, Value, aten_step
 from .named import Context, name_step
+from .patterns import fused
 from .static import Materials
 from .trace import Trace
 
@@ -28,6 +29,7 @@ class Simplified:
         for step in steps:
             step.precise = step.name in precise and step.target != aten.batch_norm.default  # which writes its buffers
         context = Context(steps, self.types, {n: tuple(t.shape) for n, t in self.tensors.items()})
+        steps = living(fused(steps, context), self.outputs)
         self.steps = living([name_step(step, context) for step in steps], self.outputs)
         refuse_draws(self.steps)
 

@@ -5,23 +5,31 @@ from typing import Any
 
 import torch
 
+from .formulas import frequencies_of
 from .graph import DTYPES, Batch, Buffer, Constant, Parameter, Step, TensorType, Value, aten_step, replaced, tensors
 from .refused import Refused
 from .weights import raw
 
 aten = torch.ops.aten
+LARGE = 2**20  # elements
 
 
 class Static:
-    """Tensors by the number of samples: {2: ..., 3: ...}; `source` says how to compute it when it is not alike."""
+    """Tensors by the number of samples: {2: ..., 3: ...}; `source` says how to compute it when it is not alike, `waves`
+    with which frequencies cosines and sines in its past were made."""
 
     def __init__(self, at: dict[int, torch.Tensor], source: tuple[Any, dict[str, Any]] | None = None,
-                 output: int = 0) -> None:
-        self.at, self.source, self.output = at, source, output
+                 output: int = 0, waves: list[torch.Tensor] | None = None) -> None:
+        self.at, self.source, self.output, self.waves = at, source, output, waves or []
 
     def snapshot(self) -> "Static":
         """As it is now; operations in place may change it later."""
-        return Static({samples: tensor.clone() for samples, tensor in self.at.items()}, self.source, self.output)
+        copies = {samples: tensor.clone() for samples, tensor in self.at.items()}
+        return Static(copies, self.source, self.output, self.waves)
+
+    def key(self) -> Any:
+        """Equal for what lies in the same place in the same way, so that it need not be compared by values."""
+        return tuple((t.data_ptr(), t.dtype, tuple(t.shape), t.stride()) for t in self.at.values())
 
     def batch_dim(self) -> int | None:
         two, three = self.at[2].shape, self.at[3].shape
@@ -35,9 +43,10 @@ class Static:
         """The one tensor, with size 1 in the place of the batch; None when samples differ."""
         where = self.batch_dim()
         if where is None:
-            return self.at[3] if torch.equal(self.at[2], self.at[3]) else None
+            return self.at[3] if self.at[2] is self.at[3] or torch.equal(self.at[2], self.at[3]) else None
         first = self.at[3].narrow(where, 0, 1)
-        same = all(torch.equal(tensor, first.expand(tensor.shape)) for tensor in self.at.values())
+        repeated = all(tensor.stride(where) == 0 and tensor.data_ptr() == first.data_ptr() for tensor in self.at.values())
+        same = repeated or all(torch.equal(tensor, first.expand(tensor.shape)) for tensor in self.at.values())
         return first.contiguous() if same else None
 
 
@@ -45,13 +54,40 @@ def is_static(arguments: dict[str, Any]) -> bool:
     return not tensors(arguments, (Value, Parameter, Buffer))
 
 
-def evaluate(target: Any, arguments: dict[str, Any]) -> Any:
-    """The operation's result for both numbers of samples; a list when it has several."""
-    made = {samples: target(**replaced(arguments, lambda leaf: leaf_at(leaf, samples))) for samples in (2, 3)}
+def evaluate(target: Any, arguments: dict[str, Any], shared: bool = False) -> Any:
+    """The operation's result for both numbers of samples; a list when it has several. `shared`: nothing is changed in
+    place, so that what is alike may lie in one place."""
+    alike = shared and not any(isinstance(leaf, Batch) or isinstance(leaf, Static) and leaf.at[2] is not leaf.at[3]
+                               for leaf in tensors(arguments, (Batch, Static)))
+    made = {3: target(**replaced(arguments, lambda leaf: leaf_at(leaf, 3)))}
+    made[2] = made[3] if alike else target(**replaced(arguments, lambda leaf: leaf_at(leaf, 2)))
     source = (target, arguments)
+    waves = waves_behind(target, arguments)
     if isinstance(made[2], (list, tuple)):
-        return [Static({2: two, 3: three}, source, k) for k, (two, three) in enumerate(zip(made[2], made[3]))]
-    return Static(made, source)
+        return [Static({2: two, 3: three}, source, k, waves) for k, (two, three) in enumerate(zip(made[2], made[3]))]
+    found = Static({2: made[2], 3: made[3]}, source, 0, waves)
+    return compact(found) if shared and made[3].numel() >= LARGE else found
+
+
+def compact(static: Static) -> Static:
+    """One sample for all where they are alike, without what it was made from."""
+    one, where = static.alike(), static.batch_dim()
+    if one is None:
+        return static
+    if where is None:
+        return Static({2: one, 3: one}, None, 0, static.waves)
+    return Static({samples: one.expand(tensor.shape) for samples, tensor in static.at.items()}, None, 0, static.waves)
+
+
+def waves_behind(target: Any, arguments: dict[str, Any]) -> list[torch.Tensor]:
+    if target in (aten.cos.default, aten.sin.default):
+        angles = arguments["self"].alike() if isinstance(arguments["self"], Static) else None
+        own = frequencies_of(angles) if angles is not None else None
+        return [] if own is None else [own]
+    found: dict[int, torch.Tensor] = {}
+    for static in tensors(arguments, Static):
+        found |= {id(each): each for each in static.waves}
+    return list(found.values())
 
 
 def leaf_at(leaf: Any, samples: int) -> Any:
@@ -71,6 +107,7 @@ class Materials:
         self.types = types
         self.made: list[Step] = []
         self.known: dict[Any, Value] = {}
+        self.places: dict[Any, tuple[Static, Any]] = {}  # what lies in a place, and what became of it
 
     def steps(self, steps: list[Step]) -> list[Step]:
         for step in steps:
@@ -82,15 +119,21 @@ class Materials:
         return replaced(arguments, lambda leaf: self.value(leaf, reader) if isinstance(leaf, Static) else leaf)
 
     def value(self, static: Static, reader: Step) -> Any:
+        place = static.key()
+        if place not in self.places:  # the tensor stays alive, so the place stays its own
+            self.places[place] = (static, self.constant(static, reader))
+        return self.places[place][1]
+
+    def constant(self, static: Static, reader: Step) -> Any:
         tensor, where = static.alike(), static.batch_dim()
         if tensor is None:
             return self.computed(static, reader)
         if where is None:
-            return Constant(tensor)
+            return Constant(tensor, static.waves)
         key = (where, tensor.dtype, tensor.shape, raw(tensor))
         if key not in self.known:
             kind = self.type_of(static, where)
-            spread = {"self": Constant(tensor), "size": kind.full()}
+            spread = {"self": Constant(tensor, static.waves), "size": kind.full()}
             self.known[key] = self.add(reader, aten.expand.default, spread, kind)
         return self.known[key]
 

@@ -9,6 +9,7 @@ from torch import fx
 
 from . import noops
 from .export import PREFIX, Exported
+from .formulas import frequencies_in
 from .graph import (DTYPES, Batch, Buffer, Constant, Parameter, Step, TensorType, Value, aten_step, target_name,
                     tensors)
 from .refused import Refused, at_node
@@ -37,8 +38,17 @@ class Trace:
         self.results: dict[str, str] = {}  # of all operations, also of those that do nothing: the first one's type
         self.casts = False  # an operation is told to give float32
         self.batch = self.batch_symbol()
-        for node in exported.program.graph.nodes:
+        self.writes = writes_constants(exported)
+        self.visit_all(list(exported.program.graph.nodes))
+
+    def visit_all(self, nodes: list[fx.Node]) -> None:
+        """In order; what no later one reads is let go, since masks are large."""
+        last = {source: node for node in nodes for source in node.all_input_nodes}
+        for node in nodes:
             self.visit(node)
+            for source in node.all_input_nodes:
+                if last[source] is node:
+                    self.known.pop(source, None)
 
     def batch_symbol(self) -> Any:
         for node in self.exported.program.graph.nodes:
@@ -117,7 +127,8 @@ class Trace:
             self.known[node] = Buffer(exported.buffers[node.name])
         else:
             tensor = exported.constants[node.name]
-            self.known[node] = Static({2: tensor.clone(), 3: tensor.clone()})
+            one = tensor.clone()
+            self.known[node] = Static({2: one, 3: tensor.clone() if self.writes else one}, waves=frequencies_in(one))
 
     def output(self, node: fx.Node) -> None:
         results = node.args[0] if isinstance(node.args[0], (list, tuple)) else node.args
@@ -146,7 +157,7 @@ class Trace:
         if target != node.target:
             arguments["size"] = [self.integer(size, node) for size in arguments["size"]]
         if is_static(arguments) and torch.Tag.nondeterministic_seeded not in target.tags:
-            return evaluate(target, arguments)
+            return evaluate(target, arguments, not self.writes)
         if node.target._schema.is_mutable:
             return self.in_place(node, arguments)
         return self.step(node, with_scalars(target, arguments), arguments)
@@ -184,7 +195,11 @@ class Trace:
             target, arguments = aten.to.dtype, {"self": arguments["self"], "dtype": values.dtype}
         self.results[node.name] = outputs[0].dtype
         self.casts |= torch.float32 in tensors(arguments, torch.dtype)
-        made = aten_step(node.name, self.path(node), target, frozen(arguments), outputs)
+        weight = arguments.get("self")
+        if target in noops.CASTS and isinstance(weight, Parameter) and node.args[0].meta["val"].dtype == values.dtype:
+            return weight
+        arguments = frozen(arguments) if self.writes else arguments
+        made = aten_step(node.name, self.path(node), target, arguments, outputs)
         same = noops.input_of(made, self.type_of)
         if same is not None:
             return same
@@ -208,6 +223,8 @@ class Trace:
                 results = [self.known[n] if isinstance(n, fx.Node) else n for n in inner.args[0]]
             else:
                 self.visit(inner)
+        for inner in body.graph.nodes:
+            self.known.pop(inner, None)
         if "grad" not in str(node.target):
             return results
         return [self.detached(node, k, value) for k, value in enumerate(results)]
@@ -258,6 +275,23 @@ class Trace:
                 if order[reader] > order[node] and not harmless:
                     raise Refused(f"{self.place(node)} works in place, and {self.place(reader)} reads the old tensor "
                                   "later; assign a new tensor instead (x = x + y; torch.cat or torch.where for parts)")
+
+
+def writes_constants(exported: Exported) -> bool:
+    """An operation in place may change what depends on neither data nor weights; then who reads it keeps a copy."""
+    fixed: set[fx.Node] = set()
+    weights = exported.inputs.keys() | exported.parameters.keys() | exported.buffers.keys()
+    for node in exported.program.graph.nodes:
+        if all(source in fixed for source in node.all_input_nodes) and node.name not in weights:
+            fixed.add(node)
+        if is_mutable(node) and node.args[0] in fixed:
+            return True
+    parts = (part for part in exported.program.graph_module.modules() if isinstance(part, fx.GraphModule))
+    return any(is_mutable(node) for part in parts if part is not exported.program.graph_module for node in part.graph.nodes)
+
+
+def is_mutable(node: fx.Node) -> bool:
+    return getattr(getattr(node.target, "_schema", None), "is_mutable", False)
 
 
 def statistics(steps: list[Step]) -> set[str]:

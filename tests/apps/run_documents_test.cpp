@@ -42,6 +42,45 @@ TEST_SUITE("apps/run_documents") {
     refused(folder.run({"plan.json", "--steps", "3", "--no-evaluate"}), "/workers: " + message);
   }
 
+  TEST_CASE("a plan of a model without weights runs when --model brings the one that was compared") {
+    Json model;
+    const Folder folder({.cuts = {2}}, 8, [&](Json& plan) {
+      model = plan["model"];
+      plan["model"]["version"] = 2;
+      plan["model"]["verified"] = false;
+    });
+    refused(folder.run({"plan.json", "--steps", "2"}),
+            "model \"small\" was imported by --plan-only, without weights, and never compared with its module; "
+            "import "
+            "it with scripts/import-torch without --plan-only, which compares them, and give that model.json "
+            "by --model");
+    pp::write_file(folder.path() / "model.json", pp::dump_json(model));
+    CHECK(folder.run({"check", "plan.json", "--model", "model.json"}).code == 0);
+    const Outcome outcome = folder.run({"plan.json", "--model", "model.json", "--steps", "2", "--no-evaluate"});
+    CHECK(outcome.code == 0);
+    CHECK(outcome.err.empty());
+    model["layers"][0]["name"] = "first";
+    model["layers"][1]["inputs"][0] = "first";
+    pp::write_file(folder.path() / "other.json", pp::dump_json(model));
+    const Outcome other = folder.run({"check", "plan.json", "--model", "other.json"});
+    CHECK(other.code == 2);
+    CHECK(other.err.find("other.json: the plan is for model \"small\" (sha256:") != std::string::npos);
+  }
+
+  TEST_CASE("--no-decay and --lr-factors are asked for by patterns that match") {
+    const Folder folder;
+    CHECK(folder
+              .run({"plan.json", "--steps", "2", "--weight-decay", "0.1", "--no-decay", "bias", "--lr-factors",
+                    "a.*=0.5,c=2", "--no-evaluate", "-o", "report.json"})
+              .code == 0);
+    const Json report = pp::parse_json(pp::read_file(folder.path() / "report.json"));
+    CHECK(report.dump().find("\"no_decay\":\"bias\"") != std::string::npos);
+    refused(folder.run({"plan.json", "--steps", "2", "--no-decay", "norm"}),
+            "--no-decay: no trained parameter matches \"norm\"; their names are a.weight, a.bias, c.weight, "
+            "...; a pattern "
+            "stands anywhere in a name, one with * or ? is all of it");
+  }
+
   TEST_CASE("more memory than any machine has is refused in one line, before any data are made") {
     // Weights 2^36 x 16 of 4 bytes, with gradients and momentum: 2^40 * 4 * 3 = 12 TiB; 80 samples of 2^36
     // numbers of 4 bytes: 20 TiB.

@@ -93,8 +93,32 @@ std::vector<PlanSpec> specs() {
 
 }  // namespace
 
+/// Constants by formula of every kind, a frozen parameter; nobody compared it with a module.
+ModelGraph masked_model() {
+  return parse_model(R"({"format": "pp.model", "version": 2, "name": "masked", "verified": false,
+    "inputs": [{"name": "x", "shape": [3, 4]}],
+    "layers": [
+      {"name": "lin", "op": "linear", "inputs": ["x"], "attributes": {"out_features": 4}, "frozen": ["bias"]},
+      {"name": "turn", "op": "aten", "inputs": ["lin"], "call": {"target": "aten::mul.Tensor",
+        "arguments": {"self": {"input": 0}, "other": {"constant": "cos"}},
+        "constants": [{"name": "cos", "shape": [3, 4], "formula": {"kind": "waves", "position_dim": 0,
+          "function": "cos", "columns": "halves", "frequencies": [1.0, 0.01]}}],
+        "outputs": [{"shape": [3, 4]}]}},
+      {"name": "hide", "op": "aten", "inputs": ["turn"], "call": {"target": "aten::add.Tensor", "precision": "float32",
+        "arguments": {"self": {"input": 0}, "other": {"constant": "mask"}},
+        "constants": [{"name": "mask", "shape": [3, 4], "formula": {"kind": "band", "steps": [-1, 1], "high": 0,
+          "inside": 0, "outside": {"number": "-inf"}}}],
+        "outputs": [{"shape": [3, 4]}]}},
+      {"name": "place", "op": "aten", "inputs": ["hide"], "call": {"target": "aten::add.Tensor",
+        "arguments": {"self": {"input": 0}, "other": {"constant": "p"}},
+        "constants": [{"name": "p", "dtype": "int64", "shape": [3, 4], "formula": {"kind": "linear", "steps": [4, 1]}}],
+        "outputs": [{"shape": [3, 4]}]}}],
+    "outputs": ["place"]})");
+}
+
 std::vector<ModelGraph> model_corpus() {
   return {
+      masked_model(),
       test::mlp(2),
       test::dropout_mlp(),
       test::shared_mlp(),

@@ -19,6 +19,7 @@
 #include "tests/fuzz/mutate_text.h"
 #include "tests/fuzz/runtime_documents.h"
 #include "tests/fuzz/tool.h"
+#include "tests/support/schema.h"
 
 namespace pp::fuzz {
 namespace {
@@ -135,10 +136,16 @@ class Documents {
   }
 
   /// The reader accepts the text: then what it writes must be read as the same value.
+  /// `document`: whose schema takes what the reader takes; empty: there is none.
   template <class Parse>
-  bool reads_back(const std::string& text, Parse parse) {
+  bool reads_back(const std::string& text, Parse parse, std::string_view document = {}) {
     return takes("read and write", [&] {
       const auto value = parse(text);
+      if (!document.empty()) {
+        one_.doing("validate by the schema");
+        const std::string wrong = test::schema_error(document, parse_json(text));
+        if (!wrong.empty()) fail("the schema refuses what is read: " + wrong);
+      }
       const std::string written = dump_json(to_json(value));
       one_.doing("read what was written");
       if (!(parse(written) == value)) fail("what was written is read as another value");
@@ -182,7 +189,7 @@ class Documents {
   void model() {
     const std::string text = changed(random_.pick(corpus_.models));
     write("model.json", text);
-    accepted_ = reads_back(text, parse_model);
+    accepted_ = reads_back(text, parse_model, "model");
     if (!accepted_) return;
     takes("check a plan of the model", [&] {
       plan::Plan plan;
@@ -235,7 +242,7 @@ class Documents {
   void profile() {
     const std::string text = changed(random_.pick(corpus_.profiles));
     write("profile.json", text);
-    accepted_ = reads_back(text, parse_profile);
+    accepted_ = reads_back(text, parse_profile, "profile");
     if (!accepted_ || random_.one_in(3)) {
       tool({"make", "profile.json", "--devices", "2", "--bandwidth", "1GB/s", "--mini-batch", "4", "--threads",
             "1"});
@@ -284,7 +291,7 @@ class Documents {
   void cluster() {
     const std::string text = changed(random_.pick(corpus_.clusters));
     write("cluster.json", text);
-    accepted_ = reads_back(text, parse_cluster);
+    accepted_ = reads_back(text, parse_cluster, "cluster");
     write("profile.json", random_.pick(corpus_.profile_texts));
     make({"--cluster", "cluster.json"});
   }
@@ -292,7 +299,7 @@ class Documents {
   void plan() {
     const std::string text = changed(random_.pick(corpus_.plans), true);
     write("plan.json", text);
-    const bool read = reads_back(text, plan::parse_plan);
+    const bool read = reads_back(text, plan::parse_plan, "plan");
     const Ran checked = tool({"check", "plan.json"});
     accepted_ = checked.code == 0;
     if (accepted_ && !read) fail("check accepts what cannot be read");

@@ -53,6 +53,16 @@ std::string refused_plan(const std::function<void(plan::Plan&)>& change, ErrorKi
 }  // namespace
 
 TEST_SUITE("librun/check") {
+  TEST_CASE("a model that nobody compared with its module is not trained, and not inferred with") {
+    const auto without_weights = [](plan::Plan& plan) { plan.model.verified = false; };
+    CHECK(refused_plan(without_weights, ErrorKind::data) ==
+          "model \"" + small().model.name +
+              "\" was imported by --plan-only, without weights, and never compared with its module; import it "
+              "with "
+              "scripts/import-torch without --plan-only, which compares them, and give that model.json by "
+              "--model");
+  }
+
   TEST_CASE("a plan with its options is accepted") {
     CHECK(refused_options([](run::RunOptions&) {}) == "accepted");
     CHECK(refused_options([](run::RunOptions& o) {

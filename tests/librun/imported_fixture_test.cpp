@@ -18,7 +18,9 @@ using namespace pp;
 
 namespace {
 
-constexpr const char* kFixtures[] = {"attention", "attention-blocks", "residual", "windows"};
+constexpr const char* kFixtures[] = {"attention",         "attention-blocks", "constants",   "decoder-gemma2",
+                                     "decoder-gpt_neox",  "decoder-llama",    "decoder-phi", "decoder-qwen3",
+                                     "decoder-torchtune", "pixels",           "residual",    "windows"};
 
 using Tensors = std::map<std::string, at::Tensor>;
 

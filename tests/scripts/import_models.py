@@ -26,6 +26,8 @@ FAMILIES = {
     "vit_b_16": Family(IMAGE), "swin_t": Family(IMAGE),
     "bert": Family(TOKENS), "bert_masked": Family((*TOKENS, "attention_mask=int64:16:1..1")),
     "bert_language": Family(TOKENS, untied=True), "gpt2": Family(TOKENS, untied=True), "llama": Family(TOKENS),
+    "mistral": Family(TOKENS), "qwen2": Family(TOKENS), "qwen3": Family(TOKENS), "gemma2": Family(TOKENS, untied=True),
+    "phi3": Family(TOKENS), "gpt_neox": Family(TOKENS), "opt": Family(TOKENS, untied=True),
     "t5_small": Family((*TOKENS, "decoder_input_ids=int64:12:0..99"), untied=True, rounds=True),
 }
 
@@ -119,6 +121,43 @@ def llama(still: bool = False) -> Any:
     return LlamaForCausalLM(LlamaConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
                                         num_key_value_heads=2,
                                         intermediate_size=128, vocab_size=100, max_position_embeddings=64))
+
+
+def decoder(kind: str, **more: Any) -> Any:
+    from transformers import AutoConfig, AutoModelForCausalLM
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100,
+             "max_position_embeddings": 64, "pad_token_id": None, "bos_token_id": 1, "eos_token_id": 2}
+    attention = {"attn_implementation": more.pop("attention")} if "attention" in more else {}
+    return AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **sizes | more), **attention)
+
+
+def mistral(still: bool = False) -> Any:
+    return decoder("mistral", num_key_value_heads=2, intermediate_size=128, sliding_window=6)
+
+
+def qwen2(still: bool = False) -> Any:
+    return decoder("qwen2", num_key_value_heads=2, intermediate_size=128)
+
+
+def qwen3(still: bool = False) -> Any:
+    return decoder("qwen3", num_key_value_heads=2, intermediate_size=128, head_dim=32)
+
+
+def gemma2(still: bool = False) -> Any:
+    return decoder("gemma2", num_key_value_heads=2, intermediate_size=128, head_dim=32, sliding_window=6, attention="eager")
+
+
+def phi3(still: bool = False) -> Any:
+    drop = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attention_dropout": 0.0} if still else {}
+    return decoder("phi3", num_key_value_heads=2, intermediate_size=128, **drop)
+
+
+def gpt_neox(still: bool = False) -> Any:
+    return decoder("gpt_neox", intermediate_size=128)
+
+
+def opt(still: bool = False) -> Any:
+    return decoder("opt", ffn_dim=128, word_embed_proj_dim=64, **({"dropout": 0.0} if still else {}))
 
 
 def t5_small(still: bool = False) -> Any:

@@ -472,8 +472,8 @@ class Refusals(unittest.TestCase):
             self.refused("with labels 0 is not the mean over its other labels", Sequence(loss), "float32:3x4",
                          target=("int64:3:1..4",), loss="module")
 
-    def test_images_have_no_cross_entropy(self):
-        self.refused("neither [classes] nor", nn.Conv2d(3, 2, 1), "float32:3x4x4", loss="cross_entropy")
+    def test_volumes_have_no_cross_entropy(self):
+        self.refused("neither [classes] nor", nn.Conv3d(3, 2, 1), "float32:3x4x4x4", loss="cross_entropy")
 
     def test_wrong_examples_are_refused(self):
         for text in ("float32", "int8:3", "int64:3:5..1", "float32:0"):

@@ -8,7 +8,8 @@ NAME.golden.safetensors   inputs and targets by name; `output` of the module in 
                           `gradient.PARAMETER` in training without dropout
 
 tuned-KIND.*              a module of which a part trains; golden holds inputs and targets, and in `after.PARAMETER`
-                          all parameters after ten steps of torch.optim.SGD on them (TUNING)
+                          all parameters after ten steps of torch.optim.SGD on them (TUNING); tuned-grouped of AdamW with
+                          groups of parameters
 """
 
 import json
@@ -18,7 +19,7 @@ import sys
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "scripts")]
 sys.dont_write_bytecode = True
 logging.getLogger("torch.utils.flop_counter").disabled = True
 
@@ -26,6 +27,7 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+from decoder_modules import DECODERS  # noqa: E402
 from import_torch import factory, importer, weights  # noqa: E402
 from import_torch.document import indented  # noqa: E402
 from import_torch.interpreter import Interpreter  # noqa: E402
@@ -92,6 +94,31 @@ class Residual(nn.Module):
         return self.fc(x.relu_().mean((2, 3)))
 
 
+class Constants(nn.Module):
+    """Formulas of every kind, and a table that only the weights file has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.rand(70, 70, 6), persistent=False)
+        self.register_buffer("rates", torch.tensor([1.0, 0.3, 0.01]), persistent=False)
+        self.lin = nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        angles = torch.outer(torch.arange(70.0), self.rates)
+        x = x + torch.cat([angles.cos(), angles.sin()], -1) + torch.arange(70.0)[:, None] / 64
+        shares = torch.softmax(x @ x.transpose(1, 2) + torch.full((70, 70), float("-inf")).triu(2), -1)
+        return self.lin(torch.einsum("bij,ijk->bik", shares, self.table)).mean(1)
+
+
+class Pixels(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(2, 3, 3, padding=1)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return self.conv(image)
+
+
 class LowRank(nn.Module):
     """A linear layer with a low-rank addition."""
 
@@ -129,7 +156,15 @@ class Tuned(nn.Module):
 TUNING = {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.1}
 TUNED = {"body": lambda name: name.startswith("head"), "lora": lambda name: "lora" in name,
          "bitfit": lambda name: name.endswith("bias"), "norms": lambda name: name.startswith("norm"),
-         "embedding": lambda name: not name.startswith("tokens")}
+         "embedding": lambda name: not name.startswith("tokens"), "grouped": lambda name: True}
+
+
+def grouped_optimizer(module: nn.Module) -> torch.optim.Optimizer:
+    """--no-decay bias,norm --lr-factors tokens=0.1,head.*=2 as torch.optim's groups."""
+    def options(name: str) -> dict[str, float]:
+        rate = 0.1 if "tokens" in name else 2.0 if name.startswith("head.") else 1.0
+        return {"lr": 0.01 * rate, "weight_decay": 0.0 if "bias" in name or "norm" in name else 0.3}
+    return torch.optim.AdamW([{"params": [parameter], **options(name)} for name, parameter in module.named_parameters()])
 
 
 def tuned(kind: str) -> dict[str, bytes]:
@@ -139,7 +174,8 @@ def tuned(kind: str) -> dict[str, bytes]:
     imported = importer.import_module(module, examples, f"tuned-{kind}", "cross_entropy", "module")
     torch.manual_seed(1)
     tokens, label = torch.randint(0, 11, (4, 5)), torch.randint(0, 11, (4, 5))
-    optimizer = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], **TUNING)
+    optimizer = (grouped_optimizer(module) if kind == "grouped" else
+                 torch.optim.SGD([p for p in module.parameters() if p.requires_grad], **TUNING))
     for _ in range(10):
         optimizer.zero_grad()
         F.cross_entropy(module(tokens).flatten(0, 1), label.flatten()).backward()
@@ -153,7 +189,9 @@ def tuned(kind: str) -> dict[str, bytes]:
 
 MODELS = {"attention": (Attention, "int64:5:0..10", "module"),
           "attention-blocks": (Attention, "int64:5:0..10", "block"),
-          "windows": (Windows, "float32:4x4x4", "module"), "residual": (Residual, "float32:2x6x6", "block")}
+          "windows": (Windows, "float32:4x4x4", "module"), "residual": (Residual, "float32:2x6x6", "block"),
+          "constants": (Constants, "float32:70x6", "module"), "pixels": (Pixels, "float32:2x5x4", "module"),
+          **{f"decoder-{name}": (make, "int64:12:0..18", "block") for name, make in DECODERS.items()}}
 
 
 def fixture(name: str) -> dict[str, bytes]:

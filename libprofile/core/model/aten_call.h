@@ -11,6 +11,7 @@
 
 #include "libprofile/core/enum_names.h"
 #include "libprofile/core/json_reader.h"
+#include "libprofile/core/model/constant_formula.h"
 #include "libprofile/core/tensor_type.h"
 
 namespace pp {
@@ -57,13 +58,15 @@ struct NamedTensorType {
   bool operator==(const NamedTensorType&) const = default;
 };
 
-/// A tensor that is written into the model.
+/// A tensor that is written into the model, value by value in row order or as a formula.
 struct AtenConstant {
   std::string name;
   TensorType type;
-  std::variant<std::vector<std::int64_t>, std::vector<double>> values;  ///< in row order; by the type
-  bool operator==(const AtenConstant& other) const;                     ///< NaN equals NaN
+  std::variant<std::vector<std::int64_t>, std::vector<double>, ConstantFormula> values;  ///< lists by the type
+  bool operator==(const AtenConstant& other) const;                                      ///< NaN equals NaN
 };
+/// In row order. O(elements) memory.
+std::vector<double> values_of(const AtenConstant& constant);
 
 struct AtenCall {
   std::string target;                                       ///< `aten::add.Tensor`

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "libprofile/core/model/aten_call.h"
+#include "libprofile/core/model/json_numbers.h"
 #include "libprofile/core/model/model_names.h"
 
 namespace pp {
@@ -14,6 +15,8 @@ namespace {
 
 using detail::fail_at;
 using detail::in_quotes;
+using detail::number_json;
+using detail::number_of;
 
 constexpr std::int64_t kMostBatch = std::int64_t{1} << 24;  // rows of a sample
 
@@ -43,14 +46,6 @@ std::string read_name(ObjectReader& reader, const std::vector<Named>& others) {
   if (std::ranges::find(others, name, &Named::name) != others.end())
     reader.fail("name", "duplicate name " + in_quotes(name) + "; rename one of them");
   return name;
-}
-
-std::optional<double> number_of(const Json& json) {
-  if (json.is_number()) return json.get<double>();
-  if (!json.is_object() || json.size() != 1 || !json.contains("number") || !json["number"].is_string())
-    return std::nullopt;
-  const auto special = find_enum<SpecialNumber>(json["number"].get<std::string>());
-  return special ? std::optional(value_of(*special)) : std::nullopt;
 }
 
 void read_values(ObjectReader& reader, AtenConstant& constant) {
@@ -175,16 +170,12 @@ Json named_json(const std::string& name, const TensorType& type) {
   return json;
 }
 
-Json number_json(double value) {
-  if (std::isfinite(value)) return value;
-  const SpecialNumber special = std::isnan(value) ? SpecialNumber::nan
-                                : value > 0       ? SpecialNumber::infinity
-                                                  : SpecialNumber::negative_infinity;
-  return {{"number", name_of(special)}};
-}
-
 Json constant_json(const AtenConstant& constant) {
   Json json = named_json(constant.name, constant.type);
+  if (const auto* formula = std::get_if<ConstantFormula>(&constant.values)) {
+    json["formula"] = to_json(*formula);
+    return json;
+  }
   Json values = Json::array();
   if (const auto* numbers = std::get_if<std::vector<double>>(&constant.values)) {
     for (const double value : *numbers) values.push_back(number_json(value));
@@ -243,7 +234,13 @@ AtenCall read_aten_call(ObjectReader& reader) {
   read_list(reader, "constants", [&](ObjectReader& member) {
     AtenConstant constant{read_name(member, call.constants), {}, {}};
     constant.type = read_type(member);
-    read_values(member, constant);
+    if (member.has("formula")) {
+      member.object("formula", [&](ObjectReader& formula) {
+        constant.values = read_constant_formula(formula, constant.type);
+      });
+    } else {
+      read_values(member, constant);
+    }
     call.constants.push_back(std::move(constant));
   });
   read_list(reader, "outputs", [&](ObjectReader& member) {

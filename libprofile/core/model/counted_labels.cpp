@@ -146,11 +146,6 @@ RowTensor type_of(const ResolvedModel& model, const TensorSource& value) {
   return {model.loss.inputs[index], 1};
 }
 
-std::vector<double> values_of(const AtenConstant& constant) {
-  return std::visit([](const auto& values) { return std::vector<double>(values.begin(), values.end()); },
-                    constant.values);
-}
-
 // Labels of an ignored class would count in no micro-batch as they do in the whole batch.
 void refuse_ignored_classes(const ResolvedModel& model) {
   for (std::size_t i = 0; i < model.graph.loss->nodes.size(); ++i) {

@@ -68,6 +68,11 @@ std::int64_t parameter_count(const ResolvedModel& model) {
   return count;
 }
 
-std::string model_hash(const ModelGraph& graph) { return content_hash(dump_json_compact(to_json(graph))); }
+std::string model_hash(const ModelGraph& graph) {
+  if (graph.verified) return content_hash(dump_json_compact(to_json(graph)));
+  ModelGraph same = graph;
+  same.verified = true;
+  return model_hash(same);
+}
 
 }  // namespace pp

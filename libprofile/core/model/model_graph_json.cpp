@@ -11,7 +11,7 @@ namespace pp {
 namespace {
 
 constexpr std::string_view kFormat = "pp.model";
-constexpr int kVersion = 1;
+constexpr IntegerRange kVersions{1, 2};
 
 DataTensor read_tensor(ObjectReader& reader) {
   DataTensor tensor;
@@ -109,6 +109,7 @@ LossSpec read_loss(ObjectReader& reader) {
 ModelGraph read_graph(ObjectReader& reader) {
   ModelGraph graph;
   graph.name = reader.text("name");
+  if (reader.has("verified")) graph.verified = reader.boolean("verified");
   reader.objects("inputs", [&](ObjectReader& member) { graph.inputs.push_back(read_tensor(member)); });
   if (reader.has("targets")) {
     reader.objects("targets", [&](ObjectReader& member) { graph.targets.push_back(read_tensor(member)); });
@@ -173,17 +174,36 @@ Json layer_json(const Layer& layer) {
   return json;
 }
 
+/// Version 2 has what version 1 did not begin with: frozen parameters, calls in float32, constants by formula,
+/// models that nobody compared with their module.
+bool is_of_version_2(const Layer& layer) {
+  const auto by_formula = [](const AtenConstant& constant) {
+    return std::holds_alternative<ConstantFormula>(constant.values);
+  };
+  return !layer.frozen.none() || std::ranges::any_of(layer.nodes, is_of_version_2) ||
+         (layer.call && (layer.call->precise || std::ranges::any_of(layer.call->constants, by_formula)));
+}
+
+/// The lowest that says it, so that older programs read what they can.
+int version_of(const ModelGraph& graph) {
+  const bool second = !graph.verified || std::ranges::any_of(graph.layers, is_of_version_2) ||
+                      (graph.loss && std::ranges::any_of(graph.loss->nodes, is_of_version_2));
+  return second ? 2 : 1;
+}
+
 }  // namespace
 
 ModelGraph model_from_json(const Json& json, std::string_view pointer) {
   ModelGraph graph;
   read_document(
-      json, kFormat, kVersion, [&](ObjectReader& reader) { graph = read_graph(reader); }, std::string(pointer));
+      json, kFormat, kVersions, [&](ObjectReader& reader) { graph = read_graph(reader); },
+      std::string(pointer));
   return resolve(std::move(graph), pointer).graph;
 }
 
 Json to_json(const ModelGraph& graph) {
-  Json json{{"format", kFormat}, {"version", kVersion}, {"name", graph.name}};
+  Json json{{"format", kFormat}, {"version", version_of(graph)}, {"name", graph.name}};
+  if (!graph.verified) json["verified"] = false;
   json["inputs"] = tensors_json(graph.inputs);
   json["targets"] = tensors_json(graph.targets);
   json["layers"] = Json::array();

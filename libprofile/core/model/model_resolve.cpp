@@ -240,6 +240,12 @@ class Resolver {
 }  // namespace
 
 ResolvedModel resolve(ModelGraph graph, std::string_view pointer) {
+  constexpr std::size_t kMostLayers = 65536;
+  if (graph.layers.size() > kMostLayers) {
+    detail::fail_at(append_pointer(pointer, "layers"), "has " + std::to_string(graph.layers.size()) +
+                                                           " entries, at most " + std::to_string(kMostLayers) +
+                                                           " are planned; join small layers in graphs");
+  }
   ResolvedModel model = Resolver(graph, pointer).run();
   model.graph = std::move(graph);
   return model;

@@ -9,12 +9,16 @@ namespace {
 
 const TensorType kScalar{{}, DType::float32};
 
+/// Of logits: the last dimension, of images the first.
+std::size_t class_dimension(const Shape& logits) { return logits.size() == 3 ? 0 : logits.size() - 1; }
+
 OpResult infer_cross_entropy(const Attributes&, std::span<const TensorType> inputs) {
   require_floating(inputs.first(1));
   const Shape& logits = inputs[0].shape;
-  if (logits.empty() || logits.size() > 2)
-    refuse_input(0, inputs[0], "logits, [classes] or [positions, classes]");
-  const Shape labels(logits.begin(), logits.end() - 1);
+  if (logits.empty() || logits.size() > 3)
+    refuse_input(0, inputs[0], "logits, [classes], [positions, classes] or [classes, height, width]");
+  Shape labels = logits;
+  labels.erase(labels.begin() + static_cast<std::ptrdiff_t>(class_dimension(logits)));
   if (inputs[1].dtype != DType::int64 || inputs[1].shape != labels) {
     refuse_input(1, inputs[1], "int64 labels " + to_text(labels) + " for logits " + to_text(logits));
   }
@@ -28,7 +32,7 @@ AttributeSpec ignore_index() {
 
 /// Of the labels: as many as there are logits.
 std::int64_t classes(const Attributes&, std::span<const TensorType> inputs, std::size_t input) {
-  return input == 1 ? inputs[0].shape.back() : 0;
+  return input == 1 ? inputs[0].shape[class_dimension(inputs[0].shape)] : 0;
 }
 
 void require_equal_shapes(std::span<const TensorType> inputs) {
@@ -70,7 +74,7 @@ std::vector<OpRow> losses() {
        .summary =
            "softmax and negative logarithm of the label's probability, mean over the labels that are not "
            "ignore_index",
-       .shapes = "[classes] with int64 [], or [l, classes] with int64 [l]",
+       .shapes = "[classes] with int64 [], [l, classes] with int64 [l], or [classes, h, w] with int64 [h, w]",
        .flops = "5 per logit",
        .min_inputs = 2,
        .max_inputs = 2,

@@ -10,26 +10,33 @@
 namespace pp::model::aten {
 namespace {
 
+template <class T>
+at::Tensor filled(const AtenConstant& constant, at::ScalarType type) {
+  at::Tensor tensor = at::empty(constant.type.shape, at::TensorOptions(type));
+  T* place = tensor.mutable_data_ptr<T>();
+  const auto take = [&](const auto& value) { *place++ = static_cast<T>(value); };
+  if (const auto* formula = std::get_if<ConstantFormula>(&constant.values)) {
+    for_each_value(*formula, constant.type.shape, take);
+  } else if (const auto* numbers = std::get_if<std::vector<double>>(&constant.values)) {
+    std::ranges::for_each(*numbers, take);
+  } else {
+    std::ranges::for_each(std::get<std::vector<std::int64_t>>(constant.values), take);
+  }
+  return tensor;
+}
+
+/// Floating ones as float64.
 at::Tensor on_host(const AtenConstant& constant) {
   const at::InferenceMode no_inference(false);
-  const auto filled = [&](const auto& values, at::ScalarType type) {
-    at::Tensor tensor = at::empty(constant.type.shape, at::TensorOptions(type));
-    using T = typename std::decay_t<decltype(values)>::value_type;
-    std::ranges::copy(values, tensor.mutable_data_ptr<T>());
-    return tensor;
-  };
-  if (const auto* numbers = std::get_if<std::vector<double>>(&constant.values))
-    return filled(*numbers, at::kDouble);
-  return filled(std::get<std::vector<std::int64_t>>(constant.values), at::kLong)
-      .to(scalar_type(constant.type.dtype));
+  switch (constant.type.dtype) {
+    case DType::boolean: return filled<bool>(constant, at::kBool);
+    case DType::uint8: return filled<std::uint8_t>(constant, at::kByte);
+    case DType::int64: return filled<std::int64_t>(constant, at::kLong);
+    default: return filled<double>(constant, at::kDouble);
+  }
 }
 
 }  // namespace
-
-Constants::Constants(std::vector<AtenConstant> constants) {
-  const at::AutoGradMode no_grad(false);
-  for (const AtenConstant& constant : constants) host_.push_back(on_host(constant));
-}
 
 const std::vector<at::Tensor>& Constants::on(const at::Device& device, at::ScalarType dtype) {
   const std::lock_guard held(mutex_);
@@ -39,8 +46,10 @@ const std::vector<at::Tensor>& Constants::on(const at::Device& device, at::Scala
   const at::InferenceMode no_inference(false);
   const at::AutoGradMode no_grad(false);
   Made made{device, dtype, {}};
-  for (const at::Tensor& tensor : host_)
+  for (const AtenConstant& constant : constants_) {
+    const at::Tensor tensor = on_host(constant);
     made.tensors.push_back(tensor.to(device, tensor.is_floating_point() ? dtype : tensor.scalar_type()));
+  }
   return made_.emplace_back(std::move(made)).tensors;
 }
 

@@ -5,6 +5,7 @@
 
 #include <list>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "libprofile/core/model/aten_call.h"
@@ -14,7 +15,7 @@ namespace pp::model::aten {
 /// Thread-safe. What it hands out lives as long as it does.
 class Constants {
  public:
-  explicit Constants(std::vector<AtenConstant> constants);
+  explicit Constants(std::vector<AtenConstant> constants) : constants_(std::move(constants)) {}
 
   /// `dtype`: of the floating ones.
   const std::vector<at::Tensor>& on(const at::Device& device, at::ScalarType dtype);
@@ -27,7 +28,7 @@ class Constants {
     at::ScalarType dtype;
     std::vector<at::Tensor> tensors;
   };
-  std::vector<at::Tensor> host_;  ///< float64 for floating ones
+  std::vector<AtenConstant> constants_;
   std::mutex mutex_;
   std::list<Made> made_;
 };

@@ -19,12 +19,13 @@ namespace {
 
 constexpr std::int64_t kMean = 1;  // of nll_loss: at::Reduction::Mean
 
-// Prediction [n, ..., classes], target [n, ...] of class numbers; the mean over the targets that are not
-// `ignored`, NaN when all are.
+// Prediction [n, ..., classes], or of images [n, classes, h, w], target [n, ...] of class numbers; the mean
+// over the targets that are not `ignored`, NaN when all are.
 Forward bind_cross_entropy(const Attributes& attributes) {
   return [ignored = integer(attributes, "ignore_index")](TensorSpan inputs, TensorSpan /*weights*/,
                                                          LayerContext& context) -> Tensors {
-    const at::Tensor shares = at::log_softmax(inputs[0], -1);
+    const bool image = inputs[0].dim() == 4;
+    const at::Tensor shares = at::log_softmax(image ? inputs[0].movedim(1, -1) : inputs[0], -1);
     const at::Tensor target = inputs[1].flatten().to(at::kLong);
     const auto [loss, total] = at::nll_loss_forward(shares.flatten(0, -2), target, {}, kMean, ignored);
     ops::save(context, {shares, target, total});
@@ -37,8 +38,9 @@ WrittenBackward cross_entropy_backward(const Attributes& attributes) {
                                                                     const at::Tensor& gradient) -> Tensors {
     const at::Tensor shares = saved[0].flatten(0, -2);
     const at::Tensor by_share = at::nll_loss_backward(gradient, shares, saved[1], {}, kMean, ignored, saved[2]);
-    return {at::_log_softmax_backward_data(by_share, shares, -1, shares.scalar_type()).view(saved[0].sizes()),
-            at::Tensor()};
+    const at::Tensor by_logit =
+        at::_log_softmax_backward_data(by_share, shares, -1, shares.scalar_type()).view(saved[0].sizes());
+    return {by_logit.dim() == 4 ? by_logit.movedim(-1, 1).contiguous() : by_logit, at::Tensor()};
   }};
 }
 

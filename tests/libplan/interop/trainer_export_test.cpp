@@ -221,14 +221,16 @@ TEST_CASE("both: precision and sharded state go with the plan, or are named") {
   plan.training.shard = Shard::optimizer;
   CHECK(file(export_megatron(plan, Losses::refuse), "arguments.txt")
             .ends_with("--bf16\n--use-distributed-optimizer\n"));
-  CHECK(refusal([&] { export_torch_pipelining(plan, Losses::refuse); })
-            .find("launch.py keeps no float32 copies of half weights; plan with --precision autocast") !=
+  CHECK(refusal([&] {
+          export_torch_pipelining(plan, Losses::refuse);
+        }).find("launch.py keeps no float32 copies of half weights; plan with --precision autocast") !=
         std::string::npos);
   plan.training.precision = Precision::autocast;
   const Json settings = parse_json(file(export_torch_pipelining(plan, Losses::refuse), "settings.json"));
   CHECK(settings["precision"] == "autocast");
   CHECK(settings["shard"] == "optimizer");
-  CHECK(refusal([&] { export_megatron(plan, Losses::refuse); }).find("it has no autocast") != std::string::npos);
+  CHECK(refusal([&] { export_megatron(plan, Losses::refuse); }).find("it has no autocast") !=
+        std::string::npos);
 }
 
 TEST_CASE("Megatron: wider windows than its own are named with what closes them") {

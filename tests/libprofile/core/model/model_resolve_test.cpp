@@ -45,6 +45,22 @@ using Kind = TensorSource::Kind;
 }  // namespace
 
 TEST_SUITE("libprofile/core/model/model_resolve") {
+  TEST_CASE("200,000 layers are refused before any is looked at") {
+    ModelGraph graph;
+    graph.name = "long";
+    graph.inputs = {{"x", {{2}, DType::float32}}};
+    graph.outputs = {"l199999"};
+    for (int i = 0; i < 200'000; ++i) {
+      const std::string name = "l" + std::to_string(i);
+      graph.layers.push_back({name, "relu", {i == 0 ? "x" : "l" + std::to_string(i - 1)}, {}});
+    }
+    CHECK(test::error_text([&] { return resolve(graph, "/model"); }) ==
+          "[data] /model/layers: has 200000 entries, at most 65536 are planned; join small layers in graphs");
+    graph.layers.resize(65'536);
+    graph.outputs = {"l65535"};
+    CHECK(resolve(graph).layer_count() == 65'536);
+  }
+
   TEST_CASE("sources, shapes, consumers and parameters follow from the graph") {
     ModelGraph graph = chain();
     graph.layers.push_back(layer("d", "add", {"a", "b", "a"}));

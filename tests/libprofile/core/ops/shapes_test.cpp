@@ -108,7 +108,7 @@ TEST_SUITE("libprofile/core/ops/shapes") {
     CHECK(result.forward_flops == Flops(0));
   }
 
-  TEST_CASE("cross_entropy compares classes with labels, per sample or per position") {
+  TEST_CASE("cross_entropy compares classes with labels, per sample, per position or per pixel") {
     const OpResult sample = infer("cross_entropy", {}, {real({10}), index_type({})});
     CHECK(out(sample).empty());
     CHECK(sample.forward_flops == Flops(50));
@@ -117,8 +117,13 @@ TEST_SUITE("libprofile/core/ops/shapes") {
           "[data] input 1 is int64 [10], but needs int64 labels [] for logits [10]");
     CHECK(refused("cross_entropy", {}, {real({6, 10}), real({6})}) ==
           "[data] input 1 is float32 [6], but needs int64 labels [6] for logits [6, 10]");
-    CHECK(refused("cross_entropy", {}, {real({1, 2, 3}), index_type({1, 2})}) ==
-          "[data] input 0 is float32 [1, 2, 3], but needs logits, [classes] or [positions, classes]");
+    CHECK(infer("cross_entropy", {}, {real({4, 2, 3}), index_type({2, 3})}).forward_flops == Flops(120));
+    CHECK(refused("cross_entropy", {}, {real({4, 2, 3}), index_type({4, 2})}) ==
+          "[data] input 1 is int64 [4, 2], but needs int64 labels [2, 3] for logits [4, 2, 3]");
+    CHECK(refused("cross_entropy", {}, {real({1, 2, 3, 4}), index_type({2, 3, 4})}) ==
+          "[data] input 0 is float32 [1, 2, 3, 4], but needs logits, [classes], [positions, classes] or "
+          "[classes, "
+          "height, width]");
   }
 
   TEST_CASE("mse compares equal shapes") {

@@ -1,0 +1,127 @@
+#include "libprofile/core/schema/document_schema.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "libprofile/core/error.h"
+
+namespace pp {
+namespace {
+
+using detail::ObjectRow;
+
+constexpr std::array<std::string_view, 5> kNames{"cluster", "device", "model", "plan", "profile"};
+constexpr std::string_view kModel = "model_document";
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(' ');
+  return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(' ') - begin + 1);
+}
+
+template <class Take>
+void split(std::string_view text, char separator, const Take& take) {
+  while (!text.empty()) {
+    const std::size_t end = text.find(separator);
+    take(trimmed(text.substr(0, end)));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+}
+
+/// The types that are no objects of the rows.
+const Json* plain_type(std::string_view type) {
+  static const Json types{{"text", {{"type", "string"}}},
+                          {"flag", {{"type", "boolean"}}},
+                          {"number", {{"type", "number"}, {"minimum", 0}}},
+                          {"signed", {{"type", "number"}}},
+                          {"positive", {{"type", "number"}, {"exclusiveMinimum", 0}}},
+                          {"share", {{"type", "number"}, {"minimum", 0}, {"maximum", 1}}},
+                          {"integer", {{"type", "integer"}}},
+                          {"count", {{"type", "integer"}, {"minimum", 0}}},
+                          {"size", {{"type", "integer"}, {"minimum", 1}}},
+                          {"object", {{"type", "object"}}},
+                          {"any", Json::object()}};
+  const auto found = types.find(type);
+  return found == types.end() ? nullptr : &*found;
+}
+
+/// Adds what a schema refers to, and what that refers to.
+void add_referred(const Json& schema, const Json& all, Json& definitions) {
+  if (schema.is_object() && schema.contains("$ref")) {
+    const std::string reference = schema["$ref"].get<std::string>();
+    const std::string name = reference.substr(reference.rfind('/') + 1);
+    if (definitions.contains(name)) return;
+    definitions[name] = all.at(name);
+    add_referred(all.at(name), all, definitions);
+  }
+  if (!schema.is_structured()) return;
+  for (const auto& [key, member] : schema.items()) add_referred(member, all, definitions);
+}
+
+/// `format` and `version` stand first.
+Json with_head(Json schema, std::string_view name, Json versions) {
+  schema["properties"]["format"] = {{"const", "pp." + std::string(name)}};
+  schema["properties"]["version"] = {{"enum", std::move(versions)}};
+  schema["required"].push_back("format");
+  schema["required"].push_back("version");
+  return schema;
+}
+
+}  // namespace
+
+std::span<const std::string_view> schema_names() { return kNames; }
+
+namespace detail {
+
+Json type_schema(std::string_view type) {
+  if (type.starts_with('['))
+    return {{"type", "array"}, {"items", type_schema(type.substr(1, type.size() - 2))}};
+  if (type.starts_with('\'')) {
+    Json names = Json::array();
+    split(type.substr(1, type.size() - 2), '|', [&](std::string_view name) { names.push_back(name); });
+    return {{"enum", std::move(names)}};
+  }
+  if (const Json* plain = plain_type(type)) return *plain;
+  return {{"$ref", "#/definitions/" + std::string(type)}};
+}
+
+Json object_schema(std::string_view keys) {
+  Json schema{{"type", "object"}, {"properties", Json::object()}, {"required", Json::array()}};
+  split(keys, ',', [&](std::string_view entry) {
+    const std::size_t space = entry.find(' ');
+    std::string key(entry.substr(0, space));
+    const bool optional = key.ends_with('?');
+    if (optional) key.pop_back();
+    schema["properties"][key] = type_schema(trimmed(entry.substr(space)));
+    if (!optional) schema["required"].push_back(key);
+  });
+  schema["additionalProperties"] = false;
+  return schema;
+}
+
+}  // namespace detail
+
+Json document_schema(std::string_view name) {
+  if (std::ranges::find(kNames, name) == kNames.end()) {
+    std::string known;
+    for (const std::string_view one : kNames) known.append(known.empty() ? "" : ", ").append(one);
+    throw Error(ErrorKind::usage, "no document is named \"" + std::string(name) + "\"; use one of " + known);
+  }
+  Json all = Json::object();
+  for (const ObjectRow& row : detail::object_rows())
+    all[std::string(row.name)] = detail::object_schema(row.keys);
+  detail::add_model_definitions(all);
+  all[std::string(kModel)] = with_head(all.at(std::string(kModel)), "model", {1, 2});
+  Json root = name == "model" ? all.at(std::string(kModel)) : with_head(all.at(std::string(name)), name, {1});
+  Json schema{{"$schema", "http://json-schema.org/draft-07/schema#"}, {"title", "pp." + std::string(name)}};
+  schema.update(root);
+  Json definitions = Json::object();
+  add_referred(root, all, definitions);
+  schema["definitions"] = std::move(definitions);
+  return schema;
+}
+
+}  // namespace pp

@@ -1,0 +1,30 @@
+// The importer reads the table of operations from a file, which must be this table.
+#include "libprofile/core/ops/op_json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "libprofile/core/file.h"
+#include "tests/support/doctest.h"
+
+using namespace pp;
+
+TEST_SUITE("libprofile/core/ops/op_json") {
+  TEST_CASE("scripts/import_torch/operations.json is what `pp-profile models --ops --json` prints") {
+    CHECK(read_file(PP_TEST_DATA "/../../scripts/import_torch/operations.json") ==
+          dump_json(operations_json()));
+  }
+
+  TEST_CASE("a row has the type, the range and the default of each attribute") {
+    for (const Json& row : operations_json()) {
+      if (row["name"] != "conv2d") continue;
+      CHECK(row["inputs"] == Json({1, 1}));
+      CHECK(row["attributes"][0] == Json{{"name", "out_channels"},
+                                         {"summary", row["attributes"][0]["summary"]},
+                                         {"type", "integer"},
+                                         {"required", true},
+                                         {"least", 1.0},
+                                         {"most", 1048576.0}});
+      CHECK(row["attributes"].back()["default_from"] == "padding");
+    }
+  }
+}

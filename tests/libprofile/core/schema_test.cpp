@@ -1,0 +1,115 @@
+// The schemas against the readers: what one takes the other takes, for the documents of the repository.
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "libprofile/core/file.h"
+#include "libprofile/core/model/model_graph.h"
+#include "libprofile/core/ops/op_table.h"
+#include "libprofile/core/schema/document_schema.h"
+#include "libprofile/model/families/families.h"
+#include "tests/libprofile/core/error_text.h"
+#include "tests/support/doctest.h"
+#include "tests/support/schema.h"
+
+namespace pp {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::map<std::string, Json> documents() {
+  std::map<std::string, Json> found;
+  const fs::path root = fs::path(PP_TEST_DATA).parent_path().parent_path();
+  for (const char* folder : {"tests/data", "configs"}) {
+    for (const auto& file : fs::recursive_directory_iterator(root / folder)) {
+      if (file.path().extension() != ".json") continue;
+      const Json json = Json::parse(read_file(file.path()), nullptr, /*allow_exceptions=*/false);
+      if (json.is_object() && json.value("format", "").starts_with("pp.")) found[file.path().string()] = json;
+    }
+  }
+  return found;
+}
+
+std::string model_error(const char* change, const std::function<void(Json&)>& apply) {
+  Json json = to_json(parse_model(R"({"format": "pp.model", "version": 1, "name": "m",
+    "inputs": [{"name": "x", "shape": [3, 8, 8]}], "targets": [{"name": "y", "dtype": "int64", "shape": []}],
+    "layers": [{"name": "conv", "op": "conv2d", "inputs": ["x"], "attributes": {"out_channels": 4, "kernel_size": 3}},
+               {"name": "flat", "op": "flatten", "inputs": ["conv"]},
+               {"name": "fc", "op": "linear", "inputs": ["flat"], "attributes": {"out_features": 5}}],
+    "outputs": ["fc"], "loss": {"op": "cross_entropy", "inputs": ["fc", "y"]}})"));
+  apply(json);
+  CAPTURE(change);
+  const bool read = test::error_text([&] { return model_from_json(json); }) == "no error";
+  const bool valid = test::schema_error("model", json).empty();
+  CHECK(read == valid);
+  return read ? "read" : "refused";
+}
+
+TEST_SUITE("libprofile/core/schema") {
+  TEST_CASE("documents of the repository are valid") {
+    std::map<std::string, int> counts;
+    for (const auto& [file, json] : documents()) {
+      const std::string name = json["format"].get<std::string>().substr(3);
+      if (std::ranges::find(schema_names(), name) == schema_names().end()) continue;
+      CAPTURE(file);
+      CHECK(test::schema_error(name, json) == "");
+      ++counts[name];
+    }
+    CHECK(counts["model"] >= 20);
+    CHECK(counts["profile"] >= 5);
+    CHECK(counts["cluster"] >= 3);
+    CHECK(counts["device"] >= 3);
+  }
+
+  TEST_CASE("models of all families are valid") {
+    for (const model::FamilyRow& family : model::family_table()) {
+      CAPTURE(family.name);
+      CHECK(test::schema_error("model", to_json(model::build_family(family.name))) == "");
+    }
+  }
+
+  TEST_CASE("what the reader of models refuses for one key the schema refuses, and the other way round") {
+    const auto layer = [](Json& json) -> Json& { return json["layers"][0]; };
+    CHECK(model_error("nothing", [](Json&) {}) == "read");
+    CHECK(model_error("unknown key", [](Json& j) { j["colour"] = 1; }) == "refused");
+    CHECK(model_error("version 2", [](Json& j) { j["version"] = 2; }) == "read");
+    CHECK(model_error("version 3", [](Json& j) { j["version"] = 3; }) == "refused");
+    CHECK(model_error("not verified", [](Json& j) { j["verified"] = false; }) == "read");
+    CHECK(model_error("verified as text", [](Json& j) { j["verified"] = "no"; }) == "refused");
+    CHECK(model_error("no layers", [](Json& j) { j.erase("layers"); }) == "refused");
+    CHECK(model_error("unknown operation", [&](Json& j) { layer(j)["op"] = "conv9d"; }) == "refused");
+    CHECK(model_error("missing attribute", [&](Json& j) { layer(j)["attributes"].erase("kernel_size"); }) ==
+          "refused");
+    CHECK(model_error("attribute of zero", [&](Json& j) { layer(j)["attributes"]["kernel_size"] = 0; }) ==
+          "refused");
+    CHECK(model_error("unknown attribute", [&](Json& j) { layer(j)["attributes"]["speed"] = 1; }) == "refused");
+    CHECK(model_error("left out default", [&](Json& j) { layer(j)["attributes"].erase("dilation"); }) ==
+          "read");
+    CHECK(model_error("text for a number", [&](Json& j) { layer(j)["attributes"]["stride"] = "1"; }) ==
+          "refused");
+    CHECK(model_error("frozen", [&](Json& j) { layer(j)["frozen"] = true; }) == "read");
+    CHECK(model_error("frozen by name", [&](Json& j) { layer(j)["frozen"] = {"weight"}; }) == "read");
+    CHECK(model_error("frozen by number", [&](Json& j) { layer(j)["frozen"] = 1; }) == "refused");
+    CHECK(model_error("size of zero", [](Json& j) { j["inputs"][0]["shape"][0] = 0; }) == "refused");
+  }
+
+  TEST_CASE("every operation and loss stands in the schema of models") {
+    const std::string text = document_schema("model").dump();
+    for (const OpRow& row : op_table())
+      CHECK(text.find("{\"const\":\"" + std::string(row.name) + "\"}") != text.npos);
+    for (const OpRow& row : loss_table())
+      CHECK(text.find("{\"const\":\"" + std::string(row.name) + "\"}") != text.npos);
+  }
+
+  TEST_CASE("another name is refused with the names that there are") {
+    CHECK(test::error_text([] { return document_schema("recipe"); }) ==
+          "[usage] no document is named \"recipe\"; use one of cluster, device, model, plan, profile");
+  }
+}
+
+}  // namespace
+}  // namespace pp

@@ -1,0 +1,44 @@
+#include "tests/support/schema.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <valijson/adapters/nlohmann_json_adapter.hpp>
+#include <valijson/schema.hpp>
+#include <valijson/schema_parser.hpp>
+#include <valijson/validation_results.hpp>
+#include <valijson/validator.hpp>
+
+#include "libprofile/core/schema/document_schema.h"
+
+namespace pp::test {
+namespace {
+
+using Adapter = valijson::adapters::NlohmannJsonAdapter;
+
+/// The library knows the other kind of object.
+nlohmann::json plain(const Json& json) { return nlohmann::json::parse(json.dump()); }
+
+}  // namespace
+
+std::string schema_error(std::string_view document, const Json& json) {
+  static std::map<std::string, valijson::Schema, std::less<>> parsed;
+  auto found = parsed.find(document);
+  if (found == parsed.end()) {
+    found = parsed.try_emplace(std::string(document)).first;
+    const nlohmann::json text = plain(document_schema(document));
+    valijson::SchemaParser().populateSchema(Adapter(text), found->second);
+  }
+  const nlohmann::json target = plain(json);
+  valijson::Validator validator;
+  valijson::ValidationResults results;
+  if (validator.validate(found->second, Adapter(target), &results)) return {};
+  valijson::ValidationResults::Error error;
+  std::string text;
+  for (int i = 0; i < 3 && results.popError(error); ++i) {
+    for (const std::string& place : error.context) text += place;
+    text += ": " + error.description + "; ";
+  }
+  return text.empty() ? "refused" : text;
+}
+
+}  // namespace pp::test
