@@ -49,7 +49,9 @@ struct Seats {
   int devices = 0;
   std::vector<Seat> all{};  ///< by index()
 
-  std::size_t index(DeviceSpan span) const { return pp::at(span.first * (uniform ? 0 : devices) + span.count - 1); }
+  std::size_t index(DeviceSpan span) const {
+    return pp::at(span.first * (uniform ? 0 : devices) + span.count - 1);
+  }
   const Seat& at(DeviceSpan span) const { return all[index(span)]; }
   double least_slowness() const;
 };
