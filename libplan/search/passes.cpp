@@ -69,8 +69,8 @@ class Passes {
   /// Whether it has found any.
   bool partitions(int devices) {
     const bool all = devices == static_cast<int>(cluster_.devices.size());
-    Collected found = collect_candidates(profile_, first_devices(cluster_, devices), graph_, request_,
-                                         limits(all), all ? DownSets::search : DownSets::leave_out);
+    Collected found = collect_candidates(profile_, first_devices(cluster_, devices), graph_, request_, limits(),
+                                         all ? DownSets::search : DownSets::leave_out);
     const bool any = !found.finalists.empty();
     shortlist_.add(std::move(found.finalists));
     if (all) outcome_.bound = found.bound;  // which no part of the machine undercuts
