@@ -22,7 +22,8 @@ namespace {
 /// Inputs at which a graph is cut: each takes a node.
 std::int64_t cut_inputs(const ResolvedModel& model, const std::vector<int>& layers) {
   std::int64_t count = 0;
-  for (const detail::PlannedLayer& planned : detail::plan_segment(model, layers, true).order)
+  for (const pp::model::detail::PlannedLayer& planned :
+       pp::model::detail::plan_segment(model, layers, true).order)
     count += std::ranges::count(planned.source_gradient, true);
   return count;
 }

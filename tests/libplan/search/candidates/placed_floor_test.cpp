@@ -82,8 +82,8 @@ TEST_CASE("no partition is faster or holds less than its floor, and the floor is
         const Cluster cluster = make_cluster(kWorkers);
         for_each_case(profile, cluster, make_graph(profile), request, [&](const PlanCase& one) {
           const Schedule schedule = placed_schedule(request, one.schedule, 4, kWorkers).value();
-          const PlacedFloor floor(one, schedule, peak);
-          const PlacedFloor below(one, schedule, peak - 1);
+          const PlacedFloor floor(one, schedule, 1, peak);
+          const PlacedFloor below(one, schedule, 1, peak - 1);
           bool all_below = true;
           for (int s = 0, begin = 0; s < example.stages; ++s) {
             const int end = s + 1 < example.stages ? cuts[at(s)] : kLayers;
