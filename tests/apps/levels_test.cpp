@@ -92,15 +92,17 @@ TEST_SUITE("apps/levels") {
 
   TEST_CASE("stages that are alike share a row, their devices are a range, equal numbers are counted") {
     const Folder folder;
-    const Outcome outcome = folder.plan(
-        {"--levels", "2@8GB/s,4@1GB/s", "--stages", "8", "--schedule", "gpipe", "--micro-batches", "8"});
+    pp::test::write_profile(folder.path(), pp::test::sample_profile(std::vector<double>(16, 2.0)));
+    const Outcome outcome = folder.plan({"--devices", "8", "--bandwidth", "8GB/s", "--stages", "8",
+                                         "--schedule", "gpipe", "--micro-batches", "8"});
     CAPTURE(outcome.err);
     REQUIRE(outcome.code == 0);
+    CAPTURE(outcome.out);
     CHECK(outcome.out.find("8 stages, replicas 8 x 1, ") != std::string::npos);
-    // Stages 0 and 7 differ: nothing is received, the loss is computed.
-    CHECK(outcome.out.find("\n1 .. 6 ") != std::string::npos);
-    CHECK(outcome.out.find("  a/cpu:1 .. d/cpu:0  ") != std::string::npos);
-    CHECK(outcome.out.find("\n     7 ") != std::string::npos);
+    // Sixteen equal layers, two a stage; the first of the busiest stages is the bottleneck.
+    CHECK(outcome.out.find("\n     0 ") != std::string::npos);
+    CHECK(outcome.out.find("\n1 .. 7 ") != std::string::npos);
+    CHECK(outcome.out.find("  layer2 .. layer15  cpu:1 .. cpu:7  ") != std::string::npos);
   }
 
   TEST_CASE("four equal items of a list, or more, are counted") {
