@@ -1,5 +1,7 @@
 #include "tests/support/schema.h"
 
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <valijson/adapters/nlohmann_json_adapter.hpp>
@@ -15,8 +17,17 @@ namespace {
 
 using Adapter = valijson::adapters::NlohmannJsonAdapter;
 
-/// The library knows the other kind of object.
-nlohmann::json plain(const Json& json) { return nlohmann::json::parse(json.dump()); }
+/// The library knows the other kind of object, and takes integers from 2^63 on for negative ones.
+nlohmann::json plain(const Json& json) {
+  using Event = nlohmann::json::parse_event_t;
+  const auto as_real = [](int, Event event, nlohmann::json& parsed) {
+    constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    if (event == Event::value && parsed.is_number_unsigned() && parsed.get<std::uint64_t>() > kMost)
+      parsed = parsed.get<double>();
+    return true;
+  };
+  return nlohmann::json::parse(json.dump(), as_real);
+}
 
 }  // namespace
 
