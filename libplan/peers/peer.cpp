@@ -1,5 +1,8 @@
 #include "libplan/peers/peer.h"
 
+#include <cmath>
+#include <cstdint>
+
 #include "libplan/peers/dapple.h"
 #include "libplan/peers/dnn_partitioning.h"
 #include "libplan/peers/pipedream.h"
@@ -28,6 +31,23 @@ void check_size(const PeerOptions& options) {
   std::vector<int> counts;
   for (const PeerLevel& level : options.levels) counts.push_back(level.devices);
   checked_device_count(counts, options.model == PeerModel::dapple ? kMostPlaced : kDeviceLimit);
+}
+
+/// The recurrence of PipeDream looks at every number of machines for every last stage of every interval; on
+/// the outermost level, whose intervals all begin at the first layer, for each end alone.
+void check_recurrence(std::int64_t layers, const PeerOptions& options) {
+  constexpr double kMost = 1e9;  // two seconds for each order of the layers
+  for (std::size_t level = 0; level < options.levels.size(); ++level) {
+    const std::int64_t intervals = level + 1 == options.levels.size() ? layers : layers * layers;
+    const double machines = options.levels[level].devices;
+    const double steps = static_cast<double>(intervals) * machines * machines;
+    if (steps <= kMost) continue;
+    const auto most = static_cast<std::int64_t>(std::sqrt(kMost / static_cast<double>(intervals)));
+    refuse("the cost model " + std::string(name_of(options.model)) + " searches " + counted(layers, "layer") +
+           " on at most " + std::to_string(most) + " devices of one level, not " +
+           std::to_string(options.levels[level].devices) +
+           "; give fewer, or split them over more levels with --levels");
+  }
 }
 
 void check_levels(const Profile& profile, const PeerOptions& options) {
@@ -85,6 +105,7 @@ std::variant<PeerPlan, Infeasible> plan_as_peer(const Profile& profile, const Pe
                                                 bool force_units) {
   const PeerInput input = peer_input(profile);
   check_options(profile, options);
+  if (is_pipedream(options.model)) check_recurrence(input.size(), options);
   if (!force_units) check_units(profile, input, options);
   switch (options.model) {
     case PeerModel::pipedream_code:

@@ -1,11 +1,12 @@
 // pass           question                                    input                     output
 // partitions     which are best by the objective?            cases on so many devices  finalists, bound
-// drawn orders   does the model fit in another layer order?  64 orders at random       finalists
+// drawn orders   which schedules fit in other layer orders?  64 orders at random       finalists
 // second look    what has the objective misjudged?           cases on all devices      finalists near the best
 // local moves    what does the simulator say of neighbours?  plans near the best       faster plans
 //
-// Partitions stop when all cases are searched, drawn orders are asked for where nothing fits, a second look
-// ends with what is worth simulating, local moves when nothing helps or their operations are used up.
+// Partitions stop when all cases are searched, drawn orders are asked for schedules that fit in none of the
+// usual ones, a second look ends with what is worth simulating, local moves when nothing helps or their
+// operations are used up.
 //
 // Partitions and local moves are made again on fewer and fewer devices, until a bound says that no plan there
 // can win.
@@ -48,7 +49,7 @@ class Passes {
     for (int devices = all; devices >= 1; --devices) {
       if (devices != all && !is_worth_searching(devices)) continue;
       const bool any = partitions(devices);
-      if (devices == all && shortlist_.best() == kInfinity) drawn_orders();
+      if (devices == all) drawn_orders();
       if (stopped() || floor_ > shortlist_.best() || floor_ == kInfinity) break;
       if (!any && shortlist_.best() == kInfinity) continue;
       if (devices == all) second_look();
@@ -90,8 +91,22 @@ class Passes {
     return any;
   }
 
+  /// Of each schedule that has no plan, as if it had been asked for alone.
   void drawn_orders() {
-    if (!only_placed_ && !cut_short_) shortlist_.add(collect_drawn(profile_, cluster_, graph_, request_));
+    PlanRequest drawn = request_;
+    drawn.schedule = unplanned_schedules();
+    if (!drawn.schedule.empty() && !stopped()) shortlist_.add(collect_drawn(profile_, cluster_, graph_, drawn));
+  }
+
+  /// Of those that leave the placement to the planner and take the micro-batches; joined by commas.
+  std::string unplanned_schedules() const {
+    const std::vector<std::string_view> unpriced = unpriced_schedules(profile_, request_);
+    std::string names;
+    for (const ScheduleRow* row : planned_schedules(profile_, request_)) {
+      if (places_stages(*row) || shortlist_.has(*row) || std::ranges::count(unpriced, row->name) > 0) continue;
+      names.append(names.empty() ? "" : ",").append(row->name);
+    }
+    return names;
   }
 
   void second_look() {

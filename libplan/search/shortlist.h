@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -22,6 +23,9 @@ class Shortlist {
   double best() const { return best_step(1); }
   /// The slowest of the schedules' best: each schedule is searched as far as it would be alone.
   double slowest() const;
+  bool has(const ScheduleRow& schedule) const {
+    return best_of(schedule) < std::numeric_limits<double>::infinity();
+  }
   /// A plan this much slower does not become the best by local moves or a closer look.
   double far() const;
 

@@ -37,8 +37,8 @@ enum class DownSets { leave_out, search };
 Collected collect_candidates(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                              const PlanRequest& request, const SearchLimits& limits, DownSets down_sets);
 
-/// The pipelines of 64 more orders, where a small branching model fits in none of the usual ones. Throws what
-/// for_each_case() throws.
+/// The pipelines of 64 more orders of a small branching model, for schedules that fit in none of the usual
+/// ones. Throws what for_each_case() throws.
 std::vector<Finalist> collect_drawn(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                                     const PlanRequest& request);
 

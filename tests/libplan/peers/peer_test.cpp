@@ -69,6 +69,18 @@ TEST_CASE("what a model cannot use is refused, with the remedy") {
   deep.levels.push_back({2, BytesPerSecond(1e9)});
   CHECK(refusal(deep) ==
         "the cost model piper knows at most 1 level, not 2; give --devices N, or use pipedream-code");
+  // 10^9 pairs of machines over all intervals: on the outermost level 2 of two layers, sqrt(10^9 / 2) =
+  // 22,360.7; on the levels inside 2 * 2, sqrt(10^9 / 4) = 15,811.4.
+  CHECK(
+      refusal(on(code, 22'361)) ==
+      "the cost model pipedream-code searches 2 layers on at most 22360 devices of one level, not 22361; give "
+      "fewer, or split them over more levels with --levels");
+  PeerOptions nested = on(code, 15'812);
+  nested.levels.push_back({2, BytesPerSecond(1e9)});
+  CHECK(
+      refusal(nested) ==
+      "the cost model pipedream-code searches 2 layers on at most 15811 devices of one level, not 15812; give "
+      "fewer, or split them over more levels with --levels");
   PeerOptions limit = on(code, 2);
   limit.memory_limit = Bytes(0);
   CHECK(refusal(limit) == "memory_limit = 0 bytes; give at least 1");
