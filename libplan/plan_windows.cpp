@@ -7,18 +7,24 @@
 namespace pp::plan {
 namespace {
 
-/// Adds a forward and takes away a backward of the stage; the largest value on the way.
+using Ends = bool (*)(OpKind);
+
+constexpr bool frees_activations(OpKind kind) {
+  return kind == OpKind::backward || kind == OpKind::input_gradient;
+}
+
+/// Adds a forward and takes away what ends its stay; the largest value on the way.
 class WindowCounter {
  public:
   /// Forwards before the first backward's micro-batch keep nothing (PARTIME).
-  WindowCounter(StageId stage, int first_backward, std::span<const double> bytes)
-      : stage_(stage), first_backward_(first_backward), bytes_(bytes) {}
+  WindowCounter(StageId stage, int first_backward, std::span<const double> bytes, Ends ends)
+      : stage_(stage), first_backward_(first_backward), bytes_(bytes), ends_(ends) {}
   void count(const Program& program) {
     for (const Op& op : program) {
       if (op.stage != stage_) continue;
       if (op.kind == OpKind::forward && op.micro_batch >= first_backward_)
         peak_ = std::max(peak_, held_ += share(op));
-      if (completes_backward(op.kind)) held_ -= share(op);
+      if (ends_(op.kind)) held_ -= share(op);
     }
   }
   double peak() const { return peak_; }
@@ -29,6 +35,7 @@ class WindowCounter {
   StageId stage_;
   int first_backward_;
   std::span<const double> bytes_;
+  Ends ends_;
   double held_ = 0;
   double peak_ = 0;
 };
@@ -47,18 +54,26 @@ int first_backward(const WorkerProgram& program, StageId stage) {
   return least.value_or(0);
 }
 
+double most_held(const WorkerProgram& program, StageId stage, std::span<const double> bytes, Ends ends) {
+  WindowCounter counter(stage, first_backward(program, stage),
+                        program.stream ? std::span<const double>() : bytes, ends);
+  counter.count(program.stream ? program.stream->prologue : program.program);
+  if (program.stream) counter.count(program.stream->body);
+  return counter.peak();
+}
+
 }  // namespace
 
 int window_of(const WorkerProgram& program, StageId stage) {
   return static_cast<int>(held_of(program, stage, {}));
 }
 
+int whole_window_of(const WorkerProgram& program, StageId stage) {
+  return static_cast<int>(most_held(program, stage, {}, frees_activations));
+}
+
 double held_of(const WorkerProgram& program, StageId stage, std::span<const double> bytes) {
-  WindowCounter counter(stage, first_backward(program, stage),
-                        program.stream ? std::span<const double>() : bytes);
-  counter.count(program.stream ? program.stream->prologue : program.program);
-  if (program.stream) counter.count(program.stream->body);
-  return counter.peak();
+  return most_held(program, stage, bytes, completes_backward);
 }
 
 std::vector<int> windows_of(const Plan& plan) {

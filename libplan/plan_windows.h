@@ -12,7 +12,10 @@ namespace pp::plan {
 /// Of one worker: the most forwards of the stage at one time whose backward has not ended.
 int window_of(const WorkerProgram& program, StageId stage);
 
-/// The same in micro-batches of the largest size; `bytes` has the share of each, empty: all are equal. Of a
+/// The same without those whose input gradient has ended: they no longer hold all that their forward saved.
+int whole_window_of(const WorkerProgram& program, StageId stage);
+
+/// window_of() in micro-batches of the largest size; `bytes` has the share of each, empty: all are equal. Of a
 /// stream their number.
 double held_of(const WorkerProgram& program, StageId stage, std::span<const double> bytes);
 

@@ -1,6 +1,7 @@
 #include "libplan/simulate/lower_bound.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <queue>
 
@@ -15,7 +16,11 @@ namespace {
 class LongestPaths {
  public:
   LongestPaths(const ProgramIndex& index, const SimulationInput& input)
-      : index_(index), synchronous_(input.programs.synchronous), costs_(index, input), jobs_(index.ops.size()) {
+      : index_(index),
+        synchronous_(input.programs.synchronous),
+        costs_(index, input),
+        updates_(updates()),
+        jobs_(index.ops.size()) {
     for (int id = 0; id < static_cast<int>(jobs_.size()); ++id) jobs_[at(id)].duration = costs_.duration(id);
     const std::vector<int> order = topological_order();
     for (const int id : order) {
@@ -44,13 +49,24 @@ class LongestPaths {
   void for_each_consumer(int id, Visit visit) const {
     index_.for_each_consumer(
         id, [&](int consumer, int edge) { visit(consumer, costs_.free_transfer(id, consumer, edge)); });
-    if (!synchronous_ || !completes_backward(index_.ops[at(id)].kind)) return;
-    const int worker = index_.worker_of[at(id)];
-    for (int last = index_.worker_begin[at(worker) + 1] - 1; last > id; --last) {
-      const Op& op = index_.ops[at(last)];
-      if (has_micro_batch(op.kind)) break;  // AR and U stand at the end of the list
-      if (op.kind == OpKind::update && op.stage == index_.ops[at(id)].stage) visit(last, 0.0);
+    if (updates_[at(id)] > 0) visit(updates_[at(id)], 0.0);
+  }
+
+  /// By operation: the update that waits for it, as all backwards of its stage on its worker end before that.
+  /// 0: none, as no list begins with one.
+  std::vector<int> updates() const {
+    std::vector<int> result(index_.ops.size(), 0);
+    if (!synchronous_) return result;
+    for (std::size_t worker = 0; worker + 1 < index_.worker_begin.size(); ++worker) {
+      std::map<StageId, int> of_stage;
+      for (int id = index_.worker_begin[worker + 1] - 1; id >= index_.worker_begin[worker]; --id) {
+        const Op& op = index_.ops[at(id)];
+        if (op.kind == OpKind::update) of_stage[op.stage] = id;
+        const auto update = of_stage.find(op.stage);
+        if (completes_backward(op.kind) && update != of_stage.end()) result[at(id)] = update->second;
+      }
     }
+    return result;
   }
 
   std::vector<int> topological_order() const {
@@ -74,6 +90,7 @@ class LongestPaths {
   const ProgramIndex& index_;
   const bool synchronous_;
   const OpCosts costs_;
+  const std::vector<int> updates_;
   std::vector<Job> jobs_;  ///< by operation id
 };
 

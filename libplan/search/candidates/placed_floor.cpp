@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "libplan/cost/stage_load.h"
-#include "libplan/price/pricing.h"
+#include "libplan/plan_windows.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {
@@ -16,15 +16,13 @@ std::vector<int> least_windows(const PlanCase& one, const Schedule& schedule) {
   const bool known = !schedule.workers.front().program.empty();
   if (one.schedule.rules == RuleSet::swapped) return result;  // tasks hold a micro-batch at a time
   if (!known || one.in_flight.recompute != RecomputeMode::never) return result;
-  Assignment assignment;
-  assignment.programs = schedule.workers;
-  for (const auto& workers : schedule.stage_workers) {
-    auto& positions = assignment.stage_workers.emplace_back();
-    for (const WorkerId worker : workers) positions.push_back(number(worker));
-  }
   int least = one.batch.micro_batches;  // of all pipelines; each has no more
-  for (std::size_t s = 0; s < result.size(); ++s)
-    result[s] = least = std::min(least, window_of(assignment, static_cast<int>(s)));
+  for (std::size_t s = 0; s < result.size(); ++s) {
+    int most = 0;
+    for (const WorkerId worker : schedule.stage_workers[s])
+      most = std::max(most, whole_window_of(schedule.workers[index(worker)], StageId{static_cast<int>(s)}));
+    result[s] = least = std::min(least, most);
+  }
   return result;
 }
 
