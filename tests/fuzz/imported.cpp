@@ -330,7 +330,9 @@ class Imported {
   void change_values(Json& call) {
     if (!call.contains("constants") || !call["constants"].is_array() || call["constants"].empty())
       return change_argument(call);
-    Json& values = random_.pick(call["constants"])["values"];
+    Json& constant = random_.pick(call["constants"]);
+    if (!constant.is_object()) return;
+    Json& values = constant["values"];
     if (!values.is_array() || values.empty()) return;
     switch (random_.below(3)) {
       case 0: values.erase(random_.below(values.size())); break;
