@@ -186,6 +186,9 @@ struct Profile {
   DType dtype = DType::float32;
   MemoryFormat memory_format = MemoryFormat::contiguous;
   ProfileMode mode = ProfileMode::in_place;
+  /// Devices that share every layer by splitting its tensors (Shoeybi et al., Megatron-LM, 2019, sec. 3). Times
+  /// are of the group, its communication included; bytes, parameters and FLOPs those of one member.
+  int tensor_degree = 1;
   std::vector<std::int64_t> micro_batch_sizes;  ///< ascending
   std::vector<LayerProfile> layers;             ///< one per layer of the model, same order
   std::optional<LayerProfile> loss;             ///< the virtual last layer, when the model has a loss

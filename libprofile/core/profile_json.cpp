@@ -322,6 +322,8 @@ Profile read_profile(ObjectReader& reader) {
   profile.dtype = weight_type_from_json(reader);
   profile.memory_format = memory_format_from_json(reader);
   profile.mode = reader.enumerator<ProfileMode>("mode");
+  if (reader.has("tensor_degree"))
+    profile.tensor_degree = static_cast<int>(reader.integer("tensor_degree", {.min = 1, .max = kMaxInt}));
   profile.micro_batch_sizes = read_sizes(reader);
   const auto read = [&](ObjectReader& member) { return read_layer(member, profile.micro_batch_sizes); };
   reader.objects("layers", [&](ObjectReader& member) { profile.layers.push_back(read(member)); });
@@ -400,6 +402,7 @@ Json to_json(const Profile& profile) {
   json["dtype"] = name_of(profile.dtype);
   add_memory_format(json, profile.memory_format);
   json["mode"] = name_of(profile.mode);
+  if (profile.tensor_degree != 1) json["tensor_degree"] = profile.tensor_degree;
   json["micro_batch_sizes"] = profile.micro_batch_sizes;
   json["layers"] = list_json(profile.layers, layer_json);
   if (profile.loss) json["loss"] = layer_json(*profile.loss);

@@ -22,6 +22,7 @@ std::vector<Difference> facts(const Profile& first, const Profile& second) {
           {"memory format", name(first.memory_format), name(second.memory_format)},
           {"kernels", name_of_kernels(first.kernels), name_of_kernels(second.kernels)},
           {"mode", name(first.mode), name(second.mode)},
+          {"tensor degree", text(first.tensor_degree), text(second.tensor_degree)},
           {"device kind", name(a.kind), name(b.kind)},
           {"device name", a.name, b.name},
           {"cores per device", text(a.cores_per_device), text(b.cores_per_device)},

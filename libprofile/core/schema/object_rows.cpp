@@ -37,7 +37,8 @@ constexpr std::array kRows{
         "profile",
         "context? object, model model_document, model_hash? text, device profiled_device, dtype "
         "'float32|float64|bfloat16', memory_format? 'contiguous|channels_last', mode "
-        "'in_place|isolated|imported|estimated', micro_batch_sizes [size], layers [profiled_layer], loss? "
+        "'in_place|isolated|imported|estimated', tensor_degree? size, micro_batch_sizes [size], layers "
+        "[profiled_layer], loss? "
         "profiled_layer, whole_model [whole_model], optimizers [optimizer], operation_overhead? overhead, "
         "kernels? [kernel], estimated [text]"},
     ObjectRow{"profiled_device",

@@ -115,6 +115,16 @@ TEST_SUITE("libprofile/core/profile_json") {
     CHECK(profile_hash(profile) != before);
   }
 
+  TEST_CASE("a tensor degree is written where it is not 1, and is at least 1") {
+    Profile profile = small_profile();
+    CHECK_FALSE(to_json(profile).contains("tensor_degree"));
+    profile.tensor_degree = 4;
+    CHECK(to_json(profile)["tensor_degree"] == 4);
+    CHECK((parse_profile(dump_json(to_json(profile))) == profile));
+    CHECK(refused([](Json& j) { j["tensor_degree"] = 0; }) ==
+          "[data] /tensor_degree: must be an integer from 1 to 2147483647, not 0");
+  }
+
   TEST_CASE("the hash changes with any time") {
     Profile profile = small_profile();
     const std::string before = profile_hash(profile);

@@ -122,6 +122,8 @@ TEST_SUITE("libprofile/report/merge") {
         refusal([](Profile& p) { p.memory_format = MemoryFormat::channels_last; }) ==
         "memory format: \"contiguous\" and \"channels_last\" cannot be merged; profile both sizes in the same "
         "way");
+    CHECK(refusal([](Profile& p) { p.tensor_degree = 2; }) ==
+          "tensor degree: \"1\" and \"2\" cannot be merged; profile both sizes in the same way");
     CHECK(refusal([](Profile& p) { p.mode = ProfileMode::isolated; }) ==
           "mode: \"in_place\" and \"isolated\" cannot be merged; profile both sizes in the same way");
     CHECK(refusal([](Profile& p) { p.loss.reset(); }) ==
