@@ -4,6 +4,7 @@
 #include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
@@ -20,10 +21,31 @@ struct Options {
   std::string output;
   std::string sizes = "1,2,4,8,16";
   DType dtype = DType::float32;
+  int tensor = 1;
+  bool whole_positions = false;
+  std::string tensor_link;
+  std::string tensor_latency;
 };
 
-profile::EstimateOptions settings_of(const Options& options) {
-  profile::EstimateOptions settings{.automatic_sizes = options.sizes == "auto", .dtype = options.dtype};
+/// What the command line says of it, the rest from the device's file.
+std::optional<Link> tensor_link_of(const Options& options, const profile::DeviceSpec& device) {
+  if (options.tensor_link.empty() && options.tensor_latency.empty()) return device.tensor_link;
+  if (options.tensor_link.empty() && !device.tensor_link) {
+    throw Error(ErrorKind::usage, "--tensor-latency " + options.tensor_latency + " is of a link that device " +
+                                      device.name + " does not have; give its rate with --tensor-link, too");
+  }
+  Link link = device.tensor_link.value_or(Link{});
+  if (!options.tensor_link.empty()) link.bandwidth = parse_bandwidth(options.tensor_link, "--tensor-link");
+  if (!options.tensor_latency.empty()) link.latency = parse_seconds(options.tensor_latency, "--tensor-latency");
+  return link;
+}
+
+profile::EstimateOptions settings_of(const Options& options, const profile::DeviceSpec& device) {
+  profile::EstimateOptions settings{.automatic_sizes = options.sizes == "auto",
+                                    .dtype = options.dtype,
+                                    .tensor_degree = options.tensor,
+                                    .sequence_parallel = !options.whole_positions,
+                                    .tensor_link = tensor_link_of(options, device)};
   if (settings.automatic_sizes) return settings;
   settings.micro_batch_sizes.clear();
   for (const int size : cli::parse_counts(options.sizes, ',', "--micro-batch-sizes"))
@@ -32,13 +54,39 @@ profile::EstimateOptions settings_of(const Options& options) {
 }
 
 void estimate(const Options& options, const cli::Shell& shell) {
-  const profile::EstimateOptions settings = settings_of(options);
   const profile::DeviceSpec device = cli::load(options.device, profile::parse_device_spec);
+  const profile::EstimateOptions settings = settings_of(options, device);
   const ModelGraph model = load_model(options.model);
   cli::Output output(options.output);
   Profile profile = profile::estimate_profile(model, device, settings);
   profile.context["command"] = shell.command_line;
   write_profile(profile, output, shell);
+}
+
+void add_tensor_options(const cli::Command& command, Options& options) {
+  const std::string group = "Tensor group";
+  command
+      .add_option(
+          "--tensor", options.tensor,
+          "devices that share every layer by splitting its tensors; times are then of the group, bytes of "
+          "one member")
+      .check(cli::whole_number(1))
+      .type_name("INT")
+      .group(group);
+  command
+      .add_flag("--no-sequence-parallel", options.whole_positions,
+                "each member keeps and computes norms, dropout and sums of all positions")
+      .group(group);
+  command
+      .add_option("--tensor-link", options.tensor_link,
+                  "bandwidth between the members: 300GB/s; default what the device's file says")
+      .type_name("RATE")
+      .group(group);
+  command
+      .add_option("--tensor-latency", options.tensor_latency,
+                  "of a message between the members: 10us; default what the device's file says")
+      .type_name("TIME")
+      .group(group);
 }
 
 }  // namespace
@@ -65,10 +113,13 @@ void add_estimate(const cli::Command& app, cli::Shell& shell) {
                   "samples per micro-batch, rising; auto: 1, 2, 4, ... as long as every layer fits the device")
       .type_name("LIST");
   cli::add_enum(command, "--dtype", options->dtype, "floating type of weights and activations");
-  static constexpr std::array<std::string_view, 3> kExamples{
+  add_tensor_options(command, *options);
+  static constexpr std::array<std::string_view, 4> kExamples{
       "pp-profile estimate vgg16 --device-spec configs/devices/a100.json -o profile.json",
       "pp-profile estimate gpt2:layers=96,width=12288,heads=96,sequence=2048,tied=0 "
       "--device-spec configs/devices/h100.json --dtype bfloat16 --micro-batch-sizes 1,2 -o gpt3.json",
+      "pp-profile estimate gpt2_xl:heads=20,dropout=0 --device-spec configs/devices/a100.json --dtype bfloat16 "
+      "--tensor 4 --tensor-link 230GB/s -o gpt2-4.json",
       "pp-profile estimate config.json:sequence=8192 --device-spec configs/devices/h100.json --dtype bfloat16 "
       "-o profile.json"};
   cli::add_common_options(command, shell, kExamples);

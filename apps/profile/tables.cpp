@@ -142,6 +142,8 @@ std::string profile_summary(const Profile& profile) {
                      std::string(name_of(profile.dtype));
   if (profile.memory_format != MemoryFormat::contiguous)
     text += ", " + std::string(name_of(profile.memory_format));
+  if (profile.tensor_degree > 1)
+    text += ", of each of " + std::to_string(profile.tensor_degree) + " devices that share every layer";
   text += "\n";
   text += (profile.mode == ProfileMode::estimated ? "estimated for " : "measured on ") +
           cli::shown(profile.device.name);

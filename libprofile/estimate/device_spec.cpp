@@ -16,24 +16,36 @@ const TypeRates& rates_of(const DeviceSpec& device, DType dtype) {
                                     ", only for " + known + "; use --dtype, or add the type to its file");
 }
 
-Work& Work::operator+=(const Work& other) {
-  products += other.products;
-  vector += other.vector;
-  bytes += other.bytes;
-  kernels += other.kernels;
-  product_calls += other.product_calls;
-  return *this;
+namespace {
+
+double traffic_of(WorkKind kind, const Traffic& traffic) {
+  switch (kind) {
+    case WorkKind::product: return 1;
+    case WorkKind::attention: return traffic.attention;
+    case WorkKind::elements: return traffic.elements;
+    case WorkKind::loss: return traffic.loss;
+  }
+  return 1;
 }
+
+double product_rate(const Work& work, const TypeRates& rates) {
+  const bool attention = work.kind == WorkKind::attention;
+  const double efficiency =
+      attention ? rates.attention_efficiency.value_or(rates.efficiency) : rates.efficiency;
+  return rates.product_flops_per_s * efficiency * (work.aligned ? 1 : rates.unaligned_efficiency);
+}
+
+}  // namespace
 
 Seconds time_of(const Work& work, const DeviceSpec& device, const TypeRates& rates) {
   double compute = work.vector / rates.vector_flops_per_s;
   if (work.products > 0) {
     const double small = std::max(1, work.product_calls) * rates.half_flops;
-    compute += (work.products + small) / (rates.product_flops_per_s * rates.efficiency);
+    compute += (work.products + small) / product_rate(work, rates);
   }
-  const double cached =
-      std::min(work.bytes, static_cast<double>(device.cache.value) * std::max(1, work.kernels));
-  double memory = (work.bytes - cached) / (device.memory_bandwidth.value * device.memory_efficiency);
+  const double bytes = work.bytes * traffic_of(work.kind, device.traffic);
+  const double cached = std::min(bytes, static_cast<double>(device.cache.value) * std::max(1, work.kernels));
+  double memory = (bytes - cached) / (device.memory_bandwidth.value * device.memory_efficiency);
   if (cached > 0) memory += cached / device.cache_bandwidth.value;
   return work.kernels * device.kernel_overhead +
          Seconds(std::max(compute, memory) + (1 - device.overlap) * std::min(compute, memory));

@@ -1,12 +1,14 @@
-// What is known of a device without having it (document pp.device): rates by type, memory, and how far an
-// operation gets by its size.
+// What is known of a device without having it (document pp.device): rates by type, memory, what a program's
+// launches cost its host, and how far an operation gets by its kind and size.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "libprofile/core/json_reader.h"
+#include "libprofile/core/link.h"
 #include "libprofile/core/profile.h"
 #include "libprofile/core/tensor_type.h"
 #include "libprofile/core/units.h"
@@ -20,7 +22,19 @@ struct TypeRates {
   double vector_flops_per_s = 0;   ///< of everything else
   double efficiency = 1;           ///< the share of the peak that large products reach
   double half_flops = 0;           ///< a product of so many reaches half of that share
+  std::optional<double> attention_efficiency = std::nullopt;  ///< in place of `efficiency`, of attention
+  /// Of the rate of other products, what those reach whose rows are not multiples of 16 bytes.
+  double unaligned_efficiency = 1;
   bool operator==(const TypeRates&) const = default;
+};
+
+/// Bytes that kernels move per byte that the op table counts: below 1 where kernels are fused, above 1 where
+/// they work in a wider type or in more passes. Of products it is 1.
+struct Traffic {
+  double elements = 1;   ///< norms, activations, sums, dropout, tables
+  double attention = 1;  ///< the passes over scores that attention without one kernel makes
+  double loss = 1;
+  bool operator==(const Traffic&) const = default;
 };
 
 struct DeviceSpec {
@@ -28,33 +42,41 @@ struct DeviceSpec {
   std::string source;  ///< where the figures come from
   DeviceKind kind = DeviceKind::cuda;
   Bytes memory;
+  Bytes context;  ///< of it, what the driver and libraries take before the first tensor
   BytesPerSecond memory_bandwidth;
   double memory_efficiency = 1;    ///< the share of it that kernels reach
   Bytes cache;                     ///< of what a kernel moves, so much comes at the cache's rate
   BytesPerSecond cache_bandwidth;  ///< reached; not read without a cache
   double overlap = 1;              ///< of computing and moving, the share of the shorter that the longer hides
   Seconds kernel_overhead{};       ///< of each, whatever its size
-  std::vector<TypeRates> types;    ///< each type once
+  Seconds launch{};                ///< of the host, for each kernel of a forward; it works beside the device
+  Seconds backward_launch{};       ///< the same of a backward
+  Seconds update{};                ///< of each update of the weights, whatever their size
+  Traffic traffic;
+  std::optional<Link> tensor_link = std::nullopt;  ///< bandwidth and latency between members of a tensor group
+  std::vector<TypeRates> types;                    ///< each type once
   bool operator==(const DeviceSpec&) const = default;
 };
 
 /// Throws pp::Error (usage), which names the types there are.
 const TypeRates& rates_of(const DeviceSpec& device, DType dtype);
 
-/// What some kernels do.
+enum class WorkKind { product, attention, elements, loss };
+
+/// What some kernels do, one after the other.
 struct Work {
+  WorkKind kind = WorkKind::elements;
   double products = 0;  ///< FLOPs of products of matrices
   double vector = 0;    ///< all others
   double bytes = 0;     ///< read and written
   int kernels = 0;
   int product_calls = 0;  ///< how many products `products` is the sum of; 0 counts as one
-  Work& operator+=(const Work& other);
+  bool aligned = true;    ///< all matrices have rows of multiples of 16 bytes
 };
 
-/// A roofline with latency: kernels * overhead + max(FLOPs, bytes), each at its rate, the first
-/// bytes of every kernel at that of the cache, and what does not overlap; a product of w FLOPs reaches
-/// efficiency * w / (w + half_flops) of the peak, so n of them take (products + n * half_flops) / (efficiency *
-/// peak) together.
+/// A roofline with latency: kernels * overhead + max(FLOPs, bytes), each at its rate, the first bytes of every
+/// kernel at that of the cache, and what does not overlap; a product of w FLOPs reaches efficiency * w / (w +
+/// half_flops) of the peak, so n of them take (products + n * half_flops) / (efficiency * peak) together.
 Seconds time_of(const Work& work, const DeviceSpec& device, const TypeRates& rates);
 
 /// Throws pp::Error (data): key, value, limit.

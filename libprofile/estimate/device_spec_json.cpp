@@ -11,6 +11,7 @@ constexpr std::string_view kFormat = "pp.device";
 constexpr int kVersion = 1;
 constexpr NumberRange kShare{.min = 0.01, .max = 1};
 constexpr NumberRange kFlops{.min = 1e6, .max = 1e18};  // outside it is another unit
+constexpr NumberRange kTraffic{.min = 0.01, .max = 100};
 constexpr NumberRange kBandwidth{.min = 1e6, .max = 1e14};
 
 TypeRates read_rates(ObjectReader& reader) {
@@ -20,7 +21,23 @@ TypeRates read_rates(ObjectReader& reader) {
   rates.vector_flops_per_s = reader.number("vector_flops_per_s", kFlops);
   rates.efficiency = reader.number("efficiency", kShare);
   rates.half_flops = reader.number("half_flops", {.max = 1e15});
+  if (reader.has("attention_efficiency"))
+    rates.attention_efficiency = reader.number("attention_efficiency", kShare);
+  if (reader.has("unaligned_efficiency"))
+    rates.unaligned_efficiency = reader.number("unaligned_efficiency", kShare);
   return rates;
+}
+
+Traffic read_traffic(ObjectReader& reader) {
+  Traffic traffic;
+  traffic.elements = reader.number("elements", kTraffic);
+  traffic.attention = reader.number("attention", kTraffic);
+  traffic.loss = reader.number("loss", kTraffic);
+  return traffic;
+}
+
+Seconds read_optional_time(ObjectReader& reader, std::string_view key, Seconds otherwise = {}) {
+  return reader.has(key) ? Seconds(reader.number(key, {.max = 1})) : otherwise;
 }
 
 DeviceSpec read_spec(ObjectReader& reader) {
@@ -29,12 +46,25 @@ DeviceSpec read_spec(ObjectReader& reader) {
   device.source = reader.text("source");
   device.kind = reader.enumerator<DeviceKind>("kind");
   device.memory = Bytes(reader.integer("memory_bytes"));
+  if (reader.has("context_bytes"))
+    device.context = Bytes(reader.integer("context_bytes", {.max = device.memory.value}));
   device.memory_bandwidth = BytesPerSecond(reader.number("memory_bandwidth_bytes_per_s", kBandwidth));
   device.memory_efficiency = reader.number("memory_efficiency", kShare);
   device.cache = Bytes(reader.integer("cache_bytes"));
   device.cache_bandwidth = BytesPerSecond(reader.number("cache_bandwidth_bytes_per_s", kBandwidth));
   device.overlap = reader.number("overlap", {.max = 1});
   device.kernel_overhead = Seconds(reader.number("kernel_overhead_s", {.max = 1}));
+  device.launch = read_optional_time(reader, "launch_s");
+  device.backward_launch = read_optional_time(reader, "backward_launch_s", device.launch);
+  device.update = read_optional_time(reader, "update_s");
+  if (reader.has("traffic"))
+    reader.object("traffic", [&](ObjectReader& member) { device.traffic = read_traffic(member); });
+  if (reader.has("tensor_link")) {
+    reader.object("tensor_link", [&](ObjectReader& member) {
+      device.tensor_link = Link{.bandwidth = BytesPerSecond(member.number("bandwidth_bytes_per_s", kBandwidth)),
+                                .latency = Seconds(member.number("latency_s", {.max = 1}))};
+    });
+  }
   reader.objects("types", [&](ObjectReader& member) {
     const TypeRates rates = read_rates(member);
     if (std::ranges::count(device.types, rates.dtype, &TypeRates::dtype) > 0)
@@ -46,11 +76,30 @@ DeviceSpec read_spec(ObjectReader& reader) {
 }
 
 Json rates_json(const TypeRates& rates) {
-  return {{"dtype", name_of(rates.dtype)},
-          {"product_flops_per_s", rates.product_flops_per_s},
-          {"vector_flops_per_s", rates.vector_flops_per_s},
-          {"efficiency", rates.efficiency},
-          {"half_flops", rates.half_flops}};
+  Json json{{"dtype", name_of(rates.dtype)},
+            {"product_flops_per_s", rates.product_flops_per_s},
+            {"vector_flops_per_s", rates.vector_flops_per_s},
+            {"efficiency", rates.efficiency},
+            {"half_flops", rates.half_flops}};
+  if (rates.attention_efficiency) json["attention_efficiency"] = *rates.attention_efficiency;
+  if (rates.unaligned_efficiency != 1) json["unaligned_efficiency"] = rates.unaligned_efficiency;
+  return json;
+}
+
+/// What was unknown when the document was made is written where it says something.
+void add_optional(Json& json, const DeviceSpec& device) {
+  if (device.launch > Seconds{}) json["launch_s"] = device.launch.count();
+  if (device.backward_launch != device.launch) json["backward_launch_s"] = device.backward_launch.count();
+  if (device.update > Seconds{}) json["update_s"] = device.update.count();
+  if (device.traffic != Traffic{}) {
+    json["traffic"] = {{"elements", device.traffic.elements},
+                       {"attention", device.traffic.attention},
+                       {"loss", device.traffic.loss}};
+  }
+  if (device.tensor_link) {
+    json["tensor_link"] = {{"bandwidth_bytes_per_s", device.tensor_link->bandwidth.value},
+                           {"latency_s", device.tensor_link->latency.count()}};
+  }
 }
 
 }  // namespace
@@ -62,18 +111,16 @@ DeviceSpec device_spec_from_json(const Json& json) {
 }
 
 Json to_json(const DeviceSpec& device) {
-  Json json{{"format", kFormat},
-            {"version", kVersion},
-            {"name", device.name},
-            {"source", device.source},
-            {"kind", name_of(device.kind)},
-            {"memory_bytes", device.memory.value},
-            {"memory_bandwidth_bytes_per_s", device.memory_bandwidth.value},
-            {"memory_efficiency", device.memory_efficiency},
-            {"cache_bytes", device.cache.value},
-            {"cache_bandwidth_bytes_per_s", device.cache_bandwidth.value},
-            {"overlap", device.overlap},
-            {"kernel_overhead_s", device.kernel_overhead.count()}};
+  Json json{{"format", kFormat},       {"version", kVersion},          {"name", device.name},
+            {"source", device.source}, {"kind", name_of(device.kind)}, {"memory_bytes", device.memory.value}};
+  if (device.context > Bytes(0)) json["context_bytes"] = device.context.value;
+  json.update(Json{{"memory_bandwidth_bytes_per_s", device.memory_bandwidth.value},
+                   {"memory_efficiency", device.memory_efficiency},
+                   {"cache_bytes", device.cache.value},
+                   {"cache_bandwidth_bytes_per_s", device.cache_bandwidth.value},
+                   {"overlap", device.overlap},
+                   {"kernel_overhead_s", device.kernel_overhead.count()}});
+  add_optional(json, device);
   json["types"] = Json::array();
   for (const TypeRates& rates : device.types) json["types"].push_back(rates_json(rates));
   return json;

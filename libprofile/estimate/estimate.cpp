@@ -6,6 +6,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/estimate/layer_work.h"
+#include "libprofile/estimate/two_queues.h"
 
 namespace pp::profile {
 namespace {
@@ -25,18 +26,30 @@ Bytes rounded(double bytes) { return Bytes(std::llround(bytes)); }
 class Estimate {
  public:
   Estimate(const ModelGraph& model, const DeviceSpec& device, const EstimateOptions& options)
-      : model_(resolve(model)), device_(device), rates_(rates_of(device, options.dtype)), options_(options) {}
+      : model_(resolve(model)),
+        device_(device),
+        options_(options),
+        splits_(split_operations(model_, options.tensor_degree)),
+        rates_{device, rates_of(device, options.dtype), link(), options.tensor_degree} {}
 
   Profile run() {
     Profile profile;
     profile.context = {{"tool", "pp-profile"}, {"version", PP_VERSION}, {"device_spec", device_.name}};
     profile.model = model_.graph;
     profile.model_hash = model_hash(profile.model);
+    if (options_.tensor_degree > 1)
+      profile.context["sequence_parallel"] = options_.sequence_parallel ? "true" : "false";
     profile.device = {.kind = device_.kind, .name = device_.name, .memory = device_.memory};
+    profile.device.memory -= device_.context;
     profile.device.cores_per_device = device_.kind == DeviceKind::cpu ? 1 : 0;
     profile.dtype = options_.dtype;
     profile.mode = ProfileMode::estimated;
-    for (int l = 0; l < model_.layer_count(); ++l) profile.layers.push_back(layer(l));
+    profile.tensor_degree = options_.tensor_degree;
+    std::size_t operation = 0;
+    for (int l = 0; l < model_.layer_count(); ++l) {
+      profile.layers.push_back(layer(l, operation));
+      operation += std::max<std::size_t>(1, model_.layers[static_cast<std::size_t>(l)].nodes.size());
+    }
     if (model_.graph.loss) {
       LayerProfile& loss = profile.loss.emplace();
       loss.name = "loss";
@@ -50,15 +63,51 @@ class Estimate {
   }
 
  private:
-  LayerProfile layer(int index) const {
+  Link link() const {
+    if (options_.tensor_degree == 1) return {};
+    if (options_.tensor_link) return *options_.tensor_link;
+    if (device_.tensor_link) return *device_.tensor_link;
+    throw Error(ErrorKind::usage, "device " + device_.name + " does not say how the " +
+                                      std::to_string(options_.tensor_degree) +
+                                      " devices of a tensor group are linked; give --tensor-link, such as "
+                                      "300GB/s, or add tensor_link to its file");
+  }
+
+  /// `operation`: its first.
+  LayerProfile layer(int index, std::size_t operation) const {
     const ResolvedLayer& resolved = model_.layers[static_cast<std::size_t>(index)];
     LayerProfile layer;
     layer.name = model_.graph.layers[static_cast<std::size_t>(index)].name;
     set_parameters(layer, model_, index, options_.dtype);
+    divide_parameters(layer, index, operation);
     for (const ParameterSpec& buffer : resolved.buffers)
       layer.buffers += Bytes(element_count(buffer.shape) * size_of(buffer.dtype));
     layer.forward_flops_per_sample = resolved.forward_flops;
     return layer;
+  }
+
+  /// Leaves what a member holds.
+  void divide_parameters(LayerProfile& layer, int index, std::size_t operation) const {
+    const ResolvedLayer& resolved = model_.layers[static_cast<std::size_t>(index)];
+    if (options_.tensor_degree == 1 || layer.parameter_count == 0) return;
+    const std::vector<double> held = member_elements(model_, index, splits_, operation);
+    double all = 0, trained = 0;
+    for (std::size_t p = 0; p < held.size(); ++p) {
+      all += held[p];
+      trained += resolved.trained[p] ? held[p] : 0;
+    }
+    const double size = static_cast<double>(size_of(options_.dtype));
+    layer.parameter_count = std::llround(all);
+    layer.parameters = rounded(all * size);
+    if (layer.trained) layer.trained = rounded(trained * size);
+  }
+
+  std::vector<LayerWork> works(std::int64_t size) const {
+    return layer_work(model_, splits_,
+                      {.dtype = options_.dtype,
+                       .micro_batch_size = size,
+                       .tensor_degree = options_.tensor_degree,
+                       .sequence_parallel = options_.sequence_parallel});
   }
 
   void choose_sizes(Profile& profile) const {
@@ -68,36 +117,35 @@ class Estimate {
         throw Error(ErrorKind::usage,
                     "micro-batch sizes " + to_text(sizes) + " must rise, each once; give them like 1,2,4");
       }
-      for (const std::int64_t size : sizes) add_points(profile, size, layer_work(model_, profile.dtype, size));
+      for (const std::int64_t size : sizes) add_points(profile, size, works(size));
       return;
     }
     for (std::int64_t size = 1; size <= kLargestAutomatic; size *= 2) {
-      const std::vector<LayerWork> works = layer_work(model_, profile.dtype, size);
-      const bool fits = std::ranges::all_of(works, [&](const LayerWork& work) {
+      const std::vector<LayerWork> all = works(size);
+      const bool fits = std::ranges::all_of(all, [&](const LayerWork& work) {
         const double bytes = work.saved + work.output + work.workspace;
-        return device_.memory.value == 0 || bytes <= static_cast<double>(device_.memory.value);
+        return device_.memory.value == 0 || bytes <= static_cast<double>(profile.device.memory.value);
       });
       if (!fits && size > 1) return;
-      add_points(profile, size, works);
+      add_points(profile, size, all);
     }
   }
 
   void add_points(Profile& profile, std::int64_t size, const std::vector<LayerWork>& works) const {
     profile.micro_batch_sizes.push_back(size);
+    const std::vector<LayerTime> times = layer_times(works, rates_);
     for (std::size_t l = 0; l < profile.layers.size(); ++l)
-      profile.layers[l].points.push_back(point(works[l], size));
-    if (profile.loss) profile.loss->points.push_back(point(works.back(), size));
+      profile.layers[l].points.push_back(point(works[l], times[l], size));
+    if (profile.loss) profile.loss->points.push_back(point(works.back(), times.back(), size));
   }
 
-  LayerPoint point(const LayerWork& work, std::int64_t size) const {
-    const Seconds input = time_of(work.input_gradient, device_, rates_);
-    const Seconds weight = time_of(work.weight_gradient, device_, rates_);
+  static LayerPoint point(const LayerWork& work, const LayerTime& time, std::int64_t size) {
     LayerPoint point;
     point.micro_batch_size = size;
-    point.forward = exactly(time_of(work.forward, device_, rates_));
-    point.backward = exactly(input + weight);
-    point.input_gradient = exactly(input);
-    point.weight_gradient = exactly(weight);
+    point.forward = exactly(time.forward);
+    point.backward = exactly(time.input_gradient + time.weight_gradient);
+    point.input_gradient = exactly(time.input_gradient);
+    point.weight_gradient = exactly(time.weight_gradient);
     point.output = rounded(work.output);
     point.saved = rounded(work.saved);
     point.saved_input = std::min(rounded(work.saved_input), point.saved);
@@ -112,14 +160,26 @@ class Estimate {
     result.state_bytes_per_parameter_byte = optimizer.state;
     for (const LayerProfile& layer : profile.layers) result.parameters += trained_bytes(layer);
     const double touched = (4 + 2 * optimizer.state) * static_cast<double>(result.parameters.value);
-    result.update = exactly(time_of({.bytes = touched, .kernels = 1}, device_, rates_));
+    // Two points, as of a profile with parts, say what an update takes whatever its size.
+    const auto time = [&](double bytes) {
+      return exactly(device_.update +
+                     time_of({.kind = WorkKind::product, .bytes = bytes, .kernels = 1}, device_, rates_.rates));
+    };
+    result.update = time(touched);
+    if (device_.update > Seconds{} && result.parameters.value > 1) {
+      const Bytes half(result.parameters.value / 2);
+      const double per_byte = touched / static_cast<double>(result.parameters.value);
+      result.parts = {{half, time(per_byte * static_cast<double>(half.value))},
+                      {result.parameters, time(touched)}};
+    }
     return result;
   }
 
   ResolvedModel model_;
   const DeviceSpec& device_;
-  const TypeRates& rates_;
   const EstimateOptions& options_;
+  std::vector<OperationSplit> splits_;
+  PassRates rates_;
 };
 
 }  // namespace

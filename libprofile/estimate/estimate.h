@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "libprofile/core/profile.h"
@@ -15,10 +16,16 @@ struct EstimateOptions {
   /// Instead: 1, 2, 4, ... as long as every layer fits the device by itself.
   bool automatic_sizes = false;
   DType dtype = DType::float32;
+  /// Devices that share every layer (tensor_split.h).
+  int tensor_degree = 1;
+  /// Whether they divide norms, dropout and sums by positions.
+  bool sequence_parallel = true;
+  /// Between them; by default the device's `tensor_link`.
+  std::optional<Link> tensor_link = std::nullopt;
 };
 
-/// Throws pp::Error: (usage) for a type that the device has no rates for or sizes that do not rise, (data) for
-/// a model with layers that have no arithmetic.
+/// Throws pp::Error: (usage) for a type that the device has no rates for, sizes that do not rise, layers that
+/// the degree cannot divide or a group without a link, (data) for a model with layers that have no arithmetic.
 Profile estimate_profile(const ModelGraph& model, const DeviceSpec& device, const EstimateOptions& options);
 
 }  // namespace pp::profile

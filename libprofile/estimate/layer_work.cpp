@@ -8,9 +8,17 @@
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
 #include "libprofile/core/ops/op_table.h"
+#include "libprofile/estimate/operation_work.h"
 
 namespace pp::profile {
 namespace {
+
+/// Products whose rows are multiples of so many bytes run at full speed (NVIDIA, Matrix Multiplication
+/// Background User's Guide, sec. 3, requirements to use tensor cores).
+constexpr std::int64_t kAlignment = 16;
+/// Members exchange per position the largest logit, the label's logit and the sum of exponentials, as float32
+/// (Shoeybi et al., 2019, sec. 3).
+constexpr int kLossReductions = 3;
 
 /// Who made a tensor: layer, node of its graph (-1: none) and output; data of the model has negative layers.
 using Maker = std::tuple<int, int, int>;
@@ -20,22 +28,29 @@ struct Tensor {
   TensorType type;       ///< per row
   double rows = 1;       ///< in the whole micro-batch
   bool trained = false;  ///< has a gradient
+  double share = 1;      ///< of it that a member holds
 };
 
 /// An operation in a layer, a node of a graph, or a loss.
 struct Operation {
   const OpRow* row = nullptr;  ///< null: a call of LibTorch
+  OperationSplit split;
   const Attributes& attributes;
   std::vector<Tensor> inputs, outputs;
   double flops = 0;    ///< forward, of the micro-batch
   double weights = 0;  ///< elements
   double trained = 0;  ///< those of them that get a gradient
+  bool aligned = true;
 };
 
 class Accountant {
  public:
-  Accountant(const ResolvedModel& model, DType dtype, std::int64_t size)
-      : model_(model), dtype_(dtype), size_(static_cast<double>(size)) {}
+  Accountant(const ResolvedModel& model, const std::vector<OperationSplit>& splits, const WorkOptions& options)
+      : model_(model),
+        splits_(splits),
+        dtype_(options.dtype),
+        size_(static_cast<double>(options.micro_batch_size)),
+        residual_(options.sequence_parallel ? 1.0 / options.tensor_degree : 1) {}
 
   std::vector<LayerWork> run() {
     std::vector<LayerWork> works;
@@ -46,10 +61,12 @@ class Accountant {
   }
 
  private:
-  double bytes(const Tensor& tensor) const {
+  /// Of the whole tensor, and of a member's share.
+  double whole_bytes(const Tensor& tensor) const {
     const DType dtype = is_floating(tensor.type.dtype) ? dtype_ : tensor.type.dtype;
     return tensor.rows * static_cast<double>(element_count(tensor.type.shape) * size_of(dtype));
   }
+  double bytes(const Tensor& tensor) const { return tensor.share * whole_bytes(tensor); }
   double bytes(const std::vector<Tensor>& tensors) const {
     double sum = 0;
     for (const Tensor& tensor : tensors) sum += bytes(tensor);
@@ -66,6 +83,8 @@ class Accountant {
     return {{layer, node, output}, type.type, rows};
   }
 
+  OperationSplit next_split() { return splits_[operation_++]; }
+
   LayerWork layer(const Layer& layer, const ResolvedLayer& resolved, int index) {
     std::vector<Tensor> inputs;
     for (std::size_t i = 0; i < resolved.sources.size(); ++i) {
@@ -78,8 +97,9 @@ class Accountant {
       for (int o = 0; o < static_cast<int>(resolved.outputs.size()); ++o)
         outputs.push_back(made(index, -1, o, {resolved.outputs[at(o)], 1, 0}));
       const OpRow* row = layer.call ? nullptr : find_op(layer.op);
-      add({row, layer.attributes, inputs, outputs, size_ * resolved.forward_flops.value,
-           elements(resolved, nullptr, Which::all), elements(resolved, nullptr, Which::trained)},
+      add({row, next_split(), layer.attributes, inputs, outputs, size_ * resolved.forward_flops.value,
+           elements(resolved, nullptr, Which::all), elements(resolved, nullptr, Which::trained),
+           is_aligned(resolved, nullptr)},
           inputs, layer.name, work, outputs);
     } else {
       outputs = graph(layer.nodes, resolved, index, inputs, work);
@@ -102,8 +122,9 @@ class Accountant {
     const int index = model_.layer_count();
     if (resolved.nodes.empty()) {
       outputs.push_back({{index, -1, 0}, {{}, DType::float32}, 1});
-      add({find_loss(spec.op), spec.attributes, inputs, outputs, size_ * resolved.forward_flops.value}, inputs,
-          "loss", work, outputs);
+      add({find_loss(spec.op), next_split(), spec.attributes, inputs, outputs,
+           size_ * resolved.forward_flops.value},
+          inputs, "loss", work, outputs);
     } else {
       outputs = graph(spec.nodes, resolved, index, inputs, work);
     }
@@ -129,7 +150,8 @@ class Accountant {
       const double flops = node_flops(what, row, node, out);
       const double weights = elements(resolved, &node, Which::all);
       const double trained = elements(resolved, &node, Which::trained);
-      add({row, what.attributes, in, out, flops, weights, trained}, inputs, what.name, work, out);
+      add({row, next_split(), what.attributes, in, out, flops, weights, trained, is_aligned(resolved, &node)},
+          inputs, what.name, work, out);
       for (int o = 0; o < static_cast<int>(out.size()); ++o) tensors_[{index, n, o}] = out[at(o)];
     }
     std::vector<Tensor> outputs;
@@ -169,6 +191,18 @@ class Accountant {
     return sum;
   }
 
+  /// Whether all matrices among the parameters have rows of multiples of kAlignment, lying either way.
+  bool is_aligned(const ResolvedLayer& layer, const ResolvedNode* node) const {
+    const auto fits = [&](const ParameterSpec& parameter) {
+      return parameter.shape.size() != 2 || std::ranges::all_of(parameter.shape, [&](std::int64_t size) {
+               return size * size_of(dtype_) % kAlignment == 0;
+             });
+    };
+    if (node == nullptr) return std::ranges::all_of(layer.parameters, fits);
+    return std::ranges::all_of(node->parameters,
+                               [&](int parameter) { return fits(layer.parameters[at(parameter)]); });
+  }
+
   /// Adds one operation to its layer, and says which of its outputs have a gradient, or are another's memory.
   void add(const Operation& what, const std::vector<Tensor>& layer_inputs, const std::string& name,
            LayerWork& work, std::vector<Tensor>& outputs) {
@@ -186,63 +220,128 @@ class Accountant {
       for (Tensor& output : outputs) output.maker = what.inputs.front().maker;
       return;
     }
-    const OpInside inside = inside_of(what, kind);
-    add_times(what, kind, inside, passes, work);
-    if (passes || what.trained > 0) add_saved(what, kind, inside, layer_inputs, work);
-    work.workspace += static_cast<double>(size_of(dtype_)) * inside.moved / 2;
+    const double part = share_of(what);
+    for (Tensor& output : outputs) output.share = output_share(what, output);
+    const OpInside inside = inside_of(what, kind, part);
+    const OperationSize size = size_of_operation(what, outputs, kind, inside, part, passes);
+    append(work.forward, forward_work(size));
+    append(work.input_gradient, input_gradient_work(size));
+    append(work.weight_gradient, weight_gradient_work(size));
+    add_reductions(what, outputs, work);
+    if (passes || what.trained > 0) add_saved(what, outputs, kind, inside, layer_inputs, work);
+    work.workspace += static_cast<double>(size_of(dtype_)) * inside.moved / 2 + size.in - bytes(what.inputs);
   }
 
-  double kept(const Operation& what, const OpWork& kind) const {
+  static void append(std::vector<Work>& all, const std::vector<Work>& some) {
+    all.insert(all.end(), some.begin(), some.end());
+  }
+
+  /// Of the operation's work, what a member does.
+  static double share_of(const Operation& what) {
+    switch (what.split.part) {
+      case MemberPart::alike:
+      case MemberPart::classes: return what.inputs.empty() ? 1 : what.inputs.front().share;
+      default: return what.split.share;
+    }
+  }
+
+  double output_share(const Operation& what, const Tensor& output) const {
+    switch (what.split.part) {
+      case MemberPart::alike: return what.inputs.empty() ? output.share : what.inputs.front().share;
+      case MemberPart::columns:
+      case MemberPart::heads: return what.split.share;
+      case MemberPart::rows:
+      case MemberPart::attention:
+      case MemberPart::table: return residual_;
+      case MemberPart::classes: return 1;
+    }
+    return 1;
+  }
+
+  /// Products by columns read the whole input, those by rows make a part of each sum of the whole output.
+  OperationSize size_of_operation(const Operation& what, const std::vector<Tensor>& outputs, const OpWork& kind,
+                                  const OpInside& inside, double part, bool passes) const {
+    const MemberPart member = what.split.part;
+    const bool gathers = member == MemberPart::columns || member == MemberPart::attention;
+    const bool sums = member == MemberPart::rows || member == MemberPart::attention;
+    const auto total = [&](const std::vector<Tensor>& tensors, bool whole) {
+      double sum = 0;
+      for (const Tensor& tensor : tensors) sum += whole ? whole_bytes(tensor) : bytes(tensor);
+      return sum;
+    };
+    const double held = member == MemberPart::alike || member == MemberPart::classes ? 1 : what.split.share;
+    return {.work = kind,
+            .inside = inside,
+            .loss = is_loss(what),
+            .gradients_together = what.row != nullptr && what.row->weight_gradient_with_input,
+            .aligned = what.aligned || held != 1,  // a divided vocabulary is padded
+            .flops = part * what.flops,
+            .weights = held * what.weights,
+            .trained = held * what.trained,
+            .element = static_cast<double>(size_of(dtype_)),
+            .in = total(what.inputs, gathers),
+            .out = total(outputs, sums),
+            .kept = kept(what, outputs, kind),
+            .gradient = gradients(what.inputs),
+            .passes = passes};
+  }
+
+  bool is_loss(const Operation& what) const {
+    return what.row != nullptr && !what.outputs.empty() &&
+           std::get<0>(what.outputs.front().maker) == model_.layer_count();
+  }
+
+  void add_reductions(const Operation& what, const std::vector<Tensor>& outputs, LayerWork& work) {
+    const auto reduce = [](Reductions& all, double bytes, int calls = 1) {
+      all.calls += calls;
+      all.bytes += bytes;
+    };
+    switch (what.split.part) {
+      case MemberPart::rows:
+      case MemberPart::table: reduce(work.forward_reductions, whole_bytes(outputs.front())); return;
+      case MemberPart::attention:
+        reduce(work.forward_reductions, whole_bytes(outputs.front()));
+        [[fallthrough]];
+      case MemberPart::columns: {
+        // Products that read one tensor add up its gradient before the group does.
+        const Tensor& input = what.inputs.front();
+        if (input.trained && reduced_.insert(input.maker).second)
+          reduce(work.backward_reductions, whole_bytes(input));
+        return;
+      }
+      case MemberPart::classes: {
+        const Tensor& logits = what.inputs.front();
+        const double positions = logits.rows * static_cast<double>(element_count(logits.type.shape)) /
+                                 static_cast<double>(logits.type.shape.back());
+        reduce(work.forward_reductions, kLossReductions * positions * size_of(DType::float32), kLossReductions);
+        return;
+      }
+      default: return;
+    }
+  }
+
+  double kept(const Operation& what, const std::vector<Tensor>& outputs, const OpWork& kind) const {
     switch (kind.keeps) {
       case OpWork::Keeps::nothing: return 0;
       case OpWork::Keeps::inputs: return bytes(what.inputs);
-      case OpWork::Keeps::output: return bytes(what.outputs);
+      case OpWork::Keeps::output: return bytes(outputs);
     }
     return 0;
   }
 
-  /// Of the whole micro-batch.
-  OpInside inside_of(const Operation& what, const OpWork& kind) const {
+  /// Of the whole micro-batch, a member's part of it.
+  OpInside inside_of(const Operation& what, const OpWork& kind, double part) const {
     if (kind.inside == nullptr) return {};
     std::vector<TensorType> types;
     for (const Tensor& input : what.inputs) types.push_back(input.type);
     OpInside inside = kind.inside(what.attributes, types);
-    const double rows = what.inputs.front().rows;
+    const double rows = part * what.inputs.front().rows;
     for (double* part : {&inside.kept, &inside.kept_bytes, &inside.moved, &inside.flops}) *part *= rows;
     return inside;
   }
 
-  void add_times(const Operation& what, const OpWork& kind, const OpInside& inside, bool passes,
-                 LayerWork& work) const {
-    const double element = static_cast<double>(size_of(dtype_));
-    const double weights = element * what.weights, moved = element * inside.moved;
-    const double in = bytes(what.inputs), out = bytes(what.outputs);
-    const bool products = kind.kind == OpWork::Kind::products;
-    const auto make = [&](double flops, double bytes_moved) {
-      return Work{products ? flops : 0, products ? 0 : flops, bytes_moved, kind.kernels,
-                  products && flops > 0 ? 1 : 0};
-    };
-    // An embedding reads the rows it hands on.
-    work.forward += make(what.flops, in + out + (products ? weights : std::min(weights, out)) + moved);
-    const double with_weights = what.flops - std::min(inside.flops, what.flops);
-    const double gradient = gradients(what.inputs);
-    const bool together = passes && what.row != nullptr && what.row->weight_gradient_with_input;
-    // Both factors of a product without weights have gradients. What is not a product reads what it kept.
-    if (passes && !kind.passes_gradients) {
-      const double read = products ? weights + 2 * moved : kept(what, kind) + moved;
-      const double flops = what.weights > 0 || !products ? what.flops + inside.flops : 2 * what.flops;
-      work.input_gradient += make(flops, out + read + gradient);
-    }
-    // Written, then added to the gradient of the mini-batch.
-    if (what.trained == 0) return;
-    const double share = what.trained / what.weights;
-    Work& gradients_of_weights = together ? work.input_gradient : work.weight_gradient;
-    gradients_of_weights += make(products ? share * with_weights : 0,
-                                 (products ? out + share * in : out) + 4 * element * what.trained);
-  }
-
-  void add_saved(const Operation& what, const OpWork& kind, const OpInside& inside,
-                 const std::vector<Tensor>& layer_inputs, LayerWork& work) {
+  void add_saved(const Operation& what, const std::vector<Tensor>& outputs, const OpWork& kind,
+                 const OpInside& inside, const std::vector<Tensor>& layer_inputs, LayerWork& work) {
     const auto keep = [&](const Tensor& tensor) {
       if (!kept_.insert(tensor.maker).second) return;
       work.saved += bytes(tensor);
@@ -251,7 +350,7 @@ class Accountant {
       if (own) work.saved_input += bytes(tensor);
     };
     if (kind.keeps == OpWork::Keeps::inputs) std::ranges::for_each(what.inputs, keep);
-    if (kind.keeps == OpWork::Keeps::output) std::ranges::for_each(what.outputs, keep);
+    if (kind.keeps == OpWork::Keeps::output) std::ranges::for_each(outputs, keep);
     const double element = static_cast<double>(size_of(dtype_));
     work.saved += element * inside.kept + inside.kept_bytes;
   }
@@ -262,16 +361,21 @@ class Accountant {
   }
 
   const ResolvedModel& model_;
+  const std::vector<OperationSplit>& splits_;
+  std::size_t operation_ = 0;  ///< the next of `splits_`
   DType dtype_;
   double size_;
+  double residual_;          ///< share of a member of what lies between blocks
+  std::set<Maker> reduced_;  ///< whose gradients are added up
   std::map<Maker, Tensor> tensors_;
   std::set<Maker> kept_;
 };
 
 }  // namespace
 
-std::vector<LayerWork> layer_work(const ResolvedModel& model, DType dtype, std::int64_t micro_batch_size) {
-  return Accountant(model, dtype, micro_batch_size).run();
+std::vector<LayerWork> layer_work(const ResolvedModel& model, const std::vector<OperationSplit>& splits,
+                                  const WorkOptions& options) {
+  return Accountant(model, splits, options).run();
 }
 
 }  // namespace pp::profile

@@ -7,20 +7,40 @@
 
 #include "libprofile/core/model/model_graph.h"
 #include "libprofile/estimate/device_spec.h"
+#include "libprofile/estimate/tensor_split.h"
 
 namespace pp::profile {
 
-/// Of one layer, or the loss, for one micro-batch.
+/// All-reduces between the members of a tensor group; with sequence parallelism each is a reduce-scatter and an
+/// all-gather of the same bytes, which takes as long (Korthikanti et al., Reducing Activation Recomputation,
+/// 2022, sec. 4.2.2).
+struct Reductions {
+  int calls = 0;
+  double bytes = 0;  ///< of the whole tensors
+};
+
+/// Of one layer, or the loss, for one micro-batch: of one member of a tensor group.
 struct LayerWork {
-  Work forward, input_gradient, weight_gradient;  ///< no kernels: there is none
-  double output = 0;                              ///< bytes
+  std::vector<Work> forward, input_gradient, weight_gradient;  ///< operation by operation
+  Reductions forward_reductions, backward_reductions;
+  double output = 0;       ///< bytes
   double saved = 0;        ///< kept for backward, each tensor at the first layer that keeps it
   double saved_input = 0;  ///< the part that is the layer's own input
   double workspace = 0;    ///< gradients of inputs and outputs, and what is made inside
 };
 
-/// Of all layers, then of the loss, where the model has one. Throws pp::Error (data) for an operation that has
-/// no arithmetic.
-std::vector<LayerWork> layer_work(const ResolvedModel& model, DType dtype, std::int64_t micro_batch_size);
+struct WorkOptions {
+  DType dtype = DType::float32;
+  std::int64_t micro_batch_size = 1;
+  /// Members of a tensor group. More than one divide layers as split_operations() says.
+  int tensor_degree = 1;
+  /// Whether they divide norms, dropout and sums by positions (Korthikanti et al., sec. 4.2.2).
+  bool sequence_parallel = true;
+};
+
+/// Of all layers, then of the loss, where the model has one. `splits` are those of the degree. Throws pp::Error
+/// (data) for an operation that has no arithmetic.
+std::vector<LayerWork> layer_work(const ResolvedModel& model, const std::vector<OperationSplit>& splits,
+                                  const WorkOptions& options);
 
 }  // namespace pp::profile

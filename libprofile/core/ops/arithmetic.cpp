@@ -60,6 +60,7 @@ std::vector<OpRow> arithmetic_ops() {
        .min_inputs = 2,
        .max_inputs = kMany,
        .positions = Positions::apart,
+       .tensor = TensorSplit::positions,
        .work = {.passes_gradients = true},
        .infer = infer_elementwise},
       {.name = "multiply",
@@ -69,6 +70,7 @@ std::vector<OpRow> arithmetic_ops() {
        .min_inputs = 2,
        .max_inputs = kMany,
        .positions = Positions::apart,
+       .tensor = TensorSplit::elements,
        .work = {.keeps = OpWork::Keeps::inputs},
        .infer = infer_elementwise},
       {.name = "mean",
@@ -84,6 +86,7 @@ std::vector<OpRow> arithmetic_ops() {
        .attributes = {number_attribute("factor", 1, -1e6, 1e6, "multiplies every element"),
                       number_attribute("offset", 0, -1e6, 1e6, "is added to every element")},
        .positions = Positions::apart,
+       .tensor = TensorSplit::elements,
        .infer = infer_scale},
   };
 }

@@ -120,11 +120,13 @@ OpInside written_out(double query, double key, double width, double heads, bool 
 }
 
 /// The same by LibTorch's kernels, which hold no scores: one number for each query and head.
-OpInside by_kernel(double query, double key, double width, double heads) {
+OpInside by_kernel(double query, double key, double width, double heads, bool causal) {
   const double rows = (3 * query + 2 * key) * width;
   return {.kept = rows + heads * query,
           .moved = 2 * rows,
-          .flops = 4.0 * query * key * width + 5.0 * heads * query * key};
+          .flops = 4.0 * query * key * width + 5.0 * heads * query * key,
+          .one_kernel = true,
+          .computed = causal ? kCausalShare : 1};
 }
 
 /// Written out are those with dropout and with a bias to the scores. The kernel's backward is written: it joins
@@ -132,9 +134,9 @@ OpInside by_kernel(double query, double key, double width, double heads) {
 OpInside multi_head_attention_inside(const Attributes& attributes, std::span<const TensorType> inputs) {
   const double length = real(inputs[0].shape[0]), width = real(inputs[0].shape[1]);
   const double heads = real(integer(attributes, "num_heads")), dropout = number(attributes, "dropout");
-  if (dropout > 0 || inputs.size() > 1)
-    return written_out(length, length, width, heads, boolean(attributes, "causal"), dropout);
-  OpInside inside = by_kernel(length, length, width, heads);
+  const bool causal = boolean(attributes, "causal");
+  if (dropout > 0 || inputs.size() > 1) return written_out(length, length, width, heads, causal, dropout);
+  OpInside inside = by_kernel(length, length, width, heads, causal);
   inside.kept -= length * width;
   return inside;
 }
@@ -144,7 +146,7 @@ OpInside cross_attention_inside(const Attributes& attributes, std::span<const Te
   const double width = real(inputs[0].shape[1]), heads = real(integer(attributes, "num_heads"));
   const double dropout = number(attributes, "dropout");
   return dropout > 0 ? written_out(query, key, width, heads, false, dropout)
-                     : by_kernel(query, key, width, heads);
+                     : by_kernel(query, key, width, heads, false);
 }
 
 OpInside additive_attention_inside(const Attributes& attributes, std::span<const TensorType> inputs) {
@@ -161,9 +163,14 @@ OpInside scaled_dot_product_attention_inside(const Attributes& attributes, std::
   const double query = real(q[q.size() - 2]), key = real(inputs[1].shape[q.size() - 2]);
   const double heads = elements({leading(q)}), dropout = number(attributes, "dropout");
   const double flops = infer_attention(attributes, inputs).forward_flops.value;
-  if (dropout == 0) return {.kept = elements(inputs[0]) + heads * query, .flops = flops};
-  OpInside inside =
-      written_out(query, key, heads * real(q.back()), heads, boolean(attributes, "causal"), dropout);
+  const bool causal = boolean(attributes, "causal");
+  if (dropout == 0) {
+    return {.kept = elements(inputs[0]) + heads * query,
+            .flops = flops,
+            .one_kernel = true,
+            .computed = causal ? kCausalShare : 1};
+  }
+  OpInside inside = written_out(query, key, heads * real(q.back()), heads, causal, dropout);
   inside.flops = flops;
   return inside;
 }
@@ -196,9 +203,12 @@ std::vector<OpRow> attention_ops() {
                           "max_distance", 128, 2, kMaxSize,
                           "relative positions from here on share a bucket; only with a second input")},
        .draws = true,
+       .tensor = TensorSplit::attention,
        .work = {.kind = OpWork::Kind::products,
                 .keeps = OpWork::Keeps::inputs,
                 .kernels = 8,
+                .weight_products = 2,
+                .attention = true,
                 .inside = multi_head_attention_inside},
        .infer = infer_multi_head_attention},
       {.name = "cross_attention",
@@ -212,6 +222,8 @@ std::vector<OpRow> attention_ops() {
        .work = {.kind = OpWork::Kind::products,
                 .keeps = OpWork::Keeps::inputs,
                 .kernels = 9,
+                .weight_products = 3,
+                .attention = true,
                 .inside = cross_attention_inside},
        .infer = infer_cross_attention},
       {.name = "additive_attention",
@@ -239,6 +251,8 @@ std::vector<OpRow> attention_ops() {
        .work = {.kind = OpWork::Kind::products,
                 .keeps = OpWork::Keeps::inputs,
                 .kernels = 1,
+                .weight_products = 0,
+                .attention = true,
                 .inside = scaled_dot_product_attention_inside},
        .infer = infer_attention},
   };

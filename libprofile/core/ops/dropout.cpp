@@ -51,6 +51,7 @@ std::vector<OpRow> dropout_ops() {
        .attributes = {probability()},
        .draws = true,
        .positions = Positions::apart,
+       .tensor = TensorSplit::elements,
        .work = {.kernels = 3, .inside = mask_of<Mask::elements>},
        .infer = infer_dropout<2>},
       {.name = "dropout2d",

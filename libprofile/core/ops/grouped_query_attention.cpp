@@ -106,7 +106,12 @@ OpInside grouped_query_attention_inside(const Attributes& attributes, std::span<
   const double all =
       queries * real(sizes.width) + rows * real(sizes.groups * (sizes.width + sizes.value_width));
   const double flops = pairs(attributes, sizes) * flops_of_pair(attributes, sizes);
-  OpInside inside{.kept = queries * real(sizes.value_width) + queries, .moved = all, .flops = flops};
+  const bool whole = boolean(attributes, "causal") && integer(attributes, "sliding_window") == 0;
+  OpInside inside{.kept = queries * real(sizes.value_width) + queries,
+                  .moved = all,
+                  .flops = flops,
+                  .one_kernel = number(attributes, "soft_cap") == 0 && number(attributes, "dropout") == 0,
+                  .computed = whole ? kCausalShare : 1};
   const double scores = queries * rows;
   if (number(attributes, "soft_cap") > 0) {
     inside.kept += 2 * scores;
@@ -169,9 +174,12 @@ std::vector<OpRow> grouped_query_attention_ops() {
            .draws = true,
            .weight_gradient_with_input = true,
            .positions = Positions::causal,
+           .tensor = TensorSplit::heads,
            .work = {.kind = OpWork::Kind::products,
                     .keeps = OpWork::Keeps::inputs,
                     .kernels = 4,
+                    .weight_products = 0,
+                    .attention = true,
                     .inside = grouped_query_attention_inside},
            .infer = infer_grouped_query_attention}};
 }

@@ -79,6 +79,7 @@ std::vector<OpRow> losses() {
        .min_inputs = 2,
        .max_inputs = 2,
        .attributes = {ignore_index()},
+       .tensor = TensorSplit::classes,
        .index_limit = classes,
        .work = {.kernels = 2, .inside = shares_inside},
        .infer = infer_cross_entropy},

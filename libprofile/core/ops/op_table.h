@@ -43,6 +43,10 @@ struct OpInside {
   double kept_bytes = 0;  ///< the same of masks and indices
   double moved = 0;       ///< elements written and read again on the way
   double flops = 0;       ///< of products that have no weights
+  /// Attention by one kernel that holds no scores (Dao et al., FlashAttention, NeurIPS 2022), and the share of
+  /// `flops` that it computes: blocks of scores that a causal mask hides are left out.
+  bool one_kernel = false;
+  double computed = 1;
 };
 
 /// What an estimate needs to know of an operation beside shapes and FLOPs (libprofile/estimate).
@@ -52,6 +56,8 @@ struct OpWork {
   Kind kind = Kind::elements;
   Keeps keeps = Keeps::nothing;
   int kernels = 1;                ///< calls of the library that it takes, and about as many backward
+  int weight_products = 1;        ///< those of them that multiply by weights
+  bool attention = false;         ///< what `inside` says are products of queries, keys and values
   bool passes_gradients = false;  ///< backward only hands on what it gets
   OpInside (*inside)(const Attributes& attributes, std::span<const TensorType> inputs) = nullptr;
 };
@@ -59,6 +65,13 @@ struct OpWork {
 /// Whether a position of [positions, ...] is computed from the same one of the inputs alone: by all, by those
 /// whose attribute `causal` is true from it and, with what a cache keeps of them, earlier ones.
 enum class Positions { together, apart, causal };
+
+/// How devices divide an operation when they share every layer by splitting its tensors (Shoeybi et al.,
+/// Megatron-LM, 2019, sec. 3). `none`: nobody does. `elements`: each element by itself, so any part of the
+/// tensor does. `positions`: each position needs all of its features. `matrix`: by the weight's rows or
+/// columns. `heads`: given queries, keys and values, by heads. `attention`: the same with both projections
+/// inside. `table`: by rows of the table. `classes`: of a loss, by the classes of its logits.
+enum class TensorSplit { none, elements, positions, matrix, heads, attention, table, classes };
 
 struct OpRow {
   std::string_view name;
@@ -76,6 +89,7 @@ struct OpRow {
   bool weight_gradient_with_input = false;
   bool runnable = true;  ///< false: only planned and simulated
   Positions positions = Positions::together;
+  TensorSplit tensor = TensorSplit::none;
   /// Integers of this input must be below the result; 0: nothing limits them. Null: of no input.
   std::int64_t (*index_limit)(const Attributes& attributes, std::span<const TensorType> inputs,
                               std::size_t input) = nullptr;

@@ -52,6 +52,8 @@ void require_rank(std::span<const TensorType> inputs, std::size_t position, std:
 void require_last_dimension(std::span<const TensorType> inputs, const std::string& meaning);
 void require_floating(std::span<const TensorType> inputs);
 double elements(const TensorType& type);
+/// Of the pairs of positions that a causal mask lets through, for long sequences.
+inline constexpr double kCausalShare = 0.5;
 inline double real(std::int64_t value) { return static_cast<double>(value); }
 /// All dimensions but the last two.
 inline Shape leading(const Shape& shape) { return {shape.begin(), shape.end() - 2}; }

@@ -26,12 +26,16 @@ constexpr std::array kRows{
     // pp.device
     ObjectRow{
         "device",
-        "name text, source text, kind 'cpu|cuda', memory_bytes count, memory_bandwidth_bytes_per_s positive, "
-        "memory_efficiency share, cache_bytes count, cache_bandwidth_bytes_per_s positive, overlap share, "
-        "kernel_overhead_s number, types [device_type]"},
+        "name text, source text, kind 'cpu|cuda', memory_bytes count, context_bytes? count, "
+        "memory_bandwidth_bytes_per_s positive, memory_efficiency share, cache_bytes count, "
+        "cache_bandwidth_bytes_per_s positive, overlap share, kernel_overhead_s number, launch_s? number, "
+        "backward_launch_s? number, update_s? number, traffic? traffic, tensor_link? tensor_link, types "
+        "[device_type]"},
+    ObjectRow{"traffic", "elements positive, attention positive, loss positive"},
+    ObjectRow{"tensor_link", "bandwidth_bytes_per_s positive, latency_s number"},
     ObjectRow{"device_type",
               "dtype 'float32|float64|bfloat16', product_flops_per_s positive, vector_flops_per_s positive, "
-              "efficiency share, half_flops number"},
+              "efficiency share, half_flops number, attention_efficiency? share, unaligned_efficiency? share"},
     // pp.profile
     ObjectRow{
         "profile",

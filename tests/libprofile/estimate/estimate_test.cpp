@@ -1,11 +1,14 @@
 // Profiles by arithmetic: FLOPs, bytes moved and kept, and that nothing is allocated for huge models.
 #include "libprofile/estimate/estimate.h"
 
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/ops/op_table.h"
+#include "libprofile/core/update_line.h"
 #include "libprofile/estimate/layer_work.h"
+#include "libprofile/estimate/two_queues.h"
 #include "libprofile/model/families/catalogue.h"
 #include "libprofile/model/families/families.h"
 #include "tests/support/doctest.h"
@@ -37,7 +40,20 @@ Layer layer(const std::string& name, const std::string& op, Attributes attribute
 }
 
 std::vector<LayerWork> works(const ModelGraph& graph, std::int64_t size, DType dtype = DType::float32) {
-  return layer_work(resolve(graph), dtype, size);
+  const ResolvedModel model = resolve(graph);
+  return layer_work(model, split_operations(model, 1), {.dtype = dtype, .micro_batch_size = size});
+}
+
+/// Of all kernels together.
+Work sum(const std::vector<Work>& works) {
+  Work all;
+  for (const Work& work : works) {
+    all.products += work.products;
+    all.vector += work.vector;
+    all.bytes += work.bytes;
+    all.kernels += work.kernels;
+  }
+  return all;
 }
 
 /// 1e12 FLOP/s and bytes/s, without anything that makes them less.
@@ -56,14 +72,14 @@ TEST_SUITE("libprofile/estimate/layers") {
   TEST_CASE("a linear layer moves inputs, outputs and weights, and has both gradients") {
     // Two samples, 4 -> 3 -> 2 with biases. FLOPs per sample: 3 (2 4 + 1) = 27, 2 (2 3 + 1) = 14.
     const auto found = works(chain({linear("a", 3), linear("b", 2)}, {{4}}), 2);
-    CHECK(found[0].forward.products == 54);
-    CHECK(found[0].forward.bytes == 4 * (2 * 4 + 2 * 3 + 15));
-    CHECK(found[0].input_gradient.kernels == 0);  // nobody asks for the gradient of the data
-    CHECK(found[0].weight_gradient.products == 54);
+    CHECK(sum(found[0].forward).products == 54);
+    CHECK(sum(found[0].forward).bytes == 4 * (2 * 4 + 2 * 3 + 15));
+    CHECK(sum(found[0].input_gradient).kernels == 0);  // nobody asks for the gradient of the data
+    CHECK(sum(found[0].weight_gradient).products == 54);
     // Gradients of weights are written, then added: read twice, written once more.
-    CHECK(found[0].weight_gradient.bytes == 4 * (2 * 3 + 2 * 4 + 4 * 15));
-    CHECK(found[1].input_gradient.products == 28);
-    CHECK(found[1].input_gradient.bytes == 4 * (2 * 2 + 8 + 2 * 3));
+    CHECK(sum(found[0].weight_gradient).bytes == 4 * (2 * 3 + 2 * 4 + 4 * 15));
+    CHECK(sum(found[1].input_gradient).products == 28);
+    CHECK(sum(found[1].input_gradient).bytes == 4 * (2 * 2 + 8 + 2 * 3));
     CHECK(found[1].output == 4 * 2 * 2);
   }
 
@@ -76,14 +92,14 @@ TEST_SUITE("libprofile/estimate/layers") {
     const auto found = works(graph, 2);
     for (const std::size_t body : {0, 1}) {
       CHECK(found[body].saved == 0);
-      CHECK(found[body].input_gradient.kernels + found[body].weight_gradient.kernels == 0);
+      CHECK(sum(found[body].input_gradient).kernels + sum(found[body].weight_gradient).kernels == 0);
     }
-    CHECK(found[2].input_gradient.kernels == 0);
-    CHECK(found[2].weight_gradient.products ==
+    CHECK(sum(found[2].input_gradient).kernels == 0);
+    CHECK(sum(found[2].weight_gradient).products ==
           doctest::Approx(2.0 * 3 * (2 * 3 + 1) * 3 / 12));  // 3 of 12 elements
-    CHECK(found[2].weight_gradient.bytes == 4 * (2 * 3 + 2 * 3 / 4.0 + 4 * 3));
-    CHECK(found[3].input_gradient.products == 28);  // as in the first case
-    CHECK(found[3].weight_gradient.kernels == 0);
+    CHECK(sum(found[2].weight_gradient).bytes == 4 * (2 * 3 + 2 * 3 / 4.0 + 4 * 3));
+    CHECK(sum(found[3].input_gradient).products == 28);  // as in the first case
+    CHECK(sum(found[3].weight_gradient).kernels == 0);
     const Profile profile =
         estimate_profile(graph, plain_device(), {.micro_batch_sizes = {2}, .automatic_sizes = false});
     CHECK(profile.layers[0].parameters == Bytes(60));
@@ -102,7 +118,7 @@ TEST_SUITE("libprofile/estimate/layers") {
     CHECK(found[1].saved == 4 * 5 * 3);
     CHECK(found[1].saved_input == 0);
     CHECK(found[2].saved == 0);
-    CHECK(found[2].forward.kernels == 0);
+    CHECK(sum(found[2].forward).kernels == 0);
     CHECK(found[3].saved == 0);
   }
 
@@ -134,6 +150,66 @@ TEST_SUITE("libprofile/estimate/layers") {
     CHECK(self[0].workspace < 4 * 12 * 1024 * 128);
   }
 
+  TEST_CASE(
+      "attention is four kinds of work: projections, products of scores, passes over them, or one kernel") {
+    // 8 positions of width 4 in 2 heads, 3 samples: projections 8 8 4^2 + 4 8 4 biases; attention 4 8^2 4 + 5 2
+    // 8^2.
+    const auto attention = [](double dropout) {
+      return works(chain({linear("a", 4),
+                          layer("m", "multi_head_attention",
+                                {{"num_heads", std::int64_t{2}}, {"causal", true}, {"dropout", dropout}})},
+                         {{8, 4}}),
+                   3)[1];
+    };
+    const LayerWork kernel = attention(0);
+    REQUIRE(kernel.forward.size() == 2);
+    CHECK(kernel.forward[0].kind == WorkKind::product);
+    CHECK(kernel.forward[0].products == 3 * (8 * 8 * 16 + 4 * 8 * 4));
+    CHECK(kernel.forward[0].product_calls == 2);
+    CHECK(kernel.forward[1].kind == WorkKind::attention);
+    CHECK(kernel.forward[1].products == 3 * (4 * 64 * 4 + 5 * 2 * 64) / 2);  // the mask hides half
+    // Five products backward in place of two.
+    CHECK(kernel.input_gradient[1].products == 2.5 * kernel.forward[1].products);
+    CHECK(kernel.weight_gradient[0].products == kernel.forward[0].products);
+    const LayerWork written = attention(0.5);
+    REQUIRE(written.forward.size() == 3);
+    CHECK(written.forward[1].products == 3 * (4 * 64 * 4 + 5 * 2 * 64));  // masked scores are computed, too
+    CHECK(written.forward[2].products == 0);
+    // Queries, keys, values and results twice, nine passes over the scores.
+    CHECK(written.forward[2].bytes == 4 * 3 * (2 * 5 * 8 * 4 + 9 * 2 * 64));
+    CHECK(written.input_gradient[1].products == 2 * written.forward[1].products);
+    CHECK(sum(written.forward).kernels == find_op("multi_head_attention")->work.kernels);
+  }
+
+  TEST_CASE("inside a graph each node is work of its own, a node alone as the layer it would be") {
+    Layer graph{.name = "g", .op = "graph", .inputs = {}, .attributes = {}};
+    graph.nodes = {linear("a", 3), layer("r", "relu"), linear("b", 2)};
+    graph.nodes[0].inputs = {"x"};
+    graph.nodes[1].inputs = {"a"};
+    graph.nodes[2].inputs = {"r"};
+    graph.outputs = {"b"};
+    ModelGraph model = chain({graph}, {{4}});
+    model.layers[0].inputs = {"x"};
+    const auto whole = works(model, 5);
+    const auto apart = works(chain({linear("a", 3), layer("r", "relu"), linear("b", 2)}, {{4}}), 5);
+    REQUIRE(whole[0].forward.size() == 3);
+    for (const std::size_t n : {0, 1, 2}) {
+      CHECK(whole[0].forward[n].products == apart[n].forward[0].products);
+      CHECK(whole[0].forward[n].vector == apart[n].forward[0].vector);
+      CHECK(whole[0].forward[n].bytes == apart[n].forward[0].bytes);
+    }
+  }
+
+  TEST_CASE("a product is aligned where both sides of its weights are multiples of 16 bytes") {
+    const auto aligned = [](std::int64_t in, std::int64_t out, DType dtype) {
+      return static_cast<bool>(works(chain({linear("a", out)}, {{in}}), 1, dtype)[0].forward[0].aligned);
+    };
+    CHECK(aligned(8, 16, DType::bfloat16));
+    CHECK_FALSE(aligned(8, 50257, DType::bfloat16));
+    CHECK_FALSE(aligned(12, 16, DType::bfloat16));
+    CHECK(aligned(12, 4, DType::float32));
+  }
+
   TEST_CASE("integers keep their own size") {
     const auto found =
         works(chain({layer("e", "embedding",
@@ -162,6 +238,33 @@ TEST_SUITE("libprofile/estimate") {
     CHECK(parse_profile(dump_json(to_json(profile))) == profile);
   }
 
+  TEST_CASE("host and device are two queues, and a pass takes what the longer one does") {
+    // Kernels of 1e12 bytes/s: 2, 8 and 1 us; three launches of 4 us each. The device begins at 4 and ends at
+    // 6, waits until 8 and ends at 16, then has the third launch, of 12, and ends at 17.
+    DeviceSpec device = plain_device();
+    device.launch = Seconds(4e-6);
+    std::vector<LayerWork> works(3);
+    for (const std::size_t l : {0, 1, 2})
+      works[l].forward = {{.bytes = std::array{2e6, 8e6, 1e6}.at(l), .kernels = 1}};
+    const auto times = layer_times(works, {device, device.types.front(), {}, 1});
+    CHECK(times[0].forward.count() == doctest::Approx(6e-6));
+    CHECK(times[1].forward.count() == doctest::Approx(10e-6));
+    CHECK(times[2].forward.count() == doctest::Approx(1e-6));
+    // Without launches each takes its own time, and equal layers take equal bits.
+    device.launch = Seconds(0);
+    CHECK(layer_times(works, {device, device.types.front(), {}, 1})[1].forward == Seconds(8e-6));
+  }
+
+  TEST_CASE("an all-reduce of a group takes 2 (t - 1) steps") {
+    // Four members, 3e6 bytes at 1e9 bytes/s, 10 us a step: 6/4 of 3 ms and two calls of 60 us.
+    const DeviceSpec device = plain_device();
+    std::vector<LayerWork> works(1);
+    works[0].forward_reductions = {2, 3e6};
+    const Link link{.bandwidth = BytesPerSecond(1e9), .latency = Seconds(1e-5)};
+    CHECK(layer_times(works, {device, device.types.front(), link, 4})[0].forward.count() ==
+          doctest::Approx(4.5e-3 + 120e-6));
+  }
+
   TEST_CASE("an update touches weights, gradients and state") {
     const Profile profile =
         estimate_profile(chain({linear("a", 3)}, {{4}}), plain_device(), {.micro_batch_sizes = {1}});
@@ -169,6 +272,25 @@ TEST_SUITE("libprofile/estimate") {
     CHECK(profile.optimizers[0].name == "sgd");
     CHECK(profile.optimizers[0].update.median.count() == doctest::Approx(6 * 60e-12));
     CHECK(profile.optimizers[1].state_bytes_per_parameter_byte == 2);
+  }
+
+  TEST_CASE("an update takes a fixed time where the device says one") {
+    DeviceSpec device = plain_device();
+    device.update = Seconds(1e-3);
+    const Profile profile =
+        estimate_profile(chain({linear("a", 3)}, {{4}}), device, {.micro_batch_sizes = {1}});
+    CHECK(profile.optimizers[0].update.median.count() == doctest::Approx(1e-3 + 6 * 60e-12));
+    const UpdateLine line = update_line(profile.optimizers[0]);
+    CHECK(line.fixed.count() == doctest::Approx(1e-3));
+    CHECK(line.seconds_per_byte == doctest::Approx(6e-12).epsilon(1e-3));
+  }
+
+  TEST_CASE("what a context takes is not there for tensors") {
+    DeviceSpec device = plain_device();
+    device.context = Bytes(1000);
+    const Profile profile =
+        estimate_profile(chain({linear("a", 3)}, {{4}}), device, {.micro_batch_sizes = {1}});
+    CHECK(profile.device.memory == device.memory - Bytes(1000));
   }
 
   TEST_CASE("every built-in model has an estimate that is above zero and grows with the micro-batch") {

@@ -1,0 +1,59 @@
+#include "libprofile/estimate/two_queues.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pp::profile {
+namespace {
+
+Seconds whole_picoseconds(double seconds) { return Seconds(std::round(seconds * 1e12) / 1e12); }
+
+class Pass {
+ public:
+  Pass(const PassRates& rates, Seconds launch) : rates_(rates), launch_(launch.count()) {}
+
+  /// Seconds that the works add to the pass.
+  double run(const std::vector<Work>& works) {
+    double added = 0;
+    for (const Work& work : works)
+      added += enqueue(work.kernels, time_of(work, rates_.device, rates_.rates).count());
+    return added;
+  }
+
+  double run(const Reductions& reductions) {
+    if (reductions.calls == 0) return 0;
+    const double steps = 2.0 * (rates_.tensor_degree - 1);
+    const double time = steps * reductions.calls * rates_.tensor_link.latency.count() +
+                        steps / rates_.tensor_degree * occupancy(reductions.bytes, rates_.tensor_link);
+    return enqueue(reductions.calls, time);
+  }
+
+ private:
+  double enqueue(int kernels, double time) {
+    launched_ += kernels * launch_;
+    const double wait = std::max(0.0, launched_ - finished_);
+    finished_ += wait + time;
+    return wait + time;
+  }
+
+  const PassRates& rates_;
+  double launch_;
+  double launched_ = 0, finished_ = 0;  ///< since the pass began, by the host and by the device
+};
+
+}  // namespace
+
+std::vector<LayerTime> layer_times(const std::vector<LayerWork>& works, const PassRates& rates) {
+  std::vector<LayerTime> times(works.size());
+  Pass forward(rates, rates.device.launch), backward(rates, rates.device.backward_launch);
+  for (std::size_t l = 0; l < works.size(); ++l) {
+    const LayerWork& work = works[l];
+    times[l].forward = whole_picoseconds(forward.run(work.forward) + forward.run(work.forward_reductions));
+    times[l].input_gradient =
+        whole_picoseconds(backward.run(work.input_gradient) + backward.run(work.backward_reductions));
+    times[l].weight_gradient = whole_picoseconds(backward.run(work.weight_gradient));
+  }
+  return times;
+}
+
+}  // namespace pp::profile

@@ -1,0 +1,31 @@
+// The times of a model's layers when host and device are two queues: the host launches one kernel after the
+// other and does not wait, the device runs them in order.
+#pragma once
+
+#include <vector>
+
+#include "libprofile/estimate/device_spec.h"
+#include "libprofile/estimate/layer_work.h"
+
+namespace pp::profile {
+
+/// What a pass through the model needs beside its work.
+struct PassRates {
+  const DeviceSpec& device;
+  const TypeRates& rates;
+  Link tensor_link;  ///< between the members of a tensor group
+  int tensor_degree = 1;
+};
+
+struct LayerTime {
+  Seconds forward{}, input_gradient{}, weight_gradient{};
+};
+
+/// Per layer what it adds to the pass: its kernels on the device and the time that the device waits for their
+/// launches. Kernels of earlier layers hide launches of later ones. A backward counts in the same order: the
+/// kernels of the last layers, often the longest, would else hide launches of layers that another stage runs.
+/// All-reduces take 2 (t - 1) / t bytes / bandwidth + 2 (t - 1) latency of the device and a launch each. Times
+/// are whole picoseconds, so that equal layers take equal times. O(works).
+std::vector<LayerTime> layer_times(const std::vector<LayerWork>& works, const PassRates& rates);
+
+}  // namespace pp::profile

@@ -1,0 +1,171 @@
+// Layers divided between the members of a tensor group: what each does, holds, keeps and exchanges.
+#include "libprofile/estimate/tensor_split.h"
+
+#include "libprofile/core/error.h"
+#include "libprofile/estimate/estimate.h"
+#include "libprofile/estimate/layer_work.h"
+#include "libprofile/model/families/families.h"
+#include "tests/support/doctest.h"
+
+using namespace pp;
+using namespace pp::profile;
+
+namespace {
+
+DeviceSpec device() {
+  DeviceSpec device;
+  device.name = "plain";
+  device.memory = Bytes(std::int64_t{1} << 40);
+  device.memory_bandwidth = device.cache_bandwidth = BytesPerSecond(1e12);
+  device.tensor_link = Link{.bandwidth = BytesPerSecond(1e11)};
+  for (const DType dtype : {DType::float32, DType::bfloat16}) device.types.push_back({dtype, 1e12, 1e12, 1, 0});
+  return device;
+}
+
+const char* const kSmall = "gpt2:layers=2,width=64,heads=4,sequence=32,vocabulary=1000,tied=0,dropout=0";
+
+Profile estimated(const std::string& model, int degree, bool sequence_parallel = true) {
+  EstimateOptions options{.micro_batch_sizes = {2}, .dtype = DType::bfloat16};
+  options.tensor_degree = degree;
+  options.sequence_parallel = sequence_parallel;
+  return estimate_profile(pp::model::build_family(model), device(), options);
+}
+
+const LayerProfile& layer_of(const Profile& profile, const std::string& name) {
+  for (const LayerProfile& layer : profile.layers)
+    if (layer.name == name) return layer;
+  throw Error(ErrorKind::internal, "no layer " + name);
+}
+
+std::string refusal(const std::string& model, int degree) {
+  try {
+    estimated(model, degree);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::usage);
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_SUITE("libprofile/estimate/tensor_split") {
+  TEST_CASE("a member holds its part of the matrices, whole norms and sums, and a padded vocabulary") {
+    const Profile profile = estimated(kSmall, 4);
+    CHECK(profile.tensor_degree == 4);
+    // By columns: 256 / 4 rows of 64 and as many biases; by rows: 64 rows of 256 / 4, and all 64 biases.
+    CHECK(layer_of(profile, "block0.fc1").parameter_count == 64 * 64 + 64);
+    CHECK(layer_of(profile, "block0.fc2").parameter_count == 64 * 64 + 64);
+    // (3 + 1) 64^2 / 4, and the vectors: 3 64 + 64.
+    CHECK(layer_of(profile, "block0.attention").parameter_count == 64 * 64 + 256);
+    CHECK(layer_of(profile, "block0.norm1").parameter_count == 128);
+    // 1000 rows become 1024, the next multiple of 4 128.
+    CHECK(layer_of(profile, "token_embedding").parameter_count == 256 * 64);
+    CHECK(layer_of(profile, "head").parameter_count == 256 * 64);
+    CHECK(layer_of(profile, "position_embedding").parameter_count == 32 * 64);
+  }
+
+  TEST_CASE(
+      "with sequence parallelism everything kept is divided, without it what lies between blocks is whole") {
+    const Profile one = estimated(kSmall, 1), divided = estimated(kSmall, 4),
+                  whole = estimated(kSmall, 4, false);
+    const auto saved = [](const Profile& profile, const std::string& name) {
+      return layer_of(profile, name).points[0].saved.value;
+    };
+    for (const char* name : {"block0.norm1", "block0.fc1", "block0.gelu", "block0.fc2", "block0.attention"}) {
+      INFO(name);
+      CHECK(saved(divided, name) * 4 == saved(one, name));
+    }
+    // Inputs of norms and of products by columns stay whole, those of gelu and of products by rows do not.
+    CHECK(saved(whole, "block0.norm1") == saved(one, "block0.norm1"));
+    CHECK(saved(whole, "block0.fc1") == saved(one, "block0.fc1"));
+    CHECK(saved(whole, "block0.gelu") * 4 == saved(one, "block0.gelu"));
+    CHECK(saved(whole, "block0.fc2") * 4 == saved(one, "block0.fc2"));
+    // What a cut hands on.
+    CHECK(layer_of(divided, "block0.add2").points[0].output * 4 ==
+          layer_of(one, "block0.add2").points[0].output);
+    CHECK(layer_of(whole, "block0.add2").points[0].output == layer_of(one, "block0.add2").points[0].output);
+  }
+
+  TEST_CASE("a block exchanges two tensors forward and two backward, the ends one each, a loss three numbers") {
+    const ResolvedModel model = resolve(pp::model::build_family(kSmall));
+    const auto works = layer_work(
+        model, split_operations(model, 4),
+        {.dtype = DType::bfloat16, .micro_batch_size = 2, .tensor_degree = 4, .sequence_parallel = true});
+    const double tensor = 2 * 32 * 64 * 2;  // samples, positions, width, bytes
+    Reductions forward, backward;
+    for (std::size_t l = 0; l < works.size(); ++l) {
+      if (l < model.graph.layers.size() && model.graph.layers[l].name.starts_with("block0")) {
+        forward.calls += works[l].forward_reductions.calls;
+        forward.bytes += works[l].forward_reductions.bytes;
+        backward.calls += works[l].backward_reductions.calls;
+        backward.bytes += works[l].backward_reductions.bytes;
+      }
+    }
+    CHECK(forward.calls == 2);
+    CHECK(forward.bytes == 2 * tensor);
+    CHECK(backward.calls == 2);
+    CHECK(backward.bytes == 2 * tensor);
+    CHECK(works.front().forward_reductions.bytes == tensor);
+    CHECK(works[works.size() - 2].backward_reductions.bytes == tensor);
+    CHECK(works.back().forward_reductions.calls == 3);
+    CHECK(works.back().forward_reductions.bytes == 3 * 2 * 32 * 4);
+  }
+
+  TEST_CASE("queries, keys and values that read one tensor add up its gradient first, gate and up likewise") {
+    const ResolvedModel model = resolve(pp::model::build_family(
+        "llama:layers=1,width=64,heads=4,kv_heads=2,head_width=16,hidden=128,vocabulary=1024,sequence=32"));
+    const auto works = layer_work(model, split_operations(model, 2), {.tensor_degree = 2});
+    int forward = 0, backward = 0;
+    for (const LayerWork& work : works) {
+      forward += work.forward_reductions.calls;
+      backward += work.backward_reductions.calls;
+    }
+    CHECK(forward == 1 + 2 + 3);  // table, block, loss
+    CHECK(backward == 2 + 1);     // block, head
+  }
+
+  TEST_CASE("a member does its part of the FLOPs") {
+    const ResolvedModel model = resolve(pp::model::build_family(
+        "llama:layers=2,width=64,heads=4,kv_heads=2,head_width=16,hidden=128,vocabulary=1024,sequence=32"));
+    const auto products = [&](int degree) {
+      double sum = 0;
+      for (const LayerWork& layer :
+           layer_work(model, split_operations(model, degree), {.tensor_degree = degree}))
+        for (const auto* works : {&layer.forward, &layer.input_gradient, &layer.weight_gradient})
+          for (const Work& work : *works) sum += work.products;
+      return sum;
+    };
+    CHECK(products(2) == doctest::Approx(products(1) / 2));
+  }
+
+  TEST_CASE("what devices cannot divide is refused by layer and number") {
+    CHECK(refusal(kSmall, 3) ==
+          "layer block0.attention has num_heads 4, which 3 devices cannot divide; use a tensor degree that "
+          "divides "
+          "4");
+    CHECK(refusal(
+              "llama:layers=1,width=64,heads=4,kv_heads=2,head_width=16,hidden=128,vocabulary=1024,sequence=32",
+              4)
+              .ends_with(
+                  "num_key_value_heads 2, which 4 devices cannot divide; use a tensor degree that divides 2"));
+    CHECK(
+        refusal("vgg16:image=32,classes=10", 2) ==
+        "layer features.0 is conv2d, which 2 devices cannot divide; use --tensor 1, or a transformer of linear and "
+        "attention layers");
+    DeviceSpec alone = device();
+    alone.tensor_link.reset();
+    std::string text = "accepted";
+    try {
+      EstimateOptions options{.micro_batch_sizes = {1}, .dtype = DType::bfloat16};
+      options.tensor_degree = 2;
+      estimate_profile(pp::model::build_family(kSmall), alone, options);
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    CHECK(
+        text ==
+        "device plain does not say how the 2 devices of a tensor group are linked; give --tensor-link, such as "
+        "300GB/s, or add tensor_link to its file");
+  }
+}
