@@ -7,6 +7,7 @@ namespace pp::profile_tool {
 
 void add_run(const cli::Command& app, cli::Shell& shell);
 void add_estimate(const cli::Command& app, cli::Shell& shell);
+void add_fit(const cli::Command& app, cli::Shell& shell);
 void add_links(const cli::Command& app, cli::Shell& shell);
 void add_models(const cli::Command& app, cli::Shell& shell);
 void add_show(const cli::Command& app, cli::Shell& shell);

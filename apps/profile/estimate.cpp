@@ -23,6 +23,7 @@ struct Options {
   DType dtype = DType::float32;
   int tensor = 1;
   bool whole_positions = false;
+  bool checkpoint = false;
   std::string tensor_link;
   std::string tensor_latency;
 };
@@ -45,6 +46,7 @@ profile::EstimateOptions settings_of(const Options& options, const profile::Devi
                                     .dtype = options.dtype,
                                     .tensor_degree = options.tensor,
                                     .sequence_parallel = !options.whole_positions,
+                                    .checkpoint = options.checkpoint,
                                     .tensor_link = tensor_link_of(options, device)};
   if (settings.automatic_sizes) return settings;
   settings.micro_batch_sizes.clear();
@@ -113,6 +115,10 @@ void add_estimate(const cli::Command& app, cli::Shell& shell) {
                   "samples per micro-batch, rising; auto: 1, 2, 4, ... as long as every layer fits the device")
       .type_name("LIST");
   cli::add_enum(command, "--dtype", options->dtype, "floating type of weights and activations");
+  command.add_flag(
+      "--checkpoint", options->checkpoint,
+      "every block of layers, such as block3, runs its forward again in its backward and keeps its "
+      "inputs alone");
   add_tensor_options(command, *options);
   static constexpr std::array<std::string_view, 4> kExamples{
       "pp-profile estimate vgg16 --device-spec configs/devices/a100.json -o profile.json",

@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
                            .add_commands = [](const pp::cli::Command& app, pp::cli::Shell& shell) {
                              pp::profile_tool::add_run(app, shell);
                              pp::profile_tool::add_estimate(app, shell);
+                             pp::profile_tool::add_fit(app, shell);
                              pp::profile_tool::add_links(app, shell);
                              pp::profile_tool::add_models(app, shell);
                              pp::profile_tool::add_show(app, shell);

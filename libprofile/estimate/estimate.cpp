@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
+#include "libprofile/estimate/blocks.h"
 #include "libprofile/estimate/layer_work.h"
 #include "libprofile/estimate/two_queues.h"
 
@@ -39,6 +42,7 @@ class Estimate {
     profile.model_hash = model_hash(profile.model);
     if (options_.tensor_degree > 1)
       profile.context["sequence_parallel"] = options_.sequence_parallel ? "true" : "false";
+    if (options_.checkpoint) profile.context["checkpoint"] = "blocks";
     profile.device = {.kind = device_.kind, .name = device_.name, .memory = device_.memory};
     profile.device.memory -= device_.context;
     profile.device.cores_per_device = device_.kind == DeviceKind::cpu ? 1 : 0;
@@ -137,6 +141,43 @@ class Estimate {
     for (std::size_t l = 0; l < profile.layers.size(); ++l)
       profile.layers[l].points.push_back(point(works[l], times[l], size));
     if (profile.loss) profile.loss->points.push_back(point(works.back(), times.back(), size));
+    if (options_.checkpoint) checkpoint(profile);
+  }
+
+  /// Of the last point: a backward begins with the forward of its layers, and only inputs of blocks are kept.
+  void checkpoint(Profile& profile) const {
+    const std::vector<Block> blocks = blocks_of(model_.graph);
+    if (blocks.empty()) {
+      throw Error(ErrorKind::usage, "the layers of " + model_.graph.name +
+                                        " are in no numbered blocks, such as block3.norm, that could be "
+                                        "checkpointed; leave out --checkpoint");
+    }
+    for (const Block& block : blocks) {
+      Bytes saved;
+      for (int l = block.begin; l < block.end; ++l) saved += profile.layers[at(l)].points.back().saved;
+      const Bytes inputs = inputs_of(block, profile);
+      for (int l = block.begin; l < block.end; ++l) {
+        LayerPoint& point = profile.layers[at(l)].points.back();
+        if (!model_.layers[at(l)].backward) continue;
+        const Seconds forward = point.forward.median;
+        point.input_gradient = exactly(point.input_gradient->median + forward);
+        point.backward = exactly(point.backward.median + forward);
+        point.workspace += saved;
+        point.saved = point.saved_input = l == block.begin ? inputs : Bytes(0);
+      }
+    }
+  }
+
+  /// Bytes of what a block reads from layers outside.
+  Bytes inputs_of(const Block& block, const Profile& profile) const {
+    std::set<int> read;
+    for (int l = block.begin; l < block.end; ++l) {
+      for (const TensorSource& source : model_.layers[at(l)].sources)
+        if (source.kind == TensorSource::Kind::layer && source.index < block.begin) read.insert(source.index);
+    }
+    Bytes bytes;
+    for (const int layer : read) bytes += profile.layers[at(layer)].points.back().output;
+    return bytes;
   }
 
   static LayerPoint point(const LayerWork& work, const LayerTime& time, std::int64_t size) {

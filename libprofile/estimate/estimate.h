@@ -20,12 +20,16 @@ struct EstimateOptions {
   int tensor_degree = 1;
   /// Whether they divide norms, dropout and sums by positions.
   bool sequence_parallel = true;
-  /// Between them; by default the device's `tensor_link`.
+  /// Whether every block runs its forward again in its backward and keeps its inputs alone (activation
+  /// checkpointing as trainers have it: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016).
+  bool checkpoint = false;
+  /// Between the members; by default the device's `tensor_link`.
   std::optional<Link> tensor_link = std::nullopt;
 };
 
 /// Throws pp::Error: (usage) for a type that the device has no rates for, sizes that do not rise, layers that
-/// the degree cannot divide or a group without a link, (data) for a model with layers that have no arithmetic.
+/// the degree cannot divide, a group without a link or checkpoints of a model without blocks, (data) for a
+/// model with layers that have no arithmetic.
 Profile estimate_profile(const ModelGraph& model, const DeviceSpec& device, const EstimateOptions& options);
 
 }  // namespace pp::profile

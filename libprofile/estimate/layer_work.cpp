@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
@@ -230,6 +231,7 @@ class Accountant {
     add_reductions(what, outputs, work);
     if (passes || what.trained > 0) add_saved(what, outputs, kind, inside, layer_inputs, work);
     work.workspace += static_cast<double>(size_of(dtype_)) * inside.moved / 2 + size.in - bytes(what.inputs);
+    largest_gradient_ = std::max(largest_gradient_, size.element * size.trained);
   }
 
   static void append(std::vector<Work>& all, const std::vector<Work>& some) {
@@ -336,7 +338,7 @@ class Accountant {
     for (const Tensor& input : what.inputs) types.push_back(input.type);
     OpInside inside = kind.inside(what.attributes, types);
     const double rows = part * what.inputs.front().rows;
-    for (double* part : {&inside.kept, &inside.kept_bytes, &inside.moved, &inside.flops}) *part *= rows;
+    for (double* field : {&inside.kept, &inside.kept_bytes, &inside.moved, &inside.flops}) *field *= rows;
     return inside;
   }
 
@@ -355,9 +357,10 @@ class Accountant {
     work.saved += element * inside.kept + inside.kept_bytes;
   }
 
-  void finish(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs, LayerWork& work) const {
+  void finish(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs, LayerWork& work) {
     work.output = bytes(outputs);
-    work.workspace += gradients(inputs) + gradients(outputs);
+    // A gradient of weights is made, then added to the mini-batch's.
+    work.workspace += gradients(inputs) + gradients(outputs) + std::exchange(largest_gradient_, 0);
   }
 
   const ResolvedModel& model_;
@@ -365,8 +368,9 @@ class Accountant {
   std::size_t operation_ = 0;  ///< the next of `splits_`
   DType dtype_;
   double size_;
-  double residual_;          ///< share of a member of what lies between blocks
-  std::set<Maker> reduced_;  ///< whose gradients are added up
+  double residual_;              ///< share of a member of what lies between blocks
+  double largest_gradient_ = 0;  ///< bytes, of the weights of one operation of the layer
+  std::set<Maker> reduced_;      ///< whose gradients are added up
   std::map<Maker, Tensor> tensors_;
   std::set<Maker> kept_;
 };

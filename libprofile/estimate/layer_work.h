@@ -26,7 +26,9 @@ struct LayerWork {
   double output = 0;       ///< bytes
   double saved = 0;        ///< kept for backward, each tensor at the first layer that keeps it
   double saved_input = 0;  ///< the part that is the layer's own input
-  double workspace = 0;    ///< gradients of inputs and outputs, and what is made inside
+  /// Bytes: gradients of inputs and outputs, the largest gradient of an operation's weights, what is made
+  /// inside.
+  double workspace = 0;
 };
 
 struct WorkOptions {

@@ -95,7 +95,7 @@ TEST_SUITE("libprofile/estimate/device_spec") {
       CHECK(device.source.size() > 20);
       ++files;
     }
-    CHECK(files == 3);
+    CHECK(files == 8);
   }
 
   TEST_CASE("a wrong spec is refused by key, value and limit") {

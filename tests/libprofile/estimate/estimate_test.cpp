@@ -7,6 +7,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/core/ops/op_table.h"
 #include "libprofile/core/update_line.h"
+#include "libprofile/estimate/blocks.h"
 #include "libprofile/estimate/layer_work.h"
 #include "libprofile/estimate/two_queues.h"
 #include "libprofile/model/families/catalogue.h"
@@ -81,6 +82,8 @@ TEST_SUITE("libprofile/estimate/layers") {
     CHECK(sum(found[1].input_gradient).products == 28);
     CHECK(sum(found[1].input_gradient).bytes == 4 * (2 * 2 + 8 + 2 * 3));
     CHECK(found[1].output == 4 * 2 * 2);
+    // The gradients of the output and, before it is added to the mini-batch's, of all 15 weights.
+    CHECK(found[0].workspace == 4 * (2 * 3 + 15));
   }
 
   TEST_CASE("in front of what is trained nothing is kept and no backward runs; biases alone need no product") {
@@ -293,6 +296,45 @@ TEST_SUITE("libprofile/estimate") {
     CHECK(profile.device.memory == device.memory - Bytes(1000));
   }
 
+  TEST_CASE("checkpointed blocks keep their inputs, and a backward runs their forward again") {
+    const ModelGraph graph =
+        model::build_family("gpt2:layers=2,width=64,heads=4,sequence=32,vocabulary=1000,tied=0,dropout=0");
+    EstimateOptions options{.micro_batch_sizes = {2}};
+    const Profile plain = estimate_profile(graph, plain_device(), options);
+    options.checkpoint = true;
+    const Profile again = estimate_profile(graph, plain_device(), options);
+    Bytes kept, before;
+    for (std::size_t l = 0; l < graph.layers.size(); ++l) {
+      const LayerPoint &a = plain.layers[l].points[0], &b = again.layers[l].points[0];
+      INFO(graph.layers[l].name);
+      const bool inside = graph.layers[l].name.starts_with("block");
+      CHECK(b.forward == a.forward);
+      CHECK(b.backward.median.count() ==
+            doctest::Approx((a.backward.median + (inside ? a.forward.median : Seconds(0))).count()));
+      CHECK(b.backward.median == b.input_gradient->median + b.weight_gradient->median);
+      if (!inside) CHECK(b.saved == a.saved);
+      if (inside) kept += b.saved;
+      if (graph.layers[l].name.starts_with("block1")) before += a.saved;
+    }
+    CHECK(kept == Bytes(2 * 4 * 2 * 32 * 64));  // of two blocks one float32 tensor of 2 samples each
+    CHECK(again.layers.back().points[0].workspace == plain.layers.back().points[0].workspace);
+    for (std::size_t l = 0; l < graph.layers.size(); ++l) {
+      if (graph.layers[l].name == "block1.gelu")
+        CHECK(again.layers[l].points[0].workspace == plain.layers[l].points[0].workspace + before);
+    }
+    CHECK(again.context.at("checkpoint") == "blocks");
+  }
+
+  TEST_CASE("blocks are numbered parts of names with others behind them") {
+    CHECK(block_number("block12.norm1") == 12);
+    CHECK(block_number("model.layers.3.mlp.up_proj") == 3);
+    CHECK(block_number("norm1") == -1);
+    CHECK(block_number("model.norm") == -1);
+    const ModelGraph graph =
+        chain({linear("a", 2), linear("h.0.x", 2), linear("h.0.y", 2), linear("h.1.x", 2)}, {{4}});
+    CHECK(blocks_of(graph) == std::vector<Block>{{0, 1, 3}, {1, 3, 4}});
+  }
+
   TEST_CASE("every built-in model has an estimate that is above zero and grows with the micro-batch") {
     for (const model::Family& family : model::families()) {
       INFO(family.row.name);
@@ -341,6 +383,10 @@ TEST_SUITE("libprofile/estimate") {
     };
     CHECK(refusal(chain({linear("a", 3)}, {{4}}), {.micro_batch_sizes = {4, 2}}) ==
           "micro-batch sizes [4, 2] must rise, each once; give them like 1,2,4");
+    CHECK(
+        refusal(chain({linear("a", 3)}, {{4}}), {.micro_batch_sizes = {1}, .checkpoint = true}) ==
+        "the layers of chain are in no numbered blocks, such as block3.norm, that could be checkpointed; leave "
+        "out --checkpoint");
     CHECK(refusal(chain({layer("o", "opaque")}, {{4}}), {.micro_batch_sizes = {1}}) ==
           "layer o is opaque and has no arithmetic to estimate; give a model of real operations");
   }

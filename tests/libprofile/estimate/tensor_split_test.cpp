@@ -149,10 +149,10 @@ TEST_SUITE("libprofile/estimate/tensor_split") {
               4)
               .ends_with(
                   "num_key_value_heads 2, which 4 devices cannot divide; use a tensor degree that divides 2"));
-    CHECK(
-        refusal("vgg16:image=32,classes=10", 2) ==
-        "layer features.0 is conv2d, which 2 devices cannot divide; use --tensor 1, or a transformer of linear and "
-        "attention layers");
+    CHECK(refusal("vgg16:image=32,classes=10", 2) ==
+          "layer features.0 is conv2d, which 2 devices cannot divide; use --tensor 1, or a transformer of "
+          "linear and "
+          "attention layers");
     DeviceSpec alone = device();
     alone.tensor_link.reset();
     std::string text = "accepted";

@@ -1,0 +1,25 @@
+// The blocks of a model, as the names of its layers say: `block3.norm1`, `model.layers.3.mlp.up_proj`.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "libprofile/core/model/model_graph.h"
+
+namespace pp::profile {
+
+/// The number of the block that a layer is in: of its name's parts between points the first that ends in a
+/// number and has others behind it. -1: in none.
+int block_number(std::string_view layer);
+
+/// Layers [begin, end) of one block, which follow each other.
+struct Block {
+  int number = 0;
+  int begin = 0, end = 0;
+  bool operator==(const Block&) const = default;
+};
+/// In the order of the layers; those in no block are in none.
+std::vector<Block> blocks_of(const ModelGraph& model);
+
+}  // namespace pp::profile

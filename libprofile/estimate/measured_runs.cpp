@@ -1,0 +1,143 @@
+#include "libprofile/estimate/measured_runs.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+
+#include "libprofile/core/enum_names.h"
+#include "libprofile/core/error.h"
+
+namespace pp::profile {
+namespace {
+
+constexpr std::array<std::string_view, 11> kColumns{"model",    "micro_batch", "micro_batches",     "stages",
+                                                    "replicas", "tensor",      "sequence_parallel", "recompute",
+                                                    "dtype",    "step_s",      "peak_bytes"};
+constexpr double kMostSeconds = 1e6, kMostBytes = 1e18;
+constexpr std::array<std::string_view, 4> kRequired{"model", "micro_batch", "micro_batches", "step_s"};
+
+[[noreturn]] void refuse(int line, const std::string& what) {
+  throw Error(ErrorKind::data, "line " + std::to_string(line) + ": " + what);
+}
+
+/// Fields of one line; quotes may hold commas, and two of them stand for one.
+std::vector<std::string> fields_of(std::string_view line, int number) {
+  std::vector<std::string> fields(1);
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (c == '"' && quoted && i + 1 < line.size() && line[i + 1] == '"') {
+      fields.back() += line[i++];
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (c == ',' && !quoted) {
+      fields.emplace_back();
+    } else {
+      fields.back() += c;
+    }
+  }
+  if (quoted) refuse(number, "a quote is not closed");
+  return fields;
+}
+
+class Row {
+ public:
+  Row(const std::vector<std::string>& header, std::vector<std::string> fields, int line) : line_(line) {
+    if (fields.size() != header.size()) {
+      refuse(line, "has " + std::to_string(fields.size()) + " fields, but the header names " +
+                       std::to_string(header.size()) + "; quote models that hold commas");
+    }
+    for (std::size_t i = 0; i < header.size(); ++i) fields_[header[i]] = std::move(fields[i]);
+  }
+
+  std::string text(const std::string& column, const std::string& otherwise = "") const {
+    const auto found = fields_.find(column);
+    return found == fields_.end() || found->second.empty() ? otherwise : found->second;
+  }
+  int count(const std::string& column, int otherwise = 1) const {
+    const std::string text = this->text(column, std::to_string(otherwise));
+    int value = 0;
+    const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (result.ec != std::errc() || result.ptr != text.data() + text.size() || value < 1)
+      refuse(line_, column + " must be a whole number from 1, not \"" + text + "\"");
+    return value;
+  }
+  double number(const std::string& column, double most) const {
+    const std::string text = this->text(column);
+    double value = 0;
+    const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (result.ec != std::errc() || result.ptr != text.data() + text.size() || !(value > 0 && value < most))
+      refuse(line_, column + " must be a number above 0, not \"" + text + "\"");
+    return value;
+  }
+  bool flag(const std::string& column, bool otherwise) const {
+    const std::string text = this->text(column, otherwise ? "1" : "0");
+    if (text != "0" && text != "1") refuse(line_, column + " must be 0 or 1, not \"" + text + "\"");
+    return text == "1";
+  }
+
+ private:
+  int line_;
+  std::map<std::string, std::string> fields_;
+};
+
+MeasuredRun run_of(const Row& row, int line) {
+  MeasuredRun run;
+  run.model = row.text("model");
+  if (run.model.empty()) refuse(line, "model is empty; name a family with its arguments, or a file");
+  run.micro_batch = row.count("micro_batch");
+  run.micro_batches = row.count("micro_batches");
+  run.stages = row.count("stages");
+  run.replicas = row.count("replicas");
+  run.tensor_degree = row.count("tensor");
+  run.sequence_parallel = row.flag("sequence_parallel", true);
+  run.recompute = row.flag("recompute", false);
+  run.dtype = parse_enum<DType>(row.text("dtype", "bfloat16"), "line " + std::to_string(line) + ": dtype",
+                                ErrorKind::data);
+  run.step = Seconds(row.number("step_s", kMostSeconds));
+  if (!row.text("peak_bytes").empty())
+    run.peak = Bytes(static_cast<std::int64_t>(row.number("peak_bytes", kMostBytes)));
+  run.line = line;
+  return run;
+}
+
+void check_header(const std::vector<std::string>& header, int line) {
+  for (const std::string& column : header) {
+    if (std::ranges::find(kColumns, column) == kColumns.end())
+      refuse(line, "unknown column \"" + column +
+                       "\"; use model, micro_batch, micro_batches, stages, replicas, "
+                       "tensor, sequence_parallel, recompute, dtype, step_s, peak_bytes");
+    if (std::ranges::count(header, column) > 1) refuse(line, "column " + column + " is there twice; keep one");
+  }
+  for (const std::string_view column : kRequired) {
+    if (std::ranges::find(header, column) == header.end())
+      refuse(line, "the header has no column " + std::string(column) + "; add it");
+  }
+}
+
+}  // namespace
+
+std::vector<MeasuredRun> parse_measured_runs(std::string_view text) {
+  std::vector<MeasuredRun> runs;
+  std::vector<std::string> header;
+  int number = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty() || line.starts_with('#')) continue;
+    std::vector<std::string> fields = fields_of(line, number);
+    if (header.empty()) {
+      check_header(fields, number);
+      header = std::move(fields);
+    } else {
+      runs.push_back(run_of(Row(header, std::move(fields), number), number));
+    }
+  }
+  return runs;
+}
+
+}  // namespace pp::profile

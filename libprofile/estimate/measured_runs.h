@@ -1,0 +1,37 @@
+// Measured training steps, from which a device's figures are fitted: rows of a CSV file.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libprofile/core/tensor_type.h"
+#include "libprofile/core/units.h"
+
+namespace pp::profile {
+
+/// A step of 1F1B (or, with one stage, of gradient accumulation) in equal stages of whole blocks.
+struct MeasuredRun {
+  std::string model = {};  ///< as `pp-profile estimate` takes it
+  int micro_batch = 1;     ///< samples
+  int micro_batches = 1;   ///< of one replica
+  int stages = 1;
+  int replicas = 1;
+  int tensor_degree = 1;
+  bool sequence_parallel = true;
+  bool recompute = false;  ///< every block runs its forward again in its backward
+  DType dtype = DType::bfloat16;
+  Seconds step{};
+  std::optional<Bytes> peak = std::nullopt;  ///< of the fullest device, allocated; nothing is fitted to it
+  int line = 0;                              ///< of the file
+  bool operator==(const MeasuredRun&) const = default;
+};
+
+/// RFC 4180 with a header line: columns model, micro_batch, micro_batches, stages, replicas, tensor,
+/// sequence_parallel, recompute, dtype, step_s, peak_bytes in any order; all but model, micro_batch,
+/// micro_batches and step_s may be missing. Empty lines and lines that begin with # are skipped. Throws
+/// pp::Error (data): line, column, value and what is allowed.
+std::vector<MeasuredRun> parse_measured_runs(std::string_view text);
+
+}  // namespace pp::profile

@@ -1,0 +1,157 @@
+// Devices that are not at hand, from the shell: groups that share layers, checkpointed blocks, figures fitted
+// to measured steps.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "libprofile/core/file.h"
+#include "libprofile/core/json_reader.h"
+#include "tests/support/process.h"
+
+#include "tests/support/doctest.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using pp::Json;
+using pp::test::Outcome;
+using Arguments = std::vector<std::string>;
+
+const std::string kA100 = PP_TEST_DATA "/../../configs/devices/a100.json";
+const std::string kModel = "gpt2:layers=4,width=512,heads=8,sequence=256,vocabulary=1024,tied=0";
+
+struct Folder : pp::test::TemporaryFolder {
+  Outcome run(const std::string& tool, const Arguments& arguments) const {
+    return pp::test::run_program(fs::path(PP_BIN) / tool, arguments, path());
+  }
+  std::string output(const std::string& tool, const Arguments& arguments) const {
+    const Outcome outcome = run(tool, arguments);
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    return outcome.out;
+  }
+  Json estimated(Arguments more) const {
+    Arguments arguments{"estimate", kModel,     "--device-spec",       kA100,
+                        "--dtype",  "bfloat16", "--micro-batch-sizes", "2",
+                        "-o",       "p.json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    output("pp-profile", arguments);
+    return pp::parse_json(pp::read_file(path() / "p.json"));
+  }
+  /// Seconds of a step of two stages of two blocks each, two replicas, `micro_batches` for each.
+  double planned(int micro_batches) const {
+    const Json profile = estimated({"--checkpoint"});
+    int cut = 0;
+    while (!profile["layers"][static_cast<std::size_t>(cut)]["name"].get<std::string>().starts_with("block2"))
+      ++cut;
+    output("pp-plan", {"p.json",
+                       "--devices",
+                       "4",
+                       "--bandwidth",
+                       "230GB/s",
+                       "--latency",
+                       "20.4us",
+                       "--mini-batch",
+                       std::to_string(4 * micro_batches),
+                       "--micro-batch-size",
+                       "2",
+                       "--schedule",
+                       "1f1b",
+                       "--stages",
+                       "2",
+                       "--replicas",
+                       "2-2",
+                       "--cuts",
+                       std::to_string(cut),
+                       "--window",
+                       "win",
+                       "--optimizer",
+                       "adam",
+                       "-o",
+                       "plan.json"});
+    return pp::parse_json(pp::read_file(path() / "plan.json"))["predicted"]["step_s"].get<double>();
+  }
+};
+
+}  // namespace
+
+TEST_SUITE("apps/device") {
+  TEST_CASE("a profile of a tensor group says its degree, and members hold their part") {
+    const Folder folder;
+    const Json one = folder.estimated({}), four = folder.estimated({"--tensor", "4"});
+    CHECK_FALSE(one.contains("tensor_degree"));
+    CHECK(four["tensor_degree"] == 4);
+    CHECK(four["context"]["sequence_parallel"] == "true");
+    const auto bytes = [](const Json& profile) {
+      std::int64_t sum = 0;
+      for (const Json& layer : profile["layers"]) sum += layer["parameter_bytes"].get<std::int64_t>();
+      return sum;
+    };
+    // 4 (12 512^2) + 2 1024 512 in matrices are divided by 4; whole stay 256 512 positions and, of a block, 4
+    // 512 of the norms, 4 512 of attention and 512 of fc2, with 2048 / 4 of fc1, and the last norm's 2 512.
+    const std::int64_t matrices = 4 * 12 * 512 * 512 + 2 * 1024 * 512;
+    CHECK(bytes(four) == 2 * (matrices / 4 + 256 * 512 + 4 * (9 * 512 + 512) + 2 * 512));
+    CHECK(folder.output("pp-profile", {"show", "p.json"}).find("of each of 4 devices that share every layer") !=
+          std::string::npos);
+    const Outcome refused = folder.run(
+        "pp-profile", {"estimate", kModel, "--device-spec", kA100, "--dtype", "bfloat16", "--tensor", "3"});
+    CHECK(refused.code == 2);
+    CHECK(refused.err.find("block0.attention has num_heads 8, which 3 devices cannot divide") !=
+          std::string::npos);
+  }
+
+  TEST_CASE("a slower link between members makes layers with all-reduces slower, and no others") {
+    const Folder folder;
+    const Json fast = folder.estimated({"--tensor", "4", "--tensor-link", "500GB/s", "--tensor-latency", "0"});
+    const Json slow = folder.estimated({"--tensor", "4", "--tensor-link", "100MB/s", "--tensor-latency", "0"});
+    // fc2's output, 2 256 512 of two bytes, takes 2 3/4 of it at 100 MB/s; launches hide behind it.
+    for (std::size_t l = 0; l < fast["layers"].size(); ++l) {
+      const std::string name = fast["layers"][l]["name"];
+      const auto forward = [&](const Json& profile) {
+        return profile["layers"][l]["points"][0]["forward_s"]["median"].get<double>();
+      };
+      const double more = forward(slow) - forward(fast);
+      if (name == "block3.fc2") CHECK(more == doctest::Approx(1.5 * 524288 * (1e-8 - 2e-12)).epsilon(0.03));
+      if (name == "block3.fc1") CHECK(more <= 0);
+    }
+  }
+
+  TEST_CASE("the closed form that devices are fitted with is what plans of the same runs take") {
+    const Folder folder;
+    std::string runs = "model,micro_batch,micro_batches,stages,replicas,recompute,step_s\n";
+    for (const int micro_batches : {2, 4, 8})
+      runs += '"' + kModel + "\",2," + std::to_string(micro_batches) + ",2,2,1," +
+              std::to_string(folder.planned(micro_batches)) + '\n';
+    pp::write_file(folder.path() / "runs.csv", runs);
+    const Json fit = pp::parse_json(
+        folder.output("pp-profile", {"fit", "--runs", "runs.csv", "--device-spec", kA100, "--parameters",
+                                     "launch_s", "-o", "device.json", "--json"}));
+    CHECK(fit["before"]["runs"] == 3);
+    CHECK(fit["before"]["mean"].get<double>() < 0.02);
+    CHECK(fit["fitted"] == Json{"launch_s"});
+    const std::string source = pp::parse_json(pp::read_file(folder.path() / "device.json"))["source"];
+    CHECK(source.find("fitted by pp-profile fit to 3 measured steps") != std::string::npos);
+  }
+
+  TEST_CASE("a fit refuses what it cannot use, by file and line") {
+    const Folder folder;
+    pp::write_file(folder.path() / "runs.csv",
+                   "model,micro_batch,micro_batches,stages,step_s\n\"" + kModel + "\",1,1,3,0.1\n");
+    const auto refused = [&](const Arguments& more) {
+      Arguments arguments{"fit", "--runs", "runs.csv", "--device-spec", kA100};
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      const Outcome outcome = folder.run("pp-profile", arguments);
+      CHECK(outcome.code == 2);
+      return outcome.err;
+    };
+    CHECK(refused({}).find("line 2: 3 stages do not divide the 4 blocks") != std::string::npos);
+    pp::write_file(folder.path() / "runs.csv",
+                   "model,micro_batch,micro_batches,step_s\n\"" + kModel + "\",1,1,0.1\n");
+    CHECK(refused({"--parameters", "launch_s"}).find("1 runs are too few for 1 parameters") !=
+          std::string::npos);
+    pp::write_file(folder.path() / "runs.csv", "model,micro_batch,step_s\n");
+    CHECK(refused({}).find("runs.csv: line 1: the header has no column micro_batches; add it") !=
+          std::string::npos);
+  }
+}
