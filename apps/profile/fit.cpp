@@ -12,13 +12,15 @@
 #include "apps/cli/table.h"
 #include "apps/profile/commands.h"
 #include "apps/profile/model_argument.h"
+#include "libplan/report/calibration.h"
+#include "libprofile/core/counted.h"
 #include "libprofile/estimate/fit_device.h"
 
 namespace pp::profile_tool {
 namespace {
 
 struct Options {
-  std::string runs;
+  std::vector<std::string> runs;
   std::string device;
   std::string output;
   std::string parameters;
@@ -26,14 +28,48 @@ struct Options {
   int seed = 1;
 };
 
-std::vector<profile::StepWork> load_runs(const std::string& file) {
+/// A run of pp-run in one stage, in which a step is its micro-batches one after the other, whatever the
+/// schedule.
+profile::StepWork step_of_report(std::string_view text) {
+  const plan::Plan plan = plan::parse_measured_run(text).plan;
+  const plan::Training& training = plan.training;
+  if (plan.stages.size() != 1 || plan.schedule.recompute != plan::RecomputePolicy::never ||
+      !plan.stages.front().recompute.empty() || training.mini_batch % training.micro_batches != 0) {
+    throw Error(ErrorKind::usage,
+                "is of " + counted(static_cast<std::int64_t>(plan.stages.size()), "stage") +
+                    "; reports of one stage with equal micro-batches and without recomputation "
+                    "can be fitted, other runs as rows of a CSV file");
+  }
+  const int replicas = static_cast<int>(plan.stages.front().workers.size());
+  profile::MeasuredRun run{.model = plan.model.name,
+                           .micro_batch = training.mini_batch / training.micro_batches,
+                           .micro_batches = (training.micro_batches + replicas - 1) / replicas,
+                           .replicas = replicas,
+                           .dtype = training.dtype};
+  const Json json = parse_json(text);
+  run.step = Seconds(ObjectReader(json, "").number("step_s"));
+  if (!(run.step > Seconds{})) throw Error(ErrorKind::usage, "has no measured step; let it run some steps");
+  return profile::step_work(plan.model, run);
+}
+
+void add_rows(const std::string& file, std::vector<profile::StepWork>& steps) {
   const std::vector<profile::MeasuredRun> runs = cli::load(file, profile::parse_measured_runs);
   std::map<std::string, ModelGraph> models;
-  std::vector<profile::StepWork> steps;
   for (const profile::MeasuredRun& run : runs) {
     auto found = models.find(run.model);
     if (found == models.end()) found = models.emplace(run.model, load_model(run.model)).first;
     steps.push_back(profile::step_work(found->second, run));
+  }
+}
+
+std::vector<profile::StepWork> load_runs(const std::vector<std::string>& files) {
+  std::vector<profile::StepWork> steps;
+  for (const std::string& file : files) {
+    if (file.ends_with(".json")) {
+      steps.push_back(cli::load(file, step_of_report));
+    } else {
+      add_rows(file, steps);
+    }
   }
   return steps;
 }
@@ -107,7 +143,10 @@ void add_fit(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
   const cli::Command command =
       app.add_subcommand("fit", "a device's figures from measured training steps, for estimates");
-  command.add_option("--runs", options->runs, "measured steps, a CSV file: libprofile/estimate has the columns")
+  command
+      .add_option(
+          "--runs", options->runs,
+          "measured steps: CSV files, libprofile/estimate has the columns, and report.json files of pp-run")
       .required()
       .type_name("FILE");
   command.add_option("--device-spec", options->device, "the device to start from: peaks and rough figures")
@@ -124,10 +163,13 @@ void add_fit(const cli::Command& app, cli::Shell& shell) {
   command.add_option("--source", options->source, "where the runs come from; default as it was")
       .type_name("TEXT");
   command.add_option("--seed", options->seed, "of the halves").check(cli::whole_number(0));
-  static constexpr std::array<std::string_view, 2> kExamples{
+  static constexpr std::array<std::string_view, 3> kExamples{
       "pp-profile fit --runs runs.csv --device-spec configs/devices/a100.json -o device.json",
       "pp-profile fit --runs runs.csv --device-spec configs/devices/h100.json --parameters "
-      "types.efficiency,launch_s -o device.json"};
+      "types.efficiency,launch_s -o device.json",
+      "pp-profile fit --runs small.report.json --runs large.report.json --device-spec "
+      "configs/devices/cpu-core.json "
+      "--parameters types.half_flops -o device.json"};
   cli::add_common_options(command, shell, kExamples);
   command.final_callback([options, &shell] { fit(*options, shell); });
 }

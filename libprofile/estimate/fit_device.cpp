@@ -16,6 +16,10 @@ namespace {
 /// Residuals beyond so much of a step count in proportion, not squared.
 constexpr double kSoft = 0.03;
 constexpr double kVisible = 1e-3;
+/// Of the angles' length: from far away a longer one ends anywhere.
+constexpr double kFirstStep = 0.1;
+/// At a limit itself nothing changes with the angle.
+constexpr double kInside = 0.999;
 constexpr int kMostEvaluations = 4000;
 
 TypeRates& rates(DeviceSpec& device, DType dtype) {
@@ -100,19 +104,33 @@ class Problem {
   int inputs() const { return static_cast<int>(parameters_.size()); }
   int values() const { return static_cast<int>(runs_.size()); }
 
-  /// `logarithms` of the parameters over where they start.
-  DeviceSpec device(const InputType& logarithms) const {
+  /// At `angles`, within limits: a parameter's logarithm goes with the sine between its limits' (as in James
+  /// and Roos, Minuit, 1975), so that a step beyond one comes back. Around the middle an angle is a logarithm.
+  DeviceSpec device(const InputType& angles) const {
     DeviceSpec device = start_;
     for (int i = 0; i < inputs(); ++i) {
       const FitParameter& parameter = *parameters_[static_cast<std::size_t>(i)];
-      const double value = parameter.get(start_, dtype_) * std::exp(logarithms[i]);
-      parameter.set(device, dtype_, std::clamp(value, parameter.least, parameter.most));
+      const double half = std::log(parameter.most / parameter.least) / 2;
+      const double middle = std::log(parameter.most * parameter.least) / 2;
+      parameter.set(device, dtype_, std::exp(middle + half * std::sin(angles[i] / half)));
     }
     return device;
   }
 
-  int operator()(const InputType& logarithms, ValueType& residuals) const {
-    const DeviceSpec device = this->device(logarithms);
+  InputType start() const {
+    InputType angles(inputs());
+    for (int i = 0; i < inputs(); ++i) {
+      const FitParameter& parameter = *parameters_[static_cast<std::size_t>(i)];
+      const double half = std::log(parameter.most / parameter.least) / 2;
+      const double middle = std::log(parameter.most * parameter.least) / 2;
+      const double place = (std::log(parameter.get(start_, dtype_)) - middle) / half;
+      angles[i] = half * std::asin(std::clamp(place, -kInside, kInside));
+    }
+    return angles;
+  }
+
+  int operator()(const InputType& angles, ValueType& residuals) const {
+    const DeviceSpec device = this->device(angles);
     for (int i = 0; i < values(); ++i) {
       const StepWork& step = *runs_[static_cast<std::size_t>(i)];
       const double off = std::log(step_time(step, device) / step.run.step) / kSoft;
@@ -125,9 +143,10 @@ class Problem {
     Eigen::NumericalDiff<Problem> problem(*this, 1e-8);
     Eigen::LevenbergMarquardt<Eigen::NumericalDiff<Problem>> solver(problem);
     solver.parameters.maxfev = kMostEvaluations;
-    Eigen::VectorXd logarithms = Eigen::VectorXd::Zero(inputs());
-    solver.minimize(logarithms);
-    DeviceSpec device = this->device(logarithms);
+    solver.parameters.factor = kFirstStep;
+    Eigen::VectorXd angles = start();
+    solver.minimize(angles);
+    DeviceSpec device = this->device(angles);
     for (const FitParameter* parameter : parameters_)
       parameter->set(device, dtype_,
                      std::clamp(rounded(parameter->get(device, dtype_)), parameter->least, parameter->most));

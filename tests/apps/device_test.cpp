@@ -134,6 +134,34 @@ TEST_SUITE("apps/device") {
     CHECK(source.find("fitted by pp-profile fit to 3 measured steps") != std::string::npos);
   }
 
+  TEST_CASE("reports of runs in one stage are fitted as they are, those in several are refused") {
+    const Folder folder;
+    const std::string core = PP_TEST_DATA "/../../configs/devices/cpu-core.json";
+    folder.output("pp-profile", {"models", "mlp:inputs=8,width=16,layers=2,classes=4", "-o", "model.json"});
+    folder.output("pp-profile", {"estimate", "model.json", "--device-spec", core, "-o", "profile.json"});
+    const auto reported = [&](const std::string& stages, const std::string& replicas,
+                              const std::string& mini_batch) {
+      const std::string report = stages + "-" + mini_batch + ".report.json";
+      folder.output("pp-plan", {"profile.json", "--devices", "2", "--bandwidth", "1GB/s", "--mini-batch",
+                                mini_batch, "--micro-batch-size", "2", "--schedule", "1f1b", "--stages", stages,
+                                "--replicas", replicas, "-o", "plan.json"});
+      folder.output("pp-run", {"plan.json", "--data", "synthetic", "--no-evaluate", "--steps", "3", "--lr",
+                               "0.01", "-o", report});
+      return report;
+    };
+    const std::string small = reported("1", "1", "4"), large = reported("1", "1", "16");
+    const Json fit = pp::parse_json(
+        folder.output("pp-profile", {"fit", "--runs", small, "--runs", large, "--device-spec", core,
+                                     "--parameters", "kernel_overhead_s", "-o", "device.json", "--json"}));
+    CHECK(fit["all"]["runs"] == 2);
+    CHECK(fit["fitted"] == Json{"kernel_overhead_s"});
+    CHECK(fit["all"]["mean"].get<double>() <= fit["before"]["mean"].get<double>() + 1e-3);
+    const Outcome refused =
+        folder.run("pp-profile", {"fit", "--runs", reported("2", "1-1", "4"), "--device-spec", core});
+    CHECK(refused.code == 2);
+    CHECK(refused.err.find("2-4.report.json: is of 2 stages; reports of one stage") != std::string::npos);
+  }
+
   TEST_CASE("a fit refuses what it cannot use, by file and line") {
     const Folder folder;
     pp::write_file(folder.path() / "runs.csv",

@@ -174,6 +174,17 @@ TEST_SUITE("libprofile/estimate/fit_device") {
     CHECK(fit.device.kernel_overhead == start.kernel_overhead);  // not named
   }
 
+  TEST_CASE("a start that is far off ends at the same figures") {
+    const std::vector<StepWork> runs = runs_of(device());
+    DeviceSpec start = device();
+    start.types[0].efficiency = 0.05;
+    start.launch = Seconds(1e-3);
+    const DeviceFit fit = fit_device(start, runs, {.parameters = {"types.efficiency", "launch_s"}});
+    CHECK(fit.before.mean > 3);
+    CHECK(fit.device.types[0].efficiency == doctest::Approx(0.7).epsilon(0.01));
+    CHECK(fit.device.launch.count() == doctest::Approx(2e-5).epsilon(0.02));
+  }
+
   TEST_CASE("a parameter that no run depends on stays as it was and is named") {
     DeviceSpec start = device();
     start.types[0].unaligned_efficiency = 0.5;  // all sizes are multiples of 16 bytes
